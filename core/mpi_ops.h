@@ -1,0 +1,61 @@
+#pragma once
+// The MPI functions Lockstep knows: their numbers on disk, what class of call
+// each is, and which collective it starts. The list is core/mpi_ops.def.
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/collective.h"
+
+namespace lockstep {
+
+enum class MpiClass : std::uint8_t {
+  kCollective,      // Blocking collective.
+  kCollectivePost,  // Non-blocking collective.
+  kCollectiveInit,  // Persistent collective (MPI_ or MPIX_ *_init).
+  kSend,
+  kSendPost,
+  kSendInit,
+  kRecv,
+  kRecvPost,
+  kRecvInit,
+  kSendRecv,
+  kProbe,
+  kPoll,  // Query that may find nothing: counted, never a row each.
+  kStart,
+  kWait,
+  kTest,
+  kRequest,
+  kComm,
+  kLifecycle,
+  kOther,
+};
+
+enum class MpiOp : std::uint16_t {
+  kNone = 0,
+#define LS_MPI_OP(number, name, cls, kind) k##name = number,
+#include "core/mpi_ops.def"
+#undef LS_MPI_OP
+};
+
+struct MpiOpInfo {
+  MpiOp op;
+  std::string_view name;  // "MPI_Allreduce"
+  MpiClass cls;
+  CollectiveKind kind;  // kNone unless a collective.
+};
+
+inline constexpr MpiOpInfo kMpiOps[] = {
+#define LS_MPI_OP(number, name, cls, kind) {MpiOp::k##name, "MPI_" #name, MpiClass::cls, CollectiveKind::kind},
+#include "core/mpi_ops.def"
+#undef LS_MPI_OP
+};
+
+// Null for a number this version does not know.
+constexpr const MpiOpInfo* FindMpiOp(std::uint16_t number) {
+  for (const MpiOpInfo& info : kMpiOps)
+    if (static_cast<std::uint16_t>(info.op) == number) return &info;
+  return nullptr;
+}
+
+}  // namespace lockstep

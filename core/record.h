@@ -1,0 +1,128 @@
+#pragma once
+// What the probe writes into a thread's ring: records of one or more 32-byte
+// slots, fixed layouts, ticks of the event clock. The agent copies them as they
+// are into the spool; trace/decode turns them into tables. The layouts are a
+// contract between versions of probe and decoder: kVersion in ring_layout.h.
+
+#include <cstdint>
+#include <type_traits>
+
+namespace lockstep {
+
+inline constexpr std::uint32_t kSlotBytes = 32;
+
+enum class RecordKind : std::uint8_t {
+  kPad = 0,         // Skip `slots` slots.
+  kRange = 1,       // RangeRecord
+  kMpi = 2,         // MpiRecord
+  kCompletion = 3,  // CompletionRecord, follows the kMpi record of its Wait or Test
+  kPoll = 4,        // PollRecord: a run of unsuccessful tests or probes
+  kString = 5,      // StringRecord + text
+  kComm = 6,        // CommRecord + members
+  kStep = 7,        // StepRecord
+  kCpu = 8,         // CpuRecord
+  kGap = 9,         // GapRecord: records lost here
+  kThreadName = 10, // StringRecord + text: the thread's own name
+  kMark = 11,       // RangeRecord with begin == end
+  kRangeStartEnd = 12,  // RangeRecord of a start/end range
+};
+
+// Every record begins with these four bytes.
+struct RecordHead {
+  RecordKind kind;
+  std::uint8_t flags;
+  std::uint16_t slots;  // Whole record, this slot included; never 0.
+};
+
+struct RangeRecord {  // 1 slot
+  RecordHead head;    // flags: RangeSource | category << 4
+  std::uint32_t name;  // Thread's string id.
+  std::uint64_t begin_ticks, end_ticks;
+  std::uint32_t depth;   // Nesting depth, 0 outermost.
+  std::int32_t payload;  // 0 none.
+};
+
+// Flags of MpiRecord.
+inline constexpr std::uint8_t kMpiUneven = 1, kMpiError = 2, kMpiNothingCompleted = 4, kMpiInterComm = 8;
+
+struct MpiRecord {  // 2 slots
+  RecordHead head;
+  std::uint16_t op;     // MpiOp
+  std::uint16_t dtype;  // DataType
+  std::uint64_t begin_ticks, end_ticks;
+  std::uint64_t request;  // Handle of a post or init, 0 none. Handles are not unique.
+  std::uint64_t bytes;    // See core/mpi_ops.def.
+  std::uint32_t count;    // Elements, saturated.
+  std::uint32_t comm;     // Process-wide communicator number, kNoComm.
+  std::int32_t peer;      // Destination, source or root; -1 none, -2 any.
+  std::int32_t tag;       // -1 none, -2 any.
+  std::uint32_t seq;      // Collectives: number on comm. Sends: number of (comm, peer, tag) is the decoder's work.
+  std::uint32_t start;    // Reserved: 0.
+};
+inline constexpr std::uint32_t kNoComm = 0xffffffffu;
+
+struct CompletionRecord {  // 1 slot; flags: 1 cancelled, 2 error, 4 status fields valid
+  RecordHead head;
+  std::int32_t source;
+  std::uint64_t request;  // As given, copied before the call.
+  std::uint64_t bytes;    // Received, if the status says.
+  std::int32_t tag;
+  std::uint32_t index;    // Position in the caller's array.
+};
+
+struct PollRecord {  // 1 slot; op in flags would not fit: see op
+  RecordHead head;
+  std::uint32_t calls;
+  std::uint64_t first_ticks, last_ticks;  // First entry, last return.
+  std::uint64_t op_and_request;           // op in the low 12 bits, request handle << 12 (0 when several).
+};
+
+struct StringRecord {  // 1 slot + ceil(bytes / 32) slots of UTF-8
+  RecordHead head;     // flags: 1 the text was cut
+  std::uint32_t id;    // Per thread, from 1. 0 is "no string".
+  std::uint32_t bytes;
+  std::uint32_t reserved[5];
+};
+
+struct CommRecord {  // 2 slots + ceil(4 * explicit_members / 32) slots of int32 world ranks
+  RecordHead head;   // flags: kComms.kind; bit 7: unidentified; bit 6: freed (only comm and ticks valid); bit 5: renamed (name only)
+  std::uint32_t comm;
+  std::uint64_t global_id, parent_id, ticks;
+  std::uint32_t size;
+  std::int32_t rank;
+  std::int32_t first_world_rank, stride;  // stride 0: explicit members follow.
+  std::uint32_t explicit_members;
+  std::uint32_t name;  // Thread's string id, 0 none.
+  std::uint64_t reserved;
+};
+
+struct StepRecord {  // 1 slot; flags: source as in steps.source; bit 7: end of the last step, no new one begins
+  RecordHead head;
+  std::uint32_t reserved;
+  std::int64_t index;   // Step that begins here; the previous one ends.
+  std::uint64_t ticks;
+  std::int64_t cpu_ns;  // CLOCK_THREAD_CPUTIME_ID, -1 not read.
+};
+
+struct CpuRecord {  // 1 slot
+  RecordHead head;
+  std::uint32_t reserved;
+  std::uint64_t ticks;
+  std::int64_t cpu_ns;
+  std::int64_t run_delay_ns;  // -1 not read.
+};
+
+struct GapRecord {  // 1 slot
+  RecordHead head;
+  std::uint32_t reserved;
+  std::uint64_t first_ticks, last_ticks, records;
+};
+
+static_assert(sizeof(RecordHead) == 4);
+static_assert(sizeof(RangeRecord) == kSlotBytes && sizeof(CompletionRecord) == kSlotBytes);
+static_assert(sizeof(PollRecord) == kSlotBytes && sizeof(StringRecord) == kSlotBytes);
+static_assert(sizeof(StepRecord) == kSlotBytes && sizeof(CpuRecord) == kSlotBytes && sizeof(GapRecord) == kSlotBytes);
+static_assert(sizeof(MpiRecord) == 2 * kSlotBytes && sizeof(CommRecord) == 2 * kSlotBytes);
+static_assert(std::is_trivially_copyable_v<MpiRecord>);
+
+}  // namespace lockstep

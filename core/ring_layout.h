@@ -1,0 +1,159 @@
+#pragma once
+// The memory shared by one slot's agent and its application processes: a header,
+// a table of processes, a table of rings, then the rings themselves. The agent
+// creates the file on tmpfs, allocates (fallocate) and pre-populates it ahead of
+// use; the probe maps it. What the application committed survives its kill -9.
+//
+// Everything is offset-based and trivially copyable; atomics are lock-free.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/event_clock.h"
+#include "core/record.h"
+
+namespace lockstep {
+
+inline constexpr std::uint64_t kSegmentMagic = 0x31474553504b434cu;  // "LCKPSEG1"
+inline constexpr std::uint32_t kSegmentVersion = 1;
+inline constexpr std::uint32_t kMaxProcesses = 256;
+inline constexpr std::uint32_t kMaxRings = 4096;
+inline constexpr std::uint32_t kMaxRangeDepth = 64;
+inline constexpr std::uint32_t kMaxStringBytes = 4096;
+
+enum class SlotState : std::uint32_t {
+  kFree = 0,
+  kClaiming = 1,  // Being filled in by its owner.
+  kActive = 2,
+  kClosed = 3,    // Owner is gone in good order; the agent drains it, then frees it.
+};
+
+// Filled in by the probe when MPI starts, read by the agent: where the clock
+// service of the reference rank is, and what this rank has to do in it.
+struct ClockMailbox {
+  std::atomic<std::uint32_t> state;  // 0 nothing yet, 1 valid, 2 abandoned.
+  std::int32_t world_rank, world_size;
+  std::int32_t leader;            // Lowest world rank in this rank's clock domain.
+  std::int32_t reference;         // World rank of the reference leader (domain of rank 0).
+  std::uint32_t domains;          // Distinct clock domains in the job.
+  std::uint64_t domain;           // This rank's.
+  char reference_address[192];    // "host:port,host:port": the reference agent's listening addresses.
+};
+
+// Rows measured inside the application (clock anchors in MPI_Init, Finalize).
+// Single producer per process (guarded by its burst count), read by the agent.
+struct BurstRow {
+  std::uint32_t burst;
+  std::int32_t peer_rank;
+  std::uint32_t transport, purpose;  // As in clock_bursts.
+  std::int64_t t1, t2, t3, t4;
+};
+inline constexpr std::uint32_t kMaxProbeBursts = 8192;
+
+struct ProcessEntry {
+  std::atomic<SlotState> state;
+  std::uint32_t generation;
+  std::int64_t pid, parent_pid;
+  std::uint64_t begin_ticks;
+  std::atomic<std::uint64_t> end_ticks;  // 0 while alive.
+  std::atomic<std::int32_t> world_rank;  // -1 unknown.
+  std::atomic<std::uint8_t> rank_source, mpi_thread_level, mpi_initialized, mpi_finalized;
+  std::atomic<std::uint32_t> mpi_used, lockstep_used;  // Sources that were entered at all.
+  std::atomic<std::uint64_t> dropped_no_ring;
+  std::atomic<std::uint64_t> range_unbalanced, range_too_deep, request_table_full;
+  char exe[256];
+  char reserved[168];
+};
+static_assert(sizeof(ProcessEntry) == 512);
+
+struct RingEntry {
+  std::atomic<SlotState> state;
+  std::uint32_t generation;  // Grows with each owner; with the index it names a thread.
+  std::uint32_t process;     // Index of ProcessEntry.
+  std::uint32_t capacity_slots;  // Power of two.
+  std::uint64_t offset;      // Of the RingHeader in the segment; 0 when no memory is attached yet.
+  std::int64_t tid;
+};
+static_assert(sizeof(RingEntry) == 32);
+
+struct SegmentHeader {
+  std::uint64_t magic;
+  std::uint32_t version, header_bytes;
+  std::uint64_t segment_bytes;   // Mapped size: the cap.
+  std::int64_t agent_pid;
+  std::uint64_t run_hash;        // Of the run id.
+  std::int32_t slot_rank;        // Rank from the launcher's environment, -1 unknown.
+  std::uint32_t main_ring_slots, other_ring_slots;  // Capacity of a process's first ring, of its other rings.
+  ClockMode clock_mode;
+  ClockDistortion distortion;
+  std::uint64_t clock_domain;
+  char agent_address[192];       // Where this slot's agent listens for clock exchanges, "" if it does not.
+  std::uint64_t clock_token;     // Shared secret of the run: what a clock connection must present.
+  std::uint32_t anchors_allowed; // 1: every rank was started by an agent; the probe may talk MPI to the others.
+  std::uint32_t anchor_timeout_ms;
+
+  std::atomic<std::uint32_t> recording;   // 0: identities are counted, nothing is written.
+  std::atomic<std::uint32_t> agent_gone;  // Set by nobody alive: the agent closed the segment.
+  std::atomic<std::uint64_t> next_free;   // Bump offset for ring memory.
+  std::atomic<std::uint64_t> ready_bytes; // [0, ready) is allocated and populated.
+  std::atomic<std::uint32_t> rings_used, processes_used;  // High-water marks of the tables.
+  std::atomic<std::uint64_t> dropped_no_ring;
+  std::atomic<std::uint64_t> reserved_counters[8];
+  ClockMailbox mailbox;
+  std::atomic<std::uint32_t> burst_rows;  // Rows of `bursts` written.
+};
+
+// A thread's ring: this header, then capacity_slots slots.
+struct RingHeader {
+  // Producer's line: private to the thread, but here so that kill -9 cannot take it.
+  alignas(64) std::atomic<std::uint64_t> head;  // Slots committed; release-stored after the record.
+  std::uint64_t tail_cache;
+  std::uint64_t dropped_records, dropped_first_ticks, dropped_last_ticks;  // Since the last GapRecord.
+  std::uint64_t records;                                                   // Committed records.
+  std::uint32_t mask;                                                      // capacity_slots - 1
+  std::uint32_t clock_mode;                                                // ClockMode, beside the head for the hot path.
+
+  // Consumer's line.
+  alignas(64) std::atomic<std::uint64_t> tail;  // Slots the agent has in the spool.
+
+  // What the thread is doing now: lets the agent tell where a killed rank stood.
+  alignas(64) std::atomic<std::uint64_t> call_begin_ticks;
+  std::atomic<std::uint32_t> call_op;  // MpiOp in progress, 0 none.
+  std::uint32_t range_depth;
+  std::uint64_t total_dropped;
+  std::uint32_t next_string;
+  std::uint32_t poll_calls;  // Coalesced polls not yet written.
+  std::uint64_t poll_first_ticks, poll_last_ticks, poll_key;
+  std::uint64_t last_cpu_ticks;
+  struct OpenRange {
+    std::uint64_t begin_ticks;
+    std::uint32_t name;
+    std::uint32_t flags;  // RecordHead.flags | payload is not kept
+  } ranges[kMaxRangeDepth];
+};
+inline constexpr std::uint32_t kRingHeaderBytes = 4096;
+static_assert(sizeof(RingHeader) <= kRingHeaderBytes);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<SlotState>::is_always_lock_free);
+
+// Fixed places in the segment.
+inline constexpr std::uint64_t kProcessTableOffset = 4096;
+inline constexpr std::uint64_t kRingTableOffset = kProcessTableOffset + sizeof(ProcessEntry) * kMaxProcesses;
+inline constexpr std::uint64_t kBurstTableOffset = kRingTableOffset + sizeof(RingEntry) * kMaxRings;
+inline constexpr std::uint64_t kArenaOffset =
+    (kBurstTableOffset + sizeof(BurstRow) * kMaxProbeBursts + 4095) / 4096 * 4096;
+static_assert(sizeof(SegmentHeader) <= kProcessTableOffset);
+
+// Typed views into a mapped segment.
+struct SegmentView {
+  std::byte* base = nullptr;
+  std::uint64_t bytes = 0;
+  SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base); }
+  ProcessEntry* processes() const { return reinterpret_cast<ProcessEntry*>(base + kProcessTableOffset); }
+  RingEntry* rings() const { return reinterpret_cast<RingEntry*>(base + kRingTableOffset); }
+  BurstRow* bursts() const { return reinterpret_cast<BurstRow*>(base + kBurstTableOffset); }
+  RingHeader& ring(std::uint64_t offset) const { return *reinterpret_cast<RingHeader*>(base + offset); }
+  std::byte* slots(std::uint64_t offset) const { return base + offset + kRingHeaderBytes; }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+#pragma once
+// Many rank files -> one timeline.h5: read, align, match, steps, breakdown.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "merge/timeline/timeline.h"
+
+namespace lockstep {
+
+enum class ClockChoice : std::uint8_t {
+  kAuto,  // Bursts, else corridors; refuse ranks that have neither.
+  kOff,   // Take rank clocks as they are (for tests and comparisons).
+  kWall,  // Accept wall-clock accuracy where nothing better is there.
+};
+
+struct MergeOptions {
+  std::string run_dir;
+  unsigned jobs = 0;  // Threads, 0: all allowed cores.
+  ClockChoice clock = ClockChoice::kAuto;
+  std::string classes = "lockstep";  // Or "hta".
+  std::int64_t first_step = -1, last_step = -1;  // Analysis window in steps, inclusive; -1 all.
+  bool write = true;                             // Write timeline.h5 beside making it.
+  std::function<void(std::string_view phase, double done)> progress;  // May be empty.
+};
+
+// The merged run. Imperfect input is not an error: it is counted in the losses
+// table. kNotFound: no rank file at all; kUnsupported: clocks that cannot be related.
+Result<Timeline> MergeRun(const MergeOptions& options);
+
+// Opens RUN/timeline.h5 if it is newer than every rank file and was made with the
+// same options, else merges.
+Result<Timeline> OpenOrMerge(const MergeOptions& options);
+
+}  // namespace lockstep

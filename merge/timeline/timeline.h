@@ -1,0 +1,55 @@
+#pragma once
+// The merged view of a run: what analysis and exporters see. The tables of
+// timeline.h5 in memory, indexed, plus access to the ranks' own tables.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "core/schema.h"
+
+namespace lockstep {
+
+struct Timeline {
+  std::string run_dir;  // Directory of manifest.json.
+  schema::TimelineTables tables;
+
+  // Text of a row of `strings`.
+  std::string_view Text(std::uint32_t id) const;
+  // Value of a meta key, "" if absent. Keys: see docs/trace-format.md.
+  std::string_view Meta(std::string_view key) const;
+  // collective_ranks rows of instance i are [FirstMember(i), FirstMember(i + 1)); sorted by rank.
+  std::size_t FirstMember(std::size_t collective) const { return first_member[collective]; }
+  // Row of `ranks` for a world rank, -1 if absent.
+  std::int64_t RankRow(std::int32_t rank) const;
+  // Tables of one rank's file (read on each call; large).
+  Result<schema::RankTables> ReadRank(std::int32_t rank) const;
+
+  std::vector<std::size_t> first_member;  // Size collectives + 1.
+};
+
+// kNotFound if RUN/timeline.h5 is absent, kMalformed if it breaks its format.
+Result<Timeline> OpenTimeline(const std::string& run_dir);
+// Builds the index over tables made in memory.
+Timeline MakeTimeline(std::string run_dir, schema::TimelineTables tables);
+
+// Rank clock <-> cluster time of one rank, from rows of `clock`. Strictly monotone.
+class RankClockMap {
+ public:
+  RankClockMap(const schema::Clock& clock, std::int32_t rank);
+  std::int64_t ToCluster(std::int64_t local_ns) const;
+  std::int64_t ToLocal(std::int64_t cluster_ns) const;
+  // Error bound at a rank time. INT64_MAX when the rank has no relation.
+  std::int64_t ErrorNs(std::int64_t local_ns) const;
+
+ private:
+  struct Knot {
+    std::int64_t local_ns, offset_ns, base_error_ns, slew_ppb;
+  };
+  std::vector<Knot> knots_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+#pragma once
+// HDF5 files of Lockstep tables: one group per table, one 1-D chunked dataset
+// per column (64 Ki rows, shuffle + deflate level 1), attributes `unit` and
+// `description`. Rank files and timeline.h5 alike.
+//
+// Writing: chunks are compressed by libdeflate in the caller's thread and
+// written whole (H5Dwrite_chunk). Reading: H5Dget_chunk_info + pread + libdeflate,
+// any number of threads. libhdf5 itself (Debian's is not thread-safe) is only
+// ever entered under one process-wide lock inside this module.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "core/schema.h"
+
+namespace lockstep {
+
+inline constexpr std::size_t kChunkRows = 64 * 1024;
+
+// Writes PATH.part, then renames it to PATH in Finish. A writer that is
+// destroyed without Finish leaves PATH.part behind: readable, `complete` = 0.
+// Thread: one at a time.
+class TableFileWriter {
+ public:
+  // `format` is schema::kRankFileFormat or kTimelineFormat. kIo if the file cannot be made.
+  static Result<TableFileWriter> Create(const std::string& path, std::string_view format);
+  TableFileWriter(TableFileWriter&&) noexcept;
+  TableFileWriter& operator=(TableFileWriter&&) noexcept;
+  ~TableFileWriter();
+
+  // Appends all rows of `table`. Tables may be appended to any number of times, in any order.
+  template <typename Table>
+  Status Append(const Table& table) {
+    std::vector<ColumnBytes> columns;
+    table.ForEachColumn([&](const schema::ColumnInfo& info, const auto& values) {
+      columns.push_back({&info, reinterpret_cast<const std::byte*>(values.data()), sizeof(values[0])});
+    });
+    return AppendColumns(Table::kInfo, columns, table.rows());
+  }
+
+  // Root attribute, 64-bit or text.
+  Status SetAttribute(std::string_view name, std::int64_t value);
+  Status SetAttribute(std::string_view name, std::string_view text);
+
+  // Creates the tables never appended to (empty), writes what is buffered, sets
+  // `complete`, closes, fsyncs and renames. Every table of the format exists afterwards.
+  Status Finish();
+
+ private:
+  struct ColumnBytes {
+    const schema::ColumnInfo* info;
+    const std::byte* data;
+    std::size_t width;
+  };
+  Status AppendColumns(const schema::TableInfo& table, const std::vector<ColumnBytes>& columns, std::size_t rows);
+  struct Impl;
+  explicit TableFileWriter(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Thread: Read* may be called by several threads at once.
+class TableFile {
+ public:
+  // kNotFound, kMalformed (not HDF5, not ours, cut), kUnsupported (newer format).
+  static Result<TableFile> Open(const std::string& path);
+  TableFile(TableFile&&) noexcept;
+  TableFile& operator=(TableFile&&) noexcept;
+  ~TableFile();
+
+  std::string_view format() const;
+  bool complete() const;
+  std::int64_t Attribute(std::string_view name, std::int64_t fallback) const;
+  std::string Attribute(std::string_view name, std::string_view fallback) const;
+
+  // Rows of the table: the least over its columns; 0 if it is absent.
+  std::uint64_t Rows(std::string_view table) const;
+
+  // Rows [first, first + count) of every column; count is cut to what is there.
+  // Columns absent in the file (older version) are filled with zeros and counted in missing_columns().
+  template <typename Table>
+  Result<Table> Read(std::uint64_t first = 0, std::uint64_t count = UINT64_MAX) const {
+    Table table;
+    const std::uint64_t rows = Rows(Table::kInfo.name);
+    first = first < rows ? first : rows;
+    count = count < rows - first ? count : rows - first;
+    Status status = Ok();
+    table.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) {
+      if (!status.ok()) return;
+      values.resize(count);
+      status = ReadColumn(Table::kInfo.name, info, first, count, reinterpret_cast<std::byte*>(values.data()));
+    });
+    if (!status.ok()) return status.error();
+    return table;
+  }
+  std::uint64_t missing_columns() const;
+
+  // Checksum of all decoded values, table by table, column by column, in schema
+  // order: equal for files that hold the same values, however they were written.
+  struct Digest {
+    std::string table;
+    std::uint64_t rows, value;
+  };
+  Result<std::vector<Digest>> Digests() const;
+
+ private:
+  Status ReadColumn(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first,
+                    std::uint64_t count, std::byte* out) const;
+  struct Impl;
+  explicit TableFile(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Every table of a rank file or timeline. Damaged tables come back empty and are
+// named in `damaged` ("mpi_calls: chunk 3: bad deflate stream"): nothing readable is lost because something else was bad.
+struct RankFileContents {
+  schema::RankTables tables;
+  std::vector<std::string> damaged;
+  bool complete = false;
+};
+Result<RankFileContents> ReadRankFile(const std::string& path);
+Status WriteRankFile(const std::string& path, const schema::RankTables& tables);
+Result<schema::TimelineTables> ReadTimelineFile(const std::string& path);
+Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables);
+
+}  // namespace lockstep
