@@ -1,0 +1,31 @@
+#include "cli/command.h"
+
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <filesystem>
+
+namespace lockstep::cli {
+
+int PrintError(const Error& error) {
+  std::fprintf(stderr, "error: %s\n", error.what.c_str());
+  if (!error.where.empty()) std::fprintf(stderr, "  %s\n", error.where.c_str());
+  if (!error.hint.empty()) std::fprintf(stderr, "  try: %s\n", error.hint.c_str());
+  return error.code == ErrorCode::kUsage ? kUsage : kFailed;
+}
+
+Result<std::string> ResolveRun(const std::string& run) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path path = run.empty() || run == "latest" ? fs::path("lockstep.out") / "latest" : fs::path(run);
+  if (!fs::exists(path, ignored)) {
+    const bool latest = run.empty() || run == "latest";
+    return Error{ErrorCode::kNotFound, latest ? "there is no run here yet" : "no such run directory", path.string(),
+                 latest ? "mpirun -np 4 lockstep run -- ./app      or name the run's directory"
+                        : "lockstep analyze DIR, where DIR holds manifest.json and ranks/"};
+  }
+  const fs::path real = fs::canonical(path, ignored);
+  return (ignored ? path : real).string();
+}
+
+}  // namespace lockstep::cli

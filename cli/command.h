@@ -1,0 +1,38 @@
+#pragma once
+// A subcommand is one file: it declares its flags on a CLI::App and leaves the
+// function to run in `chosen`. The list of all is in main.cc.
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <string>
+
+#include "core/result.h"
+
+namespace lockstep::cli {
+
+// Exit codes of every command but `run` (whose code is the application's).
+enum ExitCode : int {
+  kOk = 0,
+  kFailed = 1,
+  kUsage = 2,
+  kIncomplete = 3,  // Input incomplete or suspicious; results were still written.
+  kRegression = 4,
+  kBlocked = 5,
+};
+
+using Chosen = std::function<int()>;
+
+void AddRun(CLI::App& root, Chosen& chosen);
+void AddMerge(CLI::App& root, Chosen& chosen);
+void AddAnalyze(CLI::App& root, Chosen& chosen);
+void AddInfo(CLI::App& root, Chosen& chosen);
+
+// "error: what" / "  where" / "  try: hint" on stderr. Returns the exit code for the error.
+int PrintError(const Error& error);
+
+// RUN argument -> directory: "" or "latest" means lockstep.out/latest under the
+// current directory. kNotFound names what was looked for and what to do.
+Result<std::string> ResolveRun(const std::string& run);
+
+}  // namespace lockstep::cli

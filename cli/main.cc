@@ -1,0 +1,47 @@
+// The command line. Subcommands are listed here and defined one per file.
+
+#include <cctype>
+#include <string>
+
+#include "cli/command.h"
+#include "core/version.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr void (*kCommands[])(CLI::App&, Chosen&) = {AddRun, AddMerge, AddAnalyze, AddInfo};
+
+// Every flag can be given as LOCKSTEP_<FLAG>.
+void NameEnvironment(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) {
+      if (option->get_lnames().empty() || option->get_lnames()[0] == "help") continue;
+      std::string name = "LOCKSTEP_";
+      for (const char c : option->get_lnames()[0])
+        name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+      option->envname(name);
+    }
+  }
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"Lockstep: finds what makes a multi-rank training job slower than it should be.", "lockstep"};
+  app.set_version_flag("--version", LOCKSTEP_VERSION);
+  app.require_subcommand(1);
+  app.footer("Start here:  mpirun -np 4 lockstep run -- ./app      then:  lockstep analyze");
+  Chosen chosen;
+  for (auto add : kCommands) add(app, chosen);
+  NameEnvironment(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? kOk : kUsage;
+  }
+  return chosen ? chosen() : kUsage;
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int argc, char** argv) { return lockstep::cli::Main(argc, argv); }
