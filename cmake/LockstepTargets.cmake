@@ -3,6 +3,8 @@
 add_library(lockstep_options INTERFACE)
 target_include_directories(lockstep_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
+# Open MPI 4's mpi.h pulls in its long-deprecated C++ bindings otherwise.
+target_compile_definitions(lockstep_options INTERFACE OMPI_SKIP_MPICXX)
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
