@@ -1,0 +1,70 @@
+#pragma once
+// The agent's whole clock side behind one object: listens, announces this slot in
+// the run directory, learns the reference (from the application's MPI through the
+// mailbox, or from the announcements), and bursts with it if the clock domains
+// differ: over TCP, or over MPI with --clock agent.
+//
+// Files in `meeting_dir`, each written under another name and renamed:
+//   .clock-00005     "rank world_size domain address": one per slot
+//   .clock-plan      by rank 0's agent, --clock agent only: "mpi" or "none"
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comms/clock/clock_service.h"
+#include "core/result.h"
+#include "core/ring_layout.h"
+
+namespace lockstep {
+
+enum class ClockService : std::uint8_t {
+  kAuto,   // The application's MPI and TCP between agents; TCP alone if it has no MPI.
+  kAgent,  // --clock agent: no rank uses MPI, so lockstep-clock may; bursts over MPI (and TCP).
+  kTcp,    // TCP between agents only.
+  kOff,
+};
+
+struct ClockCoordinatorConfig {
+  ClockServiceConfig service;  // Token: the same on every rank of the run (derive it from the run id).
+  std::int32_t world_size = -1;
+  std::uint64_t domain = 0;    // ClockDomainHash(): SegmentHeader.clock_domain.
+  ClockService mode = ClockService::kAuto;
+  SegmentView segment;         // Its mailbox is read (kAuto); base may be null.
+  std::string meeting_dir;     // Shared by all slots; may be set later by SetMeetingDir; "" no shared directory.
+  std::string clock_program;   // Path of lockstep-clock (kAgent).
+  ClockClient::Sink sink;      // Rows for the spool. Called from the coordinator's threads, one at a time.
+};
+
+// Thread: one owner. All methods return quickly; the work is done in own threads.
+class ClockCoordinator {
+ public:
+  static Result<std::unique_ptr<ClockCoordinator>> Start(ClockCoordinatorConfig config);
+  ~ClockCoordinator();
+  ClockCoordinator(const ClockCoordinator&) = delete;
+  ClockCoordinator& operator=(const ClockCoordinator&) = delete;
+
+  // Of the TCP server: goes into SegmentHeader.agent_address. "" when off.
+  const std::string& address() const;
+  // The run directory is known (or has its final name). Announces there.
+  void SetMeetingDir(const std::string& directory);
+
+  // The application ended in good order: last burst, then everything is closed in
+  // order (lockstep-clock through MPI_Finalize). Blocks up to `limit_ms`.
+  void Finish(int limit_ms);
+  // The job is failing: stop at once, kill lockstep-clock. Blocks < 50 ms.
+  void Abandon();
+
+  // What happened, one line for the log ("tcp to rank 0 at 10.0.0.3:40123, 12 bursts").
+  std::string Describe() const;
+
+ private:
+  struct Impl;
+  explicit ClockCoordinator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+#pragma once
+// Clock exchanges between agents over TCP: the server answers pings with its
+// rank clock, the client sends bursts of them and hands out the raw rows. No
+// estimate is made here: merge/clock fits the rows later, and can do it again.
+//
+// Both sides sleep between bursts (no spinning) and survive each other's death.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/event_clock.h"
+#include "core/result.h"
+#include "core/ring_layout.h"
+
+namespace lockstep {
+
+struct ClockServiceConfig {
+  std::int32_t rank = -1;   // Of this slot, -1 unknown.
+  std::uint64_t token = 0;  // Secret of the run (SegmentHeader.clock_token): both sides must hold it.
+  EventClock clock;         // What bursts are stamped with.
+};
+
+// Transports of clock_bursts (core/rank_tables.h).
+enum class ClockTransport : std::uint32_t { kMpiApplication = 1, kTcpAgents = 2, kMpiAgents = 3 };
+
+// Answers any number of clients, one burst at a time, from one thread.
+class ClockServer {
+ public:
+  // Listens on every interface. kIo if the system refuses.
+  static Result<std::unique_ptr<ClockServer>> Start(const ClockServiceConfig& config);
+  ~ClockServer();  // Returns within 100 ms.
+  ClockServer(const ClockServer&) = delete;
+  ClockServer& operator=(const ClockServer&) = delete;
+
+  // "10.0.0.3:40123,127.0.0.1:40123": every address it can be reached at, best
+  // first; fits SegmentHeader.agent_address.
+  const std::string& address() const;
+  // Connections dropped because they did not speak the protocol or did not hold the token.
+  std::uint64_t refused() const;
+
+ private:
+  struct Impl;
+  explicit ClockServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Bursts with one server until destroyed: 1 s apart for the first minute, then
+// 0.5-60 s apart as the clock's steadiness allows. Reconnects.
+class ClockClient {
+ public:
+  using Sink = std::function<void(std::span<const BurstRow>)>;
+
+  // `sink` gets the rows of one burst at a time, on the client's thread. Burst
+  // numbers start at `first_burst`. An unreachable server is no error: it is tried
+  // again, from 0.2 s up to every 5 s.
+  static Result<std::unique_ptr<ClockClient>> Start(const ClockServiceConfig& config, std::int32_t reference_rank,
+                                                    std::string address, Sink sink, std::uint32_t first_burst);
+  ~ClockClient();  // Returns within 100 ms plus one exchange.
+  ClockClient(const ClockClient&) = delete;
+  ClockClient& operator=(const ClockClient&) = delete;
+
+  // One more burst, now (the application has ended), at most `limit_ms` long. Its
+  // rows are in the sink when it returns true.
+  bool FinalBurst(int limit_ms = 200);
+  std::uint64_t bursts() const;  // Completed so far.
+
+ private:
+  struct Impl;
+  explicit ClockClient(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep
