@@ -65,7 +65,7 @@
   X(i32, peer, "1", "destination, source or root in comm's ranks; -1 none, -2 any source")  \
   X(i32, tag, "1", "tag, -1 none, -2 any tag")                                              \
   X(u32, count, "count", "calls in this row: above 1 only for coalesced unsuccessful polls") \
-  X(u8, outcome, "enum", "0 completed 1 nothing completed 2 error")
+  X(u8, outcome, "enum", "0 completed 1 nothing completed 2 error 3 had not returned at the last sign of life")
 
 #define LS_COLLECTIVES(X)                                                                        \
   X(u32, comm, "id", "row of comms")                                                             \

@@ -42,8 +42,39 @@ struct RangeRecord {  // 1 slot
   std::int32_t payload;  // 0 none.
 };
 
+// How MPI calls are written
+//
+// Every call is one kMpi record. Some are followed at once, in the same ring and
+// committed together with it (all or none), by kCompletion records that belong
+// to it. The decoder visits the records of all threads of a process in order of
+// begin_ticks and pairs posts and completions as a multiset by handle, oldest
+// post first; handles need not be unique.
+//
+//   post (Isend, Irecv, Iallreduce, ..., Comm_idup)  kMpi with request = the handle it returned.
+//   Wait*, Test* that completed something   kMpi (bytes = requests given), then one kCompletion per request
+//                     completed; MPI_REQUEST_NULL is not written. Testsome and Waitsome may add one
+//                     with kCompletionPending per request that was given and is still incomplete.
+//   Test*, Iprobe, Improbe, Request_get_status that found nothing   coalesced into one kPoll record per
+//                     run of equal (op, handles). One handle: it is in op_and_request. Several: request 0,
+//                     then for Testany and Testsome one kCompletion with kCompletionPending per handle
+//                     (they prove each incomplete; Testall does not say which is, so it adds none).
+//                     Without those the run bounds no operation's end from below: counted only.
+//                     RingHeader.poll_key holds op_and_request of the run not yet written.
+//   *_init            kMpi with request = the persistent handle; collectives: seq = the number taken.
+//                     Written also while recording is off, with kMpiUnrecorded.
+//   Start, Startall   kMpi, then one kCompletion with kCompletionStarted per handle, in array order;
+//                     its `bytes` is the n-th start of that handle, from 1, if the probe counts
+//                     them, else 0 and the decoder counts. While recording is off: kMpiUnrecorded.
+//   Request_free      kMpi with request = the handle. While recording is off: kMpiUnrecorded.
+//   Recv, Mrecv       kMpi as given (peer and tag may be -2), then one kCompletion with
+//                     kCompletionStatus: source, tag, bytes received; request 0.
+//   Sendrecv*         kMpi describes the send; one kCompletion with kCompletionStatus the receive.
+//   MPI_PROC_NULL     peer = -1: no message, no row of p2p.
+
 // Flags of MpiRecord.
 inline constexpr std::uint8_t kMpiUneven = 1, kMpiError = 2, kMpiNothingCompleted = 4, kMpiInterComm = 8;
+// Written while recording is off, because identities depend on it: no row.
+inline constexpr std::uint8_t kMpiUnrecorded = 16;
 
 struct MpiRecord {  // 2 slots
   RecordHead head;
@@ -61,7 +92,12 @@ struct MpiRecord {  // 2 slots
 };
 inline constexpr std::uint32_t kNoComm = 0xffffffffu;
 
-struct CompletionRecord {  // 1 slot; flags: 1 cancelled, 2 error, 4 status fields valid
+// Flags of CompletionRecord: cancelled; completed with an error; source, tag and
+// bytes are the status's; known to be incomplete still; started, not completed.
+inline constexpr std::uint8_t kCompletionCancelled = 1, kCompletionError = 2, kCompletionStatus = 4,
+                              kCompletionPending = 8, kCompletionStarted = 16;
+
+struct CompletionRecord {  // 1 slot
   RecordHead head;
   std::int32_t source;
   std::uint64_t request;  // As given, copied before the call.
@@ -112,7 +148,7 @@ struct CpuRecord {  // 1 slot
   std::int64_t run_delay_ns;  // -1 not read.
 };
 
-struct GapRecord {  // 1 slot
+struct GapRecord {  // 1 slot. records == 0: nothing was lost, recording was off in between.
   RecordHead head;
   std::uint32_t reserved;
   std::uint64_t first_ticks, last_ticks, records;
