@@ -1,0 +1,28 @@
+#pragma once
+// Timeline -> Analysis. Deterministic: same tables, same result, whatever the
+// number of threads, the order of files or the time of day.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "analysis/report/model.h"
+#include "core/result.h"
+#include "core/schema.h"
+#include "merge/timeline/timeline.h"
+
+namespace lockstep {
+
+struct AnalyzeOptions {
+  unsigned jobs = 0;                      // Threads, 0: all allowed cores. Never changes the result.
+  std::size_t max_step_cells = 100'000;   // steps x ranks in Analysis::steps; above: none, steps_truncated.
+  std::uint64_t seed = 1;                 // Of bootstrap and permutations.
+  // Tables of a rank, asked for only when a price needs them. Empty: Timeline::ReadRank.
+  std::function<Result<schema::RankTables>(std::int32_t rank)> read_rank;
+};
+
+// kMalformed if the tables contradict each other (row numbers out of range).
+// Lost or missing data is no error: it is in Analysis::losses.
+Result<Analysis> Analyze(const Timeline& timeline, const AnalyzeOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,184 @@
+#pragma once
+// Everything any report shows, built once by Analyze() and rendered many times:
+// text, JSON and HTML differ in form only. Integer ns and bytes; an empty
+// optional is "unknown" (JSON null), never 0.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+// The identity: the six terms sum to the length of their window, to the ns.
+struct Terms {
+  std::int64_t compute_ns = 0;
+  std::int64_t exposed_wait_ns = 0;
+  std::int64_t exposed_transfer_ns = 0;
+  std::int64_t exposed_unsplit_ns = 0;
+  std::int64_t exposed_copy_ns = 0;
+  std::int64_t idle_ns = 0;
+  std::int64_t Sum() const {
+    return compute_ns + exposed_wait_ns + exposed_transfer_ns + exposed_unsplit_ns + exposed_copy_ns + idle_ns;
+  }
+  std::int64_t ExposedComm() const { return exposed_wait_ns + exposed_transfer_ns + exposed_unsplit_ns; }
+};
+
+struct RunFacts {
+  std::string run_id, command, job;  // job: the program's short name; "" unknown.
+  std::int64_t ranks = 0;            // Ranks with a readable file.
+  std::int64_t ranks_expected = 0;
+  std::vector<std::int32_t> ranks_missing, ranks_ended_early;
+  std::vector<std::string> endings;  // One sentence per rank that failed: "rank 2 was killed by signal 9".
+  std::int64_t nodes = 0;
+  std::int64_t steps = 0;            // Complete on every rank, within the window.
+  std::int64_t warmup_steps = 0;
+  std::int64_t incomplete_steps = 0;
+  std::string classes;               // "lockstep" or "hta".
+  std::optional<std::int64_t> first_step, last_step, span_ns;  // The analysis window.
+  std::int64_t sharing_ranks = 0, shared_cores = 0;  // "4 ranks share 2 cores"; 0: each has its own.
+  std::int64_t gpu_ranks = 0;
+};
+
+struct Trust {
+  std::optional<std::int64_t> clock_error_ns_p50, clock_error_ns_max;
+  std::int64_t events = 0, dropped = 0;
+  std::int64_t collectives = 0, unmatched_collectives = 0, clock_violations = 0, mismatched_collectives = 0;
+  std::optional<double> overhead_fraction, agent_cpu_fraction;
+};
+
+struct Summary {
+  bool per_step = false;  // true: means over ranks of the median step; false: of the whole window (no steps).
+  std::optional<std::int64_t> median_step;     // Its index.
+  std::optional<std::int64_t> step_ns_median;  // Sum of the six terms.
+  std::optional<std::int64_t> job_step_ns_median, job_step_ns_p10, job_step_ns_p99;  // max_r end_i - max_r end_(i-1).
+  Terms terms;
+  std::int64_t comm_ns = 0, hidden_comm_ns = 0, comm_high_ns = 0, hidden_comm_high_ns = 0;
+  std::optional<double> overlap_fraction, overlap_low, overlap_high;
+  std::int64_t mpi_other_ns = 0, input_ns = 0;
+  std::optional<std::int64_t> cpu_ns, offcpu_ns;
+};
+
+struct RankRow {
+  std::int32_t rank = -1;
+  std::string node;
+  std::int64_t span_ns = 0;
+  Terms terms;
+  std::int64_t comm_ns = 0, overlap_ns = 0, overlap_high_ns = 0, comm_high_ns = 0, copy_ns = 0;
+  std::int64_t mpi_other_ns = 0, input_ns = 0;
+  std::optional<double> overlap_fraction;
+  std::optional<std::int64_t> cpu_ns, offcpu_ns;
+  std::optional<double> last_fraction;     // Of the collectives that had a last arriver or a tie.
+  std::optional<std::int64_t> late_ns;     // Lower median of arrival minus the instance's lower median arrival.
+  std::optional<double> straggler_score;   // median_i of ln(work / median rank's work).
+  std::optional<std::pair<double, double>> straggler_interval;  // 95 %.
+  std::optional<Terms> step_terms;         // Lower median step of this rank.
+};
+
+struct StepCell {
+  std::int32_t rank = -1;
+  std::int64_t begin_ns = 0, end_ns = 0;  // Rank clock.
+  bool complete = false;
+  Terms terms;
+  std::int64_t comm_ns = 0, overlap_ns = 0;
+};
+struct StepRow {
+  std::int64_t index = 0;
+  bool complete = false, warmup = false;
+  std::optional<std::int64_t> step_ns;
+  std::vector<StepCell> ranks;
+};
+
+struct CollectiveRow {
+  std::string op;             // "all-reduce"
+  std::uint64_t comm = 0;     // global_id.
+  std::vector<std::int32_t> group;  // World ranks, ascending.
+  std::uint64_t bytes = 0;
+  std::int64_t count = 0;     // Instances.
+  std::int64_t censored = 0;  // Of them, out of transfer and bandwidths.
+  std::optional<std::int64_t> transfer_ns_median, wait_ns_median;
+  std::optional<double> algbw, busbw;  // Bytes per second.
+};
+
+struct ArrivalRow {
+  std::int32_t rank = -1;
+  std::int64_t last = 0;       // Instances it was the last arriver of.
+  std::int64_t ties = 0;       // Instances it took part in whose last arriver is below clock resolution.
+  std::int64_t charge_ns = 0;  // Sum of A_c minus the second largest arrival.
+};
+
+struct Group {
+  std::uint64_t comm = 0;
+  std::vector<std::int32_t> ranks;
+};
+
+struct Straggler {
+  std::int32_t rank = -1;
+  double score = 0;  // As RankRow.
+  std::pair<double, double> interval{0, 0};
+  double p_value = 1;
+  std::string kind;   // persistent, transient, drifting.
+  std::string cause;  // starved, input, compute, waiting, unknown.
+  std::int64_t saves_ns_per_step = 0;
+  std::pair<std::int64_t, std::int64_t> saves_interval_ns{0, 0};
+  std::optional<std::int64_t> onset_step;  // drifting.
+};
+
+// Rows behind a finding, for --explain.
+struct Evidence {
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::int64_t>> rows;
+};
+
+struct Finding {
+  std::string id;        // Stable: "straggler.arrival".
+  std::string headline;  // One sentence a manager could read.
+  std::string brief;     // The same in a few words, for the list.
+  std::string evidence;  // The numbers, with their counts.
+  std::string action;    // The flag, the line, the machine.
+  std::optional<std::int64_t> saves_ns_per_step;
+  bool upper_bound = false;  // It saves at most that.
+  double confidence = 0;     // 0...1
+  std::int32_t rank = -1;    // The rank it names, -1 none.
+  Evidence rows;
+};
+
+struct LossRow {
+  std::string name;
+  std::int32_t rank = -1;
+  std::uint64_t count = 0;
+  bool data_loss = false;
+  std::string sentence, remedy, detail;
+};
+
+struct Analysis {
+  std::string run_dir;
+  RunFacts run;
+  Trust trust;
+  Summary summary;
+  std::vector<RankRow> ranks;
+  std::vector<StepRow> steps;
+  bool steps_truncated = false;
+  std::vector<CollectiveRow> collectives;
+  std::vector<ArrivalRow> arrivals;
+  std::vector<Group> groups;
+  std::vector<Straggler> stragglers;
+  std::vector<Finding> findings;  // At most five, costliest first.
+  std::string additivity;         // How the prices combine; "" if there is nothing to add.
+  std::string verdict;            // One sentence.
+  std::vector<std::string> remarks;  // Further sentences that belong right under it.
+  std::vector<LossRow> losses;
+  bool suspicious = false;        // Zero is suspicious: something must have been recorded and was not.
+  std::vector<std::string> skipped;  // Passes that had no input, with the reason.
+
+  // Exit 3: data was lost, or the input is suspicious.
+  bool incomplete() const {
+    if (suspicious) return true;
+    for (const LossRow& loss : losses)
+      if (loss.data_loss) return true;
+    return false;
+  }
+};
+
+}  // namespace lockstep
