@@ -1,0 +1,247 @@
+// ddp_mpi: data-parallel training over MPI the way PyTorch's DDP does it, small
+// enough for a laptop and real in everything but its size. A network is trained
+// on synthetic data; gradients are averaged in buckets by MPI_Iallreduce while
+// the backward pass still runs.
+//
+//   mpirun -np 4 ddp_mpi                              healthy
+//   mpirun -np 4 ddp_mpi --slow-rank 2:1.3            rank 2 computes 1.3 times as long
+//   mpirun -np 4 ddp_mpi --progress none              communication moves only in MPI_Waitall
+//   mpirun -np 4 ddp_mpi --bucket-cap-mb 0.5 --print-buckets
+//   mpirun -np 4 ddp_mpi --check                      against a serial run on the combined batch
+//
+// Under Lockstep put `lockstep run --` before ddp_mpi; nothing else changes.
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "examples/ddp_mpi/network.h"
+#include "examples/ddp_mpi/options.h"
+#include "examples/ddp_mpi/pace.h"
+#include "examples/ddp_mpi/reducer.h"
+#include "examples/ddp_mpi/report.h"
+#include "runtime/lockstep.h"
+
+namespace lockstep::example {
+namespace {
+
+// Far behind everything that is trained on.
+constexpr std::uint64_t kEvaluationSample = std::uint64_t{1} << 40;
+constexpr int kEvaluationBatch = 64;
+// Float rounding that a different summation order causes, with room for its growth over steps.
+constexpr double kGradientTolerance = 1e-3, kParameterTolerance = 1e-4;
+
+class PhaseRange {
+ public:
+  PhaseRange(const char* name, lockstep_category category) { lockstep_range_push_category(name, category); }
+  ~PhaseRange() { lockstep_range_pop(); }
+  PhaseRange(const PhaseRange&) = delete;
+  PhaseRange& operator=(const PhaseRange&) = delete;
+};
+
+// One training process.
+class Trainer {
+ public:
+  Trainer(const Options& options, int rank, int ranks, CallCounts& calls)
+      : options_(options),
+        rank_(rank),
+        ranks_(ranks),
+        network_(options.layers, options.width, options.batch, options.seed),
+        reducer_(network_, options, ranks, calls),
+        pace_(options.work == Work::kTimed, options.slow[static_cast<std::size_t>(rank)], options.poll_us * 1000,
+              [this] { reducer_.Poll(); }) {
+    for (const Layer& layer : network_.layers()) total_ += static_cast<double>(layer.in * layer.out);
+  }
+
+  Network& network() { return network_; }
+  const Reducer& reducer() const { return reducer_; }
+
+  void Step(int step) {
+    reducer_.BeginStep();
+    pace_.Begin();
+    LoadInput(step);
+    Forward();
+    Backward();
+    reducer_.Finish();
+    Optimize();
+  }
+
+ private:
+  // Healthy compute of a step splits as usual: backward costs twice forward.
+  static constexpr double kForwardShare = 0.3, kBackwardShare = 0.6, kOptimizerShare = 0.1;
+
+  double Extra() const {
+    return options_.work == Work::kReal ? options_.slow[static_cast<std::size_t>(rank_)] - 1 : 0;
+  }
+  // Time of a layer in a pass that takes `share` of the step's compute.
+  double LayerNs(std::size_t layer, double share) const {
+    const Layer& l = network_.layers()[layer];
+    return options_.step_ms * 1e6 * share * static_cast<double>(l.in * l.out) / total_;
+  }
+
+  void LoadInput(int step) {
+    const PhaseRange range("input", LOCKSTEP_CATEGORY_INPUT);
+    const auto batch = static_cast<std::uint64_t>(network_.batch());
+    network_.LoadBatch((static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(ranks_) +
+                        static_cast<std::uint64_t>(rank_)) * batch);
+    pace_.FinishFixed(options_.input_ms * 1e6);
+  }
+
+  void Forward() {
+    const PhaseRange range("forward", LOCKSTEP_CATEGORY_FORWARD);
+    for (std::size_t l = 0; l < network_.layers().size(); ++l) {
+      network_.Forward(l);
+      network_.RepeatForward(l, Extra());
+      pace_.Finish(LayerNs(l, kForwardShare));
+    }
+    network_.Loss();
+  }
+
+  void Backward() {
+    const PhaseRange range("backward", LOCKSTEP_CATEGORY_BACKWARD);
+    for (std::size_t l = network_.layers().size(); l-- > 0;) {
+      network_.Backward(l);
+      network_.RepeatBackward(l, Extra());
+      pace_.Finish(LayerNs(l, kBackwardShare));
+      reducer_.LayerReady(l);
+    }
+  }
+
+  void Optimize() {
+    const PhaseRange range("optimizer", LOCKSTEP_CATEGORY_OPTIMIZER);
+    pace_.Begin();
+    network_.Update(static_cast<float>(options_.learning_rate));
+    pace_.Finish(options_.step_ms * 1e6 * kOptimizerShare);
+  }
+
+  const Options& options_;
+  int rank_, ranks_;
+  Network network_;
+  Reducer reducer_;
+  Pace pace_;
+  double total_ = 0;  // Weights in all layers.
+};
+
+double Evaluate(const Options& options, std::span<const float> parameters) {
+  Network network(options.layers, options.width, kEvaluationBatch, options.seed);
+  std::copy(parameters.begin(), parameters.end(), network.parameters().begin());
+  network.LoadBatch(kEvaluationSample);
+  for (std::size_t l = 0; l < network.layers().size(); ++l) network.Forward(l);
+  return network.Loss();
+}
+
+double RelativeError(std::span<const float> value, std::span<const float> expected) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const double off = static_cast<double>(value[i]) - static_cast<double>(expected[i]);
+    difference += off * off;
+    size += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
+  }
+  return size > 0 ? std::sqrt(difference / size) : std::sqrt(difference);
+}
+
+// Trains once more in this process alone on the combined batches.
+void CheckAgainstSerial(const Options& options, int ranks, std::span<const float> parameters,
+                        const std::vector<std::vector<float>>& gradients, Outcome& outcome) {
+  Network serial(options.layers, options.width, options.batch * ranks, options.seed);
+  for (std::size_t step = 0; step < gradients.size(); ++step) {
+    serial.LoadBatch(step * serial.batch());
+    for (std::size_t l = 0; l < serial.layers().size(); ++l) serial.Forward(l);
+    serial.Loss();
+    for (std::size_t l = serial.layers().size(); l-- > 0;) serial.Backward(l);
+    outcome.gradient_error = std::max(outcome.gradient_error, RelativeError(gradients[step], serial.gradients()));
+    serial.Update(static_cast<float>(options.learning_rate));
+  }
+  outcome.parameter_error = RelativeError(parameters, serial.parameters());
+  outcome.checked = true;
+  outcome.check_passed =
+      outcome.gradient_error <= kGradientTolerance && outcome.parameter_error <= kParameterTolerance;
+}
+
+// Returns the exit code.
+int Run(const Options& options, int rank, int ranks, CallCounts& calls) {
+  std::optional<Trainer> trainer(std::in_place, options, rank, ranks, calls);
+  Outcome outcome;
+  if (rank == 0) {
+    outcome.initial_loss = Evaluate(options, trainer->network().parameters());
+    if (options.print_buckets) PrintBuckets(trainer->reducer().buckets());
+  }
+  std::vector<std::vector<float>> gradients;
+  std::vector<std::int64_t> marks;
+
+  ++calls.barrier;
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int step = 0; step < options.steps; ++step) {
+    marks.push_back(NowNs());
+    lockstep_step();
+    trainer->Step(step);
+    if (options.check && rank == 0) {
+      gradients.emplace_back(trainer->network().gradients().begin(), trainer->network().gradients().end());
+    }
+  }
+  marks.push_back(NowNs());
+  lockstep_step_end();
+
+  for (std::size_t i = 1; i < marks.size(); ++i) outcome.step_ns.push_back(marks[i] - marks[i - 1]);
+  outcome.hash = HashFloats(trainer->network().parameters());
+  std::vector<std::uint64_t> hashes(static_cast<std::size_t>(ranks));
+  ++calls.gather;
+  MPI_Gather(&outcome.hash, 1, MPI_UINT64_T, hashes.data(), 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+  outcome.identical = std::all_of(hashes.begin(), hashes.end(), [&](auto hash) { return hash == outcome.hash; });
+  if (rank == 0) {
+    outcome.final_loss = Evaluate(options, trainer->network().parameters());
+    if (options.check) CheckAgainstSerial(options, ranks, trainer->network().parameters(), gradients, outcome);
+  }
+  const std::vector<Bucket> buckets = trainer->reducer().buckets();
+  trainer.reset();  // Ends the helper thread before its counts are read.
+
+  ++calls.gather;
+  ++calls.finalize;
+  outcome.calls.resize(static_cast<std::size_t>(ranks));
+  MPI_Gather(&calls, sizeof(calls), MPI_BYTE, outcome.calls.data(), sizeof(calls), MPI_BYTE, 0, MPI_COMM_WORLD);
+  if (rank != 0) return 0;
+  if (!options.quiet) PrintOutcome(options, outcome);
+  if (!options.report.empty() && !WriteReport(options, buckets, outcome)) {
+    std::fprintf(stderr, "ddp_mpi: cannot write %s\n", options.report.c_str());
+    return 1;
+  }
+  return outcome.identical && (!outcome.checked || outcome.check_passed) ? 0 : 1;
+}
+
+int Main(int argc, char** argv) {
+  CallCounts calls;
+  int provided = 0, rank = 0, ranks = 1;
+  // Only a helper thread needs more than one thread in MPI; the others keep MPI's cheaper locking.
+  const bool threads = std::any_of(argv, argv + argc, [](std::string_view arg) { return arg.ends_with("thread"); });
+  ++calls.init;
+  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &provided);
+  ++calls.comm_rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  ++calls.comm_size;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+
+  Options options;
+  int code = ParseOptions(argc, argv, rank, ranks, options);
+  if (code < 0 && options.overlap && options.progress == Progress::kThread && provided < MPI_THREAD_MULTIPLE) {
+    if (rank == 0) std::fprintf(stderr, "ddp_mpi: --progress thread needs MPI_THREAD_MULTIPLE, which this MPI lacks\n");
+    code = 2;
+  }
+  if (code < 0) {
+    SleepPrecisely();
+    code = Run(options, rank, ranks, calls);
+  }
+  MPI_Finalize();
+  return code;
+}
+
+}  // namespace
+}  // namespace lockstep::example
+
+int main(int argc, char** argv) { return lockstep::example::Main(argc, argv); }

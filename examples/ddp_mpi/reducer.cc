@@ -1,0 +1,130 @@
+#include "examples/ddp_mpi/reducer.h"
+
+#include <algorithm>
+
+#include "examples/ddp_mpi/pace.h"
+
+namespace lockstep::example {
+namespace {
+
+std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(mebibytes * 1024 * 1024); }
+
+}  // namespace
+
+Reducer::Reducer(Network& network, const Options& options, int ranks, CallCounts& calls)
+    : network_(network), options_(options), scale_(1.0f / static_cast<float>(ranks)), calls_(calls) {
+  std::vector<std::uint64_t> bytes;
+  for (std::size_t i = 0; i < network.tensor_count(); ++i) bytes.push_back(network.TensorBytes(i));
+  buckets_ = AssignBuckets(bytes, Bytes(options.first_bucket_mb), Bytes(options.bucket_cap_mb));
+  bucket_of_.resize(bytes.size());
+  missing_.resize(buckets_.size());
+  requests_.assign(buckets_.size(), MPI_REQUEST_NULL);
+  done_.resize(buckets_.size());
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    for (const std::size_t tensor : buckets_[b].tensors) bucket_of_[tensor] = b;
+    flat_.emplace_back(buckets_[b].bytes / sizeof(float));
+  }
+  if (options.overlap && options.progress == Progress::kThread) helper_ = std::thread([this] { HelperLoop(); });
+}
+
+Reducer::~Reducer() {
+  if (!helper_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  helper_.join();
+}
+
+void Reducer::BeginStep() {
+  next_ = 0;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) missing_[b] = buckets_[b].tensors.size();
+}
+
+void Reducer::LayerReady(std::size_t layer) {
+  TensorReady(2 * layer + 1);
+  TensorReady(2 * layer);
+  if (!options_.overlap) return;
+  for (; next_ < buckets_.size() && missing_[next_] == 0; ++next_) Launch(next_);
+}
+
+// As DDP: divide by the number of ranks, then sum.
+void Reducer::TensorReady(std::size_t tensor) {
+  const std::size_t bucket = bucket_of_[tensor];
+  float* to = flat_[bucket].data();
+  for (const std::size_t other : buckets_[bucket].tensors) {
+    if (other == tensor) break;
+    to += network_.TensorBytes(other) / sizeof(float);
+  }
+  const float* from = network_.gradients().data() + network_.TensorOffset(tensor);
+  const std::size_t count = network_.TensorBytes(tensor) / sizeof(float);
+  for (std::size_t i = 0; i < count; ++i) to[i] = scale_ * from[i];
+  --missing_[bucket];
+}
+
+void Reducer::Launch(std::size_t bucket) {
+  std::vector<float>& data = flat_[bucket];
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (helper_.joinable()) lock.lock();
+  ++calls_.iallreduce;
+  MPI_Iallreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
+                 &requests_[bucket]);
+  helping_ = true;
+  if (lock.owns_lock()) wake_.notify_one();
+}
+
+void Reducer::TestSome() {
+  int completed = 0;
+  ++calls_.testsome;
+  MPI_Testsome(static_cast<int>(next_), requests_.data(), &completed, done_.data(), MPI_STATUSES_IGNORE);
+}
+
+void Reducer::Poll() {
+  if (!options_.overlap || options_.progress != Progress::kTest) return;
+  const auto open = [](MPI_Request request) { return request != MPI_REQUEST_NULL; };
+  if (std::any_of(requests_.begin(), requests_.end(), open)) TestSome();
+}
+
+void Reducer::HelperLoop() {
+  SleepPrecisely();
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return stop_ || helping_; });
+    if (stop_) return;
+    const auto open = [](MPI_Request request) { return request != MPI_REQUEST_NULL; };
+    helping_ = std::any_of(requests_.begin(), requests_.end(), open);
+    if (!helping_) continue;
+    int completed = 0;
+    ++calls_.testsome;
+    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &completed, done_.data(), MPI_STATUSES_IGNORE);
+    lock.unlock();
+    SleepUntil(NowNs() + options_.poll_us * 1000);
+    lock.lock();
+  }
+}
+
+void Reducer::Finish() {
+  if (!options_.overlap) {
+    for (std::vector<float>& data : flat_) {
+      ++calls_.allreduce;
+      MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    }
+  } else {
+    // A request may be completed by one thread at a time: the helper pauses.
+    const std::unique_lock lock = helper_.joinable() ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+    helping_ = false;
+    ++calls_.waitall;
+    MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const float* from = flat_[b].data();
+    for (const std::size_t tensor : buckets_[b].tensors) {
+      const std::size_t count = network_.TensorBytes(tensor) / sizeof(float);
+      std::copy(from, from + count, network_.gradients().data() + network_.TensorOffset(tensor));
+      from += count;
+    }
+  }
+}
+
+}  // namespace lockstep::example

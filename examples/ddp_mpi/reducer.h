@@ -1,0 +1,74 @@
+#pragma once
+// Averages gradients over all ranks, bucket by bucket, as DDP's Reducer does.
+
+#include <mpi.h>
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "examples/ddp_mpi/buckets.h"
+#include "examples/ddp_mpi/network.h"
+#include "examples/ddp_mpi/options.h"
+
+namespace lockstep::example {
+
+// Calls this program made, by function: what a trace of it must show.
+struct CallCounts {
+  std::int64_t init = 0, finalize = 0, comm_rank = 0, comm_size = 0, allreduce = 0, iallreduce = 0, testsome = 0,
+               waitall = 0, gather = 0, barrier = 0;
+};
+inline constexpr std::array<const char*, 10> kCallNames = {"MPI_Init_thread", "MPI_Finalize",   "MPI_Comm_rank",
+                                                           "MPI_Comm_size",   "MPI_Allreduce",  "MPI_Iallreduce",
+                                                           "MPI_Testsome",    "MPI_Waitall",    "MPI_Gather",
+                                                           "MPI_Barrier"};
+static_assert(sizeof(CallCounts) == kCallNames.size() * sizeof(std::int64_t));
+
+class Reducer {
+ public:
+  // Keeps references. Starts the helper thread for Progress::kThread.
+  Reducer(Network& network, const Options& options, int ranks, CallCounts& calls);
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  // Forgets the last step's gradients.
+  void BeginStep();
+  // The gradients of a layer's tensors are there: launches every bucket that is
+  // now complete, strictly in index order.
+  void LayerReady(std::size_t layer);
+  // Lets MPI make progress (Progress::kTest only).
+  void Poll();
+  // Returns when all averaged gradients are back in the network.
+  void Finish();
+
+ private:
+  void TensorReady(std::size_t tensor);
+  void Launch(std::size_t bucket);
+  void TestSome();
+  void HelperLoop();
+
+  Network& network_;
+  const Options& options_;
+  float scale_;
+  CallCounts& calls_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> bucket_of_;  // By tensor.
+  std::vector<std::size_t> missing_;    // Tensors not ready yet, by bucket.
+  std::size_t next_ = 0;                // First bucket not launched.
+  std::vector<std::vector<float>> flat_;
+  std::vector<MPI_Request> requests_;
+  std::vector<int> done_;
+
+  // With a helper thread, requests_ and calls_.testsome are touched under mutex_ only.
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool helping_ = false, stop_ = false;
+  std::thread helper_;
+};
+
+}  // namespace lockstep::example
