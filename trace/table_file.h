@@ -8,7 +8,10 @@
 // any number of threads. libhdf5 itself (Debian's is not thread-safe) is only
 // ever entered under one process-wide lock inside this module.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -92,6 +95,21 @@ class TableFile {
       if (!status.ok()) return;
       values.resize(count);
       status = ReadColumn(Table::kInfo.name, info, first, count, reinterpret_cast<std::byte*>(values.data()));
+    });
+    if (!status.ok()) return status.error();
+    return table;
+  }
+  // All rows of the named columns only; the others stay empty. Table::rows() is the
+  // length of its first column, so name that one too where rows() will be asked.
+  template <typename Table>
+  Result<Table> ReadColumns(std::initializer_list<std::string_view> names) const {
+    Table table;
+    const std::uint64_t rows = Rows(Table::kInfo.name);
+    Status status = Ok();
+    table.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) {
+      if (!status.ok() || std::find(names.begin(), names.end(), info.name) == names.end()) return;
+      values.resize(rows);
+      status = ReadColumn(Table::kInfo.name, info, 0, rows, reinterpret_cast<std::byte*>(values.data()));
     });
     if (!status.ok()) return status.error();
     return table;
