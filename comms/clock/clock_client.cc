@@ -1,0 +1,183 @@
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "comms/clock/burst_pacer.h"
+#include "comms/clock/clock_service.h"
+#include "comms/clock/socket_util.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kPings = 25;
+constexpr int kConnectMs = 500, kExchangeMs = 1000;
+constexpr auto kRetryFirst = std::chrono::milliseconds(200), kRetryMost = std::chrono::milliseconds(5000);
+
+}  // namespace
+
+struct ClockClient::Impl {
+  ClockServiceConfig config;
+  std::int32_t reference_rank = -1;
+  std::vector<std::string> addresses;
+  Sink sink;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stop = false;
+  std::uint64_t wanted = 0;         // Final bursts asked for.
+  std::uint64_t tried = 0;          // Attempts ended, successful or not, after they were asked for.
+  bool tried_ok = false;
+  int fd = -1;                      // Of the connection in use: shut down by the destructor.
+  std::atomic<std::uint64_t> bursts{0};
+  std::uint32_t next_burst = 0;
+  BurstPacer pacer;
+  std::thread thread;
+
+  void Run();
+  net::Fd Open();
+  bool Burst(int socket, std::vector<BurstRow>* rows);
+  bool Pause(std::chrono::nanoseconds time);  // False: stop.
+  bool Stopped() {
+    std::lock_guard lock(mutex);
+    return stop;
+  }
+  void Use(int descriptor) {
+    std::lock_guard lock(mutex);
+    fd = descriptor;
+  }
+};
+
+Result<std::unique_ptr<ClockClient>> ClockClient::Start(const ClockServiceConfig& config, std::int32_t reference_rank,
+                                                        std::string address, Sink sink, std::uint32_t first_burst) {
+  auto impl = std::make_unique<Impl>();
+  impl->config = config;
+  impl->reference_rank = reference_rank;
+  impl->addresses = net::SplitAddresses(address);
+  impl->sink = std::move(sink);
+  impl->next_burst = first_burst;
+  if (impl->addresses.empty()) {
+    return Error{ErrorCode::kUsage, "no address of the reference rank's clock service", "rank " + std::to_string(reference_rank),
+                 "start every rank with lockstep run"};
+  }
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  impl->thread = std::thread([raw = impl.get()] { raw->Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return std::unique_ptr<ClockClient>(new ClockClient(std::move(impl)));
+}
+
+ClockClient::ClockClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ClockClient::~ClockClient() {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stop = true;
+    if (impl_->fd >= 0) shutdown(impl_->fd, SHUT_RDWR);
+  }
+  impl_->changed.notify_all();
+  impl_->thread.join();
+}
+
+bool ClockClient::FinalBurst(int limit_ms) {
+  std::unique_lock lock(impl_->mutex);
+  const std::uint64_t mine = ++impl_->wanted;
+  impl_->changed.notify_all();
+  impl_->changed.wait_for(lock, std::chrono::milliseconds(limit_ms), [&] { return impl_->tried >= mine; });
+  return impl_->tried >= mine && impl_->tried_ok;
+}
+
+std::uint64_t ClockClient::bursts() const { return impl_->bursts.load(std::memory_order_relaxed); }
+
+bool ClockClient::Impl::Pause(std::chrono::nanoseconds time) {
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, time, [&] { return stop || wanted > tried; });
+  return !stop;
+}
+
+void ClockClient::Impl::Run() {
+  net::Fd connection;
+  auto retry = kRetryFirst;
+  std::vector<BurstRow> rows;
+  for (;;) {
+    std::uint64_t asked;
+    {
+      std::lock_guard lock(mutex);
+      if (stop) return;
+      asked = wanted;
+    }
+    if (!connection.open()) connection = Open();
+    const bool done = connection.open() && Burst(connection.get(), &rows);
+    if (!done && connection.open()) {
+      Use(-1);
+      connection.Close();
+    }
+    if (done) {
+      sink(rows);
+      bursts.fetch_add(1, std::memory_order_relaxed);
+    }
+    {
+      std::lock_guard lock(mutex);
+      tried = std::max(tried, asked);
+      tried_ok = done;
+    }
+    changed.notify_all();
+    std::chrono::nanoseconds pause = retry;
+    if (done) {
+      const auto& best = *std::min_element(rows.begin(), rows.end(), [](const BurstRow& a, const BurstRow& b) {
+        return (a.t4 - a.t1) - (a.t3 - a.t2) < (b.t4 - b.t1) - (b.t3 - b.t2);
+      });
+      // Halved first: the sum of two offsets of 1,000 s is harmless, but of two epochs it need not be.
+      const std::int64_t offset = (best.t2 - best.t1) / 2 + (best.t3 - best.t4) / 2;
+      pause = std::chrono::nanoseconds(pacer.Next(best.t1, offset, (best.t4 - best.t1) - (best.t3 - best.t2)));
+      retry = kRetryFirst;
+    } else {
+      retry = std::min(retry * 2, kRetryMost);
+    }
+    if (!Pause(pause)) return;
+  }
+}
+
+net::Fd ClockClient::Impl::Open() {
+  for (const std::string& address : addresses) {
+    if (Stopped()) break;
+    net::Fd connection = net::Connect(address, kConnectMs, [this] { return Stopped(); });
+    if (!connection.open()) continue;
+    Use(connection.get());
+    net::SetTimeouts(connection.get(), kExchangeMs);
+    const net::Message hello{net::kHelloMagic, config.token, config.rank, 0};
+    net::Message reply{};
+    // The address may be another machine's, where another rank of this run listens: hence the rank in the answer.
+    if (net::SendAll(connection.get(), &hello, sizeof hello) && net::ReceiveAll(connection.get(), &reply, sizeof reply) &&
+        reply.magic == net::kHelloMagic && reply.b == reference_rank) {
+      return connection;
+    }
+    Use(-1);
+  }
+  return net::Fd();
+}
+
+bool ClockClient::Impl::Burst(int socket, std::vector<BurstRow>* rows) {
+  rows->clear();
+  for (int left = kPings - 1; left >= 0; --left) {
+    net::Message ping{net::kPingMagic, static_cast<std::uint64_t>(left), left, 0}, reply{};
+    const std::int64_t sent = config.clock.RankNs();
+    if (!net::SendAll(socket, &ping, sizeof ping) || !net::ReceiveAll(socket, &reply, sizeof reply)) return false;
+    const std::int64_t received = config.clock.RankNs();
+    if (reply.magic != net::kPingMagic || reply.a != ping.a) return false;
+    rows->push_back({next_burst, reference_rank, static_cast<std::uint32_t>(ClockTransport::kTcpAgents), 0, sent, reply.b,
+                     reply.c, received});
+  }
+  ++next_burst;
+  return true;
+}
+
+}  // namespace lockstep

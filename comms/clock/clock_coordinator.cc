@@ -1,0 +1,303 @@
+#include "comms/clock/clock_coordinator.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comms/clock/clock_meeting.h"
+#include "comms/clock/clock_process.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Bursts are numbered per rank file: those of the probe from 0.
+constexpr std::uint32_t kFirstTcpBurst = 1u << 20, kFirstMpiBurst = 1u << 24;
+// How long an agent waits for lower ranks of its domain to announce themselves before it takes itself for the leader.
+constexpr std::int64_t kElectionNs = 1'000'000'000;
+// Announcements read per election: all of a small job, else only those that can be on the same node.
+constexpr std::int32_t kScanAll = 256;
+constexpr std::int64_t kPlanLimitNs = 30'000'000'000, kMpiFirstRowNs = 5'000'000'000;
+constexpr std::int64_t kRecheckNs = 5'000'000'000;
+
+}  // namespace
+
+struct ClockCoordinator::Impl {
+  ClockCoordinatorConfig config;
+  std::unique_ptr<ClockServer> server;
+  std::string address;
+  std::thread thread;
+
+  std::mutex sink_mutex;
+
+  mutable std::mutex mutex;  // Everything below.
+  std::condition_variable changed;
+  bool stop = false;
+  std::string meeting_dir;
+  std::unique_ptr<ClockClient> client;
+  std::unique_ptr<ClockProcess> process;
+  std::string state = "no exchange was needed or possible yet";
+
+  // The coordinator thread's own.
+  std::string announced_in;
+  std::int64_t reference_seen_ns = 0, plan_since_ns = 0, process_since_ns = 0, rechecked_ns = 0;
+  bool planned = false, settled = false;
+  bool by_mailbox = false;
+
+  void Run();
+  milliseconds Tick();
+  bool FromMailbox();
+  bool FromMeeting(const std::string& directory);
+  void Plan(const std::string& directory);
+  void StartClient(std::int32_t reference, const std::string& where);
+  void Say(std::string text) {
+    std::lock_guard lock(mutex);
+    state = std::move(text);
+  }
+  ClockClient::Sink SafeSink() {
+    return [this](std::span<const BurstRow> rows) {
+      std::lock_guard lock(sink_mutex);
+      config.sink(rows);
+    };
+  }
+  std::int32_t rank() const { return config.service.rank; }
+};
+
+Result<std::unique_ptr<ClockCoordinator>> ClockCoordinator::Start(ClockCoordinatorConfig config) {
+  auto impl = std::make_unique<Impl>();
+  impl->config = std::move(config);
+  impl->meeting_dir = impl->config.meeting_dir;
+  if (impl->config.mode == ClockService::kOff) {
+    impl->state = "off";
+    return std::unique_ptr<ClockCoordinator>(new ClockCoordinator(std::move(impl)));
+  }
+  auto server = ClockServer::Start(impl->config.service);
+  if (!server.ok()) return server.error();
+  impl->server = std::move(server).value();
+  impl->address = impl->server->address();
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  impl->thread = std::thread([raw = impl.get()] { raw->Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return std::unique_ptr<ClockCoordinator>(new ClockCoordinator(std::move(impl)));
+}
+
+ClockCoordinator::ClockCoordinator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ClockCoordinator::~ClockCoordinator() {
+  Abandon();
+  std::string directory;
+  {
+    std::lock_guard lock(impl_->mutex);
+    directory = impl_->announced_in;
+  }
+  if (!directory.empty()) RemoveAnnouncement(directory, impl_->rank());
+}
+
+const std::string& ClockCoordinator::address() const { return impl_->address; }
+
+void ClockCoordinator::SetMeetingDir(const std::string& directory) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->meeting_dir = directory;
+  }
+  impl_->changed.notify_all();
+}
+
+void ClockCoordinator::Finish(int limit_ms) {
+  const std::int64_t deadline = RawNs() + static_cast<std::int64_t>(limit_ms) * 1'000'000;
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stop = true;
+  }
+  impl_->changed.notify_all();
+  if (impl_->thread.joinable()) impl_->thread.join();
+  // From here on this thread is the only one that touches client and process. The
+  // server goes on: other ranks may be at their last burst.
+  if (impl_->client) impl_->client->FinalBurst(std::min(limit_ms, 200));
+  if (impl_->process) {
+    const std::int64_t left_ms = std::max<std::int64_t>(1, (deadline - RawNs()) / 1'000'000);
+    const bool well = impl_->process->Finish(static_cast<int>(left_ms));
+    std::lock_guard lock(impl_->mutex);
+    impl_->state = "lockstep-clock, " + std::to_string(impl_->process->rows()) + " exchanges" +
+                   (well ? "" : "; it did not end in time and was killed");
+  }
+  if (impl_->client) {
+    std::lock_guard lock(impl_->mutex);
+    impl_->state += ", " + std::to_string(impl_->client->bursts()) + " tcp bursts";
+    impl_->client.reset();
+  }
+}
+
+void ClockCoordinator::Abandon() {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stop = true;
+    if (impl_->process) impl_->process->Kill();
+  }
+  impl_->changed.notify_all();
+  if (impl_->thread.joinable()) impl_->thread.join();
+  impl_->client.reset();
+  impl_->process.reset();
+}
+
+std::string ClockCoordinator::Describe() const {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->client) return impl_->state;
+  return impl_->state + ", " + std::to_string(impl_->client->bursts()) + " bursts";
+}
+
+void ClockCoordinator::Impl::Run() {
+  for (;;) {
+    const milliseconds pause = Tick();
+    std::unique_lock lock(mutex);
+    const std::string directory = meeting_dir;
+    changed.wait_for(lock, pause, [&] { return stop || meeting_dir != directory; });
+    if (stop) return;
+  }
+}
+
+// One look at everything; returns the pause before the next.
+milliseconds ClockCoordinator::Impl::Tick() {
+  std::string directory;
+  {
+    std::lock_guard lock(mutex);
+    directory = meeting_dir;
+  }
+  if (!directory.empty() && directory != announced_in && rank() >= 0) {
+    const auto published = PublishAnnouncement(directory, {rank(), config.world_size, config.domain, address});
+    if (published.ok()) {
+      std::lock_guard lock(mutex);
+      announced_in = directory;
+    } else {
+      Say(published.error().what);
+    }
+  }
+  if (config.mode == ClockService::kAgent && !directory.empty() && config.world_size > 0) {
+    Plan(directory);
+    if (process && (process->rows() > 0 || RawNs() - process_since_ns < kMpiFirstRowNs)) return milliseconds(500);
+    if (!planned) return milliseconds(100);
+  }
+  if (config.mode == ClockService::kAuto && FromMailbox()) return milliseconds(2000);
+  if (!directory.empty() && FromMeeting(directory)) return milliseconds(2000);
+  return milliseconds(client ? 2000 : 100);
+}
+
+// True once the application's MPI has told who measures with whom.
+bool ClockCoordinator::Impl::FromMailbox() {
+  if (by_mailbox) return true;
+  if (config.segment.base == nullptr) return false;
+  const ClockMailbox& mailbox = config.segment.header().mailbox;
+  if (mailbox.state.load(std::memory_order_acquire) != 1) return false;
+  by_mailbox = true;
+  const std::string where(mailbox.reference_address, strnlen(mailbox.reference_address, sizeof mailbox.reference_address));
+  if (mailbox.domains <= 1) {
+    Say("all ranks share one clock");
+  } else if (mailbox.leader != mailbox.world_rank) {
+    Say("rank " + std::to_string(mailbox.leader) + " measures for this clock domain");
+  } else if (mailbox.leader == mailbox.reference) {
+    Say("reference of all clocks");
+  } else if (!client && !where.empty()) {
+    StartClient(mailbox.reference, where);
+    return true;
+  } else {
+    return true;
+  }
+  // The announcements may have been read too early and made this rank a leader.
+  std::unique_ptr<ClockClient> unneeded;
+  std::lock_guard lock(mutex);
+  unneeded = std::move(client);
+  return true;
+}
+
+// True once nothing is left to do here.
+bool ClockCoordinator::Impl::FromMeeting(const std::string& directory) {
+  const std::int64_t now = RawNs();
+  if (settled || rank() < 0) return true;
+  if (rank() == 0) {
+    Say("reference of all clocks");
+    return settled = true;
+  }
+  const auto reference = ReadAnnouncement(directory, 0);
+  if (!reference || reference->address.empty()) return false;
+  if (reference->domain == config.domain) {
+    Say("shares the clock of rank 0");
+    return settled = true;
+  }
+  if (reference_seen_ns == 0) reference_seen_ns = now;
+  if (now - reference_seen_ns < kElectionNs || now - rechecked_ns < kRecheckNs) return false;
+  rechecked_ns = now;
+  std::int32_t leader = rank();
+  for (std::int32_t other = rank() - 1; other > 0 && rank() - other <= kScanAll; --other) {
+    const auto announcement = ReadAnnouncement(directory, other);
+    if (announcement && announcement->domain == config.domain) leader = other;
+  }
+  if (leader == rank()) {
+    if (!client) StartClient(0, reference->address);
+    settled = now - reference_seen_ns > 6 * kRecheckNs;  // Whoever has not come by now comes too late to matter.
+    return settled;
+  }
+  Say("rank " + std::to_string(leader) + " measures for this clock domain");
+  std::unique_ptr<ClockClient> unneeded;
+  std::lock_guard lock(mutex);
+  unneeded = std::move(client);
+  return settled = true;
+}
+
+// MPI_Init waits for every rank, so all must decide alike: rank 0 decides when it
+// has seen all announcements, and the others follow its file. Without a decision
+// nobody starts: a wrong MPI_Init hangs or fails the job (Open MPI 4.1.4).
+void ClockCoordinator::Impl::Plan(const std::string& directory) {
+  if (planned) return;
+  const std::int64_t now = RawNs();
+  if (plan_since_ns == 0) plan_since_ns = now;
+  if (rank() == 0) {
+    const auto all = ReadAnnouncements(directory);
+    const bool complete = static_cast<std::int32_t>(all.size()) == config.world_size;
+    if (!complete && now - plan_since_ns < kPlanLimitNs) return;
+    (void)PublishClockPlan(directory, complete && !OneDomain(all));
+  }
+  const auto plan = ReadClockPlan(directory);
+  if (!plan) return;
+  planned = true;
+  if (!*plan) {
+    Say("lockstep-clock was not needed: one clock, or not all ranks came");
+    return;
+  }
+  ClockProcessSetup setup;
+  setup.domain = config.domain;
+  setup.clock = config.service.clock;
+  setup.first_burst = kFirstMpiBurst;
+  auto started = ClockProcess::Start(config.clock_program, setup, SafeSink());
+  if (!started.ok()) {
+    Say(started.error().what);
+    return;
+  }
+  process_since_ns = now;
+  std::lock_guard lock(mutex);
+  process = std::move(started).value();
+  state = "lockstep-clock";
+}
+
+void ClockCoordinator::Impl::StartClient(std::int32_t reference, const std::string& where) {
+  auto started = ClockClient::Start(config.service, reference, where, SafeSink(), kFirstTcpBurst);
+  if (!started.ok()) {
+    Say(started.error().what);
+    return;
+  }
+  std::lock_guard lock(mutex);
+  client = std::move(started).value();
+  state = "tcp to rank " + std::to_string(reference) + " at " + where;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,110 @@
+#include "comms/clock/clock_meeting.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+
+namespace lockstep {
+namespace {
+
+constexpr char kPlanFile[] = "/.clock-plan";
+
+std::string AnnouncementPath(const std::string& directory, std::int32_t rank) {
+  char name[32];
+  std::snprintf(name, sizeof name, "/.clock-%05d", rank);
+  return directory + name;
+}
+
+Status WriteWhole(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part" + std::to_string(getpid());
+  const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const bool written = fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (written && rename(part.c_str(), path.c_str()) == 0) return Ok();
+  const int reason = written ? errno : error;
+  unlink(part.c_str());
+  return Error{ErrorCode::kIo, std::string("cannot announce the clock service: ") + strerror(reason), path,
+               "check that the run directory is writable on every node"};
+}
+
+std::optional<std::string> ReadWhole(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  char buffer[512];
+  const ssize_t n = read(fd, buffer, sizeof buffer);
+  close(fd);
+  if (n <= 0) return std::nullopt;
+  return std::string(buffer, static_cast<std::size_t>(n));
+}
+
+std::optional<ClockAnnouncement> Parse(const std::string& text) {
+  ClockAnnouncement a;
+  char address[256] = "";
+  if (text.empty() || text.back() != '\n') return std::nullopt;
+  if (std::sscanf(text.c_str(), "%" SCNd32 " %" SCNd32 " %" SCNx64 " %255s", &a.rank, &a.world_size, &a.domain, address) < 4)
+    return std::nullopt;
+  a.address = strcmp(address, "-") == 0 ? "" : address;
+  return a;
+}
+
+}  // namespace
+
+Status PublishAnnouncement(const std::string& directory, const ClockAnnouncement& a) {
+  char head[64];
+  std::snprintf(head, sizeof head, "%d %d %016" PRIx64 " ", a.rank, a.world_size, a.domain);
+  return WriteWhole(AnnouncementPath(directory, a.rank), head + (a.address.empty() ? "-" : a.address) + "\n");
+}
+
+std::optional<ClockAnnouncement> ReadAnnouncement(const std::string& directory, std::int32_t rank) {
+  const auto text = ReadWhole(AnnouncementPath(directory, rank));
+  return text ? Parse(*text) : std::nullopt;
+}
+
+std::vector<ClockAnnouncement> ReadAnnouncements(const std::string& directory) {
+  std::vector<ClockAnnouncement> all;
+  DIR* dir = opendir(directory.c_str());
+  if (dir == nullptr) return all;
+  while (const dirent* entry = readdir(dir)) {
+    int rank = -1, used = 0;
+    if (std::sscanf(entry->d_name, ".clock-%d%n", &rank, &used) != 1 || entry->d_name[used] != '\0') continue;
+    if (auto announcement = ReadAnnouncement(directory, rank)) all.push_back(std::move(*announcement));
+  }
+  closedir(dir);
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return all;
+}
+
+Status PublishClockPlan(const std::string& directory, bool use_mpi) {
+  return WriteWhole(directory + kPlanFile, use_mpi ? "mpi\n" : "none\n");
+}
+
+std::optional<bool> ReadClockPlan(const std::string& directory) {
+  const auto text = ReadWhole(directory + kPlanFile);
+  if (!text || (*text != "mpi\n" && *text != "none\n")) return std::nullopt;
+  return *text == "mpi\n";
+}
+
+bool OneDomain(const std::vector<ClockAnnouncement>& all) {
+  return std::all_of(all.begin(), all.end(), [&](const auto& a) { return a.domain == all.front().domain; });
+}
+
+std::int32_t DomainLeader(const std::vector<ClockAnnouncement>& all, std::uint64_t domain) {
+  std::int32_t leader = -1;
+  for (const auto& a : all)
+    if (a.domain == domain && (leader < 0 || a.rank < leader)) leader = a.rank;
+  return leader;
+}
+
+void RemoveAnnouncement(const std::string& directory, std::int32_t rank) {
+  unlink(AnnouncementPath(directory, rank).c_str());
+  if (rank == 0) unlink((directory + kPlanFile).c_str());
+}
+
+}  // namespace lockstep

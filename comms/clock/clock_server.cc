@@ -1,0 +1,181 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "comms/clock/clock_service.h"
+#include "comms/clock/socket_util.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kAddressLimit = sizeof(SegmentHeader::agent_address) - 1;
+constexpr std::size_t kMaxConnections = 4096, kMaxStrangers = 64;
+constexpr std::int64_t kHelloLimitNs = 2'000'000'000;
+constexpr int kPingLimitMs = 20;                    // A ping within a burst that takes longer gives others their turn.
+constexpr std::int64_t kBurstLimitNs = 100'000'000;
+
+struct Connection {
+  net::Fd fd;
+  bool known = false;
+  std::size_t filled = 0;  // Bytes of `message` received.
+  net::Message message{};
+  std::int64_t since_ns = 0;
+};
+
+}  // namespace
+
+struct ClockServer::Impl {
+  ClockServiceConfig config;
+  net::Fd listener, wake;
+  std::string address;
+  std::atomic<std::uint64_t> refused{0};
+  std::vector<Connection> connections;
+  std::thread thread;
+
+  void Run();
+  void Accept();
+  bool Serve(Connection& connection);
+  bool Answer(Connection& connection);
+};
+
+Result<std::unique_ptr<ClockServer>> ClockServer::Start(const ClockServiceConfig& config) {
+  auto impl = std::make_unique<Impl>();
+  impl->config = config;
+  std::uint16_t port = 0;
+  impl->listener = net::Listen(&port);
+  impl->wake = net::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!impl->listener.open() || !impl->wake.open()) {
+    return Error{ErrorCode::kIo, std::string("the clock service cannot listen: ") + strerror(errno), "",
+                 "allow local TCP sockets, or run with --clock off"};
+  }
+  impl->address = net::LocalAddresses(port, kAddressLimit);
+  // The agent handles signals in its own thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  impl->thread = std::thread([raw = impl.get()] { raw->Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return std::unique_ptr<ClockServer>(new ClockServer(std::move(impl)));
+}
+
+ClockServer::ClockServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ClockServer::~ClockServer() {
+  const std::uint64_t one = 1;
+  (void)!write(impl_->wake.get(), &one, sizeof one);
+  impl_->thread.join();
+}
+
+const std::string& ClockServer::address() const { return impl_->address; }
+std::uint64_t ClockServer::refused() const { return impl_->refused.load(std::memory_order_relaxed); }
+
+void ClockServer::Impl::Run() {
+  std::vector<pollfd> polls;
+  for (;;) {
+    polls.assign({pollfd{wake.get(), POLLIN, 0}, pollfd{listener.get(), POLLIN, 0}});
+    bool strangers = false;
+    for (const Connection& connection : connections) {
+      polls.push_back({connection.fd.get(), POLLIN, 0});
+      strangers |= !connection.known;
+    }
+    if (poll(polls.data(), polls.size(), strangers ? 250 : -1) < 0 && errno != EINTR) return;
+    if (polls[0].revents != 0) return;
+    const std::int64_t now = RawNs();
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < connections.size(); ++i) {
+      Connection& connection = connections[i];
+      bool keep = polls[i + 2].revents == 0 || Serve(connection);
+      if (keep && !connection.known && now - connection.since_ns > kHelloLimitNs) keep = false;
+      if (!keep) {
+        if (!connection.known) refused.fetch_add(1, std::memory_order_relaxed);
+        continue;
+      }
+      if (kept != i) connections[kept] = std::move(connection);
+      ++kept;
+    }
+    connections.resize(kept);
+    if (polls[1].revents != 0) Accept();
+  }
+}
+
+void ClockServer::Impl::Accept() {
+  for (;;) {
+    Connection connection;
+    connection.fd = net::Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!connection.fd.open()) {
+      // Out of descriptors: poll would report the listener again at once.
+      if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return;
+    }
+    std::size_t strangers = 0;
+    for (const Connection& other : connections) strangers += other.known ? 0 : 1;
+    if (connections.size() >= kMaxConnections || strangers >= kMaxStrangers) {
+      refused.fetch_add(1, std::memory_order_relaxed);
+      continue;
+    }
+    const int on = 1;
+    setsockopt(connection.fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    net::SetTimeouts(connection.fd.get(), kPingLimitMs);
+    connection.since_ns = RawNs();
+    connections.push_back(std::move(connection));
+  }
+}
+
+// Something is readable. False: drop the connection.
+bool ClockServer::Impl::Serve(Connection& connection) {
+  char* into = reinterpret_cast<char*>(&connection.message);
+  const ssize_t n = recv(connection.fd.get(), into + connection.filled, sizeof(net::Message) - connection.filled, MSG_DONTWAIT);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  if (n == 0) return false;
+  connection.filled += static_cast<std::size_t>(n);
+  if (connection.filled < sizeof(net::Message)) return true;
+  connection.filled = 0;
+  if (connection.known) return Answer(connection);
+  if (connection.message.magic != net::kHelloMagic || connection.message.a != config.token) return false;
+  connection.known = true;
+  const net::Message reply{net::kHelloMagic, 0, config.rank, 0};
+  return net::SendAll(connection.fd.get(), &reply, sizeof reply);
+}
+
+// The first ping of a burst has been read; the others are awaited right here: both
+// ends then sleep in one recv each, so that the two directions cost the same (a
+// poll before the recv on one side only would shift the offset by half of it).
+bool ClockServer::Impl::Answer(Connection& connection) {
+  net::Message ping = connection.message;
+  const std::int64_t begin = RawNs();
+  std::int64_t received = config.clock.RankNs();
+  for (int served = 1;; ++served) {
+    if (ping.magic != net::kPingMagic || ping.b < 0 || ping.b >= net::kMaxBurstPings) return false;
+    net::Message reply{net::kPingMagic, ping.a, received, 0};
+    reply.c = config.clock.RankNs();
+    if (!net::SendAll(connection.fd.get(), &reply, sizeof reply)) return false;
+    if (ping.b == 0 || served >= net::kMaxBurstPings || RawNs() - begin > kBurstLimitNs) return true;
+    std::size_t filled = 0;
+    while (filled < sizeof ping) {
+      const ssize_t n = recv(connection.fd.get(), reinterpret_cast<char*>(&ping) + filled, sizeof ping - filled, 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) {  // Slow: back to poll, with what has come so far.
+        connection.message = ping;
+        connection.filled = filled;
+        return true;
+      }
+      if (n <= 0) return false;
+      filled += static_cast<std::size_t>(n);
+    }
+    received = config.clock.RankNs();
+  }
+}
+
+}  // namespace lockstep
