@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -91,11 +92,16 @@ class TableFile {
     first = first < rows ? first : rows;
     count = count < rows - first ? count : rows - first;
     Status status = Ok();
-    table.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) {
-      if (!status.ok()) return;
-      values.resize(count);
-      status = ReadColumn(Table::kInfo.name, info, first, count, reinterpret_cast<std::byte*>(values.data()));
-    });
+    try {
+      table.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) {
+        if (!status.ok()) return;
+        values.resize(count);
+        status = ReadColumn(Table::kInfo.name, info, first, count, reinterpret_cast<std::byte*>(values.data()));
+      });
+    } catch (const std::bad_alloc&) {
+      return Error{ErrorCode::kUnsupported, std::string(Table::kInfo.name) + ": more rows than memory", "",
+                   "use a machine with more memory"};
+    }
     if (!status.ok()) return status.error();
     return table;
   }

@@ -1,0 +1,81 @@
+#include "trace/hdf5_access.h"
+
+namespace lockstep {
+namespace {
+
+std::mutex& Hdf5Mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
+Hdf5Lock::Hdf5Lock() : lock_(Hdf5Mutex()) {
+  static const bool quiet = [] {
+    H5open();
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    return true;
+  }();
+  (void)quiet;
+}
+
+hid_t FileType(schema::ColumnType type) {
+  switch (type) {
+    case schema::ColumnType::kU8: return H5T_STD_U8LE;
+    case schema::ColumnType::kU16: return H5T_STD_U16LE;
+    case schema::ColumnType::kU32: return H5T_STD_U32LE;
+    case schema::ColumnType::kU64: return H5T_STD_U64LE;
+    case schema::ColumnType::kI32: return H5T_STD_I32LE;
+    case schema::ColumnType::kI64: return H5T_STD_I64LE;
+  }
+  return H5I_INVALID_HID;
+}
+
+std::size_t WidthOf(schema::ColumnType type) {
+  switch (type) {
+    case schema::ColumnType::kU8: return 1;
+    case schema::ColumnType::kU16: return 2;
+    case schema::ColumnType::kU32:
+    case schema::ColumnType::kI32: return 4;
+    case schema::ColumnType::kU64:
+    case schema::ColumnType::kI64: return 8;
+  }
+  return 0;
+}
+
+std::string_view NameOf(schema::ColumnType type) {
+  switch (type) {
+    case schema::ColumnType::kU8: return "u8";
+    case schema::ColumnType::kU16: return "u16";
+    case schema::ColumnType::kU32: return "u32";
+    case schema::ColumnType::kU64: return "u64";
+    case schema::ColumnType::kI32: return "i32";
+    case schema::ColumnType::kI64: return "i64";
+  }
+  return "unknown";
+}
+
+bool WriteTextAttribute(hid_t object, const char* name, std::string_view text) {
+  // Kept open: making and copying them costs more than the attribute itself.
+  static const hid_t type = [] {
+    const hid_t made = H5Tcopy(H5T_C_S1);
+    H5Tset_size(made, H5T_VARIABLE);
+    H5Tset_cset(made, H5T_CSET_UTF8);
+    return made;
+  }();
+  static const hid_t scalar = H5Screate(H5S_SCALAR);
+  const Hdf5Handle attribute(H5Acreate2(object, name, type, scalar, H5P_DEFAULT, H5P_DEFAULT));
+  const std::string copy(text);
+  const char* value = copy.c_str();
+  return attribute.ok() && H5Awrite(attribute.get(), type, &value) >= 0;
+}
+
+bool WriteIntAttribute(hid_t object, const char* name, std::int64_t value) {
+  static const hid_t scalar = H5Screate(H5S_SCALAR);
+  Hdf5Handle attribute(H5Aopen(object, name, H5P_DEFAULT));
+  if (!attribute.ok())
+    attribute = Hdf5Handle(H5Acreate2(object, name, H5T_STD_I64LE, scalar, H5P_DEFAULT, H5P_DEFAULT));
+  return attribute.ok() && H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value) >= 0;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+#pragma once
+// The only door to libhdf5 in this program: its lock, its handles, its error
+// printing switched off. Debian's build is not thread-safe.
+
+#include <hdf5.h>
+
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/schema.h"
+
+namespace lockstep {
+
+// Hold it for every call into libhdf5, closing handles included. Also makes sure
+// that libhdf5 prints nothing on stderr.
+class Hdf5Lock {
+ public:
+  Hdf5Lock();
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
+// Owns one handle. Must be closed or destroyed under Hdf5Lock.
+class Hdf5Handle {
+ public:
+  Hdf5Handle() = default;
+  explicit Hdf5Handle(hid_t id) : id_(id) {}
+  Hdf5Handle(Hdf5Handle&& other) noexcept : id_(std::exchange(other.id_, H5I_INVALID_HID)) {}
+  Hdf5Handle& operator=(Hdf5Handle&& other) noexcept {
+    if (this != &other) {
+      Close();
+      id_ = std::exchange(other.id_, H5I_INVALID_HID);
+    }
+    return *this;
+  }
+  ~Hdf5Handle() { Close(); }
+  herr_t Close() {
+    if (id_ < 0) return 0;
+    return H5Idec_ref(std::exchange(id_, H5I_INVALID_HID));
+  }
+  hid_t get() const { return id_; }
+  bool ok() const { return id_ >= 0; }
+
+ private:
+  hid_t id_ = H5I_INVALID_HID;
+};
+
+// Little-endian on disk, whatever the machine.
+hid_t FileType(schema::ColumnType type);
+std::size_t WidthOf(schema::ColumnType type);
+std::string_view NameOf(schema::ColumnType type);
+
+// Scalar attributes; text is UTF-8 of variable length, so h5py gives str.
+bool WriteTextAttribute(hid_t object, const char* name, std::string_view text);
+bool WriteIntAttribute(hid_t object, const char* name, std::int64_t value);
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// Whole files at once.
+
+#include <new>
+
+#include "trace/table_file.h"
+
+namespace lockstep {
+namespace {
+
+template <typename Tables>
+Status WriteAll(const std::string& path, std::string_view format, const Tables& tables) {
+  LS_TRY(TableFileWriter writer, TableFileWriter::Create(path, format));
+  Status status = Ok();
+  tables.ForEachTable([&](const auto& table) {
+    if (status.ok()) status = writer.Append(table);
+  });
+  LS_CHECK(std::move(status));
+  return writer.Finish();
+}
+
+Error WrongFormat(const TableFile& file, const std::string& path, std::string_view wanted) {
+  return {ErrorCode::kMalformed, "the file is a " + std::string(file.format()) + ", not a " + std::string(wanted), path,
+          "name a file of the wanted kind"};
+}
+
+}  // namespace
+
+Result<RankFileContents> ReadRankFile(const std::string& path) {
+  LS_TRY(const TableFile file, TableFile::Open(path));
+  if (file.format() != schema::kRankFileFormat) return WrongFormat(file, path, schema::kRankFileFormat);
+  RankFileContents contents;
+  contents.complete = file.complete();
+  contents.tables.ForEachTable([&](auto& table) {
+    using Table = std::remove_reference_t<decltype(table)>;
+    Result<Table> read = file.Read<Table>();
+    if (read.ok())
+      table = std::move(read).value();
+    else
+      contents.damaged.push_back(read.error().what);
+  });
+  return contents;
+}
+
+Status WriteRankFile(const std::string& path, const schema::RankTables& tables) {
+  return WriteAll(path, schema::kRankFileFormat, tables);
+}
+
+Result<schema::TimelineTables> ReadTimelineFile(const std::string& path) {
+  LS_TRY(const TableFile file, TableFile::Open(path));
+  if (file.format() != schema::kTimelineFormat) return WrongFormat(file, path, schema::kTimelineFormat);
+  schema::TimelineTables tables;
+  Status status = Ok();
+  tables.ForEachTable([&](auto& table) {
+    using Table = std::remove_reference_t<decltype(table)>;
+    if (!status.ok()) return;
+    Result<Table> read = file.Read<Table>();
+    if (read.ok())
+      table = std::move(read).value();
+    else
+      status = read.error();
+  });
+  if (!status.ok()) return status.error();
+  return tables;
+}
+
+Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables) {
+  return WriteAll(path, schema::kTimelineFormat, tables);
+}
+
+}  // namespace lockstep
