@@ -1,0 +1,103 @@
+#pragma once
+// Rows of one synthetic rank. Takes true times, stores the rank's own clock.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/mpi_ops.h"
+#include "core/schema.h"
+#include "make_run/spec.h"
+#include "trace/strings.h"
+
+namespace lockstep::make_run {
+
+// The clock a rank would have read at a true time.
+class TrueClock {
+ public:
+  TrueClock(const Spec& spec, std::int32_t rank);
+  std::int64_t Show(std::int64_t true_ns) const;
+
+ private:
+  ClockSpec clock_;
+  std::int64_t epoch_ns_;
+};
+
+// splitmix64 chain over the words; README.md "Times".
+std::uint64_t Random(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d);
+
+struct CollectiveStart {
+  const Op* op;
+  std::uint8_t mode = 0;
+  std::int64_t begin_ns = 0, post_end_ns = 0;
+  std::uint32_t call = schema::kNone, kernel = schema::kNone;
+};
+
+// Thread: one at a time.
+class Emitter {
+ public:
+  Emitter(const Spec& spec, std::int32_t rank);
+
+  std::uint32_t Mpi(std::uint32_t thread, MpiOp op, std::int64_t begin, std::int64_t end,
+                    schema::MpiCalls::Row row = {.comm = schema::kNone, .peer = -1, .tag = -1, .count = 1});
+  // Gives the operation its number on the communicator and an open row; Complete closes it.
+  std::uint32_t Collective(const CollectiveStart& start);
+  void Complete(std::uint32_t row, std::int64_t last_incomplete, std::int64_t wait_begin, std::int64_t end);
+  void Init(const Op& op, std::int64_t begin, std::int64_t end);  // Persistent: takes a number, makes no row.
+  void Ring(const Op& op, std::int64_t begin, std::int64_t end);
+  void Push(std::string_view name, std::uint8_t category, std::int64_t at);
+  void Pop(std::int64_t at);
+  void Cpu(std::int64_t at, std::int64_t cpu_ns, std::int64_t run_delay_ns);
+  // A mark: step `index` begins, the one before ends. `last`: none begins.
+  void Mark(std::int64_t index, bool last, std::int64_t at, std::int64_t cpu_ns);
+
+  std::uint32_t Kernel(std::string_view name, std::uint32_t stream, std::uint64_t correlation, std::uint8_t work,
+                       std::int64_t begin, std::int64_t end);
+  void Copy(const Op& op, std::uint32_t stream, std::uint64_t correlation, std::int64_t begin, std::int64_t end);
+  void Sync(std::uint8_t kind, std::uint32_t stream, std::uint64_t correlation, std::int64_t begin, std::int64_t end);
+  void Api(std::string_view name, std::uint8_t kind, std::uint64_t correlation, std::int64_t begin, std::int64_t end);
+
+  // Closes open ranges and steps, writes meta, clocks and losses, sorts, applies damage. The rank ended at
+  // true time `end`; `signal` 0: normally; `cut`: the file says nothing about the end.
+  schema::RankTables Finish(std::int64_t end, std::int32_t signal, bool cut, std::int64_t cpu_ns);
+
+ private:
+  std::uint32_t LocalComm(std::size_t comm);
+  std::int32_t CommRank(std::size_t comm, std::int32_t world_rank) const;
+  void Sign(std::int64_t local) { last_sign_ = last_sign_ < local ? local : last_sign_; }
+  void Meta(std::string_view key, std::string_view value);
+  void AddComms();
+  void AddBursts(std::int64_t end);
+  void AddSnapshots(std::int64_t end);
+  void SortByBegin();
+  void ApplyDamage();
+
+  const Spec& spec_;
+  std::int32_t rank_;
+  TrueClock clock_;
+  schema::RankTables tables_;
+  StringInterner<schema::Strings, schema::StringBytes> strings_;
+  std::vector<std::uint32_t> local_comm_;  // Per Spec::comms, kNone: not a member.
+  std::vector<std::uint64_t> next_seq_;    // Per Spec::comms.
+  struct PersistentOp {
+    std::string name;
+    std::uint64_t seq;
+    std::uint32_t starts = 0;
+  };
+  std::vector<PersistentOp> persistent_;
+  std::vector<std::size_t> open_ranges_;
+  std::int64_t last_sign_;
+  std::int64_t step_index_ = -1, step_begin_ = 0, step_cpu_ = 0;
+  bool step_open_ = false;
+  std::uint64_t rings_ = 0;
+  bool progress_thread_ = false;
+};
+
+// Members' group of `rank` on a communicator, -1 if it is no member; groups are numbered from 0.
+std::int32_t GroupOf(const Spec& spec, std::size_t comm, std::int32_t rank);
+std::int32_t GroupCount(const Spec& spec, std::size_t comm);
+std::vector<std::int32_t> Members(const Spec& spec, std::size_t comm, std::int32_t group);
+std::int32_t MemberCount(const Spec& spec, std::size_t comm, std::int32_t group);
+
+}  // namespace lockstep::make_run

@@ -1,0 +1,152 @@
+#include "make_run/simulate.h"
+
+#include <algorithm>
+
+namespace lockstep::make_run {
+namespace {
+
+__int128 FloorDivide(__int128 a, __int128 b) {
+  const __int128 q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+bool IsCompute(const Op& op) { return (op.kind == OpKind::kCompute && op.category != 1) || op.kind == OpKind::kKernel; }
+bool CanBeDisturbed(const Op& op) {
+  return op.kind == OpKind::kCompute || op.kind == OpKind::kKernel || op.kind == OpKind::kHost;
+}
+bool Concerns(const Op& op, const std::string& at) { return at.empty() ? IsCompute(op) : op.at == at; }
+bool HasInstances(const Op& op) {
+  return op.kind == OpKind::kBlocking || op.kind == OpKind::kPost || op.kind == OpKind::kStart ||
+         op.kind == OpKind::kNccl;
+}
+
+}  // namespace
+
+Simulation::Simulation(const Spec& spec) : spec_(spec), stop_step_(static_cast<std::size_t>(spec.ranks), kNever) {
+  for (std::size_t comm = 0; comm < spec.comms.size(); ++comm)
+    busy_until_.emplace_back(static_cast<std::size_t>(GroupCount(spec, comm)), INT64_MIN);
+  for (const EndSpec& end : spec.ends) stop_step_[static_cast<std::size_t>(end.rank)] = end.step;
+  for (const Disturbance& late : spec.late) {
+    std::size_t at = 0;
+    while (at < spec.step.size() && !(CanBeDisturbed(spec.step[at]) && Concerns(spec.step[at], late.at))) ++at;
+    late_index_.push_back(at);
+  }
+}
+
+std::int64_t Simulation::Cost(const Op& op) const {
+  if (op.collective == CollectiveKind::kBarrier) return spec_.alpha_ns;
+  return spec_.alpha_ns + static_cast<std::int64_t>(static_cast<__int128>(op.bytes) * 1'000'000'000 / spec_.bandwidth);
+}
+
+std::int64_t Simulation::Duration(const RankState& state, const Place& place, std::int64_t repeat,
+                                  std::int64_t* off_cpu) const {
+  const Op& op = *place.op;
+  const bool in_step = place.step >= 0 && place.step < spec_.steps;
+  const auto hits = [&](const Disturbance& d) {
+    return in_step && (d.rank == -1 || d.rank == state.rank) && d.steps.Contains(place.step);
+  };
+  __int128 d = op.duration_ns;
+  for (const Disturbance& slow : spec_.slow)
+    if (hits(slow) && Concerns(op, slow.at)) d = d * slow.factor_ppm / kMillion;
+  if (op.jitter_ppm != 0) {
+    const std::uint64_t key =
+        op.kind == OpKind::kKernel ? place.index * 1000 + static_cast<std::uint64_t>(repeat) : place.index;
+    const std::uint64_t r =
+        Random(spec_.seed, static_cast<std::uint64_t>(state.rank), static_cast<std::uint64_t>(place.step), key);
+    const auto u = static_cast<std::int64_t>((r & 0xffff) + (r >> 16 & 0xffff) + (r >> 32 & 0xffff) + (r >> 48));
+    d += FloorDivide(d * op.jitter_ppm * (u - 131070), static_cast<__int128>(37837) * kMillion);
+  }
+  for (std::size_t i = 0; i < spec_.late.size(); ++i)
+    if (repeat == 0 && hits(spec_.late[i]) && late_index_[i] == place.index) d += spec_.late[i].by_ns;
+  if (d < 0) d = 0;
+  const __int128 on_cpu = d;
+  for (const Disturbance& starve : spec_.starve)
+    if (hits(starve) && Concerns(op, starve.at)) d = d * starve.factor_ppm / kMillion;
+  *off_cpu = static_cast<std::int64_t>(d - on_cpu);
+  return static_cast<std::int64_t>(d);
+}
+
+void Simulation::Walk(const std::function<void(const Place&)>& execute,
+                      const std::function<void(std::int64_t, bool)>& mark) const {
+  std::size_t instance = 0, ring = 0;
+  const auto body = [&](const std::vector<Op>& ops, std::int64_t step) {
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const Op& op = ops[i];
+      execute({&op, step, i, op.kind == OpKind::kRing ? ring : instance});
+      if (HasInstances(op)) instance += static_cast<std::size_t>(GroupCount(spec_, op.comm));
+      if (op.kind == OpKind::kRing) ring += static_cast<std::size_t>(spec_.ranks);
+    }
+  };
+  body(spec_.setup, -1);
+  for (std::int64_t step = 0; step < spec_.steps; ++step) {
+    mark(step, false);
+    body(spec_.step, step);
+  }
+  mark(spec_.steps, true);
+  body(spec_.teardown, spec_.steps);
+}
+
+void Simulation::Cluster() {
+  std::vector<RankState> states(static_cast<std::size_t>(spec_.ranks));
+  for (std::size_t r = 0; r < states.size(); ++r) {
+    states[r].rank = static_cast<std::int32_t>(r);
+    states[r].t = spec_.epoch_ns;
+  }
+  Walk(
+      [&](const Place& place) {
+        if (HasInstances(*place.op))
+          instances_.resize(instances_.size() + static_cast<std::size_t>(GroupCount(spec_, place.op->comm)));
+        if (place.op->kind == OpKind::kRing) rings_.resize(rings_.size() + states.size(), kNever);
+        for (RankState& state : states)
+          if (!state.stopped) Arrive(state, place, &instances_, &rings_, nullptr);
+        Settle(place);
+        for (RankState& state : states)
+          if (!state.stopped) Leave(state, place, nullptr);
+      },
+      [&](std::int64_t step, bool) {
+        for (RankState& state : states)
+          for (const EndSpec& end : spec_.ends)  // A cut file says nothing about the rank itself.
+            if (end.rank == state.rank && !end.cut && end.step == step) state.stopped = true;
+      });
+}
+
+// All ranks have arrived that ever will: what is settled by that?
+void Simulation::Settle(const Place& place) {
+  const Op& op = *place.op;
+  const auto settle = [&](Instance& instance, std::int64_t start, std::size_t comm, std::size_t group, const Op& of) {
+    std::int64_t& busy = busy_until_[comm][group];
+    instance.done = busy == kNever ? kNever : std::max(start, busy) + Cost(of);
+    busy = instance.done;
+  };
+  if (HasInstances(op)) {
+    for (std::int32_t group = 0; group < GroupCount(spec_, op.comm); ++group) {
+      const auto g = static_cast<std::size_t>(group);
+      Instance& instance = instances_[place.instance + g];
+      const bool whole = instance.arrived == MemberCount(spec_, op.comm, group);
+      const bool moves_alone = op.kind == OpKind::kBlocking || op.kind == OpKind::kNccl;
+      if (moves_alone) {
+        instance.done = whole ? instance.arrival + Cost(op) : kNever;
+      } else if (!whole) {
+        busy_until_[op.comm][g] = kNever;
+      } else if (spec_.progress == Progress::kNone) {
+        open_.push_back({place.instance + g, &op, g});
+      } else {
+        settle(instance, instance.arrival, op.comm, g, op);
+      }
+    }
+  }
+  if (op.kind != OpKind::kWait || spec_.progress != Progress::kNone) return;
+  // `open_` keeps the order of posting, so each moves after the one before it.
+  std::erase_if(open_, [&](const Open& open) {
+    if (!op.name.empty() && op.name != open.op->name) return false;
+    Instance& instance = instances_[open.instance];
+    if (instance.waiting == instance.arrived) {
+      settle(instance, instance.wait, open.op->comm, open.group, *open.op);
+    } else {
+      busy_until_[open.op->comm][open.group] = kNever;
+    }
+    return true;
+  });
+}
+
+}  // namespace lockstep::make_run

@@ -1,0 +1,86 @@
+#pragma once
+// A discrete simulation of the described run. Cluster() walks all ranks through
+// the program together and keeps what they share: when the last one arrived at
+// each operation and when it was done. Rank() then replays one rank alone from
+// these, so that memory holds one rank's rows, however many ranks there are.
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "make_run/emitter.h"
+#include "make_run/spec.h"
+
+namespace lockstep::make_run {
+
+inline constexpr std::int64_t kNever = INT64_MAX;
+
+class Simulation {
+ public:
+  explicit Simulation(const Spec& spec);
+  void Cluster();
+  // After Cluster(). Thread: any number at once.
+  schema::RankTables Rank(std::int32_t rank) const;
+
+ private:
+  struct Instance {
+    std::int64_t arrival = INT64_MIN, wait = INT64_MIN, done = kNever;
+    std::int64_t root_arrival = INT64_MIN;  // Rooted kinds.
+    std::int32_t arrived = 0, waiting = 0;
+  };
+  struct Pending {
+    std::size_t instance;
+    const Op* op;
+    std::int64_t post_end, last_incomplete;
+    std::uint32_t row;
+  };
+  struct RankState {
+    std::int32_t rank = 0;
+    std::int64_t t = 0, entry = 0, off_cpu = 0;
+    bool stopped = false;
+    std::vector<Pending> pending;
+    std::int64_t polled_until = INT64_MIN;  // Progress thread: return of its last Test.
+    std::int64_t compute_free = 0, comm_free = 0, copy_free = 0;
+    std::uint64_t correlation = 0;
+  };
+  // One execution of an operation.
+  struct Place {
+    const Op* op;
+    std::int64_t step;
+    std::size_t index;     // In its body.
+    std::size_t instance;  // First of its instances (one per group), or of its ring entries.
+  };
+
+  void Walk(const std::function<void(const Place&)>& execute,
+            const std::function<void(std::int64_t, bool)>& mark) const;
+  std::int64_t Duration(const RankState& state, const Place& place, std::int64_t repeat, std::int64_t* off_cpu) const;
+  std::int64_t Cost(const Op& op) const;
+  void Compute(RankState& state, std::int64_t duration, Emitter* out) const;
+  void TestOnce(RankState& state, Emitter* out) const;
+  void ThreadPolls(RankState& state, std::int64_t until, Emitter* out) const;
+  void Sample(const RankState& state, Emitter* out) const;
+  // Up to the point where the operation depends on others; in the cluster walk `instances` are updated.
+  void Arrive(RankState& state, const Place& place, std::vector<Instance>* instances, std::vector<std::int64_t>* rings,
+              Emitter* out) const;
+  void Settle(const Place& place);
+  void Leave(RankState& state, const Place& place, Emitter* out) const;
+  void Gpu(RankState& state, const Place& place, Emitter* out) const;
+  bool Covers(const Place& place, const Pending& pending) const {
+    return place.op->name.empty() || place.op->name == pending.op->name;
+  }
+
+  const Spec& spec_;
+  std::vector<Instance> instances_;
+  std::vector<std::int64_t> rings_;  // Entries, ranks per ring operation.
+  struct Open {
+    std::size_t instance;
+    const Op* op;
+    std::size_t group;
+  };
+  std::vector<Open> open_;                             // Cluster walk: posted, not done (progress none).
+  std::vector<std::vector<std::int64_t>> busy_until_;  // Per communicator and group.
+  std::vector<std::int64_t> stop_step_;                // Per rank: died or cut at the begin of this step; kNever.
+  std::vector<std::size_t> late_index_;                // Per `late`: operation of the step body.
+};
+
+}  // namespace lockstep::make_run

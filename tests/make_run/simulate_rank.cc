@@ -1,0 +1,364 @@
+// One rank's way through an operation.
+
+#include <algorithm>
+
+#include "make_run/simulate.h"
+
+namespace lockstep::make_run {
+namespace {
+
+constexpr std::uint32_t kTraining = 0, kProgressThread = 1;  // Rows of threads.
+constexpr std::uint32_t kComputeStream = 7, kCommStream = 20, kCopyStream = 14;
+constexpr std::int64_t kLaunchLatencyNs = 2'000;
+
+MpiOp FindOp(CollectiveKind kind, MpiClass cls) {
+  for (const MpiOpInfo& info : kMpiOps)  // The plain function stands before its variants.
+    if (info.kind == kind && info.cls == cls) return info.op;
+  return MpiOp::kOther;
+}
+schema::MpiCalls::Row CallRow(const Op& op) {
+  const bool rooted = RootSends(op.collective) || RootReceives(op.collective);
+  return {.comm = static_cast<std::uint32_t>(op.comm),
+          .bytes = op.bytes,
+          .peer = rooted ? op.root : -1,
+          .tag = -1,
+          .count = 1};
+}
+schema::MpiCalls::Row RequestsRow(std::size_t requests, std::uint32_t count, bool completed) {
+  return {.comm = schema::kNone,
+          .bytes = requests,
+          .peer = -1,
+          .tag = -1,
+          .count = count,
+          .outcome = static_cast<std::uint8_t>(completed ? 0 : 1)};
+}
+
+}  // namespace
+
+void Simulation::Sample(const RankState& state, Emitter* out) const {
+  if (out != nullptr) out->Cpu(state.t, state.t - spec_.epoch_ns - state.off_cpu, state.off_cpu);
+}
+
+void Simulation::TestOnce(RankState& state, Emitter* out) const {
+  const std::int64_t entry = state.t;
+  state.t += spec_.call_ns;
+  const std::size_t before = state.pending.size();
+  std::erase_if(state.pending, [&](Pending& pending) {
+    if (instances_[pending.instance].done > entry) {
+      pending.last_incomplete = state.t;
+      return false;
+    }
+    if (out != nullptr) out->Complete(pending.row, pending.last_incomplete, entry, state.t);
+    return true;
+  });
+  if (out != nullptr)
+    out->Mpi(kTraining, MpiOp::kTestsome, entry, state.t, RequestsRow(before, 1, state.pending.size() < before));
+}
+
+void Simulation::Compute(RankState& state, std::int64_t duration, Emitter* out) const {
+  if (spec_.progress == Progress::kTest)
+    while (duration >= spec_.poll_ns && !state.pending.empty()) {
+      state.t += spec_.poll_ns;
+      duration -= spec_.poll_ns;
+      TestOnce(state, out);
+    }
+  state.t += duration;
+}
+
+void Simulation::ThreadPolls(RankState& state, std::int64_t until, Emitter* out) const {
+  const auto poll = [&](std::int64_t begin, std::int64_t end) {
+    const auto calls = static_cast<std::uint32_t>((end - begin) / std::max<std::int64_t>(spec_.call_ns, 1) + 1);
+    if (out != nullptr)
+      out->Mpi(kProgressThread, MpiOp::kTestsome, begin, end, RequestsRow(state.pending.size(), calls, false));
+  };
+  while (!state.pending.empty()) {
+    Pending& next = state.pending.front();
+    const std::int64_t done = instances_[next.instance].done;
+    const std::int64_t begin = std::max(state.polled_until, next.post_end);
+    const std::int64_t entry = std::max(begin, done);
+    if (done == kNever || entry + spec_.call_ns > until) {
+      if (begin < until && done != kNever) {
+        poll(begin, until);
+        for (Pending& pending : state.pending) pending.last_incomplete = until;
+      }
+      return;
+    }
+    if (begin < entry) {
+      poll(begin, entry);
+      next.last_incomplete = entry;
+    }
+    state.polled_until = entry + spec_.call_ns;
+    if (out != nullptr) {
+      out->Mpi(kProgressThread, MpiOp::kTest, entry, state.polled_until, RequestsRow(1, 1, true));
+      out->Complete(next.row, next.last_incomplete, entry, state.polled_until);
+    }
+    state.pending.erase(state.pending.begin());
+  }
+}
+
+void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instance>* instances,
+                        std::vector<std::int64_t>* rings, Emitter* out) const {
+  const Op& op = *place.op;
+  std::int64_t off_cpu = 0;
+  switch (op.kind) {
+    case OpKind::kCompute: {
+      const std::int64_t duration = Duration(state, place, 0, &off_cpu);
+      if (out != nullptr && !op.name.empty()) out->Push(op.name, op.category, state.t);
+      Compute(state, duration, out);
+      state.off_cpu += off_cpu;
+      if (out != nullptr && !op.name.empty()) out->Pop(state.t);
+      return;
+    }
+    case OpKind::kOther:
+      if (out != nullptr) out->Mpi(kTraining, MpiOp::kOther, state.t, state.t + op.duration_ns);
+      state.t += op.duration_ns;
+      return;
+    case OpKind::kPush:
+      if (out != nullptr) out->Push(op.name, op.category, state.t);
+      return;
+    case OpKind::kPop:
+      if (out != nullptr) out->Pop(state.t);
+      return;
+    case OpKind::kInit:
+      if (GroupOf(spec_, op.comm, state.rank) < 0) return;
+      if (out != nullptr) {
+        out->Mpi(kTraining, FindOp(op.collective, MpiClass::kCollectiveInit), state.t, state.t + spec_.call_ns,
+                 CallRow(op));
+        out->Init(op, state.t, state.t + spec_.call_ns);
+      }
+      state.t += spec_.call_ns;
+      return;
+    case OpKind::kTest:
+      if (spec_.progress != Progress::kThread && !state.pending.empty()) TestOnce(state, out);
+      return;
+    case OpKind::kWait:
+      state.entry = state.t;
+      if (spec_.progress == Progress::kThread) ThreadPolls(state, state.t, out);
+      if (instances != nullptr)
+        for (const Pending& pending : state.pending)
+          if (Covers(place, pending)) {
+            Instance& instance = (*instances)[pending.instance];
+            instance.wait = std::max(instance.wait, state.t);
+            ++instance.waiting;
+          }
+      return;
+    case OpKind::kRing:
+      state.entry = state.t;
+      if (rings != nullptr) (*rings)[place.instance + static_cast<std::size_t>(state.rank)] = state.t;
+      return;
+    case OpKind::kHost:
+    case OpKind::kKernel:
+    case OpKind::kNccl:
+    case OpKind::kCopy:
+    case OpKind::kJoin:
+    case OpKind::kSync:
+      Gpu(state, place, out);
+      break;
+    case OpKind::kBlocking:
+    case OpKind::kPost:
+    case OpKind::kStart:
+      state.entry = state.t;
+      break;
+  }
+  if (instances == nullptr || !(op.kind == OpKind::kBlocking || op.kind == OpKind::kPost || op.kind == OpKind::kStart ||
+                                op.kind == OpKind::kNccl))
+    return;
+  const std::int32_t group = GroupOf(spec_, op.comm, state.rank);
+  if (group < 0) return;
+  Instance& instance = (*instances)[place.instance + static_cast<std::size_t>(group)];
+  instance.arrival = std::max(instance.arrival, state.entry);
+  ++instance.arrived;
+  const std::vector<std::int32_t> members =
+      RootSends(op.collective) ? Members(spec_, op.comm, group) : std::vector<std::int32_t>();
+  if (!members.empty() && members[static_cast<std::size_t>(op.root) % members.size()] == state.rank)
+    instance.root_arrival = state.entry;
+}
+
+void Simulation::Gpu(RankState& state, const Place& place, Emitter* out) const {
+  const Op& op = *place.op;
+  std::int64_t off_cpu = 0;
+  const auto launch = [&](std::string_view name, std::uint8_t kind) {
+    const std::int64_t begin = state.t;
+    state.t += op.launch_ns;
+    ++state.correlation;
+    if (out != nullptr) out->Api(name, kind, state.correlation, begin, state.t);
+  };
+  switch (op.kind) {
+    case OpKind::kHost:
+      state.t += Duration(state, place, 0, &off_cpu);
+      state.off_cpu += off_cpu;
+      return;
+    case OpKind::kKernel:
+      for (std::uint32_t i = 0; i < op.count; ++i) {
+        launch("cudaLaunchKernel", 1);
+        const std::int64_t begin = std::max(state.t + kLaunchLatencyNs, state.compute_free);
+        state.compute_free = begin + Duration(state, place, i, &off_cpu);
+        if (out != nullptr) out->Kernel(op.name, kComputeStream, state.correlation, 0, begin, state.compute_free);
+      }
+      return;
+    case OpKind::kNccl:
+      if (GroupOf(spec_, op.comm, state.rank) < 0) return;
+      if (out != nullptr) out->Sync(2, kCommStream, state.correlation + 1, state.t, state.t);
+      launch("cudaLaunchKernelExC", 1);
+      state.entry = std::max({state.t + kLaunchLatencyNs, state.compute_free, state.comm_free});
+      return;
+    case OpKind::kCopy: {
+      launch(op.copy_kind == 6 ? "cudaMemsetAsync" : op.asynchronous ? "cudaMemcpyAsync" : "cudaMemcpy", 2);
+      const std::int64_t begin = std::max(state.t + kLaunchLatencyNs, state.copy_free);
+      state.copy_free = begin + kLaunchLatencyNs +
+                        static_cast<std::int64_t>(static_cast<__int128>(op.bytes) * 1'000'000'000 / op.bandwidth);
+      if (out != nullptr) out->Copy(op, kCopyStream, state.correlation, begin, state.copy_free);
+      if (!op.asynchronous) state.t = std::max(state.t, state.copy_free);
+      return;
+    }
+    case OpKind::kJoin:
+      if (out != nullptr) out->Sync(2, kComputeStream, ++state.correlation, state.t, state.t);
+      state.compute_free = std::max(state.compute_free, state.comm_free);
+      return;
+    case OpKind::kSync: {
+      const std::int64_t begin = state.t;
+      ++state.correlation;
+      state.t = std::max(state.t, state.compute_free);
+      if (out != nullptr) {
+        out->Api("cudaStreamSynchronize", 3, state.correlation, begin, state.t);
+        out->Sync(3, kComputeStream, state.correlation, begin, state.t);
+      }
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const {
+  const Op& op = *place.op;
+  if (op.kind == OpKind::kWait) {
+    std::int64_t end = state.entry + spec_.call_ns;
+    std::size_t covered = 0;
+    for (const Pending& pending : state.pending) {
+      if (!Covers(place, pending)) continue;
+      ++covered;
+      end = std::max(end, instances_[pending.instance].done);
+    }
+    if (end == kNever) {
+      state.stopped = true;
+      return;
+    }
+    Sample(state, out);
+    std::erase_if(state.pending, [&](const Pending& pending) {
+      if (!Covers(place, pending)) return false;
+      if (out != nullptr) out->Complete(pending.row, pending.last_incomplete, state.entry, end);
+      return true;
+    });
+    if (out != nullptr)
+      out->Mpi(kTraining, op.name.empty() ? MpiOp::kWaitall : MpiOp::kWait, state.entry, end,
+               RequestsRow(covered, 1, true));
+    state.t = end;
+    state.polled_until = end;
+    Sample(state, out);
+    return;
+  }
+  if (op.kind == OpKind::kRing) {
+    const auto n = static_cast<std::int64_t>(spec_.ranks);
+    const std::int64_t left = ((state.rank - op.shift) % n + n) % n;
+    const std::int64_t sent = rings_[place.instance + static_cast<std::size_t>(left)];
+    if (sent == kNever) {
+      state.stopped = true;
+      return;
+    }
+    Sample(state, out);
+    state.t = std::max(state.entry + spec_.call_ns, sent + Cost(op));
+    if (out != nullptr) out->Ring(op, state.entry, state.t);
+    Sample(state, out);
+    return;
+  }
+  if (op.kind != OpKind::kBlocking && op.kind != OpKind::kPost && op.kind != OpKind::kStart && op.kind != OpKind::kNccl)
+    return;
+  const std::int32_t group = GroupOf(spec_, op.comm, state.rank);
+  if (group < 0) return;
+  const std::size_t at = place.instance + static_cast<std::size_t>(group);
+  const Instance& instance = instances_[at];
+  if (op.kind == OpKind::kPost || op.kind == OpKind::kStart) {
+    const bool persistent = op.kind == OpKind::kStart;
+    state.t = state.entry + spec_.call_ns;
+    Pending pending{at, &op, state.t, schema::kNoTime, 0};
+    if (out != nullptr) {
+      const std::uint32_t call = persistent
+                                     ? out->Mpi(kTraining, MpiOp::kStart, state.entry, state.t, RequestsRow(1, 1, true))
+                                     : out->Mpi(kTraining, FindOp(op.collective, MpiClass::kCollectivePost),
+                                                state.entry, state.t, CallRow(op));
+      pending.row = out->Collective({&op, static_cast<std::uint8_t>(persistent ? 2 : 1), state.entry, state.t, call});
+    }
+    state.pending.push_back(pending);
+    return;
+  }
+  if (instance.done == kNever) {
+    state.stopped = true;
+    return;
+  }
+  if (op.kind == OpKind::kNccl) {
+    state.comm_free = instance.done;
+    if (out == nullptr) return;
+    const std::uint32_t kernel = out->Kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", kCommStream, state.correlation,
+                                             1, state.entry, instance.done);
+    const std::uint32_t row = out->Collective({&op, 3, state.entry, instance.done, schema::kNone, kernel});
+    out->Complete(row, schema::kNoTime, state.entry, instance.done);
+    return;
+  }
+  const std::vector<std::int32_t> members = RootSends(op.collective) || RootReceives(op.collective)
+                                                ? Members(spec_, op.comm, group)
+                                                : std::vector<std::int32_t>();
+  const bool is_root = !members.empty() && members[static_cast<std::size_t>(op.root) % members.size()] == state.rank;
+  std::int64_t end = instance.done;
+  if (RootSends(op.collective)) {
+    end = std::max(state.entry, instance.root_arrival) + Cost(op);
+  } else if (RootReceives(op.collective)) {
+    if (!is_root) end = state.entry + spec_.call_ns;
+  } else if (spec_.skew_ns > 0) {
+    end += static_cast<std::int64_t>(Random(spec_.seed ^ 1, static_cast<std::uint64_t>(state.rank),
+                                            static_cast<std::uint64_t>(place.step), place.index) %
+                                     static_cast<std::uint64_t>(spec_.skew_ns));
+  }
+  Sample(state, out);
+  state.t = end;
+  if (out != nullptr) {
+    const std::uint32_t call =
+        out->Mpi(kTraining, FindOp(op.collective, MpiClass::kCollective), state.entry, end, CallRow(op));
+    const std::uint32_t row = out->Collective({&op, 0, state.entry, end, call});
+    out->Complete(row, schema::kNoTime, state.entry, end);
+  }
+  Sample(state, out);
+}
+
+schema::RankTables Simulation::Rank(std::int32_t rank) const {
+  Emitter out(spec_, rank);
+  RankState state{.rank = rank, .t = spec_.epoch_ns};
+  bool ended = false, cut = false;
+  const auto cpu = [&] { return state.t - spec_.epoch_ns - state.off_cpu; };
+  Walk(
+      [&](const Place& place) {
+        if (state.stopped) return;
+        Arrive(state, place, nullptr, nullptr, &out);
+        Leave(state, place, &out);
+      },
+      [&](std::int64_t step, bool last) {
+        if (state.stopped) return;
+        if (spec_.marks) {
+          out.Mark(step, last, state.t, cpu());
+          Sample(state, &out);
+        }
+        if (stop_step_[static_cast<std::size_t>(rank)] != step) return;
+        state.stopped = ended = true;
+        for (const EndSpec& end : spec_.ends) cut |= end.rank == rank && end.cut;
+      });
+  std::int32_t signal = 0;
+  if (ended) {
+    for (const EndSpec& end : spec_.ends)
+      if (end.rank == rank) signal = end.signal;
+  } else if (state.stopped) {
+    signal = 15;
+  }
+  return out.Finish(std::max({state.t, state.compute_free, state.comm_free, state.copy_free}), signal, cut, cpu());
+}
+
+}  // namespace lockstep::make_run

@@ -1,0 +1,135 @@
+#pragma once
+// The text description of a synthetic run, parsed. The language is README.md's;
+// everything is an integer, so that an independent reader of the same text gets
+// the same nanoseconds.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/collective.h"
+#include "core/result.h"
+
+namespace lockstep::make_run {
+
+inline constexpr std::int64_t kMillion = 1'000'000;
+
+enum class Progress : std::uint8_t { kNone, kTest, kThread };
+
+enum class OpKind : std::uint8_t {
+  kCompute,  // duration on the training thread, in a range of `category` if it has a name
+  kOther,    // an MPI call of class mpi_other
+  kPush,
+  kPop,       // range
+  kBlocking,  // blocking collective
+  kPost,      // non-blocking collective
+  kInit,      // persistent collective's initialisation
+  kStart,     // its start
+  kWait,      // completes the operations named `name`, all if empty
+  kTest,      // one unsuccessful-or-not test of everything outstanding
+  kRing,      // send right, receive from the left
+  kHost,      // GPU runs: host work
+  kKernel,
+  kNccl,
+  kCopy,
+  kJoin,
+  kSync,
+};
+
+struct Op {
+  OpKind kind;
+  std::int64_t duration_ns = 0;
+  std::int64_t jitter_ppm = 0;
+  std::string name;           // Range, kernel or request name.
+  std::uint8_t category = 0;  // As ranges.category.
+  CollectiveKind collective = CollectiveKind::kNone;
+  std::uint64_t bytes = 0;
+  std::size_t comm = 0;  // Index into Spec::comms.
+  std::int32_t root = 0;
+  std::int32_t shift = 1;
+  std::uint32_t count = 1;
+  std::int64_t launch_ns = 0;  // Duration of the host's launch call.
+  std::uint8_t copy_kind = 0;
+  std::int64_t bandwidth = 0;  // Bytes per second, copies.
+  bool asynchronous = true;
+  std::string at;  // What `late` and `slow` call it.
+};
+
+struct CommSpec {
+  std::string name;
+  std::int32_t block = 0, stride = 0;  // One of them, or `ranks`; neither: everyone.
+  std::vector<std::int32_t> ranks;
+};
+
+struct StepRange {
+  std::int64_t first = 0, last = INT64_MAX;
+  bool Contains(std::int64_t step) const { return step >= first && step <= last; }
+};
+struct Disturbance {       // late, slow, starve
+  std::int32_t rank = -1;  // -1: every rank.
+  std::int64_t by_ns = 0;
+  std::int64_t factor_ppm = kMillion;
+  StepRange steps;
+  std::string at;  // Empty: `late`: the first compute op of the step; `slow`: every compute op.
+};
+struct ClockSpec {
+  std::int64_t offset_ns = 0, drift_ppb = 0;
+  std::int64_t wander_ns = 0, wander_period_ns = 0, wander2_ns = 0, wander2_period_ns = 0;
+  std::int64_t step_ns = 0, step_at_ns = -1;
+  bool own_domain = false;
+};
+struct BurstSpec {
+  std::int64_t period_ns = 1'000'000'000, rtt_ns = 40'000, noise_ns = 8'000, asymmetry_ns = 0;
+  std::int32_t count = 20;
+};
+struct Damage {  // delete, drop
+  std::int32_t rank = 0;
+  std::string table;
+  std::uint64_t row = 0, count = 1;
+  bool counted = false;  // `drop`: the loss is in the losses table.
+};
+struct EndSpec {  // died, cut
+  std::int32_t rank = 0;
+  std::int64_t step = 0;
+  std::int32_t signal = 9;
+  bool cut = false;  // Only the file ends; the rank lives on.
+};
+
+struct Spec {
+  std::int32_t ranks = 2;
+  std::int64_t steps = 10, warmup = 0;
+  std::uint64_t seed = 1;
+  std::int32_t nodes = 1;
+  std::int64_t epoch_ns = 1'000'000'000'000;
+  std::int64_t alpha_ns = 10'000, bandwidth = 5'000'000'000, skew_ns = 0, call_ns = 500;
+  std::int64_t jitter_ppm = 0, poll_ns = 100'000;
+  Progress progress = Progress::kNone;
+  bool gpu = false, marks = true, clocks_separate = false, bursts_given = true;
+  BurstSpec bursts;
+  std::vector<CommSpec> comms;  // [0] is the world.
+  std::map<std::int32_t, ClockSpec> clocks;
+  std::vector<Disturbance> late, slow, starve;
+  std::vector<std::int32_t> missing;
+  std::vector<EndSpec> ends;
+  std::vector<Damage> damage;
+  std::vector<Op> setup, step, teardown;
+
+  std::int32_t NodeOf(std::int32_t rank) const {
+    return static_cast<std::int32_t>(static_cast<std::int64_t>(rank) * nodes / ranks);
+  }
+  // Number of the domain: equal numbers share a clock. A clock line makes a rank its own domain.
+  std::int32_t DomainOf(std::int32_t rank) const;
+};
+
+// `sets` are "key=value": a variable of the text, or a one-value directive.
+// kMalformed with the line as `where`.
+Result<Spec> ParseSpec(std::string_view text, std::string_view file_name, const std::vector<std::string>& sets);
+
+// "12ms", "1.5us", "3" (ns); "4MiB", "10kB"; "1.5%", "50ppm", "1.3" (as millionths). Exact decimal arithmetic.
+bool ParseDuration(std::string_view text, std::int64_t* ns);
+bool ParseBytes(std::string_view text, std::uint64_t* bytes);
+bool ParsePpm(std::string_view text, std::int64_t* ppm);
+
+}  // namespace lockstep::make_run
