@@ -70,6 +70,17 @@ bool WriteTextAttribute(hid_t object, const char* name, std::string_view text) {
   return attribute.ok() && H5Awrite(attribute.get(), type, &value) >= 0;
 }
 
+bool WriteFixedTextAttribute(hid_t object, const char* name, std::string_view text) {
+  const Hdf5Handle type(H5Tcopy(H5T_C_S1)), scalar(H5Screate(H5S_SCALAR));
+  std::string copy(text);
+  if (copy.empty()) copy.push_back('\0');  // Size 0 is no HDF5 type.
+  if (H5Tset_size(type.get(), copy.size()) < 0 || H5Tset_cset(type.get(), H5T_CSET_UTF8) < 0 ||
+      H5Tset_strpad(type.get(), H5T_STR_NULLPAD) < 0)
+    return false;
+  const Hdf5Handle attribute(H5Acreate2(object, name, type.get(), scalar.get(), H5P_DEFAULT, H5P_DEFAULT));
+  return attribute.ok() && H5Awrite(attribute.get(), type.get(), copy.data()) >= 0;
+}
+
 bool WriteIntAttribute(hid_t object, const char* name, std::int64_t value) {
   static const hid_t scalar = H5Screate(H5S_SCALAR);
   Hdf5Handle attribute(H5Aopen(object, name, H5P_DEFAULT));

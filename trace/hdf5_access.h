@@ -48,13 +48,21 @@ class Hdf5Handle {
   hid_t id_ = H5I_INVALID_HID;
 };
 
+// Root attribute that our reader goes by: `format` again, as text of fixed length.
+inline constexpr char kFormatAttribute[] = "lockstep_format";
+
 // Little-endian on disk, whatever the machine.
 hid_t FileType(schema::ColumnType type);
 std::size_t WidthOf(schema::ColumnType type);
 std::string_view NameOf(schema::ColumnType type);
 
-// Scalar attributes; text is UTF-8 of variable length, so h5py gives str.
+// Scalar attributes for people: UTF-8 of variable length, which h5py gives as str.
+// Our reader does not look at them: such text lies in a global heap, the one
+// structure of the file without a checksum, and libhdf5 1.10.8 crashes on a
+// damaged one (H5HG_read, found by flipping bytes).
 bool WriteTextAttribute(hid_t object, const char* name, std::string_view text);
+// Of fixed length, inside the checksummed object header: safe to read back.
+bool WriteFixedTextAttribute(hid_t object, const char* name, std::string_view text);
 bool WriteIntAttribute(hid_t object, const char* name, std::int64_t value);
 
 }  // namespace lockstep

@@ -46,7 +46,7 @@ class TableFileWriter {
     return AppendColumns(Table::kInfo, columns, table.rows());
   }
 
-  // Root attribute, 64-bit or text.
+  // Root attribute, 64-bit or text (up to 60 KiB; h5py gives it as bytes).
   Status SetAttribute(std::string_view name, std::int64_t value);
   Status SetAttribute(std::string_view name, std::string_view text);
 

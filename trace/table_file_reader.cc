@@ -26,29 +26,35 @@ struct AttributeValue {
   std::string text;
 };
 
-// Hdf5Lock held.
-bool ReadAttribute(hid_t object, const char* name, AttributeValue& value) {
-  const Hdf5Handle attribute(H5Aopen(object, name, H5P_DEFAULT));
-  if (!attribute.ok()) return false;
-  const Hdf5Handle type(H5Aget_type(attribute.get())), space(H5Aget_space(attribute.get()));
+// Integers and text of fixed length; see WriteTextAttribute for why no others. Hdf5Lock held.
+bool ReadAttribute(hid_t attribute, AttributeValue& value) {
+  const Hdf5Handle type(H5Aget_type(attribute)), space(H5Aget_space(attribute));
   if (!type.ok() || !space.ok() || H5Sget_simple_extent_npoints(space.get()) != 1) return false;
   const H5T_class_t kind = H5Tget_class(type.get());
-  if (kind == H5T_INTEGER) return H5Aread(attribute.get(), H5T_NATIVE_INT64, &value.number) >= 0;
-  if (kind != H5T_STRING) return false;
+  if (kind == H5T_INTEGER) return H5Aread(attribute, H5T_NATIVE_INT64, &value.number) >= 0;
+  if (kind != H5T_STRING || H5Tis_variable_str(type.get()) != 0) return false;
   value.is_text = true;
-  if (H5Tis_variable_str(type.get()) > 0) {
-    char* text = nullptr;
-    if (H5Aread(attribute.get(), type.get(), &text) < 0) return false;
-    if (text != nullptr) value.text = text;
-    H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, &text);
-    return true;
-  }
   const std::size_t size = H5Tget_size(type.get());
   if (size == 0 || size > 65536) return false;
   value.text.resize(size);
-  if (H5Aread(attribute.get(), type.get(), value.text.data()) < 0) return false;
+  if (H5Aread(attribute, type.get(), value.text.data()) < 0) return false;
   value.text.resize(std::strlen(value.text.c_str()));
   return true;
+}
+
+// `format` of a file that somebody else made after the documentation. Hdf5Lock held.
+std::string ReadVariableText(hid_t object, const char* name) {
+  const Hdf5Handle attribute(H5Aopen(object, name, H5P_DEFAULT));
+  const Hdf5Handle type(attribute.ok() ? H5Aget_type(attribute.get()) : -1);
+  const Hdf5Handle space(attribute.ok() ? H5Aget_space(attribute.get()) : -1);
+  if (!type.ok() || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) <= 0 || !space.ok() ||
+      H5Sget_simple_extent_npoints(space.get()) != 1)
+    return {};
+  char* text = nullptr;
+  if (H5Aread(attribute.get(), type.get(), &text) < 0 || text == nullptr) return {};
+  std::string value(text);
+  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, &text);
+  return value;
 }
 
 // "lockstep.rank/1" -> "lockstep.rank", 1.
@@ -220,16 +226,20 @@ Result<TableFile> TableFile::Open(const std::string& path) {
       char name[256];
       if (!attribute.ok() || H5Aget_name(attribute.get(), sizeof name, name) <= 0) continue;
       AttributeValue value;
-      if (ReadAttribute(file.get(), name, value)) impl->attributes[name] = std::move(value);
+      if (ReadAttribute(attribute.get(), value)) impl->attributes[name] = std::move(value);
     }
+    if (impl->attributes.contains(kFormatAttribute))
+      impl->format = impl->attributes[kFormatAttribute].text;
+    else if (impl->attributes.contains("format"))
+      impl->format = impl->attributes["format"].text;
+    else
+      impl->format = ReadVariableText(file.get(), "format");
   }
-  const auto format = impl->attributes.find("format");
   std::string_view name, known_name;
   unsigned version = 0, known_version = 0;
-  if (format == impl->attributes.end() || !SplitFormat(format->second.text, name, version))
+  if (!SplitFormat(impl->format, name, version))
     return Error{ErrorCode::kMalformed, "an HDF5 file, but not one of Lockstep's", path,
                  "name a rank file (ranks/rank-00000.h5) or timeline.h5"};
-  impl->format = format->second.text;
   for (const std::string_view known : {schema::kRankFileFormat, schema::kTimelineFormat}) {
     SplitFormat(known, known_name, known_version);
     if (name != known_name) continue;

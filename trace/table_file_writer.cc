@@ -154,6 +154,7 @@ Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::st
     if (!impl->file.ok() || H5Pset_chunk(chunked, 1, &chunk) < 0 || H5Pset_shuffle(chunked) < 0 ||
         H5Pset_deflate(chunked, 1) < 0 || H5Pset_fill_time(chunked, H5D_FILL_TIME_NEVER) < 0 ||
         !WriteTextAttribute(impl->file.get(), "format", format) ||
+        !WriteFixedTextAttribute(impl->file.get(), kFormatAttribute, format) ||
         !WriteTextAttribute(impl->file.get(), "lockstep_version", LOCKSTEP_VERSION) ||
         !WriteIntAttribute(impl->file.get(), "complete", 0))
       return impl->Failed("cannot create the HDF5 file");
@@ -186,7 +187,7 @@ Status TableFileWriter::SetAttribute(std::string_view name, std::string_view tex
   const Hdf5Lock lock;
   const std::string key(name);
   if (H5Aexists(impl_->file.get(), key.c_str()) > 0) H5Adelete(impl_->file.get(), key.c_str());
-  if (!WriteTextAttribute(impl_->file.get(), key.c_str(), text))
+  if (!WriteFixedTextAttribute(impl_->file.get(), key.c_str(), text))
     return impl_->Failed("cannot write attribute " + key);
   return Ok();
 }
