@@ -22,6 +22,9 @@ enum class SpoolKind : std::uint16_t {
   kCpu = 7,       // SpoolCpu[]
   kLoss = 8,      // UTF-8 "name\tcount\tfirst_ticks\tlast_ticks\tdetail\n" lines, additive.
   kEnd = 9,       // SpoolEnd: the application has ended and the rings are drained.
+  kRing = 10,     // A ring's first kRingHeaderBytes as its owner left them (RingHeader: call and ranges still
+                  // open, polls not yet written). Written when its owner ended with any of those; the segment is
+                  // gone afterwards. An open gap (dropped_records) is in kLoss already: not to be counted again.
 };
 
 struct SpoolBlockHeader {
@@ -30,7 +33,7 @@ struct SpoolBlockHeader {
   SpoolKind kind;
   std::uint32_t bytes;        // Payload that follows.
   std::uint32_t crc;          // CRC-32C of this header with crc = 0, then the payload.
-  std::uint32_t ring;         // kRecords, kThread: ring index; kProcess: process index.
+  std::uint32_t ring;         // kRecords, kThread, kRing: ring index; kProcess: process index.
   std::uint32_t generation;   // Of that ring or process.
   std::uint64_t first_slot;   // kRecords: slot number of the first record since the ring was claimed.
 };
