@@ -1,0 +1,150 @@
+#include "comms/launch/launch_env.h"
+
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+#include <random>
+
+#include "core/hash.h"
+
+namespace lockstep {
+namespace {
+
+// -1 unless `name` holds a whole non-negative number.
+std::int32_t Number(const GetEnv& get, const char* name) {
+  const char* text = get(name);
+  if (text == nullptr || *text == '\0') return -1;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return *end == '\0' && value >= 0 && value <= INT_MAX ? static_cast<std::int32_t>(value) : -1;
+}
+
+std::string Text(const GetEnv& get, const char* name) {
+  const char* text = get(name);
+  return text == nullptr ? std::string() : std::string(text);
+}
+
+std::string_view BaseName(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+// Step ids of Slurm's own steps (slurm.h: SLURM_BATCH_SCRIPT 0xfffffffb,
+// SLURM_EXTERN_CONT 0xfffffffc, SLURM_INTERACTIVE_STEP 0xfffffffa), older versions
+// 0xfffffffe: a batch script is one process, whatever SLURM_NTASKS says.
+bool InSlurmStep(const GetEnv& get) {
+  std::string step = Text(get, "SLURM_STEP_ID");
+  if (step.empty()) step = Text(get, "SLURM_STEPID");
+  if (step.empty()) return false;
+  char* end = nullptr;
+  const unsigned long value = std::strtoul(step.c_str(), &end, 10);
+  return *end == '\0' && value < 0xfffffff0ul;
+}
+
+void ReadRank(const GetEnv& get, LaunchEnv& env) {
+  const auto take = [&](LaunchSource source, const char* rank, const char* size, const char* local_rank,
+                        const char* local_size) {
+    const std::int32_t value = Number(get, rank);
+    if (value < 0) return false;
+    const std::int32_t world = Number(get, size);
+    if (world >= 0 && value >= world) return false;  // Left over from something else.
+    env.source = source;
+    env.rank = value;
+    env.world_size = world;
+    env.local_rank = Number(get, local_rank);
+    env.local_size = Number(get, local_size);
+    return true;
+  };
+  if (get("TORCHELASTIC_RUN_ID") != nullptr &&
+      take(LaunchSource::kTorchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+    return;
+  if (take(LaunchSource::kOpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+           "OMPI_COMM_WORLD_LOCAL_SIZE"))
+    return;
+  if (take(LaunchSource::kPmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")) return;
+  const bool slurm = InSlurmStep(get);
+  const char* slurm_size = Number(get, "SLURM_STEP_NUM_TASKS") >= 0 ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+  if (slurm && take(LaunchSource::kSlurm, "SLURM_PROCID", slurm_size, "SLURM_LOCALID", "")) {
+    if (get("PMIX_RANK") != nullptr) env.source = LaunchSource::kPmi;
+    return;
+  }
+  // PMIx alone gives a rank and no size; without the size no rank file can be missed.
+  if (take(LaunchSource::kPmi, "PMIX_RANK", "", "", "")) return;
+  if (Number(get, "WORLD_SIZE") >= 0)
+    take(LaunchSource::kTorchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+}
+
+std::string RunId(const GetEnv& get, LaunchEnv& env) {
+  const std::string torch = Text(get, "MASTER_ADDR") + ":" + Text(get, "MASTER_PORT");
+  if (env.source == LaunchSource::kTorchrun && get("TORCHELASTIC_RUN_ID") != nullptr) {
+    env.run_id_weak = true;
+    return "torchrun:" + torch + "/" + Text(get, "TORCHELASTIC_RUN_ID") + "." +
+           Text(get, "TORCHELASTIC_RESTART_COUNT");
+  }
+  for (const char* name : {"OMPI_MCA_orte_precondition_transports", "OMPI_MCA_orte_hnp_uri"})
+    if (const char* value = get(name); value != nullptr && *value != '\0') return std::string("open-mpi:") + value;
+  if (InSlurmStep(get)) {
+    std::string step = Text(get, "SLURM_STEP_ID");
+    if (step.empty()) step = Text(get, "SLURM_STEPID");
+    const std::string job = Text(get, "SLURM_JOB_ID"), restart = Text(get, "SLURM_RESTART_COUNT");
+    if (!job.empty()) return "slurm:" + job + "." + step + "." + (restart.empty() ? "0" : restart);
+  }
+  env.run_id_weak = true;
+  if (env.source == LaunchSource::kTorchrun && torch != ":") return "master:" + torch;
+  if (const char* space = get("PMIX_NAMESPACE"); space != nullptr && env.source != LaunchSource::kNone)
+    return std::string("pmix:") + space;
+  env.run_id_weak = false;
+  env.run_id_random = true;
+  std::random_device device;
+  std::uint64_t bits = device();
+  bits = bits << 32 | device();
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string id = "random:";
+  for (int i = 60; i >= 0; i -= 4) id += kHex[bits >> i & 15];
+  return id;
+}
+
+// One application context (OMPI_NUM_APP_CTX, "app1 : app2" makes two) whose
+// program is this executable with `run` as first word: then every rank was started
+// with the same words. A wrapper between mpirun and us proves nothing. Variables
+// as Open MPI 4.1.4 sets them (orte/mca/odls/base, schizo_ompi).
+bool EveryRankHasAnAgent(const GetEnv& get, std::string_view self) {
+  if (Number(get, "OMPI_NUM_APP_CTX") != 1) return false;
+  const std::string command = Text(get, "OMPI_COMMAND"), words = Text(get, "OMPI_ARGV");
+  if (BaseName(command) != BaseName(self)) return false;
+  return words == "run" || words.starts_with("run ");
+}
+
+}  // namespace
+
+std::string_view Name(LaunchSource source) {
+  switch (source) {
+    case LaunchSource::kNone: return "none";
+    case LaunchSource::kOpenMpi: return "open-mpi";
+    case LaunchSource::kPmi: return "pmi";
+    case LaunchSource::kSlurm: return "slurm";
+    case LaunchSource::kTorchrun: return "torchrun";
+  }
+  return "none";
+}
+
+LaunchEnv ReadLaunchEnv(const GetEnv& get, std::string_view self) {
+  LaunchEnv env;
+  ReadRank(get, env);
+  env.run_id = RunId(get, env);
+  Hash64 hash;
+  hash.Add(env.run_id);
+  env.run_hash = hash.value();
+  env.anchors_allowed = env.source == LaunchSource::kOpenMpi && EveryRankHasAnAgent(get, self);
+  return env;
+}
+
+LaunchEnv ReadLaunchEnv() {
+  char self[PATH_MAX];
+  const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self);
+  return ReadLaunchEnv([](const char* name) -> const char* { return std::getenv(name); },
+                       std::string_view(self, n < 0 ? 0 : static_cast<std::size_t>(n)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+#pragma once
+// What the launcher told this slot through its environment: who it is, how many
+// there are, and a name of the run that every rank derives alike.
+//
+// Rank and sizes, first that is there:
+//   1. torchrun below another launcher: TORCHELASTIC_RUN_ID with RANK and WORLD_SIZE
+//      (torchrun starts its workers itself, so it is always the innermost launcher)
+//   2. Open MPI        OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK,LOCAL_SIZE}
+//   3. PMI, PMIx       PMI_{RANK,SIZE}, MPI_LOCAL{RANKID,NRANKS} (MPICH's hydra); PMIX_RANK, with Slurm's sizes
+//   4. Slurm step      SLURM_{PROCID,STEP_NUM_TASKS|NTASKS,LOCALID} with SLURM_STEP_ID (not the batch step)
+//   5. RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE
+//   6. nothing: one rank.
+//
+// Run id, first that is there (PMIX_NAMESPACE is a pid and repeats in containers,
+// so it comes last and is marked weak):
+//   torchrun (case 1)  MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT; weak
+//   Open MPI           OMPI_MCA_orte_precondition_transports, else OMPI_MCA_orte_hnp_uri
+//   Slurm step         SLURM_JOB_ID, SLURM_STEP_ID, SLURM_RESTART_COUNT
+//   RANK               MASTER_ADDR, MASTER_PORT; weak
+//   PMIx               PMIX_NAMESPACE; weak
+//   random: every slot is a run of its own.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+enum class LaunchSource : std::uint8_t { kNone, kOpenMpi, kPmi, kSlurm, kTorchrun };
+std::string_view Name(LaunchSource source);  // "none", "open-mpi", "pmi", "slurm", "torchrun"
+
+struct LaunchEnv {
+  LaunchSource source = LaunchSource::kNone;
+  std::int32_t rank = -1;        // In the job; -1: no launcher said.
+  std::int32_t world_size = -1;  // -1 unknown.
+  std::int32_t local_rank = -1, local_size = -1;
+  std::string run_id;            // Human-readable source of the hash, e.g. "slurm:4711.0.0".
+  std::uint64_t run_hash = 0;    // Of run_id; the same on every rank. Never 0.
+  bool run_id_random = false;    // Nobody else can know it.
+  bool run_id_weak = false;      // A later job may have the same: see runtime/agent/run_dir.h.
+  // Every rank provably runs under an agent of its own, so the probe may talk MPI
+  // to the others in MPI_Init without waiting for one that is not there.
+  bool anchors_allowed = false;
+
+  std::int32_t slot() const { return rank < 0 ? 0 : rank; }          // For file names.
+  std::int32_t slots() const { return world_size < 1 ? 1 : world_size; }
+};
+
+// `get` is getenv or a test's: null if unset. `self` is what the launcher started:
+// this process's executable path.
+using GetEnv = std::function<const char*(const char*)>;
+LaunchEnv ReadLaunchEnv(const GetEnv& get, std::string_view self);
+LaunchEnv ReadLaunchEnv();  // Of this process.
+
+}  // namespace lockstep

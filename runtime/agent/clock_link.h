@@ -1,0 +1,39 @@
+#pragma once
+// The agent's side of the clock service: the coordinator measures on threads of
+// its own, the main loop takes the rows to the spool.
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comms/clock/clock_coordinator.h"
+#include "comms/launch/launch_env.h"
+#include "core/event_clock.h"
+#include "core/ring_layout.h"
+#include "runtime/agent/spool_writer.h"
+
+namespace lockstep {
+
+class ClockLink {
+ public:
+  // Listens and writes address and token into the segment's header. A clock
+  // service that cannot start is no reason not to run: trouble() says why.
+  ClockLink(ClockService mode, const LaunchEnv& launch, const EventClock& clock, const SegmentView& segment,
+            const std::string& meeting_dir, const std::string& clock_program);
+  ~ClockLink();
+
+  // Rows measured since the last call become blocks.
+  void Drain(SpoolWriter& spool);
+  // After a good end: one more burst. After a bad one: stop at once.
+  void Finish(bool good);
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<BurstRow> rows_;
+  std::unique_ptr<ClockCoordinator> coordinator_;
+  std::string trouble_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,78 @@
+#pragma once
+// Moves what the probe wrote - rings, process table, burst rows - into the spool.
+// A ring's space is released only after its records are in the file (or counted
+// as lost when the file cannot take them). Reads the segment with suspicion: the
+// application may have overwritten it.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/event_clock.h"
+#include "core/loss.h"
+#include "core/ring_layout.h"
+#include "runtime/agent/spool_writer.h"
+
+namespace lockstep {
+
+class Drain {
+ public:
+  struct Pass {
+    double fill = 0;          // Fullest ring found, 0..1.
+    std::uint64_t bytes = 0;  // Of records moved.
+  };
+  Drain(const SegmentView& segment, SpoolWriter& spool, const EventClock& clock);
+
+  // One look at everything. Thread: the agent's main loop only.
+  Pass Run();
+  // The application is gone (or about to be): everything, then the counts that
+  // only the segment holds. The tables' last state is written too.
+  void RunLast();
+
+  void CountLoss(Loss loss, std::uint64_t count, std::string detail = {});
+  // Process table entries that changed since they were last written.
+  void WriteProcesses(bool all_changes, bool last_words = false);
+  // Frees rings and process entries whose process is gone without closing them.
+  void ReapDead(std::int64_t direct_child);
+
+  // Rings with a living owner, for CPU sampling: f(index, generation, pid, tid).
+  void ForEachThread(const std::function<void(std::uint32_t, std::uint32_t, std::int64_t, std::int64_t)>& f) const;
+  std::uint64_t lost_records() const { return lost_records_; }
+  std::uint64_t records_bytes() const { return records_bytes_; }
+  bool any_process() const;
+  bool mpi_initialized() const;
+
+ private:
+  struct RingSeen {
+    std::uint32_t generation = 0;
+    bool announced = false;
+  };
+  struct LossCount {
+    std::uint64_t count = 0, first_ticks = 0, last_ticks = 0;
+    std::string detail;
+  };
+  // False: the entry makes no sense.
+  bool Valid(const RingEntry& entry) const;
+  void DrainRing(std::uint32_t index, Pass& pass);
+  void WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint64_t first, std::uint64_t last,
+                    std::uint64_t records);
+  void LeftOpen(std::uint32_t index, const RingEntry& entry, const RingHeader& ring);
+  void WriteBursts();
+  std::string LossText() const;  // Body of a kLoss block.
+  void WriteLosses();
+
+  SegmentView segment_;
+  SpoolWriter& spool_;
+  EventClock clock_;
+  std::vector<RingSeen> rings_;
+  std::vector<std::string> processes_;  // Last written bytes per index.
+  std::unordered_map<std::uint16_t, LossCount> losses_;  // By Loss; not yet written.
+  std::vector<std::string> loss_lines_;
+  std::uint32_t bursts_written_ = 0;
+  std::uint64_t lost_records_ = 0, records_bytes_ = 0;
+  std::int64_t retry_after_ns_ = 0;  // After a failed write: not again before.
+};
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+#pragma once
+// Where the probe's libraries are, and the environment that loads them.
+
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+
+namespace lockstep {
+
+struct Libraries {
+  std::string probe;          // liblockstep.so
+  std::string ompi;           // liblockstep-ompi40.so, "" if this build has none.
+  std::string clock_program;  // lockstep-clock, "" if there is none.
+};
+
+// $LOCKSTEP_LIBRARY_DIR, else beside the executable (build tree), else the lib
+// directories next to its bin (installed). kNotFound names the places.
+Result<Libraries> FindLibraries();
+
+// "existing:probe:ompi". What is there already stays and comes first, so that a
+// tool that must be first (a sanitizer, a memory allocator) still is; ours are not
+// doubled.
+std::string PreloadValue(const std::string& existing, const Libraries& libraries);
+
+// This process's environment with the given variables set ("NAME=value").
+std::vector<std::string> EnvironmentWith(const std::vector<std::pair<std::string, std::string>>& changes);
+
+// Path of this program.
+std::string SelfPath();
+
+}  // namespace lockstep

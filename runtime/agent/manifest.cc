@@ -1,0 +1,146 @@
+#include "runtime/agent/manifest.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cinttypes>
+#include <climits>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+
+#include "core/version.h"
+
+namespace lockstep {
+namespace {
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? std::string(name) : std::string();
+}
+
+std::string WorkingDirectory() {
+  std::error_code ignored;
+  return std::filesystem::current_path(ignored).string();
+}
+
+std::int64_t RealtimeNs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+int AllowedCores() {
+  // Machines beyond 1024 CPUs need a larger set (sched_setaffinity(2)).
+  for (int cpus = 1024; cpus <= 1 << 18; cpus *= 2) {
+    cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(cpus));
+    if (set == nullptr) return 0;
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus));
+    const bool good = ::sched_getaffinity(0, bytes, set) == 0;
+    const int error = errno, count = good ? CPU_COUNT_S(bytes, set) : 0;
+    CPU_FREE(set);
+    if (good) return count;
+    if (error != EINVAL) return 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string ShellQuote(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    bool plain = !word.empty();
+    for (const char c : word)
+      plain = plain && (std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                        std::string_view("-_./=:,+@%^").find(c) != std::string_view::npos);
+    if (plain) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) {
+      if (c == '\'') {
+        line += "'\\''";
+      } else {
+        line += c;
+      }
+    }
+    line += '\'';
+  }
+  return line;
+}
+
+bool WriteManifest(const RunDir& dir, const RunOptions& options, const LaunchEnv& launch) {
+  nlohmann::ordered_json json;
+  json["schema"] = "lockstep.manifest/1";
+  json["run_id"] = launch.run_id;
+  json["world_size"] = launch.slots();
+  json["command"] = options.command;
+  json["cwd"] = WorkingDirectory();
+  json["created_realtime_ns"] = RealtimeNs();
+  json["lockstep_version"] = LOCKSTEP_VERSION;
+  json["options"] = options.recorded;
+  json["launcher"] = std::string(Name(launch.source));
+  json["host"] = HostName();
+  // Arguments may hold any bytes; JSON holds UTF-8 only.
+  const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  const std::string path = dir.absolute + "/manifest.json", part = path + ".part";
+  {
+    std::ofstream file(part, std::ios::binary | std::ios::trunc);
+    file << text;
+    file.close();
+    if (!file) {
+      ::unlink(part.c_str());
+      return false;
+    }
+  }
+  return ::rename(part.c_str(), path.c_str()) == 0;
+}
+
+std::string StartMeta(const RunOptions& options, const LaunchEnv& launch, const RankFacts& facts) {
+  std::string text;
+  const auto add = [&](std::string_view key, std::string value) {
+    for (char& c : value)
+      if (c == '\n' || c == '\t' || c == '\r') c = ' ';
+    text.append(key).append("\t").append(value).append("\n");
+  };
+  add("schema_version", "1");
+  add("lockstep_version", LOCKSTEP_VERSION);
+  add("rank", std::to_string(launch.slot()));
+  if (launch.world_size >= 0 || launch.source == LaunchSource::kNone) add("world_size", std::to_string(launch.slots()));
+  add("rank_source", launch.rank >= 0 ? "env" : "slot");
+  add("launcher", std::string(Name(launch.source)));
+  const std::string host = HostName();
+  add("host", host);
+  add("node", host);
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  if (std::string id; std::getline(boot, id)) add("boot_id", id);
+  char hex[17];
+  std::snprintf(hex, sizeof hex, "%016" PRIx64, facts.clock_domain);
+  add("clock_domain", hex);
+  add("clock_mode", facts.clock.mode == ClockMode::kTsc ? "tsc" : "raw");
+  if (facts.clock.distortion.active())
+    add("test_clock", facts.test_clock + ",origin_raw_ns=" + std::to_string(facts.clock.distortion.origin_raw_ns));
+  add("agent_pid", std::to_string(::getpid()));
+  if (facts.app_pid > 0) add("pid", std::to_string(facts.app_pid));
+  add("command", ShellQuote(options.command));
+  add("cwd", WorkingDirectory());
+  add("run_id", launch.run_id);
+  add("ring_bytes", std::to_string(facts.ring_bytes));
+  if (const int cores = AllowedCores(); cores > 0) add("allowed_cores", std::to_string(cores));
+  add("recording", "all");
+  add("segment", facts.segment_path);
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+#pragma once
+// What a run was: manifest.json for the run directory and the meta block of a
+// rank's spool.
+
+#include <cstdint>
+#include <string>
+
+#include "core/event_clock.h"
+#include "runtime/agent/agent.h"
+#include "runtime/agent/run_dir.h"
+
+namespace lockstep {
+
+// Words as one line that a POSIX shell reads back.
+std::string ShellQuote(const std::vector<std::string>& words);
+
+// RUN/manifest.json ("lockstep.manifest/1"), written whole. False: no space or no right.
+bool WriteManifest(const RunDir& dir, const RunOptions& options, const LaunchEnv& launch);
+
+struct RankFacts {
+  EventClock clock;
+  std::string test_clock;  // LOCKSTEP_TEST_CLOCK, "".
+  std::uint64_t clock_domain = 0, ring_bytes = 0;
+  std::int64_t app_pid = -1;
+  std::string segment_path;
+};
+// "key\tvalue\n" lines of the start; see docs/trace-format.md for the keys.
+std::string StartMeta(const RunOptions& options, const LaunchEnv& launch, const RankFacts& facts);
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+#include "runtime/agent/say.h"
+
+#include <unistd.h>
+
+#include <string>
+
+namespace lockstep {
+
+void Say(std::string_view text) {
+  std::string line = "lockstep: ";
+  line += text;
+  line += '\n';
+  const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
+  static_cast<void>(ignored);
+}
+
+}  // namespace lockstep

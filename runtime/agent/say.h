@@ -1,0 +1,12 @@
+#pragma once
+// One line on standard error, in one write, so that the lines of many ranks do
+// not mix. Never standard output: that is the application's.
+
+#include <string_view>
+
+namespace lockstep {
+
+// Prints "lockstep: TEXT\n".
+void Say(std::string_view text);
+
+}  // namespace lockstep

@@ -1,0 +1,161 @@
+#include "runtime/agent/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14, <asm-generic/mman-common.h>
+#endif
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
+constexpr std::uint32_t kMinSlots = 2048;  // A text of kMaxStringBytes takes 129.
+
+std::uint32_t SlotsFor(std::uint64_t bytes) {
+  const std::uint64_t slots = std::clamp<std::uint64_t>(bytes / kSlotBytes, kMinSlots, std::uint64_t{1} << 30);
+  return static_cast<std::uint32_t>(std::bit_floor(slots));
+}
+
+std::uint64_t RoundUp(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
+// Nobody uses these pages yet, so a plain write of what is there is enough.
+void Touch(std::byte* begin, std::uint64_t bytes) {
+  for (std::uint64_t at = 0; at < bytes; at += kPageBytes) {
+    volatile std::byte* page = begin + at;
+    *page = *page;
+  }
+}
+
+}  // namespace
+
+Result<Segment> Segment::Create(const SegmentRequest& request) {
+  Segment segment;
+  char name[128];
+  std::snprintf(name, sizeof name, "/lockstep-%u-%016" PRIx64 "-%d-%d", static_cast<unsigned>(::getuid()),
+                request.run_hash, request.slot, static_cast<int>(::getpid()));
+  segment.tmpfs_trouble_ = segment.TryAt(request.tmpfs_dir + name, request, false);
+  if (segment.tmpfs_trouble_.empty()) return segment;
+  std::string disk_trouble = "no directory for it";
+  if (!request.disk_path.empty()) {
+    disk_trouble = segment.TryAt(request.disk_path, request, true);
+    if (disk_trouble.empty()) return segment;
+  }
+  return Error{ErrorCode::kIo, "no shared memory for the rings: " + segment.tmpfs_trouble_ + "; " + disk_trouble,
+               request.tmpfs_dir, "free space in " + request.tmpfs_dir + ", or lower --ring-total"};
+}
+
+std::string Segment::TryAt(const std::string& path, const SegmentRequest& request, bool disk) {
+  // All of it must fit below a power-of-two ring of each kind, or no thread gets one.
+  const std::uint32_t main_slots = SlotsFor(request.main_ring_bytes);
+  const std::uint32_t other_slots = std::min(SlotsFor(request.other_ring_bytes), main_slots);
+  const std::uint64_t main_bytes = kRingHeaderBytes + std::uint64_t{main_slots} * kSlotBytes;
+  const std::uint64_t total =
+      RoundUp(std::max(request.total_bytes, kArenaOffset + main_bytes));
+
+  const std::string directory = path.substr(0, path.rfind('/'));
+  struct statvfs room;
+  if (::statvfs(directory.c_str(), &room) != 0) return directory + ": " + std::strerror(errno);
+  const std::uint64_t available = static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize;
+  // A tmpfs without size limit reports 0 blocks in all.
+  if (room.f_blocks != 0 && available < total)
+    return directory + " has " + std::to_string(available >> 20) + " MiB free, " + std::to_string(total >> 20) +
+           " MiB are needed";
+  ::unlink(path.c_str());
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return path + ": " + std::strerror(errno);
+  const auto fail = [&](const std::string& why) {
+    const int error = errno;
+    if (view_.base != nullptr) ::munmap(view_.base, total);
+    view_ = {};
+    fd_ = -1;
+    ::close(fd);
+    ::unlink(path.c_str());
+    return path + ": " + why + ": " + std::strerror(error);
+  };
+  if (::ftruncate(fd, static_cast<off_t>(total)) != 0) return fail("ftruncate");
+  void* base = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) return fail("mmap");
+  view_ = {static_cast<std::byte*>(base), total};
+  fd_ = fd;
+  on_disk_ = disk;
+  full_ = false;
+  // The header's page must be ours before it is written: a write to a tmpfs page
+  // that cannot be had is SIGBUS.
+  if (::fallocate(fd, 0, 0, static_cast<off_t>(RoundUp(kArenaOffset))) != 0 && errno != EOPNOTSUPP)
+    return fail("fallocate");
+  auto* header = new (view_.base) SegmentHeader{};
+  header->magic = kSegmentMagic;
+  header->version = kSegmentVersion;
+  header->header_bytes = sizeof(SegmentHeader);
+  header->segment_bytes = total;
+  header->agent_pid = ::getpid();
+  header->run_hash = request.run_hash;
+  header->slot_rank = -1;
+  header->main_ring_slots = main_slots;
+  header->other_ring_slots = other_slots;
+  header->next_free.store(kArenaOffset);
+  if (!ExtendTo(kArenaOffset + main_bytes)) return fail("fallocate");
+  path_ = path;
+  return "";
+}
+
+Segment::Segment(Segment&& other) noexcept
+    : view_(std::exchange(other.view_, {})),
+      path_(std::move(other.path_)),
+      tmpfs_trouble_(std::move(other.tmpfs_trouble_)),
+      fd_(std::exchange(other.fd_, -1)),
+      on_disk_(other.on_disk_),
+      full_(other.full_),
+      removed_(other.removed_) {}
+
+Segment::~Segment() {
+  if (view_.base != nullptr) ::munmap(view_.base, view_.bytes);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+bool Segment::ExtendTo(std::uint64_t end) {
+  SegmentHeader& header = view_.header();
+  const std::uint64_t ready = header.ready_bytes.load(std::memory_order_relaxed);
+  end = std::min(RoundUp(end), view_.bytes);
+  if (end <= ready) return true;
+  int rc;
+  do {
+    rc = ::fallocate(fd_, 0, static_cast<off_t>(ready), static_cast<off_t>(end - ready));
+  } while (rc != 0 && errno == EINTR);
+  if (rc != 0 && errno != EOPNOTSUPP) return false;
+  std::byte* begin = view_.base + ready;
+  if (::madvise(begin, end - ready, MADV_POPULATE_WRITE) != 0) {
+    // ENOMEM, EFAULT, EHWPOISON: no memory. Anything else: an older kernel.
+    if (errno == ENOMEM || errno == EFAULT) return false;
+    Touch(begin, end - ready);
+  }
+  header.ready_bytes.store(end, std::memory_order_release);
+  return true;
+}
+
+void Segment::ExtendAhead(std::uint64_t ahead) {
+  if (full_) return;
+  const std::uint64_t used = view_.header().next_free.load(std::memory_order_acquire);
+  full_ = !ExtendTo(used + ahead);
+}
+
+void Segment::Remove() {
+  if (!removed_) ::unlink(path_.c_str());
+  removed_ = true;
+}
+
+}  // namespace lockstep

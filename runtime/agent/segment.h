@@ -1,0 +1,53 @@
+#pragma once
+// The agent's side of the shared segment (core/ring_layout.h): makes the file,
+// allocates and populates it ahead of use.
+
+#include <cstdint>
+#include <string>
+
+#include "core/result.h"
+#include "core/ring_layout.h"
+
+namespace lockstep {
+
+struct SegmentRequest {
+  std::string tmpfs_dir = "/dev/shm";
+  std::string disk_path;  // Used when tmpfs has no room; "": fail instead.
+  std::uint64_t run_hash = 0;
+  std::int32_t slot = 0;
+  std::uint64_t total_bytes = 0;  // Cap of the mapping.
+  std::uint64_t main_ring_bytes = 0, other_ring_bytes = 0;  // Rounded down to powers of two of slots.
+};
+
+class Segment {
+ public:
+  // A zeroed header with magic, sizes and ring capacities filled in, and the
+  // first ring's memory populated. kIo with the reason if there is no place.
+  static Result<Segment> Create(const SegmentRequest& request);
+  Segment(Segment&& other) noexcept;
+  Segment& operator=(Segment&&) = delete;
+  ~Segment();  // Unmaps; the file stays until Remove().
+
+  const SegmentView& view() const { return view_; }
+  const std::string& path() const { return path_; }
+  bool on_disk() const { return on_disk_; }
+  const std::string& tmpfs_trouble() const { return tmpfs_trouble_; }  // Why it is on disk.
+
+  // Allocates and populates up to `ahead` bytes beyond what is in use. Cheap if
+  // there is nothing to do. No space left: stays as it is, and the probe counts NoRing.
+  void ExtendAhead(std::uint64_t ahead);
+  void Remove();
+
+ private:
+  Segment() = default;
+  // Empty string: mapped. Else the reason.
+  std::string TryAt(const std::string& path, const SegmentRequest& request, bool disk);
+  bool ExtendTo(std::uint64_t end);
+
+  SegmentView view_;
+  std::string path_, tmpfs_trouble_;
+  int fd_ = -1;
+  bool on_disk_ = false, full_ = false, removed_ = false;
+};
+
+}  // namespace lockstep

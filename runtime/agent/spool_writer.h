@@ -1,0 +1,59 @@
+#pragma once
+// Appends checksummed blocks to a spool file (core/spool_layout.h).
+//
+// A full disk must not tear a block or silence its own report: space is allocated
+// ahead (fallocate keeps the size), and the last 128 KiB of it are for the blocks
+// that tell what was lost and that the application ended.
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "core/spool_layout.h"
+
+namespace lockstep {
+
+class SpoolWriter {
+ public:
+  // kIo if the file cannot be made. The descriptor is close-on-exec.
+  static Result<SpoolWriter> Create(const std::string& path);
+  SpoolWriter(SpoolWriter&& other) noexcept;
+  SpoolWriter& operator=(SpoolWriter&& other) noexcept;
+  ~SpoolWriter();
+
+  struct Key {
+    SpoolKind kind;
+    std::uint32_t ring = 0, generation = 0;
+    std::uint64_t first_slot = 0;
+  };
+  // Writes one block whole or not at all. False: no space or an I/O error; the
+  // file still ends at a block. `last_words` may use the reserve.
+  bool Append(const Key& key, std::span<const iovec> payload, bool last_words = false);
+  bool Append(const Key& key, const void* payload, std::size_t bytes, bool last_words = false);
+  bool Append(const Key& key, std::string_view text, bool last_words = false) {
+    return Append(key, text.data(), text.size(), last_words);
+  }
+
+  // Gives unused allocated space back and closes. False if the system reported a write error.
+  bool Close();
+
+  std::uint64_t bytes() const { return bytes_; }
+  int last_error() const { return last_error_; }  // errno of the last failed Append.
+  const std::string& path() const { return path_; }
+
+ private:
+  SpoolWriter(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  bool Allocate(std::uint64_t end);
+
+  int fd_ = -1;
+  std::string path_;
+  std::uint64_t bytes_ = 0, allocated_ = 0;
+  bool can_allocate_ = true;
+  int last_error_ = 0;
+};
+
+}  // namespace lockstep
