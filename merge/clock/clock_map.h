@@ -1,0 +1,33 @@
+#pragma once
+// One clock domain's map to cluster time, in memory: what becomes rows of `clock`.
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+// Offset and error bound at one local time. Between knots the offset is linear;
+// the error is that of the nearer knot plus its slew times the distance.
+struct MapKnot {
+  std::int64_t local_ns;
+  std::int64_t offset_ns;      // Cluster minus local.
+  std::int64_t base_error_ns;
+  std::int64_t slew_ppb;       // ns per second.
+};
+
+class ClockMap {
+ public:
+  std::vector<MapKnot> knots;  // Sorted, distinct local_ns; never empty once made.
+  std::uint8_t method = 4;     // As in the `clock` table.
+
+  // Outside the knots: the nearest segment's line.
+  std::int64_t OffsetAt(std::int64_t local_ns) const;
+  std::int64_t ErrorAt(std::int64_t local_ns) const;
+  std::int64_t ToCluster(std::int64_t local_ns) const { return local_ns + OffsetAt(local_ns); }
+};
+
+// Sorts the knots, drops duplicates and makes local -> cluster strictly monotone
+// (a clock that was set back cannot be mapped exactly: the error says so).
+void Normalise(std::vector<MapKnot>* knots);
+
+}  // namespace lockstep

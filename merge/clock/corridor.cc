@@ -1,0 +1,280 @@
+#include "merge/clock/corridor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "core/hash.h"
+#include "merge/clock/align.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kLeastGpuErrorNs = 7'000;  // Timestamp conversion of the GPU alone.
+constexpr double kWanderRate = 2e-6;              // Doubt about the drift within a window.
+
+std::int32_t Saturated(std::int64_t ns) {
+  return static_cast<std::int32_t>(std::min<std::int64_t>(ns, std::numeric_limits<std::int32_t>::max()));
+}
+
+void Join(InstanceBounds* into, const InstanceBounds& other) {
+  if (other.last_begin_ns > into->last_begin_ns) {
+    into->last_begin_ns = other.last_begin_ns;
+    into->begin_error_ns = other.begin_error_ns;
+  }
+  if (other.first_end_ns < into->first_end_ns) {
+    into->first_end_ns = other.first_end_ns;
+    into->end_error_ns = other.end_error_ns;
+  }
+  into->last_end_ns = std::max(into->last_end_ns, other.last_end_ns);
+  into->gpu &= other.gpu;
+}
+
+bool ByKey(const InstanceBounds& a, const InstanceBounds& b) { return a.key < b.key; }
+
+void JoinSorted(std::vector<InstanceBounds>* all) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < all->size(); ++i) {
+    if (kept > 0 && (*all)[kept - 1].key == (*all)[i].key) {
+      Join(&(*all)[kept - 1], (*all)[i]);
+    } else {
+      (*all)[kept++] = (*all)[i];
+    }
+  }
+  all->resize(kept);
+}
+
+std::int64_t MedianOf(std::vector<std::int64_t> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::int64_t TimeOf(const Corridor& c) { return c.bounds.high_at_ns + (c.bounds.low_at_ns - c.bounds.high_at_ns) / 2; }
+
+struct Window {
+  OffsetKnot knot;
+  std::size_t count;
+};
+
+// Intersects the corridors of each window of `length_ns`, moved to its middle along `rate`.
+std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t length_ns, double rate) {
+  std::vector<Window> windows;
+  for (std::size_t i = 0; i < corridors.size();) {
+    const std::int64_t begin = TimeOf(corridors[i]);
+    std::size_t end = i;
+    while (end < corridors.size() && TimeOf(corridors[end]) - begin < length_ns) ++end;
+    const std::int64_t at = begin + (TimeOf(corridors[end - 1]) - begin) / 2;
+    std::int64_t low = std::numeric_limits<std::int64_t>::min(), high = std::numeric_limits<std::int64_t>::max();
+    std::vector<std::int64_t> differences;
+    for (std::size_t j = i; j < end; ++j) {
+      const Corridor& c = corridors[j];
+      const auto moved = [&](std::int64_t bound, std::int64_t from, double sign) {
+        const auto distance = static_cast<double>(at - from);
+        return bound + std::llround(rate * distance + sign * kWanderRate * std::abs(distance));
+      };
+      low = std::max(low, moved(c.bounds.low_ns, c.bounds.low_at_ns, -1) - c.low_error_ns);
+      high = std::min(high, moved(c.bounds.high_ns, c.bounds.high_at_ns, 1) + c.high_error_ns);
+      if (c.gpu) differences.push_back(moved(c.end_difference_ns, TimeOf(c), 0));
+    }
+    if (low > high) {  // The clock moved more than allowed for: both are near the truth, neither is a bound.
+      const std::int64_t excess = low - high;
+      std::swap(low, high);
+      low -= excess;
+      high += excess;
+    }
+    if (differences.size() == end - i) {
+      // Kernels of one collective end together within microseconds while they may
+      // start milliseconds apart: the middle of the corridor is far worse.
+      const std::int64_t median = MedianOf(differences);
+      std::vector<std::int64_t> deviations;
+      for (const std::int64_t d : differences) deviations.push_back(std::llabs(d - median));
+      const std::int64_t error = std::max(kLeastGpuErrorNs, 3 * MedianOf(deviations));
+      const std::int64_t middle = std::clamp(median, low, high);
+      low = std::max(low, middle - error);
+      high = std::min(high, middle + error);
+    }
+    windows.push_back({{at, low, high}, end - i});
+    i = end;
+  }
+  return windows;
+}
+
+}  // namespace
+
+std::vector<InstanceBounds> InstancesOf(const std::vector<const std::vector<AlignCollective>*>& ranks) {
+  std::vector<InstanceBounds> all;
+  std::size_t total = 0;
+  for (const auto* rank : ranks) total += rank->size();
+  all.reserve(total);
+  for (const auto* rank : ranks) {
+    for (const AlignCollective& c : *rank) {
+      if (c.end_ns < c.begin_ns) continue;
+      Hash64 hash;
+      hash.Add(c.comm);
+      hash.Add(c.seq);
+      hash.Add(c.start);
+      all.push_back({hash.value(), c.begin_ns, c.end_ns, c.end_ns, 0, 0, c.gpu});
+    }
+  }
+  std::sort(all.begin(), all.end(), ByKey);
+  JoinSorted(&all);
+  return all;
+}
+
+void AddMapped(const std::vector<InstanceBounds>& domain, const ClockMap& map, std::vector<InstanceBounds>* mapped) {
+  const auto before = static_cast<std::ptrdiff_t>(mapped->size());
+  mapped->reserve(mapped->size() + domain.size());
+  for (InstanceBounds instance : domain) {
+    instance.begin_error_ns = Saturated(map.ErrorAt(instance.last_begin_ns));
+    instance.end_error_ns = Saturated(map.ErrorAt(instance.first_end_ns));
+    instance.last_begin_ns = map.ToCluster(instance.last_begin_ns);
+    instance.first_end_ns = map.ToCluster(instance.first_end_ns);
+    instance.last_end_ns = map.ToCluster(instance.last_end_ns);
+    mapped->push_back(instance);
+  }
+  std::inplace_merge(mapped->begin(), mapped->begin() + before, mapped->end(), ByKey);
+  JoinSorted(mapped);
+}
+
+std::vector<Corridor> CorridorsOf(const std::vector<InstanceBounds>& domain, const std::vector<InstanceBounds>& mapped) {
+  std::vector<Corridor> corridors;
+  auto other = mapped.begin();
+  for (const InstanceBounds& own : domain) {
+    while (other != mapped.end() && other->key < own.key) ++other;
+    if (other == mapped.end()) break;
+    if (other->key != own.key) continue;
+    Corridor c;
+    // others' begin <= own end + offset; own begin + offset <= others' end.
+    c.bounds = {own.first_end_ns, other->last_begin_ns - own.first_end_ns, own.last_begin_ns,
+                other->first_end_ns - own.last_begin_ns};
+    c.low_error_ns = other->begin_error_ns;
+    c.high_error_ns = other->end_error_ns;
+    const std::int64_t own_end = own.first_end_ns + (own.last_end_ns - own.first_end_ns) / 2;
+    c.end_difference_ns = other->first_end_ns + (other->last_end_ns - other->first_end_ns) / 2 - own_end;
+    c.gpu = own.gpu != 0 && other->gpu != 0;
+    corridors.push_back(c);
+  }
+  std::sort(corridors.begin(), corridors.end(), [](const Corridor& a, const Corridor& b) {
+    const std::int64_t x = TimeOf(a), y = TimeOf(b);
+    return x != y ? x < y : a.bounds.low_ns < b.bounds.low_ns;
+  });
+  return corridors;
+}
+
+std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors) {
+  if (corridors.empty()) return {};
+  const std::int64_t span = TimeOf(corridors.back()) - TimeOf(corridors.front());
+  // The drift first: median slope between windows half the run apart, refined as
+  // windows may grow once the drift is known better.
+  double rate = 0;
+  for (const double part : {1.0 / 64, 1.0 / 16}) {
+    const auto windows = Windows(corridors, std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(span) * part)), rate);
+    std::vector<double> rates;
+    for (std::size_t a = 0, b = windows.size() / 2; b < windows.size(); ++a, ++b) {
+      const std::int64_t dt = windows[b].knot.local_ns - windows[a].knot.local_ns;
+      if (dt > 0)
+        rates.push_back(static_cast<double>(windows[b].knot.mid_ns() - windows[a].knot.mid_ns()) / static_cast<double>(dt));
+    }
+    if (rates.empty()) break;
+    std::nth_element(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
+    rate = rates[rates.size() / 2];
+  }
+  // The window that leaves the smallest error: short ones hold few collectives, long ones much wander.
+  std::vector<Window> best;
+  double best_cost = std::numeric_limits<double>::max();
+  for (std::int64_t length = 250'000'000; length <= 32'000'000'000; length *= 2) {
+    auto windows = Windows(corridors, length, rate);
+    std::vector<std::int64_t> widths;
+    for (const Window& w : windows) widths.push_back(w.knot.high_ns - w.knot.low_ns);
+    const double cost = static_cast<double>(MedianOf(widths)) / 2 + kWanderRate * static_cast<double>(length) / 2;
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = std::move(windows);
+    }
+    if (length > span) break;
+  }
+  std::vector<OffsetKnot> knots;
+  for (const Window& window : best)
+    if (knots.empty() || window.knot.local_ns > knots.back().local_ns) knots.push_back(window.knot);
+  return knots;
+}
+
+void NarrowGaps(const std::vector<Corridor>& corridors, DomainFit* fit) {
+  for (std::size_t i = 0; i < fit->gaps.size(); ++i) {
+    DomainFit::Gap& gap = fit->gaps[i];
+    const FitPiece &left = fit->pieces[i], &right = fit->pieces[i + 1];
+    auto at = std::lower_bound(corridors.begin(), corridors.end(), gap.begin_ns,
+                               [](const Corridor& c, std::int64_t t) { return c.bounds.low_at_ns < t; });
+    std::int64_t begin = gap.begin_ns, end = gap.end_ns;
+    for (; at != corridors.end() && at->bounds.high_at_ns < gap.end_ns; ++at) {
+      const OffsetBounds& b = at->bounds;
+      const auto too_low = [&](const FitPiece& piece) {
+        const MapKnot k = piece.At(b.low_at_ns);
+        return k.offset_ns + k.base_error_ns + at->low_error_ns < b.low_ns;
+      };
+      const auto too_high = [&](const FitPiece& piece) {
+        const MapKnot k = piece.At(b.high_at_ns);
+        return k.offset_ns - k.base_error_ns - at->high_error_ns > b.high_ns;
+      };
+      // The old offset is refuted: it had jumped by then. The new one is: it had not yet.
+      if (too_high(left)) end = std::min(end, b.high_at_ns);
+      else if (too_low(left)) end = std::min(end, b.low_at_ns);
+      if (too_low(right)) begin = std::max(begin, b.low_at_ns);
+      else if (too_high(right)) begin = std::max(begin, b.high_at_ns);
+    }
+    if (begin < end) gap = {std::max(begin, gap.begin_ns), std::min(end, gap.end_ns)};
+  }
+}
+
+CorridorCheck ApplyCorridors(const std::vector<Corridor>& corridors, ClockMap* map) {
+  CorridorCheck check;
+  // Largest contradiction in each stretch between two knots; a second round checks the repaired map.
+  for (int round = 0; round < 3; ++round) {
+    struct Worst {
+      std::int64_t at_ns = 0, shift_ns = 0, excess_ns = 0;
+    };
+    std::vector<Worst> worst(map->knots.size() + 1);
+    bool any = false;
+    const auto note = [&](std::int64_t at, std::int64_t shift, std::int64_t error) {
+      const std::int64_t excess = std::llabs(shift) - error - map->ErrorAt(at);
+      if (shift == 0 || excess <= 0) return;
+      if (round == 0) {
+        ++check.violated;
+        check.worst_ns = std::max(check.worst_ns, excess);
+      }
+      const auto next = std::upper_bound(map->knots.begin(), map->knots.end(), at,
+                                         [](std::int64_t t, const MapKnot& k) { return t < k.local_ns; });
+      Worst& w = worst[static_cast<std::size_t>(next - map->knots.begin())];
+      if (excess > w.excess_ns) w = {at, shift, excess};
+      any = true;
+    };
+    for (const Corridor& c : corridors) {
+      if (round == 0) ++check.checked;
+      note(c.bounds.low_at_ns, std::max<std::int64_t>(0, c.bounds.low_ns - map->OffsetAt(c.bounds.low_at_ns)), c.low_error_ns);
+      note(c.bounds.high_at_ns, std::min<std::int64_t>(0, c.bounds.high_ns - map->OffsetAt(c.bounds.high_at_ns)), c.high_error_ns);
+    }
+    if (!any) break;
+    std::vector<MapKnot> repaired = map->knots;
+    for (std::size_t i = 0; i < worst.size(); ++i) {
+      const Worst& w = worst[i];
+      if (w.excess_ns == 0) continue;
+      // On the bound itself lies the least correction; the truth may lie beyond, by as much again.
+      const std::int64_t size = std::llabs(w.shift_ns);
+      std::int64_t nearest = std::numeric_limits<std::int64_t>::max();
+      for (const std::size_t k : {i - 1, i})
+        if (k < map->knots.size()) nearest = std::min(nearest, std::llabs(map->knots[k].local_ns - w.at_ns));
+      const double distance_s = std::max(1e-3, static_cast<double>(nearest) * 1e-9);
+      const auto slew = static_cast<std::int64_t>(std::min(1e9, static_cast<double>(size) / distance_s));
+      repaired.push_back({w.at_ns, map->OffsetAt(w.at_ns) + w.shift_ns, map->ErrorAt(w.at_ns) + size, slew});
+      for (const std::size_t k : {i - 1, i})
+        if (k < map->knots.size()) repaired[k].slew_ppb = std::max(repaired[k].slew_ppb, slew);
+    }
+    Normalise(&repaired);
+    map->knots = std::move(repaired);
+  }
+  return check;
+}
+
+}  // namespace lockstep

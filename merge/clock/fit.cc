@@ -1,0 +1,307 @@
+#include "merge/clock/fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kReadCostNs = 50;       // Two clock reads per exchange, 22 ns each.
+constexpr double kUnknownSlewPpb = 50'000;     // Between knots, when nothing shows how steady the clock is.
+constexpr double kUnknownDriftPpb = 100'000;   // When not even the drift is known: two crystals.
+constexpr double kLeastSlewPpb = 100;
+constexpr std::int64_t kNeighbourNs = 200'000'000;  // Closer knots say nothing about rates.
+// A change between two knots that no crystal makes: this much plus this rate.
+constexpr double kJumpNs = 30'000, kJumpRate = 30e-6;
+
+struct State {
+  double x, f;              // Offset, ns; frequency, ns per s.
+  double pxx, pxf, pff;
+};
+
+struct Sample {
+  double t_s;       // Since the piece's first knot.
+  double z, sigma;  // ns, relative to the first knot's middle.
+};
+
+// Runs the filter; returns the log likelihood. `states` may be null.
+double Filter(const std::vector<Sample>& samples, double q, double scale, double first_rate, std::vector<State>* filtered,
+              std::vector<State>* predicted) {
+  State s{samples[0].z, first_rate, 0, 0, 1e10};
+  s.pxx = samples[0].sigma * samples[0].sigma * scale * scale;
+  if (filtered != nullptr) {
+    filtered->assign(1, s);
+    predicted->assign(1, s);
+  }
+  double likelihood = 0;
+  for (std::size_t k = 1; k < samples.size(); ++k) {
+    const double dt = samples[k].t_s - samples[k - 1].t_s;
+    State p;
+    p.x = s.x + s.f * dt;
+    p.f = s.f;
+    p.pxx = s.pxx + 2 * dt * s.pxf + dt * dt * s.pff + q * dt * dt * dt / 3;
+    p.pxf = s.pxf + dt * s.pff + q * dt * dt / 2;
+    p.pff = s.pff + q * dt;
+    const double r = samples[k].sigma * samples[k].sigma * scale * scale;
+    const double variance = p.pxx + r;
+    const double residual = samples[k].z - p.x;
+    // The first innovation only sets the frequency; it says nothing about the noises.
+    if (k >= 2) likelihood -= 0.5 * (std::log(variance) + residual * residual / variance);
+    const double gain_x = p.pxx / variance, gain_f = p.pxf / variance;
+    s.x = p.x + gain_x * residual;
+    s.f = p.f + gain_f * residual;
+    s.pxx = p.pxx * r / variance;  // (1 - gain_x) p.pxx, without the cancellation.
+    s.pxf = p.pxf * r / variance;
+    s.pff = p.pff - gain_f * p.pxf;
+    if (filtered != nullptr) {
+      filtered->push_back(s);
+      predicted->push_back(p);
+    }
+  }
+  return likelihood;
+}
+
+// Rauch-Tung-Striebel: from the end backwards.
+std::vector<State> Smooth(const std::vector<Sample>& samples, double q, double scale, double first_rate) {
+  std::vector<State> filtered, predicted;
+  Filter(samples, q, scale, first_rate, &filtered, &predicted);
+  std::vector<State> smooth = filtered;
+  for (std::size_t k = samples.size() - 1; k-- > 0;) {
+    const double dt = samples[k + 1].t_s - samples[k].t_s;
+    const State &a = filtered[k], &p = predicted[k + 1], &n = smooth[k + 1];
+    const double det = p.pxx * p.pff - p.pxf * p.pxf;
+    if (!(det > 0)) continue;
+    // C = P_k F' inverse(P_predicted)
+    const double m00 = a.pxx + dt * a.pxf, m01 = a.pxf, m10 = a.pxf + dt * a.pff, m11 = a.pff;
+    const double c00 = (m00 * p.pff - m01 * p.pxf) / det, c01 = (m01 * p.pxx - m00 * p.pxf) / det;
+    const double c10 = (m10 * p.pff - m11 * p.pxf) / det, c11 = (m11 * p.pxx - m10 * p.pxf) / det;
+    const double dx = n.x - p.x, df = n.f - p.f;
+    smooth[k].x = a.x + c00 * dx + c01 * df;
+    smooth[k].f = a.f + c10 * dx + c11 * df;
+    const double dxx = n.pxx - p.pxx, dxf = n.pxf - p.pxf, dff = n.pff - p.pff;
+    smooth[k].pff = a.pff + c10 * (c10 * dxx + c11 * dxf) + c11 * (c10 * dxf + c11 * dff);
+  }
+  return smooth;
+}
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Drift of the offset, robust against jumps and wide knots: median over
+// neighbours far enough apart; 0 with `known` false if there are none.
+double CommonRate(const std::vector<OffsetKnot>& knots, bool* known) {
+  std::vector<double> rates;
+  for (std::size_t a = 0, b = 0; a < knots.size(); ++a) {
+    while (b < knots.size() && knots[b].local_ns - knots[a].local_ns < kNeighbourNs) ++b;
+    if (b == knots.size()) break;
+    rates.push_back(static_cast<double>(knots[b].mid_ns() - knots[a].mid_ns()) /
+                    static_cast<double>(knots[b].local_ns - knots[a].local_ns));
+  }
+  *known = !rates.empty();
+  return rates.empty() ? 0 : Median(rates);
+}
+
+// First knots of the pieces after the first.
+std::vector<std::size_t> Jumps(const std::vector<OffsetKnot>& knots) {
+  std::vector<std::size_t> starts;
+  bool known = false;
+  const double rate = CommonRate(knots, &known);
+  // With two or three knots the common rate is itself made by the jump, if there is one.
+  const double allowed = knots.size() >= 4 ? kJumpRate : 3 * kUnknownDriftPpb * 1e-9;
+  const double common = knots.size() >= 4 && known ? rate : 0;
+  for (std::size_t k = 1; k < knots.size(); ++k) {
+    const auto dt = static_cast<double>(knots[k].local_ns - knots[k - 1].local_ns);
+    const double least = static_cast<double>(knots[k].low_ns - knots[k - 1].high_ns) - common * dt;
+    const double most = static_cast<double>(knots[k].high_ns - knots[k - 1].low_ns) - common * dt;
+    const double limit = kJumpNs + allowed * dt;
+    if (least > limit || most < -limit) starts.push_back(k);
+  }
+  return starts;
+}
+
+// Largest rate at which the smoothed clock leaves the line through its own
+// neighbours, per knot, ppb; taken over three knots to both sides.
+std::vector<double> Slews(const std::vector<OffsetKnot>& knots, const std::vector<State>& states) {
+  const std::size_t n = knots.size();
+  std::vector<double> own(n, -1);
+  for (std::size_t k = 1; k + 1 < n; ++k) {
+    std::size_t left = k, right = k;
+    while (left > 0 && knots[k].local_ns - knots[left].local_ns < kNeighbourNs) --left;
+    while (right + 1 < n && knots[right].local_ns - knots[k].local_ns < kNeighbourNs) ++right;
+    const double before = static_cast<double>(knots[k].local_ns - knots[left].local_ns) * 1e-9;
+    const double after = static_cast<double>(knots[right].local_ns - knots[k].local_ns) * 1e-9;
+    if (before <= 0 || after <= 0 || before + after < 2e-9 * static_cast<double>(kNeighbourNs)) continue;
+    const double line = states[left].x + (states[right].x - states[left].x) * before / (before + after);
+    own[k] = std::abs(states[k].x - line) / ((before + after) / 2);
+  }
+  std::vector<double> slew(n);
+  for (std::size_t k = 0; k < n; ++k) {
+    double largest = -1;
+    for (std::size_t j = k < 3 ? 0 : k - 3; j < std::min(n, k + 4); ++j) largest = std::max(largest, own[j]);
+    slew[k] = largest < 0 ? kUnknownSlewPpb : std::max(kLeastSlewPpb, 2 * largest);
+  }
+  return slew;
+}
+
+FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
+  const std::size_t n = knots.size();
+  const std::int64_t t0 = knots[0].local_ns, z0 = knots[0].mid_ns();
+  double least_half = std::numeric_limits<double>::max();
+  for (const OffsetKnot& knot : knots) least_half = std::min(least_half, static_cast<double>(knot.half_ns()));
+  // A round trip above the least one has lost its symmetry by an unknown part of the excess.
+  std::vector<Sample> samples;
+  for (const OffsetKnot& knot : knots) {
+    const auto half = static_cast<double>(knot.half_ns());
+    samples.push_back({static_cast<double>(knot.local_ns - t0) * 1e-9, static_cast<double>(knot.mid_ns() - z0),
+                       0.1 * least_half + (half - least_half) + 30});
+    if (half > 4 * least_half + 2000) ++*wide;
+  }
+  FitPiece piece;
+  if (n == 1) {
+    piece.knots.push_back({t0, z0, knots[0].half_ns() + kReadCostNs, static_cast<std::int64_t>(kUnknownDriftPpb)});
+    piece.begin_slew_ppb = piece.end_slew_ppb = static_cast<std::int64_t>(kUnknownDriftPpb);
+    return piece;
+  }
+  bool known = false;
+  const double first_rate = CommonRate(knots, &known) * 1e9;
+  double best_q = 1, best_scale = 0.3, best = -std::numeric_limits<double>::infinity();
+  if (n >= 5) {
+    for (double q = 1; q <= 1e9; q *= 10)
+      for (const double scale : {0.05, 0.1, 0.2, 0.4, 0.8}) {
+        const double likelihood = Filter(samples, q, scale, first_rate, nullptr, nullptr);
+        if (likelihood > best) best = likelihood, best_q = q, best_scale = scale;
+      }
+  } else {
+    best_q = 1e5;  // Few knots: trust them. (1,000 ns/s of wander within 3 s gives 3e5.)
+  }
+  std::vector<State> states = Smooth(samples, best_q, best_scale, first_rate);
+  // The bounds are proven, the smoothing is not.
+  for (std::size_t k = 0; k < n; ++k)
+    states[k].x = std::clamp(states[k].x, static_cast<double>(knots[k].low_ns - z0), static_cast<double>(knots[k].high_ns - z0));
+  const std::vector<double> slew = n >= 3 ? Slews(knots, states) : std::vector<double>(n, kUnknownSlewPpb);
+
+  // A bound holds at other knots too, if the clock cannot leave the line by more than the slew on the way.
+  std::vector<double> low(n), high(n);
+  for (std::size_t k = 0; k < n; ++k) {
+    low[k] = static_cast<double>(knots[k].low_ns - z0) - states[k].x;
+    high[k] = static_cast<double>(knots[k].high_ns - z0) - states[k].x;
+  }
+  const std::vector<double> own_low = low, own_high = high;
+  const auto pass = [&](std::size_t from, std::size_t to) {
+    const double step = std::abs(samples[to].t_s - samples[from].t_s) * 2 * std::max(slew[from], slew[to]);
+    low[to] = std::max(low[to], low[from] - step);
+    high[to] = std::min(high[to], high[from] + step);
+  };
+  for (std::size_t k = 1; k < n; ++k) pass(k - 1, k);
+  for (std::size_t k = n - 1; k-- > 0;) pass(k + 1, k);
+  for (std::size_t k = 0; k < n; ++k) {
+    if (low[k] > 0 || high[k] < 0) low[k] = own_low[k], high[k] = own_high[k];  // Contradiction: only what was measured here.
+    const auto error = static_cast<std::int64_t>(std::ceil(std::max(high[k], -low[k])));
+    piece.knots.push_back({knots[k].local_ns, z0 + std::llround(states[k].x), error + kReadCostNs,
+                           static_cast<std::int64_t>(std::ceil(slew[k]))});
+  }
+  // Neighbours share a segment: the nearer knot's slew is used, so both carry the larger one.
+  const std::vector<MapKnot> plain = piece.knots;
+  for (std::size_t k = 0; k + 1 < n; ++k) {
+    const std::int64_t larger = std::max(plain[k].slew_ppb, plain[k + 1].slew_ppb);
+    piece.knots[k].slew_ppb = std::max(piece.knots[k].slew_ppb, larger);
+    piece.knots[k + 1].slew_ppb = std::max(piece.knots[k + 1].slew_ppb, larger);
+  }
+  // Beyond the ends the line goes on with the smoothed frequency; its doubt is
+  // what the bounds of the nearest two seconds or five knots leave open, plus the wander.
+  const auto end_doubt = [&](bool front) {
+    std::size_t far = front ? 0 : n - 1;
+    const std::size_t edge = far;
+    for (int steps = 0; front ? far + 1 < n : far > 0; ++steps) {
+      far = front ? far + 1 : far - 1;
+      if (steps >= 4 && std::abs(samples[far].t_s - samples[edge].t_s) >= 2) break;
+    }
+    const double span = std::abs(samples[far].t_s - samples[edge].t_s);
+    const double sigma = std::sqrt(std::max(0.0, states[edge].pff));
+    double doubt = slew[edge] * 2 + 3 * sigma;
+    if (n < 3 && span > 0)
+      doubt = std::max(doubt, static_cast<double>(piece.knots[far].base_error_ns + piece.knots[edge].base_error_ns) / span);
+    return static_cast<std::int64_t>(std::ceil(std::min(doubt, kUnknownDriftPpb)));
+  };
+  piece.begin_rate = states.front().f * 1e-9;
+  piece.end_rate = states.back().f * 1e-9;
+  piece.begin_slew_ppb = end_doubt(true);
+  piece.end_slew_ppb = end_doubt(false);
+  return piece;
+}
+
+}  // namespace
+
+MapKnot FitPiece::At(std::int64_t t) const {
+  const auto beyond = [&](const MapKnot& edge, double rate, std::int64_t slew_ppb) {
+    const auto distance = static_cast<double>(t - edge.local_ns);
+    return MapKnot{t, edge.offset_ns + std::llround(rate * distance),
+                   edge.base_error_ns + std::llround(std::abs(distance) * 1e-9 * static_cast<double>(slew_ppb)), slew_ppb};
+  };
+  if (t <= knots.front().local_ns) return beyond(knots.front(), begin_rate, begin_slew_ppb);
+  if (t >= knots.back().local_ns) return beyond(knots.back(), end_rate, end_slew_ppb);
+  const ClockMap map{knots, 2};
+  return {t, map.OffsetAt(t), map.ErrorAt(t), knots.front().slew_ppb};
+}
+
+std::vector<MapKnot> DomainFit::Flatten(std::int64_t begin_ns, std::int64_t end_ns) const {
+  std::vector<MapKnot> out;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const FitPiece& piece = pieces[i];
+    const std::int64_t first = piece.knots.front().local_ns, last = piece.knots.back().local_ns;
+    const std::int64_t from = i > 0 ? gaps[i - 1].end_ns : std::min(begin_ns <= end_ns ? begin_ns : first, first);
+    const std::int64_t to = i < gaps.size() ? gaps[i].begin_ns : std::max(begin_ns <= end_ns ? end_ns : last, last);
+    if (from < first) out.push_back(piece.At(from));
+    const std::size_t own = out.size();
+    out.insert(out.end(), piece.knots.begin(), piece.knots.end());
+    // A knot's slew serves both its sides.
+    if (from < first) out[own].slew_ppb = std::max(out[own].slew_ppb, piece.begin_slew_ppb);
+    if (to > last) {
+      out.back().slew_ppb = std::max(out.back().slew_ppb, piece.end_slew_ppb);
+      out.push_back(piece.At(to));
+    }
+    if (i >= gaps.size()) continue;
+    // Within the gap either side may be true: the error covers both.
+    const MapKnot left = piece.At(gaps[i].begin_ns), right = pieces[i + 1].At(gaps[i].end_ns);
+    const std::int64_t jump = std::llabs(right.offset_ns - left.offset_ns);
+    if (right.local_ns - left.local_ns > 2) {
+      out.push_back({left.local_ns + 1, left.offset_ns, left.base_error_ns + jump, left.slew_ppb});
+      out.push_back({right.local_ns - 1, right.offset_ns, right.base_error_ns + jump, right.slew_ppb});
+    }
+  }
+  // A single knot would leave the drift to nobody.
+  if (out.size() == 1) out.push_back(pieces[0].At(out[0].local_ns + 1'000'000'000));
+  Normalise(&out);
+  return out;
+}
+
+DomainFit FitKnots(const std::vector<OffsetKnot>& knots) {
+  DomainFit fit;
+  std::vector<std::size_t> starts = Jumps(knots);
+  starts.push_back(knots.size());
+  std::size_t first = 0;
+  for (const std::size_t next : starts) {
+    const auto at = [&](std::size_t i) { return knots.begin() + static_cast<std::ptrdiff_t>(i); };
+    fit.pieces.push_back(FitOne({at(first), at(next)}, &fit.wide));
+    if (next < knots.size()) fit.gaps.push_back({knots[next - 1].local_ns, knots[next].local_ns});
+    first = next;
+  }
+  // A lone knot beside a jump: the crystal is still the same one.
+  for (std::size_t i = 0; i < fit.pieces.size(); ++i) {
+    FitPiece& piece = fit.pieces[i];
+    if (piece.knots.size() != 1 || fit.pieces.size() == 1) continue;
+    const FitPiece& other = i > 0 && (i + 1 == fit.pieces.size() || fit.pieces[i - 1].knots.size() > 1) ? fit.pieces[i - 1]
+                                                                                                       : fit.pieces[i + 1];
+    if (other.knots.size() == 1) continue;
+    piece.begin_rate = piece.end_rate = i > 0 && &other == &fit.pieces[i - 1] ? other.end_rate : other.begin_rate;
+    piece.begin_slew_ppb = piece.end_slew_ppb = piece.knots[0].slew_ppb = static_cast<std::int64_t>(kUnknownSlewPpb);
+  }
+  return fit;
+}
+
+}  // namespace lockstep
