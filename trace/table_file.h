@@ -1,7 +1,7 @@
 #pragma once
 // HDF5 files of Lockstep tables: one group per table, one 1-D chunked dataset
-// per column (64 Ki rows, shuffle + deflate level 1), attributes `unit` and
-// `description`. Rank files and timeline.h5 alike.
+// per column (chunks of 64 Ki rows, one smaller chunk for a table of fewer rows;
+// shuffle + deflate level 1), attributes `unit` and `description`. Rank files and timeline.h5 alike.
 //
 // Writing: chunks are compressed by libdeflate in the caller's thread and
 // written whole (H5Dwrite_chunk). Reading: H5Dget_chunk_info + pread + libdeflate,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -18,14 +19,15 @@ namespace lockstep {
 namespace {
 
 struct Column {
-  schema::ColumnType type;
   std::size_t width;
   Hdf5Handle dataset;
   std::vector<std::byte> pending;  // Rows of the chunk that is not full yet.
 };
 
 struct TableState {
+  schema::TableInfo info;
   std::vector<Column> columns;
+  std::size_t chunk_rows = 0;  // 0: datasets are not made yet.
   std::uint64_t rows = 0;  // Appended, pending ones included.
 };
 
@@ -47,43 +49,54 @@ struct TableFileWriter::Impl {
     return Error{ErrorCode::kIo, std::move(what), part, "free space on that file system, or choose another with -o"};
   }
 
-  Status Make(const schema::TableInfo& info) {
+  auto AddTable(const schema::TableInfo& info) {
+    TableState table{.info = info, .columns = std::vector<Column>(info.column_count)};
+    for (std::size_t i = 0; i < info.column_count; ++i) table.columns[i].width = WidthOf(info.columns[i].type);
+    return tables.emplace(info.name, std::move(table)).first;
+  }
+
+  // Datasets are made with the first chunk, when it is known whether the table is a
+  // small one: a chunk of 64 Ki rows for ten would cost its reader 512 KiB a column.
+  Status MakeDatasets(TableState& table, std::size_t chunk_rows) {
     const Hdf5Lock lock;
-    const std::string name(info.name);
+    const std::string name(table.info.name);
     const Hdf5Handle group(H5Gcreate2(file.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-    if (!group.ok() || !WriteTextAttribute(group.get(), "description", info.description))
+    if (!group.ok() || !WriteTextAttribute(group.get(), "description", table.info.description))
       return Failed("cannot make table " + name);
-    const hsize_t none = 0, unlimited = H5S_UNLIMITED;
+    const hsize_t none = 0, unlimited = H5S_UNLIMITED, chunk = chunk_rows;
     const Hdf5Handle space(H5Screate_simple(1, &none, &unlimited));
-    TableState& table = tables[name];
-    for (std::size_t i = 0; i < info.column_count; ++i) {
-      const schema::ColumnInfo& column = info.columns[i];
+    table.chunk_rows = chunk_rows;
+    if (H5Pset_chunk(chunked.get(), 1, &chunk) < 0) return Failed("cannot make table " + name);
+    for (std::size_t i = 0; i < table.info.column_count; ++i) {
+      const schema::ColumnInfo& column = table.info.columns[i];
       const std::string column_name(column.name);
       Hdf5Handle dataset(H5Dcreate2(group.get(), column_name.c_str(), FileType(column.type), space.get(), H5P_DEFAULT,
                                     chunked.get(), H5P_DEFAULT));
       if (!dataset.ok() || !WriteTextAttribute(dataset.get(), "unit", column.unit) ||
           !WriteTextAttribute(dataset.get(), "description", column.description))
         return Failed("cannot make column " + name + "/" + column_name);
-      table.columns.push_back({column.type, WidthOf(column.type), std::move(dataset), {}});
+      table.columns[i].dataset = std::move(dataset);
     }
     return Ok();
   }
 
   // The column's chunk number `chunk`, of which `rows` are there.
-  Status WriteChunk(Column& column, const std::byte* values, std::uint64_t chunk, std::size_t rows) {
-    const std::span<const std::byte> stored = encoder.Encode(values, rows, kChunkRows, column.width);
+  Status WriteChunk(TableState& table, Column& column, const std::byte* values, std::uint64_t chunk,
+                    std::size_t rows) {
+    if (table.chunk_rows == 0) LS_CHECK(MakeDatasets(table, kChunkRows));
+    const std::span<const std::byte> stored = encoder.Encode(values, rows, table.chunk_rows, column.width);
     if (stored.empty()) return Failed("cannot compress a chunk: out of memory");
     const Hdf5Lock lock;
-    const hsize_t offset = chunk * kChunkRows, extent = offset + rows;
+    const hsize_t offset = chunk * table.chunk_rows, extent = offset + rows;
     if (H5Dset_extent(column.dataset.get(), &extent) < 0 ||
         H5Dwrite_chunk(column.dataset.get(), H5P_DEFAULT, 0, &offset, stored.size(), stored.data()) < 0)
       return Failed("cannot write a chunk");
     return Ok();
   }
 
-  Status AppendTo(Column& column, const std::byte* data, std::uint64_t first_row, std::size_t rows) {
+  Status AppendTo(TableState& table, Column& column, const std::byte* data, std::size_t rows) {
     const std::size_t chunk_bytes = kChunkRows * column.width;
-    std::uint64_t chunk = first_row / kChunkRows;
+    std::uint64_t chunk = table.rows / kChunkRows;
     std::size_t bytes = rows * column.width;
     if (!column.pending.empty()) {
       const std::size_t take = std::min(bytes, chunk_bytes - column.pending.size());
@@ -91,12 +104,12 @@ struct TableFileWriter::Impl {
       data += take;
       bytes -= take;
       if (column.pending.size() < chunk_bytes) return Ok();
-      LS_CHECK(WriteChunk(column, column.pending.data(), chunk, kChunkRows));
+      LS_CHECK(WriteChunk(table, column, column.pending.data(), chunk, kChunkRows));
       column.pending.clear();
       ++chunk;
     }
     for (; bytes >= chunk_bytes; data += chunk_bytes, bytes -= chunk_bytes, ++chunk)
-      LS_CHECK(WriteChunk(column, data, chunk, kChunkRows));
+      LS_CHECK(WriteChunk(table, column, data, chunk, kChunkRows));
     column.pending.insert(column.pending.end(), data, data + bytes);
     return Ok();
   }
@@ -104,9 +117,11 @@ struct TableFileWriter::Impl {
   // Last, partial chunks: stored at full size, padded with zeros, as HDF5 does.
   Status Flush() {
     for (auto& [name, table] : tables) {
+      if (table.chunk_rows == 0)
+        LS_CHECK(MakeDatasets(table, table.rows == 0 ? kChunkRows : std::bit_ceil(std::max<std::size_t>(table.rows, 16))));
       for (Column& column : table.columns) {
         if (column.pending.empty()) continue;
-        LS_CHECK(WriteChunk(column, column.pending.data(), table.rows / kChunkRows, table.rows % kChunkRows));
+        LS_CHECK(WriteChunk(table, column, column.pending.data(), table.rows / kChunkRows, table.rows % kChunkRows));
         column.pending = {};
       }
     }
@@ -148,10 +163,9 @@ Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::st
     H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
     const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE));
     impl->file = Hdf5Handle(H5Fcreate(impl->part.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
-    const hsize_t chunk = kChunkRows;
     impl->chunked = Hdf5Handle(H5Pcreate(H5P_DATASET_CREATE));
     const hid_t chunked = impl->chunked.get();
-    if (!impl->file.ok() || H5Pset_chunk(chunked, 1, &chunk) < 0 || H5Pset_shuffle(chunked) < 0 ||
+    if (!impl->file.ok() || H5Pset_shuffle(chunked) < 0 ||
         H5Pset_deflate(chunked, 1) < 0 || H5Pset_fill_time(chunked, H5D_FILL_TIME_NEVER) < 0 ||
         !WriteTextAttribute(impl->file.get(), "format", format) ||
         !WriteFixedTextAttribute(impl->file.get(), kFormatAttribute, format) ||
@@ -165,13 +179,10 @@ Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::st
 Status TableFileWriter::AppendColumns(const schema::TableInfo& info, const std::vector<ColumnBytes>& columns,
                                       std::size_t rows) {
   auto at = impl_->tables.find(info.name);
-  if (at == impl_->tables.end()) {
-    LS_CHECK(impl_->Make(info));
-    at = impl_->tables.find(info.name);
-  }
+  if (at == impl_->tables.end()) at = impl_->AddTable(info);
   TableState& table = at->second;
   for (std::size_t i = 0; i < columns.size(); ++i)
-    LS_CHECK(impl_->AppendTo(table.columns[i], columns[i].data, table.rows, rows));
+    LS_CHECK(impl_->AppendTo(table, table.columns[i], columns[i].data, rows));
   table.rows += rows;
   return Ok();
 }
@@ -195,13 +206,12 @@ Status TableFileWriter::SetAttribute(std::string_view name, std::string_view tex
 Status TableFileWriter::Finish() {
   Impl& impl = *impl_;
   if (impl.failed) return impl.Failed("the file is incomplete after an earlier error");
-  const auto make_absent = [&](const auto& infos) -> Status {
+  const auto add_absent = [&](const auto& infos) {
     for (const schema::TableInfo& info : infos)
-      if (impl.tables.find(info.name) == impl.tables.end()) LS_CHECK(impl.Make(info));
-    return Ok();
+      if (!impl.tables.contains(info.name)) impl.AddTable(info);
   };
-  if (impl.format == schema::kRankFileFormat) LS_CHECK(make_absent(schema::kRankTableInfos));
-  if (impl.format == schema::kTimelineFormat) LS_CHECK(make_absent(schema::kTimelineTableInfos));
+  if (impl.format == schema::kRankFileFormat) add_absent(schema::kRankTableInfos);
+  if (impl.format == schema::kTimelineFormat) add_absent(schema::kTimelineTableInfos);
   LS_CHECK(impl.Flush());
   LS_CHECK(SetAttribute("complete", std::int64_t{1}));
   if (!impl.Close()) return impl.Failed("cannot write the end of the file");
