@@ -127,9 +127,9 @@ struct RingHeader {
   std::uint64_t poll_first_ticks, poll_last_ticks, poll_key;
   std::uint64_t last_cpu_ticks;
   struct OpenRange {
-    std::uint64_t begin_ticks;
+    std::uint64_t begin_ticks;  // 0: pushed while recording was off, never written.
     std::uint32_t name;
-    std::uint32_t flags;  // RecordHead.flags | payload is not kept
+    std::uint32_t head;   // The RecordHead of the RangeRecord to come: kind | flags << 8 | slots << 16.
   } ranges[kMaxRangeDepth];
 };
 inline constexpr std::uint32_t kRingHeaderBytes = 4096;
