@@ -1,0 +1,152 @@
+#pragma once
+// Producing into a ring: the hot path, inline, for liblockstep.so and for the
+// source libraries loaded beside it (liblockstep-ompi40.so). Everything that is
+// not hot lives in liblockstep.so (runtime/probe) behind the extern "C" functions
+// below; both libraries come from one build, so this is no stable interface.
+//
+// One thread-local pointer leads to the thread's page: the RingHeader, then the
+// producer's own state, which fills the rest of the header's 4096 bytes. Whenever
+// the short way does not apply (no ring yet, recording off, clock not TSC, a record
+// being written by the code that this signal handler interrupted) the pointer leads
+// to lockstep_idle_ring, whose bounds send every writer to the slow way. So the
+// hot path needs no test for any of these.
+
+#include <atomic>
+#include <cstring>
+
+#include "core/ring_layout.h"
+
+namespace lockstep {
+
+// Lives in the ring's header page, but means nothing outside its process.
+struct RingProducer {
+  std::byte* cursor;  // Where the next record goes.
+  std::byte* limit;   // Records that end at or before it need no further test.
+  std::byte* slots;   // Of this ring.
+  void* strings;      // StringPool of runtime/probe, null until the first string.
+  void* scratch;      // For calls with many requests; see lockstep_scratch.
+  std::uint64_t scratch_bytes;
+  std::uint32_t parked;      // 1: the thread-local pointer leads to the idle ring on purpose.
+  std::uint32_t busy;        // 1: the slow way is being walked; what a signal handler records now is dropped.
+  std::uint32_t unrecorded_ranges;  // Open ranges that will not be written: pushed while off, or too deep.
+  std::uint32_t nested_drops;       // Dropped in signal handlers, not yet in dropped_records.
+  std::uint32_t ring_index, pending_requests;
+  std::uint32_t named, reserved;    // 1: the thread's name is in the ring.
+  std::uint64_t off_since_ticks;    // Recording has been off since then and nothing was written since; 0 if not.
+};
+
+// A thread's header page. Names that cannot change (string literals of the
+// executable) are found by address alone: infos[i] is their id, with the
+// head of a plain range above it.
+inline constexpr std::uint32_t kNameSlots = 128;
+struct alignas(4096) RingPage {
+  RingHeader header;
+  RingProducer producer;
+  const char* names[kNameSlots];
+  std::uint64_t infos[kNameSlots];
+  std::uint64_t pending[32];  // Handles of the poll run not yet written.
+};
+static_assert(sizeof(RingPage) == kRingHeaderBytes);
+
+// What the probe found when it was loaded. Written once, before any ring exists.
+struct ProbeState {
+  SegmentHeader* segment;  // Null: this process is not profiled.
+  std::uint64_t segment_bytes;
+  EventClock clock;
+  std::atomic<std::uint64_t> sample_ticks;  // Between two samples of a thread's CPU time: about 200 us.
+};
+
+#pragma GCC visibility push(default)
+extern "C" {
+extern __thread RingPage* lockstep_thread_ring __attribute__((tls_model("initial-exec")));
+extern RingPage lockstep_idle_ring;
+extern ProbeState lockstep_probe;
+
+// The calling thread's ring, claimed on first use. Null if this process is not
+// profiled, there is none to be had, or a record is being written further down
+// this thread's stack (we are in a signal handler).
+RingPage* lockstep_ring(void);
+// This process's entry, claimed on first use; null if not profiled or the table is full.
+ProcessEntry* lockstep_process(void);
+// Writes `slots` slots of whole records (`count` of them), all or none, whatever
+// state the ring is in; ends a run of polls first. Dropped and counted if there
+// is no ring or no room.
+void lockstep_emit_slow(const void* records, std::uint32_t slots, std::uint32_t count);
+std::uint64_t lockstep_ticks_slow(void);
+// Id of a text on this thread, written to its ring if new. 0: no string.
+std::uint32_t lockstep_intern(const char* text);
+// One more query that found nothing, see kPoll in record.h. `requests` are the
+// handles that are known to be incomplete (Testany, Testsome), or null.
+void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint64_t* requests, std::uint32_t count,
+                        std::uint64_t begin_ticks, std::uint64_t end_ticks);
+// At least `bytes` for the calling thread's use until its next call of this; null if the system refuses.
+void* lockstep_scratch(std::uint64_t bytes);
+// A CpuRecord, if the last one is old enough.
+void lockstep_sample_cpu(RingPage* page, std::uint64_t ticks);
+}
+#pragma GCC visibility pop
+
+namespace ring {
+
+// Where RingPage::names may hold this address.
+inline std::size_t NameSlot(const char* text) {
+  return (static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(text)) * 0x9e3779b1u) >> 25;
+}
+
+inline std::uint64_t Ticks() {
+#if defined(__x86_64__)
+  if (lockstep_probe.clock.mode == ClockMode::kTsc) [[likely]]
+    return ReadTsc();
+#endif
+  return lockstep_ticks_slow();
+}
+
+inline bool Recording() {
+  const SegmentHeader* segment = lockstep_probe.segment;
+  return segment != nullptr && segment->recording.load(std::memory_order_relaxed) != 0;
+}
+
+// The fence keeps the compiler from moving stores across; a signal handler runs
+// on the same CPU, so no other fence is needed.
+inline void SignalFence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+// head += slots, published after everything before it. A thread owns its head, so
+// no locked instruction is needed; gcc 12 makes three of the portable form.
+inline void Publish(RingHeader& header, std::uint64_t slots) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+  static_assert(sizeof header.head == 8);
+  asm volatile("addq %1, %0" : "+m"(*reinterpret_cast<std::uint64_t*>(&header.head)) : "ri"(slots) : "memory", "cc");
+#else
+  header.head.store(header.head.load(std::memory_order_relaxed) + slots, std::memory_order_release);
+#endif
+}
+
+// Writes `count` whole records (`slots` in all), all or none, even while recording
+// is off: the caller asks Recording(). Thread: any, each into its own ring.
+inline void Emit(const void* records, std::uint32_t slots, std::uint32_t count = 1) {
+  RingPage* page = lockstep_thread_ring;
+  RingProducer& producer = page->producer;
+  std::byte* at = producer.cursor;
+  const std::size_t bytes = std::size_t{slots} * kSlotBytes;
+  if (static_cast<std::size_t>(producer.limit - at) < bytes) [[unlikely]] {
+    lockstep_emit_slow(records, slots, count);
+    return;
+  }
+  lockstep_thread_ring = &lockstep_idle_ring;
+  SignalFence();
+  std::memcpy(at, records, bytes);
+  producer.cursor = at + bytes;
+  page->header.records += count;
+  Publish(page->header, slots);
+  SignalFence();
+  lockstep_thread_ring = page;
+}
+
+// The thread's page for reading and marking; null as lockstep_ring().
+inline RingPage* Page() {
+  RingPage* page = lockstep_thread_ring;
+  return page != &lockstep_idle_ring ? page : lockstep_ring();
+}
+
+}  // namespace ring
+}  // namespace lockstep

@@ -1,0 +1,243 @@
+// lockstep.h in the library: ranges, marks, steps, the recording window. Names
+// lockstep_probe_* are for the header, lockstep_* for dlsym and ctypes.
+
+#include <time.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "runtime/probe/ring.h"
+
+#define LOCKSTEP_BUILDING_PROBE
+#include "runtime/lockstep.h"
+
+// GCC calls through the symbol's alias: one function, two names.
+#define LS_ALIAS(name) __attribute__((alias(#name), visibility("default")))
+
+namespace lockstep::probe {
+namespace {
+
+constexpr std::uint8_t kSourceLockstep = 0;
+std::atomic<std::int64_t> g_next_step{0};
+
+std::int64_t ThreadCpuNs() {
+  timespec now{};
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) return -1;
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+// Pushed while off, or too deep: popped without a record. The short way is closed until then.
+void PushUnrecorded(RingPage& page, std::uint32_t depth) {
+  if (depth < kMaxRangeDepth) page.header.ranges[depth] = {0, 0, 0};
+  page.header.range_depth = depth + 1;
+  page.producer.unrecorded_ranges += 1;
+  Park(page);
+}
+
+__attribute__((noinline)) void PushSlow(const char* name, std::uint32_t flags) {
+  if (lockstep_probe.segment == nullptr) return;
+  RingPage* page = lockstep_ring();
+  if (page == nullptr) return;
+  if (page->header.records == 0) MarkLockstepUsed();
+  const std::uint32_t depth = page->header.range_depth;
+  if (depth >= kMaxRangeDepth) {
+    if (ring::Recording())
+      if (ProcessEntry* process = lockstep_process(); process != nullptr)
+        process->range_too_deep.fetch_add(1, std::memory_order_relaxed);
+    PushUnrecorded(*page, depth);
+    return;
+  }
+  if (!ring::Recording()) {
+    PushUnrecorded(*page, depth);
+    return;
+  }
+  std::uint32_t id = 0;
+  {
+    SlowWriter writer(0);
+    id = writer.Intern(name);
+    writer.RememberName(name, id);
+  }
+  page->header.range_depth = depth + 1;
+  ring::SignalFence();
+  page->header.ranges[depth] = {ring::Ticks(), id, RangeHead(flags)};
+}
+
+__attribute__((noinline)) void PopSlow() {
+  if (lockstep_probe.segment == nullptr) return;
+  RingPage* page = lockstep_ring();
+  if (page == nullptr) {
+    SlowWriter(1).FlushPolls();  // Counts.
+    return;
+  }
+  RingHeader& header = page->header;
+  const bool recording = ring::Recording();
+  if (header.range_depth == 0) {
+    ProcessEntry* process = recording ? lockstep_process() : nullptr;
+    if (process != nullptr) process->range_unbalanced.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  const std::uint32_t depth = header.range_depth - 1;
+  header.range_depth = depth;
+  const RingHeader::OpenRange open = depth < kMaxRangeDepth ? header.ranges[depth] : RingHeader::OpenRange{};
+  if (open.begin_ticks == 0) {
+    page->producer.unrecorded_ranges -= 1;
+    Rearm(*page);
+    return;
+  }
+  if (!recording) return;
+  const RangeRecord record{{RecordKind::kRange, static_cast<std::uint8_t>(open.head >> 8), 1}, open.name, open.begin_ticks,
+                           ring::Ticks(), depth, 0};
+  SlowWriter(1).Append(&record, 1, 1);
+}
+
+// One instruction where gcc 12 makes two; the addresses in asm operands below are
+// for the same reason. The pair is gated on its number of instructions.
+inline void AddOne(std::uint32_t& value) {
+#if defined(__x86_64__)
+  asm("addl $1, %0" : "+m"(value) : : "cc");
+#else
+  value += 1;
+#endif
+}
+
+// kPlain: flags is 0, so that the info in the page serves as it is.
+template <bool kPlain>
+inline void Push(const char* name, std::uint32_t flags) {
+  RingPage* page = lockstep_thread_ring;
+  RingHeader& header = page->header;
+  const std::size_t depth = header.range_depth;
+  const std::size_t slot = ring::NameSlot(name);
+  if (depth >= kMaxRangeDepth || page->names[slot] != name) [[unlikely]] {
+    PushSlow(name, flags);
+    return;
+  }
+  // The depth first: ranges of a signal handler that interrupts us here go above ours.
+  AddOne(header.range_depth);
+  ring::SignalFence();
+  RingHeader::OpenRange& open = header.ranges[depth];
+#if defined(__SSE2__)
+  // One 16-byte store, because the pop reads it back as 16 bytes at once: from two
+  // stores a range of a few ns would stall there.
+  __m128i range = _mm_cvtsi64_si128(static_cast<long long>(ReadTsc()));
+  if constexpr (kPlain) {
+    asm("movhps %1, %0" : "+x"(range) : "m"(page->infos[slot]));
+  } else {
+    const std::uint64_t info = page->infos[slot] + (std::uint64_t{flags} << 40);
+    range = _mm_unpacklo_epi64(range, _mm_cvtsi64_si128(static_cast<long long>(info)));
+  }
+  asm("movups %1, %0" : "=m"(open) : "x"(range));
+#else
+  open = {ReadTsc(), static_cast<std::uint32_t>(page->infos[slot]), RangeHead(flags)};
+#endif
+}
+
+inline void Pop() {
+  RingPage* page = lockstep_thread_ring;
+  RingHeader& header = page->header;
+  RingProducer& producer = page->producer;
+  std::byte* at = producer.cursor;
+  std::uint32_t left = 0;
+  // The short way is open only up to the deepest range that is kept, so 0 is the only bad depth.
+  const bool unbalanced = __builtin_sub_overflow(header.range_depth, 1u, &left);
+  if (unbalanced || at >= producer.limit) [[unlikely]] {
+    PopSlow();
+    return;
+  }
+  const std::uint64_t depth = left;
+  header.range_depth = left;
+  lockstep_thread_ring = &lockstep_idle_ring;  // A signal handler must not write into this slot.
+  ring::SignalFence();
+  auto* record = reinterpret_cast<RangeRecord*>(at);
+  std::memcpy(&record->depth, &depth, sizeof depth);  // And payload 0.
+  const RingHeader::OpenRange& open = header.ranges[depth];
+#if defined(__SSE2__)
+  // {begin, name, head} -> {head, name, begin}
+  __m128i range;
+  asm("movups %1, %0" : "=x"(range) : "m"(open));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(record), _mm_shuffle_epi32(range, _MM_SHUFFLE(1, 0, 2, 3)));
+#else
+  std::memcpy(static_cast<void*>(&record->head), &open.head, sizeof open.head);
+  record->name = open.name;
+  record->begin_ticks = open.begin_ticks;
+#endif
+  record->end_ticks = ReadTsc();  // The short way is open only where the clock is the TSC.
+  producer.cursor = at + kSlotBytes;
+  header.records += 1;
+  ring::Publish(header, 1);
+  ring::SignalFence();
+  lockstep_thread_ring = page;
+}
+
+void Mark(const char* name) {
+  if (!ring::Recording()) return;
+  const std::uint64_t now = ring::Ticks();
+  if (RingPage* page = lockstep_ring(); page != nullptr && page->header.records == 0) MarkLockstepUsed();
+  SlowWriter writer(1);
+  if (writer.page() == nullptr) return;
+  const std::uint32_t id = writer.Intern(name);
+  const RangeRecord record{{RecordKind::kMark, kSourceLockstep, 1}, id, now, now, writer.page()->header.range_depth, 0};
+  writer.Append(&record, 1, 1);
+}
+
+void Step(std::int64_t index, std::uint8_t flags) {
+  if (lockstep_probe.segment == nullptr) return;
+  RingPage* page = lockstep_ring();
+  MarkLockstepUsed();
+  if (!ring::Recording()) return;
+  if (page == nullptr) {
+    SlowWriter(1).FlushPolls();
+    return;
+  }
+  const ErrnoKeeper errno_keeper;
+  const StepRecord record{{RecordKind::kStep, flags, 1}, 0, index, ring::Ticks(), ThreadCpuNs()};
+  SlowWriter(1).Append(&record, 1, 1);
+}
+
+void SetRecording(std::uint32_t on) {
+  SegmentHeader* segment = lockstep_probe.segment;
+  if (segment == nullptr || segment->agent_gone.load(std::memory_order_relaxed) != 0) return;
+  RingPage* page = lockstep_ring();
+  MarkLockstepUsed();
+  segment->recording.store(on, std::memory_order_relaxed);
+  if (page != nullptr) Rearm(*page);
+}
+
+}  // namespace
+
+void ResetSteps() { g_next_step.store(0); }
+
+extern "C" {
+
+__attribute__((visibility("default"))) void lockstep_probe_range_push(const char* name) { Push<true>(name, 0); }
+__attribute__((visibility("default"))) void lockstep_probe_range_push_category(const char* name, int category) {
+  Push<false>(name, kSourceLockstep | (static_cast<std::uint32_t>(category) & 15) << 4);
+}
+__attribute__((visibility("default"))) void lockstep_probe_range_pop(void) { Pop(); }
+__attribute__((visibility("default"))) void lockstep_probe_mark(const char* name) { Mark(name); }
+__attribute__((visibility("default"))) void lockstep_probe_step(void) {
+  if (lockstep_probe.segment != nullptr) Step(g_next_step.fetch_add(1, std::memory_order_relaxed), 0);
+}
+__attribute__((visibility("default"))) void lockstep_probe_step_index(lockstep_int64 index) {
+  g_next_step.store(index + 1, std::memory_order_relaxed);
+  Step(index, 0);
+}
+__attribute__((visibility("default"))) void lockstep_probe_step_end(void) {
+  Step(g_next_step.load(std::memory_order_relaxed), 0x80);
+}
+__attribute__((visibility("default"))) void lockstep_probe_start(void) { SetRecording(1); }
+__attribute__((visibility("default"))) void lockstep_probe_stop(void) { SetRecording(0); }
+__attribute__((visibility("default"))) int lockstep_probe_recording(void) { return ring::Recording() ? 1 : 0; }
+
+void lockstep_range_push(const char* name) LS_ALIAS(lockstep_probe_range_push);
+void lockstep_range_push_category(const char* name, int category) LS_ALIAS(lockstep_probe_range_push_category);
+void lockstep_range_pop(void) LS_ALIAS(lockstep_probe_range_pop);
+void lockstep_mark(const char* name) LS_ALIAS(lockstep_probe_mark);
+void lockstep_step(void) LS_ALIAS(lockstep_probe_step);
+void lockstep_step_index(lockstep_int64 index) LS_ALIAS(lockstep_probe_step_index);
+void lockstep_step_end(void) LS_ALIAS(lockstep_probe_step_end);
+void lockstep_start(void) LS_ALIAS(lockstep_probe_start);
+void lockstep_stop(void) LS_ALIAS(lockstep_probe_stop);
+int lockstep_recording(void) noexcept LS_ALIAS(lockstep_probe_recording);
+}
+
+}  // namespace lockstep::probe

@@ -1,0 +1,203 @@
+// Loading, the segment, this process's entry, fork and exit.
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "core/env.h"
+#include "runtime/probe/ring.h"
+
+namespace lockstep {
+
+ProbeState lockstep_probe;
+
+namespace probe {
+namespace {
+
+enum ClaimState : int { kNone, kClaiming, kReady, kFailed };
+std::atomic<int> g_claim{kNone};
+std::atomic<ProcessEntry*> g_entry{nullptr};
+
+// Only data, so that nothing runs at exit.
+struct ReadOnlyRange {
+  std::uintptr_t begin, end;
+};
+ReadOnlyRange g_constant[4];
+
+void Complain(const char* what, const char* path) {
+  char line[512];
+  const int n = snprintf(line, sizeof line, "lockstep: not recording this process: %s (%s)\n", what, path);
+  if (n > 0 && write(STDERR_FILENO, line, static_cast<std::size_t>(n) < sizeof line ? n : sizeof line - 1) < 0) return;
+}
+
+// Null if the file is usable.
+const char* Unusable(const SegmentHeader& header, std::uint64_t file_bytes) {
+  if (header.magic != kSegmentMagic) return "the ring file is not one";
+  if (header.version != kSegmentVersion || header.header_bytes != sizeof(SegmentHeader))
+    return "the ring file is of another Lockstep version";
+  if (header.segment_bytes < kArenaOffset || header.segment_bytes > file_bytes) return "the ring file is too short";
+  return nullptr;
+}
+
+void MapSegment(const char* path) {
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  // Gone: a descendant that outlived the run. Nothing to say.
+  if (fd < 0) {
+    if (errno != ENOENT) Complain(strerror(errno), path);
+    return;
+  }
+  struct stat info {};
+  SegmentHeader header;
+  const char* problem = nullptr;
+  void* base = MAP_FAILED;
+  if (fstat(fd, &info) != 0 || pread(fd, static_cast<void*>(&header), sizeof header, 0) != ssize_t{sizeof header}) {
+    problem = "the ring file cannot be read";
+  } else if ((problem = Unusable(header, static_cast<std::uint64_t>(info.st_size))) == nullptr) {
+    base = mmap(nullptr, header.segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED) problem = "the ring file cannot be mapped";
+  }
+  close(fd);
+  if (problem != nullptr) {
+    Complain(problem, path);
+    return;
+  }
+  lockstep_probe.clock.mode = header.clock_mode;
+  lockstep_probe.clock.distortion = header.distortion;
+  lockstep_probe.segment_bytes = header.segment_bytes;
+  // Until measured: 200 us of a 2 GHz counter.
+  lockstep_probe.sample_ticks.store(header.clock_mode == ClockMode::kTsc ? 400'000 : 200'000);
+  lockstep_probe.segment = static_cast<SegmentHeader*>(base);
+}
+
+void FindConstantSegments() {
+  const auto* table = reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR));
+  const std::size_t count = getauxval(AT_PHNUM);
+  if (table == nullptr) return;
+  std::uintptr_t base = 0;
+  bool found = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (table[i].p_type != PT_PHDR) continue;
+    base = reinterpret_cast<std::uintptr_t>(table) - table[i].p_vaddr;
+    found = true;
+  }
+  if (!found) return;
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < count && used < 4; ++i)
+    if (table[i].p_type == PT_LOAD && (table[i].p_flags & PF_W) == 0)
+      g_constant[used++] = {base + table[i].p_vaddr, base + table[i].p_vaddr + table[i].p_filesz};
+}
+
+void FillEntry(ProcessEntry& entry) {
+  entry.generation += 1;
+  entry.pid = getpid();
+  entry.parent_pid = getppid();
+  entry.begin_ticks = ring::Ticks();
+  entry.end_ticks.store(0, std::memory_order_relaxed);
+  entry.world_rank.store(-1, std::memory_order_relaxed);
+  entry.rank_source.store(0, std::memory_order_relaxed);
+  entry.mpi_thread_level.store(255, std::memory_order_relaxed);
+  entry.mpi_initialized.store(0, std::memory_order_relaxed);
+  entry.mpi_finalized.store(0, std::memory_order_relaxed);
+  entry.mpi_used.store(0, std::memory_order_relaxed);
+  entry.lockstep_used.store(0, std::memory_order_relaxed);
+  const ssize_t n = readlink("/proc/self/exe", entry.exe, sizeof entry.exe - 1);
+  entry.exe[n < 0 ? 0 : n] = 0;
+  // torchrun and its kind tell the rank this way; MPI overrides it when it starts.
+  const char* rank = getenv("RANK");
+  if (rank != nullptr && getenv("WORLD_SIZE") != nullptr) {
+    char* end = nullptr;
+    const long value = strtol(rank, &end, 10);
+    if (end != rank && *end == 0 && value >= 0 && value < 1'000'000'000) {
+      entry.world_rank.store(static_cast<std::int32_t>(value), std::memory_order_relaxed);
+      entry.rank_source.store(2, std::memory_order_relaxed);
+    }
+  }
+}
+
+ProcessEntry* ClaimProcess() {
+  SegmentHeader* segment = lockstep_probe.segment;
+  if (segment == nullptr || segment->agent_gone.load(std::memory_order_relaxed) != 0) return nullptr;
+  std::uint32_t index = segment->processes_used.load();
+  do {
+    if (index >= kMaxProcesses) return nullptr;
+  } while (!segment->processes_used.compare_exchange_weak(index, index + 1));
+  const SegmentView view{reinterpret_cast<std::byte*>(segment), lockstep_probe.segment_bytes};
+  ProcessEntry& entry = view.processes()[index];
+  entry.state.store(SlotState::kClaiming);
+  FillEntry(entry);
+  entry.state.store(SlotState::kActive, std::memory_order_release);
+  FindConstantSegments();
+  return &entry;
+}
+
+void InChild() {
+  const ErrnoKeeper errno_keeper;
+  g_claim.store(kNone);
+  g_entry.store(nullptr);
+  ResetSteps();
+  ForgetRings();
+}
+
+__attribute__((constructor)) void OnLoad() {
+  const char* path = getenv(env::kSegment);
+  if (path == nullptr || *path == 0) return;
+  const ErrnoKeeper errno_keeper;
+  MapSegment(path);
+  if (lockstep_probe.segment != nullptr) pthread_atfork(nullptr, nullptr, InChild);
+}
+
+// The main thread's key destructors do not run at exit. Whatever is recorded after
+// this (a later destructor's MPI_Finalize) still works.
+__attribute__((destructor)) void OnExit() {
+  const ErrnoKeeper errno_keeper;
+  ProcessEntry* entry = g_entry.load();
+  if (entry == nullptr || entry->pid != getpid()) return;
+  if (OwnRing() != nullptr) SlowWriter(0).FlushPolls();
+  entry->end_ticks.store(ring::Ticks(), std::memory_order_release);
+}
+
+}  // namespace
+
+bool IsConstantText(const char* text) {
+  const auto at = reinterpret_cast<std::uintptr_t>(text);
+  for (const ReadOnlyRange& range : g_constant)
+    if (at >= range.begin && at < range.end) return true;
+  return false;
+}
+
+void MarkLockstepUsed() {
+  if (ProcessEntry* entry = lockstep_process(); entry != nullptr && entry->lockstep_used.load(std::memory_order_relaxed) == 0)
+    entry->lockstep_used.store(1, std::memory_order_relaxed);
+}
+
+}  // namespace probe
+
+extern "C" ProcessEntry* lockstep_process(void) {
+  using namespace probe;
+  if (ProcessEntry* entry = g_entry.load(std::memory_order_acquire); entry != nullptr) return entry;
+  if (lockstep_probe.segment == nullptr) return nullptr;
+  const ErrnoKeeper errno_keeper;
+  int expected = kNone;
+  if (g_claim.compare_exchange_strong(expected, kClaiming)) {
+    ProcessEntry* entry = ClaimProcess();
+    g_entry.store(entry, std::memory_order_release);
+    g_claim.store(entry != nullptr ? kReady : kFailed, std::memory_order_release);
+    return entry;
+  }
+  // Another thread is at it: microseconds. Bounded, should we be a signal handler on top of it.
+  for (int i = 0; i < 1000 && g_claim.load(std::memory_order_acquire) == kClaiming; ++i) sched_yield();
+  return g_entry.load(std::memory_order_acquire);
+}
+
+}  // namespace lockstep

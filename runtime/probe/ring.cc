@@ -1,0 +1,475 @@
+// Claiming rings, and writing when the short way does not apply.
+
+#include "runtime/probe/ring.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/env.h"
+
+namespace lockstep {
+
+// A template image of TLS: one pointer, initial-exec. dlopen'ed sources share the
+// 1.6 KiB that glibc 2.36 keeps for such variables, so it must stay one pointer.
+__thread RingPage* lockstep_thread_ring = &lockstep_idle_ring;
+
+// Depth 2^32-1 and an empty stretch of slots: every short way is left at once.
+constinit RingPage lockstep_idle_ring = {.header = {.range_depth = 0xffffffffu}};
+
+namespace probe {
+namespace {
+
+constexpr std::uint32_t kStretchSlots = 64;  // Between two looks at the consumer and the recording switch.
+
+pthread_key_t g_key;
+std::atomic<int> g_key_state{0};  // 0 none 1 being made 2 ready 3 failed
+std::atomic<std::uint32_t> g_failed_claims{0}, g_claimed_rings{0};
+struct {
+  std::atomic<std::uint64_t> ticks{0};
+  std::int64_t raw_ns = 0;
+} g_rate;  // First sample, for the length of a tick.
+
+void OnThreadExit(void* page) {
+  const ErrnoKeeper errno_keeper;
+  CloseRing(*static_cast<RingPage*>(page));
+}
+
+bool HaveKey() {
+  int state = g_key_state.load(std::memory_order_acquire);
+  if (state == 2) return true;
+  if (state == 0 && g_key_state.compare_exchange_strong(state, 1)) {
+    const bool made = pthread_key_create(&g_key, OnThreadExit) == 0;
+    g_key_state.store(made ? 2 : 3, std::memory_order_release);
+    return made;
+  }
+  for (int i = 0; i < 1000 && g_key_state.load(std::memory_order_acquire) == 1; ++i) sched_yield();
+  return g_key_state.load(std::memory_order_acquire) == 2;
+}
+
+SegmentView View() {
+  return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes};
+}
+
+// A store to a hole of a full tmpfs raises SIGBUS in the application, so memory
+// that the agent has not allocated yet is allocated here, first.
+bool Allocate(std::uint64_t offset, std::uint64_t bytes) {
+  const char* path = getenv(env::kSegment);
+  if (path == nullptr) return false;
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return false;
+  // The variable may have changed since: the file must be the one that is mapped.
+  SegmentHeader* mine = lockstep_probe.segment;
+  std::uint64_t identity[5] = {};
+  bool done = pread(fd, identity, sizeof identity, 0) == ssize_t{sizeof identity} && identity[0] == kSegmentMagic &&
+              identity[4] == mine->run_hash && identity[2] == mine->segment_bytes &&
+              identity[3] == static_cast<std::uint64_t>(mine->agent_pid);
+  done = done && fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0;
+  close(fd);
+  return done;
+}
+
+// Offset of a new ring's header, 0 if the segment is full.
+std::uint64_t NewRingMemory(std::uint32_t capacity) {
+  SegmentHeader& segment = *lockstep_probe.segment;
+  const std::uint64_t bytes = kRingHeaderBytes + std::uint64_t{capacity} * kSlotBytes;
+  std::uint64_t begin = segment.next_free.load();
+  do {
+    if (begin < kArenaOffset || begin + bytes > segment.segment_bytes) return 0;
+  } while (!segment.next_free.compare_exchange_weak(begin, begin + bytes));
+  const std::uint64_t ready = segment.ready_bytes.load(std::memory_order_acquire);
+  if (begin + bytes <= ready || Allocate(begin, bytes)) return begin;
+  std::uint64_t end = begin + bytes;
+  segment.next_free.compare_exchange_strong(end, begin);  // Unless someone took the next piece already.
+  return 0;
+}
+
+// A ring that its last owner closed and the agent drained. kMaxRings if none fits.
+std::uint32_t RecycledRing(std::uint32_t capacity) {
+  RingEntry* rings = View().rings();
+  const std::uint32_t used = std::min(lockstep_probe.segment->rings_used.load(), kMaxRings);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    SlotState expected = SlotState::kFree;
+    if (rings[i].state.load(std::memory_order_relaxed) != expected) continue;
+    if (rings[i].offset == 0 || rings[i].capacity_slots != capacity) continue;
+    if (rings[i].state.compare_exchange_strong(expected, SlotState::kClaiming)) return i;
+  }
+  return kMaxRings;
+}
+
+std::uint32_t FreshRing(std::uint32_t capacity) {
+  SegmentHeader& segment = *lockstep_probe.segment;
+  RingEntry* rings = View().rings();
+  std::uint32_t index = segment.rings_used.load();
+  do {
+    if (index >= kMaxRings) return kMaxRings;
+  } while (!segment.rings_used.compare_exchange_weak(index, index + 1));
+  // Entries stay kFree with offset 0 if there is no memory: nobody recycles those.
+  rings[index].state.store(SlotState::kClaiming);
+  const std::uint64_t offset = NewRingMemory(capacity);
+  if (offset == 0) {
+    rings[index].capacity_slots = 0;
+    rings[index].state.store(SlotState::kFree);
+    std::uint32_t end = index + 1;
+    segment.rings_used.compare_exchange_strong(end, index);
+    return kMaxRings;
+  }
+  rings[index].capacity_slots = capacity;
+  rings[index].offset = offset;
+  return index;
+}
+
+void Initialise(RingPage& page, std::uint32_t index, std::uint32_t capacity) {
+  // head and tail restart at 0 while the entry is kClaiming; the agent tells owners apart by the generation.
+  std::memset(static_cast<void*>(&page), 0, sizeof page);
+  page.header.mask = capacity - 1;
+  page.header.clock_mode = static_cast<std::uint32_t>(lockstep_probe.clock.mode);
+  page.producer.slots = reinterpret_cast<std::byte*>(&page) + kRingHeaderBytes;
+  page.producer.cursor = page.producer.limit = page.producer.slots;
+  page.producer.ring_index = index;
+  page.producer.parked = 1;
+}
+
+void CopyIn(RingPage& page, std::uint64_t slot, const void* data, std::uint64_t bytes) {
+  RingProducer& producer = page.producer;
+  const std::uint64_t capacity_bytes = (std::uint64_t{page.header.mask} + 1) * kSlotBytes;
+  const std::uint64_t at = (slot & page.header.mask) * kSlotBytes;
+  const std::uint64_t first = std::min(bytes, capacity_bytes - at);
+  std::memcpy(producer.slots + at, data, first);
+  std::memcpy(producer.slots, static_cast<const std::byte*>(data) + first, bytes - first);
+}
+
+// False if the ring lacks room for `slots` more.
+bool Room(RingPage& page, std::uint64_t slots) {
+  RingHeader& header = page.header;
+  const std::uint64_t capacity = std::uint64_t{header.mask} + 1;
+  const std::uint64_t head = header.head.load(std::memory_order_relaxed);
+  if (head - header.tail_cache + slots <= capacity) return true;
+  header.tail_cache = header.tail.load(std::memory_order_acquire);
+  return head - header.tail_cache + slots <= capacity;
+}
+
+void CommitSlots(RingPage& page, std::uint64_t slots, std::uint32_t records) {
+  page.header.records += records;
+  ring::Publish(page.header, slots);
+  page.producer.cursor =
+      page.producer.slots + (page.header.head.load(std::memory_order_relaxed) & page.header.mask) * kSlotBytes;
+}
+
+void CountDrop(RingPage& page, std::uint32_t records) {
+  RingHeader& header = page.header;
+  const std::uint64_t now = ring::Ticks();
+  if (header.dropped_records == 0) header.dropped_first_ticks = now;
+  header.dropped_last_ticks = now;
+  header.dropped_records += records;
+  header.total_dropped += records;
+}
+
+}  // namespace
+
+RingPage* OwnRing() {
+  return g_key_state.load(std::memory_order_acquire) == 2 ? static_cast<RingPage*>(pthread_getspecific(g_key)) : nullptr;
+}
+
+void CountNoRing(std::uint32_t records) {
+  if (records == 0 || lockstep_probe.segment == nullptr) return;
+  if (ProcessEntry* entry = lockstep_process(); entry != nullptr)
+    entry->dropped_no_ring.fetch_add(records, std::memory_order_relaxed);
+  else
+    lockstep_probe.segment->dropped_no_ring.fetch_add(records, std::memory_order_relaxed);
+}
+
+RingPage* ClaimRing() {
+  SegmentHeader& segment = *lockstep_probe.segment;
+  const ErrnoKeeper errno_keeper;
+  // A failed claim cost system calls: try again rarely.
+  const std::uint32_t failed = g_failed_claims.load(std::memory_order_relaxed);
+  if (failed != 0 && (g_failed_claims.fetch_add(1, std::memory_order_relaxed) & 4095) != 0) return nullptr;
+  if (segment.agent_gone.load(std::memory_order_relaxed) != 0 || !HaveKey()) return nullptr;
+  ProcessEntry* process = lockstep_process();
+  if (process == nullptr) return nullptr;
+
+  const bool first = g_claimed_rings.fetch_add(1, std::memory_order_relaxed) == 0;
+  const std::uint32_t capacity = first ? segment.main_ring_slots : segment.other_ring_slots;
+  std::uint32_t index = kMaxRings;
+  if (capacity >= kStretchSlots && (capacity & (capacity - 1)) == 0) {
+    index = RecycledRing(capacity);
+    if (index == kMaxRings) index = FreshRing(capacity);
+  }
+  if (index == kMaxRings) {
+    if (first) g_claimed_rings.store(0, std::memory_order_relaxed);
+    g_failed_claims.fetch_add(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  g_failed_claims.store(0, std::memory_order_relaxed);
+  RingEntry& entry = View().rings()[index];
+  auto& page = *reinterpret_cast<RingPage*>(View().base + entry.offset);
+  Initialise(page, index, capacity);
+  entry.generation += 1;
+  entry.process = static_cast<std::uint32_t>(process - View().processes());
+  entry.tid = static_cast<std::int64_t>(syscall(SYS_gettid));
+  if (pthread_setspecific(g_key, &page) != 0) {
+    entry.state.store(SlotState::kFree, std::memory_order_release);
+    return nullptr;
+  }
+  entry.state.store(SlotState::kActive, std::memory_order_release);
+  Rearm(page);
+  return &page;
+}
+
+void Park(RingPage& page) {
+  page.producer.parked = 1;
+  ring::SignalFence();
+  lockstep_thread_ring = &lockstep_idle_ring;
+}
+
+void Rearm(RingPage& page) {
+  RingProducer& producer = page.producer;
+  RingHeader& header = page.header;
+  const bool recording = ring::Recording();
+  if (!recording && producer.off_since_ticks == 0) producer.off_since_ticks = ring::Ticks();
+  if (!recording || lockstep_probe.clock.mode != ClockMode::kTsc || producer.unrecorded_ranges != 0) {
+    Park(page);
+    return;
+  }
+  std::uint64_t stretch = 0;
+  const bool pending = header.poll_calls != 0 || header.dropped_records != 0 || producer.off_since_ticks != 0 ||
+                       *const_cast<volatile std::uint32_t*>(&producer.nested_drops) != 0;
+  if (!pending) {
+    const std::uint64_t head = header.head.load(std::memory_order_relaxed);
+    const std::uint64_t capacity = std::uint64_t{header.mask} + 1;
+    if (capacity - (head - header.tail_cache) < kStretchSlots)
+      header.tail_cache = header.tail.load(std::memory_order_acquire);
+    stretch = std::min({capacity - (head - header.tail_cache), capacity - (head & header.mask),
+                        std::uint64_t{kStretchSlots}});
+  }
+  producer.limit = producer.cursor + stretch * kSlotBytes;
+  producer.parked = 0;
+  ring::SignalFence();
+  lockstep_thread_ring = &page;
+}
+
+void CloseRing(RingPage& page) {
+  {
+    SlowWriter writer(0);
+    writer.FlushPolls();
+    // A gap with nothing after it would stay unsaid.
+    if (writer.page() != nullptr) writer.Append(nullptr, 0, 0);
+  }
+  Park(page);
+  RingProducer& producer = page.producer;
+  FreeStrings(producer.strings);
+  if (producer.scratch != nullptr) munmap(producer.scratch, producer.scratch_bytes);
+  View().rings()[producer.ring_index].state.store(SlotState::kClosed, std::memory_order_release);
+}
+
+void ForgetRings() {
+  lockstep_thread_ring = &lockstep_idle_ring;
+  g_claimed_rings.store(0);
+  g_failed_claims.store(0);
+  if (g_key_state.load() == 2) pthread_setspecific(g_key, nullptr);
+}
+
+SlowWriter::SlowWriter(std::uint32_t records_at_stake) : page_(nullptr) {
+  RingPage* page = OwnRing();
+  if (page == nullptr) {
+    if (records_at_stake != 0) CountNoRing(records_at_stake);
+    return;
+  }
+  RingProducer& producer = page->producer;
+  if (producer.busy != 0 || (lockstep_thread_ring != page && producer.parked == 0)) {
+    producer.nested_drops += records_at_stake;
+    return;
+  }
+  producer.busy = 1;
+  ring::SignalFence();
+  Park(*page);
+  page_ = page;
+  if (producer.nested_drops != 0) {
+    CountDrop(*page, producer.nested_drops);
+    producer.nested_drops = 0;
+  }
+}
+
+SlowWriter::~SlowWriter() {
+  if (page_ == nullptr) return;
+  page_->producer.busy = 0;
+  ring::SignalFence();
+  Rearm(*page_);
+}
+
+bool SlowWriter::Append(const void* first, std::uint32_t first_slots, const void* second, std::uint32_t second_bytes,
+                        std::uint32_t records) {
+  if (page_ == nullptr) return false;
+  FlushPolls();
+  if (page_->producer.named == 0) {
+    page_->producer.named = 1;
+    char name[32] = {};
+    if (prctl(PR_GET_NAME, name) == 0) {
+      const StringRecord record{{RecordKind::kThreadName, 0, 2}, 0, static_cast<std::uint32_t>(strlen(name)), {}};
+      Append(&record, 1, name, record.bytes, 1);
+    }
+  }
+  RingHeader& header = page_->header;
+  RingProducer& producer = page_->producer;
+  const std::uint32_t slots = first_slots + (second_bytes + kSlotBytes - 1) / kSlotBytes;
+  const bool gap = header.dropped_records != 0, resumed = producer.off_since_ticks != 0 && ring::Recording();
+  if (!Room(*page_, std::uint64_t{slots} + gap + resumed)) {
+    if (records != 0) CountDrop(*page_, records);
+    return false;
+  }
+  if (resumed) {
+    const GapRecord record{{RecordKind::kGap, 0, 1}, 0, producer.off_since_ticks, ring::Ticks(), 0};
+    // Off before anything was written is no gap.
+    if (header.head.load(std::memory_order_relaxed) != 0) {
+      CopyIn(*page_, header.head.load(std::memory_order_relaxed), &record, sizeof record);
+      CommitSlots(*page_, 1, 1);
+    }
+    producer.off_since_ticks = 0;
+  }
+  if (gap) {
+    const GapRecord record{{RecordKind::kGap, 0, 1}, 0, header.dropped_first_ticks, header.dropped_last_ticks,
+                           header.dropped_records};
+    CopyIn(*page_, header.head.load(std::memory_order_relaxed), &record, sizeof record);
+    CommitSlots(*page_, 1, 1);
+    header.dropped_records = 0;
+  }
+  if (slots == 0) return true;
+  const std::uint64_t head = header.head.load(std::memory_order_relaxed);
+  CopyIn(*page_, head, first, std::uint64_t{first_slots} * kSlotBytes);
+  if (second_bytes != 0) {
+    CopyIn(*page_, head + first_slots, second, second_bytes);
+    static constexpr std::byte kZero[kSlotBytes] = {};
+    const std::uint32_t tail_bytes = (slots - first_slots) * kSlotBytes - second_bytes;
+    if (tail_bytes != 0) {
+      std::byte* last = producer.slots + ((head + slots - 1) & header.mask) * kSlotBytes;
+      std::memcpy(last + kSlotBytes - tail_bytes, kZero, tail_bytes);
+    }
+  }
+  CommitSlots(*page_, slots, records);
+  return true;
+}
+
+void SlowWriter::FlushPolls() {
+  if (page_ == nullptr || page_->header.poll_calls == 0) return;
+  RingHeader& header = page_->header;
+  struct {
+    PollRecord poll;
+    CompletionRecord pending[32];
+  } batch;
+  batch.poll = {{RecordKind::kPoll, 0, 1}, header.poll_calls, header.poll_first_ticks, header.poll_last_ticks,
+                header.poll_key};
+  const std::uint32_t handles = page_->producer.pending_requests;
+  for (std::uint32_t i = 0; i < handles; ++i)
+    batch.pending[i] = {{RecordKind::kCompletion, kCompletionPending, 1}, -1, page_->pending[i], 0, -1, i};
+  header.poll_calls = 0;
+  page_->producer.pending_requests = 0;
+  Append(&batch, 1 + handles, 1 + handles);
+}
+
+}  // namespace probe
+
+using namespace probe;
+
+extern "C" RingPage* lockstep_ring(void) {
+  if (lockstep_probe.segment == nullptr) return nullptr;
+  RingPage* page = OwnRing();
+  if (page == nullptr) {
+    page = ClaimRing();
+    if (page == nullptr) return nullptr;
+  }
+  if (lockstep_thread_ring == page) return page;
+  if (page->producer.busy != 0 || page->producer.parked == 0) return nullptr;
+  Rearm(*page);
+  return page;
+}
+
+extern "C" void lockstep_emit_slow(const void* records, std::uint32_t slots, std::uint32_t count) {
+  if (lockstep_probe.segment == nullptr) return;
+  if (OwnRing() == nullptr && ClaimRing() == nullptr) {
+    CountNoRing(count);
+    return;
+  }
+  SlowWriter(count).Append(records, slots, count);
+}
+
+extern "C" std::uint64_t lockstep_ticks_slow(void) {
+  return lockstep_probe.segment == nullptr ? 0 : lockstep_probe.clock.Ticks();
+}
+
+extern "C" void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint64_t* requests, std::uint32_t count,
+                                   std::uint64_t begin_ticks, std::uint64_t end_ticks) {
+  RingPage* page = lockstep_ring();
+  if (page == nullptr) {
+    // No ring, or in the middle of a record.
+    if (RingPage* own = OwnRing(); own != nullptr) own->producer.nested_drops += 1;
+    else CountNoRing(1);
+    return;
+  }
+  RingHeader& header = page->header;
+  const std::uint32_t kept = count <= 32 ? count : 0;
+  const bool same = header.poll_calls != 0 && header.poll_key == op_and_request &&
+                    page->producer.pending_requests == kept &&
+                    std::memcmp(page->pending, requests, kept * sizeof *requests) == 0;
+  if (!same) {
+    SlowWriter(0).FlushPolls();
+    header.poll_key = op_and_request;
+    header.poll_first_ticks = begin_ticks;
+    page->producer.pending_requests = kept;
+    if (kept != 0) std::memcpy(page->pending, requests, kept * sizeof *requests);
+    page->producer.limit = page->producer.cursor;  // The next record ends the run first.
+  }
+  header.poll_last_ticks = end_ticks;
+  header.poll_calls += 1;
+}
+
+extern "C" void* lockstep_scratch(std::uint64_t bytes) {
+  RingPage* page = OwnRing();
+  if (page == nullptr) return nullptr;
+  RingProducer& producer = page->producer;
+  if (producer.scratch_bytes >= bytes) return producer.scratch;
+  const ErrnoKeeper errno_keeper;
+  const std::uint64_t rounded = (bytes + 65535) & ~std::uint64_t{65535};
+  void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  if (producer.scratch != nullptr) munmap(producer.scratch, producer.scratch_bytes);
+  producer.scratch = memory;
+  producer.scratch_bytes = rounded;
+  return memory;
+}
+
+extern "C" void lockstep_sample_cpu(RingPage* page, std::uint64_t ticks) {
+  RingHeader& header = page->header;
+  if (ticks - header.last_cpu_ticks < lockstep_probe.sample_ticks.load(std::memory_order_relaxed)) return;
+  header.last_cpu_ticks = ticks;
+  const ErrnoKeeper errno_keeper;
+  timespec now{};
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) return;
+  const CpuRecord record{{RecordKind::kCpu, 0, 1}, 0, ticks,
+                         static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec, -1};
+  ring::Emit(&record, 1);
+
+  // How long a tick is: from two samples >= 10 ms apart, once.
+  const std::int64_t raw = RawNs();
+  std::uint64_t none = 0;
+  if (g_rate.ticks.load(std::memory_order_acquire) == 0) {
+    if (g_rate.ticks.compare_exchange_strong(none, 1)) {
+      g_rate.raw_ns = raw;
+      g_rate.ticks.store(ticks, std::memory_order_release);
+    }
+  } else if (const std::uint64_t first = g_rate.ticks.load(std::memory_order_acquire);
+             first > 1 && ticks > first && raw - g_rate.raw_ns > 10'000'000) {
+    const double per_ns = static_cast<double>(ticks - first) / static_cast<double>(raw - g_rate.raw_ns);
+    lockstep_probe.sample_ticks.store(static_cast<std::uint64_t>(per_ns * 200'000), std::memory_order_relaxed);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+#pragma once
+// The cold half of the probe: claiming a process entry and rings, writing when the
+// short way of core/ring_writer.h does not apply. Only runtime/probe includes it.
+
+#include <errno.h>
+
+#include "core/ring_writer.h"
+
+namespace lockstep::probe {
+
+// Nothing the probe does shows in errno.
+class ErrnoKeeper {
+ public:
+  ErrnoKeeper() : value_(errno) {}
+  ~ErrnoKeeper() { errno = value_; }
+  ErrnoKeeper(const ErrnoKeeper&) = delete;
+  ErrnoKeeper& operator=(const ErrnoKeeper&) = delete;
+
+ private:
+  int value_;
+};
+
+// The thread's ring of its own while it is being written the slow way; gives the
+// short way back (or parks it) at the end. `page` null: drop, already counted.
+class SlowWriter {
+ public:
+  explicit SlowWriter(std::uint32_t records_at_stake);
+  ~SlowWriter();
+  SlowWriter(const SlowWriter&) = delete;
+  SlowWriter& operator=(const SlowWriter&) = delete;
+
+  RingPage* page() const { return page_; }
+
+  // One or more whole records, given in two parts (the second may be empty; it is
+  // padded with zeros to whole slots). Pending polls and gaps go first. False: no
+  // room, counted.
+  bool Append(const void* first, std::uint32_t first_slots, const void* second, std::uint32_t second_bytes,
+              std::uint32_t records);
+  bool Append(const void* records, std::uint32_t slots, std::uint32_t count) {
+    return Append(records, slots, nullptr, 0, count);
+  }
+  // Thread's id of the text; 0 if it could not be written. strings.cc
+  std::uint32_t Intern(const char* text);
+  // The same text at the same address need not be looked up again. strings.cc
+  void RememberName(const char* text, std::uint32_t id);
+  // Writes the run of polls collected so far.
+  void FlushPolls();
+
+ private:
+  RingPage* page_;
+};
+
+// A range's RecordHead as it lies in memory.
+constexpr std::uint32_t RangeHead(std::uint32_t flags) {
+  return static_cast<std::uint32_t>(RecordKind::kRange) | flags << 8 | 1u << 16;
+}
+
+// Rings. ring.cc
+RingPage* ClaimRing();                   // New or recycled; null if there is none.
+void Rearm(RingPage& page);              // Short way if everything allows it, else park.
+void Park(RingPage& page);
+void CloseRing(RingPage& page);          // Thread's end: what is pending is written, the agent may recycle it.
+void ForgetRings();                      // In a forked child.
+RingPage* OwnRing();                     // Without claiming.
+void CountNoRing(std::uint32_t records);
+
+void FreeStrings(void* pool);            // strings.cc
+
+// Process. process.cc
+void MarkLockstepUsed();
+bool IsConstantText(const char* text);   // In a read-only segment of the executable: cannot change, never unmapped.
+void ResetSteps();                       // api.cc
+
+}  // namespace lockstep::probe

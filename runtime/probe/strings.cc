@@ -1,0 +1,117 @@
+// Interning of texts, per thread. A literal of the executable is found by its
+// address (RingPage::names); any other text by its address too, but the address
+// may have been reused, so the text is compared; else by its content. Hashing the
+// bytes of a 36-character name costs more than everything else in a push and pop.
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/hash.h"
+#include "runtime/probe/ring.h"
+
+namespace lockstep::probe {
+namespace {
+
+constexpr std::uint32_t kAddresses = 512, kTexts = 2048, kTextBytes = 192 * 1024;
+
+struct StringPool {
+  struct Address {
+    const char* text;
+    std::uint32_t entry;  // Index in texts, + 1.
+  } addresses[kAddresses];
+  struct Text {
+    std::uint64_t hash;
+    std::uint32_t offset, bytes, id;  // id 0: free.
+  } texts[kTexts];
+  std::uint32_t used_texts, used_bytes;
+  char copy[kTextBytes];  // Each with its final 0.
+};
+
+StringPool* PoolOf(RingPage& page) {
+  if (page.producer.strings == nullptr) {
+    const ErrnoKeeper errno_keeper;
+    void* memory = mmap(nullptr, sizeof(StringPool), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) page.producer.strings = memory;
+  }
+  return static_cast<StringPool*>(page.producer.strings);
+}
+
+std::uint32_t AddressSlot(const char* text) {
+  return static_cast<std::uint32_t>((reinterpret_cast<std::uintptr_t>(text) * 0x9e3779b97f4a7c15u) >> 55);
+}
+
+// A program that makes up names (per step, say) must not grow without bound: all
+// is forgotten, the ids go on.
+void Forget(StringPool& pool) {
+  memset(pool.addresses, 0, sizeof pool.addresses);
+  memset(pool.texts, 0, sizeof pool.texts);
+  pool.used_texts = pool.used_bytes = 0;
+}
+
+// Bytes of `text` up to the limit, cut between UTF-8 characters.
+std::uint32_t CutLength(const char* text, bool* cut) {
+  std::size_t bytes = strnlen(text, kMaxStringBytes + 1);
+  *cut = bytes > kMaxStringBytes;
+  if (*cut) {
+    bytes = kMaxStringBytes;
+    while (bytes > kMaxStringBytes - 4 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
+  }
+  return static_cast<std::uint32_t>(bytes);
+}
+
+}  // namespace
+
+void FreeStrings(void* pool) {
+  if (pool != nullptr) munmap(pool, sizeof(StringPool));
+}
+
+std::uint32_t SlowWriter::Intern(const char* text) {
+  if (page_ == nullptr || text == nullptr) return 0;
+  StringPool* pool = PoolOf(*page_);
+  const std::uint32_t address = AddressSlot(text);
+  if (pool != nullptr && pool->addresses[address].text == text) {
+    const StringPool::Text& known = pool->texts[pool->addresses[address].entry - 1];
+    if (strcmp(pool->copy + known.offset, text) == 0) return known.id;
+  }
+  bool cut = false;
+  const std::uint32_t bytes = CutLength(text, &cut);
+  Hash64 hash;
+  hash.Add(std::string_view(text, bytes));
+  std::uint32_t slot = 0;
+  if (pool != nullptr) {
+    if (pool->used_texts >= kTexts / 2 || pool->used_bytes + bytes + 1 > kTextBytes) Forget(*pool);
+    slot = static_cast<std::uint32_t>(hash.value() % kTexts);
+    for (; pool->texts[slot].id != 0; slot = (slot + 1) % kTexts) {
+      const StringPool::Text& known = pool->texts[slot];
+      if (known.hash != hash.value() || known.bytes != bytes || memcmp(pool->copy + known.offset, text, bytes) != 0)
+        continue;
+      if (!cut) pool->addresses[address] = {text, slot + 1};
+      return known.id;
+    }
+  }
+  const std::uint32_t id = page_->header.next_string + 1;
+  const auto slots = static_cast<std::uint16_t>(1 + (bytes + kSlotBytes - 1) / kSlotBytes);
+  const StringRecord record{{RecordKind::kString, static_cast<std::uint8_t>(cut ? 1 : 0), slots}, id, bytes, {}};
+  if (!Append(&record, 1, text, bytes, 1)) return 0;
+  page_->header.next_string = id;
+  if (pool != nullptr) {
+    pool->texts[slot] = {hash.value(), pool->used_bytes, bytes, id};
+    memcpy(pool->copy + pool->used_bytes, text, bytes);
+    pool->copy[pool->used_bytes + bytes] = 0;
+    pool->used_bytes += bytes + 1;
+    pool->used_texts += 1;
+    if (!cut) pool->addresses[address] = {text, slot + 1};
+  }
+  return id;
+}
+
+void SlowWriter::RememberName(const char* text, std::uint32_t id) {
+  if (page_ == nullptr || id == 0 || !IsConstantText(text)) return;
+  const std::size_t slot = ring::NameSlot(text);
+  page_->names[slot] = text;
+  page_->infos[slot] = id | std::uint64_t{RangeHead(0)} << 32;
+}
+
+}  // namespace lockstep::probe
+
+extern "C" std::uint32_t lockstep::lockstep_intern(const char* text) { return probe::SlowWriter(0).Intern(text); }
