@@ -56,9 +56,7 @@ class Trainer {
         network_(options.layers, options.width, options.batch, options.seed),
         reducer_(network_, options, ranks, calls),
         pace_(options.work == Work::kTimed, options.slow[static_cast<std::size_t>(rank)], options.poll_us * 1000,
-              [this] { reducer_.Poll(); }) {
-    for (const Layer& layer : network_.layers()) total_ += static_cast<double>(layer.in * layer.out);
-  }
+              [this] { reducer_.Poll(); }) {}
 
   Network& network() { return network_; }
   const Reducer& reducer() const { return reducer_; }
@@ -69,7 +67,7 @@ class Trainer {
     LoadInput(step);
     Forward();
     Backward();
-    reducer_.Finish();
+    reducer_.Wait();
     Optimize();
   }
 
@@ -80,14 +78,14 @@ class Trainer {
   double Extra() const {
     return options_.work == Work::kReal ? options_.slow[static_cast<std::size_t>(rank_)] - 1 : 0;
   }
-  // Time of a layer in a pass that takes `share` of the step's compute.
-  double LayerNs(std::size_t layer, double share) const {
-    const Layer& l = network_.layers()[layer];
-    return options_.step_ms * 1e6 * share * static_cast<double>(l.in * l.out) / total_;
+  // Time of one layer in a pass that takes `share` of the step's compute: the same
+  // for all layers, since narrow ones stand for convolutions over large images.
+  double LayerNs(double share) const {
+    return options_.step_ms * 1e6 * share / static_cast<double>(network_.layers().size());
   }
 
   void LoadInput(int step) {
-    const PhaseRange range("input", LOCKSTEP_CATEGORY_INPUT);
+    const PhaseRange range("input", LOCKSTEP_INPUT);
     const auto batch = static_cast<std::uint64_t>(network_.batch());
     network_.LoadBatch((static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(ranks_) +
                         static_cast<std::uint64_t>(rank_)) * batch);
@@ -95,28 +93,30 @@ class Trainer {
   }
 
   void Forward() {
-    const PhaseRange range("forward", LOCKSTEP_CATEGORY_FORWARD);
+    const PhaseRange range("forward", LOCKSTEP_FORWARD);
     for (std::size_t l = 0; l < network_.layers().size(); ++l) {
       network_.Forward(l);
       network_.RepeatForward(l, Extra());
-      pace_.Finish(LayerNs(l, kForwardShare));
+      pace_.Finish(LayerNs(kForwardShare));
     }
     network_.Loss();
   }
 
   void Backward() {
-    const PhaseRange range("backward", LOCKSTEP_CATEGORY_BACKWARD);
+    const PhaseRange range("backward", LOCKSTEP_BACKWARD);
     for (std::size_t l = network_.layers().size(); l-- > 0;) {
       network_.Backward(l);
       network_.RepeatBackward(l, Extra());
-      pace_.Finish(LayerNs(l, kBackwardShare));
-      reducer_.LayerReady(l);
+      reducer_.Pack(l);
+      pace_.Finish(LayerNs(kBackwardShare));
+      reducer_.Launch();
     }
   }
 
   void Optimize() {
-    const PhaseRange range("optimizer", LOCKSTEP_CATEGORY_OPTIMIZER);
+    const PhaseRange range("optimizer", LOCKSTEP_OPTIMIZER);
     pace_.Begin();
+    reducer_.Unpack();
     network_.Update(static_cast<float>(options_.learning_rate));
     pace_.Finish(options_.step_ms * 1e6 * kOptimizerShare);
   }
@@ -126,7 +126,6 @@ class Trainer {
   Network network_;
   Reducer reducer_;
   Pace pace_;
-  double total_ = 0;  // Weights in all layers.
 };
 
 double Evaluate(const Options& options, std::span<const float> parameters) {

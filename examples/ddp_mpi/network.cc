@@ -7,6 +7,7 @@ namespace lockstep::example {
 namespace {
 
 constexpr std::size_t kInputs = 64, kOutputs = 16;
+constexpr float kLeak = 0.1f;  // Leaky ReLU: below 0, this slope.
 
 // splitmix64: the n-th value of stream (seed), without state.
 std::uint64_t Mix(std::uint64_t x) {
@@ -69,10 +70,12 @@ void LinearBackward(const float* w, const float* x, const float* dy, float* dw, 
 
 Network::Network(int layers, int width, int batch, std::uint64_t seed)
     : seed_(seed), batch_(static_cast<std::size_t>(batch)) {
-  const auto wide = static_cast<std::size_t>(width);
   std::size_t in = kInputs, at = 0, largest = 0;
   for (int l = 0; l < layers; ++l) {
-    std::size_t out = l % 3 == 1 ? wide + wide / 2 : wide;
+    // From an eighth of the width to one and a half of it, in 1024ths.
+    const std::int64_t square = std::int64_t{l} * l, end = std::max(layers - 2, 1);
+    const std::int64_t share = 128 + 1408 * std::min(square, end * end) / (end * end);
+    std::size_t out = static_cast<std::size_t>(std::max<std::int64_t>(width * share / 1024, 1));
     if (l + 1 == layers) out = kOutputs;
     layers_.push_back({in, out, at, at + in * out});
     at += in * out + out;
@@ -129,7 +132,7 @@ void Network::Forward(std::size_t layer) {
   LinearForward(&parameters_[l.weight_at], &parameters_[l.bias_at], activations_[layer].data(), y.data(), batch_, l.in,
                 l.out, l.in);
   if (layer + 1 == layers_.size()) return;
-  for (float& value : y) value = std::max(value, 0.0f);
+  for (float& value : y) value = value > 0 ? value : kLeak * value;
 }
 
 double Network::Loss() {
@@ -149,7 +152,7 @@ void Network::Backward(std::size_t layer) {
   std::vector<float>& dy = deltas_[layer + 1];
   if (layer + 1 < layers_.size()) {
     const std::vector<float>& y = activations_[layer + 1];
-    for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = y[i] > 0 ? dy[i] : 0.0f;
+    for (std::size_t i = 0; i < dy.size(); ++i) dy[i] *= y[i] > 0 ? 1.0f : kLeak;
   }
   float* dbias = &gradients_[l.bias_at];
   std::fill(dbias, dbias + l.out, 0.0f);

@@ -10,7 +10,7 @@
 
 namespace lockstep::example {
 
-// Linear layer `in` -> `out`, ReLU behind all but the last.
+// Linear layer `in` -> `out`, leaky ReLU behind all but the last.
 struct Layer {
   std::size_t in, out;
   std::size_t weight_at, bias_at;  // Offsets into parameters and gradients, in floats.
@@ -18,8 +18,9 @@ struct Layer {
 
 class Network {
  public:
-  // `layers` linear layers around `width`; every third is half as wide again, so
-  // that tensors differ in size. `batch`: samples per pass.
+  // `layers` linear layers that widen towards the output, as convolutional networks
+  // do: most bytes lie in the layers whose gradients are ready first. `batch`:
+  // samples per pass.
   Network(int layers, int width, int batch, std::uint64_t seed);
 
   const std::vector<Layer>& layers() const { return layers_; }

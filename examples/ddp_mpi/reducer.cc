@@ -42,15 +42,18 @@ void Reducer::BeginStep() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) missing_[b] = buckets_[b].tensors.size();
 }
 
-void Reducer::LayerReady(std::size_t layer) {
-  TensorReady(2 * layer + 1);
-  TensorReady(2 * layer);
+void Reducer::Pack(std::size_t layer) {
+  PackTensor(2 * layer + 1);
+  PackTensor(2 * layer);
+}
+
+void Reducer::Launch() {
   if (!options_.overlap) return;
   for (; next_ < buckets_.size() && missing_[next_] == 0; ++next_) Launch(next_);
 }
 
 // As DDP: divide by the number of ranks, then sum.
-void Reducer::TensorReady(std::size_t tensor) {
+void Reducer::PackTensor(std::size_t tensor) {
   const std::size_t bucket = bucket_of_[tensor];
   float* to = flat_[bucket].data();
   for (const std::size_t other : buckets_[bucket].tensors) {
@@ -104,7 +107,7 @@ void Reducer::HelperLoop() {
   }
 }
 
-void Reducer::Finish() {
+void Reducer::Wait() {
   if (!options_.overlap) {
     for (std::vector<float>& data : flat_) {
       ++calls_.allreduce;
@@ -117,6 +120,9 @@ void Reducer::Finish() {
     ++calls_.waitall;
     MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
   }
+}
+
+void Reducer::Unpack() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const float* from = flat_[b].data();
     for (const std::size_t tensor : buckets_[b].tensors) {

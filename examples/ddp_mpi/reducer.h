@@ -38,16 +38,19 @@ class Reducer {
   const std::vector<Bucket>& buckets() const { return buckets_; }
   // Forgets the last step's gradients.
   void BeginStep();
-  // The gradients of a layer's tensors are there: launches every bucket that is
-  // now complete, strictly in index order.
-  void LayerReady(std::size_t layer);
+  // Copies the gradients of a layer's tensors into their buckets.
+  void Pack(std::size_t layer);
+  // Launches every bucket that is now complete, strictly in index order.
+  void Launch();
   // Lets MPI make progress (Progress::kTest only).
   void Poll();
-  // Returns when all averaged gradients are back in the network.
-  void Finish();
+  // Returns when all buckets are averaged.
+  void Wait();
+  // Copies them back into the network.
+  void Unpack();
 
  private:
-  void TensorReady(std::size_t tensor);
+  void PackTensor(std::size_t tensor);
   void Launch(std::size_t bucket);
   void TestSome();
   void HelperLoop();
