@@ -1,0 +1,213 @@
+"""docs/definitions.md in Python: where the time of a window went.
+
+Sets are sorted lists of disjoint half-open (begin, end) in integer ns.
+"""
+
+import bisect
+
+SPLIT_KINDS = (1, 2, 3, 4, 5)
+BARRIER, ROOT_SENDS, ROOT_RECEIVES = 5, (6, 9), (7, 8)
+TERMS = ("compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns")
+
+
+def union(intervals):
+    out = []
+    for b, e in sorted(intervals):
+        if e <= b:
+            continue
+        if out and b <= out[-1][1]:
+            if e > out[-1][1]:
+                out[-1] = (out[-1][0], e)
+        else:
+            out.append((b, e))
+    return out
+
+
+def clip(s, b, e):
+    at = bisect.bisect_right(s, (b,)) - 1
+    at = max(at, 0)
+    out = []
+    while at < len(s) and s[at][0] < e:
+        x, y = max(s[at][0], b), min(s[at][1], e)
+        if x < y:
+            out.append((x, y))
+        at += 1
+    return out
+
+
+def length(s):
+    return sum(e - b for b, e in s)
+
+
+def intersect(a, b):
+    out, i, j = [], 0, 0
+    while i < len(a) and j < len(b):
+        x, y = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
+        if x < y:
+            out.append((x, y))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return out
+
+
+def subtract(a, b):
+    out, j = [], 0
+    for x, y in a:
+        while j < len(b) and b[j][1] <= x:
+            j += 1
+        k = j
+        while k < len(b) and b[k][0] < y:
+            if b[k][0] > x:
+                out.append((x, b[k][0]))
+            x = max(x, b[k][1])
+            k += 1
+        if x < y:
+            out.append((x, y))
+    return out
+
+
+class Activity:
+    """What one rank did, on its own clock."""
+
+    def __init__(self, rank, gpu):
+        self.rank, self.gpu = rank, gpu
+        self.training_calls, self.all_calls, self.other_calls, self.inputs = [], [], [], []
+        self.ops = []       # Dicts as in simulate.Run.row; `comm` names the communicator on every rank alike.
+        self.kernels, self.copies = [], []
+        self.life_end = 0   # For operations that never completed.
+        self.to_cluster = self.to_local = lambda t: t
+        self.error = lambda t: 0
+
+
+def match(activities):
+    """Instances: key -> rows over ranks. Fills each row's `arrival`, `instance`."""
+    instances, sends = {}, {}
+    for a in activities:
+        for op in a.ops:
+            op["rank"] = a.rank
+            op["arrival"] = a.to_cluster(op["begin"])
+            if op.get("p2p"):
+                if not op["receive"] and op["message"] is not None:
+                    sends[(op["comm"],) + op["message"]] = op["arrival"]
+            else:
+                instances.setdefault((op["comm"], op["seq"], op["start"]), []).append(op)
+    for a in activities:
+        for op in a.ops:
+            if op.get("p2p") and op["receive"] and op["message"] is not None:
+                op["send_post"] = sends.get((op["comm"],) + op["message"])
+    return instances
+
+
+def set_limits(activities, instances):
+    """`limit`: the arrival that a row cannot have ended before, cluster time; None if it waits for nobody."""
+    errors = {a.rank: a.error for a in activities}
+    out = []
+    for key, rows in instances.items():
+        kind = rows[0]["kind"]
+        last = max(r["arrival"] for r in rows)
+        size = max(r["bytes"] for r in rows)
+        moves = size > 0 or kind == BARRIER
+        agree = all(r["kind"] == kind for r in rows) and (
+            kind in ROOT_RECEIVES or kind in (9, 11) or any(r.get("uneven") for r in rows) or len({r["bytes"] for r in rows}) == 1)
+        split = kind in SPLIT_KINDS and rows[0]["splittable"] and moves and agree
+        whole = len(rows) >= rows[0]["members"]
+        root = next((r for r in rows if r["root"] == r["rank"]), None)
+        for r in rows:
+            r["limit"], r["whole"] = None, whole
+            if split:
+                r["limit"] = last
+            elif root is not None and rows[0]["splittable"] and moves and agree:
+                if kind in ROOT_SENDS and r is not root:
+                    r["limit"] = root["arrival"]
+                elif kind in ROOT_RECEIVES and r is root:
+                    r["limit"] = last
+        # The last arriver, if its margin is beyond the clocks' doubt.
+        by_arrival = sorted(rows, key=lambda r: -r["arrival"])
+        last_rank, charge = -1, 0
+        awaited = split or (root is not None and kind in ROOT_SENDS and by_arrival[0] is root) or \
+            (root is not None and kind in ROOT_RECEIVES and by_arrival[0] is not root)
+        if whole and len(rows) > 1 and awaited:
+            one, two = by_arrival[:2]
+            doubt = errors[one["rank"]](one["begin"]) + errors[two["rank"]](two["begin"])
+            if one["arrival"] - two["arrival"] > 2 * doubt:
+                last_rank, charge = one["rank"], one["arrival"] - two["arrival"]
+        out.append(dict(key=key, rows=rows, split=split, whole=whole, last_arrival=last, last_rank=last_rank,
+                        charge=charge))
+    return out
+
+
+def lower_median(values):
+    return sorted(values)[(len(values) - 1) // 2] if values else None
+
+
+def split_rows(activity):
+    """Every operation's parts on the rank's clock, and its wait, transfer and censoring."""
+    inside = union(activity.all_calls)
+    for op in activity.ops:
+        end = op["end"] if op["end"] is not None else max(activity.life_end, op["begin"])
+        begin = op["begin"]
+        op["flight"], op["wait_part"], op["transfer_part"] = (begin, end), None, None
+        op["wait"] = op["transfer"] = None
+        op["censored"] = False
+        if op.get("p2p"):
+            if op["receive"] and op.get("send_post") is not None:
+                begin = min(max(begin, activity.to_local(op["send_post"])), end)
+            op["flight"] = (begin, end)
+            continue
+        if op["limit"] is None:
+            continue
+        turn = max(min(activity.to_local(op["limit"]), end), begin)
+        op["turn"] = turn
+        op["wait_part"] = (begin, turn)
+        op["censored"] = op["end"] is None or not op["whole"]
+        if op["mode"] in (1, 2) and not op["censored"]:
+            low = max([turn] + [t for t in (op["last_incomplete"], op["wait_begin"]) if t is not None])
+            low = min(low, end)
+            high = end - turn
+            moved = length(clip(inside, turn, end))
+            op["censored"] = high > 0 and (10 * (end - low) >= high or 10 * (high - moved) >= high)
+        op["wait"] = turn - begin
+        if not op["censored"]:
+            op["transfer"] = end - turn
+            op["transfer_part"] = (turn, end)
+
+
+class Breakdown:
+    """Sets of one rank, ready for any window."""
+
+    def __init__(self, a):
+        self.gpu = a.gpu
+        self.busy = union(a.kernels) if a.gpu else union(a.training_calls + a.inputs)
+        certain = [op["flight"] for op in a.ops if op["mode"] in (0, 3)]
+        possible = [op["flight"] for op in a.ops if op["mode"] in (1, 2)]
+        self.flight = union(certain + possible)
+        self.moving = union(certain + intersect(union(possible), union(a.all_calls)))
+        self.wait = union([op["wait_part"] for op in a.ops if op["wait_part"]])
+        self.transfer = union([op["transfer_part"] for op in a.ops if op["transfer_part"]])
+        self.copy = union(a.copies)
+        self.other = union(a.other_calls)
+
+    def terms(self, b, e):
+        if e <= b:
+            return dict.fromkeys(TERMS + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns"), 0)
+        window = [(b, e)]
+        busy = clip(self.busy, b, e)
+        compute = busy if self.gpu else subtract(window, busy)
+        flight = clip(self.flight, b, e)
+        exposed = subtract(flight, compute)
+        transfer = intersect(exposed, clip(self.transfer, b, e))
+        rest = subtract(exposed, transfer)
+        wait = intersect(rest, clip(self.wait, b, e))
+        copy = clip(self.copy, b, e)
+        exposed_copy = subtract(subtract(copy, compute), flight)
+        hidden_high = intersect(flight, compute)
+        hidden = intersect(clip(self.moving, b, e), compute)
+        out = dict(compute_ns=length(compute), exposed_wait_ns=length(wait), exposed_transfer_ns=length(transfer),
+                   exposed_unsplit_ns=length(rest) - length(wait), exposed_copy_ns=length(exposed_copy),
+                   comm_high_ns=length(flight), overlap_high_ns=length(hidden_high), overlap_ns=length(hidden),
+                   comm_ns=length(exposed) + length(hidden), copy_ns=length(copy))
+        covered = union(compute + flight + copy)
+        out["idle_ns"] = (e - b) - length(covered)
+        return out

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Recomputes the identity of every rank and step from the HDF5 columns.
+
+  identity.py RUN [--timeline FILE] [--quiet]
+
+Reads the rank files and, from timeline.h5, only the clock table and the
+windows; matches the collectives, splits them, and computes all six terms in
+Python. Every number in step_ranks and rank_totals must be the same to the
+nanosecond, and the terms must sum to the window. Works on captured and on
+synthetic runs.
+"""
+
+import argparse
+import bisect
+import math
+import os
+import sys
+
+import h5py
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import definitions
+
+NO_TIME = -2**63
+NONE = 0xFFFFFFFF
+MPI_WAITING_CLASSES_OTHER = set(range(170, 204)) | {210} | {160, 161, 162}
+
+
+def llround(x):
+    return int(math.floor(abs(x) + 0.5)) * (1 if x >= 0 else -1)
+
+
+class ClockMap:
+    """docs/trace-format.md: cluster = local + offset, linear between knots; and back."""
+
+    def __init__(self, clock, rank):
+        rows = np.flatnonzero(clock["rank"] == rank)
+        knots = sorted(((int(clock["local_ns"][i]), int(clock["offset_ns"][i]), int(clock["base_error_ns"][i]),
+                         int(clock["slew_ppb"][i])) for i in rows), key=lambda k: k[0])
+        self.knots = []
+        for local, offset, base, slew in knots:
+            if self.knots:
+                before = self.knots[-1]
+                if before[0] == local:
+                    continue
+                offset = max(offset, before[0] + before[1] + 1 - local)
+            self.knots.append((local, offset, base, slew))
+        self.local = [k[0] for k in self.knots]
+        self.cluster = [k[0] + k[1] for k in self.knots]
+
+    def segment(self, table, t):
+        i = bisect.bisect_right(table, t, 1, len(table) - 1)
+        return self.knots[i - 1], self.knots[i]
+
+    def to_cluster(self, t):
+        if not self.knots:
+            return t
+        if len(self.knots) == 1:
+            return t + self.knots[0][1]
+        a, b = self.segment(self.local, t)
+        return t + a[1] + llround(float(t - a[0]) * (float(b[1] - a[1]) / float(b[0] - a[0])))
+
+    def to_local(self, t):
+        if not self.knots:
+            return t
+        if len(self.knots) == 1:
+            return t - self.knots[0][1]
+        a, b = self.segment(self.cluster, t)
+        ca, cb = a[0] + a[1], b[0] + b[1]
+        return t - a[1] - llround(float(t - ca) * (float(b[1] - a[1]) / float(cb - ca)))
+
+
+def table(f, name, columns):
+    if name not in f:
+        return {c: np.zeros(0, dtype=np.int64) for c in columns}
+    n = min((len(f[name][c]) for c in columns if c in f[name]), default=0)
+    return {c: f[name][c][:n] if c in f[name] else np.zeros(n, dtype=np.int64) for c in columns}
+
+
+class Strings:
+    def __init__(self, f):
+        s = table(f, "strings", ("offset_bytes", "length_bytes"))
+        data = bytes(f["string_bytes"]["value"][:].tobytes()) if "string_bytes" in f else b""
+        self.texts = [data[int(o):int(o) + int(l)].decode("utf-8", "replace")
+                      for o, l in zip(s["offset_bytes"], s["length_bytes"])]
+
+    def __getitem__(self, i):
+        return self.texts[int(i)] if int(i) < len(self.texts) else ""
+
+
+def pairs(begin, end):
+    return list(zip(begin.tolist(), end.tolist()))
+
+
+def read_rank(path, rank):
+    with h5py.File(path, "r") as f:
+        threads = table(f, "threads", ("thread", "tid", "training", "process"))
+        calls = table(f, "mpi_calls", ("begin_ns", "duration_ns", "thread", "op"))
+        ranges = table(f, "ranges", ("begin_ns", "duration_ns", "thread", "category"))
+        kernels = table(f, "kernels", ("begin_ns", "duration_ns", "work"))
+        copies = table(f, "copies", ("begin_ns", "duration_ns"))
+        comms = table(f, "comms", ("global_id", "size", "rank", "kind", "unidentified", "first_world_rank", "stride"))
+        members = table(f, "comm_members", ("comm", "comm_rank", "world_rank"))
+        c = table(f, "collectives", ("comm", "seq", "start", "kind", "mode", "uneven", "begin_ns", "post_end_ns",
+                                     "last_incomplete_ns", "wait_begin_ns", "end_ns", "bytes", "root", "kernel"))
+        p = table(f, "p2p", ("comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "begin_ns",
+                             "post_end_ns", "last_incomplete_ns", "wait_begin_ns", "end_ns", "outcome"))
+        processes = table(f, "processes", ("end_ns",))
+        steps = table(f, "steps", ("thread", "end_ns"))
+
+    a = definitions.Activity(rank, len(kernels["begin_ns"]) > 0)
+    marked = [t for t in steps["thread"].tolist() if t != NONE]
+    training = [int(i) for i in np.flatnonzero(threads["training"] == 1)]
+    thread = int(threads["thread"][training[0]]) if training else (marked[0] if marked else 0)
+    ends = calls["begin_ns"] + calls["duration_ns"]
+    all_calls = pairs(calls["begin_ns"], ends)
+    a.all_calls = all_calls
+    of_training = calls["thread"] == thread
+    a.training_calls = pairs(calls["begin_ns"][of_training], ends[of_training])
+    other = of_training & np.isin(calls["op"], list(MPI_WAITING_CLASSES_OTHER))
+    a.other_calls = pairs(calls["begin_ns"][other], ends[other])
+    inputs = (ranges["category"] == 1) & (ranges["thread"] == thread)
+    a.inputs = pairs(ranges["begin_ns"][inputs], (ranges["begin_ns"] + ranges["duration_ns"])[inputs])
+    compute = kernels["work"] == 0
+    a.kernels = pairs(kernels["begin_ns"][compute], (kernels["begin_ns"] + kernels["duration_ns"])[compute])
+    a.copies = pairs(copies["begin_ns"], copies["begin_ns"] + copies["duration_ns"])
+
+    times = [ends.max(initial=NO_TIME), (ranges["begin_ns"] + ranges["duration_ns"]).max(initial=NO_TIME),
+             steps["end_ns"].max(initial=NO_TIME), (kernels["begin_ns"] + kernels["duration_ns"]).max(initial=NO_TIME),
+             (copies["begin_ns"] + copies["duration_ns"]).max(initial=NO_TIME), processes["end_ns"].max(initial=NO_TIME)]
+    a.life_end = int(max(times))
+
+    world_of = {}
+    for comm, comm_rank, world in zip(members["comm"].tolist(), members["comm_rank"].tolist(), members["world_rank"].tolist()):
+        world_of[(comm, comm_rank)] = world
+
+    def world_rank(comm, comm_rank):
+        if comm_rank < 0:
+            return -1
+        if comms["stride"][comm] != 0 and comms["first_world_rank"][comm] >= 0:
+            return int(comms["first_world_rank"][comm]) + comm_rank * int(comms["stride"][comm])
+        return world_of.get((comm, comm_rank), -1)
+
+    def time(value):
+        return None if value == NO_TIME else int(value)
+
+    n_comms = len(comms["global_id"])
+    for i in range(len(c["seq"])):
+        comm = int(c["comm"][i])
+        known = comm < n_comms and comms["global_id"][comm] != 0 and not comms["unidentified"][comm]
+        a.ops.append(dict(
+            comm=int(comms["global_id"][comm]) if known else ("unknown", rank, i), seq=int(c["seq"][i]),
+            start=int(c["start"][i]), kind=int(c["kind"][i]), mode=int(c["mode"][i]), bytes=int(c["bytes"][i]),
+            uneven=bool(c["uneven"][i]), members=int(comms["size"][comm]) if known else 2**31,
+            root=world_rank(comm, int(c["root"][i])) if known else -1,
+            splittable=bool(known and comms["kind"][comm] != 1), begin=int(c["begin_ns"][i]),
+            post_end=time(c["post_end_ns"][i]), last_incomplete=time(c["last_incomplete_ns"][i]),
+            wait_begin=time(c["wait_begin_ns"][i]), end=time(c["end_ns"][i])))
+    for i in range(len(p["seq"])):
+        if p["outcome"][i] == 1:
+            continue  # Cancelled: nothing was communicated.
+        comm = int(p["comm"][i])
+        peer = int(p["peer_world_rank"][i])
+        if peer < 0 and comm < n_comms and comms["kind"][comm] != 1:
+            peer = world_rank(comm, int(p["peer"][i]))
+        known = comm < n_comms and comms["global_id"][comm] != 0 and peer >= 0
+        receive = int(p["direction"][i]) == 1
+        ends_of = (peer, rank) if receive else (rank, peer)
+        a.ops.append(dict(
+            p2p=True, receive=receive, comm=int(comms["global_id"][comm]) if known else None,
+            message=ends_of + (int(p["tag"][i]), int(p["seq"][i])) if known else None, mode=int(p["mode"][i]),
+            begin=int(p["begin_ns"][i]), post_end=time(p["post_end_ns"][i]),
+            last_incomplete=time(p["last_incomplete_ns"][i]), wait_begin=time(p["wait_begin_ns"][i]),
+            end=time(p["end_ns"][i])))
+    # GPU communication kernels that no recorded collective explains: communication, but not to be split.
+    if a.gpu:
+        explained = set(k for k in c["kernel"].tolist() if k != NONE)
+        for i in np.flatnonzero(kernels["work"] == 1).tolist():
+            if i not in explained:
+                begin = int(kernels["begin_ns"][i])
+                end = begin + int(kernels["duration_ns"][i])
+                a.ops.append(dict(p2p=True, receive=False, comm=None, message=None, mode=3, begin=begin, post_end=end,
+                                  last_incomplete=None, wait_begin=begin, end=end))
+    return a
+
+
+def read_run(run, timeline):
+    strings = Strings(timeline)
+    ranks = table(timeline, "ranks", ("rank", "file", "state"))
+    clock = table(timeline, "clock", ("rank", "local_ns", "offset_ns", "base_error_ns", "slew_ppb"))
+    activities = []
+    for i in range(len(ranks["rank"])):
+        path = os.path.join(run, strings[ranks["file"][i]])
+        if ranks["state"][i] == 3 or not path.endswith(".h5") or not os.path.exists(path):
+            continue
+        rank = int(ranks["rank"][i])
+        a = read_rank(path, rank)
+        clock_map = ClockMap(clock, rank)
+        a.to_cluster, a.to_local = clock_map.to_cluster, clock_map.to_local
+        activities.append(a)
+    return activities
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("--timeline")
+    parser.add_argument("--quiet", action="store_true")
+    args = parser.parse_args()
+    run = os.path.realpath(args.run)
+    with h5py.File(args.timeline or os.path.join(run, "timeline.h5"), "r") as timeline:
+        activities = read_run(run, timeline)
+        columns = definitions.TERMS + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns")
+        tables = {name: table(timeline, name, ("rank", "begin_ns", "end_ns") + columns +
+                              (("index",) if name == "step_ranks" else ())) for name in ("step_ranks", "rank_totals")}
+    definitions.set_limits(activities, definitions.match(activities))
+    bad, cells = [], 0
+    for a in activities:
+        definitions.split_rows(a)
+        sets = definitions.Breakdown(a)
+        for name, rows in tables.items():
+            for i in np.flatnonzero(rows["rank"] == a.rank):
+                begin, end = int(rows["begin_ns"][i]), int(rows["end_ns"][i])
+                terms = sets.terms(begin, end)
+                cells += 1
+                what = f"{name} rank {a.rank}" + (f" step {rows['index'][i]}" if "index" in rows else "")
+                total = sum(int(rows[t][i]) for t in definitions.TERMS)
+                if total != end - begin:
+                    bad.append(f"{what}: terms sum to {total}, window is {end - begin}")
+                for t in columns:
+                    if int(rows[t][i]) != terms[t]:
+                        bad.append(f"{what} {t}: stored {int(rows[t][i])}, recomputed {terms[t]} "
+                                   f"(difference {int(rows[t][i]) - terms[t]})")
+    if cells == 0:
+        bad.append("nothing to check: no windows, or no readable rank files")
+    if not args.quiet:
+        for line in bad[:40]:
+            print(line)
+    print(f"identity: {len(activities)} ranks, {cells} windows, {len(bad)} differences")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

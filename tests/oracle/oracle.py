@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Expected values of a make_run text, computed without Lockstep.
+
+  oracle.py SPEC [--set key=value ...]               prints the expected values as JSON
+  oracle.py SPEC [--set ...] --check RUN             compares with RUN/timeline.h5, and
+            [--analysis FILE]                        with an analysis.json
+
+With ideal clocks every value must be equal to the nanosecond. With distorted
+ones times agree within twice the published clock error.
+"""
+
+import argparse
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import definitions
+import simulate
+
+
+def activities_of(run):
+    out = []
+    for r in run.ranks:
+        if r.rank in run.d.missing:
+            continue
+        a = definitions.Activity(r.rank, run.d.gpu and bool(r.kernels or r.launches))
+        a.training_calls = [(b, e) for b, e, thread, _ in r.calls if thread == 0]
+        a.all_calls = [(b, e) for b, e, _, _ in r.calls]
+        a.other_calls = [(b, e) for b, e, thread, other in r.calls if other and thread == 0]
+        a.inputs, a.ops, a.kernels, a.copies = r.inputs, r.ops, r.kernels, r.copies
+        a.life_end = max([r.sign] + [e for _, e in r.gpu_events])
+        out.append(a)
+    return out
+
+
+def damage(run, activities):
+    """`delete` and `drop` of collectives rows; other tables do not enter the expected values."""
+    for d in run.d.damage:
+        for a in activities:
+            if a.rank == int(d["rank"]) and d["table"] == "collectives":
+                collectives = [op for op in a.ops if not op.get("p2p")]
+                row, count = int(d.get("row", 0)), int(d.get("count", 1))
+                gone = {id(op) for op in collectives[row:row + count]}
+                a.ops = [op for op in a.ops if id(op) not in gone]
+
+
+def step_windows(run, r):
+    """(index, begin, end, complete) on this rank."""
+    out = []
+    for (index, at, last), after in zip(r.marks, r.marks[1:] + [None]):
+        if last:
+            continue
+        end = after[1] if after else max([r.sign] + [e for _, e in r.gpu_events])
+        out.append([index, at, end, after is not None])
+    if run.d.gpu:
+        # First kernel launched in the step to first kernel launched in the next one.
+        firsts = [min((k for l, k in r.launches if b <= l < e), default=None) for _, b, e, _ in out]
+        last_gpu = max((e for _, e in r.gpu_events), default=0)
+        for i, window in enumerate(out):
+            begin = firsts[i]
+            end = firsts[i + 1] if i + 1 < len(firsts) and firsts[i + 1] is not None else last_gpu
+            if begin is not None:
+                window[1], window[2] = begin, end
+    return [tuple(w) for w in out]
+
+
+def expect(text, sets=()):
+    d = simulate.parse(text, sets)
+    run = simulate.Run(d)
+    activities = activities_of(run)
+    damage(run, activities)
+    instances = definitions.set_limits(activities, definitions.match(activities))
+    steps, by_rank = {}, {}
+    for a in activities:
+        definitions.split_rows(a)
+        sets_of = definitions.Breakdown(a)
+        for index, begin, end, complete in step_windows(run, run.ranks[a.rank]):
+            by_rank[(index, a.rank)] = dict(begin_ns=begin, end_ns=end, complete=complete, **sets_of.terms(begin, end))
+            steps.setdefault(index, {})[a.rank] = (begin, end, complete)
+    step_times, before = {}, None
+    with_steps = len({r for s in steps.values() for r in s})
+    for index in sorted(steps):
+        s = steps[index]
+        whole = len(s) == with_steps and all(c for _, _, c in s.values())
+        end = max(e for _, e, _ in s.values())
+        if whole:
+            step_times[index] = end - (before if before is not None else max(b for b, _, _ in s.values()))
+        before = end if whole else None
+    out = []
+    for i in instances:
+        rows = sorted(i["rows"], key=lambda r: r["rank"])
+        transfers = [r["transfer"] for r in rows if r["transfer"] is not None]
+        censored = any(r["censored"] for r in rows) and i["split"] or (i["split"] and not i["whole"])
+        (comm, group), seq, start = i["key"]
+        out.append(dict(comm=comm, group=group, seq=seq, start=start, kind=rows[0]["kind"], bytes=rows[0]["bytes"],
+                        seen=len(rows), last_rank=i["last_rank"], charge_ns=i["charge"],
+                        last_arrival_ns=i["last_arrival"], censored=bool(censored),
+                        transfer_ns=definitions.lower_median(transfers) if transfers and i["whole"] else -1,
+                        ranks={r["rank"]: dict(arrival_ns=r["arrival"],
+                                               wait_ns=-1 if r["wait"] is None else r["wait"],
+                                               transfer_ns=-1 if r["transfer"] is None else r["transfer"])
+                               for r in rows}))
+    return d, dict(ranks=d.ranks, step_ranks=[dict(index=i, rank=r, **v) for (i, r), v in sorted(by_rank.items())],
+                   step_ns=step_times, collectives=out)
+
+
+def load(path):
+    import h5py
+    with h5py.File(path, "r") as f:
+        return {table: {c: f[table][c][:] for c in f[table]} for table in f}
+
+
+def check_timeline(d, expected, run_dir):
+    import numpy as np
+    timeline = load(os.path.join(run_dir, "timeline.h5"))
+    bad = []
+    clock = timeline["clock"]
+    tolerance = 0 if d.ideal_clocks else 2 * int(clock["base_error_ns"].max() + clock["slew_ppb"].max()) + 2000
+
+    def same(what, got, want, exact=False):
+        if abs(int(got) - int(want)) > (0 if exact else tolerance):
+            bad.append(f"{what}: lockstep {int(got)}, oracle {int(want)}")
+
+    found = {}
+    s = timeline["step_ranks"]
+    for i in range(len(s["rank"])):
+        found[(int(s["index"][i]), int(s["rank"][i]))] = {c: int(s[c][i]) for c in s}
+    for e in expected["step_ranks"]:
+        got = found.pop((e["index"], e["rank"]), None)
+        what = f"step {e['index']} rank {e['rank']}"
+        if got is None:
+            bad.append(what + ": missing in timeline")
+            continue
+        if d.ideal_clocks:
+            same(what + " begin", got["begin_ns"], e["begin_ns"])
+            same(what + " end", got["end_ns"], e["end_ns"])
+        same(what + " complete", got["complete"], e["complete"], True)
+        for term in definitions.TERMS + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns"):
+            same(f"{what} {term}", got[term], e[term])
+    for key in found:
+        bad.append(f"step {key[0]} rank {key[1]}: not expected")
+
+    s = timeline["steps"]
+    for i in range(len(s["index"])):
+        want = expected["step_ns"].get(int(s["index"][i]))
+        if want is not None and not d.gpu:
+            same(f"step {int(s['index'][i])} step_ns", s["step_ns"][i], want)
+
+    # Communicators have the order of the text in every rank file.
+    names = list(d.comms)
+    ids, group_of = {}, {}
+    for name in names:
+        for group, members in enumerate(d.groups(name)):
+            present = [m for m in members if m not in d.missing]
+            if not present:
+                continue
+            rank = present[0]
+            row = sum(1 for other in names[:names.index(name)] if any(rank in g for g in d.groups(other)))
+            comms = load(os.path.join(run_dir, "ranks", f"rank-{rank:05d}.h5"))["comms"]
+            ids[(name, group)] = int(comms["global_id"][row])
+    c, m = timeline["collectives"], timeline["collective_ranks"]
+    rows_of = {}
+    for i in range(len(m["rank"])):
+        rows_of.setdefault(int(m["collective"][i]), []).append(i)
+    index = {(int(c["comm_id"][i]), int(c["seq"][i]), int(c["start"][i])): i for i in range(len(c["seq"]))}
+    for e in expected["collectives"]:
+        i = index.pop((ids[(e["comm"], e["group"])], e["seq"], e["start"]), None)
+        what = f"collective {e['comm']}/{e['group']} seq {e['seq']} start {e['start']}"
+        if i is None:
+            bad.append(what + ": missing in timeline")
+            continue
+        for column in ("seen", "kind", "bytes", "censored"):
+            if d.ideal_clocks or column != "censored":
+                same(f"{what} {column}", c[column][i], e[column], True)
+        if d.ideal_clocks:
+            same(what + " last_rank", c["last_rank"][i], e["last_rank"], True)
+            same(what + " last_arrival", c["last_arrival_ns"][i], e["last_arrival_ns"])
+        elif e["charge_ns"] > 10 * tolerance:
+            same(what + " last_rank", c["last_rank"][i], e["last_rank"], True)
+        same(what + " charge", c["charge_ns"][i], e["charge_ns"])
+        if d.ideal_clocks or (e["transfer_ns"] >= 0 and not c["censored"][i]):
+            same(what + " transfer", c["transfer_ns"][i], e["transfer_ns"])
+        for row in rows_of.get(i, []):
+            rank = int(m["rank"][row])
+            want = e["ranks"].get(rank)
+            if want is None:
+                bad.append(f"{what}: rank {rank} not expected")
+                continue
+            same(f"{what} rank {rank} wait", m["wait_ns"][row], want["wait_ns"])
+            if d.ideal_clocks or (want["transfer_ns"] >= 0 and m["transfer_ns"][row] >= 0):
+                same(f"{what} rank {rank} transfer", m["transfer_ns"][row], want["transfer_ns"])
+            if d.ideal_clocks:
+                same(f"{what} rank {rank} arrival", m["arrival_ns"][row], want["arrival_ns"])
+    for key in index:
+        bad.append(f"collective {key}: not expected")
+    if not np.all(c["violation"] == 0):
+        bad.append(f"{int(c['violation'].sum())} clock violations on a sound trace")
+    return bad, tolerance
+
+
+def check_analysis(d, expected, path):
+    """What analysis.json says per step and rank must be the oracle's numbers."""
+    with open(path) as f:
+        analysis = json.load(f)
+    bad = []
+    want = {(e["index"], e["rank"]): e for e in expected["step_ranks"]}
+    for step in analysis.get("steps", []):
+        for cell in step["ranks"]:
+            e = want.get((step["index"], cell["rank"]))
+            if e is None:
+                bad.append(f"analysis: step {step['index']} rank {cell['rank']} not expected")
+                continue
+            for term in definitions.TERMS:
+                if d.ideal_clocks and cell[term] != e[term]:
+                    bad.append(f"analysis: step {step['index']} rank {cell['rank']} {term}: {cell[term]}, oracle {e[term]}")
+    return bad
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("spec")
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--check", metavar="RUN")
+    parser.add_argument("--analysis", metavar="FILE")
+    args = parser.parse_args()
+    with open(args.spec) as f:
+        d, expected = expect(f.read(), args.set)
+    if not args.check:
+        json.dump(expected, sys.stdout, indent=1)
+        print()
+        return 0
+    bad, tolerance = check_timeline(d, expected, args.check)
+    if args.analysis:
+        bad += check_analysis(d, expected, args.analysis)
+    for line in bad[:40]:
+        print(line)
+    cells, instances = len(expected["step_ranks"]), len(expected["collectives"])
+    print(f"{'FAILED' if bad else 'ok'}: {len(bad)} differences over {cells} step cells and {instances} collectives "
+          f"(tolerance {tolerance} ns)")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
