@@ -28,6 +28,7 @@ constexpr std::int64_t kElectionNs = 1'000'000'000;
 constexpr std::int32_t kScanAll = 256;
 constexpr std::int64_t kPlanLimitNs = 30'000'000'000, kMpiFirstRowNs = 5'000'000'000;
 constexpr std::int64_t kRecheckNs = 5'000'000'000;
+constexpr std::int64_t kFinalizeMs = 10'000;
 
 }  // namespace
 
@@ -126,7 +127,9 @@ void ClockCoordinator::Finish(int limit_ms) {
   // server goes on: other ranks may be at their last burst.
   if (impl_->client) impl_->client->FinalBurst(std::min(limit_ms, 200));
   if (impl_->process) {
-    const std::int64_t left_ms = std::max<std::int64_t>(1, (deadline - RawNs()) / 1'000'000);
+    // MPI_Finalize waits for the other ranks' agents. Killing it before would look
+    // like a failed rank to mpirun, so this limit is generous.
+    const std::int64_t left_ms = std::max<std::int64_t>(kFinalizeMs, (deadline - RawNs()) / 1'000'000);
     const bool well = impl_->process->Finish(static_cast<int>(left_ms));
     std::lock_guard lock(impl_->mutex);
     impl_->state = "lockstep-clock, " + std::to_string(impl_->process->rows()) + " exchanges" +
@@ -198,7 +201,9 @@ bool ClockCoordinator::Impl::FromMailbox() {
   if (by_mailbox) return true;
   if (config.segment.base == nullptr) return false;
   const ClockMailbox& mailbox = config.segment.header().mailbox;
-  if (mailbox.state.load(std::memory_order_acquire) != 1) return false;
+  const std::uint32_t mailbox_state = mailbox.state.load(std::memory_order_acquire);
+  // Abandoned after the ranks had told each other who they are: that part still holds.
+  if (mailbox_state == 0 || (mailbox_state == 2 && mailbox.domains == 0)) return false;
   by_mailbox = true;
   const std::string where(mailbox.reference_address, strnlen(mailbox.reference_address, sizeof mailbox.reference_address));
   if (mailbox.domains <= 1) {

@@ -53,7 +53,10 @@ class ClockCoordinator {
   void SetMeetingDir(const std::string& directory);
 
   // The application ended in good order: last burst, then everything is closed in
-  // order (lockstep-clock through MPI_Finalize). Blocks up to `limit_ms`.
+  // order (lockstep-clock through MPI_Finalize, which waits for the other ranks: up
+  // to 10 s). The server goes on until destruction, for ranks that end later: keep
+  // this object as long as the agent has something else to do. Blocks up to
+  // `limit_ms` without lockstep-clock.
   void Finish(int limit_ms);
   // The job is failing: stop at once, kill lockstep-clock. Blocks < 50 ms.
   void Abandon();

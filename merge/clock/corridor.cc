@@ -72,7 +72,7 @@ std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t
       const Corridor& c = corridors[j];
       const auto moved = [&](std::int64_t bound, std::int64_t from, double sign) {
         const auto distance = static_cast<double>(at - from);
-        return bound + std::llround(rate * distance + sign * kWanderRate * std::abs(distance));
+        return bound + static_cast<std::int64_t>(std::llround(rate * distance + sign * kWanderRate * std::abs(distance)));
       };
       low = std::max(low, moved(c.bounds.low_ns, c.bounds.low_at_ns, -1) - c.low_error_ns);
       high = std::min(high, moved(c.bounds.high_ns, c.bounds.high_at_ns, 1) + c.high_error_ns);
@@ -264,7 +264,7 @@ CorridorCheck ApplyCorridors(const std::vector<Corridor>& corridors, ClockMap* m
       const std::int64_t size = std::llabs(w.shift_ns);
       std::int64_t nearest = std::numeric_limits<std::int64_t>::max();
       for (const std::size_t k : {i - 1, i})
-        if (k < map->knots.size()) nearest = std::min(nearest, std::llabs(map->knots[k].local_ns - w.at_ns));
+        if (k < map->knots.size()) nearest = std::min<std::int64_t>(nearest, std::llabs(map->knots[k].local_ns - w.at_ns));
       const double distance_s = std::max(1e-3, static_cast<double>(nearest) * 1e-9);
       const auto slew = static_cast<std::int64_t>(std::min(1e9, static_cast<double>(size) / distance_s));
       repaired.push_back({w.at_ns, map->OffsetAt(w.at_ns) + w.shift_ns, map->ErrorAt(w.at_ns) + size, slew});

@@ -1,0 +1,292 @@
+#include "comms/pmpi/anchors.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comms/pmpi/pmpi_table.h"
+#include "core/event_clock.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kTagPing = 11, kTagReply = 12, kTagGone = 13;
+constexpr int kPings = 30, kLeastPings = 5;
+// All leaders are answered one after the other: 256 of them with 30 pings of 10 us
+// are 77 ms; more share that time.
+constexpr int kPingBudget = 256 * kPings;
+constexpr int kCheckPings = 5, kCheckedPerDomain = 3;
+constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kSpinNs = 2 * kMs;
+// MPI_Finalize waits for every rank anyway; so may we, once all have taken part in MPI_Init.
+constexpr std::int64_t kFinalizeLimitNs = 60'000 * kMs;
+
+struct Message {
+  std::uint64_t number;
+  std::int64_t received, sent;
+  std::uint64_t padding;
+};
+
+struct Member {
+  std::uint64_t domain;
+  std::int32_t rank, reserved;
+};
+
+struct Anchor {
+  enum class State { kNone, kReady, kGone } state = State::kNone;
+  bool tried = false;
+  MPI_Comm comm = nullptr;
+  int rank = 0, size = 0;
+  int leader = 0, place = 0;   // Of this rank's domain; place among its ranks.
+  int domains = 1;
+  std::uint64_t number = 0;
+  std::uint32_t burst = 0;
+  // Leaders of the other domains (rank 0 answers them), and the first ranks of this rank's own domain.
+  int* leaders = nullptr;
+  int leader_count = 0;
+  int checked[kCheckedPerDomain];
+  int checked_count = 0;
+};
+// One per process: MPI is initialised once, by one thread.
+Anchor anchor;
+
+void Nap(std::int64_t waited_ns) {
+  // A peer that is on its way to MPI_Init for long does not need our core burning.
+  if (waited_ns < kSpinNs) return;
+  const timespec time{0, waited_ns < 100 * kMs ? 50'000 : 500'000};
+  nanosleep(&time, nullptr);
+}
+
+// True when done. False at the deadline: the request is left behind.
+bool Finish(MPI_Request* request, std::int64_t deadline_ns) {
+  const std::int64_t begin = RawNs();
+  for (;;) {
+    int done = 0;
+    if (Pmpi().Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    if (done != 0) return true;
+    const std::int64_t now = RawNs();
+    if (now > deadline_ns) return false;
+    Nap(now - begin);
+  }
+}
+
+void Store(const SegmentView& segment, const BurstRow& row) {
+  SegmentHeader& header = segment.header();
+  // Single producer (core/ring_layout.h); the agent reads up to the count.
+  const std::uint32_t at = header.burst_rows.load(std::memory_order_relaxed);
+  if (at >= kMaxProbeBursts) return;
+  segment.bursts()[at] = row;
+  header.burst_rows.store(at + 1, std::memory_order_release);
+}
+
+EventClock ClockOf(const SegmentView& segment) { return {segment.header().clock_mode, segment.header().distortion}; }
+
+bool SendMessage(const Message& message, int peer, int tag, std::int64_t deadline_ns) {
+  MPI_Request request;
+  // The buffer must outlive an abandoned request: 32 bytes go eagerly, so it is complete on return.
+  static Message buffer;
+  buffer = message;
+  if (Pmpi().Isend(&buffer, sizeof buffer, Pmpi().type_byte, peer, tag, anchor.comm, &request) != MPI_SUCCESS) return false;
+  return Finish(&request, deadline_ns);
+}
+
+// Polls with Iprobe, so that nothing is left behind if nobody sends.
+bool Receive(int peer, int tag, std::int64_t deadline_ns, const EventClock& clock, Message* message, std::int64_t* when_ns) {
+  const std::int64_t begin = RawNs();
+  for (;;) {
+    int there = 0;
+    if (Pmpi().Iprobe(peer, tag, anchor.comm, &there, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    if (there != 0) break;
+    const std::int64_t now = RawNs();
+    if (now > deadline_ns) return false;
+    Nap(now - begin);
+  }
+  if (Pmpi().Recv(message, sizeof *message, Pmpi().type_byte, peer, tag, anchor.comm, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+    return false;
+  // Stamped after the receive on both sides: the copy costs the same in each direction.
+  *when_ns = clock.RankNs();
+  return true;
+}
+
+bool Ask(const SegmentView& segment, int peer, int pings, std::uint32_t purpose, std::int64_t deadline_ns) {
+  const EventClock clock = ClockOf(segment);
+  for (int left = pings - 1; left >= 0; --left) {
+    const Message ping{++anchor.number, left, 0, 0};
+    Message reply{};
+    std::int64_t received = 0;
+    const std::int64_t sent = clock.RankNs();
+    if (!SendMessage(ping, peer, kTagPing, deadline_ns)) return false;
+    do {
+      if (!Receive(peer, kTagReply, deadline_ns, clock, &reply, &received)) return false;
+    } while (reply.number != ping.number);
+    Store(segment, {anchor.burst, peer, 1, purpose, sent, reply.received, reply.sent, received});
+  }
+  ++anchor.burst;
+  return true;
+}
+
+bool Answer(const SegmentView& segment, int peer, std::int64_t deadline_ns) {
+  const EventClock clock = ClockOf(segment);
+  for (;;) {
+    Message message{};
+    std::int64_t received = 0;
+    if (!Receive(peer, kTagPing, deadline_ns, clock, &message, &received)) return false;
+    const std::int64_t left = message.received;
+    message.received = received;
+    message.sent = clock.RankNs();
+    if (!SendMessage(message, peer, kTagReply, deadline_ns)) return false;
+    if (left == 0) return true;
+  }
+}
+
+// Everyone's bursts, in an order that cannot deadlock: rank 0 answers the leaders
+// by rank; then each leader answers the first ranks of its domain.
+bool Exchange(const SegmentView& segment, std::int64_t limit_ns) {
+  bool well = true;
+  const int leaders = anchor.domains - 1;
+  const int pings = leaders * kPings <= kPingBudget ? kPings : kPingBudget / leaders > kLeastPings ? kPingBudget / leaders : kLeastPings;
+  // A rank that does not come costs its turn, not everybody's: the limit is per partner, at most thrice in all.
+  int missed = 0;
+  const auto answer = [&](int peer) {
+    if (missed < 3 && !Answer(segment, peer, RawNs() + limit_ns)) {
+      ++missed;
+      well = false;
+    }
+  };
+  if (anchor.rank == 0) {
+    for (int i = 0; i < anchor.leader_count; ++i) answer(anchor.leaders[i]);
+  } else if (anchor.rank == anchor.leader) {
+    well = Ask(segment, 0, pings, 0, RawNs() + limit_ns + leaders * kMs) && well;
+  }
+  if (anchor.rank == anchor.leader) {
+    for (int i = 0; i < anchor.checked_count; ++i) answer(anchor.checked[i]);
+  } else if (anchor.place <= kCheckedPerDomain) {
+    well = Ask(segment, anchor.leader, kCheckPings, 1, RawNs() + limit_ns + leaders * kMs) && well;
+  }
+  return well;
+}
+
+bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
+  const PmpiTable& mpi = Pmpi();
+  SegmentHeader& header = segment.header();
+  MPI_Request request;
+  // Not counted as a creation or a collective of the application: PMPI calls never
+  // reach the wrappers. No attribute with a copy callback exists this early.
+  if (mpi.Comm_idup(mpi.comm_world, &anchor.comm, &request) != MPI_SUCCESS || !Finish(&request, deadline_ns)) return false;
+  mpi.Comm_set_errhandler(anchor.comm, mpi.errors_return);
+  const auto size = static_cast<std::size_t>(anchor.size);
+  // Kept on the heap until the exchange is over, and leaked if it is abandoned: MPI may still write there.
+  auto* members = static_cast<Member*>(calloc(size + 1, sizeof(Member)));
+  if (members == nullptr) return false;
+  Member* own = members + size;
+  *own = {header.clock_domain, anchor.rank, 0};
+  if (mpi.Iallgather(own, sizeof(Member), mpi.type_byte, members, sizeof(Member), mpi.type_byte, anchor.comm, &request) !=
+          MPI_SUCCESS ||
+      !Finish(&request, deadline_ns))
+    return false;
+  static char address[sizeof header.agent_address];
+  if (anchor.rank == 0) memcpy(address, header.agent_address, sizeof address);
+  if (mpi.Ibcast(address, sizeof address, mpi.type_byte, 0, anchor.comm, &request) != MPI_SUCCESS ||
+      !Finish(&request, deadline_ns))
+    return false;
+
+  anchor.leader = -1;
+  anchor.leaders = static_cast<int*>(malloc(sizeof(int) * size));
+  if (anchor.leaders == nullptr) return false;
+  // First ranks of distinct domains, rank 0's first. Few domains per rank count: nodes.
+  int firsts = 0;
+  for (int r = 0; r < anchor.size; ++r) {
+    if (members[r].domain == header.clock_domain) {
+      if (anchor.leader < 0) anchor.leader = r;
+      if (r < anchor.rank) ++anchor.place;
+      if (r != anchor.leader && anchor.checked_count < kCheckedPerDomain) anchor.checked[anchor.checked_count++] = r;
+    }
+    // Ranks of one node mostly follow each other, so the last leader found is tried first.
+    bool known = false;
+    for (int i = firsts; i-- > 0 && !known;) known = members[anchor.leaders[i]].domain == members[r].domain;
+    if (!known) anchor.leaders[firsts++] = r;
+  }
+  anchor.domains = firsts;
+  // Without rank 0 itself.
+  anchor.leader_count = firsts - 1;
+  memmove(anchor.leaders, anchor.leaders + 1, sizeof(int) * static_cast<std::size_t>(anchor.leader_count));
+  free(members);
+
+  ClockMailbox& mailbox = header.mailbox;
+  mailbox.world_rank = anchor.rank;
+  mailbox.world_size = anchor.size;
+  mailbox.leader = anchor.leader;
+  mailbox.reference = 0;
+  mailbox.domains = static_cast<std::uint32_t>(anchor.domains);
+  mailbox.domain = header.clock_domain;
+  memcpy(mailbox.reference_address, address, sizeof mailbox.reference_address);
+  mailbox.state.store(1, std::memory_order_release);
+  return true;
+}
+
+void Abandon(const SegmentView& segment) {
+  anchor.state = Anchor::State::kGone;
+  segment.header().mailbox.state.store(2, std::memory_order_release);
+}
+
+}  // namespace
+
+void ClockAnchorAtInit(const SegmentView& segment) {
+  if (segment.base == nullptr || anchor.tried) return;
+  anchor.tried = true;
+  const PmpiTable& mpi = Pmpi();
+  if (!mpi.found || !mpi.open_mpi) return;
+  SegmentHeader& header = segment.header();
+  if (header.anchors_allowed == 0) return;
+  mpi.Comm_rank(mpi.comm_world, &anchor.rank);
+  mpi.Comm_size(mpi.comm_world, &anchor.size);
+  // A further process of the slot that made a world of its own has nobody to meet;
+  // neither has a rank that is not the one its agent stands for.
+  if (anchor.size < 2 || (header.slot_rank >= 0 && header.slot_rank != anchor.rank)) return;
+  const std::int64_t limit_ns = static_cast<std::int64_t>(header.anchor_timeout_ms) * kMs;
+  if (!Meet(segment, RawNs() + limit_ns)) {
+    Abandon(segment);
+    return;
+  }
+  anchor.state = Anchor::State::kReady;
+  if (!Exchange(segment, limit_ns)) Abandon(segment);
+}
+
+void ClockAnchorAtFinalize(const SegmentView& segment) {
+  if (segment.base == nullptr || anchor.comm == nullptr) return;
+  const PmpiTable& mpi = Pmpi();
+  if (anchor.state != Anchor::State::kReady) {
+    // Ranks 0 and 1 speak for all that gave up: whoever still hopes learns it from one of them.
+    if (anchor.state == Anchor::State::kGone && anchor.rank < 2 && anchor.leaders != nullptr) {
+      const Message gone{0, 0, 0, 0};
+      for (int peer = 0; peer < anchor.size; ++peer)
+        if (peer != anchor.rank) (void)SendMessage(gone, peer, kTagGone, RawNs() + 10 * kMs);
+    }
+    return;  // The communicator may have unfinished operations: MPI_Finalize cleans it up.
+  }
+  MPI_Request request;
+  if (mpi.Ibarrier(anchor.comm, &request) != MPI_SUCCESS) return;
+  const std::int64_t begin = RawNs();
+  for (;;) {
+    int done = 0, gone = 0;
+    if (mpi.Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+    if (done != 0) break;
+    if (mpi.Iprobe(MPI_ANY_SOURCE, kTagGone, anchor.comm, &gone, MPI_STATUS_IGNORE) != MPI_SUCCESS || gone != 0 ||
+        RawNs() - begin > kFinalizeLimitNs) {
+      Abandon(segment);
+      return;
+    }
+    Nap(RawNs() - begin);
+  }
+  const std::int64_t limit_ns = static_cast<std::int64_t>(segment.header().anchor_timeout_ms) * kMs;
+  if (!Exchange(segment, limit_ns)) {
+    Abandon(segment);
+    return;
+  }
+  free(anchor.leaders);
+  anchor.leaders = nullptr;
+  anchor.state = Anchor::State::kNone;
+  mpi.Comm_free(&anchor.comm);
+}
+
+}  // namespace lockstep
