@@ -12,7 +12,7 @@
 namespace lockstep {
 
 // The identity: the six terms sum to the length of their window, to the ns.
-struct Terms {
+struct IdentityTerms {
   std::int64_t compute_ns = 0;
   std::int64_t exposed_wait_ns = 0;
   std::int64_t exposed_transfer_ns = 0;
@@ -53,7 +53,7 @@ struct Summary {
   std::optional<std::int64_t> median_step;     // Its index.
   std::optional<std::int64_t> step_ns_median;  // Sum of the six terms.
   std::optional<std::int64_t> job_step_ns_median, job_step_ns_p10, job_step_ns_p99;  // max_r end_i - max_r end_(i-1).
-  Terms terms;
+  IdentityTerms terms;
   std::int64_t comm_ns = 0, hidden_comm_ns = 0, comm_high_ns = 0, hidden_comm_high_ns = 0;
   std::optional<double> overlap_fraction, overlap_low, overlap_high;
   std::int64_t mpi_other_ns = 0, input_ns = 0;
@@ -64,7 +64,7 @@ struct RankRow {
   std::int32_t rank = -1;
   std::string node;
   std::int64_t span_ns = 0;
-  Terms terms;
+  IdentityTerms terms;
   std::int64_t comm_ns = 0, overlap_ns = 0, overlap_high_ns = 0, comm_high_ns = 0, copy_ns = 0;
   std::int64_t mpi_other_ns = 0, input_ns = 0;
   std::optional<double> overlap_fraction;
@@ -73,14 +73,14 @@ struct RankRow {
   std::optional<std::int64_t> late_ns;     // Lower median of arrival minus the instance's lower median arrival.
   std::optional<double> straggler_score;   // median_i of ln(work / median rank's work).
   std::optional<std::pair<double, double>> straggler_interval;  // 95 %.
-  std::optional<Terms> step_terms;         // Lower median step of this rank.
+  std::optional<IdentityTerms> step_terms;         // Lower median step of this rank.
 };
 
 struct StepCell {
   std::int32_t rank = -1;
   std::int64_t begin_ns = 0, end_ns = 0;  // Rank clock.
   bool complete = false;
-  Terms terms;
+  IdentityTerms terms;
   std::int64_t comm_ns = 0, overlap_ns = 0;
 };
 struct StepRow {
@@ -119,9 +119,10 @@ struct Straggler {
   std::pair<double, double> interval{0, 0};
   double p_value = 1;
   std::string kind;   // persistent, transient, drifting.
-  std::string cause;  // starved, input, compute, waiting, unknown.
-  std::int64_t saves_ns_per_step = 0;
-  std::pair<std::int64_t, std::int64_t> saves_interval_ns{0, 0};
+  std::string cause;  // starved, input, compute, waiting (off the CPU by itself), unknown.
+  std::optional<std::int64_t> saves_ns_per_step;  // Empty in runs without steps.
+  std::int64_t saves_ns = 0;                      // Per step, or per slice of a run without steps.
+  std::pair<std::int64_t, std::int64_t> saves_interval_ns{0, 0};  // 95 %, of saves_ns.
   std::optional<std::int64_t> onset_step;  // drifting.
 };
 
@@ -169,6 +170,7 @@ struct Analysis {
   std::string verdict;            // One sentence.
   std::vector<std::string> remarks;  // Further sentences that belong right under it.
   std::vector<LossRow> losses;
+  bool wait_only = false;         // Non-blocking communication moved only in Wait: no overlap is claimed.
   bool suspicious = false;        // Zero is suspicious: something must have been recorded and was not.
   std::vector<std::string> skipped;  // Passes that had no input, with the reason.
 

@@ -1,0 +1,95 @@
+#include "analysis/context.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+namespace lockstep {
+namespace {
+
+// Enough slices for medians and permutations, each with several collectives.
+constexpr std::size_t kMaxSlices = 50, kCollectivesPerSlice = 4;
+
+}  // namespace
+
+Context::Context(const Timeline& timeline, const AnalyzeOptions& options) : timeline_(timeline), options_(options) {
+  const auto& ranks = tables().ranks;
+  rank_rows_.resize(ranks.rows());
+  std::iota(rank_rows_.begin(), rank_rows_.end(), std::size_t{0});
+  std::erase_if(rank_rows_, [&](std::size_t row) { return ranks.state[row] == 3; });
+  std::sort(rank_rows_.begin(), rank_rows_.end(),
+            [&](std::size_t a, std::size_t b) { return ranks.rank[a] < ranks.rank[b]; });
+  for (const std::size_t row : rank_rows_) ranks_.push_back(ranks.rank[row]);
+  IndexSteps();
+  SliceIntoUnits();
+}
+
+std::size_t Context::Position(std::int32_t rank) const {
+  const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
+  return at != ranks_.end() && *at == rank ? static_cast<std::size_t>(at - ranks_.begin()) : kNowhere;
+}
+
+void Context::IndexSteps() {
+  const auto& steps = tables().steps;
+  steps_.resize(steps.rows());
+  std::iota(steps_.begin(), steps_.end(), std::size_t{0});
+  std::stable_sort(steps_.begin(), steps_.end(),
+                   [&](std::size_t a, std::size_t b) { return steps.index[a] < steps.index[b]; });
+  std::unordered_map<std::int64_t, std::size_t> row_of;
+  for (const std::size_t row : steps_) {
+    row_of.emplace(steps.index[row], row);
+    if (steps.complete[row] && !steps.warmup[row] && steps.step_ns[row] >= 0) usable_.push_back(row);
+  }
+  cells_.assign(steps.rows() * ranks_.size(), kNowhere);
+  const auto& cells = tables().step_ranks;
+  for (std::size_t i = 0; i < cells.rows(); ++i) {
+    const auto step = row_of.find(cells.index[i]);
+    const std::size_t position = Position(cells.rank[i]);
+    if (step != row_of.end() && position != kNowhere) cells_[step->second * ranks_.size() + position] = i;
+  }
+}
+
+void Context::SliceIntoUnits() {
+  const auto& steps = tables().steps;
+  for (const std::size_t row : usable_)
+    if (steps.end_ns[row] > steps.begin_ns[row])
+      units_.push_back({{steps.begin_ns[row], steps.end_ns[row]}, row});
+  units_are_steps_ = !units_.empty();
+  if (!units_are_steps_) {
+    std::vector<std::int64_t> arrivals;
+    for (std::size_t c = 0; c < tables().collectives.rows(); ++c)
+      if (Comparable(c)) arrivals.push_back(tables().collectives.last_arrival_ns[c]);
+    std::sort(arrivals.begin(), arrivals.end());
+    const std::size_t slices = std::min(kMaxSlices, arrivals.size() / kCollectivesPerSlice);
+    for (std::size_t s = 0; s < slices; ++s) {
+      const std::int64_t begin = arrivals[s * arrivals.size() / slices];
+      const std::size_t next = (s + 1) * arrivals.size() / slices;
+      const std::int64_t end = next < arrivals.size() ? arrivals[next] : arrivals.back() + 1;
+      // Half-open after the boundary's arrival: its wait lies before it and belongs to the slice it ends.
+      if (end > begin) units_.push_back({{begin + 1, end + 1}, kNowhere});
+    }
+  }
+  std::sort(units_.begin(), units_.end(),
+            [](const Unit& a, const Unit& b) { return a.window.begin < b.window.begin; });
+}
+
+std::size_t Context::UnitAt(std::int64_t cluster_ns) const {
+  auto after = std::upper_bound(units_.begin(), units_.end(), cluster_ns,
+                                [](std::int64_t t, const Unit& unit) { return t < unit.window.begin; });
+  if (after == units_.begin()) return kNowhere;
+  --after;
+  return cluster_ns < after->window.end ? static_cast<std::size_t>(after - units_.begin()) : kNowhere;
+}
+
+IdentityTerms Context::TermsOf(std::size_t i) const {
+  const auto& c = tables().step_ranks;
+  return {c.compute_ns[i],         c.exposed_wait_ns[i], c.exposed_transfer_ns[i],
+          c.exposed_unsplit_ns[i], c.exposed_copy_ns[i], c.idle_ns[i]};
+}
+
+bool Context::Comparable(std::size_t c) const {
+  const auto& t = tables().collectives;
+  return t.splits[c] && t.seen[c] >= 2 && !t.mismatch[c] && !t.violation[c];
+}
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+#pragma once
+// What the passes share: the timeline with the indexes over its tables that
+// more than one of them needs, made once.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "analysis/analyze.h"
+#include "core/interval.h"
+
+namespace lockstep {
+
+inline constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
+
+// A stretch of the job that is compared with others like it: a step, or, in
+// runs without steps, a slice that holds as many collectives as any other.
+struct Unit {
+  Interval window;         // Cluster time.
+  std::size_t step = kNowhere;  // Row of tables.steps.
+  std::int64_t length_ns() const { return window.end - window.begin; }
+};
+
+class Context {
+ public:
+  Context(const Timeline& timeline, const AnalyzeOptions& options);
+
+  const Timeline& timeline() const { return timeline_; }
+  const schema::TimelineTables& tables() const { return timeline_.tables; }
+  const AnalyzeOptions& options() const { return options_; }
+
+  // Ranks with a readable file, ascending. Passes use their position here.
+  const std::vector<std::int32_t>& ranks() const { return ranks_; }
+  std::size_t Position(std::int32_t rank) const;  // kNowhere if it has no file.
+  std::size_t RankRow(std::size_t position) const { return rank_rows_[position]; }  // Row of tables.ranks.
+
+  // Rows of tables.steps that medians are taken over: complete, no warm-up, length known; by index.
+  const std::vector<std::size_t>& usable_steps() const { return usable_; }
+  // Rows of tables.steps by index.
+  const std::vector<std::size_t>& steps() const { return steps_; }
+  // Row of tables.step_ranks of a step (row of tables.steps) on a rank (position); kNowhere if absent.
+  std::size_t Cell(std::size_t step_row, std::size_t position) const {
+    return cells_[step_row * ranks_.size() + position];
+  }
+  IdentityTerms TermsOf(std::size_t step_rank_row) const;
+
+  // Usable steps, or slices of the run if it has none.
+  const std::vector<Unit>& units() const { return units_; }
+  bool units_are_steps() const { return units_are_steps_; }
+  // Position of the unit that holds this cluster time, kNowhere if between.
+  std::size_t UnitAt(std::int64_t cluster_ns) const;
+
+  // Two members at least, a split kind, no contradiction: its arrivals can be compared.
+  bool Comparable(std::size_t collective) const;
+
+ private:
+  void IndexSteps();
+  void SliceIntoUnits();
+
+  const Timeline& timeline_;
+  const AnalyzeOptions& options_;
+  std::vector<std::int32_t> ranks_;
+  std::vector<std::size_t> rank_rows_, steps_, usable_, cells_;
+  std::vector<Unit> units_;
+  bool units_are_steps_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+#pragma once
+// When a rank was not computing: the time in which communication is exposed.
+
+#include <cstdint>
+
+#include "core/interval.h"
+#include "core/result.h"
+#include "core/schema.h"
+#include "merge/timeline/timeline.h"
+
+namespace lockstep {
+
+// What an analysis needs of one rank's own tables, in cluster time.
+struct ExposedActivity {
+  // CPU ranks: the training thread in MPI or in a range marked as input. GPU
+  // ranks: no compute kernel running.
+  IntervalSet exposed;
+  bool gpu = false;
+  // CPU time and run-queue delay of the training thread outside MPI and input,
+  // from neighbouring samples with nothing else between them. Parts per wall time
+  // of those stretches; below 0: too few samples.
+  double cpu_share = -1, offcpu_share = -1;
+};
+
+ExposedActivity Activity(const schema::RankTables& tables, const RankClockMap& clock);
+
+// How a rank's non-blocking collectives were moved on.
+struct ProgressCounts {
+  std::int64_t posted = 0;     // Non-blocking and persistent, completed.
+  std::int64_t early = 0;      // Of them, with at least a tenth of their life before the completing call.
+  std::int64_t wait_only = 0;  // Of the early ones: no test of theirs, and MPI entered for less than a tenth of
+                               // the time between post and completing call by any thread.
+  std::int64_t apart_ns = 0;   // Sum of those times over the wait-only ones.
+};
+ProgressCounts CountProgress(const schema::RankTables& tables);
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+#include "analysis/passes.h"
+
+#include <string>
+
+namespace lockstep {
+namespace {
+
+bool Always(const Context&) { return true; }
+bool HasSteps(const Context& context) { return context.tables().steps.rows() > 0; }
+bool HasTotals(const Context& context) { return context.tables().rank_totals.rows() > 0; }
+bool HasCollectives(const Context& context) { return context.tables().collectives.rows() > 0; }
+bool HasUnits(const Context& context) { return context.ranks().size() >= 2 && context.units().size() >= 2; }
+
+constexpr Pass kPasses[] = {
+    {"run", "", Always, DescribeRun},
+    {"losses", "", Always, CollectLosses},
+    {"trust", "", Always, JudgeTrust},
+    {"summary", "", Always, Summarize},
+    {"collectives", "matched collectives", HasCollectives, TabulateCollectives},
+    {"arrivals", "matched collectives", HasCollectives, CountArrivals},
+    {"ranks", "totals per rank", HasTotals, TabulateRanks},
+    {"steps", "steps", HasSteps, TabulateSteps},
+    {"stragglers", "two ranks and two steps, or enough collectives to slice the run", HasUnits, FindStragglers},
+    {"wait_only", "matched collectives", HasCollectives, FindWaitOnlyProgress},
+    {"turns", "matched collectives", HasCollectives, FindTurns},
+    {"transfer", "totals per rank", HasTotals, FindExposedTransfer},
+    {"input", "totals per rank", HasTotals, FindInputBound},
+    {"starved", "totals per rank", HasTotals, FindStarved},
+    {"verdict", "", Always, Conclude},
+};
+
+}  // namespace
+
+void RunPasses(const Context& context, Analysis& analysis) {
+  for (const Pass& pass : kPasses) {
+    if (pass.applies(context))
+      pass.run(context, analysis);
+    else
+      analysis.skipped.push_back(std::string(pass.name) + ": needs " + std::string(pass.needs));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#pragma once
+// A pass answers one question about the run and writes its part of the Analysis.
+// The list, in the order they run (later ones read what earlier ones wrote), is
+// in passes.cc.
+
+#include <string_view>
+
+#include "analysis/context.h"
+#include "analysis/report/model.h"
+
+namespace lockstep {
+
+struct Pass {
+  std::string_view name;
+  std::string_view needs;  // What it lacks when `applies` says no; shown to the user.
+  bool (*applies)(const Context&);
+  void (*run)(const Context&, Analysis&);
+};
+
+void DescribeRun(const Context& context, Analysis& analysis);            // run_facts.cc
+void CollectLosses(const Context& context, Analysis& analysis);          // run_facts.cc
+void JudgeTrust(const Context& context, Analysis& analysis);             // trust.cc
+void Summarize(const Context& context, Analysis& analysis);              // summary.cc
+void TabulateRanks(const Context& context, Analysis& analysis);          // ranks.cc
+void TabulateSteps(const Context& context, Analysis& analysis);          // steps.cc
+void TabulateCollectives(const Context& context, Analysis& analysis);    // collectives.cc
+void CountArrivals(const Context& context, Analysis& analysis);          // arrivals.cc
+void FindStragglers(const Context& context, Analysis& analysis);         // stragglers.cc
+void FindTurns(const Context& context, Analysis& analysis);              // turns.cc
+void FindWaitOnlyProgress(const Context& context, Analysis& analysis);   // progress.cc
+void FindExposedTransfer(const Context& context, Analysis& analysis);    // transfer.cc
+void FindInputBound(const Context& context, Analysis& analysis);         // input.cc
+void FindStarved(const Context& context, Analysis& analysis);            // starved.cc
+void Conclude(const Context& context, Analysis& analysis);               // verdict.cc
+
+// Runs all of them.
+void RunPasses(const Context& context, Analysis& analysis);
+
+// Below this share of the step nothing is worth a line.
+inline constexpr double kWorthShare = 0.01;
+// A rank is named, and starvation reported, from this share of the step.
+inline constexpr double kNameShare = 0.02;
+
+}  // namespace lockstep

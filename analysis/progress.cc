@@ -1,0 +1,66 @@
+// Non-blocking collectives that were posted early and moved only in Wait.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "analysis/exposure.h"
+#include "analysis/passes.h"
+#include "analysis/report/format.h"
+
+namespace lockstep {
+namespace {
+
+// Ranks run the same program: a few tell.
+constexpr std::size_t kMaxRanksRead = 4;
+
+bool AnyNonBlocking(const schema::TlCollectives& t) {
+  return std::any_of(t.mode.begin(), t.mode.end(), [](std::uint8_t mode) { return mode == 1 || mode == 2; });
+}
+
+}  // namespace
+
+void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
+  const std::size_t n = context.ranks().size(), read = std::min(n, kMaxRanksRead);
+  if (!AnyNonBlocking(context.tables().collectives)) return;
+  ProgressCounts all;
+  Finding finding;
+  finding.rows.columns = {"rank", "posted", "posted_early", "moved_only_in_wait", "unattended_ns"};
+  for (std::size_t i = 0; i < read; ++i) {
+    const std::int32_t rank = context.ranks()[i * n / read];
+    const auto tables = context.options().read_rank ? context.options().read_rank(rank)
+                                                    : context.timeline().ReadRank(rank);
+    if (!tables.ok()) continue;
+    const ProgressCounts counts = CountProgress(tables.value());
+    all.posted += counts.posted;
+    all.early += counts.early;
+    all.wait_only += counts.wait_only;
+    all.apart_ns += counts.apart_ns;
+    finding.rows.rows.push_back({rank, counts.posted, counts.early, counts.wait_only, counts.apart_ns});
+  }
+  if (all.early == 0 || all.early * 10 < all.posted || all.wait_only * 2 < all.early) return;
+  analysis.wait_only = true;
+
+  const Summary& s = analysis.summary;
+  const std::int64_t whole = s.terms.Sum();
+  const std::int64_t exposed = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns;
+  if (whole <= 0 || static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
+  finding.id = "progress.wait_only";
+  finding.headline =
+      s.per_step ? fmt::format("Communication is posted early but moved only in Wait: none of it is known to overlap "
+                               "compute, and {} of each {} step are spent there.", Duration(exposed), Duration(whole))
+                 : fmt::format("Communication is posted early but moved only in Wait: none of it is known to overlap "
+                               "compute, and {} of the time is spent there.", Percent(exposed, whole));
+  finding.brief = "posted early, moved only in Wait";
+  if (s.per_step) finding.saves_ns_per_step = std::min(exposed, s.terms.compute_ns);
+  finding.upper_bound = true;
+  finding.confidence = 0.6;
+  finding.evidence = fmt::format("{} of {} non-blocking collectives posted early saw no MPI call until their Wait, {} "
+                                 "later on average", Count(all.wait_only), Count(all.early),
+                                 Duration(all.apart_ns / std::max<std::int64_t>(1, all.wait_only)));
+  finding.action = "call MPI_Test(some) a few times while computing, or let a thread do it; "
+                   "most MPI libraries move data only inside calls";
+  analysis.findings.push_back(std::move(finding));
+}
+
+}  // namespace lockstep

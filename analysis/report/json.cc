@@ -1,0 +1,228 @@
+#include "analysis/report/json.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "analysis/report/format.h"
+#include "core/version.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;  // Keys in the order written: same analysis, same bytes.
+
+template <typename T>
+Json OrNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+Json OrNull(const std::optional<std::pair<double, double>>& value) {
+  return value ? Json::array({value->first, value->second}) : Json(nullptr);
+}
+Json OrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+// 64-bit ids do not fit a JavaScript number.
+std::string Id(std::uint64_t id) { return fmt::format("0x{:016x}", id); }
+
+void AddTerms(Json& to, const IdentityTerms& terms) {
+  to["compute_ns"] = terms.compute_ns;
+  to["exposed_wait_ns"] = terms.exposed_wait_ns;
+  to["exposed_transfer_ns"] = terms.exposed_transfer_ns;
+  to["exposed_unsplit_ns"] = terms.exposed_unsplit_ns;
+  to["exposed_copy_ns"] = terms.exposed_copy_ns;
+  to["idle_ns"] = terms.idle_ns;
+}
+
+Json Run(const Analysis& a) {
+  const RunFacts& run = a.run;
+  Json json;
+  json["run_id"] = OrNull(run.run_id);
+  json["command"] = OrNull(run.command);
+  json["ranks"] = run.ranks;
+  json["ranks_expected"] = run.ranks_expected;
+  json["ranks_missing"] = run.ranks_missing;
+  json["ranks_ended_early"] = run.ranks_ended_early;
+  json["endings"] = run.endings;
+  json["nodes"] = run.nodes;
+  json["steps"] = run.steps;
+  json["warmup_steps"] = run.warmup_steps;
+  json["incomplete_steps"] = run.incomplete_steps;
+  json["classes"] = run.classes;
+  json["window"] = {{"first_step", OrNull(run.first_step)},
+                    {"last_step", OrNull(run.last_step)},
+                    {"span_ns", OrNull(run.span_ns)}};
+  json["gpu_ranks"] = run.gpu_ranks;
+  json["ranks_sharing_cores"] = run.sharing_ranks;
+  json["shared_cores"] = run.sharing_ranks > 0 ? Json(run.shared_cores) : Json(nullptr);
+  return json;
+}
+
+Json TrustOf(const Trust& trust) {
+  Json json;
+  json["clock_error_ns_p50"] = OrNull(trust.clock_error_ns_p50);
+  json["clock_error_ns_max"] = OrNull(trust.clock_error_ns_max);
+  json["events"] = trust.events;
+  json["dropped"] = trust.dropped;
+  json["collectives"] = trust.collectives;
+  json["unmatched_collectives"] = trust.unmatched_collectives;
+  json["mismatched_collectives"] = trust.mismatched_collectives;
+  json["clock_violations"] = trust.clock_violations;
+  json["overhead_fraction"] = OrNull(trust.overhead_fraction);
+  json["agent_cpu_fraction"] = OrNull(trust.agent_cpu_fraction);
+  return json;
+}
+
+Json SummaryOf(const Analysis& a) {
+  const Summary& s = a.summary;
+  Json json;
+  json["of"] = s.per_step ? "median_step" : "window";
+  json["median_step"] = OrNull(s.median_step);
+  json["step_ns_median"] = OrNull(s.step_ns_median);
+  json["job_step_ns_median"] = OrNull(s.job_step_ns_median);
+  json["job_step_ns_p10"] = OrNull(s.job_step_ns_p10);
+  json["job_step_ns_p99"] = OrNull(s.job_step_ns_p99);
+  if (a.ranks.empty() && s.terms.Sum() == 0) {
+    for (const char* key : {"compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns",
+                            "exposed_copy_ns", "idle_ns", "comm_ns", "hidden_comm_ns"})
+      json[key] = nullptr;
+  } else {
+    AddTerms(json, s.terms);
+    json["comm_ns"] = s.comm_ns;
+    json["hidden_comm_ns"] = s.hidden_comm_ns;
+  }
+  json["overlap_fraction"] = OrNull(s.overlap_fraction);
+  json["overlap_low"] = OrNull(s.overlap_low);
+  json["overlap_high"] = OrNull(s.overlap_high);
+  json["mpi_other_ns"] = s.mpi_other_ns;
+  json["input_ns"] = s.input_ns;
+  json["cpu_ns"] = OrNull(s.cpu_ns);
+  json["offcpu_ns"] = OrNull(s.offcpu_ns);
+  return json;
+}
+
+Json RankOf(const RankRow& row) {
+  Json json;
+  json["rank"] = row.rank;
+  json["node"] = row.node;
+  json["span_ns"] = row.span_ns;
+  AddTerms(json, row.terms);
+  json["comm_ns"] = row.comm_ns;
+  json["overlap_ns"] = row.overlap_ns;
+  json["overlap_fraction"] = OrNull(row.overlap_fraction);
+  json["overlap_high_ns"] = row.overlap_high_ns;
+  json["exposed_comm_ns"] = row.terms.ExposedComm();
+  json["copy_ns"] = row.copy_ns;
+  json["mpi_other_ns"] = row.mpi_other_ns;
+  json["input_ns"] = row.input_ns;
+  json["cpu_ns"] = OrNull(row.cpu_ns);
+  json["offcpu_ns"] = OrNull(row.offcpu_ns);
+  json["last_fraction"] = OrNull(row.last_fraction);
+  json["late_ns_median"] = OrNull(row.late_ns);
+  json["straggler_score"] = OrNull(row.straggler_score);
+  json["straggler_interval"] = OrNull(row.straggler_interval);
+  return json;
+}
+
+Json StepOf(const StepRow& step) {
+  Json json{{"index", step.index},
+            {"complete", step.complete},
+            {"warmup", step.warmup},
+            {"step_ns", OrNull(step.step_ns)}};
+  Json ranks = Json::array();
+  for (const StepCell& cell : step.ranks) {
+    Json one{{"rank", cell.rank}, {"begin_ns", cell.begin_ns}, {"end_ns", cell.end_ns}};
+    AddTerms(one, cell.terms);
+    one["comm_ns"] = cell.comm_ns;
+    one["overlap_ns"] = cell.overlap_ns;
+    one["phases"] = nullptr;
+    ranks.push_back(std::move(one));
+  }
+  json["ranks"] = std::move(ranks);
+  return json;
+}
+
+Json CollectiveOf(const CollectiveRow& row) {
+  return {{"op", row.op},
+          {"comm", Id(row.comm)},
+          {"group", RankList(row.group)},
+          {"bytes", row.bytes},
+          {"count", row.count},
+          {"transfer_ns_median", OrNull(row.transfer_ns_median)},
+          {"wait_ns_median", OrNull(row.wait_ns_median)},
+          {"algbw", OrNull(row.algbw)},
+          {"busbw", OrNull(row.busbw)},
+          {"censored", row.censored}};
+}
+
+Json StragglerOf(const Straggler& s) {
+  return {{"rank", s.rank},
+          {"score", s.score},
+          {"interval", Json::array({s.interval.first, s.interval.second})},
+          {"p_value", s.p_value},
+          {"kind", s.kind},
+          {"cause", s.cause},
+          {"saves_ns_per_step", OrNull(s.saves_ns_per_step)},
+          {"saves_interval_ns", Json::array({s.saves_interval_ns.first, s.saves_interval_ns.second})},
+          {"onset_step", OrNull(s.onset_step)}};
+}
+
+Json FindingOf(const Finding& f) {
+  return {{"id", f.id},
+          {"headline", f.headline},
+          {"evidence", f.evidence},
+          {"action", f.action},
+          {"saves_ns_per_step", OrNull(f.saves_ns_per_step)},
+          {"upper_bound", f.upper_bound},
+          {"confidence", f.confidence},
+          {"rank", f.rank < 0 ? Json(nullptr) : Json(f.rank)}};
+}
+
+template <typename Rows, typename F>
+Json List(const Rows& rows, F&& make) {
+  Json list = Json::array();
+  for (const auto& row : rows) list.push_back(make(row));
+  return list;
+}
+
+}  // namespace
+
+std::string RenderJson(const Analysis& a) {
+  Json json;
+  json["schema"] = kAnalysisSchema;
+  json["lockstep_version"] = LOCKSTEP_VERSION;
+  json["verdict"] = a.verdict;
+  json["remarks"] = a.remarks;
+  json["suspicious"] = a.suspicious;
+  json["run"] = Run(a);
+  json["trust"] = TrustOf(a.trust);
+  json["summary"] = SummaryOf(a);
+  json["ranks"] = List(a.ranks, RankOf);
+  json["steps"] = List(a.steps, StepOf);
+  json["truncated"] = a.steps_truncated;
+  json["collectives"] = List(a.collectives, CollectiveOf);
+  json["arrivals"] = List(a.arrivals, [](const ArrivalRow& row) {
+    return Json{{"rank", row.rank}, {"last", row.last}, {"ties", row.ties}, {"charge_ns", row.charge_ns}};
+  });
+  json["groups"] = List(a.groups, [](const Group& group) {
+    return Json{{"comm", Id(group.comm)}, {"ranks", group.ranks}};
+  });
+  json["gaps"] = nullptr;
+  json["buckets"] = nullptr;
+  json["overlap"] = nullptr;
+  json["stragglers"] = List(a.stragglers, StragglerOf);
+  json["counterfactual"] = nullptr;
+  json["findings"] = List(a.findings, FindingOf);
+  json["additivity"] = OrNull(a.additivity);
+  json["losses"] = List(a.losses, [](const LossRow& loss) {
+    return Json{{"name", loss.name},
+                {"rank", loss.rank < 0 ? Json(nullptr) : Json(loss.rank)},
+                {"count", loss.count},
+                {"severity", loss.data_loss ? "data_loss" : "notice"},
+                {"sentence", loss.sentence},
+                {"remedy", loss.remedy},
+                {"detail", OrNull(loss.detail)}};
+  });
+  json["skipped"] = a.skipped;
+  // Texts come from the application (host names, commands): invalid UTF-8 must not end the report.
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,449 @@
+#include "analysis/report/text.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <numeric>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "analysis/report/format.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kBarColumns = 70, kMaxRankRows = 16, kWorstRanks = 5, kMaxCollectiveRows = 6;
+
+struct Glyphs {
+  std::string_view compute, transfer, wait, unsplit, copy, idle, late, arrow, dot, at_most, plus_minus, rest, minus;
+};
+constexpr Glyphs kUnicode{"█", "▒", "░", "▓", "▚", "·", "█", "→", "·", "≤", "±", "…", "–"};
+constexpr Glyphs kAscii{"#", "=", "-", "%", "c", ".", "#", "->", "|", "<=", "+-", "...", "-"};
+
+// Columns a UTF-8 text takes; all our glyphs are one wide.
+std::size_t Columns(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+std::string Pad(std::string text, std::size_t columns, bool right = false) {
+  const std::size_t have = Columns(text);
+  if (have >= columns) return text;
+  return right ? std::string(columns - have, ' ') + text : text + std::string(columns - have, ' ');
+}
+std::string Repeat(std::string_view glyph, std::size_t n) {
+  std::string text;
+  while (n-- > 0) text += glyph;
+  return text;
+}
+
+class Writer {
+ public:
+  Writer(const Analysis& analysis, const TextOptions& options)
+      : a_(analysis), options_(options), g_(options.unicode ? kUnicode : kAscii) {}
+
+  std::string Render() {
+    Header();
+    Verdict();
+    if (a_.summary.terms.Sum() > 0) StepBar();
+    Findings();
+    Ranks();
+    Collectives();
+    Trust();
+    return std::move(out_);
+  }
+
+ private:
+  std::string Paint(std::string_view code, std::string_view text) const {
+    return options_.color ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+  }
+  std::string Bold(std::string_view text) const { return Paint("1", text); }
+  std::string Dim(std::string_view text) const { return Paint("2", text); }
+  void Line(std::string_view text = {}) {
+    out_ += text;
+    out_ += '\n';
+  }
+  // Breaks at spaces so that no line passes the width; further lines are indented.
+  void Wrapped(std::string_view indent, std::string_view text, std::string_view paint = {}) {
+    std::string line;
+    const auto flush = [&] {
+      Line(std::string(indent) + (paint.empty() ? line : Paint(paint, line)));
+      line.clear();
+    };
+    while (!text.empty()) {
+      const std::size_t space = std::min(text.find(' '), text.size());
+      const std::string_view word = text.substr(0, space);
+      if (!line.empty() && Columns(indent) + Columns(line) + 1 + Columns(word) > options_.width) flush();
+      if (!line.empty()) line += ' ';
+      line += word;
+      text.remove_prefix(std::min(space + 1, text.size()));
+    }
+    if (!line.empty()) flush();
+  }
+
+  void Header() {
+    const RunFacts& run = a_.run;
+    std::vector<std::string> parts;
+    if (run.sharing_ranks > 0)
+      parts.push_back(fmt::format("{} ranks share {}", run.sharing_ranks, Plural(run.shared_cores, "core")));
+    if (!run.job.empty()) parts.push_back(run.job);
+    std::string ranks = Plural(run.ranks, "rank");
+    if (run.ranks_expected > run.ranks) ranks = fmt::format("{} of {} ranks", run.ranks, run.ranks_expected);
+    parts.push_back(fmt::format("{} on {}", ranks, Plural(run.nodes, "node")));
+    if (run.first_step)
+      parts.push_back(fmt::format("steps {}{}{} ({})", *run.first_step, g_.minus, *run.last_step, run.steps));
+    else if (run.span_ns)
+      parts.push_back(fmt::format("{} recorded", Duration(*run.span_ns)));
+    std::string line;
+    for (const std::string& part : parts) line += (line.empty() ? "" : fmt::format(" {} ", g_.dot)) + part;
+    Wrapped("", line);
+    Line();
+  }
+
+  void Verdict() {
+    Wrapped("  ", a_.verdict, "1");
+    for (const std::string& remark : a_.remarks) Wrapped("  ", remark);
+    Line();
+  }
+
+  struct Part {
+    std::string_view glyph, name;
+    std::int64_t ns;
+  };
+  std::vector<Part> Parts() const {
+    const IdentityTerms& t = a_.summary.terms;
+    return {{g_.compute, "compute", t.compute_ns},
+            {g_.transfer, "exposed transfer", t.exposed_transfer_ns},
+            {g_.wait, "waiting", t.exposed_wait_ns},
+            {g_.unsplit, a_.wait_only ? "exposed, moved in Wait" : "exposed, not split", t.exposed_unsplit_ns},
+            {g_.copy, "exposed copy", t.exposed_copy_ns},
+            {g_.idle, "idle", t.idle_ns}};
+  }
+
+  void StepBar() {
+    const Summary& s = a_.summary;
+    const std::int64_t whole = s.terms.Sum();
+    if (s.per_step) {
+      std::string spread;
+      if (s.job_step_ns_p10 && s.job_step_ns_p99)
+        spread = fmt::format("   (p10 {} {} p99 {})", Duration(*s.job_step_ns_p10), g_.dot, Duration(*s.job_step_ns_p99));
+      Line("  " + Bold("STEP") + fmt::format("  {} median", Duration(whole)) + spread);
+    } else {
+      Line("  " + Bold("WINDOW") + fmt::format("  {} on average", Duration(whole)));
+    }
+    const std::vector<Part> parts = Parts();
+    Line("  " + Bar(parts, whole));
+    std::string legend;
+    std::vector<std::string> entries;
+    for (const Part& part : parts)
+      if (part.ns > 0)
+        entries.push_back(fmt::format("{} {} {} {}", part.glyph, part.name, Duration(part.ns), Percent(part.ns, whole)));
+    for (const std::string& entry : entries) {
+      if (!legend.empty() && 2 + Columns(legend) + 4 + Columns(entry) > options_.width) {
+        Line("  " + legend);
+        legend.clear();
+      }
+      legend += (legend.empty() ? "" : "    ") + entry;
+    }
+    if (!legend.empty()) Line("  " + legend);
+    Line("  " + Overlap());
+    if (s.input_ns * 100 > whole) Line(fmt::format("  idle includes {} of input", Duration(s.input_ns)));
+    Line();
+  }
+
+  // Largest remainder, so that the bar has its length; what exists gets a column.
+  std::string Bar(const std::vector<Part>& parts, std::int64_t whole) const {
+    std::vector<std::size_t> columns(parts.size(), 0);
+    std::size_t used = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const double exact = static_cast<double>(kBarColumns) * static_cast<double>(std::max<std::int64_t>(0, parts[i].ns)) /
+                           static_cast<double>(whole);
+      columns[i] = static_cast<std::size_t>(exact);
+      if (columns[i] == 0 && parts[i].ns * 200 > whole) columns[i] = 1;
+      used += columns[i];
+    }
+    const std::size_t largest = static_cast<std::size_t>(
+        std::max_element(columns.begin(), columns.end()) - columns.begin());
+    if (used < kBarColumns) columns[largest] += kBarColumns - used;
+    if (used > kBarColumns) columns[largest] -= used - kBarColumns;
+    std::string bar;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::string piece = Repeat(parts[i].glyph, columns[i]);
+      bar += parts[i].name == "waiting" && !piece.empty() ? Paint("31", piece) : piece;
+    }
+    return bar;
+  }
+
+  std::string Overlap() const {
+    const Summary& s = a_.summary;
+    if (s.comm_high_ns <= 0 && s.comm_ns <= 0) return "no communication";
+    if (a_.wait_only)
+      return fmt::format("communication {}, no overlap claimed: it moved only in Wait",
+                         Duration(std::max(s.comm_ns, s.terms.ExposedComm())));
+    if (s.hidden_comm_high_ns <= 0) return fmt::format("communication {}, none of it hidden under compute", Duration(s.comm_ns));
+    const double low = s.overlap_low.value_or(0), high = s.overlap_high.value_or(low);
+    if (high - low < 0.02)
+      return fmt::format("communication {}, of which {} hidden under compute ({})", Duration(s.comm_ns),
+                         Duration(s.hidden_comm_ns), Percent(low));
+    return fmt::format("communication {} to {}, of which {} to {} hidden under compute ({} to {})", Duration(s.comm_ns),
+                       Duration(s.comm_high_ns), Duration(s.hidden_comm_ns), Duration(s.hidden_comm_high_ns),
+                       Percent(low), Percent(high));
+  }
+
+  void Findings() {
+    if (a_.findings.empty()) return;
+    const std::int64_t whole = a_.summary.terms.Sum();
+    const std::size_t price_at = 76;
+    Line("  " + Bold("WHAT TO FIX") + std::string(price_at - 13, ' ') + Bold("saves per step"));
+    for (std::size_t i = 0; i < a_.findings.size(); ++i) {
+      const Finding& f = a_.findings[i];
+      const std::string kind = f.id.substr(0, f.id.find('.'));
+      std::string line = fmt::format("  {}  {} {}", i + 1, Pad(kind, 10), f.brief);
+      std::string price = "unknown";
+      if (f.saves_ns_per_step)
+        price = fmt::format("{}{}  {}", f.upper_bound ? std::string(g_.at_most) + " " : "",
+                            Duration(*f.saves_ns_per_step), Percent(*f.saves_ns_per_step, whole));
+      Line(Pad(line, price_at - 1) + " " + price);
+      Wrapped("                ", f.evidence);
+      Wrapped("                ", std::string(g_.arrow) + " " + f.action);
+    }
+    if (!a_.additivity.empty()) Wrapped("     ", a_.additivity);
+    Line();
+  }
+
+  // One column of the ranks' table.
+  struct RankColumn {
+    std::string_view name;
+    std::int64_t (*value)(const RankRow&);
+    bool always;
+  };
+
+  static const IdentityTerms& TermsOf(const RankRow& row) { return row.step_terms ? *row.step_terms : row.terms; }
+
+  std::vector<std::size_t> RankOrder(bool& shortened) const {
+    std::vector<std::size_t> order(a_.ranks.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    shortened = order.size() > kMaxRankRows;
+    if (shortened) {
+      std::stable_sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) {
+        const RankRow &p = a_.ranks[x], &q = a_.ranks[y];
+        if (p.late_ns.value_or(0) != q.late_ns.value_or(0)) return p.late_ns.value_or(0) > q.late_ns.value_or(0);
+        return TermsOf(p).compute_ns > TermsOf(q).compute_ns;
+      });
+      // A rank that a finding names is always shown.
+      std::stable_sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) {
+        const auto named = [&](std::size_t i) {
+          return std::any_of(a_.stragglers.begin(), a_.stragglers.end(),
+                             [&](const Straggler& s) { return s.rank == a_.ranks[i].rank; });
+        };
+        return named(x) && !named(y);
+      });
+    }
+    return order;
+  }
+
+  void Ranks() {
+    if (a_.ranks.empty()) return;
+    static constexpr RankColumn kColumns[] = {
+        {"compute", [](const RankRow& r) { return TermsOf(r).compute_ns; }, true},
+        {"transfer", [](const RankRow& r) { return TermsOf(r).exposed_transfer_ns; }, true},
+        {"waiting", [](const RankRow& r) { return TermsOf(r).exposed_wait_ns; }, true},
+        {"unsplit", [](const RankRow& r) { return TermsOf(r).exposed_unsplit_ns; }, false},
+        {"copy", [](const RankRow& r) { return TermsOf(r).exposed_copy_ns; }, false},
+        {"idle", [](const RankRow& r) { return TermsOf(r).idle_ns; }, true},
+    };
+    std::vector<const RankColumn*> columns;
+    for (const RankColumn& column : kColumns)
+      if (column.always || std::any_of(a_.ranks.begin(), a_.ranks.end(),
+                                       [&](const RankRow& row) { return column.value(row) != 0; }))
+        columns.push_back(&column);
+
+    bool shortened = false;
+    const std::vector<std::size_t> order = RankOrder(shortened);
+    const std::size_t shown = shortened ? kWorstRanks : order.size();
+    std::int64_t latest = 0;
+    std::size_t name_columns = 12;
+    for (std::size_t i = 0; i < shown; ++i) {
+      const RankRow& row = a_.ranks[order[i]];
+      latest = std::max(latest, row.late_ns.value_or(0));
+      name_columns = std::max(name_columns, std::to_string(row.rank).size() + 2 + std::min<std::size_t>(row.node.size(), 24));
+    }
+    const bool per_step = a_.ranks[order[0]].step_terms.has_value();
+    std::string head = "  " + Pad(fmt::format("RANKS  {}", per_step ? "ms/step" : "ms"), name_columns + 2);
+    for (const RankColumn* column : columns) head += Pad(std::string(column->name), 10, true);
+    if (a_.ranks.size() > 1) head += Pad("last", 9, true) + "  arrives late (median)";
+    Line(Bold(head));
+    for (std::size_t i = 0; i < shown; ++i) RankLine(a_.ranks[order[i]], columns, name_columns, latest);
+    if (shortened) {
+      std::int64_t low = INT64_MAX, high = INT64_MIN;
+      for (std::size_t i = shown; i < order.size(); ++i) {
+        low = std::min(low, TermsOf(a_.ranks[order[i]]).compute_ns);
+        high = std::max(high, TermsOf(a_.ranks[order[i]]).compute_ns);
+      }
+      Line(fmt::format("  {} others within {} of compute", Count(static_cast<std::int64_t>(order.size() - shown)),
+                       Duration(high - low)));
+    }
+    Line();
+  }
+
+  static std::string Milliseconds(std::int64_t ns) {
+    const double ms = static_cast<double>(ns) / 1e6;
+    return fmt::format("{:.{}f}", ms, ns == 0 || ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : 2);
+  }
+
+  void RankLine(const RankRow& row, const std::vector<const RankColumn*>& columns, std::size_t name_columns,
+                std::int64_t latest) {
+    std::string node = row.node.substr(0, 24);
+    std::string line = "  " + Pad(fmt::format("{}  {}", row.rank, node), name_columns + 2);
+    for (const RankColumn* column : columns) line += Pad(Milliseconds(column->value(row)), 10, true);
+    if (a_.ranks.size() > 1) {
+      line += Pad(row.last_fraction ? Percent(*row.last_fraction) : "-", 9, true) + "  ";
+      const std::int64_t late = row.late_ns.value_or(0);
+      if (late > 0 && latest > 0) {
+        const auto length = static_cast<std::size_t>(10 * late / latest);
+        line += (length > 0 ? Repeat(g_.late, length) + " " : "") + Duration(late);
+      }
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    Line(line);
+  }
+
+  void Collectives() {
+    if (a_.collectives.empty()) return;
+    std::vector<const CollectiveRow*> rows;
+    for (const CollectiveRow& row : a_.collectives) rows.push_back(&row);
+    const auto cost = [](const CollectiveRow* row) {
+      return (row->transfer_ns_median.value_or(0) + row->wait_ns_median.value_or(0)) * row->count;
+    };
+    std::stable_sort(rows.begin(), rows.end(),
+                     [&](const CollectiveRow* a, const CollectiveRow* b) { return cost(a) > cost(b); });
+    Line(Bold("  " + Pad("COLLECTIVES", 16) + Pad("ranks", 14) + Pad("count", 9, true) + Pad("bytes", 11, true) +
+              Pad("transfer", 12, true) + Pad("wait", 11, true) + "  bus bandwidth"));
+    for (std::size_t i = 0; i < std::min(rows.size(), kMaxCollectiveRows); ++i) {
+      const CollectiveRow& row = *rows[i];
+      std::string group = RankList(row.group);
+      if (Columns(group) > 13) group = group.substr(0, 10) + std::string(g_.rest);
+      std::string line = "  " + Pad(row.op, 16) + Pad(group, 14) + Pad(Count(row.count), 9, true) +
+                         Pad(Bytes(row.bytes), 11, true) +
+                         Pad(row.transfer_ns_median ? Duration(*row.transfer_ns_median) : "-", 12, true) +
+                         Pad(row.wait_ns_median ? Duration(*row.wait_ns_median) : "-", 11, true);
+      line += "  " + (row.busbw ? Bandwidth(*row.busbw) : std::string("-"));
+      if (row.censored > 0) line += fmt::format("  ({} end uncertain)", Count(row.censored));
+      Line(line);
+    }
+    if (rows.size() > kMaxCollectiveRows)
+      Line(fmt::format("  {} more kinds and sizes in analysis.json", rows.size() - kMaxCollectiveRows));
+    Line();
+  }
+
+  void Trust() {
+    const struct Trust& t = a_.trust;
+    std::string text;
+    const auto add = [&](const std::string& part) { text += (text.empty() ? "" : fmt::format(" {} ", g_.dot)) + part; };
+    if (a_.run.ranks > 1) {
+      if (t.clock_error_ns_max)
+        add(fmt::format("clock {}{} median, {}{} at most", g_.plus_minus, Duration(t.clock_error_ns_p50.value_or(0)),
+                        g_.plus_minus, Duration(*t.clock_error_ns_max)));
+      else
+        add("clock error unknown");
+    }
+    add(Plural(t.events, "event"));
+    add(Count(t.dropped) + " dropped");
+    if (a_.run.ranks > 1) {
+      add(fmt::format("{} of {} collectives unmatched", Count(t.unmatched_collectives), Count(t.collectives)));
+      add(Plural(t.clock_violations, "clock violation"));
+    }
+    if (t.overhead_fraction) add("overhead " + Percent(*t.overhead_fraction));
+    if (t.agent_cpu_fraction) add("agent " + Percent(*t.agent_cpu_fraction) + " CPU");
+    TrustLine(text);
+    Losses();
+  }
+
+  void TrustLine(std::string_view text) {
+    const std::string saved = std::move(out_);
+    out_.clear();
+    Wrapped("                 ", text);
+    out_.replace(0, 17, "  " + Bold("TRUST") + "          ");
+    out_ = saved + out_;
+  }
+
+  // The same loss of many ranks is one line.
+  void Losses() {
+    struct Sum {
+      const LossRow* loss;
+      std::uint64_t count = 0;
+      std::vector<std::int32_t> ranks;
+    };
+    std::vector<Sum> sums;
+    for (const LossRow& loss : a_.losses) {
+      if (sums.empty() || sums.back().loss->name != loss.name) sums.push_back({&loss});
+      sums.back().count += loss.count;
+      if (loss.rank >= 0 && (sums.back().ranks.empty() || sums.back().ranks.back() != loss.rank))
+        sums.back().ranks.push_back(loss.rank);
+    }
+    for (const Sum& sum : sums) {
+      std::string text = fmt::format("{} {}", Count(static_cast<std::int64_t>(sum.count)), sum.loss->sentence);
+      if (!sum.ranks.empty())
+        text += fmt::format(" (rank{} {})", sum.ranks.size() == 1 ? "" : "s", RankList(sum.ranks));
+      if (!sum.loss->detail.empty()) text += ": " + sum.loss->detail;
+      Wrapped("                 ", text, sum.loss->data_loss ? "33" : "2");
+      if (!sum.loss->remedy.empty())
+        Wrapped("                   ", std::string(g_.arrow) + " " + sum.loss->remedy, "2");
+    }
+  }
+
+  const Analysis& a_;
+  const TextOptions& options_;
+  const Glyphs& g_;
+  std::string out_;
+};
+
+bool LocaleIsUtf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    std::string text(value);
+    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text.find("utf-8") != std::string::npos || text.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+}  // namespace
+
+TextOptions TextOptions::ForFile(int fd) {
+  TextOptions options;
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  options.color = isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0') &&
+                  !(term != nullptr && std::string_view(term) == "dumb");
+  options.unicode = LocaleIsUtf8();
+  return options;
+}
+
+std::string RenderText(const Analysis& analysis, const TextOptions& options) {
+  return Writer(analysis, options).Render();
+}
+
+std::string RenderExplanation(const Analysis& analysis, std::size_t number, const TextOptions&) {
+  if (number == 0 || number > analysis.findings.size()) return {};
+  const Finding& f = analysis.findings[number - 1];
+  std::string text = fmt::format("{}  {}\n  {}\n  {}\n\n", number, f.id, f.headline, f.evidence);
+  std::vector<std::size_t> widths;
+  for (const std::string& column : f.rows.columns) widths.push_back(column.size());
+  for (const auto& row : f.rows.rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], std::to_string(row[i]).size());
+  std::string line;
+  for (std::size_t i = 0; i < f.rows.columns.size(); ++i) line += "  " + Pad(f.rows.columns[i], widths[i], true);
+  text += line + "\n";
+  for (const auto& row : f.rows.rows) {
+    line.clear();
+    for (std::size_t i = 0; i < row.size(); ++i) line += "  " + Pad(std::to_string(row[i]), widths[i], true);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+// Communication that compute does not hide.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "analysis/passes.h"
+#include "analysis/report/format.h"
+
+namespace lockstep {
+
+void FindExposedTransfer(const Context&, Analysis& analysis) {
+  const Summary& s = analysis.summary;
+  const std::int64_t whole = s.terms.Sum();
+  // What moved only in Wait is priced there; a part of the step is never priced twice.
+  for (const Finding& finding : analysis.findings)
+    if (finding.id == "progress.wait_only") return;
+  const std::int64_t exposed = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns;
+  if (whole <= 0 || static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
+
+  Finding finding;
+  finding.id = "transfer.exposed";
+  finding.headline =
+      s.per_step ? fmt::format("Communication is exposed for {} of each {} step: a faster network or more overlap wins "
+                               "at most that.", Duration(exposed), Duration(whole))
+                 : fmt::format("Communication is exposed for {} of the time: a faster network or more overlap wins at "
+                               "most that.", Percent(exposed, whole));
+  finding.brief = "transfer that compute does not hide";
+  if (s.per_step) finding.saves_ns_per_step = exposed;
+  finding.upper_bound = true;
+  finding.confidence = 0.8;
+  const CollectiveRow* largest = nullptr;
+  const auto cost = [](const CollectiveRow& row) { return row.transfer_ns_median.value_or(0) * row.count; };
+  finding.rows.columns = {"bytes", "count", "transfer_ns_median", "wait_ns_median", "censored"};
+  for (const CollectiveRow& row : analysis.collectives) {
+    if (largest == nullptr || cost(row) > cost(*largest)) largest = &row;
+    finding.rows.rows.push_back({static_cast<std::int64_t>(row.bytes), row.count, row.transfer_ns_median.value_or(-1),
+                                 row.wait_ns_median.value_or(-1), row.censored});
+  }
+  finding.evidence = fmt::format("{} transferring", Duration(s.terms.exposed_transfer_ns));
+  if (s.terms.exposed_unsplit_ns > 0)
+    finding.evidence += fmt::format(", {} that cannot be split into waiting and transfer",
+                                    Duration(s.terms.exposed_unsplit_ns));
+  if (largest != nullptr && cost(*largest) > 0) {
+    finding.evidence += fmt::format("; most in {} {} of {}", Count(largest->count), largest->op, Bytes(largest->bytes));
+    if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
+  }
+  // No hidden communication at all: the job does not even try.
+  finding.action = s.hidden_comm_high_ns * 20 < s.comm_high_ns
+                       ? "post it earlier (non-blocking, while compute still runs), or send less"
+                       : "start it earlier in the step, or send less: nothing else hides it";
+  analysis.findings.push_back(std::move(finding));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,69 @@
+// How far the numbers can be trusted: clock error at the events, losses, our own cost.
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "analysis/passes.h"
+#include "analysis/statistics.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMaxErrorSamples = 1'000'000;
+
+// Error bounds at the arrivals; at the knots if nothing was matched.
+void ClockError(const Context& context, Trust& trust) {
+  const auto& tables = context.tables();
+  if (tables.clock.rows() == 0) return;
+  std::map<std::int32_t, RankClockMap> maps;
+  for (const std::int32_t rank : context.ranks()) maps.emplace(rank, RankClockMap(tables.clock, rank));
+  std::vector<std::int64_t> errors;
+  const auto& members = tables.collective_ranks;
+  const std::size_t stride = members.rows() / kMaxErrorSamples + 1;
+  for (std::size_t i = 0; i < members.rows(); i += stride) {
+    const auto map = maps.find(members.rank[i]);
+    if (map != maps.end()) errors.push_back(map->second.ErrorNs(map->second.ToLocal(members.arrival_ns[i])));
+  }
+  if (errors.empty())
+    for (std::size_t i = 0; i < tables.clock.rows(); ++i) errors.push_back(tables.clock.base_error_ns[i]);
+  constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t largest = *std::max_element(errors.begin(), errors.end());
+  const std::int64_t median = LowerMedian(std::move(errors));
+  if (largest != kUnbounded) trust.clock_error_ns_max = largest;
+  if (median != kUnbounded) trust.clock_error_ns_p50 = median;
+}
+
+}  // namespace
+
+void JudgeTrust(const Context& context, Analysis& analysis) {
+  const auto& tables = context.tables();
+  Trust& trust = analysis.trust;
+  ClockError(context, trust);
+  std::int64_t app_ns = 0, agent_ns = 0;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p) {
+    const std::size_t row = context.RankRow(p);
+    trust.events += static_cast<std::int64_t>(tables.ranks.events[row]);
+    trust.dropped += static_cast<std::int64_t>(tables.ranks.dropped[row]);
+    if (tables.ranks.app_cpu_ns[row] >= 0 && tables.ranks.agent_cpu_ns[row] >= 0) {
+      app_ns += tables.ranks.app_cpu_ns[row];
+      agent_ns += tables.ranks.agent_cpu_ns[row];
+    }
+  }
+  if (app_ns > 0) trust.agent_cpu_fraction = static_cast<double>(agent_ns) / static_cast<double>(app_ns);
+
+  const auto& collectives = tables.collectives;
+  trust.collectives = static_cast<std::int64_t>(collectives.rows());
+  for (std::size_t c = 0; c < collectives.rows(); ++c) {
+    trust.unmatched_collectives += collectives.seen[c] < collectives.expected[c];
+    trust.clock_violations += collectives.violation[c] != 0;
+    trust.mismatched_collectives += collectives.mismatch[c] != 0;
+  }
+  // The merge may have counted instances that it could not even make rows of.
+  std::int64_t counted = 0;
+  for (const LossRow& loss : analysis.losses)
+    if (loss.name == "UnmatchedCollective") counted += static_cast<std::int64_t>(loss.count);
+  trust.unmatched_collectives = std::max(trust.unmatched_collectives, counted);
+}
+
+}  // namespace lockstep

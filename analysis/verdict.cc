@@ -1,0 +1,119 @@
+// The one sentence, what belongs right under it, and the order of the findings.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "analysis/passes.h"
+#include "analysis/report/format.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMaxFindings = 5;
+
+void Order(Analysis& analysis) {
+  std::stable_sort(analysis.findings.begin(), analysis.findings.end(), [](const Finding& a, const Finding& b) {
+    return a.saves_ns_per_step.value_or(-1) > b.saves_ns_per_step.value_or(-1);
+  });
+  if (analysis.findings.size() > kMaxFindings) analysis.findings.resize(kMaxFindings);
+
+  // Every finding prices another term of the identity, so prices add up.
+  std::int64_t sum = 0;
+  std::size_t priced = 0;
+  for (const Finding& finding : analysis.findings) {
+    if (!finding.saves_ns_per_step) continue;
+    sum += *finding.saves_ns_per_step;
+    ++priced;
+  }
+  if (priced < 2) return;
+  const IdentityTerms& terms = analysis.summary.terms;
+  const std::int64_t most = std::min(sum, terms.ExposedComm() + terms.idle_ns);
+  analysis.additivity = fmt::format("These are separate parts of the step: together at most {} ({}).", Duration(most),
+                                    Percent(most, terms.Sum()));
+}
+
+const Finding* Find(const Analysis& analysis, std::string_view id) {
+  for (const Finding& finding : analysis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+bool Communicates(const Context& context) {
+  if (context.tables().collectives.rows() > 0) return true;
+  const auto& totals = context.tables().rank_totals;
+  for (std::size_t i = 0; i < totals.rows(); ++i)
+    if (totals.comm_high_ns[i] > 0 || totals.comm_ns[i] > 0) return true;
+  return false;
+}
+
+std::string Sentence(const Context& context, Analysis& analysis) {
+  const RunFacts& run = analysis.run;
+  const bool communicates = Communicates(context);
+  if (run.ranks == 0) {
+    analysis.suspicious = true;
+    return "No rank left a readable file: there is nothing to analyse.";
+  }
+  if (run.ranks_expected > 1 && run.ranks == 1)
+    return fmt::format("Only one of {} ranks has a readable file: nothing to compare.", run.ranks_expected);
+  if (run.ranks == 1) {
+    if (const Finding* input = Find(analysis, "input.bound")) return input->headline;
+    return communicates ? "One rank: nothing to compare." : "One rank that does not communicate: nothing to compare.";
+  }
+  if (!communicates) {
+    analysis.suspicious = true;
+    return fmt::format("{} ranks, but no communication was recorded: that is suspicious.", run.ranks);
+  }
+  for (const std::string_view id : {"straggler.arrival", "progress.wait_only"})
+    if (const Finding* finding = Find(analysis, id)) return finding->headline;
+  for (const Finding& finding : analysis.findings) return finding.headline;
+  return "Nothing above 1 % to gain from communication.";
+}
+
+void Remark(const Context& context, Analysis& analysis) {
+  const RunFacts& run = analysis.run;
+  const auto add = [&](std::string text) { analysis.remarks.push_back(std::move(text)); };
+  if (!run.ranks_missing.empty())
+    add(fmt::format("{} of {} without a readable file: {} {}. Waiting for {} is not seen.", run.ranks_missing.size(),
+                    Plural(run.ranks_expected, "rank"), run.ranks_missing.size() == 1 ? "rank" : "ranks",
+                    RankList(run.ranks_missing), run.ranks_missing.size() == 1 ? "it" : "them"));
+  if (!run.ranks_ended_early.empty())
+    add(fmt::format("{} {} ended before the others; the analysis covers what was recorded.",
+                    run.ranks_ended_early.size() == 1 ? "Rank" : "Ranks", RankList(run.ranks_ended_early)));
+  std::string endings;
+  constexpr std::size_t kMaxEndings = 4;
+  for (std::size_t i = 0; i < std::min(run.endings.size(), kMaxEndings); ++i)
+    endings += (i == 0 ? "" : ", ") + run.endings[i];
+  if (run.endings.size() > kMaxEndings) endings += fmt::format(" and {} more", run.endings.size() - kMaxEndings);
+  if (!endings.empty()) {
+    endings[0] = 'R';
+    add(endings + ".");
+  }
+  if (analysis.suspicious && run.ranks > 1)
+    add("If the ranks do communicate, Lockstep did not see it: lockstep doctor shows which sources were in place.");
+  const Finding* wait_only = Find(analysis, "progress.wait_only");
+  if (analysis.wait_only && (wait_only == nullptr || wait_only->headline != analysis.verdict))
+    add("Communication was posted early but moved only in Wait: no overlap is claimed.");
+  if (run.ranks > 1 && !analysis.suspicious) {
+    if (run.steps + run.incomplete_steps == 0)
+      add("No steps are marked: figures are of the whole recording. Mark steps with lockstep_step().");
+    else if (context.usable_steps().size() < 5 && context.units_are_steps())
+      add(fmt::format("Only {} to compare: too few to name a rank.",
+                      Plural(static_cast<std::int64_t>(context.usable_steps().size()), "step")));
+    else if (context.usable_steps().empty())
+      add("No step is complete on every rank: figures are of the whole recording.");
+  }
+  if (analysis.trust.clock_violations > 0)
+    add(fmt::format("Clock alignment contradicts {} of {} collectives: waits and transfers are not to be trusted.",
+                    Count(analysis.trust.clock_violations), Count(analysis.trust.collectives)));
+}
+
+}  // namespace
+
+void Conclude(const Context& context, Analysis& analysis) {
+  Order(analysis);
+  analysis.verdict = Sentence(context, analysis);
+  Remark(context, analysis);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,194 @@
+#include <cstdint>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/analysis/synthetic_job.h"
+
+namespace lockstep::test {
+namespace {
+
+const Finding* Find(const Analysis& analysis, std::string_view id) {
+  for (const Finding& finding : analysis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+// Healthy compute of 40 ms with 1 % noise, one rank slower.
+JobSpec Slowed(int rank, double factor, std::uint64_t seed, double noise = 0.01) {
+  JobSpec spec;
+  spec.compute = [=](int step, int r) {
+    Noise random(seed * 1000003 + static_cast<std::uint64_t>(step) * 64 + static_cast<std::uint64_t>(r));
+    const double ns = 40e6 * (1 + noise * random.Next()) * (r == rank ? factor : 1);
+    return static_cast<std::int64_t>(ns);
+  };
+  return spec;
+}
+
+struct Case {
+  int rank;
+  double factor;
+  bool blocking;
+  Moves moves;
+};
+class SlowRank : public testing::TestWithParam<Case> {};
+
+TEST_P(SlowRank, IsNamedFirstAndPricedAtWhatItCosts) {
+  const auto [rank, factor, blocking, moves] = GetParam();
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    JobSpec slow = Slowed(rank, factor, seed), healthy = Slowed(rank, 1, seed);
+    slow.blocking = healthy.blocking = blocking;
+    slow.moves = healthy.moves = moves;
+    const Job job = Simulate(slow);
+    const Analysis analysis = job.Analyze();
+    ASSERT_EQ(analysis.stragglers.size(), 1u) << "seed " << seed;
+    EXPECT_EQ(analysis.stragglers[0].rank, rank);
+    EXPECT_EQ(analysis.stragglers[0].kind, "persistent");
+    EXPECT_EQ(analysis.stragglers[0].cause, "compute");
+    EXPECT_LT(analysis.stragglers[0].p_value, 0.01);
+    EXPECT_TRUE(analysis.verdict.starts_with("Rank " + std::to_string(rank) + " holds everyone back")) << analysis.verdict;
+    const double truth = static_cast<double>(job.MedianStep(2) - Simulate(healthy).MedianStep(2));
+    EXPECT_NEAR(static_cast<double>(*analysis.stragglers[0].saves_ns_per_step), truth, 0.15 * truth) << "seed " << seed;
+    EXPECT_NEAR(analysis.ranks[static_cast<std::size_t>(rank)].straggler_score.value(), std::log(factor), 0.02);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, SlowRank,
+                         testing::Values(Case{0, 1.1, false, Moves::kAtOnce}, Case{1, 1.3, false, Moves::kAtOnce},
+                                         Case{2, 2.0, false, Moves::kAtOnce}, Case{3, 1.3, true, Moves::kAtOnce},
+                                         Case{2, 1.1, true, Moves::kAtOnce}, Case{1, 1.1, false, Moves::kOnlyInWait},
+                                         Case{0, 2.0, false, Moves::kOnlyInWait}));
+
+TEST(Straggler, FivePercentOnOneOfEight) {
+  JobSpec spec = Slowed(5, 1.05, 7, 0.004);
+  spec.ranks = 8;
+  const Analysis analysis = Simulate(spec).Analyze();
+  ASSERT_EQ(analysis.stragglers.size(), 1u);
+  EXPECT_EQ(analysis.stragglers[0].rank, 5);
+}
+
+TEST(Straggler, OfTwoRanksTheSlower) {
+  JobSpec spec = Slowed(1, 1.2, 3);
+  spec.ranks = 2;
+  const Analysis analysis = Simulate(spec).Analyze();
+  ASSERT_EQ(analysis.stragglers.size(), 1u);
+  EXPECT_EQ(analysis.stragglers[0].rank, 1);
+  EXPECT_TRUE(analysis.verdict.starts_with("Rank 1 holds the other back")) << analysis.verdict;
+}
+
+// Noise large enough that waiting itself is worth a finding.
+TEST(Straggler, HealthyRunsNameNobody) {
+  int alarms = 0;
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    JobSpec spec = Slowed(0, 1, seed, 0.05);
+    spec.ranks = seed % 3 == 0 ? 2 : seed % 3 == 1 ? 4 : 8;
+    spec.steps = 40;
+    spec.buckets = 2;
+    const Analysis analysis = Simulate(spec).Analyze();
+    alarms += !analysis.stragglers.empty();
+    for (const Finding& finding : analysis.findings) EXPECT_LT(finding.rank, 0);
+    EXPECT_EQ(analysis.verdict.find("Rank "), std::string::npos) << analysis.verdict;
+  }
+  EXPECT_LE(alarms, 18);
+}
+
+// Noise that stays with a rank for several steps must not pass for a straggler.
+TEST(Straggler, AutocorrelatedNoiseNamesNobody) {
+  int alarms = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    std::vector<std::vector<double>> state(60, std::vector<double>(4));
+    Noise random(seed);
+    for (int r = 0; r < 4; ++r)
+      for (std::size_t i = 0; i < 60; ++i)
+        state[i][static_cast<std::size_t>(r)] =
+            (i == 0 ? 0 : 0.8 * state[i - 1][static_cast<std::size_t>(r)]) + 0.03 * random.Next();
+    JobSpec spec;
+    spec.compute = [&](int step, int r) {
+      return static_cast<std::int64_t>(40e6 * (1 + state[static_cast<std::size_t>(step)][static_cast<std::size_t>(r)]));
+    };
+    alarms += !Simulate(spec).Analyze().stragglers.empty();
+  }
+  EXPECT_LE(alarms, 4);
+}
+
+TEST(Straggler, MarginsBelowTheClockErrorAreTies) {
+  JobSpec spec = Slowed(2, 1.02, 1, 0.0005);
+  spec.steps = 100;
+  spec.clock_error_ns = 2'000'000;
+  const Analysis analysis = Simulate(spec).Analyze();
+  EXPECT_TRUE(analysis.stragglers.empty());
+  for (const ArrivalRow& row : analysis.arrivals) {
+    EXPECT_EQ(row.last, 0);
+    EXPECT_EQ(row.ties, 500);
+    EXPECT_EQ(row.charge_ns, 0);
+  }
+}
+
+TEST(Straggler, StarvedRankIsExplainedByItsRunQueue) {
+  JobSpec spec = Slowed(3, 1.5, 1);
+  spec.cpu_share = [](int rank) { return rank == 3 ? 1 / 1.5 : 1.0; };
+  spec.offcpu_share = [](int rank) { return rank == 3 ? 0.5 / 1.5 : 0.0; };
+  const Analysis analysis = Simulate(spec).Analyze();
+  ASSERT_EQ(analysis.stragglers.size(), 1u);
+  EXPECT_EQ(analysis.stragglers[0].cause, "starved");
+  // Ranks that share cores take them from each other.
+  spec.allowed_cores = 2;
+  const Analysis shared = Simulate(spec).Analyze();
+  EXPECT_TRUE(shared.stragglers.empty());
+  EXPECT_EQ(shared.run.sharing_ranks, 4);
+  ASSERT_NE(Find(shared, "starved"), nullptr);
+}
+
+TEST(Straggler, SleepingRankUsesNoMoreCpu) {
+  JobSpec spec = Slowed(0, 1.5, 1);
+  spec.cpu_share = [](int rank) { return rank == 0 ? 1 / 1.5 : 1.0; };
+  const Analysis analysis = Simulate(spec).Analyze();
+  ASSERT_EQ(analysis.stragglers.size(), 1u);
+  EXPECT_EQ(analysis.stragglers[0].cause, "waiting");
+}
+
+TEST(Straggler, DriftingHasAnOnset) {
+  JobSpec spec = Slowed(1, 1, 5);
+  const auto base = spec.compute;
+  spec.compute = [=](int step, int r) { return base(step, r) + (r == 1 && step >= 40 ? 12'000'000 : 0); };
+  spec.steps = 100;
+  const Analysis analysis = Simulate(spec).Analyze();
+  ASSERT_EQ(analysis.stragglers.size(), 1u);
+  EXPECT_EQ(analysis.stragglers[0].kind, "drifting");
+  EXPECT_NEAR(static_cast<double>(analysis.stragglers[0].onset_step.value()), 40, 2);
+}
+
+TEST(Straggler, TransientIsPricedByItsMean) {
+  JobSpec spec = Slowed(1, 1, 5, 0.002);
+  const auto base = spec.compute;
+  spec.compute = [=](int step, int r) { return base(step, r) + (r == 2 && step % 4 == 1 ? 20'000'000 : 0); };
+  spec.steps = 102;
+  const Analysis analysis = Simulate(spec).Analyze();
+  ASSERT_EQ(analysis.stragglers.size(), 1u);
+  EXPECT_EQ(analysis.stragglers[0].kind, "transient");
+  EXPECT_NEAR(static_cast<double>(*analysis.stragglers[0].saves_ns_per_step), 5e6, 0.75e6);
+}
+
+TEST(Straggler, WithoutStepsASliceOfTheRunIsTheUnit) {
+  JobSpec spec = Slowed(2, 1.4, 1);
+  spec.mark_steps = false;
+  const Analysis analysis = Simulate(spec).Analyze();
+  ASSERT_EQ(analysis.stragglers.size(), 1u);
+  EXPECT_EQ(analysis.stragglers[0].rank, 2);
+  EXPECT_FALSE(analysis.stragglers[0].saves_ns_per_step.has_value());
+  EXPECT_TRUE(analysis.verdict.starts_with("Rank 2 holds everyone back")) << analysis.verdict;
+}
+
+TEST(Straggler, UnreadableRankFilesLeaveAnUpperBound) {
+  const Job job = Simulate(Slowed(2, 1.3, 1));
+  AnalyzeOptions options;
+  options.read_rank = [](std::int32_t) -> Result<schema::RankTables> {
+    return Error{ErrorCode::kNotFound, "no such file", "", ""};
+  };
+  const Result<Analysis> analysis = Analyze(job.timeline, options);
+  ASSERT_TRUE(analysis.ok());
+  ASSERT_EQ(analysis.value().stragglers.size(), 1u);
+  EXPECT_TRUE(analysis.value().findings[0].upper_bound);
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,66 @@
+#pragma once
+// A small data-parallel job simulated straight into timeline tables and rank
+// tables: what the analysis must find is known because it was put in.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "analysis/analyze.h"
+#include "core/schema.h"
+#include "merge/timeline/timeline.h"
+
+namespace lockstep::test {
+
+enum class Moves : std::uint8_t {
+  kAtOnce,    // As soon as all have posted.
+  kOnlyInWait,
+};
+
+struct JobSpec {
+  int ranks = 4, steps = 60, warmup = 2, buckets = 5;
+  bool blocking = false, mark_steps = true;
+  Moves moves = Moves::kAtOnce;
+  std::uint64_t bucket_bytes = 1'000'000;
+  std::int64_t transfer_ns = 400'000;   // Of a bucket.
+  std::int64_t input_ns = 0;            // Opens each step, outside compute.
+  std::int64_t clock_error_ns = 500;    // Of every rank.
+  int ranks_per_node = 64;
+  // Compute of a rank in a step, ns. Split evenly over the buckets.
+  std::function<std::int64_t(int step, int rank)> compute = [](int, int) { return 40'000'000; };
+  // Of that compute: CPU time and time runnable without a core, as fractions.
+  std::function<double(int rank)> cpu_share = [](int) { return 1.0; };
+  std::function<double(int rank)> offcpu_share = [](int) { return 0.0; };
+  std::uint32_t allowed_cores = 64;
+};
+
+struct Job {
+  Timeline timeline;
+  std::vector<schema::RankTables> ranks;
+  std::vector<std::int64_t> step_ns;  // Job step times, warm-up included.
+
+  AnalyzeOptions Options() const;
+  Analysis Analyze() const;  // Fails the test on an error.
+  // Median of the job's steps without warm-up.
+  std::int64_t MedianStep(int warmup) const;
+};
+
+Job Simulate(const JobSpec& spec);
+
+// Adds a text to the timeline's strings.
+std::uint32_t Intern(schema::TimelineTables& tables, std::string_view text);
+void AddMeta(schema::TimelineTables& tables, std::string_view key, std::string_view value);
+void AddLoss(schema::TimelineTables& tables, std::string_view name, std::int32_t rank, std::uint64_t count);
+
+// Deterministic noise, about normal: mean 0, deviation 1.
+class Noise {
+ public:
+  explicit Noise(std::uint64_t seed) : state_(seed) {}
+  double Next();
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace lockstep::test
