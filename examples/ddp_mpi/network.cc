@@ -7,7 +7,8 @@ namespace lockstep::example {
 namespace {
 
 constexpr std::size_t kInputs = 64, kOutputs = 16;
-constexpr float kLeak = 0.1f;  // Leaky ReLU: below 0, this slope.
+constexpr std::size_t kCauses = 4;  // Hidden causes of inputs and targets.
+constexpr float kBend = 0.1f;  // Width of the activation's bend around 0.
 
 // splitmix64: the n-th value of stream (seed), without state.
 std::uint64_t Mix(std::uint64_t x) {
@@ -20,6 +21,16 @@ std::uint64_t Mix(std::uint64_t x) {
 float Uniform(std::uint64_t seed, std::uint64_t n) {
   return static_cast<float>(static_cast<std::int64_t>(Mix(Mix(seed) + n) >> 40)) * 0x1p-23f - 1.0f;
 }
+
+// A ReLU with a round corner, (x + sqrt(x^2 + bend^2)) / 2: with a sharp one a
+// rounding difference now and then flips a unit, and gradients could not be
+// compared with those of a run that sums in another order.
+float Activate(float x) {
+  const float root = std::sqrt(x * x + kBend * kBend);
+  return x > 0 ? (x + root) / 2 : kBend * kBend / (2 * (root - x));
+}
+// Its derivative, from its value.
+float Slope(float y) { return 4 * y * y / (4 * y * y + kBend * kBend); }
 
 // y[b][0..out) = bias + sum over i in [0, in) of x[b][i] * w[i][0..out).
 void LinearForward(const float* w, const float* bias, const float* x, float* y, std::size_t batch, std::size_t in,
@@ -98,10 +109,8 @@ Network::Network(int layers, int width, int batch, std::uint64_t seed)
   activations_.emplace_back(batch_ * kOutputs);
   deltas_.emplace_back(batch_ * kOutputs);
   target_.resize(batch_ * kOutputs);
-  teacher_.resize(kInputs * kOutputs);
-  for (std::size_t i = 0; i < teacher_.size(); ++i) {
-    teacher_[i] = Uniform(seed ^ 0x7eac4e5u, i) / std::sqrt(static_cast<float>(kInputs) / 3);
-  }
+  causes_.resize(kCauses * (kInputs + kOutputs));
+  for (std::size_t i = 0; i < causes_.size(); ++i) causes_[i] = Uniform(seed ^ 0xca05e5u, i);
 }
 
 std::uint64_t Network::TensorBytes(std::size_t tensor) const {
@@ -118,10 +127,13 @@ void Network::LoadBatch(std::uint64_t first) {
   for (std::size_t b = 0; b < batch_; ++b) {
     float* x = activations_[0].data() + b * kInputs;
     float* y = target_.data() + b * kOutputs;
-    for (std::size_t i = 0; i < kInputs; ++i) x[i] = Uniform(seed_ ^ 0xda7au, (first + b) * kInputs + i);
+    std::fill(x, x + kInputs, 0.0f);
     std::fill(y, y + kOutputs, 0.0f);
-    for (std::size_t i = 0; i < kInputs; ++i) {
-      for (std::size_t o = 0; o < kOutputs; ++o) y[o] += x[i] * teacher_[i * kOutputs + o];
+    for (std::size_t k = 0; k < kCauses; ++k) {
+      const float cause = Uniform(seed_ ^ 0xda7au, (first + b) * kCauses + k);
+      const float* mix = &causes_[k * (kInputs + kOutputs)];
+      for (std::size_t i = 0; i < kInputs; ++i) x[i] += cause * mix[i];
+      for (std::size_t o = 0; o < kOutputs; ++o) y[o] += cause * mix[kInputs + o];
     }
   }
 }
@@ -132,7 +144,7 @@ void Network::Forward(std::size_t layer) {
   LinearForward(&parameters_[l.weight_at], &parameters_[l.bias_at], activations_[layer].data(), y.data(), batch_, l.in,
                 l.out, l.in);
   if (layer + 1 == layers_.size()) return;
-  for (float& value : y) value = value > 0 ? value : kLeak * value;
+  for (float& value : y) value = Activate(value);
 }
 
 double Network::Loss() {
@@ -152,7 +164,7 @@ void Network::Backward(std::size_t layer) {
   std::vector<float>& dy = deltas_[layer + 1];
   if (layer + 1 < layers_.size()) {
     const std::vector<float>& y = activations_[layer + 1];
-    for (std::size_t i = 0; i < dy.size(); ++i) dy[i] *= y[i] > 0 ? 1.0f : kLeak;
+    for (std::size_t i = 0; i < dy.size(); ++i) dy[i] *= Slope(y[i]);
   }
   float* dbias = &gradients_[l.bias_at];
   std::fill(dbias, dbias + l.out, 0.0f);

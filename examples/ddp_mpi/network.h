@@ -10,7 +10,7 @@
 
 namespace lockstep::example {
 
-// Linear layer `in` -> `out`, leaky ReLU behind all but the last.
+// Linear layer `in` -> `out`, a rounded ReLU behind all but the last.
 struct Layer {
   std::size_t in, out;
   std::size_t weight_at, bias_at;  // Offsets into parameters and gradients, in floats.
@@ -55,7 +55,8 @@ class Network {
   std::vector<float> parameters_, gradients_, momentum_;
   std::vector<std::vector<float>> activations_;  // [l]: input of layer l, last: output.
   std::vector<std::vector<float>> deltas_;       // [l]: gradient of activations_[l].
-  std::vector<float> target_, scratch_, teacher_;
+  std::vector<float> target_, scratch_;
+  std::vector<float> causes_;  // How each hidden cause shows in inputs and targets.
 };
 
 // FNV-1a over the bytes: equal if and only if (for all that matters) bitwise equal.

@@ -15,7 +15,7 @@ struct Options {
   int layers = 12;
   int width = 256;
   int batch = 0;  // Samples per rank and step; 0: 4 when timed, 32 when real.
-  double learning_rate = 0.005;
+  double learning_rate = 0.01;
   std::uint64_t seed = 1;
   double bucket_cap_mb = 25;
   double first_bucket_mb = 1;
