@@ -28,6 +28,11 @@ void AddMerge(CLI::App& root, Chosen& chosen);
 void AddAnalyze(CLI::App& root, Chosen& chosen);
 void AddInfo(CLI::App& root, Chosen& chosen);
 
+// `lockstep run [options] [--] PROGRAM ...`: keeps PROGRAM and its words for `run`
+// and returns how many of argc are Lockstep's own. They must not reach the parser:
+// the program's options are not ours.
+int SplitProgram(CLI::App& root, int argc, char** argv);
+
 // "error: what" / "  where" / "  try: hint" on stderr. Returns the exit code for the error.
 int PrintError(const Error& error);
 

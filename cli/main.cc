@@ -33,7 +33,7 @@ int Main(int argc, char** argv) {
   for (auto add : kCommands) add(app, chosen);
   NameEnvironment(app);
   try {
-    app.parse(argc, argv);
+    app.parse(SplitProgram(app, argc, argv), argv);
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
     return code == 0 ? kOk : kUsage;

@@ -1,0 +1,199 @@
+// `lockstep run`: capture. Inside a launcher (mpirun ... lockstep run -- app) it is
+// the agent of one slot; around one (lockstep run -- mpirun ... app) it puts itself
+// in front of the program and becomes the launcher.
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/run_after.h"
+#include "comms/launch/launcher_args.h"
+#include "runtime/agent/agent.h"
+#include "runtime/agent/libraries.h"
+#include "runtime/agent/manifest.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Flags {
+  std::vector<std::string> command;
+  std::string output, spool_dir, after = "analyze", after_to, clock = "auto";
+  std::uint64_t max_bytes = std::uint64_t{2} << 30, ring_size = std::uint64_t{16} << 20,
+                ring_total = std::uint64_t{64} << 20;
+  std::int64_t after_wait_s = 30;
+  bool print_env = false, quiet = false, every_slot = false;
+};
+
+// Words behind our own options, set before the parser runs.
+std::vector<std::string>& Program() {
+  static std::vector<std::string> words;
+  return words;
+}
+
+std::string Absolute(const std::string& path) {
+  std::error_code ignored;
+  return path.empty() ? path : std::filesystem::absolute(path, ignored).string();
+}
+
+// The words of `lockstep run` that give these flags. Paths absolute: the launcher
+// may start the program elsewhere.
+std::vector<std::string> Words(const Flags& flags) {
+  std::vector<std::string> words = {SelfPath(), "run"};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {name, value});
+  };
+  add("--output", Absolute(flags.output));
+  add("--spool-dir", Absolute(flags.spool_dir));
+  add("--after", flags.after);
+  add("--after-to", Absolute(flags.after_to));
+  add("--after-wait", std::to_string(flags.after_wait_s));
+  add("--clock", flags.clock);
+  add("--max-bytes", std::to_string(flags.max_bytes));
+  add("--ring-size", std::to_string(flags.ring_size));
+  add("--ring-total", std::to_string(flags.ring_total));
+  if (flags.quiet) words.emplace_back("--quiet");
+  words.emplace_back("--every-slot");
+  words.emplace_back("--");
+  return words;
+}
+
+// For schedulers that own the command line. On stdout, for eval.
+int PrintEnv(const Flags& flags) {
+  std::string agent;
+  for (const std::string& word : Words(flags)) {
+    if (word.find_first_of(" \t") != std::string::npos)
+      return PrintError({ErrorCode::kUnsupported, "Open MPI splits this variable at spaces, and a path has one", word,
+                         "install Lockstep, or put the output, under a path without spaces"});
+    agent += (agent.empty() ? "" : " ") + word;
+  }
+  auto libraries = FindLibraries();
+  if (!libraries.ok()) return PrintError(libraries.error());
+  std::printf(
+      "# For jobs whose command line you cannot change. With Open MPI 4.x this alone puts an\n"
+      "# agent in front of every rank, as `mpirun ... lockstep run -- app` would:\n"
+      "export OMPI_MCA_orte_fork_agent=%s\n"
+      "# Elsewhere put this in front of the program (torchrun: --no-python):\n"
+      "#   %s\n"
+      "# The probe alone (no agent) records nothing: it stays idle without a ring segment, which\n"
+      "# only an agent makes. Its library, for tools that merge LD_PRELOAD themselves:\n"
+      "#   LD_PRELOAD=%s\n",
+      ShellQuote({agent}).c_str(), ShellQuote(Words(flags)).c_str(), PreloadValue("", libraries.value()).c_str());
+  return kOk;
+}
+
+int Launch(const Flags& flags) {
+  auto words = InsertAgent(flags.command, Words(flags));
+  if (!words.ok()) return PrintError(words.error());
+  std::vector<char*> argv;
+  for (const std::string& word : words.value()) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  const int error = errno;
+  std::fprintf(stderr, "lockstep: %s: %s\n", argv[0], std::strerror(error));
+  return error == ENOENT ? 127 : 126;
+}
+
+int Run(const Flags& flags) {
+  if (flags.print_env) return PrintEnv(flags);
+  if (flags.command.empty())
+    return PrintError({ErrorCode::kUsage, "no command to run", "lockstep run",
+                       "lockstep run -- ./app      or  mpirun -np 4 lockstep run -- ./app"});
+  if (RecognizeLauncher(flags.command[0]) != Launcher::kNone) return Launch(flags);
+
+  RunOptions options;
+  options.command = flags.command;
+  options.output = flags.output;
+  options.spool_dir = flags.spool_dir;
+  options.max_bytes = flags.max_bytes;
+  options.ring_bytes = flags.ring_size;
+  options.ring_total_bytes = flags.ring_total;
+  options.quiet = flags.quiet;
+  options.every_slot = flags.every_slot;
+  options.clock = flags.clock == "agent"                          ? ClockService::kAgent
+                  : flags.clock == "tcp"                          ? ClockService::kTcp
+                  : flags.clock == "off" || flags.clock == "wall" ? ClockService::kOff
+                                                                  : ClockService::kAuto;
+  options.recorded = {{"after", flags.after},
+                      {"clock", flags.clock},
+                      {"max_bytes", std::to_string(flags.max_bytes)},
+                      {"ring_size", std::to_string(flags.ring_size)},
+                      {"ring_total", std::to_string(flags.ring_total)}};
+  if (!flags.output.empty()) options.recorded["output"] = flags.output;
+  if (!flags.spool_dir.empty()) options.recorded["spool_dir"] = flags.spool_dir;
+
+  const auto result = RunAgent(options);
+  if (!result.ok()) return PrintError(result.error());
+  AfterOptions after;
+  after.after = flags.after == "none"    ? After::kNone
+                : flags.after == "merge" ? After::kMerge
+                                         : After::kAnalyze;
+  after.to = flags.after_to;
+  after.clock = flags.clock;
+  after.wait_ms = flags.after_wait_s * 1000;
+  after.quiet = flags.quiet;
+  RunAfter(result.value(), after);
+  FinishLike(result.value());
+}
+
+}  // namespace
+
+void AddRun(CLI::App& root, Chosen& chosen) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* run = root.add_subcommand("run", "Run a program and record it; its output and exit code stay as they are");
+  run->footer("lockstep run [OPTIONS] [--] PROGRAM [ARGUMENTS]      PROGRAM may be mpirun or srun with its options");
+  run->add_option("-o,--output", flags->output, "The run directory itself (default: lockstep.out/DATE-TIME-xxxx)");
+  run->add_option("--after", flags->after, "What rank 0 does after success: none, merge, analyze, report")
+      ->check(CLI::IsMember({"none", "merge", "analyze", "report"}));
+  run->add_option("--after-to", flags->after_to, "File for the verdict (default: standard error)");
+  run->add_option("--after-wait", flags->after_wait_s, "Seconds rank 0 waits for the other ranks' files")
+      ->check(CLI::Range(0, 86400));
+  run->add_option("--clock", flags->clock,
+                  "Clock exchange: auto, agent (no rank uses MPI), tcp, off, wall (accept wall-clock accuracy)")
+      ->check(CLI::IsMember({"auto", "agent", "tcp", "off", "wall"}));
+  const auto size = CLI::AsSizeValue(false);
+  run->add_option("--max-bytes", flags->max_bytes, "Recording stops at this much per rank (default 2 GiB)")->transform(size);
+  run->add_option("--ring-size", flags->ring_size, "Ring of a process's first thread (default 16 MiB; others an eighth)")
+      ->transform(size);
+  run->add_option("--ring-total", flags->ring_total, "Cap on shared memory per rank (default 64 MiB)")->transform(size);
+  run->add_option("--spool-dir", flags->spool_dir, "Fast local directory for the spool (default: beside the rank file)");
+  run->add_flag("--print-env", flags->print_env, "Print the environment for schedulers that own the command line");
+  run->add_flag("--quiet", flags->quiet, "Print nothing of our own but the verdict");
+  run->add_flag("--every-slot", flags->every_slot)->group("");
+  run->callback([flags, &chosen] {
+    flags->command = Program();
+    chosen = [flags] { return Run(*flags); };
+  });
+}
+
+// CLI11 2.1 gives words behind "--" of a subcommand to its parent, and takes the
+// program's options for ours without it.
+int SplitProgram(CLI::App& root, int argc, char** argv) {
+  if (argc < 2 || std::strcmp(argv[1], "run") != 0) return argc;
+  CLI::App* run = root.get_subcommand("run");
+  int at = 2;
+  for (; at < argc; ++at) {
+    const std::string word = argv[at];
+    if (word == "--" || word.size() < 2 || word[0] != '-') break;
+    const bool is_long = word[1] == '-';
+    const std::size_t equals = word.find('=');
+    const std::string name = is_long ? word.substr(0, equals) : word.substr(0, 2);
+    const CLI::Option* option = run->get_option_no_throw(name);
+    if (option == nullptr) return argc;  // The parser names it.
+    const bool attached = is_long ? equals != std::string::npos : word.size() > 2;
+    if (option->get_items_expected_max() > 0 && !attached) ++at;
+  }
+  if (at >= argc) return argc;
+  const int ours = at;
+  if (std::strcmp(argv[at], "--") == 0) ++at;
+  Program().assign(argv + at, argv + argc);
+  return ours;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,186 @@
+#include "cli/run_after.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "runtime/agent/libraries.h"
+#include "runtime/agent/say.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::steady_clock;
+
+std::string RankPath(const std::string& run_dir, std::int32_t slot, const char* suffix) {
+  char name[64];
+  std::snprintf(name, sizeof name, "/ranks/rank-%05d%s", slot, suffix);
+  return run_dir + name;
+}
+
+bool Exists(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+enum class SlotEnd { kPending, kFile, kFailed };
+
+// A slot is over when its rank file is there or its claim says why it is not.
+SlotEnd LookAt(const std::string& run_dir, std::int32_t slot) {
+  char name[32];
+  std::snprintf(name, sizeof name, "/ranks/.agent-%05d", slot);
+  std::ifstream claim(run_dir + name);
+  std::string state;
+  if (claim && std::getline(claim, state)) {
+    if (state == "done") return SlotEnd::kFile;
+    if (state == "failed") return SlotEnd::kFailed;
+  }
+  return !claim && Exists(RankPath(run_dir, slot, ".h5")) ? SlotEnd::kFile : SlotEnd::kPending;
+}
+
+struct Waited {
+  std::int32_t files = 0, failed = 0;
+  std::vector<std::int32_t> missing;
+};
+
+Waited WaitForSlots(const std::string& run_dir, std::int32_t slots, std::int64_t wait_ms) {
+  const auto end = steady_clock::now() + std::chrono::milliseconds(wait_ms);
+  auto pause = std::chrono::milliseconds(5);
+  Waited waited;
+  std::vector<std::int32_t> pending;
+  for (std::int32_t slot = 0; slot < slots; ++slot) pending.push_back(slot);
+  for (;;) {
+    std::vector<std::int32_t> left;
+    for (const std::int32_t slot : pending) {
+      const SlotEnd state = LookAt(run_dir, slot);
+      waited.files += state == SlotEnd::kFile;
+      waited.failed += state == SlotEnd::kFailed;
+      if (state == SlotEnd::kPending) left.push_back(slot);
+    }
+    pending.swap(left);
+    if (pending.empty() || steady_clock::now() >= end) break;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds(250));
+  }
+  waited.missing = std::move(pending);
+  return waited;
+}
+
+// "1-3, 7"
+std::string Ranges(const std::vector<std::int32_t>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += (text.empty() ? "" : ", ") + std::to_string(ranks[i]);
+    if (last > i) text += "-" + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string Size(std::uint64_t bytes) {
+  char text[32];
+  if (bytes < 1000) {
+    std::snprintf(text, sizeof text, "%llu B", static_cast<unsigned long long>(bytes));
+  } else if (bytes < 1'000'000) {
+    std::snprintf(text, sizeof text, "%.1f kB", static_cast<double>(bytes) / 1e3);
+  } else if (bytes < 1'000'000'000) {
+    std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
+  } else {
+    std::snprintf(text, sizeof text, "%.1f GB", static_cast<double>(bytes) / 1e9);
+  }
+  return text;
+}
+
+// Runs this program with other words; its standard output goes to `out_fd`.
+// -1 if it could not be started or died.
+int RunSelf(const std::vector<std::string>& words, int out_fd) {
+  const std::string self = SelfPath();
+  std::vector<char*> argv = {const_cast<char*>("lockstep")};
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid < 0) return -1;
+  if (pid == 0) {
+    ::dup2(out_fd, STDOUT_FILENO);
+    ::execv(self.c_str(), argv.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void ListFiles(const std::string& run_dir) {
+  std::error_code error;
+  std::uint64_t rank_bytes = 0, rank_files = 0;
+  for (const auto& entry : fs::directory_iterator(run_dir + "/ranks", error)) {
+    if (entry.path().extension() != ".h5") continue;
+    rank_files += 1;
+    rank_bytes += entry.file_size(error);
+  }
+  std::string line = run_dir + ": " + std::to_string(rank_files) + (rank_files == 1 ? " rank file (" : " rank files (") +
+                     Size(rank_bytes) + ")";
+  for (const char* name : {"timeline.h5", "analysis.json"}) {
+    const std::uintmax_t bytes = fs::file_size(run_dir + "/" + name, error);
+    if (!error) line += std::string(", ") + name + " (" + Size(bytes) + ")";
+  }
+  Say(line);
+}
+
+}  // namespace
+
+void RunAfter(const RunResult& result, const AfterOptions& options) {
+  if (!result.traced || result.launch.rank > 0) return;
+  const std::string& dir = result.run_dir;
+  const bool good = result.signal == 0 && result.exit_code == 0;
+  if (!good) {
+    if (!options.quiet)
+      Say("the application failed; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir);
+    return;
+  }
+  const Waited waited = WaitForSlots(dir, result.launch.slots(), options.wait_ms);
+  if (!waited.missing.empty() && !options.quiet) {
+    const std::string ranks = Ranges(waited.missing), name = fs::path(dir).filename().string();
+    const std::size_t dash = name.rfind('-');
+    // Nodes without a shared file system made directories of their own, with the same last letters.
+    const std::string there = fs::path(fs::absolute(dir)).parent_path().string() + "/" +
+                              (dash == std::string::npos ? name : "*" + name.substr(dash));
+    Say("no files from rank " + ranks + " in " + dir + ". If their nodes do not share it: rsync -a NODE:'" + there +
+        "/ranks/' " + dir + "/ranks/   then: lockstep analyze " + dir);
+  }
+  if (options.after != After::kNone) {
+    int out_fd = STDERR_FILENO;
+    if (!options.to.empty()) {
+      out_fd = ::open(options.to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+      if (out_fd < 0) {
+        Say(options.to + " (--after-to): " + std::strerror(errno) + ": using standard error");
+        out_fd = STDERR_FILENO;
+      }
+    }
+    std::vector<std::string> words = {options.after == After::kMerge ? "merge" : "analyze", dir};
+    if (options.clock == "off" || options.clock == "wall") words.insert(words.end(), {"--clock", options.clock});
+    const int code = RunSelf(words, out_fd);
+    if (code != 0 && code != 3 && !options.quiet)
+      Say("`lockstep " + words[0] + "` did not succeed; the recorded data is complete in " + dir);
+    if (out_fd != STDERR_FILENO) ::close(out_fd);
+  }
+  if (options.quiet) return;
+  ListFiles(dir);
+  if (options.after == After::kNone || options.after == After::kMerge) Say("next: lockstep analyze " + dir);
+}
+
+}  // namespace lockstep::cli
