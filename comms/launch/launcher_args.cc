@@ -1,0 +1,167 @@
+#include "comms/launch/launcher_args.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace lockstep {
+namespace {
+
+// Words that follow each option. Open MPI takes every long name with one dash or two.
+constexpr std::string_view kNoWord[] = {
+    // Open MPI 4.1
+    "allow-run-as-root", "bind-to-core", "bind-to-socket", "bycore", "bynode", "byslot", "continuous", "d",
+    "debug-devel", "debug", "debug-daemons", "debug-daemons-file", "disable-recovery", "display-allocation",
+    "display-devel-allocation", "display-devel-map", "display-diffable-map", "display-map", "display-topo",
+    "do-not-launch", "do-not-resolve", "enable-instant-on-support", "enable-recovery", "forward-signals-off",
+    "fwd-mpirun-port", "get-stack-traces", "index-argv-by-rank", "leave-session-attached", "merge-stderr-to-stdout",
+    "nolocal", "nooversubscribe", "noprefix", "novm", "no-ready-msg", "output-proctable", "oversubscribe", "pernode",
+    "q", "quiet", "report-bindings", "report-child-jobs-separately", "report-state-on-timeout", "s", "preload-binary",
+    "set-cwd-to-session-dir", "show-progress", "staged", "tag-output", "timestamp-output", "tv",
+    "use-hwthread-cpus", "use-regexp", "v", "verbose", "wait-for-server", "xml", "daemonize", "bind-to-none",
+    "bycluster", "num-boards", "sched-by-core",
+    // MPICH hydra
+    "genvnone", "genvall", "envnone", "envall", "l", "prepend-rank", "info", "enable-x", "disable-x", "usize-infinite",
+    "disable-auto-cleanup", "disable-hostname-propagation",
+};
+constexpr std::string_view kOneWord[] = {
+    // Open MPI 4.1
+    "am", "bind-to", "c", "np", "cf", "cartofile", "cpu-list", "cpu-set", "cpus-per-proc", "cpus-per-rank", "debugger",
+    "default-hostfile", "dvm-master-timeout", "H", "host", "hnp", "hostfile", "launch-agent", "machinefile", "map-by",
+    "max-restarts", "max-vm-size", "N", "n", "npernode", "npersocket", "ompi-server", "output-filename", "path",
+    "personality", "ppr", "prefix", "preload-files", "preload-files-dest-dir", "rank-by", "report-events", "report-pid",
+    "report-uri", "rf", "rankfile", "server-wait-time", "slot-list", "stdin", "timeout", "tmpdir", "tune", "wd", "wdir",
+    "x", "xml-file", "xterm", "num-procs", "forward-signals", "dvm-uri", "output", "runtime-options", "pset",
+    "display",
+    // MPICH hydra
+    "f", "hosts", "ppn", "genvlist", "envlist", "launcher", "launcher-exec", "bootstrap", "bootstrap-exec", "iface",
+    "rmk", "ranks-per-proc", "usize", "arch", "soft", "file", "print-rank-map", "outfile-pattern", "errfile-pattern",
+    "membind", "topolib", "demux", "nameserver", "localhost", "pmi-port", "port-range", "perhost",
+};
+constexpr std::string_view kTwoWords[] = {"mca", "gmca", "omca", "pmca", "prtemca", "env", "genv"};
+// No program, or none on the command line.
+constexpr std::string_view kElsewhere[] = {"app", "configfile", "dvm", "hnp-uri"};
+
+// srun's options without a value; all its other long ones take the next word
+// unless written as --name=value (srun.c of Slurm 22.05, option tables).
+constexpr std::string_view kSrunFlags[] = {
+    "contiguous", "disable-status", "exact", "exclusive", "external-launcher", "help", "hold", "immediate",
+    "interactive", "kill-on-bad-exit", "label", "no-allocate", "no-kill", "overcommit", "overlap", "oversubscribe",
+    "preserve-env", "propagate", "pty", "quiet", "quit-on-interrupt", "reboot", "spread-job", "test-only", "threads",
+    "unbuffered", "usage", "use-min-nodes", "verbose", "version", "wckey-off", "whole", "x11", "send-libs",
+};
+// Letters of srun's short options that take a value; the others are flags (I and K: attached value only).
+constexpr std::string_view kSrunLetters = "ABcCdDeFgGiJLmMnNopPqrStTUwWx";
+constexpr std::string_view kSrunLetterFlags = "EhHIjkKlOQsuvVXZ";
+
+template <std::size_t N>
+bool In(const std::string_view (&list)[N], std::string_view name) {
+  return std::find(std::begin(list), std::end(list), name) != std::end(list);
+}
+
+std::string_view BaseName(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+Error Unknown(std::string_view option, std::string_view launcher) {
+  return {ErrorCode::kUsage, "unknown option of " + std::string(launcher) + ": cannot tell where the program begins",
+          std::string(option), std::string(launcher) + " ... lockstep run -- PROGRAM (lockstep behind the options)"};
+}
+
+// Position of the program in [begin, end), or end.
+Result<std::size_t> ProgramOfMpirun(const std::vector<std::string>& words, std::size_t begin, std::size_t end) {
+  for (std::size_t i = begin; i < end; ++i) {
+    const std::string& word = words[i];
+    if (word == "--") return std::min(i + 1, end);
+    if (word.size() < 2 || word[0] != '-') return i;
+    const std::string_view name = std::string_view(word).substr(word[1] == '-' ? 2 : 1);
+    if (In(kElsewhere, name))
+      return Error{ErrorCode::kUsage, "the programs are not on this command line", word,
+                   "put `lockstep run --` before each program there"};
+    if (In(kNoWord, name) || name.find('=') != std::string_view::npos) continue;
+    if (In(kOneWord, name)) {
+      i += 1;
+    } else if (In(kTwoWords, name)) {
+      i += 2;
+    } else if (word[1] != '-' && name.find_first_not_of("dqvs") == std::string_view::npos) {
+      continue;  // Single letters run together.
+    } else if (name == "h" || name == "help" || name == "V" || name == "version") {
+      return end;
+    } else {
+      return Unknown(word, BaseName(words[0]));
+    }
+  }
+  return end;
+}
+
+Result<std::size_t> ProgramOfSrun(const std::vector<std::string>& words, std::size_t begin, std::size_t end) {
+  for (std::size_t i = begin; i < end; ++i) {
+    const std::string& word = words[i];
+    if (word == "--") return std::min(i + 1, end);
+    if (word.size() < 2 || word[0] != '-') return i;
+    if (word[1] == '-') {
+      const std::string_view name = std::string_view(word).substr(2);
+      if (name == "multi-prog")
+        return Error{ErrorCode::kUsage, "the programs are not on this command line", word,
+                     "put `lockstep run --` before each program in the file"};
+      if (name.find('=') == std::string_view::npos && !In(kSrunFlags, name)) i += 1;
+      continue;
+    }
+    for (std::size_t at = 1; at < word.size(); ++at) {
+      if (kSrunLetterFlags.find(word[at]) != std::string_view::npos) {
+        // -I60, -K0: the rest is the optional value.
+        if (std::string_view("IK").find(word[at]) != std::string_view::npos) break;
+        continue;
+      }
+      if (kSrunLetters.find(word[at]) == std::string_view::npos) return Unknown(word, "srun");
+      if (at + 1 == word.size()) i += 1;  // Value in the next word; else attached.
+      break;
+    }
+  }
+  return end;
+}
+
+}  // namespace
+
+Launcher RecognizeLauncher(std::string_view program) {
+  const std::string_view base = BaseName(program);
+  const std::string_view name = base.substr(0, base.find('.'));
+  for (const std::string_view known : {"mpirun", "mpiexec", "orterun", "prterun"})
+    if (name == known) return Launcher::kMpirun;
+  return base == "srun" ? Launcher::kSrun : Launcher::kNone;
+}
+
+Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& command,
+                                             const std::vector<std::string>& agent) {
+  const Launcher launcher = command.empty() ? Launcher::kNone : RecognizeLauncher(command[0]);
+  if (launcher == Launcher::kNone)
+    return Error{ErrorCode::kUsage, "not a launcher Lockstep knows", command.empty() ? "" : command[0],
+                 "LAUNCHER ... lockstep run -- PROGRAM"};
+  std::vector<std::string> out = {command[0]};
+  std::size_t begin = 1;
+  bool any = false;
+  for (;;) {
+    const auto colon = std::find(command.begin() + static_cast<std::ptrdiff_t>(begin), command.end(), ":");
+    const auto end = static_cast<std::size_t>(colon - command.begin());
+    LS_TRY(const std::size_t program, launcher == Launcher::kSrun ? ProgramOfSrun(command, begin, end)
+                                                                  : ProgramOfMpirun(command, begin, end));
+    const std::size_t at = std::min(program, end);
+    out.insert(out.end(), command.begin() + static_cast<std::ptrdiff_t>(begin),
+               command.begin() + static_cast<std::ptrdiff_t>(at));
+    if (at < end) {
+      any = true;
+      const bool there = BaseName(command[at]) == "lockstep" && at + 1 < end && command[at + 1] == "run";
+      if (!there) out.insert(out.end(), agent.begin(), agent.end());
+      out.insert(out.end(), command.begin() + static_cast<std::ptrdiff_t>(at), colon);
+    }
+    if (colon == command.end()) break;
+    out.emplace_back(":");
+    begin = end + 1;
+  }
+  if (!any)
+    return Error{ErrorCode::kUsage, "no program after the launcher's options", command[0],
+                 "lockstep run -- " + command[0] + " -np 4 ./app"};
+  return out;
+}
+
+}  // namespace lockstep
