@@ -1,0 +1,489 @@
+#include "merge/match/collectives.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "core/collective.h"
+#include "merge/parallel.h"
+#include "trace/strings.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kNoTime = schema::kNoTime;
+constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t Sum(std::int64_t a, std::int64_t b) {
+  std::int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? kForever : sum;
+}
+
+// One rank's rows on one communicator, in order of the instance key.
+struct RankOnComm {
+  std::uint32_t rank;  // Index into the ranks given.
+  std::int32_t comm_rank;
+  std::vector<std::uint32_t> rows;
+};
+
+struct CommGroup {
+  std::uint64_t id = 0;
+  std::uint32_t size = 0;  // Members; of an inter-communicator: ranks that were seen to have it.
+  bool inter = false;
+  std::vector<RankOnComm> ranks;  // By rank.
+};
+
+struct Instance {
+  std::uint64_t seq;
+  std::uint32_t comm, start;
+  std::size_t first;    // Into the flat member list.
+  std::uint32_t count;
+  std::int64_t first_arrival_ns;
+};
+
+struct FlatMember {
+  std::uint32_t rank, row;
+};
+
+using Key = std::pair<std::uint64_t, std::uint32_t>;
+
+class Matcher {
+ public:
+  Matcher(const std::vector<MatchRank>& ranks, std::size_t absent_ranks, unsigned jobs)
+      : ranks_(ranks), absent_ranks_(absent_ranks), jobs_(jobs) {}
+
+  MatchedCollectives Run() {
+    Group();
+    for (std::size_t comm = 0; comm < comms_.size(); ++comm) Enumerate(static_cast<std::uint32_t>(comm));
+    Arrive();
+    Order();
+    ParallelChunks(jobs_, order_.size(), 4096, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) Fill(i);
+    });
+    CountMissing();
+    CountMismatches();
+    return std::move(out_);
+  }
+
+ private:
+  const schema::Collectives& Rows(std::uint32_t rank) const { return ranks_[rank].tables->collectives; }
+  Key KeyOf(std::uint32_t rank, std::uint32_t row) const { return {Rows(rank).seq[row], Rows(rank).start[row]}; }
+
+  // Communicators of all ranks, by global id; each rank's rows sorted by key.
+  void Group() {
+    std::map<std::uint64_t, std::uint32_t> dense;
+    for (const MatchRank& rank : ranks_) {
+      const schema::Comms& comms = rank.tables->comms;
+      for (std::size_t i = 0; i < comms.rows(); ++i)
+        if (comms.global_id[i] != 0 && !comms.unidentified[i]) dense.emplace(comms.global_id[i], 0);
+    }
+    comms_.reserve(dense.size());
+    for (auto& [id, index] : dense) {
+      index = static_cast<std::uint32_t>(comms_.size());
+      comms_.push_back({.id = id});
+    }
+    std::vector<std::vector<std::pair<std::uint32_t, RankOnComm>>> found(ranks_.size());
+    std::vector<std::uint64_t> unidentified(ranks_.size(), 0);
+    ParallelFor(jobs_, ranks_.size(), [&](std::size_t r) {
+      const schema::Comms& comms = ranks_[r].tables->comms;
+      const schema::Collectives& rows = ranks_[r].tables->collectives;
+      std::vector<std::vector<std::uint32_t>> by_comm(comms.rows());
+      for (std::uint32_t row = 0; row < rows.rows(); ++row)
+        if (rows.comm[row] < by_comm.size()) by_comm[rows.comm[row]].push_back(row);
+      for (std::size_t i = 0; i < comms.rows(); ++i) {
+        if (comms.global_id[i] == 0 || comms.unidentified[i]) {
+          unidentified[r] += !by_comm[i].empty();
+          continue;
+        }
+        const auto before = [&](std::uint32_t a, std::uint32_t b) {
+          return std::tuple(rows.seq[a], rows.start[a], a) < std::tuple(rows.seq[b], rows.start[b], b);
+        };
+        if (!std::is_sorted(by_comm[i].begin(), by_comm[i].end(), before))
+          std::sort(by_comm[i].begin(), by_comm[i].end(), before);
+        found[r].push_back({dense.at(comms.global_id[i]),
+                            {static_cast<std::uint32_t>(r), comms.rank[i], std::move(by_comm[i])}});
+      }
+    });
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const schema::Comms& comms = ranks_[r].tables->comms;
+      for (std::size_t i = 0; i < comms.rows(); ++i) {
+        if (comms.global_id[i] == 0 || comms.unidentified[i]) continue;
+        CommGroup& group = comms_[dense.at(comms.global_id[i])];
+        group.size = std::max(group.size, comms.size[i]);
+        group.inter |= comms.kind[i] == 1;
+      }
+      for (auto& [comm, rank_on_comm] : found[r]) {
+        auto& members = comms_[comm].ranks;
+        // Two handles of one communicator (a damaged file): its rows together.
+        if (!members.empty() && members.back().rank == r) {
+          members.back().rows.insert(members.back().rows.end(), rank_on_comm.rows.begin(), rank_on_comm.rows.end());
+          std::sort(members.back().rows.begin(), members.back().rows.end(), [&](std::uint32_t a, std::uint32_t b) {
+            return KeyOf(members.back().rank, a) < KeyOf(members.back().rank, b);
+          });
+          continue;
+        }
+        members.push_back(std::move(rank_on_comm));
+      }
+      bool told = false;
+      const std::string_view name = Info(Loss::kCommUnidentified).name;
+      const schema::Losses& losses = ranks_[r].tables->losses;
+      for (std::size_t i = 0; i < losses.rows(); ++i)
+        told |= TextOf(*ranks_[r].tables, losses.name[i]) == name;
+      if (unidentified[r] > 0 && !told)
+        out_.losses.push_back(MakeLoss(ranks_[r].rank, Loss::kCommUnidentified, unidentified[r], ""));
+      out_.member_of.emplace_back(ranks_[r].tables->collectives.rows(), schema::kNone);
+    }
+    for (CommGroup& group : comms_)
+      group.size = std::max(group.size, static_cast<std::uint32_t>(group.ranks.size()));
+  }
+
+  // Merges the ranks' sorted rows: one instance per distinct key.
+  void Enumerate(std::uint32_t comm) {
+    const CommGroup& group = comms_[comm];
+    std::vector<std::size_t> at(group.ranks.size(), 0);
+    while (true) {
+      bool any = false;
+      Key next{};
+      for (std::size_t m = 0; m < group.ranks.size(); ++m) {
+        const RankOnComm& member = group.ranks[m];
+        if (at[m] == member.rows.size()) continue;
+        const Key key = KeyOf(member.rank, member.rows[at[m]]);
+        if (!any || key < next) next = key;
+        any = true;
+      }
+      if (!any) return;
+      Instance instance{next.first, comm, next.second, members_.size(), 0, 0};
+      for (std::size_t m = 0; m < group.ranks.size(); ++m) {
+        const RankOnComm& member = group.ranks[m];
+        bool first = true;
+        for (; at[m] < member.rows.size() && KeyOf(member.rank, member.rows[at[m]]) == next; ++at[m], first = false) {
+          if (first) members_.push_back({member.rank, member.rows[at[m]]});
+          else ++doubled_;
+        }
+      }
+      instance.count = static_cast<std::uint32_t>(members_.size() - instance.first);
+      instances_.push_back(instance);
+    }
+  }
+
+  void Arrive() {
+    arrival_.resize(members_.size());
+    ParallelChunks(jobs_, instances_.size(), 4096, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        Instance& instance = instances_[i];
+        instance.first_arrival_ns = kForever;
+        for (std::size_t m = instance.first; m < instance.first + instance.count; ++m) {
+          const FlatMember& member = members_[m];
+          arrival_[m] = ranks_[member.rank].clock->ToCluster(Rows(member.rank).begin_ns[member.row]);
+          instance.first_arrival_ns = std::min(instance.first_arrival_ns, arrival_[m]);
+        }
+      }
+    });
+  }
+
+  void Order() {
+    order_.resize(instances_.size());
+    std::iota(order_.begin(), order_.end(), 0u);
+    std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      const Instance &x = instances_[a], &y = instances_[b];
+      // comms_ is sorted by global id, so the dense index orders alike.
+      return std::tie(x.first_arrival_ns, x.comm, x.seq, x.start) < std::tie(y.first_arrival_ns, y.comm, y.seq, y.start);
+    });
+    const std::size_t n = instances_.size();
+    out_.collectives.ForEachColumn([&](const schema::ColumnInfo&, auto& column) { column.resize(n); });
+    out_.members.ForEachColumn([&](const schema::ColumnInfo&, auto& column) { column.resize(members_.size()); });
+    out_.limit_ns.resize(members_.size());
+    out_.error_ns.resize(members_.size());
+    out_.whole.resize(n);
+    missing_.resize(n);
+    out_.first_member.resize(n + 1);
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      out_.first_member[i] = at;
+      at += instances_[order_[i]].count;
+    }
+    out_.first_member[n] = at;
+  }
+
+  // Members agree on what they do. Sizes are compared where MPI makes them equal
+  // on every member: not for v-variants, nor where only the root's argument counts.
+  bool Mismatch(const Instance& instance) const {
+    const FlatMember& one = members_[instance.first];
+    const auto kind = static_cast<CollectiveKind>(Rows(one.rank).kind[one.row]);
+    bool sizes = !comms_[instance.comm].inter &&
+                 (Splits(kind) || kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kReduce ||
+                  kind == CollectiveKind::kScan);
+    for (std::size_t m = instance.first; m < instance.first + instance.count; ++m)
+      sizes &= Rows(members_[m].rank).uneven[members_[m].row] == 0;
+    for (std::size_t m = instance.first + 1; m < instance.first + instance.count; ++m) {
+      const schema::Collectives& rows = Rows(members_[m].rank);
+      if (rows.kind[members_[m].row] != static_cast<std::uint8_t>(kind)) return true;
+      if (sizes && rows.bytes[members_[m].row] != Rows(one.rank).bytes[one.row]) return true;
+    }
+    return false;
+  }
+
+  void Fill(std::size_t to) {
+    const Instance& instance = instances_[order_[to]];
+    const CommGroup& group = comms_[instance.comm];
+    const FlatMember& one = members_[instance.first];
+    const auto kind = static_cast<CollectiveKind>(Rows(one.rank).kind[one.row]);
+    const std::size_t base = out_.first_member[to], n = instance.count;
+
+    schema::TlCollectiveRanks& members = out_.members;
+    std::uint64_t bytes = 0;
+    bool uneven = false;
+    std::size_t last = 0, second = n;  // Positions of the two latest arrivals; n: none.
+    std::int64_t error_1 = 0, error_2 = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const FlatMember& member = members_[instance.first + i];
+      const schema::Collectives& rows = Rows(member.rank);
+      const std::int64_t arrival = arrival_[instance.first + i];
+      members.collective[base + i] = static_cast<std::uint32_t>(to);
+      members.rank[base + i] = ranks_[member.rank].rank;
+      members.row[base + i] = member.row;
+      members.arrival_ns[base + i] = arrival;
+      members.wait_ns[base + i] = members.transfer_ns[base + i] = members.step[base + i] = -1;
+      out_.member_of[member.rank][member.row] = static_cast<std::uint32_t>(base + i);
+      const std::int64_t error = ranks_[member.rank].clock->ErrorNs(rows.begin_ns[member.row]);
+      out_.error_ns[base + i] = error;
+      if (error > error_1) error_2 = std::exchange(error_1, error);
+      else error_2 = std::max(error_2, error);
+      bytes = std::max(bytes, rows.bytes[member.row]);
+      uneven |= rows.uneven[member.row] != 0;
+      if (i == 0) continue;
+      if (arrival > arrival_[instance.first + last]) {
+        second = std::exchange(last, i);
+      } else if (second == n || arrival > arrival_[instance.first + second]) {
+        second = i;
+      }
+    }
+
+    const bool whole = n >= group.size;
+    const bool mismatch = Mismatch(instance);
+    const bool moves = bytes > 0 || kind == CollectiveKind::kBarrier;
+    const bool splits = Splits(kind) && !group.inter && moves && !mismatch;
+    const std::int64_t last_arrival = arrival_[instance.first + last];
+    const std::int32_t root = Rows(one.rank).root[one.row];
+    std::size_t root_at = n;
+    if ((RootSends(kind) || RootReceives(kind)) && !group.inter && moves && !mismatch)
+      for (std::size_t i = 0; i < n; ++i)
+        if (CommRank(group, members_[instance.first + i].rank) == root) root_at = i;
+    for (std::size_t i = 0; i < n; ++i) {
+      std::int64_t limit = kNoTime;
+      if (splits) limit = last_arrival;
+      else if (root_at < n && RootSends(kind) && i != root_at) limit = arrival_[instance.first + root_at];
+      else if (root_at < n && RootReceives(kind) && i == root_at) limit = last_arrival;
+      out_.limit_ns[base + i] = limit;
+    }
+
+    schema::TlCollectives& c = out_.collectives;
+    c.comm_id[to] = group.id;
+    c.seq[to] = instance.seq;
+    c.start[to] = instance.start;
+    c.kind[to] = static_cast<std::uint8_t>(kind);
+    c.mode[to] = Rows(one.rank).mode[one.row];
+    c.bytes[to] = bytes;
+    c.expected[to] = group.size;
+    c.seen[to] = static_cast<std::uint32_t>(n);
+    c.first_arrival_ns[to] = instance.first_arrival_ns;
+    c.last_arrival_ns[to] = last_arrival;
+    c.last_rank[to] = -1;
+    c.transfer_ns[to] = c.wait_ns[to] = c.step[to] = -1;
+    c.error_ns[to] = Sum(error_1, error_2);
+    c.splits[to] = splits;
+    c.uneven[to] = uneven;
+    c.mismatch[to] = mismatch;
+    out_.whole[to] = whole;
+    missing_[to] = whole ? kNobody : Missing(instance, group);
+    // Somebody waited for the last one only where the kind says so.
+    const bool awaited = splits || (root_at < n && (RootSends(kind) ? last == root_at : last != root_at));
+    if (whole && awaited && second < n) {
+      const std::int64_t margin = last_arrival - arrival_[instance.first + second];
+      const std::int64_t error = Sum(out_.error_ns[base + last], out_.error_ns[base + second]);
+      if (margin > Sum(error, error)) {
+        c.last_rank[to] = members.rank[base + last];
+        c.charge_ns[to] = margin;
+      }
+    }
+  }
+
+  static std::int32_t CommRank(const CommGroup& group, std::uint32_t rank) {
+    const auto at = std::lower_bound(group.ranks.begin(), group.ranks.end(), rank,
+                                     [](const RankOnComm& member, std::uint32_t r) { return member.rank < r; });
+    return at != group.ranks.end() && at->rank == rank ? at->comm_rank : -1;
+  }
+
+  static constexpr std::int64_t kNobody = -1, kCut = -2, kUnknownRank = -3;
+
+  // Why an instance lacks a member: the rank that should have it and does not,
+  // or kCut when windows, deaths and missing files explain all of it.
+  std::int64_t Missing(const Instance& instance, const CommGroup& group) const {
+    std::int64_t last_end = instance.first_arrival_ns;
+    for (std::size_t m = instance.first; m < instance.first + instance.count; ++m) {
+      const schema::Collectives& rows = Rows(members_[m].rank);
+      const std::int64_t end = rows.end_ns[members_[m].row];
+      last_end = std::max(last_end, end == kNoTime ? kForever : ranks_[members_[m].rank].clock->ToCluster(end));
+    }
+    std::size_t m = instance.first;
+    const std::size_t m_end = instance.first + instance.count;
+    for (const RankOnComm& member : group.ranks) {
+      while (m < m_end && members_[m].rank < member.rank) ++m;
+      if (m < m_end && members_[m].rank == member.rank) continue;
+      const MatchRank& rank = ranks_[member.rank];
+      const Key key{instance.seq, instance.start};
+      if (rank.cut_begin && (instance.first_arrival_ns < rank.window.begin || member.rows.empty() ||
+                             key < KeyOf(member.rank, member.rows.front())))
+        continue;
+      if (rank.cut_end && (last_end > rank.window.end || member.rows.empty() ||
+                           KeyOf(member.rank, member.rows.back()) < key))
+        continue;
+      return rank.rank;
+    }
+    // Members whose file does not know the communicator, or that have no file.
+    const std::size_t strangers = group.size - group.ranks.size();
+    if (strangers > absent_ranks_ && !AnyCut()) return kUnknownRank;
+    return kCut;
+  }
+
+  bool AnyCut() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const MatchRank& r) { return r.cut_begin || r.cut_end; });
+  }
+
+  std::string Describe(std::size_t i) const {
+    const schema::TlCollectives& c = out_.collectives;
+    std::string text(Name(static_cast<CollectiveKind>(c.kind[i])));
+    text += " number " + std::to_string(c.seq[i]);
+    if (c.start[i] > 0) text += " start " + std::to_string(c.start[i]);
+    return text;
+  }
+
+  void CountMissing() {
+    std::string first;
+    for (std::size_t i = 0; i < missing_.size(); ++i) {
+      if (missing_[i] == kNobody) continue;
+      if (missing_[i] == kCut) {
+        ++out_.cut;
+        continue;
+      }
+      if (out_.unmatched++ == 0)
+        first = Describe(i) + " has no row on " +
+                (missing_[i] == kUnknownRank ? "some member" : "rank " + std::to_string(missing_[i]));
+    }
+    if (out_.unmatched > 0)
+      out_.losses.push_back(MakeLoss(-1, Loss::kUnmatchedCollective, out_.unmatched, "first: " + first));
+  }
+
+  void CountMismatches() {
+    std::string first;
+    for (std::size_t i = 0; i < out_.collectives.rows(); ++i) {
+      if (!out_.collectives.mismatch[i]) continue;
+      if (out_.mismatched++ > 0) continue;
+      first = "first: number " + std::to_string(out_.collectives.seq[i]) + " is";
+      for (std::size_t m = out_.first_member[i]; m < out_.first_member[i + 1] && first.size() < 160; ++m) {
+        const std::int32_t rank = out_.members.rank[m];
+        const auto at = std::find_if(ranks_.begin(), ranks_.end(), [&](const MatchRank& r) { return r.rank == rank; });
+        const schema::Collectives& rows = at->tables->collectives;
+        const std::uint32_t row = out_.members.row[m];
+        first += (m == out_.first_member[i] ? " " : ", ") + std::string(Name(static_cast<CollectiveKind>(rows.kind[row]))) +
+                 " of " + std::to_string(rows.bytes[row]) + " bytes on rank " + std::to_string(rank);
+      }
+    }
+    if (out_.mismatched > 0) out_.losses.push_back(MakeLoss(-1, Loss::kCollectiveMismatch, out_.mismatched, first));
+    if (doubled_ > 0)
+      out_.losses.push_back(MakeLoss(-1, Loss::kCollectiveMismatch, doubled_, "rows with the key of an earlier row"));
+    out_.mismatched += doubled_;
+  }
+
+  const std::vector<MatchRank>& ranks_;
+  const std::size_t absent_ranks_;
+  const unsigned jobs_;
+  std::vector<CommGroup> comms_;
+  std::vector<Instance> instances_;
+  std::vector<FlatMember> members_;
+  std::vector<std::int64_t> arrival_;
+  std::vector<std::uint32_t> order_;
+  std::vector<std::int64_t> missing_;
+  std::uint64_t doubled_ = 0;
+  MatchedCollectives out_;
+};
+
+// The lower of two; -1 for none.
+std::int64_t LowerMedian(std::vector<std::int64_t>& values) {
+  if (values.empty()) return -1;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+MatchedCollectives MatchCollectives(const std::vector<MatchRank>& ranks, std::size_t absent_ranks, unsigned jobs) {
+  return Matcher(ranks, absent_ranks, jobs).Run();
+}
+
+CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs) {
+  schema::TlCollectives& c = matched.collectives;
+  const schema::TlCollectiveRanks& members = matched.members;
+  const std::size_t n = c.rows();
+  std::vector<std::int64_t> exit_skew(n, -1);
+  ParallelChunks(jobs, n, 4096, [&](std::size_t begin, std::size_t end) {
+    std::vector<std::int64_t> waits, transfers;
+    for (std::size_t i = begin; i < end; ++i) {
+      waits.clear(), transfers.clear();
+      bool censored = false, violation = false;
+      std::int64_t last_end = kNoTime, first_end = kForever, latest = kNoTime;
+      for (std::size_t m = matched.first_member[i]; m < matched.first_member[i + 1]; ++m) {
+        last_end = std::max(last_end, members.end_high_ns[m]);
+        first_end = std::min(first_end, members.end_high_ns[m]);
+        censored |= members.censored[m] != 0;
+        if (members.wait_ns[m] >= 0) waits.push_back(members.wait_ns[m]);
+        if (members.transfer_ns[m] >= 0) transfers.push_back(members.transfer_ns[m]);
+        if (members.arrival_ns[m] > latest) {
+          latest = members.arrival_ns[m];
+          c.step[i] = members.step[m];
+        }
+        if (matched.limit_ns[m] == kNoTime || matched.limit_ns[m] <= members.end_high_ns[m]) continue;
+        // The arrival that this member cannot have left before, and its clock's error.
+        std::int64_t error = 0;
+        for (std::size_t k = matched.first_member[i]; k < matched.first_member[i + 1]; ++k)
+          if (members.arrival_ns[k] == matched.limit_ns[m]) error = std::max(error, matched.error_ns[k]);
+        violation |= matched.limit_ns[m] - members.end_high_ns[m] > Sum(error, matched.error_ns[m]);
+      }
+      if (!matched.whole[i] && !waits.empty()) censored = true, transfers.clear(), waits.clear();
+      c.end_ns[i] = last_end;
+      c.censored[i] = censored;
+      c.violation[i] = violation;
+      c.wait_ns[i] = LowerMedian(waits);
+      c.transfer_ns[i] = LowerMedian(transfers);
+      if (c.splits[i] && matched.whole[i] && !censored && c.expected[i] > 1) exit_skew[i] = last_end - first_end;
+    }
+  });
+
+  CollectiveChecks checks;
+  std::vector<std::int64_t> skews;
+  for (std::size_t i = 0; i < n; ++i) {
+    checks.violations += c.violation[i];
+    if (exit_skew[i] >= 0) skews.push_back(exit_skew[i]);
+  }
+  const std::int64_t median_skew = std::max<std::int64_t>(LowerMedian(skews), 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (exit_skew[i] < 0 || c.transfer_ns[i] < 0) continue;
+    // error_ns is the sum of the two largest errors: at least 2u of any pair.
+    const std::int64_t floor = std::max(c.error_ns[i], median_skew);
+    std::int64_t shortest = kForever;
+    for (std::size_t m = matched.first_member[i]; m < matched.first_member[i + 1]; ++m)
+      shortest = std::min(shortest, members.end_high_ns[m] - members.arrival_ns[m]);
+    if (floor > kForever / 10 || shortest <= 10 * floor) continue;
+    ++checks.free_checked;
+    const std::int64_t difference =
+        c.transfer_ns[i] > shortest ? c.transfer_ns[i] - shortest : shortest - c.transfer_ns[i];
+    checks.free_disagreed += difference > Sum(c.error_ns[i], shortest / 20);
+  }
+  return checks;
+}
+
+}  // namespace lockstep

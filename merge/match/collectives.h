@@ -1,0 +1,60 @@
+#pragma once
+// The same collective on all its members: matched by the instance key
+// (communicator, seq, start), its arrivals in cluster time, who came last, and
+// until when each member only waited. Definitions: docs/definitions.md.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/interval.h"
+#include "core/schema.h"
+#include "merge/readers/run_files.h"
+#include "merge/timeline/timeline.h"
+
+namespace lockstep {
+
+// One rank as matching sees it. Pointers must outlive the call.
+struct MatchRank {
+  std::int32_t rank = -1;
+  const schema::RankTables* tables = nullptr;
+  const RankClockMap* clock = nullptr;
+  Interval window{0, 0};  // First to last sign of life, cluster time.
+  // The file covers less than the process did: recording began later or stopped
+  // earlier than on others. What lies beyond is cut, not unmatched.
+  bool cut_begin = false, cut_end = false;
+};
+
+struct MatchedCollectives {
+  // One row per instance, by first arrival. FinishCollectives fills end, transfer,
+  // wait, censored, violation and step from the members.
+  schema::TlCollectives collectives;
+  // Members of an instance lie together, by rank. Rank, row and arrival are set;
+  // the rest is written by each rank's breakdown, members of different ranks by
+  // different threads.
+  schema::TlCollectiveRanks members;
+  std::vector<std::size_t> first_member;  // Instances + 1.
+  // Cluster time up to which the member could only wait; kNoTime: never split.
+  std::vector<std::int64_t> limit_ns;
+  std::vector<std::int64_t> error_ns;            // Clock error of the member at its arrival.
+  std::vector<std::uint8_t> whole;               // Per instance: every member was seen.
+  // [rank as given][row of its collectives] -> row of members, kNone if not matched.
+  std::vector<std::vector<std::uint32_t>> member_of;
+
+  std::uint64_t unmatched = 0;   // Instances that lack a member within the ranks' windows.
+  std::uint64_t cut = 0;         // Instances that lack one because of the windows, deaths or missing files.
+  std::uint64_t mismatched = 0;
+  std::vector<RunLoss> losses;
+};
+
+// `absent_ranks`: ranks of the job without a readable file.
+MatchedCollectives MatchCollectives(const std::vector<MatchRank>& ranks, std::size_t absent_ranks, unsigned jobs);
+
+struct CollectiveChecks {
+  std::uint64_t violations = 0;
+  // Clock-free check: the shortest stay in a collective against its transfer.
+  std::uint64_t free_checked = 0, free_disagreed = 0;
+};
+CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs);
+
+}  // namespace lockstep

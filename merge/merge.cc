@@ -1,0 +1,347 @@
+#include "merge/merge.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+#include <mutex>
+#include <utility>
+
+#include "core/collective.h"
+#include "core/hash.h"
+#include "core/version.h"
+#include "merge/clock/align.h"
+#include "merge/match/collectives.h"
+#include "merge/match/p2p.h"
+#include "merge/parallel.h"
+#include "merge/readers/outcome.h"
+#include "merge/readers/run_files.h"
+#include "merge/steps/steps.h"
+#include "merge/timeline/assemble.h"
+#include "merge/timeline/rank_pass.h"
+#include "trace/table_file.h"
+
+namespace lockstep {
+namespace fs = std::filesystem;
+namespace {
+
+std::string Hex(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016" PRIx64, value);
+  return text;
+}
+
+std::string_view ClockName(ClockChoice choice) {
+  switch (choice) {
+    case ClockChoice::kAuto: return "auto";
+    case ClockChoice::kOff: return "off";
+    case ClockChoice::kWall: return "wall";
+  }
+  return "auto";
+}
+
+// What the result depends on besides the rank files; not the number of threads.
+std::string OptionsHash(const MergeOptions& options) {
+  Hash64 hash;
+  hash.Add(std::string_view(LOCKSTEP_VERSION));
+  hash.Add(ClockName(options.clock));
+  hash.Add(std::string_view(options.classes));
+  hash.Add(static_cast<std::uint64_t>(options.first_step));
+  hash.Add(static_cast<std::uint64_t>(options.last_step));
+  return Hex(hash.value());
+}
+
+// Names and sizes of the files that a merge reads.
+std::string InputsHash(const std::string& run_dir) {
+  Hash64 hash;
+  for (const std::string& file : ListRunFiles(run_dir)) {
+    std::error_code ignored;
+    hash.Add(std::string_view(file));
+    hash.Add(static_cast<std::uint64_t>(fs::file_size(fs::path(run_dir) / file, ignored)));
+  }
+  return Hex(hash.value());
+}
+
+// Collectives that bound the ranks' clocks: nobody leaves before the last one came.
+std::vector<AlignCollective> BoundsOf(const schema::RankTables& head) {
+  std::vector<AlignCollective> bounds;
+  const schema::Collectives& c = head.collectives;
+  for (std::size_t i = 0; i < c.rows(); ++i) {
+    const auto kind = static_cast<CollectiveKind>(c.kind[i]);
+    if (!Splits(kind) || c.end_ns[i] == schema::kNoTime || c.comm[i] >= head.comms.rows()) continue;
+    if (c.bytes[i] == 0 && kind != CollectiveKind::kBarrier) continue;
+    const std::uint32_t comm = c.comm[i];
+    if (head.comms.kind[comm] == 1 || head.comms.global_id[comm] == 0 || head.comms.unidentified[comm]) continue;
+    bounds.push_back({head.comms.global_id[comm], c.seq[i], c.start[i],
+                      c.mode[i] == static_cast<std::uint8_t>(CollectiveMode::kGpu), c.begin_ns[i], c.end_ns[i]});
+  }
+  return bounds;
+}
+
+bool HasLoss(const schema::RankTables& head, Loss loss) {
+  return std::any_of(head.losses.name.begin(), head.losses.name.end(),
+                     [&](std::uint32_t name) { return TextOf(head, name) == Info(loss).name; });
+}
+
+class Merger {
+ public:
+  explicit Merger(const MergeOptions& options) : options_(options) {}
+
+  Result<schema::TimelineTables> Run() {
+    Progress("read", 0);
+    LS_TRY(run_, OpenRun(options_.run_dir, options_.jobs));
+    for (const RunRank& rank : run_.ranks) AddFileLosses(rank, run_.losses);
+    Progress("align", 0);
+    LS_CHECK(Align());
+    Windows();
+    Progress("match", 0);
+    matched_ = MatchCollectives(ranks_, run_.missing.size(), options_.jobs);
+    p2p_ = MatchP2p(ranks_, options_.jobs);
+    steps_ = FindSteps(ranks_, matched_);
+    ChooseSteps();
+    Pass();
+    checks_ = FinishCollectives(matched_, options_.jobs);
+    return Assemble();
+  }
+
+ private:
+  void Progress(std::string_view phase, double done) const {
+    if (options_.progress) options_.progress(phase, done);
+  }
+
+  Status Align() {
+    std::vector<AlignRank> align(run_.ranks.size());
+    bool one_domain = true;
+    for (std::size_t r = 0; r < align.size(); ++r) {
+      const schema::RankTables& head = run_.ranks[r].head;
+      const Interval span = CapturedSpan(head);
+      align[r].rank = run_.ranks[r].rank;
+      align[r].domain = MetaValue(head, "clock_domain");
+      align[r].bursts = &head.clock_bursts;
+      align[r].snapshots = &head.clock_snapshots;
+      align[r].begin_ns = span.begin;
+      align[r].end_ns = span.end;
+      one_domain &= !align[r].domain.empty() && align[r].domain == align[0].domain;
+    }
+    // Ranks that share a clock need no bounds; matching checks them all the same.
+    if (!one_domain && options_.clock != ClockChoice::kOff)
+      ParallelFor(options_.jobs, align.size(),
+                  [&](std::size_t r) { align[r].collectives = BoundsOf(run_.ranks[r].head); });
+    LS_TRY(aligned_, AlignClocks(align, options_.clock, options_.jobs));
+    for (const AlignLoss& loss : aligned_.losses)
+      run_.losses.push_back(MakeLoss(loss.rank, loss.loss, loss.count, loss.detail));
+    clocks_.reserve(run_.ranks.size());
+    for (const RunRank& rank : run_.ranks) clocks_.emplace_back(aligned_.clock, rank.rank);
+    return Ok();
+  }
+
+  // What each rank's file covers, and which ranks ended before their time.
+  void Windows() {
+    std::vector<std::int64_t> first, last;
+    for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
+      const Interval span = CapturedSpan(run_.ranks[r].head);
+      first.push_back(clocks_[r].ToCluster(span.begin));
+      last.push_back(clocks_[r].ToCluster(span.end));
+    }
+    outcomes_ = JudgeOutcomes(run_.ranks, first, last);
+    for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
+      const RunRank& rank = run_.ranks[r];
+      if (outcomes_[r].ended_early)
+        run_.losses.push_back(MakeLoss(rank.rank, Loss::kRankEndedEarly, 1, outcomes_[r].why));
+      const std::string_view recording = MetaValue(rank.head, "recording");
+      const bool all = recording.empty() || recording == "all";
+      MatchRank match;
+      match.rank = rank.rank;
+      match.tables = &rank.head;
+      match.clock = &clocks_[r];
+      match.window = {first[r], last[r]};
+      match.cut_begin = !all;
+      match.cut_end = !all || outcomes_[r].ended_early || rank.state != RankState::kComplete ||
+                      (outcomes_[r].exit_code != 0 && outcomes_[r].exit_code != kExitUnknown) ||
+                      HasLoss(rank.head, Loss::kBytesLimit);
+      ranks_.push_back(match);
+    }
+  }
+
+  // The analysis window: complete steps, narrowed by --steps; GPU traces of others
+  // without --steps count from their first to their last event.
+  void ChooseSteps() {
+    const bool imported =
+        std::any_of(run_.ranks.begin(), run_.ranks.end(),
+                    [](const RunRank& rank) { return !MetaValue(rank.head, "imported").empty(); });
+    const bool asked = options_.first_step >= 0 || options_.last_step >= 0;
+    if (imported && !asked) return;
+    const std::int64_t low = options_.first_step >= 0 ? options_.first_step : schema::kNoTime;
+    const std::int64_t high = options_.last_step >= 0 ? options_.last_step : INT64_MAX;
+    bool any = false;
+    for (const std::int64_t index : steps_.common) {
+      if (index < low || index > high) continue;
+      if (!any) first_step_ = index;
+      last_step_ = index;
+      any = true;
+    }
+    if (!any) return;
+    bool begin_known = false, end_known = false;
+    for (std::size_t r = 0; r < steps_.ranks.size(); ++r) {
+      for (const RankStep& step : steps_.ranks[r]) {
+        const std::int64_t begin = clocks_[r].ToCluster(step.window.begin), end = clocks_[r].ToCluster(step.window.end);
+        if (step.index == first_step_) {
+          cluster_window_.begin = begin_known ? std::max(cluster_window_.begin, begin) : begin;
+          begin_known = true;
+        }
+        if (step.index == last_step_) {
+          cluster_window_.end = end_known ? std::max(cluster_window_.end, end) : end;
+          end_known = true;
+        }
+      }
+    }
+  }
+
+  void Pass() {
+    passed_.resize(run_.ranks.size());
+    std::mutex mutex;
+    std::size_t done = 0;
+    ParallelFor(options_.jobs, run_.ranks.size(), [&](std::size_t r) {
+      RankPassInput input;
+      input.index = r;
+      input.rank = &run_.ranks[r];
+      input.clock = &clocks_[r];
+      input.p2p = &p2p_;
+      input.steps = &steps_.ranks[r];
+      input.hta = options_.classes == "hta";
+      input.first_step = first_step_;
+      input.last_step = last_step_;
+      input.cluster_window = cluster_window_;
+      passed_[r] = PassRank(input, matched_);
+      const std::lock_guard lock(mutex);
+      Progress("break down", static_cast<double>(++done) / static_cast<double>(run_.ranks.size()));
+    });
+    for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
+      if (passed_[r].damaged.empty()) continue;
+      run_.ranks[r].state = RankState::kCutShort;
+      for (const std::string& damage : passed_[r].damaged)
+        run_.losses.push_back(
+            MakeLoss(run_.ranks[r].rank, Loss::kRankCutShort, 1, run_.ranks[r].file + ": " + damage));
+    }
+  }
+
+  schema::TimelineTables Assemble() {
+    schema::TimelineTables tables;
+    TimelineWriter writer(tables);
+    writer.Ranks(run_, outcomes_, passed_);
+    tables.clock = std::move(aligned_.clock);
+    tables.steps = JobStepTable(passed_, clocks_, steps_);
+    tables.step_ranks = StepRankTable(passed_);
+    for (const RankPassResult& rank : passed_) tables.rank_totals.Append(rank.totals.Get(0));
+
+    std::vector<RunLoss> losses = std::move(run_.losses);
+    for (auto* more : {&matched_.losses, &p2p_.losses, &steps_.losses})
+      losses.insert(losses.end(), more->begin(), more->end());
+    if (checks_.violations > 0) losses.push_back(MakeLoss(-1, Loss::kClockViolation, checks_.violations, ""));
+    writer.Losses(std::move(losses));
+
+    std::uint64_t events = 0, dropped = 0;
+    for (std::size_t i = 0; i < tables.ranks.rows(); ++i) {
+      events += tables.ranks.events[i];
+      dropped += tables.ranks.dropped[i];
+    }
+    std::vector<std::uint32_t> nodes = tables.ranks.node;
+    std::erase(nodes, schema::kNone);
+    std::sort(nodes.begin(), nodes.end());
+    const auto distinct = std::unique(nodes.begin(), nodes.end()) - nodes.begin();
+    const bool gpu = std::any_of(passed_.begin(), passed_.end(), [](const auto& rank) { return rank.gpu; });
+
+    writer.Meta("lockstep_version", LOCKSTEP_VERSION);
+    writer.Meta("run_id", run_.run_id);
+    writer.Meta("command", run_.command);
+    writer.Meta("world_size", run_.world_size);
+    writer.Meta("ranks_expected", run_.world_size);
+    writer.Meta("ranks", static_cast<std::int64_t>(run_.ranks.size()));
+    writer.Meta("nodes", distinct);
+    writer.Meta("gpu", gpu ? 1 : 0);
+    writer.Meta("classes", options_.classes);
+    writer.Meta("clock_choice", ClockName(options_.clock));
+    writer.Meta("step_source", StepSourceName(tables.steps.rows() > 0));
+    writer.Meta("window_first_step", first_step_ <= last_step_ ? first_step_ : -1);
+    writer.Meta("window_last_step", first_step_ <= last_step_ ? last_step_ : -1);
+    writer.Meta("window", first_step_ <= last_step_ ? "steps" : gpu ? "gpu_events" : "captured");
+    writer.Meta("events", static_cast<std::int64_t>(events));
+    writer.Meta("dropped", static_cast<std::int64_t>(dropped));
+    writer.Meta("unmatched_collectives", static_cast<std::int64_t>(matched_.unmatched));
+    writer.Meta("cut_collectives", static_cast<std::int64_t>(matched_.cut));
+    writer.Meta("mismatches", static_cast<std::int64_t>(matched_.mismatched));
+    writer.Meta("clock_violations", static_cast<std::int64_t>(checks_.violations));
+    writer.Meta("clock_free_checked", static_cast<std::int64_t>(checks_.free_checked));
+    writer.Meta("clock_free_disagreed", static_cast<std::int64_t>(checks_.free_disagreed));
+    writer.Meta("corridors_checked", static_cast<std::int64_t>(aligned_.corridors_checked));
+    writer.Meta("corridors_violated", static_cast<std::int64_t>(aligned_.corridors_violated));
+    writer.Meta("p2p_matched", static_cast<std::int64_t>(p2p_.matched));
+    writer.Meta("p2p_unmatched", static_cast<std::int64_t>(p2p_.unmatched));
+    writer.Meta("options", OptionsHash(options_));
+    writer.Meta("inputs", InputsHash(options_.run_dir));
+    tables.collectives = std::move(matched_.collectives);
+    tables.collective_ranks = std::move(matched_.members);
+    return tables;
+  }
+
+  std::string_view StepSourceName(bool any) const {
+    if (!any) return "none";
+    switch (steps_.source) {
+      case StepSource::kMark: return "lockstep_step";
+      case StepSource::kRange: return "step range";
+      case StepSource::kTorch: return "torch hook";
+      case StepSource::kProfilerStep: return "ProfilerStep";
+      case StepSource::kSignature: return "signature";
+    }
+    return "none";
+  }
+
+  const MergeOptions& options_;
+  RunFiles run_;
+  AlignResult aligned_;
+  std::vector<RankClockMap> clocks_;
+  std::vector<RankOutcome> outcomes_;
+  std::vector<MatchRank> ranks_;
+  MatchedCollectives matched_;
+  MatchedP2p p2p_;
+  JobSteps steps_;
+  std::int64_t first_step_ = 0, last_step_ = -1;  // Of the analysis window; first > last: none.
+  Interval cluster_window_{0, 0};
+  std::vector<RankPassResult> passed_;
+  CollectiveChecks checks_;
+};
+
+}  // namespace
+
+Result<Timeline> MergeRun(const MergeOptions& options) {
+  if (options.classes != "lockstep" && options.classes != "hta")
+    return Error{ErrorCode::kUsage, "unknown classes '" + options.classes + "'", "--classes",
+                 "--classes lockstep or --classes hta"};
+  LS_TRY(schema::TimelineTables tables, Merger(options).Run());
+  if (options.write) {
+    if (options.progress) options.progress("write", 0);
+    LS_CHECK(WriteTimelineFile((fs::path(options.run_dir) / "timeline.h5").string(), tables));
+  }
+  return MakeTimeline(options.run_dir, std::move(tables));
+}
+
+Result<Timeline> OpenOrMerge(const MergeOptions& options) {
+  std::error_code error;
+  const fs::path path = fs::path(options.run_dir) / "timeline.h5";
+  const auto made = fs::last_write_time(path, error);
+  bool fresh = !error;
+  for (const std::string& file : ListRunFiles(options.run_dir)) {
+    if (!fresh) break;
+    const auto changed = fs::last_write_time(fs::path(options.run_dir) / file, error);
+    fresh = !error && changed <= made;
+  }
+  if (fresh) {
+    Result<Timeline> timeline = OpenTimeline(options.run_dir);
+    if (timeline.ok() && timeline.value().Meta("options") == OptionsHash(options) &&
+        timeline.value().Meta("inputs") == InputsHash(options.run_dir))
+      return timeline;
+  }
+  return MergeRun(options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#pragma once
+// Threads of the merge stage.
+
+#include <cstddef>
+
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+namespace lockstep {
+
+// f(i) for every i in [0, n), with at most `jobs` threads (0: all allowed cores).
+// Each i is a task of its own: for work that is large per i.
+template <typename F>
+void ParallelFor(unsigned jobs, std::size_t n, F&& f) {
+  if (n <= 1 || jobs == 1) {
+    for (std::size_t i = 0; i < n; ++i) f(i);
+    return;
+  }
+  tbb::task_arena arena(jobs == 0 ? tbb::task_arena::automatic : static_cast<int>(jobs));
+  arena.execute([&] {
+    tbb::parallel_for(tbb::blocked_range<std::size_t>(0, n, 1), [&](const tbb::blocked_range<std::size_t>& range) {
+      for (std::size_t i = range.begin(); i != range.end(); ++i) f(i);
+    }, tbb::simple_partitioner());
+  });
+}
+
+// f(begin, end) over [0, n) in pieces of about `grain`.
+template <typename F>
+void ParallelChunks(unsigned jobs, std::size_t n, std::size_t grain, F&& f) {
+  const std::size_t pieces = (n + grain - 1) / grain;
+  ParallelFor(jobs, pieces, [&](std::size_t i) { f(i * grain, i * grain + grain < n ? i * grain + grain : n); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+#include "merge/readers/outcome.h"
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+
+namespace lockstep {
+namespace {
+
+// Shells report a signal as 128 + its number.
+bool Terminated(std::int32_t code) { return code == -SIGTERM || code == 128 + SIGTERM; }
+
+std::int32_t ExitOf(const schema::RankTables& head) {
+  const std::int64_t signal = MetaNumber(head, "exit_signal", 0);
+  if (signal > 0 && signal < 256) return static_cast<std::int32_t>(-signal);
+  const std::int64_t code = MetaNumber(head, "exit_code", kExitUnknown);
+  if (code >= 0 && code < 256) return static_cast<std::int32_t>(code);
+  for (std::size_t i = 0; i < head.processes.rows(); ++i) {
+    if (head.processes.world_rank[i] < 0) continue;
+    if (head.processes.ended[i] == 1) return head.processes.end_code[i];
+    if (head.processes.ended[i] == 2) return -head.processes.end_code[i];
+  }
+  return kExitUnknown;
+}
+
+}  // namespace
+
+std::vector<RankOutcome> JudgeOutcomes(const std::vector<RunRank>& ranks, const std::vector<std::int64_t>& first_ns,
+                                       const std::vector<std::int64_t>& last_ns) {
+  std::vector<RankOutcome> outcomes(ranks.size());
+  std::size_t failed = 0, fine = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const std::int32_t code = outcomes[r].exit_code = ExitOf(ranks[r].head);
+    failed += code != kExitUnknown && code != 0 && !Terminated(code);
+    fine += code == 0;
+  }
+  if (failed > 0 && failed < ranks.size()) {
+    for (RankOutcome& outcome : outcomes) {
+      const std::int32_t code = outcome.exit_code;
+      if (code == kExitUnknown || code == 0 || Terminated(code)) continue;
+      outcome.ended_early = true;
+      outcome.why = code < 0 ? "signal " + std::to_string(-code) : "exit code " + std::to_string(code);
+    }
+  } else if (failed == 0 && fine > 0 && fine < ranks.size()) {
+    const std::int64_t last = *std::max_element(last_ns.begin(), last_ns.end());
+    const std::int64_t first = *std::min_element(first_ns.begin(), first_ns.end());
+    // Below this it is the difference between one rank's last record and another's.
+    const std::int64_t slack = std::max<std::int64_t>((last - first) / 100, 1'000'000);
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (outcomes[r].exit_code == 0 || last - last_ns[r] <= slack) continue;
+      outcomes[r].ended_early = true;
+      outcomes[r].why = "its records end " + std::to_string((last - last_ns[r]) / 1'000'000) + " ms before the others'";
+    }
+  }
+  return outcomes;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+#pragma once
+// One process's recorded tables, whatever the file they lie in: a finished rank
+// file, an unfinished one, or a spool with leftover rings. merge and recover read
+// through this; a further format is one more row in formats.cc.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "core/schema.h"
+
+namespace lockstep {
+
+struct ReadTables {
+  schema::RankTables tables;
+  std::vector<std::string> damaged;  // "mpi_calls: chunk 3: bad deflate stream", one per table lost.
+};
+
+// Thread: any number may read at once.
+class RankSource {
+ public:
+  virtual ~RankSource() = default;
+
+  // What a merge keeps for its whole length: all tables but those of ReadEvents;
+  // of collectives and p2p only the columns it uses, the others are empty.
+  virtual ReadTables ReadHead() const = 0;
+  // The long tables, with the columns that the breakdown uses: mpi_calls, ranges
+  // (only if some range is marked as input), kernels, copies, api; and strings.
+  virtual ReadTables ReadEvents() const = 0;
+  virtual ReadTables ReadAll() const = 0;
+
+  // Rows of event tables (calls, ranges, kernels, copies, syncs, host calls, memory).
+  virtual std::uint64_t EventRows() const = 0;
+  // The file was closed in good order.
+  virtual bool complete() const = 0;
+};
+
+using RankSources = std::vector<std::unique_ptr<RankSource>>;
+
+// A file format that holds rank tables.
+struct RankFormat {
+  std::string_view name;
+  bool (*sniff)(std::string_view first_bytes);
+  Result<RankSources> (*open)(const std::string& path);  // One per process in the file; not empty.
+};
+
+// Opens a file in whichever format it is. kNotFound, kIo; kMalformed: no format
+// knows it or its format is broken; kUnsupported: a newer version's.
+Result<RankSources> OpenRankSources(const std::string& path);
+
+// Value of a key of `meta`, "" if absent.
+std::string_view MetaValue(const schema::RankTables& tables, std::string_view key);
+// The same as a number.
+std::int64_t MetaNumber(const schema::RankTables& tables, std::string_view key, std::int64_t fallback);
+// Rank in the job as the process itself knew it (MPI, environment, NCCL), -1 unknown.
+std::int32_t WorldRankOf(const schema::RankTables& tables);
+
+// Formats, each in its own file.
+extern const RankFormat kHdf5Format;
+extern const RankFormat kSpoolFormat;
+
+}  // namespace lockstep

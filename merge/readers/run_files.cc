@@ -1,0 +1,295 @@
+#include "merge/readers/run_files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "merge/parallel.h"
+#include "trace/strings.h"
+
+namespace lockstep {
+namespace fs = std::filesystem;
+namespace {
+
+// rank-00005.p2.h5.part -> slot 5, process 2, part.
+struct FileName {
+  std::int64_t slot = -1;     // -1: not named like a rank file.
+  std::uint32_t process = 1;
+  enum Kind : std::uint8_t { kH5, kSpool, kPart, kOther } kind = kOther;
+};
+
+FileName ParseName(std::string_view name) {
+  FileName parsed;
+  const auto ends = [&](std::string_view suffix, FileName::Kind kind) {
+    if (parsed.kind != FileName::kOther || !name.ends_with(suffix)) return;
+    parsed.kind = kind;
+    name.remove_suffix(suffix.size());
+  };
+  ends(".h5", FileName::kH5), ends(".spool", FileName::kSpool), ends(".h5.part", FileName::kPart);
+  if (!name.starts_with("rank-")) return parsed;
+  name.remove_prefix(5);
+  std::int64_t slot = 0;
+  const char* end = name.data() + name.size();
+  auto [at, error] = std::from_chars(name.data(), end, slot);
+  if (error != std::errc()) return parsed;
+  if (at != end && end - at > 2 && at[0] == '.' && at[1] == 'p') {
+    const auto process = std::from_chars(at + 2, end, parsed.process);
+    at = process.ec == std::errc() ? process.ptr : at;
+  }
+  if (at == end) parsed.slot = slot;
+  return parsed;
+}
+
+struct Candidate {
+  std::string file;  // Relative to the run directory.
+  FileName name;
+};
+
+// One process that was read.
+struct Found {
+  const Candidate* candidate = nullptr;
+  std::unique_ptr<RankSource> source;
+  ReadTables head;
+  std::int32_t rank = -1;
+  int certainty = 0;  // Of the rank: the larger the better known.
+};
+
+// MPI's own answer before NCCL's, before the environment's, before the slot's number.
+int RankCertainty(const schema::RankTables& tables) {
+  const std::string_view text = MetaValue(tables, "rank_source");
+  if (text == "mpi" || text == "1") return 4;
+  if (text == "nccl" || text == "3") return 3;
+  if (text == "env" || text == "2") return 2;
+  if (text == "slot" || text == "4") return 1;
+  for (std::size_t i = 0; i < tables.processes.rows(); ++i) {
+    static constexpr int kOfSource[] = {0, 4, 2, 3, 1};
+    if (tables.processes.world_rank[i] >= 0 && tables.processes.rank_source[i] < 5)
+      return kOfSource[tables.processes.rank_source[i]];
+  }
+  return 0;
+}
+
+fs::path RanksDir(const std::string& run_dir) {
+  std::error_code ignored;
+  const fs::path ranks = fs::path(run_dir) / "ranks";
+  return fs::is_directory(ranks, ignored) ? ranks : fs::path(run_dir);
+}
+
+std::vector<Candidate> ListCandidates(const std::string& run_dir) {
+  std::vector<Candidate> candidates;
+  std::error_code error;
+  const fs::path dir = RanksDir(run_dir);
+  for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    const std::string name = at->path().filename().string();
+    if (name.starts_with('.') || !at->is_regular_file(ignored)) continue;
+    const FileName parsed = ParseName(name);
+    if (parsed.kind == FileName::kOther || name == "timeline.h5" || name == "timeline.h5.part") continue;
+    candidates.push_back({at->path().lexically_relative(run_dir).string(), parsed});
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.name.slot, a.name.process, a.name.kind, a.file) <
+           std::tie(b.name.slot, b.name.process, b.name.kind, b.file);
+  });
+  return candidates;
+}
+
+std::string Reason(const Error& error) { return error.what; }
+
+// All there is of one slot. The finished file wins; the spool is the truth of an
+// unfinished slot, a .part is at best as good.
+struct SlotFiles {
+  std::vector<Found> found;
+  std::vector<RunLoss> losses;
+  bool unreadable = false;
+};
+
+SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate*>& files) {
+  SlotFiles slot;
+  const auto open = [&](const Candidate& candidate) {
+    auto sources = OpenRankSources((fs::path(run_dir) / candidate.file).string());
+    if (!sources.ok()) return std::optional<Error>(sources.error());
+    for (auto& source : sources.value()) {
+      Found found;
+      found.candidate = &candidate;
+      found.head = source->ReadHead();
+      found.source = std::move(source);
+      found.rank = WorldRankOf(found.head.tables);
+      found.certainty = RankCertainty(found.head.tables);
+      slot.found.push_back(std::move(found));
+    }
+    return std::optional<Error>();
+  };
+  std::vector<RunLoss> failures;
+  const auto open_all = [&](FileName::Kind kind) {
+    bool opened = false;
+    for (const Candidate* candidate : files) {
+      if (candidate->name.kind != kind) continue;
+      if (const auto error = open(*candidate))
+        failures.push_back(MakeLoss(-1, Loss::kFileUnreadable, 1, candidate->file + ": " + Reason(*error)));
+      else
+        opened |= candidate->name.process == 1 || candidate->name.slot < 0;
+    }
+    return opened;
+  };
+  if (!open_all(FileName::kH5) && !open_all(FileName::kSpool)) open_all(FileName::kPart);
+  // A bad file beside a good one of the same slot is worth its line too.
+  slot.losses = std::move(failures);
+  slot.unreadable = slot.found.empty() && !slot.losses.empty();
+  return slot;
+}
+
+}  // namespace
+
+ManifestFacts ReadManifest(const std::string& run_dir) {
+  ManifestFacts facts;
+  std::ifstream file(fs::path(run_dir) / "manifest.json");
+  if (!file) return facts;
+  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+  if (!json.is_object()) return facts;
+  if (const auto at = json.find("run_id"); at != json.end() && at->is_string()) facts.run_id = *at;
+  if (const auto at = json.find("world_size"); at != json.end() && at->is_number_integer()) {
+    const auto size = at->get<std::int64_t>();
+    if (size > 0 && size <= 1 << 24) facts.world_size = static_cast<std::int32_t>(size);
+  }
+  if (const auto at = json.find("command"); at != json.end() && at->is_array())
+    for (const auto& word : *at)
+      if (word.is_string()) facts.command += (facts.command.empty() ? "" : " ") + word.get<std::string>();
+  return facts;
+}
+
+std::vector<std::string> ListRunFiles(const std::string& run_dir) {
+  std::vector<std::string> files;
+  for (const Candidate& candidate : ListCandidates(run_dir)) files.push_back(candidate.file);
+  std::error_code ignored;
+  if (fs::exists(fs::path(run_dir) / "manifest.json", ignored)) files.push_back("manifest.json");
+  return files;
+}
+
+Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs) {
+  std::error_code ignored;
+  if (!fs::is_directory(run_dir, ignored))
+    return Error{ErrorCode::kNotFound, "no such run directory", run_dir,
+                 "name the directory that holds manifest.json and ranks/"};
+  const std::vector<Candidate> candidates = ListCandidates(run_dir);
+  RunFiles run;
+  const ManifestFacts manifest = ReadManifest(run_dir);
+  run.run_id = manifest.run_id;
+  run.command = manifest.command;
+  run.world_size = manifest.world_size;
+
+  // Slots: files of one number belong together, others stand alone.
+  std::vector<std::vector<const Candidate*>> slots;
+  for (const Candidate& candidate : candidates) {
+    if (slots.empty() || candidate.name.slot < 0 || slots.back()[0]->name.slot != candidate.name.slot)
+      slots.emplace_back();
+    slots.back().push_back(&candidate);
+  }
+  std::vector<SlotFiles> opened(slots.size());
+  ParallelFor(jobs, slots.size(), [&](std::size_t i) { opened[i] = OpenSlot(run_dir, slots[i]); });
+
+  // Which run is this? The manifest says, else most files do.
+  std::map<std::string, std::size_t> run_ids;
+  for (const SlotFiles& slot : opened)
+    for (const Found& found : slot.found)
+      if (const auto id = MetaValue(found.head.tables, "run_id"); !id.empty()) ++run_ids[std::string(id)];
+  if (run.run_id.empty() && !run_ids.empty())
+    run.run_id = std::max_element(run_ids.begin(), run_ids.end(), [](const auto& a, const auto& b) {
+                   return a.second < b.second;
+                 })->first;
+
+  std::map<std::int32_t, Found> chosen;
+  std::vector<Found> unranked;
+  std::set<std::int32_t> unreadable_ranks;
+  for (SlotFiles& slot : opened) {
+    run.losses.insert(run.losses.end(), slot.losses.begin(), slot.losses.end());
+    std::stable_sort(slot.found.begin(), slot.found.end(),
+                     [](const Found& a, const Found& b) { return a.certainty > b.certainty; });
+    std::set<std::int32_t> of_slot;
+    for (Found& found : slot.found) {
+      const auto id = MetaValue(found.head.tables, "run_id");
+      if (!id.empty() && !run.run_id.empty() && id != run.run_id) {
+        run.losses.push_back(MakeLoss(-1, Loss::kRunMixed, 1,
+                                      found.candidate->file + ": recorded in run " + std::string(id) +
+                                          ", this is run " + run.run_id));
+        continue;
+      }
+      if (found.rank < 0) {
+        unranked.push_back(std::move(found));
+        continue;
+      }
+      // Helpers of a rank inherit its environment: not a doubled rank, only not the one that is meant.
+      if (!of_slot.insert(found.rank).second) continue;
+      const auto at = chosen.find(found.rank);
+      if (at != chosen.end()) {
+        run.losses.push_back(MakeLoss(found.rank, Loss::kRankDuplicated, 1,
+                                      found.candidate->file + ": rank " + std::to_string(found.rank) +
+                                          " was taken from " + at->second.candidate->file));
+        continue;
+      }
+      const std::int32_t rank = found.rank;
+      chosen.emplace(rank, std::move(found));
+    }
+  }
+  // Nothing knew a rank (no MPI, no launcher): the slot's number is all there is.
+  for (Found& found : unranked) {
+    const FileName& name = found.candidate->name;
+    if (name.slot < 0 || name.slot > INT32_MAX || name.process != 1) continue;
+    found.rank = static_cast<std::int32_t>(name.slot);
+    const std::int32_t rank = found.rank;
+    if (!chosen.contains(rank) && (run.world_size == 0 || rank < run.world_size)) chosen.emplace(rank, std::move(found));
+  }
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    if (opened[i].unreadable && slots[i][0]->name.slot >= 0 && slots[i][0]->name.slot <= INT32_MAX)
+      unreadable_ranks.insert(static_cast<std::int32_t>(slots[i][0]->name.slot));
+
+  if (chosen.empty()) {
+    std::string first;
+    for (const RunLoss& loss : run.losses)
+      if (first.empty()) first = loss.detail;
+    return Error{ErrorCode::kNotFound,
+                 first.empty() ? "there is no rank file here" : "no rank file could be read: " + first,
+                 RanksDir(run_dir).string(), "gather the ranks/ files of all nodes into one run directory"};
+  }
+
+  for (auto& [rank, found] : chosen) {
+    RunRank entry;
+    entry.rank = rank;
+    entry.file = found.candidate->file;
+    entry.state = found.source->complete() ? RankState::kComplete : RankState::kRecovered;
+    if (!found.source->complete())
+      run.losses.push_back(MakeLoss(rank, Loss::kRankUnfinished, 1, entry.file));
+    if (!found.head.damaged.empty()) {
+      entry.state = RankState::kCutShort;
+      for (const std::string& damage : found.head.damaged)
+        run.losses.push_back(MakeLoss(rank, Loss::kRankCutShort, 1, entry.file + ": " + damage));
+    }
+    entry.source = std::move(found.source);
+    entry.head = std::move(found.head.tables);
+    const std::int64_t size = MetaNumber(entry.head, "world_size", 0);
+    if (manifest.world_size == 0 && size > 0 && size <= 1 << 24)
+      run.world_size = std::max(run.world_size, static_cast<std::int32_t>(size));
+    run.ranks.push_back(std::move(entry));
+  }
+  run.world_size = std::max(run.world_size, run.ranks.back().rank + 1);
+  if (run.command.empty()) run.command = MetaValue(run.ranks[0].head, "command");
+
+  std::size_t present = 0;
+  for (std::int32_t rank = 0; rank < run.world_size; ++rank) {
+    while (present < run.ranks.size() && run.ranks[present].rank < rank) ++present;
+    if (present < run.ranks.size() && run.ranks[present].rank == rank) continue;
+    run.missing.push_back(rank);
+    // Its unreadable file is the one loss; a second line would count it twice.
+    if (!unreadable_ranks.contains(rank)) run.losses.push_back(MakeLoss(rank, Loss::kRankMissing, 1, ""));
+  }
+  return run;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+#pragma once
+// Finds the rank files of a run directory and decides which one stands for which
+// rank. One place for every kind of imperfect input: missing, doubled, foreign,
+// newer, damaged and unfinished files each become one counted loss that names
+// the file; the others are used.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/loss.h"
+#include "core/result.h"
+#include "merge/readers/rank_source.h"
+
+namespace lockstep {
+
+struct RunLoss {
+  std::int32_t rank;  // -1 the whole run.
+  std::string name;   // Info(loss).name, or what a newer version wrote.
+  std::uint64_t count;
+  std::string detail;
+};
+inline RunLoss MakeLoss(std::int32_t rank, Loss loss, std::uint64_t count, std::string detail) {
+  return {rank, std::string(Info(loss).name), count, std::move(detail)};
+}
+
+// Values of ranks.state.
+enum class RankState : std::uint8_t { kComplete = 0, kRecovered = 1, kCutShort = 2, kMissing = 3 };
+
+struct RunRank {
+  std::int32_t rank = -1;
+  std::string file;  // Relative to the run directory.
+  RankState state = RankState::kMissing;
+  std::unique_ptr<RankSource> source;
+  schema::RankTables head;
+};
+
+struct RunFiles {
+  std::string run_id, command;
+  std::int32_t world_size = 0;  // Ranks the job had, as far as anything says.
+  std::vector<RunRank> ranks;   // Present ones, by rank.
+  std::vector<std::int32_t> missing;
+  std::vector<RunLoss> losses;
+};
+
+// kNotFound if there is no readable rank file at all. Opens files with `jobs` threads.
+Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs);
+
+// Paths of everything OpenRun may read, sorted: for deciding whether a timeline is up to date.
+std::vector<std::string> ListRunFiles(const std::string& run_dir);
+
+// RUN/manifest.json's run id, command as one line and world size; empty and 0 when absent or broken.
+struct ManifestFacts {
+  std::string run_id, command;
+  std::int32_t world_size = 0;
+};
+ManifestFacts ReadManifest(const std::string& run_dir);
+
+}  // namespace lockstep

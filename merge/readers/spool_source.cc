@@ -1,0 +1,107 @@
+// Spools of agents that could not finish their rank file, with the rings they
+// left behind.
+
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "core/spool_layout.h"
+#include "merge/readers/rank_source.h"
+#include "trace/decode.h"
+
+namespace lockstep {
+namespace {
+
+// Where the rings were, from the spool's own meta blocks; "" if it does not say.
+std::string SegmentOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string segment;
+  SpoolBlockHeader header;
+  while (file.read(reinterpret_cast<char*>(&header), sizeof header)) {
+    if (header.magic != kSpoolMagic || header.bytes > kSpoolBlockBytes) break;
+    if (header.kind != SpoolKind::kMeta) {
+      file.seekg(header.bytes, std::ios::cur);
+      continue;
+    }
+    std::string text(header.bytes, '\0');
+    if (!file.read(text.data(), header.bytes)) break;
+    static constexpr std::string_view kKey = "segment\t";
+    for (std::size_t line = 0; line < text.size();) {
+      std::size_t end = text.find('\n', line);
+      if (end == std::string::npos) end = text.size();
+      const std::string_view entry(text.data() + line, end - line);
+      if (entry.starts_with(kKey)) segment = entry.substr(kKey.size());
+      line = end + 1;
+    }
+  }
+  return segment;
+}
+
+schema::RankTables HeadOf(schema::RankTables tables) {
+  tables.mpi_calls = {};
+  tables.ranges = {};
+  tables.kernels = {};
+  tables.kernel_shapes = {};
+  tables.copies = {};
+  tables.sync = {};
+  tables.api = {};
+  tables.gpu_memory = {};
+  return tables;
+}
+
+std::uint64_t CountEvents(const schema::RankTables& t) {
+  return t.mpi_calls.rows() + t.ranges.rows() + t.kernels.rows() + t.copies.rows() + t.sync.rows() + t.api.rows() +
+         t.gpu_memory.rows();
+}
+
+// Keeps only the small tables; the long ones are decoded again when they are
+// asked for, so that a merge holds one rank's events per thread and not all.
+class SpoolSource final : public RankSource {
+ public:
+  SpoolSource(DecodeInput input, std::uint32_t process, schema::RankTables tables)
+      : input_(std::move(input)), process_(process), events_(CountEvents(tables)),
+        head_(HeadOf(std::move(tables))) {}
+
+  ReadTables ReadHead() const override { return {head_, {}}; }
+  ReadTables ReadEvents() const override { return ReadAll(); }
+  ReadTables ReadAll() const override {
+    auto decoded = DecodeSpool(input_);
+    if (!decoded.ok()) return {{}, {decoded.error().what}};
+    for (DecodedProcess& process : decoded.value().processes)
+      if (process.process == process_) return {std::move(process.tables), {}};
+    return {{}, {"the spool no longer holds this process"}};
+  }
+  std::uint64_t EventRows() const override { return events_; }
+  bool complete() const override { return false; }
+
+ private:
+  DecodeInput input_;
+  std::uint32_t process_;
+  std::uint64_t events_;
+  schema::RankTables head_;
+};
+
+bool Sniff(std::string_view first_bytes) {
+  std::uint32_t magic = 0;
+  if (first_bytes.size() < sizeof magic) return false;
+  std::memcpy(&magic, first_bytes.data(), sizeof magic);
+  return magic == kSpoolMagic;
+}
+
+Result<RankSources> OpenSpool(const std::string& path) {
+  const DecodeInput input{path, SegmentOf(path)};
+  LS_TRY(Decoded decoded, DecodeSpool(input));
+  RankSources sources;
+  for (DecodedProcess& process : decoded.processes)
+    sources.push_back(
+        std::make_unique<SpoolSource>(input, process.process, std::move(process.tables)));
+  if (sources.empty())
+    return Error{ErrorCode::kMalformed, "the spool holds no process", path, "nothing was recorded in this slot"};
+  return sources;
+}
+
+}  // namespace
+
+const RankFormat kSpoolFormat = {"spool", Sniff, OpenSpool};
+
+}  // namespace lockstep

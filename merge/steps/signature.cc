@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/hash.h"
+#include "merge/steps/steps.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMinRepeats = 3;
+constexpr std::size_t kMaxPeriod = 4096;
+
+// Positions from the end backwards agree with those one period earlier; how far
+// that reaches with at most 2 % disagreement.
+std::size_t Reach(const std::vector<std::uint64_t>& symbols, std::size_t period) {
+  std::size_t disagree = 0, reach = 0;
+  for (std::size_t i = symbols.size(), checked = 1; i-- > period; ++checked) {
+    disagree += symbols[i] != symbols[i - period];
+    if (disagree * 50 <= checked) reach = checked;
+    if (disagree * 25 > checked + 100) break;  // Hopeless.
+  }
+  return reach;
+}
+
+struct Sequence {
+  std::vector<std::uint64_t> symbols;
+  std::vector<std::uint32_t> rows;  // Of one rank's collectives, in order of seq.
+};
+
+// The communicator with most instances among those that all ranks are in; 0 if none.
+std::uint64_t BusiestComm(const std::vector<MatchRank>& ranks, const MatchedCollectives& matched) {
+  std::map<std::uint64_t, std::size_t> instances;
+  for (std::size_t i = 0; i < matched.collectives.rows(); ++i)
+    if (matched.collectives.expected[i] >= ranks.size()) ++instances[matched.collectives.comm_id[i]];
+  std::uint64_t busiest = 0;
+  std::size_t most = 0;
+  for (const auto& [comm, count] : instances)
+    if (count > most) busiest = comm, most = count;
+  return busiest;
+}
+
+Sequence SequenceOf(const MatchRank& rank, std::uint64_t comm) {
+  Sequence sequence;
+  const schema::Collectives& c = rank.tables->collectives;
+  const schema::Comms& comms = rank.tables->comms;
+  for (std::uint32_t row = 0; row < c.rows(); ++row)
+    if (c.comm[row] < comms.rows() && comms.global_id[c.comm[row]] == comm && c.end_ns[row] != schema::kNoTime)
+      sequence.rows.push_back(row);
+  std::stable_sort(sequence.rows.begin(), sequence.rows.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::pair(c.seq[a], c.start[a]) < std::pair(c.seq[b], c.start[b]);
+  });
+  for (const std::uint32_t row : sequence.rows) {
+    Hash64 hash;
+    hash.Add(c.kind[row]);
+    hash.Add(c.bytes[row]);
+    sequence.symbols.push_back(hash.value());
+  }
+  return sequence;
+}
+
+}  // namespace
+
+Period FindPeriod(const std::vector<std::uint64_t>& symbols) {
+  const std::size_t n = symbols.size();
+  for (std::size_t period = 1; period <= std::min(n / (kMinRepeats + 1), kMaxPeriod); ++period) {
+    const std::size_t reach = Reach(symbols, period);
+    // The repetition covers most of the run: the first steps may differ, the rest not.
+    if (reach < kMinRepeats * period || (reach + period) * 4 < n * 3) continue;
+    return {period, n - reach - period};
+  }
+  return {};
+}
+
+std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRank>& ranks,
+                                                      const MatchedCollectives& matched) {
+  std::vector<std::vector<RankStep>> steps(ranks.size());
+  const std::uint64_t comm = BusiestComm(ranks, matched);
+  if (comm == 0) return steps;
+  const Sequence reference = SequenceOf(ranks[0], comm);
+  const Period period = FindPeriod(reference.symbols);
+  if (period.length == 0) return steps;
+  const schema::Collectives& c = ranks[0].tables->collectives;
+
+  // The longest pause within a period, by its median over the periods, is where
+  // one step's communication is over and the next step has not begun its own.
+  std::size_t phase = 0;
+  std::int64_t longest = -1;
+  std::int64_t latest_end = schema::kNoTime;
+  std::vector<std::vector<std::int64_t>> pauses(period.length);
+  for (std::size_t i = period.first; i < reference.rows.size(); ++i) {
+    if (i > period.first)
+      pauses[(i - period.first) % period.length].push_back(c.begin_ns[reference.rows[i]] - latest_end);
+    latest_end = std::max(latest_end, c.end_ns[reference.rows[i]]);
+  }
+  for (std::size_t p = 0; p < period.length; ++p) {
+    if (pauses[p].empty()) continue;
+    const auto middle = pauses[p].begin() + static_cast<std::ptrdiff_t>(pauses[p].size() / 2);
+    std::nth_element(pauses[p].begin(), middle, pauses[p].end());
+    if (*middle > longest) longest = *middle, phase = p;
+  }
+
+  // A step begins after the collective before the pause; the same instance bounds it on every rank.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> bounds;
+  for (std::size_t i = period.first + phase; i < reference.rows.size(); ++i)
+    if ((i - period.first) % period.length == phase && i > 0)
+      bounds.emplace_back(c.seq[reference.rows[i - 1]], c.start[reference.rows[i - 1]]);
+  if (!reference.rows.empty() && (reference.rows.size() - period.first) % period.length == phase)
+    bounds.emplace_back(c.seq[reference.rows.back()], c.start[reference.rows.back()]);
+
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const schema::Collectives& own = ranks[r].tables->collectives;
+    const Sequence sequence = SequenceOf(ranks[r], comm);
+    std::size_t at = 0;
+    std::int64_t index = 0, begin = schema::kNoTime;
+    latest_end = schema::kNoTime;
+    for (std::size_t b = 0; b < bounds.size(); ++b) {
+      for (; at < sequence.rows.size() &&
+             std::pair(own.seq[sequence.rows[at]], own.start[sequence.rows[at]]) <= bounds[b];
+           ++at)
+        latest_end = std::max(latest_end, own.end_ns[sequence.rows[at]]);
+      const bool there = at > 0 && std::pair(own.seq[sequence.rows[at - 1]], own.start[sequence.rows[at - 1]]) == bounds[b];
+      if (b > 0) {
+        if (there && begin != schema::kNoTime) steps[r].push_back({index, {begin, latest_end}, true, false, -1});
+        ++index;
+      }
+      begin = there ? latest_end : schema::kNoTime;
+    }
+  }
+  return steps;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+#pragma once
+// Which steps a run has: the ranks' own marks brought together by their numbers,
+// or, where nothing marked any, the repeating signature of the collectives.
+
+#include <cstdint>
+#include <vector>
+
+#include "core/interval.h"
+#include "merge/match/collectives.h"
+#include "merge/readers/run_files.h"
+
+namespace lockstep {
+
+// Values of steps.source.
+enum class StepSource : std::uint8_t { kMark = 0, kRange = 1, kTorch = 2, kProfilerStep = 3, kSignature = 4 };
+
+// One step on one rank, rank clock, as marked on the host.
+struct RankStep {
+  std::int64_t index;
+  Interval window;
+  bool complete, warmup;
+  std::int64_t cpu_ns;  // Of the marking thread, -1 unknown.
+};
+
+struct JobSteps {
+  std::vector<std::vector<RankStep>> ranks;  // As the ranks were given; by index; windows do not overlap.
+  std::vector<std::int64_t> common;          // Indices complete on every rank that has steps.
+  StepSource source = StepSource::kMark;
+  std::uint64_t mismatched = 0;
+  std::vector<RunLoss> losses;
+};
+
+// `matched` must hold the instances of the same ranks (used for signatures only).
+JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives& matched);
+
+// The period of a sequence of symbols that repeats itself, 0 if it does not
+// clearly: at least three repeats, 98 % of the symbols agree. `first` is where
+// the repetition sets in.
+struct Period {
+  std::size_t length = 0, first = 0;
+};
+Period FindPeriod(const std::vector<std::uint64_t>& symbols);
+
+// Steps of source kSignature for each rank; empty if there is no clear period on
+// a communicator of all ranks. Boundary: the end of the last collective before
+// the longest pause within a period.
+std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRank>& ranks,
+                                                      const MatchedCollectives& matched);
+
+}  // namespace lockstep

@@ -1,0 +1,143 @@
+#include "merge/timeline/assemble.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace lockstep {
+
+schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<RankClockMap>& clocks,
+                             const JobSteps& steps) {
+  struct Step {
+    std::int64_t first_begin = 0, begin = 0, end = 0;
+    std::uint32_t complete = 0;
+    bool any = false, warmup = false;
+  };
+  std::map<std::int64_t, Step> by_index;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const RankStep& on_rank : ranks[r].steps) {
+      Step& step = by_index[on_rank.index];
+      const std::int64_t begin = clocks[r].ToCluster(on_rank.window.begin);
+      const std::int64_t end = clocks[r].ToCluster(on_rank.window.end);
+      step.begin = step.any ? std::max(step.begin, begin) : begin;
+      step.end = step.any ? std::max(step.end, end) : end;
+      step.any = true;
+      step.warmup |= on_rank.warmup;
+      step.complete += on_rank.complete;
+    }
+  }
+  schema::TlSteps table;
+  const Step* before = nullptr;
+  std::int64_t before_index = 0;
+  for (const auto& [index, step] : by_index) {
+    schema::TlSteps::Row row;
+    row.index = index;
+    row.begin_ns = step.begin;
+    row.end_ns = step.end;
+    row.ranks = step.complete;
+    row.complete = std::binary_search(steps.common.begin(), steps.common.end(), index);
+    row.warmup = step.warmup;
+    row.source = static_cast<std::uint8_t>(steps.source);
+    row.step_ns = -1;
+    if (row.complete) row.step_ns = step.end - (before != nullptr && before_index == index - 1 ? before->end : step.begin);
+    table.Append(row);
+    before = &step;
+    before_index = index;
+  }
+  return table;
+}
+
+schema::TlStepRanks StepRankTable(const std::vector<RankPassResult>& ranks) {
+  std::vector<std::tuple<std::int64_t, std::int32_t, std::size_t, std::size_t>> order;
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    for (std::size_t i = 0; i < ranks[r].step_ranks.rows(); ++i)
+      order.emplace_back(ranks[r].step_ranks.index[i], ranks[r].step_ranks.rank[i], r, i);
+  std::sort(order.begin(), order.end());
+  schema::TlStepRanks table;
+  for (const auto& [index, rank, r, i] : order) table.Append(ranks[r].step_ranks.Get(i));
+  return table;
+}
+
+std::uint64_t DroppedRecords(const schema::RankTables& head) {
+  // A ring's drops are counted by the thread's row and by its loss: the larger of the two.
+  std::uint64_t by_thread = 0, by_ring = 0, elsewhere = 0;
+  for (const std::uint64_t dropped : head.threads.dropped) by_thread += dropped;
+  for (std::size_t i = 0; i < head.losses.rows(); ++i) {
+    const std::string_view name = TextOf(head, head.losses.name[i]);
+    if (name == Info(Loss::kRingFull).name) by_ring += head.losses.count[i];
+    if (name == Info(Loss::kNoRing).name || name == Info(Loss::kSpoolWrite).name) elsewhere += head.losses.count[i];
+  }
+  return std::max(by_thread, by_ring) + elsewhere;
+}
+
+void AddFileLosses(const RunRank& rank, std::vector<RunLoss>& losses) {
+  const schema::Losses& own = rank.head.losses;
+  for (std::size_t i = 0; i < own.rows(); ++i)
+    losses.push_back({rank.rank, std::string(TextOf(rank.head, own.name[i])), own.count[i],
+                      std::string(TextOf(rank.head, own.detail[i]))});
+}
+
+TimelineWriter::TimelineWriter(schema::TimelineTables& tables)
+    : tables_(tables), strings_(tables.strings, tables.string_bytes) {}
+
+std::uint32_t TimelineWriter::Intern(std::string_view text) {
+  return text.empty() ? schema::kNone : strings_.Intern(text);
+}
+
+void TimelineWriter::Meta(std::string_view key, std::string_view value) {
+  tables_.meta.Append({.key = strings_.Intern(key), .value = strings_.Intern(value)});
+}
+
+void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& outcomes,
+                           const std::vector<RankPassResult>& passed) {
+  std::size_t r = 0;
+  auto missing = run.missing.begin();
+  while (r < run.ranks.size() || missing != run.missing.end()) {
+    schema::TlRanks::Row row;
+    if (r == run.ranks.size() || (missing != run.missing.end() && *missing < run.ranks[r].rank)) {
+      row.rank = *missing++;
+      row.file = row.node = row.domain = schema::kNone;
+      row.state = static_cast<std::uint8_t>(RankState::kMissing);
+      row.app_cpu_ns = row.agent_cpu_ns = -1;
+      row.exit_code = kExitUnknown;
+      tables_.ranks.Append(row);
+      continue;
+    }
+    const RunRank& rank = run.ranks[r];
+    row.rank = rank.rank;
+    row.file = Intern(rank.file);
+    const std::string_view node = MetaValue(rank.head, "node");
+    row.node = Intern(node.empty() ? MetaValue(rank.head, "host") : node);
+    row.domain = Intern(MetaValue(rank.head, "clock_domain"));
+    row.state = static_cast<std::uint8_t>(rank.state);
+    row.ended_early = outcomes[r].ended_early;
+    row.gpu = passed[r].gpu;
+    row.allowed_cores = static_cast<std::uint32_t>(std::max<std::int64_t>(MetaNumber(rank.head, "allowed_cores", 0), 0));
+    row.events = rank.source == nullptr ? 0 : rank.source->EventRows();
+    row.dropped = DroppedRecords(rank.head);
+    row.app_cpu_ns = MetaNumber(rank.head, "app_cpu_ns", -1);
+    row.agent_cpu_ns = MetaNumber(rank.head, "agent_cpu_ns", -1);
+    row.exit_code = outcomes[r].exit_code;
+    tables_.ranks.Append(row);
+    ++r;
+  }
+}
+
+void TimelineWriter::Losses(std::vector<RunLoss> losses) {
+  const auto key = [](const RunLoss& loss) { return std::tie(loss.rank, loss.name, loss.detail); };
+  std::sort(losses.begin(), losses.end(), [&](const RunLoss& a, const RunLoss& b) {
+    return std::tuple_cat(key(a), std::tie(a.count)) < std::tuple_cat(key(b), std::tie(b.count));
+  });
+  for (std::size_t i = 0; i < losses.size();) {
+    std::uint64_t count = 0;
+    std::size_t end = i;
+    for (; end < losses.size() && key(losses[end]) == key(losses[i]); ++end) count += losses[end].count;
+    tables_.losses.Append({.rank = losses[i].rank,
+                           .name = Intern(losses[i].name),
+                           .count = count,
+                           .detail = Intern(losses[i].detail)});
+    i = end;
+  }
+}
+
+}  // namespace lockstep

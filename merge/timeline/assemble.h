@@ -1,0 +1,49 @@
+#pragma once
+// The tables of timeline.h5 that summarise a run: ranks, steps of the job, losses,
+// meta. What matching and the ranks' passes found goes in, in any order of ranks.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "merge/readers/outcome.h"
+#include "merge/readers/run_files.h"
+#include "merge/steps/steps.h"
+#include "merge/timeline/rank_pass.h"
+#include "merge/timeline/timeline.h"
+#include "trace/strings.h"
+
+namespace lockstep {
+
+// One row per step number; cluster time.
+schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<RankClockMap>& clocks,
+                             const JobSteps& steps);
+
+// All ranks' rows, by step number, then rank.
+schema::TlStepRanks StepRankTable(const std::vector<RankPassResult>& ranks);
+
+// Records dropped before they reached the rank's file.
+std::uint64_t DroppedRecords(const schema::RankTables& head);
+
+// The losses that the rank's own file tells of.
+void AddFileLosses(const RunRank& rank, std::vector<RunLoss>& losses);
+
+class TimelineWriter {
+ public:
+  explicit TimelineWriter(schema::TimelineTables& tables);
+
+  void Ranks(const RunFiles& run, const std::vector<RankOutcome>& outcomes, const std::vector<RankPassResult>& passed);
+  // Equal (rank, name, detail) become one row; sorted by rank, name, detail.
+  void Losses(std::vector<RunLoss> losses);
+  void Meta(std::string_view key, std::string_view value);
+  void Meta(std::string_view key, std::int64_t value) { Meta(key, std::to_string(value)); }
+
+ private:
+  std::uint32_t Intern(std::string_view text);
+  schema::TimelineTables& tables_;
+  StringInterner<schema::TlStrings, schema::TlStringBytes> strings_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+#include "merge/timeline/kernel_class.h"
+
+#include <algorithm>
+
+#include "trace/strings.h"
+
+namespace lockstep {
+namespace {
+
+bool Has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+}  // namespace
+
+bool IsCommKernelName(std::string_view name) {
+  if (name.starts_with("void ")) name.remove_prefix(5);
+  for (const std::string_view prefix : {"nccl", "rccl", "mscclKernel", "msccl_", "msccl::", "mscclpp", "nvshmem", "nvshmemi_"})
+    if (name.starts_with(prefix)) return true;
+  for (const std::string_view part :
+       {"ncclDevKernel", "ncclKernel", "rcclDevKernel", "deep_ep::", "dpsk::ep::", "nvshmem", "mscclpp::",
+        "multimem_all_reduce", "multimem_one_shot", "multimem_all_gather", "multimem_reduce_scatter",
+        "one_shot_all_reduce", "two_shot_all_reduce", "one_shot_allreduce", "two_shot_allreduce",
+        "cross_device_reduce"})
+    if (Has(name, part)) return true;
+  return false;
+}
+
+KernelClass HtaClass(std::string_view name) {
+  if (name.starts_with("nccl") || name.starts_with("hip") || name.starts_with("hccl") || Has(name, "ncclKernel"))
+    return KernelClass::kComm;
+  if (name.starts_with("Memcpy") || name.starts_with("Memset") || name.starts_with("dma")) return KernelClass::kMemory;
+  for (const std::string_view part : {"Memcpy", "Memset", "dma", "Sync"})
+    if (Has(name, part)) return KernelClass::kNone;
+  for (const std::string_view prefix : {"Stream Wait Event", "runFunction", "job_exe", "packet", "pe_exe",
+                                        "cpum_exe_subgraph", "collective_subgraph_execution"})
+    if (name.starts_with(prefix)) return KernelClass::kNone;
+  if (name.starts_with("cuda") && Has(name.substr(4), "LaunchKernel")) return KernelClass::kNone;
+  return KernelClass::kCompute;
+}
+
+std::vector<KernelClass> ClassifyKernels(const schema::RankTables& events, const schema::Collectives& collectives,
+                                         bool hta) {
+  const schema::Kernels& kernels = events.kernels;
+  // Names repeat: each is looked at once.
+  std::vector<KernelClass> by_name(events.strings.rows(), KernelClass::kCompute);
+  for (std::uint32_t id = 0; id < by_name.size(); ++id) {
+    const std::string_view name = TextOf(events, id);
+    by_name[id] = hta ? HtaClass(name) : IsCommKernelName(name) ? KernelClass::kComm : KernelClass::kCompute;
+  }
+  std::vector<KernelClass> classes(kernels.rows());
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const KernelClass named = kernels.name[i] < by_name.size() ? by_name[kernels.name[i]] : KernelClass::kCompute;
+    if (hta) {
+      classes[i] = named;
+    } else if (kernels.work[i] == 0) {
+      classes[i] = kernels.work_rule[i] == 0 ? named : KernelClass::kCompute;
+    } else {
+      classes[i] = kernels.work[i] == 1 ? KernelClass::kComm : KernelClass::kNone;
+    }
+  }
+  if (!hta)
+    for (const std::uint32_t row : collectives.kernel)
+      if (row < classes.size()) classes[row] = KernelClass::kComm;
+  return classes;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+#pragma once
+// Which GPU kernels compute and which communicate.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/schema.h"
+
+namespace lockstep {
+
+enum class KernelClass : std::uint8_t { kCompute = 0, kComm = 1, kNone = 2, kMemory = 3 };
+
+// A communication library's kernel, by its name alone: NCCL, RCCL, DeepEP,
+// NVSHMEM, MSCCL, PyTorch's symmetric memory, vLLM's and SGLang's all-reduce.
+bool IsCommKernelName(std::string_view name);
+
+// HTA's classification by name (HolisticTraceAnalysis f4d0062, first hit wins);
+// kNone is its OTHER.
+KernelClass HtaClass(std::string_view name);
+
+// One class per row of kernels. `hta`: by name only; else as recorded, a kernel
+// that carried a recorded collective communicates, then the list of names.
+std::vector<KernelClass> ClassifyKernels(const schema::RankTables& events, const schema::Collectives& collectives,
+                                         bool hta);
+
+}  // namespace lockstep

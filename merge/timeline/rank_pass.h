@@ -1,0 +1,52 @@
+#pragma once
+// The part of a merge that looks at every event of one rank: when its operations
+// ended, which windows its steps have, and where their time went.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "merge/match/collectives.h"
+#include "merge/match/p2p.h"
+#include "merge/steps/steps.h"
+#include "merge/timeline/breakdown.h"
+
+namespace lockstep {
+
+// First to last sign of life as the small tables tell it, rank clock; {0, 0} unknown.
+Interval CapturedSpan(const schema::RankTables& head);
+
+// The thread whose time the breakdown explains: the one that marks steps, else
+// the process's main thread, else the first.
+std::uint32_t TrainingThread(const schema::RankTables& head);
+
+struct RankPassInput {
+  std::size_t index = 0;  // Among the ranks given to the matchers.
+  const RunRank* rank = nullptr;
+  const RankClockMap* clock = nullptr;
+  const MatchedP2p* p2p = nullptr;
+  const std::vector<RankStep>* steps = nullptr;
+  bool hta = false;
+  // Steps of the analysis window, inclusive; first > last: none, the whole captured time counts.
+  std::int64_t first_step = 0, last_step = -1;
+  // Where a rank that lacks those steps has its window, cluster time; {0, 0}: captured time.
+  Interval cluster_window{0, 0};
+};
+
+struct RankPassResult {
+  bool gpu = false;
+  std::vector<RankStep> steps;  // Windows on the rank clock; of GPU ranks the GPU's.
+  schema::TlStepRanks step_ranks;
+  schema::TlRankTotals totals;  // One row.
+  std::vector<std::string> damaged;
+};
+
+// Reads the rank's events, writes its members of `matched` (end, wait, transfer,
+// censored, step) and gives its terms. Thread: ranks may be passed at once.
+RankPassResult PassRank(const RankPassInput& input, MatchedCollectives& matched);
+
+// The same on tables in memory. `events` holds the long tables.
+RankPassResult PassTables(const RankPassInput& input, const schema::RankTables& head, const schema::RankTables& events,
+                          MatchedCollectives& matched);
+
+}  // namespace lockstep
