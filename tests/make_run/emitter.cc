@@ -57,7 +57,11 @@ std::uint64_t Random(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uin
 
 TrueClock::TrueClock(const Spec& spec, std::int32_t rank) : epoch_ns_(spec.epoch_ns) {
   const auto at = spec.clocks.find(rank);
-  if (at != spec.clocks.end()) clock_ = at->second;
+  const auto node = spec.node_clocks.find(spec.NodeOf(rank));
+  if (at != spec.clocks.end())
+    clock_ = at->second;
+  else if (node != spec.node_clocks.end())
+    clock_ = node->second;
 }
 
 std::int64_t TrueClock::Show(std::int64_t true_ns) const {

@@ -229,10 +229,11 @@ std::string Parser::Directive(Line& line) {
       for (const std::string& each : Split(*list, ',')) line.Int(std::optional(each), &comm.ranks.emplace_back());
     s.comms.push_back(std::move(comm));
   } else if (verb == "clock") {
-    std::int32_t rank = 0;
-    line.Int(std::optional(line.Need(line.Key("rank"), "rank=")), &rank);
-    ClockSpec& clock = s.clocks[rank];
-    clock.own_domain = true;
+    std::int32_t of = 0;
+    const auto node = line.Key("node");
+    line.Int(node ? node : std::optional(line.Need(line.Key("rank"), "rank= or node=")), &of);
+    ClockSpec& clock = node ? s.node_clocks[of] : s.clocks[of];
+    clock.own_domain = !node;
     line.Read(line.Key("offset"), ParseDuration, &clock.offset_ns);
     line.Read(line.Key("drift"), ParseDrift, &clock.drift_ppb);
     const auto pair = [&](std::string_view key, char separator, std::int64_t* first, std::int64_t* second) {

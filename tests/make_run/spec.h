@@ -108,8 +108,8 @@ struct Spec {
   Progress progress = Progress::kNone;
   bool gpu = false, marks = true, clocks_separate = false, bursts_given = true;
   BurstSpec bursts;
-  std::vector<CommSpec> comms;  // [0] is the world.
-  std::map<std::int32_t, ClockSpec> clocks;
+  std::vector<CommSpec> comms;                            // [0] is the world.
+  std::map<std::int32_t, ClockSpec> clocks, node_clocks;  // Of ranks; of nodes whose ranks have none.
   std::vector<Disturbance> late, slow, starve;
   std::vector<std::int32_t> missing;
   std::vector<EndSpec> ends;

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""A text through everything: make_run, `lockstep merge` and `analyze`, and the
+oracle's opinion of the rank files, of timeline.h5, of analysis.json, and of the
+identity.
+
+  check_case.py --build BUILD SPEC [--set key=value ...]
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import simulate
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("spec")
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--set", action="append", default=[])
+    args = parser.parse_args()
+    sets = [word for s in args.set for word in ("--set", s)]
+    with open(args.spec) as f:
+        d = simulate.parse(f.read(), args.set)
+    with tempfile.TemporaryDirectory(prefix="lockstep-oracle-") as scratch:
+        run, analysis = os.path.join(scratch, "run"), os.path.join(scratch, "analysis.json")
+        subprocess.run([os.path.join(args.build, "make_run"), args.spec, run] + sets, check=True)
+        python = [sys.executable]
+        failed = 0
+        if d.ideal_clocks and not d.damage and not d.missing:
+            failed |= subprocess.run(python + [os.path.join(HERE, "rank_files.py"), args.spec, run] + sets).returncode
+        done = subprocess.run([os.path.join(args.build, "lockstep"), "analyze", run, "--json", analysis],
+                              capture_output=True, text=True)
+        if done.returncode not in (0, 3):
+            print(f"lockstep analyze: exit {done.returncode}\n{done.stdout}{done.stderr}")
+            return 1
+        failed |= subprocess.run(python + [os.path.join(HERE, "oracle.py"), args.spec, "--check", run, "--analysis", analysis] + sets).returncode
+        failed |= subprocess.run(python + [os.path.join(HERE, "identity.py"), run]).returncode
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
