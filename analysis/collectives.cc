@@ -25,6 +25,7 @@ void TabulateCollectives(const Context& context, Analysis& analysis) {
   std::map<std::tuple<std::uint8_t, std::uint64_t, std::uint64_t>, Samples> kinds;
   std::map<std::uint64_t, std::vector<std::int32_t>> groups;
   for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (!context.Counts(c)) continue;
     Samples& samples = kinds[{t.kind[c], t.comm_id[c], t.bytes[c]}];
     ++samples.count;
     samples.censored += t.censored[c] != 0;

@@ -1,6 +1,7 @@
 #include "analysis/context.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <unordered_map>
 
@@ -35,9 +36,19 @@ void Context::IndexSteps() {
   std::iota(steps_.begin(), steps_.end(), std::size_t{0});
   std::stable_sort(steps_.begin(), steps_.end(),
                    [&](std::size_t a, std::size_t b) { return steps.index[a] < steps.index[b]; });
+  const std::int64_t first = ToInt(timeline_.Meta("window_first_step"), -1);
+  const std::int64_t last = ToInt(timeline_.Meta("window_last_step"), -1);
+  if (first >= 0 && last >= first) {
+    first_step_ = first;
+    last_step_ = last;
+  }
   std::unordered_map<std::int64_t, std::size_t> row_of;
   for (const std::size_t row : steps_) {
     row_of.emplace(steps.index[row], row);
+    if (!InWindow(steps.index[row])) {
+      narrowed_ |= steps.complete[row] != 0;
+      continue;
+    }
     if (steps.complete[row] && !steps.warmup[row] && steps.step_ns[row] >= 0) usable_.push_back(row);
   }
   cells_.assign(steps.rows() * ranks_.size(), kNowhere);
@@ -89,7 +100,13 @@ IdentityTerms Context::TermsOf(std::size_t i) const {
 
 bool Context::Comparable(std::size_t c) const {
   const auto& t = tables().collectives;
-  return t.splits[c] && t.seen[c] >= 2 && !t.mismatch[c] && !t.violation[c];
+  return Counts(c) && t.splits[c] && t.seen[c] >= 2 && !t.mismatch[c] && !t.violation[c];
+}
+
+std::int64_t ToInt(std::string_view text, std::int64_t otherwise) {
+  std::int64_t value = otherwise;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : otherwise;
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "analysis/analyze.h"
@@ -34,7 +35,10 @@ class Context {
   std::size_t Position(std::int32_t rank) const;  // kNowhere if it has no file.
   std::size_t RankRow(std::size_t position) const { return rank_rows_[position]; }  // Row of tables.ranks.
 
-  // Rows of tables.steps that medians are taken over: complete, no warm-up, length known; by index.
+  // The analysis window in step numbers, inclusive; any if it is not given in steps.
+  bool InWindow(std::int64_t step_index) const { return step_index >= first_step_ && step_index <= last_step_; }
+  // Rows of tables.steps that medians are taken over: complete, no warm-up, length known,
+  // within the window; by index.
   const std::vector<std::size_t>& usable_steps() const { return usable_; }
   // Rows of tables.steps by index.
   const std::vector<std::size_t>& steps() const { return steps_; }
@@ -50,7 +54,11 @@ class Context {
   // Position of the unit that holds this cluster time, kNowhere if between.
   std::size_t UnitAt(std::int64_t cluster_ns) const;
 
-  // Two members at least, a split kind, no contradiction: its arrivals can be compared.
+  // Part of what is analysed: all, unless the window was narrowed to some of the steps.
+  bool Counts(std::size_t collective) const {
+    return !narrowed_ || InWindow(tables().collectives.step[collective]);
+  }
+  // Counts; two members at least, a split kind, no contradiction: its arrivals can be compared.
   bool Comparable(std::size_t collective) const;
 
  private:
@@ -62,7 +70,11 @@ class Context {
   std::vector<std::int32_t> ranks_;
   std::vector<std::size_t> rank_rows_, steps_, usable_, cells_;
   std::vector<Unit> units_;
-  bool units_are_steps_ = false;
+  bool units_are_steps_ = false, narrowed_ = false;
+  std::int64_t first_step_ = INT64_MIN, last_step_ = INT64_MAX;
 };
+
+// Whole number in a text; `otherwise` if it is none.
+std::int64_t ToInt(std::string_view text, std::int64_t otherwise);
 
 }  // namespace lockstep

@@ -15,8 +15,13 @@ std::uint32_t TrainingThread(const schema::RankTables& t) {
   return t.threads.rows() > 0 ? t.threads.thread[0] : 0;
 }
 
-// A row of coalesced polls spans the compute between them: it is no stretch inside MPI.
-bool IsStretch(const schema::MpiCalls& calls, std::size_t i) { return calls.count[i] <= 1; }
+// A row of coalesced polls spans what the thread did between them. Polls this
+// close together are a thread that spins in MPI; else it computed in between.
+// The same rule as in merge/timeline/rank_pass.cc, which makes the terms.
+constexpr std::int64_t kSpinPeriodNs = 20'000;
+bool IsStretch(const schema::MpiCalls& calls, std::size_t i) {
+  return calls.count[i] <= 1 || calls.duration_ns[i] / calls.count[i] <= kSpinPeriodNs;
+}
 
 // Shares of CPU and run-queue delay in the stretches outside `busy`, local time.
 void CpuShares(const schema::RankTables& t, std::uint32_t thread, const IntervalSet& busy, ExposedActivity& activity) {

@@ -1,9 +1,8 @@
 // What ran, and what is missing of it.
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -59,12 +58,6 @@ std::string JobName(std::string_view command) {
     }
   }
   return std::string(first);
-}
-
-std::int64_t ToInt(std::string_view text, std::int64_t otherwise) {
-  std::int64_t value = otherwise;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : otherwise;
 }
 
 // Ranks of one node on fewer cores than ranks. An affinity mask of one core says
@@ -123,6 +116,7 @@ void DescribeRun(const Context& context, Analysis& analysis) {
     nodes.insert(timeline.Text(ranks.node[row]));
     run.gpu_ranks += ranks.gpu[row] != 0;
     if (ranks.ended_early[row]) run.ranks_ended_early.push_back(ranks.rank[row]);
+    if (ranks.exit_code[row] == std::numeric_limits<std::int32_t>::min()) continue;  // Not known.
     if (ranks.exit_code[row] < 0)
       run.endings.push_back(fmt::format("rank {} was killed by signal {} ({})", ranks.rank[row], -ranks.exit_code[row],
                                         strsignal(-ranks.exit_code[row])));
@@ -142,6 +136,7 @@ void DescribeRun(const Context& context, Analysis& analysis) {
 
   const auto& steps = timeline.tables.steps;
   for (const std::size_t row : context.steps()) {
+    if (!context.InWindow(steps.index[row])) continue;
     if (!steps.complete[row]) {
       ++run.incomplete_steps;
       continue;

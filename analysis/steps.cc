@@ -12,6 +12,7 @@ void TabulateSteps(const Context& context, Analysis& analysis) {
     return;
   }
   for (const std::size_t row : context.steps()) {
+    if (!context.InWindow(steps.index[row])) continue;
     StepRow step;
     step.index = steps.index[row];
     step.complete = steps.complete[row] != 0;

@@ -59,11 +59,9 @@ void JudgeTrust(const Context& context, Analysis& analysis) {
     trust.clock_violations += collectives.violation[c] != 0;
     trust.mismatched_collectives += collectives.mismatch[c] != 0;
   }
-  // The merge may have counted instances that it could not even make rows of.
-  std::int64_t counted = 0;
-  for (const LossRow& loss : analysis.losses)
-    if (loss.name == "UnmatchedCollective") counted += static_cast<std::int64_t>(loss.count);
-  trust.unmatched_collectives = std::max(trust.unmatched_collectives, counted);
+  // Instances cut by the edges of a recording are not unmatched: the merge knows which.
+  trust.unmatched_collectives =
+      ToInt(context.timeline().Meta("unmatched_collectives"), trust.unmatched_collectives);
 }
 
 }  // namespace lockstep

@@ -176,7 +176,8 @@ struct Analysis {
 
   // Exit 3: data was lost, or the input is suspicious.
   bool incomplete() const {
-    if (suspicious) return true;
+    if (suspicious || !run.ranks_missing.empty() || !run.ranks_ended_early.empty()) return true;
+    if (trust.unmatched_collectives > 0 || trust.clock_violations > 0) return true;
     for (const LossRow& loss : losses)
       if (loss.data_loss) return true;
     return false;

@@ -1,0 +1,173 @@
+// lockstep analyze: the verdict on a run.
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "analysis/analyze.h"
+#include "analysis/report/format.h"
+#include "analysis/report/json.h"
+#include "analysis/report/text.h"
+#include "cli/command.h"
+#include "merge/merge.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Flags {
+  std::string run, json, steps, classes = "lockstep", clock = "auto";
+  unsigned jobs = 0;
+  std::size_t explain = 0;
+  bool quiet = false;
+};
+
+// "110:310" -> 110 and 309: the end is not included, as in `lockstep run --steps`.
+Status ParseSteps(const std::string& text, MergeOptions& options) {
+  if (text.empty()) return Ok();
+  long long first = -1, end = -1;
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%lld:%lld%c", &first, &end, &rest) != 2 || first < 0 || end <= first)
+    return Error{ErrorCode::kUsage, "not a range of steps: " + text, "--steps",
+                 "--steps 110:310 for the steps 110 to 309"};
+  options.first_step = first;
+  options.last_step = end - 1;
+  return Ok();
+}
+
+// One line that rewrites itself on a terminal, a line each ten seconds elsewhere.
+class Progress {
+ public:
+  explicit Progress(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
+  ~Progress() {
+    if (shown_ && terminal_) std::fputs("\r\x1b[K", stderr);
+  }
+  void Show(std::string_view phase, double done) {
+    const auto now = std::chrono::steady_clock::now();
+    const auto pause = terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000);
+    if (quiet_ || now - last_ < pause) return;
+    last_ = now;
+    shown_ = true;
+    const std::string text = fmt::format("lockstep: {} {:.0f} %", phase, 100 * done);
+    std::fprintf(stderr, terminal_ ? "\r%s\x1b[K" : "%s\n", text.c_str());
+    std::fflush(stderr);
+  }
+
+ private:
+  bool quiet_, terminal_, shown_ = false;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+// Whole or not at all: readers never see half a file.
+Status WriteFile(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part";
+  const auto failed = [&] {
+    const std::string reason = std::generic_category().message(errno);
+    ::unlink(part.c_str());
+    return Error{ErrorCode::kIo, "cannot write the analysis: " + reason, path, "lockstep analyze --json FILE elsewhere"};
+  };
+  std::FILE* file = std::fopen(part.c_str(), "we");
+  if (file == nullptr) return failed();
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) != 0 || !written) return failed();
+  if (std::rename(part.c_str(), path.c_str()) != 0) return failed();
+  return Ok();
+}
+
+std::string FilesLine(const std::string& run_dir) {
+  std::string line;
+  for (const char* name : {"report.html", "timeline.pftrace", "timeline.h5", "analysis.json"}) {
+    std::error_code absent;
+    const auto bytes = fs::file_size(fs::path(run_dir) / name, absent);
+    if (!absent) line += fmt::format("{}{}  {}", line.empty() ? "" : "    ", name, lockstep::Bytes(bytes));
+  }
+  return line;
+}
+
+bool ToStdout(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+}
+
+int Analyze(const Flags& flags) {
+  Result<std::string> run = ResolveRun(flags.run);
+  if (!run.ok()) return PrintError(run.error());
+  MergeOptions merge;
+  merge.run_dir = run.value();
+  merge.jobs = flags.jobs;
+  merge.classes = flags.classes;
+  merge.clock = flags.clock == "off" ? ClockChoice::kOff : flags.clock == "wall" ? ClockChoice::kWall : ClockChoice::kAuto;
+  if (Status steps = ParseSteps(flags.steps, merge); !steps.ok()) return PrintError(steps.error());
+
+  auto progress = std::make_unique<Progress>(flags.quiet);
+  merge.progress = [&](std::string_view phase, double done) {
+    if (progress) progress->Show(phase, done);
+  };
+  // A run that cannot be written to can still be read.
+  merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
+  Result<Timeline> timeline = OpenOrMerge(merge);
+  if (!timeline.ok()) {
+    progress.reset();
+    return PrintError(timeline.error());
+  }
+  AnalyzeOptions options;
+  options.jobs = flags.jobs;
+  Result<Analysis> analysis = lockstep::Analyze(timeline.value(), options);
+  progress.reset();
+  if (!analysis.ok()) return PrintError(analysis.error());
+
+  const std::string json = RenderJson(analysis.value());
+  int code = analysis.value().incomplete() ? kIncomplete : kOk;
+  if (merge.write) {
+    if (Status written = WriteFile(merge.run_dir + "/analysis.json", json); !written.ok()) code = PrintError(written.error());
+  } else if (!flags.quiet) {
+    std::fprintf(stderr, "lockstep: %s is read-only: analysis.json is not written there\n", merge.run_dir.c_str());
+  }
+  if (flags.json == "-") return ToStdout(json) ? code : kFailed;
+  if (!flags.json.empty())
+    if (Status written = WriteFile(flags.json, json); !written.ok()) return PrintError(written.error());
+
+  const TextOptions text = TextOptions::ForFile(STDOUT_FILENO);
+  if (flags.explain > 0) {
+    const std::string rows = RenderExplanation(analysis.value(), flags.explain, text);
+    if (rows.empty())
+      return PrintError({ErrorCode::kUsage, fmt::format("there is no finding {}", flags.explain), "--explain",
+                         fmt::format("a number from 1 to {}", analysis.value().findings.size())});
+    return ToStdout(rows) ? code : kFailed;
+  }
+  std::string out = RenderText(analysis.value(), text);
+  const std::string files = FilesLine(merge.run_dir);
+  if (!files.empty()) out += "\n  " + files + "\n";
+  if (!analysis.value().findings.empty())
+    out += fmt::format("  next:  lockstep analyze {}--explain 1    the rows behind finding 1\n",
+                       flags.run.empty() ? "" : flags.run + " ");
+  return ToStdout(out) ? code : kFailed;
+}
+
+}  // namespace
+
+void AddAnalyze(CLI::App& root, Chosen& chosen) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* app = root.add_subcommand("analyze", "Say what slows a run down, what it costs per step, and what to change");
+  app->add_option("run", flags->run, "Run directory (default: lockstep.out/latest)")->type_name("RUN");
+  app->add_option("--json", flags->json, "Write the analysis to FILE as well; - for standard output instead of the text")
+      ->type_name("FILE");
+  app->add_option("--steps", flags->steps, "Steps A to B-1 only")->type_name("A:B");
+  app->add_option("--classes", flags->classes, "How kernels are told apart")
+      ->check(CLI::IsMember({"lockstep", "hta"}))->capture_default_str();
+  app->add_option("--clock", flags->clock, "Clocks: auto, off (as they are), wall (accept wall-clock accuracy)")
+      ->check(CLI::IsMember({"auto", "off", "wall"}))->capture_default_str();
+  app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
+  app->add_option("--explain", flags->explain, "Print the rows behind finding N")->type_name("N");
+  app->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
+  app->callback([flags, &chosen] { chosen = [flags] { return Analyze(*flags); }; });
+}
+
+}  // namespace lockstep::cli
