@@ -29,6 +29,7 @@ struct Domain {
   std::int64_t begin_ns = 0, end_ns = -1;
   ClockMap map;
   bool mapped = false;
+  std::vector<OffsetKnot> knots;  // What the map was fitted to.
   std::uint64_t wide = 0, jumps = 0;
   std::vector<InstanceBounds> instances;
 
@@ -55,7 +56,7 @@ class Aligner {
   bool FitFromBursts(std::size_t domain);
   bool FitFromCorridors(std::size_t domain);
   bool FitFromWall(std::size_t domain);
-  void Fit(std::size_t domain, const std::vector<OffsetKnot>& knots, std::uint8_t method);
+  void Fit(std::size_t domain, std::vector<OffsetKnot> knots, std::uint8_t method);
   void Check(std::size_t domain);
   void Finish(std::size_t domain);
   Error Refusal() const;
@@ -139,9 +140,10 @@ void Aligner::CollectInstances() {
   });
 }
 
-void Aligner::Fit(std::size_t d, const std::vector<OffsetKnot>& knots, std::uint8_t method) {
+void Aligner::Fit(std::size_t d, std::vector<OffsetKnot> knots, std::uint8_t method) {
   Domain& domain = domains_[d];
-  DomainFit fit = FitKnots(knots);
+  domain.knots = std::move(knots);
+  DomainFit fit = FitKnots(domain.knots);
   if (!fit.gaps.empty()) NarrowGaps(CorridorsOf(domain.instances, mapped_instances_), &fit);
   domain.map.method = method;
   domain.map.knots = fit.Flatten(domain.begin_ns, domain.end_ns);
@@ -211,11 +213,19 @@ bool Aligner::FitFromWall(std::size_t d) {
 void Aligner::Check(std::size_t d) {
   Domain& domain = domains_[d];
   if (domain.map.method == kWallClock || domain.instances.empty()) return;
-  const CorridorCheck check = ApplyCorridors(CorridorsOf(domain.instances, mapped_instances_), &domain.map);
+  const std::vector<Corridor> corridors = CorridorsOf(domain.instances, mapped_instances_);
+  const CorridorCheck check = ApplyCorridors(corridors, &domain.map);
   result_.corridors_checked += check.checked;
   result_.corridors_violated += check.violated;
-  if (check.violated > 0)
-    result_.losses.push_back({domain.leader(), Loss::kClockCorridor, check.violated,
+  if (check.violated == 0) return;
+  // The clock wanders faster than its bursts can show: fit again with what the
+  // collectives prove in between, then repair what is left.
+  std::vector<OffsetKnot> knots = KnotsOfCorridors(corridors);
+  knots.insert(knots.end(), domain.knots.begin(), domain.knots.end());
+  std::stable_sort(knots.begin(), knots.end(), [](const OffsetKnot& a, const OffsetKnot& b) { return a.local_ns < b.local_ns; });
+  Fit(d, std::move(knots), domain.map.method);
+  (void)ApplyCorridors(corridors, &domain.map);
+  result_.losses.push_back({domain.leader(), Loss::kClockCorridor, check.violated,
                               "by up to " + std::to_string(check.worst_ns) + " ns beyond the fit's error"});
 }
 
@@ -226,6 +236,7 @@ void Aligner::Finish(std::size_t d) {
   if (domain.jumps > 0) result_.losses.push_back({domain.leader(), Loss::kClockStep, domain.jumps, ""});
   AddMapped(domain.instances, domain.map, &mapped_instances_);
   domain.instances = {};
+  domain.knots = {};
 }
 
 Error Aligner::Refusal() const {

@@ -48,7 +48,7 @@ std::vector<OffsetKnot> KnotsOfBursts(const std::vector<Burst>& bursts) {
   std::vector<OffsetKnot> first;
   for (const Burst* burst : order) {
     const OffsetBounds& best = Tightest(*burst);
-    first.push_back({Middle(best), best.low_ns, best.high_ns});
+    first.push_back({Middle(best), best.low_ns, best.high_ns, 0});
   }
   // ... then by all, now that the drift between them is known.
   std::vector<OffsetKnot> knots = first;

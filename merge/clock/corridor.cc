@@ -58,8 +58,10 @@ struct Window {
   std::size_t count;
 };
 
-// Intersects the corridors of each window of `length_ns`, moved to its middle along `rate`.
-std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t length_ns, double rate) {
+// Intersects the corridors of each window of `length_ns`, moved to its middle along
+// `rate`, which the clock may leave by `wander`.
+std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t length_ns, double rate,
+                            double wander = kWanderRate) {
   std::vector<Window> windows;
   for (std::size_t i = 0; i < corridors.size();) {
     const std::int64_t begin = TimeOf(corridors[i]);
@@ -67,12 +69,13 @@ std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t
     while (end < corridors.size() && TimeOf(corridors[end]) - begin < length_ns) ++end;
     const std::int64_t at = begin + (TimeOf(corridors[end - 1]) - begin) / 2;
     std::int64_t low = std::numeric_limits<std::int64_t>::min(), high = std::numeric_limits<std::int64_t>::max();
+    std::int64_t least_error = 0;
     std::vector<std::int64_t> differences;
     for (std::size_t j = i; j < end; ++j) {
       const Corridor& c = corridors[j];
       const auto moved = [&](std::int64_t bound, std::int64_t from, double sign) {
         const auto distance = static_cast<double>(at - from);
-        return bound + static_cast<std::int64_t>(std::llround(rate * distance + sign * kWanderRate * std::abs(distance)));
+        return bound + static_cast<std::int64_t>(std::llround(rate * distance + sign * wander * std::abs(distance)));
       };
       low = std::max(low, moved(c.bounds.low_ns, c.bounds.low_at_ns, -1) - c.low_error_ns);
       high = std::min(high, moved(c.bounds.high_ns, c.bounds.high_at_ns, 1) + c.high_error_ns);
@@ -94,11 +97,30 @@ std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t
       const std::int64_t middle = std::clamp(median, low, high);
       low = std::max(low, middle - error);
       high = std::min(high, middle + error);
+      least_error = error;
     }
-    windows.push_back({{at, low, high}, end - i});
+    windows.push_back({{at, low, high, least_error}, end - i});
     i = end;
   }
   return windows;
+}
+
+// The window length that leaves the smallest error: short ones hold few collectives, long ones much wander.
+std::vector<Window> BestWindows(const std::vector<Corridor>& corridors, std::int64_t span_ns, double rate, double wander) {
+  std::vector<Window> best;
+  double best_cost = std::numeric_limits<double>::max();
+  for (std::int64_t length = 62'500'000; length <= 32'000'000'000; length *= 2) {
+    auto windows = Windows(corridors, length, rate, wander);
+    std::vector<std::int64_t> widths;
+    for (const Window& w : windows) widths.push_back(w.knot.high_ns - w.knot.low_ns);
+    const double cost = static_cast<double>(MedianOf(widths)) / 2 + wander * static_cast<double>(length) / 2;
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = std::move(windows);
+    }
+    if (length > span_ns) break;
+  }
+  return best;
 }
 
 }  // namespace
@@ -181,19 +203,18 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
     std::nth_element(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
     rate = rates[rates.size() / 2];
   }
-  // The window that leaves the smallest error: short ones hold few collectives, long ones much wander.
-  std::vector<Window> best;
-  double best_cost = std::numeric_limits<double>::max();
-  for (std::int64_t length = 250'000'000; length <= 32'000'000'000; length *= 2) {
-    auto windows = Windows(corridors, length, rate);
-    std::vector<std::int64_t> widths;
-    for (const Window& w : windows) widths.push_back(w.knot.high_ns - w.knot.low_ns);
-    const double cost = static_cast<double>(MedianOf(widths)) / 2 + kWanderRate * static_cast<double>(length) / 2;
-    if (cost < best_cost) {
-      best_cost = cost;
-      best = std::move(windows);
-    }
-    if (length > span) break;
+  std::vector<Window> best = BestWindows(corridors, span, rate, kWanderRate);
+  // A clock that was seen to leave its common rate by more gets that allowance instead.
+  std::vector<double> leaves;
+  for (std::size_t i = 1; i < best.size(); ++i) {
+    const OffsetKnot &a = best[i - 1].knot, &b = best[i].knot;
+    if (b.local_ns > a.local_ns)
+      leaves.push_back(std::abs(static_cast<double>(b.mid_ns() - a.mid_ns()) / static_cast<double>(b.local_ns - a.local_ns) - rate));
+  }
+  if (leaves.size() >= 8) {
+    const auto high = leaves.begin() + static_cast<std::ptrdiff_t>(leaves.size() * 9 / 10);
+    std::nth_element(leaves.begin(), high, leaves.end());
+    if (*high > kWanderRate) best = BestWindows(corridors, span, rate, *high);
   }
   std::vector<OffsetKnot> knots;
   for (const Window& window : best)
@@ -230,8 +251,8 @@ void NarrowGaps(const std::vector<Corridor>& corridors, DomainFit* fit) {
 
 CorridorCheck ApplyCorridors(const std::vector<Corridor>& corridors, ClockMap* map) {
   CorridorCheck check;
-  // Largest contradiction in each stretch between two knots; a second round checks the repaired map.
-  for (int round = 0; round < 3; ++round) {
+  // Largest contradiction in each stretch between two knots; the next round checks the repaired map.
+  for (int round = 0; round < 8; ++round) {
     struct Worst {
       std::int64_t at_ns = 0, shift_ns = 0, excess_ns = 0;
     };

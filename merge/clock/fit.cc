@@ -163,7 +163,7 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
   }
   FitPiece piece;
   if (n == 1) {
-    piece.knots.push_back({t0, z0, knots[0].half_ns() + kReadCostNs, static_cast<std::int64_t>(kUnknownDriftPpb)});
+    piece.knots.push_back({t0, z0, std::max(knots[0].least_error_ns, knots[0].half_ns()) + kReadCostNs, static_cast<std::int64_t>(kUnknownDriftPpb)});
     piece.begin_slew_ppb = piece.end_slew_ppb = static_cast<std::int64_t>(kUnknownDriftPpb);
     return piece;
   }
@@ -201,7 +201,7 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
   for (std::size_t k = n - 1; k-- > 0;) pass(k + 1, k);
   for (std::size_t k = 0; k < n; ++k) {
     if (low[k] > 0 || high[k] < 0) low[k] = own_low[k], high[k] = own_high[k];  // Contradiction: only what was measured here.
-    const auto error = static_cast<std::int64_t>(std::ceil(std::max(high[k], -low[k])));
+    const auto error = std::max(knots[k].least_error_ns, static_cast<std::int64_t>(std::ceil(std::max(high[k], -low[k]))));
     piece.knots.push_back({knots[k].local_ns, z0 + std::llround(states[k].x), error + kReadCostNs,
                            static_cast<std::int64_t>(std::ceil(slew[k]))});
   }

@@ -1,0 +1,66 @@
+#include "comms/clock/clock_meeting.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace lockstep {
+namespace {
+
+class ClockMeeting : public testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/lockstep-meeting-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern), nullptr);
+    dir_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  std::string dir_;
+};
+
+TEST_F(ClockMeeting, EveryoneReadsWhatEveryoneWrote) {
+  ASSERT_TRUE(PublishAnnouncement(dir_, {3, 4, 0xfedcba9876543210u, "127.0.0.1:1,[fd00::1]:1"}).ok());
+  ASSERT_TRUE(PublishAnnouncement(dir_, {0, 4, 5, ""}).ok());
+  ASSERT_TRUE(PublishAnnouncement(dir_, {123456, 200000, 5, "10.0.0.1:9"}).ok());
+  const auto all = ReadAnnouncements(dir_);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].rank, 0);
+  EXPECT_EQ(all[0].address, "");
+  EXPECT_EQ(all[1].rank, 3);
+  EXPECT_EQ(all[1].world_size, 4);
+  EXPECT_EQ(all[1].domain, 0xfedcba9876543210u);
+  EXPECT_EQ(all[1].address, "127.0.0.1:1,[fd00::1]:1");
+  EXPECT_EQ(all[2].rank, 123456);
+  EXPECT_FALSE(OneDomain(all));
+  EXPECT_EQ(DomainLeader(all, 5), 0);
+  EXPECT_EQ(DomainLeader(all, 0xfedcba9876543210u), 3);
+  EXPECT_EQ(DomainLeader(all, 77), -1);
+  RemoveAnnouncement(dir_, 3);
+  EXPECT_FALSE(ReadAnnouncement(dir_, 3).has_value());
+  EXPECT_TRUE(OneDomain(ReadAnnouncements(dir_)));
+}
+
+TEST_F(ClockMeeting, GarbageAndHalfFilesAreNobody) {
+  std::ofstream(dir_ + "/.clock-00001") << "1 4 00";
+  std::ofstream(dir_ + "/.clock-00002") << "hello\n";
+  std::ofstream(dir_ + "/.clock-00003.part77") << "3 4 05 -\n";
+  std::ofstream(dir_ + "/.clock-00004") << "";
+  EXPECT_TRUE(ReadAnnouncements(dir_).empty());
+  EXPECT_FALSE(ReadClockPlan(dir_).has_value());
+  std::ofstream(dir_ + "/.clock-plan") << "mp";
+  EXPECT_FALSE(ReadClockPlan(dir_).has_value());
+  ASSERT_TRUE(PublishClockPlan(dir_, true).ok());
+  EXPECT_TRUE(ReadClockPlan(dir_).value());
+}
+
+TEST_F(ClockMeeting, UnwritableDirectoryIsAnErrorWithAPath) {
+  const auto status = PublishAnnouncement(dir_ + "/absent", {0, 1, 1, ""});
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().where.find("absent"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep
