@@ -1,0 +1,315 @@
+// The walk over all threads' records, in order of time.
+
+#include "trace/process_decoder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <queue>
+#include <string>
+
+namespace lockstep {
+namespace {
+
+using schema::kNone;
+using schema::kNoTime;
+
+constexpr std::uint32_t kMaxThreadStrings = 1u << 24;
+
+template <typename Record>
+Record Load(std::span<const std::byte> bytes) {
+  Record record;
+  std::memcpy(&record, bytes.data(), sizeof record);
+  return record;
+}
+
+}  // namespace
+
+ProcessDecoder::ProcessDecoder(schema::RankTables& tables, const TickMap& map)
+    : tables_(tables), strings_(tables.strings, tables.string_bytes), map_(map) {}
+
+void ProcessDecoder::AddLoss(Loss loss, std::uint64_t count, std::int64_t first_ns, std::int64_t last_ns,
+                             std::uint32_t thread, std::string_view detail) {
+  if (count == 0) return;
+  tables_.losses.Append({.name = Intern(Info(loss).name),
+                         .count = count,
+                         .first_ns = first_ns,
+                         .last_ns = last_ns,
+                         .thread = thread,
+                         .detail = detail.empty() ? kNone : Intern(detail)});
+}
+
+void ProcessDecoder::Touch(Thread& thread, std::int64_t begin_ns, std::int64_t end_ns) {
+  if (thread.first_ns == kNoTime || begin_ns < thread.first_ns) thread.first_ns = begin_ns;
+  if (thread.last_ns == kNoTime || end_ns > thread.last_ns) thread.last_ns = end_ns;
+}
+
+std::uint32_t ProcessDecoder::TextOfThread(const Thread& thread, std::uint32_t id) const {
+  return id < thread.strings.size() ? thread.strings[id] : kNone;
+}
+
+void ProcessDecoder::OnString(Thread& thread, std::span<const std::byte> bytes) {
+  const auto record = Load<StringRecord>(bytes);
+  const std::size_t length = std::min<std::size_t>(record.bytes, bytes.size() - kSlotBytes);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kSlotBytes, length);
+  if ((record.head.flags & 1) != 0) ++thread.cut_texts;
+  if (record.head.kind == RecordKind::kThreadName) {
+    thread.name = Intern(text);
+    return;
+  }
+  if (record.id == 0 || record.id >= kMaxThreadStrings) {
+    ++unknown_records_;
+    return;
+  }
+  if (record.id >= thread.strings.size()) thread.strings.resize(record.id + std::size_t{1}, kNone);
+  thread.strings[record.id] = Intern(text);
+}
+
+void ProcessDecoder::OnRange(Thread& thread, const RangeRecord& record) {
+  const std::int64_t begin = thread.clock.Ns(record.begin_ticks);
+  const std::int64_t end = std::max(begin, thread.clock.Ns(record.end_ticks));
+  Touch(thread, begin, end);
+  const std::uint8_t kind = record.head.kind == RecordKind::kRange ? 0 : record.head.kind == RecordKind::kMark ? 2 : 1;
+  tables_.ranges.Append({.begin_ns = begin,
+                         .duration_ns = end - begin,
+                         .thread = thread.row,
+                         .name = TextOfThread(thread, record.name),
+                         .domain = kNone,
+                         .source = static_cast<std::uint8_t>(record.head.flags & 15),
+                         .kind = kind,
+                         .category = static_cast<std::uint8_t>(record.head.flags >> 4),
+                         .depth = static_cast<std::uint16_t>(std::min<std::uint32_t>(record.depth, 0xffff)),
+                         .open = 0,
+                         .payload = record.payload});
+}
+
+void ProcessDecoder::OnGap(Thread& thread, const GapRecord& record) {
+  requests_.MarkGap();
+  if (record.records == 0) {
+    ++thread.pauses;
+    return;
+  }
+  const std::int64_t first = thread.clock.Ns(record.first_ticks), last = thread.clock.Ns(record.last_ticks);
+  thread.dropped += record.records;
+  if (thread.dropped_first_ns == kNoTime || first < thread.dropped_first_ns) thread.dropped_first_ns = first;
+  if (thread.dropped_last_ns == kNoTime || last > thread.dropped_last_ns) thread.dropped_last_ns = last;
+}
+
+// The completions that follow a call or poll at once.
+void ProcessDecoder::TakeFollow(Thread& thread) {
+  thread.follow.clear();
+  for (;;) {
+    const std::span<const std::byte> next = thread.input.stream.Peek();
+    if (next.empty() || Load<RecordHead>(next).kind != RecordKind::kCompletion) return;
+    thread.follow.push_back(Load<CompletionRecord>(thread.input.stream.Next()));
+    ++thread.records;
+  }
+}
+
+// Up to the next record whose turn is decided by its time among all threads'.
+// False at the end of the stream.
+bool ProcessDecoder::Advance(Thread& thread) {
+  for (;;) {
+    const std::span<const std::byte> bytes = thread.input.stream.Next();
+    if (thread.input.stream.TakeHole()) requests_.MarkGap();
+    if (bytes.empty()) return false;
+    const auto head = Load<RecordHead>(bytes);
+    const std::uint16_t least = MinSlots(head.kind);
+    if (least == 0 || head.slots < least) {
+      ++unknown_records_;
+      continue;
+    }
+    ++thread.records;
+    thread.kind = head.kind;
+    switch (head.kind) {
+      case RecordKind::kPad: --thread.records; continue;
+      case RecordKind::kRange:
+      case RecordKind::kMark:
+      case RecordKind::kRangeStartEnd: OnRange(thread, Load<RangeRecord>(bytes)); continue;
+      case RecordKind::kString:
+      case RecordKind::kThreadName: OnString(thread, bytes); continue;
+      case RecordKind::kCpu: {
+        const auto cpu = Load<CpuRecord>(bytes);
+        const std::int64_t ns = thread.clock.Ns(cpu.ticks);
+        Touch(thread, ns, ns);
+        tables_.cpu_samples.Append(
+            {.time_ns = ns, .thread = thread.row, .cpu_ns = cpu.cpu_ns, .run_delay_ns = cpu.run_delay_ns});
+        continue;
+      }
+      case RecordKind::kCompletion: ++unknown_requests_; continue;  // Its call was lost.
+      case RecordKind::kMpi:
+        thread.mpi = Load<MpiRecord>(bytes);
+        thread.key = static_cast<std::int64_t>(thread.mpi.begin_ticks);
+        TakeFollow(thread);
+        return true;
+      case RecordKind::kPoll:
+        thread.poll = Load<PollRecord>(bytes);
+        thread.key = static_cast<std::int64_t>(thread.poll.first_ticks);
+        TakeFollow(thread);
+        return true;
+      case RecordKind::kComm:
+        thread.comm = Load<CommRecord>(bytes);
+        thread.comm_members = bytes.subspan(2 * kSlotBytes);
+        thread.key = static_cast<std::int64_t>(thread.comm.ticks);
+        return true;
+      case RecordKind::kStep:
+        thread.step = Load<StepRecord>(bytes);
+        thread.key = static_cast<std::int64_t>(thread.step.ticks);
+        return true;
+      case RecordKind::kGap:
+        thread.gap = Load<GapRecord>(bytes);
+        thread.key = static_cast<std::int64_t>(thread.gap.last_ticks);
+        return true;
+    }
+  }
+}
+
+void ProcessDecoder::Visit(Thread& thread) {
+  switch (thread.kind) {
+    case RecordKind::kMpi: OnMpi(thread, thread.mpi); break;
+    case RecordKind::kPoll: OnPoll(thread, thread.poll); break;
+    case RecordKind::kComm: OnComm(thread, thread.comm); break;
+    case RecordKind::kGap: OnGap(thread, thread.gap); break;
+    case RecordKind::kStep: {
+      const StepRecord& step = thread.step;
+      const std::int64_t ns = thread.clock.Ns(step.ticks);
+      Touch(thread, ns, ns);
+      ++thread.step_marks;
+      marks_.push_back({step.index, ns, step.cpu_ns, thread.row, static_cast<std::uint8_t>(step.head.flags & 0x7f),
+                        (step.head.flags & 0x80) != 0});
+      break;
+    }
+    default: break;
+  }
+}
+
+// What the thread was doing when it was last heard of.
+void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
+  const RingState& state = thread.input.left_open;
+  if (!state.known) return;
+  if (state.poll_calls != 0) {
+    thread.follow.clear();
+    const PollRecord poll{{RecordKind::kPoll, 0, 1}, state.poll_calls, state.poll_first_ticks, state.poll_last_ticks,
+                          state.poll_key};
+    OnPoll(thread, poll);
+  }
+  for (std::size_t depth = 0; depth < state.ranges.size(); ++depth) {
+    const RingState::OpenRange& range = state.ranges[depth];
+    if (range.begin_ticks == 0) continue;
+    const std::int64_t begin = thread.clock.Ns(range.begin_ticks);
+    ++open_ranges_;
+    tables_.ranges.Append({.begin_ns = begin,
+                           .duration_ns = std::max<std::int64_t>(0, last_ns - begin),
+                           .thread = thread.row,
+                           .name = TextOfThread(thread, range.name),
+                           .domain = kNone,
+                           .source = static_cast<std::uint8_t>(range.flags & 15),
+                           .kind = 0,
+                           .category = static_cast<std::uint8_t>(range.flags >> 4),
+                           .depth = static_cast<std::uint16_t>(depth),
+                           .open = 1,
+                           .payload = 0});
+  }
+  if (state.call_op != 0 && state.call_begin_ticks != 0) {
+    const std::int64_t begin = thread.clock.Ns(state.call_begin_ticks);
+    Touch(thread, begin, begin);
+    tables_.mpi_calls.Append({.begin_ns = begin,
+                              .duration_ns = std::max<std::int64_t>(0, last_ns - begin),
+                              .thread = thread.row,
+                              .op = static_cast<std::uint16_t>(state.call_op),
+                              .comm = kNone,
+                              .bytes = 0,
+                              .peer = -1,
+                              .tag = -1,
+                              .count = 1,
+                              .outcome = 3});
+  }
+  if (state.from_segment && state.dropped_records != 0)
+    OnGap(thread, {{RecordKind::kGap, 0, 1}, 0, state.dropped_first_ticks, state.dropped_last_ticks,
+                   state.dropped_records});
+}
+
+void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t process_row, std::int64_t main_tid,
+                            std::uint64_t last_sign_ticks) {
+  std::vector<Thread> threads;
+  threads.reserve(inputs.size());
+  for (DecoderThread& input : inputs)
+    threads.push_back({.input = std::move(input), .row = static_cast<std::uint32_t>(threads.size()),
+                       .clock = TickConverter(map_)});
+
+  // Thread with the earliest record first; equal times in order of the threads.
+  using Turn = std::pair<std::int64_t, std::uint32_t>;
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
+  for (Thread& thread : threads) {
+    thread.input.stream.Seal();
+    if (Advance(thread)) turns.emplace(thread.key, thread.row);
+  }
+  while (!turns.empty()) {
+    Thread& thread = threads[turns.top().second];
+    turns.pop();
+    // Mostly one thread has many records in a row: no queue for those.
+    bool more = true;
+    do {
+      Visit(thread);
+      more = Advance(thread);
+    } while (more && (turns.empty() || Turn(thread.key, thread.row) <= turns.top()));
+    if (more) turns.emplace(thread.key, thread.row);
+  }
+
+  TickConverter clock(map_);
+  last_ns_ = last_sign_ticks != 0 ? clock.Ns(last_sign_ticks) : kNoTime;
+  for (Thread& thread : threads) {
+    for (const DecoderThread::Cpu& cpu : thread.input.cpu) {
+      const std::int64_t ns = thread.clock.Ns(cpu.ticks);
+      tables_.cpu_samples.Append(
+          {.time_ns = ns, .thread = thread.row, .cpu_ns = cpu.cpu_ns, .run_delay_ns = cpu.run_delay_ns});
+      last_ns_ = std::max(last_ns_, ns);
+    }
+    const RingState& state = thread.input.left_open;
+    if (state.known && state.call_op != 0 && state.call_begin_ticks != 0)
+      last_ns_ = std::max(last_ns_, thread.clock.Ns(state.call_begin_ticks));
+    if (state.known)
+      for (const RingState::OpenRange& range : state.ranges)
+        if (range.begin_ticks != 0) last_ns_ = std::max(last_ns_, thread.clock.Ns(range.begin_ticks));
+    if (thread.first_ns != kNoTime && (first_ns_ == kNoTime || thread.first_ns < first_ns_)) first_ns_ = thread.first_ns;
+    last_ns_ = std::max(last_ns_, thread.last_ns);  // kNoTime is less than any time.
+  }
+  for (Thread& thread : threads) DecodeLeftOpen(thread, last_ns_);
+  FinishThreads(threads, process_row, main_tid);
+  MakeSteps();
+  FindPeers();
+  SortTables();
+  NumberMessages();
+  CountLosses();
+}
+
+void ProcessDecoder::FinishThreads(std::vector<Thread>& threads, std::uint32_t process_row, std::int64_t main_tid) {
+  std::uint32_t training = threads.empty() ? kNone : 0;
+  std::uint64_t most_marks = 0;
+  for (const Thread& thread : threads)
+    if (thread.input.tid == main_tid) training = thread.row;
+  for (const Thread& thread : threads) {
+    if (thread.step_marks <= most_marks) continue;
+    most_marks = thread.step_marks;
+    training = thread.row;
+  }
+  for (Thread& thread : threads) {
+    tables_.threads.Append({.thread = thread.row,
+                            .process = process_row,
+                            .tid = thread.input.tid,
+                            .name = thread.name,
+                            .begin_ns = thread.first_ns,
+                            .end_ns = thread.last_ns,
+                            .records = thread.records,
+                            .dropped = thread.dropped,
+                            .training = thread.row == training});
+    const RecordStream& stream = thread.input.stream;
+    AddLoss(Loss::kRingFull, thread.dropped, thread.dropped_first_ns, thread.dropped_last_ns, thread.row);
+    AddLoss(Loss::kStringTruncated, thread.cut_texts, kNoTime, kNoTime, thread.row);
+    missing_slots_ += stream.missing_slots();
+    unknown_records_ += stream.broken_records();
+    extrapolated_ += thread.clock.extrapolated();
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,150 @@
+#pragma once
+// Records of one process's threads -> the tables of its rank file.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/loss.h"
+#include "core/mpi_ops.h"
+#include "core/record.h"
+#include "core/schema.h"
+#include "trace/leftover_rings.h"
+#include "trace/open_requests.h"
+#include "trace/record_stream.h"
+#include "trace/strings.h"
+#include "trace/tick_converter.h"
+
+namespace lockstep {
+
+struct DecoderThread {
+  std::int64_t tid = 0;
+  RecordStream stream;
+  RingState left_open;
+  struct Cpu {
+    std::uint64_t ticks;
+    std::int64_t cpu_ns, run_delay_ns;
+  };
+  std::vector<Cpu> cpu;  // Read by the agent.
+};
+
+// One per process; Decode is called once. Thread: one at a time.
+class ProcessDecoder {
+ public:
+  // `tables` receives the rows of everything but meta, processes, clock tables.
+  ProcessDecoder(schema::RankTables& tables, const TickMap& map);
+
+  // `process_row`: row of `processes` the threads belong to. `main_tid`: the
+  // process's first thread. `last_sign_ticks`: latest other sign of life, 0 none.
+  void Decode(std::vector<DecoderThread> threads, std::uint32_t process_row, std::int64_t main_tid,
+              std::uint64_t last_sign_ticks);
+
+  std::uint32_t Intern(std::string_view text) { return strings_.Intern(text); }
+  void AddLoss(Loss loss, std::uint64_t count, std::int64_t first_ns = schema::kNoTime,
+               std::int64_t last_ns = schema::kNoTime, std::uint32_t thread = schema::kNone,
+               std::string_view detail = {});
+
+  std::int64_t first_ns() const { return first_ns_; }  // kNoTime without records.
+  std::int64_t last_ns() const { return last_ns_; }    // Last sign of life, kNoTime if there is none.
+  std::uint64_t extrapolated() const { return extrapolated_; }
+  std::uint64_t missing_slots() const { return missing_slots_; }  // Of rings, in no block.
+
+ private:
+  struct Thread {
+    DecoderThread input;
+    std::uint32_t row;
+    TickConverter clock;
+    std::vector<std::uint32_t> strings;  // The thread's id -> row of strings.
+    std::int64_t first_ns = schema::kNoTime, last_ns = schema::kNoTime;
+    std::uint64_t records = 0, dropped = 0, pauses = 0;
+    std::int64_t dropped_first_ns = schema::kNoTime, dropped_last_ns = schema::kNoTime;
+    std::uint64_t cut_texts = 0;
+    std::uint64_t step_marks = 0;
+    std::uint32_t name = schema::kNone;
+
+    // The record whose turn comes by time, and what belongs to it.
+    std::int64_t key = 0;
+    RecordKind kind = RecordKind::kPad;
+    MpiRecord mpi;
+    PollRecord poll;
+    CommRecord comm;
+    std::span<const std::byte> comm_members;
+    StepRecord step;
+    GapRecord gap;
+    std::vector<CompletionRecord> follow;
+  };
+  struct StepMark {
+    std::int64_t index, ns, cpu_ns;
+    std::uint32_t thread;
+    std::uint8_t source;
+    bool ends;
+  };
+  // How a persistent request was made.
+  struct Persistent {
+    MpiRecord init;
+    std::uint32_t starts = 0;
+  };
+
+  // process_decoder.cc: visiting records.
+  bool Advance(Thread& thread);
+  void TakeFollow(Thread& thread);
+  void Visit(Thread& thread);
+  void OnRange(Thread& thread, const RangeRecord& record);
+  void OnString(Thread& thread, std::span<const std::byte> bytes);
+  void OnGap(Thread& thread, const GapRecord& record);
+  void Touch(Thread& thread, std::int64_t begin_ns, std::int64_t end_ns);
+  std::uint32_t TextOfThread(const Thread& thread, std::uint32_t id) const;
+  void DecodeLeftOpen(Thread& thread, std::int64_t last_ns);
+  void FinishThreads(std::vector<Thread>& threads, std::uint32_t process_row, std::int64_t main_tid);
+
+  // decode_mpi.cc: calls and operations.
+  void OnMpi(Thread& thread, const MpiRecord& record);
+  void OnPoll(Thread& thread, const PollRecord& record);
+  void OnComm(Thread& thread, const CommRecord& record);
+  std::uint32_t AddCall(const Thread& thread, const MpiRecord& record, std::int64_t begin_ns, std::int64_t end_ns);
+  void AddCollective(const Thread& thread, const MpiRecord& record, std::uint8_t mode, std::uint32_t start,
+                     std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call);
+  bool AddP2p(const Thread& thread, const MpiRecord& record, bool receive, std::uint8_t mode,
+              const CompletionRecord* status, std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call);
+  void Post(const Thread& thread, const MpiRecord& record, const MpiOpInfo& info, std::int64_t begin_ns,
+            std::int64_t end_ns, std::uint32_t call);
+  void Start(const Thread& thread, const MpiRecord& record, std::uint64_t handle, std::uint64_t nth,
+             std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call);
+  void Complete(std::uint64_t handle, const CompletionRecord* completion, std::int64_t begin_ns, std::int64_t end_ns);
+  void Incomplete(std::uint64_t handle, std::int64_t ns);
+  void Free(std::uint64_t handle);
+  std::uint32_t CommRow(std::uint32_t number, std::int64_t ns);
+
+  // decode_finish.cc: what needs all rows.
+  void MakeSteps();
+  void NumberMessages();
+  void FindPeers();
+  void SortTables();
+  void CountLosses();
+
+  schema::RankTables& tables_;
+  StringInterner<schema::Strings, schema::StringBytes> strings_;
+  const TickMap& map_;
+
+  OpenRequests requests_;
+  std::unordered_map<std::uint64_t, Persistent> persistent_;
+  struct Comm {
+    std::uint32_t row;
+    bool defined, freed;
+  };
+  std::unordered_map<std::uint32_t, Comm> comms_;
+  std::vector<StepMark> marks_;
+
+  std::int64_t first_ns_ = schema::kNoTime, last_ns_ = schema::kNoTime;
+  std::uint64_t extrapolated_ = 0, missing_slots_ = 0;
+  std::uint64_t unknown_records_ = 0, unknown_requests_ = 0, undefined_comms_ = 0, open_ranges_ = 0;
+};
+
+// Sorts rows by time, stably. Returns old row -> new row; empty if nothing moved.
+// Defined for the event tables in decode_finish.cc.
+template <typename Table>
+std::vector<std::uint32_t> SortRows(Table& table, const std::vector<std::int64_t>& times);
+
+}  // namespace lockstep
