@@ -38,6 +38,10 @@ constexpr std::int64_t kShortestTickNs = kMillisecondNs, kDefaultTickNs = 50 * k
 constexpr std::int64_t kFirstTickNs = 5 * kMillisecondNs;
 constexpr std::int64_t kCpuPeriodNs = 100 * kMillisecondNs;
 constexpr std::uint32_t kAnchorTimeoutMs = 2000;
+// Open MPI 4.1 sends SIGCONT to all its children, a second later SIGTERM, and then
+// sleeps a second before SIGKILL - but the first child that dies interrupts that
+// sleep (tested: 5 ms). So nobody dies before the others of the node had this long.
+constexpr std::int64_t kTermGraceNs = 100 * kMillisecondNs;
 constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
 
 std::int64_t ToNs(const timeval& time) { return std::int64_t{time.tv_sec} * kSecondNs + time.tv_usec * 1000; }
@@ -104,6 +108,7 @@ class Agent {
   std::optional<Child> child_;
   ChildExit exit_;
   std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;
+  std::int64_t term_ns_ = 0;  // When the launcher began to end the job, 0 never.
   bool terminating_ = false, limit_reached_ = false, traced_ = false;
   int start_errno_ = 0;
   RunResult result_;
@@ -248,8 +253,10 @@ void Agent::HandleSignals() {
   while (::read(gate_->fd(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;  // Polled below, whichever child it was.
-    if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) terminating_ = true;
-    if (!GroupHasIt(info, launch_.source)) child_->Signal(signal);
+    const bool group = GroupHasIt(info, launch_.source);
+    if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGCONT) terminating_ = true;
+    if (signal == SIGTERM && group && term_ns_ == 0) term_ns_ = RawNs();
+    if (!group) child_->Signal(signal);
   }
 }
 
@@ -284,7 +291,7 @@ void Agent::Loop() {
 
 void Agent::Finish() {
   SegmentHeader& header = segment_->view().header();
-  clock_link_->Finish(good_end());
+  if (good_end()) clock_link_->Finish(true);
   header.agent_gone.store(1, std::memory_order_release);  // For processes that outlive the application.
   if (const std::vector<SpoolCpu> rows = sampler_->Sample(*drain_); !rows.empty())
     spool_->Append({SpoolKind::kCpu}, rows.data(), rows.size() * sizeof rows[0]);
@@ -305,18 +312,25 @@ void Agent::Finish() {
   if (limit_reached_) meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";
   bool good = spool_->Append({SpoolKind::kMeta}, meta, true);
   good = spool_->Append({SpoolKind::kEnd}, &end, sizeof end, true) && good;
+  // What is in the spool is no longer needed here; what is not stays readable.
+  if (good && !good_end()) segment_->Remove();
   good = spool_->Close() && good;
   if (drain_->lost_records() > 0 && !options_.quiet)
     Say("rank " + std::to_string(launch_.slot()) + ": " + std::to_string(drain_->lost_records()) +
         " records lost, the spool could not be written (" + std::strerror(spool_->last_error()) +
         "): free space in the output directory, or set --spool-dir");
-  // What is in the spool is no longer needed here; what is not stays readable.
   if (good) segment_->Remove();
+  if (!good_end()) clock_link_->Finish(false);
 }
 
 void Agent::Convert() {
   if (!good_end()) {
     WriteClaim(dir_, "failed\n");
+    if (term_ns_ != 0) {
+      const std::int64_t left_ns = term_ns_ + kTermGraceNs - RawNs();
+      const timespec pause{0, static_cast<long>(left_ns)};
+      if (left_ns > 0) ::nanosleep(&pause, nullptr);
+    }
     return;
   }
   auto files = ConvertSpool(spool_path_, dir_, launch_.slot());

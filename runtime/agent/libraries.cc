@@ -36,11 +36,11 @@ Result<Libraries> FindLibraries() {
     places.emplace_back(::realpath(given, real) != nullptr ? real : given);
   } else {
     const std::string prefix = bin.substr(0, bin.rfind('/'));
-    places = {bin, prefix + "/lib/lockstep", prefix + "/lib", prefix + "/lib64"};
+    places = {bin, prefix + "/lib/lockstep", prefix + "/lib64/lockstep"};
 #if defined(__x86_64__)
-    places.push_back(prefix + "/lib/x86_64-linux-gnu");
+    places.push_back(prefix + "/lib/x86_64-linux-gnu/lockstep");  // Debian's CMAKE_INSTALL_LIBDIR.
 #elif defined(__aarch64__)
-    places.push_back(prefix + "/lib/aarch64-linux-gnu");
+    places.push_back(prefix + "/lib/aarch64-linux-gnu/lockstep");
 #endif
   }
   std::string tried;
