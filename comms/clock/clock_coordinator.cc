@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -28,7 +29,6 @@ constexpr std::int64_t kElectionNs = 1'000'000'000;
 constexpr std::int32_t kScanAll = 256;
 constexpr std::int64_t kPlanLimitNs = 30'000'000'000, kMpiFirstRowNs = 5'000'000'000;
 constexpr std::int64_t kRecheckNs = 5'000'000'000;
-constexpr std::int64_t kFinalizeMs = 10'000;
 
 }  // namespace
 
@@ -116,7 +116,6 @@ void ClockCoordinator::SetMeetingDir(const std::string& directory) {
 }
 
 void ClockCoordinator::Finish(int limit_ms) {
-  const std::int64_t deadline = RawNs() + static_cast<std::int64_t>(limit_ms) * 1'000'000;
   {
     std::lock_guard lock(impl_->mutex);
     impl_->stop = true;
@@ -127,13 +126,10 @@ void ClockCoordinator::Finish(int limit_ms) {
   // server goes on: other ranks may be at their last burst.
   if (impl_->client) impl_->client->FinalBurst(std::min(limit_ms, 200));
   if (impl_->process) {
-    // MPI_Finalize waits for the other ranks' agents. Killing it before would look
-    // like a failed rank to mpirun, so this limit is generous.
-    const std::int64_t left_ms = std::max<std::int64_t>(kFinalizeMs, (deadline - RawNs()) / 1'000'000);
-    const bool well = impl_->process->Finish(static_cast<int>(left_ms));
+    const bool well = impl_->process->Finish(impl_->config.interrupted);
     std::lock_guard lock(impl_->mutex);
     impl_->state = "lockstep-clock, " + std::to_string(impl_->process->rows()) + " exchanges" +
-                   (well ? "" : "; it did not end in time and was killed");
+                   (well ? "" : "; it did not end well");
   }
   if (impl_->client) {
     std::lock_guard lock(impl_->mutex);
@@ -178,7 +174,8 @@ milliseconds ClockCoordinator::Impl::Tick() {
     directory = meeting_dir;
   }
   if (!directory.empty() && directory != announced_in && rank() >= 0) {
-    const auto published = PublishAnnouncement(directory, {rank(), config.world_size, config.domain, address});
+    const bool can_mpi = config.mode == ClockService::kAgent && access(config.clock_program.c_str(), X_OK) == 0;
+    const auto published = PublishAnnouncement(directory, {rank(), config.world_size, config.domain, address, can_mpi});
     if (published.ok()) {
       std::lock_guard lock(mutex);
       announced_in = directory;
@@ -270,13 +267,14 @@ void ClockCoordinator::Impl::Plan(const std::string& directory) {
     const auto all = ReadAnnouncements(directory);
     const bool complete = static_cast<std::int32_t>(all.size()) == config.world_size;
     if (!complete && now - plan_since_ns < kPlanLimitNs) return;
-    (void)PublishClockPlan(directory, complete && !OneDomain(all));
+    const bool able = std::all_of(all.begin(), all.end(), [](const ClockAnnouncement& a) { return a.can_mpi; });
+    (void)PublishClockPlan(directory, complete && able && !OneDomain(all));
   }
   const auto plan = ReadClockPlan(directory);
   if (!plan) return;
   planned = true;
   if (!*plan) {
-    Say("lockstep-clock was not needed: one clock, or not all ranks came");
+    Say("lockstep-clock was not started: one clock, or not every rank came with it");
     return;
   }
   ClockProcessSetup setup;

@@ -5,7 +5,7 @@
 // differ: over TCP, or over MPI with --clock agent.
 //
 // Files in `meeting_dir`, each written under another name and renamed:
-//   .clock-00005     "rank world_size domain address": one per slot
+//   .clock-00005     "rank world_size domain can_mpi address": one per slot
 //   .clock-plan      by rank 0's agent, --clock agent only: "mpi" or "none"
 
 #include <sys/types.h>
@@ -36,6 +36,9 @@ struct ClockCoordinatorConfig {
   SegmentView segment;         // Its mailbox is read (kAuto); base may be null.
   std::string meeting_dir;     // Shared by all slots; may be set later by SetMeetingDir; "" no shared directory.
   std::string clock_program;   // Path of lockstep-clock (kAgent).
+  // Asked every few ms while Finish waits for lockstep-clock; true: the agent must go
+  // (SIGTERM). May be empty.
+  std::function<bool()> interrupted;
   ClockClient::Sink sink;      // Rows for the spool. Called from the coordinator's threads, one at a time.
 };
 
@@ -53,8 +56,9 @@ class ClockCoordinator {
   void SetMeetingDir(const std::string& directory);
 
   // The application ended in good order: last burst, then everything is closed in
-  // order (lockstep-clock through MPI_Finalize, which waits for the other ranks: up
-  // to 10 s). The server goes on until destruction, for ranks that end later: keep
+  // order. lockstep-clock goes through MPI_Finalize, which waits for the other ranks
+  // for as long as they take: killed before, mpirun calls the job failed (Open MPI
+  // 4.1.4, "exiting improperly"). The server goes on until destruction, for ranks that end later: keep
   // this object as long as the agent has something else to do. Blocks up to
   // `limit_ms` without lockstep-clock.
   void Finish(int limit_ms);

@@ -48,8 +48,11 @@ std::optional<ClockAnnouncement> Parse(const std::string& text) {
   ClockAnnouncement a;
   char address[256] = "";
   if (text.empty() || text.back() != '\n') return std::nullopt;
-  if (std::sscanf(text.c_str(), "%" SCNd32 " %" SCNd32 " %" SCNx64 " %255s", &a.rank, &a.world_size, &a.domain, address) < 4)
+  int can_mpi = 0;
+  if (std::sscanf(text.c_str(), "%" SCNd32 " %" SCNd32 " %" SCNx64 " %d %255s", &a.rank, &a.world_size, &a.domain, &can_mpi,
+                  address) < 5)
     return std::nullopt;
+  a.can_mpi = can_mpi != 0;
   a.address = strcmp(address, "-") == 0 ? "" : address;
   return a;
 }
@@ -58,7 +61,7 @@ std::optional<ClockAnnouncement> Parse(const std::string& text) {
 
 Status PublishAnnouncement(const std::string& directory, const ClockAnnouncement& a) {
   char head[64];
-  std::snprintf(head, sizeof head, "%d %d %016" PRIx64 " ", a.rank, a.world_size, a.domain);
+  std::snprintf(head, sizeof head, "%d %d %016" PRIx64 " %d ", a.rank, a.world_size, a.domain, a.can_mpi ? 1 : 0);
   return WriteWhole(AnnouncementPath(directory, a.rank), head + (a.address.empty() ? "-" : a.address) + "\n");
 }
 

@@ -19,16 +19,22 @@
 extern char** environ;
 
 namespace lockstep {
+namespace {
+
+constexpr std::int64_t kInitLimitNs = 30'000'000'000;
+
+}  // namespace
 
 struct ClockProcess::Impl {
   pid_t pid = -1;
   net::Fd input, output;
   ClockClient::Sink sink;
   std::atomic<std::uint64_t> rows{0};
+  std::atomic<bool> ready{false};
   std::thread reader;
 
   void Read();
-  bool Reap(int limit_ms);
+  bool Reap(const std::function<bool()>& give_up);
 };
 
 Result<std::unique_ptr<ClockProcess>> ClockProcess::Start(const std::string& program, const ClockProcessSetup& setup,
@@ -110,15 +116,16 @@ void ClockProcess::Impl::Read() {
     const std::size_t whole = filled / sizeof(BurstRow);
     std::vector<BurstRow> burst(whole);
     memcpy(burst.data(), bytes.data(), whole * sizeof(BurstRow));
-    if (whole > 0) sink(burst);
-    rows.fetch_add(whole, std::memory_order_relaxed);
+    if (std::erase_if(burst, [](const BurstRow& row) { return row.burst == kClockReadyBurst; }) > 0)
+      ready.store(true, std::memory_order_relaxed);
+    if (!burst.empty()) sink(burst);
+    rows.fetch_add(burst.size(), std::memory_order_relaxed);
     filled -= whole * sizeof(BurstRow);
     memmove(bytes.data(), bytes.data() + whole * sizeof(BurstRow), filled);
   }
 }
 
-bool ClockProcess::Impl::Reap(int limit_ms) {
-  const std::int64_t deadline = RawNs() + static_cast<std::int64_t>(limit_ms) * 1'000'000;
+bool ClockProcess::Impl::Reap(const std::function<bool()>& give_up) {
   while (pid > 0) {
     int status = 0;
     const pid_t got = waitpid(pid, &status, WNOHANG);
@@ -127,15 +134,18 @@ bool ClockProcess::Impl::Reap(int limit_ms) {
       pid = -1;
       return got < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
-    if (RawNs() > deadline) return false;
+    if (give_up && give_up()) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return true;
 }
 
-bool ClockProcess::Finish(int limit_ms) {
+bool ClockProcess::Finish(const std::function<bool()>& interrupted) {
   impl_->input.Close();
-  const bool well = impl_->Reap(limit_ms);
+  const std::int64_t deadline = RawNs() + kInitLimitNs;
+  const bool well = impl_->Reap([&] {
+    return (interrupted && interrupted()) || (!impl_->ready.load(std::memory_order_relaxed) && RawNs() > deadline);
+  });
   Kill();
   if (impl_->reader.joinable()) {
     impl_->reader.join();
@@ -147,7 +157,7 @@ bool ClockProcess::Finish(int limit_ms) {
 void ClockProcess::Kill() {
   if (impl_->pid <= 0) return;
   kill(impl_->pid, SIGKILL);
-  impl_->Reap(1000);
+  impl_->Reap([deadline = RawNs() + 1'000'000'000] { return RawNs() > deadline; });
 }
 
 }  // namespace lockstep

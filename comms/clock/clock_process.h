@@ -3,6 +3,7 @@
 // uses no MPI). The agent, which links no MPI, starts it and reads its rows.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -16,7 +17,8 @@ inline constexpr std::uint64_t kClockProcessMagic = 0x31434f525043534cu;  // "LS
 
 // What lockstep-clock reads from its standard input first. The input stays open:
 // its end means "last burst, MPI_Finalize, exit". Rows (BurstRow) go to its
-// standard output.
+// standard output, first one with kClockReadyBurst once MPI_Init has returned.
+inline constexpr std::uint32_t kClockReadyBurst = 0xffffffffu;
 struct ClockProcessSetup {
   std::uint64_t magic = kClockProcessMagic;
   std::uint64_t domain = 0;
@@ -34,8 +36,10 @@ class ClockProcess {
   ClockProcess(const ClockProcess&) = delete;
   ClockProcess& operator=(const ClockProcess&) = delete;
 
-  // Closes its input and waits for its end; false (and killed) after `limit_ms`.
-  bool Finish(int limit_ms);
+  // Closes its input and waits for its end, however long that takes (but 30 s only if
+  // it never came out of MPI_Init: then some rank has none); false if it ended badly,
+  // or was killed, also because `interrupted` (asked every 2 ms; may be empty) said so.
+  bool Finish(const std::function<bool()>& interrupted);
   void Kill();
   std::uint64_t rows() const;
 

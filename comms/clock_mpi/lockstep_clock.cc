@@ -13,6 +13,7 @@
 
 #include <mpi.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +34,7 @@ constexpr int kPings = 25, kCheckPings = 5, kCheckedPerDomain = 3;
 constexpr int kServePollMs = 5, kClientPollMs = 100;
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kSpinNs = 1 * kMs;     // A burst's next message comes within microseconds.
+constexpr std::int64_t kYieldNs = 30'000;
 constexpr std::int64_t kReplyNs = 2000 * kMs;  // Then the peer is gone or stopped.
 
 struct Message {
@@ -102,7 +104,9 @@ bool ClockRank::Serve() {
     MPI_Iprobe(MPI_ANY_SOURCE, kTagPing, MPI_COMM_WORLD, &there, &status);
     if (there == 0) {
       // A burst has begun: stay awake for its next ping.
-      if (!served || RawNs() - quiet_since > kSpinNs) return served;
+      const std::int64_t quiet = RawNs() - quiet_since;
+      if (!served || quiet > kSpinNs) return served;
+      if (quiet > kYieldNs) sched_yield();
       continue;
     }
     Message message;
@@ -136,7 +140,8 @@ bool ClockRank::Ping(int peer, int pings, std::uint32_t purpose) {
       const std::int64_t waited = RawNs() - begin;
       if (waited > kReplyNs) return false;
       // Only the first ping waits for the peer to wake up.
-      if (waited > kSpinNs || (i == 0 && waited > 20'000)) Sleep(100'000);
+      if (waited > kSpinNs || (i == 0 && waited > kYieldNs)) Sleep(100'000);
+      else if (waited > kYieldNs) sched_yield();
       if (i == 0) (void)Serve();
     }
   }
@@ -202,6 +207,8 @@ int main(int argc, char** argv) {
   // Open MPI on an oversubscribed node gives the core away inside MPI_Test; here that would end a burst.
   setenv("OMPI_MCA_mpi_yield_when_idle", "0", 1);
   MPI_Init(&argc, &argv);
+  const lockstep::BurstRow ready{lockstep::kClockReadyBurst, -1, 0, 0, 0, 0, 0, 0};
+  (void)!write(STDOUT_FILENO, &ready, sizeof ready);
   lockstep::ClockRank(setup).Run();
   MPI_Finalize();
   return 0;

@@ -22,14 +22,16 @@ class ClockMeeting : public testing::Test {
 };
 
 TEST_F(ClockMeeting, EveryoneReadsWhatEveryoneWrote) {
-  ASSERT_TRUE(PublishAnnouncement(dir_, {3, 4, 0xfedcba9876543210u, "127.0.0.1:1,[fd00::1]:1"}).ok());
-  ASSERT_TRUE(PublishAnnouncement(dir_, {0, 4, 5, ""}).ok());
-  ASSERT_TRUE(PublishAnnouncement(dir_, {123456, 200000, 5, "10.0.0.1:9"}).ok());
+  ASSERT_TRUE(PublishAnnouncement(dir_, {3, 4, 0xfedcba9876543210u, "127.0.0.1:1,[fd00::1]:1", true}).ok());
+  ASSERT_TRUE(PublishAnnouncement(dir_, {0, 4, 5, "", false}).ok());
+  ASSERT_TRUE(PublishAnnouncement(dir_, {123456, 200000, 5, "10.0.0.1:9", false}).ok());
   const auto all = ReadAnnouncements(dir_);
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[0].rank, 0);
   EXPECT_EQ(all[0].address, "");
+  EXPECT_FALSE(all[0].can_mpi);
   EXPECT_EQ(all[1].rank, 3);
+  EXPECT_TRUE(all[1].can_mpi);
   EXPECT_EQ(all[1].world_size, 4);
   EXPECT_EQ(all[1].domain, 0xfedcba9876543210u);
   EXPECT_EQ(all[1].address, "127.0.0.1:1,[fd00::1]:1");
@@ -46,7 +48,7 @@ TEST_F(ClockMeeting, EveryoneReadsWhatEveryoneWrote) {
 TEST_F(ClockMeeting, GarbageAndHalfFilesAreNobody) {
   std::ofstream(dir_ + "/.clock-00001") << "1 4 00";
   std::ofstream(dir_ + "/.clock-00002") << "hello\n";
-  std::ofstream(dir_ + "/.clock-00003.part77") << "3 4 05 -\n";
+  std::ofstream(dir_ + "/.clock-00003.part77") << "3 4 05 0 -\n";
   std::ofstream(dir_ + "/.clock-00004") << "";
   EXPECT_TRUE(ReadAnnouncements(dir_).empty());
   EXPECT_FALSE(ReadClockPlan(dir_).has_value());
@@ -57,7 +59,7 @@ TEST_F(ClockMeeting, GarbageAndHalfFilesAreNobody) {
 }
 
 TEST_F(ClockMeeting, UnwritableDirectoryIsAnErrorWithAPath) {
-  const auto status = PublishAnnouncement(dir_ + "/absent", {0, 1, 1, ""});
+  const auto status = PublishAnnouncement(dir_ + "/absent", {0, 1, 1, "", false});
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().where.find("absent"), std::string::npos);
 }
