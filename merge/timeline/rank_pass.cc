@@ -152,9 +152,8 @@ class Pass {
       const bool ended = c.end_ns[row] != kNoTime;
       const std::int64_t begin = c.begin_ns[row];
       std::int64_t end = c.end_ns[row];
-      // Never completed: a blocking call was still in it when the rank ended; of a
-      // posted one nothing is known after the last proof that it was incomplete.
-      if (!ended) end = posted ? std::max({begin, c.post_end_ns[row], c.last_incomplete_ns[row]}) : span_.end;
+      // Never completed: still in flight when the rank was last heard of.
+      if (!ended) end = span_.end;
       end = std::max(end, begin);
       const std::uint32_t member = matched_.member_of[in_.index][row];
       const std::int64_t limit = member == schema::kNone ? kNoTime : matched_.limit_ns[member];
@@ -203,6 +202,8 @@ class Pass {
       if (p2p.outcome[row] == 1) continue;
       std::int64_t begin = p2p.begin_ns[row];
       const bool posted = p2p.mode[row] != 0;
+      // A posted receive without a message moves nothing, however long it stays posted.
+      if (posted && p2p.direction[row] == 1 && p2p.end_ns[row] == kNoTime) continue;
       std::int64_t end = p2p.end_ns[row];
       if (end == kNoTime) end = posted ? std::max(begin, p2p.post_end_ns[row]) : span_.end;
       // Before its send was posted a receive has nothing to move.

@@ -1,0 +1,170 @@
+// lockstep merge: rank files -> timeline.h5.
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "core/loss.h"
+#include "merge/merge.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct MergeFlags {
+  std::string run, clock = "auto", classes = "lockstep", steps, json;
+  unsigned jobs = 0;
+};
+
+// "110:310" is steps 110 to 309; either side may be left out.
+Status ParseSteps(const std::string& text, MergeOptions& options) {
+  if (text.empty()) return Ok();
+  const Error bad{ErrorCode::kUsage, "'" + text + "' is no range of steps", "--steps",
+                  "--steps 110:310 for steps 110 to 309"};
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos) return bad;
+  const auto number = [](std::string_view part, std::int64_t& value) {
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    return error == std::errc() && end == part.data() + part.size() && value >= 0;
+  };
+  const std::string_view from = std::string_view(text).substr(0, colon), to = std::string_view(text).substr(colon + 1);
+  std::int64_t first = -1, end = -1;
+  if (!from.empty() && !number(from, first)) return bad;
+  if (!to.empty() && (!number(to, end) || end == 0)) return bad;
+  if (!from.empty() && !to.empty() && end <= first) return bad;
+  options.first_step = first;
+  options.last_step = to.empty() ? -1 : end - 1;
+  return Ok();
+}
+
+bool HasDataLoss(const Timeline& timeline) {
+  for (const std::uint32_t name : timeline.tables.losses.name) {
+    const LossInfo* info = FindLoss(timeline.Text(name));
+    if (info == nullptr || info->severity == Severity::kDataLoss) return true;
+  }
+  return false;
+}
+
+nlohmann::json Json(const Timeline& timeline) {
+  nlohmann::json json;
+  json["schema"] = "lockstep.merge/1";
+  json["run_dir"] = timeline.run_dir;
+  for (std::size_t i = 0; i < timeline.tables.meta.rows(); ++i)
+    json["meta"][std::string(timeline.Text(timeline.tables.meta.key[i]))] = timeline.Text(timeline.tables.meta.value[i]);
+  json["tables"] = nlohmann::json::object();
+  timeline.tables.ForEachTable(
+      [&](const auto& table) { json["tables"][std::string(table.kInfo.name)] = table.rows(); });
+  json["losses"] = nlohmann::json::array();
+  const schema::TlLosses& losses = timeline.tables.losses;
+  for (std::size_t i = 0; i < losses.rows(); ++i)
+    json["losses"].push_back({{"rank", losses.rank[i]},
+                              {"name", timeline.Text(losses.name[i])},
+                              {"count", losses.count[i]},
+                              {"detail", timeline.Text(losses.detail[i])}});
+  return json;
+}
+
+void PrintLosses(const Timeline& timeline) {
+  // One line per kind of loss; its ranks and the first detail that is known.
+  struct Group {
+    std::uint64_t count = 0;
+    std::vector<std::int32_t> ranks;
+    std::string_view detail;
+  };
+  std::map<std::string, Group> groups;
+  const schema::TlLosses& losses = timeline.tables.losses;
+  for (std::size_t i = 0; i < losses.rows(); ++i) {
+    Group& group = groups[std::string(timeline.Text(losses.name[i]))];
+    group.count += losses.count[i];
+    if (losses.rank[i] >= 0 && (group.ranks.empty() || group.ranks.back() != losses.rank[i]))
+      group.ranks.push_back(losses.rank[i]);
+    if (group.detail.empty()) group.detail = timeline.Text(losses.detail[i]);
+  }
+  for (const auto& [name, group] : groups) {
+    const LossInfo* info = FindLoss(name);
+    const bool serious = info == nullptr || info->severity == Severity::kDataLoss;
+    std::string line = std::to_string(group.count) + " " + (info == nullptr ? name : std::string(info->sentence));
+    if (!group.ranks.empty()) {
+      line += group.ranks.size() == 1 ? " (rank " : " (ranks ";
+      for (std::size_t i = 0; i < group.ranks.size() && i < 8; ++i)
+        line += (i == 0 ? "" : ", ") + std::to_string(group.ranks[i]);
+      if (group.ranks.size() > 8) line += " and " + std::to_string(group.ranks.size() - 8) + " more";
+      line += ")";
+    }
+    std::printf("  %s %s\n", serious ? "lost:" : "note:", line.c_str());
+    if (!group.detail.empty()) std::printf("        %.*s\n", static_cast<int>(group.detail.size()), group.detail.data());
+    if (serious && info != nullptr) std::printf("        try: %.*s\n", static_cast<int>(info->remedy.size()), info->remedy.data());
+  }
+}
+
+void Print(const Timeline& timeline) {
+  const auto meta = [&](const char* key) { return std::string(timeline.Meta(key)); };
+  std::printf("%s of %s ranks, %zu steps, %zu collectives matched, %s events, %s dropped\n", meta("ranks").c_str(),
+              meta("ranks_expected").c_str(), timeline.tables.steps.rows(), timeline.tables.collectives.rows(),
+              meta("events").c_str(), meta("dropped").c_str());
+  std::printf("unmatched %s, mismatches %s, clock violations %s\n", meta("unmatched_collectives").c_str(),
+              meta("mismatches").c_str(), meta("clock_violations").c_str());
+  PrintLosses(timeline);
+  std::printf("%s/timeline.h5\n", timeline.run_dir.c_str());
+}
+
+int Run(const MergeFlags& flags) {
+  MergeOptions options;
+  auto run_dir = ResolveRun(flags.run);
+  if (!run_dir.ok()) return PrintError(run_dir.error());
+  options.run_dir = run_dir.value();
+  options.jobs = flags.jobs;
+  options.clock = flags.clock == "off" ? ClockChoice::kOff : flags.clock == "wall" ? ClockChoice::kWall : ClockChoice::kAuto;
+  options.classes = flags.classes;
+  if (const Status steps = ParseSteps(flags.steps, options); !steps.ok()) return PrintError(steps.error());
+  const bool progress = isatty(STDERR_FILENO) != 0;
+  if (progress)
+    options.progress = [](std::string_view phase, double done) {
+      std::fprintf(stderr, "\r%-12.*s %3.0f %%", static_cast<int>(phase.size()), phase.data(), 100 * done);
+    };
+  const auto timeline = MergeRun(options);
+  if (progress) std::fprintf(stderr, "\r%20s\r", "");
+  if (!timeline.ok()) return PrintError(timeline.error());
+
+  const std::string json = flags.json.empty() ? "" : Json(timeline.value()).dump(2);
+  if (flags.json == "-") {
+    std::cout << json << '\n';
+  } else {
+    if (!flags.json.empty()) {
+      std::ofstream file(flags.json);
+      file << json << '\n';
+      if (!file.flush())
+        return PrintError({ErrorCode::kIo, "the JSON could not be written", flags.json, "name a file that can be written"});
+    }
+    Print(timeline.value());
+  }
+  return HasDataLoss(timeline.value()) ? kIncomplete : kOk;
+}
+
+}  // namespace
+
+void AddMerge(CLI::App& root, Chosen& chosen) {
+  auto flags = std::make_shared<MergeFlags>();
+  CLI::App* command = root.add_subcommand("merge", "Bring the ranks of a run onto one clock and match what they did together");
+  command->add_option("RUN", flags->run, "Run directory (default: the latest run)");
+  command->add_option("-j,--jobs", flags->jobs, "Threads, 0: all allowed cores")->capture_default_str();
+  command->add_option("--clock", flags->clock, "auto: measured clocks only; wall: accept wall-clock accuracy; off: as recorded")
+      ->check(CLI::IsMember({"auto", "wall", "off"}))
+      ->capture_default_str();
+  command->add_option("--classes", flags->classes, "What counts as communication on a GPU")
+      ->check(CLI::IsMember({"lockstep", "hta"}))
+      ->capture_default_str();
+  command->add_option("--steps", flags->steps, "Analysis window in steps, e.g. 110:310 for 110 to 309");
+  command->add_option("--json", flags->json, "Write the facts as JSON to this file, - for stdout");
+  command->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });
+}
+
+}  // namespace lockstep::cli
