@@ -63,7 +63,8 @@ struct ProcessEntry {
   std::atomic<std::uint64_t> dropped_no_ring;
   std::atomic<std::uint64_t> range_unbalanced, range_too_deep, request_table_full;
   char exe[256];
-  char reserved[168];
+  std::atomic<std::uint8_t> self_test;  // Of the MPI wrappers: 0 not run, 1 they are the ones called, 2 they are not.
+  char reserved[167];
 };
 static_assert(sizeof(ProcessEntry) == 512);
 

@@ -31,7 +31,8 @@ struct RingProducer {
   std::uint32_t unrecorded_ranges;  // Open ranges that will not be written: pushed while off, or too deep.
   std::uint32_t nested_drops;       // Dropped in signal handlers, not yet in dropped_records.
   std::uint32_t ring_index, pending_requests;
-  std::uint32_t named, reserved;    // 1: the thread's name is in the ring.
+  std::uint32_t named;         // 1: the thread's name is in the ring.
+  std::uint32_t scratch_busy;  // 1: a call further up the stack uses the scratch memory.
   std::uint64_t off_since_ticks;    // Recording has been off since then and nothing was written since; 0 if not.
 };
 
@@ -70,8 +71,8 @@ RingPage* lockstep_ring(void);
 ProcessEntry* lockstep_process(void);
 // Writes `slots` slots of whole records (`count` of them), all or none, whatever
 // state the ring is in; ends a run of polls first. Dropped and counted if there
-// is no ring or no room.
-void lockstep_emit_slow(const void* records, std::uint32_t slots, std::uint32_t count);
+// is no ring or no room: false.
+bool lockstep_emit_slow(const void* records, std::uint32_t slots, std::uint32_t count);
 std::uint64_t lockstep_ticks_slow(void);
 // Id of a text on this thread, written to its ring if new. 0: no string.
 std::uint32_t lockstep_intern(const char* text);
@@ -122,15 +123,15 @@ inline void Publish(RingHeader& header, std::uint64_t slots) {
 }
 
 // Writes `count` whole records (`slots` in all), all or none, even while recording
-// is off: the caller asks Recording(). Thread: any, each into its own ring.
-inline void Emit(const void* records, std::uint32_t slots, std::uint32_t count = 1) {
+// is off: the caller asks Recording(). False: dropped, counted. Thread: any, each
+// into its own ring.
+inline bool Emit(const void* records, std::uint32_t slots, std::uint32_t count = 1) {
   RingPage* page = lockstep_thread_ring;
   RingProducer& producer = page->producer;
   std::byte* at = producer.cursor;
   const std::size_t bytes = std::size_t{slots} * kSlotBytes;
   if (static_cast<std::size_t>(producer.limit - at) < bytes) [[unlikely]] {
-    lockstep_emit_slow(records, slots, count);
-    return;
+    return lockstep_emit_slow(records, slots, count);
   }
   lockstep_thread_ring = &lockstep_idle_ring;
   SignalFence();
@@ -140,12 +141,25 @@ inline void Emit(const void* records, std::uint32_t slots, std::uint32_t count =
   Publish(page->header, slots);
   SignalFence();
   lockstep_thread_ring = page;
+  return true;
 }
 
 // The thread's page for reading and marking; null as lockstep_ring().
 inline RingPage* Page() {
   RingPage* page = lockstep_thread_ring;
   return page != &lockstep_idle_ring ? page : lockstep_ring();
+}
+
+// One more query that found nothing; the request, if it was one, in the key. The
+// handles it covered beside: lockstep_poll_slow.
+inline void Poll(std::uint64_t op_and_request, std::uint64_t begin_ticks, std::uint64_t end_ticks) {
+  RingPage* page = lockstep_thread_ring;
+  RingHeader& header = page->header;
+  // Calls are 0 in the idle ring.
+  if (header.poll_calls == 0 || header.poll_key != op_and_request || page->producer.pending_requests != 0)
+    return lockstep_poll_slow(op_and_request, nullptr, 0, begin_ticks, end_ticks);
+  header.poll_last_ticks = end_ticks;
+  header.poll_calls += 1;
 }
 
 }  // namespace ring

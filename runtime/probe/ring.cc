@@ -392,13 +392,13 @@ extern "C" RingPage* lockstep_ring(void) {
   return page;
 }
 
-extern "C" void lockstep_emit_slow(const void* records, std::uint32_t slots, std::uint32_t count) {
-  if (lockstep_probe.segment == nullptr) return;
+extern "C" bool lockstep_emit_slow(const void* records, std::uint32_t slots, std::uint32_t count) {
+  if (lockstep_probe.segment == nullptr) return false;
   if (OwnRing() == nullptr && ClaimRing() == nullptr) {
     CountNoRing(count);
-    return;
+    return false;
   }
-  SlowWriter(count).Append(records, slots, count);
+  return SlowWriter(count).Append(records, slots, count);
 }
 
 extern "C" std::uint64_t lockstep_ticks_slow(void) {

@@ -1,0 +1,219 @@
+// Communicator management: each new communicator gets the identity that all its
+// members compute alike, without a message (comm_table.cc). The number of a
+// creation is taken before the call, whether or not it gives this rank a
+// communicator, because every member of the parent counts it.
+
+#include "comms/pmpi/traced.h"
+#include "core/hash.h"
+
+namespace lockstep::pmpi {
+namespace {
+
+// A call that gives `*created`. The record names the parent.
+template <typename Call>
+int Create(MpiOp op, const Origin& origin, MPI_Comm* created, Call&& call) {
+  Blocking blocking(op);
+  const int result = call();
+  const std::uint64_t end = blocking.End();
+  if (result == MPI_SUCCESS && created != nullptr) CommCreated(*created, origin);
+  if (!ring::Recording()) return result;
+  MpiRecord record = MakeRecord(op, blocking.begin(), end, NumberOf(origin.parent), Shape{});
+  Write(record, result);
+  return result;
+}
+
+template <typename Call>
+int CreateFrom(MpiOp op, MPI_Comm parent, MPI_Comm* created, Call&& call) {
+  return Active() ? Create(op, NextCreation(parent), created, call) : call();
+}
+
+// Spawn, accept, join: nothing that both sides know names the result.
+template <typename Call>
+int CreateUnidentified(MpiOp op, MPI_Comm parent, MPI_Comm* created, Call&& call) {
+  if (!Active()) return call();
+  Origin origin;
+  origin.parent = FindComm(parent);
+  origin.unidentified = true;
+  return Create(op, origin, created, call);
+}
+
+template <typename Call>
+int Free(MpiOp op, MPI_Comm* handle, Call&& call) {
+  if (!Active()) return call();
+  const PmpiTable& mpi = Pmpi();
+  Comm* comm = *handle != mpi.comm_world && *handle != mpi.comm_self ? ForgetComm(*handle) : nullptr;
+  Blocking blocking(op);
+  const int result = call();
+  const std::uint64_t end = blocking.End();
+  if (ring::Recording()) {
+    MpiRecord record = MakeRecord(op, blocking.begin(), end, NumberOf(comm), Shape{});
+    Write(record, result);
+  }
+  CommFreed(comm);
+  return result;
+}
+
+// MPI_Comm_create_group is collective over the group only, so the parent's count
+// would differ between members and others: it counts per (parent, group, tag).
+Origin GroupCreation(MPI_Comm parent, MPI_Group group, int tag) {
+  Origin origin;
+  origin.parent = KnownComm(parent);
+  Hash64 hash;
+  hash.Add(origin.parent != nullptr ? origin.parent->global_id : 0);
+  hash.Add(GroupHash(group));
+  hash.Add(static_cast<std::uint64_t>(tag));
+  origin.key = hash.value();
+  origin.nth = NextOfKey(origin.key);
+  return origin;
+}
+
+}  // namespace
+
+#define LS_CREATE(name, parent, parameters, arguments) \
+  LS_EXPORT int MPI_##name parameters {                \
+    return CreateFrom(MpiOp::k##name, parent, created, [&] { return LS_PMPI_CALL(name, arguments); }); \
+  }
+#define LS_PMPI_CALL(name, arguments) LS_PMPI_EXPAND(name, LS_STRIP arguments)
+#define LS_PMPI_EXPAND(...) LS_PMPI(__VA_ARGS__)
+#define LS_STRIP(...) __VA_ARGS__
+
+LS_CREATE(Comm_dup, comm, (MPI_Comm comm, MPI_Comm* created), (comm, created))
+LS_CREATE(Comm_dup_with_info, comm, (MPI_Comm comm, MPI_Info info, MPI_Comm* created), (comm, info, created))
+LS_CREATE(Comm_split, comm, (MPI_Comm comm, int color, int key, MPI_Comm* created), (comm, color, key, created))
+LS_CREATE(Comm_split_type, comm, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* created),
+          (comm, type, key, info, created))
+LS_CREATE(Comm_create, comm, (MPI_Comm comm, MPI_Group group, MPI_Comm* created), (comm, group, created))
+LS_CREATE(Cart_create, comm,
+          (MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder, MPI_Comm* created),
+          (comm, ndims, dims, periods, reorder, created))
+LS_CREATE(Cart_sub, comm, (MPI_Comm comm, const int remain[], MPI_Comm* created), (comm, remain, created))
+LS_CREATE(Graph_create, comm,
+          (MPI_Comm comm, int nodes, const int index[], const int edges[], int reorder, MPI_Comm* created),
+          (comm, nodes, index, edges, reorder, created))
+LS_CREATE(Dist_graph_create, comm,
+          (MPI_Comm comm, int n, const int sources[], const int degrees[], const int destinations[],
+           const int weights[], MPI_Info info, int reorder, MPI_Comm* created),
+          (comm, n, sources, degrees, destinations, weights, info, reorder, created))
+LS_CREATE(Dist_graph_create_adjacent, comm,
+          (MPI_Comm comm, int indegree, const int sources[], const int sourceweights[], int outdegree,
+           const int destinations[], const int destweights[], MPI_Info info, int reorder, MPI_Comm* created),
+          (comm, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, created))
+LS_CREATE(Intercomm_merge, comm, (MPI_Comm comm, int high, MPI_Comm* created), (comm, high, created))
+
+LS_EXPORT int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* created) {
+  if (!Active()) return LS_PMPI(Comm_create_group, comm, group, tag, created);
+  return Create(MpiOp::kComm_create_group, GroupCreation(comm, group, tag), created,
+                [&] { return LS_PMPI(Comm_create_group, comm, group, tag, created); });
+}
+
+LS_EXPORT int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm bridge, int remote_leader, int tag,
+                                   MPI_Comm* created) {
+  if (!Active()) return LS_PMPI(Intercomm_create, local, local_leader, bridge, remote_leader, tag, created);
+  Blocking blocking(MpiOp::kIntercomm_create);
+  const int result = LS_PMPI(Intercomm_create, local, local_leader, bridge, remote_leader, tag, created);
+  const std::uint64_t end = blocking.End();
+  Comm* parent = KnownComm(local);
+  if (result == MPI_SUCCESS) {
+    // Who the other side is, is known only now: both groups' lowest world ranks,
+    // sorted, and the tag are the same on both sides.
+    const PmpiTable& mpi = Pmpi();
+    std::int64_t lowest[2] = {-1, -1};
+    MPI_Group group = nullptr;
+    if (mpi.Comm_group(*created, &group) == MPI_SUCCESS) {
+      lowest[0] = LowestWorldRank(group);
+      mpi.Group_free(&group);
+    }
+    if (mpi.Comm_remote_group(*created, &group) == MPI_SUCCESS) {
+      lowest[1] = LowestWorldRank(group);
+      mpi.Group_free(&group);
+    }
+    Hash64 hash;
+    hash.Add(std::string_view("intercomm"));
+    hash.Add(static_cast<std::uint64_t>(lowest[0] < lowest[1] ? lowest[0] : lowest[1]));
+    hash.Add(static_cast<std::uint64_t>(lowest[0] < lowest[1] ? lowest[1] : lowest[0]));
+    hash.Add(static_cast<std::uint64_t>(tag));
+    Origin origin;
+    origin.parent = parent;
+    origin.key = hash.value();
+    origin.nth = NextOfKey(origin.key);
+    origin.unidentified = lowest[0] < 0 || lowest[1] < 0;
+    CommCreated(*created, origin);
+  }
+  if (!ring::Recording()) return result;
+  MpiRecord record = MakeRecord(MpiOp::kIntercomm_create, blocking.begin(), end, NumberOf(parent), Shape{});
+  Write(record, result);
+  return result;
+}
+
+LS_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* created, MPI_Request* request) {
+  if (!Active()) return LS_PMPI(Comm_idup, comm, created, request);
+  const Origin origin = NextCreation(comm);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Comm_idup, comm, created, request);
+  const std::uint64_t end = ring::Ticks();
+  // Open MPI (4.1.4) gives the handle with the post; it may not be asked anything before completion.
+  if (result == MPI_SUCCESS) CommDuplicating(*created, origin);
+  if (!ring::Recording()) return result;
+  MpiRecord record = MakeRecord(MpiOp::kComm_idup, begin, end, NumberOf(origin.parent), Shape{});
+  record.request = HandleOf(*request);
+  Write(record, result);
+  return result;
+}
+
+LS_EXPORT int MPI_Comm_free(MPI_Comm* comm) {
+  return Free(MpiOp::kComm_free, comm, [&] { return LS_PMPI(Comm_free, comm); });
+}
+LS_EXPORT int MPI_Comm_disconnect(MPI_Comm* comm) {
+  return Free(MpiOp::kComm_disconnect, comm, [&] { return LS_PMPI(Comm_disconnect, comm); });
+}
+
+LS_EXPORT int MPI_Comm_set_name(MPI_Comm comm, const char* name) {
+  if (!Active()) return LS_PMPI(Comm_set_name, comm, name);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Comm_set_name, comm, name);
+  const std::uint64_t end = ring::Ticks();
+  Comm* known = KnownComm(comm);
+  if (result == MPI_SUCCESS) CommRenamed(known, name);
+  if (!ring::Recording()) return result;
+  MpiRecord record = MakeRecord(MpiOp::kComm_set_name, begin, end, NumberOf(known), Shape{});
+  Write(record, result);
+  return result;
+}
+
+LS_EXPORT int MPI_Comm_spawn(const char* command, char* argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm,
+                             MPI_Comm* created, int errcodes[]) {
+  return CreateUnidentified(MpiOp::kComm_spawn, comm, created, [&] {
+    return LS_PMPI(Comm_spawn, command, argv, maxprocs, info, root, comm, created, errcodes);
+  });
+}
+LS_EXPORT int MPI_Comm_spawn_multiple(int count, char* commands[], char** argvs[], const int maxprocs[],
+                                      const MPI_Info infos[], int root, MPI_Comm comm, MPI_Comm* created,
+                                      int errcodes[]) {
+  return CreateUnidentified(MpiOp::kComm_spawn_multiple, comm, created, [&] {
+    return LS_PMPI(Comm_spawn_multiple, count, commands, argvs, maxprocs, infos, root, comm, created, errcodes);
+  });
+}
+LS_EXPORT int MPI_Comm_accept(const char* port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm* created) {
+  return CreateUnidentified(MpiOp::kComm_accept, comm, created,
+                            [&] { return LS_PMPI(Comm_accept, port, info, root, comm, created); });
+}
+LS_EXPORT int MPI_Comm_connect(const char* port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm* created) {
+  return CreateUnidentified(MpiOp::kComm_connect, comm, created,
+                            [&] { return LS_PMPI(Comm_connect, port, info, root, comm, created); });
+}
+LS_EXPORT int MPI_Comm_join(int fd, MPI_Comm* created) {
+  return CreateUnidentified(MpiOp::kComm_join, nullptr, created, [&] { return LS_PMPI(Comm_join, fd, created); });
+}
+LS_EXPORT int MPI_Comm_get_parent(MPI_Comm* parent) {
+  if (!Active()) return LS_PMPI(Comm_get_parent, parent);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Comm_get_parent, parent);
+  const std::uint64_t end = ring::Ticks();
+  if (result == MPI_SUCCESS) KnownComm(*parent);
+  if (!ring::Recording()) return result;
+  MpiRecord record = MakeRecord(MpiOp::kComm_get_parent, begin, end, kNoComm, Shape{});
+  Write(record, result);
+  return result;
+}
+
+}  // namespace lockstep::pmpi

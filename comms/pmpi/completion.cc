@@ -1,0 +1,351 @@
+// Start, Wait, Test and what else is done with requests. Handles are copied before
+// the call, because it sets them to MPI_REQUEST_NULL; no map of requests is kept
+// (handles are not unique: two eager Isends may share one), the decoder pairs
+// posts and completions as a multiset. Conventions: core/record.h.
+
+#include <string.h>
+
+#include "comms/pmpi/traced.h"
+
+namespace lockstep::pmpi {
+namespace {
+
+constexpr int kInline = 32;         // Requests that fit on the stack; more go to the thread's scratch memory.
+constexpr int kPendingLimit = 32;   // Handles worth a record each when they are still incomplete.
+
+// The records of one call with its completions, and the copies it needs. Memory
+// is the thread's own; calls that MPI makes from inside a call (generalised
+// requests) that are as large would overwrite it: those get none and write no completions.
+class Batch {
+ public:
+  Batch(const MPI_Request requests[], int count, bool statuses) : count_(count > 0 ? count : 0) {
+    const auto n = static_cast<std::uint64_t>(count_);
+    if (count_ > kInline) {
+      const std::uint64_t bytes =
+          sizeof(MpiRecord) + n * (sizeof(CompletionRecord) + sizeof(std::uint64_t) + (statuses ? sizeof(MPI_Status) : 0));
+      page_ = ring::Page();
+      if (page_ != nullptr && page_->producer.scratch_busy != 0) page_ = nullptr;
+      auto* memory = static_cast<std::byte*>(page_ != nullptr ? lockstep_scratch(bytes) : nullptr);
+      if (memory == nullptr) {
+        page_ = nullptr;
+        count_ = 0;
+        return;
+      }
+      page_->producer.scratch_busy = 1;
+      records_ = reinterpret_cast<MpiRecord*>(memory);
+      handles_ = reinterpret_cast<std::uint64_t*>(memory + sizeof(MpiRecord) + n * sizeof(CompletionRecord));
+      statuses_ = statuses ? reinterpret_cast<MPI_Status*>(handles_ + n) : nullptr;
+    } else {
+      records_ = &small_.call;
+      handles_ = small_.handles;
+      statuses_ = small_.statuses;
+    }
+    for (int i = 0; i < count_; ++i) {
+      handles_[i] = requests[i] != Pmpi().request_null ? HandleOf(requests[i]) : 0;
+      given_ += handles_[i] != 0 ? 1 : 0;
+    }
+  }
+  ~Batch() {
+    if (page_ != nullptr) page_->producer.scratch_busy = 0;
+  }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  MPI_Status* statuses() { return statuses_; }
+  std::uint64_t handle(int i) const { return i >= 0 && i < count_ ? handles_[i] : 0; }
+  int given() const { return given_; }  // Not MPI_REQUEST_NULL.
+  const std::uint64_t* handles() const { return handles_; }
+  int count() const { return count_; }
+  // The handles that are not null, moved to the front. After this handle(i) means nothing.
+  const std::uint64_t* Compact() {
+    int kept = 0;
+    for (int i = 0; i < count_; ++i)
+      if (handles_[i] != 0) handles_[kept++] = handles_[i];
+    return handles_;
+  }
+
+  void Call(const MpiRecord& record) { *records_ = record; }
+  MpiRecord& call() { return *records_; }
+  void Add(std::uint8_t flags, int index, const MPI_Status* status) {
+    if (handle(index) == 0) return;
+    CompletionRecord record{};
+    record.head = {RecordKind::kCompletion, flags, 1};
+    record.request = handle(index);
+    record.index = static_cast<std::uint32_t>(index);
+    record.source = record.tag = -1;
+    if (status != nullptr) {
+      // Open MPI's empty status: the request was inactive, nothing completed.
+      if (status->MPI_SOURCE == MPI_ANY_SOURCE && status->MPI_TAG == MPI_ANY_TAG) return;
+      record.head.flags |= kCompletionStatus;
+      if (status->_cancelled != 0) record.head.flags |= kCompletionCancelled;
+      record.source = status->MPI_SOURCE >= 0 ? status->MPI_SOURCE : -1;
+      record.tag = status->MPI_TAG;
+      record.bytes = status->_ucount;
+    }
+    auto* completions = reinterpret_cast<CompletionRecord*>(records_ + 1);
+    completions[added_++] = record;
+  }
+  void Write(int result) {
+    if (result != MPI_SUCCESS) records_->head.flags |= kMpiError;
+    ring::Emit(records_, 2 + added_, 1 + added_);
+  }
+
+ private:
+  struct {
+    MpiRecord call;
+    CompletionRecord completions[kInline];
+    std::uint64_t handles[kInline];
+    MPI_Status statuses[kInline];
+  } small_;
+  MpiRecord* records_ = &small_.call;
+  std::uint64_t* handles_ = nullptr;
+  MPI_Status* statuses_ = nullptr;
+  int count_, given_ = 0;
+  std::uint32_t added_ = 0;
+  RingPage* page_ = nullptr;  // Its scratch memory is in use.
+};
+
+MpiRecord CompletionCall(MpiOp op, std::uint64_t begin, std::uint64_t end, int requests) {
+  Shape shape;
+  shape.bytes = static_cast<std::uint64_t>(requests > 0 ? requests : 0);
+  return MakeRecord(op, begin, end, kNoComm, shape);
+}
+
+bool Recording() { return Active() && ring::Recording(); }
+
+std::uint64_t PollKey(MpiOp op, std::uint64_t request) { return static_cast<std::uint64_t>(op) | request << 12; }
+
+// Completed entries of a call on the whole array. With MPI_ERR_IN_STATUS each
+// status says what became of its request; MPI_ERR_PENDING: nothing yet.
+void AddAll(Batch& batch, int result, const MPI_Status* statuses) {
+  for (int i = 0; i < batch.count(); ++i) {
+    const MPI_Status* status = statuses != nullptr ? &statuses[i] : nullptr;
+    std::uint8_t flags = 0;
+    if (result == MPI_ERR_IN_STATUS && status != nullptr && status->MPI_ERROR != MPI_SUCCESS) {
+      if (status->MPI_ERROR == MPI_ERR_PENDING) continue;
+      flags = kCompletionError;
+    }
+    batch.Add(flags, i, status);
+  }
+}
+
+// Entries that Waitsome or Testsome name.
+void AddSome(Batch& batch, int result, int completed, const int indices[], const MPI_Status* statuses) {
+  for (int i = 0; i < completed; ++i) {
+    const MPI_Status* status = statuses != nullptr ? &statuses[i] : nullptr;
+    const bool error = result == MPI_ERR_IN_STATUS && status != nullptr && status->MPI_ERROR != MPI_SUCCESS;
+    batch.Add(error ? kCompletionError : 0, indices[i], status);
+  }
+}
+
+// A query over several requests that found nothing.
+void PollMany(MpiOp op, Batch& batch, bool each_incomplete, std::uint64_t begin, std::uint64_t end) {
+  const int given = batch.given();
+  if (given == 1) {
+    ring::Poll(PollKey(op, *batch.Compact()), begin, end);
+  } else if (each_incomplete && given <= kPendingLimit && batch.count() > 0) {
+    lockstep_poll_slow(PollKey(op, 0), batch.Compact(), static_cast<std::uint32_t>(given), begin, end);
+  } else {
+    ring::Poll(PollKey(op, 0), begin, end);
+  }
+}
+
+// Start and Request_free are written while recording is off too: what later
+// completions mean depends on them.
+void MarkUnrecorded(MpiRecord& record) {
+  if (!ring::Recording()) record.head.flags |= kMpiUnrecorded;
+}
+
+}  // namespace
+
+LS_EXPORT int MPI_Start(MPI_Request* request) {
+  if (!Active()) return LS_PMPI(Start, request);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Start, request);
+  const std::uint64_t end = ring::Ticks();
+  Batch batch(request, 1, false);  // A start leaves the handle as it is.
+  batch.Call(CompletionCall(MpiOp::kStart, begin, end, 1));
+  MarkUnrecorded(batch.call());
+  batch.Add(kCompletionStarted, 0, nullptr);
+  batch.Write(result);
+  return result;
+}
+
+LS_EXPORT int MPI_Startall(int count, MPI_Request requests[]) {
+  if (!Active()) return LS_PMPI(Startall, count, requests);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Startall, count, requests);
+  const std::uint64_t end = ring::Ticks();
+  Batch batch(requests, count, false);
+  batch.Call(CompletionCall(MpiOp::kStartall, begin, end, count));
+  MarkUnrecorded(batch.call());
+  for (int i = 0; i < batch.count(); ++i) batch.Add(kCompletionStarted, i, nullptr);
+  batch.Write(result);
+  return result;
+}
+
+LS_EXPORT int MPI_Wait(MPI_Request* request, MPI_Status* status) {
+  if (!Recording()) return LS_PMPI(Wait, request, status);
+  Batch batch(request, 1, true);
+  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : batch.statuses();
+  Blocking blocking(MpiOp::kWait);
+  const int result = LS_PMPI(Wait, request, used);
+  const std::uint64_t end = blocking.End();
+  batch.Call(CompletionCall(MpiOp::kWait, blocking.begin(), end, 1));
+  batch.Add(result != MPI_SUCCESS ? kCompletionError : 0, 0, used);
+  batch.Write(result);
+  return result;
+}
+
+LS_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+  if (!Recording()) return LS_PMPI(Waitall, count, requests, statuses);
+  Batch batch(requests, count, statuses == MPI_STATUSES_IGNORE);
+  MPI_Status* used = statuses != MPI_STATUSES_IGNORE || batch.statuses() == nullptr ? statuses : batch.statuses();
+  Blocking blocking(MpiOp::kWaitall);
+  const int result = LS_PMPI(Waitall, count, requests, used);
+  const std::uint64_t end = blocking.End();
+  batch.Call(CompletionCall(MpiOp::kWaitall, blocking.begin(), end, count));
+  AddAll(batch, result, used);
+  batch.Write(result);
+  return result;
+}
+
+LS_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
+  if (!Recording()) return LS_PMPI(Waitany, count, requests, index, status);
+  Batch batch(requests, count, false);
+  MPI_Status own;
+  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
+  Blocking blocking(MpiOp::kWaitany);
+  const int result = LS_PMPI(Waitany, count, requests, index, used);
+  const std::uint64_t end = blocking.End();
+  batch.Call(CompletionCall(MpiOp::kWaitany, blocking.begin(), end, count));
+  if (*index != MPI_UNDEFINED) batch.Add(result != MPI_SUCCESS ? kCompletionError : 0, *index, used);
+  batch.Write(result);
+  return result;
+}
+
+LS_EXPORT int MPI_Waitsome(int count, MPI_Request requests[], int* completed, int indices[], MPI_Status statuses[]) {
+  if (!Recording()) return LS_PMPI(Waitsome, count, requests, completed, indices, statuses);
+  Batch batch(requests, count, statuses == MPI_STATUSES_IGNORE);
+  MPI_Status* used = statuses != MPI_STATUSES_IGNORE || batch.statuses() == nullptr ? statuses : batch.statuses();
+  Blocking blocking(MpiOp::kWaitsome);
+  const int result = LS_PMPI(Waitsome, count, requests, completed, indices, used);
+  const std::uint64_t end = blocking.End();
+  batch.Call(CompletionCall(MpiOp::kWaitsome, blocking.begin(), end, count));
+  if (*completed != MPI_UNDEFINED) AddSome(batch, result, *completed, indices, used);
+  batch.Write(result);
+  return result;
+}
+
+LS_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
+  if (!Recording()) return LS_PMPI(Test, request, flag, status);
+  const std::uint64_t handle = *request != Pmpi().request_null ? HandleOf(*request) : 0;
+  MPI_Status own;
+  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Test, request, flag, used);
+  const std::uint64_t end = ring::Ticks();
+  if (result == MPI_SUCCESS && *flag == 0) {
+    ring::Poll(PollKey(MpiOp::kTest, handle), begin, end);
+    return result;
+  }
+  const MPI_Request copy = reinterpret_cast<MPI_Request>(handle);
+  Batch batch(&copy, 1, false);
+  batch.Call(CompletionCall(MpiOp::kTest, begin, end, 1));
+  if (handle != 0) batch.Add(result != MPI_SUCCESS ? kCompletionError : 0, 0, used);
+  batch.Write(result);
+  return result;
+}
+
+LS_EXPORT int MPI_Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
+  if (!Recording()) return LS_PMPI(Testall, count, requests, flag, statuses);
+  Batch batch(requests, count, statuses == MPI_STATUSES_IGNORE);
+  MPI_Status* used = statuses != MPI_STATUSES_IGNORE || batch.statuses() == nullptr ? statuses : batch.statuses();
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Testall, count, requests, flag, used);
+  const std::uint64_t end = ring::Ticks();
+  if (result == MPI_SUCCESS && *flag == 0) {
+    PollMany(MpiOp::kTestall, batch, false, begin, end);
+    return result;
+  }
+  batch.Call(CompletionCall(MpiOp::kTestall, begin, end, count));
+  AddAll(batch, result, used);
+  batch.Write(result);
+  return result;
+}
+
+LS_EXPORT int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
+  if (!Recording()) return LS_PMPI(Testany, count, requests, index, flag, status);
+  Batch batch(requests, count, false);
+  MPI_Status own;
+  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Testany, count, requests, index, flag, used);
+  const std::uint64_t end = ring::Ticks();
+  if (result == MPI_SUCCESS && *flag == 0) {
+    PollMany(MpiOp::kTestany, batch, true, begin, end);
+    return result;
+  }
+  batch.Call(CompletionCall(MpiOp::kTestany, begin, end, count));
+  if (*index != MPI_UNDEFINED) batch.Add(result != MPI_SUCCESS ? kCompletionError : 0, *index, used);
+  batch.Write(result);
+  return result;
+}
+
+LS_EXPORT int MPI_Testsome(int count, MPI_Request requests[], int* completed, int indices[], MPI_Status statuses[]) {
+  if (!Recording()) return LS_PMPI(Testsome, count, requests, completed, indices, statuses);
+  Batch batch(requests, count, statuses == MPI_STATUSES_IGNORE);
+  MPI_Status* used = statuses != MPI_STATUSES_IGNORE || batch.statuses() == nullptr ? statuses : batch.statuses();
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Testsome, count, requests, completed, indices, used);
+  const std::uint64_t end = ring::Ticks();
+  if (result == MPI_SUCCESS && *completed == 0) {
+    PollMany(MpiOp::kTestsome, batch, true, begin, end);
+    return result;
+  }
+  batch.Call(CompletionCall(MpiOp::kTestsome, begin, end, count));
+  if (*completed != MPI_UNDEFINED) AddSome(batch, result, *completed, indices, used);
+  batch.Write(result);
+  return result;
+}
+
+LS_EXPORT int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
+  if (!Recording()) return LS_PMPI(Request_get_status, request, flag, status);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Request_get_status, request, flag, status);
+  const std::uint64_t end = ring::Ticks();
+  const std::uint64_t handle = request != Pmpi().request_null ? HandleOf(request) : 0;
+  if (result == MPI_SUCCESS && *flag == 0) {
+    ring::Poll(PollKey(MpiOp::kRequest_get_status, handle), begin, end);
+    return result;
+  }
+  MpiRecord record = CompletionCall(MpiOp::kRequest_get_status, begin, end, 1);
+  record.request = handle;
+  Write(record, result);
+  return result;
+}
+
+LS_EXPORT int MPI_Request_free(MPI_Request* request) {
+  if (!Active()) return LS_PMPI(Request_free, request);
+  const std::uint64_t handle = HandleOf(*request);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Request_free, request);
+  MpiRecord record = CompletionCall(MpiOp::kRequest_free, begin, ring::Ticks(), 1);
+  record.request = handle;
+  MarkUnrecorded(record);
+  Write(record, result);
+  return result;
+}
+
+LS_EXPORT int MPI_Cancel(MPI_Request* request) {
+  if (!Recording()) return LS_PMPI(Cancel, request);
+  const std::uint64_t handle = HandleOf(*request);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Cancel, request);
+  MpiRecord record = CompletionCall(MpiOp::kCancel, begin, ring::Ticks(), 1);
+  record.request = handle;
+  Write(record, result);
+  return result;
+}
+
+}  // namespace lockstep::pmpi

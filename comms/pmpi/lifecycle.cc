@@ -1,0 +1,103 @@
+// MPI_Init to MPI_Finalize, and what a process without MPI answers: this library
+// defines MPI_Initialized, so whoever looks for MPI by that name finds us and must
+// hear "no".
+
+#include "comms/pmpi/anchors.h"
+#include "comms/pmpi/traced.h"
+
+namespace lockstep {
+// Where the anchors are not built in, there are none.
+void ClockAnchorAtInit(const SegmentView& segment) __attribute__((weak));
+void ClockAnchorAtFinalize(const SegmentView& segment) __attribute__((weak));
+}  // namespace lockstep
+
+namespace lockstep::pmpi {
+namespace {
+
+SegmentView Segment() {
+  return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes};
+}
+
+// Of a call that is not in a communicator.
+void WriteCall(MpiOp op, std::uint64_t begin, std::uint64_t end, int result) {
+  if (!ring::Recording()) return;
+  MpiRecord record = MakeRecord(op, begin, end, kNoComm, Shape{});
+  Write(record, result);
+}
+
+template <typename Call>
+int Start(MpiOp op, Call&& call) {
+  // The ring before MPI: claiming it is not part of MPI_Init's time.
+  if (lockstep_probe.segment != nullptr) ring::Page();
+  const std::uint64_t begin = ring::Ticks();
+  const int result = call();
+  const std::uint64_t end = ring::Ticks();
+  if (result != MPI_SUCCESS) return result;
+  int level = MPI_THREAD_SINGLE;
+  Pmpi().Query_thread(&level);
+  Activate(level);
+  if (!Active()) return result;
+  WriteCall(op, begin, end, result);
+  if (&ClockAnchorAtInit != nullptr) ClockAnchorAtInit(Segment());
+  return result;
+}
+
+}  // namespace
+
+LS_EXPORT int MPI_Init(int* argc, char*** argv) {
+  return Start(MpiOp::kInit, [&] { return LS_PMPI(Init, argc, argv); });
+}
+
+LS_EXPORT int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  return Start(MpiOp::kInit_thread, [&] { return LS_PMPI(Init_thread, argc, argv, required, provided); });
+}
+
+LS_EXPORT int MPI_Finalize() {
+  if (!Active()) return LS_PMPI(Finalize);
+  if (&ClockAnchorAtFinalize != nullptr) ClockAnchorAtFinalize(Segment());
+  Deactivate();
+  std::uint64_t begin = 0, end = 0;
+  int result = MPI_SUCCESS;
+  {
+    Blocking blocking(MpiOp::kFinalize);
+    begin = blocking.begin();
+    result = LS_PMPI(Finalize);
+    end = blocking.End();
+  }
+  WriteCall(MpiOp::kFinalize, begin, end, result);
+  if (ProcessEntry* process = lockstep_process(); process != nullptr)
+    process->mpi_finalized.store(1, std::memory_order_release);
+  return result;
+}
+
+LS_EXPORT int MPI_Abort(MPI_Comm comm, int code) {
+  if (Active()) {
+    // It does not return: the record goes first, and the ring keeps saying where we are.
+    const std::uint64_t now = ring::Ticks();
+    if (ring::Recording()) {
+      Shape shape;
+      shape.tag = code;
+      MpiRecord record = MakeRecord(MpiOp::kAbort, now, now, NumberOf(FindComm(comm)), shape);
+      Write(record, MPI_SUCCESS);
+    }
+    if (RingPage* page = ring::Page(); page != nullptr) {
+      page->header.call_begin_ticks.store(now, std::memory_order_relaxed);
+      page->header.call_op.store(static_cast<std::uint32_t>(MpiOp::kAbort), std::memory_order_relaxed);
+    }
+  }
+  return LS_PMPI(Abort, comm, code);
+}
+
+LS_EXPORT int MPI_Initialized(int* flag) {
+  if (Pmpi().Initialized != nullptr) return Pmpi().Initialized(flag);
+  *flag = 0;
+  return MPI_SUCCESS;
+}
+
+LS_EXPORT int MPI_Finalized(int* flag) {
+  if (Pmpi().Finalized != nullptr) return Pmpi().Finalized(flag);
+  *flag = 0;
+  return MPI_SUCCESS;
+}
+
+}  // namespace lockstep::pmpi

@@ -1,0 +1,238 @@
+// Point-to-point: blocking, non-blocking, persistent, matched probes. What a
+// receive received is in the completion record that follows it (core/record.h).
+
+#include "comms/pmpi/traced.h"
+
+namespace lockstep::pmpi {
+namespace {
+
+Shape Message(int count, MPI_Datatype type, int peer, int tag) {
+  Shape shape = Elements(static_cast<std::uint64_t>(count), type);
+  shape.peer = PeerOf(peer);
+  shape.tag = TagOf(tag);
+  return shape;
+}
+
+CompletionRecord Received(const MPI_Status& status) {
+  CompletionRecord record{};
+  record.head = {RecordKind::kCompletion, kCompletionStatus, 1};
+  if (status._cancelled != 0) record.head.flags |= kCompletionCancelled;
+  record.source = status.MPI_SOURCE >= 0 ? status.MPI_SOURCE : -1;
+  record.tag = status.MPI_TAG;
+  record.bytes = status._ucount;  // Open MPI: bytes, also of derived types.
+  return record;
+}
+
+template <typename Call>
+int Send(MpiOp op, int count, MPI_Datatype type, int dest, int tag, MPI_Comm handle, Call&& call) {
+  if (!Active() || !ring::Recording()) return call();
+  Comm* comm = KnownComm(handle);
+  Blocking blocking(op);
+  const int result = call();
+  const std::uint64_t end = blocking.End();
+  MpiRecord record = MakeRecord(op, blocking.begin(), end, NumberOf(comm), Message(count, type, dest, tag));
+  Write(record, result);
+  return result;
+}
+
+// Posts and persistent initialisations of both directions.
+template <typename Call>
+int Post(MpiOp op, int count, MPI_Datatype type, int peer, int tag, MPI_Comm handle, MPI_Request* request, bool always,
+         Call&& call) {
+  const bool recording = Active() && ring::Recording();
+  if (!recording && !(always && Active())) return call();
+  Comm* comm = KnownComm(handle);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = call();
+  const std::uint64_t end = ring::Ticks();
+  MpiRecord record = MakeRecord(op, begin, end, NumberOf(comm), Message(count, type, peer, tag));
+  record.request = request != nullptr ? HandleOf(*request) : 0;
+  if (!recording) record.head.flags |= kMpiUnrecorded;
+  Write(record, result);
+  return result;
+}
+
+struct WithCompletion {
+  MpiRecord call;
+  CompletionRecord completion;
+};
+
+void WriteReceive(WithCompletion& records, int result, const MPI_Status& status) {
+  if (result != MPI_SUCCESS) {
+    Write(records.call, result);
+    return;
+  }
+  records.completion = Received(status);
+  ring::Emit(&records, 3, 2);
+}
+
+// `call` gets the status to use: the caller's, or one of ours when it wants none.
+template <typename Call>
+int Receive(MpiOp op, MPI_Comm handle, const Shape& shape, MPI_Status* status, Call&& call) {
+  if (!Active() || !ring::Recording()) return call(status);
+  Comm* comm = KnownComm(handle);
+  MPI_Status own;
+  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
+  Blocking blocking(op);
+  const int result = call(used);
+  const std::uint64_t end = blocking.End();
+  WithCompletion records;
+  records.call = MakeRecord(op, blocking.begin(), end, NumberOf(comm), shape);
+  WriteReceive(records, result, *used);
+  return result;
+}
+
+template <typename Call>
+int BlockingProbe(MpiOp op, int source, int tag, MPI_Comm handle, MPI_Message* message, MPI_Status* status,
+                  Call&& call) {
+  if (!Active()) return call(status);
+  Comm* comm = KnownComm(handle);
+  MPI_Status own;
+  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
+  if (!ring::Recording() && message == nullptr) return call(status);
+  const bool recording = ring::Recording();
+  Blocking blocking(op);
+  const int result = call(used);
+  const std::uint64_t end = blocking.End();
+  if (message != nullptr && result == MPI_SUCCESS)
+    RememberMessage(*message, {NumberOf(comm), PeerOf(used->MPI_SOURCE), used->MPI_TAG});
+  if (!recording) return result;
+  Shape shape;
+  shape.peer = PeerOf(source);
+  shape.tag = TagOf(tag);
+  MpiRecord record = MakeRecord(op, blocking.begin(), end, NumberOf(comm), shape);
+  Write(record, result);
+  return result;
+}
+
+template <typename Call>
+int QueryProbe(MpiOp op, int source, int tag, MPI_Comm handle, int* flag, MPI_Message* message, MPI_Status* status,
+               Call&& call) {
+  if (!Active() || (!ring::Recording() && message == nullptr)) return call(status);
+  MPI_Status own;
+  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
+  const std::uint64_t begin = ring::Ticks();
+  const int result = call(used);
+  const std::uint64_t end = ring::Ticks();
+  const bool recording = ring::Recording();
+  if (result == MPI_SUCCESS && flag != nullptr && *flag == 0) {
+    if (recording) ring::Poll(static_cast<std::uint64_t>(op), begin, end);
+    return result;
+  }
+  Comm* comm = KnownComm(handle);
+  if (message != nullptr && result == MPI_SUCCESS)
+    RememberMessage(*message, {NumberOf(comm), PeerOf(used->MPI_SOURCE), used->MPI_TAG});
+  if (!recording) return result;
+  Shape shape;
+  shape.peer = PeerOf(source);
+  shape.tag = TagOf(tag);
+  MpiRecord record = MakeRecord(op, begin, end, NumberOf(comm), shape);
+  Write(record, result);
+  return result;
+}
+
+}  // namespace
+
+#define LS_SEND(name)                                                                                         \
+  LS_EXPORT int MPI_##name(const void* buffer, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) { \
+    return Send(MpiOp::k##name, count, type, dest, tag, comm,                                                 \
+                [&] { return LS_PMPI(name, buffer, count, type, dest, tag, comm); });                         \
+  }
+#define LS_POST(name, buffer_type, always)                                                                    \
+  LS_EXPORT int MPI_##name(buffer_type buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm, \
+                           MPI_Request* request) {                                                            \
+    return Post(MpiOp::k##name, count, type, peer, tag, comm, request, always,                                \
+                [&] { return LS_PMPI(name, buffer, count, type, peer, tag, comm, request); });                \
+  }
+
+LS_SEND(Send)
+LS_SEND(Bsend)
+LS_SEND(Ssend)
+LS_SEND(Rsend)
+LS_POST(Isend, const void*, false)
+LS_POST(Ibsend, const void*, false)
+LS_POST(Issend, const void*, false)
+LS_POST(Irsend, const void*, false)
+LS_POST(Irecv, void*, false)
+LS_POST(Send_init, const void*, true)
+LS_POST(Bsend_init, const void*, true)
+LS_POST(Ssend_init, const void*, true)
+LS_POST(Rsend_init, const void*, true)
+LS_POST(Recv_init, void*, true)
+
+LS_EXPORT int MPI_Recv(void* buffer, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                       MPI_Status* status) {
+  return Receive(MpiOp::kRecv, comm, Active() ? Message(count, type, source, tag) : Shape{}, status,
+                 [&](MPI_Status* used) { return LS_PMPI(Recv, buffer, count, type, source, tag, comm, used); });
+}
+
+LS_EXPORT int MPI_Mrecv(void* buffer, int count, MPI_Datatype type, MPI_Message* message, MPI_Status* status) {
+  if (!Active()) return LS_PMPI(Mrecv, buffer, count, type, message, status);
+  const MatchedMessage matched = TakeMessage(*message);
+  if (!ring::Recording()) return LS_PMPI(Mrecv, buffer, count, type, message, status);
+  MPI_Status own;
+  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
+  Blocking blocking(MpiOp::kMrecv);
+  const int result = LS_PMPI(Mrecv, buffer, count, type, message, used);
+  const std::uint64_t end = blocking.End();
+  Shape shape = Elements(static_cast<std::uint64_t>(count), type);
+  shape.peer = matched.source;
+  shape.tag = matched.tag;
+  WithCompletion records;
+  records.call = MakeRecord(MpiOp::kMrecv, blocking.begin(), end, matched.comm, shape);
+  WriteReceive(records, result, *used);
+  return result;
+}
+
+LS_EXPORT int MPI_Imrecv(void* buffer, int count, MPI_Datatype type, MPI_Message* message, MPI_Request* request) {
+  if (!Active()) return LS_PMPI(Imrecv, buffer, count, type, message, request);
+  const MatchedMessage matched = TakeMessage(*message);
+  if (!ring::Recording()) return LS_PMPI(Imrecv, buffer, count, type, message, request);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Imrecv, buffer, count, type, message, request);
+  const std::uint64_t end = ring::Ticks();
+  Shape shape = Elements(static_cast<std::uint64_t>(count), type);
+  shape.peer = matched.source;
+  shape.tag = matched.tag;
+  MpiRecord record = MakeRecord(MpiOp::kImrecv, begin, end, matched.comm, shape);
+  record.request = HandleOf(*request);
+  Write(record, result);
+  return result;
+}
+
+LS_EXPORT int MPI_Sendrecv(const void* send, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void* recv,
+                           int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                           MPI_Status* status) {
+  return Receive(MpiOp::kSendrecv, comm, Active() ? Message(sendcount, sendtype, dest, sendtag) : Shape{}, status,
+                 [&](MPI_Status* used) {
+                   return LS_PMPI(Sendrecv, send, sendcount, sendtype, dest, sendtag, recv, recvcount, recvtype, source,
+                                  recvtag, comm, used);
+                 });
+}
+
+LS_EXPORT int MPI_Sendrecv_replace(void* buffer, int count, MPI_Datatype type, int dest, int sendtag, int source,
+                                   int recvtag, MPI_Comm comm, MPI_Status* status) {
+  return Receive(MpiOp::kSendrecv_replace, comm, Active() ? Message(count, type, dest, sendtag) : Shape{}, status,
+                 [&](MPI_Status* used) {
+                   return LS_PMPI(Sendrecv_replace, buffer, count, type, dest, sendtag, source, recvtag, comm, used);
+                 });
+}
+
+LS_EXPORT int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
+  return BlockingProbe(MpiOp::kProbe, source, tag, comm, nullptr, status,
+                       [&](MPI_Status* used) { return LS_PMPI(Probe, source, tag, comm, used); });
+}
+LS_EXPORT int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
+  return BlockingProbe(MpiOp::kMprobe, source, tag, comm, message, status,
+                       [&](MPI_Status* used) { return LS_PMPI(Mprobe, source, tag, comm, message, used); });
+}
+LS_EXPORT int MPI_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
+  return QueryProbe(MpiOp::kIprobe, source, tag, comm, flag, nullptr, status,
+                    [&](MPI_Status* used) { return LS_PMPI(Iprobe, source, tag, comm, flag, used); });
+}
+LS_EXPORT int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status) {
+  return QueryProbe(MpiOp::kImprobe, source, tag, comm, flag, message, status,
+                    [&](MPI_Status* used) { return LS_PMPI(Improbe, source, tag, comm, flag, message, used); });
+}
+
+}  // namespace lockstep::pmpi

@@ -1,0 +1,121 @@
+#pragma once
+// What the wrappers know: whether they record at all, communicators and their
+// identities, sizes of datatypes. Thread-safe under MPI_THREAD_MULTIPLE; looking
+// up is lock-free, creating a communicator takes a lock.
+
+#include <atomic>
+#include <cstdint>
+
+#include "comms/pmpi/pmpi_table.h"
+#include "core/collective.h"
+#include "core/ring_writer.h"
+
+namespace lockstep::pmpi {
+
+enum class Mode : int {
+  kUnknown = 0,  // libmpi has not been seen yet.
+  kPass = 1,     // Not Open MPI, not profiled, or finalised: calls go through untouched.
+  kActive = 2,
+};
+extern std::atomic<Mode> g_mode;
+
+// True between MPI_Init and MPI_Finalize of a profiled Open MPI process.
+inline bool Active() { return g_mode.load(std::memory_order_relaxed) == Mode::kActive; }
+
+// Finds libmpi. False: none in this process.
+bool Resolve();
+// The data behind a predefined handle, as libmpi sees it.
+void* FindHandle(void* library, const char* symbol);
+
+// MPI has started: fills in everything below. `thread_level` as MPI reported it.
+void Activate(int thread_level);
+void Deactivate();
+
+struct Comm {
+  std::uint64_t global_id, parent_id;
+  std::uint32_t number;                    // Process-wide, of the records.
+  std::atomic<std::uint32_t> collectives;  // Sequence: collectives called on it so far, recorded or not.
+  std::atomic<std::uint32_t> creations;    // Communicators made from it so far.
+  std::atomic<std::uint32_t> announced;    // 1: its CommRecord is in a ring.
+  std::int32_t rank, size, remote_size;    // remote_size 0: an intra-communicator.
+  std::int32_t lowest_world_rank;          // Of both groups.
+  std::int32_t first_world_rank, stride;   // stride 0: `members`.
+  std::int32_t* members;                   // World ranks, -1 unknown; null if there is a stride.
+  std::atomic<std::int32_t> in_degree, out_degree;  // Topology's, -1 not asked yet.
+  std::uint8_t kind;                       // comms.kind
+  bool unidentified;
+
+  // Members whose data a collective concerns.
+  std::uint32_t peers() const { return static_cast<std::uint32_t>(remote_size != 0 ? remote_size : size); }
+  bool inter() const { return remote_size != 0; }
+};
+
+// Null for communicators that were made where the wrappers do not see it (Fortran)
+// and for handles that are none.
+Comm* FindComm(MPI_Comm comm);
+// The same, but a communicator that is not known is taken in, unidentified.
+Comm* KnownComm(MPI_Comm comm);
+
+// The next sequence number. Collectives on one communicator are ordered by the
+// application, so load and store are enough.
+inline std::uint32_t NextSeq(Comm* comm) {
+  if (comm == nullptr) return 0;
+  const std::uint32_t seq = comm->collectives.load(std::memory_order_relaxed);
+  comm->collectives.store(seq + 1, std::memory_order_relaxed);
+  return seq;
+}
+
+// Number for records; the CommRecord goes first if it is not in a ring yet.
+void Announce(Comm& comm);
+inline std::uint32_t NumberOf(Comm* comm) {
+  if (comm == nullptr) return kNoComm;
+  if (comm->announced.load(std::memory_order_relaxed) == 0) [[unlikely]]
+    Announce(*comm);
+  return comm->number;
+}
+
+// How a new communicator gets its identity (design: one rule each, no message).
+struct Origin {
+  Comm* parent = nullptr;
+  std::uint64_t key = 0;      // create_group, intercomm_create: what counts apart. 0: the parent's own count.
+  std::uint32_t nth = 0;      // n-th creation on the parent, or with this key.
+  bool unidentified = false;  // spawn, accept, join.
+};
+// Takes the number of the creation that begins now on `parent`.
+Origin NextCreation(MPI_Comm parent);
+// Numbers of creations that are counted by a key of their own.
+std::uint32_t NextOfKey(std::uint64_t key);
+
+// A communicator exists now. MPI_COMM_NULL is ignored. Idempotent per handle.
+void CommCreated(MPI_Comm created, const Origin& origin);
+// Comm_idup: not usable yet, so everything comes from the parent.
+void CommDuplicating(MPI_Comm created, const Origin& origin);
+// The handle is about to die: call before the PMPI function that frees it.
+Comm* ForgetComm(MPI_Comm comm);
+// After it is dead: says so in the ring.
+void CommFreed(Comm* comm);
+void CommRenamed(Comm* comm, const char* name);
+// Sorted world ranks of a group as a hash.
+std::uint64_t GroupHash(MPI_Group group);
+std::int32_t LowestWorldRank(MPI_Group group);
+// In and out neighbours of a communicator with a topology.
+std::uint32_t InDegree(MPI_Comm handle, Comm* comm);
+std::uint32_t OutDegree(MPI_Comm handle, Comm* comm);
+
+struct TypeInfo {
+  std::uint32_t size_bytes;
+  DataType type;
+};
+TypeInfo TypeOf(MPI_Datatype type);
+
+// Messages between Mprobe and Mrecv.
+struct MatchedMessage {
+  std::uint32_t comm;
+  std::int32_t source, tag;
+};
+void RememberMessage(MPI_Message message, const MatchedMessage& matched);
+MatchedMessage TakeMessage(MPI_Message message);
+
+inline std::uint64_t HandleOf(const void* handle) { return reinterpret_cast<std::uintptr_t>(handle); }
+
+}  // namespace lockstep::pmpi

@@ -1,0 +1,140 @@
+#pragma once
+// What every wrapper is made of: count what identities need, time the call, write
+// its record. Included by the wrapper files only.
+
+#include "comms/pmpi/state.h"
+#include "core/mpi_ops.h"
+
+// Definitions that must be the ones the application calls.
+#define LS_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Calls the library's own function; an error where there is no MPI library (nobody
+// should get there: MPI_Initialized says 0).
+#define LS_PMPI(name, ...) \
+  (::lockstep::Pmpi().name != nullptr ? ::lockstep::Pmpi().name(__VA_ARGS__) : static_cast<int>(MPI_ERR_OTHER))
+
+namespace lockstep::pmpi {
+
+// What a call moves, in the terms of core/mpi_ops.def.
+struct Shape {
+  std::uint64_t bytes = 0;
+  std::uint64_t count = 0;
+  DataType dtype = DataType::kUnknown;
+  std::int32_t peer = -1;  // As recorded: -1 none, -2 any.
+  std::int32_t tag = -1;
+  bool uneven = false;
+};
+
+inline std::int32_t PeerOf(int rank) {
+  if (rank == MPI_ANY_SOURCE) return -2;
+  return rank >= 0 ? rank : -1;  // MPI_PROC_NULL, MPI_ROOT: none.
+}
+inline std::int32_t TagOf(int tag) { return tag == MPI_ANY_TAG ? -2 : tag; }
+
+inline Shape Elements(std::uint64_t count, MPI_Datatype type) {
+  const TypeInfo info = TypeOf(type);
+  Shape shape;
+  shape.count = count;
+  shape.bytes = count * info.size_bytes;
+  shape.dtype = info.type;
+  return shape;
+}
+
+inline MpiRecord MakeRecord(MpiOp op, std::uint64_t begin, std::uint64_t end, std::uint32_t comm, const Shape& shape) {
+  MpiRecord record{};
+  record.head = {RecordKind::kMpi, static_cast<std::uint8_t>(shape.uneven ? kMpiUneven : 0), 2};
+  record.op = static_cast<std::uint16_t>(op);
+  record.dtype = static_cast<std::uint16_t>(shape.dtype);
+  record.begin_ticks = begin;
+  record.end_ticks = end;
+  record.bytes = shape.bytes;
+  record.count = static_cast<std::uint32_t>(shape.count < 0xffffffffu ? shape.count : 0xffffffffu);
+  record.comm = comm;
+  record.peer = shape.peer;
+  record.tag = shape.tag;
+  return record;
+}
+
+inline void Write(MpiRecord& record, int result) {
+  if (result != MPI_SUCCESS) record.head.flags |= kMpiError;
+  ring::Emit(&record, 2);
+}
+
+// A call in which the thread may wait: what it is in stays readable after a
+// kill -9, and its CPU time is sampled around it (every 200 us at most, because
+// reading it is a system call of 250 ns).
+class Blocking {
+ public:
+  explicit Blocking(MpiOp op) : page_(ring::Page()) {
+    begin_ = ring::Ticks();
+    if (page_ == nullptr) return;
+    Sample(begin_);
+    page_->header.call_begin_ticks.store(begin_, std::memory_order_relaxed);
+    page_->header.call_op.store(static_cast<std::uint32_t>(op), std::memory_order_relaxed);
+  }
+  std::uint64_t begin() const { return begin_; }
+  // The call has returned; its end. Record() comes after it.
+  std::uint64_t End() {
+    const std::uint64_t end = ring::Ticks();
+    if (page_ != nullptr) page_->header.call_op.store(0, std::memory_order_relaxed);
+    end_ = end;
+    return end;
+  }
+  ~Blocking() {
+    if (page_ != nullptr) Sample(end_);
+  }
+  Blocking(const Blocking&) = delete;
+  Blocking& operator=(const Blocking&) = delete;
+
+ private:
+  void Sample(std::uint64_t& ticks) {
+    if (ticks - page_->header.last_cpu_ticks < lockstep_probe.sample_ticks.load(std::memory_order_relaxed)) [[likely]]
+      return;
+    lockstep_sample_cpu(page_, ticks);
+    // Entry: the sample is not part of the call.
+    ticks = ring::Ticks();
+  }
+
+  RingPage* page_;
+  std::uint64_t begin_ = 0, end_ = 0;
+};
+
+// Blocking collective. `shape` is asked after the call, so that its cost is not in it.
+template <typename ShapeOf, typename Call>
+int Collective(MpiOp op, MPI_Comm handle, ShapeOf&& shape, Call&& call) {
+  if (!Active()) return call();
+  Comm* comm = KnownComm(handle);
+  const std::uint32_t seq = NextSeq(comm);
+  if (!ring::Recording()) return call();
+  Blocking blocking(op);
+  const int result = call();
+  const std::uint64_t end = blocking.End();
+  MpiRecord record = MakeRecord(op, blocking.begin(), end, NumberOf(comm), shape(comm));
+  record.seq = seq;
+  if (comm != nullptr && comm->inter()) record.head.flags |= kMpiInterComm;
+  Write(record, result);
+  return result;
+}
+
+// Non-blocking collective, and the making of a persistent one: `always` writes the
+// record while recording is off too, because its starts refer to it.
+template <typename ShapeOf, typename Call>
+int CollectivePost(MpiOp op, MPI_Comm handle, MPI_Request* request, bool always, ShapeOf&& shape, Call&& call) {
+  if (!Active()) return call();
+  Comm* comm = KnownComm(handle);
+  const std::uint32_t seq = NextSeq(comm);
+  const bool recording = ring::Recording();
+  if (!recording && !always) return call();
+  const std::uint64_t begin = ring::Ticks();
+  const int result = call();
+  const std::uint64_t end = ring::Ticks();
+  MpiRecord record = MakeRecord(op, begin, end, NumberOf(comm), shape(comm));
+  record.seq = seq;
+  record.request = request != nullptr ? HandleOf(*request) : 0;
+  if (comm != nullptr && comm->inter()) record.head.flags |= kMpiInterComm;
+  if (!recording) record.head.flags |= kMpiUnrecorded;
+  Write(record, result);
+  return result;
+}
+
+}  // namespace lockstep::pmpi
