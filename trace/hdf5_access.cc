@@ -11,7 +11,8 @@ std::mutex& Hdf5Mutex() {
 }  // namespace
 
 Hdf5Lock::Hdf5Lock() : lock_(Hdf5Mutex()) {
-  static const bool quiet = [] {
+  // Per thread: a thread-safe libhdf5 keeps an error stack, and its printing, for each.
+  static thread_local const bool quiet = [] {
     H5open();
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     return true;
