@@ -14,7 +14,7 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-constexpr std::uint32_t kMaxThreadStrings = 1u << 24;
+constexpr std::uint32_t kMaxThreadStrings = 1u << 20;
 
 template <typename Record>
 Record Load(std::span<const std::byte> bytes) {

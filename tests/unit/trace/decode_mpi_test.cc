@@ -1,0 +1,281 @@
+// Calls, operations and the pairing of posts with completions.
+
+#include "decode_fixture.h"
+
+namespace lockstep {
+namespace {
+
+using schema::kNone;
+using schema::kNoTime;
+class DecodeMpi : public DecodeTest {};
+
+TEST_F(DecodeMpi, BlockingCollective) {
+  const auto t = TablesOf(ThreadRecords().World(0, 77, 4, 2).Mpi(
+      {.op = MpiOp::kAllreduce, .begin = 100, .end = 150, .bytes = 4096, .count = 1024, .seq = 9}));
+  ASSERT_EQ(t.mpi_calls.rows(), 1u);
+  ASSERT_EQ(t.collectives.rows(), 1u);
+  const auto row = t.collectives.Get(0);
+  EXPECT_EQ(row.begin_ns, 100);
+  EXPECT_EQ(row.post_end_ns, 150);
+  EXPECT_EQ(row.wait_begin_ns, 100);
+  EXPECT_EQ(row.end_ns, 150);
+  EXPECT_EQ(row.last_incomplete_ns, kNoTime);
+  EXPECT_EQ(row.seq, 9u);
+  EXPECT_EQ(row.start, 0u);
+  EXPECT_EQ(row.bytes, 4096u);
+  EXPECT_EQ(row.count, 1024u);
+  EXPECT_EQ(row.kind, static_cast<std::uint8_t>(CollectiveKind::kAllReduce));
+  EXPECT_EQ(row.mode, 0);
+  EXPECT_EQ(row.root, -1);
+  EXPECT_EQ(row.call, 0u);
+  EXPECT_EQ(row.kernel, kNone);
+  ASSERT_EQ(t.comms.rows(), 1u);
+  EXPECT_EQ(t.comms.global_id[row.comm], 77u);
+  EXPECT_EQ(t.comms.size[row.comm], 4u);
+  EXPECT_EQ(t.comms.end_ns[row.comm], kNoTime);
+  EXPECT_EQ(t.losses.rows(), 0u);
+}
+
+TEST_F(DecodeMpi, NonBlockingFromPostOverPollsToWait) {
+  const auto t = TablesOf(ThreadRecords()
+                              .World(0, 77, 2, 0)
+                              .Mpi({.op = MpiOp::kIallreduce, .begin = 100, .end = 110, .request = 0x5000, .seq = 1})
+                              .Poll(MpiOp::kTest, 0x5000, 120, 180, 7)
+                              .Poll(MpiOp::kTest, 0x9999, 190, 195, 1)  // Somebody else's.
+                              .Wait(200, 240, {0x5000}));
+  ASSERT_EQ(t.collectives.rows(), 1u);
+  const auto row = t.collectives.Get(0);
+  EXPECT_EQ(row.mode, 1);
+  EXPECT_EQ(row.begin_ns, 100);
+  EXPECT_EQ(row.post_end_ns, 110);
+  EXPECT_EQ(row.last_incomplete_ns, 180);
+  EXPECT_EQ(row.wait_begin_ns, 200);
+  EXPECT_EQ(row.end_ns, 240);
+  ASSERT_EQ(t.mpi_calls.rows(), 4u);
+  EXPECT_EQ(t.mpi_calls.count[1], 7u);
+  EXPECT_EQ(t.mpi_calls.outcome[1], 1);
+  EXPECT_EQ(t.mpi_calls.duration_ns[1], 60);
+}
+
+// Open MPI gives every eager Isend the same handle.
+TEST_F(DecodeMpi, EqualHandlesArePairedOldestFirst) {
+  ThreadRecords r;
+  r.World(0, 77, 2, 0);
+  for (std::uint64_t i = 0; i < 3; ++i)
+    r.Mpi({.op = MpiOp::kIsend, .begin = 100 + i * 10, .end = 105 + i * 10, .request = 0x1, .bytes = 10 + i, .peer = 1, .tag = 5});
+  r.Wait(200, 210, {0x1}).Wait(300, 310, {0x1, 0x1});
+  const auto t = TablesOf(r);
+  ASSERT_EQ(t.p2p.rows(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(t.p2p.bytes[i], 10 + i);
+    EXPECT_EQ(t.p2p.end_ns[i], i == 0 ? 210 : 310);
+    EXPECT_EQ(t.p2p.seq[i], i);
+    EXPECT_EQ(t.p2p.outcome[i], 0);
+    EXPECT_EQ(t.p2p.mode[i], 1);
+    EXPECT_EQ(t.p2p.peer_world_rank[i], 1);
+  }
+  EXPECT_EQ(LossCount(t, "RequestUnknown"), 0u);
+}
+
+// A handle posted by one thread, completed by another, reused at once by the first.
+TEST_F(DecodeMpi, CompletionByAnotherThread) {
+  ThreadRecords a, b;
+  a.World(0, 77, 2, 0)
+      .Mpi({.op = MpiOp::kIsend, .begin = 100, .end = 110, .request = 0x8, .bytes = 1, .peer = 1, .tag = 0})
+      .Mpi({.op = MpiOp::kIsend, .begin = 205, .end = 206, .request = 0x8, .bytes = 2, .peer = 1, .tag = 0});
+  b.Wait(150, 220, {0x8}).Wait(230, 240, {0x8});
+  const auto t = Tables(SpoolBuilder().Meta().Process().Thread(0, 100).Thread(1, 101).Records(b, 1).Records(a, 0));
+  ASSERT_EQ(t.p2p.rows(), 2u);
+  EXPECT_EQ(t.p2p.end_ns[0], 220);
+  EXPECT_EQ(t.p2p.end_ns[1], 240);
+  EXPECT_EQ(t.p2p.bytes[0], 1u);
+  EXPECT_EQ(t.threads.rows(), 2u);
+}
+
+TEST_F(DecodeMpi, WildcardsComeFromTheStatus) {
+  const auto t = TablesOf(
+      ThreadRecords()
+          .World(0, 77, 4, 0)
+          .Mpi({.op = MpiOp::kIrecv, .begin = 10, .end = 11, .request = 0xa, .bytes = 64, .peer = -2, .tag = -2})
+          .Mpi({.op = MpiOp::kIrecv, .begin = 20, .end = 21, .request = 0xb, .bytes = 64, .peer = 3, .tag = 7})
+          .Mpi({.op = MpiOp::kRecv, .begin = 30, .end = 40, .bytes = 64, .peer = -2, .tag = 7})
+          .Completion(0, kCompletionStatus, 3, 7, 16)
+          .Mpi({.op = MpiOp::kWaitall, .begin = 50, .end = 60, .bytes = 2, .comm = kNoComm})
+          .Completion(0xb, kCompletionStatus, 3, 7, 24)
+          .Completion(0xa, kCompletionStatus, 3, 7, 32));
+  ASSERT_EQ(t.p2p.rows(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {  // Matching follows the order of posting, not of completion.
+    EXPECT_EQ(t.p2p.peer[i], 3);
+    EXPECT_EQ(t.p2p.tag[i], 7);
+    EXPECT_EQ(t.p2p.seq[i], i);
+    EXPECT_EQ(t.p2p.direction[i], 1);
+    EXPECT_EQ(t.p2p.peer_world_rank[i], 3);
+  }
+  EXPECT_EQ(t.p2p.bytes[0], 32u);
+  EXPECT_EQ(t.p2p.bytes[1], 24u);
+  EXPECT_EQ(t.p2p.bytes[2], 16u);
+  EXPECT_EQ(t.mpi_calls.peer[0], -2);
+}
+
+TEST_F(DecodeMpi, SendrecvGivesTwoRowsOfOneCall) {
+  const auto t = TablesOf(ThreadRecords()
+                              .World(0, 77, 4, 0)
+                              .Mpi({.op = MpiOp::kSendrecv, .begin = 10, .end = 20, .bytes = 100, .peer = 1, .tag = 2})
+                              .Completion(0, kCompletionStatus, 3, 4, 50));
+  ASSERT_EQ(t.mpi_calls.rows(), 1u);
+  ASSERT_EQ(t.p2p.rows(), 2u);
+  EXPECT_EQ(t.p2p.direction, (std::vector<std::uint8_t>{0, 1}));
+  EXPECT_EQ(t.p2p.peer, (std::vector<std::int32_t>{1, 3}));
+  EXPECT_EQ(t.p2p.tag, (std::vector<std::int32_t>{2, 4}));
+  EXPECT_EQ(t.p2p.bytes, (std::vector<std::uint64_t>{100, 50}));
+  EXPECT_EQ(t.p2p.call, (std::vector<std::uint32_t>{0, 0}));
+}
+
+TEST_F(DecodeMpi, ProcNullIsNoMessageButItsRequestIsKnown) {
+  const auto t = TablesOf(ThreadRecords()
+                              .World(0, 77, 4, 0)
+                              .Mpi({.op = MpiOp::kSend, .begin = 1, .end = 2, .peer = -1})
+                              .Mpi({.op = MpiOp::kIrecv, .begin = 3, .end = 4, .request = 0xc, .peer = -1})
+                              .Wait(5, 6, {0xc}));
+  EXPECT_EQ(t.p2p.rows(), 0u);
+  EXPECT_EQ(t.mpi_calls.rows(), 3u);
+  EXPECT_EQ(t.losses.rows(), 0u);
+}
+
+TEST_F(DecodeMpi, PersistentStarts) {
+  const auto t = TablesOf(
+      ThreadRecords()
+          .World(0, 77, 2, 0)
+          .Mpi({.op = MpiOp::kAllreduce_init, .begin = 1, .end = 2, .request = 0xd0, .bytes = 8, .seq = 4, .flags = kMpiUnrecorded})
+          .Mpi({.op = MpiOp::kSend_init, .begin = 3, .end = 4, .request = 0xd1, .bytes = 16, .peer = 1, .tag = 9})
+          // While recording was off: counts, no row.
+          .Mpi({.op = MpiOp::kStart, .begin = 5, .end = 6, .comm = kNoComm, .flags = kMpiUnrecorded})
+          .Completion(0xd0, kCompletionStarted)
+          .Mpi({.op = MpiOp::kStartall, .begin = 10, .end = 12, .bytes = 2, .comm = kNoComm})
+          .Completion(0xd0, kCompletionStarted)
+          .Completion(0xd1, kCompletionStarted)
+          .Wait(20, 30, {0xd0, 0xd1})
+          .Wait(31, 32, {0xd0})  // Inactive: completes nothing, and is no unknown request.
+          .Mpi({.op = MpiOp::kStart, .begin = 40, .end = 41, .comm = kNoComm})
+          .Completion(0xd0, kCompletionStarted, -1, -1, 3)
+          .Wait(50, 60, {0xd0})
+          .Mpi({.op = MpiOp::kRequest_free, .begin = 61, .end = 62, .request = 0xd0, .comm = kNoComm}));
+  ASSERT_EQ(t.collectives.rows(), 2u);
+  EXPECT_EQ(t.collectives.seq, (std::vector<std::uint64_t>{4, 4}));
+  EXPECT_EQ(t.collectives.start, (std::vector<std::uint32_t>{2, 3}));
+  EXPECT_EQ(t.collectives.mode, (std::vector<std::uint8_t>{2, 2}));
+  EXPECT_EQ(t.collectives.begin_ns, (std::vector<std::int64_t>{10, 40}));
+  EXPECT_EQ(t.collectives.end_ns, (std::vector<std::int64_t>{30, 60}));
+  ASSERT_EQ(t.p2p.rows(), 1u);
+  EXPECT_EQ(t.p2p.mode[0], 2);
+  EXPECT_EQ(t.p2p.bytes[0], 16u);
+  EXPECT_EQ(t.p2p.end_ns[0], 30);
+  EXPECT_EQ(t.losses.rows(), 0u);
+  // The two unrecorded calls have no rows.
+  EXPECT_EQ(t.mpi_calls.rows(), 7u);
+}
+
+TEST_F(DecodeMpi, PollsOfSeveralHandlesBoundOnlyThoseTheyName) {
+  const auto t = TablesOf(
+      ThreadRecords()
+          .World(0, 77, 2, 0)
+          .Mpi({.op = MpiOp::kIallreduce, .begin = 10, .end = 11, .request = 0xe0, .seq = 0})
+          .Mpi({.op = MpiOp::kIallreduce, .begin = 12, .end = 13, .request = 0xe1, .seq = 1})
+          .Mpi({.op = MpiOp::kIallreduce, .begin = 14, .end = 15, .request = 0xe2, .seq = 2})
+          .Poll(MpiOp::kTestany, 0, 20, 30, 3)
+          .Completion(0xe0, kCompletionPending)
+          .Completion(0xe1, kCompletionPending)
+          .Poll(MpiOp::kTestall, 0, 35, 40, 1)
+          .Mpi({.op = MpiOp::kTestsome, .begin = 50, .end = 55, .bytes = 2, .comm = kNoComm})
+          .Completion(0xe0)
+          .Completion(0xe1, kCompletionPending)
+          .Wait(60, 70, {0xe1, 0xe2}));
+  ASSERT_EQ(t.collectives.rows(), 3u);
+  EXPECT_EQ(t.collectives.last_incomplete_ns, (std::vector<std::int64_t>{30, 55, kNoTime}));
+  EXPECT_EQ(t.collectives.end_ns, (std::vector<std::int64_t>{55, 70, 70}));
+}
+
+TEST_F(DecodeMpi, CancelledFreedFailedAndNeverCompleted) {
+  const auto t = TablesOf(
+      ThreadRecords()
+          .World(0, 77, 2, 0)
+          .Mpi({.op = MpiOp::kIrecv, .begin = 10, .end = 11, .request = 1, .peer = 1, .tag = 0})
+          .Mpi({.op = MpiOp::kIsend, .begin = 12, .end = 13, .request = 2, .peer = 1, .tag = 0})
+          .Mpi({.op = MpiOp::kIrecv, .begin = 14, .end = 15, .request = 3, .peer = 1, .tag = 0})
+          .Mpi({.op = MpiOp::kIrecv, .begin = 16, .end = 17, .request = 4, .peer = -2, .tag = -2})
+          .Mpi({.op = MpiOp::kRequest_free, .begin = 20, .end = 21, .request = 2, .comm = kNoComm})
+          .Mpi({.op = MpiOp::kWaitall, .begin = 30, .end = 40, .bytes = 2, .comm = kNoComm})
+          .Completion(1, kCompletionCancelled | kCompletionStatus, -1, -1, 0)
+          .Completion(3, kCompletionError)
+          .Wait(50, 51, {0xbad}));
+  EXPECT_EQ(t.p2p.outcome, (std::vector<std::uint8_t>{1, 4, 2, 3}));
+  EXPECT_EQ(t.p2p.seq[0], UINT64_MAX);  // Cancelled: matched nothing.
+  EXPECT_EQ(t.p2p.seq[2], 0u);
+  EXPECT_EQ(t.p2p.peer[3], -1);
+  EXPECT_EQ(t.p2p.end_ns[3], kNoTime);
+  EXPECT_EQ(t.p2p.end_ns[1], kNoTime);
+  EXPECT_EQ(LossCount(t, "RequestNeverCompleted"), 1u);
+  EXPECT_EQ(LossCount(t, "RequestUnknown"), 1u);
+}
+
+// A lost Wait must not shift all later pairs of a reused handle by one.
+TEST_F(DecodeMpi, GapForgetsWhatItMayHaveSwallowed) {
+  const auto t = TablesOf(ThreadRecords()
+                              .World(0, 77, 2, 0)
+                              .Mpi({.op = MpiOp::kIsend, .begin = 10, .end = 11, .request = 1, .peer = 1, .tag = 0})
+                              .Gap(12, 90, 5)
+                              .Mpi({.op = MpiOp::kIsend, .begin = 100, .end = 101, .request = 1, .peer = 1, .tag = 0})
+                              .Wait(110, 120, {1}));
+  ASSERT_EQ(t.p2p.rows(), 2u);
+  EXPECT_EQ(t.p2p.outcome, (std::vector<std::uint8_t>{3, 0}));
+  EXPECT_EQ(t.p2p.end_ns[1], 120);
+  EXPECT_EQ(LossCount(t, "RingFull"), 5u);
+  EXPECT_EQ(t.losses.first_ns[0], 12);
+  EXPECT_EQ(t.losses.last_ns[0], 90);
+  EXPECT_EQ(t.threads.dropped[0], 5u);
+}
+
+TEST_F(DecodeMpi, CommunicatorsNamedFreedReusedAndUnknown) {
+  const std::int32_t members[8] = {4, 2, 7};
+  const auto t = TablesOf(
+      ThreadRecords()
+          .String(1, "tensor parallel")
+          .World(0, 77, 8, 2)
+          .Add(CommRecord{{RecordKind::kComm, 0, 3}, 1, 88, 77, 10, 3, 1, 0, 0, 3, 0, 0})
+          .Add(members)
+          .Add(CommRecord{{RecordKind::kComm, 0x20, 2}, 1, 0, 0, 11, 0, 0, 0, 0, 0, 1, 0})
+          .Mpi({.op = MpiOp::kSend, .begin = 20, .end = 21, .comm = 1, .peer = 2, .tag = 0})
+          .Add(CommRecord{{RecordKind::kComm, 0x40, 2}, 1, 0, 0, 30, 0, 0, 0, 0, 0, 0, 0})
+          .Add(CommRecord{{RecordKind::kComm, 0, 2}, 1, 99, 77, 40, 2, 0, 2, 4, 0, 0, 0})
+          .Mpi({.op = MpiOp::kSend, .begin = 50, .end = 51, .comm = 1, .peer = 1, .tag = 0})
+          .Mpi({.op = MpiOp::kBarrier, .begin = 60, .end = 61, .comm = 6}));
+  ASSERT_EQ(t.comms.rows(), 4u);
+  EXPECT_EQ(t.comms.global_id, (std::vector<std::uint64_t>{77, 88, 99, 0}));
+  EXPECT_EQ(t.comms.end_ns, (std::vector<std::int64_t>{kNoTime, 30, kNoTime, kNoTime}));
+  EXPECT_EQ(TextOf(t, t.comms.name[1]), "tensor parallel");
+  EXPECT_EQ(t.comms.parent_id[1], 77u);
+  EXPECT_EQ(t.comm_members.world_rank, (std::vector<std::int32_t>{4, 2, 7}));
+  EXPECT_EQ(t.comms.unidentified, (std::vector<std::uint8_t>{0, 0, 0, 1}));
+  EXPECT_EQ(t.p2p.peer_world_rank, (std::vector<std::int32_t>{7, 6}));
+  EXPECT_EQ(t.p2p.comm, (std::vector<std::uint32_t>{1, 2}));
+  EXPECT_EQ(t.collectives.comm[0], 3u);
+  EXPECT_EQ(LossCount(t, "CommUnidentified"), 1u);
+}
+
+// Rows are in order of time, and ids of rows follow.
+TEST_F(DecodeMpi, RowsAreSortedAndStillReferToEachOther) {
+  ThreadRecords a, b;
+  a.World(0, 77, 2, 0);
+  // Out of order on purpose: a clock step backwards in raw mode.
+  a.Mpi({.op = MpiOp::kBarrier, .begin = 500, .end = 510, .seq = 0}).Mpi({.op = MpiOp::kBcast, .begin = 300, .end = 310, .peer = 1, .seq = 1});
+  b.Mpi({.op = MpiOp::kSend, .begin = 400, .end = 410, .peer = 1, .tag = 0});
+  const auto t = Tables(SpoolBuilder().Meta().Process().Thread(0, 100).Thread(1, 101).Records(a, 0).Records(b, 1));
+  EXPECT_EQ(t.mpi_calls.begin_ns, (std::vector<std::int64_t>{300, 400, 500}));
+  EXPECT_EQ(t.collectives.begin_ns, (std::vector<std::int64_t>{300, 500}));
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(t.mpi_calls.begin_ns[t.collectives.call[i]], t.collectives.begin_ns[i]);
+  EXPECT_EQ(t.mpi_calls.begin_ns[t.p2p.call[0]], t.p2p.begin_ns[0]);
+}
+
+}  // namespace
+}  // namespace lockstep
