@@ -51,10 +51,10 @@ static_assert(sizeof(RingPage) == kRingHeaderBytes);
 
 // What the probe found when it was loaded. Written once, before any ring exists.
 struct ProbeState {
-  SegmentHeader* segment;  // Null: this process is not profiled.
-  std::uint64_t segment_bytes;
+  SegmentHeader* segment = nullptr;  // Null: this process is not profiled.
+  std::uint64_t segment_bytes = 0;
   EventClock clock;
-  std::atomic<std::uint64_t> sample_ticks;  // Between two samples of a thread's CPU time: about 200 us.
+  std::atomic<std::uint64_t> sample_ticks{0};  // Between two samples of a thread's CPU time: about 200 us.
 };
 
 #pragma GCC visibility push(default)

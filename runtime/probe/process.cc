@@ -20,7 +20,8 @@
 
 namespace lockstep {
 
-ProbeState lockstep_probe;
+// Before any code of this library runs: the constructor below fills it in.
+constinit ProbeState lockstep_probe{};
 
 namespace probe {
 namespace {

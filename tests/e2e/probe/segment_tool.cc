@@ -67,6 +67,10 @@ void Print(const TestRecord& record) {
       std::printf("range name=%u depth=%u flags=%u\n", record.As<RangeRecord>().name, record.As<RangeRecord>().depth,
                   record.flags);
       return;
+    case RecordKind::kCpu:
+      std::printf("cpu ticks=%llu cpu_ns=%lld\n", static_cast<unsigned long long>(record.As<CpuRecord>().ticks),
+                  static_cast<long long>(record.As<CpuRecord>().cpu_ns));
+      return;
     default:
       std::printf("kind %d\n", static_cast<int>(record.kind));
   }
