@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/schema.h"
+#include "trace/column_types.h"
 
 namespace lockstep {
 
@@ -53,8 +54,6 @@ inline constexpr char kFormatAttribute[] = "lockstep_format";
 
 // Little-endian on disk, whatever the machine.
 hid_t FileType(schema::ColumnType type);
-std::size_t WidthOf(schema::ColumnType type);
-std::string_view NameOf(schema::ColumnType type);
 
 // Scalar attributes for people: UTF-8 of variable length, which h5py gives as str.
 // Our reader does not look at them: such text lies in a global heap, the one

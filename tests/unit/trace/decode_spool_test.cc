@@ -242,6 +242,7 @@ class Segment {
                   kSlotBytes);
   }
   void Write(const std::string& path) const {
+    std::remove(path.c_str());
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes_.data()), static_cast<std::streamsize>(bytes_.size()));
   }

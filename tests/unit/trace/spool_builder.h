@@ -1,6 +1,7 @@
 #pragma once
 // Spool files made by hand, block by block, for the decoder's tests.
 
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -141,6 +142,7 @@ class SpoolBuilder {
   std::vector<char>& bytes() { return bytes_; }
   const std::vector<std::size_t>& block_offsets() const { return block_offsets_; }
   void Write(const std::string& path) const {
+    std::remove(path.c_str());  // ext4 flushes a file that is cut to nothing and written again.
     std::ofstream(path, std::ios::binary).write(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
   }
 

@@ -210,6 +210,7 @@ std::vector<char> Bytes(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 void Write(const std::string& path, const std::vector<char>& bytes, std::size_t size) {
+  fs::remove(path);  // ext4 flushes a file that is cut to nothing and written again.
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(size));
 }
 

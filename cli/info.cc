@@ -1,0 +1,254 @@
+// lockstep info: what a file or a run holds.
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "core/loss.h"
+#include "trace/decode.h"
+#include "trace/schema_text.h"
+#include "trace/strings.h"
+#include "trace/table_file.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct InfoFlags {
+  std::string what, json;
+  bool digest = false, schema = false;
+};
+
+struct TableFacts {
+  std::string name;
+  std::uint64_t rows = 0;
+  std::optional<std::uint64_t> digest;
+};
+
+// One rank file, timeline or spool.
+struct FileFacts {
+  std::string path, format, version;
+  bool complete = false;
+  std::vector<TableFacts> tables;
+  std::vector<std::pair<std::string, std::string>> meta;
+  struct LossFacts {
+    std::string name, detail;
+    std::uint64_t count;
+  };
+  std::vector<LossFacts> losses;
+  std::vector<std::string> damaged;
+  std::uint64_t missing_columns = 0;
+};
+
+std::string WithCommas(std::uint64_t value) {
+  std::string text = std::to_string(value);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+std::string Hex(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016" PRIx64, value);
+  return text;
+}
+
+template <typename Strings, typename Bytes, typename Meta, typename Losses>
+void AddTexts(FileFacts& facts, const Strings& strings, const Bytes& bytes, const Meta& meta, const Losses& losses) {
+  for (std::size_t i = 0; i < meta.rows(); ++i)
+    facts.meta.emplace_back(TextOf(strings, bytes, meta.key[i]), TextOf(strings, bytes, meta.value[i]));
+  for (std::size_t i = 0; i < losses.rows(); ++i)
+    facts.losses.push_back({std::string(TextOf(strings, bytes, losses.name[i])),
+                            std::string(TextOf(strings, bytes, losses.detail[i])), losses.count[i]});
+}
+
+template <typename Table>
+Table ReadOrNote(const TableFile& file, FileFacts& facts) {
+  Result<Table> table = file.Read<Table>();
+  if (table.ok()) return std::move(table).value();
+  facts.damaged.push_back(table.error().what);
+  return {};
+}
+
+Result<FileFacts> LookAtTables(const std::string& path, bool digest) {
+  LS_TRY(const TableFile file, TableFile::Open(path));
+  FileFacts facts;
+  facts.path = path;
+  facts.format = file.format();
+  facts.complete = file.complete();
+  const bool rank_file = file.format() == schema::kRankFileFormat;
+  const auto add_rows = [&](const auto& infos) {
+    for (const schema::TableInfo& table : infos) facts.tables.push_back({std::string(table.name), file.Rows(table.name), {}});
+  };
+  if (rank_file) {
+    add_rows(schema::kRankTableInfos);
+    AddTexts(facts, ReadOrNote<schema::Strings>(file, facts), ReadOrNote<schema::StringBytes>(file, facts),
+             ReadOrNote<schema::Meta>(file, facts), ReadOrNote<schema::Losses>(file, facts));
+  } else {
+    add_rows(schema::kTimelineTableInfos);
+    AddTexts(facts, ReadOrNote<schema::TlStrings>(file, facts), ReadOrNote<schema::TlStringBytes>(file, facts),
+             ReadOrNote<schema::TlMeta>(file, facts), ReadOrNote<schema::TlLosses>(file, facts));
+  }
+  if (digest) {
+    LS_TRY(const std::vector<TableFile::Digest> digests, file.Digests());
+    for (std::size_t i = 0; i < facts.tables.size() && i < digests.size(); ++i) facts.tables[i].digest = digests[i].value;
+  }
+  facts.missing_columns = file.missing_columns();
+  return facts;
+}
+
+// What a spool would become: the tables of the slot's main process.
+Result<FileFacts> LookAtSpool(const std::string& path) {
+  LS_TRY(const Decoded decoded, DecodeSpool({path, SegmentOfSpool(path)}));
+  FileFacts facts;
+  facts.path = path;
+  facts.format = "spool, version 1";
+  const schema::RankTables& tables = decoded.processes.front().tables;
+  tables.ForEachTable([&](const auto& table) { facts.tables.push_back({std::string(table.kInfo.name), table.rows(), {}}); });
+  AddTexts(facts, tables.strings, tables.string_bytes, tables.meta, tables.losses);
+  return facts;
+}
+
+Result<FileFacts> LookAt(const std::string& path, bool digest) {
+  if (fs::path(path).extension() == ".spool") return LookAtSpool(path);
+  return LookAtTables(path, digest);
+}
+
+// Files of a run in the order of their names, the timeline last.
+std::vector<std::string> FilesOf(const std::string& run) {
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (const char* folder : {"ranks", "."}) {
+    std::vector<std::string> here;
+    for (fs::directory_iterator at(fs::path(run) / folder, ignored), end; !ignored && at != end; at.increment(ignored)) {
+      const std::string extension = at->path().extension().string();
+      if (extension == ".h5" || extension == ".spool" || at->path().string().ends_with(".h5.part"))
+        here.push_back(at->path().lexically_normal().string());
+    }
+    std::sort(here.begin(), here.end());
+    files.insert(files.end(), here.begin(), here.end());
+  }
+  return files;
+}
+
+bool Suspicious(const FileFacts& facts) {
+  if (!facts.complete || !facts.damaged.empty()) return true;
+  return std::any_of(facts.losses.begin(), facts.losses.end(), [](const FileFacts::LossFacts& loss) {
+    const LossInfo* info = FindLoss(loss.name);
+    return info == nullptr || info->severity == Severity::kDataLoss;
+  });
+}
+
+void Print(const FileFacts& facts, bool digest) {
+  std::printf("%s\n  %s, %s\n", facts.path.c_str(), facts.format.c_str(),
+              facts.complete ? "complete" : "not complete: its writer did not finish");
+  if (!facts.meta.empty()) std::printf("\n");
+  for (const auto& [key, value] : facts.meta) std::printf("  %-18s %s\n", key.c_str(), value.c_str());
+  std::printf("\n  %-18s %14s%s\n", "table", "rows", digest ? "  digest" : "");
+  for (const TableFacts& table : facts.tables)
+    if (table.rows != 0 || digest)
+      std::printf("  %-18s %14s%s\n", table.name.c_str(), WithCommas(table.rows).c_str(),
+                  table.digest ? ("  " + Hex(*table.digest)).c_str() : "");
+  if (!facts.losses.empty()) std::printf("\n  not in this file\n");
+  for (const FileFacts::LossFacts& loss : facts.losses) {
+    const LossInfo* info = FindLoss(loss.name);
+    std::printf("  %14s %s%s%s\n", WithCommas(loss.count).c_str(),
+                std::string(info != nullptr ? info->sentence : loss.name).c_str(), loss.detail.empty() ? "" : ": ",
+                loss.detail.c_str());
+  }
+  for (const std::string& damage : facts.damaged) std::printf("  damaged: %s\n", damage.c_str());
+  if (facts.missing_columns != 0)
+    std::printf("  %" PRIu64 " columns of this version are not in it\n", facts.missing_columns);
+}
+
+Json ToJson(const FileFacts& facts) {
+  Json json{{"file", facts.path}, {"format", facts.format}, {"complete", facts.complete}};
+  Json tables = Json::object(), meta = Json::object(), losses = Json::array();
+  for (const TableFacts& table : facts.tables) {
+    tables[table.name] = {{"rows", table.rows}};
+    if (table.digest) tables[table.name]["digest"] = Hex(*table.digest);
+  }
+  for (const auto& [key, value] : facts.meta) meta[key] = value;
+  for (const FileFacts::LossFacts& loss : facts.losses) {
+    losses.push_back({{"name", loss.name}, {"count", loss.count}});
+    if (!loss.detail.empty()) losses.back()["detail"] = loss.detail;
+  }
+  json["tables"] = std::move(tables);
+  json["meta"] = std::move(meta);
+  json["losses"] = std::move(losses);
+  json["damaged"] = facts.damaged;
+  json["missing_columns"] = facts.missing_columns;
+  return json;
+}
+
+int Info(const InfoFlags& flags) {
+  if (flags.schema) {
+    std::fputs(SchemaMarkdown().c_str(), stdout);
+    return kOk;
+  }
+  std::vector<std::string> files;
+  std::error_code ignored;
+  if (!flags.what.empty() && fs::is_regular_file(flags.what, ignored)) {
+    files.push_back(flags.what);
+  } else {
+    const Result<std::string> run = ResolveRun(flags.what);
+    if (!run.ok()) return PrintError(run.error());
+    files = FilesOf(run.value());
+    if (files.empty())
+      return PrintError({ErrorCode::kNotFound, "no rank files and no timeline here", run.value(),
+                         "lockstep info DIR, where DIR holds manifest.json and ranks/"});
+  }
+  int code = kOk;
+  std::size_t readable = 0;
+  Json all = Json::array();
+  for (const std::string& path : files) {
+    const Result<FileFacts> facts = LookAt(path, flags.digest);
+    if (!facts.ok()) {
+      PrintError(facts.error());
+      code = kIncomplete;
+      continue;
+    }
+    ++readable;
+    if (Suspicious(facts.value())) code = kIncomplete;
+    all.push_back(ToJson(facts.value()));
+    if (flags.json == "-") continue;
+    if (readable > 1) std::printf("\n");
+    Print(facts.value(), flags.digest);
+  }
+  if (readable == 0) return kFailed;
+  // A file name may hold bytes that are no UTF-8.
+  const std::string text =
+      Json{{"schema", "lockstep.info/1"}, {"files", std::move(all)}}.dump(2, ' ', false, Json::error_handler_t::replace);
+  if (flags.json == "-") {
+    std::printf("%s\n", text.c_str());
+  } else if (!flags.json.empty()) {
+    std::ofstream out(flags.json);
+    out << text << "\n";
+    if (!out.flush())
+      return PrintError({ErrorCode::kIo, "cannot write the JSON file", flags.json, "name a file that can be written"});
+  }
+  return code;
+}
+
+}  // namespace
+
+void AddInfo(CLI::App& root, Chosen& chosen) {
+  auto flags = std::make_shared<InfoFlags>();
+  CLI::App* info = root.add_subcommand("info", "Show what a rank file, a timeline or a run holds");
+  info->add_option("FILE_OR_RUN", flags->what, "rank file, timeline.h5, spool, or a run's directory (default: the latest run)");
+  info->add_flag("--digest", flags->digest, "checksum of each table's values, equal however the file was written");
+  info->add_flag("--schema", flags->schema, "print all tables and columns as Markdown");
+  info->add_option("--json", flags->json, "write the same as JSON to FILE, - for stdout");
+  info->callback([flags, &chosen] { chosen = [flags] { return Info(*flags); }; });
+}
+
+}  // namespace lockstep::cli
