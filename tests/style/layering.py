@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Who may include whom (docs: the folders' arrows). Fails on a wrong arrow.
+
+usage: layering.py SOURCE_DIR        checks the tree
+       layering.py --self-test       checks that wrong arrows are found
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+
+# Folder -> prefixes of what its files may include with quotes.
+ALLOWED = {
+    "core": ["core/"],
+    "comms": ["comms/", "core/"],
+    "trace": ["trace/", "core/"],
+    "runtime": ["runtime/", "comms/", "trace/", "core/"],
+    "merge": ["merge/", "trace/", "core/"],
+    "analysis": ["analysis/", "merge/timeline/", "trace/strings.h", "core/"],
+    "cli": ["cli/", "analysis/", "merge/", "runtime/", "trace/", "comms/", "core/"],
+    "examples": ["examples/", "runtime/lockstep.h"],
+    "bench": ["bench/", "tests/make_run/", "make_run/", "cli/", "analysis/", "merge/", "runtime/", "trace/", "comms/",
+              "core/"],
+    "tests": [""],
+}
+# The probe lives in somebody else's process: nothing of files, HDF5 or sockets.
+NARROWER = {"runtime/probe": ["runtime/probe/", "runtime/lockstep.h", "core/"]}
+# Wrappers write through the probe's rings: the one arrow from comms to runtime.
+WIDER = {"comms/pmpi": ["runtime/probe/"]}
+
+# Outside headers -> folders that may see them.
+OUTSIDE = {
+    r"mpi\.h": ["comms/pmpi", "comms/clock_mpi", "merge/mpi", "examples", "tests", "bench"],
+    r"hdf5\.h|libdeflate\.h": ["trace", "tests", "bench"],
+    r"cupti.*|nvtx.*|nvToolsExt.*|cuda.*|nccl.*": ["runtime", "comms/nccl", "tests"],
+    r"CLI/.*": ["cli", "examples", "tests", "bench"],
+    r"nlohmann/.*": ["runtime/agent", "merge", "analysis", "cli", "tests", "bench"],
+    r"(oneapi/)?tbb/.*": ["merge", "analysis", "trace", "tests", "bench"],
+    r"boost/.*": ["merge", "analysis", "tests", "bench"],
+    r"fmt/.*|spdlog/.*": ["trace", "runtime/agent", "merge", "analysis", "cli", "tests", "bench"],
+    r"gtest/.*|gmock/.*": ["tests"],
+    r"benchmark/.*": ["bench"],
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
+
+
+def under(path, folder):
+    return path == folder or path.startswith(folder + "/")
+
+
+def may_include(path, included):
+    allowed = ALLOWED[path.split("/")[0]]
+    for folder, prefixes in NARROWER.items():
+        if under(path, folder):
+            allowed = prefixes
+    for folder, prefixes in WIDER.items():
+        if under(path, folder):
+            allowed = allowed + prefixes
+    return any(included.startswith(prefix) for prefix in allowed)
+
+
+def check(root):
+    """Every wrong include below root as 'file: text'; and the number of files read."""
+    wrong, files = [], 0
+    for folder in ALLOWED:
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in (".h", ".cc", ".c", ".def"):
+                continue
+            files += 1
+            path = file.relative_to(root).as_posix()
+            for quoted, angled in INCLUDE.findall(file.read_text()):
+                if quoted and not quoted.startswith("../") and "/" in quoted:
+                    if not may_include(path, quoted):
+                        wrong.append(f'{path}: may not include "{quoted}"')
+                elif quoted and folder != "tests":
+                    wrong.append(f'{path}: "{quoted}" is not written from the root of the tree')
+                for pattern, folders in OUTSIDE.items():
+                    header = angled or quoted
+                    if re.fullmatch(pattern, header) and not any(under(path, f) for f in folders):
+                        wrong.append(f"{path}: may not see <{header}>")
+    return wrong, files
+
+
+def self_test():
+    cases = {
+        'core/a.h|#include "trace/strings.h"': True,
+        'core/a.h|#include <fmt/format.h>': True,
+        'comms/clock/a.cc|#include "runtime/agent/agent.h"': True,
+        'comms/clock/a.cc|#include "runtime/probe/ring.h"': True,
+        'comms/clock/a.cc|#include <mpi.h>': True,
+        'comms/pmpi/a.cc|#include <mpi.h>\n#include "runtime/probe/ring.h"': False,
+        'runtime/agent/a.cc|#include "merge/merge.h"': True,
+        'runtime/probe/a.cc|#include "trace/decode.h"': True,
+        'merge/a.cc|#include "runtime/agent/agent.h"': True,
+        'merge/a.cc|#include "comms/clock/clock_service.h"': True,
+        'merge/a.cc|  #  include "analysis/analyze.h"': True,
+        'merge/a.cc|#include <hdf5.h>': True,
+        'analysis/a.cc|#include "merge/merge.h"': True,
+        'analysis/a.cc|#include "merge/timeline/timeline.h"\n#include <vector>': False,
+        'analysis/a.cc|#include "context.h"': True,
+        'cli/a.cc|#include "runtime/agent/agent.h"\n#include "merge/merge.h"': False,
+        'trace/a.cc|#include <hdf5.h>\n#include "core/schema.h"': False,
+        'merge/mpi/a.cc|#include <mpi.h>': False,
+    }
+    bad = []
+    for case, expect_wrong in cases.items():
+        path, text = case.split("|")
+        with tempfile.TemporaryDirectory() as directory:
+            file = pathlib.Path(directory) / path
+            file.parent.mkdir(parents=True)
+            file.write_text(text + "\n")
+            wrong, files = check(pathlib.Path(directory))
+            if files != 1 or bool(wrong) != expect_wrong:
+                bad.append(f"{case!r}: found {wrong}")
+    return bad
+
+
+def main(argument):
+    if argument == "--self-test":
+        wrong, files = self_test(), 1
+    else:
+        wrong, files = check(pathlib.Path(argument))
+    for line in wrong:
+        print(line)
+    if files < 1:
+        wrong.append("nothing was checked")
+        print(f"no source files under {argument}")
+    print(f"{len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""What the built programs and libraries ask the dynamic linker for (DT_NEEDED).
+
+usage: libraries.py BUILD_DIR
+
+The probe is loaded into foreign processes: it may bring nothing with it. The
+command line tool must run where there is no MPI and no GPU.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+LIBC = r"lib(c|m|dl|rt|pthread)\.so\.\d+|ld-linux.*\.so\.\d+"
+ONLY = {  # file -> all it may need
+    "liblockstep.so": LIBC,
+    "liblockstep-ompi40.so": LIBC + r"|liblockstep\.so",
+}
+NEVER = {  # file -> what it may not need
+    "lockstep": r"libmpi.*|libopen-.*|libhdf5_openmpi.*|libcupti.*|libcuda.*|libcudart.*|libnccl.*|liblockstep.*",
+    "lockstep-clock": r"libhdf5.*|libcupti.*|libcuda.*|libnccl.*",
+}
+
+
+def needed(file):
+    text = subprocess.run(["readelf", "--dynamic", "--wide", str(file)], check=True, capture_output=True, text=True)
+    return re.findall(r"\(NEEDED\)\s+Shared library: \[([^\]]+)\]", text.stdout)
+
+
+def main(build):
+    bad = 0
+    for name in [*ONLY, *NEVER]:
+        file = pathlib.Path(build) / name
+        if not file.exists():
+            print(f"{name}: not built")
+            bad += 1
+            continue
+        names = needed(file)
+        wrong = [n for n in names if (name in ONLY and not re.fullmatch(ONLY[name], n)) or
+                 (name in NEVER and re.fullmatch(NEVER[name], n))]
+        print(f"{name}: {' '.join(names)}")
+        for library in wrong:
+            print(f"  must not need {library}")
+        bad += len(wrong)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
