@@ -25,7 +25,7 @@ namespace {
 struct Flags {
   std::vector<std::string> command;
   std::string output, spool_dir, after = "analyze", after_to, clock = "auto";
-  std::uint64_t max_bytes = std::uint64_t{2} << 30, ring_size = std::uint64_t{16} << 20,
+  std::uint64_t max_bytes = std::uint64_t{2} << 30, ring_size = std::uint64_t{8} << 20,
                 ring_total = std::uint64_t{64} << 20;
   std::int64_t after_wait_s = 30;
   bool print_env = false, quiet = false, every_slot = false;
@@ -159,7 +159,7 @@ void AddRun(CLI::App& root, Chosen& chosen) {
       ->check(CLI::IsMember({"auto", "agent", "tcp", "off", "wall"}));
   const auto size = CLI::AsSizeValue(false);
   run->add_option("--max-bytes", flags->max_bytes, "Recording stops at this much per rank (default 2 GiB)")->transform(size);
-  run->add_option("--ring-size", flags->ring_size, "Ring of a process's first thread (default 16 MiB; others an eighth)")
+  run->add_option("--ring-size", flags->ring_size, "Ring of a process's first thread (default 8 MiB; others a quarter)")
       ->transform(size);
   run->add_option("--ring-total", flags->ring_total, "Cap on shared memory per rank (default 64 MiB)")->transform(size);
   run->add_option("--spool-dir", flags->spool_dir, "Fast local directory for the spool (default: beside the rank file)");

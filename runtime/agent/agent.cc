@@ -131,7 +131,7 @@ std::string Agent::Prepare() {
   request.slot = launch_.slot();
   request.total_bytes = options_.ring_total_bytes;
   request.main_ring_bytes = options_.ring_bytes;
-  request.other_ring_bytes = options_.ring_bytes / 8;
+  request.other_ring_bytes = options_.ring_bytes / 4;
   auto segment = Segment::Create(request);
   if (!segment.ok()) return segment.error().what;
   segment_.emplace(std::move(segment).value());
@@ -216,7 +216,7 @@ void Agent::Snapshot(bool last_words) {
 }
 
 void Agent::Tick() {
-  segment_->ExtendAhead(2 * (kRingHeaderBytes + std::uint64_t{segment_->view().header().other_ring_slots} * kSlotBytes));
+  segment_->ExtendAhead(kRingHeaderBytes + std::uint64_t{segment_->view().header().other_ring_slots} * kSlotBytes);
   const Drain::Pass pass = drain_->Run();
   drain_->WriteProcesses(false);
   clock_link_->Drain(*spool_);

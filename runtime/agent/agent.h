@@ -20,7 +20,7 @@ struct RunOptions {
   std::string output;                                     // The run directory itself; "": lockstep.out/DATE-TIME-xxxx.
   std::string spool_dir;                                  // "": beside the rank file.
   std::uint64_t max_bytes = std::uint64_t{2} << 30;       // Of spool, per slot; then recording stops.
-  std::uint64_t ring_bytes = std::uint64_t{16} << 20;     // A process's first ring; its other rings get an eighth.
+  std::uint64_t ring_bytes = std::uint64_t{8} << 20;      // A process's first ring; its other rings get a quarter.
   std::uint64_t ring_total_bytes = std::uint64_t{64} << 20;  // Cap of the whole segment.
   ClockService clock = ClockService::kAuto;
   bool quiet = false;

@@ -1,0 +1,143 @@
+#include "comms/launch/launch_env.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace lockstep {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+LaunchEnv Read(const Variables& variables, std::string_view self = "/opt/bin/lockstep") {
+  return ReadLaunchEnv(
+      [&](const char* name) -> const char* {
+        const auto at = variables.find(name);
+        return at == variables.end() ? nullptr : at->second.c_str();
+      },
+      self);
+}
+
+const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "5"},
+                            {"OMPI_COMM_WORLD_SIZE", "8"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                            {"OMPI_MCA_orte_precondition_transports", "aa-bb"},
+                            {"OMPI_MCA_orte_hnp_uri", "1.0;tcp://x"},
+                            {"OMPI_NUM_APP_CTX", "1"},
+                            {"OMPI_COMMAND", "lockstep"},
+                            {"OMPI_ARGV", "run -- ./app"},
+                            {"PMIX_RANK", "5"},
+                            {"PMIX_NAMESPACE", "77"}};
+
+Variables With(Variables base, const Variables& more) {
+  for (const auto& [name, value] : more) base[name] = value;
+  return base;
+}
+
+TEST(LaunchEnv, OpenMpi) {
+  const LaunchEnv env = Read(kOpenMpi);
+  EXPECT_EQ(env.source, LaunchSource::kOpenMpi);
+  EXPECT_EQ(env.rank, 5);
+  EXPECT_EQ(env.world_size, 8);
+  EXPECT_EQ(env.local_rank, 1);
+  EXPECT_EQ(env.local_size, 4);
+  EXPECT_EQ(env.run_id, "open-mpi:aa-bb");
+  EXPECT_FALSE(env.run_id_random);
+  EXPECT_FALSE(env.run_id_weak);
+}
+
+TEST(LaunchEnv, RunIdIsTheSameOnEveryRankAndAnotherInAnotherJob) {
+  const LaunchEnv a = Read(kOpenMpi), b = Read(With(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "6"}, {"PMIX_RANK", "6"}})),
+                  c = Read(With(kOpenMpi, {{"OMPI_MCA_orte_precondition_transports", "aa-bc"}}));
+  EXPECT_EQ(a.run_hash, b.run_hash);
+  EXPECT_NE(a.run_hash, c.run_hash);
+}
+
+TEST(LaunchEnv, HnpUriWhenThereIsNoKey) {
+  Variables variables = kOpenMpi;
+  variables.erase("OMPI_MCA_orte_precondition_transports");
+  EXPECT_EQ(Read(variables).run_id, "open-mpi:1.0;tcp://x");
+}
+
+TEST(LaunchEnv, OpenMpiBeatsSlurmAndExportedRank) {
+  const LaunchEnv env = Read(With(kOpenMpi, {{"SLURM_PROCID", "1"},
+                                             {"SLURM_STEP_ID", "0"},
+                                             {"SLURM_NTASKS", "2"},
+                                             {"RANK", "3"},
+                                             {"WORLD_SIZE", "4"}}));
+  EXPECT_EQ(env.source, LaunchSource::kOpenMpi);
+  EXPECT_EQ(env.rank, 5);
+}
+
+TEST(LaunchEnv, TorchrunBelowMpirunIsTheInnermost) {
+  const LaunchEnv env = Read(With(kOpenMpi, {{"TORCHELASTIC_RUN_ID", "none"},
+                                             {"TORCHELASTIC_RESTART_COUNT", "1"},
+                                             {"RANK", "13"},
+                                             {"WORLD_SIZE", "16"},
+                                             {"LOCAL_RANK", "5"},
+                                             {"LOCAL_WORLD_SIZE", "8"},
+                                             {"MASTER_ADDR", "n1"},
+                                             {"MASTER_PORT", "29500"}}));
+  EXPECT_EQ(env.source, LaunchSource::kTorchrun);
+  EXPECT_EQ(env.rank, 13);
+  EXPECT_EQ(env.world_size, 16);
+  EXPECT_EQ(env.local_rank, 5);
+  EXPECT_EQ(env.run_id, "torchrun:n1:29500/none.1");
+  EXPECT_TRUE(env.run_id_weak);
+  EXPECT_FALSE(env.anchors_allowed);
+}
+
+TEST(LaunchEnv, SlurmStepButNotTheBatchScript) {
+  Variables variables = {{"SLURM_PROCID", "2"},  {"SLURM_NTASKS", "9"},  {"SLURM_STEP_NUM_TASKS", "4"},
+                         {"SLURM_LOCALID", "0"}, {"SLURM_JOB_ID", "47"}, {"SLURM_STEP_ID", "3"},
+                         {"SLURM_RESTART_COUNT", "1"}};
+  const LaunchEnv env = Read(variables);
+  EXPECT_EQ(env.source, LaunchSource::kSlurm);
+  EXPECT_EQ(env.rank, 2);
+  EXPECT_EQ(env.world_size, 4);
+  EXPECT_EQ(env.run_id, "slurm:47.3.1");
+  variables["SLURM_STEP_ID"] = "4294967291";
+  const LaunchEnv batch = Read(variables);
+  EXPECT_EQ(batch.source, LaunchSource::kNone);
+  EXPECT_EQ(batch.rank, -1);
+  EXPECT_TRUE(batch.run_id_random);
+}
+
+TEST(LaunchEnv, Pmi) {
+  const LaunchEnv env =
+      Read({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}});
+  EXPECT_EQ(env.source, LaunchSource::kPmi);
+  EXPECT_EQ(env.rank, 1);
+  EXPECT_EQ(env.world_size, 2);
+  EXPECT_EQ(env.local_size, 2);
+}
+
+TEST(LaunchEnv, NothingIsOneRankWithARandomId) {
+  const LaunchEnv a = Read({}), b = Read({});
+  EXPECT_EQ(a.source, LaunchSource::kNone);
+  EXPECT_EQ(a.slot(), 0);
+  EXPECT_EQ(a.slots(), 1);
+  EXPECT_TRUE(a.run_id_random);
+  EXPECT_NE(a.run_hash, b.run_hash);
+}
+
+TEST(LaunchEnv, NonsenseIsNoRank) {
+  EXPECT_EQ(Read({{"OMPI_COMM_WORLD_RANK", "x"}}).rank, -1);
+  EXPECT_EQ(Read({{"OMPI_COMM_WORLD_RANK", "-2"}}).rank, -1);
+  EXPECT_EQ(Read({{"RANK", "4"}, {"WORLD_SIZE", "4"}}).rank, -1);
+  EXPECT_EQ(Read({{"RANK", "4"}}).rank, -1);
+}
+
+TEST(LaunchEnv, AnchorsOnlyIfTheLauncherStartedNothingButAgents) {
+  EXPECT_TRUE(Read(kOpenMpi).anchors_allowed);
+  EXPECT_TRUE(Read(With(kOpenMpi, {{"OMPI_COMMAND", "/opt/bin/lockstep"}})).anchors_allowed);
+  EXPECT_FALSE(Read(With(kOpenMpi, {{"OMPI_NUM_APP_CTX", "2"}})).anchors_allowed);
+  EXPECT_FALSE(Read(With(kOpenMpi, {{"OMPI_COMMAND", "wrap.sh"}})).anchors_allowed);
+  EXPECT_FALSE(Read(With(kOpenMpi, {{"OMPI_ARGV", "runner"}})).anchors_allowed);
+  EXPECT_FALSE(Read({}).anchors_allowed);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+#include "comms/launch/launcher_args.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> Split(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+// "!" marks where the agent went; "error" if refused.
+std::string Insert(const std::string& command) {
+  const auto out = InsertAgent(Split(command), {"!"});
+  if (!out.ok()) return "error";
+  std::string text;
+  for (const std::string& word : out.value()) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+TEST(LauncherArgs, Recognition) {
+  for (const char* name : {"mpirun", "/usr/bin/mpiexec", "mpirun.openmpi", "orterun", "prterun", "mpiexec.hydra"})
+    EXPECT_EQ(RecognizeLauncher(name), Launcher::kMpirun) << name;
+  EXPECT_EQ(RecognizeLauncher("/usr/bin/srun"), Launcher::kSrun);
+  for (const char* name : {"mpirunner", "python3", "./srun.sh", "bash", ""})
+    EXPECT_EQ(RecognizeLauncher(name), Launcher::kNone) << name;
+}
+
+TEST(LauncherArgs, Mpirun) {
+  EXPECT_EQ(Insert("mpirun -np 4 app -np 3"), "mpirun -np 4 ! app -np 3");
+  EXPECT_EQ(Insert("mpirun app"), "mpirun ! app");
+  EXPECT_EQ(Insert("mpirun --allow-run-as-root --oversubscribe -n 2 ./a b"),
+            "mpirun --allow-run-as-root --oversubscribe -n 2 ! ./a b");
+  EXPECT_EQ(Insert("mpirun -mca btl self,vader --gmca pml ob1 -x A=1 -x B --bind-to core app"),
+            "mpirun -mca btl self,vader --gmca pml ob1 -x A=1 -x B --bind-to core ! app");
+  EXPECT_EQ(Insert("mpirun -H a:2,b:2 -N 2 --map-by ppr:1:socket -wdir /tmp --tag-output -q app"),
+            "mpirun -H a:2,b:2 -N 2 --map-by ppr:1:socket -wdir /tmp --tag-output -q ! app");
+  EXPECT_EQ(Insert("mpirun --map-by slot --rank-by core --report-bindings --timeout 60 --stdin none -rf f python x.py"),
+            "mpirun --map-by slot --rank-by core --report-bindings --timeout 60 --stdin none -rf f ! python x.py");
+  EXPECT_EQ(Insert("mpirun -np 2 -- app -x"), "mpirun -np 2 -- ! app -x");
+  EXPECT_EQ(Insert("mpirun -qv -np 2 app"), "mpirun -qv -np 2 ! app");
+  EXPECT_EQ(Insert("mpiexec -env A 1 -genv B 2 -ppn 2 -hosts a,b app"),
+            "mpiexec -env A 1 -genv B 2 -ppn 2 -hosts a,b ! app");
+}
+
+TEST(LauncherArgs, SeveralProgramsAndAgentsAlreadyThere) {
+  EXPECT_EQ(Insert("mpirun -np 1 a x : -np 2 -x V b : c"), "mpirun -np 1 ! a x : -np 2 -x V ! b : ! c");
+  EXPECT_EQ(Insert("mpirun -np 1 /opt/lockstep run -- a : -np 2 b"),
+            "mpirun -np 1 /opt/lockstep run -- a : -np 2 ! b");
+  EXPECT_EQ(Insert("mpirun -np 1 lockstep info x"), "mpirun -np 1 ! lockstep info x");
+}
+
+TEST(LauncherArgs, Srun) {
+  EXPECT_EQ(Insert("srun -n 4 app -n 3"), "srun -n 4 ! app -n 3");
+  EXPECT_EQ(Insert("srun -n4 -N2 -l app"), "srun -n4 -N2 -l ! app");
+  EXPECT_EQ(Insert("srun --ntasks=4 --ntasks-per-node 2 --exclusive --label app --x"),
+            "srun --ntasks=4 --ntasks-per-node 2 --exclusive --label ! app --x");
+  EXPECT_EQ(Insert("srun -K1 -I60 -ul -p debug --mpi pmix app"), "srun -K1 -I60 -ul -p debug --mpi pmix ! app");
+  EXPECT_EQ(Insert("srun -lp debug app"), "srun -lp debug ! app");
+  EXPECT_EQ(Insert("srun -n1 a : -n2 b"), "srun -n1 ! a : -n2 ! b");
+}
+
+TEST(LauncherArgs, RefusesWhatItCannotRead) {
+  EXPECT_EQ(Insert("mpirun --frobnicate 3 app"), "error");
+  EXPECT_EQ(Insert("mpirun --app file"), "error");
+  EXPECT_EQ(Insert("mpirun -np 4"), "error");
+  EXPECT_EQ(Insert("mpirun --version"), "error");
+  EXPECT_EQ(Insert("srun --multi-prog conf"), "error");
+  EXPECT_EQ(Insert("python x.py"), "error");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,287 @@
+#include "runtime/agent/drain.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/agent/segment.h"
+#include "temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+struct Block {
+  SpoolBlockHeader header;
+  std::string payload;
+};
+
+// Every block, checked; stops at the first that is not whole.
+std::vector<Block> ReadSpool(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  std::vector<Block> blocks;
+  for (std::size_t at = 0; at < bytes.size();) {
+    Block block;
+    EXPECT_LE(at + sizeof block.header, bytes.size());
+    std::memcpy(&block.header, bytes.data() + at, sizeof block.header);
+    EXPECT_EQ(block.header.magic, kSpoolMagic);
+    at += sizeof block.header;
+    EXPECT_LE(at + block.header.bytes, bytes.size());
+    block.payload = bytes.substr(at, block.header.bytes);
+    at += block.header.bytes;
+    SpoolBlockHeader unsigned_header = block.header;
+    unsigned_header.crc = 0;
+    const std::uint32_t crc =
+        Crc32c(Crc32c(0, &unsigned_header, sizeof unsigned_header), block.payload.data(), block.payload.size());
+    EXPECT_EQ(crc, block.header.crc);
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+// A stand-in for the probe: claims one ring and writes range records whose payload counts up.
+class Writer {
+ public:
+  explicit Writer(const SegmentView& view, std::uint32_t capacity) : view_(view), capacity_(capacity) {
+    SegmentHeader& header = view.header();
+    ProcessEntry& process = view.processes()[0];
+    process.generation = 1;
+    process.pid = ::getpid();
+    process.state.store(SlotState::kActive);
+    header.processes_used.store(1);
+    index_ = header.rings_used.fetch_add(1);
+    entry().offset = header.next_free.fetch_add(kRingHeaderBytes + std::uint64_t{capacity} * kSlotBytes);
+    entry().capacity_slots = capacity;
+    Claim();
+  }
+  void Claim() {
+    new (&ring()) RingHeader{};
+    ring().mask = capacity_ - 1;
+    entry().generation += 1;
+    entry().process = 0;
+    entry().tid = 4711;
+    entry().state.store(SlotState::kActive);
+  }
+  // False: no room, counted as the probe does.
+  bool Write(std::uint16_t slots = 1) {
+    const std::uint64_t head = ring().head.load();
+    if (head - ring().tail.load() + slots > capacity_) {
+      ring().dropped_records += 1;
+      ring().dropped_first_ticks = 7;
+      ring().dropped_last_ticks = 9;
+      return false;
+    }
+    for (std::uint16_t i = 0; i < slots; ++i) {
+      RangeRecord record{};
+      record.head = {RecordKind::kRange, 0, slots};
+      record.payload = static_cast<std::int32_t>(i == 0 ? count_ : -1);
+      std::memcpy(view_.slots(entry().offset) + ((head + i) & (capacity_ - 1)) * kSlotBytes, &record, sizeof record);
+    }
+    ++count_;
+    ring().head.store(head + slots);
+    return true;
+  }
+  RingEntry& entry() { return view_.rings()[index_]; }
+  RingHeader& ring() { return view_.ring(entry().offset); }
+  std::uint32_t count() const { return count_; }
+
+ private:
+  SegmentView view_;
+  std::uint32_t capacity_, index_ = 0, count_ = 0;
+};
+
+class DrainTest : public testing::Test {
+ protected:
+  DrainTest()
+      : segment_(Segment::Create({.tmpfs_dir = dir_.path(),
+                                  .disk_path = "",
+                                  .run_hash = 1,
+                                  .slot = 0,
+                                  .total_bytes = 8 << 20,
+                                  .main_ring_bytes = 64 * 1024,
+                                  .other_ring_bytes = 64 * 1024})
+                     .value()),
+        spool_(SpoolWriter::Create(dir_.path() + "/spool").value()),
+        drain_(segment_.view(), spool_, clock_) {}
+
+  std::vector<Block> Blocks() {
+    spool_.Close();
+    return ReadSpool(dir_.path() + "/spool");
+  }
+  // First payload of every record in the record blocks, in order; checks that slots follow each other.
+  static std::vector<std::int32_t> Payloads(const std::vector<Block>& blocks, std::uint32_t generation) {
+    std::vector<std::int32_t> payloads;
+    std::uint64_t next = 0;
+    for (const Block& block : blocks) {
+      if (block.header.kind != SpoolKind::kRecords || block.header.generation != generation) continue;
+      EXPECT_LE(block.header.bytes, kSpoolBlockBytes);
+      EXPECT_EQ(block.header.first_slot, next);
+      for (std::size_t at = 0; at < block.payload.size();) {
+        RangeRecord record;
+        std::memcpy(&record, block.payload.data() + at, sizeof record);
+        payloads.push_back(record.payload);
+        at += record.head.slots * kSlotBytes;
+        EXPECT_LE(at, block.payload.size()) << "a block holds whole records";
+      }
+      next = block.header.first_slot + block.header.bytes / kSlotBytes;
+    }
+    return payloads;
+  }
+  static std::string Losses(const std::vector<Block>& blocks) {
+    std::string text;
+    for (const Block& block : blocks)
+      if (block.header.kind == SpoolKind::kLoss) text += block.payload;
+    return text;
+  }
+
+  TempDir dir_;
+  EventClock clock_;
+  Segment segment_;
+  SpoolWriter spool_;
+  Drain drain_;
+};
+
+TEST_F(DrainTest, KeepsEveryRecordInOrderAcrossTheRingsEnd) {
+  Writer writer(segment_.view(), 2048);
+  for (int round = 0; round < 40; ++round) {
+    for (int i = 0; i < 300; ++i) ASSERT_TRUE(writer.Write(static_cast<std::uint16_t>(1 + i % 5)));
+    drain_.Run();
+    EXPECT_EQ(writer.ring().tail.load(), writer.ring().head.load());
+  }
+  drain_.RunLast();
+  const auto payloads = Payloads(Blocks(), 1);
+  ASSERT_EQ(payloads.size(), writer.count());
+  for (std::size_t i = 0; i < payloads.size(); ++i) ASSERT_EQ(payloads[i], static_cast<std::int32_t>(i));
+}
+
+TEST_F(DrainTest, BlocksHoldAtMostSixtyFourKiB) {
+  Writer writer(segment_.view(), 16384);
+  for (int i = 0; i < 5000; ++i) ASSERT_TRUE(writer.Write(3));
+  const Drain::Pass pass = drain_.Run();
+  EXPECT_NEAR(pass.fill, 15000.0 / 16384, 1e-9);
+  EXPECT_EQ(Payloads(Blocks(), 1).size(), 5000u);
+}
+
+TEST_F(DrainTest, ClosedRingsAreDrainedThenFreeForTheNextThread) {
+  Writer writer(segment_.view(), 2048);
+  writer.Write();
+  writer.entry().state.store(SlotState::kClosed);
+  drain_.Run();
+  EXPECT_EQ(writer.entry().state.load(), SlotState::kFree);
+  writer.Claim();
+  writer.Write();
+  drain_.RunLast();
+  const auto blocks = Blocks();
+  EXPECT_EQ(Payloads(blocks, 1), std::vector<std::int32_t>{0});
+  EXPECT_EQ(Payloads(blocks, 2), std::vector<std::int32_t>{1});
+  int threads = 0;
+  for (const Block& block : blocks) threads += block.header.kind == SpoolKind::kThread;
+  EXPECT_EQ(threads, 2);
+}
+
+TEST_F(DrainTest, AGapThatNoRecordFollowsIsCounted) {
+  Writer writer(segment_.view(), 2048);
+  for (int i = 0; i < 2048 + 5; ++i) writer.Write();
+  drain_.RunLast();
+  const auto blocks = Blocks();
+  EXPECT_EQ(Payloads(blocks, 1).size(), 2048u);
+  EXPECT_NE(Losses(blocks).find("RingFull\t5\t7\t9\t"), std::string::npos) << Losses(blocks);
+}
+
+TEST_F(DrainTest, OpenCallsAndRangesOutliveTheSegment) {
+  Writer writer(segment_.view(), 2048);
+  writer.Write();
+  writer.ring().call_op.store(42);
+  drain_.RunLast();
+  bool found = false;
+  for (const Block& block : Blocks()) {
+    if (block.header.kind != SpoolKind::kRing) continue;
+    found = true;
+    ASSERT_EQ(block.payload.size(), kRingHeaderBytes);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST_F(DrainTest, SurvivesARingThatTheApplicationOverwrote) {
+  Writer writer(segment_.view(), 2048);
+  writer.Write();
+  std::memset(static_cast<void*>(segment_.view().slots(writer.entry().offset)), 0, kSlotBytes);
+  drain_.Run();
+  EXPECT_EQ(writer.ring().tail.load(), writer.ring().head.load());
+  writer.Write();
+  drain_.Run();
+  writer.ring().head.store(1u << 30);
+  drain_.Run();
+  writer.entry().offset = ~std::uint64_t{0} - 63;
+  drain_.Run();
+  writer.entry().offset = 0;
+  drain_.RunLast();
+  const auto blocks = Blocks();
+  EXPECT_NE(Losses(blocks).find("UnknownRecord"), std::string::npos);
+}
+
+TEST_F(DrainTest, AFullDiskIsCountedAndToldAndTheRingsGoOn) {
+  // The file size limit stands for the disk: fallocate and write fail beyond it. It
+  // lies inside the reserve that holds the last words.
+  struct rlimit old;
+  ::getrlimit(RLIMIT_FSIZE, &old);
+  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{1 << 20, old.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  Writer writer(segment_.view(), 16384);
+  std::uint64_t written = 0;
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < 16384; ++i) written += writer.Write();
+    drain_.Run();
+    EXPECT_EQ(writer.ring().tail.load(), writer.ring().head.load()) << "the application must find room";
+  }
+  drain_.RunLast();
+  const SpoolEnd end{};
+  EXPECT_TRUE(spool_.Append({SpoolKind::kEnd}, &end, sizeof end, true));
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  ::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(written, 163840u);
+  const auto blocks = Blocks();
+  const std::uint64_t kept = Payloads(blocks, 1).size();
+  EXPECT_GT(kept, 0u);
+  EXPECT_EQ(kept + drain_.lost_records(), written);
+  EXPECT_EQ(blocks.back().header.kind, SpoolKind::kEnd);
+  EXPECT_NE(Losses(blocks).find("SpoolWrite\t" + std::to_string(drain_.lost_records()) + "\t"), std::string::npos)
+      << Losses(blocks);
+}
+
+TEST(Segment, NoRoomAnywhereSaysWhy) {
+  TempDir dir;
+  const auto segment = Segment::Create({.tmpfs_dir = dir.path() + "/absent", .total_bytes = 8 << 20});
+  ASSERT_FALSE(segment.ok());
+  EXPECT_NE(segment.error().what.find("absent"), std::string::npos);
+}
+
+TEST(Segment, FallsBackToDiskAndRemembersWhy) {
+  TempDir dir;
+  auto segment = Segment::Create({.tmpfs_dir = dir.path() + "/absent",
+                                  .disk_path = dir.path() + "/ring",
+                                  .total_bytes = 8 << 20,
+                                  .main_ring_bytes = 1 << 20,
+                                  .other_ring_bytes = 1 << 18});
+  ASSERT_TRUE(segment.ok());
+  EXPECT_TRUE(segment.value().on_disk());
+  EXPECT_FALSE(segment.value().tmpfs_trouble().empty());
+  const SegmentHeader& header = segment.value().view().header();
+  EXPECT_EQ(header.magic, kSegmentMagic);
+  EXPECT_EQ(header.main_ring_slots, 32768u);
+  EXPECT_EQ(header.other_ring_slots, 8192u);
+  EXPECT_GE(header.ready_bytes.load(), kArenaOffset + kRingHeaderBytes + (1u << 20));
+  segment.value().ExtendAhead(std::uint64_t{1} << 40);
+  EXPECT_EQ(header.ready_bytes.load(), segment.value().view().bytes);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,120 @@
+#include "runtime/agent/run_dir.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+LaunchEnv Slot(std::int32_t rank, std::uint64_t run, bool weak = false) {
+  LaunchEnv env;
+  env.source = LaunchSource::kOpenMpi;
+  env.rank = rank;
+  env.world_size = 8;
+  env.run_id = "test:" + std::to_string(run);
+  env.run_hash = run;
+  env.run_id_weak = weak;
+  return env;
+}
+
+class RunDirTest : public testing::Test {
+ protected:
+  RunDirTest() : before_(fs::current_path()) { fs::current_path(dir_.path()); }
+  ~RunDirTest() override { fs::current_path(before_); }
+  TempDir dir_;
+  fs::path before_;
+};
+
+TEST_F(RunDirTest, SlotsThatComeAtOnceMeetInOneDirectory) {
+  std::vector<std::string> paths(8);
+  std::vector<std::thread> threads;
+  for (std::int32_t rank = 0; rank < 8; ++rank)
+    threads.emplace_back([&, rank] { paths[static_cast<std::size_t>(rank)] = ClaimRunDir(Slot(rank, 0xabc), "").value().path; });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::set<std::string>(paths.begin(), paths.end()).size(), 1u);
+  EXPECT_TRUE(fs::exists(paths[0] + "/ranks"));
+  EXPECT_TRUE(paths[0].ends_with("-0abc")) << paths[0];
+  int directories = 0;
+  for (const auto& entry : fs::directory_iterator("lockstep.out")) directories += entry.is_directory() && !entry.is_symlink();
+  EXPECT_EQ(directories, 1);
+}
+
+TEST_F(RunDirTest, OutputDirectoryIsSharedBySlotsOfOneRunOnly) {
+  const RunDir a = ClaimRunDir(Slot(0, 1), "out").value(), b = ClaimRunDir(Slot(1, 1), "out/").value(),
+               c = ClaimRunDir(Slot(1, 2), "out").value(), d = ClaimRunDir(Slot(0, 2), "out").value();
+  EXPECT_EQ(a.path, "out");
+  EXPECT_EQ(b.path, "out");
+  EXPECT_TRUE(a.notice.empty());
+  EXPECT_EQ(c.path, "out-2");
+  EXPECT_EQ(d.path, "out-2");
+  EXPECT_NE(c.notice.find("out-2"), std::string::npos);
+  EXPECT_TRUE(a.latest.empty());
+}
+
+TEST_F(RunDirTest, OutputThatHoldsSomethingElseIsNotTouched) {
+  fs::create_directories("import");
+  std::ofstream("import/manifest.json") << "{}";
+  EXPECT_EQ(ClaimRunDir(Slot(0, 1), "import").value().path, "import-2");
+  fs::create_directories("notes");
+  std::ofstream("notes/readme") << "x";
+  EXPECT_EQ(ClaimRunDir(Slot(0, 1), "notes").value().path, "notes");
+}
+
+TEST_F(RunDirTest, TheSameIdAgainIsAnotherRun) {
+  const std::string first = ClaimRunDir(Slot(0, 5), "").value().absolute;
+  EXPECT_EQ(ClaimRunDir(Slot(1, 5), "").value().absolute, first);
+  const std::string second = ClaimRunDir(Slot(1, 5), "").value().absolute;
+  EXPECT_NE(second, first);
+  EXPECT_EQ(ClaimRunDir(Slot(0, 5), "").value().absolute, second);
+}
+
+TEST_F(RunDirTest, AnUnwritablePlaceFallsBackAndSaysSo) {
+  std::ofstream("lockstep.out") << "a file where the directory should be";
+  fs::create_directories("tmp");
+  ::setenv("TMPDIR", (dir_.path() + "/tmp").c_str(), 1);
+  const auto dir = ClaimRunDir(Slot(0, 9), "");
+  ::unsetenv("TMPDIR");
+  ASSERT_TRUE(dir.ok());
+  EXPECT_TRUE(dir.value().absolute.starts_with(fs::canonical(dir_.path()).string() + "/tmp/")) << dir.value().absolute;
+  EXPECT_NE(dir.value().notice.find("lockstep.out cannot be written"), std::string::npos);
+}
+
+TEST_F(RunDirTest, NothingWritableIsAnError) {
+  std::ofstream("lockstep.out") << "x";
+  std::ofstream("tmp") << "x";
+  ::setenv("TMPDIR", (dir_.path() + "/tmp").c_str(), 1);
+  const auto dir = ClaimRunDir(Slot(0, 9), "");
+  ::unsetenv("TMPDIR");
+  EXPECT_FALSE(dir.ok());
+}
+
+TEST_F(RunDirTest, LatestFollowsTheNewest) {
+  const RunDir a = ClaimRunDir(Slot(0, 1), "").value();
+  PointLatest(a);
+  EXPECT_EQ(fs::canonical("lockstep.out/latest"), fs::canonical(a.path));
+  const RunDir b = ClaimRunDir(Slot(0, 2), "").value();
+  PointLatest(b);
+  EXPECT_EQ(fs::canonical("lockstep.out/latest"), fs::canonical(b.path));
+}
+
+TEST_F(RunDirTest, AbandonLeavesOthersAlone) {
+  const RunDir a = ClaimRunDir(Slot(0, 1), "out").value(), b = ClaimRunDir(Slot(1, 1), "out").value();
+  AbandonRunDir(a);
+  EXPECT_TRUE(fs::exists("out/ranks"));
+  AbandonRunDir(b);
+  EXPECT_FALSE(fs::exists("out"));
+}
+
+}  // namespace
+}  // namespace lockstep
