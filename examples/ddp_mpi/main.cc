@@ -198,6 +198,9 @@ int Run(const Options& options, int rank, int ranks, CallCounts& calls) {
     outcome.final_loss = Evaluate(options, trainer->network().parameters());
     if (options.check) CheckAgainstSerial(options, ranks, trainer->network().parameters(), gradients, outcome);
   }
+  for (std::size_t i = 0; i < trainer->network().tensor_count(); ++i) {
+    outcome.tensor_bytes.push_back(trainer->network().TensorBytes(i));
+  }
   const std::vector<Bucket> buckets = trainer->reducer().buckets();
   trainer.reset();  // Ends the helper thread before its counts are read.
 

@@ -88,6 +88,9 @@ bool WriteReport(const Options& options, const std::vector<Bucket>& buckets, con
   }
   std::fprintf(file, ",\n  \"slow\": ");
   PrintList(file, options.slow, [&](double factor) { std::fprintf(file, "%g", factor); });
+  std::fprintf(file, ",\n  \"first_bucket_mb\": %g, \"bucket_cap_mb\": %g", options.first_bucket_mb, options.bucket_cap_mb);
+  std::fprintf(file, ",\n  \"tensor_bytes\": ");
+  PrintList(file, outcome.tensor_bytes, [&](std::uint64_t bytes) { std::fprintf(file, "%" PRIu64, bytes); });
   std::fprintf(file, ",\n  \"bucket_bytes\": ");
   PrintList(file, buckets, [&](const Bucket& bucket) { std::fprintf(file, "%" PRIu64, bucket.bytes); });
   std::fprintf(file, ",\n  \"initial_loss\": %.9g, \"final_loss\": %.9g, \"parameter_hash\": \"%016" PRIx64 "\",\n",
