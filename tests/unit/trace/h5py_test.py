@@ -1,0 +1,108 @@
+"""Files of Lockstep through plain h5py, and the code of docs/trace-format.md on them.
+
+h5py_test.py MAKE_EXAMPLE DOC
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from fractions import Fraction
+
+try:
+    import h5py
+    import numpy as np
+    import pandas as pd
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+
+def blocks(doc):
+    """Python blocks of the document, by the name in the comment before each."""
+    text = open(doc, encoding="utf-8").read()
+    return dict(re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", text, re.S))
+
+
+def check_layout(path):
+    with h5py.File(path, "r") as f:
+        assert f.attrs["format"] == "lockstep.rank/1", f.attrs["format"]
+        assert f.attrs["complete"] == 1
+        assert f.attrs["lockstep_version"]
+        calls = f["mpi_calls"]
+        assert calls.attrs["description"]
+        n = 150_000
+        i = np.arange(n)
+        assert (calls["begin_ns"][:] == 10**15 + i * 1000).all()
+        assert (calls["duration_ns"][:] == i % 977).all()
+        assert (calls["op"][:] == i % 200).all()
+        assert (calls["comm"][:] == np.where(i % 2 == 0, 0, 0xFFFFFFFF)).all()
+        assert (calls["bytes"][:] == i.astype("u8") << np.uint64(40)).all()
+        assert (calls["peer"][:] == -(i % 3)).all()
+        assert (calls["outcome"][:] == i % 4).all()
+        for name, table in f.items():
+            rows = {column.shape for column in table.values()}
+            assert len(rows) == 1 and len(next(iter(rows))) == 1, name
+            for column in table.values():
+                assert column.attrs["unit"] and column.attrs["description"], column.name
+                assert column.shuffle and column.compression == "gzip" and column.compression_opts == 1
+                assert column.maxshape == (None,)
+        assert calls["op"].dtype == np.dtype("<u2") and calls["peer"].dtype == np.dtype("<i4")
+        assert calls["begin_ns"].chunks == (65536,)
+        assert f["p2p/begin_ns"].shape == (0,)
+
+
+def check_frame(path, code):
+    scope = {"path": path}
+    exec(code, scope)
+    frame = scope["calls"]
+    assert isinstance(frame, pd.DataFrame) and len(frame) == 150_000
+    assert frame["duration_ns"].sum() == (np.arange(150_000) % 977).sum()
+
+
+def check_strings(path, code):
+    scope = {"path": path}
+    exec(code, scope)
+    assert scope["meta"] == {"rank": "3", "command": "./app 'größer'"}, scope["meta"]
+
+
+def exact(knots, t):
+    """cluster time by rational arithmetic."""
+    if len(knots) == 1:
+        return Fraction(t) + knots[0][1]
+    at = 0
+    while at + 2 < len(knots) and knots[at + 1][0] <= t:
+        at += 1
+    (a, x), (b, y) = knots[at], knots[at + 1]
+    return Fraction(t) + x + Fraction(y - x) * (t - a) / (b - a)
+
+
+def check_clock(path, code):
+    with h5py.File(path, "r") as f:
+        clock = f["clock"]
+        rows = list(zip(clock["rank"][:].tolist(), clock["local_ns"][:].tolist(), clock["offset_ns"][:].tolist()))
+    for rank in range(4):
+        knots = [(local, offset) for r, local, offset in rows if r == rank]
+        local_ns = knots[0][0] + np.arange(-2_000_000_000, 7_000_000_000, 333_333_331, dtype="i8")
+        scope = {"path": path, "rank": rank, "local_ns": local_ns}
+        exec(code, scope)
+        cluster = scope["cluster_ns"]
+        assert cluster.dtype == np.dtype("i8")
+        for t, c in zip(local_ns.tolist(), cluster.tolist()):
+            assert abs(exact(knots, t) - c) <= 1, (rank, t, c, float(exact(knots, t) - c))
+
+
+def main():
+    make, doc = sys.argv[1:]
+    code = blocks(doc)
+    with tempfile.TemporaryDirectory() as folder:
+        rank_file, timeline = os.path.join(folder, "rank.h5"), os.path.join(folder, "timeline.h5")
+        subprocess.run([make, rank_file, timeline], check=True)
+        check_layout(rank_file)
+        check_frame(rank_file, code["frame"])
+        check_strings(rank_file, code["meta"])
+        check_clock(timeline, code["clock"])
+    print("ok")
+
+
+main()
