@@ -105,15 +105,15 @@ TEST_F(ForeignFile, ShortestColumnDecides) {
 }
 
 TEST_F(ForeignFile, WrongTypeNamesTheColumn) {
-  Add("index", H5T_STD_I64LE, H5T_NATIVE_INT64, kBoth, Counting(10));
-  Add("begin_ns", H5T_STD_U64LE, H5T_NATIVE_INT64, kBoth, Counting(10));
+  Add("index", H5T_STD_I64LE, H5T_NATIVE_INT64, kBoth, Counting(150));
+  Add("begin_ns", H5T_STD_U64LE, H5T_NATIVE_INT64, kBoth, Counting(150));
   const auto steps = Finish().Read<schema::Steps>();
   ASSERT_FALSE(steps.ok());
   EXPECT_EQ(steps.error().what, "steps/begin_ns: type is u64, expected i64");
 }
 
 TEST_F(ForeignFile, FloatsAreNoColumn) {
-  Add("index", H5T_IEEE_F64LE, H5T_NATIVE_INT64, kBoth, Counting(10));
+  Add("index", H5T_IEEE_F64LE, H5T_NATIVE_INT64, kBoth, Counting(150));
   const auto read = ReadRankFile((Finish(), path_));
   ASSERT_TRUE(read.ok());
   ASSERT_EQ(read.value().damaged.size(), 1u);
