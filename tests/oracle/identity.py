@@ -71,6 +71,20 @@ class ClockMap:
         return t - a[1] - llround(float(t - ca) * (float(b[1] - a[1]) / float(cb - ca)))
 
 
+    def error(self, t):
+        """Linear base between the knots, plus the nearer knot's slew."""
+        if not self.knots:
+            return 2**63 - 1
+        at = bisect.bisect_left(self.local, t)
+        if at in (0, len(self.knots)):
+            knot = self.knots[min(at, len(self.knots) - 1)]
+            return knot[2] + math.ceil(abs(t - knot[0]) * 1e-9 * knot[3])
+        a, b = self.knots[at - 1], self.knots[at]
+        near = a if t - a[0] < b[0] - t else b
+        base = a[2] + (t - a[0]) / (b[0] - a[0]) * (b[2] - a[2])
+        return math.ceil(base) + math.ceil(abs(t - near[0]) * 1e-9 * near[3])
+
+
 def table(f, name, columns):
     if name not in f:
         return {c: np.zeros(0, dtype=np.int64) for c in columns}
@@ -197,7 +211,7 @@ def read_run(run, timeline):
         rank = int(ranks["rank"][i])
         a = read_rank(path, rank)
         clock_map = ClockMap(clock, rank)
-        a.to_cluster, a.to_local = clock_map.to_cluster, clock_map.to_local
+        a.to_cluster, a.to_local, a.error = clock_map.to_cluster, clock_map.to_local, clock_map.error
         activities.append(a)
     return activities
 
