@@ -14,15 +14,25 @@ namespace {
 // Ranks run the same program: a few tell.
 constexpr std::size_t kMaxRanksRead = 4;
 
-bool AnyNonBlocking(const schema::TlCollectives& t) {
-  return std::any_of(t.mode.begin(), t.mode.end(), [](std::uint8_t mode) { return mode == 1 || mode == 2; });
+// Where ends are certain, it is known when things moved.
+bool EndsUncertain(const schema::TlCollectives& t) {
+  std::size_t posted = 0, censored = 0;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (t.mode[c] != 1 && t.mode[c] != 2) continue;
+    ++posted;
+    censored += t.censored[c] != 0;
+  }
+  return censored > 0 && censored * 4 >= posted;
 }
+
+// Less than this share of the step exposed: something moved it in the meantime, or there is nothing to tell.
+constexpr std::int64_t kTellingPart = 500;
 
 }  // namespace
 
 void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   const std::size_t n = context.ranks().size(), read = std::min(n, kMaxRanksRead);
-  if (!AnyNonBlocking(context.tables().collectives)) return;
+  if (!EndsUncertain(context.tables().collectives)) return;
   ProgressCounts all;
   Finding finding;
   finding.rows.columns = {"rank", "posted", "posted_early", "moved_only_in_wait", "unattended_ns"};
@@ -39,12 +49,12 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
     finding.rows.rows.push_back({rank, counts.posted, counts.early, counts.wait_only, counts.apart_ns});
   }
   if (all.early == 0 || all.early * 10 < all.posted || all.wait_only * 2 < all.early) return;
-  analysis.wait_only = true;
-
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   const std::int64_t exposed = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns;
-  if (whole <= 0 || static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
+  if (whole <= 0 || exposed * kTellingPart < whole) return;
+  analysis.wait_only = true;
+  if (static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
   finding.id = "progress.wait_only";
   finding.headline =
       s.per_step ? fmt::format("Communication is posted early but moved only in Wait: none of it is known to overlap "

@@ -197,14 +197,12 @@ std::string EvidenceText(const Analysis& analysis, std::size_t r, const Cause& c
     text = fmt::format("last in {} of {} collectives", Percent(analysis.arrivals[r].last, total), Count(total));
   }
   if (row != nullptr && row->late_ns) text += fmt::format(", {} late (median)", Duration(*row->late_ns));
-  if (cause.more_compute_ns && *cause.more_compute_ns > 0)
-    text += fmt::format("; computes {} longer per step", Duration(*cause.more_compute_ns));
   if (cause.name == "input") text += fmt::format("; {} more in input", Duration(*cause.more_input_ns));
-  if (cause.name == "waiting") text += ", without more CPU time";
+  if (cause.name == "waiting") text += "; its longer compute uses no more CPU time";
   if (cause.name == "compute" && cause.more_cpu_ns)
-    text += fmt::format(", {} of it CPU time", Duration(*cause.more_cpu_ns));
+    text += fmt::format("; it uses {} more CPU time", Duration(*cause.more_cpu_ns));
   if (cause.name == "starved")
-    text += fmt::format(", runnable without a core for {} of it", Duration(*cause.more_delay_ns));
+    text += fmt::format("; {} of its longer compute it is runnable without a core", Duration(*cause.more_delay_ns));
   if (straggler.onset_step) text += fmt::format("; since step {}", *straggler.onset_step);
   if (straggler.kind == "transient") text += "; in some steps only";
   return text + fmt::format("; p {}", straggler.p_value < 0.001 ? "< 0.001" : fmt::format("{:.3f}", straggler.p_value));

@@ -1,0 +1,210 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/analysis/synthetic_job.h"
+
+namespace lockstep::test {
+namespace {
+
+const Finding* Find(const Analysis& analysis, std::string_view id) {
+  for (const Finding& finding : analysis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+TEST(Summary, TermsSumToTheStepAndRanksToTheirSpan) {
+  JobSpec spec;
+  spec.input_ns = 1'234'567;
+  spec.compute = [](int step, int rank) { return 30'000'000 + 7919 * step + 104'729 * rank; };
+  const Job job = Simulate(spec);
+  const Analysis analysis = job.Analyze();
+  EXPECT_TRUE(analysis.summary.per_step);
+  EXPECT_EQ(analysis.summary.terms.Sum(), analysis.summary.step_ns_median);
+  EXPECT_EQ(analysis.summary.job_step_ns_median, job.MedianStep(spec.warmup));
+  // Marks are common: the mean window of the median step is the job's.
+  EXPECT_NEAR(static_cast<double>(*analysis.summary.step_ns_median),
+              static_cast<double>(*analysis.summary.job_step_ns_median), 6);
+  ASSERT_EQ(analysis.ranks.size(), 4u);
+  for (const RankRow& row : analysis.ranks) EXPECT_EQ(row.terms.Sum(), row.span_ns);
+  ASSERT_EQ(analysis.steps.size(), 60u);
+  for (const StepRow& step : analysis.steps)
+    for (const StepCell& cell : step.ranks) EXPECT_EQ(cell.terms.Sum(), cell.end_ns - cell.begin_ns);
+}
+
+TEST(Summary, WarmupAndIncompleteStepsStayOut) {
+  JobSpec spec;
+  spec.steps = 9;
+  spec.warmup = 2;
+  spec.compute = [](int step, int) { return step < 2 ? 500'000'000 : step == 8 ? 900'000'000 : 10'000'000; };
+  Job job = Simulate(spec);
+  job.timeline.tables.steps.complete[8] = 0;
+  const Analysis analysis = job.Analyze();
+  EXPECT_LT(*analysis.summary.job_step_ns_p99, 20'000'000);
+  EXPECT_EQ(analysis.run.steps, 8);
+  EXPECT_EQ(analysis.run.warmup_steps, 2);
+  EXPECT_EQ(analysis.run.incomplete_steps, 1);
+}
+
+TEST(Summary, WindowNarrowsEverything) {
+  Job job = Simulate({});
+  AddMeta(job.timeline.tables, "window_first_step", "10");
+  AddMeta(job.timeline.tables, "window_last_step", "29");
+  const Analysis analysis = job.Analyze();
+  EXPECT_EQ(analysis.run.steps, 20);
+  EXPECT_EQ(analysis.steps.size(), 20u);
+  ASSERT_EQ(analysis.collectives.size(), 1u);
+  EXPECT_EQ(analysis.collectives[0].count, 100);
+}
+
+TEST(Collectives, CostsComeFromTheTransferAlone) {
+  const Analysis analysis = Simulate({}).Analyze();
+  ASSERT_EQ(analysis.collectives.size(), 1u);
+  const CollectiveRow& row = analysis.collectives[0];
+  EXPECT_EQ(row.op, "all-reduce");
+  EXPECT_EQ(row.count, 300);
+  EXPECT_EQ(row.transfer_ns_median, 400'000);
+  EXPECT_DOUBLE_EQ(row.algbw.value(), 1e6 / 400e-6);
+  EXPECT_DOUBLE_EQ(row.busbw.value(), 1e6 / 400e-6 * 2 * 3 / 4);
+  EXPECT_EQ(row.group, (std::vector<std::int32_t>{0, 1, 2, 3}));
+}
+
+TEST(Findings, HealthyJobHasNone) {
+  JobSpec spec;
+  spec.transfer_ns = 50'000;
+  const Analysis analysis = Simulate(spec).Analyze();
+  EXPECT_TRUE(analysis.findings.empty());
+  EXPECT_EQ(analysis.verdict, "Nothing above 1 % to gain from communication.");
+  EXPECT_FALSE(analysis.incomplete());
+}
+
+TEST(Findings, ExposedTransferIsPricedAtWhatIsExposed) {
+  JobSpec spec;
+  spec.blocking = true;
+  spec.transfer_ns = 2'000'000;
+  const Analysis analysis = Simulate(spec).Analyze();
+  const Finding* finding = Find(analysis, "transfer.exposed");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->saves_ns_per_step, 10'000'000);
+  EXPECT_TRUE(finding->upper_bound);
+  EXPECT_TRUE(analysis.verdict.starts_with("Communication is exposed for 10 ms of each 50 ms step")) << analysis.verdict;
+}
+
+TEST(Findings, MovedOnlyInWaitClaimsNoOverlap) {
+  JobSpec spec;
+  spec.moves = Moves::kOnlyInWait;
+  const Analysis analysis = Simulate(spec).Analyze();
+  EXPECT_TRUE(analysis.wait_only);
+  const Finding* finding = Find(analysis, "progress.wait_only");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->saves_ns_per_step, 2'005'000);  // And the five posts.
+  EXPECT_NE(analysis.verdict.find("moved only in Wait"), std::string::npos) << analysis.verdict;
+  EXPECT_EQ(analysis.summary.hidden_comm_ns, 0);
+  EXPECT_EQ(Find(analysis, "transfer.exposed"), nullptr) << "one part of the step has two prices";
+  EXPECT_FALSE(analysis.collectives[0].busbw.has_value());
+}
+
+TEST(Findings, TestsInBetweenAreProgress) {
+  JobSpec spec;
+  spec.moves = Moves::kOnlyInWait;
+  Job job = Simulate(spec);
+  for (schema::RankTables& rank : job.ranks) {
+    for (std::size_t i = 0; i < rank.collectives.rows(); ++i)
+      rank.collectives.last_incomplete_ns[i] = rank.collectives.wait_begin_ns[i] - 1000;
+  }
+  const Analysis analysis = job.Analyze();
+  EXPECT_FALSE(analysis.wait_only);
+  EXPECT_EQ(Find(analysis, "progress.wait_only"), nullptr);
+}
+
+TEST(Findings, InputBound) {
+  JobSpec spec;
+  spec.input_ns = 10'000'000;
+  const Analysis analysis = Simulate(spec).Analyze();
+  const Finding* finding = Find(analysis, "input.bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->saves_ns_per_step, 10'000'000);
+}
+
+TEST(Findings, WaitingWithoutCulpritNamesNoRank) {
+  JobSpec spec;
+  spec.compute = [](int step, int rank) { return 40'000'000 + (step % 4 == rank ? 12'000'000 : 0); };
+  const Analysis analysis = Simulate(spec).Analyze();
+  EXPECT_TRUE(analysis.stragglers.empty());
+  const Finding* finding = Find(analysis, "wait.turns");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->rank, -1);
+  EXPECT_EQ(analysis.verdict.find("Rank"), std::string::npos);
+}
+
+TEST(Findings, AreAtMostFiveCostliestFirst) {
+  JobSpec spec;
+  spec.input_ns = 10'000'000;
+  spec.transfer_ns = 1'000'000;
+  spec.blocking = true;
+  spec.offcpu_share = [](int) { return 0.2; };
+  spec.compute = [](int, int rank) { return rank == 1 ? 60'000'000 : 40'000'000; };
+  const Analysis analysis = Simulate(spec).Analyze();
+  ASSERT_EQ(analysis.findings.size(), 4u);
+  EXPECT_EQ(analysis.findings[0].id, "straggler.arrival");
+  EXPECT_EQ(analysis.findings[3].id, "starved");
+  EXPECT_FALSE(analysis.findings[3].saves_ns_per_step.has_value());
+  for (std::size_t i = 1; i < 3; ++i)
+    EXPECT_GE(analysis.findings[i - 1].saves_ns_per_step, analysis.findings[i].saves_ns_per_step);
+  EXPECT_FALSE(analysis.additivity.empty());
+}
+
+TEST(Verdict, OneRank) {
+  JobSpec spec;
+  spec.ranks = 1;
+  const Analysis analysis = Simulate(spec).Analyze();
+  EXPECT_EQ(analysis.verdict, "One rank: nothing to compare.");
+  EXPECT_FALSE(analysis.suspicious);
+}
+
+TEST(Verdict, RanksWithoutCommunicationAreSuspicious) {
+  JobSpec spec;
+  spec.buckets = 0;
+  spec.compute = [](int, int) { return 0; };
+  spec.input_ns = 1'000'000;
+  const Analysis analysis = Simulate(spec).Analyze();
+  EXPECT_TRUE(analysis.suspicious);
+  EXPECT_TRUE(analysis.incomplete());
+  EXPECT_TRUE(analysis.verdict.starts_with("4 ranks, but no communication was recorded")) << analysis.verdict;
+}
+
+TEST(Verdict, MissingAndEndedRanksAreStatedUnderIt) {
+  Job job = Simulate({});
+  auto& t = job.timeline.tables;
+  t.ranks.state[2] = 3;
+  t.ranks.ended_early[3] = 1;
+  t.ranks.exit_code[3] = -9;
+  t.ranks.exit_code[0] = INT32_MIN;  // Not known.
+  AddLoss(t, "RankMissing", 2, 1);
+  const Analysis analysis = job.Analyze();
+  EXPECT_EQ(analysis.run.ranks, 3);
+  EXPECT_EQ(analysis.run.ranks_expected, 4);
+  EXPECT_EQ(analysis.run.ranks_missing, std::vector<std::int32_t>{2});
+  EXPECT_EQ(analysis.run.ranks_ended_early, std::vector<std::int32_t>{3});
+  ASSERT_EQ(analysis.run.endings.size(), 1u);
+  EXPECT_NE(analysis.run.endings[0].find("rank 3 was killed by signal 9"), std::string::npos);
+  ASSERT_GE(analysis.remarks.size(), 3u);
+  EXPECT_NE(analysis.remarks[0].find("rank 2"), std::string::npos);
+  EXPECT_TRUE(analysis.incomplete());
+}
+
+TEST(Analyze, RefusesTablesThatContradictThemselves) {
+  Job job = Simulate({});
+  job.timeline.tables.collective_ranks.collective[0] = 7;
+  const Result<Analysis> result = Analyze(job.timeline, job.Options());
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, ErrorCode::kMalformed);
+}
+
+TEST(Analyze, EmptyTimelineIsNoCrash) {
+  const Timeline timeline = MakeTimeline("run", {});
+  const Result<Analysis> result = Analyze(timeline, {});
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result.value().suspicious);
+}
+
+}  // namespace
+}  // namespace lockstep::test

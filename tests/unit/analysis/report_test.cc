@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "analysis/report/format.h"
+#include "analysis/report/json.h"
+#include "analysis/report/text.h"
+#include "tests/unit/analysis/synthetic_job.h"
+
+namespace lockstep::test {
+namespace {
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::size_t Columns(const std::string& line) {
+  return static_cast<std::size_t>(
+      std::count_if(line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+JobSpec SlowRank5of8() {
+  JobSpec spec;
+  spec.ranks = 8;
+  spec.ranks_per_node = 4;
+  spec.transfer_ns = 1'500'000;
+  spec.compute = [](int step, int rank) {
+    return 330'000'000 + (step * 37 + rank * 101) % 17 * 100'000 + (rank == 5 ? 38'000'000 : 0);
+  };
+  return spec;
+}
+
+TEST(Format, ThreeDigitsAndUnits) {
+  EXPECT_EQ(Duration(0), "0");
+  EXPECT_EQ(Duration(999), "999 ns");
+  EXPECT_EQ(Duration(3'100), "3.1 us");
+  EXPECT_EQ(Duration(412'000'000), "412 ms");
+  EXPECT_EQ(Duration(41'250'000), "41.2 ms");
+  EXPECT_EQ(Duration(-2'000'000), "-2 ms");
+  EXPECT_EQ(Duration(12'000'000'000), "12 s");
+  EXPECT_EQ(Percent(41, 412), "10 %");
+  EXPECT_EQ(Percent(1, 0), "-");
+  EXPECT_EQ(Bytes(1'420'000'000), "1.42 GB");
+  EXPECT_EQ(Count(1'842'113), "1 842 113");
+  EXPECT_EQ(RankList({0, 1, 2, 3, 8, 10, 11}), "0-3,8,10,11");
+}
+
+// LOCKSTEP_UPDATE_GOLDEN=1 writes it anew.
+TEST(Text, Golden) {
+  const std::string text = RenderText(Simulate(SlowRank5of8()).Analyze(), {.color = false, .unicode = true, .width = 100});
+  const std::string path = std::string(LOCKSTEP_SOURCE_DIR) + "/tests/unit/analysis/slow_rank.golden.txt";
+  if (std::getenv("LOCKSTEP_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
+  std::ifstream file(path);
+  std::stringstream golden;
+  golden << file.rdbuf();
+  EXPECT_EQ(text, golden.str());
+}
+
+TEST(Text, FirstSentenceIsTheVerdictAndLinesFit) {
+  for (const bool unicode : {true, false}) {
+    const std::string text = RenderText(Simulate(SlowRank5of8()).Analyze(), {.unicode = unicode});
+    const std::vector<std::string> lines = Lines(text);
+    EXPECT_TRUE(lines[2].starts_with("  Rank 5 holds everyone back")) << lines[2];
+    for (const std::string& line : lines) EXPECT_LE(Columns(line), 100u) << line;
+    if (!unicode) {
+      EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
+    }
+  }
+}
+
+TEST(Text, ColourOnlyIfAsked) {
+  const Analysis analysis = Simulate(SlowRank5of8()).Analyze();
+  EXPECT_EQ(RenderText(analysis, {}).find('\x1b'), std::string::npos);
+  EXPECT_NE(RenderText(analysis, {.color = true}).find('\x1b'), std::string::npos);
+}
+
+TEST(Text, SharedCoresComeFirst) {
+  JobSpec spec;
+  spec.allowed_cores = 2;
+  const std::vector<std::string> lines = Lines(RenderText(Simulate(spec).Analyze(), {}));
+  EXPECT_TRUE(lines[0].starts_with("4 ranks share 2 cores")) << lines[0];
+  // One core each says nothing: mpirun binds every rank to its own.
+  spec.allowed_cores = 1;
+  EXPECT_TRUE(Lines(RenderText(Simulate(spec).Analyze(), {}))[0].starts_with("ddp_mpi"));
+}
+
+TEST(Text, LargeJobsShowTheWorst) {
+  JobSpec spec = SlowRank5of8();
+  spec.ranks = 40;
+  spec.steps = 12;
+  const std::string text = RenderText(Simulate(spec).Analyze(), {});
+  const std::vector<std::string> lines = Lines(text);
+  const auto head = std::find_if(lines.begin(), lines.end(), [](const auto& l) { return l.starts_with("  RANKS"); });
+  ASSERT_NE(head, lines.end());
+  EXPECT_TRUE((head + 1)->starts_with("  5  node1")) << *(head + 1);
+  EXPECT_TRUE((head + 6)->starts_with("  35 others within ")) << *(head + 6);
+  for (const std::string& line : lines) EXPECT_LE(Columns(line), 100u) << line;
+}
+
+TEST(Text, LossesComeWithTheirRemedy) {
+  Job job = Simulate({});
+  AddLoss(job.timeline.tables, "RingFull", 1, 12);
+  AddLoss(job.timeline.tables, "RingFull", 2, 30);
+  const Analysis analysis = job.Analyze();
+  EXPECT_TRUE(analysis.incomplete());
+  const std::string text = RenderText(analysis, {});
+  EXPECT_NE(text.find("42 records dropped because a thread's ring was full (ranks 1,2)"), std::string::npos) << text;
+  EXPECT_NE(text.find("raise --ring-size"), std::string::npos);
+}
+
+TEST(Text, ExplanationListsTheRowsBehind) {
+  const Analysis analysis = Simulate(SlowRank5of8()).Analyze();
+  const std::string text = RenderExplanation(analysis, 1, {});
+  EXPECT_NE(text.find("others_wait_ns"), std::string::npos);
+  EXPECT_EQ(Lines(text).size(), 5u + 20u);
+  EXPECT_EQ(RenderExplanation(analysis, 9, {}), "");
+}
+
+TEST(Json, HoldsEveryKeyOfTheContract) {
+  const auto json = nlohmann::json::parse(RenderJson(Simulate(SlowRank5of8()).Analyze()));
+  EXPECT_EQ(json["schema"], "lockstep.analysis/1");
+  const auto has = [](const nlohmann::json& object, const std::vector<std::string>& keys) {
+    for (const std::string& key : keys) EXPECT_TRUE(object.contains(key)) << key;
+  };
+  const std::vector<std::string> kTerms = {"compute_ns",         "exposed_wait_ns", "exposed_transfer_ns",
+                                                         "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"};
+  has(json, {"run", "trust", "summary", "ranks", "steps", "collectives", "arrivals", "groups", "gaps", "buckets",
+             "overlap", "stragglers", "counterfactual", "findings"});
+  has(json["run"], {"ranks", "ranks_expected", "ranks_missing", "ranks_ended_early", "nodes", "steps", "classes", "window"});
+  has(json["trust"], {"clock_error_ns_p50", "clock_error_ns_max", "events", "dropped", "unmatched_collectives",
+                      "clock_violations", "overhead_fraction", "agent_cpu_fraction"});
+  has(json["summary"], {"step_ns_median", "comm_ns", "hidden_comm_ns", "overlap_fraction", "overlap_low", "overlap_high"});
+  has(json["summary"], kTerms);
+  has(json["ranks"][0], {"rank", "node", "span_ns", "comm_ns", "overlap_ns", "overlap_fraction", "exposed_comm_ns", "copy_ns",
+                         "offcpu_ns", "last_fraction", "straggler_score", "straggler_interval"});
+  has(json["ranks"][0], kTerms);
+  has(json["steps"][0], {"index", "complete", "warmup", "ranks"});
+  has(json["steps"][0]["ranks"][0], {"rank", "begin_ns", "end_ns", "comm_ns", "overlap_ns", "phases"});
+  has(json["steps"][0]["ranks"][0], kTerms);
+  has(json["collectives"][0], {"op", "comm", "group", "bytes", "count", "transfer_ns_median", "wait_ns_median", "algbw",
+                               "busbw", "censored"});
+  has(json["arrivals"][0], {"rank", "last", "ties", "charge_ns"});
+  has(json["stragglers"][0], {"rank", "score", "interval", "p_value", "kind", "cause", "saves_ns_per_step"});
+  has(json["findings"][0], {"id", "headline", "evidence", "action", "saves_ns_per_step", "confidence"});
+  EXPECT_TRUE(json["trust"]["overhead_fraction"].is_null()) << "not measured is null, never 0";
+  EXPECT_EQ(json["trust"]["clock_error_ns_max"], 500);
+  std::int64_t sum = 0;
+  for (const std::string& key : kTerms) sum += json["summary"][key].get<std::int64_t>();
+  EXPECT_EQ(json["summary"]["step_ns_median"], sum);
+}
+
+TEST(Json, SameInputSameBytesWhateverTheThreads) {
+  const Job job = Simulate(SlowRank5of8());
+  AnalyzeOptions one = job.Options(), many = job.Options();
+  one.jobs = 1;
+  many.jobs = 7;
+  EXPECT_EQ(RenderJson(Analyze(job.timeline, one).value()), RenderJson(Analyze(job.timeline, many).value()));
+}
+
+TEST(Json, UnknownIsNull) {
+  Job job = Simulate({});
+  auto& t = job.timeline.tables;
+  t.clock = {};
+  for (auto& v : t.ranks.agent_cpu_ns) v = -1;
+  for (auto& v : t.rank_totals.offcpu_ns) v = -1;
+  const auto json = nlohmann::json::parse(RenderJson(job.Analyze()));
+  EXPECT_TRUE(json["trust"]["clock_error_ns_max"].is_null());
+  EXPECT_TRUE(json["trust"]["agent_cpu_fraction"].is_null());
+  EXPECT_TRUE(json["ranks"][0]["offcpu_ns"].is_null());
+}
+
+TEST(Json, ManyCellsAreLeftToTheTimeline) {
+  const Job job = Simulate({});
+  AnalyzeOptions options = job.Options();
+  options.max_step_cells = 239;
+  const auto json = nlohmann::json::parse(RenderJson(Analyze(job.timeline, options).value()));
+  EXPECT_TRUE(json["steps"].empty());
+  EXPECT_TRUE(json["truncated"].get<bool>());
+}
+
+}  // namespace
+}  // namespace lockstep::test
