@@ -63,8 +63,7 @@ void Context::IndexSteps() {
 void Context::SliceIntoUnits() {
   const auto& steps = tables().steps;
   for (const std::size_t row : usable_)
-    if (steps.end_ns[row] > steps.begin_ns[row])
-      units_.push_back({{steps.begin_ns[row], steps.end_ns[row]}, row});
+    if (steps.end_ns[row] > steps.begin_ns[row]) units_.push_back({{steps.begin_ns[row], steps.end_ns[row]}, row});
   units_are_steps_ = !units_.empty();
   if (!units_are_steps_) {
     std::vector<std::int64_t> arrivals;
@@ -80,8 +79,7 @@ void Context::SliceIntoUnits() {
       if (end > begin) units_.push_back({{begin + 1, end + 1}, kNowhere});
     }
   }
-  std::sort(units_.begin(), units_.end(),
-            [](const Unit& a, const Unit& b) { return a.window.begin < b.window.begin; });
+  std::sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) { return a.window.begin < b.window.begin; });
 }
 
 std::size_t Context::UnitAt(std::int64_t cluster_ns) const {

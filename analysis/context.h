@@ -17,7 +17,7 @@ inline constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
 // A stretch of the job that is compared with others like it: a step, or, in
 // runs without steps, a slice that holds as many collectives as any other.
 struct Unit {
-  Interval window;         // Cluster time.
+  Interval window;              // Cluster time.
   std::size_t step = kNowhere;  // Row of tables.steps.
   std::int64_t length_ns() const { return window.end - window.begin; }
 };
@@ -32,7 +32,7 @@ class Context {
 
   // Ranks with a readable file, ascending. Passes use their position here.
   const std::vector<std::int32_t>& ranks() const { return ranks_; }
-  std::size_t Position(std::int32_t rank) const;  // kNowhere if it has no file.
+  std::size_t Position(std::int32_t rank) const;                                    // kNowhere if it has no file.
   std::size_t RankRow(std::size_t position) const { return rank_rows_[position]; }  // Row of tables.ranks.
 
   // The analysis window in step numbers, inclusive; any if it is not given in steps.
@@ -55,9 +55,7 @@ class Context {
   std::size_t UnitAt(std::int64_t cluster_ns) const;
 
   // Part of what is analysed: all, unless the window was narrowed to some of the steps.
-  bool Counts(std::size_t collective) const {
-    return !narrowed_ || InWindow(tables().collectives.step[collective]);
-  }
+  bool Counts(std::size_t collective) const { return !narrowed_ || InWindow(tables().collectives.step[collective]); }
   // Counts; two members at least, a split kind, no contradiction: its arrivals can be compared.
   bool Comparable(std::size_t collective) const;
 

@@ -23,8 +23,8 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   for (const RankRow& row : analysis.ranks) {
     finding.rows.rows.push_back({row.rank, row.input_ns, row.span_ns});
     if (row.span_ns > 0)
-      shares_ppb.push_back(static_cast<std::int64_t>(1e9 * static_cast<double>(row.input_ns) /
-                                                     static_cast<double>(row.span_ns)));
+      shares_ppb.push_back(
+          static_cast<std::int64_t>(1e9 * static_cast<double>(row.input_ns) / static_cast<double>(row.span_ns)));
   }
   // The median rank's: one rank with slow input is a straggler, not an input-bound job.
   std::int64_t input = 0;
@@ -43,9 +43,9 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   }
   if (whole <= 0 || static_cast<double>(input) < kBoundShare * static_cast<double>(whole)) return;
   finding.id = "input.bound";
-  finding.headline = s.per_step ? fmt::format("The ranks wait for input for {} of each {} step.", Duration(input),
-                                              Duration(whole))
-                                : fmt::format("The ranks wait for input for {} of the time.", Percent(input, whole));
+  finding.headline =
+      s.per_step ? fmt::format("The ranks wait for input for {} of each {} step.", Duration(input), Duration(whole))
+                 : fmt::format("The ranks wait for input for {} of the time.", Percent(input, whole));
   finding.brief = "input is loaded while nothing else runs";
   if (s.per_step) finding.saves_ns_per_step = input;
   finding.upper_bound = true;

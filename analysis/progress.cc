@@ -1,8 +1,8 @@
 // Non-blocking collectives that were posted early and moved only in Wait.
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "analysis/exposure.h"
 #include "analysis/passes.h"
@@ -38,8 +38,8 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   finding.rows.columns = {"rank", "posted", "posted_early", "moved_only_in_wait", "unattended_ns"};
   for (std::size_t i = 0; i < read; ++i) {
     const std::int32_t rank = context.ranks()[i * n / read];
-    const auto tables = context.options().read_rank ? context.options().read_rank(rank)
-                                                    : context.timeline().ReadRank(rank);
+    const auto tables =
+        context.options().read_rank ? context.options().read_rank(rank) : context.timeline().ReadRank(rank);
     if (!tables.ok()) continue;
     const ProgressCounts counts = CountProgress(tables.value());
     all.posted += counts.posted;
@@ -56,20 +56,26 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   analysis.wait_only = true;
   if (static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
   finding.id = "progress.wait_only";
-  finding.headline =
-      s.per_step ? fmt::format("Communication is posted early but moved only in Wait: none of it is known to overlap "
-                               "compute, and {} of each {} step are spent there.", Duration(exposed), Duration(whole))
-                 : fmt::format("Communication is posted early but moved only in Wait: none of it is known to overlap "
-                               "compute, and {} of the time is spent there.", Percent(exposed, whole));
+  finding.headline = s.per_step
+                         ? fmt::format(
+                               "Communication is posted early but moved only in Wait: none of it is known to overlap "
+                               "compute, and {} of each {} step are spent there.",
+                               Duration(exposed), Duration(whole))
+                         : fmt::format(
+                               "Communication is posted early but moved only in Wait: none of it is known to overlap "
+                               "compute, and {} of the time is spent there.",
+                               Percent(exposed, whole));
   finding.brief = "posted early, moved only in Wait";
   if (s.per_step) finding.saves_ns_per_step = std::min(exposed, s.terms.compute_ns);
   finding.upper_bound = true;
   finding.confidence = 0.6;
-  finding.evidence = fmt::format("{} of {} non-blocking collectives posted early saw no MPI call until their Wait, {} "
-                                 "later on average", Count(all.wait_only), Count(all.early),
-                                 Duration(all.apart_ns / std::max<std::int64_t>(1, all.wait_only)));
-  finding.action = "call MPI_Test(some) a few times while computing, or let a thread do it; "
-                   "most MPI libraries move data only inside calls";
+  finding.evidence = fmt::format(
+      "{} of {} non-blocking collectives posted early saw no MPI call until their Wait, {} "
+      "later on average",
+      Count(all.wait_only), Count(all.early), Duration(all.apart_ns / std::max<std::int64_t>(1, all.wait_only)));
+  finding.action =
+      "call MPI_Test(some) a few times while computing, or let a thread do it; "
+      "most MPI libraries move data only inside calls";
   analysis.findings.push_back(std::move(finding));
 }
 

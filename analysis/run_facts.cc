@@ -1,12 +1,12 @@
 // What ran, and what is missing of it.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <set>
-
-#include <fmt/format.h>
 
 #include "analysis/passes.h"
 #include "core/loss.h"
@@ -21,8 +21,10 @@ std::vector<std::string> ShellWords(std::string_view command) {
   char quote = 0;
   for (const char c : command) {
     if (quote != 0) {
-      if (c == quote) quote = 0;
-      else word += c;
+      if (c == quote)
+        quote = 0;
+      else
+        word += c;
     } else if (c == '\'' || c == '"') {
       quote = c;
       in_word = true;

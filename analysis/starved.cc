@@ -14,14 +14,12 @@ void FindStarved(const Context&, Analysis& analysis) {
   if (!s.offcpu_ns || whole <= 0 || static_cast<double>(*s.offcpu_ns) < kNameShare * static_cast<double>(whole)) return;
   Finding finding;
   finding.id = "starved";
-  const std::string when = s.per_step
-                               ? fmt::format("for {} of each {} step", Duration(*s.offcpu_ns), Duration(whole))
-                               : fmt::format("for {} of the time", Percent(*s.offcpu_ns, whole));
-  finding.headline =
-      run.sharing_ranks > 0
-          ? fmt::format("{} ranks share {}: their training threads stand in line for one {}.", run.sharing_ranks,
-                        Plural(run.shared_cores, "core"), when)
-          : fmt::format("The training threads are ready to run but have no core {}.", when);
+  const std::string when = s.per_step ? fmt::format("for {} of each {} step", Duration(*s.offcpu_ns), Duration(whole))
+                                      : fmt::format("for {} of the time", Percent(*s.offcpu_ns, whole));
+  finding.headline = run.sharing_ranks > 0
+                         ? fmt::format("{} ranks share {}: their training threads stand in line for one {}.",
+                                       run.sharing_ranks, Plural(run.shared_cores, "core"), when)
+                         : fmt::format("The training threads are ready to run but have no core {}.", when);
   finding.brief = "ready to run, but without a core";
   // No price: part of that line stands inside waits that would be spent anyway.
   finding.confidence = 0.7;

@@ -5,12 +5,12 @@
 // arrived; over steps the median. Named only if that is worth naming and the
 // rank is later than the others more consistently than chance.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
-
-#include <fmt/format.h>
 
 #include "analysis/lateness.h"
 #include "analysis/passes.h"
@@ -32,8 +32,8 @@ using Matrix = std::vector<std::vector<std::int64_t>>;  // [position][unit]
 struct Witnessed {
   Matrix price;
   bool exact = false;
-  std::vector<ExposedActivity> activities;       // Of the ranks below.
-  std::vector<std::size_t> activity_of;       // Positions, ascending.
+  std::vector<ExposedActivity> activities;  // Of the ranks below.
+  std::vector<std::size_t> activity_of;     // Positions, ascending.
   const ExposedActivity* Of(std::size_t position) const {
     const auto at = std::lower_bound(activity_of.begin(), activity_of.end(), position);
     return at != activity_of.end() && *at == position ? &activities[static_cast<std::size_t>(at - activity_of.begin())]
@@ -180,14 +180,14 @@ std::string Action(const Cause& cause, const std::string& name, const std::strin
   if (cause.name == "starved")
     return fmt::format("give {} a core of its own (mpirun --bind-to core) or stop what else runs on {}", name, node);
   if (cause.name == "waiting")
-    return fmt::format("{} uses no more CPU than the others: look for sleeps, locks or file access in its compute", name);
+    return fmt::format("{} uses no more CPU than the others: look for sleeps, locks or file access in its compute",
+                       name);
   if (cause.name == "compute")
     return fmt::format("compare {}'s share of the work with the others', then clock and memory of {}", name, node);
   return fmt::format("look at what {} does before its collectives: lockstep analyze --explain N lists the steps", name);
 }
 
-std::string EvidenceText(const Analysis& analysis, std::size_t r, const Cause& cause,
-                      const Straggler& straggler) {
+std::string EvidenceText(const Analysis& analysis, std::size_t r, const Cause& cause, const Straggler& straggler) {
   std::string text;
   const RankRow* row = r < analysis.ranks.size() ? &analysis.ranks[r] : nullptr;
   std::int64_t total = 0;
@@ -336,13 +336,12 @@ void FindStragglers(const Context& context, Analysis& analysis) {
     finding.rank = straggler.rank;
     if (context.units_are_steps()) {
       finding.saves_ns_per_step = straggler.saves_ns_per_step;
-      finding.headline = fmt::format("Rank {} holds {} back: {} {} of each {} step for it.", straggler.rank,
-                                     n == 2 ? "the other" : "everyone", whom, Duration(straggler.saves_ns),
-                                     Duration(length));
+      finding.headline =
+          fmt::format("Rank {} holds {} back: {} {} of each {} step for it.", straggler.rank,
+                      n == 2 ? "the other" : "everyone", whom, Duration(straggler.saves_ns), Duration(length));
     } else {
       finding.headline = fmt::format("Rank {} holds {} back: {} {} of the time for it.", straggler.rank,
-                                     n == 2 ? "the other" : "everyone", whom,
-                                     Percent(straggler.saves_ns, length));
+                                     n == 2 ? "the other" : "everyone", whom, Percent(straggler.saves_ns, length));
     }
     finding.brief = cause.more_compute_ns && *cause.more_compute_ns > 0
                         ? fmt::format("{} ({}) computes {} longer", name, node, Duration(*cause.more_compute_ns))

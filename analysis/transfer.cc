@@ -1,8 +1,8 @@
 // Communication that compute does not hide.
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "analysis/passes.h"
 #include "analysis/report/format.h"
@@ -20,11 +20,15 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
 
   Finding finding;
   finding.id = "transfer.exposed";
-  finding.headline =
-      s.per_step ? fmt::format("Communication is exposed for {} of each {} step: a faster network or more overlap wins "
-                               "at most that.", Duration(exposed), Duration(whole))
-                 : fmt::format("Communication is exposed for {} of the time: a faster network or more overlap wins at "
-                               "most that.", Percent(exposed, whole));
+  finding.headline = s.per_step
+                         ? fmt::format(
+                               "Communication is exposed for {} of each {} step: a faster network or more overlap wins "
+                               "at most that.",
+                               Duration(exposed), Duration(whole))
+                         : fmt::format(
+                               "Communication is exposed for {} of the time: a faster network or more overlap wins at "
+                               "most that.",
+                               Percent(exposed, whole));
   finding.brief = "transfer that compute does not hide";
   if (s.per_step) finding.saves_ns_per_step = exposed;
   finding.upper_bound = true;
@@ -39,8 +43,8 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
   }
   finding.evidence = fmt::format("{} transferring", Duration(s.terms.exposed_transfer_ns));
   if (s.terms.exposed_unsplit_ns > 0)
-    finding.evidence += fmt::format(", {} that cannot be split into waiting and transfer",
-                                    Duration(s.terms.exposed_unsplit_ns));
+    finding.evidence +=
+        fmt::format(", {} that cannot be split into waiting and transfer", Duration(s.terms.exposed_unsplit_ns));
   if (largest != nullptr && cost(*largest) > 0) {
     finding.evidence += fmt::format("; most in {} {} of {}", Count(largest->count), largest->op, Bytes(largest->bytes));
     if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));

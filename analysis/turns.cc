@@ -1,8 +1,8 @@
 // Waiting that no single rank is to blame for.
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "analysis/passes.h"
 #include "analysis/report/format.h"
@@ -13,7 +13,8 @@ void FindTurns(const Context&, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   std::int64_t left = s.terms.exposed_wait_ns;
-  for (const Straggler& straggler : analysis.stragglers) left -= straggler.saves_ns_per_step.value_or(s.terms.exposed_wait_ns);
+  for (const Straggler& straggler : analysis.stragglers)
+    left -= straggler.saves_ns_per_step.value_or(s.terms.exposed_wait_ns);
   if (whole <= 0 || static_cast<double>(left) < kNameShare * static_cast<double>(whole)) return;
   Finding finding;
   finding.id = "wait.turns";

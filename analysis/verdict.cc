@@ -1,8 +1,8 @@
 // The one sentence, what belongs right under it, and the order of the findings.
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "analysis/passes.h"
 #include "analysis/report/format.h"

@@ -1,5 +1,8 @@
 // lockstep analyze: the verdict on a run.
 
+#include "analysis/analyze.h"
+
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -9,9 +12,6 @@
 #include <memory>
 #include <system_error>
 
-#include <fmt/format.h>
-
-#include "analysis/analyze.h"
 #include "analysis/report/format.h"
 #include "analysis/report/json.h"
 #include "analysis/report/text.h"
@@ -72,7 +72,8 @@ Status WriteFile(const std::string& path, const std::string& text) {
   const auto failed = [&] {
     const std::string reason = std::generic_category().message(errno);
     ::unlink(part.c_str());
-    return Error{ErrorCode::kIo, "cannot write the analysis: " + reason, path, "lockstep analyze --json FILE elsewhere"};
+    return Error{ErrorCode::kIo, "cannot write the analysis: " + reason, path,
+                 "lockstep analyze --json FILE elsewhere"};
   };
   std::FILE* file = std::fopen(part.c_str(), "we");
   if (file == nullptr) return failed();
@@ -103,7 +104,9 @@ int Analyze(const Flags& flags) {
   merge.run_dir = run.value();
   merge.jobs = flags.jobs;
   merge.classes = flags.classes;
-  merge.clock = flags.clock == "off" ? ClockChoice::kOff : flags.clock == "wall" ? ClockChoice::kWall : ClockChoice::kAuto;
+  merge.clock = flags.clock == "off"    ? ClockChoice::kOff
+                : flags.clock == "wall" ? ClockChoice::kWall
+                                        : ClockChoice::kAuto;
   if (Status steps = ParseSteps(flags.steps, merge); !steps.ok()) return PrintError(steps.error());
 
   auto progress = std::make_unique<Progress>(flags.quiet);
@@ -126,7 +129,8 @@ int Analyze(const Flags& flags) {
   const std::string json = RenderJson(analysis.value());
   int code = analysis.value().incomplete() ? kIncomplete : kOk;
   if (merge.write) {
-    if (Status written = WriteFile(merge.run_dir + "/analysis.json", json); !written.ok()) code = PrintError(written.error());
+    if (Status written = WriteFile(merge.run_dir + "/analysis.json", json); !written.ok())
+      code = PrintError(written.error());
   } else if (!flags.quiet) {
     std::fprintf(stderr, "lockstep: %s is read-only: analysis.json is not written there\n", merge.run_dir.c_str());
   }
@@ -155,15 +159,19 @@ int Analyze(const Flags& flags) {
 
 void AddAnalyze(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* app = root.add_subcommand("analyze", "Say what slows a run down, what it costs per step, and what to change");
+  CLI::App* app =
+      root.add_subcommand("analyze", "Say what slows a run down, what it costs per step, and what to change");
   app->add_option("run", flags->run, "Run directory (default: lockstep.out/latest)")->type_name("RUN");
-  app->add_option("--json", flags->json, "Write the analysis to FILE as well; - for standard output instead of the text")
+  app->add_option("--json", flags->json,
+                  "Write the analysis to FILE as well; - for standard output instead of the text")
       ->type_name("FILE");
   app->add_option("--steps", flags->steps, "Steps A to B-1 only")->type_name("A:B");
   app->add_option("--classes", flags->classes, "How kernels are told apart")
-      ->check(CLI::IsMember({"lockstep", "hta"}))->capture_default_str();
+      ->check(CLI::IsMember({"lockstep", "hta"}))
+      ->capture_default_str();
   app->add_option("--clock", flags->clock, "Clocks: auto, off (as they are), wall (accept wall-clock accuracy)")
-      ->check(CLI::IsMember({"auto", "off", "wall"}))->capture_default_str();
+      ->check(CLI::IsMember({"auto", "off", "wall"}))
+      ->capture_default_str();
   app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
   app->add_option("--explain", flags->explain, "Print the rows behind finding N")->type_name("N");
   app->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");

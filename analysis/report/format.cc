@@ -1,8 +1,8 @@
 #include "analysis/report/format.h"
 
-#include <cmath>
-
 #include <fmt/format.h>
+
+#include <cmath>
 
 namespace lockstep {
 namespace {
@@ -81,6 +81,8 @@ std::string RankList(const std::vector<std::int32_t>& ranks) {
   return text;
 }
 
-std::string Plural(std::int64_t n, const char* noun) { return fmt::format("{} {}{}", Count(n), noun, n == 1 ? "" : "s"); }
+std::string Plural(std::int64_t n, const char* noun) {
+  return fmt::format("{} {}{}", Count(n), noun, n == 1 ? "" : "s");
+}
 
 }  // namespace lockstep

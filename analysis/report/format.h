@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-std::string Duration(std::int64_t ns);                         // "412 ms", "3.1 us", "0"
-std::string Percent(std::int64_t part, std::int64_t whole);    // "83 %", "0.4 %", "-" if whole <= 0
+std::string Duration(std::int64_t ns);                       // "412 ms", "3.1 us", "0"
+std::string Percent(std::int64_t part, std::int64_t whole);  // "83 %", "0.4 %", "-" if whole <= 0
 std::string Percent(double fraction);
 std::string Bytes(std::uint64_t bytes);                        // "1.42 GB" (powers of 1000)
 std::string Bandwidth(double bytes_per_second);                // "13.3 GB/s"

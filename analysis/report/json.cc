@@ -1,6 +1,7 @@
 #include "analysis/report/json.h"
 
 #include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "analysis/report/format.h"
@@ -46,9 +47,8 @@ Json Run(const Analysis& a) {
   json["warmup_steps"] = run.warmup_steps;
   json["incomplete_steps"] = run.incomplete_steps;
   json["classes"] = run.classes;
-  json["window"] = {{"first_step", OrNull(run.first_step)},
-                    {"last_step", OrNull(run.last_step)},
-                    {"span_ns", OrNull(run.span_ns)}};
+  json["window"] = {
+      {"first_step", OrNull(run.first_step)}, {"last_step", OrNull(run.last_step)}, {"span_ns", OrNull(run.span_ns)}};
   json["gpu_ranks"] = run.gpu_ranks;
   json["ranks_sharing_cores"] = run.sharing_ranks;
   json["shared_cores"] = run.sharing_ranks > 0 ? Json(run.shared_cores) : Json(nullptr);
@@ -122,10 +122,8 @@ Json RankOf(const RankRow& row) {
 }
 
 Json StepOf(const StepRow& step) {
-  Json json{{"index", step.index},
-            {"complete", step.complete},
-            {"warmup", step.warmup},
-            {"step_ns", OrNull(step.step_ns)}};
+  Json json{
+      {"index", step.index}, {"complete", step.complete}, {"warmup", step.warmup}, {"step_ns", OrNull(step.step_ns)}};
   Json ranks = Json::array();
   for (const StepCell& cell : step.ranks) {
     Json one{{"rank", cell.rank}, {"begin_ns", cell.begin_ns}, {"end_ns", cell.end_ns}};

@@ -32,12 +32,12 @@ struct RunFacts {
   std::vector<std::int32_t> ranks_missing, ranks_ended_early;
   std::vector<std::string> endings;  // One sentence per rank that failed: "rank 2 was killed by signal 9".
   std::int64_t nodes = 0;
-  std::int64_t steps = 0;            // Complete on every rank, within the window.
+  std::int64_t steps = 0;  // Complete on every rank, within the window.
   std::int64_t warmup_steps = 0;
   std::int64_t incomplete_steps = 0;
-  std::string classes;               // "lockstep" or "hta".
+  std::string classes;                                         // "lockstep" or "hta".
   std::optional<std::int64_t> first_step, last_step, span_ns;  // The analysis window.
-  std::int64_t sharing_ranks = 0, shared_cores = 0;  // "4 ranks share 2 cores"; 0: each has its own.
+  std::int64_t sharing_ranks = 0, shared_cores = 0;            // "4 ranks share 2 cores"; 0: each has its own.
   std::int64_t gpu_ranks = 0;
 };
 
@@ -50,8 +50,8 @@ struct Trust {
 
 struct Summary {
   bool per_step = false;  // true: means over ranks of the median step; false: of the whole window (no steps).
-  std::optional<std::int64_t> median_step;     // Its index.
-  std::optional<std::int64_t> step_ns_median;  // Sum of the six terms.
+  std::optional<std::int64_t> median_step;                                           // Its index.
+  std::optional<std::int64_t> step_ns_median;                                        // Sum of the six terms.
   std::optional<std::int64_t> job_step_ns_median, job_step_ns_p10, job_step_ns_p99;  // max_r end_i - max_r end_(i-1).
   IdentityTerms terms;
   std::int64_t comm_ns = 0, hidden_comm_ns = 0, comm_high_ns = 0, hidden_comm_high_ns = 0;
@@ -69,11 +69,11 @@ struct RankRow {
   std::int64_t mpi_other_ns = 0, input_ns = 0;
   std::optional<double> overlap_fraction;
   std::optional<std::int64_t> cpu_ns, offcpu_ns;
-  std::optional<double> last_fraction;     // Of the collectives that had a last arriver or a tie.
-  std::optional<std::int64_t> late_ns;     // Lower median of arrival minus the instance's lower median arrival.
-  std::optional<double> straggler_score;   // median_i of ln(work / median rank's work).
+  std::optional<double> last_fraction;    // Of the collectives that had a last arriver or a tie.
+  std::optional<std::int64_t> late_ns;    // Lower median of arrival minus the instance's lower median arrival.
+  std::optional<double> straggler_score;  // median_i of ln(work / median rank's work).
   std::optional<std::pair<double, double>> straggler_interval;  // 95 %.
-  std::optional<IdentityTerms> step_terms;         // Lower median step of this rank.
+  std::optional<IdentityTerms> step_terms;                      // Lower median step of this rank.
 };
 
 struct StepCell {
@@ -91,8 +91,8 @@ struct StepRow {
 };
 
 struct CollectiveRow {
-  std::string op;             // "all-reduce"
-  std::uint64_t comm = 0;     // global_id.
+  std::string op;                   // "all-reduce"
+  std::uint64_t comm = 0;           // global_id.
   std::vector<std::int32_t> group;  // World ranks, ascending.
   std::uint64_t bytes = 0;
   std::int64_t count = 0;     // Instances.
@@ -118,12 +118,12 @@ struct Straggler {
   double score = 0;  // As RankRow.
   std::pair<double, double> interval{0, 0};
   double p_value = 1;
-  std::string kind;   // persistent, transient, drifting.
-  std::string cause;  // starved, input, compute, waiting (off the CPU by itself), unknown.
+  std::string kind;                               // persistent, transient, drifting.
+  std::string cause;                              // starved, input, compute, waiting (off the CPU by itself), unknown.
   std::optional<std::int64_t> saves_ns_per_step;  // Empty in runs without steps.
   std::int64_t saves_ns = 0;                      // Per step, or per slice of a run without steps.
   std::pair<std::int64_t, std::int64_t> saves_interval_ns{0, 0};  // 95 %, of saves_ns.
-  std::optional<std::int64_t> onset_step;  // drifting.
+  std::optional<std::int64_t> onset_step;                         // drifting.
 };
 
 // Rows behind a finding, for --explain.
@@ -165,13 +165,13 @@ struct Analysis {
   std::vector<ArrivalRow> arrivals;
   std::vector<Group> groups;
   std::vector<Straggler> stragglers;
-  std::vector<Finding> findings;  // At most five, costliest first.
-  std::string additivity;         // How the prices combine; "" if there is nothing to add.
-  std::string verdict;            // One sentence.
+  std::vector<Finding> findings;     // At most five, costliest first.
+  std::string additivity;            // How the prices combine; "" if there is nothing to add.
+  std::string verdict;               // One sentence.
   std::vector<std::string> remarks;  // Further sentences that belong right under it.
   std::vector<LossRow> losses;
-  bool wait_only = false;         // Non-blocking communication moved only in Wait: no overlap is claimed.
-  bool suspicious = false;        // Zero is suspicious: something must have been recorded and was not.
+  bool wait_only = false;            // Non-blocking communication moved only in Wait: no overlap is claimed.
+  bool suspicious = false;           // Zero is suspicious: something must have been recorded and was not.
   std::vector<std::string> skipped;  // Passes that had no input, with the reason.
 
   // Exit 3: data was lost, or the input is suspicious.

@@ -1,5 +1,6 @@
 #include "analysis/report/text.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,8 +8,6 @@
 #include <cstdlib>
 #include <numeric>
 #include <string_view>
-
-#include <fmt/format.h>
 
 #include "analysis/report/format.h"
 
@@ -128,7 +127,8 @@ class Writer {
     if (s.per_step) {
       std::string spread;
       if (s.job_step_ns_p10 && s.job_step_ns_p99)
-        spread = fmt::format("   (p10 {} {} p99 {})", Duration(*s.job_step_ns_p10), g_.dot, Duration(*s.job_step_ns_p99));
+        spread =
+            fmt::format("   (p10 {} {} p99 {})", Duration(*s.job_step_ns_p10), g_.dot, Duration(*s.job_step_ns_p99));
       Line("  " + Bold("STEP") + fmt::format("  {} median", Duration(whole)) + spread);
     } else {
       Line("  " + Bold("WINDOW") + fmt::format("  {} on average", Duration(whole)));
@@ -139,7 +139,8 @@ class Writer {
     std::vector<std::string> entries;
     for (const Part& part : parts)
       if (part.ns > 0)
-        entries.push_back(fmt::format("{} {} {} {}", part.glyph, part.name, Duration(part.ns), Percent(part.ns, whole)));
+        entries.push_back(
+            fmt::format("{} {} {} {}", part.glyph, part.name, Duration(part.ns), Percent(part.ns, whole)));
     for (const std::string& entry : entries) {
       if (!legend.empty() && 2 + Columns(legend) + 4 + Columns(entry) > options_.width) {
         Line("  " + legend);
@@ -158,14 +159,14 @@ class Writer {
     std::vector<std::size_t> columns(parts.size(), 0);
     std::size_t used = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const double exact = static_cast<double>(kBarColumns) * static_cast<double>(std::max<std::int64_t>(0, parts[i].ns)) /
-                           static_cast<double>(whole);
+      const double exact = static_cast<double>(kBarColumns) *
+                           static_cast<double>(std::max<std::int64_t>(0, parts[i].ns)) / static_cast<double>(whole);
       columns[i] = static_cast<std::size_t>(exact);
       if (columns[i] == 0 && parts[i].ns * 200 > whole) columns[i] = 1;
       used += columns[i];
     }
-    const std::size_t largest = static_cast<std::size_t>(
-        std::max_element(columns.begin(), columns.end()) - columns.begin());
+    const std::size_t largest =
+        static_cast<std::size_t>(std::max_element(columns.begin(), columns.end()) - columns.begin());
     if (used < kBarColumns) columns[largest] += kBarColumns - used;
     if (used > kBarColumns) columns[largest] -= used - kBarColumns;
     std::string bar;
@@ -182,7 +183,8 @@ class Writer {
     if (a_.wait_only)
       return fmt::format("communication {}, no overlap claimed: it moved only in Wait",
                          Duration(std::max(s.comm_ns, s.terms.ExposedComm())));
-    if (s.hidden_comm_high_ns <= 0) return fmt::format("communication {}, none of it hidden under compute", Duration(s.comm_ns));
+    if (s.hidden_comm_high_ns <= 0)
+      return fmt::format("communication {}, none of it hidden under compute", Duration(s.comm_ns));
     const double low = s.overlap_low.value_or(0), high = s.overlap_high.value_or(low);
     if (high - low < 0.02)
       return fmt::format("communication {}, of which {} hidden under compute ({})", Duration(s.comm_ns),
@@ -256,8 +258,8 @@ class Writer {
     };
     std::vector<const RankColumn*> columns;
     for (const RankColumn& column : kColumns)
-      if (column.always || std::any_of(a_.ranks.begin(), a_.ranks.end(),
-                                       [&](const RankRow& row) { return column.value(row) != 0; }))
+      if (column.always ||
+          std::any_of(a_.ranks.begin(), a_.ranks.end(), [&](const RankRow& row) { return column.value(row) != 0; }))
         columns.push_back(&column);
 
     bool shortened = false;
@@ -268,7 +270,8 @@ class Writer {
     for (std::size_t i = 0; i < shown; ++i) {
       const RankRow& row = a_.ranks[order[i]];
       latest = std::max(latest, row.late_ns.value_or(0));
-      name_columns = std::max(name_columns, std::to_string(row.rank).size() + 2 + std::min<std::size_t>(row.node.size(), 24));
+      name_columns =
+          std::max(name_columns, std::to_string(row.rank).size() + 2 + std::min<std::size_t>(row.node.size(), 24));
     }
     const bool per_step = a_.ranks[order[0]].step_terms.has_value();
     std::string head = "  " + Pad(fmt::format("RANKS  {}", per_step ? "ms/step" : "ms"), name_columns + 2);

@@ -85,7 +85,8 @@ TEST(Findings, ExposedTransferIsPricedAtWhatIsExposed) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->saves_ns_per_step, 10'000'000);
   EXPECT_TRUE(finding->upper_bound);
-  EXPECT_TRUE(analysis.verdict.starts_with("Communication is exposed for 10 ms of each 50 ms step")) << analysis.verdict;
+  EXPECT_TRUE(analysis.verdict.starts_with("Communication is exposed for 10 ms of each 50 ms step"))
+      << analysis.verdict;
 }
 
 TEST(Findings, MovedOnlyInWaitClaimsNoOverlap) {

@@ -1,10 +1,10 @@
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
-
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "analysis/report/format.h"
 #include "analysis/report/json.h"
@@ -54,7 +54,8 @@ TEST(Format, ThreeDigitsAndUnits) {
 
 // LOCKSTEP_UPDATE_GOLDEN=1 writes it anew.
 TEST(Text, Golden) {
-  const std::string text = RenderText(Simulate(SlowRank5of8()).Analyze(), {.color = false, .unicode = true, .width = 100});
+  const std::string text =
+      RenderText(Simulate(SlowRank5of8()).Analyze(), {.color = false, .unicode = true, .width = 100});
   const std::string path = std::string(LOCKSTEP_SOURCE_DIR) + "/tests/unit/analysis/slow_rank.golden.txt";
   if (std::getenv("LOCKSTEP_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
   std::ifstream file(path);
@@ -130,22 +131,24 @@ TEST(Json, HoldsEveryKeyOfTheContract) {
     for (const std::string& key : keys) EXPECT_TRUE(object.contains(key)) << key;
   };
   const std::vector<std::string> kTerms = {"compute_ns",         "exposed_wait_ns", "exposed_transfer_ns",
-                                                         "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"};
+                                           "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"};
   has(json, {"run", "trust", "summary", "ranks", "steps", "collectives", "arrivals", "groups", "gaps", "buckets",
              "overlap", "stragglers", "counterfactual", "findings"});
-  has(json["run"], {"ranks", "ranks_expected", "ranks_missing", "ranks_ended_early", "nodes", "steps", "classes", "window"});
+  has(json["run"],
+      {"ranks", "ranks_expected", "ranks_missing", "ranks_ended_early", "nodes", "steps", "classes", "window"});
   has(json["trust"], {"clock_error_ns_p50", "clock_error_ns_max", "events", "dropped", "unmatched_collectives",
                       "clock_violations", "overhead_fraction", "agent_cpu_fraction"});
-  has(json["summary"], {"step_ns_median", "comm_ns", "hidden_comm_ns", "overlap_fraction", "overlap_low", "overlap_high"});
+  has(json["summary"],
+      {"step_ns_median", "comm_ns", "hidden_comm_ns", "overlap_fraction", "overlap_low", "overlap_high"});
   has(json["summary"], kTerms);
-  has(json["ranks"][0], {"rank", "node", "span_ns", "comm_ns", "overlap_ns", "overlap_fraction", "exposed_comm_ns", "copy_ns",
-                         "offcpu_ns", "last_fraction", "straggler_score", "straggler_interval"});
+  has(json["ranks"][0], {"rank", "node", "span_ns", "comm_ns", "overlap_ns", "overlap_fraction", "exposed_comm_ns",
+                         "copy_ns", "offcpu_ns", "last_fraction", "straggler_score", "straggler_interval"});
   has(json["ranks"][0], kTerms);
   has(json["steps"][0], {"index", "complete", "warmup", "ranks"});
   has(json["steps"][0]["ranks"][0], {"rank", "begin_ns", "end_ns", "comm_ns", "overlap_ns", "phases"});
   has(json["steps"][0]["ranks"][0], kTerms);
-  has(json["collectives"][0], {"op", "comm", "group", "bytes", "count", "transfer_ns_median", "wait_ns_median", "algbw",
-                               "busbw", "censored"});
+  has(json["collectives"][0],
+      {"op", "comm", "group", "bytes", "count", "transfer_ns_median", "wait_ns_median", "algbw", "busbw", "censored"});
   has(json["arrivals"][0], {"rank", "last", "ties", "charge_ns"});
   has(json["stragglers"][0], {"rank", "score", "interval", "p_value", "kind", "cause", "saves_ns_per_step"});
   has(json["findings"][0], {"id", "headline", "evidence", "action", "saves_ns_per_step", "confidence"});

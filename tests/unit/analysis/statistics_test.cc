@@ -1,8 +1,8 @@
 #include "analysis/statistics.h"
 
-#include <algorithm>
-
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "tests/unit/analysis/synthetic_job.h"
 

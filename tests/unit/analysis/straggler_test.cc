@@ -1,7 +1,7 @@
-#include <cstdint>
-#include <cmath>
-
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
 
 #include "tests/unit/analysis/synthetic_job.h"
 
@@ -46,7 +46,8 @@ TEST_P(SlowRank, IsNamedFirstAndPricedAtWhatItCosts) {
     EXPECT_EQ(analysis.stragglers[0].kind, "persistent");
     EXPECT_EQ(analysis.stragglers[0].cause, "compute");
     EXPECT_LT(analysis.stragglers[0].p_value, 0.01);
-    EXPECT_TRUE(analysis.verdict.starts_with("Rank " + std::to_string(rank) + " holds everyone back")) << analysis.verdict;
+    EXPECT_TRUE(analysis.verdict.starts_with("Rank " + std::to_string(rank) + " holds everyone back"))
+        << analysis.verdict;
     const double truth = static_cast<double>(job.MedianStep(2) - Simulate(healthy).MedianStep(2));
     EXPECT_NEAR(static_cast<double>(*analysis.stragglers[0].saves_ns_per_step), truth, 0.15 * truth) << "seed " << seed;
     EXPECT_NEAR(analysis.ranks[static_cast<std::size_t>(rank)].straggler_score.value(), std::log(factor), 0.02);

@@ -1,8 +1,8 @@
 #include "tests/unit/analysis/synthetic_job.h"
 
-#include <algorithm>
-
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "analysis/statistics.h"
 #include "core/collective.h"
@@ -122,10 +122,14 @@ class Simulator {
     AddMeta(t_, "run_id", "20261120-134750-7f3a");
     for (std::size_t r = 0; r < n_; ++r) {
       const auto rank = static_cast<std::int32_t>(r);
-      t_.ranks.Append({.rank = rank, .file = schema::kNone,
+      t_.ranks.Append({.rank = rank,
+                       .file = schema::kNone,
                        .node = Intern(t_, "node" + std::to_string(rank / spec_.ranks_per_node)),
-                       .domain = schema::kNone, .allowed_cores = spec_.allowed_cores, .events = 1000,
-                       .app_cpu_ns = 1'000'000'000, .agent_cpu_ns = 2'000'000});
+                       .domain = schema::kNone,
+                       .allowed_cores = spec_.allowed_cores,
+                       .events = 1000,
+                       .app_cpu_ns = 1'000'000'000,
+                       .agent_cpu_ns = 2'000'000});
       t_.clock.Append({rank, 0, 0, spec_.clock_error_ns, 0, 1});
     }
     for (std::size_t i = 0; i < operations_.size(); ++i) Collective(static_cast<std::uint32_t>(i), comm);
@@ -135,7 +139,8 @@ class Simulator {
     }
     for (std::size_t r = 0; r < n_; ++r) {
       const Interval window{marks_[r].front(), marks_[r].back()};
-      schema::TlRankTotals::Row row{.rank = static_cast<std::int32_t>(r), .begin_ns = window.begin, .end_ns = window.end};
+      schema::TlRankTotals::Row row{
+          .rank = static_cast<std::int32_t>(r), .begin_ns = window.begin, .end_ns = window.end};
       Fill(r, window, row);
       t_.rank_totals.Append(row);
     }
@@ -151,25 +156,45 @@ class Simulator {
     const auto last = std::max_element(op.arrival.begin(), op.arrival.end()) - op.arrival.begin();
     std::vector<std::int64_t> waits;
     for (const std::int64_t a : op.arrival) waits.push_back(op.last - a);
-    t_.collectives.Append({.comm_id = comm, .seq = i, .kind = static_cast<std::uint8_t>(CollectiveKind::kAllReduce),
-                           .mode = static_cast<std::uint8_t>(spec_.blocking ? 0 : 1), .bytes = spec_.bucket_bytes,
-                           .expected = static_cast<std::uint32_t>(n_), .seen = static_cast<std::uint32_t>(n_),
-                           .first_arrival_ns = sorted.front(), .last_arrival_ns = op.last, .end_ns = op.end,
-                           .last_rank = tie ? -1 : static_cast<std::int32_t>(last), .charge_ns = tie ? 0 : margin,
-                           .transfer_ns = op.censored ? -1 : op.end - op.last, .wait_ns = LowerMedian(waits),
-                           .error_ns = error, .splits = 1, .censored = op.censored,
+    t_.collectives.Append({.comm_id = comm,
+                           .seq = i,
+                           .kind = static_cast<std::uint8_t>(CollectiveKind::kAllReduce),
+                           .mode = static_cast<std::uint8_t>(spec_.blocking ? 0 : 1),
+                           .bytes = spec_.bucket_bytes,
+                           .expected = static_cast<std::uint32_t>(n_),
+                           .seen = static_cast<std::uint32_t>(n_),
+                           .first_arrival_ns = sorted.front(),
+                           .last_arrival_ns = op.last,
+                           .end_ns = op.end,
+                           .last_rank = tie ? -1 : static_cast<std::int32_t>(last),
+                           .charge_ns = tie ? 0 : margin,
+                           .transfer_ns = op.censored ? -1 : op.end - op.last,
+                           .wait_ns = LowerMedian(waits),
+                           .error_ns = error,
+                           .splits = 1,
+                           .censored = op.censored,
                            .step = spec_.mark_steps ? op.step : -1});
     for (std::size_t r = 0; r < n_; ++r) {
-      t_.collective_ranks.Append({.collective = i, .rank = static_cast<std::int32_t>(r), .row = i,
-                                  .arrival_ns = op.arrival[r], .end_low_ns = std::max(op.last, op.entered[r]),
-                                  .end_high_ns = op.returned[r], .wait_ns = op.last - op.arrival[r],
-                                  .transfer_ns = op.censored ? -1 : op.returned[r] - op.last, .censored = op.censored,
+      t_.collective_ranks.Append({.collective = i,
+                                  .rank = static_cast<std::int32_t>(r),
+                                  .row = i,
+                                  .arrival_ns = op.arrival[r],
+                                  .end_low_ns = std::max(op.last, op.entered[r]),
+                                  .end_high_ns = op.returned[r],
+                                  .wait_ns = op.last - op.arrival[r],
+                                  .transfer_ns = op.censored ? -1 : op.returned[r] - op.last,
+                                  .censored = op.censored,
                                   .step = spec_.mark_steps ? op.step : -1});
-      job_.ranks[r].collectives.Append(
-          {.seq = i, .kind = static_cast<std::uint8_t>(CollectiveKind::kAllReduce),
-           .mode = static_cast<std::uint8_t>(spec_.blocking ? 0 : 1), .thread = 0, .begin_ns = op.arrival[r],
-           .post_end_ns = spec_.blocking ? op.returned[r] : op.arrival[r] + 1000, .last_incomplete_ns = schema::kNoTime,
-           .wait_begin_ns = op.entered[r], .end_ns = op.returned[r], .bytes = spec_.bucket_bytes});
+      job_.ranks[r].collectives.Append({.seq = i,
+                                        .kind = static_cast<std::uint8_t>(CollectiveKind::kAllReduce),
+                                        .mode = static_cast<std::uint8_t>(spec_.blocking ? 0 : 1),
+                                        .thread = 0,
+                                        .begin_ns = op.arrival[r],
+                                        .post_end_ns = spec_.blocking ? op.returned[r] : op.arrival[r] + 1000,
+                                        .last_incomplete_ns = schema::kNoTime,
+                                        .wait_begin_ns = op.entered[r],
+                                        .end_ns = op.returned[r],
+                                        .bytes = spec_.bucket_bytes});
       flights_[r].push_back({op.arrival[r], op.returned[r]});
       waits_[r].push_back({op.arrival[r], op.last});
       if (!op.censored) transfers_[r].push_back({op.last, op.returned[r]});
@@ -200,8 +225,8 @@ class Simulator {
     row.overlap_high_ns = Total(flight) - Total(comm);
     row.comm_ns = Total(comm);
     row.cpu_ns = row.compute_ns;
-    row.offcpu_ns = static_cast<std::int64_t>(spec_.offcpu_share(static_cast<int>(r)) *
-                                              static_cast<double>(row.compute_ns));
+    row.offcpu_ns =
+        static_cast<std::int64_t>(spec_.offcpu_share(static_cast<int>(r)) * static_cast<double>(row.compute_ns));
   }
 
   void StepRows(int step) {
@@ -211,14 +236,22 @@ class Simulator {
       const Interval window{marks_[r][i], marks_[r][i + 1]};
       begin = std::max(begin, window.begin);
       end = std::max(end, window.end);
-      schema::TlStepRanks::Row row{.index = step, .rank = static_cast<std::int32_t>(r), .begin_ns = window.begin,
-                                   .end_ns = window.end, .cluster_end_ns = window.end, .complete = 1};
+      schema::TlStepRanks::Row row{.index = step,
+                                   .rank = static_cast<std::int32_t>(r),
+                                   .begin_ns = window.begin,
+                                   .end_ns = window.end,
+                                   .cluster_end_ns = window.end,
+                                   .complete = 1};
       Fill(r, window, row);
       t_.step_ranks.Append(row);
     }
     job_.step_ns.push_back(end - begin);
-    t_.steps.Append({.index = step, .begin_ns = begin, .end_ns = end, .step_ns = end - begin,
-                     .ranks = static_cast<std::uint32_t>(n_), .complete = 1,
+    t_.steps.Append({.index = step,
+                     .begin_ns = begin,
+                     .end_ns = end,
+                     .step_ns = end - begin,
+                     .ranks = static_cast<std::uint32_t>(n_),
+                     .complete = 1,
                      .warmup = static_cast<std::uint8_t>(step < spec_.warmup)});
   }
 
