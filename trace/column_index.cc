@@ -65,11 +65,12 @@ StoredColumn IndexColumn(hid_t dataset, std::uint64_t file_bytes) {
   if (!space.ok() || H5Sget_simple_extent_ndims(space.get()) != 1) return column;
   hsize_t rows = 0;
   if (H5Sget_simple_extent_dims(space.get(), &rows, nullptr) != 1 || rows > kMaxRows) return column;
+  column.one_dimensional = true;
+  column.rows = rows;
   const Hdf5Handle type(H5Dget_type(dataset));
   if (!type.ok() || H5Tget_class(type.get()) != H5T_INTEGER) return column;
   column.width = H5Tget_size(type.get());
   column.is_signed = H5Tget_sign(type.get()) == H5T_SGN_2;
-  column.rows = rows;
   column.integer = column.width >= 1 && column.width <= 8;
   if (!column.integer || rows == 0) return column;
   if (rows * column.width > kMaxUnstoredBytes + kMaxExpansion * H5Dget_storage_size(dataset)) {
@@ -99,34 +100,31 @@ Hdf5Handle OpenHdf5ForReading(const std::string& path) {
   return Hdf5Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
 }
 
-StoredTable IndexTable(hid_t file, std::string_view name, std::uint64_t file_bytes) {
+StoredTable IndexTable(hid_t file, const schema::TableInfo& info, std::uint64_t file_bytes) {
   StoredTable table;
-  const std::string path(name);
-  if (H5Lexists(file, path.c_str(), H5P_DEFAULT) <= 0) return table;
-  const Hdf5Handle group(H5Gopen2(file, path.c_str(), H5P_DEFAULT));
+  const std::string name(info.name);
+  if (H5Lexists(file, name.c_str(), H5P_DEFAULT) <= 0) return table;
+  const Hdf5Handle group(H5Gopen2(file, name.c_str(), H5P_DEFAULT));
   if (!group.ok()) {
     table.problem = "group cannot be opened";
     return table;
   }
-  H5G_info_t info{};
-  if (H5Gget_info(group.get(), &info) < 0) {
-    table.problem = "group cannot be read";
-    return table;
-  }
   table.rows = UINT64_MAX;
-  for (hsize_t i = 0; i < info.nlinks && i < 1024; ++i) {
-    char column_name[256];
-    const ssize_t length = H5Lget_name_by_idx(group.get(), ".", H5_INDEX_NAME, H5_ITER_NATIVE, i, column_name,
-                                              sizeof column_name, H5P_DEFAULT);
-    if (length <= 0 || static_cast<std::size_t>(length) >= sizeof column_name) continue;
-    const Hdf5Handle dataset(H5Dopen2(group.get(), column_name, H5P_DEFAULT));
+  for (std::size_t i = 0; i < info.column_count; ++i) {
+    const std::string column_name(info.columns[i].name);
+    const Hdf5Handle dataset(H5Dopen2(group.get(), column_name.c_str(), H5P_DEFAULT));
     if (!dataset.ok()) {
-      table.problem = std::string("column ") + column_name + " cannot be opened";
+      // Absent is an older version; there and not to be opened is damage.
+      if (H5Lexists(group.get(), column_name.c_str(), H5P_DEFAULT) != 0)
+        table.problem = "column " + column_name + " cannot be opened";
       continue;
     }
     StoredColumn column = IndexColumn(dataset.get(), file_bytes);
-    table.rows = std::min(table.rows, column.rows);
-    const bool empty = column.integer && column.rows == 0;
+    if (!column.one_dimensional)
+      table.problem = "column " + column_name + " is not a 1-D dataset";
+    else
+      table.rows = std::min(table.rows, column.rows);
+    const bool empty = column.one_dimensional && column.rows == 0;
     table.columns.emplace(column_name, std::move(column));
     // One empty column makes the table empty: the others need no look.
     if (empty) break;

@@ -21,7 +21,8 @@ struct StoredChunk {
 };
 
 struct StoredColumn {
-  bool integer = false;  // A 1-D dataset of little-endian integers.
+  bool one_dimensional = false;
+  bool integer = false;  // Integers, no more of them than its stored bytes can expand to.
   bool is_signed = false;
   std::size_t width = 0;
   std::uint64_t rows = 0;
@@ -37,8 +38,9 @@ struct StoredTable {
   std::string problem;  // Why it is unreadable; empty if it is not.
 };
 
-// Absent tables: no columns, no rows. Hdf5Lock held.
-StoredTable IndexTable(hid_t file, std::string_view name, std::uint64_t file_bytes);
+// Columns that the schema does not know are not looked at. Absent tables: no
+// columns, no rows. Hdf5Lock held.
+StoredTable IndexTable(hid_t file, const schema::TableInfo& info, std::uint64_t file_bytes);
 
 // Opens for reading, without locks on the file. Hdf5Lock held.
 Hdf5Handle OpenHdf5ForReading(const std::string& path);

@@ -28,6 +28,7 @@ Error WrongFormat(const TableFile& file, const std::string& path, std::string_vi
 Result<RankFileContents> ReadRankFile(const std::string& path) {
   LS_TRY(const TableFile file, TableFile::Open(path));
   if (file.format() != schema::kRankFileFormat) return WrongFormat(file, path, schema::kRankFileFormat);
+  file.LookAtAll();
   RankFileContents contents;
   contents.complete = file.complete();
   contents.tables.ForEachTable([&](auto& table) {
@@ -48,6 +49,7 @@ Status WriteRankFile(const std::string& path, const schema::RankTables& tables) 
 Result<schema::TimelineTables> ReadTimelineFile(const std::string& path) {
   LS_TRY(const TableFile file, TableFile::Open(path));
   if (file.format() != schema::kTimelineFormat) return WrongFormat(file, path, schema::kTimelineFormat);
+  file.LookAtAll();
   schema::TimelineTables tables;
   Status status = Ok();
   tables.ForEachTable([&](auto& table) {

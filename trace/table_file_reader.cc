@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
+#include <span>
 
 #include "trace/chunk_codec.h"
 #include "trace/column_index.h"
@@ -110,25 +110,32 @@ struct TableFile::Impl {
 
   Error Malformed(std::string what) const { return {ErrorCode::kMalformed, std::move(what), path, kDamagedHint}; }
 
+  std::span<const schema::TableInfo> Infos() const {
+    if (format == schema::kRankFileFormat) return schema::kRankTableInfos;
+    return schema::kTimelineTableInfos;
+  }
+
   // Looks at the file on first use of a table.
   const StoredTable& Table(std::string_view name) const {
     const std::lock_guard guard(mutex);
     const auto at = tables.find(name);
     if (at != tables.end()) return at->second;
-    LoadTables({std::string(name)});
-    return tables.find(name)->second;
+    for (const schema::TableInfo& info : Infos())
+      if (info.name == name) LoadTables({&info, 1});
+    return tables[std::string(name)];
   }
   // `mutex` held.
-  void LoadTables(const std::vector<std::string>& names) const {
+  void LoadTables(std::span<const schema::TableInfo> infos) const {
     const Hdf5Lock lock;
     const Hdf5Handle file = OpenHdf5ForReading(path);
-    for (const std::string& name : names) {
-      if (tables.contains(name)) continue;
+    for (const schema::TableInfo& info : infos) {
+      if (tables.contains(info.name)) continue;
+      StoredTable& table = tables[std::string(info.name)];
       if (!file.ok()) {
-        tables[name].problem = "the file can no longer be opened";
+        table.problem = "the file can no longer be opened";
         continue;
       }
-      StoredTable& table = tables[name] = IndexTable(file.get(), name, file_bytes);
+      table = IndexTable(file.get(), info, file_bytes);
       // Addresses in a file with a user block count from its end: libhdf5's business.
       if (userblock)
         for (auto& [column_name, column] : table.columns) column.direct = false;
@@ -266,6 +273,11 @@ std::string TableFile::Attribute(std::string_view name, std::string_view fallbac
   return std::string(at == impl_->attributes.end() || !at->second.is_text ? fallback : at->second.text);
 }
 
+void TableFile::LookAtAll() const {
+  const std::lock_guard guard(impl_->mutex);
+  impl_->LoadTables(impl_->Infos());
+}
+
 std::uint64_t TableFile::Rows(std::string_view table) const { return impl_->Table(table).rows; }
 
 std::uint64_t TableFile::missing_columns() const {
@@ -289,7 +301,7 @@ Status TableFile::ReadColumn(std::string_view table_name, const schema::ColumnIn
   }
   const StoredColumn& column = at->second;
   const bool want_signed = info.type == schema::ColumnType::kI32 || info.type == schema::ColumnType::kI64;
-  if (!column.integer) return impl_->Malformed(name + ": not a 1-D dataset of integers, or larger than its data");
+  if (!column.integer) return impl_->Malformed(name + ": not integers, or more of them than its bytes can hold");
   if (column.width != width || column.is_signed != want_signed)
     return impl_->Malformed(name + ": type is " + (column.is_signed ? "i" : "u") + std::to_string(column.width * 8) +
                             ", expected " + std::string(NameOf(info.type)));
@@ -299,6 +311,7 @@ Status TableFile::ReadColumn(std::string_view table_name, const schema::ColumnIn
 }
 
 Result<std::vector<TableFile::Digest>> TableFile::Digests() const {
+  LookAtAll();
   std::vector<Digest> digests;
   std::vector<std::byte> buffer(kChunkRows * sizeof(std::uint64_t));
   const auto digest_table = [&](const schema::TableInfo& table) -> Status {
@@ -315,12 +328,7 @@ Result<std::vector<TableFile::Digest>> TableFile::Digests() const {
     digests.push_back({std::string(table.name), rows, values.value()});
     return Ok();
   };
-  const auto digest_all = [&](const auto& infos) -> Status {
-    for (const schema::TableInfo& table : infos) LS_CHECK(digest_table(table));
-    return Ok();
-  };
-  LS_CHECK(impl_->format == schema::kRankFileFormat ? digest_all(schema::kRankTableInfos)
-                                                    : digest_all(schema::kTimelineTableInfos));
+  for (const schema::TableInfo& table : impl_->Infos()) LS_CHECK(digest_table(table));
   return digests;
 }
 
