@@ -16,11 +16,28 @@ void Push(IntervalSet& set, Interval next) {
 
 bool ByBegin(const Interval& a, const Interval& b) { return a.begin < b.begin; }
 
+// Traces are sorted but for neighbours that overtook each other: insertion costs
+// what is out of order, and gives up on input that is not like that.
+void SortByBegin(std::vector<Interval>& intervals) {
+  std::size_t moves_left = 4 * intervals.size();
+  for (std::size_t i = 1; i < intervals.size(); ++i) {
+    if (!ByBegin(intervals[i], intervals[i - 1])) continue;
+    const Interval late = intervals[i];
+    std::size_t at = i;
+    for (; at > 0 && moves_left > 0 && ByBegin(late, intervals[at - 1]); --at, --moves_left)
+      intervals[at] = intervals[at - 1];
+    intervals[at] = late;
+    if (moves_left == 0) {
+      std::sort(intervals.begin(), intervals.end(), ByBegin);
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 IntervalSet Normalize(std::vector<Interval> intervals) {
-  if (!std::is_sorted(intervals.begin(), intervals.end(), ByBegin))
-    std::sort(intervals.begin(), intervals.end(), ByBegin);
+  SortByBegin(intervals);
   IntervalSet set;
   set.reserve(intervals.size());
   for (const Interval& interval : intervals) Push(set, interval);

@@ -32,7 +32,13 @@ std::int64_t ClockMap::ErrorAt(std::int64_t t) const {
   if (right > 0 && right < knots.size() && knots[right].local_ns - t < t - knots[right - 1].local_ns) nearest = right;
   const MapKnot& knot = knots[nearest];
   const double distance_s = static_cast<double>(std::llabs(t - knot.local_ns)) * 1e-9;
-  return knot.base_error_ns + static_cast<std::int64_t>(std::ceil(distance_s * static_cast<double>(knot.slew_ppb)));
+  auto base = static_cast<double>(knot.base_error_ns);
+  if (right > 0 && right < knots.size()) {
+    const MapKnot &a = knots[right - 1], &b = knots[right];
+    const double share = static_cast<double>(t - a.local_ns) / static_cast<double>(b.local_ns - a.local_ns);
+    base = static_cast<double>(a.base_error_ns) + share * static_cast<double>(b.base_error_ns - a.base_error_ns);
+  }
+  return static_cast<std::int64_t>(std::ceil(base + distance_s * static_cast<double>(knot.slew_ppb)));
 }
 
 void Normalise(std::vector<MapKnot>* knots) {

@@ -1,13 +1,14 @@
 #pragma once
-// One clock domain's map to cluster time, in memory: what becomes rows of `clock`.
+// One clock domain's map to cluster time, in memory: what becomes rows of `clock`,
+// read as merge/timeline/timeline.h's RankClockMap reads them.
 
 #include <cstdint>
 #include <vector>
 
 namespace lockstep {
 
-// Offset and error bound at one local time. Between knots the offset is linear;
-// the error is that of the nearer knot plus its slew times the distance.
+// Offset and error bound at one local time. Between knots offset and base error
+// are linear, and the nearer knot's slew times the distance to it comes on top.
 struct MapKnot {
   std::int64_t local_ns;
   std::int64_t offset_ns;      // Cluster minus local.

@@ -17,7 +17,7 @@ class Hdf5Source final : public RankSource {
     ReadTables read;
     schema::RankTables& t = read.tables;
     All(read, t.meta), All(read, t.processes), All(read, t.threads), All(read, t.strings), All(read, t.string_bytes);
-    All(read, t.comms), All(read, t.comm_members), All(read, t.steps), All(read, t.cpu_samples);
+    All(read, t.comms), All(read, t.comm_members), All(read, t.steps);
     All(read, t.clock_bursts), All(read, t.clock_snapshots), All(read, t.losses);
     Some(read, t.collectives,
          {"comm", "seq", "start", "kind", "mode", "uneven", "begin_ns", "post_end_ns", "last_incomplete_ns",
@@ -32,6 +32,7 @@ class Hdf5Source final : public RankSource {
     ReadTables read;
     schema::RankTables& t = read.tables;
     All(read, t.strings), All(read, t.string_bytes);
+    All(read, t.cpu_samples);
     Some(read, t.mpi_calls, {"begin_ns", "duration_ns", "thread", "op", "count"});
     schema::Ranges categories;
     Some(read, categories, {"category"});

@@ -28,7 +28,8 @@ class RankSource {
   // of collectives and p2p only the columns it uses, the others are empty.
   virtual ReadTables ReadHead() const = 0;
   // The long tables, with the columns that the breakdown uses: mpi_calls, ranges
-  // (only if some range is marked as input), kernels, copies, api; and strings.
+  // (only if some range is marked as input), kernels, copies, api, cpu_samples; and
+  // strings.
   virtual ReadTables ReadEvents() const = 0;
   virtual ReadTables ReadAll() const = 0;
 

@@ -46,6 +46,7 @@ schema::RankTables HeadOf(schema::RankTables tables) {
   tables.sync = {};
   tables.api = {};
   tables.gpu_memory = {};
+  tables.cpu_samples = {};
   return tables;
 }
 

@@ -241,10 +241,13 @@ class Pass {
 
   void Emit() {
     CounterCurve cpu, delay;
-    const schema::CpuSamples& samples = head_.cpu_samples;
+    const schema::CpuSamples& samples = events_.cpu_samples;
+    bool cpu_wanted = out_.steps.empty();
+    for (std::size_t i = 0; i < out_.steps.size(); ++i)
+      cpu_wanted |= out_.steps[i].cpu_ns < 0 || (i > 0 && out_.steps[i].window.begin != out_.steps[i - 1].window.end);
     for (std::size_t i = 0; i < samples.rows(); ++i) {
       if (samples.thread[i] != training_) continue;
-      if (samples.cpu_ns[i] >= 0) cpu.Add(samples.time_ns[i], samples.cpu_ns[i]);
+      if (cpu_wanted && samples.cpu_ns[i] >= 0) cpu.Add(samples.time_ns[i], samples.cpu_ns[i]);
       if (samples.run_delay_ns[i] >= 0) delay.Add(samples.time_ns[i], samples.run_delay_ns[i]);
     }
     std::vector<Interval> windows;
@@ -309,6 +312,8 @@ Interval CapturedSpan(const schema::RankTables& head) {
   for (std::size_t i = 0; i < head.threads.rows(); ++i)
     if (head.threads.records[i] > 0 || head.threads.end_ns[i] > head.threads.begin_ns[i])
       extend(head.threads.begin_ns[i], head.threads.end_ns[i]);
+  if (any) return span;
+  // No thread wrote down its life (files of others): what the small tables hold.
   for (std::size_t i = 0; i < head.steps.rows(); ++i) extend(head.steps.begin_ns[i], head.steps.end_ns[i]);
   for (std::size_t i = 0; i < head.collectives.rows(); ++i)
     extend(head.collectives.begin_ns[i], std::max(head.collectives.begin_ns[i], head.collectives.end_ns[i]));
