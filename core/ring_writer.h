@@ -127,14 +127,15 @@ inline void Publish(RingHeader& header, std::uint64_t slots) {
 // into its own ring.
 inline bool Emit(const void* records, std::uint32_t slots, std::uint32_t count = 1) {
   RingPage* page = lockstep_thread_ring;
+  lockstep_thread_ring = &lockstep_idle_ring;  // From here to the end a signal handler cannot write into this ring.
+  SignalFence();
   RingProducer& producer = page->producer;
   std::byte* at = producer.cursor;
   const std::size_t bytes = std::size_t{slots} * kSlotBytes;
   if (static_cast<std::size_t>(producer.limit - at) < bytes) [[unlikely]] {
+    lockstep_thread_ring = page;
     return lockstep_emit_slow(records, slots, count);
   }
-  lockstep_thread_ring = &lockstep_idle_ring;
-  SignalFence();
   std::memcpy(at, records, bytes);
   producer.cursor = at + bytes;
   page->header.records += count;
@@ -147,7 +148,7 @@ inline bool Emit(const void* records, std::uint32_t slots, std::uint32_t count =
 // The thread's page for reading and marking; null as lockstep_ring().
 inline RingPage* Page() {
   RingPage* page = lockstep_thread_ring;
-  return page != &lockstep_idle_ring ? page : lockstep_ring();
+  return page->producer.slots != nullptr ? page : lockstep_ring();
 }
 
 // One more query that found nothing; the request, if it was one, in the key. The

@@ -77,8 +77,10 @@ __attribute__((noinline)) void PopSlow() {
     return;
   }
   const std::uint32_t depth = header.range_depth - 1;
-  header.range_depth = depth;
+  // Read before the depth says that the place is free for a signal handler's range.
   const RingHeader::OpenRange open = depth < kMaxRangeDepth ? header.ranges[depth] : RingHeader::OpenRange{};
+  ring::SignalFence();
+  header.range_depth = depth;
   if (open.begin_ticks == 0) {
     page->producer.unrecorded_ranges -= 1;
     Rearm(*page);
@@ -133,6 +135,8 @@ inline void Push(const char* name, std::uint32_t flags) {
 
 inline void Pop() {
   RingPage* page = lockstep_thread_ring;
+  lockstep_thread_ring = &lockstep_idle_ring;  // From here to the end a signal handler cannot write into this ring.
+  ring::SignalFence();
   RingHeader& header = page->header;
   RingProducer& producer = page->producer;
   std::byte* at = producer.cursor;
@@ -140,13 +144,12 @@ inline void Pop() {
   // The short way is open only up to the deepest range that is kept, so 0 is the only bad depth.
   const bool unbalanced = __builtin_sub_overflow(header.range_depth, 1u, &left);
   if (unbalanced || at >= producer.limit) [[unlikely]] {
+    lockstep_thread_ring = page;
     PopSlow();
     return;
   }
   const std::uint64_t depth = left;
   header.range_depth = left;
-  lockstep_thread_ring = &lockstep_idle_ring;  // A signal handler must not write into this slot.
-  ring::SignalFence();
   auto* record = reinterpret_cast<RangeRecord*>(at);
   std::memcpy(&record->depth, &depth, sizeof depth);  // And payload 0.
   const RingHeader::OpenRange& open = header.ranges[depth];

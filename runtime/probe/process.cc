@@ -164,7 +164,7 @@ __attribute__((destructor)) void OnExit() {
   const ErrnoKeeper errno_keeper;
   ProcessEntry* entry = g_entry.load();
   if (entry == nullptr || entry->pid != getpid()) return;
-  if (OwnRing() != nullptr) SlowWriter(0).FlushPolls();
+  if (OwnRing() != nullptr) SlowWriter(0).Finish();
   entry->end_ticks.store(ring::Ticks(), std::memory_order_release);
 }
 
@@ -177,8 +177,10 @@ bool IsConstantText(const char* text) {
   return false;
 }
 
+ProcessEntry* ClaimedProcess() { return g_entry.load(std::memory_order_acquire); }
+
 void MarkLockstepUsed() {
-  if (ProcessEntry* entry = lockstep_process(); entry != nullptr && entry->lockstep_used.load(std::memory_order_relaxed) == 0)
+  if (ProcessEntry* entry = ClaimedProcess(); entry != nullptr && entry->lockstep_used.load(std::memory_order_relaxed) == 0)
     entry->lockstep_used.store(1, std::memory_order_relaxed);
 }
 

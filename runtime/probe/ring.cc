@@ -28,6 +28,10 @@ constinit RingPage lockstep_idle_ring = {.header = {.range_depth = 0xffffffffu}}
 namespace probe {
 namespace {
 
+// Where the thread-local pointer leads while the thread claims its ring: a signal
+// handler on top of that drops what it has, at once.
+constinit RingPage g_claiming = {.header = {.range_depth = 0xffffffffu}};
+
 constexpr std::uint32_t kStretchSlots = 64;  // Between two looks at the consumer and the recording switch.
 
 pthread_key_t g_key;
@@ -181,15 +185,17 @@ RingPage* OwnRing() {
 
 void CountNoRing(std::uint32_t records) {
   if (records == 0 || lockstep_probe.segment == nullptr) return;
-  if (ProcessEntry* entry = lockstep_process(); entry != nullptr)
+  // Without claiming: we may be in a signal handler on top of that.
+  if (ProcessEntry* entry = ClaimedProcess(); entry != nullptr)
     entry->dropped_no_ring.fetch_add(records, std::memory_order_relaxed);
   else
     lockstep_probe.segment->dropped_no_ring.fetch_add(records, std::memory_order_relaxed);
 }
 
-RingPage* ClaimRing() {
+namespace {
+
+RingPage* Claim() {
   SegmentHeader& segment = *lockstep_probe.segment;
-  const ErrnoKeeper errno_keeper;
   // A failed claim cost system calls: try again rarely.
   const std::uint32_t failed = g_failed_claims.load(std::memory_order_relaxed);
   if (failed != 0 && (g_failed_claims.fetch_add(1, std::memory_order_relaxed) & 4095) != 0) return nullptr;
@@ -221,8 +227,20 @@ RingPage* ClaimRing() {
     return nullptr;
   }
   entry.state.store(SlotState::kActive, std::memory_order_release);
-  Rearm(page);
   return &page;
+}
+
+}  // namespace
+
+RingPage* ClaimRing() {
+  if (lockstep_thread_ring == &g_claiming) return nullptr;
+  lockstep_thread_ring = &g_claiming;
+  ring::SignalFence();
+  const ErrnoKeeper errno_keeper;
+  RingPage* page = Claim();
+  lockstep_thread_ring = &lockstep_idle_ring;
+  if (page != nullptr) Rearm(*page);
+  return page;
 }
 
 void Park(RingPage& page) {
@@ -234,36 +252,37 @@ void Park(RingPage& page) {
 void Rearm(RingPage& page) {
   RingProducer& producer = page.producer;
   RingHeader& header = page.header;
+  // Busy and parked first: what a signal handler writes in between would make
+  // the stretch computed below reach over the ring's end.
+  const std::uint32_t busy = producer.busy;
+  producer.busy = 1;
+  ring::SignalFence();
+  Park(page);
+  ring::SignalFence();
   const bool recording = ring::Recording();
   if (!recording && producer.off_since_ticks == 0) producer.off_since_ticks = ring::Ticks();
-  if (!recording || lockstep_probe.clock.mode != ClockMode::kTsc || producer.unrecorded_ranges != 0) {
-    Park(page);
-    return;
+  if (recording && lockstep_probe.clock.mode == ClockMode::kTsc && producer.unrecorded_ranges == 0) {
+    std::uint64_t stretch = 0;
+    if (header.poll_calls == 0 && header.dropped_records == 0 && producer.off_since_ticks == 0 &&
+        __atomic_load_n(&producer.nested_drops, __ATOMIC_RELAXED) == 0) {
+      const std::uint64_t head = header.head.load(std::memory_order_relaxed);
+      const std::uint64_t capacity = std::uint64_t{header.mask} + 1;
+      if (capacity - (head - header.tail_cache) < kStretchSlots)
+        header.tail_cache = header.tail.load(std::memory_order_acquire);
+      stretch = std::min({capacity - (head - header.tail_cache), capacity - (head & header.mask),
+                          std::uint64_t{kStretchSlots}});
+    }
+    producer.limit = producer.cursor + stretch * kSlotBytes;
+    producer.parked = 0;
+    ring::SignalFence();
+    lockstep_thread_ring = &page;
   }
-  std::uint64_t stretch = 0;
-  const bool pending = header.poll_calls != 0 || header.dropped_records != 0 || producer.off_since_ticks != 0 ||
-                       *const_cast<volatile std::uint32_t*>(&producer.nested_drops) != 0;
-  if (!pending) {
-    const std::uint64_t head = header.head.load(std::memory_order_relaxed);
-    const std::uint64_t capacity = std::uint64_t{header.mask} + 1;
-    if (capacity - (head - header.tail_cache) < kStretchSlots)
-      header.tail_cache = header.tail.load(std::memory_order_acquire);
-    stretch = std::min({capacity - (head - header.tail_cache), capacity - (head & header.mask),
-                        std::uint64_t{kStretchSlots}});
-  }
-  producer.limit = producer.cursor + stretch * kSlotBytes;
-  producer.parked = 0;
   ring::SignalFence();
-  lockstep_thread_ring = &page;
+  producer.busy = busy;
 }
 
 void CloseRing(RingPage& page) {
-  {
-    SlowWriter writer(0);
-    writer.FlushPolls();
-    // A gap with nothing after it would stay unsaid.
-    if (writer.page() != nullptr) writer.Append(nullptr, 0, 0);
-  }
+  SlowWriter(0).Finish();
   Park(page);
   RingProducer& producer = page.producer;
   FreeStrings(producer.strings);
@@ -286,24 +305,22 @@ SlowWriter::SlowWriter(std::uint32_t records_at_stake) : page_(nullptr) {
   }
   RingProducer& producer = page->producer;
   if (producer.busy != 0 || (lockstep_thread_ring != page && producer.parked == 0)) {
-    producer.nested_drops += records_at_stake;
+    __atomic_fetch_add(&producer.nested_drops, records_at_stake, __ATOMIC_RELAXED);
     return;
   }
   producer.busy = 1;
   ring::SignalFence();
   Park(*page);
   page_ = page;
-  if (producer.nested_drops != 0) {
-    CountDrop(*page, producer.nested_drops);
-    producer.nested_drops = 0;
-  }
+  if (const std::uint32_t nested = __atomic_exchange_n(&producer.nested_drops, 0, __ATOMIC_RELAXED); nested != 0)
+    CountDrop(*page, nested);
 }
 
 SlowWriter::~SlowWriter() {
   if (page_ == nullptr) return;
-  page_->producer.busy = 0;
-  ring::SignalFence();
   Rearm(*page_);
+  ring::SignalFence();
+  page_->producer.busy = 0;
 }
 
 bool SlowWriter::Append(const void* first, std::uint32_t first_slots, const void* second, std::uint32_t second_bytes,
@@ -375,6 +392,11 @@ void SlowWriter::FlushPolls() {
   Append(&batch, 1 + handles, 1 + handles);
 }
 
+void SlowWriter::Finish() {
+  FlushPolls();
+  if (page_ != nullptr && page_->header.dropped_records != 0) Append(nullptr, 0, 0);
+}
+
 }  // namespace probe
 
 using namespace probe;
@@ -382,10 +404,7 @@ using namespace probe;
 extern "C" RingPage* lockstep_ring(void) {
   if (lockstep_probe.segment == nullptr) return nullptr;
   RingPage* page = OwnRing();
-  if (page == nullptr) {
-    page = ClaimRing();
-    if (page == nullptr) return nullptr;
-  }
+  if (page == nullptr) return ClaimRing();
   if (lockstep_thread_ring == page) return page;
   if (page->producer.busy != 0 || page->producer.parked == 0) return nullptr;
   Rearm(*page);
@@ -410,7 +429,7 @@ extern "C" void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint
   RingPage* page = lockstep_ring();
   if (page == nullptr) {
     // No ring, or in the middle of a record.
-    if (RingPage* own = OwnRing(); own != nullptr) own->producer.nested_drops += 1;
+    if (RingPage* own = OwnRing(); own != nullptr) __atomic_fetch_add(&own->producer.nested_drops, 1, __ATOMIC_RELAXED);
     else CountNoRing(1);
     return;
   }

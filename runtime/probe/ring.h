@@ -45,6 +45,8 @@ class SlowWriter {
   void RememberName(const char* text, std::uint32_t id);
   // Writes the run of polls collected so far.
   void FlushPolls();
+  // The same, and a gap with nothing after it, which would stay unsaid.
+  void Finish();
 
  private:
   RingPage* page_;
@@ -67,6 +69,7 @@ void CountNoRing(std::uint32_t records);
 void FreeStrings(void* pool);            // strings.cc
 
 // Process. process.cc
+ProcessEntry* ClaimedProcess();          // Null if not claimed yet.
 void MarkLockstepUsed();
 bool IsConstantText(const char* text);   // In a read-only segment of the executable: cannot change, never unmapped.
 void ResetSteps();                       // api.cc

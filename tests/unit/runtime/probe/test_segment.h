@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -102,7 +103,7 @@ class TestSegment {
     while (at < head) {
       RecordHead first;
       std::memcpy(static_cast<void*>(&first), slots + (at & ring.mask) * kSlotBytes, sizeof first);
-      if (first.slots == 0) std::abort();
+      if (first.slots == 0) Broken("a record of no slots", at, head);
       TestRecord record{first.kind, first.flags, index, entry.process, {}};
       for (std::uint32_t i = 0; i < first.slots; ++i) {
         const std::byte* slot = slots + ((at + i) & ring.mask) * kSlotBytes;
@@ -111,7 +112,7 @@ class TestSegment {
       at += first.slots;
       records.push_back(std::move(record));
     }
-    if (at != head) std::abort();  // A record reached beyond the head.
+    if (at != head) Broken("a record that reaches beyond the head", at, head);
     if (consume) ring.tail.store(at, std::memory_order_release);
     return records;
   }
@@ -129,6 +130,11 @@ class TestSegment {
   }
 
  private:
+  [[noreturn]] static void Broken(const char* what, std::uint64_t at, std::uint64_t head) {
+    std::fprintf(stderr, "ring: %s at slot %llu of %llu\n", what, static_cast<unsigned long long>(at),
+                 static_cast<unsigned long long>(head));
+    std::abort();
+  }
   TestSegment(const std::string& path, int) : path_(path), owner_(false) {
     const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
     struct stat info {};

@@ -1,0 +1,491 @@
+// What the probe writes, seen from outside: each test makes a segment as the agent
+// would, runs a scenario (scenarios.cc) with the probe preloaded, and reads the rings.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "tests/unit/runtime/probe/test_segment.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kProbe[] = LOCKSTEP_BUILD_DIR "/liblockstep.so";
+constexpr char kScenarios[] = LOCKSTEP_BUILD_DIR "/tests/probe_scenarios";
+
+class Child {
+ public:
+  Child(const std::string& segment, std::vector<std::string> arguments, const std::vector<std::string>& more_env = {},
+        const char* program = kScenarios) {
+    int in[2], out[2], err[2];
+    if (pipe(in) != 0 || pipe(out) != 0 || pipe(err) != 0) std::abort();
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(in[0], 0);
+      dup2(out[1], 1);
+      dup2(err[1], 2);
+      for (int fd : {in[0], in[1], out[0], out[1], err[0], err[1]}) close(fd);
+      setenv("LOCKSTEP_SEGMENT", segment.c_str(), 1);
+      setenv("LD_PRELOAD", kProbe, 1);
+      for (const std::string& each : more_env) putenv(strdup(each.c_str()));
+      std::vector<char*> argv{strdup(program)};
+      for (const std::string& each : arguments) argv.push_back(strdup(each.c_str()));
+      argv.push_back(nullptr);
+      execv(program, argv.data());
+      _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    close(err[1]);
+    in_ = in[1];
+    out_ = fdopen(out[0], "r");
+    err_ = fdopen(err[0], "r");
+  }
+  ~Child() {
+    if (in_ >= 0) close(in_);
+    fclose(out_);
+    fclose(err_);
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+  std::string Line() {
+    char line[256] = {};
+    return std::fgets(line, sizeof line, out_) != nullptr ? std::string(line, std::strcspn(line, "\n")) : "";
+  }
+  std::string Errors() {
+    std::string all;
+    for (int c; (c = std::fgetc(err_)) != EOF;) all += static_cast<char>(c);
+    return all;
+  }
+  void Go() { ASSERT_EQ(write(in_, "\n", 1), 1); }
+  void Kill() { kill(pid_, SIGKILL); }
+  // Wait status.
+  int Wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return status;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int in_ = -1;
+  FILE* out_ = nullptr;
+  FILE* err_ = nullptr;
+};
+
+int RunScenario(TestSegment& segment, std::vector<std::string> arguments, const std::vector<std::string>& env = {}) {
+  return Child(segment.path(), std::move(arguments), env).Wait();
+}
+
+// Range records with their names, by ring.
+struct NamedRange {
+  std::string name;
+  RangeRecord range;
+  std::uint8_t flags;
+};
+std::vector<NamedRange> RangesOf(TestSegment& segment, RecordKind kind = RecordKind::kRange) {
+  std::vector<NamedRange> ranges;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> names;
+  for (const TestRecord& record : segment.ReadAll()) {
+    if (record.kind == RecordKind::kString) names[{record.ring, record.As<StringRecord>().id}] = record.Text();
+    if (record.kind != kind) continue;
+    const auto range = record.As<RangeRecord>();
+    EXPECT_TRUE(range.name == 0 || names.count({record.ring, range.name}) != 0) << "name not written before its use";
+    ranges.push_back({names[{record.ring, range.name}], range, record.flags});
+  }
+  return ranges;
+}
+
+TEST(Probe, StepsCountAndCarryCpuTime) {
+  TestSegment segment;
+  ASSERT_EQ(RunScenario(segment, {"steps"}), 0);
+  const auto steps = segment.ReadKind(RecordKind::kStep);
+  ASSERT_EQ(steps.size(), 6u);
+  const std::int64_t expected[] = {0, 1, 2, 10, 11, 12};
+  std::int64_t cpu = 0;
+  std::uint64_t ticks = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const auto step = steps[i].As<StepRecord>();
+    EXPECT_EQ(step.index, expected[i]);
+    EXPECT_EQ(steps[i].flags, i == 5 ? 0x80 : 0);
+    EXPECT_GT(step.cpu_ns, cpu);
+    EXPECT_GT(step.ticks, ticks);
+    cpu = step.cpu_ns;
+    ticks = step.ticks;
+  }
+  const ProcessEntry& process = segment.view().processes()[0];
+  EXPECT_EQ(segment.header().processes_used, 1u);
+  EXPECT_EQ(process.state.load(), SlotState::kActive);
+  EXPECT_STREQ(process.exe, kScenarios);
+  EXPECT_EQ(process.lockstep_used, 1u);
+  EXPECT_EQ(process.mpi_thread_level, 255);
+  EXPECT_EQ(process.world_rank, -1);
+  EXPECT_GT(process.end_ticks.load(), process.begin_ticks);
+}
+
+TEST(Probe, AProcessThatUsesNothingLeavesNoTrace) {
+  TestSegment segment;
+  ASSERT_EQ(RunScenario(segment, {"nothing"}), 0);
+  EXPECT_EQ(segment.header().processes_used, 0u);
+  EXPECT_EQ(segment.header().rings_used, 0u);
+  EXPECT_EQ(segment.header().next_free, kArenaOffset);
+}
+
+TEST(Probe, NamesAreInternedAndVerified) {
+  TestSegment segment;
+  ASSERT_EQ(RunScenario(segment, {"names"}), 0);
+  const auto ranges = RangesOf(segment);
+  ASSERT_EQ(ranges.size(), 8u);
+  const char* expected[] = {"input", "input", "dynamic 0", "dynamic 1", "dynamic 0", "outer", "outer"};
+  for (std::size_t i = 0; i < 7; ++i) EXPECT_EQ(ranges[i].name, expected[i]) << i;
+  EXPECT_EQ(ranges[0].flags >> 4, 1);
+  EXPECT_EQ(ranges[1].flags >> 4, 3);
+  EXPECT_EQ(ranges[0].range.depth, 1u);
+  EXPECT_EQ(ranges[6].range.depth, 0u);
+  EXPECT_LE(ranges[6].range.begin_ticks, ranges[0].range.begin_ticks);
+  EXPECT_GE(ranges[6].range.end_ticks, ranges[5].range.end_ticks);
+  EXPECT_EQ(ranges[5].range.name, ranges[6].range.name);
+  EXPECT_EQ(ranges[7].name, std::string(4095, 'x'));
+  std::set<std::string> texts;
+  for (const TestRecord& record : segment.ReadKind(RecordKind::kString)) {
+    EXPECT_TRUE(texts.insert(record.Text()).second) << record.Text() << " was written twice";
+    EXPECT_EQ(record.flags, record.Text().size() > 4000 ? 1 : 0);
+  }
+  const auto marks = RangesOf(segment, RecordKind::kMark);
+  ASSERT_EQ(marks.size(), 1u);
+  EXPECT_EQ(marks[0].name, "mark");
+  EXPECT_EQ(marks[0].range.begin_ticks, marks[0].range.end_ticks);
+  const auto names = segment.ReadKind(RecordKind::kThreadName);
+  ASSERT_EQ(names.size(), 1u);
+  EXPECT_EQ(names[0].Text(), "probe_scenarios");
+}
+
+TEST(Probe, MoreNamesThanTheCacheHolds) {
+  TestSegmentOptions options;
+  options.main_ring_slots = 1 << 17;
+  TestSegment segment(options);
+  ASSERT_EQ(RunScenario(segment, {"many-names"}), 0);
+  const auto ranges = RangesOf(segment);
+  ASSERT_EQ(ranges.size(), 6000u);
+  for (int i = 0; i < 6000; ++i) {
+    const int n = i % 3000;
+    ASSERT_EQ(ranges[static_cast<std::size_t>(i)].name,
+              "name " + std::to_string(n) + std::string(static_cast<std::size_t>(n % 200), '.'));
+  }
+}
+
+TEST(Probe, DepthIsBoundedAndUnbalancedPopsAreCounted) {
+  TestSegment segment;
+  ASSERT_EQ(RunScenario(segment, {"deep"}), 0);
+  const auto ranges = RangesOf(segment);
+  ASSERT_EQ(ranges.size(), kMaxRangeDepth + 1u);
+  for (std::uint32_t i = 0; i < kMaxRangeDepth; ++i) EXPECT_EQ(ranges[i].range.depth, kMaxRangeDepth - 1 - i);
+  EXPECT_EQ(ranges.back().name, "work");
+  EXPECT_EQ(segment.view().processes()[0].range_too_deep, 6u);
+  EXPECT_EQ(segment.view().processes()[0].range_unbalanced, 1u);
+}
+
+TEST(Probe, AFullRingDropsCountsAndSaysWhere) {
+  TestSegmentOptions options;
+  options.main_ring_slots = 256;
+  TestSegment segment(options);
+  Child child(segment.path(), {"full", "1000"});
+  ASSERT_EQ(child.Line(), "full");
+  auto before = segment.Read(0, true);
+  RingHeader& ring = segment.view().ring(segment.view().rings()[0].offset);
+  EXPECT_EQ(ring.head.load(), 256u);
+  std::uint64_t ranges = 0;
+  for (const TestRecord& record : before) ranges += record.kind == RecordKind::kRange ? 1 : 0;
+  EXPECT_EQ(ring.total_dropped, 1000 - ranges);
+  EXPECT_EQ(ring.records, before.size());
+  child.Go();
+  ASSERT_EQ(child.Wait(), 0);
+  const auto after = segment.Read(0);
+  ASSERT_EQ(after.size(), 6u);
+  ASSERT_EQ(after[0].kind, RecordKind::kGap);
+  const auto gap = after[0].As<GapRecord>();
+  EXPECT_EQ(gap.records, 1000 - ranges);
+  EXPECT_GE(gap.first_ticks, before.back().As<RangeRecord>().end_ticks);
+  EXPECT_GE(gap.last_ticks, gap.first_ticks);
+  EXPECT_LE(gap.last_ticks, after[1].As<RangeRecord>().begin_ticks);
+  for (std::size_t i = 1; i < 6; ++i) EXPECT_EQ(after[i].kind, RecordKind::kRange);
+}
+
+TEST(Probe, SixtyFourThreadsEachInItsRing) {
+  TestSegment segment;
+  ASSERT_EQ(RunScenario(segment, {"threads", "64", "2000"}), 0);
+  std::map<std::uint32_t, int> ranges;
+  for (const TestRecord& record : segment.ReadAll()) {
+    if (record.kind == RecordKind::kRange) ++ranges[record.ring];
+    if (record.kind == RecordKind::kThreadName) {
+      EXPECT_EQ(record.Text(), "worker");
+    }
+  }
+  ASSERT_EQ(ranges.size(), 64u);
+  std::set<std::int64_t> tids;
+  for (const auto& [ring, count] : ranges) {
+    EXPECT_EQ(count, 2000);
+    const RingEntry& entry = segment.view().rings()[ring];
+    EXPECT_EQ(entry.state.load(), SlotState::kClosed);
+    tids.insert(entry.tid);
+  }
+  EXPECT_EQ(tids.size(), 64u);
+  EXPECT_EQ(segment.header().processes_used, 1u);
+  EXPECT_EQ(segment.view().processes()[0].dropped_no_ring, 0u);
+}
+
+TEST(Probe, AThreadsRingIsRecycledWhenTheAgentFreedIt) {
+  TestSegment segment;
+  Child child(segment.path(), {"recycle"});
+  ASSERT_EQ(child.Line(), "ended");
+  RingEntry& entry = segment.view().rings()[0];
+  ASSERT_EQ(entry.state.load(), SlotState::kClosed);
+  // The second ring of a process has the other capacity; make them equal.
+  EXPECT_EQ(segment.Read(0, true).size(), 5u);
+  segment.header().other_ring_slots = entry.capacity_slots;
+  const std::uint64_t used = segment.header().next_free;
+  entry.state.store(SlotState::kFree);
+  child.Go();
+  ASSERT_EQ(child.Wait(), 0);
+  EXPECT_EQ(entry.generation, 2u);
+  EXPECT_EQ(segment.header().next_free, used);
+  EXPECT_EQ(segment.header().rings_used, 1u);
+  EXPECT_EQ(segment.Read(0).size(), 4u);
+}
+
+TEST(Probe, AForkedChildIsInertUntilItUsesASource) {
+  TestSegment segment;
+  ASSERT_EQ(RunScenario(segment, {"fork"}), 0);
+  ASSERT_EQ(segment.header().processes_used, 2u);
+  const ProcessEntry* processes = segment.view().processes();
+  EXPECT_EQ(processes[1].parent_pid, processes[0].pid);
+  int ranges[2] = {}, steps[2] = {};
+  for (const TestRecord& record : segment.ReadAll()) {
+    ranges[record.process] += record.kind == RecordKind::kRange ? 1 : 0;
+    if (record.kind == RecordKind::kStep) {
+      ++steps[record.process];
+      EXPECT_EQ(record.As<StepRecord>().index, 0);
+    }
+  }
+  EXPECT_EQ(ranges[0], 3);
+  EXPECT_EQ(ranges[1], 3);
+  EXPECT_EQ(steps[0], 0);
+  EXPECT_EQ(steps[1], 1);
+}
+
+TEST(Probe, KillMinusNineLosesNoCommittedRecord) {
+  TestSegmentOptions options;
+  options.main_ring_slots = 1 << 18;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    TestSegment segment(options);
+    const std::string count_file = segment.path() + "-count";
+    Child child(segment.path(), {"kill", count_file});
+    usleep(static_cast<useconds_t>(20000 + 15000 * attempt));
+    child.Kill();
+    EXPECT_EQ(child.Wait(), SIGKILL);
+    long committed = 0;
+    const int fd = open(count_file.c_str(), O_RDONLY);
+    ASSERT_EQ(pread(fd, &committed, sizeof committed, 0), ssize_t{sizeof committed});
+    close(fd);
+    unlink(count_file.c_str());
+    const auto found = static_cast<long>(segment.ReadKind(RecordKind::kRange).size());
+    const auto dropped = static_cast<long>(segment.view().ring(segment.view().rings()[0].offset).total_dropped);
+    EXPECT_GT(committed, 0);
+    EXPECT_GE(found + dropped, committed);
+    EXPECT_LE(found + dropped, committed + 1);
+  }
+}
+
+TEST(Probe, SignalHandlersMayRecordInTheMiddleOfARecord) {
+  TestSegmentOptions options;
+  options.main_ring_slots = 1 << 21;
+  options.bytes = std::uint64_t{80} << 20;
+  TestSegment segment(options);
+  Child child(segment.path(), {"signals", "300"});
+  const std::string line = child.Line();
+  ASSERT_EQ(child.Wait(), 0);
+  long made = 0, handled = 0;
+  ASSERT_EQ(std::sscanf(line.c_str(), "%ld %ld", &made, &handled), 2);
+  ASSERT_GT(handled, 10);
+  // Read() checks the chain of records; here: nothing is mixed up, all is counted.
+  std::uint64_t gaps = 0;
+  long main_ranges = 0, handler = 0;
+  for (const NamedRange& each : RangesOf(segment)) {
+    EXPECT_LE(each.range.begin_ticks, each.range.end_ticks);
+    EXPECT_EQ(each.range.payload, 0);
+    EXPECT_LE(each.range.depth, 1u);
+    each.name == "handler" ? ++handler : ++main_ranges;
+  }
+  for (const TestRecord& record : segment.ReadKind(RecordKind::kGap)) gaps += record.As<GapRecord>().records;
+  const auto marks = static_cast<long>(segment.ReadKind(RecordKind::kMark).size());
+  EXPECT_EQ(main_ranges, made);  // Only a handler's own records are ever dropped.
+  EXPECT_LE(handler, handled);
+  const RingHeader& ring = segment.view().ring(segment.view().rings()[0].offset);
+  EXPECT_EQ(ring.total_dropped, gaps + ring.dropped_records);
+  const auto lost = static_cast<long>(ring.total_dropped + segment.view().processes()[0].dropped_no_ring +
+                                      segment.header().dropped_no_ring);
+  EXPECT_EQ(handler + marks + lost, 2 * handled);
+}
+
+TEST(Probe, TheRecordingWindowClosesAndOpens) {
+  TestSegment segment;
+  Child child(segment.path(), {"window"});
+  EXPECT_EQ(child.Line(), "101");
+  ASSERT_EQ(child.Wait(), 0);
+  EXPECT_EQ(RangesOf(segment).size(), 4u);  // None that began or ended while off.
+  const auto steps = segment.ReadKind(RecordKind::kStep);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[0].As<StepRecord>().index, 0);
+  EXPECT_EQ(steps[1].As<StepRecord>().index, 2);  // Counted while off.
+  const auto gaps = segment.ReadKind(RecordKind::kGap);
+  ASSERT_EQ(gaps.size(), 1u);
+  EXPECT_EQ(gaps[0].As<GapRecord>().records, 0u);
+}
+
+TEST(Probe, NothingIsWrittenWhileRecordingIsOff) {
+  TestSegmentOptions options;
+  options.recording = false;
+  TestSegment segment(options);
+  ASSERT_EQ(RunScenario(segment, {"names"}), 0);
+  ASSERT_EQ(RunScenario(segment, {"steps"}), 0);
+  EXPECT_TRUE(segment.ReadAll().empty());
+  EXPECT_EQ(segment.header().processes_used, 2u);
+}
+
+TEST(Probe, RawClockIsTheDistortedOne) {
+  TestSegmentOptions options;
+  options.mode = ClockMode::kRaw;
+  options.distortion.offset_ns = 1'000'000'000'000;
+  options.distortion.origin_raw_ns = RawNs();
+  TestSegment segment(options);
+  const std::int64_t before = RawNs();
+  ASSERT_EQ(RunScenario(segment, {"ranges", "100"}), 0);
+  const std::int64_t after = RawNs();
+  const auto ranges = RangesOf(segment);
+  ASSERT_EQ(ranges.size(), 100u);
+  for (const NamedRange& each : ranges) {
+    EXPECT_GE(static_cast<std::int64_t>(each.range.begin_ticks) - options.distortion.offset_ns, before);
+    EXPECT_LE(static_cast<std::int64_t>(each.range.end_ticks) - options.distortion.offset_ns, after);
+    EXPECT_LE(each.range.begin_ticks, each.range.end_ticks);
+  }
+}
+
+TEST(Probe, MemoryBeyondWhatIsReadyIsAllocatedFirst) {
+  TestSegmentOptions options;
+  options.ready_bytes = kArenaOffset;
+  TestSegment segment(options);
+  struct stat before {}, after {};
+  stat(segment.path().c_str(), &before);
+  ASSERT_EQ(RunScenario(segment, {"ranges", "10"}), 0);
+  stat(segment.path().c_str(), &after);
+  EXPECT_EQ(RangesOf(segment).size(), 10u);
+  EXPECT_GE((after.st_blocks - before.st_blocks) * 512, std::int64_t{options.main_ring_slots} * kSlotBytes);
+}
+
+TEST(Probe, NoRoomForARingIsCounted) {
+  TestSegmentOptions options;
+  options.bytes = kArenaOffset + 8192;
+  TestSegment segment(options);
+  ASSERT_EQ(RunScenario(segment, {"ranges", "100"}), 0);
+  EXPECT_TRUE(segment.ReadAll().empty());
+  EXPECT_EQ(segment.view().processes()[0].dropped_no_ring, 100u);
+}
+
+TEST(Probe, ErrnoIsKept) {
+  TestSegment segment;
+  EXPECT_EQ(RunScenario(segment, {"errno"}), 0);
+  TestSegmentOptions full;
+  full.bytes = kArenaOffset + 8192;
+  TestSegment without_room(full);
+  EXPECT_EQ(RunScenario(without_room, {"errno"}), 0);
+}
+
+TEST(Probe, BeforeMainAndAfterIt) {
+  TestSegment segment;
+  ASSERT_EQ(RunScenario(segment, {"nothing"}, {"LOCKSTEP_TEST_EARLY=1"}), 0);
+  std::set<std::string> names;
+  for (const NamedRange& each : RangesOf(segment, RecordKind::kMark)) names.insert(each.name);
+  EXPECT_EQ(names, (std::set<std::string>{"before main", "after main", "thread after main"}));
+}
+
+TEST(Probe, AStrangeSegmentIsRefusedInOneLine) {
+  TestSegment segment;
+  segment.header().version = 99;
+  Child child(segment.path(), {"steps"});
+  EXPECT_EQ(child.Wait(), 0);
+  const std::string errors = child.Errors();
+  EXPECT_NE(errors.find("another Lockstep version"), std::string::npos) << errors;
+  EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1);
+  EXPECT_EQ(segment.header().processes_used, 0u);
+
+  Child gone("/dev/shm/lockstep-no-such-file", {"steps"});
+  EXPECT_EQ(gone.Wait(), 0);
+  EXPECT_EQ(gone.Errors(), "");
+}
+
+TEST(Probe, RankFromTheEnvironment) {
+  TestSegment segment;
+  ASSERT_EQ(RunScenario(segment, {"steps"}, {"RANK=3", "WORLD_SIZE=8"}), 0);
+  ASSERT_EQ(RunScenario(segment, {"steps"}, {"RANK=three", "WORLD_SIZE=8"}), 0);
+  EXPECT_EQ(segment.view().processes()[0].world_rank, 3);
+  EXPECT_EQ(segment.view().processes()[0].rank_source, 2);
+  EXPECT_EQ(segment.view().processes()[1].world_rank, -1);
+}
+
+TEST(Probe, HeaderInC89AndNotPositionIndependent) {
+  TestSegment segment;
+  Child child(segment.path(), {}, {}, LOCKSTEP_BUILD_DIR "/tests/probe_plain_c");
+  EXPECT_EQ(child.Line(), "1");
+  EXPECT_EQ(child.Wait(), 0);
+  EXPECT_EQ(segment.ReadKind(RecordKind::kStep).size(), 2u);
+  EXPECT_EQ(RangesOf(segment).size(), 1u);
+  Child alone(segment.path(), {}, {"LD_PRELOAD="}, LOCKSTEP_BUILD_DIR "/tests/probe_plain_c");
+  EXPECT_EQ(alone.Line(), "0");
+  EXPECT_EQ(alone.Wait(), 0);
+}
+
+std::string Output(const std::string& command) {
+  std::string all;
+  FILE* pipe = popen(command.c_str(), "r");
+  for (int c; (c = std::fgetc(pipe)) != EOF;) all += static_cast<char>(c);
+  EXPECT_EQ(pclose(pipe), 0) << command;
+  return all;
+}
+
+TEST(ProbeLibrary, NeedsAndExportsNothingElse) {
+  if (std::string(LOCKSTEP_SANITIZERS) != "") GTEST_SKIP() << "sanitizers add libraries and symbols";
+  for (const char* library : {"/liblockstep.so", "/liblockstep-ompi40.so"}) {
+    const std::string path = std::string(LOCKSTEP_BUILD_DIR) + library;
+    if (access(path.c_str(), R_OK) != 0) continue;
+    std::string needed = Output("readelf -d " + path + " | sed -n 's/.*(NEEDED).*\\[\\(.*\\)\\]/\\1/p'");
+    std::set<std::string> allowed{"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
+                                  "libdl.so.2", "libpthread.so.0"};
+    if (std::string(library) != "/liblockstep.so") allowed.insert("liblockstep.so");
+    for (std::size_t at = 0; at < needed.size(); at = needed.find('\n', at) + 1)
+      EXPECT_TRUE(allowed.count(needed.substr(at, needed.find('\n', at) - at)))
+          << path << " needs " << needed.substr(at, needed.find('\n', at) - at);
+    const std::string symbols = Output("nm -D --defined-only " + path + " | awk '{print $3}'");
+    for (std::size_t at = 0; at < symbols.size(); at = symbols.find('\n', at) + 1) {
+      const std::string symbol = symbols.substr(at, symbols.find('\n', at) - at);
+      const bool own = symbol.rfind("lockstep_", 0) == 0 || symbol.rfind("LOCKSTEP_", 0) == 0;
+      const bool mpi = symbol.rfind("MPI_", 0) == 0 || symbol.rfind("MPIX_", 0) == 0;
+      EXPECT_TRUE(std::string(library) == "/liblockstep.so" ? own : mpi) << path << " exports " << symbol;
+    }
+    // One pointer of static TLS: dlopen'ed libraries share 1.6 KiB.
+    const std::string tls = Output("readelf -lW " + path + " | awk '$1==\"TLS\" {print $6}'");
+    if (!tls.empty()) {
+      EXPECT_LE(std::strtoul(tls.c_str(), nullptr, 16), std::string(library) == "/liblockstep.so" ? 64u : 32u) << path;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

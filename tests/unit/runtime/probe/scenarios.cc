@@ -1,0 +1,235 @@
+// Little programs for probe_test.cc: probe_scenarios NAME. They see lockstep.h only,
+// as an application would; the probe is preloaded. Where the test has to act in
+// between they print a line and wait for one.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/lockstep.h"
+
+namespace {
+
+void Sync(const char* what) {
+  std::printf("%s\n", what);
+  std::fflush(stdout);
+  char line[16];
+  if (std::fgets(line, sizeof line, stdin) == nullptr) std::exit(9);
+}
+
+void Ranges(int n) {
+  for (int i = 0; i < n; ++i) {
+    lockstep_range_push("work");
+    lockstep_range_pop();
+  }
+}
+
+int Steps() {
+  for (int i = 0; i < 3; ++i) lockstep_step();
+  lockstep_step_index(10);
+  lockstep_step();
+  lockstep_step_end();
+  return 0;
+}
+
+int Names() {
+  lockstep_range_push("outer");
+  lockstep_range_push_category("input", LOCKSTEP_INPUT);
+  lockstep_range_pop();
+  lockstep_range_push_category("input", LOCKSTEP_BACKWARD);
+  lockstep_range_pop();
+  char name[64];
+  for (int i = 0; i < 3; ++i) {  // One address, three texts.
+    std::snprintf(name, sizeof name, "dynamic %d", i % 2);
+    lockstep_range_push(name);
+    lockstep_range_pop();
+  }
+  const std::string same = "outer";  // Another address, a known text.
+  lockstep_range_push(same.c_str());
+  lockstep_range_pop();
+  lockstep_range_pop();
+  lockstep_mark("mark");
+  std::string longer(4095, 'x');
+  longer += "\xc3\xa9 and more";  // The cut must not split a character.
+  lockstep_range_push(longer.c_str());
+  lockstep_range_pop();
+  return 0;
+}
+
+int ManyNames() {  // More texts than the cache holds.
+  for (int round = 0; round < 2; ++round)
+    for (int i = 0; i < 3000; ++i) {
+      const std::string name = "name " + std::to_string(i) + std::string(static_cast<std::size_t>(i % 200), '.');
+      lockstep_range_push(name.c_str());
+      lockstep_range_pop();
+    }
+  return 0;
+}
+
+int Deep() {
+  lockstep_range_pop();  // Nothing to pop.
+  for (int i = 0; i < 70; ++i) lockstep_range_push("deep");
+  for (int i = 0; i < 70; ++i) lockstep_range_pop();
+  Ranges(1);
+  return 0;
+}
+
+int Full(int n) {
+  Ranges(n);
+  Sync("full");
+  Ranges(5);
+  return 0;
+}
+
+int Threads(int threads, int n) {
+  std::vector<std::thread> all;
+  for (int t = 0; t < threads; ++t)
+    all.emplace_back([n] {
+      pthread_setname_np(pthread_self(), "worker");
+      Ranges(n);
+    });
+  for (std::thread& each : all) each.join();
+  return 0;
+}
+
+int Recycle() {
+  std::thread([] { Ranges(3); }).join();
+  Sync("ended");
+  std::thread([] { Ranges(2); }).join();
+  return 0;
+}
+
+int Fork() {
+  Ranges(2);
+  lockstep_range_push("open in the parent");
+  const pid_t idle = fork();
+  if (idle == 0) _exit(0);  // Uses nothing: leaves no trace.
+  waitpid(idle, nullptr, 0);
+  const pid_t busy = fork();
+  if (busy == 0) {
+    lockstep_step();
+    Ranges(3);
+    std::exit(0);
+  }
+  waitpid(busy, nullptr, 0);
+  lockstep_range_pop();
+  return 0;
+}
+
+int Kill(const char* count_file) {
+  const int fd = open(count_file, O_RDWR | O_CREAT, 0600);
+  for (long i = 1;; ++i) {
+    Ranges(1);
+    if (pwrite(fd, &i, sizeof i, 0) != sizeof i) return 1;
+  }
+}
+
+std::atomic<long> g_handled{0};
+void OnAlarm(int) {
+  lockstep_range_push("handler");
+  lockstep_mark("handler mark");
+  lockstep_range_pop();
+  g_handled.fetch_add(1);
+}
+
+int Signals(int milliseconds) {
+  struct sigaction action {};
+  action.sa_handler = OnAlarm;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &action, nullptr);
+  itimerval timer{{0, 50}, {0, 50}};
+  setitimer(ITIMER_REAL, &timer, nullptr);
+  timespec begin{}, now{};
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  long ranges = 0;
+  char name[32];
+  do {
+    std::snprintf(name, sizeof name, "name %ld", ranges % 500);
+    lockstep_range_push(ranges % 3 == 0 ? name : "main");
+    lockstep_range_pop();
+    ++ranges;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < milliseconds);
+  timer = {};
+  setitimer(ITIMER_REAL, &timer, nullptr);
+  std::printf("%ld %ld\n", ranges, g_handled.load());
+  return 0;
+}
+
+int Window() {
+  std::printf("%d", lockstep_recording());
+  Ranges(1);
+  lockstep_range_push("closed while off");
+  lockstep_step();
+  lockstep_stop();
+  std::printf("%d", lockstep_recording());
+  lockstep_step();
+  Ranges(100);
+  lockstep_range_pop();
+  lockstep_range_push("opened while off");
+  lockstep_start();
+  std::printf("%d\n", lockstep_recording());
+  Ranges(2);
+  lockstep_range_pop();
+  lockstep_step();
+  Ranges(1);
+  return 0;
+}
+
+int Errno() {
+  errno = 77;
+  Steps();
+  Names();
+  std::thread([] {
+    errno = 78;
+    Ranges(1);
+    if (errno != 78) std::exit(1);
+  }).join();
+  return errno == 77 ? 0 : 1;
+}
+
+struct Late {
+  ~Late() {
+    if (std::getenv("LOCKSTEP_TEST_EARLY") == nullptr) return;
+    lockstep_mark("after main");
+    std::thread([] { lockstep_mark("thread after main"); }).join();
+  }
+} g_late;
+__attribute__((constructor)) void Early() {
+  if (std::getenv("LOCKSTEP_TEST_EARLY") != nullptr) lockstep_mark("before main");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  const int first = argc > 2 ? std::atoi(argv[2]) : 0, second = argc > 3 ? std::atoi(argv[3]) : 0;
+  int result = 2;
+  if (name == "nothing") result = 0;
+  if (name == "steps") result = Steps();
+  if (name == "names") result = Names();
+  if (name == "many-names") result = ManyNames();
+  if (name == "deep") result = Deep();
+  if (name == "full") result = Full(first);
+  if (name == "threads") result = Threads(first, second);
+  if (name == "recycle") result = Recycle();
+  if (name == "fork") result = Fork();
+  if (name == "kill") result = Kill(argv[2]);
+  if (name == "signals") result = Signals(first);
+  if (name == "window") result = Window();
+  if (name == "errno") result = Errno();
+  if (name == "ranges") Ranges(first), result = 0;
+  return result;
+}
