@@ -75,9 +75,7 @@ class Trainer {
   // Healthy compute of a step splits as usual: backward costs twice forward.
   static constexpr double kForwardShare = 0.3, kBackwardShare = 0.6, kOptimizerShare = 0.1;
 
-  double Extra() const {
-    return options_.work == Work::kReal ? options_.slow[static_cast<std::size_t>(rank_)] - 1 : 0;
-  }
+  double Extra() const { return options_.work == Work::kReal ? options_.slow[static_cast<std::size_t>(rank_)] - 1 : 0; }
   // Time of one layer in a pass that takes `share` of the step's compute: the same
   // for all layers, since narrow ones stand for convolutions over large images.
   double LayerNs(double share) const {
@@ -87,8 +85,9 @@ class Trainer {
   void LoadInput(int step) {
     const PhaseRange range("input", LOCKSTEP_INPUT);
     const auto batch = static_cast<std::uint64_t>(network_.batch());
-    network_.LoadBatch((static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(ranks_) +
-                        static_cast<std::uint64_t>(rank_)) * batch);
+    network_.LoadBatch(
+        (static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(ranks_) + static_cast<std::uint64_t>(rank_)) *
+        batch);
     pace_.FinishFixed(options_.input_ms * 1e6);
   }
 
@@ -160,8 +159,7 @@ void CheckAgainstSerial(const Options& options, int ranks, std::span<const float
   }
   outcome.parameter_error = RelativeError(parameters, serial.parameters());
   outcome.checked = true;
-  outcome.check_passed =
-      outcome.gradient_error <= kGradientTolerance && outcome.parameter_error <= kParameterTolerance;
+  outcome.check_passed = outcome.gradient_error <= kGradientTolerance && outcome.parameter_error <= kParameterTolerance;
 }
 
 // Returns the exit code.

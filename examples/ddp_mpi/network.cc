@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kInputs = 64, kOutputs = 16;
 constexpr std::size_t kCauses = 4;  // Hidden causes of inputs and targets.
-constexpr float kBend = 0.1f;  // Width of the activation's bend around 0.
+constexpr float kBend = 0.1f;       // Width of the activation's bend around 0.
 
 // splitmix64: the n-th value of stream (seed), without state.
 std::uint64_t Mix(std::uint64_t x) {

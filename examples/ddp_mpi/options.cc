@@ -1,7 +1,6 @@
 #include "examples/ddp_mpi/options.h"
 
 #include <CLI/CLI.hpp>
-
 #include <iostream>
 #include <map>
 #include <sstream>
@@ -49,8 +48,7 @@ int ParseOptions(int argc, char** argv, int rank, int ranks, Options& options) {
       ->check(positive)
       ->capture_default_str();
   std::string overlap = "on";
-  app.add_option("--overlap", overlap,
-                 "on: MPI_Iallreduce during backward; off: MPI_Allreduce after it")
+  app.add_option("--overlap", overlap, "on: MPI_Iallreduce during backward; off: MPI_Allreduce after it")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   const std::map<std::string, Progress> progress{

@@ -21,10 +21,9 @@ struct CallCounts {
   std::int64_t init = 0, finalize = 0, comm_rank = 0, comm_size = 0, allreduce = 0, iallreduce = 0, testsome = 0,
                waitall = 0, gather = 0, barrier = 0;
 };
-inline constexpr std::array<const char*, 10> kCallNames = {"MPI_Init_thread", "MPI_Finalize",   "MPI_Comm_rank",
-                                                           "MPI_Comm_size",   "MPI_Allreduce",  "MPI_Iallreduce",
-                                                           "MPI_Testsome",    "MPI_Waitall",    "MPI_Gather",
-                                                           "MPI_Barrier"};
+inline constexpr std::array<const char*, 10> kCallNames = {
+    "MPI_Init_thread", "MPI_Finalize", "MPI_Comm_rank", "MPI_Comm_size", "MPI_Allreduce",
+    "MPI_Iallreduce",  "MPI_Testsome", "MPI_Waitall",   "MPI_Gather",    "MPI_Barrier"};
 static_assert(sizeof(CallCounts) == kCallNames.size() * sizeof(std::int64_t));
 
 class Reducer {

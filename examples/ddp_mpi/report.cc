@@ -28,9 +28,12 @@ std::vector<std::int64_t> AfterWarmup(const std::vector<std::int64_t>& step_ns) 
 
 const char* Name(Progress progress) {
   switch (progress) {
-    case Progress::kTest: return "test";
-    case Progress::kThread: return "thread";
-    case Progress::kNone: return "none";
+    case Progress::kTest:
+      return "test";
+    case Progress::kThread:
+      return "thread";
+    case Progress::kNone:
+      return "none";
   }
   return "";
 }
@@ -88,7 +91,8 @@ bool WriteReport(const Options& options, const std::vector<Bucket>& buckets, con
   }
   std::fprintf(file, ",\n  \"slow\": ");
   PrintList(file, options.slow, [&](double factor) { std::fprintf(file, "%g", factor); });
-  std::fprintf(file, ",\n  \"first_bucket_mb\": %g, \"bucket_cap_mb\": %g", options.first_bucket_mb, options.bucket_cap_mb);
+  std::fprintf(file, ",\n  \"first_bucket_mb\": %g, \"bucket_cap_mb\": %g", options.first_bucket_mb,
+               options.bucket_cap_mb);
   std::fprintf(file, ",\n  \"tensor_bytes\": ");
   PrintList(file, outcome.tensor_bytes, [&](std::uint64_t bytes) { std::fprintf(file, "%" PRIu64, bytes); });
   std::fprintf(file, ",\n  \"bucket_bytes\": ");

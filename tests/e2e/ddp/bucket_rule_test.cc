@@ -21,7 +21,8 @@ std::vector<std::uint64_t> SizesOf(const std::vector<Bucket>& buckets) {
 std::vector<std::uint64_t> ResNet50() {
   std::vector<std::uint64_t> tensors = {3 * 64 * 49, 64, 64};  // conv1, bn1
   std::uint64_t in = 64;
-  for (const auto& [width, blocks] : std::vector<std::pair<std::uint64_t, int>>{{64, 3}, {128, 4}, {256, 6}, {512, 3}}) {
+  for (const auto& [width, blocks] :
+       std::vector<std::pair<std::uint64_t, int>>{{64, 3}, {128, 4}, {256, 6}, {512, 3}}) {
     for (int block = 0; block < blocks; ++block) {
       const std::uint64_t out = 4 * width;
       tensors.insert(tensors.end(), {in * width, width, width, 9 * width * width, width, width, width * out, out, out});
