@@ -2,7 +2,7 @@
 // memory, and both beside a floor of the same run: reading and inflating every
 // column of the same files.
 //
-//   merge_bench [--dir DIR] [--quick] [--jobs N]
+//   merge_bench [--dir DIR] [--quick] [--shape RANKSxEVENTS] [--jobs N]
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cinttypes>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -123,26 +125,28 @@ std::uint64_t Bytes(const std::string& run) {
 
 int main(int argc, char** argv) {
   std::string dir;
-  bool quick = false;
   unsigned jobs = 0;
+  std::vector<Shape> shapes = {{8, 250'000}, {8, 1'000'000}, {64, 50'000}, {64, 200'000}};
+  Shape one{};
   for (int i = 1; i < argc; ++i) {
     if (!std::strcmp(argv[i], "--quick"))
-      quick = true;
-    else if (!std::strcmp(argv[i], "--dir") && i + 1 < argc)
+      shapes = {{4, 50'000}, {16, 20'000}};
+    else if (!std::strcmp(argv[i], "--shape") && i + 1 < argc &&
+             std::sscanf(argv[i + 1], "%dx%" SCNu64, &one.ranks, &one.events) == 2) {
+      shapes = {one};
+      ++i;
+    } else if (!std::strcmp(argv[i], "--dir") && i + 1 < argc)
       dir = argv[++i];
     else if (!std::strcmp(argv[i], "--jobs") && i + 1 < argc)
       jobs = static_cast<unsigned>(std::atoi(argv[++i]));
     else {
-      fmt::print(stderr, "usage: merge_bench [--dir DIR] [--quick] [--jobs N]\n");
+      fmt::print(stderr, "usage: merge_bench [--dir DIR] [--quick] [--shape RANKSxEVENTS] [--jobs N]\n");
       return 2;
     }
   }
   const bool own_dir = dir.empty();
   if (own_dir)
     dir = (std::filesystem::temp_directory_path() / fmt::format("lockstep-merge-bench-{}", getpid())).string();
-  const std::vector<Shape> shapes = quick
-                                        ? std::vector<Shape>{{4, 50'000}, {16, 20'000}}
-                                        : std::vector<Shape>{{8, 250'000}, {8, 1'000'000}, {64, 50'000}, {64, 200'000}};
   fmt::print(
       "merge + analyze of synthetic rank files; floor: reading and inflating every column, one thread\n"
       "{:>16} {:>9} {:>8} {:>10} {:>10} {:>9} {:>9} {:>9} {:>7} {:>9}\n",
@@ -171,6 +175,7 @@ int main(int argc, char** argv) {
         shape.ranks, shape.events / 1000, events, static_cast<double>(Bytes(run)) / 1048576.0, events / both.cpu_s,
         events / both.wall_s, both.wall_s, merge.wall_s, events / floor.cpu_s, both.cpu_s / floor.cpu_s, both.peak_mib,
         floor.peak_mib);
+    std::fflush(stdout);
     if (own_dir) std::filesystem::remove_all(run);
   }
   if (own_dir) std::filesystem::remove_all(dir);

@@ -24,6 +24,7 @@ import definitions
 
 NO_TIME = -2**63
 NONE = 0xFFFFFFFF
+SPIN_PERIOD_NS = 20_000
 MPI_WAITING_CLASSES_OTHER = set(range(170, 204)) | {210} | {160, 161, 162}
 
 
@@ -109,8 +110,8 @@ def pairs(begin, end):
 
 def read_rank(path, rank):
     with h5py.File(path, "r") as f:
-        threads = table(f, "threads", ("thread", "tid", "training", "process"))
-        calls = table(f, "mpi_calls", ("begin_ns", "duration_ns", "thread", "op"))
+        threads = table(f, "threads", ("thread", "tid", "training", "process", "begin_ns", "end_ns", "records"))
+        calls = table(f, "mpi_calls", ("begin_ns", "duration_ns", "thread", "op", "count"))
         ranges = table(f, "ranges", ("begin_ns", "duration_ns", "thread", "category"))
         kernels = table(f, "kernels", ("begin_ns", "duration_ns", "work"))
         copies = table(f, "copies", ("begin_ns", "duration_ns"))
@@ -120,16 +121,18 @@ def read_rank(path, rank):
                                      "last_incomplete_ns", "wait_begin_ns", "end_ns", "bytes", "root", "kernel"))
         p = table(f, "p2p", ("comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "begin_ns",
                              "post_end_ns", "last_incomplete_ns", "wait_begin_ns", "end_ns", "outcome"))
-        processes = table(f, "processes", ("end_ns",))
         steps = table(f, "steps", ("thread", "end_ns"))
 
     a = definitions.Activity(rank, len(kernels["begin_ns"]) > 0)
+    # The training thread marks the steps, else it is the main thread.
     marked = [t for t in steps["thread"].tolist() if t != NONE]
     training = [int(i) for i in np.flatnonzero(threads["training"] == 1)]
-    thread = int(threads["thread"][training[0]]) if training else (marked[0] if marked else 0)
+    thread = max(sorted(set(marked)), key=marked.count) if marked else int(threads["thread"][training[0]]) if training else 0
+    # A row of coalesced polls spans the work between them: inside MPI only if they came within 20 us of each other.
+    inside = (calls["count"] <= 1) | (calls["duration_ns"] // np.maximum(calls["count"], 1) <= SPIN_PERIOD_NS)
+    calls = {c: v[inside] for c, v in calls.items()}
     ends = calls["begin_ns"] + calls["duration_ns"]
-    all_calls = pairs(calls["begin_ns"], ends)
-    a.all_calls = all_calls
+    a.all_calls = pairs(calls["begin_ns"], ends)
     of_training = calls["thread"] == thread
     a.training_calls = pairs(calls["begin_ns"][of_training], ends[of_training])
     other = of_training & np.isin(calls["op"], list(MPI_WAITING_CLASSES_OTHER))
@@ -140,10 +143,8 @@ def read_rank(path, rank):
     a.kernels = pairs(kernels["begin_ns"][compute], (kernels["begin_ns"] + kernels["duration_ns"])[compute])
     a.copies = pairs(copies["begin_ns"], copies["begin_ns"] + copies["duration_ns"])
 
-    times = [ends.max(initial=NO_TIME), (ranges["begin_ns"] + ranges["duration_ns"]).max(initial=NO_TIME),
-             steps["end_ns"].max(initial=NO_TIME), (kernels["begin_ns"] + kernels["duration_ns"]).max(initial=NO_TIME),
-             (copies["begin_ns"] + copies["duration_ns"]).max(initial=NO_TIME), processes["end_ns"].max(initial=NO_TIME)]
-    a.life_end = int(max(times))
+    alive = (threads["end_ns"] > threads["begin_ns"]) | (threads["records"] > 0)
+    a.life_end = int(threads["end_ns"][alive].max(initial=NO_TIME))
 
     world_of = {}
     for comm, comm_rank, world in zip(members["comm"].tolist(), members["comm_rank"].tolist(), members["world_rank"].tolist()):
@@ -174,12 +175,17 @@ def read_rank(path, rank):
     for i in range(len(p["seq"])):
         if p["outcome"][i] == 1:
             continue  # Cancelled: nothing was communicated.
+        receive, posted = int(p["direction"][i]) == 1, int(p["mode"][i]) != 0
+        end = time(p["end_ns"][i])
+        if end is None and posted:
+            if receive:
+                continue  # A posted receive without a message moves nothing.
+            end = max(int(p["begin_ns"][i]), int(p["post_end_ns"][i]))
         comm = int(p["comm"][i])
         peer = int(p["peer_world_rank"][i])
         if peer < 0 and comm < n_comms and comms["kind"][comm] != 1:
             peer = world_rank(comm, int(p["peer"][i]))
         known = comm < n_comms and comms["global_id"][comm] != 0 and peer >= 0
-        receive = int(p["direction"][i]) == 1
         ends_of = (peer, rank) if receive else (rank, peer)
         a.ops.append(dict(
             p2p=True, receive=receive, comm=int(comms["global_id"][comm]) if known else None,
