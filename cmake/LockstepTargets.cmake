@@ -1,7 +1,7 @@
 # Common settings of every target.
 
 add_library(lockstep_options INTERFACE)
-target_include_directories(lockstep_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+target_include_directories(lockstep_options INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
 # Open MPI 4's mpi.h pulls in its long-deprecated C++ bindings otherwise.
 target_compile_definitions(lockstep_options INTERFACE OMPI_SKIP_MPICXX)
