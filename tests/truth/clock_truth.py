@@ -122,7 +122,9 @@ def mapped(knots, local):
     share = (local - t[a]).astype(np.float64) / (t[b] - t[a])
     off = offset[a] + np.rint(share * (offset[b] - offset[a])).astype(np.int64)
     near = np.where(np.abs(local - t[a]) <= np.abs(t[b] - local), a, b)
-    return local + off, base[near] + np.ceil(np.abs(local - t[near]) * 1e-9 * slew[near]).astype(np.int64)
+    inside = np.clip(share, 0, 1)
+    eps = base[a] + inside * (base[b] - base[a]) + np.abs(local - t[near]) * 1e-9 * slew[near]
+    return local + off, np.ceil(eps).astype(np.int64)
 
 
 def judge(run, ranks, offsets=None):

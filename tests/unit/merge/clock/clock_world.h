@@ -87,7 +87,10 @@ inline std::pair<std::int64_t, std::int64_t> Look(const schema::Clock& clock, st
   const std::int64_t offset = a.offset_ns + llroundl(share * static_cast<long double>(b.offset_ns - a.offset_ns));
   const auto& near = std::llabs(local - a.local_ns) <= std::llabs(b.local_ns - local) ? a : b;
   const long double distance_s = static_cast<long double>(std::llabs(local - near.local_ns)) * 1e-9L;
-  return {offset, near.base_error_ns + static_cast<std::int64_t>(distance_s * static_cast<long double>(near.slew_ppb))};
+  const long double base = local < a.local_ns   ? a.base_error_ns
+                           : local > b.local_ns ? b.base_error_ns
+                                                : a.base_error_ns + share * static_cast<long double>(b.base_error_ns - a.base_error_ns);
+  return {offset, static_cast<std::int64_t>(base + distance_s * static_cast<long double>(near.slew_ppb))};
 }
 
 inline Score Judge(const schema::Clock& clock, std::int32_t rank, const ClockWorld& world, std::int64_t begin_ns,
