@@ -1,8 +1,10 @@
 #pragma once
 // Threads of the merge stage.
 
+#include <algorithm>
 #include <cstddef>
 
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -16,7 +18,9 @@ void ParallelFor(unsigned jobs, std::size_t n, F&& f) {
     for (std::size_t i = 0; i < n; ++i) f(i);
     return;
   }
-  tbb::task_arena arena(jobs == 0 ? tbb::task_arena::automatic : static_cast<int>(jobs));
+  // More threads than allowed cores gain nothing, and oneTBB 2021.8 warns on stderr about each.
+  const int cores = tbb::info::default_concurrency();
+  tbb::task_arena arena(jobs == 0 ? cores : std::min(cores, static_cast<int>(std::min(jobs, 4096u))));
   arena.execute([&] {
     tbb::parallel_for(tbb::blocked_range<std::size_t>(0, n, 1), [&](const tbb::blocked_range<std::size_t>& range) {
       for (std::size_t i = range.begin(); i != range.end(); ++i) f(i);

@@ -1,0 +1,285 @@
+// The six terms: rules one by one, then random traces against an oracle that
+// looks at every nanosecond.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "fixture.h"
+#include "merge/timeline/kernel_class.h"
+
+namespace lockstep::test {
+namespace {
+
+using Kind = CollectiveKind;
+
+std::int64_t SumOfTerms(const schema::TlRankTotals::Row& t) {
+  return t.compute_ns + t.exposed_wait_ns + t.exposed_transfer_ns + t.exposed_unsplit_ns + t.exposed_copy_ns + t.idle_ns;
+}
+
+TEST(Breakdown, CpuRankBlocking) {
+  Merged m(2);
+  m[0].Step(0, 0, 1000, true, 640);
+  m[0].Input(50, 150);
+  m[0].Collective(Kind::kAllReduce, 400, 700);
+  m[0].Call(MpiOp::kOther, 800, 850);
+  m[1].Step(0, 0, 1000, true, 900);
+  m[1].Collective(Kind::kAllReduce, 600, 700);
+  m.Run();
+  const auto& t = m.terms[0];
+  EXPECT_EQ(t.compute_ns, 1000 - 100 - 300 - 50);
+  EXPECT_EQ(t.exposed_wait_ns, 200);
+  EXPECT_EQ(t.exposed_transfer_ns, 100);
+  EXPECT_EQ(t.exposed_unsplit_ns, 0);
+  EXPECT_EQ(t.idle_ns, 150);
+  EXPECT_EQ(t.input_ns, 100);
+  EXPECT_EQ(t.mpi_other_ns, 50);
+  EXPECT_EQ(t.comm_ns, 300);
+  EXPECT_EQ(t.overlap_ns, 0);
+  EXPECT_EQ(t.cpu_ns, 640);
+  EXPECT_EQ(t.offcpu_ns, -1);
+}
+
+TEST(Breakdown, PostedEarlyMovedOnlyInWaitIsCensored) {
+  Merged m(2);
+  for (int r = 0; r < 2; ++r) {
+    m[r].Step(0, 0, 1000);
+    m[r].Posted(Kind::kAllReduce, 100 + 10 * r, 101 + 10 * r, 800, 900);
+  }
+  m.Run();
+  EXPECT_EQ(m.collectives().censored[0], 1);
+  EXPECT_EQ(m.collectives().transfer_ns[0], -1);
+  EXPECT_EQ(m.members().end_low_ns[0], 800);
+  EXPECT_EQ(m.members().end_high_ns[0], 900);
+  EXPECT_EQ(m.members().wait_ns[0], 10);
+  EXPECT_EQ(m.terms[0].exposed_unsplit_ns, 100);
+  EXPECT_EQ(m.terms[0].exposed_transfer_ns, 0);
+  EXPECT_EQ(m.terms[0].overlap_ns, 0) << "nothing proves that anything moved under compute";
+  EXPECT_EQ(m.terms[0].overlap_high_ns, 699);
+}
+
+TEST(Breakdown, ProgressThreadHidesIt) {
+  Merged m(2);
+  for (int r = 0; r < 2; ++r) {
+    m[r].Step(0, 0, 1000);
+    m[r].Call(MpiOp::kTestsome, 101, 795, 1);  // The helper is inside MPI all the time.
+    m[r].Posted(Kind::kAllReduce, 100, 101, 798, 800, 1024, 795);
+  }
+  m.Run();
+  EXPECT_EQ(m.collectives().censored[0], 0);
+  EXPECT_EQ(m.collectives().transfer_ns[0], 700);
+  EXPECT_EQ(m.terms[0].exposed_transfer_ns, 3);
+  EXPECT_EQ(m.terms[0].overlap_ns, 694);
+  EXPECT_EQ(m.terms[0].overlap_high_ns, 697);
+}
+
+TEST(Breakdown, PollsBetweenWorkAreNotTimeInMpi) {
+  for (const bool spinning : {false, true}) {
+    Merged m(1);
+    m[0].Step(0, 0, 10'000'000);
+    m[0].Call(MpiOp::kTest, 1'000'000, 9'000'000, 0, spinning ? 8000 : 16);
+    m.Run();
+    EXPECT_EQ(m.terms[0].compute_ns, spinning ? 2'000'000 : 10'000'000);
+  }
+}
+
+TEST(Breakdown, NeverCompletedReachesTheLastSignOfLife) {
+  Merged m(2);
+  m[0].Posted(Kind::kAllReduce, 100, 110, schema::kNoTime, schema::kNoTime);
+  m[0].Call(MpiOp::kWait, 400, 500);
+  m[1].Posted(Kind::kAllReduce, 150, 160, 300, 350);
+  m.Run();
+  EXPECT_EQ(m.members().end_high_ns[0], 500);
+  EXPECT_EQ(m.members().wait_ns[0], 50);
+  EXPECT_EQ(m.members().censored[0], 1);
+  EXPECT_EQ(m.terms[0].exposed_unsplit_ns, 100);
+}
+
+TEST(Breakdown, TransferBeatsWaitAtTheSameInstant) {
+  RankActivity a;
+  a.busy = {{0, 100}};
+  AddOps({{0, 60, 60, 80, true}, {10, 10, 20, 40, true}}, a);
+  const Terms t = BreakDown(a, {{0, 100}})[0];
+  EXPECT_EQ(t.exposed_transfer_ns, 20 + 20);
+  EXPECT_EQ(t.exposed_wait_ns, 60 - 20);
+  EXPECT_EQ(t.idle_ns, 20);
+}
+
+TEST(Breakdown, GpuWindowsFollowTheLaunches) {
+  Merged m(1);
+  m[0].Step(0, 0, 100), m[0].Step(1, 100, 200);
+  m[0].Kernel("gemm", 50, 120, 10);
+  m[0].Kernel("gemm", 130, 180, 60);
+  m[0].Kernel("gemm", 200, 260, 110);   // First launched in step 1.
+  m[0].Kernel("ncclDevKernel_AllReduce", 250, 300, 150);
+  m.Run();
+  const auto& steps = m.passed[0].steps;
+  EXPECT_EQ(steps[0].window, (Interval{50, 200}));
+  EXPECT_EQ(steps[1].window, (Interval{200, 300}));
+  const auto row = m.passed[0].step_ranks.Get(0);
+  EXPECT_EQ(row.compute_ns, 120);
+  EXPECT_EQ(row.idle_ns, 30);
+  const auto next = m.passed[0].step_ranks.Get(1);
+  EXPECT_EQ(next.compute_ns, 60);
+  EXPECT_EQ(next.exposed_unsplit_ns, 40) << "a kernel by its name, with no collective recorded";
+  EXPECT_EQ(next.overlap_ns, 10);
+  EXPECT_TRUE(m.passed[0].gpu);
+}
+
+TEST(Breakdown, GpuCollectivesAreTheirKernels) {
+  Merged m(2);
+  for (int r = 0; r < 2; ++r) {
+    m[r].Kernel("gemm", 0, 100 + 40 * r, 0);
+    const std::uint32_t kernel = m[r].Kernel("ncclDevKernel_AllReduce", 100 + 40 * r, 200, 5, 1);
+    const std::uint32_t row = m[r].Collective(Kind::kAllReduce, 100 + 40 * r, 200);
+    m[r].t.mpi_calls = {};
+    m[r].t.collectives.mode[row] = 3;
+    m[r].t.collectives.kernel[row] = kernel;
+  }
+  m.Run();
+  EXPECT_EQ(m.terms[0].exposed_wait_ns, 40);
+  EXPECT_EQ(m.terms[0].exposed_transfer_ns, 60);
+  EXPECT_EQ(m.terms[1].exposed_wait_ns, 0);
+  EXPECT_EQ(m.terms[1].compute_ns, 140);
+  EXPECT_EQ(m.terms[0].comm_ns, 100);
+}
+
+TEST(KernelClass, NamesAsLibrariesAndHtaSeeThem) {
+  for (const char* name : {"ncclDevKernel_AllReduce_Sum_f32", "ncclKernel_SendRecv", "void deep_ep::internode::dispatch<1>",
+                           "void vllm::cross_device_reduce_1stage<float>", "rcclDevKernel", "nvshmemi_transfer"})
+    EXPECT_TRUE(IsCommKernelName(name)) << name;
+  for (const char* name : {"gemm", "SyncBatchNorm", "vectorized_elementwise_kernel", "void at::native::reduce_kernel"})
+    EXPECT_FALSE(IsCommKernelName(name)) << name;
+  EXPECT_EQ(HtaClass("ncclKernel"), KernelClass::kComm);
+  EXPECT_EQ(HtaClass("hipLaunch"), KernelClass::kComm);
+  EXPECT_EQ(HtaClass("Memcpy HtoD"), KernelClass::kMemory);
+  EXPECT_EQ(HtaClass("SyncBatchNorm_fwd"), KernelClass::kNone);
+  EXPECT_EQ(HtaClass("void deep_ep::dispatch"), KernelClass::kCompute);
+}
+
+TEST(CounterCurve, InterpolatesAndKnowsWhatItDoesNot) {
+  CounterCurve curve;
+  EXPECT_EQ(curve.Within({0, 10}), -1);
+  curve.Add(0, 100);
+  EXPECT_EQ(curve.Within({0, 10}), -1);
+  curve.Add(100, 150);
+  curve.Add(90, 1000);  // Out of order: dropped.
+  curve.Add(200, 350);
+  EXPECT_EQ(curve.Within({50, 150}), 25 + 100);
+  EXPECT_EQ(curve.Within({-50, 1000}), 250);
+  EXPECT_EQ(curve.Within({300, 400}), -1);
+}
+
+// Every nanosecond on its own, straight from the definitions.
+Terms PerNanosecond(const RankActivity& a, Interval w) {
+  const auto in = [](const IntervalSet& set, std::int64_t t) {
+    return std::any_of(set.begin(), set.end(), [t](const Interval& i) { return i.begin <= t && t < i.end; });
+  };
+  Terms out;
+  for (std::int64_t t = w.begin; t < w.end; ++t) {
+    const bool compute = a.gpu ? in(a.busy, t) : !in(a.busy, t);
+    const bool flight = in(a.certain, t) || in(a.possible, t);
+    const bool moving = in(a.certain, t) || (in(a.possible, t) && (in(a.inside_mpi, t) || !compute));
+    out.compute_ns += compute;
+    out.comm_high_ns += flight, out.comm_ns += moving;
+    out.overlap_high_ns += flight && compute, out.overlap_ns += moving && compute;
+    out.copy_ns += in(a.copy, t);
+    const bool exposed = flight && !compute;
+    out.exposed_transfer_ns += exposed && in(a.transfer, t);
+    out.exposed_wait_ns += exposed && !in(a.transfer, t) && in(a.wait, t);
+    out.exposed_unsplit_ns += exposed && !in(a.transfer, t) && !in(a.wait, t);
+    out.exposed_copy_ns += in(a.copy, t) && !compute && !flight;
+    const bool idle = !compute && !flight && !in(a.copy, t);
+    out.idle_ns += idle, out.mpi_other_ns += idle && in(a.mpi_other, t), out.input_ns += idle && in(a.input, t);
+  }
+  return out;
+}
+
+void ExpectSame(const Terms& got, const Terms& want) {
+  EXPECT_EQ(got.compute_ns, want.compute_ns);
+  EXPECT_EQ(got.exposed_wait_ns, want.exposed_wait_ns);
+  EXPECT_EQ(got.exposed_transfer_ns, want.exposed_transfer_ns);
+  EXPECT_EQ(got.exposed_unsplit_ns, want.exposed_unsplit_ns);
+  EXPECT_EQ(got.exposed_copy_ns, want.exposed_copy_ns);
+  EXPECT_EQ(got.idle_ns, want.idle_ns);
+  EXPECT_EQ(got.comm_ns, want.comm_ns);
+  EXPECT_EQ(got.overlap_ns, want.overlap_ns);
+  EXPECT_EQ(got.comm_high_ns, want.comm_high_ns);
+  EXPECT_EQ(got.overlap_high_ns, want.overlap_high_ns);
+  EXPECT_EQ(got.copy_ns, want.copy_ns);
+  EXPECT_EQ(got.mpi_other_ns, want.mpi_other_ns);
+  EXPECT_EQ(got.input_ns, want.input_ns);
+}
+
+TEST(Breakdown, EqualsTheOracleOnRandomTraces) {
+  std::mt19937 random(7);
+  const auto some = [&](int most) {
+    std::vector<Interval> set;
+    for (int n = std::uniform_int_distribution(0, most)(random); n > 0; --n) {
+      const std::int64_t begin = std::uniform_int_distribution(-20, 320)(random);
+      set.push_back({begin, begin + std::uniform_int_distribution(0, 60)(random)});
+    }
+    return Normalize(std::move(set));
+  };
+  for (int round = 0; round < 400; ++round) {
+    RankActivity a;
+    a.gpu = round % 2 == 1;
+    a.busy = some(8), a.inside_mpi = some(6), a.copy = some(4), a.mpi_other = some(3), a.input = some(3);
+    std::vector<CommOp> ops;
+    for (int n = std::uniform_int_distribution(0, 8)(random); n > 0; --n) {
+      std::int64_t at[4];
+      for (std::int64_t& t : at) t = std::uniform_int_distribution(-20, 320)(random);
+      std::sort(at, at + 4);
+      ops.push_back({at[0], at[1], at[2], at[3], n % 3 != 0});
+    }
+    AddOps(ops, a);
+    std::vector<Interval> windows = {{0, 300}};
+    for (std::int64_t t = 0; t < 300;) {
+      const std::int64_t end = t + std::uniform_int_distribution(1, 90)(random);
+      windows.push_back({t, end});
+      t = end + std::uniform_int_distribution(0, 5)(random);
+    }
+    windows.push_back({40, 40});
+    const std::vector<Terms> got = BreakDown(a, windows);
+    for (std::size_t w = 0; w < windows.size(); ++w) {
+      ExpectSame(got[w], PerNanosecond(a, windows[w]));
+      const Terms& t = got[w];
+      EXPECT_EQ(t.compute_ns + t.exposed_wait_ns + t.exposed_transfer_ns + t.exposed_unsplit_ns + t.exposed_copy_ns +
+                    t.idle_ns,
+                windows[w].end - windows[w].begin);
+    }
+    if (HasFailure()) FAIL() << "round " << round;
+  }
+}
+
+TEST(Breakdown, IdentityHoldsOnRandomRuns) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 50; ++round) {
+    Merged m(3);
+    for (int r = 0; r < 3; ++r) {
+      m.offset_ns[static_cast<std::size_t>(r)] = std::uniform_int_distribution(-40, 40)(random);
+      std::int64_t t = 0;
+      for (std::int64_t step = 0; step < 5; ++step) {
+        const std::int64_t begin = t;
+        t += std::uniform_int_distribution(1, 50)(random);
+        m[r].Collective(Kind::kAllReduce, t, t + 30), t += 30;
+        m[r].Posted(Kind::kAllGather, t, t + 2, t + 40, t + 60), t += 60;
+        m[r].Input(t, t + 7), t += 10;
+        m[r].Step(step, begin, t);
+      }
+    }
+    m.Run();
+    for (int r = 0; r < 3; ++r) {
+      const auto& total = m.terms[static_cast<std::size_t>(r)];
+      EXPECT_EQ(SumOfTerms(total), total.end_ns - total.begin_ns);
+      std::int64_t compute = 0;
+      for (std::size_t i = 0; i < m.passed[static_cast<std::size_t>(r)].step_ranks.rows(); ++i)
+        compute += m.passed[static_cast<std::size_t>(r)].step_ranks.compute_ns[i];
+      EXPECT_EQ(compute, total.compute_ns);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test

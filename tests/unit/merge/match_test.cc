@@ -1,0 +1,256 @@
+// Matching: instances, waits and transfers, last arrivers, what is missing.
+
+#include <gtest/gtest.h>
+
+#include "fixture.h"
+
+namespace lockstep::test {
+namespace {
+
+using Kind = CollectiveKind;
+
+TEST(Match, SplitsWaitFromTransfer) {
+  Merged m(3);
+  m[0].Collective(Kind::kAllReduce, 100, 260);
+  m[1].Collective(Kind::kAllReduce, 200, 250);
+  m[2].Collective(Kind::kAllReduce, 150, 270);
+  m.Run();
+  ASSERT_EQ(m.collectives().rows(), 1u);
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{100, 0, 50}));
+  EXPECT_EQ(m.members().transfer_ns, (std::vector<std::int64_t>{60, 50, 70}));
+  EXPECT_EQ(m.collectives().transfer_ns[0], 60);
+  EXPECT_EQ(m.collectives().wait_ns[0], 50);
+  EXPECT_EQ(m.collectives().last_rank[0], 1);
+  EXPECT_EQ(m.collectives().charge_ns[0], 50);
+  EXPECT_EQ(m.collectives().end_ns[0], 270);
+  EXPECT_EQ(m.matched.unmatched, 0u);
+}
+
+TEST(Match, MediansTakeTheLowerOfTwo) {
+  Merged m(2);
+  m[0].Collective(Kind::kAllReduce, 0, 30);
+  m[1].Collective(Kind::kAllReduce, 10, 50);
+  m.Run();
+  EXPECT_EQ(m.collectives().transfer_ns[0], 20);
+  EXPECT_EQ(m.collectives().wait_ns[0], 0);
+}
+
+TEST(Match, MarginWithinClockErrorIsATie) {
+  for (const std::int64_t margin : {40, 41}) {
+    Merged m(2);
+    m.error_ns = {3, 7};  // Tie up to 2 * (3 + 7).
+    m[0].Collective(Kind::kBarrier, 1000 - margin + 20, 1100, 0);
+    m[1].Collective(Kind::kBarrier, 1000, 1100, 0);
+    m.Run();
+    EXPECT_EQ(m.collectives().last_rank[0], margin - 20 > 20 ? 1 : -1) << margin;
+    EXPECT_EQ(m.collectives().charge_ns[0], margin - 20 > 20 ? margin - 20 : 0) << margin;
+    EXPECT_EQ(m.collectives().error_ns[0], 10);
+  }
+}
+
+TEST(Match, ZeroBytesSynchroniseNobody) {
+  Merged m(2);
+  m[0].Collective(Kind::kAllReduce, 0, 10, 0);
+  m[1].Collective(Kind::kAllReduce, 50, 60, 0);
+  m.Run();
+  EXPECT_EQ(m.collectives().splits[0], 0);
+  EXPECT_EQ(m.collectives().transfer_ns[0], -1);
+  EXPECT_EQ(m.collectives().last_rank[0], -1);
+  EXPECT_EQ(m.checks.violations, 0u);
+}
+
+TEST(Match, BroadcastWaitsForTheRootOnly) {
+  Merged m(3);
+  m[0].Collective(Kind::kBroadcast, 10, 60, 64, 1);
+  m[1].Collective(Kind::kBroadcast, 40, 45, 64, 1);
+  m[2].Collective(Kind::kBroadcast, 90, 95, 64, 1);
+  m.Run();
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{30, -1, 0}));
+  EXPECT_EQ(m.members().transfer_ns, (std::vector<std::int64_t>{20, -1, 5}));
+  EXPECT_EQ(m.collectives().last_rank[0], -1) << "a late receiver delays nobody";
+  EXPECT_EQ(m.checks.violations, 0u);
+}
+
+TEST(Match, LateRootOfABroadcastIsTheLastArriver) {
+  Merged m(2);
+  m[0].Collective(Kind::kBroadcast, 10, 160, 64, 1);
+  m[1].Collective(Kind::kBroadcast, 140, 145, 64, 1);
+  m.Run();
+  EXPECT_EQ(m.collectives().last_rank[0], 1);
+  EXPECT_EQ(m.collectives().charge_ns[0], 130);
+}
+
+TEST(Match, ReduceMakesOnlyTheRootWait) {
+  Merged m(3);
+  m[0].Collective(Kind::kReduce, 10, 100, 64, 0);
+  m[1].Collective(Kind::kReduce, 20, 25, 64, 0);
+  m[2].Collective(Kind::kReduce, 80, 85, 64, 0);
+  m.Run();
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{70, -1, -1}));
+  EXPECT_EQ(m.members().transfer_ns, (std::vector<std::int64_t>{20, -1, -1}));
+  EXPECT_EQ(m.collectives().last_rank[0], 2);
+}
+
+TEST(Match, ScanIsNotSplit) {
+  Merged m(2);
+  m[0].Collective(Kind::kScan, 0, 10);
+  m[1].Collective(Kind::kScan, 5, 15);
+  m.Run();
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{-1, -1}));
+  EXPECT_EQ(m.collectives().splits[0], 0);
+}
+
+TEST(Match, UnevenBytesAreNoMismatch) {
+  Merged m(2);
+  m[0].Collective(Kind::kAllToAll, 0, 30, 100);
+  m[1].Collective(Kind::kAllToAll, 10, 30, 900);
+  m[0].t.collectives.uneven[0] = m[1].t.collectives.uneven[0] = 1;
+  m.Run();
+  EXPECT_EQ(m.collectives().uneven[0], 1);
+  EXPECT_EQ(m.collectives().mismatch[0], 0);
+  EXPECT_EQ(m.collectives().bytes[0], 900u);
+  EXPECT_EQ(m.collectives().transfer_ns[0], 20);
+}
+
+TEST(Match, DisagreementIsReportedAndNotSplit) {
+  for (const bool kind : {true, false}) {
+    Merged m(2);
+    m[0].Collective(Kind::kAllReduce, 0, 30, 100);
+    m[1].Collective(kind ? Kind::kBarrier : Kind::kAllReduce, 10, 30, kind ? 100 : 200);
+    m.Run();
+    EXPECT_EQ(m.matched.mismatched, 1u);
+    EXPECT_EQ(m.collectives().mismatch[0], 1);
+    EXPECT_EQ(m.collectives().splits[0], 0);
+    EXPECT_EQ(m.members().wait_ns[0], -1);
+  }
+}
+
+TEST(Match, OneDeletedRowIsOneUnmatched) {
+  for (const std::size_t row : {0u, 4u, 9u}) {
+    Merged m(4);
+    for (std::int64_t i = 0; i < 10; ++i)
+      for (int r = 0; r < 4; ++r) m[r].Collective(Kind::kAllReduce, 100 * i + r, 100 * i + 50);
+    m[2].t.collectives.ForEachColumn([&](const schema::ColumnInfo&, auto& column) {
+      column.erase(column.begin() + static_cast<std::ptrdiff_t>(row));
+    });
+    m.Run();
+    EXPECT_EQ(m.matched.unmatched, 1u);
+    ASSERT_EQ(m.collectives().rows(), 10u);
+    EXPECT_EQ(m.collectives().seen[row], 3u);
+    EXPECT_EQ(m.collectives().censored[row], 1) << "the missing member may have come last";
+    EXPECT_EQ(m.collectives().transfer_ns[row], -1);
+    EXPECT_EQ(m.collectives().last_rank[row], -1);
+    EXPECT_EQ(m.collectives().last_rank[(row + 1) % 10], 3);
+  }
+}
+
+TEST(Match, WhatARanksDeathCutIsNotUnmatched) {
+  Merged m(2);
+  for (std::int64_t i = 0; i < 10; ++i) {
+    m[0].Collective(Kind::kAllReduce, 100 * i, 100 * i + 50);
+    if (i < 6) m[1].Collective(Kind::kAllReduce, 100 * i, 100 * i + 50);
+  }
+  m.cut_end = {false, true};
+  m.Run();
+  EXPECT_EQ(m.matched.unmatched, 0u);
+  EXPECT_EQ(m.matched.cut, 4u);
+}
+
+TEST(Match, MissingRankMakesNothingUnmatched) {
+  Merged m(3, 2);  // Three members, two files.
+  m[0].Collective(Kind::kAllReduce, 0, 30);
+  m[1].Collective(Kind::kAllReduce, 10, 30);
+  m.Run();
+  EXPECT_EQ(m.matched.unmatched, 0u);
+  EXPECT_EQ(m.matched.cut, 1u);
+  EXPECT_EQ(m.collectives().expected[0], 3u);
+  EXPECT_EQ(m.collectives().last_rank[0], -1);
+  EXPECT_EQ(m.members().wait_ns[0], 10) << "nobody could leave before rank 1 came";
+}
+
+TEST(Match, ArrivalAfterAnEndIsAViolationBeyondTheErrorOnly) {
+  for (const std::int64_t error : {0, 10}) {
+    Merged m(2);
+    m.error_ns = {error, error};
+    m[0].Collective(Kind::kAllReduce, 0, 30);
+    m[1].Collective(Kind::kAllReduce, 45, 60);
+    m.Run();
+    EXPECT_EQ(m.checks.violations, error == 0 ? 1u : 0u);
+    EXPECT_EQ(m.members().wait_ns[0], 30);
+    EXPECT_EQ(m.members().transfer_ns[0], 0);
+  }
+}
+
+TEST(Match, SubcommunicatorsAndUnidentifiedOnes) {
+  Merged m(2);
+  for (int r = 0; r < 2; ++r) {
+    m[r].t.comms.Append({.comm = 1, .global_id = 500u + static_cast<unsigned>(r), .size = 1, .kind = 2, .stride = 1});
+    m[r].t.comms.Append({.comm = 2, .global_id = 0, .size = 2, .rank = r, .unidentified = 1});
+    m[r].Collective(Kind::kAllReduce, 10 * r, 30, 8, -1, 1);
+    m[r].Collective(Kind::kAllReduce, 100 + 10 * r, 130, 8, -1, 2);
+  }
+  m.Run();
+  EXPECT_EQ(m.collectives().rows(), 2u) << "each rank's own; the unidentified one is not matched";
+  EXPECT_EQ(m.matched.unmatched, 0u);
+  EXPECT_EQ(m.matched.losses.size(), 2u);
+  EXPECT_EQ(m.terms[0].exposed_unsplit_ns, 30);
+  EXPECT_EQ(m.terms[0].exposed_transfer_ns, 30);
+}
+
+TEST(Match, ClockFreeCheckSeesAShiftedRank) {
+  for (const std::int64_t shift : {0, 15000}) {
+    Merged m(3);
+    m.error_ns = {1, 1, 1};
+    for (std::int64_t i = 0; i < 5; ++i)
+      for (int r = 0; r < 3; ++r) m[r].Collective(Kind::kAllReduce, 1000000 * i, 1000000 * i + 200000 + r);
+    if (shift != 0) m[2].ShiftClock(shift);
+    m.Run();
+    EXPECT_EQ(m.checks.free_checked, 5u);
+    EXPECT_EQ(m.checks.free_disagreed, shift == 0 ? 0u : 5u);
+  }
+}
+
+TEST(MatchP2p, ReceiveCountsFromTheSendsPost) {
+  Merged m(2);
+  m[0].Message(true, 1, 1, 100, 400);   // Late sender: 300 before, 100 in flight.
+  m[1].Message(false, 0, 1, 300, 320);
+  m.Run();
+  EXPECT_EQ(m.p2p.unmatched, 0u);
+  EXPECT_EQ(m.p2p.matched, 1u);
+  EXPECT_EQ(m.terms[0].exposed_unsplit_ns, 100);
+  EXPECT_EQ(m.terms[0].idle_ns, 200);
+  EXPECT_EQ(m.terms[1].exposed_unsplit_ns, 20);
+}
+
+TEST(MatchP2p, CountsThoseWithoutPartner) {
+  Merged m(2);
+  m[0].Message(false, 1, 1, 100, 110);
+  m[0].Message(false, 1, 2, 120, 130);
+  m[0].Message(false, 1, 1, 140, 150, 9);  // Another tag.
+  m[1].Message(true, 0, 1, 90, 115);
+  m[1].Message(true, 0, 2, 116, 135);
+  m[1].Call(MpiOp::kBarrier, 500, 501);
+  m.Run();
+  EXPECT_EQ(m.p2p.matched, 2u);
+  EXPECT_EQ(m.p2p.unmatched, 1u);
+}
+
+TEST(Match, ResultDoesNotDependOnThreadsOrOnAClocksOrigin) {
+  const auto run = [](unsigned jobs, std::int64_t shift) {
+    Merged m(4);
+    m.jobs = jobs;
+    for (std::int64_t i = 0; i < 300; ++i)
+      for (int r = 0; r < 4; ++r) m[r].Collective(Kind::kAllReduce, 1000 * i + 37 * r * (i % 5), 1000 * i + 700 + 3 * r);
+    m[1].ShiftClock(shift);
+    m.offset_ns[1] = -shift;
+    m.Run();
+    return std::make_tuple(m.collectives().transfer_ns, m.collectives().last_rank, m.members().wait_ns,
+                           m.members().arrival_ns, m.terms[1].exposed_wait_ns, m.terms[1].compute_ns);
+  };
+  const auto one = run(1, 0);
+  EXPECT_EQ(run(4, 0), one);
+  EXPECT_EQ(run(2, 1'000'000'000'000), one);
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,113 @@
+// Steps: marks brought together, signatures, the clock map.
+
+#include <gtest/gtest.h>
+
+#include "fixture.h"
+#include "merge/timeline/assemble.h"
+
+namespace lockstep::test {
+namespace {
+
+TEST(Steps, CommonOnesAndMismatches) {
+  Merged m(2);
+  for (std::int64_t i = 0; i < 5; ++i) m[0].Step(i, 100 * i, 100 * i + 100, i < 4);
+  for (std::int64_t i = 0; i < 5; ++i)
+    if (i != 2) m[1].Step(i, 100 * i, 100 * i + 100, i < 4);
+  m.Run();
+  EXPECT_EQ(m.steps.common, (std::vector<std::int64_t>{0, 1, 3}));
+  EXPECT_EQ(m.steps.mismatched, 1u);
+  EXPECT_EQ(m.terms[0].begin_ns, 0);
+  EXPECT_EQ(m.terms[0].end_ns, 400);
+}
+
+TEST(Steps, DeathIsNoMismatch) {
+  Merged m(2);
+  for (std::int64_t i = 0; i < 5; ++i) m[0].Step(i, 100 * i, 100 * i + 100);
+  for (std::int64_t i = 0; i < 3; ++i) m[1].Step(i, 100 * i, 100 * i + 100, i < 2);
+  m.cut_end = {false, true};
+  m.Run();
+  EXPECT_EQ(m.steps.common, (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(m.steps.mismatched, 0u);
+}
+
+TEST(Steps, NumbersThatDoNotGrowAreCounted) {
+  Merged m(1);
+  m[0].Step(0, 0, 10), m[0].Step(1, 10, 20), m[0].Step(1, 20, 30), m[0].Step(2, 30, 40);
+  m.Run();
+  EXPECT_EQ(m.steps.mismatched, 1u);
+  EXPECT_EQ(m.steps.common, (std::vector<std::int64_t>{0, 1, 2}));
+}
+
+TEST(Steps, JobStepIsFromLatestEndToLatestEnd) {
+  Merged m(2);
+  m[0].Step(0, 0, 100), m[0].Step(1, 100, 210);
+  m[1].Step(0, 5, 120), m[1].Step(1, 120, 190);
+  m.Run();
+  const schema::TlSteps table = JobStepTable(m.passed, m.clocks(), m.steps);
+  EXPECT_EQ(table.step_ns, (std::vector<std::int64_t>{120 - 5, 210 - 120}));
+  EXPECT_EQ(table.complete, (std::vector<std::uint8_t>{1, 1}));
+}
+
+TEST(Steps, PeriodIsTheSmallestThatClearlyRepeats) {
+  std::vector<std::uint64_t> symbols = {9, 9, 8};
+  for (int i = 0; i < 10; ++i) symbols.insert(symbols.end(), {1, 2, 2, 3});
+  const Period period = FindPeriod(symbols);
+  EXPECT_EQ(period.length, 4u);
+  EXPECT_EQ(period.first, 3u);
+  std::vector<std::uint64_t> noise;
+  std::uint64_t state = 1;
+  for (int i = 0; i < 200; ++i) noise.push_back((state = state * 6364136223846793005u + 1442695040888963407u) >> 60);
+  EXPECT_EQ(FindPeriod(noise).length, 0u);
+  EXPECT_EQ(FindPeriod({1, 2, 1, 2}).length, 0u);
+}
+
+TEST(Steps, SignatureFindsUnmarkedSteps) {
+  Merged m(2);
+  for (int r = 0; r < 2; ++r)
+    for (std::int64_t i = 0; i < 8; ++i)
+      for (std::int64_t b = 0; b < 3; ++b)
+        m[r].Collective(CollectiveKind::kAllReduce, 1000 * i + 500 + 50 * b, 1000 * i + 530 + 50 * b,
+                        100u << static_cast<unsigned>(b));
+  m.Run();
+  EXPECT_EQ(m.steps.source, StepSource::kSignature);
+  ASSERT_EQ(m.steps.ranks[0].size(), 7u);
+  EXPECT_EQ(m.steps.ranks[0][0].window, (Interval{630, 1630}));
+  EXPECT_EQ(m.steps.ranks[1][6].window, (Interval{6630, 7630}));
+  EXPECT_EQ(m.steps.losses.size(), 0u);
+}
+
+TEST(Steps, WithoutAnyTheCapturedTimeCounts) {
+  Merged m(2);
+  for (int r = 0; r < 2; ++r) m[r].Collective(CollectiveKind::kAllReduce, 100, 200);
+  m.Run();
+  EXPECT_TRUE(m.steps.ranks[0].empty());
+  ASSERT_EQ(m.steps.losses.size(), 1u);
+  EXPECT_EQ(m.steps.losses[0].name, "StepsUnmarked");
+  EXPECT_EQ(m.terms[0].end_ns - m.terms[0].begin_ns, 200);
+}
+
+TEST(RankClockMap, MonotoneAndInvertible) {
+  schema::Clock clock;
+  const std::int64_t base = 1'000'000'000'000;
+  clock.Append({.rank = 3, .local_ns = base, .offset_ns = -base, .base_error_ns = 100, .slew_ppb = 2000});
+  clock.Append({.rank = 3, .local_ns = base + 1'000'000'000, .offset_ns = -base + 50'000, .base_error_ns = 300, .slew_ppb = 1000});
+  clock.Append({.rank = 3, .local_ns = base + 2'000'000'000, .offset_ns = -base - 20'000, .base_error_ns = 100, .slew_ppb = 1000});
+  const RankClockMap map(clock, 3);
+  EXPECT_EQ(map.ToCluster(base), 0);
+  EXPECT_EQ(map.ToCluster(base + 500'000'000), 500'025'000);
+  EXPECT_EQ(map.ToCluster(base + 3'000'000'000), 3'000'000'000 - 90'000) << "the last segment's slope goes on";
+  std::int64_t before = std::numeric_limits<std::int64_t>::min();
+  for (std::int64_t t = base - 500'000'000; t < base + 3'000'000'000; t += 999'983) {
+    const std::int64_t cluster = map.ToCluster(t);
+    EXPECT_GT(cluster, before);
+    EXPECT_LE(std::abs(map.ToLocal(cluster) - t), 1);
+    before = cluster;
+  }
+  EXPECT_EQ(map.ErrorNs(base), 100);
+  EXPECT_EQ(map.ErrorNs(base + 100'000'000), 120 + 200);
+  EXPECT_EQ(map.ErrorNs(base + 4'000'000'000), 100 + 2000);
+  EXPECT_EQ(RankClockMap(clock, 9).ErrorNs(0), std::numeric_limits<std::int64_t>::max());
+}
+
+}  // namespace
+}  // namespace lockstep::test
