@@ -25,6 +25,16 @@ bool EndsUncertain(const schema::TlCollectives& t) {
   return censored > 0 && censored * 4 >= posted;
 }
 
+// Whether next to all collective bytes were posted: then the transfer that ends in Wait is theirs as well.
+bool MostlyPosted(const schema::TlCollectives& t) {
+  double posted = 0, all = 0;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    all += static_cast<double>(t.bytes[c]);
+    if (t.mode[c] == 1 || t.mode[c] == 2) posted += static_cast<double>(t.bytes[c]);
+  }
+  return posted >= 0.9 * all;
+}
+
 // Less than this share of the step exposed: something moved it in the meantime, or there is nothing to tell.
 constexpr std::int64_t kTellingPart = 500;
 
@@ -51,7 +61,8 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   if (all.early == 0 || all.early * 10 < all.posted || all.wait_only * 2 < all.early) return;
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
-  const std::int64_t exposed = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns;
+  finding.covers_transfer = MostlyPosted(context.tables().collectives);
+  const std::int64_t exposed = s.terms.exposed_unsplit_ns + (finding.covers_transfer ? s.terms.exposed_transfer_ns : 0);
   if (whole <= 0 || exposed * kTellingPart < whole) return;
   analysis.wait_only = true;
   if (static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;

@@ -24,7 +24,7 @@ constexpr double kSignificant = 0.01;
 constexpr std::size_t kMinUnits = 5;
 constexpr double kPersistentShare = 0.8;
 // An occasional straggler must be responsible for most of all such waiting, often enough to be no accident.
-constexpr double kOccasionalShare = 0.6, kMinOccasions = 8, kMinOccasionalShare = 0.1;
+constexpr double kOccasionalShare = 0.8, kMinOccasions = 8, kMinOccasionalShare = 0.1;
 constexpr std::size_t kMaxEvidenceRows = 20;
 
 using Matrix = std::vector<std::vector<std::int64_t>>;  // [position][unit]
@@ -225,40 +225,57 @@ Evidence Rows(const Context& context, const std::vector<std::int64_t>& price,
   return rows;
 }
 
-// The rank's cost if it deserves to be named.
-std::optional<Straggler> Judge(const Context& context, const Matrix& price, std::size_t r, double p_value,
-                               std::int64_t length) {
-  const auto limit = static_cast<std::int64_t>(kNameShare * static_cast<double>(length));
-  // A drifting rank is priced at what it costs since it began.
-  const std::optional<std::size_t> onset = Onset(price[r], limit);
-  const std::size_t from = onset.value_or(0), units = price[r].size() - from;
-  const std::vector<std::int64_t> raw(price[r].begin() + static_cast<std::ptrdiff_t>(from), price[r].end());
-  const double share = ShareAbove(raw, limit);
-  const bool mostly = share >= 0.5;
+struct Cost {
+  double ns = 0;
+  std::pair<double, double> interval{0, 0};
+};
 
-  const std::vector<double> own = mostly ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
-  std::vector<double> net(units);
-  for (std::size_t u = 0; u < units; ++u) {
+// The rank's cost by one statistic over the units from `from` on, if it is sure
+// to be above the limit and above what any other rank costs.
+std::optional<Cost> CostBy(Statistic statistic, const Context& context, const Matrix& price, std::size_t r,
+                           std::size_t from, double limit) {
+  const std::vector<std::int64_t> raw(price[r].begin() + static_cast<std::ptrdiff_t>(from), price[r].end());
+  const bool median = statistic == Statistic::kMedian;
+  const std::vector<double> own = median ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
+  std::vector<double> net(own.size());
+  for (std::size_t u = 0; u < net.size(); ++u) {
     std::int64_t other = 0;
     for (std::size_t o = 0; o < price.size(); ++o)
       if (o != r) other = std::max(other, price[o][from + u]);
     net[u] = own[u] - static_cast<double>(other);
   }
-  const auto statistic = mostly ? Statistic::kMedian : Statistic::kMean;
-  const double cost = mostly ? LowerMedian(own) : Mean(own);
-  if (cost < static_cast<double>(limit) || p_value >= kSignificant) return std::nullopt;
-  if (!mostly) {
-    double all = 0;
-    for (const std::vector<std::int64_t>& other : price) all += Mean(Winsorized(other));
-    if (share < kMinOccasionalShare || share * static_cast<double>(units) < kMinOccasions ||
-        cost < kOccasionalShare * all)
-      return std::nullopt;
-  }
+  Cost cost;
+  cost.ns = median ? LowerMedian(own) : Mean(own);
   const std::size_t block = BlockLength({own});
-  const auto interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
+  cost.interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
   const auto net_interval = BootstrapInterval(net, block, statistic, context.options().seed + 102);
-  if (interval.first <= static_cast<double>(limit) || net_interval.first <= 0.5 * static_cast<double>(limit))
-    return std::nullopt;
+  if (cost.ns < limit || cost.interval.first <= limit || net_interval.first <= 0.5 * limit) return std::nullopt;
+  return cost;
+}
+
+// The rank's cost if it deserves to be named.
+std::optional<Straggler> Judge(const Context& context, const Matrix& price, std::size_t r, double p_value,
+                               std::int64_t length) {
+  if (p_value >= kSignificant) return std::nullopt;
+  const double limit = kNameShare * static_cast<double>(length);
+  const auto limit_ns = static_cast<std::int64_t>(limit);
+  // A drifting rank is priced at what it costs since it began.
+  const std::optional<std::size_t> onset = Onset(price[r], limit_ns);
+  const std::size_t from = onset.value_or(0);
+  const std::vector<std::int64_t> own(price[r].begin() + static_cast<std::ptrdiff_t>(from), price[r].end());
+  const double share = ShareAbove(own, limit_ns);
+
+  std::optional<Cost> cost;
+  if (share >= 0.5) cost = CostBy(Statistic::kMedian, context, price, r, from, limit);
+  if (!cost && share < kPersistentShare && share >= kMinOccasionalShare &&
+      share * static_cast<double>(own.size()) >= kMinOccasions) {
+    // Late in some steps only: the median would say nothing or everything.
+    cost = CostBy(Statistic::kMean, context, price, r, from, limit);
+    double all = 0;
+    for (const std::vector<std::int64_t>& each : price) all += Mean(Winsorized(each));
+    if (cost && cost->ns < kOccasionalShare * all) cost.reset();
+  }
+  if (!cost) return std::nullopt;
 
   Straggler straggler;
   straggler.rank = context.ranks()[r];
@@ -266,9 +283,9 @@ std::optional<Straggler> Judge(const Context& context, const Matrix& price, std:
   straggler.kind = onset ? "drifting" : share >= kPersistentShare ? "persistent" : "transient";
   if (onset && context.units()[from].step != kNowhere)
     straggler.onset_step = context.tables().steps.index[context.units()[from].step];
-  straggler.saves_ns = std::llround(cost);
+  straggler.saves_ns = std::llround(cost->ns);
   if (context.units_are_steps()) straggler.saves_ns_per_step = straggler.saves_ns;
-  straggler.saves_interval_ns = {std::llround(interval.first), std::llround(interval.second)};
+  straggler.saves_interval_ns = {std::llround(cost->interval.first), std::llround(cost->interval.second)};
   return straggler;
 }
 

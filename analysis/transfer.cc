@@ -13,9 +13,11 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   // What moved only in Wait is priced there; a part of the step is never priced twice.
-  for (const Finding& finding : analysis.findings)
-    if (finding.id == "progress.wait_only") return;
-  const std::int64_t exposed = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns;
+  std::int64_t exposed = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns;
+  for (const Finding& finding : analysis.findings) {
+    if (finding.covers_transfer) return;
+    if (finding.id == "progress.wait_only") exposed = s.terms.exposed_transfer_ns;
+  }
   if (whole <= 0 || static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
 
   Finding finding;
@@ -42,7 +44,7 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
                                  row.wait_ns_median.value_or(-1), row.censored});
   }
   finding.evidence = fmt::format("{} transferring", Duration(s.terms.exposed_transfer_ns));
-  if (s.terms.exposed_unsplit_ns > 0)
+  if (exposed > s.terms.exposed_transfer_ns)
     finding.evidence +=
         fmt::format(", {} that cannot be split into waiting and transfer", Duration(s.terms.exposed_unsplit_ns));
   if (largest != nullptr && cost(*largest) > 0) {

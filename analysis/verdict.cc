@@ -27,10 +27,8 @@ void Order(Analysis& analysis) {
     ++priced;
   }
   if (priced < 2) return;
-  const IdentityTerms& terms = analysis.summary.terms;
-  const std::int64_t most = std::min(sum, terms.ExposedComm() + terms.idle_ns);
-  analysis.additivity = fmt::format("These are separate parts of the step: together at most {} ({}).", Duration(most),
-                                    Percent(most, terms.Sum()));
+  analysis.additivity = fmt::format("These are separate parts of the step: together at most {} ({}).", Duration(sum),
+                                    Percent(sum, analysis.summary.terms.Sum()));
 }
 
 const Finding* Find(const Analysis& analysis, std::string_view id) {

@@ -142,6 +142,7 @@ struct Finding {
   bool upper_bound = false;  // It saves at most that.
   double confidence = 0;     // 0...1
   std::int32_t rank = -1;    // The rank it names, -1 none.
+  bool covers_transfer = false;  // Its price contains the exposed transfer, which no other finding may price again.
   Evidence rows;
 };
 

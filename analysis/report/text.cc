@@ -387,10 +387,10 @@ class Writer {
         sums.back().ranks.push_back(loss.rank);
     }
     for (const Sum& sum : sums) {
-      std::string text = fmt::format("{} {}", Count(static_cast<std::int64_t>(sum.count)), sum.loss->sentence);
+      std::string text = fmt::format("{}: {}", sum.loss->sentence, Count(static_cast<std::int64_t>(sum.count)));
       if (!sum.ranks.empty())
         text += fmt::format(" (rank{} {})", sum.ranks.size() == 1 ? "" : "s", RankList(sum.ranks));
-      if (!sum.loss->detail.empty()) text += ": " + sum.loss->detail;
+      if (!sum.loss->detail.empty()) text += "; " + sum.loss->detail;
       Wrapped("                 ", text, sum.loss->data_loss ? "33" : "2");
       if (!sum.loss->remedy.empty())
         Wrapped("                   ", std::string(g_.arrow) + " " + sum.loss->remedy, "2");

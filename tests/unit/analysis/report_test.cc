@@ -112,7 +112,7 @@ TEST(Text, LossesComeWithTheirRemedy) {
   const Analysis analysis = job.Analyze();
   EXPECT_TRUE(analysis.incomplete());
   const std::string text = RenderText(analysis, {});
-  EXPECT_NE(text.find("42 records dropped because a thread's ring was full (ranks 1,2)"), std::string::npos) << text;
+  EXPECT_NE(text.find("records dropped because a thread's ring was full: 42 (ranks 1,2)"), std::string::npos) << text;
   EXPECT_NE(text.find("raise --ring-size"), std::string::npos);
 }
 

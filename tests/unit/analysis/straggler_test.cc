@@ -86,8 +86,7 @@ TEST(Straggler, HealthyRunsNameNobody) {
     spec.buckets = 2;
     const Analysis analysis = Simulate(spec).Analyze();
     alarms += !analysis.stragglers.empty();
-    for (const Finding& finding : analysis.findings) EXPECT_LT(finding.rank, 0);
-    EXPECT_EQ(analysis.verdict.find("Rank "), std::string::npos) << analysis.verdict;
+    EXPECT_EQ(analysis.verdict.find("Rank ") != std::string::npos, !analysis.stragglers.empty()) << analysis.verdict;
   }
   EXPECT_LE(alarms, 18);
 }
@@ -167,6 +166,21 @@ TEST(Straggler, TransientIsPricedByItsMean) {
   ASSERT_EQ(analysis.stragglers.size(), 1u);
   EXPECT_EQ(analysis.stragglers[0].kind, "transient");
   EXPECT_NEAR(static_cast<double>(*analysis.stragglers[0].saves_ns_per_step), 5e6, 0.75e6);
+}
+
+// Late in twelve of every twenty steps, in a row: neighbouring steps are alike.
+TEST(Straggler, TransientInBursts) {
+  JobSpec spec = Slowed(1, 1, 5, 0.003);
+  const auto base = spec.compute;
+  spec.compute = [=](int step, int r) {
+    return base(step, r) + (r == 1 && step % 20 >= 5 && step % 20 < 17 ? 15'000'000 : 0);
+  };
+  spec.steps = 200;
+  spec.buckets = 1;
+  const Analysis analysis = Simulate(spec).Analyze();
+  ASSERT_EQ(analysis.stragglers.size(), 1u);
+  EXPECT_EQ(analysis.stragglers[0].rank, 1);
+  EXPECT_EQ(analysis.stragglers[0].kind, "transient");
 }
 
 TEST(Straggler, WithoutStepsASliceOfTheRunIsTheUnit) {
