@@ -17,6 +17,7 @@
 #include "analysis/report/text.h"
 #include "cli/command.h"
 #include "merge/merge.h"
+#include "runtime/agent/recover.h"
 
 namespace lockstep::cli {
 namespace {
@@ -115,6 +116,7 @@ int Analyze(const Flags& flags) {
   };
   // A run that cannot be written to can still be read.
   merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
+  if (merge.write) FinishLeftSpools(merge.run_dir);
   Result<Timeline> timeline = OpenOrMerge(merge);
   if (!timeline.ok()) {
     progress.reset();

@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "core/loss.h"
 #include "merge/merge.h"
+#include "runtime/agent/recover.h"
 
 namespace lockstep::cli {
 namespace {
@@ -130,6 +131,7 @@ int Run(const MergeFlags& flags) {
     options.progress = [](std::string_view phase, double done) {
       std::fprintf(stderr, "\r%-12.*s %3.0f %%", static_cast<int>(phase.size()), phase.data(), 100 * done);
     };
+  FinishLeftSpools(options.run_dir);
   const auto timeline = MergeRun(options);
   if (progress) std::fprintf(stderr, "\r%20s\r", "");
   if (!timeline.ok()) return PrintError(timeline.error());

@@ -58,7 +58,8 @@ class Hdf5Source final : public RankSource {
     return rows;
   }
 
-  bool complete() const override { return file_.complete(); }
+  // A file made from what a dead rank left is whole as a file, not as a record.
+  bool complete() const override { return file_.complete() && file_.Attribute("recovered", std::int64_t{0}) == 0; }
 
  private:
   template <typename Table>

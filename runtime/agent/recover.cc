@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/loss.h"
 #include "trace/decode.h"
 #include "trace/strings.h"
 #include "trace/table_file.h"
@@ -50,15 +49,16 @@ bool Abandoned(const Decoded& decoded) {
   return !ignored && exe.filename() != "lockstep";
 }
 
-void AddUnfinished(schema::RankTables& tables) {
-  // A second interner over the same tables appends: a text it has not seen itself gets a row of its own.
-  StringInterner interner(tables.strings, tables.string_bytes);
-  tables.losses.Append({.name = interner.Intern(Info(Loss::kRankUnfinished).name),
-                        .count = 1,
-                        .first_ns = schema::kNoTime,
-                        .last_ns = schema::kNoTime,
-                        .thread = schema::kNone,
-                        .detail = schema::kNone});
+// As the agent writes it, and marked: readers treat the rank as cut off.
+Status WriteRecovered(const std::string& path, const schema::RankTables& tables) {
+  LS_TRY(TableFileWriter writer, TableFileWriter::Create(path, schema::kRankFileFormat));
+  Status status = Ok();
+  tables.ForEachTable([&](const auto& table) {
+    if (status.ok()) status = writer.Append(table);
+  });
+  LS_CHECK(status);
+  LS_CHECK(writer.SetAttribute("recovered", std::int64_t{1}));
+  return writer.Finish();
 }
 
 bool Finish(const fs::path& spool) {
@@ -73,10 +73,9 @@ bool Finish(const fs::path& spool) {
   if (!decoded.ok()) return false;
   const std::string base = (spool.parent_path() / spool.stem()).string();
   std::size_t number = 0;
-  for (DecodedProcess& process : decoded.value().processes) {
-    AddUnfinished(process.tables);
+  for (const DecodedProcess& process : decoded.value().processes) {
     const std::string path = base + (++number == 1 ? "" : ".p" + std::to_string(number)) + ".h5";
-    if (!WriteRankFile(path, process.tables).ok()) return false;
+    if (!WriteRecovered(path, process.tables).ok()) return false;
   }
   if (!segment.empty()) ::unlink(segment.c_str());
   if (decoded.value().bad_blocks > 0) return true;

@@ -70,7 +70,7 @@ class Case(unittest.TestCase):
         return next((os.path.basename(l)[4:20] for l in links if os.path.realpath(l) == run_dir), "?")
 
     def finish(self, run_dir):
-        """What the next command does about spools."""
+        """What the next command does first."""
         return int(run([TESTS + "e2e_decode_spool", run_dir], self.dir).stdout)
 
 
@@ -87,10 +87,18 @@ class Mpirun(Case):
         # Process ids, times and PMIx's own warnings differ from run to run.
         return re.sub(r"\d+", "N", text)
 
+    def job(self, program):
+        # Open MPI 4.1.4 itself now and then garbles the message of MPI_Abort (3 of 40 runs of the bare program).
+        for _ in range(5):
+            done = run(MPIRUN + ["-np", "4"] + program, self.dir)
+            if "ORTE_ERROR_LOG" not in done.stderr:
+                break
+        return done
+
     def compare(self, mode, code):
         program = [TESTS + "e2e_ending", mode]
-        without = run(MPIRUN + ["-np", "4"] + program, self.dir)
-        with_it = run(MPIRUN + ["-np", "4", LOCKSTEP, "run", "--quiet", "--after", "none", "--"] + program, self.dir)
+        without = self.job(program)
+        with_it = self.job([LOCKSTEP, "run", "--quiet", "--after", "none", "--"] + program)
         self.assertEqual(without.returncode, code, without.stderr)
         self.assertEqual(with_it.returncode, code, with_it.stderr)
         self.assertEqual(sorted(with_it.stdout.splitlines()), sorted(without.stdout.splitlines()))
@@ -255,7 +263,9 @@ class Deaths(Case):
         found, lost = self.marks(run_dir)
         # The mark is committed before the count says so.
         self.assertIn(found - committed(self.dir + "/n"), (0, 1))
-        self.assertEqual(lost, {"RankUnfinished": 1})
+        self.assertEqual(lost, {})
+        with h5py.File(run_dir + "/ranks/rank-00000.h5") as f:
+            self.assertEqual((int(f.attrs["complete"]), int(f.attrs["recovered"])), (1, 1))
         self.assertEqual(glob.glob(run_dir + "/ranks/*.spool"), [])
         self.assertEqual(self.finish(run_dir), 0)
 
