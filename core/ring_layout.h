@@ -111,7 +111,7 @@ struct RingHeader {
   alignas(64) std::atomic<std::uint64_t> head;  // Slots committed; release-stored after the record.
   std::uint64_t tail_cache;
   std::uint64_t dropped_records, dropped_first_ticks, dropped_last_ticks;  // Since the last GapRecord.
-  std::uint64_t records;                                                   // Committed records.
+  std::uint64_t records;  // Committed records; brought up to date at least every 128 slots and at the thread's end.
   std::uint32_t mask;                                                      // capacity_slots - 1
   std::uint32_t clock_mode;                                                // ClockMode, beside the head for the hot path.
 

@@ -8,8 +8,9 @@
 // producer's own state, which fills the rest of the header's 4096 bytes. Whenever
 // the short way does not apply (no ring yet, recording off, clock not TSC, a record
 // being written by the code that this signal handler interrupted) the pointer leads
-// to lockstep_idle_ring, whose bounds send every writer to the slow way. So the
-// hot path needs no test for any of these.
+// to a stand-in, whose bounds send every writer to the slow way. So the hot path
+// needs no test for any of these. Stand-ins are lockstep_idle_ring for all threads
+// and, once a thread has a ring, one of its own whose `owner` leads to that ring.
 
 #include <atomic>
 #include <cstring>
@@ -18,12 +19,16 @@
 
 namespace lockstep {
 
+struct RingPage;
+
 // Lives in the ring's header page, but means nothing outside its process.
 struct RingProducer {
   std::byte* cursor;  // Where the next record goes.
   std::byte* limit;   // Records that end at or before it need no further test.
   std::byte* slots;   // Of this ring.
   void* strings;      // StringPool of runtime/probe, null until the first string.
+  RingPage* owner;    // Of a stand-in: the thread's ring, null for common ones. Of a ring: null.
+  RingPage* stand_in; // Of a ring: the thread's own stand-in; the common one if memory was short.
   void* scratch;      // For calls with many requests; see lockstep_scratch.
   std::uint64_t scratch_bytes;
   std::uint32_t parked;      // 1: the thread-local pointer leads to the idle ring on purpose.
@@ -33,6 +38,7 @@ struct RingProducer {
   std::uint32_t ring_index, pending_requests;
   std::uint32_t named;         // 1: the thread's name is in the ring.
   std::uint32_t scratch_busy;  // 1: a call further up the stack uses the scratch memory.
+  std::uint64_t extra_slots;   // head - extra_slots: committed records.
   std::uint64_t off_since_ticks;    // Recording has been off since then and nothing was written since; 0 if not.
 };
 
@@ -123,11 +129,37 @@ inline void Publish(RingHeader& header, std::uint64_t slots) {
 }
 
 // Writes `count` whole records (`slots` in all), all or none, even while recording
-// is off: the caller asks Recording(). False: dropped, counted. Thread: any, each
-// into its own ring.
-inline bool Emit(const void* records, std::uint32_t slots, std::uint32_t count = 1) {
+// is off: the caller asks Recording(). `fill(memory)` makes them, in the ring itself
+// or in a copy on the stack; it must not record anything. (Made elsewhere and
+// copied, a record costs store-forwarding stalls: its fields are narrower than the
+// loads of the copy.) False: dropped, counted. Thread: any, each into its own ring.
+template <std::uint32_t kSlots, typename Fill>
+inline bool EmitMade(Fill&& fill, std::uint32_t count = 1) {
   RingPage* page = lockstep_thread_ring;
   lockstep_thread_ring = &lockstep_idle_ring;  // From here to the end a signal handler cannot write into this ring.
+  SignalFence();
+  RingProducer& producer = page->producer;
+  std::byte* at = producer.cursor;
+  constexpr std::ptrdiff_t kBytes = std::ptrdiff_t{kSlots} * kSlotBytes;
+  if (producer.limit - at < kBytes) [[unlikely]] {
+    lockstep_thread_ring = page;
+    alignas(8) std::byte copy[kBytes];
+    fill(copy);
+    return lockstep_emit_slow(copy, kSlots, count);
+  }
+  fill(at);
+  producer.cursor = at + kBytes;
+  producer.extra_slots += kSlots - count;
+  Publish(page->header, kSlots);
+  SignalFence();
+  lockstep_thread_ring = page;
+  return true;
+}
+
+// The same for records that exist already.
+inline bool Emit(const void* records, std::uint32_t slots, std::uint32_t count = 1) {
+  RingPage* page = lockstep_thread_ring;
+  lockstep_thread_ring = &lockstep_idle_ring;
   SignalFence();
   RingProducer& producer = page->producer;
   std::byte* at = producer.cursor;
@@ -138,7 +170,7 @@ inline bool Emit(const void* records, std::uint32_t slots, std::uint32_t count =
   }
   std::memcpy(at, records, bytes);
   producer.cursor = at + bytes;
-  page->header.records += count;
+  producer.extra_slots += slots - count;
   Publish(page->header, slots);
   SignalFence();
   lockstep_thread_ring = page;

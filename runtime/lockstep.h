@@ -104,7 +104,7 @@ LOCKSTEP_INLINE void lockstep_mark(const char* name) {
 
 /* The recording window: nothing is recorded between stop and start. For all
  * processes of this rank, at once on the calling thread; other threads may still
- * finish up to 64 ranges. Make the calls at a step boundary and on all ranks. */
+ * finish up to 128 ranges. Make the calls at a step boundary and on all ranks. */
 LOCKSTEP_INLINE void lockstep_start(void) {
   if (lockstep_probe_start) lockstep_probe_start();
 }

@@ -30,8 +30,7 @@ int Send(MpiOp op, int count, MPI_Datatype type, int dest, int tag, MPI_Comm han
   Blocking blocking(op);
   const int result = call();
   const std::uint64_t end = blocking.End();
-  MpiRecord record = MakeRecord(op, blocking.begin(), end, NumberOf(comm), Message(count, type, dest, tag));
-  Write(record, result);
+  WriteOperation(op, result, 0, blocking.begin(), end, 0, NumberOf(comm), 0, Message(count, type, dest, tag));
   return result;
 }
 
@@ -45,10 +44,8 @@ int Post(MpiOp op, int count, MPI_Datatype type, int peer, int tag, MPI_Comm han
   const std::uint64_t begin = ring::Ticks();
   const int result = call();
   const std::uint64_t end = ring::Ticks();
-  MpiRecord record = MakeRecord(op, begin, end, NumberOf(comm), Message(count, type, peer, tag));
-  record.request = request != nullptr ? HandleOf(*request) : 0;
-  if (!recording) record.head.flags |= kMpiUnrecorded;
-  Write(record, result);
+  WriteOperation(op, result, recording ? 0 : kMpiUnrecorded, begin, end, request != nullptr ? HandleOf(*request) : 0,
+                 NumberOf(comm), 0, Message(count, type, peer, tag));
   return result;
 }
 

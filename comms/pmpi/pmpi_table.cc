@@ -14,9 +14,11 @@ void* pmpi::FindHandle(void* library, const char* symbol) {
   return found != nullptr ? found : dlsym(library, symbol);
 }
 
+PmpiTable pmpi::g_table;
+
 namespace {
 
-PmpiTable g_table;
+using pmpi::g_table;
 std::atomic<int> g_state{0};  // 0 not found yet, 1 being filled in, 2 found.
 
 // Open MPI 4 and 5; MPICH and its kin, whose calls are passed on untouched.

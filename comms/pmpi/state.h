@@ -22,6 +22,8 @@ extern std::atomic<Mode> g_mode;
 // True between MPI_Init and MPI_Finalize of a profiled Open MPI process.
 inline bool Active() { return g_mode.load(std::memory_order_relaxed) == Mode::kActive; }
 
+// The table that Pmpi() gives, without the test whether it is filled in.
+extern PmpiTable g_table;
 // Finds libmpi. False: none in this process.
 bool Resolve();
 // The data behind a predefined handle, as libmpi sees it.

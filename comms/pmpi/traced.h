@@ -10,8 +10,12 @@
 
 // Calls the library's own function; an error where there is no MPI library (nobody
 // should get there: MPI_Initialized says 0).
-#define LS_PMPI(name, ...) \
-  (::lockstep::Pmpi().name != nullptr ? ::lockstep::Pmpi().name(__VA_ARGS__) : static_cast<int>(MPI_ERR_OTHER))
+#define LS_PMPI(name, ...)                                                              \
+  [&]() -> int {                                                                        \
+    auto* function = ::lockstep::pmpi::g_table.name;                                    \
+    if (function == nullptr) [[unlikely]] function = ::lockstep::Pmpi().name;           \
+    return function != nullptr ? function(__VA_ARGS__) : static_cast<int>(MPI_ERR_OTHER); \
+  }()
 
 namespace lockstep::pmpi {
 
@@ -40,24 +44,41 @@ inline Shape Elements(std::uint64_t count, MPI_Datatype type) {
   return shape;
 }
 
-inline MpiRecord MakeRecord(MpiOp op, std::uint64_t begin, std::uint64_t end, std::uint32_t comm, const Shape& shape) {
-  MpiRecord record{};
-  record.head = {RecordKind::kMpi, static_cast<std::uint8_t>(shape.uneven ? kMpiUneven : 0), 2};
+inline void Fill(MpiRecord& record, MpiOp op, std::uint8_t flags, std::uint64_t begin, std::uint64_t end,
+                 std::uint64_t request, std::uint32_t comm, std::uint32_t seq, const Shape& shape) {
+  record.head = {RecordKind::kMpi, flags, 2};
   record.op = static_cast<std::uint16_t>(op);
   record.dtype = static_cast<std::uint16_t>(shape.dtype);
   record.begin_ticks = begin;
   record.end_ticks = end;
+  record.request = request;
   record.bytes = shape.bytes;
   record.count = static_cast<std::uint32_t>(shape.count < 0xffffffffu ? shape.count : 0xffffffffu);
   record.comm = comm;
   record.peer = shape.peer;
   record.tag = shape.tag;
+  record.seq = seq;
+  record.start = 0;
+}
+
+inline MpiRecord MakeRecord(MpiOp op, std::uint64_t begin, std::uint64_t end, std::uint32_t comm, const Shape& shape) {
+  MpiRecord record;
+  Fill(record, op, shape.uneven ? kMpiUneven : 0, begin, end, 0, comm, 0, shape);
   return record;
 }
 
 inline void Write(MpiRecord& record, int result) {
   if (result != MPI_SUCCESS) record.head.flags |= kMpiError;
   ring::Emit(&record, 2);
+}
+
+// The record of a collective or a message, made in the ring.
+inline void WriteOperation(MpiOp op, int result, std::uint8_t flags, std::uint64_t begin, std::uint64_t end,
+                           std::uint64_t request, std::uint32_t comm, std::uint32_t seq, const Shape& shape) {
+  flags = static_cast<std::uint8_t>(flags | (shape.uneven ? kMpiUneven : 0) | (result != MPI_SUCCESS ? kMpiError : 0));
+  ring::EmitMade<2>([&](std::byte* memory) {
+    Fill(*reinterpret_cast<MpiRecord*>(memory), op, flags, begin, end, request, comm, seq, shape);
+  });
 }
 
 // A call in which the thread may wait: what it is in stays readable after a
@@ -109,10 +130,8 @@ int Collective(MpiOp op, MPI_Comm handle, ShapeOf&& shape, Call&& call) {
   Blocking blocking(op);
   const int result = call();
   const std::uint64_t end = blocking.End();
-  MpiRecord record = MakeRecord(op, blocking.begin(), end, NumberOf(comm), shape(comm));
-  record.seq = seq;
-  if (comm != nullptr && comm->inter()) record.head.flags |= kMpiInterComm;
-  Write(record, result);
+  const std::uint8_t flags = comm != nullptr && comm->inter() ? kMpiInterComm : 0;
+  WriteOperation(op, result, flags, blocking.begin(), end, 0, NumberOf(comm), seq, shape(comm));
   return result;
 }
 
@@ -128,12 +147,9 @@ int CollectivePost(MpiOp op, MPI_Comm handle, MPI_Request* request, bool always,
   const std::uint64_t begin = ring::Ticks();
   const int result = call();
   const std::uint64_t end = ring::Ticks();
-  MpiRecord record = MakeRecord(op, begin, end, NumberOf(comm), shape(comm));
-  record.seq = seq;
-  record.request = request != nullptr ? HandleOf(*request) : 0;
-  if (comm != nullptr && comm->inter()) record.head.flags |= kMpiInterComm;
-  if (!recording) record.head.flags |= kMpiUnrecorded;
-  Write(record, result);
+  const int flags = (comm != nullptr && comm->inter() ? kMpiInterComm : 0) | (recording ? 0 : kMpiUnrecorded);
+  WriteOperation(op, result, static_cast<std::uint8_t>(flags), begin, end,
+                 request != nullptr ? HandleOf(*request) : 0, NumberOf(comm), seq, shape(comm));
   return result;
 }
 

@@ -2,7 +2,7 @@
 // lockstep_probe_* are for the header, lockstep_* for dlsym and ctypes.
 
 #include <time.h>
-#if defined(__SSE2__)
+#if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
 
@@ -34,11 +34,10 @@ void PushUnrecorded(RingPage& page, std::uint32_t depth) {
   Park(page);
 }
 
-__attribute__((noinline)) void PushSlow(const char* name, std::uint32_t flags) {
-  if (lockstep_probe.segment == nullptr) return;
+__attribute__((noinline)) void PushOn(const char* name, std::uint32_t flags) {
   RingPage* page = lockstep_ring();
   if (page == nullptr) return;
-  if (page->header.records == 0) MarkLockstepUsed();
+  if (page->producer.named == 0) MarkLockstepUsed();
   const std::uint32_t depth = page->header.range_depth;
   if (depth >= kMaxRangeDepth) {
     if (ring::Recording())
@@ -62,8 +61,19 @@ __attribute__((noinline)) void PushSlow(const char* name, std::uint32_t flags) {
   page->header.ranges[depth] = {ring::Ticks(), id, RangeHead(flags)};
 }
 
-__attribute__((noinline)) void PopSlow() {
-  if (lockstep_probe.segment == nullptr) return;
+// Off is as common as on, so it has to be cheap too: the range is only counted, in
+// the thread's stand-in page. Rearm() makes a place in the stack of it if need be.
+__attribute__((noinline)) void PushSlow(const char* name, std::uint32_t flags) {
+  const SegmentHeader* segment = lockstep_probe.segment;
+  if (segment == nullptr) return;
+  RingPage* page = lockstep_thread_ring;
+  if (page->producer.owner == nullptr || segment->recording.load(std::memory_order_relaxed) != 0)
+    PushOn(name, flags);
+  else
+    page->producer.unrecorded_ranges += 1;
+}
+
+__attribute__((noinline)) void PopOn() {
   RingPage* page = lockstep_ring();
   if (page == nullptr) {
     SlowWriter(1).FlushPolls();  // Counts.
@@ -92,6 +102,28 @@ __attribute__((noinline)) void PopSlow() {
   SlowWriter(1).Append(&record, 1, 1);
 }
 
+void Pop();
+
+__attribute__((noinline)) void PopSlow() {
+  const SegmentHeader* segment = lockstep_probe.segment;
+  if (segment == nullptr) return;
+  RingPage* page = lockstep_thread_ring;
+  if (page->producer.slots != nullptr && page->header.range_depth != 0) {
+    // The short way was open: most likely its stretch of slots is used up.
+    Rearm(*page);
+    if (lockstep_thread_ring == page && page->producer.cursor < page->producer.limit) {
+      Pop();
+      return;
+    }
+  }
+  page = lockstep_thread_ring;
+  if (page->producer.owner == nullptr || page->producer.unrecorded_ranges == 0 ||
+      segment->recording.load(std::memory_order_relaxed) != 0)
+    PopOn();
+  else
+    page->producer.unrecorded_ranges -= 1;
+}
+
 // One instruction where gcc 12 makes two; the addresses in asm operands below are
 // for the same reason. The pair is gated on its number of instructions.
 inline void AddOne(std::uint32_t& value) {
@@ -116,8 +148,7 @@ inline void Push(const char* name, std::uint32_t flags) {
   // The depth first: ranges of a signal handler that interrupts us here go above ours.
   AddOne(header.range_depth);
   ring::SignalFence();
-  RingHeader::OpenRange& open = header.ranges[depth];
-#if defined(__SSE2__)
+#if defined(__x86_64__)
   // One 16-byte store, because the pop reads it back as 16 bytes at once: from two
   // stores a range of a few ns would stall there.
   __m128i range = _mm_cvtsi64_si128(static_cast<long long>(ReadTsc()));
@@ -127,9 +158,12 @@ inline void Push(const char* name, std::uint32_t flags) {
     const std::uint64_t info = page->infos[slot] + (std::uint64_t{flags} << 40);
     range = _mm_unpacklo_epi64(range, _mm_cvtsi64_si128(static_cast<long long>(info)));
   }
-  asm("movups %1, %0" : "=m"(open) : "x"(range));
+  asm volatile("movups %0, %c3(%1,%2)"
+               :
+               : "x"(range), "r"(page), "r"(depth * sizeof(RingHeader::OpenRange)), "i"(offsetof(RingHeader, ranges))
+               : "memory");
 #else
-  open = {ReadTsc(), static_cast<std::uint32_t>(page->infos[slot]), RangeHead(flags)};
+  header.ranges[depth] = {ReadTsc(), static_cast<std::uint32_t>(page->infos[slot]), RangeHead(flags)};
 #endif
 }
 
@@ -140,32 +174,33 @@ inline void Pop() {
   RingHeader& header = page->header;
   RingProducer& producer = page->producer;
   std::byte* at = producer.cursor;
-  std::uint32_t left = 0;
+  std::uint64_t depth = header.range_depth;
   // The short way is open only up to the deepest range that is kept, so 0 is the only bad depth.
-  const bool unbalanced = __builtin_sub_overflow(header.range_depth, 1u, &left);
+  const bool unbalanced = __builtin_sub_overflow(depth, std::uint64_t{1}, &depth);
   if (unbalanced || at >= producer.limit) [[unlikely]] {
     lockstep_thread_ring = page;
     PopSlow();
     return;
   }
-  const std::uint64_t depth = left;
-  header.range_depth = left;
+  header.range_depth = static_cast<std::uint32_t>(depth);
   auto* record = reinterpret_cast<RangeRecord*>(at);
   std::memcpy(&record->depth, &depth, sizeof depth);  // And payload 0.
-  const RingHeader::OpenRange& open = header.ranges[depth];
-#if defined(__SSE2__)
+#if defined(__x86_64__)
   // {begin, name, head} -> {head, name, begin}
   __m128i range;
-  asm("movups %1, %0" : "=x"(range) : "m"(open));
+  asm volatile("movups %c3(%1,%2), %0"
+               : "=x"(range)
+               : "r"(page), "r"(depth * sizeof(RingHeader::OpenRange)), "i"(offsetof(RingHeader, ranges))
+               : "memory");
   _mm_storeu_si128(reinterpret_cast<__m128i*>(record), _mm_shuffle_epi32(range, _MM_SHUFFLE(1, 0, 2, 3)));
 #else
+  const RingHeader::OpenRange& open = header.ranges[depth];
   std::memcpy(static_cast<void*>(&record->head), &open.head, sizeof open.head);
   record->name = open.name;
   record->begin_ticks = open.begin_ticks;
 #endif
   record->end_ticks = ReadTsc();  // The short way is open only where the clock is the TSC.
   producer.cursor = at + kSlotBytes;
-  header.records += 1;
   ring::Publish(header, 1);
   ring::SignalFence();
   lockstep_thread_ring = page;
@@ -174,7 +209,7 @@ inline void Pop() {
 void Mark(const char* name) {
   if (!ring::Recording()) return;
   const std::uint64_t now = ring::Ticks();
-  if (RingPage* page = lockstep_ring(); page != nullptr && page->header.records == 0) MarkLockstepUsed();
+  if (RingPage* page = lockstep_ring(); page != nullptr && page->producer.named == 0) MarkLockstepUsed();
   SlowWriter writer(1);
   if (writer.page() == nullptr) return;
   const std::uint32_t id = writer.Intern(name);

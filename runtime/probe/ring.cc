@@ -32,7 +32,7 @@ namespace {
 // handler on top of that drops what it has, at once.
 constinit RingPage g_claiming = {.header = {.range_depth = 0xffffffffu}};
 
-constexpr std::uint32_t kStretchSlots = 64;  // Between two looks at the consumer and the recording switch.
+constexpr std::uint32_t kStretchSlots = 128;  // Between two looks at the consumer and the recording switch.
 
 pthread_key_t g_key;
 std::atomic<int> g_key_state{0};  // 0 none 1 being made 2 ready 3 failed
@@ -140,6 +140,13 @@ void Initialise(RingPage& page, std::uint32_t index, std::uint32_t capacity) {
   page.producer.cursor = page.producer.limit = page.producer.slots;
   page.producer.ring_index = index;
   page.producer.parked = 1;
+  // A page of private memory per thread: what tells "off" from "being written" without a look-up.
+  void* memory = mmap(nullptr, sizeof(RingPage), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  page.producer.stand_in = &lockstep_idle_ring;
+  if (memory == MAP_FAILED) return;
+  page.producer.stand_in = static_cast<RingPage*>(memory);
+  page.producer.stand_in->header.range_depth = 0xffffffffu;
+  page.producer.stand_in->producer.owner = &page;
 }
 
 void CopyIn(RingPage& page, std::uint64_t slot, const void* data, std::uint64_t bytes) {
@@ -162,7 +169,7 @@ bool Room(RingPage& page, std::uint64_t slots) {
 }
 
 void CommitSlots(RingPage& page, std::uint64_t slots, std::uint32_t records) {
-  page.header.records += records;
+  page.producer.extra_slots += slots - records;
   ring::Publish(page.header, slots);
   page.producer.cursor =
       page.producer.slots + (page.header.head.load(std::memory_order_relaxed) & page.header.mask) * kSlotBytes;
@@ -180,6 +187,9 @@ void CountDrop(RingPage& page, std::uint32_t records) {
 }  // namespace
 
 RingPage* OwnRing() {
+  RingPage* page = lockstep_thread_ring;
+  if (page->producer.owner != nullptr) return page->producer.owner;
+  if (page->producer.slots != nullptr) return page;
   return g_key_state.load(std::memory_order_acquire) == 2 ? static_cast<RingPage*>(pthread_getspecific(g_key)) : nullptr;
 }
 
@@ -206,7 +216,7 @@ RingPage* Claim() {
   const bool first = g_claimed_rings.fetch_add(1, std::memory_order_relaxed) == 0;
   const std::uint32_t capacity = first ? segment.main_ring_slots : segment.other_ring_slots;
   std::uint32_t index = kMaxRings;
-  if (capacity >= kStretchSlots && (capacity & (capacity - 1)) == 0) {
+  if (capacity >= 64 && (capacity & (capacity - 1)) == 0) {
     index = RecycledRing(capacity);
     if (index == kMaxRings) index = FreshRing(capacity);
   }
@@ -246,7 +256,7 @@ RingPage* ClaimRing() {
 void Park(RingPage& page) {
   page.producer.parked = 1;
   ring::SignalFence();
-  lockstep_thread_ring = &lockstep_idle_ring;
+  lockstep_thread_ring = page.producer.stand_in;
 }
 
 void Rearm(RingPage& page) {
@@ -259,13 +269,24 @@ void Rearm(RingPage& page) {
   ring::SignalFence();
   Park(page);
   ring::SignalFence();
+  const std::uint64_t head = header.head.load(std::memory_order_relaxed);
+  header.records = head - producer.extra_slots;
+  producer.cursor = producer.slots + (head & header.mask) * kSlotBytes;  // The short way does not wrap.
+  producer.limit = producer.cursor;
   const bool recording = ring::Recording();
+  // Ranges pushed while off were only counted (api.cc); now they matter, as places in the stack.
+  if (RingPage& stand_in = *producer.stand_in; recording && stand_in.producer.owner == &page) {
+    for (std::uint32_t i = 0; i < stand_in.producer.unrecorded_ranges; ++i)
+      if (header.range_depth + i < kMaxRangeDepth) header.ranges[header.range_depth + i] = {0, 0, 0};
+    header.range_depth += stand_in.producer.unrecorded_ranges;
+    producer.unrecorded_ranges += stand_in.producer.unrecorded_ranges;
+    stand_in.producer.unrecorded_ranges = 0;
+  }
   if (!recording && producer.off_since_ticks == 0) producer.off_since_ticks = ring::Ticks();
   if (recording && lockstep_probe.clock.mode == ClockMode::kTsc && producer.unrecorded_ranges == 0) {
     std::uint64_t stretch = 0;
     if (header.poll_calls == 0 && header.dropped_records == 0 && producer.off_since_ticks == 0 &&
         __atomic_load_n(&producer.nested_drops, __ATOMIC_RELAXED) == 0) {
-      const std::uint64_t head = header.head.load(std::memory_order_relaxed);
       const std::uint64_t capacity = std::uint64_t{header.mask} + 1;
       if (capacity - (head - header.tail_cache) < kStretchSlots)
         header.tail_cache = header.tail.load(std::memory_order_acquire);
@@ -282,9 +303,10 @@ void Rearm(RingPage& page) {
 }
 
 void CloseRing(RingPage& page) {
-  SlowWriter(0).Finish();
-  Park(page);
+  SlowWriter(0).Finish();  // Brings header.records up to date, too.
   RingProducer& producer = page.producer;
+  lockstep_thread_ring = &lockstep_idle_ring;
+  if (producer.stand_in != &lockstep_idle_ring) munmap(producer.stand_in, sizeof(RingPage));
   FreeStrings(producer.strings);
   if (producer.scratch != nullptr) munmap(producer.scratch, producer.scratch_bytes);
   View().rings()[producer.ring_index].state.store(SlotState::kClosed, std::memory_order_release);

@@ -219,6 +219,39 @@ TEST(Probe, AFullRingDropsCountsAndSaysWhere) {
   for (std::size_t i = 1; i < 6; ++i) EXPECT_EQ(after[i].kind, RecordKind::kRange);
 }
 
+TEST(Probe, RecordsStayWholeRoundAndRoundTheRing) {
+  TestSegmentOptions options;
+  options.main_ring_slots = 256;
+  TestSegment segment(options);
+  Child child(segment.path(), {"laps", "40"});
+  std::uint64_t ranges = 0, texts = 0, last = 0, slots = 0, records = 0;
+  while (child.Line() == "lap") {
+    for (const TestRecord& record : segment.Read(0, true)) {
+      slots += record.bytes.size() / kSlotBytes;
+      ++records;
+      ASSERT_NE(record.kind, RecordKind::kGap);
+      if (record.kind == RecordKind::kString && record.Text() != "work") {
+        EXPECT_EQ(record.Text(), "lap " + std::to_string(texts++) + " of the ring, a name of more than one slot");
+      }
+      if (record.kind != RecordKind::kRange) continue;
+      const auto range = record.As<RangeRecord>();
+      ASSERT_GE(range.begin_ticks, last);
+      ASSERT_GE(range.end_ticks, range.begin_ticks);
+      ASSERT_EQ(range.depth, 0u);
+      last = range.end_ticks;
+      ++ranges;
+    }
+    child.Go();
+  }
+  EXPECT_EQ(child.Wait(), 0);
+  const RingHeader& ring = segment.view().ring(segment.view().rings()[0].offset);
+  EXPECT_EQ(slots, ring.head.load());
+  EXPECT_EQ(records, ring.records);
+  EXPECT_EQ(ranges, 40u * 127);
+  EXPECT_EQ(texts, 40u * 30);
+  EXPECT_EQ(ring.total_dropped, 0u);
+}
+
 TEST(Probe, SixtyFourThreadsEachInItsRing) {
   TestSegment segment;
   ASSERT_EQ(RunScenario(segment, {"threads", "64", "2000"}), 0);

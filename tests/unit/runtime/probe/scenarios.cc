@@ -93,6 +93,19 @@ int Full(int n) {
   return 0;
 }
 
+int Laps(int laps) {
+  for (int i = 0, texts = 0; i < laps; ++i) {
+    for (int k = 0; k < 30; ++k) {
+      const std::string name = "lap " + std::to_string(texts++) + " of the ring, a name of more than one slot";
+      lockstep_range_push(name.c_str());
+      lockstep_range_pop();
+      Ranges(k < 29 ? 3 : 10);
+    }
+    Sync("lap");
+  }
+  return 0;
+}
+
 int Threads(int threads, int n) {
   std::vector<std::thread> all;
   for (int t = 0; t < threads; ++t)
@@ -223,6 +236,7 @@ int main(int argc, char** argv) {
   if (name == "many-names") result = ManyNames();
   if (name == "deep") result = Deep();
   if (name == "full") result = Full(first);
+  if (name == "laps") result = Laps(first);
   if (name == "threads") result = Threads(first, second);
   if (name == "recycle") result = Recycle();
   if (name == "fork") result = Fork();
