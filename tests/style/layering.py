@@ -20,7 +20,7 @@ ALLOWED = {
     "analysis": ["analysis/", "merge/timeline/", "trace/strings.h", "core/"],
     "cli": ["cli/", "analysis/", "merge/", "runtime/", "trace/", "comms/", "core/"],
     "examples": ["examples/", "runtime/lockstep.h"],
-    "bench": ["bench/", "tests/make_run/", "make_run/", "cli/", "analysis/", "merge/", "runtime/", "trace/", "comms/",
+    "bench": ["bench/", "tests/", "make_run/", "cli/", "analysis/", "merge/", "runtime/", "trace/", "comms/",
               "core/"],
     "tests": [""],
 }
