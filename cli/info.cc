@@ -87,7 +87,8 @@ Result<FileFacts> LookAtTables(const std::string& path, bool digest) {
   facts.complete = file.complete();
   const bool rank_file = file.format() == schema::kRankFileFormat;
   const auto add_rows = [&](const auto& infos) {
-    for (const schema::TableInfo& table : infos) facts.tables.push_back({std::string(table.name), file.Rows(table.name), {}});
+    for (const schema::TableInfo& table : infos)
+      facts.tables.push_back({std::string(table.name), file.Rows(table.name), {}});
   };
   if (rank_file) {
     add_rows(schema::kRankTableInfos);
@@ -100,7 +101,8 @@ Result<FileFacts> LookAtTables(const std::string& path, bool digest) {
   }
   if (digest) {
     LS_TRY(const std::vector<TableFile::Digest> digests, file.Digests());
-    for (std::size_t i = 0; i < facts.tables.size() && i < digests.size(); ++i) facts.tables[i].digest = digests[i].value;
+    for (std::size_t i = 0; i < facts.tables.size() && i < digests.size(); ++i)
+      facts.tables[i].digest = digests[i].value;
   }
   facts.missing_columns = file.missing_columns();
   return facts;
@@ -113,7 +115,9 @@ Result<FileFacts> LookAtSpool(const std::string& path) {
   facts.path = path;
   facts.format = "spool, version 1";
   const schema::RankTables& tables = decoded.processes.front().tables;
-  tables.ForEachTable([&](const auto& table) { facts.tables.push_back({std::string(table.kInfo.name), table.rows(), {}}); });
+  tables.ForEachTable([&](const auto& table) {
+    facts.tables.push_back({std::string(table.kInfo.name), table.rows(), {}});
+  });
   AddTexts(facts, tables.strings, tables.string_bytes, tables.meta, tables.losses);
   return facts;
 }
@@ -129,7 +133,8 @@ std::vector<std::string> FilesOf(const std::string& run) {
   std::error_code ignored;
   for (const char* folder : {"ranks", "."}) {
     std::vector<std::string> here;
-    for (fs::directory_iterator at(fs::path(run) / folder, ignored), end; !ignored && at != end; at.increment(ignored)) {
+    for (fs::directory_iterator at(fs::path(run) / folder, ignored), end; !ignored && at != end;
+         at.increment(ignored)) {
       const std::string extension = at->path().extension().string();
       if (extension == ".h5" || extension == ".spool" || at->path().string().ends_with(".h5.part"))
         here.push_back(at->path().lexically_normal().string());
@@ -226,8 +231,8 @@ int Info(const InfoFlags& flags) {
   }
   if (readable == 0) return kFailed;
   // A file name may hold bytes that are no UTF-8.
-  const std::string text =
-      Json{{"schema", "lockstep.info/1"}, {"files", std::move(all)}}.dump(2, ' ', false, Json::error_handler_t::replace);
+  const std::string text = Json{{"schema", "lockstep.info/1"}, {"files", std::move(all)}}.dump(
+      2, ' ', false, Json::error_handler_t::replace);
   if (flags.json == "-") {
     std::printf("%s\n", text.c_str());
   } else if (!flags.json.empty()) {
@@ -244,7 +249,8 @@ int Info(const InfoFlags& flags) {
 void AddInfo(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<InfoFlags>();
   CLI::App* info = root.add_subcommand("info", "Show what a rank file, a timeline or a run holds");
-  info->add_option("FILE_OR_RUN", flags->what, "rank file, timeline.h5, spool, or a run's directory (default: the latest run)");
+  info->add_option("FILE_OR_RUN", flags->what,
+                   "rank file, timeline.h5, spool, or a run's directory (default: the latest run)");
   info->add_flag("--digest", flags->digest, "checksum of each table's values, equal however the file was written");
   info->add_flag("--schema", flags->schema, "print all tables and columns as Markdown");
   info->add_option("--json", flags->json, "write the same as JSON to FILE, - for stdout");

@@ -13,14 +13,12 @@ namespace {
 constexpr int kDeflateLevel = 1;
 
 template <std::size_t kWidth>
-void ShuffleScalar(const std::byte* in, std::byte* out, std::size_t first, std::size_t count,
-                    std::size_t stride) {
+void ShuffleScalar(const std::byte* in, std::byte* out, std::size_t first, std::size_t count, std::size_t stride) {
   for (std::size_t i = first; i < count; ++i)
     for (std::size_t byte = 0; byte < kWidth; ++byte) out[byte * stride + i] = in[i * kWidth + byte];
 }
 template <std::size_t kWidth>
-void UnshuffleScalar(const std::byte* in, std::byte* out, std::size_t first, std::size_t count,
-                    std::size_t stride) {
+void UnshuffleScalar(const std::byte* in, std::byte* out, std::size_t first, std::size_t count, std::size_t stride) {
   for (std::size_t i = first; i < count; ++i)
     for (std::size_t byte = 0; byte < kWidth; ++byte) out[i * kWidth + byte] = in[byte * stride + i];
 }
@@ -85,19 +83,29 @@ void UnshuffleBlocks(const std::byte* in, std::byte* out, std::size_t count, std
 
 void Shuffle(const std::byte* in, std::byte* out, std::size_t count, std::size_t width, std::size_t stride) {
   switch (width) {
-    case 1: std::memcpy(out, in, count); return;
-    case 2: return ShuffleBlocks<2>(in, out, count, stride);
-    case 4: return ShuffleBlocks<4>(in, out, count, stride);
-    default: return ShuffleBlocks<8>(in, out, count, stride);
+    case 1:
+      std::memcpy(out, in, count);
+      return;
+    case 2:
+      return ShuffleBlocks<2>(in, out, count, stride);
+    case 4:
+      return ShuffleBlocks<4>(in, out, count, stride);
+    default:
+      return ShuffleBlocks<8>(in, out, count, stride);
   }
 }
 
 void Unshuffle(const std::byte* in, std::byte* out, std::size_t count, std::size_t width, std::size_t stride) {
   switch (width) {
-    case 1: std::memcpy(out, in, count); return;
-    case 2: return UnshuffleBlocks<2>(in, out, count, stride);
-    case 4: return UnshuffleBlocks<4>(in, out, count, stride);
-    default: return UnshuffleBlocks<8>(in, out, count, stride);
+    case 1:
+      std::memcpy(out, in, count);
+      return;
+    case 2:
+      return UnshuffleBlocks<2>(in, out, count, stride);
+    case 4:
+      return UnshuffleBlocks<4>(in, out, count, stride);
+    default:
+      return UnshuffleBlocks<8>(in, out, count, stride);
   }
 }
 
@@ -123,8 +131,8 @@ std::span<const std::byte> ChunkEncoder::Encode(const std::byte* values, std::si
 ChunkDecoder::ChunkDecoder() : decompressor_(libdeflate_alloc_decompressor()) {}
 ChunkDecoder::~ChunkDecoder() { libdeflate_free_decompressor(decompressor_); }
 
-bool ChunkDecoder::Decode(std::span<const std::byte> stored, const ChunkForm& form, std::size_t first,
-                          std::size_t rows, std::byte* values) {
+bool ChunkDecoder::Decode(std::span<const std::byte> stored, const ChunkForm& form, std::size_t first, std::size_t rows,
+                          std::byte* values) {
   const std::size_t bytes = form.chunk_rows * form.width;
   const bool shuffled = form.shuffled && form.width > 1;
   const std::byte* whole = stored.data();

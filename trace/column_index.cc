@@ -28,7 +28,8 @@ bool ReadFilters(hid_t creation, StoredColumn& column) {
         if (column.deflate_filter >= 0) return false;
         column.deflate_filter = i;
         break;
-      default: return false;
+      default:
+        return false;
     }
   }
   return filters >= 0;
@@ -86,8 +87,9 @@ StoredColumn IndexColumn(hid_t dataset, std::uint64_t file_bytes) {
       H5Pget_chunk(creation.get(), 1, &chunk_rows) != 1 || chunk_rows == 0)
     return column;
   column.chunk_rows = chunk_rows;
-  column.direct = chunk_rows <= kMaxChunkRows && rows / chunk_rows < kMaxChunks && ReadFilters(creation.get(), column) &&
-                  FillsWithZero(creation.get(), type.get(), column.width) && IndexChunks(dataset, column, file_bytes);
+  column.direct = chunk_rows <= kMaxChunkRows && rows / chunk_rows < kMaxChunks &&
+                  ReadFilters(creation.get(), column) && FillsWithZero(creation.get(), type.get(), column.width) &&
+                  IndexChunks(dataset, column, file_bytes);
   if (!column.direct) column.chunks.clear();
   return column;
 }

@@ -54,8 +54,8 @@ struct Contents {
   std::vector<BurstRow> bursts;
   std::vector<LossLine> losses;
   std::optional<SpoolEnd> end;
-  std::uint64_t last_ticks = 0;       // Latest the agent said anything with a time.
-  std::uint64_t malformed_blocks = 0; // Checksum good, content not.
+  std::uint64_t last_ticks = 0;        // Latest the agent said anything with a time.
+  std::uint64_t malformed_blocks = 0;  // Checksum good, content not.
 };
 
 template <typename T>
@@ -112,7 +112,9 @@ void AddBlock(Contents& contents, const SpoolBlock& block) {
   const Key key{block.header.ring, block.header.generation};
   const std::span<const std::byte> payload = block.payload;
   switch (block.header.kind) {
-    case SpoolKind::kMeta: AddMeta(contents, payload); return;
+    case SpoolKind::kMeta:
+      AddMeta(contents, payload);
+      return;
     case SpoolKind::kProcess:
       if (payload.size() < sizeof(ProcessEntry)) break;
       AddProcess(contents, ParseProcessEntry(payload.data(), key.first));
@@ -127,9 +129,15 @@ void AddBlock(Contents& contents, const SpoolBlock& block) {
       ring.thread.tid = thread.tid;
       return;
     }
-    case SpoolKind::kRecords: RingOf(contents, key).thread.stream.AddPiece(block.header.first_slot, payload); return;
-    case SpoolKind::kSnapshots: AppendAll(contents.snapshots, payload); return;
-    case SpoolKind::kBursts: AppendAll(contents.bursts, payload); return;
+    case SpoolKind::kRecords:
+      RingOf(contents, key).thread.stream.AddPiece(block.header.first_slot, payload);
+      return;
+    case SpoolKind::kSnapshots:
+      AppendAll(contents.snapshots, payload);
+      return;
+    case SpoolKind::kBursts:
+      AppendAll(contents.bursts, payload);
+      return;
     case SpoolKind::kCpu: {
       std::vector<SpoolCpu> rows;
       AppendAll(rows, payload);
@@ -178,10 +186,12 @@ void AddLeftover(Contents& contents, const Leftover& leftover) {
     if (!left.slots.empty()) ring.thread.stream.AddPiece(left.first_slot, left.slots);
   }
   const auto same = [](const BurstRow& a, const BurstRow& b) {
-    return std::tie(a.burst, a.peer_rank, a.transport, a.t1, a.t4) == std::tie(b.burst, b.peer_rank, b.transport, b.t1, b.t4);
+    return std::tie(a.burst, a.peer_rank, a.transport, a.t1, a.t4) ==
+           std::tie(b.burst, b.peer_rank, b.transport, b.t1, b.t4);
   };
   for (const BurstRow& row : leftover.bursts)
-    if (std::none_of(contents.bursts.begin(), contents.bursts.end(), [&](const BurstRow& seen) { return same(seen, row); }))
+    if (std::none_of(contents.bursts.begin(), contents.bursts.end(),
+                     [&](const BurstRow& seen) { return same(seen, row); }))
       contents.bursts.push_back(row);
 }
 
@@ -230,7 +240,8 @@ std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
       plans.push_back(std::move(plan));
   }
   // The rank's main process goes first.
-  const auto main = std::find_if(plans.begin(), plans.end(), [](const ProcessPlan& p) { return p.state.world_rank >= 0; });
+  const auto main =
+      std::find_if(plans.begin(), plans.end(), [](const ProcessPlan& p) { return p.state.world_rank >= 0; });
   if (main != plans.end()) std::rotate(plans.begin(), main, main + 1);
   return plans;
 }
@@ -250,18 +261,17 @@ void AddProcessRow(schema::RankTables& tables, ProcessDecoder& decoder, const Ti
   } else if (state.end_ticks != 0) {
     ended = 1;
   }
-  tables.processes.Append(
-      {.process = id,
-       .pid = state.pid,
-       .parent_pid = state.parent_pid,
-       .exe = decoder.Intern(state.exe),
-       .begin_ns = state.begin_ticks != 0 ? clock.Ns(state.begin_ticks) : first_ns,
-       .end_ns = state.end_ticks != 0 ? clock.Ns(state.end_ticks) : last_ns,
-       .world_rank = state.world_rank,
-       .rank_source = state.rank_source,
-       .ended = ended,
-       .end_code = code,
-       .mpi_thread_level = state.mpi_thread_level});
+  tables.processes.Append({.process = id,
+                           .pid = state.pid,
+                           .parent_pid = state.parent_pid,
+                           .exe = decoder.Intern(state.exe),
+                           .begin_ns = state.begin_ticks != 0 ? clock.Ns(state.begin_ticks) : first_ns,
+                           .end_ns = state.end_ticks != 0 ? clock.Ns(state.end_ticks) : last_ns,
+                           .world_rank = state.world_rank,
+                           .rank_source = state.rank_source,
+                           .ended = ended,
+                           .end_code = code,
+                           .mpi_thread_level = state.mpi_thread_level});
 }
 
 void AddProcessLosses(ProcessDecoder& decoder, const ProcessState& state) {
@@ -295,7 +305,8 @@ void AddSlotLosses(ProcessDecoder& decoder, const TickMap& map, const Contents& 
   decoder.AddLoss(Loss::kSpoolTail, spool.cut() ? 1 : 0);
   decoder.AddLoss(Loss::kUnknownRecord, spool.newer_blocks(), kNoTime, kNoTime, kNone, "blocks of a newer version");
   if (leftover.found) {
-    decoder.AddLoss(Loss::kSpoolBlock, leftover.damaged ? 1 : 0, kNoTime, kNoTime, kNone, "the shared segment is damaged");
+    decoder.AddLoss(Loss::kSpoolBlock, leftover.damaged ? 1 : 0, kNoTime, kNoTime, kNone,
+                    "the shared segment is damaged");
     if (!contents.end) decoder.AddLoss(Loss::kNoRing, leftover.dropped_no_ring);
   }
 }
@@ -361,8 +372,9 @@ Result<Decoded> Decode(const DecodeInput& input) {
   }
 
   const auto mode = contents.meta.find("clock_mode");
-  const bool raw = mode != contents.meta.end() ? mode->second == "raw"
-                                               : leftover.found && leftover.clock_mode == static_cast<std::uint32_t>(ClockMode::kRaw);
+  const bool raw = mode != contents.meta.end()
+                       ? mode->second == "raw"
+                       : leftover.found && leftover.clock_mode == static_cast<std::uint32_t>(ClockMode::kRaw);
   const TickMap map(contents.snapshots, raw, raw ? 1 : MeasuredTickRate(contents));
 
   Decoded decoded;
@@ -396,7 +408,8 @@ Result<Decoded> Decode(const DecodeInput& input) {
                     decoder.last_ns(), plans.size() == 1);
       AddProcessLosses(decoder, plans[i].state);
       std::uint64_t extrapolated = decoder.extrapolated();
-      if (!raw && contents.snapshots.empty()) extrapolated += process.tables.mpi_calls.rows() + process.tables.ranges.rows();
+      if (!raw && contents.snapshots.empty())
+        extrapolated += process.tables.mpi_calls.rows() + process.tables.ranges.rows();
       decoder.AddLoss(Loss::kClockExtrapolated, extrapolated);
       missing_slots += decoder.missing_slots();
     }

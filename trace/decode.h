@@ -19,14 +19,15 @@ struct DecodeInput {
 
 // Tables of one process. A slot with several processes that used a source gives several.
 struct DecodedProcess {
-  std::uint32_t process = 0;  // In order of appearance; 0 is the rank's main one: the first with a world rank, else the first.
+  std::uint32_t process =
+      0;  // In order of appearance; 0 is the rank's main one: the first with a world rank, else the first.
   schema::RankTables tables;
 };
 
 struct Decoded {
   std::vector<DecodedProcess> processes;
-  bool ended = false;           // SpoolEnd was there.
-  std::uint64_t bad_blocks = 0; // Also in the losses tables.
+  bool ended = false;                      // SpoolEnd was there.
+  std::uint64_t bad_blocks = 0;            // Also in the losses tables.
   std::uint64_t recovered_from_rings = 0;  // Records that were only in the segment.
 };
 

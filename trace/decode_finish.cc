@@ -56,10 +56,9 @@ std::vector<std::uint32_t> SortRows(Table& table, const std::vector<std::int64_t
 void ProcessDecoder::MakeSteps() {
   if (marks_.empty()) return;
   constexpr auto kPreference = [](std::uint8_t source) { return source == 2 ? 3 : source == 3 ? 2 : int{source}; };
-  const std::uint8_t source =
-      std::min_element(marks_.begin(), marks_.end(), [&](const StepMark& a, const StepMark& b) {
-        return kPreference(a.source) < kPreference(b.source);
-      })->source;
+  const std::uint8_t source = std::min_element(marks_.begin(), marks_.end(), [&](const StepMark& a, const StepMark& b) {
+                                return kPreference(a.source) < kPreference(b.source);
+                              })->source;
   schema::Steps& steps = tables_.steps;
   const StepMark* open = nullptr;
   const auto close = [&](std::int64_t end_ns, std::int64_t cpu_ns, std::uint32_t thread, bool complete) {
@@ -119,8 +118,8 @@ void ProcessDecoder::FindPeers() {
     if (comm >= comms.rows() || peer < 0 || comms.kind[comm] == kInterComm) continue;
     if (comms.stride[comm] != 0) {
       if (static_cast<std::uint32_t>(peer) < comms.size[comm] && comms.first_world_rank[comm] >= 0)
-        p2p.peer_world_rank[i] = static_cast<std::int32_t>(
-            std::int64_t{comms.first_world_rank[comm]} + std::int64_t{peer} * comms.stride[comm]);
+        p2p.peer_world_rank[i] = static_cast<std::int32_t>(std::int64_t{comms.first_world_rank[comm]} +
+                                                           std::int64_t{peer} * comms.stride[comm]);
     } else if (static_cast<std::uint32_t>(peer) < count[comm]) {
       p2p.peer_world_rank[i] = members.world_rank[first[comm] + static_cast<std::size_t>(peer)];
     }

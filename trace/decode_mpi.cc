@@ -167,7 +167,9 @@ bool ProcessDecoder::AddP2p(const Thread& thread, const MpiRecord& record, bool 
                       .wait_begin_ns = blocking ? begin_ns : kNoTime,
                       .end_ns = blocking ? end_ns : kNoTime,
                       .bytes = bytes,
-                      .outcome = error ? kFailed : blocking ? kCompleted : kNeverCompleted,
+                      .outcome = error      ? kFailed
+                                 : blocking ? kCompleted
+                                            : kNeverCompleted,
                       .call = call});
   return true;
 }
@@ -228,7 +230,9 @@ void ProcessDecoder::Complete(std::uint64_t handle, const CompletionRecord* comp
     const std::uint32_t row = operation.row;
     p2p.wait_begin_ns[row] = begin_ns;
     p2p.end_ns[row] = end_ns;
-    p2p.outcome[row] = (flags & kCompletionCancelled) != 0 ? kCancelled : (flags & kCompletionError) != 0 ? kFailed : kCompleted;
+    p2p.outcome[row] = (flags & kCompletionCancelled) != 0 ? kCancelled
+                       : (flags & kCompletionError) != 0   ? kFailed
+                                                           : kCompleted;
     if ((flags & kCompletionStatus) != 0 && p2p.direction[row] == 1 && p2p.outcome[row] != kCancelled) {
       p2p.peer[row] = completion->source;
       p2p.tag[row] = completion->tag;
@@ -309,7 +313,9 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
     case MpiClass::kRequest:
       if (static_cast<MpiOp>(record.op) == MpiOp::kRequest_free && record.request != 0) Free(record.request);
       break;
-    default: Post(thread, record, info, begin, end, call); break;
+    default:
+      Post(thread, record, info, begin, end, call);
+      break;
   }
 }
 

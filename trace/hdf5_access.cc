@@ -22,36 +22,52 @@ Hdf5Lock::Hdf5Lock() : lock_(Hdf5Mutex()) {
 
 hid_t FileType(schema::ColumnType type) {
   switch (type) {
-    case schema::ColumnType::kU8: return H5T_STD_U8LE;
-    case schema::ColumnType::kU16: return H5T_STD_U16LE;
-    case schema::ColumnType::kU32: return H5T_STD_U32LE;
-    case schema::ColumnType::kU64: return H5T_STD_U64LE;
-    case schema::ColumnType::kI32: return H5T_STD_I32LE;
-    case schema::ColumnType::kI64: return H5T_STD_I64LE;
+    case schema::ColumnType::kU8:
+      return H5T_STD_U8LE;
+    case schema::ColumnType::kU16:
+      return H5T_STD_U16LE;
+    case schema::ColumnType::kU32:
+      return H5T_STD_U32LE;
+    case schema::ColumnType::kU64:
+      return H5T_STD_U64LE;
+    case schema::ColumnType::kI32:
+      return H5T_STD_I32LE;
+    case schema::ColumnType::kI64:
+      return H5T_STD_I64LE;
   }
   return H5I_INVALID_HID;
 }
 
 std::size_t WidthOf(schema::ColumnType type) {
   switch (type) {
-    case schema::ColumnType::kU8: return 1;
-    case schema::ColumnType::kU16: return 2;
+    case schema::ColumnType::kU8:
+      return 1;
+    case schema::ColumnType::kU16:
+      return 2;
     case schema::ColumnType::kU32:
-    case schema::ColumnType::kI32: return 4;
+    case schema::ColumnType::kI32:
+      return 4;
     case schema::ColumnType::kU64:
-    case schema::ColumnType::kI64: return 8;
+    case schema::ColumnType::kI64:
+      return 8;
   }
   return 0;
 }
 
 std::string_view NameOf(schema::ColumnType type) {
   switch (type) {
-    case schema::ColumnType::kU8: return "u8";
-    case schema::ColumnType::kU16: return "u16";
-    case schema::ColumnType::kU32: return "u32";
-    case schema::ColumnType::kU64: return "u64";
-    case schema::ColumnType::kI32: return "i32";
-    case schema::ColumnType::kI64: return "i64";
+    case schema::ColumnType::kU8:
+      return "u8";
+    case schema::ColumnType::kU16:
+      return "u16";
+    case schema::ColumnType::kU32:
+      return "u32";
+    case schema::ColumnType::kU64:
+      return "u64";
+    case schema::ColumnType::kI32:
+      return "i32";
+    case schema::ColumnType::kI64:
+      return "i64";
   }
   return "unknown";
 }

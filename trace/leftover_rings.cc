@@ -17,8 +17,9 @@ namespace {
 class SegmentFile {
  public:
   explicit SegmentFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat info{};
-    if (fd_ >= 0 && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode)) bytes_ = static_cast<std::uint64_t>(info.st_size);
+    struct stat info {};
+    if (fd_ >= 0 && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode))
+      bytes_ = static_cast<std::uint64_t>(info.st_size);
   }
   SegmentFile(const SegmentFile&) = delete;
   SegmentFile& operator=(const SegmentFile&) = delete;
@@ -115,7 +116,8 @@ Leftover ReadLeftover(const std::string& path, const std::vector<SpooledRing>& s
   for (std::uint32_t i = 0; i < std::min(processes, kMaxProcesses); ++i) {
     const std::byte* at = bytes.data() + kProcessTableOffset + i * sizeof(ProcessEntry);
     const auto state = CopyOf<ProcessEntry>(at)->state.load(std::memory_order_relaxed);
-    if (state == SlotState::kActive || state == SlotState::kClosed) leftover.processes.push_back(ParseProcessEntry(at, i));
+    if (state == SlotState::kActive || state == SlotState::kClosed)
+      leftover.processes.push_back(ParseProcessEntry(at, i));
   }
   leftover.bursts.resize(std::min(bursts, kMaxProbeBursts));
   std::memcpy(leftover.bursts.data(), bytes.data() + kBurstTableOffset, leftover.bursts.size() * sizeof(BurstRow));
@@ -152,7 +154,8 @@ Leftover ReadLeftover(const std::string& path, const std::vector<SpooledRing>& s
     // In at most two pieces: up to the end of the ring, then from its beginning.
     for (std::uint64_t slot = first; slot < head;) {
       const std::uint64_t at = slot % capacity, count = std::min(head - slot, capacity - at);
-      if (!file.Read(slots_offset + at * kSlotBytes, ring.slots.data() + (slot - first) * kSlotBytes, count * kSlotBytes)) {
+      if (!file.Read(slots_offset + at * kSlotBytes, ring.slots.data() + (slot - first) * kSlotBytes,
+                     count * kSlotBytes)) {
         leftover.damaged = true;
         ring.slots.resize((slot - first) * kSlotBytes);
         break;

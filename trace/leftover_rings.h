@@ -48,8 +48,8 @@ struct LeftoverRing {
   std::uint32_t ring = 0, generation = 0, process = 0;
   std::int64_t tid = 0;
   RingState state;
-  std::uint64_t first_slot = 0;       // Of `slots`.
-  std::vector<std::byte> slots;       // [first_slot, head), in order.
+  std::uint64_t first_slot = 0;  // Of `slots`.
+  std::vector<std::byte> slots;  // [first_slot, head), in order.
 };
 
 struct Leftover {

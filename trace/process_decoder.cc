@@ -122,12 +122,18 @@ bool ProcessDecoder::Advance(Thread& thread) {
     ++thread.records;
     thread.kind = head.kind;
     switch (head.kind) {
-      case RecordKind::kPad: --thread.records; continue;
+      case RecordKind::kPad:
+        --thread.records;
+        continue;
       case RecordKind::kRange:
       case RecordKind::kMark:
-      case RecordKind::kRangeStartEnd: OnRange(thread, Load<RangeRecord>(bytes)); continue;
+      case RecordKind::kRangeStartEnd:
+        OnRange(thread, Load<RangeRecord>(bytes));
+        continue;
       case RecordKind::kString:
-      case RecordKind::kThreadName: OnString(thread, bytes); continue;
+      case RecordKind::kThreadName:
+        OnString(thread, bytes);
+        continue;
       case RecordKind::kCpu: {
         const auto cpu = Load<CpuRecord>(bytes);
         const std::int64_t ns = thread.clock.Ns(cpu.ticks);
@@ -136,7 +142,9 @@ bool ProcessDecoder::Advance(Thread& thread) {
             {.time_ns = ns, .thread = thread.row, .cpu_ns = cpu.cpu_ns, .run_delay_ns = cpu.run_delay_ns});
         continue;
       }
-      case RecordKind::kCompletion: ++unknown_requests_; continue;  // Its call was lost.
+      case RecordKind::kCompletion:
+        ++unknown_requests_;
+        continue;  // Its call was lost.
       case RecordKind::kMpi:
         thread.mpi = Load<MpiRecord>(bytes);
         thread.key = static_cast<std::int64_t>(thread.mpi.begin_ticks);
@@ -166,10 +174,18 @@ bool ProcessDecoder::Advance(Thread& thread) {
 
 void ProcessDecoder::Visit(Thread& thread) {
   switch (thread.kind) {
-    case RecordKind::kMpi: OnMpi(thread, thread.mpi); break;
-    case RecordKind::kPoll: OnPoll(thread, thread.poll); break;
-    case RecordKind::kComm: OnComm(thread, thread.comm); break;
-    case RecordKind::kGap: OnGap(thread, thread.gap); break;
+    case RecordKind::kMpi:
+      OnMpi(thread, thread.mpi);
+      break;
+    case RecordKind::kPoll:
+      OnPoll(thread, thread.poll);
+      break;
+    case RecordKind::kComm:
+      OnComm(thread, thread.comm);
+      break;
+    case RecordKind::kGap:
+      OnGap(thread, thread.gap);
+      break;
     case RecordKind::kStep: {
       const StepRecord& step = thread.step;
       const std::int64_t ns = thread.clock.Ns(step.ticks);
@@ -179,7 +195,8 @@ void ProcessDecoder::Visit(Thread& thread) {
                         (step.head.flags & 0x80) != 0});
       break;
     }
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -189,8 +206,8 @@ void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
   if (!state.known) return;
   if (state.poll_calls != 0) {
     thread.follow.clear();
-    const PollRecord poll{{RecordKind::kPoll, 0, 1}, state.poll_calls, state.poll_first_ticks, state.poll_last_ticks,
-                          state.poll_key};
+    const PollRecord poll{
+        {RecordKind::kPoll, 0, 1}, state.poll_calls, state.poll_first_ticks, state.poll_last_ticks, state.poll_key};
     OnPoll(thread, poll);
   }
   for (std::size_t depth = 0; depth < state.ranges.size(); ++depth) {
@@ -225,8 +242,8 @@ void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
                               .outcome = 3});
   }
   if (state.from_segment && state.dropped_records != 0)
-    OnGap(thread, {{RecordKind::kGap, 0, 1}, 0, state.dropped_first_ticks, state.dropped_last_ticks,
-                   state.dropped_records});
+    OnGap(thread,
+          {{RecordKind::kGap, 0, 1}, 0, state.dropped_first_ticks, state.dropped_last_ticks, state.dropped_records});
 }
 
 void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t process_row, std::int64_t main_tid,
@@ -234,8 +251,8 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
   std::vector<Thread> threads;
   threads.reserve(inputs.size());
   for (DecoderThread& input : inputs)
-    threads.push_back({.input = std::move(input), .row = static_cast<std::uint32_t>(threads.size()),
-                       .clock = TickConverter(map_)});
+    threads.push_back(
+        {.input = std::move(input), .row = static_cast<std::uint32_t>(threads.size()), .clock = TickConverter(map_)});
 
   // Thread with the earliest record first; equal times in order of the threads.
   using Turn = std::pair<std::int64_t, std::uint32_t>;
@@ -271,7 +288,8 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
     if (state.known)
       for (const RingState::OpenRange& range : state.ranges)
         if (range.begin_ticks != 0) last_ns_ = std::max(last_ns_, thread.clock.Ns(range.begin_ticks));
-    if (thread.first_ns != kNoTime && (first_ns_ == kNoTime || thread.first_ns < first_ns_)) first_ns_ = thread.first_ns;
+    if (thread.first_ns != kNoTime && (first_ns_ == kNoTime || thread.first_ns < first_ns_))
+      first_ns_ = thread.first_ns;
     last_ns_ = std::max(last_ns_, thread.last_ns);  // kNoTime is less than any time.
   }
   for (Thread& thread : threads) DecodeLeftOpen(thread, last_ns_);

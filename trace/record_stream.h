@@ -23,10 +23,10 @@ class RecordStream {
   // What Next would give, without moving on.
   std::span<const std::byte> Peek();
 
-  std::uint64_t end_slot() const;           // Behind the last slot of any piece.
+  std::uint64_t end_slot() const;  // Behind the last slot of any piece.
   std::uint64_t missing_slots() const { return missing_slots_; }
   std::uint64_t broken_records() const { return broken_records_; }  // Cut, or of impossible length.
-  bool TakeHole() {  // True once after each hole that Next went over.
+  bool TakeHole() {                                                 // True once after each hole that Next went over.
     const bool hole = hole_;
     hole_ = false;
     return hole;
@@ -39,9 +39,9 @@ class RecordStream {
   };
   std::vector<Piece> pieces_;
   std::size_t piece_ = 0;
-  std::size_t offset_ = 0;       // Into the piece.
-  std::uint64_t expected_ = 0;   // Slot that should come next.
-  bool entered_ = false;         // The piece's overlap with the last one is skipped already.
+  std::size_t offset_ = 0;      // Into the piece.
+  std::uint64_t expected_ = 0;  // Slot that should come next.
+  bool entered_ = false;        // The piece's overlap with the last one is skipped already.
   bool hole_ = false;
   std::uint64_t missing_slots_ = 0, broken_records_ = 0;
 };
@@ -50,7 +50,8 @@ class RecordStream {
 constexpr std::uint16_t MinSlots(RecordKind kind) {
   switch (kind) {
     case RecordKind::kMpi:
-    case RecordKind::kComm: return 2;
+    case RecordKind::kComm:
+      return 2;
     case RecordKind::kPad:
     case RecordKind::kRange:
     case RecordKind::kCompletion:
@@ -61,7 +62,8 @@ constexpr std::uint16_t MinSlots(RecordKind kind) {
     case RecordKind::kGap:
     case RecordKind::kThreadName:
     case RecordKind::kMark:
-    case RecordKind::kRangeStartEnd: return 1;
+    case RecordKind::kRangeStartEnd:
+      return 1;
   }
   return 0;
 }

@@ -39,7 +39,8 @@ std::string SchemaMarkdown() {
   text += ".\n\n## Numbers of `mpi_calls.op`\n\n";
   bool first = true;
   for (const MpiOpInfo& op : kMpiOps) {
-    text += std::string(first ? "" : ", ") + std::to_string(static_cast<int>(op.op)) + " `" + std::string(op.name) + "`";
+    text +=
+        std::string(first ? "" : ", ") + std::to_string(static_cast<int>(op.op)) + " `" + std::string(op.name) + "`";
     first = false;
   }
   text += ".\n";

@@ -28,7 +28,8 @@ Look LookAt(const std::byte* at, std::size_t left, SpoolBlockHeader& header) {
   if (header.bytes > left - sizeof header) return Look::kCut;
   SpoolBlockHeader unsigned_header = header;
   unsigned_header.crc = 0;
-  const std::uint32_t crc = Crc32c(Crc32c(0, &unsigned_header, sizeof unsigned_header), at + sizeof header, header.bytes);
+  const std::uint32_t crc =
+      Crc32c(Crc32c(0, &unsigned_header, sizeof unsigned_header), at + sizeof header, header.bytes);
   return crc == header.crc ? Look::kGood : Look::kBad;
 }
 
@@ -39,7 +40,7 @@ Result<SpoolFile> SpoolFile::Open(const std::string& path) {
   if (fd < 0)
     return Error{errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
                  std::string("cannot read the spool: ") + std::strerror(errno), path, "check the path and permissions"};
-  struct stat info{};
+  struct stat info {};
   SpoolFile file;
   if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
     void* mapped = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);

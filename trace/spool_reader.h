@@ -28,8 +28,8 @@ class SpoolFile {
   ~SpoolFile();
 
   const std::vector<SpoolBlock>& blocks() const { return blocks_; }
-  std::uint64_t bad_blocks() const { return bad_blocks_; }  // Runs of bytes that are no good block.
-  bool cut() const { return cut_; }                         // The file ends inside a block.
+  std::uint64_t bad_blocks() const { return bad_blocks_; }      // Runs of bytes that are no good block.
+  bool cut() const { return cut_; }                             // The file ends inside a block.
   std::uint64_t newer_blocks() const { return newer_blocks_; }  // Good, but of a version we do not know.
 
  private:

@@ -134,15 +134,16 @@ class TableFile {
   Result<std::vector<Digest>> Digests() const;
 
  private:
-  Status ReadColumn(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first,
-                    std::uint64_t count, std::byte* out) const;
+  Status ReadColumn(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first, std::uint64_t count,
+                    std::byte* out) const;
   struct Impl;
   explicit TableFile(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
 // Every table of a rank file or timeline. Damaged tables come back empty and are
-// named in `damaged` ("mpi_calls: chunk 3: bad deflate stream"): nothing readable is lost because something else was bad.
+// named in `damaged` ("mpi_calls: chunk 3: bad deflate stream"): nothing readable is lost because something else was
+// bad.
 struct RankFileContents {
   schema::RankTables tables;
   std::vector<std::string> damaged;

@@ -181,8 +181,7 @@ struct TableFile::Impl {
     const Hdf5Handle space(dataset.ok() ? H5Dget_space(dataset.get()) : -1);
     const hsize_t start = first, length = count;
     const Hdf5Handle memory(H5Screate_simple(1, &length, nullptr));
-    if (!space.ok() ||
-        H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, &start, nullptr, &length, nullptr) < 0 ||
+    if (!space.ok() || H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, &start, nullptr, &length, nullptr) < 0 ||
         H5Dread(dataset.get(), NativeType(info.type), memory.get(), space.get(), H5P_DEFAULT, out) < 0)
       return Malformed(name + ": libhdf5 cannot read it");
     return Ok();
@@ -190,12 +189,18 @@ struct TableFile::Impl {
 
   static hid_t NativeType(schema::ColumnType type) {
     switch (type) {
-      case schema::ColumnType::kU8: return H5T_NATIVE_UINT8;
-      case schema::ColumnType::kU16: return H5T_NATIVE_UINT16;
-      case schema::ColumnType::kU32: return H5T_NATIVE_UINT32;
-      case schema::ColumnType::kU64: return H5T_NATIVE_UINT64;
-      case schema::ColumnType::kI32: return H5T_NATIVE_INT32;
-      case schema::ColumnType::kI64: return H5T_NATIVE_INT64;
+      case schema::ColumnType::kU8:
+        return H5T_NATIVE_UINT8;
+      case schema::ColumnType::kU16:
+        return H5T_NATIVE_UINT16;
+      case schema::ColumnType::kU32:
+        return H5T_NATIVE_UINT32;
+      case schema::ColumnType::kU64:
+        return H5T_NATIVE_UINT64;
+      case schema::ColumnType::kI32:
+        return H5T_NATIVE_INT32;
+      case schema::ColumnType::kI64:
+        return H5T_NATIVE_INT64;
     }
     return H5I_INVALID_HID;
   }
@@ -207,7 +212,7 @@ TableFile& TableFile::operator=(TableFile&&) noexcept = default;
 TableFile::~TableFile() = default;
 
 Result<TableFile> TableFile::Open(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   if (::stat(path.c_str(), &info) != 0)
     return Error{errno == EACCES ? ErrorCode::kIo : ErrorCode::kNotFound,
                  std::string("cannot read the file: ") + std::strerror(errno), path, "check the path and permissions"};
@@ -251,10 +256,10 @@ Result<TableFile> TableFile::Open(const std::string& path) {
     SplitFormat(known, known_name, known_version);
     if (name != known_name) continue;
     if (version > known_version)
-      return Error{ErrorCode::kUnsupported,
-                   "written by a newer Lockstep: format " + impl->format + ", this one reads up to " +
-                       std::string(known),
-                   path, "read it with the version that wrote it, or a later one"};
+      return Error{
+          ErrorCode::kUnsupported,
+          "written by a newer Lockstep: format " + impl->format + ", this one reads up to " + std::string(known), path,
+          "read it with the version that wrote it, or a later one"};
     return TableFile(std::move(impl));
   }
   return Error{ErrorCode::kMalformed, "unknown format " + impl->format, path,

@@ -28,7 +28,7 @@ struct TableState {
   schema::TableInfo info;
   std::vector<Column> columns;
   std::size_t chunk_rows = 0;  // 0: datasets are not made yet.
-  std::uint64_t rows = 0;  // Appended, pending ones included.
+  std::uint64_t rows = 0;      // Appended, pending ones included.
 };
 
 }  // namespace
@@ -81,8 +81,7 @@ struct TableFileWriter::Impl {
   }
 
   // The column's chunk number `chunk`, of which `rows` are there.
-  Status WriteChunk(TableState& table, Column& column, const std::byte* values, std::uint64_t chunk,
-                    std::size_t rows) {
+  Status WriteChunk(TableState& table, Column& column, const std::byte* values, std::uint64_t chunk, std::size_t rows) {
     if (table.chunk_rows == 0) LS_CHECK(MakeDatasets(table, kChunkRows));
     const std::span<const std::byte> stored = encoder.Encode(values, rows, table.chunk_rows, column.width);
     if (stored.empty()) return Failed("cannot compress a chunk: out of memory");
@@ -118,7 +117,8 @@ struct TableFileWriter::Impl {
   Status Flush() {
     for (auto& [name, table] : tables) {
       if (table.chunk_rows == 0)
-        LS_CHECK(MakeDatasets(table, table.rows == 0 ? kChunkRows : std::bit_ceil(std::max<std::size_t>(table.rows, 16))));
+        LS_CHECK(
+            MakeDatasets(table, table.rows == 0 ? kChunkRows : std::bit_ceil(std::max<std::size_t>(table.rows, 16))));
       for (Column& column : table.columns) {
         if (column.pending.empty()) continue;
         LS_CHECK(WriteChunk(table, column, column.pending.data(), table.rows / kChunkRows, table.rows % kChunkRows));
@@ -165,9 +165,8 @@ Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::st
     impl->file = Hdf5Handle(H5Fcreate(impl->part.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
     impl->chunked = Hdf5Handle(H5Pcreate(H5P_DATASET_CREATE));
     const hid_t chunked = impl->chunked.get();
-    if (!impl->file.ok() || H5Pset_shuffle(chunked) < 0 ||
-        H5Pset_deflate(chunked, 1) < 0 || H5Pset_fill_time(chunked, H5D_FILL_TIME_NEVER) < 0 ||
-        !WriteTextAttribute(impl->file.get(), "format", format) ||
+    if (!impl->file.ok() || H5Pset_shuffle(chunked) < 0 || H5Pset_deflate(chunked, 1) < 0 ||
+        H5Pset_fill_time(chunked, H5D_FILL_TIME_NEVER) < 0 || !WriteTextAttribute(impl->file.get(), "format", format) ||
         !WriteFixedTextAttribute(impl->file.get(), kFormatAttribute, format) ||
         !WriteTextAttribute(impl->file.get(), "lockstep_version", LOCKSTEP_VERSION) ||
         !WriteIntAttribute(impl->file.get(), "complete", 0))

@@ -10,8 +10,10 @@ using schema::kNoTime;
 class DecodeMpi : public DecodeTest {};
 
 TEST_F(DecodeMpi, BlockingCollective) {
-  const auto t = TablesOf(ThreadRecords().World(0, 77, 4, 2).Mpi(
-      {.op = MpiOp::kAllreduce, .begin = 100, .end = 150, .bytes = 4096, .count = 1024, .seq = 9}));
+  const auto t =
+      TablesOf(ThreadRecords()
+                   .World(0, 77, 4, 2)
+                   .Mpi({.op = MpiOp::kAllreduce, .begin = 100, .end = 150, .bytes = 4096, .count = 1024, .seq = 9}));
   ASSERT_EQ(t.mpi_calls.rows(), 1u);
   ASSERT_EQ(t.collectives.rows(), 1u);
   const auto row = t.collectives.Get(0);
@@ -62,7 +64,13 @@ TEST_F(DecodeMpi, EqualHandlesArePairedOldestFirst) {
   ThreadRecords r;
   r.World(0, 77, 2, 0);
   for (std::uint64_t i = 0; i < 3; ++i)
-    r.Mpi({.op = MpiOp::kIsend, .begin = 100 + i * 10, .end = 105 + i * 10, .request = 0x1, .bytes = 10 + i, .peer = 1, .tag = 5});
+    r.Mpi({.op = MpiOp::kIsend,
+           .begin = 100 + i * 10,
+           .end = 105 + i * 10,
+           .request = 0x1,
+           .bytes = 10 + i,
+           .peer = 1,
+           .tag = 5});
   r.Wait(200, 210, {0x1}).Wait(300, 310, {0x1, 0x1});
   const auto t = TablesOf(r);
   ASSERT_EQ(t.p2p.rows(), 3u);
@@ -146,7 +154,13 @@ TEST_F(DecodeMpi, PersistentStarts) {
   const auto t = TablesOf(
       ThreadRecords()
           .World(0, 77, 2, 0)
-          .Mpi({.op = MpiOp::kAllreduce_init, .begin = 1, .end = 2, .request = 0xd0, .bytes = 8, .seq = 4, .flags = kMpiUnrecorded})
+          .Mpi({.op = MpiOp::kAllreduce_init,
+                .begin = 1,
+                .end = 2,
+                .request = 0xd0,
+                .bytes = 8,
+                .seq = 4,
+                .flags = kMpiUnrecorded})
           .Mpi({.op = MpiOp::kSend_init, .begin = 3, .end = 4, .request = 0xd1, .bytes = 16, .peer = 1, .tag = 9})
           // While recording was off: counts, no row.
           .Mpi({.op = MpiOp::kStart, .begin = 5, .end = 6, .comm = kNoComm, .flags = kMpiUnrecorded})
@@ -176,38 +190,36 @@ TEST_F(DecodeMpi, PersistentStarts) {
 }
 
 TEST_F(DecodeMpi, PollsOfSeveralHandlesBoundOnlyThoseTheyName) {
-  const auto t = TablesOf(
-      ThreadRecords()
-          .World(0, 77, 2, 0)
-          .Mpi({.op = MpiOp::kIallreduce, .begin = 10, .end = 11, .request = 0xe0, .seq = 0})
-          .Mpi({.op = MpiOp::kIallreduce, .begin = 12, .end = 13, .request = 0xe1, .seq = 1})
-          .Mpi({.op = MpiOp::kIallreduce, .begin = 14, .end = 15, .request = 0xe2, .seq = 2})
-          .Poll(MpiOp::kTestany, 0, 20, 30, 3)
-          .Completion(0xe0, kCompletionPending)
-          .Completion(0xe1, kCompletionPending)
-          .Poll(MpiOp::kTestall, 0, 35, 40, 1)
-          .Mpi({.op = MpiOp::kTestsome, .begin = 50, .end = 55, .bytes = 2, .comm = kNoComm})
-          .Completion(0xe0)
-          .Completion(0xe1, kCompletionPending)
-          .Wait(60, 70, {0xe1, 0xe2}));
+  const auto t = TablesOf(ThreadRecords()
+                              .World(0, 77, 2, 0)
+                              .Mpi({.op = MpiOp::kIallreduce, .begin = 10, .end = 11, .request = 0xe0, .seq = 0})
+                              .Mpi({.op = MpiOp::kIallreduce, .begin = 12, .end = 13, .request = 0xe1, .seq = 1})
+                              .Mpi({.op = MpiOp::kIallreduce, .begin = 14, .end = 15, .request = 0xe2, .seq = 2})
+                              .Poll(MpiOp::kTestany, 0, 20, 30, 3)
+                              .Completion(0xe0, kCompletionPending)
+                              .Completion(0xe1, kCompletionPending)
+                              .Poll(MpiOp::kTestall, 0, 35, 40, 1)
+                              .Mpi({.op = MpiOp::kTestsome, .begin = 50, .end = 55, .bytes = 2, .comm = kNoComm})
+                              .Completion(0xe0)
+                              .Completion(0xe1, kCompletionPending)
+                              .Wait(60, 70, {0xe1, 0xe2}));
   ASSERT_EQ(t.collectives.rows(), 3u);
   EXPECT_EQ(t.collectives.last_incomplete_ns, (std::vector<std::int64_t>{30, 55, kNoTime}));
   EXPECT_EQ(t.collectives.end_ns, (std::vector<std::int64_t>{55, 70, 70}));
 }
 
 TEST_F(DecodeMpi, CancelledFreedFailedAndNeverCompleted) {
-  const auto t = TablesOf(
-      ThreadRecords()
-          .World(0, 77, 2, 0)
-          .Mpi({.op = MpiOp::kIrecv, .begin = 10, .end = 11, .request = 1, .peer = 1, .tag = 0})
-          .Mpi({.op = MpiOp::kIsend, .begin = 12, .end = 13, .request = 2, .peer = 1, .tag = 0})
-          .Mpi({.op = MpiOp::kIrecv, .begin = 14, .end = 15, .request = 3, .peer = 1, .tag = 0})
-          .Mpi({.op = MpiOp::kIrecv, .begin = 16, .end = 17, .request = 4, .peer = -2, .tag = -2})
-          .Mpi({.op = MpiOp::kRequest_free, .begin = 20, .end = 21, .request = 2, .comm = kNoComm})
-          .Mpi({.op = MpiOp::kWaitall, .begin = 30, .end = 40, .bytes = 2, .comm = kNoComm})
-          .Completion(1, kCompletionCancelled | kCompletionStatus, -1, -1, 0)
-          .Completion(3, kCompletionError)
-          .Wait(50, 51, {0xbad}));
+  const auto t = TablesOf(ThreadRecords()
+                              .World(0, 77, 2, 0)
+                              .Mpi({.op = MpiOp::kIrecv, .begin = 10, .end = 11, .request = 1, .peer = 1, .tag = 0})
+                              .Mpi({.op = MpiOp::kIsend, .begin = 12, .end = 13, .request = 2, .peer = 1, .tag = 0})
+                              .Mpi({.op = MpiOp::kIrecv, .begin = 14, .end = 15, .request = 3, .peer = 1, .tag = 0})
+                              .Mpi({.op = MpiOp::kIrecv, .begin = 16, .end = 17, .request = 4, .peer = -2, .tag = -2})
+                              .Mpi({.op = MpiOp::kRequest_free, .begin = 20, .end = 21, .request = 2, .comm = kNoComm})
+                              .Mpi({.op = MpiOp::kWaitall, .begin = 30, .end = 40, .bytes = 2, .comm = kNoComm})
+                              .Completion(1, kCompletionCancelled | kCompletionStatus, -1, -1, 0)
+                              .Completion(3, kCompletionError)
+                              .Wait(50, 51, {0xbad}));
   EXPECT_EQ(t.p2p.outcome, (std::vector<std::uint8_t>{1, 4, 2, 3}));
   EXPECT_EQ(t.p2p.seq[0], UINT64_MAX);  // Cancelled: matched nothing.
   EXPECT_EQ(t.p2p.seq[2], 0u);
@@ -237,18 +249,17 @@ TEST_F(DecodeMpi, GapForgetsWhatItMayHaveSwallowed) {
 
 TEST_F(DecodeMpi, CommunicatorsNamedFreedReusedAndUnknown) {
   const std::int32_t members[8] = {4, 2, 7};
-  const auto t = TablesOf(
-      ThreadRecords()
-          .String(1, "tensor parallel")
-          .World(0, 77, 8, 2)
-          .Add(CommRecord{{RecordKind::kComm, 0, 3}, 1, 88, 77, 10, 3, 1, 0, 0, 3, 0, 0})
-          .Add(members)
-          .Add(CommRecord{{RecordKind::kComm, 0x20, 2}, 1, 0, 0, 11, 0, 0, 0, 0, 0, 1, 0})
-          .Mpi({.op = MpiOp::kSend, .begin = 20, .end = 21, .comm = 1, .peer = 2, .tag = 0})
-          .Add(CommRecord{{RecordKind::kComm, 0x40, 2}, 1, 0, 0, 30, 0, 0, 0, 0, 0, 0, 0})
-          .Add(CommRecord{{RecordKind::kComm, 0, 2}, 1, 99, 77, 40, 2, 0, 2, 4, 0, 0, 0})
-          .Mpi({.op = MpiOp::kSend, .begin = 50, .end = 51, .comm = 1, .peer = 1, .tag = 0})
-          .Mpi({.op = MpiOp::kBarrier, .begin = 60, .end = 61, .comm = 6}));
+  const auto t = TablesOf(ThreadRecords()
+                              .String(1, "tensor parallel")
+                              .World(0, 77, 8, 2)
+                              .Add(CommRecord{{RecordKind::kComm, 0, 3}, 1, 88, 77, 10, 3, 1, 0, 0, 3, 0, 0})
+                              .Add(members)
+                              .Add(CommRecord{{RecordKind::kComm, 0x20, 2}, 1, 0, 0, 11, 0, 0, 0, 0, 0, 1, 0})
+                              .Mpi({.op = MpiOp::kSend, .begin = 20, .end = 21, .comm = 1, .peer = 2, .tag = 0})
+                              .Add(CommRecord{{RecordKind::kComm, 0x40, 2}, 1, 0, 0, 30, 0, 0, 0, 0, 0, 0, 0})
+                              .Add(CommRecord{{RecordKind::kComm, 0, 2}, 1, 99, 77, 40, 2, 0, 2, 4, 0, 0, 0})
+                              .Mpi({.op = MpiOp::kSend, .begin = 50, .end = 51, .comm = 1, .peer = 1, .tag = 0})
+                              .Mpi({.op = MpiOp::kBarrier, .begin = 60, .end = 61, .comm = 6}));
   ASSERT_EQ(t.comms.rows(), 4u);
   EXPECT_EQ(t.comms.global_id, (std::vector<std::uint64_t>{77, 88, 99, 0}));
   EXPECT_EQ(t.comms.end_ns, (std::vector<std::int64_t>{kNoTime, 30, kNoTime, kNoTime}));
@@ -267,13 +278,13 @@ TEST_F(DecodeMpi, RowsAreSortedAndStillReferToEachOther) {
   ThreadRecords a, b;
   a.World(0, 77, 2, 0);
   // Out of order on purpose: a clock step backwards in raw mode.
-  a.Mpi({.op = MpiOp::kBarrier, .begin = 500, .end = 510, .seq = 0}).Mpi({.op = MpiOp::kBcast, .begin = 300, .end = 310, .peer = 1, .seq = 1});
+  a.Mpi({.op = MpiOp::kBarrier, .begin = 500, .end = 510, .seq = 0})
+      .Mpi({.op = MpiOp::kBcast, .begin = 300, .end = 310, .peer = 1, .seq = 1});
   b.Mpi({.op = MpiOp::kSend, .begin = 400, .end = 410, .peer = 1, .tag = 0});
   const auto t = Tables(SpoolBuilder().Meta().Process().Thread(0, 100).Thread(1, 101).Records(a, 0).Records(b, 1));
   EXPECT_EQ(t.mpi_calls.begin_ns, (std::vector<std::int64_t>{300, 400, 500}));
   EXPECT_EQ(t.collectives.begin_ns, (std::vector<std::int64_t>{300, 500}));
-  for (std::size_t i = 0; i < 2; ++i)
-    EXPECT_EQ(t.mpi_calls.begin_ns[t.collectives.call[i]], t.collectives.begin_ns[i]);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(t.mpi_calls.begin_ns[t.collectives.call[i]], t.collectives.begin_ns[i]);
   EXPECT_EQ(t.mpi_calls.begin_ns[t.p2p.call[0]], t.p2p.begin_ns[0]);
 }
 

@@ -125,14 +125,17 @@ TEST_F(DecodeSpoolFile, InterpolationIsExactAtTheSizesOfRealCounters) {
   spool.Meta("clock_mode\ttsc\n").Process().Thread();
   constexpr std::uint64_t kTicks0 = 66'000'000'000'000'000, kHz = 2'100'000'003;
   constexpr std::int64_t kNs0 = 31'000'000'000'000'000;
-  for (std::uint64_t s = 0; s < 5; ++s) spool.Snapshot(kTicks0 + s * kHz, kNs0 + static_cast<std::int64_t>(s) * 1'000'000'007);
+  for (std::uint64_t s = 0; s < 5; ++s)
+    spool.Snapshot(kTicks0 + s * kHz, kNs0 + static_cast<std::int64_t>(s) * 1'000'000'007);
   ThreadRecords r;
   __extension__ using Int128 = __int128;
   std::vector<std::int64_t> expected;
   for (std::uint64_t i = 0; i < 400; ++i) {
     const std::uint64_t at = i * 10'000'019;
     r.Mpi({.op = MpiOp::kBarrier, .begin = kTicks0 + at, .end = kTicks0 + at, .seq = 0});
-    const Int128 doubled = (2 * Int128{static_cast<std::int64_t>(at)} * 1'000'000'007 + static_cast<std::int64_t>(kHz)) / static_cast<std::int64_t>(kHz);
+    const Int128 doubled =
+        (2 * Int128{static_cast<std::int64_t>(at)} * 1'000'000'007 + static_cast<std::int64_t>(kHz)) /
+        static_cast<std::int64_t>(kHz);
     expected.push_back(kNs0 + static_cast<std::int64_t>(doubled / 2));
   }
   EXPECT_EQ(Tables(spool.Records(r)).mpi_calls.begin_ns, expected);
@@ -182,7 +185,8 @@ TEST_F(DecodeSpoolFile, CpuSamplesOfProbeAndAgentInOneOrder) {
   const SpoolCpu agent[2] = {{150, 40, 5, 0, 1}, {350, 90, 9, 0, 1}};
   ThreadRecords r;
   r.Add(CpuRecord{{RecordKind::kCpu, 0, 1}, 0, 100, 10, -1}).Add(CpuRecord{{RecordKind::kCpu, 0, 1}, 0, 300, 80, -1});
-  const auto t = Tables(SpoolBuilder().Meta().Process().Thread().Records(r).Block(SpoolKind::kCpu, agent, sizeof agent));
+  const auto t =
+      Tables(SpoolBuilder().Meta().Process().Thread().Records(r).Block(SpoolKind::kCpu, agent, sizeof agent));
   EXPECT_EQ(t.cpu_samples.time_ns, (std::vector<std::int64_t>{100, 150, 300, 350}));
   EXPECT_EQ(t.cpu_samples.run_delay_ns, (std::vector<std::int64_t>{-1, 5, -1, 9}));
 }
@@ -238,8 +242,8 @@ class Segment {
   RingHeader& ring() { return view().ring(kArenaOffset); }
   void Put(std::uint64_t slot, const ThreadRecords& records) {
     for (std::uint64_t i = 0; i < records.slots(); ++i)
-      std::memcpy(view().slots(kArenaOffset) + (slot + i) % kCapacity * kSlotBytes, records.bytes().data() + i * kSlotBytes,
-                  kSlotBytes);
+      std::memcpy(view().slots(kArenaOffset) + (slot + i) % kCapacity * kSlotBytes,
+                  records.bytes().data() + i * kSlotBytes, kSlotBytes);
   }
   void Write(const std::string& path) const {
     std::remove(path.c_str());
@@ -318,8 +322,13 @@ TEST_F(DecodeSpoolFile, RingBlockOfAnEndedThread) {
   ring->call_op = static_cast<std::uint32_t>(MpiOp::kRecv);
   ring->call_begin_ticks = 400;
   ring->dropped_records = 9;  // In a kLoss line already.
-  const auto t = Tables(SpoolBuilder().Meta().Process().Thread().Records(Barriers(0, 2)).Block(
-      SpoolKind::kRing, bytes.data(), bytes.size()).End(1000, 0, 9));
+  const auto t = Tables(SpoolBuilder()
+                            .Meta()
+                            .Process()
+                            .Thread()
+                            .Records(Barriers(0, 2))
+                            .Block(SpoolKind::kRing, bytes.data(), bytes.size())
+                            .End(1000, 0, 9));
   ASSERT_EQ(t.mpi_calls.rows(), 3u);
   EXPECT_EQ(t.mpi_calls.outcome[2], 3);
   EXPECT_EQ(t.mpi_calls.duration_ns[2], 600);
@@ -329,13 +338,17 @@ TEST_F(DecodeSpoolFile, RingBlockOfAnEndedThread) {
 // Random damage of spool and segment: whatever it says, the decoder returns.
 TEST_F(DecodeSpoolFile, RandomDamageNeverCrashes) {
   ThreadRecords r;
-  r.World(0, 77, 4, 1).String(1, "a rather long name of a range, longer than one slot").Text(RecordKind::kThreadName, 0, "main");
+  r.World(0, 77, 4, 1)
+      .String(1, "a rather long name of a range, longer than one slot")
+      .Text(RecordKind::kThreadName, 0, "main");
   for (std::uint64_t i = 0; i < 20; ++i) {
     r.Step(static_cast<std::int64_t>(i), 1000 + i * 100, static_cast<std::int64_t>(i) * 50);
     r.Mpi({.op = MpiOp::kIallreduce, .begin = 1010 + i * 100, .end = 1012 + i * 100, .request = 5 + i % 3, .seq = 1});
     r.Poll(MpiOp::kTest, 5 + i % 3, 1020 + i * 100, 1030 + i * 100, 2);
     r.Mpi({.op = MpiOp::kIrecv, .begin = 1031 + i * 100, .end = 1032 + i * 100, .request = 9, .peer = -2, .tag = -2});
-    r.Wait(1040 + i * 100, 1050 + i * 100, {5 + i % 3}).Completion(9, kCompletionStatus, 2, 3, 4).Range(1, 1000, 1090, 0);
+    r.Wait(1040 + i * 100, 1050 + i * 100, {5 + i % 3})
+        .Completion(9, kCompletionStatus, 2, 3, 4)
+        .Range(1, 1000, 1090, 0);
     r.Gap(1060 + i * 100, 1061 + i * 100, i % 2);
   }
   Segment segment;
@@ -343,7 +356,12 @@ TEST_F(DecodeSpoolFile, RandomDamageNeverCrashes) {
   segment.ring().head = 64;
   segment.ring().range_depth = 3;
   SpoolBuilder spool;
-  spool.Meta("clock_mode\ttsc\nagent_pid\t55\n").Process().Thread().Snapshot(1000, 5000).Snapshot(3000, 9000).Records(r);
+  spool.Meta("clock_mode\ttsc\nagent_pid\t55\n")
+      .Process()
+      .Thread()
+      .Snapshot(1000, 5000)
+      .Snapshot(3000, 9000)
+      .Records(r);
   spool.Text(SpoolKind::kLoss, "RingFull\t12\t100\t200\tx\n").End(4000);
   std::mt19937 random(17);
   int decoded = 0;
@@ -354,11 +372,15 @@ TEST_F(DecodeSpoolFile, RandomDamageNeverCrashes) {
     for (int flips = static_cast<int>(random() % 12); flips >= 0; --flips)
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     SpoolBuilder file;
-    file.Meta("clock_mode\ttsc\nagent_pid\t55\n").Process().Thread().Snapshot(random(), static_cast<std::int64_t>(random()));
+    file.Meta("clock_mode\ttsc\nagent_pid\t55\n")
+        .Process()
+        .Thread()
+        .Snapshot(random(), static_cast<std::int64_t>(random()));
     file.Snapshot(3000, 9000).Records(bad);
     if (random() % 2 == 0) file.SkipSlots(random() % 100).Records(r).End(random());
     if (random() % 4 == 0)
-      for (int flips = 0; flips < 4; ++flips) file.bytes()[random() % file.bytes().size()] = static_cast<char>(random());
+      for (int flips = 0; flips < 4; ++flips)
+        file.bytes()[random() % file.bytes().size()] = static_cast<char>(random());
     file.Write(Path("bad.spool"));
     std::string segment_path;
     if (i % 10 == 0) {

@@ -24,7 +24,8 @@ TEST(TraceFormatDoc, GeneratedPartIsTheSchema) {
   ASSERT_NE(from, std::string::npos);
   ASSERT_NE(to, std::string::npos);
   EXPECT_TRUE(doc.substr(from + begin.size(), to - from - begin.size()) == SchemaMarkdown())
-      << "docs/trace-format.md is out of date: replace what is between the markers by the output of lockstep info --schema";
+      << "docs/trace-format.md is out of date: replace what is between the markers by the output of lockstep info "
+         "--schema";
 }
 
 TEST(TraceFormatDoc, EveryTableIsListedOnce) {

@@ -16,7 +16,8 @@ namespace {
 class ForeignFile : public testing::Test {
  protected:
   void SetUp() override {
-    path_ = (std::filesystem::temp_directory_path() / ("lockstep-foreign-" + std::to_string(getpid()) + ".h5")).string();
+    path_ =
+        (std::filesystem::temp_directory_path() / ("lockstep-foreign-" + std::to_string(getpid()) + ".h5")).string();
     file_ = H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     const hid_t type = H5Tcopy(H5T_C_S1), scalar = H5Screate(H5S_SCALAR);
     H5Tset_size(type, H5T_VARIABLE);

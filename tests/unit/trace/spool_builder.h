@@ -27,7 +27,8 @@ class ThreadRecords {
   }
   ThreadRecords& Text(RecordKind kind, std::uint32_t id, std::string_view text, std::uint8_t flags = 0) {
     const std::size_t slots = 1 + (text.size() + kSlotBytes - 1) / kSlotBytes;
-    Add(StringRecord{{kind, flags, static_cast<std::uint16_t>(slots)}, id, static_cast<std::uint32_t>(text.size()), {}});
+    Add(StringRecord{
+        {kind, flags, static_cast<std::uint16_t>(slots)}, id, static_cast<std::uint32_t>(text.size()), {}});
     bytes_.resize(bytes_.size() + (slots - 1) * kSlotBytes);
     std::memcpy(bytes_.data() + bytes_.size() - (slots - 1) * kSlotBytes, text.data(), text.size());
     return *this;
@@ -44,8 +45,19 @@ class ThreadRecords {
     std::uint8_t flags = 0;
   };
   ThreadRecords& Mpi(const Call& c) {
-    return Add(MpiRecord{{RecordKind::kMpi, c.flags, 2}, static_cast<std::uint16_t>(c.op), 0, c.begin, c.end,
-                         c.request, c.bytes, c.count, c.comm, c.peer, c.tag, c.seq, 0});
+    return Add(MpiRecord{{RecordKind::kMpi, c.flags, 2},
+                         static_cast<std::uint16_t>(c.op),
+                         0,
+                         c.begin,
+                         c.end,
+                         c.request,
+                         c.bytes,
+                         c.count,
+                         c.comm,
+                         c.peer,
+                         c.tag,
+                         c.seq,
+                         0});
   }
   ThreadRecords& Completion(std::uint64_t request, std::uint8_t flags = 0, std::int32_t source = -1,
                             std::int32_t tag = -1, std::uint64_t bytes = 0) {
@@ -57,7 +69,8 @@ class ThreadRecords {
     return *this;
   }
   ThreadRecords& Poll(MpiOp op, std::uint64_t request, std::uint64_t first, std::uint64_t last, std::uint32_t calls) {
-    return Add(PollRecord{{RecordKind::kPoll, 0, 1}, calls, first, last, static_cast<std::uint64_t>(op) | request << 12});
+    return Add(
+        PollRecord{{RecordKind::kPoll, 0, 1}, calls, first, last, static_cast<std::uint64_t>(op) | request << 12});
   }
   ThreadRecords& Range(std::uint32_t name, std::uint64_t begin, std::uint64_t end, std::uint32_t depth) {
     return Add(RangeRecord{{RecordKind::kRange, 0, 1}, name, begin, end, depth, 0});

@@ -121,8 +121,11 @@ TEST_F(TableFileTest, PartsOfATable) {
   ASSERT_TRUE(WriteRankFile(Path("a.h5"), all).ok());
   const auto file = TableFile::Open(Path("a.h5"));
   ASSERT_TRUE(file.ok());
-  for (const auto& [first, count] : {std::pair<std::uint64_t, std::uint64_t>{0, 1}, {kChunkRows - 1, 2},
-                                    {kChunkRows - 7, kChunkRows + 20}, {2 * kChunkRows + 999, 50}, {1 << 30, 1}}) {
+  for (const auto& [first, count] : {std::pair<std::uint64_t, std::uint64_t>{0, 1},
+                                     {kChunkRows - 1, 2},
+                                     {kChunkRows - 7, kChunkRows + 20},
+                                     {2 * kChunkRows + 999, 50},
+                                     {1 << 30, 1}}) {
     const auto part = file.value().Read<schema::MpiCalls>(first, count);
     ASSERT_TRUE(part.ok());
     const std::uint64_t rows = all.mpi_calls.rows();
