@@ -74,8 +74,9 @@ class Batch {
     record.index = static_cast<std::uint32_t>(index);
     record.source = record.tag = -1;
     if (status != nullptr) {
-      // Open MPI's empty status: the request was inactive, nothing completed.
-      if (status->MPI_SOURCE == MPI_ANY_SOURCE && status->MPI_TAG == MPI_ANY_TAG) return;
+      // Open MPI's empty status: the request was inactive, nothing completed. (A
+      // cancelled receive's differs in being cancelled only.)
+      if (status->MPI_SOURCE == MPI_ANY_SOURCE && status->MPI_TAG == MPI_ANY_TAG && status->_cancelled == 0) return;
       record.head.flags |= kCompletionStatus;
       if (status->_cancelled != 0) record.head.flags |= kCompletionCancelled;
       record.source = status->MPI_SOURCE >= 0 ? status->MPI_SOURCE : -1;
