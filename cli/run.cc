@@ -131,9 +131,7 @@ int Run(const Flags& flags) {
   const auto result = RunAgent(options);
   if (!result.ok()) return PrintError(result.error());
   AfterOptions after;
-  after.after = flags.after == "none"    ? After::kNone
-                : flags.after == "merge" ? After::kMerge
-                                         : After::kAnalyze;
+  after.after = flags.after == "none" ? After::kNone : flags.after == "merge" ? After::kMerge : After::kAnalyze;
   after.to = flags.after_to;
   after.clock = flags.clock;
   after.wait_ms = flags.after_wait_s * 1000;
@@ -158,11 +156,13 @@ void AddRun(CLI::App& root, Chosen& chosen) {
                   "Clock exchange: auto, agent (no rank uses MPI), tcp, off, wall (accept wall-clock accuracy)")
       ->check(CLI::IsMember({"auto", "agent", "tcp", "off", "wall"}));
   const auto size = CLI::AsSizeValue(false);
-  run->add_option("--max-bytes", flags->max_bytes, "Recording stops at this much per rank (default 2 GiB)")->transform(size);
+  run->add_option("--max-bytes", flags->max_bytes, "Recording stops at this much per rank (default 2 GiB)")
+      ->transform(size);
   run->add_option("--ring-size", flags->ring_size, "Ring of a process's first thread (default 8 MiB; others a quarter)")
       ->transform(size);
   run->add_option("--ring-total", flags->ring_total, "Cap on shared memory per rank (default 64 MiB)")->transform(size);
-  run->add_option("--spool-dir", flags->spool_dir, "Fast local directory for the spool (default: beside the rank file)");
+  run->add_option("--spool-dir", flags->spool_dir,
+                  "Fast local directory for the spool (default: beside the rank file)");
   run->add_flag("--print-env", flags->print_env, "Print the environment for schedulers that own the command line");
   run->add_flag("--quiet", flags->quiet, "Print nothing of our own but the verdict");
   run->add_flag("--every-slot", flags->every_slot)->group("");

@@ -132,8 +132,8 @@ void ListFiles(const std::string& run_dir) {
     rank_files += 1;
     rank_bytes += entry.file_size(error);
   }
-  std::string line = run_dir + ": " + std::to_string(rank_files) + (rank_files == 1 ? " rank file (" : " rank files (") +
-                     Size(rank_bytes) + ")";
+  std::string line = run_dir + ": " + std::to_string(rank_files) +
+                     (rank_files == 1 ? " rank file (" : " rank files (") + Size(rank_bytes) + ")";
   for (const char* name : {"timeline.h5", "analysis.json"}) {
     const std::uintmax_t bytes = fs::file_size(run_dir + "/" + name, error);
     if (!error) line += std::string(", ") + name + " (" + Size(bytes) + ")";
@@ -162,6 +162,7 @@ void RunAfter(const RunResult& result, const AfterOptions& options) {
     Say("no files from rank " + ranks + " in " + dir + ". If their nodes do not share it: rsync -a NODE:'" + there +
         "/ranks/' " + dir + "/ranks/   then: lockstep analyze " + dir);
   }
+  bool verdict = false;
   if (options.after != After::kNone) {
     int out_fd = STDERR_FILENO;
     if (!options.to.empty()) {
@@ -176,11 +177,13 @@ void RunAfter(const RunResult& result, const AfterOptions& options) {
     const int code = RunSelf(words, out_fd);
     if (code != 0 && code != 3 && !options.quiet)
       Say("`lockstep " + words[0] + "` did not succeed; the recorded data is complete in " + dir);
+    verdict = options.after != After::kMerge && out_fd == STDERR_FILENO && (code == 0 || code == 3);
     if (out_fd != STDERR_FILENO) ::close(out_fd);
   }
-  if (options.quiet) return;
+  // The verdict names the files itself, and is the last thing shown.
+  if (options.quiet || verdict) return;
   ListFiles(dir);
-  if (options.after == After::kNone || options.after == After::kMerge) Say("next: lockstep analyze " + dir);
+  Say("next: lockstep analyze " + dir);
 }
 
 }  // namespace lockstep::cli

@@ -12,9 +12,9 @@ enum class After : std::uint8_t { kNone, kMerge, kAnalyze, kReport };
 
 struct AfterOptions {
   After after = After::kAnalyze;
-  std::string to;                          // File for the verdict; "": standard error.
-  std::string clock;                       // --clock, for merge: "off" and "wall" reach it.
-  std::int64_t wait_ms = 30'000;           // For the other ranks' files.
+  std::string to;                 // File for the verdict; "": standard error.
+  std::string clock;              // --clock, for merge: "off" and "wall" reach it.
+  std::int64_t wait_ms = 30'000;  // For the other ranks' files.
   bool quiet = false;
 };
 

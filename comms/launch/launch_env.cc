@@ -79,8 +79,7 @@ std::string RunId(const GetEnv& get, LaunchEnv& env) {
   const std::string torch = Text(get, "MASTER_ADDR") + ":" + Text(get, "MASTER_PORT");
   if (env.source == LaunchSource::kTorchrun && get("TORCHELASTIC_RUN_ID") != nullptr) {
     env.run_id_weak = true;
-    return "torchrun:" + torch + "/" + Text(get, "TORCHELASTIC_RUN_ID") + "." +
-           Text(get, "TORCHELASTIC_RESTART_COUNT");
+    return "torchrun:" + torch + "/" + Text(get, "TORCHELASTIC_RUN_ID") + "." + Text(get, "TORCHELASTIC_RESTART_COUNT");
   }
   for (const char* name : {"OMPI_MCA_orte_precondition_transports", "OMPI_MCA_orte_hnp_uri"})
     if (const char* value = get(name); value != nullptr && *value != '\0') return std::string("open-mpi:") + value;
@@ -120,11 +119,16 @@ bool EveryRankHasAnAgent(const GetEnv& get, std::string_view self) {
 
 std::string_view Name(LaunchSource source) {
   switch (source) {
-    case LaunchSource::kNone: return "none";
-    case LaunchSource::kOpenMpi: return "open-mpi";
-    case LaunchSource::kPmi: return "pmi";
-    case LaunchSource::kSlurm: return "slurm";
-    case LaunchSource::kTorchrun: return "torchrun";
+    case LaunchSource::kNone:
+      return "none";
+    case LaunchSource::kOpenMpi:
+      return "open-mpi";
+    case LaunchSource::kPmi:
+      return "pmi";
+    case LaunchSource::kSlurm:
+      return "slurm";
+    case LaunchSource::kTorchrun:
+      return "torchrun";
   }
   return "none";
 }

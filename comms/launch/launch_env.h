@@ -35,15 +35,15 @@ struct LaunchEnv {
   std::int32_t rank = -1;        // In the job; -1: no launcher said.
   std::int32_t world_size = -1;  // -1 unknown.
   std::int32_t local_rank = -1, local_size = -1;
-  std::string run_id;            // Human-readable source of the hash, e.g. "slurm:4711.0.0".
-  std::uint64_t run_hash = 0;    // Of run_id; the same on every rank. Never 0.
-  bool run_id_random = false;    // Nobody else can know it.
-  bool run_id_weak = false;      // A later job may have the same: see runtime/agent/run_dir.h.
+  std::string run_id;          // Human-readable source of the hash, e.g. "slurm:4711.0.0".
+  std::uint64_t run_hash = 0;  // Of run_id; the same on every rank. Never 0.
+  bool run_id_random = false;  // Nobody else can know it.
+  bool run_id_weak = false;    // A later job may have the same: see runtime/agent/run_dir.h.
   // Every rank provably runs under an agent of its own, so the probe may talk MPI
   // to the others in MPI_Init without waiting for one that is not there.
   bool anchors_allowed = false;
 
-  std::int32_t slot() const { return rank < 0 ? 0 : rank; }          // For file names.
+  std::int32_t slot() const { return rank < 0 ? 0 : rank; }  // For file names.
   std::int32_t slots() const { return world_size < 1 ? 1 : world_size; }
 };
 

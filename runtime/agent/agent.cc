@@ -125,8 +125,8 @@ std::string Agent::Prepare() {
 
   if (std::string trouble = OpenSpool(); !trouble.empty()) return trouble;
   SegmentRequest request;
-  request.disk_path =
-      options_.spool_dir.empty() ? dir_.RankFile(launch_.slot(), ".ring") : spool_path_.substr(0, spool_path_.rfind('.')) + ".ring";
+  request.disk_path = options_.spool_dir.empty() ? dir_.RankFile(launch_.slot(), ".ring")
+                                                 : spool_path_.substr(0, spool_path_.rfind('.')) + ".ring";
   request.run_hash = launch_.run_hash;
   request.slot = launch_.slot();
   request.total_bytes = options_.ring_total_bytes;

@@ -17,14 +17,14 @@ namespace lockstep {
 
 struct RunOptions {
   std::vector<std::string> command;
-  std::string output;                                     // The run directory itself; "": lockstep.out/DATE-TIME-xxxx.
-  std::string spool_dir;                                  // "": beside the rank file.
-  std::uint64_t max_bytes = std::uint64_t{2} << 30;       // Of spool, per slot; then recording stops.
-  std::uint64_t ring_bytes = std::uint64_t{8} << 20;      // A process's first ring; its other rings get a quarter.
+  std::string output;                                 // The run directory itself; "": lockstep.out/DATE-TIME-xxxx.
+  std::string spool_dir;                              // "": beside the rank file.
+  std::uint64_t max_bytes = std::uint64_t{2} << 30;   // Of spool, per slot; then recording stops.
+  std::uint64_t ring_bytes = std::uint64_t{8} << 20;  // A process's first ring; its other rings get a quarter.
   std::uint64_t ring_total_bytes = std::uint64_t{64} << 20;  // Cap of the whole segment.
   ClockService clock = ClockService::kAuto;
   bool quiet = false;
-  bool every_slot = false;  // The launcher's command line was rewritten: each rank has an agent.
+  bool every_slot = false;                      // The launcher's command line was rewritten: each rank has an agent.
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
 };
 
@@ -34,9 +34,9 @@ struct RunFile {
 };
 
 struct RunResult {
-  int exit_code = 0;      // The application's, or the shell's 126/127 if it could not be started.
-  int signal = 0;         // It died of this one; exit_code does not count.
-  bool traced = false;    // False: it ran without Lockstep (said on stderr).
+  int exit_code = 0;       // The application's, or the shell's 126/127 if it could not be started.
+  int signal = 0;          // It died of this one; exit_code does not count.
+  bool traced = false;     // False: it ran without Lockstep (said on stderr).
   bool converted = false;  // The rank file is complete.
   LaunchEnv launch;
   std::string run_dir;

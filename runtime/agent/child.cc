@@ -13,7 +13,8 @@ namespace lockstep {
 namespace {
 
 // Everything somebody may send to "the program" and means the application by.
-constexpr int kHandled[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGXCPU, SIGCONT};
+constexpr int kHandled[] = {SIGCHLD, SIGTERM, SIGINT,   SIGHUP,  SIGQUIT, SIGUSR1,
+                            SIGUSR2, SIGALRM, SIGWINCH, SIGXCPU, SIGCONT};
 
 }  // namespace
 

@@ -30,12 +30,13 @@ class SignalGate {
   SignalGate() = default;
   int fd_ = -1;
   sigset_t old_mask_{};
-  struct sigaction old_child_{}, old_pipe_{};
+  struct sigaction old_child_ {
+  }, old_pipe_{};
 };
 
 struct ChildExit {
   bool ended = false;
-  int code = 0;    // Valid if signal == 0.
+  int code = 0;  // Valid if signal == 0.
   int signal = 0;
   struct rusage usage {};  // Of the child and the descendants it waited for.
 };

@@ -140,7 +140,8 @@ void Drain::WriteBursts() {
   constexpr std::uint32_t kRowsPerBlock = kSpoolBlockBytes / sizeof(BurstRow);
   while (bursts_written_ < rows) {
     const std::uint32_t count = std::min(rows - bursts_written_, kRowsPerBlock);
-    if (!spool_.Append({SpoolKind::kBursts}, segment_.bursts() + bursts_written_, count * sizeof(BurstRow), true)) return;
+    if (!spool_.Append({SpoolKind::kBursts}, segment_.bursts() + bursts_written_, count * sizeof(BurstRow), true))
+      return;
     bursts_written_ += count;
   }
 }

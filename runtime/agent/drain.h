@@ -67,7 +67,7 @@ class Drain {
   SpoolWriter& spool_;
   EventClock clock_;
   std::vector<RingSeen> rings_;
-  std::vector<std::string> processes_;  // Last written bytes per index.
+  std::vector<std::string> processes_;                   // Last written bytes per index.
   std::unordered_map<std::uint16_t, LossCount> losses_;  // By Loss; not yet written.
   std::vector<std::string> loss_lines_;
   std::uint32_t bursts_written_ = 0;

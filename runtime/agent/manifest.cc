@@ -13,9 +13,8 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <system_error>
-
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "core/version.h"
 

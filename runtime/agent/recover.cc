@@ -92,7 +92,8 @@ std::size_t FinishLeftSpools(const std::string& run_dir) {
   std::error_code ignored;
   std::vector<fs::path> spools;
   for (const auto& entry : fs::directory_iterator(run_dir + "/ranks", ignored))
-    if (entry.path().extension() == ".spool" && !fs::exists(entry.path().parent_path() / (entry.path().stem().string() + ".h5")))
+    if (entry.path().extension() == ".spool" &&
+        !fs::exists(entry.path().parent_path() / (entry.path().stem().string() + ".h5")))
       spools.push_back(entry.path());
   std::size_t finished = 0;
   for (const fs::path& spool : spools) finished += Finish(spool);

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kMaxTries = 100;
-constexpr std::time_t kWeakIdSeconds = 600;      // A later slot of the same job comes sooner.
+constexpr std::time_t kWeakIdSeconds = 600;  // A later slot of the same job comes sooner.
 constexpr std::time_t kOldLinkSeconds = 24 * 3600;
 
 std::string Hex(std::uint64_t value, int digits) {
@@ -208,8 +208,8 @@ Result<RunDir> ClaimRunDir(const LaunchEnv& launch, const std::string& output) {
   int error = output.empty() ? ClaimDated(wanted, launch, dir) : ClaimOutput(wanted, launch, dir);
   if (error != 0) {
     const char* tmp = std::getenv("TMPDIR");
-    const std::string base = std::string(tmp != nullptr && *tmp == '/' ? tmp : "/tmp") + "/lockstep.out-" +
-                             std::to_string(::getuid());
+    const std::string base =
+        std::string(tmp != nullptr && *tmp == '/' ? tmp : "/tmp") + "/lockstep.out-" + std::to_string(::getuid());
     const std::string why = wanted + " cannot be written (" + Reason(error) + ")";
     dir = {};
     if (const int second = ClaimDated(base, launch, dir); second != 0)

@@ -22,11 +22,11 @@
 namespace lockstep {
 
 struct RunDir {
-  std::string path;        // As the user would type it: relative to the working directory if it is below it.
+  std::string path;  // As the user would type it: relative to the working directory if it is below it.
   std::string absolute;
-  std::string latest;      // Link to be pointed here; "" with --output.
-  std::string notice;      // One line about why it is not where it was asked for; "".
-  std::string claim;       // This slot's claim file.
+  std::string latest;  // Link to be pointed here; "" with --output.
+  std::string notice;  // One line about why it is not where it was asked for; "".
+  std::string claim;   // This slot's claim file.
 
   std::string RankFile(std::int32_t slot, const char* suffix) const;  // absolute/ranks/rank-NNNNN<suffix>
 };

@@ -63,8 +63,7 @@ std::string Segment::TryAt(const std::string& path, const SegmentRequest& reques
   const std::uint32_t main_slots = SlotsFor(request.main_ring_bytes);
   const std::uint32_t other_slots = std::min(SlotsFor(request.other_ring_bytes), main_slots);
   const std::uint64_t main_bytes = kRingHeaderBytes + std::uint64_t{main_slots} * kSlotBytes;
-  const std::uint64_t total =
-      RoundUp(std::max(request.total_bytes, kArenaOffset + main_bytes));
+  const std::uint64_t total = RoundUp(std::max(request.total_bytes, kArenaOffset + main_bytes));
 
   const std::string directory = path.substr(0, path.rfind('/'));
   struct statvfs room;

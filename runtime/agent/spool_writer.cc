@@ -23,8 +23,8 @@ Result<SpoolWriter> SpoolWriter::Create(const std::string& path) {
                  "set --output or --spool-dir to a writable directory"};
   SpoolWriter writer(fd, path);
   if (!writer.Allocate(kReserveBytes))
-    return Error{ErrorCode::kIo, "no space for the spool file: " + std::string(std::strerror(writer.last_error_)),
-                 path, "set --output or --spool-dir to a directory with space"};
+    return Error{ErrorCode::kIo, "no space for the spool file: " + std::string(std::strerror(writer.last_error_)), path,
+                 "set --output or --spool-dir to a directory with space"};
   return writer;
 }
 

@@ -62,11 +62,9 @@ TEST(LaunchEnv, HnpUriWhenThereIsNoKey) {
 }
 
 TEST(LaunchEnv, OpenMpiBeatsSlurmAndExportedRank) {
-  const LaunchEnv env = Read(With(kOpenMpi, {{"SLURM_PROCID", "1"},
-                                             {"SLURM_STEP_ID", "0"},
-                                             {"SLURM_NTASKS", "2"},
-                                             {"RANK", "3"},
-                                             {"WORLD_SIZE", "4"}}));
+  const LaunchEnv env = Read(
+      With(kOpenMpi,
+           {{"SLURM_PROCID", "1"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "2"}, {"RANK", "3"}, {"WORLD_SIZE", "4"}}));
   EXPECT_EQ(env.source, LaunchSource::kOpenMpi);
   EXPECT_EQ(env.rank, 5);
 }
@@ -90,8 +88,8 @@ TEST(LaunchEnv, TorchrunBelowMpirunIsTheInnermost) {
 }
 
 TEST(LaunchEnv, SlurmStepButNotTheBatchScript) {
-  Variables variables = {{"SLURM_PROCID", "2"},  {"SLURM_NTASKS", "9"},  {"SLURM_STEP_NUM_TASKS", "4"},
-                         {"SLURM_LOCALID", "0"}, {"SLURM_JOB_ID", "47"}, {"SLURM_STEP_ID", "3"},
+  Variables variables = {{"SLURM_PROCID", "2"},       {"SLURM_NTASKS", "9"},  {"SLURM_STEP_NUM_TASKS", "4"},
+                         {"SLURM_LOCALID", "0"},      {"SLURM_JOB_ID", "47"}, {"SLURM_STEP_ID", "3"},
                          {"SLURM_RESTART_COUNT", "1"}};
   const LaunchEnv env = Read(variables);
   EXPECT_EQ(env.source, LaunchSource::kSlurm);

@@ -52,8 +52,7 @@ TEST(LauncherArgs, Mpirun) {
 
 TEST(LauncherArgs, SeveralProgramsAndAgentsAlreadyThere) {
   EXPECT_EQ(Insert("mpirun -np 1 a x : -np 2 -x V b : c"), "mpirun -np 1 ! a x : -np 2 -x V ! b : ! c");
-  EXPECT_EQ(Insert("mpirun -np 1 /opt/lockstep run -- a : -np 2 b"),
-            "mpirun -np 1 /opt/lockstep run -- a : -np 2 ! b");
+  EXPECT_EQ(Insert("mpirun -np 1 /opt/lockstep run -- a : -np 2 b"), "mpirun -np 1 /opt/lockstep run -- a : -np 2 ! b");
   EXPECT_EQ(Insert("mpirun -np 1 lockstep info x"), "mpirun -np 1 ! lockstep info x");
 }
 
