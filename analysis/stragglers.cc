@@ -255,7 +255,7 @@ std::optional<Cost> CostBy(Statistic statistic, const Context& context, const Ma
 
 // The rank's cost if it deserves to be named.
 std::optional<Straggler> Judge(const Context& context, const Matrix& price, std::size_t r, double p_value,
-                               std::int64_t length) {
+                               std::int64_t length, bool sharing) {
   if (p_value >= kSignificant) return std::nullopt;
   const double limit = kNameShare * static_cast<double>(length);
   const auto limit_ns = static_cast<std::int64_t>(limit);
@@ -267,7 +267,7 @@ std::optional<Straggler> Judge(const Context& context, const Matrix& price, std:
 
   std::optional<Cost> cost;
   if (share >= 0.5) cost = CostBy(Statistic::kMedian, context, price, r, from, limit);
-  if (!cost && share < kPersistentShare && share >= kMinOccasionalShare &&
+  if (!cost && !sharing && share < kPersistentShare && share >= kMinOccasionalShare &&
       share * static_cast<double>(own.size()) >= kMinOccasions) {
     // Late in some steps only: the median would say nothing or everything.
     cost = CostBy(Statistic::kMean, context, price, r, from, limit);
@@ -333,14 +333,16 @@ void FindStragglers(const Context& context, Analysis& analysis) {
   }
   if (!witnessed.activities.empty()) witnessed.price = Price(context, witnesses, &witnessed);
 
+  const bool sharing = analysis.run.sharing_ranks > 0;
   for (const std::size_t r : candidates) {
-    std::optional<Straggler> judged = Judge(context, witnessed.price, r, p[r], length);
+    std::optional<Straggler> judged = Judge(context, witnessed.price, r, p[r], length, sharing);
     if (!judged) continue;
     Straggler& straggler = *judged;
     const Cause cause = Explain(context, r, witnessed, straggler.saves_ns);
     straggler.cause = cause.name;
-    // Ranks that share cores take them from each other: that is not this rank's doing.
-    if (cause.name == "starved" && analysis.run.sharing_ranks > 0) continue;
+    // Ranks that share cores take them from each other, now here, now there: late for want of a core is not this
+    // rank's doing. There its own compute or input must be what is longer.
+    if (sharing && (cause.name == "starved" || cause.name == "unknown")) continue;
     if (r < analysis.ranks.size()) {
       straggler.score = analysis.ranks[r].straggler_score.value_or(0);
       straggler.interval = analysis.ranks[r].straggler_interval.value_or(std::pair{0.0, 0.0});

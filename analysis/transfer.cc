@@ -47,7 +47,7 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
   if (exposed > s.terms.exposed_transfer_ns)
     finding.evidence +=
         fmt::format(", {} that cannot be split into waiting and transfer", Duration(s.terms.exposed_unsplit_ns));
-  if (largest != nullptr && cost(*largest) > 0) {
+  if (largest != nullptr && cost(*largest) * 10 > exposed * std::max<std::int64_t>(1, analysis.run.steps)) {
     finding.evidence += fmt::format("; most in {} {} of {}", Count(largest->count), largest->op, Bytes(largest->bytes));
     if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
   }

@@ -138,6 +138,24 @@ TEST(Straggler, StarvedRankIsExplainedByItsRunQueue) {
   ASSERT_NE(Find(shared, "starved"), nullptr);
 }
 
+// Late without longer compute: on shared cores that is the scheduler's doing, elsewhere the rank's.
+TEST(Straggler, LatenessWithoutWorkNamesNobodyOnSharedCores) {
+  JobSpec spec = Slowed(1, 1.2, 1);
+  Job job = Simulate(spec);
+  auto& cells = job.timeline.tables.step_ranks;
+  for (std::size_t i = 0; i < cells.rows(); ++i) {
+    if (cells.rank[i] != 1) continue;
+    const std::int64_t extra = cells.compute_ns[i] / 6;
+    cells.compute_ns[i] -= extra;
+    cells.idle_ns[i] += extra;
+  }
+  EXPECT_EQ(job.Analyze().stragglers.size(), 1u);
+  for (auto& cores : job.timeline.tables.ranks.allowed_cores) cores = 2;
+  const Analysis shared = job.Analyze();
+  EXPECT_TRUE(shared.stragglers.empty());
+  EXPECT_EQ(shared.verdict.find("Rank"), std::string::npos) << shared.verdict;
+}
+
 TEST(Straggler, SleepingRankUsesNoMoreCpu) {
   JobSpec spec = Slowed(0, 1.5, 1);
   spec.cpu_share = [](int rank) { return rank == 0 ? 1 / 1.5 : 1.0; };
