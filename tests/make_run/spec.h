@@ -131,5 +131,7 @@ Result<Spec> ParseSpec(std::string_view text, std::string_view file_name, const 
 bool ParseDuration(std::string_view text, std::int64_t* ns);
 bool ParseBytes(std::string_view text, std::uint64_t* bytes);
 bool ParsePpm(std::string_view text, std::int64_t* ppm);
+bool ParseRate(std::string_view text, std::int64_t* rate);  // "5GB/s": bytes per second
+bool ParseDrift(std::string_view text, std::int64_t* ppb);  // "50ppm", "20ppb": billionths
 
 }  // namespace lockstep::make_run
