@@ -12,6 +12,8 @@ constexpr std::int64_t kReadCostNs = 50;       // Two clock reads per exchange, 
 constexpr double kUnknownSlewPpb = 50'000;     // Between knots, when nothing shows how steady the clock is.
 constexpr double kUnknownDriftPpb = 100'000;   // When not even the drift is known: two crystals.
 constexpr double kLeastSlewPpb = 100;
+// A crystal's wander around its common rate, when wide knots cannot show it: 50 us in 300 s and 2 us in 12 s are 1,050 each.
+constexpr double kWanderPpb = 2'000;
 constexpr std::int64_t kNeighbourNs = 200'000'000;  // Closer knots say nothing about rates.
 // A change between two knots that no crystal makes: this much plus this rate.
 constexpr double kJumpNs = 30'000, kJumpRate = 30e-6;
@@ -151,15 +153,16 @@ std::vector<double> Slews(const std::vector<OffsetKnot>& knots, const std::vecto
 FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
   const std::size_t n = knots.size();
   const std::int64_t t0 = knots[0].local_ns, z0 = knots[0].mid_ns();
-  double least_half = std::numeric_limits<double>::max();
-  for (const OffsetKnot& knot : knots) least_half = std::min(least_half, static_cast<double>(knot.half_ns()));
+  std::vector<double> halves;
+  for (const OffsetKnot& knot : knots) halves.push_back(static_cast<double>(knot.half_ns()));
+  const double least_half = *std::min_element(halves.begin(), halves.end()), usual_half = Median(halves);
   // A round trip above the least one has lost its symmetry by an unknown part of the excess.
   std::vector<Sample> samples;
   for (const OffsetKnot& knot : knots) {
     const auto half = static_cast<double>(knot.half_ns());
     samples.push_back({static_cast<double>(knot.local_ns - t0) * 1e-9, static_cast<double>(knot.mid_ns() - z0),
                        0.1 * least_half + (half - least_half) + 30});
-    if (half > 4 * least_half + 2000) ++*wide;
+    if (half > 4 * usual_half + 2000) ++*wide;
   }
   FitPiece piece;
   if (n == 1) {
@@ -193,7 +196,8 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
   }
   const std::vector<double> own_low = low, own_high = high;
   const auto pass = [&](std::size_t from, std::size_t to) {
-    const double step = std::abs(samples[to].t_s - samples[from].t_s) * 2 * std::max(slew[from], slew[to]);
+    const double rate = std::max(kWanderPpb, 2 * std::max(slew[from], slew[to]));
+    const double step = std::abs(samples[to].t_s - samples[from].t_s) * rate;
     low[to] = std::max(low[to], low[from] - step);
     high[to] = std::min(high[to], high[from] + step);
   };

@@ -64,7 +64,7 @@ class Clock:
     """Rank clock <-> raw time, from what the rank file says about its own distortion."""
 
     def __init__(self, facts, offset_ns=0):
-        self.v = {"offset_s": 0, "ppm": 0, "wander_us": 0, "period_s": 0, "wander2_us": 0, "period2_s": 0, "step_ms": 0,
+        self.v = {"offset_s": 0, "offset_us": 0, "ppm": 0, "wander_us": 0, "period_s": 0, "wander2_us": 0, "period2_s": 0, "step_ms": 0,
                   "step_at_s": 0, "origin_raw_ns": 0}
         text = facts.get("test_clock", "")
         if ":" in text.split(",")[0]:
@@ -76,7 +76,7 @@ class Clock:
             key, value = item.split("=")
             self.v[key] = int(value) if key == "origin_raw_ns" else float(value)
         self.origin = int(self.v["origin_raw_ns"])
-        self.offset = round(self.v["offset_s"] * 1e9) + offset_ns
+        self.offset = round(self.v["offset_s"] * 1e9 + self.v["offset_us"] * 1e3) + offset_ns
 
     def shift(self, raw):
         v, since = self.v, (raw - self.origin).astype(np.float64)
