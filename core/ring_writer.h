@@ -23,23 +23,23 @@ struct RingPage;
 
 // Lives in the ring's header page, but means nothing outside its process.
 struct RingProducer {
-  std::byte* cursor;  // Where the next record goes.
-  std::byte* limit;   // Records that end at or before it need no further test.
-  std::byte* slots;   // Of this ring.
-  void* strings;      // StringPool of runtime/probe, null until the first string.
-  RingPage* owner;    // Of a stand-in: the thread's ring, null for common ones. Of a ring: null.
-  RingPage* stand_in; // Of a ring: the thread's own stand-in; the common one if memory was short.
-  void* scratch;      // For calls with many requests; see lockstep_scratch.
+  std::byte* cursor;   // Where the next record goes.
+  std::byte* limit;    // Records that end at or before it need no further test.
+  std::byte* slots;    // Of this ring.
+  void* strings;       // StringPool of runtime/probe, null until the first string.
+  RingPage* owner;     // Of a stand-in: the thread's ring, null for common ones. Of a ring: null.
+  RingPage* stand_in;  // Of a ring: the thread's own stand-in; the common one if memory was short.
+  void* scratch;       // For calls with many requests; see lockstep_scratch.
   std::uint64_t scratch_bytes;
-  std::uint32_t parked;      // 1: the thread-local pointer leads to the idle ring on purpose.
-  std::uint32_t busy;        // 1: the slow way is being walked; what a signal handler records now is dropped.
+  std::uint32_t parked;             // 1: the thread-local pointer leads to the idle ring on purpose.
+  std::uint32_t busy;               // 1: the slow way is being walked; what a signal handler records now is dropped.
   std::uint32_t unrecorded_ranges;  // Open ranges that will not be written: pushed while off, or too deep.
   std::uint32_t nested_drops;       // Dropped in signal handlers, not yet in dropped_records.
   std::uint32_t ring_index, pending_requests;
-  std::uint32_t named;         // 1: the thread's name is in the ring.
-  std::uint32_t scratch_busy;  // 1: a call further up the stack uses the scratch memory.
-  std::uint64_t extra_slots;   // head - extra_slots: committed records.
-  std::uint64_t off_since_ticks;    // Recording has been off since then and nothing was written since; 0 if not.
+  std::uint32_t named;            // 1: the thread's name is in the ring.
+  std::uint32_t scratch_busy;     // 1: a call further up the stack uses the scratch memory.
+  std::uint64_t extra_slots;      // head - extra_slots: committed records.
+  std::uint64_t off_since_ticks;  // Recording has been off since then and nothing was written since; 0 if not.
 };
 
 // A thread's header page. Names that cannot change (string literals of the

@@ -85,7 +85,8 @@ void Ranges(double seconds) {
 
 void Allreduce(double seconds) {
   double in = 1, out = 0;
-  std::printf("%.2f\n", Measure(seconds, 1000, [&] { MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF); }));
+  std::printf("%.2f\n",
+              Measure(seconds, 1000, [&] { MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF); }));
 }
 
 void Iprobe(double seconds) {
@@ -193,8 +194,7 @@ void Populate(TestSegment& segment) {
 // Instructions of `pairs` push+pop, library and call included; 0 without valgrind.
 double CountInstructions(TestSegment* segment, int pairs) {
   const std::string file = "/tmp/lockstep-callgrind-" + std::to_string(getpid());
-  RunChild("loop", std::to_string(pairs), segment,
-           {"valgrind", "--tool=callgrind", "--callgrind-out-file=" + file});
+  RunChild("loop", std::to_string(pairs), segment, {"valgrind", "--tool=callgrind", "--callgrind-out-file=" + file});
   double instructions = 0;
   if (FILE* in = std::fopen(file.c_str(), "r"); in != nullptr) {
     char line[4096];
@@ -228,14 +228,16 @@ int main(int argc, char** argv) {
   std::sscanf(RunChild("ranges", seconds, nullptr).c_str(), "%lf %lf", &idle_floor, &idle);
   std::sscanf(RunChild("ranges", seconds, &stopped).c_str(), "%*f %lf", &off);
   std::printf("floor: 2 TSC reads + 32-byte store             %8.2f ns\n", floor);
-  std::printf("range push+pop recorded                        %8.2f ns   %.2f x floor (target 1.3), %llu dropped\n", pair,
-              pair / floor, static_cast<unsigned long long>(Dropped(recording)));
+  std::printf("range push+pop recorded                        %8.2f ns   %.2f x floor (target 1.3), %llu dropped\n",
+              pair, pair / floor, static_cast<unsigned long long>(Dropped(recording)));
   std::printf("range push+pop, recording off                  %8.2f ns   %.2f per call (target 2)\n", off, off / 2);
   std::printf("range push+pop, not under Lockstep             %8.2f ns   %.2f per call (target 2)\n", idle, idle / 2);
   const double bare = InstructionsPerPair(false), traced = InstructionsPerPair(true);
   if (traced > 0) {
-    std::printf("instructions per push+pop                      %8.1f      %.1f of them the caller's loop without the probe"
-                " (target 45)\n", traced, bare);
+    std::printf(
+        "instructions per push+pop                      %8.1f      %.1f of them the caller's loop without the probe"
+        " (target 45)\n",
+        traced, bare);
   } else {
     std::printf("instructions per push+pop                      not measured: valgrind is not installed\n");
   }
@@ -243,15 +245,18 @@ int main(int argc, char** argv) {
   struct Row {
     const char *what, *name;
   };
-  for (const Row& row : {Row{"allreduce", "8-byte MPI_Allreduce on MPI_COMM_SELF"}, Row{"iprobe", "MPI_Iprobe, nothing there"}}) {
+  for (const Row& row :
+       {Row{"allreduce", "8-byte MPI_Allreduce on MPI_COMM_SELF"}, Row{"iprobe", "MPI_Iprobe, nothing there"}}) {
     // Bare and wrapped take turns; the median of the differences.
     std::vector<double> bares, deltas;
     std::uint64_t dropped = 0;
     for (int i = 0; i < 5; ++i) {
       TestSegment segment(Options());
       Populate(segment);
-      const double without = std::atof(RunChild(row.what, std::to_string(std::atof(seconds.c_str()) / 5), nullptr).c_str());
-      const double with = std::atof(RunChild(row.what, std::to_string(std::atof(seconds.c_str()) / 5), &segment).c_str());
+      const double without =
+          std::atof(RunChild(row.what, std::to_string(std::atof(seconds.c_str()) / 5), nullptr).c_str());
+      const double with =
+          std::atof(RunChild(row.what, std::to_string(std::atof(seconds.c_str()) / 5), &segment).c_str());
       bares.push_back(without);
       deltas.push_back(with - without);
       dropped += Dropped(segment);

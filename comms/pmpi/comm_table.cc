@@ -33,9 +33,7 @@ struct Lock {
   ~Lock() { pthread_mutex_unlock(&g_lock); }
 };
 
-std::uint32_t SlotOf(std::uint64_t handle) {
-  return static_cast<std::uint32_t>((handle * 0x9e3779b97f4a7c15u) >> 48);
-}
+std::uint32_t SlotOf(std::uint64_t handle) { return static_cast<std::uint32_t>((handle * 0x9e3779b97f4a7c15u) >> 48); }
 
 void Insert(MPI_Comm handle, Comm* comm) {
   Slot* slots = g_slots.load(std::memory_order_acquire);
@@ -135,8 +133,7 @@ void ReadGroups(MPI_Comm handle, Comm* comm) {
 
 void Identify(Comm* comm, const Origin& origin) {
   comm->parent_id = origin.parent != nullptr ? origin.parent->global_id : 0;
-  comm->unidentified =
-      origin.unidentified || g_spawned || (origin.parent != nullptr && origin.parent->unidentified);
+  comm->unidentified = origin.unidentified || g_spawned || (origin.parent != nullptr && origin.parent->unidentified);
   if (comm->unidentified) return;
   Hash64 hash;
   hash.Add(origin.key != 0 ? origin.key : comm->parent_id);
@@ -223,9 +220,18 @@ void Announce(Comm& comm) {
   const auto explicit_members = static_cast<std::uint32_t>(listed ? comm.size : 0);
   const std::uint32_t slots = 2 + (explicit_members * 4 + kSlotBytes - 1) / kSlotBytes;
   const auto flags = static_cast<std::uint8_t>(comm.kind | (comm.unidentified ? 0x80 : 0));
-  const CommRecord record{{RecordKind::kComm, flags, static_cast<std::uint16_t>(slots)}, comm.number, comm.global_id,
-                          comm.parent_id, ring::Ticks(), static_cast<std::uint32_t>(comm.size), comm.rank,
-                          comm.first_world_rank, comm.stride, explicit_members, 0, 0};
+  const CommRecord record{{RecordKind::kComm, flags, static_cast<std::uint16_t>(slots)},
+                          comm.number,
+                          comm.global_id,
+                          comm.parent_id,
+                          ring::Ticks(),
+                          static_cast<std::uint32_t>(comm.size),
+                          comm.rank,
+                          comm.first_world_rank,
+                          comm.stride,
+                          explicit_members,
+                          0,
+                          0};
   if (slots > 0xffff) return;
   const std::uint64_t bytes = std::uint64_t{slots} * kSlotBytes;
   void* memory = bytes <= sizeof batch ? static_cast<void*>(&batch) : malloc(bytes);
@@ -305,9 +311,18 @@ Comm* ForgetComm(MPI_Comm handle) {
 
 void CommFreed(Comm* comm) {
   if (comm == nullptr) return;
-  const CommRecord record{{RecordKind::kComm, static_cast<std::uint8_t>(comm->kind | 0x40), 2}, comm->number,
-                          comm->global_id, comm->parent_id, ring::Ticks(), static_cast<std::uint32_t>(comm->size),
-                          comm->rank, comm->first_world_rank, comm->stride, 0, 0, 0};
+  const CommRecord record{{RecordKind::kComm, static_cast<std::uint8_t>(comm->kind | 0x40), 2},
+                          comm->number,
+                          comm->global_id,
+                          comm->parent_id,
+                          ring::Ticks(),
+                          static_cast<std::uint32_t>(comm->size),
+                          comm->rank,
+                          comm->first_world_rank,
+                          comm->stride,
+                          0,
+                          0,
+                          0};
   ring::Emit(&record, 2);
   // Comm itself is kept: another thread may still look at it, and jobs free few.
 }
@@ -316,9 +331,18 @@ void CommRenamed(Comm* comm, const char* name) {
   if (comm == nullptr || name == nullptr) return;
   const std::uint32_t id = lockstep_intern(name);
   if (id == 0) return;
-  const CommRecord record{{RecordKind::kComm, static_cast<std::uint8_t>(comm->kind | 0x20), 2}, NumberOf(comm),
-                          comm->global_id, comm->parent_id, ring::Ticks(), static_cast<std::uint32_t>(comm->size),
-                          comm->rank, comm->first_world_rank, comm->stride, 0, id, 0};
+  const CommRecord record{{RecordKind::kComm, static_cast<std::uint8_t>(comm->kind | 0x20), 2},
+                          NumberOf(comm),
+                          comm->global_id,
+                          comm->parent_id,
+                          ring::Ticks(),
+                          static_cast<std::uint32_t>(comm->size),
+                          comm->rank,
+                          comm->first_world_rank,
+                          comm->stride,
+                          0,
+                          id,
+                          0};
   ring::Emit(&record, 2);
 }
 

@@ -69,8 +69,8 @@ Origin GroupCreation(MPI_Comm parent, MPI_Group group, int tag) {
 
 }  // namespace
 
-#define LS_CREATE(name, parent, parameters, arguments) \
-  LS_EXPORT int MPI_##name parameters {                \
+#define LS_CREATE(name, parent, parameters, arguments)                                                 \
+  LS_EXPORT int MPI_##name parameters {                                                                \
     return CreateFrom(MpiOp::k##name, parent, created, [&] { return LS_PMPI_CALL(name, arguments); }); \
   }
 #define LS_PMPI_CALL(name, arguments) LS_PMPI_EXPAND(name, LS_STRIP arguments)

@@ -10,8 +10,8 @@
 namespace lockstep::pmpi {
 namespace {
 
-constexpr int kInline = 32;         // Requests that fit on the stack; more go to the thread's scratch memory.
-constexpr int kPendingLimit = 32;   // Handles worth a record each when they are still incomplete.
+constexpr int kInline = 32;        // Requests that fit on the stack; more go to the thread's scratch memory.
+constexpr int kPendingLimit = 32;  // Handles worth a record each when they are still incomplete.
 
 // The records of one call with its completions, and the copies it needs. Memory
 // is the thread's own; calls that MPI makes from inside a call (generalised
@@ -21,8 +21,8 @@ class Batch {
   Batch(const MPI_Request requests[], int count, bool statuses) : count_(count > 0 ? count : 0) {
     const auto n = static_cast<std::uint64_t>(count_);
     if (count_ > kInline) {
-      const std::uint64_t bytes =
-          sizeof(MpiRecord) + n * (sizeof(CompletionRecord) + sizeof(std::uint64_t) + (statuses ? sizeof(MPI_Status) : 0));
+      const std::uint64_t bytes = sizeof(MpiRecord) + n * (sizeof(CompletionRecord) + sizeof(std::uint64_t) +
+                                                           (statuses ? sizeof(MPI_Status) : 0));
       page_ = ring::Page();
       if (page_ != nullptr && page_->producer.scratch_busy != 0) page_ = nullptr;
       auto* memory = static_cast<std::byte*>(page_ != nullptr ? lockstep_scratch(bytes) : nullptr);

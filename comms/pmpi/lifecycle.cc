@@ -14,9 +14,7 @@ void ClockAnchorAtFinalize(const SegmentView& segment) __attribute__((weak));
 namespace lockstep::pmpi {
 namespace {
 
-SegmentView Segment() {
-  return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes};
-}
+SegmentView Segment() { return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes}; }
 
 // Of a call that is not in a communicator.
 void WriteCall(MpiOp op, std::uint64_t begin, std::uint64_t end, int result) {

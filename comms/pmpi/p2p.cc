@@ -130,16 +130,16 @@ int QueryProbe(MpiOp op, int source, int tag, MPI_Comm handle, int* flag, MPI_Me
 
 }  // namespace
 
-#define LS_SEND(name)                                                                                         \
+#define LS_SEND(name)                                                                                            \
   LS_EXPORT int MPI_##name(const void* buffer, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) { \
-    return Send(MpiOp::k##name, count, type, dest, tag, comm,                                                 \
-                [&] { return LS_PMPI(name, buffer, count, type, dest, tag, comm); });                         \
+    return Send(MpiOp::k##name, count, type, dest, tag, comm,                                                    \
+                [&] { return LS_PMPI(name, buffer, count, type, dest, tag, comm); });                            \
   }
-#define LS_POST(name, buffer_type, always)                                                                    \
+#define LS_POST(name, buffer_type, always)                                                                     \
   LS_EXPORT int MPI_##name(buffer_type buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm, \
-                           MPI_Request* request) {                                                            \
-    return Post(MpiOp::k##name, count, type, peer, tag, comm, request, always,                                \
-                [&] { return LS_PMPI(name, buffer, count, type, peer, tag, comm, request); });                \
+                           MPI_Request* request) {                                                             \
+    return Post(MpiOp::k##name, count, type, peer, tag, comm, request, always,                                 \
+                [&] { return LS_PMPI(name, buffer, count, type, peer, tag, comm, request); });                 \
   }
 
 LS_SEND(Send)

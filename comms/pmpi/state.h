@@ -35,16 +35,16 @@ void Deactivate();
 
 struct Comm {
   std::uint64_t global_id, parent_id;
-  std::uint32_t number;                    // Process-wide, of the records.
-  std::atomic<std::uint32_t> collectives;  // Sequence: collectives called on it so far, recorded or not.
-  std::atomic<std::uint32_t> creations;    // Communicators made from it so far.
-  std::atomic<std::uint32_t> announced;    // 1: its CommRecord is in a ring.
-  std::int32_t rank, size, remote_size;    // remote_size 0: an intra-communicator.
-  std::int32_t lowest_world_rank;          // Of both groups.
-  std::int32_t first_world_rank, stride;   // stride 0: `members`.
-  std::int32_t* members;                   // World ranks, -1 unknown; null if there is a stride.
+  std::uint32_t number;                             // Process-wide, of the records.
+  std::atomic<std::uint32_t> collectives;           // Sequence: collectives called on it so far, recorded or not.
+  std::atomic<std::uint32_t> creations;             // Communicators made from it so far.
+  std::atomic<std::uint32_t> announced;             // 1: its CommRecord is in a ring.
+  std::int32_t rank, size, remote_size;             // remote_size 0: an intra-communicator.
+  std::int32_t lowest_world_rank;                   // Of both groups.
+  std::int32_t first_world_rank, stride;            // stride 0: `members`.
+  std::int32_t* members;                            // World ranks, -1 unknown; null if there is a stride.
   std::atomic<std::int32_t> in_degree, out_degree;  // Topology's, -1 not asked yet.
-  std::uint8_t kind;                       // comms.kind
+  std::uint8_t kind;                                // comms.kind
   bool unidentified;
 
   // Members whose data a collective concerns.

@@ -10,10 +10,11 @@
 
 // Calls the library's own function; an error where there is no MPI library (nobody
 // should get there: MPI_Initialized says 0).
-#define LS_PMPI(name, ...)                                                              \
-  [&]() -> int {                                                                        \
-    auto* function = ::lockstep::pmpi::g_table.name;                                    \
-    if (function == nullptr) [[unlikely]] function = ::lockstep::Pmpi().name;           \
+#define LS_PMPI(name, ...)                                                                \
+  [&]() -> int {                                                                          \
+    auto* function = ::lockstep::pmpi::g_table.name;                                      \
+    if (function == nullptr) [[unlikely]]                                                 \
+      function = ::lockstep::Pmpi().name;                                                 \
     return function != nullptr ? function(__VA_ARGS__) : static_cast<int>(MPI_ERR_OTHER); \
   }()
 
@@ -148,8 +149,8 @@ int CollectivePost(MpiOp op, MPI_Comm handle, MPI_Request* request, bool always,
   const int result = call();
   const std::uint64_t end = ring::Ticks();
   const int flags = (comm != nullptr && comm->inter() ? kMpiInterComm : 0) | (recording ? 0 : kMpiUnrecorded);
-  WriteOperation(op, result, static_cast<std::uint8_t>(flags), begin, end,
-                 request != nullptr ? HandleOf(*request) : 0, NumberOf(comm), seq, shape(comm));
+  WriteOperation(op, result, static_cast<std::uint8_t>(flags), begin, end, request != nullptr ? HandleOf(*request) : 0,
+                 NumberOf(comm), seq, shape(comm));
   return result;
 }
 

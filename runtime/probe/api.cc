@@ -97,8 +97,12 @@ __attribute__((noinline)) void PopOn() {
     return;
   }
   if (!recording) return;
-  const RangeRecord record{{RecordKind::kRange, static_cast<std::uint8_t>(open.head >> 8), 1}, open.name, open.begin_ticks,
-                           ring::Ticks(), depth, 0};
+  const RangeRecord record{{RecordKind::kRange, static_cast<std::uint8_t>(open.head >> 8), 1},
+                           open.name,
+                           open.begin_ticks,
+                           ring::Ticks(),
+                           depth,
+                           0};
   SlowWriter(1).Append(&record, 1, 1);
 }
 

@@ -180,7 +180,8 @@ bool IsConstantText(const char* text) {
 ProcessEntry* ClaimedProcess() { return g_entry.load(std::memory_order_acquire); }
 
 void MarkLockstepUsed() {
-  if (ProcessEntry* entry = ClaimedProcess(); entry != nullptr && entry->lockstep_used.load(std::memory_order_relaxed) == 0)
+  if (ProcessEntry* entry = ClaimedProcess();
+      entry != nullptr && entry->lockstep_used.load(std::memory_order_relaxed) == 0)
     entry->lockstep_used.store(1, std::memory_order_relaxed);
 }
 

@@ -9,7 +9,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,10 +36,6 @@ constexpr std::uint32_t kStretchSlots = 128;  // Between two looks at the consum
 pthread_key_t g_key;
 std::atomic<int> g_key_state{0};  // 0 none 1 being made 2 ready 3 failed
 std::atomic<std::uint32_t> g_failed_claims{0}, g_claimed_rings{0};
-struct {
-  std::atomic<std::uint64_t> ticks{0};
-  std::int64_t raw_ns = 0;
-} g_rate;  // First sample, for the length of a tick.
 
 void OnThreadExit(void* page) {
   const ErrnoKeeper errno_keeper;
@@ -59,9 +54,7 @@ bool HaveKey() {
   return g_key_state.load(std::memory_order_acquire) == 2;
 }
 
-SegmentView View() {
-  return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes};
-}
+SegmentView View() { return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes}; }
 
 // A store to a hole of a full tmpfs raises SIGBUS in the application, so memory
 // that the agent has not allocated yet is allocated here, first.
@@ -190,7 +183,8 @@ RingPage* OwnRing() {
   RingPage* page = lockstep_thread_ring;
   if (page->producer.owner != nullptr) return page->producer.owner;
   if (page->producer.slots != nullptr) return page;
-  return g_key_state.load(std::memory_order_acquire) == 2 ? static_cast<RingPage*>(pthread_getspecific(g_key)) : nullptr;
+  return g_key_state.load(std::memory_order_acquire) == 2 ? static_cast<RingPage*>(pthread_getspecific(g_key))
+                                                          : nullptr;
 }
 
 void CountNoRing(std::uint32_t records) {
@@ -290,8 +284,8 @@ void Rearm(RingPage& page) {
       const std::uint64_t capacity = std::uint64_t{header.mask} + 1;
       if (capacity - (head - header.tail_cache) < kStretchSlots)
         header.tail_cache = header.tail.load(std::memory_order_acquire);
-      stretch = std::min({capacity - (head - header.tail_cache), capacity - (head & header.mask),
-                          std::uint64_t{kStretchSlots}});
+      stretch = std::min(
+          {capacity - (head - header.tail_cache), capacity - (head & header.mask), std::uint64_t{kStretchSlots}});
     }
     producer.limit = producer.cursor + stretch * kSlotBytes;
     producer.parked = 0;
@@ -375,8 +369,8 @@ bool SlowWriter::Append(const void* first, std::uint32_t first_slots, const void
     producer.off_since_ticks = 0;
   }
   if (gap) {
-    const GapRecord record{{RecordKind::kGap, 0, 1}, 0, header.dropped_first_ticks, header.dropped_last_ticks,
-                           header.dropped_records};
+    const GapRecord record{
+        {RecordKind::kGap, 0, 1}, 0, header.dropped_first_ticks, header.dropped_last_ticks, header.dropped_records};
     CopyIn(*page_, header.head.load(std::memory_order_relaxed), &record, sizeof record);
     CommitSlots(*page_, 1, 1);
     header.dropped_records = 0;
@@ -404,8 +398,8 @@ void SlowWriter::FlushPolls() {
     PollRecord poll;
     CompletionRecord pending[32];
   } batch;
-  batch.poll = {{RecordKind::kPoll, 0, 1}, header.poll_calls, header.poll_first_ticks, header.poll_last_ticks,
-                header.poll_key};
+  batch.poll = {
+      {RecordKind::kPoll, 0, 1}, header.poll_calls, header.poll_first_ticks, header.poll_last_ticks, header.poll_key};
   const std::uint32_t handles = page_->producer.pending_requests;
   for (std::uint32_t i = 0; i < handles; ++i)
     batch.pending[i] = {{RecordKind::kCompletion, kCompletionPending, 1}, -1, page_->pending[i], 0, -1, i};
@@ -440,77 +434,6 @@ extern "C" bool lockstep_emit_slow(const void* records, std::uint32_t slots, std
     return false;
   }
   return SlowWriter(count).Append(records, slots, count);
-}
-
-extern "C" std::uint64_t lockstep_ticks_slow(void) {
-  return lockstep_probe.segment == nullptr ? 0 : lockstep_probe.clock.Ticks();
-}
-
-extern "C" void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint64_t* requests, std::uint32_t count,
-                                   std::uint64_t begin_ticks, std::uint64_t end_ticks) {
-  RingPage* page = lockstep_ring();
-  if (page == nullptr) {
-    // No ring, or in the middle of a record.
-    if (RingPage* own = OwnRing(); own != nullptr) __atomic_fetch_add(&own->producer.nested_drops, 1, __ATOMIC_RELAXED);
-    else CountNoRing(1);
-    return;
-  }
-  RingHeader& header = page->header;
-  const std::uint32_t kept = count <= 32 ? count : 0;
-  const bool same = header.poll_calls != 0 && header.poll_key == op_and_request &&
-                    page->producer.pending_requests == kept &&
-                    std::memcmp(page->pending, requests, kept * sizeof *requests) == 0;
-  if (!same) {
-    SlowWriter(0).FlushPolls();
-    header.poll_key = op_and_request;
-    header.poll_first_ticks = begin_ticks;
-    page->producer.pending_requests = kept;
-    if (kept != 0) std::memcpy(page->pending, requests, kept * sizeof *requests);
-    page->producer.limit = page->producer.cursor;  // The next record ends the run first.
-  }
-  header.poll_last_ticks = end_ticks;
-  header.poll_calls += 1;
-}
-
-extern "C" void* lockstep_scratch(std::uint64_t bytes) {
-  RingPage* page = OwnRing();
-  if (page == nullptr) return nullptr;
-  RingProducer& producer = page->producer;
-  if (producer.scratch_bytes >= bytes) return producer.scratch;
-  const ErrnoKeeper errno_keeper;
-  const std::uint64_t rounded = (bytes + 65535) & ~std::uint64_t{65535};
-  void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  if (producer.scratch != nullptr) munmap(producer.scratch, producer.scratch_bytes);
-  producer.scratch = memory;
-  producer.scratch_bytes = rounded;
-  return memory;
-}
-
-extern "C" void lockstep_sample_cpu(RingPage* page, std::uint64_t ticks) {
-  RingHeader& header = page->header;
-  if (ticks - header.last_cpu_ticks < lockstep_probe.sample_ticks.load(std::memory_order_relaxed)) return;
-  header.last_cpu_ticks = ticks;
-  const ErrnoKeeper errno_keeper;
-  timespec now{};
-  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) return;
-  const CpuRecord record{{RecordKind::kCpu, 0, 1}, 0, ticks,
-                         static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec, -1};
-  ring::Emit(&record, 1);
-
-  // How long a tick is: from two samples >= 10 ms apart, once.
-  const std::int64_t raw = RawNs();
-  std::uint64_t none = 0;
-  if (g_rate.ticks.load(std::memory_order_acquire) == 0) {
-    if (g_rate.ticks.compare_exchange_strong(none, 1)) {
-      g_rate.raw_ns = raw;
-      g_rate.ticks.store(ticks, std::memory_order_release);
-    }
-  } else if (const std::uint64_t first = g_rate.ticks.load(std::memory_order_acquire);
-             first > 1 && ticks > first && raw - g_rate.raw_ns > 10'000'000) {
-    const double per_ns = static_cast<double>(ticks - first) / static_cast<double>(raw - g_rate.raw_ns);
-    lockstep_probe.sample_ticks.store(static_cast<std::uint64_t>(per_ns * 200'000), std::memory_order_relaxed);
-  }
 }
 
 }  // namespace lockstep

@@ -58,20 +58,20 @@ constexpr std::uint32_t RangeHead(std::uint32_t flags) {
 }
 
 // Rings. ring.cc
-RingPage* ClaimRing();                   // New or recycled; null if there is none.
-void Rearm(RingPage& page);              // Short way if everything allows it, else park.
+RingPage* ClaimRing();       // New or recycled; null if there is none.
+void Rearm(RingPage& page);  // Short way if everything allows it, else park.
 void Park(RingPage& page);
-void CloseRing(RingPage& page);          // Thread's end: what is pending is written, the agent may recycle it.
-void ForgetRings();                      // In a forked child.
-RingPage* OwnRing();                     // Without claiming.
+void CloseRing(RingPage& page);  // Thread's end: what is pending is written, the agent may recycle it.
+void ForgetRings();              // In a forked child.
+RingPage* OwnRing();             // Without claiming.
 void CountNoRing(std::uint32_t records);
 
-void FreeStrings(void* pool);            // strings.cc
+void FreeStrings(void* pool);  // strings.cc
 
 // Process. process.cc
-ProcessEntry* ClaimedProcess();          // Null if not claimed yet.
+ProcessEntry* ClaimedProcess();  // Null if not claimed yet.
 void MarkLockstepUsed();
-bool IsConstantText(const char* text);   // In a read-only segment of the executable: cannot change, never unmapped.
-void ResetSteps();                       // api.cc
+bool IsConstantText(const char* text);  // In a read-only segment of the executable: cannot change, never unmapped.
+void ResetSteps();                      // api.cc
 
 }  // namespace lockstep::probe

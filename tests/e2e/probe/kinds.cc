@@ -59,7 +59,8 @@ int main(int argc, char** argv) {
 
   // More requests than fit into the wrapper's own block.
   std::vector<MPI_Request> many(100);
-  for (int i = 0; i < 100; ++i) MPI_Irecv(a.data(), 1, MPI_INT, MPI_ANY_SOURCE, i, MPI_COMM_SELF, &many[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < 100; ++i)
+    MPI_Irecv(a.data(), 1, MPI_INT, MPI_ANY_SOURCE, i, MPI_COMM_SELF, &many[static_cast<std::size_t>(i)]);
   for (int i = 0; i < 99; ++i) MPI_Send(b.data(), 1, MPI_INT, 0, i, MPI_COMM_SELF);
   MPI_Waitall(99, many.data(), MPI_STATUSES_IGNORE);
   MPI_Cancel(&many[99]);

@@ -90,8 +90,8 @@ int main(int argc, char** argv) {
   TestSegment segment = TestSegment::Open(argv[2]);
   for (std::uint32_t i = 0; i < segment.header().processes_used; ++i) {
     const ProcessEntry& process = segment.view().processes()[i];
-    std::printf("process %u rank=%d source=%d level=%d self_test=%d initialized=%d finalized=%d no_ring=%llu exe=%s\n", i,
-                process.world_rank.load(), process.rank_source.load(), process.mpi_thread_level.load(),
+    std::printf("process %u rank=%d source=%d level=%d self_test=%d initialized=%d finalized=%d no_ring=%llu exe=%s\n",
+                i, process.world_rank.load(), process.rank_source.load(), process.mpi_thread_level.load(),
                 process.self_test.load(), process.mpi_initialized.load(), process.mpi_finalized.load(),
                 static_cast<unsigned long long>(process.dropped_no_ring.load()), process.exe);
   }

@@ -415,7 +415,8 @@ TEST(Probe, MemoryBeyondWhatIsReadyIsAllocatedFirst) {
   TestSegmentOptions options;
   options.ready_bytes = kArenaOffset;
   TestSegment segment(options);
-  struct stat before {}, after {};
+  struct stat before {
+  }, after{};
   stat(segment.path().c_str(), &before);
   ASSERT_EQ(RunScenario(segment, {"ranges", "10"}), 0);
   stat(segment.path().c_str(), &after);
@@ -500,7 +501,7 @@ TEST(ProbeLibrary, NeedsAndExportsNothingElse) {
     const std::string path = std::string(LOCKSTEP_BUILD_DIR) + library;
     if (access(path.c_str(), R_OK) != 0) continue;
     std::string needed = Output("readelf -d " + path + " | sed -n 's/.*(NEEDED).*\\[\\(.*\\)\\]/\\1/p'");
-    std::set<std::string> allowed{"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
+    std::set<std::string> allowed{"libc.so.6",  "libm.so.6",      "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
                                   "libdl.so.2", "libpthread.so.0"};
     if (std::string(library) != "/liblockstep.so") allowed.insert("liblockstep.so");
     for (std::size_t at = 0; at < needed.size(); at = needed.find('\n', at) + 1)
