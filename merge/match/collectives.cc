@@ -197,6 +197,7 @@ class Matcher {
     out_.members.ForEachColumn([&](const schema::ColumnInfo&, auto& column) { column.resize(members_.size()); });
     out_.limit_ns.resize(members_.size());
     out_.error_ns.resize(members_.size());
+    out_.endless.resize(members_.size());
     out_.whole.resize(n);
     missing_.resize(n);
     out_.first_member.resize(n + 1);
@@ -247,6 +248,7 @@ class Matcher {
       members.row[base + i] = member.row;
       members.arrival_ns[base + i] = arrival;
       members.wait_ns[base + i] = members.transfer_ns[base + i] = members.step[base + i] = -1;
+      out_.endless[base + i] = rows.end_ns[member.row] == kNoTime;
       out_.member_of[member.rank][member.row] = static_cast<std::uint32_t>(base + i);
       const std::int64_t error = ranks_[member.rank].clock->ErrorNs(rows.begin_ns[member.row]);
       out_.error_ns[base + i] = error;
@@ -446,7 +448,8 @@ CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs) {
           latest = members.arrival_ns[m];
           c.step[i] = members.step[m];
         }
-        if (matched.limit_ns[m] == kNoTime || matched.limit_ns[m] <= members.end_high_ns[m]) continue;
+        if (matched.limit_ns[m] == kNoTime || matched.endless[m] || matched.limit_ns[m] <= members.end_high_ns[m])
+          continue;
         // The arrival that this member cannot have left before, and its clock's error.
         std::int64_t error = 0;
         for (std::size_t k = matched.first_member[i]; k < matched.first_member[i + 1]; ++k)

@@ -38,6 +38,7 @@ struct MatchedCollectives {
   std::vector<std::int64_t> limit_ns;
   std::vector<std::int64_t> error_ns;            // Clock error of the member at its arrival.
   std::vector<std::uint8_t> whole;               // Per instance: every member was seen.
+  std::vector<std::uint8_t> endless;             // Per member: never completed, its end is only the last sign of life.
   // [rank as given][row of its collectives] -> row of members, kNone if not matched.
   std::vector<std::vector<std::uint32_t>> member_of;
 

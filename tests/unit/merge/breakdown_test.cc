@@ -96,6 +96,14 @@ TEST(Breakdown, NeverCompletedReachesTheLastSignOfLife) {
   EXPECT_EQ(m.terms[0].exposed_unsplit_ns, 100);
 }
 
+TEST(Breakdown, ADeadRanksLastMomentIsNoClockViolation) {
+  Merged m(2);
+  m[0].Posted(Kind::kAllReduce, 100, 110, schema::kNoTime, schema::kNoTime);  // Died at 110.
+  m[1].Posted(Kind::kAllReduce, 150, 160, schema::kNoTime, schema::kNoTime);
+  m.Run();
+  EXPECT_EQ(m.checks.violations, 0u);
+}
+
 TEST(Breakdown, TransferBeatsWaitAtTheSameInstant) {
   RankActivity a;
   a.busy = {{0, 100}};
