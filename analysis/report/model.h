@@ -139,9 +139,9 @@ struct Finding {
   std::string evidence;  // The numbers, with their counts.
   std::string action;    // The flag, the line, the machine.
   std::optional<std::int64_t> saves_ns_per_step;
-  bool upper_bound = false;  // It saves at most that.
-  double confidence = 0;     // 0...1
-  std::int32_t rank = -1;    // The rank it names, -1 none.
+  bool upper_bound = false;      // It saves at most that.
+  double confidence = 0;         // 0...1
+  std::int32_t rank = -1;        // The rank it names, -1 none.
   bool covers_transfer = false;  // Its price contains the exposed transfer, which no other finding may price again.
   Evidence rows;
 };
