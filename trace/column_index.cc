@@ -99,6 +99,7 @@ StoredColumn IndexColumn(hid_t dataset, std::uint64_t file_bytes) {
 Hdf5Handle OpenHdf5ForReading(const std::string& path) {
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS));
   H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
+  DoNotLockFile(access.get());
   return Hdf5Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
 }
 

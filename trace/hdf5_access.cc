@@ -20,6 +20,14 @@ Hdf5Lock::Hdf5Lock() : lock_(Hdf5Mutex()) {
   (void)quiet;
 }
 
+void DoNotLockFile(hid_t access_properties) {
+#if H5_VERSION_GE(1, 10, 7)
+  H5Pset_file_locking(access_properties, false, true);
+#else
+  (void)access_properties;  // HDF5_USE_FILE_LOCKING=FALSE is the way with older ones.
+#endif
+}
+
 hid_t FileType(schema::ColumnType type) {
   switch (type) {
     case schema::ColumnType::kU8:

@@ -49,6 +49,10 @@ class Hdf5Handle {
   hid_t id_ = H5I_INVALID_HID;
 };
 
+// flock fails on many cluster file systems, and libhdf5 then refuses the file. Ours
+// have one writer each, under another name.
+void DoNotLockFile(hid_t access_properties);
+
 // Root attribute that our reader goes by: `format` again, as text of fixed length.
 inline constexpr char kFormatAttribute[] = "lockstep_format";
 

@@ -161,12 +161,14 @@ Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::st
     const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS));
     // Formats of 1.10: the chunk index of a growing column is found in constant time.
     H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+    DoNotLockFile(access.get());
     const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE));
     impl->file = Hdf5Handle(H5Fcreate(impl->part.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
     impl->chunked = Hdf5Handle(H5Pcreate(H5P_DATASET_CREATE));
     const hid_t chunked = impl->chunked.get();
     if (!impl->file.ok() || H5Pset_shuffle(chunked) < 0 || H5Pset_deflate(chunked, 1) < 0 ||
-        H5Pset_fill_time(chunked, H5D_FILL_TIME_NEVER) < 0 || !WriteTextAttribute(impl->file.get(), "format", format) ||
+        H5Pset_fill_time(chunked, H5D_FILL_TIME_NEVER) < 0 || H5Pset_obj_track_times(chunked, false) < 0 ||
+        !WriteTextAttribute(impl->file.get(), "format", format) ||
         !WriteFixedTextAttribute(impl->file.get(), kFormatAttribute, format) ||
         !WriteTextAttribute(impl->file.get(), "lockstep_version", LOCKSTEP_VERSION) ||
         !WriteIntAttribute(impl->file.get(), "complete", 0))
