@@ -24,7 +24,8 @@ class BurstPacer {
     if (bursts_ == 0) first_ns_ = train_ns_ = now_ns;
     const bool predicted = bursts_ >= 2 && last_ns_ > before_ns_;
     if (predicted) {
-      const double slope = static_cast<double>(last_offset_ - before_offset_) / static_cast<double>(last_ns_ - before_ns_);
+      const double slope =
+          static_cast<double>(last_offset_ - before_offset_) / static_cast<double>(last_ns_ - before_ns_);
       const double expected = static_cast<double>(last_offset_) + slope * static_cast<double>(now_ns - last_ns_);
       Adapt(std::abs(static_cast<double>(offset_ns) - expected), static_cast<double>(rtt_ns));
     }

@@ -32,10 +32,10 @@ struct ClockClient::Impl {
   std::mutex mutex;
   std::condition_variable changed;
   bool stop = false;
-  std::uint64_t wanted = 0;         // Final bursts asked for.
-  std::uint64_t tried = 0;          // Attempts ended, successful or not, after they were asked for.
+  std::uint64_t wanted = 0;  // Final bursts asked for.
+  std::uint64_t tried = 0;   // Attempts ended, successful or not, after they were asked for.
   bool tried_ok = false;
-  int fd = -1;                      // Of the connection in use: shut down by the destructor.
+  int fd = -1;  // Of the connection in use: shut down by the destructor.
   std::atomic<std::uint64_t> bursts{0};
   std::uint32_t next_burst = 0;
   BurstPacer pacer;
@@ -56,7 +56,8 @@ struct ClockClient::Impl {
 };
 
 Result<std::unique_ptr<ClockClient>> ClockClient::Start(const ClockServiceConfig& config, std::int32_t reference_rank,
-                                                        std::string address, Sink sink, std::uint32_t first_burst) {
+                                                        const std::string& address, Sink sink,
+                                                        std::uint32_t first_burst) {
   auto impl = std::make_unique<Impl>();
   impl->config = config;
   impl->reference_rank = reference_rank;
@@ -64,8 +65,8 @@ Result<std::unique_ptr<ClockClient>> ClockClient::Start(const ClockServiceConfig
   impl->sink = std::move(sink);
   impl->next_burst = first_burst;
   if (impl->addresses.empty()) {
-    return Error{ErrorCode::kUsage, "no address of the reference rank's clock service", "rank " + std::to_string(reference_rank),
-                 "start every rank with lockstep run"};
+    return Error{ErrorCode::kUsage, "no address of the reference rank's clock service",
+                 "rank " + std::to_string(reference_rank), "start every rank with lockstep run"};
   }
   sigset_t all, before;
   sigfillset(&all);
@@ -156,8 +157,9 @@ net::Fd ClockClient::Impl::Open() {
     const net::Message hello{net::kHelloMagic, config.token, config.rank, 0};
     net::Message reply{};
     // The address may be another machine's, where another rank of this run listens: hence the rank in the answer.
-    if (net::SendAll(connection.get(), &hello, sizeof hello) && net::ReceiveAll(connection.get(), &reply, sizeof reply) &&
-        reply.magic == net::kHelloMagic && reply.b == reference_rank) {
+    if (net::SendAll(connection.get(), &hello, sizeof hello) &&
+        net::ReceiveAll(connection.get(), &reply, sizeof reply) && reply.magic == net::kHelloMagic &&
+        reply.b == reference_rank) {
       return connection;
     }
     Use(-1);
@@ -173,8 +175,8 @@ bool ClockClient::Impl::Burst(int socket, std::vector<BurstRow>* rows) {
     if (!net::SendAll(socket, &ping, sizeof ping) || !net::ReceiveAll(socket, &reply, sizeof reply)) return false;
     const std::int64_t received = config.clock.RankNs();
     if (reply.magic != net::kPingMagic || reply.a != ping.a) return false;
-    rows->push_back({next_burst, reference_rank, static_cast<std::uint32_t>(ClockTransport::kTcpAgents), 0, sent, reply.b,
-                     reply.c, received});
+    rows->push_back({next_burst, reference_rank, static_cast<std::uint32_t>(ClockTransport::kTcpAgents), 0, sent,
+                     reply.b, reply.c, received});
   }
   ++next_burst;
   return true;

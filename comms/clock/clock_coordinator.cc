@@ -202,7 +202,8 @@ bool ClockCoordinator::Impl::FromMailbox() {
   // Abandoned after the ranks had told each other who they are: that part still holds.
   if (mailbox_state == 0 || (mailbox_state == 2 && mailbox.domains == 0)) return false;
   by_mailbox = true;
-  const std::string where(mailbox.reference_address, strnlen(mailbox.reference_address, sizeof mailbox.reference_address));
+  const std::string where(mailbox.reference_address,
+                          strnlen(mailbox.reference_address, sizeof mailbox.reference_address));
   if (mailbox.domains <= 1) {
     Say("all ranks share one clock");
   } else if (mailbox.leader != mailbox.world_rank) {

@@ -31,15 +31,15 @@ enum class ClockService : std::uint8_t {
 struct ClockCoordinatorConfig {
   ClockServiceConfig service;  // Token: the same on every rank of the run (derive it from the run id).
   std::int32_t world_size = -1;
-  std::uint64_t domain = 0;    // ClockDomainHash(): SegmentHeader.clock_domain.
+  std::uint64_t domain = 0;  // ClockDomainHash(): SegmentHeader.clock_domain.
   ClockService mode = ClockService::kAuto;
-  SegmentView segment;         // Its mailbox is read (kAuto); base may be null.
-  std::string meeting_dir;     // Shared by all slots; may be set later by SetMeetingDir; "" no shared directory.
-  std::string clock_program;   // Path of lockstep-clock (kAgent).
+  SegmentView segment;        // Its mailbox is read (kAuto); base may be null.
+  std::string meeting_dir;    // Shared by all slots; may be set later by SetMeetingDir; "" no shared directory.
+  std::string clock_program;  // Path of lockstep-clock (kAgent).
   // Asked every few ms while Finish waits for lockstep-clock; true: the agent must go
   // (SIGTERM). May be empty.
   std::function<bool()> interrupted;
-  ClockClient::Sink sink;      // Rows for the spool. Called from the coordinator's threads, one at a time.
+  ClockClient::Sink sink;  // Rows for the spool. Called from the coordinator's threads, one at a time.
 };
 
 // Thread: one owner. All methods return quickly; the work is done in own threads.

@@ -49,8 +49,8 @@ std::optional<ClockAnnouncement> Parse(const std::string& text) {
   char address[256] = "";
   if (text.empty() || text.back() != '\n') return std::nullopt;
   int can_mpi = 0;
-  if (std::sscanf(text.c_str(), "%" SCNd32 " %" SCNd32 " %" SCNx64 " %d %255s", &a.rank, &a.world_size, &a.domain, &can_mpi,
-                  address) < 5)
+  if (std::sscanf(text.c_str(), "%" SCNd32 " %" SCNd32 " %" SCNx64 " %d %255s", &a.rank, &a.world_size, &a.domain,
+                  &can_mpi, address) < 5)
     return std::nullopt;
   a.can_mpi = can_mpi != 0;
   a.address = strcmp(address, "-") == 0 ? "" : address;

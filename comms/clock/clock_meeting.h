@@ -13,8 +13,8 @@ namespace lockstep {
 struct ClockAnnouncement {
   std::int32_t rank = -1, world_size = -1;
   std::uint64_t domain = 0;
-  std::string address;     // ClockServer::address(), "" if it serves nobody.
-  bool can_mpi = false;    // lockstep-clock is there and was asked for.
+  std::string address;   // ClockServer::address(), "" if it serves nobody.
+  bool can_mpi = false;  // lockstep-clock is there and was asked for.
 };
 
 // Writes DIR/.clock-00005, whole or not at all. kIo.

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kAddressLimit = sizeof(SegmentHeader::agent_address) - 1;
 constexpr std::size_t kMaxConnections = 4096, kMaxStrangers = 64;
 constexpr std::int64_t kHelloLimitNs = 2'000'000'000;
-constexpr int kPingLimitMs = 20;                    // A ping within a burst that takes longer gives others their turn.
+constexpr int kPingLimitMs = 20;  // A ping within a burst that takes longer gives others their turn.
 constexpr std::int64_t kBurstLimitNs = 100'000'000;
 
 struct Connection {
@@ -136,7 +136,8 @@ void ClockServer::Impl::Accept() {
 // Something is readable. False: drop the connection.
 bool ClockServer::Impl::Serve(Connection& connection) {
   char* into = reinterpret_cast<char*>(&connection.message);
-  const ssize_t n = recv(connection.fd.get(), into + connection.filled, sizeof(net::Message) - connection.filled, MSG_DONTWAIT);
+  const ssize_t n =
+      recv(connection.fd.get(), into + connection.filled, sizeof(net::Message) - connection.filled, MSG_DONTWAIT);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
   if (n == 0) return false;
   connection.filled += static_cast<std::size_t>(n);

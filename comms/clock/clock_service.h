@@ -57,7 +57,7 @@ class ClockClient {
   // numbers start at `first_burst`. An unreachable server is no error: it is tried
   // again, from 0.2 s up to every 5 s.
   static Result<std::unique_ptr<ClockClient>> Start(const ClockServiceConfig& config, std::int32_t reference_rank,
-                                                    std::string address, Sink sink, std::uint32_t first_burst);
+                                                    const std::string& address, Sink sink, std::uint32_t first_burst);
   ~ClockClient();  // Returns within 100 ms plus one exchange.
   ClockClient(const ClockClient&) = delete;
   ClockClient& operator=(const ClockClient&) = delete;

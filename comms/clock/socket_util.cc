@@ -64,7 +64,8 @@ Fd Listen(std::uint16_t* port) {
 }
 
 std::string LocalAddresses(std::uint16_t port, std::size_t limit) {
-  // Loopback first: on another node it is refused at once (or answers as the wrong rank), on this one it is the fastest.
+  // Loopback first: on another node it is refused at once (or answers as the wrong rank), on this one it is the
+  // fastest.
   std::string list = "127.0.0.1:" + std::to_string(port);
   ifaddrs* interfaces = nullptr;
   if (getifaddrs(&interfaces) != 0) return list;

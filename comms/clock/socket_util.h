@@ -27,7 +27,8 @@ class Fd {
   int fd_;
 };
 
-// Listening on all interfaces, IPv4 and (where the kernel has it) IPv6; the port in `port`. Not open on failure (errno).
+// Listening on all interfaces, IPv4 and (where the kernel has it) IPv6; the port in `port`. Not open on failure
+// (errno).
 Fd Listen(std::uint16_t* port);
 // "127.0.0.1:port,10.0.0.3:port,[fd00::3]:port", at most `limit` characters.
 std::string LocalAddresses(std::uint16_t port, std::size_t limit);

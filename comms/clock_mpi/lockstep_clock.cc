@@ -40,7 +40,7 @@ constexpr int kMostPings = 400;
 constexpr std::int64_t kBurstNs = 20'000'000;
 constexpr int kServePollMs = 5, kClientPollMs = 100;
 constexpr std::int64_t kMs = 1'000'000;
-constexpr std::int64_t kSpinNs = 1 * kMs;     // A burst's next message comes within microseconds.
+constexpr std::int64_t kSpinNs = 1 * kMs;  // A burst's next message comes within microseconds.
 constexpr std::int64_t kYieldNs = 30'000;
 constexpr std::int64_t kReplyNs = 2000 * kMs;  // Then the peer is gone or stopped.
 
@@ -152,22 +152,25 @@ bool ClockRank::Ping(int peer, int pings, std::uint32_t purpose) {
       if (there != 0) {
         MPI_Recv(&in, sizeof in, MPI_BYTE, peer, kTagReply, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (in.number != out.number) continue;  // Answer to a ping given up.
-        rows.push_back({burst_, peer, static_cast<std::uint32_t>(ClockTransport::kMpiAgents), purpose, sent, in.received,
-                        in.sent, received});
+        rows.push_back({burst_, peer, static_cast<std::uint32_t>(ClockTransport::kMpiAgents), purpose, sent,
+                        in.received, in.sent, received});
         least = std::min(least, round_trip(rows.back()));
         break;
       }
       const std::int64_t waited = RawNs() - begin;
       if (waited > kReplyNs) return false;
       // Only the first ping waits for the peer to wake up.
-      if (waited > kSpinNs || (i == 0 && waited > kYieldNs)) Sleep(100'000);
-      else if (yield || waited > kYieldNs) sched_yield();
+      if (waited > kSpinNs || (i == 0 && waited > kYieldNs))
+        Sleep(100'000);
+      else if (yield || waited > kYieldNs)
+        sched_yield();
       if (i == 0) (void)Serve();
     }
   }
   ++burst_;
   quickest_ = std::min(quickest_, least);
-  std::sort(rows.begin(), rows.end(), [&](const BurstRow& a, const BurstRow& b) { return round_trip(a) < round_trip(b); });
+  std::sort(rows.begin(), rows.end(),
+            [&](const BurstRow& a, const BurstRow& b) { return round_trip(a) < round_trip(b); });
   const auto best = rows.begin();
   const std::int64_t offset = (best->t2 - best->t1) / 2 + (best->t3 - best->t4) / 2;
   if (purpose == 0) pause_ns_ = pacer_.Next(best->t1, offset, least);
@@ -202,8 +205,9 @@ void ClockRank::Run() {
       next = RawNs() + (answered ? pause_ns_ : 1000 * kMs);
     }
     const std::int64_t left_ms = asks ? std::max<std::int64_t>(1, (next - RawNs()) / kMs) : kClientPollMs;
-    going = Going(leads && (rank_ == 0 || RawNs() < next) && !asks ? kServePollMs
-                                                                   : static_cast<int>(std::min<std::int64_t>(left_ms, kClientPollMs)));
+    going = Going(leads && (rank_ == 0 || RawNs() < next) && !asks
+                      ? kServePollMs
+                      : static_cast<int>(std::min<std::int64_t>(left_ms, kClientPollMs)));
   }
   if (asks) Ping(0, kPings, 0);
   // The others may still want answers, and MPI_Finalize would spin until the last one comes.

@@ -37,7 +37,7 @@ struct Anchor {
   bool tried = false;
   MPI_Comm comm = nullptr;
   int rank = 0, size = 0;
-  int leader = 0, place = 0;   // Of this rank's domain; place among its ranks.
+  int leader = 0, place = 0;  // Of this rank's domain; place among its ranks.
   int domains = 1;
   std::uint64_t number = 0;
   std::uint32_t burst = 0;
@@ -86,12 +86,14 @@ bool SendMessage(const Message& message, int peer, int tag, std::int64_t deadlin
   // The buffer must outlive an abandoned request: 32 bytes go eagerly, so it is complete on return.
   static Message buffer;
   buffer = message;
-  if (Pmpi().Isend(&buffer, sizeof buffer, Pmpi().type_byte, peer, tag, anchor.comm, &request) != MPI_SUCCESS) return false;
+  if (Pmpi().Isend(&buffer, sizeof buffer, Pmpi().type_byte, peer, tag, anchor.comm, &request) != MPI_SUCCESS)
+    return false;
   return Finish(&request, deadline_ns);
 }
 
 // Polls with Iprobe, so that nothing is left behind if nobody sends.
-bool Receive(int peer, int tag, std::int64_t deadline_ns, const EventClock& clock, Message* message, std::int64_t* when_ns) {
+bool Receive(int peer, int tag, std::int64_t deadline_ns, const EventClock& clock, Message* message,
+             std::int64_t* when_ns) {
   const std::int64_t begin = RawNs();
   for (;;) {
     int there = 0;
@@ -144,7 +146,9 @@ bool Answer(const SegmentView& segment, int peer, std::int64_t deadline_ns) {
 bool Exchange(const SegmentView& segment, std::int64_t limit_ns) {
   bool well = true;
   const int leaders = anchor.domains - 1;
-  const int pings = leaders * kPings <= kPingBudget ? kPings : kPingBudget / leaders > kLeastPings ? kPingBudget / leaders : kLeastPings;
+  const int pings = leaders * kPings <= kPingBudget       ? kPings
+                    : kPingBudget / leaders > kLeastPings ? kPingBudget / leaders
+                                                          : kLeastPings;
   // A rank that does not come costs its turn, not everybody's: the limit is per partner, at most thrice in all.
   int missed = 0;
   const auto answer = [&](int peer) {
@@ -172,7 +176,8 @@ bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
   MPI_Request request;
   // Not counted as a creation or a collective of the application: PMPI calls never
   // reach the wrappers. No attribute with a copy callback exists this early.
-  if (mpi.Comm_idup(mpi.comm_world, &anchor.comm, &request) != MPI_SUCCESS || !Finish(&request, deadline_ns)) return false;
+  if (mpi.Comm_idup(mpi.comm_world, &anchor.comm, &request) != MPI_SUCCESS || !Finish(&request, deadline_ns))
+    return false;
   mpi.Comm_set_errhandler(anchor.comm, mpi.errors_return);
   const auto size = static_cast<std::size_t>(anchor.size);
   // Kept on the heap until the exchange is over, and leaked if it is abandoned: MPI may still write there.
@@ -180,8 +185,8 @@ bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
   if (members == nullptr) return false;
   Member* own = members + size;
   *own = {header.clock_domain, anchor.rank, 0};
-  if (mpi.Iallgather(own, sizeof(Member), mpi.type_byte, members, sizeof(Member), mpi.type_byte, anchor.comm, &request) !=
-          MPI_SUCCESS ||
+  if (mpi.Iallgather(own, sizeof(Member), mpi.type_byte, members, sizeof(Member), mpi.type_byte, anchor.comm,
+                     &request) != MPI_SUCCESS ||
       !Finish(&request, deadline_ns))
     return false;
   static char address[sizeof header.agent_address];

@@ -45,7 +45,8 @@ class Aligner {
  public:
   Aligner(const std::vector<AlignRank>& ranks, ClockChoice choice, unsigned jobs) : choice_(choice), jobs_(jobs) {
     for (const AlignRank& rank : ranks) ranks_.push_back(&rank);
-    std::stable_sort(ranks_.begin(), ranks_.end(), [](const AlignRank* a, const AlignRank* b) { return a->rank < b->rank; });
+    std::stable_sort(ranks_.begin(), ranks_.end(),
+                     [](const AlignRank* a, const AlignRank* b) { return a->rank < b->rank; });
   }
   Result<AlignResult> Run();
 
@@ -65,10 +66,10 @@ class Aligner {
   ClockChoice choice_;
   unsigned jobs_;
   std::vector<const AlignRank*> ranks_;
-  std::vector<Domain> domains_;                                        // [0] is the reference.
-  std::map<std::int32_t, std::size_t> domain_of_;                      // World rank -> domain.
+  std::vector<Domain> domains_;                                         // [0] is the reference.
+  std::map<std::int32_t, std::size_t> domain_of_;                       // World rank -> domain.
   std::map<std::pair<std::size_t, std::size_t>, Exchanges> exchanges_;  // (domain, peer's domain)
-  std::vector<std::int32_t> odd_ranks_;                                // Not on the clock of their domain.
+  std::vector<std::int32_t> odd_ranks_;                                 // Not on the clock of their domain.
   std::vector<InstanceBounds> mapped_instances_;
   AlignResult result_;
 };
@@ -222,11 +223,12 @@ void Aligner::Check(std::size_t d) {
   // collectives prove in between, then repair what is left.
   std::vector<OffsetKnot> knots = KnotsOfCorridors(corridors);
   knots.insert(knots.end(), domain.knots.begin(), domain.knots.end());
-  std::stable_sort(knots.begin(), knots.end(), [](const OffsetKnot& a, const OffsetKnot& b) { return a.local_ns < b.local_ns; });
+  std::stable_sort(knots.begin(), knots.end(),
+                   [](const OffsetKnot& a, const OffsetKnot& b) { return a.local_ns < b.local_ns; });
   Fit(d, std::move(knots), domain.map.method);
   (void)ApplyCorridors(corridors, &domain.map);
   result_.losses.push_back({domain.leader(), Loss::kClockCorridor, check.violated,
-                              "by up to " + std::to_string(check.worst_ns) + " ns beyond the fit's error"});
+                            "by up to " + std::to_string(check.worst_ns) + " ns beyond the fit's error"});
 }
 
 void Aligner::Finish(std::size_t d) {
@@ -248,12 +250,14 @@ Error Aligner::Refusal() const {
       if (++count <= 8) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank->rank);
   }
   if (count > 8) ranks += " and " + std::to_string(count - 8) + " more";
-  return {ErrorCode::kUnsupported,
-          "the clock of " + std::to_string(count) + (count == 1 ? " rank" : " ranks") + " cannot be related to that of rank " +
-              std::to_string(domains_.front().leader()) + ": no clock exchange and no collective in common",
-          (count == 1 ? "rank " : "ranks ") + ranks,
-          "run with the clock service on (lockstep run without --clock off, every rank under mpirun), or accept wall-clock "
-          "accuracy with --clock wall"};
+  return {
+      ErrorCode::kUnsupported,
+      "the clock of " + std::to_string(count) + (count == 1 ? " rank" : " ranks") +
+          " cannot be related to that of rank " + std::to_string(domains_.front().leader()) +
+          ": no clock exchange and no collective in common",
+      (count == 1 ? "rank " : "ranks ") + ranks,
+      "run with the clock service on (lockstep run without --clock off, every rank under mpirun), or accept wall-clock "
+      "accuracy with --clock wall"};
 }
 
 void Aligner::Emit() {
@@ -277,7 +281,8 @@ Result<AlignResult> Aligner::Run() {
     return std::move(result_);
   }
   for (const std::int32_t rank : odd_ranks_)
-    result_.losses.push_back({rank, Loss::kClockDomainSplit, 1, "differs from its neighbours by more than the exchange's error"});
+    result_.losses.push_back(
+        {rank, Loss::kClockDomainSplit, 1, "differs from its neighbours by more than the exchange's error"});
   Domain& reference = domains_.front();
   reference.map.method = kReference;
   reference.map.knots = {{reference.begin_ns, 0, 0, 0}};
@@ -303,7 +308,8 @@ Result<AlignResult> Aligner::Run() {
   sweep(&Aligner::FitFromBursts, true);
   sweep(&Aligner::FitFromCorridors, false);
   if (choice_ == ClockChoice::kWall) sweep(&Aligner::FitFromWall, false);
-  if (std::any_of(domains_.begin(), domains_.end(), [](const Domain& domain) { return !domain.mapped; })) return Refusal();
+  if (std::any_of(domains_.begin(), domains_.end(), [](const Domain& domain) { return !domain.mapped; }))
+    return Refusal();
   Emit();
   return std::move(result_);
 }

@@ -21,7 +21,7 @@ namespace lockstep {
 struct AlignCollective {
   std::uint64_t comm, seq;  // Instance key: comms.global_id, collectives.seq, .start.
   std::uint32_t start;
-  std::uint32_t gpu;        // 1: a kernel; ends nearly together.
+  std::uint32_t gpu;              // 1: a kernel; ends nearly together.
   std::int64_t begin_ns, end_ns;  // Rank clock.
 };
 

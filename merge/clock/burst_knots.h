@@ -28,7 +28,7 @@ struct Burst {
 
 struct OffsetKnot {
   std::int64_t local_ns;
-  std::int64_t low_ns, high_ns;  // The offset lies between.
+  std::int64_t low_ns, high_ns;     // The offset lies between.
   std::int64_t least_error_ns = 0;  // Where the bounds are an estimate, not proven.
   std::int64_t mid_ns() const { return low_ns + (high_ns - low_ns) / 2; }
   std::int64_t half_ns() const { return (high_ns - low_ns + 1) / 2; }

@@ -10,7 +10,8 @@ namespace {
 // First knot with local_ns > t.
 std::size_t After(const std::vector<MapKnot>& knots, std::int64_t t) {
   return static_cast<std::size_t>(
-      std::upper_bound(knots.begin(), knots.end(), t, [](std::int64_t value, const MapKnot& k) { return value < k.local_ns; }) -
+      std::upper_bound(knots.begin(), knots.end(), t,
+                       [](std::int64_t value, const MapKnot& k) { return value < k.local_ns; }) -
       knots.begin());
 }
 
@@ -42,13 +43,15 @@ std::int64_t ClockMap::ErrorAt(std::int64_t t) const {
 }
 
 void Normalise(std::vector<MapKnot>* knots) {
-  std::stable_sort(knots->begin(), knots->end(), [](const MapKnot& a, const MapKnot& b) { return a.local_ns < b.local_ns; });
+  std::stable_sort(knots->begin(), knots->end(),
+                   [](const MapKnot& a, const MapKnot& b) { return a.local_ns < b.local_ns; });
   std::vector<MapKnot> kept;
   for (const MapKnot& knot : *knots) {
     if (!kept.empty() && kept.back().local_ns == knot.local_ns) {
       // Two statements about one instant: the first stays, its error covers both.
       MapKnot& last = kept.back();
-      last.base_error_ns = std::max<std::int64_t>(last.base_error_ns, std::llabs(knot.offset_ns - last.offset_ns) + knot.base_error_ns);
+      last.base_error_ns =
+          std::max<std::int64_t>(last.base_error_ns, std::llabs(knot.offset_ns - last.offset_ns) + knot.base_error_ns);
       last.slew_ppb = std::max(last.slew_ppb, knot.slew_ppb);
       continue;
     }

@@ -11,9 +11,9 @@ namespace lockstep {
 // are linear, and the nearer knot's slew times the distance to it comes on top.
 struct MapKnot {
   std::int64_t local_ns;
-  std::int64_t offset_ns;      // Cluster minus local.
+  std::int64_t offset_ns;  // Cluster minus local.
   std::int64_t base_error_ns;
-  std::int64_t slew_ppb;       // ns per second.
+  std::int64_t slew_ppb;  // ns per second.
 };
 
 class ClockMap {

@@ -106,7 +106,8 @@ std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t
 }
 
 // The window length that leaves the smallest error: short ones hold few collectives, long ones much wander.
-std::vector<Window> BestWindows(const std::vector<Corridor>& corridors, std::int64_t span_ns, double rate, double wander) {
+std::vector<Window> BestWindows(const std::vector<Corridor>& corridors, std::int64_t span_ns, double rate,
+                                double wander) {
   std::vector<Window> best;
   double best_cost = std::numeric_limits<double>::max();
   for (std::int64_t length = 62'500'000; length <= 32'000'000'000; length *= 2) {
@@ -160,7 +161,8 @@ void AddMapped(const std::vector<InstanceBounds>& domain, const ClockMap& map, s
   JoinSorted(mapped);
 }
 
-std::vector<Corridor> CorridorsOf(const std::vector<InstanceBounds>& domain, const std::vector<InstanceBounds>& mapped) {
+std::vector<Corridor> CorridorsOf(const std::vector<InstanceBounds>& domain,
+                                  const std::vector<InstanceBounds>& mapped) {
   std::vector<Corridor> corridors;
   auto other = mapped.begin();
   for (const InstanceBounds& own : domain) {
@@ -192,12 +194,14 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
   // windows may grow once the drift is known better.
   double rate = 0;
   for (const double part : {1.0 / 64, 1.0 / 16}) {
-    const auto windows = Windows(corridors, std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(span) * part)), rate);
+    const auto windows = Windows(
+        corridors, std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(span) * part)), rate);
     std::vector<double> rates;
     for (std::size_t a = 0, b = windows.size() / 2; b < windows.size(); ++a, ++b) {
       const std::int64_t dt = windows[b].knot.local_ns - windows[a].knot.local_ns;
       if (dt > 0)
-        rates.push_back(static_cast<double>(windows[b].knot.mid_ns() - windows[a].knot.mid_ns()) / static_cast<double>(dt));
+        rates.push_back(static_cast<double>(windows[b].knot.mid_ns() - windows[a].knot.mid_ns()) /
+                        static_cast<double>(dt));
     }
     if (rates.empty()) break;
     std::nth_element(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
@@ -209,7 +213,8 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
   for (std::size_t i = 1; i < best.size(); ++i) {
     const OffsetKnot &a = best[i - 1].knot, &b = best[i].knot;
     if (b.local_ns > a.local_ns)
-      leaves.push_back(std::abs(static_cast<double>(b.mid_ns() - a.mid_ns()) / static_cast<double>(b.local_ns - a.local_ns) - rate));
+      leaves.push_back(
+          std::abs(static_cast<double>(b.mid_ns() - a.mid_ns()) / static_cast<double>(b.local_ns - a.local_ns) - rate));
   }
   if (leaves.size() >= 8) {
     const auto high = leaves.begin() + static_cast<std::ptrdiff_t>(leaves.size() * 9 / 10);
@@ -240,10 +245,14 @@ void NarrowGaps(const std::vector<Corridor>& corridors, DomainFit* fit) {
         return k.offset_ns - k.base_error_ns - at->high_error_ns > b.high_ns;
       };
       // The old offset is refuted: it had jumped by then. The new one is: it had not yet.
-      if (too_high(left)) end = std::min(end, b.high_at_ns);
-      else if (too_low(left)) end = std::min(end, b.low_at_ns);
-      if (too_low(right)) begin = std::max(begin, b.low_at_ns);
-      else if (too_high(right)) begin = std::max(begin, b.high_at_ns);
+      if (too_high(left))
+        end = std::min(end, b.high_at_ns);
+      else if (too_low(left))
+        end = std::min(end, b.low_at_ns);
+      if (too_low(right))
+        begin = std::max(begin, b.low_at_ns);
+      else if (too_high(right))
+        begin = std::max(begin, b.high_at_ns);
     }
     if (begin < end) gap = {std::max(begin, gap.begin_ns), std::min(end, gap.end_ns)};
   }
@@ -273,8 +282,10 @@ CorridorCheck ApplyCorridors(const std::vector<Corridor>& corridors, ClockMap* m
     };
     for (const Corridor& c : corridors) {
       if (round == 0) ++check.checked;
-      note(c.bounds.low_at_ns, std::max<std::int64_t>(0, c.bounds.low_ns - map->OffsetAt(c.bounds.low_at_ns)), c.low_error_ns);
-      note(c.bounds.high_at_ns, std::min<std::int64_t>(0, c.bounds.high_ns - map->OffsetAt(c.bounds.high_at_ns)), c.high_error_ns);
+      note(c.bounds.low_at_ns, std::max<std::int64_t>(0, c.bounds.low_ns - map->OffsetAt(c.bounds.low_at_ns)),
+           c.low_error_ns);
+      note(c.bounds.high_at_ns, std::min<std::int64_t>(0, c.bounds.high_ns - map->OffsetAt(c.bounds.high_at_ns)),
+           c.high_error_ns);
     }
     if (!any) break;
     std::vector<MapKnot> repaired = map->knots;
@@ -285,7 +296,8 @@ CorridorCheck ApplyCorridors(const std::vector<Corridor>& corridors, ClockMap* m
       const std::int64_t size = std::llabs(w.shift_ns);
       std::int64_t nearest = std::numeric_limits<std::int64_t>::max();
       for (const std::size_t k : {i - 1, i})
-        if (k < map->knots.size()) nearest = std::min<std::int64_t>(nearest, std::llabs(map->knots[k].local_ns - w.at_ns));
+        if (k < map->knots.size())
+          nearest = std::min<std::int64_t>(nearest, std::llabs(map->knots[k].local_ns - w.at_ns));
       const double distance_s = std::max(1e-3, static_cast<double>(nearest) * 1e-9);
       const auto slew = static_cast<std::int64_t>(std::min(1e9, static_cast<double>(size) / distance_s));
       repaired.push_back({w.at_ns, map->OffsetAt(w.at_ns) + w.shift_ns, map->ErrorAt(w.at_ns) + size, slew});

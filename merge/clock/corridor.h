@@ -18,7 +18,7 @@ struct AlignCollective;
 
 // One instance as a set of ranks saw it, in one clock: of a domain, or cluster time.
 struct InstanceBounds {
-  std::uint64_t key;                      // Hash of (comm, seq, start).
+  std::uint64_t key;  // Hash of (comm, seq, start).
   std::int64_t last_begin_ns, first_end_ns;
   std::int64_t last_end_ns;
   std::int32_t begin_error_ns, end_error_ns;  // Of last_begin and first_end, once in cluster time; saturated.
@@ -34,7 +34,7 @@ void AddMapped(const std::vector<InstanceBounds>& domain, const ClockMap& map, s
 struct Corridor {
   OffsetBounds bounds;
   std::int64_t low_error_ns, high_error_ns;  // The other side's clock errors.
-  std::int64_t end_difference_ns;            // Others' end (cluster) minus own end (local): the estimate for GPU kernels.
+  std::int64_t end_difference_ns;  // Others' end (cluster) minus own end (local): the estimate for GPU kernels.
   bool gpu;
 };
 std::vector<Corridor> CorridorsOf(const std::vector<InstanceBounds>& domain, const std::vector<InstanceBounds>& mapped);

@@ -8,18 +8,19 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kReadCostNs = 50;       // Two clock reads per exchange, 22 ns each.
-constexpr double kUnknownSlewPpb = 50'000;     // Between knots, when nothing shows how steady the clock is.
-constexpr double kUnknownDriftPpb = 100'000;   // When not even the drift is known: two crystals.
+constexpr std::int64_t kReadCostNs = 50;      // Two clock reads per exchange, 22 ns each.
+constexpr double kUnknownSlewPpb = 50'000;    // Between knots, when nothing shows how steady the clock is.
+constexpr double kUnknownDriftPpb = 100'000;  // When not even the drift is known: two crystals.
 constexpr double kLeastSlewPpb = 100;
-// A crystal's wander around its common rate, when wide knots cannot show it: 50 us in 300 s and 2 us in 12 s are 1,050 each.
+// A crystal's wander around its common rate, when wide knots cannot show it: 50 us in 300 s and 2 us in 12 s are 1,050
+// each.
 constexpr double kWanderPpb = 2'000;
 constexpr std::int64_t kNeighbourNs = 200'000'000;  // Closer knots say nothing about rates.
 // A change between two knots that no crystal makes: this much plus this rate.
 constexpr double kJumpNs = 30'000, kJumpRate = 30e-6;
 
 struct State {
-  double x, f;              // Offset, ns; frequency, ns per s.
+  double x, f;  // Offset, ns; frequency, ns per s.
   double pxx, pxf, pff;
 };
 
@@ -29,8 +30,8 @@ struct Sample {
 };
 
 // Runs the filter; returns the log likelihood. `states` may be null.
-double Filter(const std::vector<Sample>& samples, double q, double scale, double first_rate, std::vector<State>* filtered,
-              std::vector<State>* predicted) {
+double Filter(const std::vector<Sample>& samples, double q, double scale, double first_rate,
+              std::vector<State>* filtered, std::vector<State>* predicted) {
   State s{samples[0].z, first_rate, 0, 0, 1e10};
   s.pxx = samples[0].sigma * samples[0].sigma * scale * scale;
   if (filtered != nullptr) {
@@ -166,7 +167,8 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
   }
   FitPiece piece;
   if (n == 1) {
-    piece.knots.push_back({t0, z0, std::max(knots[0].least_error_ns, knots[0].half_ns()) + kReadCostNs, static_cast<std::int64_t>(kUnknownDriftPpb)});
+    piece.knots.push_back({t0, z0, std::max(knots[0].least_error_ns, knots[0].half_ns()) + kReadCostNs,
+                           static_cast<std::int64_t>(kUnknownDriftPpb)});
     piece.begin_slew_ppb = piece.end_slew_ppb = static_cast<std::int64_t>(kUnknownDriftPpb);
     return piece;
   }
@@ -185,7 +187,8 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
   std::vector<State> states = Smooth(samples, best_q, best_scale, first_rate);
   // The bounds are proven, the smoothing is not.
   for (std::size_t k = 0; k < n; ++k)
-    states[k].x = std::clamp(states[k].x, static_cast<double>(knots[k].low_ns - z0), static_cast<double>(knots[k].high_ns - z0));
+    states[k].x =
+        std::clamp(states[k].x, static_cast<double>(knots[k].low_ns - z0), static_cast<double>(knots[k].high_ns - z0));
   const std::vector<double> slew = n >= 3 ? Slews(knots, states) : std::vector<double>(n, kUnknownSlewPpb);
 
   // A bound holds at other knots too, if the clock cannot leave the line by more than the slew on the way.
@@ -204,8 +207,10 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
   for (std::size_t k = 1; k < n; ++k) pass(k - 1, k);
   for (std::size_t k = n - 1; k-- > 0;) pass(k + 1, k);
   for (std::size_t k = 0; k < n; ++k) {
-    if (low[k] > 0 || high[k] < 0) low[k] = own_low[k], high[k] = own_high[k];  // Contradiction: only what was measured here.
-    const auto error = std::max(knots[k].least_error_ns, static_cast<std::int64_t>(std::ceil(std::max(high[k], -low[k]))));
+    if (low[k] > 0 || high[k] < 0)
+      low[k] = own_low[k], high[k] = own_high[k];  // Contradiction: only what was measured here.
+    const auto error =
+        std::max(knots[k].least_error_ns, static_cast<std::int64_t>(std::ceil(std::max(high[k], -low[k]))));
     piece.knots.push_back({knots[k].local_ns, z0 + std::llround(states[k].x), error + kReadCostNs,
                            static_cast<std::int64_t>(std::ceil(slew[k]))});
   }
@@ -229,7 +234,8 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
     const double sigma = std::sqrt(std::max(0.0, states[edge].pff));
     double doubt = slew[edge] * 2 + 3 * sigma;
     if (n < 3 && span > 0)
-      doubt = std::max(doubt, static_cast<double>(piece.knots[far].base_error_ns + piece.knots[edge].base_error_ns) / span);
+      doubt =
+          std::max(doubt, static_cast<double>(piece.knots[far].base_error_ns + piece.knots[edge].base_error_ns) / span);
     return static_cast<std::int64_t>(std::ceil(std::min(doubt, kUnknownDriftPpb)));
   };
   piece.begin_rate = states.front().f * 1e-9;
@@ -245,7 +251,8 @@ MapKnot FitPiece::At(std::int64_t t) const {
   const auto beyond = [&](const MapKnot& edge, double rate, std::int64_t slew_ppb) {
     const auto distance = static_cast<double>(t - edge.local_ns);
     return MapKnot{t, edge.offset_ns + std::llround(rate * distance),
-                   edge.base_error_ns + std::llround(std::abs(distance) * 1e-9 * static_cast<double>(slew_ppb)), slew_ppb};
+                   edge.base_error_ns + std::llround(std::abs(distance) * 1e-9 * static_cast<double>(slew_ppb)),
+                   slew_ppb};
   };
   if (t <= knots.front().local_ns) return beyond(knots.front(), begin_rate, begin_slew_ppb);
   if (t >= knots.back().local_ns) return beyond(knots.back(), end_rate, end_slew_ppb);
@@ -299,8 +306,9 @@ DomainFit FitKnots(const std::vector<OffsetKnot>& knots) {
   for (std::size_t i = 0; i < fit.pieces.size(); ++i) {
     FitPiece& piece = fit.pieces[i];
     if (piece.knots.size() != 1 || fit.pieces.size() == 1) continue;
-    const FitPiece& other = i > 0 && (i + 1 == fit.pieces.size() || fit.pieces[i - 1].knots.size() > 1) ? fit.pieces[i - 1]
-                                                                                                       : fit.pieces[i + 1];
+    const FitPiece& other = i > 0 && (i + 1 == fit.pieces.size() || fit.pieces[i - 1].knots.size() > 1)
+                                ? fit.pieces[i - 1]
+                                : fit.pieces[i + 1];
     if (other.knots.size() == 1) continue;
     piece.begin_rate = piece.end_rate = i > 0 && &other == &fit.pieces[i - 1] ? other.end_rate : other.begin_rate;
     piece.begin_slew_ppb = piece.end_slew_ppb = piece.knots[0].slew_ppb = static_cast<std::int64_t>(kUnknownSlewPpb);

@@ -17,7 +17,7 @@ namespace lockstep {
 // A stretch without jump. Knots are those measured, plus where it was extended.
 struct FitPiece {
   std::vector<MapKnot> knots;
-  double begin_rate = 0, end_rate = 0;               // Drift at the ends, ns per ns.
+  double begin_rate = 0, end_rate = 0;                // Drift at the ends, ns per ns.
   std::int64_t begin_slew_ppb = 0, end_slew_ppb = 0;  // Doubt about it.
 
   // Offset and error beyond the ends or between knots.
@@ -30,7 +30,7 @@ struct DomainFit {
   struct Gap {
     std::int64_t begin_ns, end_ns;
   };
-  std::vector<Gap> gaps;  // pieces.size() - 1
+  std::vector<Gap> gaps;   // pieces.size() - 1
   std::uint64_t wide = 0;  // Knots so wide that they did not count.
 
   // All pieces as one map covering [begin_ns, end_ns] (ignored if begin > end).

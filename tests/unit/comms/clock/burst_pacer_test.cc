@@ -21,7 +21,8 @@ Paces Simulate(double length_s, std::int64_t rtt_ns, Offset offset) {
   Paces run;
   std::int64_t now = 7 * kSecond, begin = now, last = 0;
   while (static_cast<double>(now - begin) < length_s * 1e9) {
-    const std::int64_t pause = pacer.Next(now, static_cast<std::int64_t>(offset(static_cast<double>(now - begin) * 1e-9)), rtt_ns);
+    const std::int64_t pause =
+        pacer.Next(now, static_cast<std::int64_t>(offset(static_cast<double>(now - begin) * 1e-9)), rtt_ns);
     EXPECT_GE(pause, BurstPacer::kLeast);
     EXPECT_LE(pause, BurstPacer::kMost);
     EXPECT_LE(pause, now - begin < BurstPacer::kLearn ? kSecond : BurstPacer::kMost);

@@ -56,8 +56,8 @@ struct Rows {
     std::lock_guard lock(mutex);
     schema::ClockBursts table;
     for (const BurstRow& r : rows)
-      table.Append({r.burst, r.peer_rank, static_cast<std::uint8_t>(r.transport), static_cast<std::uint8_t>(r.purpose), r.t1,
-                    r.t2, r.t3, r.t4});
+      table.Append({r.burst, r.peer_rank, static_cast<std::uint8_t>(r.transport), static_cast<std::uint8_t>(r.purpose),
+                    r.t1, r.t2, r.t3, r.t4});
     return table;
   }
 };
@@ -80,8 +80,10 @@ void ExpectAligned(const EventClock& clock, const schema::ClockBursts& table) {
     std::int64_t low = fitted.local_ns[i] - clock.distortion.offset_ns - 1'000'000'000, high = low + 2'000'000'000;
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
-      if (Distort(clock.distortion, middle) < fitted.local_ns[i]) low = middle + 1;
-      else high = middle;
+      if (Distort(clock.distortion, middle) < fitted.local_ns[i])
+        low = middle + 1;
+      else
+        high = middle;
     }
     const std::int64_t error = fitted.local_ns[i] + fitted.offset_ns[i] - low;
     EXPECT_LE(std::llabs(error), fitted.base_error_ns[i] + 2) << "knot " << i;
@@ -178,7 +180,8 @@ TEST(ClockService, ClientSurvivesTheServersDeath) {
   ASSERT_TRUE(first.ok());
   auto second = ClockServer::Start({0, 42, {}});
   ASSERT_TRUE(second.ok());
-  const std::string both = net::SplitAddresses(first.value()->address())[0] + "," + net::SplitAddresses(second.value()->address())[0];
+  const std::string both =
+      net::SplitAddresses(first.value()->address())[0] + "," + net::SplitAddresses(second.value()->address())[0];
   Rows rows;
   const auto client = ClockClient::Start({1, 42, {}}, 0, both, rows.Sink(), 0);
   ASSERT_TRUE(client.ok());

@@ -46,8 +46,8 @@ Score Fit(ClockWorld& world, TwoRanks& two, std::int64_t end_ns, ClockChoice cho
   const Score score = Judge(result.value().clock, 1, world, kStart, end_ns);
   testing::Test::RecordProperty("error_max_ns", static_cast<int>(score.error_max));
   if (getenv("LOCKSTEP_TEST_VERBOSE") != nullptr)
-    printf("coverage %.5f error p50 %ld max %ld eps p50 %ld max %ld\n", score.coverage, score.error_p50, score.error_max,
-           score.eps_p50, score.eps_max);
+    printf("coverage %.5f error p50 %ld max %ld eps p50 %ld max %ld\n", score.coverage, score.error_p50,
+           score.error_max, score.eps_p50, score.eps_max);
   return score;
 }
 
@@ -126,7 +126,8 @@ TEST(AlignBursts, BoundCoversWanderBetweenBursts) {
   struct Case {
     double wander_ns, period_s, burst_s, length_s;
   };
-  for (const Case& c : {Case{50'000, 12, 1, 60}, Case{50'000, 300, 10, 600}, Case{500'000, 3600, 30, 7200}, Case{2'000, 12, 2, 120}}) {
+  for (const Case& c :
+       {Case{50'000, 12, 1, 60}, Case{50'000, 300, 10, 600}, Case{500'000, 3600, 30, 7200}, Case{2'000, 12, 2, 120}}) {
     for (int phase = 0; phase < 10; ++phase) {
       ClockWorld world;
       world.random.seed(static_cast<std::uint64_t>(phase));
@@ -351,7 +352,8 @@ TEST(Align, WallClockWhereNothingBetterIs) {
   for (std::int64_t t = kStart; t <= end; t += kSecond) {
     two.snapshots[0].Append({static_cast<std::uint64_t>(t), t, t, kEpoch + t, 100});
     // The other node's wall clock is 3 ms ahead.
-    two.snapshots[1].Append({static_cast<std::uint64_t>(world.Local(t)), world.Local(t), t, kEpoch + t + 3'000'000, 100});
+    two.snapshots[1].Append(
+        {static_cast<std::uint64_t>(world.Local(t)), world.Local(t), t, kEpoch + t + 3'000'000, 100});
   }
   two.ranks[0].snapshots = &two.snapshots[0];
   two.ranks[1].snapshots = &two.snapshots[1];

@@ -83,13 +83,15 @@ inline std::pair<std::int64_t, std::int64_t> Look(const schema::Clock& clock, st
   while (right + 1 < knots.size() && knots[right].local_ns <= local) ++right;
   if (knots.size() == 1) return {knots[0].offset_ns, knots[0].base_error_ns};
   const auto &a = knots[right - 1], &b = knots[right];
-  const long double share = static_cast<long double>(local - a.local_ns) / static_cast<long double>(b.local_ns - a.local_ns);
+  const long double share =
+      static_cast<long double>(local - a.local_ns) / static_cast<long double>(b.local_ns - a.local_ns);
   const std::int64_t offset = a.offset_ns + llroundl(share * static_cast<long double>(b.offset_ns - a.offset_ns));
   const auto& near = std::llabs(local - a.local_ns) <= std::llabs(b.local_ns - local) ? a : b;
   const long double distance_s = static_cast<long double>(std::llabs(local - near.local_ns)) * 1e-9L;
-  const long double base = local < a.local_ns   ? a.base_error_ns
-                           : local > b.local_ns ? b.base_error_ns
-                                                : a.base_error_ns + share * static_cast<long double>(b.base_error_ns - a.base_error_ns);
+  const long double base = local < a.local_ns ? a.base_error_ns
+                           : local > b.local_ns
+                               ? b.base_error_ns
+                               : a.base_error_ns + share * static_cast<long double>(b.base_error_ns - a.base_error_ns);
   return {offset, static_cast<std::int64_t>(base + distance_s * static_cast<long double>(near.slew_ppb))};
 }
 
@@ -111,7 +113,8 @@ inline Score Judge(const schema::Clock& clock, std::int32_t rank, const ClockWor
   }
   std::sort(errors.begin(), errors.end());
   std::sort(bounds.begin(), bounds.end());
-  return {static_cast<double>(inside) / samples, errors[errors.size() / 2], errors.back(), bounds[bounds.size() / 2], bounds.back()};
+  return {static_cast<double>(inside) / samples, errors[errors.size() / 2], errors.back(), bounds[bounds.size() / 2],
+          bounds.back()};
 }
 
 }  // namespace lockstep::test
