@@ -70,18 +70,33 @@ std::pair<double, double> BootstrapInterval(const std::vector<double>& values, s
   if (n == 0) return {0, 0};
   block = std::clamp<std::size_t>(block, 1, n);
   SeededRandom random(seed);
-  std::vector<double> sample(n), results;
+  std::vector<double> results;
   results.reserve(rounds);
+  // The values never change, so they are ordered once: a resample is how often each
+  // place of that order was drawn, and its median a walk over these counts.
+  std::vector<std::uint32_t> by_value(n), place(n), drawn(n);
+  std::iota(by_value.begin(), by_value.end(), 0u);
+  std::stable_sort(by_value.begin(), by_value.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return values[a] < values[b]; });
+  for (std::size_t i = 0; i < n; ++i) place[by_value[i]] = static_cast<std::uint32_t>(i);
   for (std::size_t round = 0; round < rounds; ++round) {
+    std::fill(drawn.begin(), drawn.end(), 0u);
+    double sum = 0;
     for (std::size_t filled = 0; filled < n;) {
       const std::size_t begin = random.Below(n - block + 1);
-      for (std::size_t k = 0; k < block && filled < n; ++k) sample[filled++] = values[begin + k];
+      const std::size_t end = begin + std::min(block, n - filled);
+      for (std::size_t i = begin; i < end; ++i) {
+        ++drawn[place[i]];
+        sum += values[i];
+      }
+      filled += end - begin;
     }
     if (statistic == Statistic::kMedian) {
-      std::vector<double> copy = sample;
-      results.push_back(LowerMedianOf(copy));
+      std::size_t at = 0;
+      for (std::size_t seen = drawn[0]; seen <= (n - 1) / 2; seen += drawn[at]) ++at;
+      results.push_back(values[by_value[at]]);
     } else {
-      results.push_back(std::accumulate(sample.begin(), sample.end(), 0.0) / static_cast<double>(n));
+      results.push_back(sum / static_cast<double>(n));
     }
   }
   std::sort(results.begin(), results.end());

@@ -85,7 +85,7 @@ void PruneLinks(const std::string& base) {
 std::string MakeDated(const std::string& base, std::uint64_t run_hash, int* error) {
   const std::string name = DatedName(run_hash);
   for (int n = 1; n < kMaxTries; ++n) {
-    const std::string candidate = n == 1 ? name : name + "-" + std::to_string(n);
+    std::string candidate = n == 1 ? name : name + "-" + std::to_string(n);
     if (::mkdir((base + "/" + candidate).c_str(), 0777) == 0) return candidate;
     if (errno != EEXIST) break;
   }

@@ -40,13 +40,15 @@ TEST_F(RunDirTest, SlotsThatComeAtOnceMeetInOneDirectory) {
   std::vector<std::string> paths(8);
   std::vector<std::thread> threads;
   for (std::int32_t rank = 0; rank < 8; ++rank)
-    threads.emplace_back([&, rank] { paths[static_cast<std::size_t>(rank)] = ClaimRunDir(Slot(rank, 0xabc), "").value().path; });
+    threads.emplace_back(
+        [&, rank] { paths[static_cast<std::size_t>(rank)] = ClaimRunDir(Slot(rank, 0xabc), "").value().path; });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(std::set<std::string>(paths.begin(), paths.end()).size(), 1u);
   EXPECT_TRUE(fs::exists(paths[0] + "/ranks"));
   EXPECT_TRUE(paths[0].ends_with("-0abc")) << paths[0];
   int directories = 0;
-  for (const auto& entry : fs::directory_iterator("lockstep.out")) directories += entry.is_directory() && !entry.is_symlink();
+  for (const auto& entry : fs::directory_iterator("lockstep.out"))
+    directories += entry.is_directory() && !entry.is_symlink();
   EXPECT_EQ(directories, 1);
 }
 
