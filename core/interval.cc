@@ -1,6 +1,8 @@
 #include "core/interval.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -16,21 +18,39 @@ void Push(IntervalSet& set, Interval next) {
 
 bool ByBegin(const Interval& a, const Interval& b) { return a.begin < b.begin; }
 
-// Traces are sorted but for neighbours that overtook each other: insertion costs
-// what is out of order, and gives up on input that is not like that.
+// Traces are sorted but for neighbours that overtook each other, or a few sorted
+// tables one after the other. Neighbours are put in place; what begins far back
+// begins a new run, and the runs are merged.
 void SortByBegin(std::vector<Interval>& intervals) {
-  std::size_t moves_left = 4 * intervals.size();
+  constexpr std::size_t kNear = 16;
+  std::vector<std::size_t> runs = {0};
   for (std::size_t i = 1; i < intervals.size(); ++i) {
     if (!ByBegin(intervals[i], intervals[i - 1])) continue;
-    const Interval late = intervals[i];
-    std::size_t at = i;
-    for (; at > 0 && moves_left > 0 && ByBegin(late, intervals[at - 1]); --at, --moves_left)
-      intervals[at] = intervals[at - 1];
-    intervals[at] = late;
-    if (moves_left == 0) {
-      std::sort(intervals.begin(), intervals.end(), ByBegin);
-      return;
+    const std::size_t reach = i - runs.back() > kNear ? i - kNear : runs.back();
+    std::size_t at = i - 1;
+    while (at > reach && ByBegin(intervals[i], intervals[at - 1])) --at;
+    if (at == reach && reach != runs.back()) {
+      runs.push_back(i);
+      continue;
     }
+    std::rotate(intervals.begin() + static_cast<std::ptrdiff_t>(at), intervals.begin() + static_cast<std::ptrdiff_t>(i),
+                intervals.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  }
+  if (runs.size() > intervals.size() / 8 + 1) {
+    std::sort(intervals.begin(), intervals.end(), ByBegin);
+    return;
+  }
+  runs.push_back(intervals.size());
+  while (runs.size() > 2) {
+    std::vector<std::size_t> merged = {0};
+    for (std::size_t r = 1; r < runs.size(); r += 2) {
+      const std::size_t end = r + 1 < runs.size() ? runs[r + 1] : runs[r];
+      std::inplace_merge(intervals.begin() + static_cast<std::ptrdiff_t>(runs[r - 1]),
+                         intervals.begin() + static_cast<std::ptrdiff_t>(runs[r]),
+                         intervals.begin() + static_cast<std::ptrdiff_t>(end), ByBegin);
+      merged.push_back(end);
+    }
+    runs = std::move(merged);
   }
 }
 

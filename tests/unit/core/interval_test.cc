@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bitset>
 #include <random>
 
@@ -49,6 +50,36 @@ TEST(Interval, AlgebraEqualsBitSets) {
     const auto begin = static_cast<std::int64_t>(random() % kUniverse);
     const Interval window{begin, begin + static_cast<std::int64_t>(random() % 20)};
     ASSERT_EQ(TotalWithin(a, window), Total(Clip(a, window)));
+  }
+}
+
+// Orders that traces come in: sorted, overtaken neighbours, tables one after the other, far outliers, none.
+TEST(Interval, NormalizeSortsEveryOrder) {
+  std::mt19937 random(3);
+  for (int order = 0; order < 6; ++order) {
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{17}, std::size_t{1000}}) {
+      std::vector<Interval> intervals;
+      for (std::size_t i = 0; i < n; ++i) {
+        auto begin = static_cast<std::int64_t>(10 * i);
+        if (order == 1) begin += static_cast<std::int64_t>(random() % 40);
+        if (order == 2) begin = static_cast<std::int64_t>(10 * (i % (n / 3 + 1)) + i / 100);
+        if (order == 3 && i % 50 == 49) begin = static_cast<std::int64_t>(random() % (10 * n));
+        if (order == 4) begin = static_cast<std::int64_t>(random() % (10 * n));
+        if (order == 5) begin = static_cast<std::int64_t>(10 * (n - i));
+        intervals.push_back({begin, begin + static_cast<std::int64_t>(random() % 12)});
+      }
+      std::vector<bool> covered(20 * n + 100);
+      for (const Interval& interval : intervals)
+        for (auto t = interval.begin; t < interval.end; ++t) covered[static_cast<std::size_t>(t)] = true;
+      const IntervalSet set = Normalize(intervals);
+      ASSERT_TRUE(IsNormal(set)) << order << " " << n;
+      for (const Interval& interval : set)
+        for (auto t = interval.begin; t < interval.end; ++t) {
+          ASSERT_TRUE(covered[static_cast<std::size_t>(t)]);
+          covered[static_cast<std::size_t>(t)] = false;
+        }
+      ASSERT_EQ(std::count(covered.begin(), covered.end(), true), 0) << order << " " << n;
+    }
   }
 }
 
