@@ -1,5 +1,7 @@
 // lockstep merge: rank files -> timeline.h5.
 
+#include "merge/merge.h"
+
 #include <unistd.h>
 
 #include <charconv>
@@ -7,14 +9,12 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/command.h"
 #include "core/loss.h"
-#include "merge/merge.h"
 #include "runtime/agent/recover.h"
 
 namespace lockstep::cli {
@@ -59,7 +59,8 @@ nlohmann::json Json(const Timeline& timeline) {
   json["schema"] = "lockstep.merge/1";
   json["run_dir"] = timeline.run_dir;
   for (std::size_t i = 0; i < timeline.tables.meta.rows(); ++i)
-    json["meta"][std::string(timeline.Text(timeline.tables.meta.key[i]))] = timeline.Text(timeline.tables.meta.value[i]);
+    json["meta"][std::string(timeline.Text(timeline.tables.meta.key[i]))] =
+        timeline.Text(timeline.tables.meta.value[i]);
   json["tables"] = nlohmann::json::object();
   timeline.tables.ForEachTable(
       [&](const auto& table) { json["tables"][std::string(table.kInfo.name)] = table.rows(); });
@@ -101,8 +102,10 @@ void PrintLosses(const Timeline& timeline) {
       line += ")";
     }
     std::printf("  %s %s\n", serious ? "lost:" : "note:", line.c_str());
-    if (!group.detail.empty()) std::printf("        %.*s\n", static_cast<int>(group.detail.size()), group.detail.data());
-    if (serious && info != nullptr) std::printf("        try: %.*s\n", static_cast<int>(info->remedy.size()), info->remedy.data());
+    if (!group.detail.empty())
+      std::printf("        %.*s\n", static_cast<int>(group.detail.size()), group.detail.data());
+    if (serious && info != nullptr)
+      std::printf("        try: %.*s\n", static_cast<int>(info->remedy.size()), info->remedy.data());
   }
 }
 
@@ -123,7 +126,9 @@ int Run(const MergeFlags& flags) {
   if (!run_dir.ok()) return PrintError(run_dir.error());
   options.run_dir = run_dir.value();
   options.jobs = flags.jobs;
-  options.clock = flags.clock == "off" ? ClockChoice::kOff : flags.clock == "wall" ? ClockChoice::kWall : ClockChoice::kAuto;
+  options.clock = flags.clock == "off"    ? ClockChoice::kOff
+                  : flags.clock == "wall" ? ClockChoice::kWall
+                                          : ClockChoice::kAuto;
   options.classes = flags.classes;
   if (const Status steps = ParseSteps(flags.steps, options); !steps.ok()) return PrintError(steps.error());
   const bool progress = isatty(STDERR_FILENO) != 0;
@@ -144,7 +149,8 @@ int Run(const MergeFlags& flags) {
       std::ofstream file(flags.json);
       file << json << '\n';
       if (!file.flush())
-        return PrintError({ErrorCode::kIo, "the JSON could not be written", flags.json, "name a file that can be written"});
+        return PrintError(
+            {ErrorCode::kIo, "the JSON could not be written", flags.json, "name a file that can be written"});
     }
     Print(timeline.value());
   }
@@ -155,10 +161,13 @@ int Run(const MergeFlags& flags) {
 
 void AddMerge(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<MergeFlags>();
-  CLI::App* command = root.add_subcommand("merge", "Bring the ranks of a run onto one clock and match what they did together");
+  CLI::App* command =
+      root.add_subcommand("merge", "Bring the ranks of a run onto one clock and match what they did together");
   command->add_option("RUN", flags->run, "Run directory (default: the latest run)");
   command->add_option("-j,--jobs", flags->jobs, "Threads, 0: all allowed cores")->capture_default_str();
-  command->add_option("--clock", flags->clock, "auto: measured clocks only; wall: accept wall-clock accuracy; off: as recorded")
+  command
+      ->add_option("--clock", flags->clock,
+                   "auto: measured clocks only; wall: accept wall-clock accuracy; off: as recorded")
       ->check(CLI::IsMember({"auto", "wall", "off"}))
       ->capture_default_str();
   command->add_option("--classes", flags->classes, "What counts as communication on a GPU")

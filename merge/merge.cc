@@ -33,9 +33,12 @@ std::string Hex(std::uint64_t value) {
 
 std::string_view ClockName(ClockChoice choice) {
   switch (choice) {
-    case ClockChoice::kAuto: return "auto";
-    case ClockChoice::kOff: return "off";
-    case ClockChoice::kWall: return "wall";
+    case ClockChoice::kAuto:
+      return "auto";
+    case ClockChoice::kOff:
+      return "off";
+    case ClockChoice::kWall:
+      return "wall";
   }
   return "auto";
 }
@@ -166,9 +169,8 @@ class Merger {
   // The analysis window: complete steps, narrowed by --steps; GPU traces of others
   // without --steps count from their first to their last event.
   void ChooseSteps() {
-    const bool imported =
-        std::any_of(run_.ranks.begin(), run_.ranks.end(),
-                    [](const RunRank& rank) { return !MetaValue(rank.head, "imported").empty(); });
+    const bool imported = std::any_of(run_.ranks.begin(), run_.ranks.end(),
+                                      [](const RunRank& rank) { return !MetaValue(rank.head, "imported").empty(); });
     const bool asked = options_.first_step >= 0 || options_.last_step >= 0;
     if (imported && !asked) return;
     const std::int64_t low = options_.first_step >= 0 ? options_.first_step : schema::kNoTime;
@@ -220,8 +222,7 @@ class Merger {
       if (passed_[r].damaged.empty()) continue;
       run_.ranks[r].state = RankState::kCutShort;
       for (const std::string& damage : passed_[r].damaged)
-        run_.losses.push_back(
-            MakeLoss(run_.ranks[r].rank, Loss::kRankCutShort, 1, run_.ranks[r].file + ": " + damage));
+        run_.losses.push_back(MakeLoss(run_.ranks[r].rank, Loss::kRankCutShort, 1, run_.ranks[r].file + ": " + damage));
     }
   }
 
@@ -287,11 +288,16 @@ class Merger {
   std::string_view StepSourceName(bool any) const {
     if (!any) return "none";
     switch (steps_.source) {
-      case StepSource::kMark: return "lockstep_step";
-      case StepSource::kRange: return "step range";
-      case StepSource::kTorch: return "torch hook";
-      case StepSource::kProfilerStep: return "ProfilerStep";
-      case StepSource::kSignature: return "signature";
+      case StepSource::kMark:
+        return "lockstep_step";
+      case StepSource::kRange:
+        return "step range";
+      case StepSource::kTorch:
+        return "torch hook";
+      case StepSource::kProfilerStep:
+        return "ProfilerStep";
+      case StepSource::kSignature:
+        return "signature";
     }
     return "none";
   }

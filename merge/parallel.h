@@ -1,12 +1,12 @@
 #pragma once
 // Threads of the merge stage.
 
-#include <algorithm>
-#include <cstddef>
-
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <cstddef>
 
 namespace lockstep {
 
@@ -22,9 +22,12 @@ void ParallelFor(unsigned jobs, std::size_t n, F&& f) {
   const int cores = tbb::info::default_concurrency();
   tbb::task_arena arena(jobs == 0 ? cores : std::min(cores, static_cast<int>(std::min(jobs, 4096u))));
   arena.execute([&] {
-    tbb::parallel_for(tbb::blocked_range<std::size_t>(0, n, 1), [&](const tbb::blocked_range<std::size_t>& range) {
-      for (std::size_t i = range.begin(); i != range.end(); ++i) f(i);
-    }, tbb::simple_partitioner());
+    tbb::parallel_for(
+        tbb::blocked_range<std::size_t>(0, n, 1),
+        [&](const tbb::blocked_range<std::size_t>& range) {
+          for (std::size_t i = range.begin(); i != range.end(); ++i) f(i);
+        },
+        tbb::simple_partitioner());
   });
 }
 

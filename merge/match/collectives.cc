@@ -39,7 +39,7 @@ struct CommGroup {
 struct Instance {
   std::uint64_t seq;
   std::uint32_t comm, start;
-  std::size_t first;    // Into the flat member list.
+  std::size_t first;  // Into the flat member list.
   std::uint32_t count;
   std::int64_t first_arrival_ns;
 };
@@ -103,8 +103,8 @@ class Matcher {
         };
         if (!std::is_sorted(by_comm[i].begin(), by_comm[i].end(), before))
           std::sort(by_comm[i].begin(), by_comm[i].end(), before);
-        found[r].push_back({dense.at(comms.global_id[i]),
-                            {static_cast<std::uint32_t>(r), comms.rank[i], std::move(by_comm[i])}});
+        found[r].push_back(
+            {dense.at(comms.global_id[i]), {static_cast<std::uint32_t>(r), comms.rank[i], std::move(by_comm[i])}});
       }
     });
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -130,14 +130,12 @@ class Matcher {
       bool told = false;
       const std::string_view name = Info(Loss::kCommUnidentified).name;
       const schema::Losses& losses = ranks_[r].tables->losses;
-      for (std::size_t i = 0; i < losses.rows(); ++i)
-        told |= TextOf(*ranks_[r].tables, losses.name[i]) == name;
+      for (std::size_t i = 0; i < losses.rows(); ++i) told |= TextOf(*ranks_[r].tables, losses.name[i]) == name;
       if (unidentified[r] > 0 && !told)
         out_.losses.push_back(MakeLoss(ranks_[r].rank, Loss::kCommUnidentified, unidentified[r], ""));
       out_.member_of.emplace_back(ranks_[r].tables->collectives.rows(), schema::kNone);
     }
-    for (CommGroup& group : comms_)
-      group.size = std::max(group.size, static_cast<std::uint32_t>(group.ranks.size()));
+    for (CommGroup& group : comms_) group.size = std::max(group.size, static_cast<std::uint32_t>(group.ranks.size()));
   }
 
   // Merges the ranks' sorted rows: one instance per distinct key.
@@ -160,8 +158,10 @@ class Matcher {
         const RankOnComm& member = group.ranks[m];
         bool first = true;
         for (; at[m] < member.rows.size() && KeyOf(member.rank, member.rows[at[m]]) == next; ++at[m], first = false) {
-          if (first) members_.push_back({member.rank, member.rows[at[m]]});
-          else ++doubled_;
+          if (first)
+            members_.push_back({member.rank, member.rows[at[m]]});
+          else
+            ++doubled_;
         }
       }
       instance.count = static_cast<std::uint32_t>(members_.size() - instance.first);
@@ -190,7 +190,8 @@ class Matcher {
     std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
       const Instance &x = instances_[a], &y = instances_[b];
       // comms_ is sorted by global id, so the dense index orders alike.
-      return std::tie(x.first_arrival_ns, x.comm, x.seq, x.start) < std::tie(y.first_arrival_ns, y.comm, y.seq, y.start);
+      return std::tie(x.first_arrival_ns, x.comm, x.seq, x.start) <
+             std::tie(y.first_arrival_ns, y.comm, y.seq, y.start);
     });
     const std::size_t n = instances_.size();
     out_.collectives.ForEachColumn([&](const schema::ColumnInfo&, auto& column) { column.resize(n); });
@@ -214,9 +215,8 @@ class Matcher {
   bool Mismatch(const Instance& instance) const {
     const FlatMember& one = members_[instance.first];
     const auto kind = static_cast<CollectiveKind>(Rows(one.rank).kind[one.row]);
-    bool sizes = !comms_[instance.comm].inter &&
-                 (Splits(kind) || kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kReduce ||
-                  kind == CollectiveKind::kScan);
+    bool sizes = !comms_[instance.comm].inter && (Splits(kind) || kind == CollectiveKind::kBroadcast ||
+                                                  kind == CollectiveKind::kReduce || kind == CollectiveKind::kScan);
     for (std::size_t m = instance.first; m < instance.first + instance.count; ++m)
       sizes &= Rows(members_[m].rank).uneven[members_[m].row] == 0;
     for (std::size_t m = instance.first + 1; m < instance.first + instance.count; ++m) {
@@ -252,8 +252,10 @@ class Matcher {
       out_.member_of[member.rank][member.row] = static_cast<std::uint32_t>(base + i);
       const std::int64_t error = ranks_[member.rank].clock->ErrorNs(rows.begin_ns[member.row]);
       out_.error_ns[base + i] = error;
-      if (error > error_1) error_2 = std::exchange(error_1, error);
-      else error_2 = std::max(error_2, error);
+      if (error > error_1)
+        error_2 = std::exchange(error_1, error);
+      else
+        error_2 = std::max(error_2, error);
       bytes = std::max(bytes, rows.bytes[member.row]);
       uneven |= rows.uneven[member.row] != 0;
       if (i == 0) continue;
@@ -276,9 +278,12 @@ class Matcher {
         if (CommRank(group, members_[instance.first + i].rank) == root) root_at = i;
     for (std::size_t i = 0; i < n; ++i) {
       std::int64_t limit = kNoTime;
-      if (splits) limit = last_arrival;
-      else if (root_at < n && RootSends(kind) && i != root_at) limit = arrival_[instance.first + root_at];
-      else if (root_at < n && RootReceives(kind) && i == root_at) limit = last_arrival;
+      if (splits)
+        limit = last_arrival;
+      else if (root_at < n && RootSends(kind) && i != root_at)
+        limit = arrival_[instance.first + root_at];
+      else if (root_at < n && RootReceives(kind) && i == root_at)
+        limit = last_arrival;
       out_.limit_ns[base + i] = limit;
     }
 
@@ -340,8 +345,8 @@ class Matcher {
       if (rank.cut_begin && (instance.first_arrival_ns < rank.window.begin || member.rows.empty() ||
                              key < KeyOf(member.rank, member.rows.front())))
         continue;
-      if (rank.cut_end && (last_end > rank.window.end || member.rows.empty() ||
-                           KeyOf(member.rank, member.rows.back()) < key))
+      if (rank.cut_end &&
+          (last_end > rank.window.end || member.rows.empty() || KeyOf(member.rank, member.rows.back()) < key))
         continue;
       return rank.rank;
     }
@@ -390,8 +395,9 @@ class Matcher {
         const auto at = std::find_if(ranks_.begin(), ranks_.end(), [&](const MatchRank& r) { return r.rank == rank; });
         const schema::Collectives& rows = at->tables->collectives;
         const std::uint32_t row = out_.members.row[m];
-        first += (m == out_.first_member[i] ? " " : ", ") + std::string(Name(static_cast<CollectiveKind>(rows.kind[row]))) +
-                 " of " + std::to_string(rows.bytes[row]) + " bytes on rank " + std::to_string(rank);
+        first += (m == out_.first_member[i] ? " " : ", ") +
+                 std::string(Name(static_cast<CollectiveKind>(rows.kind[row]))) + " of " +
+                 std::to_string(rows.bytes[row]) + " bytes on rank " + std::to_string(rank);
       }
     }
     if (out_.mismatched > 0) out_.losses.push_back(MakeLoss(-1, Loss::kCollectiveMismatch, out_.mismatched, first));

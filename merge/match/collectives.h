@@ -36,14 +36,14 @@ struct MatchedCollectives {
   std::vector<std::size_t> first_member;  // Instances + 1.
   // Cluster time up to which the member could only wait; kNoTime: never split.
   std::vector<std::int64_t> limit_ns;
-  std::vector<std::int64_t> error_ns;            // Clock error of the member at its arrival.
-  std::vector<std::uint8_t> whole;               // Per instance: every member was seen.
-  std::vector<std::uint8_t> endless;             // Per member: never completed, its end is only the last sign of life.
+  std::vector<std::int64_t> error_ns;  // Clock error of the member at its arrival.
+  std::vector<std::uint8_t> whole;     // Per instance: every member was seen.
+  std::vector<std::uint8_t> endless;   // Per member: never completed, its end is only the last sign of life.
   // [rank as given][row of its collectives] -> row of members, kNone if not matched.
   std::vector<std::vector<std::uint32_t>> member_of;
 
-  std::uint64_t unmatched = 0;   // Instances that lack a member within the ranks' windows.
-  std::uint64_t cut = 0;         // Instances that lack one because of the windows, deaths or missing files.
+  std::uint64_t unmatched = 0;  // Instances that lack a member within the ranks' windows.
+  std::uint64_t cut = 0;        // Instances that lack one because of the windows, deaths or missing files.
   std::uint64_t mismatched = 0;
   std::vector<RunLoss> losses;
 };

@@ -27,7 +27,8 @@ struct Channel {
 struct ChannelHash {
   std::size_t operator()(const Channel& c) const {
     std::uint64_t h = c.comm ^ (static_cast<std::uint64_t>(static_cast<std::uint32_t>(c.peer)) << 32 |
-                                static_cast<std::uint32_t>(c.tag)) * 0x9e3779b97f4a7c15u;
+                                static_cast<std::uint32_t>(c.tag)) *
+                                   0x9e3779b97f4a7c15u;
     h ^= h >> 29;
     return static_cast<std::size_t>(h * 0xbf58476d1ce4e5b9u + c.direction);
   }
@@ -105,8 +106,7 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
       if (partner_at == index.end()) continue;
       const std::size_t partner = partner_at->second;
       const schema::P2p& theirs = ranks[partner].tables->p2p;
-      const Channel mirror{channel.comm, ranks[r].rank, channel.tag,
-                           static_cast<std::uint8_t>(channel.direction ^ 1)};
+      const Channel mirror{channel.comm, ranks[r].rank, channel.tag, static_cast<std::uint8_t>(channel.direction ^ 1)};
       const auto other = channels[partner].find(mirror);
       std::size_t at = 0;
       for (const std::uint32_t row : rows) {

@@ -5,11 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include "merge/parallel.h"
 #include "trace/strings.h"
@@ -20,7 +19,7 @@ namespace {
 
 // rank-00005.p2.h5.part -> slot 5, process 2, part.
 struct FileName {
-  std::int64_t slot = -1;     // -1: not named like a rank file.
+  std::int64_t slot = -1;  // -1: not named like a rank file.
   std::uint32_t process = 1;
   enum Kind : std::uint8_t { kH5, kSpool, kPart, kOther } kind = kOther;
 };
@@ -216,9 +215,9 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs) {
     for (Found& found : slot.found) {
       const auto id = MetaValue(found.head.tables, "run_id");
       if (!id.empty() && !run.run_id.empty() && id != run.run_id) {
-        run.losses.push_back(MakeLoss(-1, Loss::kRunMixed, 1,
-                                      found.candidate->file + ": recorded in run " + std::string(id) +
-                                          ", this is run " + run.run_id));
+        run.losses.push_back(
+            MakeLoss(-1, Loss::kRunMixed, 1,
+                     found.candidate->file + ": recorded in run " + std::string(id) + ", this is run " + run.run_id));
         continue;
       }
       if (found.rank < 0) {
@@ -244,7 +243,8 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs) {
     if (name.slot < 0 || name.slot > INT32_MAX || name.process != 1) continue;
     found.rank = static_cast<std::int32_t>(name.slot);
     const std::int32_t rank = found.rank;
-    if (!chosen.contains(rank) && (run.world_size == 0 || rank < run.world_size)) chosen.emplace(rank, std::move(found));
+    if (!chosen.contains(rank) && (run.world_size == 0 || rank < run.world_size))
+      chosen.emplace(rank, std::move(found));
   }
   for (std::size_t i = 0; i < slots.size(); ++i)
     if (opened[i].unreadable && slots[i][0]->name.slot >= 0 && slots[i][0]->name.slot <= INT32_MAX)
@@ -264,8 +264,7 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs) {
     entry.rank = rank;
     entry.file = found.candidate->file;
     entry.state = found.source->complete() ? RankState::kComplete : RankState::kRecovered;
-    if (!found.source->complete())
-      run.losses.push_back(MakeLoss(rank, Loss::kRankUnfinished, 1, entry.file));
+    if (!found.source->complete()) run.losses.push_back(MakeLoss(rank, Loss::kRankUnfinished, 1, entry.file));
     if (!found.head.damaged.empty()) {
       entry.state = RankState::kCutShort;
       for (const std::string& damage : found.head.damaged)

@@ -60,8 +60,7 @@ std::uint64_t CountEvents(const schema::RankTables& t) {
 class SpoolSource final : public RankSource {
  public:
   SpoolSource(DecodeInput input, std::uint32_t process, schema::RankTables tables)
-      : input_(std::move(input)), process_(process), events_(CountEvents(tables)),
-        head_(HeadOf(std::move(tables))) {}
+      : input_(std::move(input)), process_(process), events_(CountEvents(tables)), head_(HeadOf(std::move(tables))) {}
 
   ReadTables ReadHead() const override { return {head_, {}}; }
   ReadTables ReadEvents() const override { return ReadAll(); }
@@ -94,8 +93,7 @@ Result<RankSources> OpenSpool(const std::string& path) {
   LS_TRY(Decoded decoded, DecodeSpool(input));
   RankSources sources;
   for (DecodedProcess& process : decoded.processes)
-    sources.push_back(
-        std::make_unique<SpoolSource>(input, process.process, std::move(process.tables)));
+    sources.push_back(std::make_unique<SpoolSource>(input, process.process, std::move(process.tables)));
   if (sources.empty())
     return Error{ErrorCode::kMalformed, "the spool holds no process", path, "nothing was recorded in this slot"};
   return sources;

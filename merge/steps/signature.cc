@@ -119,7 +119,8 @@ std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRan
              std::pair(own.seq[sequence.rows[at]], own.start[sequence.rows[at]]) <= bounds[b];
            ++at)
         latest_end = std::max(latest_end, own.end_ns[sequence.rows[at]]);
-      const bool there = at > 0 && std::pair(own.seq[sequence.rows[at - 1]], own.start[sequence.rows[at - 1]]) == bounds[b];
+      const bool there =
+          at > 0 && std::pair(own.seq[sequence.rows[at - 1]], own.start[sequence.rows[at - 1]]) == bounds[b];
       if (b > 0) {
         if (there && begin != schema::kNoTime) steps[r].push_back({index, {begin, latest_end}, true, false, -1});
         ++index;

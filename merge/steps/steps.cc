@@ -11,11 +11,16 @@ namespace {
 // definitions.md: marks, ProfilerStep#N, step ranges, else torch hooks.
 int Preference(std::uint8_t source) {
   switch (static_cast<StepSource>(source)) {
-    case StepSource::kMark: return 0;
-    case StepSource::kProfilerStep: return 1;
-    case StepSource::kRange: return 2;
-    case StepSource::kTorch: return 3;
-    case StepSource::kSignature: return 4;
+    case StepSource::kMark:
+      return 0;
+    case StepSource::kProfilerStep:
+      return 1;
+    case StepSource::kRange:
+      return 2;
+    case StepSource::kTorch:
+      return 3;
+    case StepSource::kSignature:
+      return 4;
   }
   return 5;
 }
@@ -38,8 +43,11 @@ std::vector<RankStep> Marked(const schema::Steps& steps, std::uint8_t source, st
   std::vector<RankStep> marked;
   for (std::size_t i = 0; i < steps.rows(); ++i) {
     if (steps.source[i] != source || steps.thread[i] != thread || steps.end_ns[i] < steps.begin_ns[i]) continue;
-    marked.push_back({steps.index[i], {steps.begin_ns[i], steps.end_ns[i]}, steps.complete[i] != 0,
-                      steps.warmup[i] != 0, steps.cpu_ns[i]});
+    marked.push_back({steps.index[i],
+                      {steps.begin_ns[i], steps.end_ns[i]},
+                      steps.complete[i] != 0,
+                      steps.warmup[i] != 0,
+                      steps.cpu_ns[i]});
   }
   std::stable_sort(marked.begin(), marked.end(),
                    [](const RankStep& a, const RankStep& b) { return a.window.begin < b.window.begin; });
@@ -85,7 +93,8 @@ JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives
     if (steps.rows() == 0) continue;
     std::uint8_t source = steps.source[0];
     for (const std::uint8_t other : steps.source)
-      if (shared.empty() ? Preference(other) < Preference(source) : Preference(other) == *shared.begin()) source = other;
+      if (shared.empty() ? Preference(other) < Preference(source) : Preference(other) == *shared.begin())
+        source = other;
     std::uint64_t bad = 0;
     job.ranks[r] = Marked(steps, source, bad);
     job.source = static_cast<StepSource>(source);
@@ -115,16 +124,19 @@ JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives
       const auto at = std::lower_bound(steps.begin(), steps.end(), index,
                                        [](const RankStep& step, std::int64_t i) { return step.index < i; });
       const bool has = at != steps.end() && at->index == index;
-      if (has || (ranks[r].cut_begin && index < steps.front().index) || (ranks[r].cut_end && index > steps.back().index))
+      if (has || (ranks[r].cut_begin && index < steps.front().index) ||
+          (ranks[r].cut_end && index > steps.back().index))
         continue;
-      if (mismatched++ == 0) first = "first: step " + std::to_string(index) + " is not on rank " + std::to_string(ranks[r].rank);
+      if (mismatched++ == 0)
+        first = "first: step " + std::to_string(index) + " is not on rank " + std::to_string(ranks[r].rank);
       break;
     }
   }
   if (with_steps > 0 && with_steps < ranks.size()) {
     for (std::size_t r = 0; r < ranks.size(); ++r)
       if (job.ranks[r].empty() && !ranks[r].cut_end && !ranks[r].cut_begin)
-        job.losses.push_back(MakeLoss(ranks[r].rank, Loss::kStepMismatch, complete.size(), "no steps marked on this rank"));
+        job.losses.push_back(
+            MakeLoss(ranks[r].rank, Loss::kStepMismatch, complete.size(), "no steps marked on this rank"));
   }
   if (mismatched > 0) job.losses.push_back(MakeLoss(-1, Loss::kStepMismatch, mismatched, first));
   job.mismatched += mismatched;

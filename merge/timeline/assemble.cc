@@ -39,7 +39,8 @@ schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std
     row.warmup = step.warmup;
     row.source = static_cast<std::uint8_t>(steps.source);
     row.step_ns = -1;
-    if (row.complete) row.step_ns = step.end - (before != nullptr && before_index == index - 1 ? before->end : step.begin);
+    if (row.complete)
+      row.step_ns = step.end - (before != nullptr && before_index == index - 1 ? before->end : step.begin);
     table.Append(row);
     before = &step;
     before_index = index;
@@ -112,7 +113,8 @@ void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& 
     row.state = static_cast<std::uint8_t>(rank.state);
     row.ended_early = outcomes[r].ended_early;
     row.gpu = passed[r].gpu;
-    row.allowed_cores = static_cast<std::uint32_t>(std::max<std::int64_t>(MetaNumber(rank.head, "allowed_cores", 0), 0));
+    row.allowed_cores =
+        static_cast<std::uint32_t>(std::max<std::int64_t>(MetaNumber(rank.head, "allowed_cores", 0), 0));
     row.events = rank.source == nullptr ? 0 : rank.source->EventRows();
     row.dropped = DroppedRecords(rank.head);
     row.app_cpu_ns = MetaNumber(rank.head, "app_cpu_ns", -1);
@@ -132,10 +134,8 @@ void TimelineWriter::Losses(std::vector<RunLoss> losses) {
     std::uint64_t count = 0;
     std::size_t end = i;
     for (; end < losses.size() && key(losses[end]) == key(losses[i]); ++end) count += losses[end].count;
-    tables_.losses.Append({.rank = losses[i].rank,
-                           .name = Intern(losses[i].name),
-                           .count = count,
-                           .detail = Intern(losses[i].detail)});
+    tables_.losses.Append(
+        {.rank = losses[i].rank, .name = Intern(losses[i].name), .count = count, .detail = Intern(losses[i].detail)});
     i = end;
   }
 }

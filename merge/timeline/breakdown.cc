@@ -11,8 +11,17 @@ namespace {
 constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 
 // Bits of an instant's state, in the order of the streams below.
-enum Bit : unsigned { kBusy = 1, kCertain = 2, kPossible = 4, kTransfer = 8, kWait = 16, kInside = 32, kCopy = 64,
-                      kOther = 128, kInput = 256 };
+enum Bit : unsigned {
+  kBusy = 1,
+  kCertain = 2,
+  kPossible = 4,
+  kTransfer = 8,
+  kWait = 16,
+  kInside = 32,
+  kCopy = 64,
+  kOther = 128,
+  kInput = 256
+};
 constexpr std::size_t kStreams = 9;
 
 // Walks all sets at once: between two neighbouring boundaries the state is one
@@ -20,8 +29,8 @@ constexpr std::size_t kStreams = 9;
 class Sweep {
  public:
   explicit Sweep(const RankActivity& activity)
-      : sets_{&activity.busy, &activity.certain, &activity.possible, &activity.transfer, &activity.wait,
-              &activity.inside_mpi, &activity.copy, &activity.mpi_other, &activity.input} {
+      : sets_{&activity.busy,       &activity.certain, &activity.possible,  &activity.transfer, &activity.wait,
+              &activity.inside_mpi, &activity.copy,    &activity.mpi_other, &activity.input} {
     for (std::size_t i = 0; i < kStreams; ++i)
       if (!sets_[i]->empty()) streams_[used_++] = {sets_[i]->data(), sets_[i]->data() + sets_[i]->size(), 1u << i};
     next_.fill(kForever);
@@ -87,9 +96,12 @@ Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
     if (in_flight) terms.overlap_high_ns = ns;
     if (moving) terms.overlap_ns = ns;
   } else if (in_flight) {
-    if (state & kTransfer) terms.exposed_transfer_ns = ns;
-    else if (state & kWait) terms.exposed_wait_ns = ns;
-    else terms.exposed_unsplit_ns = ns;
+    if (state & kTransfer)
+      terms.exposed_transfer_ns = ns;
+    else if (state & kWait)
+      terms.exposed_wait_ns = ns;
+    else
+      terms.exposed_unsplit_ns = ns;
   } else if (copy) {
     terms.exposed_copy_ns = ns;
   } else {
@@ -177,7 +189,8 @@ double CounterCurve::At(std::int64_t time_ns) const {
 }
 
 std::int64_t CounterCurve::Within(Interval window) const {
-  if (readings_.size() < 2 || window.end <= readings_.front().first || window.begin >= readings_.back().first) return -1;
+  if (readings_.size() < 2 || window.end <= readings_.front().first || window.begin >= readings_.back().first)
+    return -1;
   return static_cast<std::int64_t>(std::llround(At(window.end) - At(window.begin)));
 }
 

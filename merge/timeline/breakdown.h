@@ -22,14 +22,14 @@ struct CommOp {
 // What happened on one rank. Sets as core/interval.h defines them.
 struct RankActivity {
   bool gpu = false;
-  IntervalSet busy;        // GPU ranks: compute kernels. CPU ranks: the training thread in MPI or input; the rest computes.
-  IntervalSet certain;     // Operations in flight, by CommOp.certain.
+  IntervalSet busy;  // GPU ranks: compute kernels. CPU ranks: the training thread in MPI or input; the rest computes.
+  IntervalSet certain;  // Operations in flight, by CommOp.certain.
   IntervalSet possible;
   IntervalSet transfer;
   IntervalSet wait;
   IntervalSet inside_mpi;  // Any thread.
   IntervalSet copy;
-  IntervalSet mpi_other;   // Training thread in management, MPI-IO and the like.
+  IntervalSet mpi_other;  // Training thread in management, MPI-IO and the like.
   IntervalSet input;
 };
 

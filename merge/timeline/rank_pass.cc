@@ -32,8 +32,8 @@ bool IsOther(std::uint16_t op) {
     for (const MpiOpInfo& info : kMpiOps) {
       const auto number = static_cast<std::size_t>(info.op);
       if (number >= other.size()) other.resize(number + 1, true);
-      other[number] = info.cls == MpiClass::kComm || info.cls == MpiClass::kLifecycle ||
-                      info.cls == MpiClass::kOther || info.cls == MpiClass::kRequest;
+      other[number] = info.cls == MpiClass::kComm || info.cls == MpiClass::kLifecycle || info.cls == MpiClass::kOther ||
+                      info.cls == MpiClass::kRequest;
     }
     return other;
   }();
@@ -109,11 +109,15 @@ class Pass {
     for (std::size_t i = 0; i < kernels.rows(); ++i) {
       const Interval kernel{kernels.begin_ns[i], kernels.begin_ns[i] + kernels.duration_ns[i]};
       switch (classes_[i]) {
-        case KernelClass::kCompute: compute.push_back(kernel); break;
+        case KernelClass::kCompute:
+          compute.push_back(kernel);
+          break;
         case KernelClass::kComm:
           if (!carried[i]) ops_.push_back({kernel.begin, kernel.begin, kernel.end, kernel.end, true});
           break;
-        case KernelClass::kMemory: copy.push_back(kernel); break;
+        case KernelClass::kMemory:
+          copy.push_back(kernel);
+          break;
         case KernelClass::kNone:
           // HTA's OTHER keeps the device busy and is no compute: the same as a copy to the identity.
           if (in_.hta) copy.push_back(kernel);
@@ -175,8 +179,7 @@ class Pass {
         censored = (end - end_low) >= (high + 9) / 10 || still >= (high + 9) / 10;
       }
       if (member != schema::kNone) Write(member, begin, end_low, end, limit, censored);
-      if (Counts(row))
-        ops_.push_back({begin, wait_end, split && !censored ? wait_end : end, end, !posted});
+      if (Counts(row)) ops_.push_back({begin, wait_end, split && !censored ? wait_end : end, end, !posted});
     }
   }
 
@@ -184,7 +187,8 @@ class Pass {
              bool censored) {
     schema::TlCollectiveRanks& m = matched_.members;
     const std::int64_t high = std::max(in_.clock->ToCluster(end), m.arrival_ns[member]);
-    const std::int64_t low = end_low == end ? high : std::clamp(in_.clock->ToCluster(end_low), m.arrival_ns[member], high);
+    const std::int64_t low =
+        end_low == end ? high : std::clamp(in_.clock->ToCluster(end_low), m.arrival_ns[member], high);
     m.end_high_ns[member] = high;
     m.end_low_ns[member] = low;
     m.censored[member] = censored;
@@ -273,8 +277,10 @@ class Pass {
       out_.step_ranks.Append(row);
       if (step.window.begin >= total.begin && step.window.end <= total.end && step.cpu_ns >= 0) {
         marked_cpu += step.cpu_ns;
-        if (marked.end == marked.begin) marked = step.window;
-        else if (marked.end == step.window.begin) marked.end = step.window.end;
+        if (marked.end == marked.begin)
+          marked = step.window;
+        else if (marked.end == step.window.begin)
+          marked.end = step.window.end;
       }
     }
     schema::TlRankTotals::Row row;

@@ -54,7 +54,8 @@ Timeline MakeTimeline(std::string run_dir, schema::TimelineTables tables) {
   timeline.first_member.assign(timeline.tables.collectives.rows() + 1, 0);
   for (const std::uint32_t row : collective)
     if (row < timeline.tables.collectives.rows()) ++timeline.first_member[row + 1];
-  for (std::size_t i = 1; i < timeline.first_member.size(); ++i) timeline.first_member[i] += timeline.first_member[i - 1];
+  for (std::size_t i = 1; i < timeline.first_member.size(); ++i)
+    timeline.first_member[i] += timeline.first_member[i - 1];
   return timeline;
 }
 
@@ -62,8 +63,7 @@ RankClockMap::RankClockMap(const schema::Clock& clock, std::int32_t rank) {
   for (std::size_t i = 0; i < clock.rows(); ++i)
     if (clock.rank[i] == rank)
       knots_.push_back({clock.local_ns[i], clock.offset_ns[i], clock.base_error_ns[i], clock.slew_ppb[i]});
-  std::stable_sort(knots_.begin(), knots_.end(),
-                   [](const Knot& a, const Knot& b) { return a.local_ns < b.local_ns; });
+  std::stable_sort(knots_.begin(), knots_.end(), [](const Knot& a, const Knot& b) { return a.local_ns < b.local_ns; });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < knots_.size(); ++i) {
     Knot knot = knots_[i];
@@ -133,8 +133,8 @@ std::int64_t RankClockMap::ErrorNs(std::int64_t local_ns) const {
   const double share = static_cast<double>(local_ns - a.local_ns) / static_cast<double>(b.local_ns - a.local_ns);
   const double base = static_cast<double>(a.base_error_ns) +
                       share * (static_cast<double>(b.base_error_ns) - static_cast<double>(a.base_error_ns));
-  return grown(left ? a : b, base >= 9e18 ? std::numeric_limits<std::int64_t>::max()
-                                          : static_cast<std::int64_t>(std::ceil(base)));
+  return grown(left ? a : b,
+               base >= 9e18 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(std::ceil(base)));
 }
 
 }  // namespace lockstep

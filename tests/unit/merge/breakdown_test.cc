@@ -15,7 +15,8 @@ namespace {
 using Kind = CollectiveKind;
 
 std::int64_t SumOfTerms(const schema::TlRankTotals::Row& t) {
-  return t.compute_ns + t.exposed_wait_ns + t.exposed_transfer_ns + t.exposed_unsplit_ns + t.exposed_copy_ns + t.idle_ns;
+  return t.compute_ns + t.exposed_wait_ns + t.exposed_transfer_ns + t.exposed_unsplit_ns + t.exposed_copy_ns +
+         t.idle_ns;
 }
 
 TEST(Breakdown, CpuRankBlocking) {
@@ -119,7 +120,7 @@ TEST(Breakdown, GpuWindowsFollowTheLaunches) {
   m[0].Step(0, 0, 100), m[0].Step(1, 100, 200);
   m[0].Kernel("gemm", 50, 120, 10);
   m[0].Kernel("gemm", 130, 180, 60);
-  m[0].Kernel("gemm", 200, 260, 110);   // First launched in step 1.
+  m[0].Kernel("gemm", 200, 260, 110);  // First launched in step 1.
   m[0].Kernel("ncclDevKernel_AllReduce", 250, 300, 150);
   m.Run();
   const auto& steps = m.passed[0].steps;
@@ -154,8 +155,9 @@ TEST(Breakdown, GpuCollectivesAreTheirKernels) {
 }
 
 TEST(KernelClass, NamesAsLibrariesAndHtaSeeThem) {
-  for (const char* name : {"ncclDevKernel_AllReduce_Sum_f32", "ncclKernel_SendRecv", "void deep_ep::internode::dispatch<1>",
-                           "void vllm::cross_device_reduce_1stage<float>", "rcclDevKernel", "nvshmemi_transfer"})
+  for (const char* name :
+       {"ncclDevKernel_AllReduce_Sum_f32", "ncclKernel_SendRecv", "void deep_ep::internode::dispatch<1>",
+        "void vllm::cross_device_reduce_1stage<float>", "rcclDevKernel", "nvshmemi_transfer"})
     EXPECT_TRUE(IsCommKernelName(name)) << name;
   for (const char* name : {"gemm", "SyncBatchNorm", "vectorized_elementwise_kernel", "void at::native::reduce_kernel"})
     EXPECT_FALSE(IsCommKernelName(name)) << name;

@@ -37,8 +37,12 @@ class Merged {
     for (const auto& rank : ranks_) clocks_.emplace_back(clock, rank->rank());
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       const Interval span = CapturedSpan(ranks_[r]->t);
-      match.push_back({ranks_[r]->rank(), &ranks_[r]->t, &clocks_[r],
-                       {clocks_[r].ToCluster(span.begin), clocks_[r].ToCluster(span.end)}, false, cut_end[r]});
+      match.push_back({ranks_[r]->rank(),
+                       &ranks_[r]->t,
+                       &clocks_[r],
+                       {clocks_[r].ToCluster(span.begin), clocks_[r].ToCluster(span.end)},
+                       false,
+                       cut_end[r]});
     }
     matched = MatchCollectives(match, static_cast<std::size_t>(absent_), jobs);
     p2p = MatchP2p(match, jobs);

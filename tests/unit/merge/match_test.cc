@@ -212,7 +212,7 @@ TEST(Match, ClockFreeCheckSeesAShiftedRank) {
 
 TEST(MatchP2p, ReceiveCountsFromTheSendsPost) {
   Merged m(2);
-  m[0].Message(true, 1, 1, 100, 400);   // Late sender: 300 before, 100 in flight.
+  m[0].Message(true, 1, 1, 100, 400);  // Late sender: 300 before, 100 in flight.
   m[1].Message(false, 0, 1, 300, 320);
   m.Run();
   EXPECT_EQ(m.p2p.unmatched, 0u);
@@ -240,7 +240,8 @@ TEST(Match, ResultDoesNotDependOnThreadsOrOnAClocksOrigin) {
     Merged m(4);
     m.jobs = jobs;
     for (std::int64_t i = 0; i < 300; ++i)
-      for (int r = 0; r < 4; ++r) m[r].Collective(Kind::kAllReduce, 1000 * i + 37 * r * (i % 5), 1000 * i + 700 + 3 * r);
+      for (int r = 0; r < 4; ++r)
+        m[r].Collective(Kind::kAllReduce, 1000 * i + 37 * r * (i % 5), 1000 * i + 700 + 3 * r);
     m[1].ShiftClock(shift);
     m.offset_ns[1] = -shift;
     m.Run();

@@ -33,7 +33,8 @@ class RankBuilder {
                     .stride = 1,
                     .name = schema::kNone,
                     .end_ns = schema::kNoTime});
-    t.threads.Append({.thread = 0, .tid = 10, .name = schema::kNone, .begin_ns = 0, .end_ns = 0, .records = 1, .training = 1});
+    t.threads.Append(
+        {.thread = 0, .tid = 10, .name = schema::kNone, .begin_ns = 0, .end_ns = 0, .records = 1, .training = 1});
     t.threads.Append({.thread = 1, .tid = 11, .name = schema::kNone, .begin_ns = 0, .end_ns = 0, .records = 1});
   }
 
@@ -41,7 +42,8 @@ class RankBuilder {
     t.meta.Append({.key = strings_.Intern(key), .value = strings_.Intern(value)});
   }
 
-  std::uint32_t Call(MpiOp op, std::int64_t begin, std::int64_t end, std::uint32_t thread = 0, std::uint32_t count = 1) {
+  std::uint32_t Call(MpiOp op, std::int64_t begin, std::int64_t end, std::uint32_t thread = 0,
+                     std::uint32_t count = 1) {
     t.mpi_calls.Append({.begin_ns = begin,
                         .duration_ns = end - begin,
                         .thread = thread,
@@ -100,23 +102,35 @@ class RankBuilder {
   }
 
   void Input(std::int64_t begin, std::int64_t end, std::uint32_t thread = 0) {
-    t.ranges.Append({.begin_ns = begin, .duration_ns = end - begin, .thread = thread, .name = schema::kNone,
-                     .domain = schema::kNone, .category = 1});
+    t.ranges.Append({.begin_ns = begin,
+                     .duration_ns = end - begin,
+                     .thread = thread,
+                     .name = schema::kNone,
+                     .domain = schema::kNone,
+                     .category = 1});
     Sign(end);
   }
 
   void Step(std::int64_t index, std::int64_t begin, std::int64_t end, bool complete = true, std::int64_t cpu_ns = -1) {
-    t.steps.Append({.index = index, .begin_ns = begin, .end_ns = end, .complete = complete, .thread = 0, .cpu_ns = cpu_ns});
+    t.steps.Append(
+        {.index = index, .begin_ns = begin, .end_ns = end, .complete = complete, .thread = 0, .cpu_ns = cpu_ns});
     Sign(end);
   }
 
   std::uint32_t Kernel(std::string_view name, std::int64_t begin, std::int64_t end, std::int64_t launched,
                        std::uint8_t work = 0) {
     const std::uint64_t correlation = t.kernels.rows() + 1;
-    t.api.Append({.begin_ns = launched, .duration_ns = 2, .name = strings_.Intern("cudaLaunchKernel"), .kind = 1,
+    t.api.Append({.begin_ns = launched,
+                  .duration_ns = 2,
+                  .name = strings_.Intern("cudaLaunchKernel"),
+                  .kind = 1,
                   .correlation = correlation});
-    t.kernels.Append({.begin_ns = begin, .duration_ns = end - begin, .correlation = correlation,
-                      .name = strings_.Intern(name), .work = work, .work_rule = static_cast<std::uint8_t>(work == 1)});
+    t.kernels.Append({.begin_ns = begin,
+                      .duration_ns = end - begin,
+                      .correlation = correlation,
+                      .name = strings_.Intern(name),
+                      .work = work,
+                      .work_rule = static_cast<std::uint8_t>(work == 1)});
     Sign(end);
     return static_cast<std::uint32_t>(t.kernels.rows() - 1);
   }
@@ -126,7 +140,8 @@ class RankBuilder {
     const auto shift = [by](auto& table) {
       table.ForEachColumn([by](const schema::ColumnInfo& info, auto& column) {
         if constexpr (std::is_same_v<std::decay_t<decltype(column[0])>, std::int64_t>) {
-          if (info.unit != "ns" || info.name == "duration_ns" || info.name == "cpu_ns" || info.name == "run_delay_ns") return;
+          if (info.unit != "ns" || info.name == "duration_ns" || info.name == "cpu_ns" || info.name == "run_delay_ns")
+            return;
           for (auto& value : column)
             if (value != schema::kNoTime) value += by;
         }

@@ -125,7 +125,8 @@ TEST_F(RunDirectory, MissingRank) {
 
 TEST_F(RunDirectory, UnreadableFilesAreOneLossThatNamesThem) {
   WriteAll();
-  for (const char* text : {"", "not a trace at all, but long enough to look at", "\x89HDF\r\n\x1a\n and nothing behind"}) {
+  for (const char* text :
+       {"", "not a trace at all, but long enough to look at", "\x89HDF\r\n\x1a\n and nothing behind"}) {
     std::ofstream(dir_ / "ranks" / Name(1), std::ios::trunc) << text;
     const auto merged = Merge();
     ASSERT_TRUE(merged.ok());

@@ -90,8 +90,16 @@ TEST(RankClockMap, MonotoneAndInvertible) {
   schema::Clock clock;
   const std::int64_t base = 1'000'000'000'000;
   clock.Append({.rank = 3, .local_ns = base, .offset_ns = -base, .base_error_ns = 100, .slew_ppb = 2000});
-  clock.Append({.rank = 3, .local_ns = base + 1'000'000'000, .offset_ns = -base + 50'000, .base_error_ns = 300, .slew_ppb = 1000});
-  clock.Append({.rank = 3, .local_ns = base + 2'000'000'000, .offset_ns = -base - 20'000, .base_error_ns = 100, .slew_ppb = 1000});
+  clock.Append({.rank = 3,
+                .local_ns = base + 1'000'000'000,
+                .offset_ns = -base + 50'000,
+                .base_error_ns = 300,
+                .slew_ppb = 1000});
+  clock.Append({.rank = 3,
+                .local_ns = base + 2'000'000'000,
+                .offset_ns = -base - 20'000,
+                .base_error_ns = 100,
+                .slew_ppb = 1000});
   const RankClockMap map(clock, 3);
   EXPECT_EQ(map.ToCluster(base), 0);
   EXPECT_EQ(map.ToCluster(base + 500'000'000), 500'025'000);
