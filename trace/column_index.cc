@@ -75,7 +75,7 @@ StoredColumn IndexColumn(hid_t dataset, std::uint64_t file_bytes) {
   column.integer = column.width >= 1 && column.width <= 8;
   if (!column.integer || rows == 0) return column;
   if (rows * column.width > kMaxUnstoredBytes + kMaxExpansion * H5Dget_storage_size(dataset)) {
-    column.integer = false;
+    column.overclaims = true;
     return column;
   }
 
@@ -127,12 +127,14 @@ StoredTable IndexTable(hid_t file, const schema::TableInfo& info, std::uint64_t 
       table.problem = "column " + column_name + " is not a 1-D dataset";
     else
       table.rows = std::min(table.rows, column.rows);
+    if (column.overclaims) table.problem = "column " + column_name + " claims more rows than its bytes can hold";
     const bool empty = column.one_dimensional && column.rows == 0;
     table.columns.emplace(column_name, std::move(column));
     // One empty column makes the table empty: the others need no look.
     if (empty) break;
   }
-  if (table.rows == UINT64_MAX) table.rows = 0;
+  // Nobody is to make room for rows that cannot be read.
+  if (table.rows == UINT64_MAX || !table.problem.empty()) table.rows = 0;
   return table;
 }
 

@@ -22,7 +22,8 @@ struct StoredChunk {
 
 struct StoredColumn {
   bool one_dimensional = false;
-  bool integer = false;  // Integers, no more of them than its stored bytes can expand to.
+  bool integer = false;
+  bool overclaims = false;  // More rows than its stored bytes can expand to.
   bool is_signed = false;
   std::size_t width = 0;
   std::uint64_t rows = 0;

@@ -98,7 +98,7 @@ std::uint32_t ProcessDecoder::AddCall(const Thread& thread, const MpiRecord& rec
                                       std::int64_t end_ns) {
   const std::uint8_t flags = record.head.flags;
   tables_.mpi_calls.Append({.begin_ns = begin_ns,
-                            .duration_ns = end_ns - begin_ns,
+                            .duration_ns = DurationNs(begin_ns, end_ns),
                             .thread = thread.row,
                             .op = record.op,
                             .comm = CommRow(record.comm, begin_ns),
@@ -325,7 +325,7 @@ void ProcessDecoder::OnPoll(Thread& thread, const PollRecord& record) {
   Touch(thread, first, last);
   const std::uint64_t handle = record.op_and_request >> 12;
   tables_.mpi_calls.Append({.begin_ns = first,
-                            .duration_ns = last - first,
+                            .duration_ns = DurationNs(first, last),
                             .thread = thread.row,
                             .op = static_cast<std::uint16_t>(record.op_and_request & 0xfff),
                             .comm = kNone,

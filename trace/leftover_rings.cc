@@ -120,7 +120,8 @@ Leftover ReadLeftover(const std::string& path, const std::vector<SpooledRing>& s
       leftover.processes.push_back(ParseProcessEntry(at, i));
   }
   leftover.bursts.resize(std::min(bursts, kMaxProbeBursts));
-  std::memcpy(leftover.bursts.data(), bytes.data() + kBurstTableOffset, leftover.bursts.size() * sizeof(BurstRow));
+  if (!leftover.bursts.empty())
+    std::memcpy(leftover.bursts.data(), bytes.data() + kBurstTableOffset, leftover.bursts.size() * sizeof(BurstRow));
 
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> spooled_end;
   for (const SpooledRing& ring : spooled) spooled_end[{ring.ring, ring.generation}] = ring.end_slot;

@@ -71,7 +71,7 @@ void ProcessDecoder::OnRange(Thread& thread, const RangeRecord& record) {
   Touch(thread, begin, end);
   const std::uint8_t kind = record.head.kind == RecordKind::kRange ? 0 : record.head.kind == RecordKind::kMark ? 2 : 1;
   tables_.ranges.Append({.begin_ns = begin,
-                         .duration_ns = end - begin,
+                         .duration_ns = DurationNs(begin, end),
                          .thread = thread.row,
                          .name = TextOfThread(thread, record.name),
                          .domain = kNone,
@@ -216,7 +216,7 @@ void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
     const std::int64_t begin = thread.clock.Ns(range.begin_ticks);
     ++open_ranges_;
     tables_.ranges.Append({.begin_ns = begin,
-                           .duration_ns = std::max<std::int64_t>(0, last_ns - begin),
+                           .duration_ns = DurationNs(begin, last_ns),
                            .thread = thread.row,
                            .name = TextOfThread(thread, range.name),
                            .domain = kNone,
@@ -231,7 +231,7 @@ void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
     const std::int64_t begin = thread.clock.Ns(state.call_begin_ticks);
     Touch(thread, begin, begin);
     tables_.mpi_calls.Append({.begin_ns = begin,
-                              .duration_ns = std::max<std::int64_t>(0, last_ns - begin),
+                              .duration_ns = DurationNs(begin, last_ns),
                               .thread = thread.row,
                               .op = static_cast<std::uint16_t>(state.call_op),
                               .comm = kNone,

@@ -306,7 +306,7 @@ Status TableFile::ReadColumn(std::string_view table_name, const schema::ColumnIn
   }
   const StoredColumn& column = at->second;
   const bool want_signed = info.type == schema::ColumnType::kI32 || info.type == schema::ColumnType::kI64;
-  if (!column.integer) return impl_->Malformed(name + ": not integers, or more of them than its bytes can hold");
+  if (!column.integer) return impl_->Malformed(name + ": not a column of integers");
   if (column.width != width || column.is_signed != want_signed)
     return impl_->Malformed(name + ": type is " + (column.is_signed ? "i" : "u") + std::to_string(column.width * 8) +
                             ", expected " + std::string(NameOf(info.type)));

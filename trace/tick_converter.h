@@ -48,4 +48,11 @@ class TickConverter {
   std::uint64_t extrapolated_ = 0;
 };
 
+// end - begin of times that may be damaged: at least 0, and no overflow.
+inline std::int64_t DurationNs(std::int64_t begin_ns, std::int64_t end_ns) {
+  if (end_ns <= begin_ns) return 0;
+  const std::uint64_t span = static_cast<std::uint64_t>(end_ns) - static_cast<std::uint64_t>(begin_ns);
+  return span > INT64_MAX ? INT64_MAX : static_cast<std::int64_t>(span);
+}
+
 }  // namespace lockstep
