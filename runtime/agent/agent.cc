@@ -84,6 +84,8 @@ class Agent {
   Status StartChild();
   void Loop();
   void HandleSignals();
+  // After the application's end: whether somebody wants this slot to go.
+  bool TerminationAsked();
   void Tick();
   void Periodic(std::int64_t now_ns);
   void Snapshot(bool last_words = false);
@@ -139,7 +141,7 @@ std::string Agent::Prepare() {
     Say("rings are on disk (" + segment_->tmpfs_trouble() + "): expect stalls of milliseconds in traced calls");
   FillHeader();
   clock_link_.emplace(options_.clock, launch_, clock_, segment_->view(), dir_.absolute + "/ranks",
-                      libraries_.clock_program);
+                      libraries_.clock_program, [this] { return TerminationAsked(); });
   if (!clock_link_->trouble().empty() && speaks()) Say("no clock service: " + clock_link_->trouble());
   drain_.emplace(segment_->view(), *spool_, clock_);
   sampler_.emplace(clock_);
@@ -260,6 +262,13 @@ void Agent::HandleSignals() {
   }
 }
 
+bool Agent::TerminationAsked() {
+  signalfd_siginfo info;
+  while (::read(gate_->fd(), &info, sizeof info) == static_cast<ssize_t>(sizeof info))
+    terminating_ = terminating_ || info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT || info.ssi_signo == SIGHUP;
+  return terminating_;
+}
+
 // Until the application has ended. A termination signal does not end it: what the
 // application makes of the signal decides, and a SIGKILL that follows finds
 // everything but the last tick in the spool and that in the segment.
@@ -291,10 +300,14 @@ void Agent::Loop() {
 
 void Agent::Finish() {
   SegmentHeader& header = segment_->view().header();
-  if (good_end()) clock_link_->Finish(true);
+  if (good_end()) {
+    terminating_ = false;
+    clock_link_->Finish(true);
+  }
   header.agent_gone.store(1, std::memory_order_release);  // For processes that outlive the application.
   if (const std::vector<SpoolCpu> rows = sampler_->Sample(*drain_); !rows.empty())
     spool_->Append({SpoolKind::kCpu}, rows.data(), rows.size() * sizeof rows[0]);
+  if (header.mailbox.state.load(std::memory_order_acquire) == 2) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
   drain_->RunLast();
   clock_link_->Drain(*spool_);
   Snapshot(true);

@@ -15,7 +15,8 @@ constexpr std::size_t kRowsPerBlock = kSpoolBlockBytes / sizeof(BurstRow);
 }  // namespace
 
 ClockLink::ClockLink(ClockService mode, const LaunchEnv& launch, const EventClock& clock, const SegmentView& segment,
-                     const std::string& meeting_dir, const std::string& clock_program) {
+                     const std::string& meeting_dir, const std::string& clock_program,
+                     std::function<bool()> interrupted) {
   SegmentHeader& header = segment.header();
   Hash64 token;
   token.Add("clock token");
@@ -30,6 +31,7 @@ ClockLink::ClockLink(ClockService mode, const LaunchEnv& launch, const EventCloc
   config.segment = segment;
   config.meeting_dir = meeting_dir;
   config.clock_program = clock_program;
+  config.interrupted = std::move(interrupted);
   config.sink = [this](std::span<const BurstRow> rows) {
     const std::lock_guard lock(mutex_);
     rows_.insert(rows_.end(), rows.begin(), rows.end());
@@ -65,8 +67,8 @@ void ClockLink::Finish(bool good) {
     coordinator_->Finish(kFinishLimitMs);
   } else {
     coordinator_->Abandon();
+    coordinator_.reset();
   }
-  coordinator_.reset();
 }
 
 }  // namespace lockstep

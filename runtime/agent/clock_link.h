@@ -2,6 +2,7 @@
 // The agent's side of the clock service: the coordinator measures on threads of
 // its own, the main loop takes the rows to the spool.
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,12 +21,13 @@ class ClockLink {
   // Listens and writes address and token into the segment's header. A clock
   // service that cannot start is no reason not to run: trouble() says why.
   ClockLink(ClockService mode, const LaunchEnv& launch, const EventClock& clock, const SegmentView& segment,
-            const std::string& meeting_dir, const std::string& clock_program);
+            const std::string& meeting_dir, const std::string& clock_program, std::function<bool()> interrupted);
   ~ClockLink();
 
   // Rows measured since the last call become blocks.
   void Drain(SpoolWriter& spool);
-  // After a good end: one more burst. After a bad one: stop at once.
+  // After a good end: one more burst; the server answers ranks that end later until
+  // this object goes. After a bad end: stop at once.
   void Finish(bool good);
   const std::string& trouble() const { return trouble_; }
 
