@@ -3,7 +3,6 @@
 // function to run in `chosen`. The list of all is in main.cc.
 
 #include <CLI/CLI.hpp>
-
 #include <functional>
 #include <string>
 

@@ -57,27 +57,55 @@ constexpr double BusFactor(CollectiveKind kind, std::uint32_t members) {
 
 constexpr std::string_view Name(CollectiveKind kind) {
   switch (kind) {
-    case CollectiveKind::kNone: return "none";
-    case CollectiveKind::kAllReduce: return "all-reduce";
-    case CollectiveKind::kAllGather: return "all-gather";
-    case CollectiveKind::kReduceScatter: return "reduce-scatter";
-    case CollectiveKind::kAllToAll: return "all-to-all";
-    case CollectiveKind::kBarrier: return "barrier";
-    case CollectiveKind::kBroadcast: return "broadcast";
-    case CollectiveKind::kReduce: return "reduce";
-    case CollectiveKind::kGather: return "gather";
-    case CollectiveKind::kScatter: return "scatter";
-    case CollectiveKind::kScan: return "scan";
-    case CollectiveKind::kNeighbor: return "neighbourhood";
-    case CollectiveKind::kSendRecv: return "send/recv";
+    case CollectiveKind::kNone:
+      return "none";
+    case CollectiveKind::kAllReduce:
+      return "all-reduce";
+    case CollectiveKind::kAllGather:
+      return "all-gather";
+    case CollectiveKind::kReduceScatter:
+      return "reduce-scatter";
+    case CollectiveKind::kAllToAll:
+      return "all-to-all";
+    case CollectiveKind::kBarrier:
+      return "barrier";
+    case CollectiveKind::kBroadcast:
+      return "broadcast";
+    case CollectiveKind::kReduce:
+      return "reduce";
+    case CollectiveKind::kGather:
+      return "gather";
+    case CollectiveKind::kScatter:
+      return "scatter";
+    case CollectiveKind::kScan:
+      return "scan";
+    case CollectiveKind::kNeighbor:
+      return "neighbourhood";
+    case CollectiveKind::kSendRecv:
+      return "send/recv";
   }
   return "unknown";
 }
 
 // Element types, stable numbers on disk.
 enum class DataType : std::uint16_t {
-  kUnknown = 0, kInt8, kUint8, kInt16, kUint16, kInt32, kUint32, kInt64, kUint64,
-  kFloat16, kBfloat16, kFloat32, kFloat64, kFloat8e4m3, kFloat8e5m2, kByte, kDerived,
+  kUnknown = 0,
+  kInt8,
+  kUint8,
+  kInt16,
+  kUint16,
+  kInt32,
+  kUint32,
+  kInt64,
+  kUint64,
+  kFloat16,
+  kBfloat16,
+  kFloat32,
+  kFloat64,
+  kFloat8e4m3,
+  kFloat8e5m2,
+  kByte,
+  kDerived,
 };
 
 }  // namespace lockstep

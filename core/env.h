@@ -4,8 +4,8 @@
 
 namespace lockstep::env {
 
-inline constexpr char kSegment[] = "LOCKSTEP_SEGMENT";          // Path of the slot's shared segment.
-inline constexpr char kTestClock[] = "LOCKSTEP_TEST_CLOCK";     // ParseClockDistortion's argument.
-inline constexpr char kLibraryDir[] = "LOCKSTEP_LIBRARY_DIR";   // Where liblockstep.so is, if not beside the CLI.
+inline constexpr char kSegment[] = "LOCKSTEP_SEGMENT";         // Path of the slot's shared segment.
+inline constexpr char kTestClock[] = "LOCKSTEP_TEST_CLOCK";    // ParseClockDistortion's argument.
+inline constexpr char kLibraryDir[] = "LOCKSTEP_LIBRARY_DIR";  // Where liblockstep.so is, if not beside the CLI.
 
 }  // namespace lockstep::env

@@ -68,16 +68,26 @@ ClockDistortion ParseClockDistortion(std::string_view spec, int rank) {
       if (equals == std::string_view::npos) return {};
       const std::string_view key = item.substr(0, equals);
       const double value = std::strtod(std::string(item.substr(equals + 1)).c_str(), nullptr);
-      if (key == "offset_s") d.offset_ns = std::llround(value * 1e9);
-      else if (key == "offset_us") d.offset_ns = std::llround(value * 1e3);
-      else if (key == "ppm") d.ppm = value;
-      else if (key == "wander_us") d.wander_ns = value * 1e3;
-      else if (key == "period_s") d.wander_period_ns = value * 1e9;
-      else if (key == "wander2_us") d.wander2_ns = value * 1e3;
-      else if (key == "period2_s") d.wander2_period_ns = value * 1e9;
-      else if (key == "step_ms") d.step_ns = std::llround(value * 1e6);
-      else if (key == "step_at_s") d.step_at_ns = std::llround(value * 1e9);
-      else return {};
+      if (key == "offset_s")
+        d.offset_ns = std::llround(value * 1e9);
+      else if (key == "offset_us")
+        d.offset_ns = std::llround(value * 1e3);
+      else if (key == "ppm")
+        d.ppm = value;
+      else if (key == "wander_us")
+        d.wander_ns = value * 1e3;
+      else if (key == "period_s")
+        d.wander_period_ns = value * 1e9;
+      else if (key == "wander2_us")
+        d.wander2_ns = value * 1e3;
+      else if (key == "period2_s")
+        d.wander2_period_ns = value * 1e9;
+      else if (key == "step_ms")
+        d.step_ns = std::llround(value * 1e6);
+      else if (key == "step_at_s")
+        d.step_at_ns = std::llround(value * 1e9);
+      else
+        return {};
     }
     return d;
   }

@@ -68,8 +68,7 @@ IntervalSet Unite(const IntervalSet& a, const IntervalSet& b) {
   IntervalSet set;
   set.reserve(a.size() + b.size());
   auto i = a.begin(), j = b.begin();
-  while (i != a.end() || j != b.end())
-    Push(set, j == b.end() || (i != a.end() && i->begin <= j->begin) ? *i++ : *j++);
+  while (i != a.end() || j != b.end()) Push(set, j == b.end() || (i != a.end() && i->begin <= j->begin) ? *i++ : *j++);
   return set;
 }
 
@@ -77,7 +76,10 @@ IntervalSet Intersect(const IntervalSet& a, const IntervalSet& b) {
   IntervalSet set;
   for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
     Push(set, {std::max(i->begin, j->begin), std::min(i->end, j->end)});
-    if (i->end < j->end) ++i; else ++j;
+    if (i->end < j->end)
+      ++i;
+    else
+      ++j;
   }
   return set;
 }

@@ -12,18 +12,18 @@ namespace lockstep {
 inline constexpr std::uint32_t kSlotBytes = 32;
 
 enum class RecordKind : std::uint8_t {
-  kPad = 0,         // Skip `slots` slots.
-  kRange = 1,       // RangeRecord
-  kMpi = 2,         // MpiRecord
-  kCompletion = 3,  // CompletionRecord, follows the kMpi record of its Wait or Test
-  kPoll = 4,        // PollRecord: a run of unsuccessful tests or probes
-  kString = 5,      // StringRecord + text
-  kComm = 6,        // CommRecord + members
-  kStep = 7,        // StepRecord
-  kCpu = 8,         // CpuRecord
-  kGap = 9,         // GapRecord: records lost here
-  kThreadName = 10, // StringRecord + text: the thread's own name
-  kMark = 11,       // RangeRecord with begin == end
+  kPad = 0,             // Skip `slots` slots.
+  kRange = 1,           // RangeRecord
+  kMpi = 2,             // MpiRecord
+  kCompletion = 3,      // CompletionRecord, follows the kMpi record of its Wait or Test
+  kPoll = 4,            // PollRecord: a run of unsuccessful tests or probes
+  kString = 5,          // StringRecord + text
+  kComm = 6,            // CommRecord + members
+  kStep = 7,            // StepRecord
+  kCpu = 8,             // CpuRecord
+  kGap = 9,             // GapRecord: records lost here
+  kThreadName = 10,     // StringRecord + text: the thread's own name
+  kMark = 11,           // RangeRecord with begin == end
   kRangeStartEnd = 12,  // RangeRecord of a start/end range
 };
 
@@ -34,8 +34,8 @@ struct RecordHead {
   std::uint16_t slots;  // Whole record, this slot included; never 0.
 };
 
-struct RangeRecord {  // 1 slot
-  RecordHead head;    // flags: RangeSource | category << 4
+struct RangeRecord {   // 1 slot
+  RecordHead head;     // flags: RangeSource | category << 4
   std::uint32_t name;  // Thread's string id.
   std::uint64_t begin_ticks, end_ticks;
   std::uint32_t depth;   // Nesting depth, 0 outermost.
@@ -103,7 +103,7 @@ struct CompletionRecord {  // 1 slot
   std::uint64_t request;  // As given, copied before the call.
   std::uint64_t bytes;    // Received, if the status says.
   std::int32_t tag;
-  std::uint32_t index;    // Position in the caller's array.
+  std::uint32_t index;  // Position in the caller's array.
 };
 
 struct PollRecord {  // 1 slot; op in flags would not fit: see op
@@ -121,7 +121,8 @@ struct StringRecord {  // 1 slot + ceil(bytes / 32) slots of UTF-8
 };
 
 struct CommRecord {  // 2 slots + ceil(4 * explicit_members / 32) slots of int32 world ranks
-  RecordHead head;   // flags: kComms.kind; bit 7: unidentified; bit 6: freed (only comm and ticks valid); bit 5: renamed (name only)
+  RecordHead head;  // flags: kComms.kind; bit 7: unidentified; bit 6: freed (only comm and ticks valid); bit 5: renamed
+                    // (name only)
   std::uint32_t comm;
   std::uint64_t global_id, parent_id, ticks;
   std::uint32_t size;
@@ -135,7 +136,7 @@ struct CommRecord {  // 2 slots + ceil(4 * explicit_members / 32) slots of int32
 struct StepRecord {  // 1 slot; flags: source as in steps.source; bit 7: end of the last step, no new one begins
   RecordHead head;
   std::uint32_t reserved;
-  std::int64_t index;   // Step that begins here; the previous one ends.
+  std::int64_t index;  // Step that begins here; the previous one ends.
   std::uint64_t ticks;
   std::int64_t cpu_ns;  // CLOCK_THREAD_CPUTIME_ID, -1 not read.
 };

@@ -48,12 +48,12 @@ inline Status Ok() { return std::monostate{}; }
 #define LS_CONCAT_(a, b) a##b
 #define LS_CONCAT(a, b) LS_CONCAT_(a, b)
 // LS_TRY(auto file, Open(path)); unwraps, or returns the error to the caller.
-#define LS_TRY(decl, expr)                                                       \
-  auto LS_CONCAT(ls_result_, __LINE__) = (expr);                                 \
+#define LS_TRY(decl, expr)                                                                   \
+  auto LS_CONCAT(ls_result_, __LINE__) = (expr);                                             \
   if (!LS_CONCAT(ls_result_, __LINE__).ok()) return LS_CONCAT(ls_result_, __LINE__).error(); \
   decl = std::move(LS_CONCAT(ls_result_, __LINE__)).value()
 // LS_CHECK(Write(x)); for a Status whose value nobody needs.
-#define LS_CHECK(expr)                                                           \
+#define LS_CHECK(expr) \
   if (auto ls_status = (expr); !ls_status.ok()) return ls_status.error()
 
 }  // namespace lockstep

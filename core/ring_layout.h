@@ -26,7 +26,7 @@ enum class SlotState : std::uint32_t {
   kFree = 0,
   kClaiming = 1,  // Being filled in by its owner.
   kActive = 2,
-  kClosed = 3,    // Owner is gone in good order; the agent drains it, then frees it.
+  kClosed = 3,  // Owner is gone in good order; the agent drains it, then frees it.
 };
 
 // Filled in by the probe when MPI starts, read by the agent: where the clock
@@ -34,11 +34,11 @@ enum class SlotState : std::uint32_t {
 struct ClockMailbox {
   std::atomic<std::uint32_t> state;  // 0 nothing yet, 1 valid, 2 abandoned.
   std::int32_t world_rank, world_size;
-  std::int32_t leader;            // Lowest world rank in this rank's clock domain.
-  std::int32_t reference;         // World rank of the reference leader (domain of rank 0).
-  std::uint32_t domains;          // Distinct clock domains in the job.
-  std::uint64_t domain;           // This rank's.
-  char reference_address[192];    // "host:port,host:port": the reference agent's listening addresses.
+  std::int32_t leader;          // Lowest world rank in this rank's clock domain.
+  std::int32_t reference;       // World rank of the reference leader (domain of rank 0).
+  std::uint32_t domains;        // Distinct clock domains in the job.
+  std::uint64_t domain;         // This rank's.
+  char reference_address[192];  // "host:port,host:port": the reference agent's listening addresses.
 };
 
 // Rows measured inside the application (clock anchors in MPI_Init, Finalize).
@@ -70,10 +70,10 @@ static_assert(sizeof(ProcessEntry) == 512);
 
 struct RingEntry {
   std::atomic<SlotState> state;
-  std::uint32_t generation;  // Grows with each owner; with the index it names a thread.
-  std::uint32_t process;     // Index of ProcessEntry.
+  std::uint32_t generation;      // Grows with each owner; with the index it names a thread.
+  std::uint32_t process;         // Index of ProcessEntry.
   std::uint32_t capacity_slots;  // Power of two.
-  std::uint64_t offset;      // Of the RingHeader in the segment; 0 when no memory is attached yet.
+  std::uint64_t offset;          // Of the RingHeader in the segment; 0 when no memory is attached yet.
   std::int64_t tid;
 };
 static_assert(sizeof(RingEntry) == 32);
@@ -81,23 +81,23 @@ static_assert(sizeof(RingEntry) == 32);
 struct SegmentHeader {
   std::uint64_t magic;
   std::uint32_t version, header_bytes;
-  std::uint64_t segment_bytes;   // Mapped size: the cap.
+  std::uint64_t segment_bytes;  // Mapped size: the cap.
   std::int64_t agent_pid;
-  std::uint64_t run_hash;        // Of the run id.
-  std::int32_t slot_rank;        // Rank from the launcher's environment, -1 unknown.
+  std::uint64_t run_hash;                           // Of the run id.
+  std::int32_t slot_rank;                           // Rank from the launcher's environment, -1 unknown.
   std::uint32_t main_ring_slots, other_ring_slots;  // Capacity of a process's first ring, of its other rings.
   ClockMode clock_mode;
   ClockDistortion distortion;
   std::uint64_t clock_domain;
-  char agent_address[192];       // Where this slot's agent listens for clock exchanges, "" if it does not.
-  std::uint64_t clock_token;     // Shared secret of the run: what a clock connection must present.
-  std::uint32_t anchors_allowed; // 1: every rank was started by an agent; the probe may talk MPI to the others.
+  char agent_address[192];        // Where this slot's agent listens for clock exchanges, "" if it does not.
+  std::uint64_t clock_token;      // Shared secret of the run: what a clock connection must present.
+  std::uint32_t anchors_allowed;  // 1: every rank was started by an agent; the probe may talk MPI to the others.
   std::uint32_t anchor_timeout_ms;
 
-  std::atomic<std::uint32_t> recording;   // 0: identities are counted, nothing is written.
-  std::atomic<std::uint32_t> agent_gone;  // Set by nobody alive: the agent closed the segment.
-  std::atomic<std::uint64_t> next_free;   // Bump offset for ring memory.
-  std::atomic<std::uint64_t> ready_bytes; // [0, ready) is allocated and populated.
+  std::atomic<std::uint32_t> recording;                   // 0: identities are counted, nothing is written.
+  std::atomic<std::uint32_t> agent_gone;                  // Set by nobody alive: the agent closed the segment.
+  std::atomic<std::uint64_t> next_free;                   // Bump offset for ring memory.
+  std::atomic<std::uint64_t> ready_bytes;                 // [0, ready) is allocated and populated.
   std::atomic<std::uint32_t> rings_used, processes_used;  // High-water marks of the tables.
   std::atomic<std::uint64_t> dropped_no_ring;
   std::atomic<std::uint64_t> reserved_counters[8];
@@ -111,9 +111,9 @@ struct RingHeader {
   alignas(64) std::atomic<std::uint64_t> head;  // Slots committed; release-stored after the record.
   std::uint64_t tail_cache;
   std::uint64_t dropped_records, dropped_first_ticks, dropped_last_ticks;  // Since the last GapRecord.
-  std::uint64_t records;  // Committed records; brought up to date at least every 128 slots and at the thread's end.
-  std::uint32_t mask;                                                      // capacity_slots - 1
-  std::uint32_t clock_mode;                                                // ClockMode, beside the head for the hot path.
+  std::uint64_t records;     // Committed records; brought up to date at least every 128 slots and at the thread's end.
+  std::uint32_t mask;        // capacity_slots - 1
+  std::uint32_t clock_mode;  // ClockMode, beside the head for the hot path.
 
   // Consumer's line.
   alignas(64) std::atomic<std::uint64_t> tail;  // Slots the agent has in the spool.
@@ -130,7 +130,7 @@ struct RingHeader {
   struct OpenRange {
     std::uint64_t begin_ticks;  // 0: pushed while recording was off, never written.
     std::uint32_t name;
-    std::uint32_t head;   // The RecordHead of the RangeRecord to come: kind | flags << 8 | slots << 16.
+    std::uint32_t head;  // The RecordHead of the RangeRecord to come: kind | flags << 8 | slots << 16.
   } ranges[kMaxRangeDepth];
 };
 inline constexpr std::uint32_t kRingHeaderBytes = 4096;

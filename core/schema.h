@@ -65,32 +65,31 @@ using i64 = std::int64_t;
 #define LS_VISIT_(type, name, unit, text) f_(kColumns[column_++], this->name);
 #define LS_ROWS_(type, name, unit, text) return this->name.size();
 #define LS_COUNT_(type, name, unit, text) +1
-#define LS_DECLARE_TABLE(member, Type, COLUMNS, text)                                     \
-  struct Type {                                                                           \
-    struct Row {                                                                          \
-      COLUMNS(LS_FIELD_)                                                                  \
-    };                                                                                    \
-    COLUMNS(LS_VECTOR_)                                                                   \
-    static constexpr std::size_t kColumnCount = 0 COLUMNS(LS_COUNT_);                     \
-    static constexpr std::array<ColumnInfo, kColumnCount> kColumns{{COLUMNS(LS_INFO_)}};  \
-    static constexpr TableInfo kInfo{#member, text, kColumns.data(), kColumnCount};       \
-    std::size_t rows() const { COLUMNS(LS_ROWS_) }                                        \
-    void Append(const Row& values_) { COLUMNS(LS_PUSH_) }                                 \
-    Row Get(std::size_t at_) const {                                                      \
-      Row values_;                                                                        \
-      COLUMNS(LS_GET_)                                                                    \
-      return values_;                                                                     \
-    }                                                                                     \
-    template <typename F>                                                                 \
-    void ForEachColumn(F&& f_) {                                                          \
-      std::size_t column_ = 0;                                                            \
-      COLUMNS(LS_VISIT_)                                                                  \
-    }                                                                                     \
-    template <typename F>                                                                 \
-    void ForEachColumn(F&& f_) const {                                                    \
-      std::size_t column_ = 0;                                                            \
-      COLUMNS(LS_VISIT_)                                                                  \
-    }                                                                                     \
+#define LS_DECLARE_TABLE(member, Type, COLUMNS, text)                                    \
+  struct Type {                                                                          \
+    struct Row {                                                                         \
+      COLUMNS(LS_FIELD_)                                                                 \
+    };                                                                                   \
+    COLUMNS(LS_VECTOR_)                                                                  \
+    static constexpr std::size_t kColumnCount = 0 COLUMNS(LS_COUNT_);                    \
+    static constexpr std::array<ColumnInfo, kColumnCount> kColumns{{COLUMNS(LS_INFO_)}}; \
+    static constexpr TableInfo kInfo{#member, text, kColumns.data(), kColumnCount};      \
+    std::size_t rows() const { COLUMNS(LS_ROWS_) }                                       \
+    void Append(const Row& values_){COLUMNS(LS_PUSH_)} Row Get(std::size_t at_) const {  \
+      Row values_;                                                                       \
+      COLUMNS(LS_GET_)                                                                   \
+      return values_;                                                                    \
+    }                                                                                    \
+    template <typename F>                                                                \
+    void ForEachColumn(F&& f_) {                                                         \
+      std::size_t column_ = 0;                                                           \
+      COLUMNS(LS_VISIT_)                                                                 \
+    }                                                                                    \
+    template <typename F>                                                                \
+    void ForEachColumn(F&& f_) const {                                                   \
+      std::size_t column_ = 0;                                                           \
+      COLUMNS(LS_VISIT_)                                                                 \
+    }                                                                                    \
   };
 LS_RANK_TABLES(LS_DECLARE_TABLE)
 LS_TIMELINE_TABLES(LS_DECLARE_TABLE)
@@ -103,16 +102,24 @@ LS_TIMELINE_TABLES(LS_DECLARE_TABLE)
 struct RankTables {
   LS_RANK_TABLES(LS_MEMBER_)
   template <typename F>
-  void ForEachTable(F&& f) { LS_RANK_TABLES(LS_EACH_) }
+  void ForEachTable(F&& f) {
+    LS_RANK_TABLES(LS_EACH_)
+  }
   template <typename F>
-  void ForEachTable(F&& f) const { LS_RANK_TABLES(LS_EACH_) }
+  void ForEachTable(F&& f) const {
+    LS_RANK_TABLES(LS_EACH_)
+  }
 };
 struct TimelineTables {
   LS_TIMELINE_TABLES(LS_MEMBER_)
   template <typename F>
-  void ForEachTable(F&& f) { LS_TIMELINE_TABLES(LS_EACH_) }
+  void ForEachTable(F&& f) {
+    LS_TIMELINE_TABLES(LS_EACH_)
+  }
   template <typename F>
-  void ForEachTable(F&& f) const { LS_TIMELINE_TABLES(LS_EACH_) }
+  void ForEachTable(F&& f) const {
+    LS_TIMELINE_TABLES(LS_EACH_)
+  }
 };
 inline constexpr TableInfo kRankTableInfos[] = {LS_RANK_TABLES(LS_TABLE_INFO_)};
 inline constexpr TableInfo kTimelineTableInfos[] = {LS_TIMELINE_TABLES(LS_TABLE_INFO_)};

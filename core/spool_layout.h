@@ -13,29 +13,29 @@ inline constexpr std::uint16_t kSpoolVersion = 1;
 inline constexpr std::uint32_t kSpoolBlockBytes = 64 * 1024;  // Payload limit of one block.
 
 enum class SpoolKind : std::uint16_t {
-  kMeta = 1,      // UTF-8 "key\tvalue\n" lines; a later value of a key wins.
-  kProcess = 2,   // ProcessEntry as it stands; a later one of (index, generation) wins.
-  kThread = 3,    // SpoolThread
-  kRecords = 4,   // Whole records of one ring, in order.
-  kSnapshots = 5, // ClockSnapshot[]
-  kBursts = 6,    // BurstRow[]
-  kCpu = 7,       // SpoolCpu[]
-  kLoss = 8,      // UTF-8 "name\tcount\tfirst_ticks\tlast_ticks\tdetail\n" lines, additive.
-  kEnd = 9,       // SpoolEnd: the application has ended and the rings are drained.
-  kRing = 10,     // A ring's first kRingHeaderBytes as its owner left them (RingHeader: call and ranges still
-                  // open, polls not yet written). Written when its owner ended with any of those; the segment is
-                  // gone afterwards. An open gap (dropped_records) is in kLoss already: not to be counted again.
+  kMeta = 1,       // UTF-8 "key\tvalue\n" lines; a later value of a key wins.
+  kProcess = 2,    // ProcessEntry as it stands; a later one of (index, generation) wins.
+  kThread = 3,     // SpoolThread
+  kRecords = 4,    // Whole records of one ring, in order.
+  kSnapshots = 5,  // ClockSnapshot[]
+  kBursts = 6,     // BurstRow[]
+  kCpu = 7,        // SpoolCpu[]
+  kLoss = 8,       // UTF-8 "name\tcount\tfirst_ticks\tlast_ticks\tdetail\n" lines, additive.
+  kEnd = 9,        // SpoolEnd: the application has ended and the rings are drained.
+  kRing = 10,      // A ring's first kRingHeaderBytes as its owner left them (RingHeader: call and ranges still
+                   // open, polls not yet written). Written when its owner ended with any of those; the segment is
+                   // gone afterwards. An open gap (dropped_records) is in kLoss already: not to be counted again.
 };
 
 struct SpoolBlockHeader {
   std::uint32_t magic;
   std::uint16_t version;
   SpoolKind kind;
-  std::uint32_t bytes;        // Payload that follows.
-  std::uint32_t crc;          // CRC-32C of this header with crc = 0, then the payload.
-  std::uint32_t ring;         // kRecords, kThread, kRing: ring index; kProcess: process index.
-  std::uint32_t generation;   // Of that ring or process.
-  std::uint64_t first_slot;   // kRecords: slot number of the first record since the ring was claimed.
+  std::uint32_t bytes;       // Payload that follows.
+  std::uint32_t crc;         // CRC-32C of this header with crc = 0, then the payload.
+  std::uint32_t ring;        // kRecords, kThread, kRing: ring index; kProcess: process index.
+  std::uint32_t generation;  // Of that ring or process.
+  std::uint64_t first_slot;  // kRecords: slot number of the first record since the ring was claimed.
 };
 static_assert(sizeof(SpoolBlockHeader) == 32);
 
@@ -50,7 +50,7 @@ struct SpoolCpu {
 };
 struct SpoolEnd {
   std::uint64_t ticks;
-  std::int32_t exit_code;   // Application's, valid if signal == 0.
+  std::int32_t exit_code;  // Application's, valid if signal == 0.
   std::int32_t signal;
   std::int64_t app_cpu_ns, agent_cpu_ns;
 };

@@ -15,7 +15,7 @@ struct Timestamp {
   friend Timestamp operator+(Timestamp a, std::int64_t ns) { return {a.ns + ns}; }
 };
 
-using RankTime = Timestamp<struct RankClock>;        // Event clock of one rank: CLOCK_MONOTONIC_RAW of its clock domain.
+using RankTime = Timestamp<struct RankClock>;  // Event clock of one rank: CLOCK_MONOTONIC_RAW of its clock domain.
 using ClusterTime = Timestamp<struct ClusterClock>;  // After merge/align: event clock of the reference rank.
 
 template <typename T>

@@ -6,112 +6,112 @@
 
 // cluster = local + interpolated offset; eps(t) = base + slew * distance to the
 // nearer knot. Between knots both are linear; outside, the nearest segment's.
-#define LS_CLOCK(X)                                                                          \
-  X(i32, rank, "1", "rank")                                                                  \
-  X(i64, local_ns, "ns", "knot, rank clock")                                                 \
-  X(i64, offset_ns, "ns", "cluster time minus rank time at the knot")                        \
-  X(i64, base_error_ns, "ns", "error bound at the knot")                                     \
-  X(i64, slew_ppb, "1", "error growth away from the knot, ns per second")                    \
+#define LS_CLOCK(X)                                                       \
+  X(i32, rank, "1", "rank")                                               \
+  X(i64, local_ns, "ns", "knot, rank clock")                              \
+  X(i64, offset_ns, "ns", "cluster time minus rank time at the knot")     \
+  X(i64, base_error_ns, "ns", "error bound at the knot")                  \
+  X(i64, slew_ppb, "1", "error growth away from the knot, ns per second") \
   X(u8, method, "enum", "0 reference 1 same domain 2 bursts 3 corridors 4 none 5 wall clock")
 
-#define LS_TL_COLLECTIVES(X)                                                                    \
-  X(u64, comm_id, "1", "communicator's global_id")                                              \
-  X(u64, seq, "1", "instance key, with start")                                                  \
-  X(u32, start, "1", "instance key")                                                            \
-  X(u8, kind, "enum", "CollectiveKind")                                                         \
-  X(u8, mode, "enum", "as in the rank files")                                                   \
-  X(u64, bytes, "bytes", "whole array S; largest over the members if uneven")                   \
-  X(u32, expected, "count", "members of the communicator")                                      \
-  X(u32, seen, "count", "members whose record was found")                                       \
-  X(i64, first_arrival_ns, "ns", "cluster time")                                                \
-  X(i64, last_arrival_ns, "ns", "A_c, cluster time")                                            \
-  X(i64, end_ns, "ns", "latest end, cluster time")                                              \
-  X(i32, last_rank, "1", "last arriver, -1 tie or unknown")                                     \
-  X(i64, charge_ns, "ns", "A_c minus second largest arrival; 0 on a tie")                       \
-  X(i64, transfer_ns, "ns", "lower median of transfer over ranks, -1 unsplit or censored")      \
-  X(i64, wait_ns, "ns", "lower median of wait over ranks, -1 unsplit")                          \
-  X(i64, error_ns, "ns", "largest sum of two members' clock errors")                            \
-  X(u8, splits, "bool", "1: a split kind (definitions.md)")                                     \
-  X(u8, censored, "bool", "1: the end is too uncertain for cost tables")                        \
-  X(u8, uneven, "bool", "1: out of cost tables")                                                \
-  X(u8, violation, "bool", "1: A_c after some end beyond the clocks' error")                    \
-  X(u8, mismatch, "bool", "1: members disagree on kind or bytes")                               \
+#define LS_TL_COLLECTIVES(X)                                                               \
+  X(u64, comm_id, "1", "communicator's global_id")                                         \
+  X(u64, seq, "1", "instance key, with start")                                             \
+  X(u32, start, "1", "instance key")                                                       \
+  X(u8, kind, "enum", "CollectiveKind")                                                    \
+  X(u8, mode, "enum", "as in the rank files")                                              \
+  X(u64, bytes, "bytes", "whole array S; largest over the members if uneven")              \
+  X(u32, expected, "count", "members of the communicator")                                 \
+  X(u32, seen, "count", "members whose record was found")                                  \
+  X(i64, first_arrival_ns, "ns", "cluster time")                                           \
+  X(i64, last_arrival_ns, "ns", "A_c, cluster time")                                       \
+  X(i64, end_ns, "ns", "latest end, cluster time")                                         \
+  X(i32, last_rank, "1", "last arriver, -1 tie or unknown")                                \
+  X(i64, charge_ns, "ns", "A_c minus second largest arrival; 0 on a tie")                  \
+  X(i64, transfer_ns, "ns", "lower median of transfer over ranks, -1 unsplit or censored") \
+  X(i64, wait_ns, "ns", "lower median of wait over ranks, -1 unsplit")                     \
+  X(i64, error_ns, "ns", "largest sum of two members' clock errors")                       \
+  X(u8, splits, "bool", "1: a split kind (definitions.md)")                                \
+  X(u8, censored, "bool", "1: the end is too uncertain for cost tables")                   \
+  X(u8, uneven, "bool", "1: out of cost tables")                                           \
+  X(u8, violation, "bool", "1: A_c after some end beyond the clocks' error")               \
+  X(u8, mismatch, "bool", "1: members disagree on kind or bytes")                          \
   X(i64, step, "1", "index of the step it began in on its last arriver, -1 none")
 
-#define LS_TL_COLLECTIVE_RANKS(X)                                                        \
-  X(u32, collective, "rows", "row of collectives")                                       \
-  X(i32, rank, "1", "world rank")                                                        \
-  X(u32, row, "rows", "row of collectives in the rank's file")                           \
-  X(i64, arrival_ns, "ns", "a, cluster time")                                            \
-  X(i64, end_low_ns, "ns", "earliest possible end, cluster time")                        \
-  X(i64, end_high_ns, "ns", "latest possible end, cluster time")                         \
-  X(i64, wait_ns, "ns", "A' - a, -1 unsplit")                                            \
-  X(i64, transfer_ns, "ns", "e - A', -1 unsplit or censored")                            \
-  X(u8, censored, "bool", "1: this rank's end is too uncertain for cost tables")         \
+#define LS_TL_COLLECTIVE_RANKS(X)                                                \
+  X(u32, collective, "rows", "row of collectives")                               \
+  X(i32, rank, "1", "world rank")                                                \
+  X(u32, row, "rows", "row of collectives in the rank's file")                   \
+  X(i64, arrival_ns, "ns", "a, cluster time")                                    \
+  X(i64, end_low_ns, "ns", "earliest possible end, cluster time")                \
+  X(i64, end_high_ns, "ns", "latest possible end, cluster time")                 \
+  X(i64, wait_ns, "ns", "A' - a, -1 unsplit")                                    \
+  X(i64, transfer_ns, "ns", "e - A', -1 unsplit or censored")                    \
+  X(u8, censored, "bool", "1: this rank's end is too uncertain for cost tables") \
   X(i64, step, "1", "index of the step it arrived in, -1 none")
 
-#define LS_TL_STEPS(X)                                                                      \
-  X(i64, index, "1", "step number")                                                         \
-  X(i64, begin_ns, "ns", "latest begin over ranks, cluster time")                           \
-  X(i64, end_ns, "ns", "latest end over ranks, cluster time")                               \
+#define LS_TL_STEPS(X)                                                                           \
+  X(i64, index, "1", "step number")                                                              \
+  X(i64, begin_ns, "ns", "latest begin over ranks, cluster time")                                \
+  X(i64, end_ns, "ns", "latest end over ranks, cluster time")                                    \
   X(i64, step_ns, "ns", "max_r end_i - max_r end_(i-1); first: max end - max begin; -1 unknown") \
-  X(u32, ranks, "count", "ranks that have it complete")                                     \
-  X(u8, complete, "bool", "1: complete on every rank")                                      \
-  X(u8, warmup, "bool", "1: kept out of medians")                                           \
+  X(u32, ranks, "count", "ranks that have it complete")                                          \
+  X(u8, complete, "bool", "1: complete on every rank")                                           \
+  X(u8, warmup, "bool", "1: kept out of medians")                                                \
   X(u8, source, "enum", "as in the rank files")
 
-#define LS_TERMS(X)                                                                                       \
-  X(i64, compute_ns, "ns", "U(compute)")                                                                  \
-  X(i64, exposed_wait_ns, "ns", "exposed communication, waiting for another rank")                        \
-  X(i64, exposed_transfer_ns, "ns", "exposed communication, transferring")                                \
-  X(i64, exposed_unsplit_ns, "ns", "exposed communication that cannot be split")                          \
-  X(i64, exposed_copy_ns, "ns", "copies outside compute and communication")                               \
-  X(i64, idle_ns, "ns", "the rest of the window")                                                         \
-  X(i64, comm_ns, "ns", "U(communication), certain part")                                                 \
-  X(i64, overlap_ns, "ns", "communication hidden under compute, certain part")                            \
-  X(i64, comm_high_ns, "ns", "U(communication) if censored operations moved from post to end")            \
-  X(i64, overlap_high_ns, "ns", "hidden communication under the same assumption")                         \
-  X(i64, copy_ns, "ns", "U(copies)")                                                                      \
-  X(i64, mpi_other_ns, "ns", "part of idle inside other MPI calls")                                       \
-  X(i64, input_ns, "ns", "part of idle inside ranges marked as input")                                    \
-  X(i64, cpu_ns, "ns", "CPU time of the training thread, -1 unknown")                                     \
+#define LS_TERMS(X)                                                                            \
+  X(i64, compute_ns, "ns", "U(compute)")                                                       \
+  X(i64, exposed_wait_ns, "ns", "exposed communication, waiting for another rank")             \
+  X(i64, exposed_transfer_ns, "ns", "exposed communication, transferring")                     \
+  X(i64, exposed_unsplit_ns, "ns", "exposed communication that cannot be split")               \
+  X(i64, exposed_copy_ns, "ns", "copies outside compute and communication")                    \
+  X(i64, idle_ns, "ns", "the rest of the window")                                              \
+  X(i64, comm_ns, "ns", "U(communication), certain part")                                      \
+  X(i64, overlap_ns, "ns", "communication hidden under compute, certain part")                 \
+  X(i64, comm_high_ns, "ns", "U(communication) if censored operations moved from post to end") \
+  X(i64, overlap_high_ns, "ns", "hidden communication under the same assumption")              \
+  X(i64, copy_ns, "ns", "U(copies)")                                                           \
+  X(i64, mpi_other_ns, "ns", "part of idle inside other MPI calls")                            \
+  X(i64, input_ns, "ns", "part of idle inside ranges marked as input")                         \
+  X(i64, cpu_ns, "ns", "CPU time of the training thread, -1 unknown")                          \
   X(i64, offcpu_ns, "ns", "training thread runnable without a core, -1 unknown")
 
-#define LS_TL_STEP_RANKS(X)                                       \
-  X(i64, index, "1", "step number")                               \
-  X(i32, rank, "1", "world rank")                                 \
-  X(i64, begin_ns, "ns", "window begin, rank clock")              \
-  X(i64, end_ns, "ns", "window end, rank clock")                  \
-  X(i64, cluster_end_ns, "ns", "window end, cluster time")        \
-  X(u8, complete, "bool", "1: whole step seen on this rank")      \
+#define LS_TL_STEP_RANKS(X)                                  \
+  X(i64, index, "1", "step number")                          \
+  X(i32, rank, "1", "world rank")                            \
+  X(i64, begin_ns, "ns", "window begin, rank clock")         \
+  X(i64, end_ns, "ns", "window end, rank clock")             \
+  X(i64, cluster_end_ns, "ns", "window end, cluster time")   \
+  X(u8, complete, "bool", "1: whole step seen on this rank") \
   LS_TERMS(X)
 
-#define LS_TL_RANK_TOTALS(X)                                                 \
-  X(i32, rank, "1", "world rank")                                            \
-  X(i64, begin_ns, "ns", "analysis window begin, rank clock")                \
-  X(i64, end_ns, "ns", "analysis window end, rank clock")                    \
+#define LS_TL_RANK_TOTALS(X)                                  \
+  X(i32, rank, "1", "world rank")                             \
+  X(i64, begin_ns, "ns", "analysis window begin, rank clock") \
+  X(i64, end_ns, "ns", "analysis window end, rank clock")     \
   LS_TERMS(X)
 
-#define LS_TL_RANKS(X)                                                                          \
-  X(i32, rank, "1", "world rank")                                                               \
-  X(u32, file, "string", "rank file, relative to the run directory")                            \
-  X(u32, node, "string", "host name")                                                           \
-  X(u32, domain, "string", "clock domain")                                                      \
-  X(u8, state, "enum", "0 complete 1 recovered from spool or rings 2 cut short 3 missing")      \
-  X(u8, ended_early, "bool", "1: died or stopped before the others")                            \
-  X(u8, gpu, "bool", "1: has GPU work; its windows and identity are the GPU's")                 \
-  X(u32, allowed_cores, "count", "cores in its affinity mask, 0 unknown")                       \
-  X(u64, events, "count", "rows of event tables")                                               \
-  X(u64, dropped, "count", "records lost")                                                      \
-  X(u64, digest, "1", "checksum of the decoded rank file, 0 not computed")                      \
-  X(i64, app_cpu_ns, "ns", "CPU time of the application's processes, -1 unknown")               \
-  X(i64, agent_cpu_ns, "ns", "CPU time of the agent, -1 unknown")                               \
+#define LS_TL_RANKS(X)                                                                     \
+  X(i32, rank, "1", "world rank")                                                          \
+  X(u32, file, "string", "rank file, relative to the run directory")                       \
+  X(u32, node, "string", "host name")                                                      \
+  X(u32, domain, "string", "clock domain")                                                 \
+  X(u8, state, "enum", "0 complete 1 recovered from spool or rings 2 cut short 3 missing") \
+  X(u8, ended_early, "bool", "1: died or stopped before the others")                       \
+  X(u8, gpu, "bool", "1: has GPU work; its windows and identity are the GPU's")            \
+  X(u32, allowed_cores, "count", "cores in its affinity mask, 0 unknown")                  \
+  X(u64, events, "count", "rows of event tables")                                          \
+  X(u64, dropped, "count", "records lost")                                                 \
+  X(u64, digest, "1", "checksum of the decoded rank file, 0 not computed")                 \
+  X(i64, app_cpu_ns, "ns", "CPU time of the application's processes, -1 unknown")          \
+  X(i64, agent_cpu_ns, "ns", "CPU time of the agent, -1 unknown")                          \
   X(i32, exit_code, "1", "application's exit code, or -signal")
 
-#define LS_TL_LOSSES(X)                                        \
-  X(i32, rank, "1", "rank, -1 the whole run")                  \
-  X(u32, name, "string", "Loss, see core/loss.def")            \
-  X(u64, count, "count", "how many")                           \
+#define LS_TL_LOSSES(X)                             \
+  X(i32, rank, "1", "rank, -1 the whole run")       \
+  X(u32, name, "string", "Loss, see core/loss.def") \
+  X(u64, count, "count", "how many")                \
   X(u32, detail, "string", "what exactly, kNone")
 
 #define LS_TIMELINE_TABLES(T)                                                                    \

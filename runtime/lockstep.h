@@ -113,9 +113,7 @@ LOCKSTEP_INLINE void lockstep_stop(void) {
 }
 
 /* 1 while calls are being recorded, else 0. For skipping the making of expensive names. */
-LOCKSTEP_INLINE int lockstep_recording(void) {
-  return lockstep_probe_recording ? lockstep_probe_recording() : 0;
-}
+LOCKSTEP_INLINE int lockstep_recording(void) { return lockstep_probe_recording ? lockstep_probe_recording() : 0; }
 #undef LOCKSTEP_INLINE
 #endif /* LOCKSTEP_BUILDING_PROBE */
 

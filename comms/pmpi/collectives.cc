@@ -39,18 +39,19 @@ bool IsRoot(const Comm* comm, int root) {
 
 Shape Gather(const Comm* comm, int sendcount, MPI_Datatype sendtype, int recvcount, MPI_Datatype recvtype, int root) {
   const bool receives = IsRoot(comm, root);
-  return Rooted(receives ? Elements(static_cast<std::uint64_t>(recvcount) * N(comm), recvtype)
-                         : Elements(static_cast<std::uint64_t>(sendcount) *
-                                        (comm != nullptr && !comm->inter() ? N(comm) : 1), sendtype),
-                root);
+  return Rooted(
+      receives ? Elements(static_cast<std::uint64_t>(recvcount) * N(comm), recvtype)
+               : Elements(static_cast<std::uint64_t>(sendcount) * (comm != nullptr && !comm->inter() ? N(comm) : 1),
+                          sendtype),
+      root);
 }
 
 // Only the root knows all counts; the others tell their own part.
 Shape Gatherv(const Comm* comm, int sendcount, MPI_Datatype sendtype, const int recvcounts[], MPI_Datatype recvtype,
               int root) {
-  return Uneven(Rooted(IsRoot(comm, root)
-                           ? Elements(Sum(recvcounts, static_cast<std::uint32_t>(N(comm))), recvtype)
-                           : Elements(static_cast<std::uint64_t>(sendcount), sendtype), root));
+  return Uneven(Rooted(IsRoot(comm, root) ? Elements(Sum(recvcounts, static_cast<std::uint32_t>(N(comm))), recvtype)
+                                          : Elements(static_cast<std::uint64_t>(sendcount), sendtype),
+                       root));
 }
 
 Shape Scatter(const Comm* comm, int sendcount, MPI_Datatype sendtype, int recvcount, MPI_Datatype recvtype, int root) {
@@ -78,7 +79,8 @@ Shape Alltoallw(const Comm* comm, const void* sendbuf, const int sendcounts[], c
 
 Shape NeighborAlltoallw(std::uint32_t degree, const int counts[], const MPI_Datatype types[]) {
   Shape shape;
-  for (std::uint32_t i = 0; i < degree; ++i) shape.bytes += Elements(static_cast<std::uint64_t>(counts[i]), types[i]).bytes;
+  for (std::uint32_t i = 0; i < degree; ++i)
+    shape.bytes += Elements(static_cast<std::uint64_t>(counts[i]), types[i]).bytes;
   shape.dtype = DataType::kDerived;
   return Uneven(shape);
 }
@@ -92,21 +94,22 @@ std::uint32_t N32(const Comm* comm) { return static_cast<std::uint32_t>(N(comm))
 #define LS_SHAPE(...) [&]([[maybe_unused]] Comm* c) -> Shape { return __VA_ARGS__; }
 
 // Blocking, non-blocking, and both names of the persistent form.
-#define LS_COLLECTIVE(name, iname, parameters, arguments, ...)                                                     \
-  LS_EXPORT int MPI_##name(LS_ARGS parameters, MPI_Comm comm) {                                                    \
-    return Collective(MpiOp::k##name, comm, LS_SHAPE(__VA_ARGS__), [&] { return LS_PMPI(name, LS_ARGS arguments, comm); }); \
-  }                                                                                                                \
-  LS_EXPORT int MPI_##iname(LS_ARGS parameters, MPI_Comm comm, MPI_Request* request) {                             \
-    return CollectivePost(MpiOp::k##iname, comm, request, false, LS_SHAPE(__VA_ARGS__),                            \
-                          [&] { return LS_PMPI(iname, LS_ARGS arguments, comm, request); });                       \
-  }                                                                                                                \
-  LS_EXPORT int MPIX_##name##_init(LS_ARGS parameters, MPI_Comm comm, MPI_Info info, MPI_Request* request) {       \
-    return CollectivePost(MpiOp::k##name##_init, comm, request, true, LS_SHAPE(__VA_ARGS__),                       \
-                          [&] { return LS_PMPI(X_##name##_init, LS_ARGS arguments, comm, info, request); });       \
-  }                                                                                                                \
-  LS_EXPORT int MPI_##name##_init(LS_ARGS parameters, MPI_Comm comm, MPI_Info info, MPI_Request* request) {        \
-    return CollectivePost(MpiOp::k##name##_init, comm, request, true, LS_SHAPE(__VA_ARGS__),                       \
-                          [&] { return LS_PMPI(name##_init, LS_ARGS arguments, comm, info, request); });           \
+#define LS_COLLECTIVE(name, iname, parameters, arguments, ...)                                               \
+  LS_EXPORT int MPI_##name(LS_ARGS parameters, MPI_Comm comm) {                                              \
+    return Collective(MpiOp::k##name, comm, LS_SHAPE(__VA_ARGS__),                                           \
+                      [&] { return LS_PMPI(name, LS_ARGS arguments, comm); });                               \
+  }                                                                                                          \
+  LS_EXPORT int MPI_##iname(LS_ARGS parameters, MPI_Comm comm, MPI_Request* request) {                       \
+    return CollectivePost(MpiOp::k##iname, comm, request, false, LS_SHAPE(__VA_ARGS__),                      \
+                          [&] { return LS_PMPI(iname, LS_ARGS arguments, comm, request); });                 \
+  }                                                                                                          \
+  LS_EXPORT int MPIX_##name##_init(LS_ARGS parameters, MPI_Comm comm, MPI_Info info, MPI_Request* request) { \
+    return CollectivePost(MpiOp::k##name##_init, comm, request, true, LS_SHAPE(__VA_ARGS__),                 \
+                          [&] { return LS_PMPI(X_##name##_init, LS_ARGS arguments, comm, info, request); }); \
+  }                                                                                                          \
+  LS_EXPORT int MPI_##name##_init(LS_ARGS parameters, MPI_Comm comm, MPI_Info info, MPI_Request* request) {  \
+    return CollectivePost(MpiOp::k##name##_init, comm, request, true, LS_SHAPE(__VA_ARGS__),                 \
+                          [&] { return LS_PMPI(name##_init, LS_ARGS arguments, comm, info, request); });     \
   }
 
 LS_COLLECTIVE(Bcast, Ibcast, (void* buffer, int count, MPI_Datatype type, int root), (buffer, count, type, root),
@@ -140,7 +143,8 @@ LS_COLLECTIVE(Scatterv, Iscatterv,
               (send, sendcounts, displs, sendtype, recv, recvcount, recvtype, root),
               Scatterv(c, sendcounts, sendtype, recvcount, recvtype, root))
 LS_COLLECTIVE(Allgather, Iallgather,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount, MPI_Datatype recvtype),
+              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount,
+               MPI_Datatype recvtype),
               (send, sendcount, sendtype, recv, recvcount, recvtype), Elements(U(recvcount) * N(c), recvtype))
 LS_COLLECTIVE(Allgatherv, Iallgatherv,
               (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, const int recvcounts[],
@@ -148,7 +152,8 @@ LS_COLLECTIVE(Allgatherv, Iallgatherv,
               (send, sendcount, sendtype, recv, recvcounts, displs, recvtype),
               Uneven(Elements(Sum(recvcounts, N32(c)), recvtype)))
 LS_COLLECTIVE(Alltoall, Ialltoall,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount, MPI_Datatype recvtype),
+              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount,
+               MPI_Datatype recvtype),
               (send, sendcount, sendtype, recv, recvcount, recvtype),
               InPlace(send) ? Elements(U(recvcount) * N(c), recvtype) : Elements(U(sendcount) * N(c), sendtype))
 LS_COLLECTIVE(Alltoallv, Ialltoallv,
@@ -158,8 +163,8 @@ LS_COLLECTIVE(Alltoallv, Ialltoallv,
               Uneven(InPlace(send) ? Elements(Sum(recvcounts, N32(c)), recvtype)
                                    : Elements(Sum(sendcounts, N32(c)), sendtype)))
 LS_COLLECTIVE(Alltoallw, Ialltoallw,
-              (const void* send, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void* recv,
-               const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[]),
+              (const void* send, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[],
+               void* recv, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[]),
               (send, sendcounts, sdispls, sendtypes, recv, recvcounts, rdispls, recvtypes),
               Alltoallw(c, send, sendcounts, sendtypes, recvcounts, recvtypes))
 LS_COLLECTIVE(Reduce_scatter, Ireduce_scatter,
@@ -171,15 +176,18 @@ LS_COLLECTIVE(Reduce_scatter_block, Ireduce_scatter_block,
               (send, recv, recvcount, type, op),
               Elements(U(recvcount) * (c != nullptr ? static_cast<std::uint64_t>(c->size) : 0), type))
 LS_COLLECTIVE(Neighbor_allgather, Ineighbor_allgather,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount, MPI_Datatype recvtype),
-              (send, sendcount, sendtype, recv, recvcount, recvtype), Elements(U(recvcount) * InDegree(comm, c), recvtype))
+              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount,
+               MPI_Datatype recvtype),
+              (send, sendcount, sendtype, recv, recvcount, recvtype),
+              Elements(U(recvcount) * InDegree(comm, c), recvtype))
 LS_COLLECTIVE(Neighbor_allgatherv, Ineighbor_allgatherv,
               (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, const int recvcounts[],
                const int displs[], MPI_Datatype recvtype),
               (send, sendcount, sendtype, recv, recvcounts, displs, recvtype),
               Uneven(Elements(Sum(recvcounts, InDegree(comm, c)), recvtype)))
 LS_COLLECTIVE(Neighbor_alltoall, Ineighbor_alltoall,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount, MPI_Datatype recvtype),
+              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount,
+               MPI_Datatype recvtype),
               (send, sendcount, sendtype, recv, recvcount, recvtype),
               Elements(U(sendcount) * OutDegree(comm, c), sendtype))
 LS_COLLECTIVE(Neighbor_alltoallv, Ineighbor_alltoallv,

@@ -73,18 +73,35 @@ void Exchange(const Job& job, std::mt19937& random) {
 }
 
 void Collect(const Job& job, std::mt19937& random) {
-  const int n = 1 + static_cast<int>(random() % 3000), root = static_cast<int>(random() % static_cast<unsigned>(job.size));
+  const int n = 1 + static_cast<int>(random() % 3000),
+            root = static_cast<int>(random() % static_cast<unsigned>(job.size));
   std::vector<float> a(static_cast<std::size_t>(n) * static_cast<std::size_t>(job.size), 1), b(a.size());
   MPI_Request request;
   switch (random() % 10) {
-    case 0: CALL(MPI_Allreduce, a.data(), b.data(), n, MPI_FLOAT, MPI_SUM, job.comm); break;
-    case 1: CALL(MPI_Allreduce, MPI_IN_PLACE, b.data(), n, MPI_FLOAT, MPI_MAX, job.comm); break;
-    case 2: CALL(MPI_Bcast, a.data(), n, MPI_FLOAT, root, job.comm); break;
-    case 3: CALL(MPI_Reduce, a.data(), b.data(), n, MPI_FLOAT, MPI_SUM, root, job.comm); break;
-    case 4: CALL(MPI_Allgather, a.data(), n, MPI_FLOAT, b.data(), n, MPI_FLOAT, job.comm); break;
-    case 5: CALL(MPI_Alltoall, a.data(), n, MPI_FLOAT, b.data(), n, MPI_FLOAT, job.comm); break;
-    case 6: CALL(MPI_Barrier, job.comm); break;
-    case 7: CALL(MPI_Reduce_scatter_block, a.data(), b.data(), n, MPI_FLOAT, MPI_SUM, job.comm); break;
+    case 0:
+      CALL(MPI_Allreduce, a.data(), b.data(), n, MPI_FLOAT, MPI_SUM, job.comm);
+      break;
+    case 1:
+      CALL(MPI_Allreduce, MPI_IN_PLACE, b.data(), n, MPI_FLOAT, MPI_MAX, job.comm);
+      break;
+    case 2:
+      CALL(MPI_Bcast, a.data(), n, MPI_FLOAT, root, job.comm);
+      break;
+    case 3:
+      CALL(MPI_Reduce, a.data(), b.data(), n, MPI_FLOAT, MPI_SUM, root, job.comm);
+      break;
+    case 4:
+      CALL(MPI_Allgather, a.data(), n, MPI_FLOAT, b.data(), n, MPI_FLOAT, job.comm);
+      break;
+    case 5:
+      CALL(MPI_Alltoall, a.data(), n, MPI_FLOAT, b.data(), n, MPI_FLOAT, job.comm);
+      break;
+    case 6:
+      CALL(MPI_Barrier, job.comm);
+      break;
+    case 7:
+      CALL(MPI_Reduce_scatter_block, a.data(), b.data(), n, MPI_FLOAT, MPI_SUM, job.comm);
+      break;
     case 8: {
       CALL(MPI_Iallreduce, a.data(), b.data(), n, MPI_FLOAT, MPI_SUM, job.comm, &request);
       int done = 0;
@@ -108,8 +125,10 @@ void Collect(const Job& job, std::mt19937& random) {
 void Work(Job job) {
   std::mt19937 random(job.seed);
   for (int i = 0; i < job.rounds; ++i) {
-    if (random() % 3 == 0) Exchange(job, random);
-    else Collect(job, random);
+    if (random() % 3 == 0)
+      Exchange(job, random);
+    else
+      Collect(job, random);
   }
 }
 
@@ -167,7 +186,8 @@ int main(int argc, char** argv) {
   for (MPI_Comm& comm : own) CALL(MPI_Comm_dup, MPI_COMM_WORLD, &comm);
   if (provided == MPI_THREAD_MULTIPLE) {
     for (int t = 0; t < threads; ++t)
-      workers.emplace_back([&, t] { Work(MakeJob(own[static_cast<std::size_t>(t)], rounds, seed + 10 + static_cast<unsigned>(t))); });
+      workers.emplace_back(
+          [&, t] { Work(MakeJob(own[static_cast<std::size_t>(t)], rounds, seed + 10 + static_cast<unsigned>(t))); });
     for (std::thread& worker : workers) worker.join();
   }
   for (MPI_Comm& comm : own) CALL(MPI_Comm_free, &comm);

@@ -8,7 +8,9 @@ namespace lockstep {
 namespace {
 
 template <typename A, typename B>
-concept Subtractable = requires(A a, B b) { a - b; };
+concept Subtractable = requires(A a, B b) {
+  a - b;
+};
 static_assert(Subtractable<RankTime, RankTime>);
 static_assert(!Subtractable<RankTime, ClusterTime>, "clocks must not mix");
 

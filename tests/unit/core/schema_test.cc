@@ -12,8 +12,9 @@ namespace lockstep {
 namespace {
 
 TEST(Schema, NamesAreUniqueAndDescribed) {
-  for (const auto& tables : {std::vector(std::begin(schema::kRankTableInfos), std::end(schema::kRankTableInfos)),
-                             std::vector(std::begin(schema::kTimelineTableInfos), std::end(schema::kTimelineTableInfos))}) {
+  for (const auto& tables :
+       {std::vector(std::begin(schema::kRankTableInfos), std::end(schema::kRankTableInfos)),
+        std::vector(std::begin(schema::kTimelineTableInfos), std::end(schema::kTimelineTableInfos))}) {
     std::set<std::string> names;
     for (const schema::TableInfo& table : tables) {
       EXPECT_TRUE(names.emplace(table.name).second) << table.name;
