@@ -34,7 +34,12 @@ bool Exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
-enum class SlotEnd { kPending, kFile, kFailed };
+enum class SlotEnd { kPending, kUnclaimed, kFile, kFailed };
+
+// Every agent claims its slot before it starts the application. A slot that nobody
+// claimed has no agent or no shared file system: no reason to hold the job up for the
+// whole time. Five seconds cover a rank that starts late and a file system that caches.
+constexpr std::chrono::seconds kUnclaimedWait{5};
 
 // A slot is over when its rank file is there or its claim says why it is not.
 SlotEnd LookAt(const std::string& run_dir, std::int32_t slot) {
@@ -46,7 +51,8 @@ SlotEnd LookAt(const std::string& run_dir, std::int32_t slot) {
     if (state == "done") return SlotEnd::kFile;
     if (state == "failed") return SlotEnd::kFailed;
   }
-  return !claim && Exists(RankPath(run_dir, slot, ".h5")) ? SlotEnd::kFile : SlotEnd::kPending;
+  if (claim) return SlotEnd::kPending;
+  return Exists(RankPath(run_dir, slot, ".h5")) ? SlotEnd::kFile : SlotEnd::kUnclaimed;
 }
 
 struct Waited {
@@ -55,21 +61,24 @@ struct Waited {
 };
 
 Waited WaitForSlots(const std::string& run_dir, std::int32_t slots, std::int64_t wait_ms) {
-  const auto end = steady_clock::now() + std::chrono::milliseconds(wait_ms);
+  const auto begin = steady_clock::now(), end = begin + std::chrono::milliseconds(wait_ms);
   auto pause = std::chrono::milliseconds(5);
   Waited waited;
   std::vector<std::int32_t> pending;
   for (std::int32_t slot = 0; slot < slots; ++slot) pending.push_back(slot);
   for (;;) {
     std::vector<std::int32_t> left;
+    bool claimed = false;
     for (const std::int32_t slot : pending) {
       const SlotEnd state = LookAt(run_dir, slot);
       waited.files += state == SlotEnd::kFile;
       waited.failed += state == SlotEnd::kFailed;
-      if (state == SlotEnd::kPending) left.push_back(slot);
+      if (state == SlotEnd::kPending || state == SlotEnd::kUnclaimed) left.push_back(slot);
+      claimed = claimed || state == SlotEnd::kPending;
     }
     pending.swap(left);
-    if (pending.empty() || steady_clock::now() >= end) break;
+    const auto now = steady_clock::now();
+    if (pending.empty() || now >= end || (!claimed && now >= begin + kUnclaimedWait)) break;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(250));
   }
