@@ -32,7 +32,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("Start here:  mpirun -np 4 lockstep run -- ./app      then:  lockstep analyze");
   // Tables are read into vectors of megabytes, freed and read again: memory kept by
-  // malloc is not faulted in a second time (half of the reading time otherwise, glibc 2.36).
+  // malloc is not faulted in a second time, which shows in the time of whole-table reads.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   Chosen chosen;
