@@ -5,6 +5,8 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "analysis/statistics.h"
+
 namespace lockstep {
 namespace {
 
@@ -99,6 +101,12 @@ IdentityTerms Context::TermsOf(std::size_t i) const {
 bool Context::Comparable(std::size_t c) const {
   const auto& t = tables().collectives;
   return Counts(c) && t.splits[c] && t.seen[c] >= 2 && !t.mismatch[c] && !t.violation[c];
+}
+
+std::int64_t Context::MedianArrival(std::size_t c) const {
+  const auto begin = tables().collective_ranks.arrival_ns.begin();
+  return LowerMedian(std::vector<std::int64_t>(begin + static_cast<std::ptrdiff_t>(timeline_.FirstMember(c)),
+                                               begin + static_cast<std::ptrdiff_t>(timeline_.FirstMember(c + 1))));
 }
 
 std::int64_t ToInt(std::string_view text, std::int64_t otherwise) {

@@ -58,6 +58,8 @@ class Context {
   bool Counts(std::size_t collective) const { return !narrowed_ || InWindow(tables().collectives.step[collective]); }
   // Counts; two members at least, a split kind, no contradiction: its arrivals can be compared.
   bool Comparable(std::size_t collective) const;
+  // Lower median of its members' arrivals, cluster time.
+  std::int64_t MedianArrival(std::size_t collective) const;
 
  private:
   void IndexSteps();

@@ -19,15 +19,12 @@ std::vector<std::vector<double>> Lateness(const Context& context) {
   const std::size_t n = context.ranks().size(), units = context.units().size();
   std::vector<std::vector<double>> late(units, std::vector<double>(n, 0.0));
   std::vector<std::vector<std::int64_t>> counts(units, std::vector<std::int64_t>(n, 0));
-  std::vector<std::int64_t> arrivals;
   for (std::size_t c = 0; c < t.rows(); ++c) {
     if (!context.Comparable(c)) continue;
     const std::size_t unit = context.UnitAt(t.last_arrival_ns[c]);
     if (unit == kNowhere) continue;
     const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
-    arrivals.assign(members.arrival_ns.begin() + static_cast<std::ptrdiff_t>(first),
-                    members.arrival_ns.begin() + static_cast<std::ptrdiff_t>(last));
-    const std::int64_t median = LowerMedian(arrivals);
+    const std::int64_t median = context.MedianArrival(c);
     for (std::size_t m = first; m < last; ++m) {
       const std::size_t p = context.Position(members.rank[m]);
       if (p == kNowhere) continue;

@@ -53,13 +53,11 @@ void Score(const Context& context, std::vector<RankRow>& rows) {
 void Lateness(const Context& context, const Analysis& analysis, std::vector<RankRow>& rows) {
   const auto& members = context.tables().collective_ranks;
   std::vector<std::vector<std::int64_t>> late(rows.size());
-  std::vector<std::int64_t> arrivals, took_part(rows.size(), 0);
+  std::vector<std::int64_t> took_part(rows.size(), 0);
   for (std::size_t c = 0; c < context.tables().collectives.rows(); ++c) {
     if (!context.Comparable(c)) continue;
     const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
-    arrivals.assign(members.arrival_ns.begin() + static_cast<std::ptrdiff_t>(first),
-                    members.arrival_ns.begin() + static_cast<std::ptrdiff_t>(last));
-    const std::int64_t median = LowerMedian(arrivals);
+    const std::int64_t median = context.MedianArrival(c);
     for (std::size_t m = first; m < last; ++m) {
       const std::size_t p = context.Position(members.rank[m]);
       if (p == kNowhere) continue;
