@@ -116,7 +116,8 @@
   X(u8, category, "enum", "0 none 1 input 2 forward 3 backward 4 optimizer 5 communication 6 checkpoint") \
   X(u16, depth, "1", "nesting depth on its thread, 0 outermost")                                          \
   X(u8, open, "bool", "1: never closed; duration reaches the last sign of life")                          \
-  X(i64, payload, "1", "number given with it, 0 none")
+  X(i64, payload, "1", "number given with it, 0 none; the bits of a double if payload_kind says so")      \
+  X(u8, payload_kind, "enum", "0 none 1 integer 2 double")
 
 #define LS_KERNELS(X)                                                                                         \
   X(i64, begin_ns, "ns", "start on the GPU")                                                                  \
@@ -179,14 +180,14 @@
   X(i32, result, "1", "return code")                                                    \
   X(u8, vendor, "enum", "1 nvidia 2 amd")
 
-#define LS_GPU_MEMORY(X)                                            \
-  X(i64, time_ns, "ns", "when")                                     \
-  X(u8, kind, "enum", "1 allocate 2 free 3 sample")                 \
-  X(u16, device, "1", "device ordinal")                             \
-  X(u64, address, "1", "address, 0 for samples")                    \
-  X(i64, bytes, "bytes", "size of the block")                       \
-  X(u64, allocated_bytes, "bytes", "allocated after it, 0 unknown") \
-  X(u64, reserved_bytes, "bytes", "reserved after it, 0 unknown")   \
+#define LS_GPU_MEMORY(X)                                                      \
+  X(i64, time_ns, "ns", "when")                                               \
+  X(u8, kind, "enum", "1 allocate 2 free 3 sample 4 peak since the last one") \
+  X(u16, device, "1", "device ordinal, 65535 the host")                       \
+  X(u64, address, "1", "address, 0 for samples")                              \
+  X(i64, bytes, "bytes", "size of the block")                                 \
+  X(u64, allocated_bytes, "bytes", "allocated after it, 0 unknown")           \
+  X(u64, reserved_bytes, "bytes", "reserved after it, 0 unknown")             \
   X(u32, name, "string", "allocator, kNone")
 
 #define LS_STEPS(X)                                                                             \
@@ -198,6 +199,26 @@
   X(u8, warmup, "bool", "1: not representative (first steps)")                                  \
   X(u32, thread, "id", "row of threads that marked it, kNone")                                  \
   X(i64, cpu_ns, "ns", "CPU time of that thread within the step, -1 unknown")
+
+// When this rank recorded. Rows do not overlap; outside them only identities were counted.
+#define LS_WINDOWS(X)                                                                                      \
+  X(i64, begin_ns, "ns", "recording went on")                                                              \
+  X(i64, end_ns, "ns", "recording went off, or last sign of life")                                         \
+  X(i64, first_step, "1", "first step in it, -1 no live steps")                                            \
+  X(i64, end_step, "1", "first step after it, -1 no live steps")                                           \
+  X(u8, begin_cause, "enum", "0 run 1 steps 2 schedule 3 range 4 timer 5 lockstep_start 6 trigger")        \
+  X(u8, end_cause, "enum", "as begin_cause; 5 lockstep_stop 7 size limit 8 end of the run or the process") \
+  X(u8, cut, "bool", "1: ended before it was complete")
+
+// Gradient buckets as the framework says they are (PyTorch: DDP's logging data after its second step).
+#define LS_GRADIENT_BUCKETS(X)                                                                              \
+  X(u32, model, "id", "n-th wrapped model of the process, from 0")                                          \
+  X(u32, bucket, "id", "position in launch order")                                                          \
+  X(u64, bytes, "bytes", "size")                                                                            \
+  X(u64, cap_bytes, "bytes", "the model's bucket_cap_mb, 0 unknown")                                        \
+  X(u16, dtype, "enum", "DataType")                                                                         \
+  X(u32, parameters, "string", "indices of its parameters in registration order, \"3 2 1\"; kNone unknown") \
+  X(u8, rebuilt, "bool", "1: order of gradient arrival, 0: reverse registration order")
 
 // Cumulative counters; segments are differences of two rows of one thread.
 #define LS_CPU_SAMPLES(X)                                     \
@@ -251,6 +272,8 @@
   T(api, Api, LS_API, "host calls into the GPU runtime or driver")                                  \
   T(gpu_memory, GpuMemory, LS_GPU_MEMORY, "GPU memory events and per-step samples")                 \
   T(steps, Steps, LS_STEPS, "training steps as this rank marked them")                              \
+  T(windows, Windows, LS_WINDOWS, "when this rank recorded")                                        \
+  T(gradient_buckets, GradientBuckets, LS_GRADIENT_BUCKETS, "gradient buckets of DDP models")       \
   T(cpu_samples, CpuSamples, LS_CPU_SAMPLES, "thread CPU time and run-queue delay, cumulative")     \
   T(clock_bursts, ClockBursts, LS_CLOCK_BURSTS, "raw clock exchanges, never only their fit")        \
   T(clock_snapshots, ClockSnapshots, LS_CLOCK_SNAPSHOTS, "event clock against the system's clocks") \

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/window.h"
+
 namespace lockstep {
 
 inline constexpr std::uint32_t kSlotBytes = 32;
@@ -25,6 +27,10 @@ enum class RecordKind : std::uint8_t {
   kThreadName = 10,     // StringRecord + text: the thread's own name
   kMark = 11,           // RangeRecord with begin == end
   kRangeStartEnd = 12,  // RangeRecord of a start/end range
+  kWindow = 13,         // WindowRecord: recording went on or off
+  kDomain = 14,         // StringRecord + text: a range domain's name; `id` is the process's number of it, from 1
+  kFact = 15,           // StringRecord + text, id 0: "name\tkey=value\tkey=value", see trace/facts.h
+  kMemory = 16,         // MemoryRecord
 };
 
 // Every record begins with these four bytes.
@@ -34,12 +40,22 @@ struct RecordHead {
   std::uint16_t slots;  // Whole record, this slot included; never 0.
 };
 
-struct RangeRecord {   // 1 slot
+struct RangeRecord {   // 1 slot, or 2 with a RangeExtra behind it
   RecordHead head;     // flags: RangeSource | category << 4
   std::uint32_t name;  // Thread's string id.
   std::uint64_t begin_ticks, end_ticks;
-  std::uint32_t depth;   // Nesting depth, 0 outermost.
-  std::int32_t payload;  // 0 none.
+  std::uint16_t depth;   // Nesting depth, 0 outermost.
+  std::uint16_t domain;  // Process's number of the domain (kDomain), 0 the default one.
+  std::int32_t payload;  // 0 none, or in the RangeExtra.
+};
+
+// What few ranges have. `payload` is the number's bits as `payload_kind` says.
+struct RangeExtra {  // 1 slot, the second of a RangeRecord
+  std::int64_t payload;
+  std::uint8_t payload_kind;  // As in the table ranges.
+  std::uint8_t reserved[3];
+  std::uint32_t category;  // NVTX category id, 0 none.
+  std::uint64_t reserved2[2];
 };
 
 // How MPI calls are written
@@ -149,6 +165,23 @@ struct CpuRecord {  // 1 slot
   std::int64_t run_delay_ns;  // -1 not read.
 };
 
+// The capture window (core/window.h). Written by the thread that switched.
+struct WindowRecord {  // 1 slot; flags: 1 on, 0 off
+  RecordHead head;
+  WindowCause cause;
+  std::uint8_t cut;  // Off: 1 before the window was complete.
+  std::uint16_t reserved;
+  std::uint64_t ticks;
+  std::int64_t step;  // On: the first step in it; off: the first step after it; -1 no live steps.
+  std::uint64_t reserved2;
+};
+
+struct MemoryRecord {  // 1 slot; flags: kind as in gpu_memory
+  RecordHead head;
+  std::uint32_t device;  // 65535: the host.
+  std::uint64_t ticks, allocated_bytes, reserved_bytes;
+};
+
 struct GapRecord {  // 1 slot. records == 0: nothing was lost, recording was off in between.
   RecordHead head;
   std::uint32_t reserved;
@@ -159,6 +192,8 @@ static_assert(sizeof(RecordHead) == 4);
 static_assert(sizeof(RangeRecord) == kSlotBytes && sizeof(CompletionRecord) == kSlotBytes);
 static_assert(sizeof(PollRecord) == kSlotBytes && sizeof(StringRecord) == kSlotBytes);
 static_assert(sizeof(StepRecord) == kSlotBytes && sizeof(CpuRecord) == kSlotBytes && sizeof(GapRecord) == kSlotBytes);
+static_assert(sizeof(RangeExtra) == kSlotBytes && sizeof(WindowRecord) == kSlotBytes);
+static_assert(sizeof(MemoryRecord) == kSlotBytes);
 static_assert(sizeof(MpiRecord) == 2 * kSlotBytes && sizeof(CommRecord) == 2 * kSlotBytes);
 static_assert(std::is_trivially_copyable_v<MpiRecord>);
 

@@ -16,7 +16,7 @@
 namespace lockstep {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x31474553504b434cu;  // "LCKPSEG1"
-inline constexpr std::uint32_t kSegmentVersion = 1;
+inline constexpr std::uint32_t kSegmentVersion = 2;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxRings = 4096;
 inline constexpr std::uint32_t kMaxRangeDepth = 64;
@@ -63,8 +63,10 @@ struct ProcessEntry {
   std::atomic<std::uint64_t> dropped_no_ring;
   std::atomic<std::uint64_t> range_unbalanced, range_too_deep, request_table_full;
   char exe[256];
-  std::atomic<std::uint8_t> self_test;  // Of the MPI wrappers: 0 not run, 1 they are the ones called, 2 they are not.
-  char reserved[167];
+  std::atomic<std::uint8_t> self_test;    // Of the MPI wrappers: 0 not run, 1 they are the ones called, 2 they are not.
+  std::atomic<std::uint8_t> python_hook;  // 0 no Python 1 hook loaded 2 torch seen and wrapped 3 gave up, see losses.
+  std::atomic<std::uint32_t> nvtx_used, torch_used;
+  char reserved[156];
 };
 static_assert(sizeof(ProcessEntry) == 512);
 
@@ -101,6 +103,7 @@ struct SegmentHeader {
   std::atomic<std::uint32_t> rings_used, processes_used;  // High-water marks of the tables.
   std::atomic<std::uint64_t> dropped_no_ring;
   std::atomic<std::uint64_t> reserved_counters[8];
+  WindowSpec window;
   ClockMailbox mailbox;
   std::atomic<std::uint32_t> burst_rows;  // Rows of `bursts` written.
 };

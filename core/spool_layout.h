@@ -22,6 +22,7 @@ enum class SpoolKind : std::uint16_t {
   kCpu = 7,        // SpoolCpu[]
   kLoss = 8,       // UTF-8 "name\tcount\tfirst_ticks\tlast_ticks\tdetail\n" lines, additive.
   kEnd = 9,        // SpoolEnd: the application has ended and the rings are drained.
+  kWindows = 11,   // SpoolWindow[]: recording switched by the agent.
   kRing = 10,      // A ring's first kRingHeaderBytes as its owner left them (RingHeader: call and ranges still
                    // open, polls not yet written). Written when its owner ended with any of those; the segment is
                    // gone afterwards. An open gap (dropped_records) is in kLoss already: not to be counted again.
@@ -54,6 +55,15 @@ struct SpoolEnd {
   std::int32_t signal;
   std::int64_t app_cpu_ns, agent_cpu_ns;
 };
+
+struct SpoolWindow {
+  std::uint64_t ticks;
+  std::int64_t step;  // As in WindowRecord.
+  std::uint32_t on;
+  std::uint8_t cause, cut;  // WindowCause.
+  std::uint8_t reserved[2];
+};
+static_assert(sizeof(SpoolWindow) == 24);
 
 // CRC-32C (Castagnoli), hardware where SSE4.2 is there. `crc` chains calls; start with 0.
 std::uint32_t Crc32c(std::uint32_t crc, const void* data, std::size_t bytes);

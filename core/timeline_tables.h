@@ -108,6 +108,16 @@
   X(i64, agent_cpu_ns, "ns", "CPU time of the agent, -1 unknown")                          \
   X(i32, exit_code, "1", "application's exit code, or -signal")
 
+// What every rank recorded: the intersection of the ranks' windows.
+#define LS_TL_WINDOWS(X)                                                                      \
+  X(i64, begin_ns, "ns", "latest begin over ranks, cluster time")                             \
+  X(i64, end_ns, "ns", "earliest end over ranks, cluster time")                               \
+  X(i64, first_step, "1", "first step that all ranks recorded, -1 no live steps")             \
+  X(i64, end_step, "1", "first step after it, -1 no live steps")                              \
+  X(u32, ranks, "count", "ranks that recorded")                                               \
+  X(i64, outside_steps, "count", "steps of this window that some but not all ranks recorded") \
+  X(u8, cut, "bool", "1: some rank's ended before it was complete")
+
 #define LS_TL_LOSSES(X)                             \
   X(i32, rank, "1", "rank, -1 the whole run")       \
   X(u32, name, "string", "Loss, see core/loss.def") \
@@ -125,4 +135,5 @@
   T(steps, TlSteps, LS_TL_STEPS, "steps of the job")                                             \
   T(step_ranks, TlStepRanks, LS_TL_STEP_RANKS, "where each step went, per rank")                 \
   T(rank_totals, TlRankTotals, LS_TL_RANK_TOTALS, "the same over the analysis window")           \
+  T(windows, TlWindows, LS_TL_WINDOWS, "what all ranks recorded")                                \
   T(losses, TlLosses, LS_TL_LOSSES, "losses of all ranks and of the merge")

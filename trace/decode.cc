@@ -52,6 +52,7 @@ struct Contents {
   std::map<Key, Ring> rings;
   std::vector<ClockSnapshot> snapshots;
   std::vector<BurstRow> bursts;
+  std::vector<SpoolWindow> windows;
   std::vector<LossLine> losses;
   std::optional<SpoolEnd> end;
   std::uint64_t last_ticks = 0;        // Latest the agent said anything with a time.
@@ -137,6 +138,9 @@ void AddBlock(Contents& contents, const SpoolBlock& block) {
       return;
     case SpoolKind::kBursts:
       AppendAll(contents.bursts, payload);
+      return;
+    case SpoolKind::kWindows:
+      AppendAll(contents.windows, payload);
       return;
     case SpoolKind::kCpu: {
       std::vector<SpoolCpu> rows;

@@ -3,7 +3,6 @@
 #include "trace/process_decoder.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <queue>
 #include <string>
@@ -15,13 +14,6 @@ using schema::kNone;
 using schema::kNoTime;
 
 constexpr std::uint32_t kMaxThreadStrings = 1u << 20;
-
-template <typename Record>
-Record Load(std::span<const std::byte> bytes) {
-  Record record;
-  std::memcpy(&record, bytes.data(), sizeof record);
-  return record;
-}
 
 }  // namespace
 
@@ -49,9 +41,8 @@ std::uint32_t ProcessDecoder::TextOfThread(const Thread& thread, std::uint32_t i
 }
 
 void ProcessDecoder::OnString(Thread& thread, std::span<const std::byte> bytes) {
-  const auto record = Load<StringRecord>(bytes);
-  const std::size_t length = std::min<std::size_t>(record.bytes, bytes.size() - kSlotBytes);
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kSlotBytes, length);
+  const auto record = LoadRecord<StringRecord>(bytes);
+  const std::string_view text = RecordText(bytes);
   if ((record.head.flags & 1) != 0) ++thread.cut_texts;
   if (record.head.kind == RecordKind::kThreadName) {
     thread.name = Intern(text);
@@ -63,24 +54,6 @@ void ProcessDecoder::OnString(Thread& thread, std::span<const std::byte> bytes) 
   }
   if (record.id >= thread.strings.size()) thread.strings.resize(record.id + std::size_t{1}, kNone);
   thread.strings[record.id] = Intern(text);
-}
-
-void ProcessDecoder::OnRange(Thread& thread, const RangeRecord& record) {
-  const std::int64_t begin = thread.clock.Ns(record.begin_ticks);
-  const std::int64_t end = std::max(begin, thread.clock.Ns(record.end_ticks));
-  Touch(thread, begin, end);
-  const std::uint8_t kind = record.head.kind == RecordKind::kRange ? 0 : record.head.kind == RecordKind::kMark ? 2 : 1;
-  tables_.ranges.Append({.begin_ns = begin,
-                         .duration_ns = DurationNs(begin, end),
-                         .thread = thread.row,
-                         .name = TextOfThread(thread, record.name),
-                         .domain = kNone,
-                         .source = static_cast<std::uint8_t>(record.head.flags & 15),
-                         .kind = kind,
-                         .category = static_cast<std::uint8_t>(record.head.flags >> 4),
-                         .depth = static_cast<std::uint16_t>(std::min<std::uint32_t>(record.depth, 0xffff)),
-                         .open = 0,
-                         .payload = record.payload});
 }
 
 void ProcessDecoder::OnGap(Thread& thread, const GapRecord& record) {
@@ -100,8 +73,8 @@ void ProcessDecoder::TakeFollow(Thread& thread) {
   thread.follow.clear();
   for (;;) {
     const std::span<const std::byte> next = thread.input.stream.Peek();
-    if (next.empty() || Load<RecordHead>(next).kind != RecordKind::kCompletion) return;
-    thread.follow.push_back(Load<CompletionRecord>(thread.input.stream.Next()));
+    if (next.empty() || LoadRecord<RecordHead>(next).kind != RecordKind::kCompletion) return;
+    thread.follow.push_back(LoadRecord<CompletionRecord>(thread.input.stream.Next()));
     ++thread.records;
   }
 }
@@ -113,7 +86,7 @@ bool ProcessDecoder::Advance(Thread& thread) {
     const std::span<const std::byte> bytes = thread.input.stream.Next();
     if (thread.input.stream.TakeHole()) requests_.MarkGap();
     if (bytes.empty()) return false;
-    const auto head = Load<RecordHead>(bytes);
+    const auto head = LoadRecord<RecordHead>(bytes);
     const std::uint16_t least = MinSlots(head.kind);
     if (least == 0 || head.slots < least) {
       ++unknown_records_;
@@ -128,14 +101,23 @@ bool ProcessDecoder::Advance(Thread& thread) {
       case RecordKind::kRange:
       case RecordKind::kMark:
       case RecordKind::kRangeStartEnd:
-        OnRange(thread, Load<RangeRecord>(bytes));
+        OnRange(thread, bytes);
+        continue;
+      case RecordKind::kDomain:
+        OnDomain(thread, bytes);
+        continue;
+      case RecordKind::kFact:
+        OnFact(thread, bytes);
+        continue;
+      case RecordKind::kMemory:
+        OnMemory(thread, LoadRecord<MemoryRecord>(bytes));
         continue;
       case RecordKind::kString:
       case RecordKind::kThreadName:
         OnString(thread, bytes);
         continue;
       case RecordKind::kCpu: {
-        const auto cpu = Load<CpuRecord>(bytes);
+        const auto cpu = LoadRecord<CpuRecord>(bytes);
         const std::int64_t ns = thread.clock.Ns(cpu.ticks);
         Touch(thread, ns, ns);
         tables_.cpu_samples.Append(
@@ -146,27 +128,31 @@ bool ProcessDecoder::Advance(Thread& thread) {
         ++unknown_requests_;
         continue;  // Its call was lost.
       case RecordKind::kMpi:
-        thread.mpi = Load<MpiRecord>(bytes);
+        thread.mpi = LoadRecord<MpiRecord>(bytes);
         thread.key = static_cast<std::int64_t>(thread.mpi.begin_ticks);
         TakeFollow(thread);
         return true;
       case RecordKind::kPoll:
-        thread.poll = Load<PollRecord>(bytes);
+        thread.poll = LoadRecord<PollRecord>(bytes);
         thread.key = static_cast<std::int64_t>(thread.poll.first_ticks);
         TakeFollow(thread);
         return true;
       case RecordKind::kComm:
-        thread.comm = Load<CommRecord>(bytes);
+        thread.comm = LoadRecord<CommRecord>(bytes);
         thread.comm_members = bytes.subspan(2 * kSlotBytes);
         thread.key = static_cast<std::int64_t>(thread.comm.ticks);
         return true;
       case RecordKind::kStep:
-        thread.step = Load<StepRecord>(bytes);
+        thread.step = LoadRecord<StepRecord>(bytes);
         thread.key = static_cast<std::int64_t>(thread.step.ticks);
         return true;
       case RecordKind::kGap:
-        thread.gap = Load<GapRecord>(bytes);
+        thread.gap = LoadRecord<GapRecord>(bytes);
         thread.key = static_cast<std::int64_t>(thread.gap.last_ticks);
+        return true;
+      case RecordKind::kWindow:
+        thread.window = LoadRecord<WindowRecord>(bytes);
+        thread.key = static_cast<std::int64_t>(thread.window.ticks);
         return true;
     }
   }
@@ -185,6 +171,9 @@ void ProcessDecoder::Visit(Thread& thread) {
       break;
     case RecordKind::kGap:
       OnGap(thread, thread.gap);
+      break;
+    case RecordKind::kWindow:
+      OnWindow(thread, thread.window);
       break;
     case RecordKind::kStep: {
       const StepRecord& step = thread.step;
@@ -225,7 +214,8 @@ void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
                            .category = static_cast<std::uint8_t>(range.flags >> 4),
                            .depth = static_cast<std::uint16_t>(depth),
                            .open = 1,
-                           .payload = 0});
+                           .payload = 0,
+                           .payload_kind = 0});
   }
   if (state.call_op != 0 && state.call_begin_ticks != 0) {
     const std::int64_t begin = thread.clock.Ns(state.call_begin_ticks);
@@ -295,6 +285,8 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
   for (Thread& thread : threads) DecodeLeftOpen(thread, last_ns_);
   FinishThreads(threads, process_row, main_tid);
   MakeSteps();
+  MakeWindows();
+  NameDomains();
   FindPeers();
   SortTables();
   NumberMessages();

@@ -2,6 +2,7 @@
 // Records of one process's threads -> the tables of its rank file.
 
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -29,6 +30,19 @@ struct DecoderThread {
   };
   std::vector<Cpu> cpu;  // Read by the agent.
 };
+
+template <typename Record>
+Record LoadRecord(std::span<const std::byte> bytes) {
+  Record record;
+  std::memcpy(&record, bytes.data(), sizeof record);
+  return record;
+}
+
+// The text behind a StringRecord.
+inline std::string_view RecordText(std::span<const std::byte> bytes) {
+  const std::size_t length = LoadRecord<StringRecord>(bytes).bytes, room = bytes.size() - kSlotBytes;
+  return {reinterpret_cast<const char*>(bytes.data()) + kSlotBytes, length < room ? length : room};
+}
 
 // One per process; Decode is called once. Thread: one at a time.
 class ProcessDecoder {
@@ -73,7 +87,13 @@ class ProcessDecoder {
     std::span<const std::byte> comm_members;
     StepRecord step;
     GapRecord gap;
+    WindowRecord window;
     std::vector<CompletionRecord> follow;
+  };
+  struct WindowMark {
+    std::int64_t ns, step;
+    WindowCause cause;
+    bool on, cut;
   };
   struct StepMark {
     std::int64_t index, ns, cpu_ns;
@@ -91,13 +111,25 @@ class ProcessDecoder {
   bool Advance(Thread& thread);
   void TakeFollow(Thread& thread);
   void Visit(Thread& thread);
-  void OnRange(Thread& thread, const RangeRecord& record);
   void OnString(Thread& thread, std::span<const std::byte> bytes);
   void OnGap(Thread& thread, const GapRecord& record);
   void Touch(Thread& thread, std::int64_t begin_ns, std::int64_t end_ns);
   std::uint32_t TextOfThread(const Thread& thread, std::uint32_t id) const;
   void DecodeLeftOpen(Thread& thread, std::int64_t last_ns);
   void FinishThreads(std::vector<Thread>& threads, std::uint32_t process_row, std::int64_t main_tid);
+
+  // decode_ranges.cc
+  void OnRange(Thread& thread, std::span<const std::byte> bytes);
+  void OnDomain(Thread& thread, std::span<const std::byte> bytes);
+  void NameDomains();  // Until then ranges.domain holds the process's numbers.
+
+  // decode_windows.cc
+  void OnWindow(Thread& thread, const WindowRecord& record);
+  void MakeWindows();
+
+  // facts.cc
+  void OnFact(Thread& thread, std::span<const std::byte> bytes);
+  void OnMemory(Thread& thread, const MemoryRecord& record);
 
   // decode_mpi.cc: calls and operations.
   void OnMpi(Thread& thread, const MpiRecord& record);
@@ -136,6 +168,8 @@ class ProcessDecoder {
   };
   std::unordered_map<std::uint32_t, Comm> comms_;
   std::vector<StepMark> marks_;
+  std::vector<WindowMark> window_marks_;
+  std::unordered_map<std::uint32_t, std::uint32_t> domains_;  // The process's number -> row of strings.
 
   std::int64_t first_ns_ = schema::kNoTime, last_ns_ = schema::kNoTime;
   std::uint64_t extrapolated_ = 0, missing_slots_ = 0;

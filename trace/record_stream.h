@@ -63,6 +63,10 @@ constexpr std::uint16_t MinSlots(RecordKind kind) {
     case RecordKind::kThreadName:
     case RecordKind::kMark:
     case RecordKind::kRangeStartEnd:
+    case RecordKind::kWindow:
+    case RecordKind::kDomain:
+    case RecordKind::kFact:
+    case RecordKind::kMemory:
       return 1;
   }
   return 0;

@@ -1,7 +1,6 @@
-// lockstep.h in the library: ranges, marks, steps, the recording window. Names
-// lockstep_probe_* are for the header, lockstep_* for dlsym and ctypes.
+// lockstep.h in the library: ranges and marks. Names lockstep_probe_* are for the
+// header, lockstep_* for dlsym and ctypes.
 
-#include <time.h>
 #if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
@@ -18,13 +17,6 @@ namespace lockstep::probe {
 namespace {
 
 constexpr std::uint8_t kSourceLockstep = 0;
-std::atomic<std::int64_t> g_next_step{0};
-
-std::int64_t ThreadCpuNs() {
-  timespec now{};
-  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) return -1;
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 // Pushed while off, or too deep: popped without a record. The short way is closed until then.
 void PushUnrecorded(RingPage& page, std::uint32_t depth) {
@@ -101,7 +93,8 @@ __attribute__((noinline)) void PopOn() {
                            open.name,
                            open.begin_ticks,
                            ring::Ticks(),
-                           depth,
+                           static_cast<std::uint16_t>(depth),
+                           0,
                            0};
   SlowWriter(1).Append(&record, 1, 1);
 }
@@ -217,36 +210,12 @@ void Mark(const char* name) {
   SlowWriter writer(1);
   if (writer.page() == nullptr) return;
   const std::uint32_t id = writer.Intern(name);
-  const RangeRecord record{{RecordKind::kMark, kSourceLockstep, 1}, id, now, now, writer.page()->header.range_depth, 0};
+  const auto depth = static_cast<std::uint16_t>(writer.page()->header.range_depth);
+  const RangeRecord record{{RecordKind::kMark, kSourceLockstep, 1}, id, now, now, depth, 0, 0};
   writer.Append(&record, 1, 1);
 }
 
-void Step(std::int64_t index, std::uint8_t flags) {
-  if (lockstep_probe.segment == nullptr) return;
-  RingPage* page = lockstep_ring();
-  MarkLockstepUsed();
-  if (!ring::Recording()) return;
-  if (page == nullptr) {
-    SlowWriter(1).FlushPolls();
-    return;
-  }
-  const ErrnoKeeper errno_keeper;
-  const StepRecord record{{RecordKind::kStep, flags, 1}, 0, index, ring::Ticks(), ThreadCpuNs()};
-  SlowWriter(1).Append(&record, 1, 1);
-}
-
-void SetRecording(std::uint32_t on) {
-  SegmentHeader* segment = lockstep_probe.segment;
-  if (segment == nullptr || segment->agent_gone.load(std::memory_order_relaxed) != 0) return;
-  RingPage* page = lockstep_ring();
-  MarkLockstepUsed();
-  segment->recording.store(on, std::memory_order_relaxed);
-  if (page != nullptr) Rearm(*page);
-}
-
 }  // namespace
-
-void ResetSteps() { g_next_step.store(0); }
 
 extern "C" {
 
@@ -256,30 +225,11 @@ __attribute__((visibility("default"))) void lockstep_probe_range_push_category(c
 }
 __attribute__((visibility("default"))) void lockstep_probe_range_pop(void) { Pop(); }
 __attribute__((visibility("default"))) void lockstep_probe_mark(const char* name) { Mark(name); }
-__attribute__((visibility("default"))) void lockstep_probe_step(void) {
-  if (lockstep_probe.segment != nullptr) Step(g_next_step.fetch_add(1, std::memory_order_relaxed), 0);
-}
-__attribute__((visibility("default"))) void lockstep_probe_step_index(lockstep_int64 index) {
-  g_next_step.store(index + 1, std::memory_order_relaxed);
-  Step(index, 0);
-}
-__attribute__((visibility("default"))) void lockstep_probe_step_end(void) {
-  Step(g_next_step.load(std::memory_order_relaxed), 0x80);
-}
-__attribute__((visibility("default"))) void lockstep_probe_start(void) { SetRecording(1); }
-__attribute__((visibility("default"))) void lockstep_probe_stop(void) { SetRecording(0); }
-__attribute__((visibility("default"))) int lockstep_probe_recording(void) { return ring::Recording() ? 1 : 0; }
 
 void lockstep_range_push(const char* name) LS_ALIAS(lockstep_probe_range_push);
 void lockstep_range_push_category(const char* name, int category) LS_ALIAS(lockstep_probe_range_push_category);
 void lockstep_range_pop(void) LS_ALIAS(lockstep_probe_range_pop);
 void lockstep_mark(const char* name) LS_ALIAS(lockstep_probe_mark);
-void lockstep_step(void) LS_ALIAS(lockstep_probe_step);
-void lockstep_step_index(lockstep_int64 index) LS_ALIAS(lockstep_probe_step_index);
-void lockstep_step_end(void) LS_ALIAS(lockstep_probe_step_end);
-void lockstep_start(void) LS_ALIAS(lockstep_probe_start);
-void lockstep_stop(void) LS_ALIAS(lockstep_probe_stop);
-int lockstep_recording(void) noexcept LS_ALIAS(lockstep_probe_recording);
 }
 
 }  // namespace lockstep::probe

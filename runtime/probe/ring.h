@@ -72,6 +72,6 @@ void FreeStrings(void* pool);  // strings.cc
 ProcessEntry* ClaimedProcess();  // Null if not claimed yet.
 void MarkLockstepUsed();
 bool IsConstantText(const char* text);  // In a read-only segment of the executable: cannot change, never unmapped.
-void ResetSteps();                      // api.cc
+void ResetSteps();                      // steps.cc
 
 }  // namespace lockstep::probe

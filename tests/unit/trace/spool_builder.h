@@ -73,7 +73,7 @@ class ThreadRecords {
         PollRecord{{RecordKind::kPoll, 0, 1}, calls, first, last, static_cast<std::uint64_t>(op) | request << 12});
   }
   ThreadRecords& Range(std::uint32_t name, std::uint64_t begin, std::uint64_t end, std::uint32_t depth) {
-    return Add(RangeRecord{{RecordKind::kRange, 0, 1}, name, begin, end, depth, 0});
+    return Add(RangeRecord{{RecordKind::kRange, 0, 1}, name, begin, end, static_cast<std::uint16_t>(depth), 0, 0});
   }
   ThreadRecords& Step(std::int64_t index, std::uint64_t ticks, std::int64_t cpu_ns, std::uint8_t flags = 0) {
     return Add(StepRecord{{RecordKind::kStep, flags, 1}, 0, index, ticks, cpu_ns});
