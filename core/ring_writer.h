@@ -5,7 +5,7 @@
 // below; both libraries come from one build, so this is no stable interface.
 //
 // One thread-local pointer leads to the thread's page: the RingHeader, then the
-// producer's own state, which fills the rest of the header's 4096 bytes. Whenever
+// producer's own state, which fills the rest of the header's 8192 bytes. Whenever
 // the short way does not apply (no ring yet, recording off, clock not TSC, a record
 // being written by the code that this signal handler interrupted) the pointer leads
 // to a stand-in, whose bounds send every writer to the slow way. So the hot path
@@ -39,19 +39,31 @@ struct RingProducer {
   std::uint32_t named;            // 1: the thread's name is in the ring.
   std::uint32_t scratch_busy;     // 1: a call further up the stack uses the scratch memory.
   std::uint64_t extra_slots;      // head - extra_slots: committed records.
+  std::uint64_t poll_gap_ticks;   // A poll that comes later than this after the last one begins a new run.
+  void* ranges;                   // NvtxThread of runtime/probe, null until needed.
+  std::uint64_t range_ids;        // Start/end ranges begun on this thread.
   std::uint64_t off_since_ticks;  // Recording has been off since then and nothing was written since; 0 if not.
+  // Of runtime/probe/steps.cc: ranges of the capture window's name open on this thread, and whether the
+  // outermost one counts; the same of step ranges.
+  std::uint32_t window_depth, window_counts, step_depth, step_counts;
+  std::uint32_t hook_depth;  // Open ranges of hooks (runtime/probe/hooks.cc) on this thread.
 };
 
 // A thread's header page. Names that cannot change (string literals of the
 // executable) are found by address alone: infos[i] is their id, with the
 // head of a plain range above it.
 inline constexpr std::uint32_t kNameSlots = 128;
+inline constexpr std::uint32_t kDeepNvtxRanges = 256;  // Beyond kMaxRangeDepth: not recorded, but popped in order.
+inline constexpr std::uint32_t kRegisteredSlots = 256;
 struct alignas(4096) RingPage {
   RingHeader header;
   RingProducer producer;
   const char* names[kNameSlots];
   std::uint64_t infos[kNameSlots];
   std::uint64_t pending[32];  // Handles of the poll run not yet written.
+  std::uint16_t deep_nvtx_domains[kDeepNvtxRanges];
+  // The thread's ids of the first registered strings of NVTX (runtime/probe/nvtx_names.h), 0 not written yet.
+  std::uint32_t registered[kRegisteredSlots];
 };
 static_assert(sizeof(RingPage) == kRingHeaderBytes);
 

@@ -73,6 +73,10 @@
   X(i64, overlap_high_ns, "ns", "hidden communication under the same assumption")              \
   X(i64, copy_ns, "ns", "U(copies)")                                                           \
   X(i64, mpi_other_ns, "ns", "part of idle inside other MPI calls")                            \
+  X(i64, mpi_io_ns, "ns", "part of mpi_other in MPI-IO, waits for it included")                \
+  X(i64, mpi_rma_ns, "ns", "part of mpi_other in one-sided communication")                     \
+  X(i64, late_sender_ns, "ns", "in receives and their waits before the send had begun")        \
+  X(i64, late_receiver_ns, "ns", "in sends and their waits before the receive was posted")     \
   X(i64, input_ns, "ns", "part of idle inside ranges marked as input")                         \
   X(i64, cpu_ns, "ns", "CPU time of the training thread, -1 unknown")                          \
   X(i64, offcpu_ns, "ns", "training thread runnable without a core, -1 unknown")
@@ -92,20 +96,20 @@
   X(i64, end_ns, "ns", "analysis window end, rank clock")     \
   LS_TERMS(X)
 
-#define LS_TL_RANKS(X)                                                                     \
-  X(i32, rank, "1", "world rank")                                                          \
-  X(u32, file, "string", "rank file, relative to the run directory")                       \
-  X(u32, node, "string", "host name")                                                      \
-  X(u32, domain, "string", "clock domain")                                                 \
-  X(u8, state, "enum", "0 complete 1 recovered from spool or rings 2 cut short 3 missing") \
-  X(u8, ended_early, "bool", "1: died or stopped before the others")                       \
-  X(u8, gpu, "bool", "1: has GPU work; its windows and identity are the GPU's")            \
-  X(u32, allowed_cores, "count", "cores in its affinity mask, 0 unknown")                  \
-  X(u64, events, "count", "rows of event tables")                                          \
-  X(u64, dropped, "count", "records lost")                                                 \
-  X(u64, digest, "1", "checksum of the decoded rank file, 0 not computed")                 \
-  X(i64, app_cpu_ns, "ns", "CPU time of the application's processes, -1 unknown")          \
-  X(i64, agent_cpu_ns, "ns", "CPU time of the agent, -1 unknown")                          \
+#define LS_TL_RANKS(X)                                                                                          \
+  X(i32, rank, "1", "world rank")                                                                               \
+  X(u32, file, "string", "rank file, relative to the run directory")                                            \
+  X(u32, node, "string", "host name")                                                                           \
+  X(u32, domain, "string", "clock domain")                                                                      \
+  X(u8, state, "enum", "0 complete 1 recovered from spool or rings 2 cut short 3 missing 4 left out (--ranks)") \
+  X(u8, ended_early, "bool", "1: died or stopped before the others")                                            \
+  X(u8, gpu, "bool", "1: has GPU work; its windows and identity are the GPU's")                                 \
+  X(u32, allowed_cores, "count", "cores in its affinity mask, 0 unknown")                                       \
+  X(u64, events, "count", "rows of event tables")                                                               \
+  X(u64, dropped, "count", "records lost")                                                                      \
+  X(u64, digest, "1", "checksum of the decoded rank file, 0 not computed")                                      \
+  X(i64, app_cpu_ns, "ns", "CPU time of the application's processes, -1 unknown")                               \
+  X(i64, agent_cpu_ns, "ns", "CPU time of the agent, -1 unknown")                                               \
   X(i32, exit_code, "1", "application's exit code, or -signal")
 
 // What every rank recorded: the intersection of the ranks' windows.
@@ -117,6 +121,43 @@
   X(u32, ranks, "count", "ranks that recorded")                                               \
   X(i64, outside_steps, "count", "steps of this window that some but not all ranks recorded") \
   X(u8, cut, "bool", "1: some rank's ended before it was complete")
+
+// Messages between two ranks: the rank x rank matrix, sparse. Waits are of the
+// analysis window, by the begin of the call that waited; the rest is of all that
+// was recorded.
+#define LS_TL_P2P_PAIRS(X)                                                                   \
+  X(i32, source_rank, "1", "world rank that sends")                                          \
+  X(i32, destination_rank, "1", "world rank that receives")                                  \
+  X(u64, messages, "count", "sends; receives where the sender's file is missing")            \
+  X(u64, bytes, "bytes", "of these messages")                                                \
+  X(u64, matched, "count", "messages whose send and receive were both found")                \
+  X(u64, unmatched, "count", "sends and receives without their other half")                  \
+  X(i64, late_sender_ns, "ns", "destination waited because the send had not begun")          \
+  X(u64, late_sender_count, "count", "calls that did")                                       \
+  X(i64, wrong_order_ns, "ns", "part of late_sender: an earlier message was received later") \
+  X(i64, late_receiver_ns, "ns", "source waited because the receive was not posted")         \
+  X(u64, late_receiver_count, "count", "calls that did")                                     \
+  X(u64, below_resolution, "count", "waits of either kind shorter than the clocks' error can tell")
+
+// Time of the training thread inside ranges that say what they are for; where they nest the
+// innermost counts, so the rows of a step sum to no more than the step.
+#define LS_TL_STEP_PHASES(X)                                                                           \
+  X(i64, index, "1", "step number, -1 the analysis window")                                            \
+  X(i32, rank, "1", "world rank")                                                                      \
+  X(u8, phase, "enum", "as ranges.category; 128: calls of torch.distributed that no source records, " \
+                       "also counted in their category")                                              \
+  X(i64, phase_ns, "ns", "time in it")
+
+// Of the lowest rank that has any.
+#define LS_TL_GRADIENT_BUCKETS(X)                                              \
+  X(i32, rank, "1", "whose")                                                   \
+  X(u32, model, "id", "n-th wrapped model of the process, from 0")             \
+  X(u32, bucket, "id", "position in launch order")                             \
+  X(u64, bytes, "bytes", "size")                                               \
+  X(u64, cap_bytes, "bytes", "the model's bucket_cap_mb, 0 unknown")           \
+  X(u16, dtype, "enum", "DataType")                                            \
+  X(u32, parameters, "string", "as in the rank files, kNone unknown")          \
+  X(u8, rebuilt, "bool", "1: order of gradient arrival, 0: reverse registration order")
 
 #define LS_TL_LOSSES(X)                             \
   X(i32, rank, "1", "rank, -1 the whole run")       \
@@ -136,4 +177,7 @@
   T(step_ranks, TlStepRanks, LS_TL_STEP_RANKS, "where each step went, per rank")                 \
   T(rank_totals, TlRankTotals, LS_TL_RANK_TOTALS, "the same over the analysis window")           \
   T(windows, TlWindows, LS_TL_WINDOWS, "what all ranks recorded")                                \
+  T(p2p_pairs, TlP2pPairs, LS_TL_P2P_PAIRS, "point-to-point messages between two ranks")         \
+  T(step_phases, TlStepPhases, LS_TL_STEP_PHASES, "what the application says it did in each step")  \
+  T(gradient_buckets, TlGradientBuckets, LS_TL_GRADIENT_BUCKETS, "gradient buckets of DDP models")  \
   T(losses, TlLosses, LS_TL_LOSSES, "losses of all ranks and of the merge")

@@ -185,6 +185,8 @@ void Agent::FillHeader() {
   header.anchors_allowed = launch_.anchors_allowed && mpi_clock ? 1 : 0;
   header.anchor_timeout_ms = kAnchorTimeoutMs;
   header.mailbox.world_rank = header.mailbox.leader = header.mailbox.reference = -1;
+  header.window.armed_begin.store(-1);
+  header.window.state.store(1);
   header.recording.store(1, std::memory_order_release);
 }
 

@@ -1,6 +1,9 @@
-// lockstep.h in the library: steps and the recording window.
+// Step boundaries: counted always, recorded while recording is on, and the places
+// where windows by step number begin and end (core/window.h).
 
+#include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "runtime/probe/ring.h"
 #include "runtime/probe/window.h"
@@ -14,7 +17,15 @@
 namespace lockstep::probe {
 namespace {
 
-std::atomic<std::int64_t> g_next_step{0};
+constexpr std::uint32_t kSources = 3;
+constexpr std::uint8_t kEnds = 0x80;  // StepRecord: no new step begins.
+
+std::atomic<std::int64_t> g_next_step[kSources];
+std::atomic<std::uint32_t> g_source{kSources};      // Best seen so far.
+std::atomic<std::int64_t> g_first_step{-1};         // Of that source.
+std::atomic<const RingPage*> g_last_page{nullptr};  // Thread of the last boundary that decided.
+std::atomic<std::int32_t> g_step_ranges{0};         // --step-range: open ones.
+std::atomic<std::int32_t> g_recorded_ranges{0};     // Of those, the ones whose step is to be recorded.
 
 std::int64_t ThreadCpuNs() {
   timespec now{};
@@ -22,51 +33,299 @@ std::int64_t ThreadCpuNs() {
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-void Step(std::int64_t index, std::uint8_t flags) {
-  if (lockstep_probe.segment == nullptr) return;
-  RingPage* page = lockstep_ring();
-  MarkLockstepUsed();
-  if (!ring::Recording()) return;
-  if (page == nullptr) {
-    SlowWriter(1).FlushPolls();
-    return;
-  }
-  const ErrnoKeeper errno_keeper;
-  const StepRecord record{{RecordKind::kStep, flags, 1}, 0, index, ring::Ticks(), ThreadCpuNs()};
+void Write(StepSource source, std::int64_t index, std::uint8_t flags, std::uint64_t ticks) {
+  const auto all = static_cast<std::uint8_t>(flags | static_cast<std::uint8_t>(source));
+  const StepRecord record{{RecordKind::kStep, all, 1}, 0, index, ticks, ThreadCpuNs()};
   SlowWriter(1).Append(&record, 1, 1);
 }
 
-void SetRecording(std::uint32_t on) {
-  SegmentHeader* segment = lockstep_probe.segment;
-  if (segment == nullptr || segment->agent_gone.load(std::memory_order_relaxed) != 0) return;
+// False: a better source marks the steps of this process.
+bool IsBestSource(StepSource source) {
+  const auto mine = static_cast<std::uint32_t>(source);
+  std::uint32_t best = g_source.load(std::memory_order_acquire);
+  if (mine == best) return true;
+  do {
+    if (mine > best) return false;
+  } while (!g_source.compare_exchange_weak(best, mine));
+  g_first_step.store(-1);
+  return true;
+}
+
+// Steps of one process of a slot decide: the first that marks any, and after its end the next.
+bool OwnsWindow(WindowSpec& window) {
+  const std::int64_t pid = getpid();
+  std::int64_t owner = window.step_owner.load(std::memory_order_acquire);
+  if (owner == pid) return true;
+  if (owner != 0 && (kill(static_cast<pid_t>(owner), 0) == 0 || errno != ESRCH)) return false;
+  if (!window.step_owner.compare_exchange_strong(owner, pid)) return false;
+  // Its numbers begin anew.
+  window.state.fetch_and(1);
+  return true;
+}
+
+// Order of boundaries: the end of step i-1 without a new one, the begin of step i. From 1.
+std::uint64_t PositionOf(std::int64_t index, bool ends) {
+  return index < 0 ? 1 : (static_cast<std::uint64_t>(index) << 1) + (ends ? 1 : 2);
+}
+std::int64_t StepAt(std::uint64_t position) { return static_cast<std::int64_t>((position - 1) >> 1); }
+
+struct Decision {
+  bool was_on = false, is_on = false;
+  bool cut = false;
+  bool splits = false;  // One window ends and the next begins here.
+  WindowCause cause = WindowCause::kRunBegin;
+};
+
+WindowCause CauseOf(WindowKind kind) {
+  return kind == WindowKind::kSteps      ? WindowCause::kSteps
+         : kind == WindowKind::kSchedule ? WindowCause::kSchedule
+                                         : WindowCause::kTrigger;
+}
+
+// What the boundary before step `index` means; `last_position`: of the last one that decided, 0 none.
+Decision Judge(WindowSpec& window, bool was_on, std::uint64_t last_position, std::int64_t index) {
+  const std::int64_t before = last_position == 0 ? -1 : StepAt(last_position);
+  Decision decision{was_on, was_on, false, false, CauseOf(window.kind)};
+  if (const std::uint32_t stop = window.stop_requested.load(std::memory_order_seq_cst); stop != 0) {
+    decision.is_on = false;
+    decision.cause = static_cast<WindowCause>(stop - 1);
+    decision.cut = decision.cause == WindowCause::kSizeLimit;
+    return decision;
+  }
+  if (const std::uint32_t start = window.start_requested.load(std::memory_order_acquire); start != 0) {
+    decision.is_on = true;
+    decision.cause = static_cast<WindowCause>(start - 1);
+    return decision;
+  }
+  if (!StepsDecide(window.kind)) return decision;
+  const std::int64_t first = g_first_step.load(std::memory_order_relaxed);
+  const StepPhase now = PhaseOf(window, index, first);
+  const StepPhase then = before < 0 ? StepPhase::kNone : PhaseOf(window, before, first);
+  // Edges switch: lockstep_start and lockstep_stop between them hold until the next one.
+  if (window.kind == WindowKind::kTrigger || Records(now) != Records(then)) decision.is_on = Records(now);
+  decision.cut = was_on && then == StepPhase::kRecord;
+  // The end of a step has decided for the step that begins later.
+  const bool decided = (last_position & 1) != 0;
+  decision.splits = was_on && decision.is_on && then == StepPhase::kRecordLast && !decided;
+  return decision;
+}
+
+void WriteSwitch(bool on, const Decision& decision, std::int64_t step, std::uint64_t ticks) {
+  RecordSwitch(on, decision.cause, step, !on && decision.cut, ticks);
+}
+
+// One boundary of the best source. Threads may come out of turn: the highest number has decided.
+void Boundary(StepSource source, std::int64_t index, bool ends) {
+  SegmentHeader& segment = *lockstep_probe.segment;
+  WindowSpec& window = segment.window;
+  RingPage* page = lockstep_ring();
+  const ErrnoKeeper errno_keeper;
+  if (source == StepSource::kExplicit) MarkLockstepUsed();
+  std::int64_t none = -1;
+  g_first_step.compare_exchange_strong(none, index);
+  const std::uint64_t ticks = ring::Ticks();
+  const std::uint8_t flags = ends ? kEnds : 0;
+
+  Decision decision;
+  bool decides = segment.agent_gone.load(std::memory_order_relaxed) == 0 && OwnsWindow(window);
+  const std::uint64_t position = PositionOf(index, ends);
+  std::uint64_t state = window.state.load(std::memory_order_seq_cst);
+  while (decides) {
+    // The same thread may go back to lower numbers: a new epoch.
+    decides = position > state >> 1 || (page != nullptr && page == g_last_page.load(std::memory_order_relaxed));
+    if (!decides) break;
+    decision = Judge(window, (state & 1) != 0, state >> 1, index);
+    if (window.state.compare_exchange_weak(state, position << 1 | (decision.is_on ? 1 : 0), std::memory_order_seq_cst))
+      break;
+  }
+  if (!decides) {
+    if (ring::Recording()) Write(source, index, flags, ticks);
+    return;
+  }
+  g_last_page.store(page, std::memory_order_relaxed);
+  if (std::uint32_t live = window.steps_live.load(std::memory_order_relaxed); live != UINT32_MAX)
+    window.steps_live.store(live + 1, std::memory_order_relaxed);
+  window.next_step.store(index + (ends ? 0 : 1), std::memory_order_release);
+  if (decision.is_on) {
+    window.start_requested.store(0, std::memory_order_relaxed);
+    if (!decision.was_on || decision.splits) {
+      if (decision.splits) {
+        Write(source, index, kEnds, ticks);
+        WriteSwitch(false, decision, index, ticks);
+      }
+      WriteSwitch(true, decision, index, ticks);
+    }
+    Write(source, index, flags, ticks);
+  } else if (decision.was_on) {
+    Write(source, index, kEnds, ticks);
+    WriteSwitch(false, decision, index, ticks);
+  }
+}
+
+void Step(StepSource source, std::int64_t index) {
+  if (!IsBestSource(source)) return;
+  g_next_step[static_cast<std::uint32_t>(source)].store(index + 1, std::memory_order_relaxed);
+  Boundary(source, index, false);
+}
+
+void NextStepOf(StepSource source) {
+  if (!IsBestSource(source)) return;
+  Boundary(source, g_next_step[static_cast<std::uint32_t>(source)].fetch_add(1, std::memory_order_relaxed), false);
+}
+
+// --step-range. A step reaches from the end of the range before to the end of its own:
+// what lies between two ranges (loading data) belongs to the later one. Ranges that
+// overlap (requests served by several threads) are steps from begin to begin, and
+// recording stays on until those of the window have ended.
+void FollowStepRanges(std::uint64_t ticks) {
+  WindowSpec& window = lockstep_probe.segment->window;
+  if (!StepsDecide(window.kind) || !OwnsWindow(window)) return;
+  for (;;) {
+    const std::int64_t next = g_next_step[1].load(std::memory_order_seq_cst);
+    const auto wanted = [&] {
+      return g_recorded_ranges.load(std::memory_order_seq_cst) > 0 ||
+             (g_step_ranges.load(std::memory_order_seq_cst) == 0 &&
+              Records(PhaseOf(window, next, g_first_step.load(std::memory_order_relaxed))));
+    };
+    const bool on = wanted();
+    SwitchRecording(on, CauseOf(window.kind), next, false, ticks);
+    if (wanted() == on) return;
+  }
+}
+
+// Requests of the agent hold for every source of boundaries.
+void FollowRequests(std::int64_t step, std::uint64_t ticks) {
+  WindowSpec& window = lockstep_probe.segment->window;
+  if (const std::uint32_t stop = window.stop_requested.load(std::memory_order_seq_cst); stop != 0) {
+    const auto cause = static_cast<WindowCause>(stop - 1);
+    SwitchRecording(false, cause, step, cause == WindowCause::kSizeLimit, ticks);
+  } else if (window.start_requested.load(std::memory_order_relaxed) != 0) {
+    const std::uint32_t start = window.start_requested.exchange(0);
+    if (start == 0) return;
+    SwitchRecording(true, static_cast<WindowCause>(start - 1), step, false, ticks);
+  }
+}
+
+void StoreProgress(std::int64_t next) {
+  WindowSpec& window = lockstep_probe.segment->window;
+  std::int64_t known = window.next_step.load(std::memory_order_relaxed);
+  while (known < next && !window.next_step.compare_exchange_weak(known, next, std::memory_order_release)) {
+  }
+  if (const std::uint32_t live = window.steps_live.load(std::memory_order_relaxed); live != UINT32_MAX)
+    window.steps_live.store(live + 1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void ResetSteps() {
+  for (auto& next : g_next_step) next.store(0);
+  g_source.store(kSources);
+  g_first_step.store(-1);
+  g_last_page.store(nullptr);
+  g_step_ranges.store(0);
+  g_recorded_ranges.store(0);
+}
+
+std::int64_t NextStep() {
+  const std::uint32_t source = g_source.load(std::memory_order_acquire);
+  return source < kSources ? g_next_step[source].load(std::memory_order_relaxed) : -1;
+}
+
+void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks) {
+  SegmentHeader& segment = *lockstep_probe.segment;
+  WindowSpec& window = segment.window;
+  const ErrnoKeeper errno_keeper;
+  RingPage* page = lockstep_ring();
+  const WindowRecord record{
+      {RecordKind::kWindow, static_cast<std::uint8_t>(on ? 1 : 0), 1}, cause, cut, 0, ticks, step, 0};
+  if (on)
+    window.windows_begun.fetch_add(1, std::memory_order_relaxed);
+  else
+    SlowWriter(1).Append(&record, 1, 1);
+  // Others may be switching too: the switch ends up as the word says.
+  std::uint64_t state;
+  do {
+    state = window.state.load(std::memory_order_seq_cst);
+    segment.recording.store(static_cast<std::uint32_t>(state & 1), std::memory_order_seq_cst);
+  } while (((window.state.load(std::memory_order_seq_cst) ^ state) & 1) != 0);
+  if (on) SlowWriter(1).Append(&record, 1, 1);
+  if (page != nullptr) Rearm(*page);
+}
+
+bool StepRangeOpened() {
+  if (!IsBestSource(StepSource::kStepRange)) return false;
+  SegmentHeader& segment = *lockstep_probe.segment;
+  WindowSpec& window = segment.window;
+  const std::int64_t index = g_next_step[1].fetch_add(1, std::memory_order_seq_cst);
+  std::int64_t none = -1;
+  g_first_step.compare_exchange_strong(none, index);
+  const bool recorded = Records(PhaseOf(window, index, g_first_step.load(std::memory_order_relaxed)));
+  // The count that keeps recording on first, then the one that lets it go off.
+  if (recorded) g_recorded_ranges.fetch_add(1, std::memory_order_seq_cst);
+  g_step_ranges.fetch_add(1, std::memory_order_seq_cst);
+  const std::uint64_t ticks = ring::Ticks();
+  const ErrnoKeeper errno_keeper;
+  if (segment.agent_gone.load(std::memory_order_relaxed) == 0 && OwnsWindow(window)) {
+    StoreProgress(index + 1);
+    FollowStepRanges(ticks);
+    FollowRequests(index, ticks);
+  }
+  if (ring::Recording()) Write(StepSource::kStepRange, index, 0, ticks);
+  return recorded;
+}
+
+void StepRangeClosed(bool recorded) {
+  if (!IsBestSource(StepSource::kStepRange)) return;
+  SegmentHeader& segment = *lockstep_probe.segment;
+  const std::uint64_t ticks = ring::Ticks();
+  const ErrnoKeeper errno_keeper;
+  const std::int64_t next = g_next_step[1].load(std::memory_order_seq_cst);
+  std::int32_t open = g_step_ranges.load(std::memory_order_seq_cst);
+  do {
+    if (open <= 0) return;
+  } while (!g_step_ranges.compare_exchange_weak(open, open - 1, std::memory_order_seq_cst));
+  if (open == 1 && ring::Recording()) Write(StepSource::kStepRange, next, kEnds, ticks);
+  if (recorded && g_recorded_ranges.load(std::memory_order_seq_cst) > 0)
+    g_recorded_ranges.fetch_sub(1, std::memory_order_seq_cst);
+  if (segment.agent_gone.load(std::memory_order_relaxed) != 0) return;
+  FollowStepRanges(ticks);
+  if (open == 1 && OwnsWindow(segment.window)) FollowRequests(next, ticks);
+}
+
+namespace {
+
+// lockstep_start and lockstep_stop: at once, wherever the step is. Only whole steps are in a window.
+void SwitchByHand(bool on) {
+  if (lockstep_probe.segment == nullptr) return;
+  const ErrnoKeeper errno_keeper;
   RingPage* page = lockstep_ring();
   MarkLockstepUsed();
-  segment->recording.store(on, std::memory_order_relaxed);
+  const std::int64_t next = NextStep();
+  const std::int64_t step = next <= 0 ? -1 : on ? next : next - 1;
+  SwitchRecording(on, WindowCause::kManual, step, false, ring::Ticks());
   if (page != nullptr) Rearm(*page);
 }
 
 }  // namespace
 
-void ResetSteps() { g_next_step.store(0); }
-
-// --range and --step-range: window.h.
-void RangeOpened(std::uint8_t, const char*, const char*) {}
-void RangeClosed(std::uint8_t, const char*, const char*) {}
-
 extern "C" {
 
 __attribute__((visibility("default"))) void lockstep_probe_step(void) {
-  if (lockstep_probe.segment != nullptr) Step(g_next_step.fetch_add(1, std::memory_order_relaxed), 0);
+  if (lockstep_probe.segment != nullptr) NextStepOf(StepSource::kExplicit);
 }
 __attribute__((visibility("default"))) void lockstep_probe_step_index(lockstep_int64 index) {
-  g_next_step.store(index + 1, std::memory_order_relaxed);
-  Step(index, 0);
+  if (lockstep_probe.segment != nullptr) Step(StepSource::kExplicit, index);
 }
 __attribute__((visibility("default"))) void lockstep_probe_step_end(void) {
-  Step(g_next_step.load(std::memory_order_relaxed), 0x80);
+  if (lockstep_probe.segment == nullptr || !IsBestSource(StepSource::kExplicit)) return;
+  Boundary(StepSource::kExplicit, g_next_step[0].load(std::memory_order_relaxed), true);
 }
-__attribute__((visibility("default"))) void lockstep_probe_start(void) { SetRecording(1); }
-__attribute__((visibility("default"))) void lockstep_probe_stop(void) { SetRecording(0); }
+// A framework's hook saw a step end and the next begin. Ignored once lockstep_step or a step range was seen.
+__attribute__((visibility("default"))) void lockstep_hook_step(void) {
+  if (lockstep_probe.segment != nullptr) NextStepOf(StepSource::kHook);
+}
+__attribute__((visibility("default"))) void lockstep_probe_start(void) { SwitchByHand(true); }
+__attribute__((visibility("default"))) void lockstep_probe_stop(void) { SwitchByHand(false); }
 __attribute__((visibility("default"))) int lockstep_probe_recording(void) { return ring::Recording() ? 1 : 0; }
 
 void lockstep_step(void) LS_ALIAS(lockstep_probe_step);

@@ -1,6 +1,11 @@
 #pragma once
-// What range sources tell the capture window (core/window.h): --range records
-// while a range of a name is open, --step-range makes each opening a step boundary.
+// The capture window inside the application (core/window.h): what switches recording
+// on and off at step boundaries, range edges and calls of lockstep_start and
+// lockstep_stop; and what range sources tell it.
+//
+// Recording is one switch per slot. All who turn it do so through WindowSpec::state,
+// one word: whoever changes its lowest bit writes the WindowRecord, so records and
+// switch agree however many threads (or processes, or the agent) are at it.
 
 #include "core/ring_writer.h"
 
@@ -16,8 +21,30 @@ inline bool WindowWatchesRanges() {
 // `domain` and `name` may be null. Called before the range's own begin is recorded and
 // after its end was, whether recording is on or off; may switch recording. Sources call
 // them for every range while WindowWatchesRanges(), so a range whose name is kept in a
-// per-address cache must not bypass them.
-void RangeOpened(std::uint8_t source, const char* domain, const char* name);
-void RangeClosed(std::uint8_t source, const char* domain, const char* name);
+// per-address cache must not bypass them. `on_thread` false: start/end ranges, which may
+// be closed by another thread and need not nest. Thread: any, without locks.
+void RangeOpened(std::uint8_t source, const char* domain, const char* name, bool on_thread = true);
+void RangeClosed(std::uint8_t source, const char* domain, const char* name, bool on_thread = true);
+
+// cudaProfilerStart and Stop: a range without a name.
+void CudaProfilerStarted();
+void CudaProfilerStopped();
+
+// Where steps come from, best first, as in the table steps. Once a better one was seen the others are ignored.
+enum class StepSource : std::uint8_t { kExplicit = 0, kStepRange = 1, kHook = 2 };
+
+// Recording as wanted at this moment. `step` as in WindowRecord. False if it was so already,
+// or may not go on again (the size limit, the end of a timer).
+bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks);
+
+// The WindowRecord of a change of WindowSpec::state by this thread; the switch and the thread's ring follow.
+void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks);
+
+// steps.cc: --step-range. Whether the step is to be recorded.
+bool StepRangeOpened();
+void StepRangeClosed(bool recorded);
+
+// The number the next boundary of the process will have; -1 while no step was seen.
+std::int64_t NextStep();
 
 }  // namespace lockstep::probe

@@ -74,6 +74,7 @@ class TestSegment {
     header.clock_mode = options.mode;
     header.distortion = options.distortion;
     header.recording = options.recording ? 1 : 0;
+    header.window.state = options.recording ? 1 : 0;
     header.next_free = kArenaOffset;
     header.ready_bytes = ready;
   }
