@@ -105,6 +105,19 @@
   X(u8, outcome, "enum", "0 completed 1 cancelled 2 error 3 never completed 4 freed")                          \
   X(u32, call, "rows", "row of mpi_calls that posted it, kNone")
 
+#define LS_MPI_REQUESTS(X)                                                             \
+  X(u16, op, "enum", "MPI function that posted it, see core/mpi_ops.def")              \
+  X(u32, comm, "id", "row of comms the file or window was made on, kNone unknown")     \
+  X(u32, thread, "id", "row of threads that posted")                                   \
+  X(u32, wait_thread, "id", "row of threads that completed it, kNone never completed") \
+  X(i64, begin_ns, "ns", "post")                                                       \
+  X(i64, post_end_ns, "ns", "return of the posting call")                              \
+  X(i64, wait_begin_ns, "ns", "entry of the completing call, kNoTime never completed") \
+  X(i64, end_ns, "ns", "return of the completing call, kNoTime never completed")       \
+  X(u64, bytes, "bytes", "as mpi_calls.bytes of the post")                             \
+  X(i32, peer, "1", "RMA target in the window's ranks, -1 none")                       \
+  X(u8, outcome, "enum", "0 completed 1 cancelled 2 error 3 never completed 4 freed")
+
 #define LS_RANGES(X)                                                                                      \
   X(i64, begin_ns, "ns", "push, start or mark")                                                           \
   X(i64, duration_ns, "ns", "0 for marks")                                                                \
@@ -117,7 +130,14 @@
   X(u16, depth, "1", "nesting depth on its thread, 0 outermost")                                          \
   X(u8, open, "bool", "1: never closed; duration reaches the last sign of life")                          \
   X(i64, payload, "1", "number given with it, 0 none; the bits of a double if payload_kind says so")      \
-  X(u8, payload_kind, "enum", "0 none 1 integer 2 double")
+  X(u8, payload_kind, "enum", "0 none 1 integer 2 double")                                                \
+  X(u32, category_id, "id", "NVTX category of its domain, 0 none; range_categories has its name")
+
+// NVTX categories that the application named.
+#define LS_RANGE_CATEGORIES(X)                       \
+  X(u32, domain, "string", "as ranges.domain")       \
+  X(u32, category_id, "id", "as ranges.category_id") \
+  X(u32, name, "string", "name")
 
 #define LS_KERNELS(X)                                                                                         \
   X(i64, begin_ns, "ns", "start on the GPU")                                                                  \
@@ -264,7 +284,9 @@
   T(mpi_calls, MpiCalls, LS_MPI_CALLS, "MPI calls, one row each")                                   \
   T(collectives, Collectives, LS_COLLECTIVES, "collective operations of this rank, one row each")   \
   T(p2p, P2p, LS_P2P, "point-to-point operations of this rank, one row each")                       \
+  T(mpi_requests, MpiRequests, LS_MPI_REQUESTS, "non-blocking MPI-IO and RMA operations")           \
   T(ranges, Ranges, LS_RANGES, "ranges and marks of the application")                               \
+  T(range_categories, RangeCategories, LS_RANGE_CATEGORIES, "names of NVTX categories")             \
   T(kernels, Kernels, LS_KERNELS, "GPU kernels")                                                    \
   T(kernel_shapes, KernelShapes, LS_KERNEL_SHAPES, "distinct launch geometries")                    \
   T(copies, Copies, LS_COPIES, "GPU copies and memsets")                                            \

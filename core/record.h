@@ -24,13 +24,16 @@ enum class RecordKind : std::uint8_t {
   kStep = 7,            // StepRecord
   kCpu = 8,             // CpuRecord
   kGap = 9,             // GapRecord: records lost here
-  kThreadName = 10,     // StringRecord + text: the thread's own name
+  kThreadName = 10,     // StringRecord + text: name of the thread, or of the thread with the tid `id` if that is not 0
   kMark = 11,           // RangeRecord with begin == end
-  kRangeStartEnd = 12,  // RangeRecord of a start/end range
+  kRangeStartEnd = 12,  // RangeRecord of a start/end range, written when it ended
   kWindow = 13,         // WindowRecord: recording went on or off
   kDomain = 14,         // StringRecord + text: a range domain's name; `id` is the process's number of it, from 1
   kFact = 15,           // StringRecord + text, id 0: "name\tkey=value\tkey=value", see trace/facts.h
   kMemory = 16,         // MemoryRecord
+  kRangeStart = 17,     // RangeRecord of a start/end range that began; end_ticks is its id
+  kRangeEnd = 18,       // RangeRecord: end_ticks is when it ended, begin_ticks its id; maybe another thread's
+  kCategory = 19,       // StringRecord + text: an NVTX category's name; `id` is the category, reserved[0] the domain
 };
 
 // Every record begins with these four bytes.
@@ -48,6 +51,13 @@ struct RangeRecord {   // 1 slot, or 2 with a RangeExtra behind it
   std::uint16_t domain;  // Process's number of the domain (kDomain), 0 the default one.
   std::int32_t payload;  // 0 none, or in the RangeExtra.
 };
+
+// Start/end ranges may end on another thread than they started on, and any number
+// may be open at once: each end is a record of its own, paired by the decoder. Ids
+// are unique in a process. Without its start an end means nothing (the start was
+// lost, or came before recording); kRangeForgotten marks an end while recording was
+// off, which is written so that its start does not look open for ever.
+inline constexpr std::uint16_t kRangeForgotten = 1;  // In `depth` of a kRangeEnd.
 
 // What few ranges have. `payload` is the number's bits as `payload_kind` says.
 struct RangeExtra {  // 1 slot, the second of a RangeRecord

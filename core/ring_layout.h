@@ -16,10 +16,10 @@
 namespace lockstep {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x31474553504b434cu;  // "LCKPSEG1"
-inline constexpr std::uint32_t kSegmentVersion = 2;
+inline constexpr std::uint32_t kSegmentVersion = 3;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxRings = 4096;
-inline constexpr std::uint32_t kMaxRangeDepth = 64;
+inline constexpr std::uint32_t kMaxRangeDepth = 64;  // Of lockstep.h's ranges, and again of NVTX's of all domains.
 inline constexpr std::uint32_t kMaxStringBytes = 4096;
 
 enum class SlotState : std::uint32_t {
@@ -135,8 +135,25 @@ struct RingHeader {
     std::uint32_t name;
     std::uint32_t head;  // The RecordHead of the RangeRecord to come: kind | flags << 8 | slots << 16.
   } ranges[kMaxRangeDepth];
+  // range_depth while --range or --step-range look at every range: range_depth itself stays 0
+  // then, which closes the short way of the hot path to pops.
+  std::uint32_t watched_depth;
+
+  // Ranges of NVTX, all domains, in order of their pushes. A pop closes the topmost one of its
+  // domain, wherever it stands.
+  std::uint32_t nvtx_depth;
+  struct OpenNvtxRange {
+    std::uint32_t head, name;  // As the RangeRecord to come begins. head 0: never to be written.
+    std::uint64_t begin_ticks;
+    std::uint16_t depth, domain;  // As it ends. depth: of its domain.
+    std::int32_t payload;
+    std::int64_t wide_payload;  // From here on for the RangeExtra, if head says 2 slots.
+    std::uint32_t category;
+    std::uint8_t payload_kind;
+    std::uint8_t reserved[3];
+  } nvtx[kMaxRangeDepth];
 };
-inline constexpr std::uint32_t kRingHeaderBytes = 4096;
+inline constexpr std::uint32_t kRingHeaderBytes = 8192;
 static_assert(sizeof(RingHeader) <= kRingHeaderBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<SlotState>::is_always_lock_free);
 

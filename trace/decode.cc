@@ -240,7 +240,8 @@ std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
     ProcessPlan plan{key, contents.processes[key], {}};
     for (Ring* ring : rings)
       if (ring->process == key) plan.rings.push_back(ring);
-    if (!plan.rings.empty() || plan.state.mpi_used != 0 || plan.state.lockstep_used != 0)
+    if (!plan.rings.empty() || plan.state.mpi_used != 0 || plan.state.lockstep_used != 0 ||
+        plan.state.nvtx_used != 0 || plan.state.torch_used != 0)
       plans.push_back(std::move(plan));
   }
   // The rank's main process goes first.

@@ -142,6 +142,7 @@ void ProcessDecoder::SortTables() {
   }
   sort(tables_.collectives, tables_.collectives.begin_ns);
   sort(tables_.p2p, tables_.p2p.begin_ns);
+  sort(tables_.mpi_requests, tables_.mpi_requests.begin_ns);
   sort(tables_.steps, tables_.steps.begin_ns);
   sort(tables_.cpu_samples, tables_.cpu_samples.time_ns);
   // Written when they end, so inner before outer: of those with one begin, the outer comes first.
@@ -167,6 +168,8 @@ void ProcessDecoder::SortTables() {
       ranges.depth[at] = row.depth;
       ranges.open[at] = row.open;
       ranges.payload[at] = row.payload;
+      ranges.payload_kind[at] = row.payload_kind;
+      ranges.category_id[at] = row.category_id;
     }
   }
 }
@@ -178,6 +181,7 @@ void ProcessDecoder::CountLosses() {
   std::uint64_t never = 0;
   for (std::size_t i = 0; i < tables_.collectives.rows(); ++i) never += tables_.collectives.end_ns[i] == kNoTime;
   for (std::size_t i = 0; i < tables_.p2p.rows(); ++i) never += tables_.p2p.outcome[i] == kNeverCompleted;
+  for (const std::uint8_t outcome : tables_.mpi_requests.outcome) never += outcome == kNeverCompleted;
   AddLoss(Loss::kRequestNeverCompleted, never);
   std::uint64_t unidentified = 0;
   for (const std::uint8_t flag : tables_.comms.unidentified) unidentified += flag;

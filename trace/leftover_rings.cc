@@ -69,10 +69,34 @@ RingState ParseRingHeader(const std::byte* bytes) {
                   .poll_first_ticks = header->poll_first_ticks,
                   .poll_last_ticks = header->poll_last_ticks,
                   .poll_key = header->poll_key};
-  const std::uint32_t depth = std::min(header->range_depth, kMaxRangeDepth);
-  for (std::uint32_t i = 0; i < depth; ++i)
-    state.ranges.push_back({header->ranges[i].begin_ticks, header->ranges[i].name,
-                            static_cast<std::uint8_t>(header->ranges[i].head >> 8)});
+  const std::uint32_t depth = std::min(std::max(header->range_depth, header->watched_depth), kMaxRangeDepth);
+  for (std::uint32_t i = 0; i < depth; ++i) {
+    const RingHeader::OpenRange& open = header->ranges[i];
+    if (open.begin_ticks == 0) continue;
+    RingState::OpenRange& range = state.ranges.emplace_back();
+    range.record = {{RecordKind::kRange, static_cast<std::uint8_t>(open.head >> 8), 1},
+                    open.name,
+                    open.begin_ticks,
+                    0,
+                    static_cast<std::uint16_t>(i),
+                    0,
+                    0};
+  }
+  const std::uint32_t nvtx_depth = std::min(header->nvtx_depth, kMaxRangeDepth);
+  for (std::uint32_t i = 0; i < nvtx_depth; ++i) {
+    const RingHeader::OpenNvtxRange& open = header->nvtx[i];
+    if (open.head == 0 || open.begin_ticks == 0) continue;
+    RingState::OpenRange& range = state.ranges.emplace_back();
+    const auto slots = static_cast<std::uint16_t>(open.head >> 16 == 2 ? 2 : 1);
+    range.record = {{RecordKind::kRange, static_cast<std::uint8_t>(open.head >> 8), slots},
+                    open.name,
+                    open.begin_ticks,
+                    0,
+                    open.depth,
+                    open.domain,
+                    open.payload};
+    range.extra = {open.wide_payload, open.payload_kind, {}, open.category, {}};
+  }
   return state;
 }
 
@@ -90,6 +114,8 @@ ProcessState ParseProcessEntry(const std::byte* bytes, std::uint32_t index) {
           .mpi_thread_level = entry->mpi_thread_level.load(kRelaxed),
           .mpi_used = entry->mpi_used.load(kRelaxed),
           .lockstep_used = entry->lockstep_used.load(kRelaxed),
+          .nvtx_used = entry->nvtx_used.load(kRelaxed),
+          .torch_used = entry->torch_used.load(kRelaxed),
           .dropped_no_ring = entry->dropped_no_ring.load(kRelaxed),
           .range_unbalanced = entry->range_unbalanced.load(kRelaxed),
           .range_too_deep = entry->range_too_deep.load(kRelaxed),

@@ -20,12 +20,12 @@ struct RingState {
   std::uint32_t call_op = 0;
   std::uint32_t poll_calls = 0;
   std::uint64_t poll_first_ticks = 0, poll_last_ticks = 0, poll_key = 0;
+  // What a range would have become; end_ticks 0.
   struct OpenRange {
-    std::uint64_t begin_ticks;  // 0: pushed while recording was off.
-    std::uint32_t name;
-    std::uint8_t flags;  // Of the RangeRecord it would have become.
+    RangeRecord record;
+    RangeExtra extra;  // If the record has 2 slots.
   };
-  std::vector<OpenRange> ranges;  // Outermost first.
+  std::vector<OpenRange> ranges;  // Of each source outermost first. Without those pushed while recording was off.
 };
 // `bytes` holds kRingHeaderBytes.
 RingState ParseRingHeader(const std::byte* bytes);
@@ -37,7 +37,7 @@ struct ProcessState {
   std::uint64_t begin_ticks = 0, end_ticks = 0;
   std::int32_t world_rank = -1;
   std::uint8_t rank_source = 0, mpi_thread_level = 255;
-  std::uint32_t mpi_used = 0, lockstep_used = 0;
+  std::uint32_t mpi_used = 0, lockstep_used = 0, nvtx_used = 0, torch_used = 0;
   std::uint64_t dropped_no_ring = 0, range_unbalanced = 0, range_too_deep = 0, request_table_full = 0;
   std::string exe;
 };

@@ -45,7 +45,10 @@ void ProcessDecoder::OnString(Thread& thread, std::span<const std::byte> bytes) 
   const std::string_view text = RecordText(bytes);
   if ((record.head.flags & 1) != 0) ++thread.cut_texts;
   if (record.head.kind == RecordKind::kThreadName) {
-    thread.name = Intern(text);
+    if (record.id == 0)
+      thread.name = Intern(text);
+    else
+      thread_names_[record.id] = Intern(text);
     return;
   }
   if (record.id == 0 || record.id >= kMaxThreadStrings) {
@@ -103,8 +106,17 @@ bool ProcessDecoder::Advance(Thread& thread) {
       case RecordKind::kRangeStartEnd:
         OnRange(thread, bytes);
         continue;
+      case RecordKind::kRangeStart:
+        OnRangeStart(thread, bytes);
+        continue;
+      case RecordKind::kRangeEnd:
+        OnRangeEnd(thread, LoadRecord<RangeRecord>(bytes));
+        continue;
       case RecordKind::kDomain:
         OnDomain(thread, bytes);
+        continue;
+      case RecordKind::kCategory:
+        OnCategory(thread, bytes);
         continue;
       case RecordKind::kFact:
         OnFact(thread, bytes);
@@ -199,24 +211,7 @@ void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
         {RecordKind::kPoll, 0, 1}, state.poll_calls, state.poll_first_ticks, state.poll_last_ticks, state.poll_key};
     OnPoll(thread, poll);
   }
-  for (std::size_t depth = 0; depth < state.ranges.size(); ++depth) {
-    const RingState::OpenRange& range = state.ranges[depth];
-    if (range.begin_ticks == 0) continue;
-    const std::int64_t begin = thread.clock.Ns(range.begin_ticks);
-    ++open_ranges_;
-    tables_.ranges.Append({.begin_ns = begin,
-                           .duration_ns = DurationNs(begin, last_ns),
-                           .thread = thread.row,
-                           .name = TextOfThread(thread, range.name),
-                           .domain = kNone,
-                           .source = static_cast<std::uint8_t>(range.flags & 15),
-                           .kind = 0,
-                           .category = static_cast<std::uint8_t>(range.flags >> 4),
-                           .depth = static_cast<std::uint16_t>(depth),
-                           .open = 1,
-                           .payload = 0,
-                           .payload_kind = 0});
-  }
+  DecodeOpenRanges(thread, last_ns);
   if (state.call_op != 0 && state.call_begin_ticks != 0) {
     const std::int64_t begin = thread.clock.Ns(state.call_begin_ticks);
     Touch(thread, begin, begin);
@@ -277,12 +272,13 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
       last_ns_ = std::max(last_ns_, thread.clock.Ns(state.call_begin_ticks));
     if (state.known)
       for (const RingState::OpenRange& range : state.ranges)
-        if (range.begin_ticks != 0) last_ns_ = std::max(last_ns_, thread.clock.Ns(range.begin_ticks));
+        last_ns_ = std::max(last_ns_, thread.clock.Ns(range.record.begin_ticks));
     if (thread.first_ns != kNoTime && (first_ns_ == kNoTime || thread.first_ns < first_ns_))
       first_ns_ = thread.first_ns;
     last_ns_ = std::max(last_ns_, thread.last_ns);  // kNoTime is less than any time.
   }
   for (Thread& thread : threads) DecodeLeftOpen(thread, last_ns_);
+  PairRanges(last_ns_);
   FinishThreads(threads, process_row, main_tid);
   MakeSteps();
   MakeWindows();
@@ -307,7 +303,7 @@ void ProcessDecoder::FinishThreads(std::vector<Thread>& threads, std::uint32_t p
     tables_.threads.Append({.thread = thread.row,
                             .process = process_row,
                             .tid = thread.input.tid,
-                            .name = thread.name,
+                            .name = NameOf(thread),
                             .begin_ns = thread.first_ns,
                             .end_ns = thread.last_ns,
                             .records = thread.records,

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/loss.h"
@@ -120,8 +122,14 @@ class ProcessDecoder {
 
   // decode_ranges.cc
   void OnRange(Thread& thread, std::span<const std::byte> bytes);
+  void OnRangeStart(Thread& thread, std::span<const std::byte> bytes);
+  void OnRangeEnd(Thread& thread, const RangeRecord& record);
   void OnDomain(Thread& thread, std::span<const std::byte> bytes);
-  void NameDomains();  // Until then ranges.domain holds the process's numbers.
+  void OnCategory(Thread& thread, std::span<const std::byte> bytes);
+  void DecodeOpenRanges(Thread& thread, std::int64_t last_ns);
+  void PairRanges(std::int64_t last_ns);  // Start/end ranges.
+  void NameDomains();                     // And categories. Until then ranges.domain holds the process's numbers.
+  std::uint32_t NameOf(const Thread& thread) const;
 
   // decode_windows.cc
   void OnWindow(Thread& thread, const WindowRecord& record);
@@ -144,7 +152,8 @@ class ProcessDecoder {
             std::int64_t end_ns, std::uint32_t call);
   void Start(const Thread& thread, const MpiRecord& record, std::uint64_t handle, std::uint64_t nth,
              std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call);
-  void Complete(std::uint64_t handle, const CompletionRecord* completion, std::int64_t begin_ns, std::int64_t end_ns);
+  void Complete(const Thread& thread, std::uint64_t handle, const CompletionRecord* completion, std::int64_t begin_ns,
+                std::int64_t end_ns);
   void Incomplete(std::uint64_t handle, std::int64_t ns);
   void Free(std::uint64_t handle);
   std::uint32_t CommRow(std::uint32_t number, std::int64_t ns);
@@ -170,6 +179,15 @@ class ProcessDecoder {
   std::vector<StepMark> marks_;
   std::vector<WindowMark> window_marks_;
   std::unordered_map<std::uint32_t, std::uint32_t> domains_;  // The process's number -> row of strings.
+  struct RangeEnding {
+    std::int64_t ns;
+    bool forgotten;
+  };
+  std::unordered_map<std::uint64_t, std::size_t> started_ranges_;  // Id -> row of ranges.
+  std::unordered_map<std::uint64_t, RangeEnding> range_endings_;   // Threads' records are not read in order of time.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>
+      categories_;                                                 // Domain's number, id -> row of strings.
+  std::unordered_map<std::uint32_t, std::uint32_t> thread_names_;  // By tid: given by other threads.
 
   std::int64_t first_ns_ = schema::kNoTime, last_ns_ = schema::kNoTime;
   std::uint64_t extrapolated_ = 0, missing_slots_ = 0;

@@ -67,6 +67,9 @@ constexpr std::uint16_t MinSlots(RecordKind kind) {
     case RecordKind::kDomain:
     case RecordKind::kFact:
     case RecordKind::kMemory:
+    case RecordKind::kRangeStart:
+    case RecordKind::kRangeEnd:
+    case RecordKind::kCategory:
       return 1;
   }
   return 0;
