@@ -22,9 +22,11 @@
 #include <string_view>
 #include <vector>
 
-#include "examples/ddp_mpi/network.h"
+#include "examples/common/faults.h"
+#include "examples/common/network.h"
+#include "examples/common/pace.h"
+#include "examples/common/results.h"
 #include "examples/ddp_mpi/options.h"
-#include "examples/ddp_mpi/pace.h"
 #include "examples/ddp_mpi/reducer.h"
 #include "examples/ddp_mpi/report.h"
 #include "runtime/lockstep.h"
@@ -54,9 +56,10 @@ class Trainer {
         rank_(rank),
         ranks_(ranks),
         network_(options.layers, options.width, options.batch, options.seed),
-        reducer_(network_, options, ranks, calls),
-        pace_(options.work == Work::kTimed, options.slow[static_cast<std::size_t>(rank)], options.poll_us * 1000,
-              [this] { reducer_.Poll(); }) {}
+        reducer_(network_, options, ranks, calls, [this] { faults_.BeforeCollective(); }),
+        pace_(options.work == Work::kTimed, options.faults.slow[static_cast<std::size_t>(rank)], options.poll_us * 1000,
+              [this] { reducer_.Poll(); }),
+        faults_(options.faults, rank, pace_) {}
 
   Network& network() { return network_; }
   const Reducer& reducer() const { return reducer_; }
@@ -66,6 +69,7 @@ class Trainer {
     pace_.Begin();
     LoadInput(step);
     Forward();
+    faults_.BetweenPasses(step);
     Backward();
     reducer_.Wait();
     Optimize();
@@ -75,7 +79,7 @@ class Trainer {
   // Healthy compute of a step splits as usual: backward costs twice forward.
   static constexpr double kForwardShare = 0.3, kBackwardShare = 0.6, kOptimizerShare = 0.1;
 
-  double Extra() const { return options_.work == Work::kReal ? options_.slow[static_cast<std::size_t>(rank_)] - 1 : 0; }
+  double Extra() const { return options_.work == Work::kReal ? faults_.slow() - 1 : 0; }
   // Time of one layer in a pass that takes `share` of the step's compute: the same
   // for all layers, since narrow ones stand for convolutions over large images.
   double LayerNs(double share) const {
@@ -89,6 +93,7 @@ class Trainer {
         (static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(ranks_) + static_cast<std::uint64_t>(rank_)) *
         batch);
     pace_.FinishFixed(options_.input_ms * 1e6);
+    faults_.AfterInput();
   }
 
   void Forward() {
@@ -125,6 +130,7 @@ class Trainer {
   Network network_;
   Reducer reducer_;
   Pace pace_;
+  FaultInjector faults_;
 };
 
 double Evaluate(const Options& options, std::span<const float> parameters) {
@@ -133,16 +139,6 @@ double Evaluate(const Options& options, std::span<const float> parameters) {
   network.LoadBatch(kEvaluationSample);
   for (std::size_t l = 0; l < network.layers().size(); ++l) network.Forward(l);
   return network.Loss();
-}
-
-double RelativeError(std::span<const float> value, std::span<const float> expected) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < value.size(); ++i) {
-    const double off = static_cast<double>(value[i]) - static_cast<double>(expected[i]);
-    difference += off * off;
-    size += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
-  }
-  return size > 0 ? std::sqrt(difference / size) : std::sqrt(difference);
 }
 
 // Trains once more in this process alone on the combined batches.
@@ -200,6 +196,7 @@ int Run(const Options& options, int rank, int ranks, CallCounts& calls) {
     outcome.tensor_bytes.push_back(trainer->network().TensorBytes(i));
   }
   const std::vector<Bucket> buckets = trainer->reducer().buckets();
+  const std::vector<float> parameters(trainer->network().parameters().begin(), trainer->network().parameters().end());
   trainer.reset();  // Ends the helper thread before its counts are read.
 
   ++calls.gather;
@@ -212,10 +209,15 @@ int Run(const Options& options, int rank, int ranks, CallCounts& calls) {
     std::fprintf(stderr, "ddp_mpi: cannot write %s\n", options.report.c_str());
     return 1;
   }
+  if (!options.save.empty() && !SaveFloats(options.save, parameters)) {
+    std::fprintf(stderr, "ddp_mpi: cannot write %s\n", options.save.c_str());
+    return 1;
+  }
   return outcome.identical && (!outcome.checked || outcome.check_passed) ? 0 : 1;
 }
 
 int Main(int argc, char** argv) {
+  StartLate(argc, argv);
   CallCounts calls;
   int provided = 0, rank = 0, ranks = 1;
   // Only a helper thread needs more than one thread in MPI; the others keep MPI's cheaper locking.

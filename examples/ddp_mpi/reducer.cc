@@ -1,8 +1,9 @@
 #include "examples/ddp_mpi/reducer.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "examples/ddp_mpi/pace.h"
+#include "examples/common/pace.h"
 
 namespace lockstep::example {
 namespace {
@@ -11,8 +12,13 @@ std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(mebiby
 
 }  // namespace
 
-Reducer::Reducer(Network& network, const Options& options, int ranks, CallCounts& calls)
-    : network_(network), options_(options), scale_(1.0f / static_cast<float>(ranks)), calls_(calls) {
+Reducer::Reducer(Network& network, const Options& options, int ranks, CallCounts& calls,
+                 std::function<void()> before_collective)
+    : network_(network),
+      options_(options),
+      scale_(1.0f / static_cast<float>(ranks)),
+      calls_(calls),
+      before_collective_(std::move(before_collective)) {
   std::vector<std::uint64_t> bytes;
   for (std::size_t i = 0; i < network.tensor_count(); ++i) bytes.push_back(network.TensorBytes(i));
   buckets_ = AssignBuckets(bytes, Bytes(options.first_bucket_mb), Bytes(options.bucket_cap_mb));
@@ -68,6 +74,7 @@ void Reducer::PackTensor(std::size_t tensor) {
 
 void Reducer::Launch(std::size_t bucket) {
   std::vector<float>& data = flat_[bucket];
+  before_collective_();
   std::unique_lock lock(mutex_, std::defer_lock);
   if (helper_.joinable()) lock.lock();
   ++calls_.iallreduce;
@@ -110,6 +117,7 @@ void Reducer::HelperLoop() {
 void Reducer::Wait() {
   if (!options_.overlap) {
     for (std::vector<float>& data : flat_) {
+      before_collective_();
       ++calls_.allreduce;
       MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     }

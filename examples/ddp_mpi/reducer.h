@@ -6,12 +6,13 @@
 #include <array>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "examples/common/network.h"
 #include "examples/ddp_mpi/buckets.h"
-#include "examples/ddp_mpi/network.h"
 #include "examples/ddp_mpi/options.h"
 
 namespace lockstep::example {
@@ -29,7 +30,9 @@ static_assert(sizeof(CallCounts) == kCallNames.size() * sizeof(std::int64_t));
 class Reducer {
  public:
   // Keeps references. Starts the helper thread for Progress::kThread.
-  Reducer(Network& network, const Options& options, int ranks, CallCounts& calls);
+  // `before_collective` is called before each one, by the training thread.
+  Reducer(Network& network, const Options& options, int ranks, CallCounts& calls,
+          std::function<void()> before_collective);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -58,6 +61,7 @@ class Reducer {
   const Options& options_;
   float scale_;
   CallCounts& calls_;
+  std::function<void()> before_collective_;
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_;  // By tensor.
   std::vector<std::size_t> missing_;    // Tensors not ready yet, by bucket.

@@ -1,59 +1,11 @@
 #include "examples/ddp_mpi/report.h"
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
-#include <numeric>
+
+#include "examples/common/results.h"
 
 namespace lockstep::example {
-namespace {
-
-template <typename Values, typename Print>
-void PrintList(std::FILE* file, const Values& values, Print print) {
-  std::fputc('[', file);
-  bool first = true;
-  for (const auto& value : values) {
-    if (!first) std::fputs(", ", file);
-    first = false;
-    print(value);
-  }
-  std::fputc(']', file);
-}
-
-std::vector<std::int64_t> AfterWarmup(const std::vector<std::int64_t>& step_ns) {
-  const auto skip = static_cast<std::ptrdiff_t>(std::min(kWarmupSteps, step_ns.size()));
-  return {step_ns.begin() + skip, step_ns.end()};
-}
-
-const char* Name(Progress progress) {
-  switch (progress) {
-    case Progress::kTest:
-      return "test";
-    case Progress::kThread:
-      return "thread";
-    case Progress::kNone:
-      return "none";
-  }
-  return "";
-}
-
-}  // namespace
-
-double MeanStepMs(const std::vector<std::int64_t>& step_ns) {
-  const std::vector<std::int64_t> steps = AfterWarmup(step_ns);
-  if (steps.empty()) return 0;
-  return static_cast<double>(std::accumulate(steps.begin(), steps.end(), std::int64_t{0})) / 1e6 /
-         static_cast<double>(steps.size());
-}
-
-double MedianStepMs(std::vector<std::int64_t> step_ns) {
-  std::vector<std::int64_t> steps = AfterWarmup(step_ns);
-  if (steps.empty()) return 0;
-  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>((steps.size() - 1) / 2);
-  std::nth_element(steps.begin(), middle, steps.end());
-  return static_cast<double>(*middle) / 1e6;
-}
 
 void PrintBuckets(const std::vector<Bucket>& buckets) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
@@ -90,7 +42,7 @@ bool WriteReport(const Options& options, const std::vector<Bucket>& buckets, con
     std::fprintf(file, ",\n  \"healthy_compute_ms\": %.6f, \"input_ms\": %.6f", options.step_ms, options.input_ms);
   }
   std::fprintf(file, ",\n  \"slow\": ");
-  PrintList(file, options.slow, [&](double factor) { std::fprintf(file, "%g", factor); });
+  PrintList(file, options.faults.slow, [&](double factor) { std::fprintf(file, "%g", factor); });
   std::fprintf(file, ",\n  \"first_bucket_mb\": %g, \"bucket_cap_mb\": %g", options.first_bucket_mb,
                options.bucket_cap_mb);
   std::fprintf(file, ",\n  \"tensor_bytes\": ");
@@ -105,15 +57,8 @@ bool WriteReport(const Options& options, const std::vector<Bucket>& buckets, con
                  outcome.check_passed ? "true" : "false", outcome.gradient_error, outcome.parameter_error);
   }
   std::fprintf(file, ",\n  \"mpi_calls\": ");
-  PrintList(file, outcome.calls, [&](const CallCounts& calls) {
-    std::array<std::int64_t, kCallNames.size()> counts;
-    std::memcpy(counts.data(), &calls, sizeof(calls));
-    std::fputs("\n    {", file);
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      std::fprintf(file, "%s\"%s\": %" PRId64, i ? ", " : "", kCallNames[i], counts[i]);
-    }
-    std::fputc('}', file);
-  });
+  PrintCalls(file, kCallNames,
+             {reinterpret_cast<const std::int64_t*>(outcome.calls.data()), outcome.calls.size() * kCallNames.size()});
   std::fprintf(file, "\n}\n");
   return std::fclose(file) == 0;
 }

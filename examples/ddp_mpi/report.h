@@ -22,13 +22,6 @@ struct Outcome {
   std::vector<CallCounts> calls;                   // By rank, complete including MPI_Finalize.
 };
 
-// Steps that are not representative: first touches of buffers and connections.
-inline constexpr std::size_t kWarmupSteps = 2;
-
-// Mean and lower median over the steps after warm-up, 0 if there are none.
-double MeanStepMs(const std::vector<std::int64_t>& step_ns);
-double MedianStepMs(std::vector<std::int64_t> step_ns);
-
 void PrintBuckets(const std::vector<Bucket>& buckets);
 void PrintOutcome(const Options& options, const Outcome& outcome);
 // Writes options.report as JSON. False if the file cannot be written.

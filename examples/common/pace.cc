@@ -1,4 +1,4 @@
-#include "examples/ddp_mpi/pace.h"
+#include "examples/common/pace.h"
 
 #include <sys/prctl.h>
 #include <time.h>
@@ -38,6 +38,13 @@ void Pace::Finish(double duration_ns) {
 
 void Pace::FinishFixed(double duration_ns) {
   if (!enabled_) return;
+  deadline_ns_ += static_cast<std::int64_t>(duration_ns);
+  SleepUntil(deadline_ns_);
+}
+
+void Pace::Delay(double duration_ns) {
+  if (duration_ns <= 0) return;
+  if (!enabled_) deadline_ns_ = NowNs();
   deadline_ns_ += static_cast<std::int64_t>(duration_ns);
   SleepUntil(deadline_ns_);
 }

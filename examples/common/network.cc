@@ -1,4 +1,4 @@
-#include "examples/ddp_mpi/network.h"
+#include "examples/common/network.h"
 
 #include <algorithm>
 #include <cmath>

@@ -26,6 +26,8 @@ class Pace {
   void Finish(double duration_ns);
   // The same without stretching and polling: time that no rank's slowness touches.
   void FinishFixed(double duration_ns);
+  // A pause that takes place in any case, on top of everything else.
+  void Delay(double duration_ns);
 
  private:
   bool enabled_;
