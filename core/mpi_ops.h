@@ -29,7 +29,19 @@ enum class MpiClass : std::uint8_t {
   kComm,
   kLifecycle,
   kOther,
+  kIo,       // MPI-IO.
+  kIoPost,   // Non-blocking MPI-IO.
+  kRma,      // One-sided communication and its synchronisation.
+  kRmaPost,  // Rput, Rget, ...: with a request.
 };
+
+// Neither collective nor point-to-point: a part of idle (definitions: mpi_other).
+constexpr bool IsIo(MpiClass cls) { return cls == MpiClass::kIo || cls == MpiClass::kIoPost; }
+constexpr bool IsRma(MpiClass cls) { return cls == MpiClass::kRma || cls == MpiClass::kRmaPost; }
+constexpr bool IsMpiOther(MpiClass cls) {
+  return IsIo(cls) || IsRma(cls) || cls == MpiClass::kComm || cls == MpiClass::kLifecycle || cls == MpiClass::kOther ||
+         cls == MpiClass::kRequest;
+}
 
 enum class MpiOp : std::uint16_t {
   kNone = 0,

@@ -13,6 +13,7 @@
 #include "merge/clock/align.h"
 #include "merge/match/collectives.h"
 #include "merge/match/p2p.h"
+#include "merge/match/p2p_waits.h"
 #include "merge/parallel.h"
 #include "merge/readers/outcome.h"
 #include "merge/readers/run_files.h"
@@ -102,6 +103,7 @@ class Merger {
     p2p_ = MatchP2p(ranks_, options_.jobs);
     steps_ = FindSteps(ranks_, matched_);
     ChooseSteps();
+    p2p_waits_ = FindP2pWaits(ranks_, p2p_, cluster_window_, options_.jobs);
     Pass();
     checks_ = FinishCollectives(matched_, options_.jobs);
     return Assemble();
@@ -209,6 +211,7 @@ class Merger {
       input.rank = &run_.ranks[r];
       input.clock = &clocks_[r];
       input.p2p = &p2p_;
+      input.p2p_waits = &p2p_waits_[r];
       input.steps = &steps_.ranks[r];
       input.hta = options_.classes == "hta";
       input.first_step = first_step_;
@@ -278,10 +281,12 @@ class Merger {
     writer.Meta("corridors_violated", static_cast<std::int64_t>(aligned_.corridors_violated));
     writer.Meta("p2p_matched", static_cast<std::int64_t>(p2p_.matched));
     writer.Meta("p2p_unmatched", static_cast<std::int64_t>(p2p_.unmatched));
+    writer.Meta("p2p_unplaced", static_cast<std::int64_t>(p2p_.unplaced));
     writer.Meta("options", OptionsHash(options_));
     writer.Meta("inputs", InputsHash(options_.run_dir));
     tables.collectives = std::move(matched_.collectives);
     tables.collective_ranks = std::move(matched_.members);
+    tables.p2p_pairs = std::move(p2p_.pairs);
     return tables;
   }
 
@@ -310,6 +315,7 @@ class Merger {
   std::vector<MatchRank> ranks_;
   MatchedCollectives matched_;
   MatchedP2p p2p_;
+  std::vector<RankP2pWaits> p2p_waits_;
   JobSteps steps_;
   std::int64_t first_step_ = 0, last_step_ = -1;  // Of the analysis window; first > last: none.
   Interval cluster_window_{0, 0};

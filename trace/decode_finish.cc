@@ -33,6 +33,19 @@ struct MessageKeyHash {
   }
 };
 
+constexpr std::uint8_t kHookStep = 2;
+
+// The hook opens a step when an optimizer has returned, whether or not another one
+// follows: with neither forward nor backward in it, training was over.
+bool TrainedSince(const schema::Ranges& ranges, std::int64_t ns) {
+  constexpr std::uint8_t kTorch = 2, kForward = 2, kBackward = 3;
+  for (std::size_t i = ranges.rows(); i-- > 0;)
+    if (ranges.source[i] == kTorch && (ranges.category[i] == kForward || ranges.category[i] == kBackward) &&
+        ranges.begin_ns[i] >= ns)
+      return true;
+  return false;
+}
+
 }  // namespace
 
 template <typename Table>
@@ -81,6 +94,7 @@ void ProcessDecoder::MakeSteps() {
     close(mark.ns, mark.cpu_ns, mark.thread, true);
     if (!mark.ends) open = &mark;
   }
+  if (source == kHookStep && open != nullptr && !TrainedSince(tables_.ranges, open->ns)) open = nullptr;
   close(last_ns_, -1, kNone, false);
   // DDP's first two steps differ from the others, and most jobs' first one does.
   const std::size_t rows = steps.rows();

@@ -184,6 +184,20 @@ void ProcessDecoder::Post(const Thread& thread, const MpiRecord& record, const M
   } else if (recorded && (info.cls == MpiClass::kSendPost || info.cls == MpiClass::kRecvPost)) {
     if (AddP2p(thread, record, info.cls == MpiClass::kRecvPost, 1, nullptr, begin_ns, end_ns, call))
       operation = {OpenRequests::Kind::kP2p, static_cast<std::uint32_t>(tables_.p2p.rows() - 1)};
+  } else if (recorded && (info.cls == MpiClass::kIoPost || info.cls == MpiClass::kRmaPost)) {
+    const bool error = (record.head.flags & kMpiError) != 0;
+    tables_.mpi_requests.Append({.op = record.op,
+                                 .comm = CommRow(record.comm, begin_ns),
+                                 .thread = thread.row,
+                                 .wait_thread = kNone,
+                                 .begin_ns = begin_ns,
+                                 .post_end_ns = end_ns,
+                                 .wait_begin_ns = kNoTime,
+                                 .end_ns = kNoTime,
+                                 .bytes = record.bytes,
+                                 .peer = record.peer,
+                                 .outcome = error ? kFailed : kNeverCompleted});
+    operation = {OpenRequests::Kind::kRequest, static_cast<std::uint32_t>(tables_.mpi_requests.rows() - 1)};
   }
   if (record.request != 0 && (record.head.flags & kMpiError) == 0) requests_.Post(record.request, operation);
 }
@@ -213,8 +227,8 @@ void ProcessDecoder::Start(const Thread& thread, const MpiRecord& record, std::u
   requests_.Post(handle, operation);
 }
 
-void ProcessDecoder::Complete(std::uint64_t handle, const CompletionRecord* completion, std::int64_t begin_ns,
-                              std::int64_t end_ns) {
+void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const CompletionRecord* completion,
+                              std::int64_t begin_ns, std::int64_t end_ns) {
   OpenRequests::Operation operation;
   if (!requests_.Complete(handle, operation)) {
     // An inactive persistent request may be waited for: that completes nothing.
@@ -222,7 +236,16 @@ void ProcessDecoder::Complete(std::uint64_t handle, const CompletionRecord* comp
     return;
   }
   const std::uint8_t flags = completion == nullptr ? 0 : completion->head.flags;
-  if (operation.kind == OpenRequests::Kind::kCollective) {
+  const std::uint8_t outcome = (flags & kCompletionCancelled) != 0 ? kCancelled
+                               : (flags & kCompletionError) != 0   ? kFailed
+                                                                   : kCompleted;
+  if (operation.kind == OpenRequests::Kind::kRequest) {
+    schema::MpiRequests& requests = tables_.mpi_requests;
+    requests.wait_thread[operation.row] = thread.row;
+    requests.wait_begin_ns[operation.row] = begin_ns;
+    requests.end_ns[operation.row] = end_ns;
+    requests.outcome[operation.row] = outcome;
+  } else if (operation.kind == OpenRequests::Kind::kCollective) {
     tables_.collectives.wait_begin_ns[operation.row] = begin_ns;
     tables_.collectives.end_ns[operation.row] = end_ns;
   } else if (operation.kind == OpenRequests::Kind::kP2p) {
@@ -230,9 +253,7 @@ void ProcessDecoder::Complete(std::uint64_t handle, const CompletionRecord* comp
     const std::uint32_t row = operation.row;
     p2p.wait_begin_ns[row] = begin_ns;
     p2p.end_ns[row] = end_ns;
-    p2p.outcome[row] = (flags & kCompletionCancelled) != 0 ? kCancelled
-                       : (flags & kCompletionError) != 0   ? kFailed
-                                                           : kCompleted;
+    p2p.outcome[row] = outcome;
     if ((flags & kCompletionStatus) != 0 && p2p.direction[row] == 1 && p2p.outcome[row] != kCancelled) {
       p2p.peer[row] = completion->source;
       p2p.tag[row] = completion->tag;
@@ -243,7 +264,7 @@ void ProcessDecoder::Complete(std::uint64_t handle, const CompletionRecord* comp
 
 void ProcessDecoder::Incomplete(std::uint64_t handle, std::int64_t ns) {
   requests_.ForEach(handle, [&](const OpenRequests::Operation& operation) {
-    if (operation.kind == OpenRequests::Kind::kOther) return;
+    if (operation.kind != OpenRequests::Kind::kCollective && operation.kind != OpenRequests::Kind::kP2p) return;
     std::int64_t& last = operation.kind == OpenRequests::Kind::kCollective
                              ? tables_.collectives.last_incomplete_ns[operation.row]
                              : tables_.p2p.last_incomplete_ns[operation.row];
@@ -259,6 +280,7 @@ void ProcessDecoder::Free(std::uint64_t handle) {
     return;
   }
   if (operation.kind == OpenRequests::Kind::kP2p) tables_.p2p.outcome[operation.row] = kFreed;
+  if (operation.kind == OpenRequests::Kind::kRequest) tables_.mpi_requests.outcome[operation.row] = kFreed;
 }
 
 void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
@@ -304,11 +326,11 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
         if ((completion.head.flags & kCompletionPending) != 0)
           Incomplete(completion.request, end);
         else
-          Complete(completion.request, &completion, begin, end);
+          Complete(thread, completion.request, &completion, begin, end);
       }
       // One request and no status worth a slot.
       if (thread.follow.empty() && record.request != 0 && (record.head.flags & kMpiNothingCompleted) == 0)
-        Complete(record.request, nullptr, begin, end);
+        Complete(thread, record.request, nullptr, begin, end);
       break;
     case MpiClass::kRequest:
       if (static_cast<MpiOp>(record.op) == MpiOp::kRequest_free && record.request != 0) Free(record.request);

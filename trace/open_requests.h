@@ -11,10 +11,10 @@ namespace lockstep {
 
 class OpenRequests {
  public:
-  enum class Kind : std::uint8_t { kOther, kCollective, kP2p };
+  enum class Kind : std::uint8_t { kOther, kCollective, kP2p, kRequest };
   struct Operation {
     Kind kind;
-    std::uint32_t row;  // Of collectives or p2p.
+    std::uint32_t row;  // Of collectives, p2p or mpi_requests.
   };
 
   // PollRecord keeps 52 bits of a handle; so does everything here.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -178,6 +179,7 @@ class ProcessDecoder {
   std::unordered_map<std::uint32_t, Comm> comms_;
   std::vector<StepMark> marks_;
   std::vector<WindowMark> window_marks_;
+  std::unordered_map<std::string, std::uint32_t> facts_;  // Those that became rows of meta, by name.
   std::unordered_map<std::uint32_t, std::uint32_t> domains_;  // The process's number -> row of strings.
   struct RangeEnding {
     std::int64_t ns;

@@ -3,8 +3,7 @@
 // LS_COLLECTIVE(name, leading parameters, leading arguments, shape).
 //
 // Persistent ones exist as MPIX_ (Open MPI 4, extension pcollreq) and MPI_ (MPI 4.0).
-// Open MPI's Fortran bindings call PMPI_ functions directly (4.1.4: mpi_allreduce_
-// refers to PMPI_Allreduce), so Fortran calls do not pass through here.
+// Fortran's calls arrive through fortran.cc.
 
 #include "comms/pmpi/traced.h"
 

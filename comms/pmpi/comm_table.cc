@@ -35,7 +35,8 @@ struct Lock {
 
 std::uint32_t SlotOf(std::uint64_t handle) { return static_cast<std::uint32_t>((handle * 0x9e3779b97f4a7c15u) >> 48); }
 
-void Insert(MPI_Comm handle, Comm* comm) {
+// Files and windows lie in the same table: all handles are addresses of live objects.
+void Insert(const void* handle, Comm* comm) {
   Slot* slots = g_slots.load(std::memory_order_acquire);
   if (slots == nullptr) return;
   const Lock lock;
@@ -190,7 +191,7 @@ void StopComms() {
 
 bool Spawned() { return g_spawned; }
 
-Comm* FindComm(MPI_Comm handle) {
+Comm* OwnerOf(const void* handle) {
   Slot* slots = g_slots.load(std::memory_order_acquire);
   if (slots == nullptr || handle == nullptr) return nullptr;
   std::uint32_t at = SlotOf(HandleOf(handle));
@@ -200,6 +201,12 @@ Comm* FindComm(MPI_Comm handle) {
     if (there == 0) return nullptr;
   }
   return nullptr;
+}
+
+Comm* FindComm(MPI_Comm handle) { return OwnerOf(handle); }
+
+void RememberOwner(const void* handle, Comm* comm) {
+  if (handle != nullptr && comm != nullptr) Insert(handle, comm);
 }
 
 Comm* KnownComm(MPI_Comm handle) {
@@ -293,7 +300,9 @@ void CommDuplicating(MPI_Comm created, const Origin& origin) {
   Announce(*comm);
 }
 
-Comm* ForgetComm(MPI_Comm handle) {
+namespace {
+
+Comm* Forget(const void* handle) {
   Slot* slots = g_slots.load(std::memory_order_acquire);
   if (slots == nullptr || handle == nullptr) return nullptr;
   const Lock lock;
@@ -308,6 +317,11 @@ Comm* ForgetComm(MPI_Comm handle) {
   }
   return nullptr;
 }
+
+}  // namespace
+
+Comm* ForgetComm(MPI_Comm handle) { return Forget(handle); }
+void ForgetOwner(const void* handle) { Forget(handle); }
 
 void CommFreed(Comm* comm) {
   if (comm == nullptr) return;

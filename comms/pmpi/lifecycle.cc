@@ -3,6 +3,7 @@
 // hear "no".
 
 #include "comms/pmpi/anchors.h"
+#include "comms/pmpi/fortran.h"
 #include "comms/pmpi/traced.h"
 
 namespace lockstep {
@@ -10,6 +11,10 @@ namespace lockstep {
 void ClockAnchorAtInit(const SegmentView& segment) __attribute__((weak));
 void ClockAnchorAtFinalize(const SegmentView& segment) __attribute__((weak));
 }  // namespace lockstep
+
+// runtime/lockstep.h
+extern "C" void lockstep_start(void);
+extern "C" void lockstep_stop(void);
 
 namespace lockstep::pmpi {
 namespace {
@@ -33,6 +38,7 @@ int Start(MpiOp op, Call&& call) {
   if (result != MPI_SUCCESS) return result;
   int level = MPI_THREAD_SINGLE;
   Pmpi().Query_thread(&level);
+  FindFortranBindings();
   Activate(level);
   if (!Active()) return result;
   WriteCall(op, begin, end, result);
@@ -84,6 +90,16 @@ LS_EXPORT int MPI_Abort(MPI_Comm comm, int code) {
     }
   }
   return LS_PMPI(Abort, comm, code);
+}
+
+// The standard's switch for profilers, used as Score-P and TAU use it: 0 stops
+// recording, 1 and above start it (again); other levels mean nothing to us.
+LS_EXPORT int MPI_Pcontrol(const int level, ...) {
+  if (level == 0)
+    lockstep_stop();
+  else if (level > 0)
+    lockstep_start();
+  return LS_PMPI(Pcontrol, level);
 }
 
 LS_EXPORT int MPI_Initialized(int* flag) {

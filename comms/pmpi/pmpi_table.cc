@@ -43,7 +43,11 @@ bool Fill(void* library, bool open_mpi) {
   PmpiTable& table = g_table;
   bool all = true, any = true;
 #define LS_FIND(name) Find(library, "PMPI_" #name, table.name, all);
-  LS_PMPI_FUNCTIONS(LS_FIND)
+  LS_PMPI_WRAPPED(LS_FIND)
+  LS_PMPI_CALLED(LS_FIND)
+#undef LS_FIND
+#define LS_FIND(name) Find(library, "PMPI_" #name, table.name, any);
+  LS_PMPI_OPTIONAL(LS_FIND)
 #undef LS_FIND
 #define LS_FIND(name) Find(library, "PMPIX_" #name, table.X_##name, any), Find(library, "PMPI_" #name, table.name, any);
   LS_PMPI_PERSISTENT(LS_FIND)

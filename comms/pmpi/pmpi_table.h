@@ -14,7 +14,9 @@ namespace lockstep {
 // Every function the wrappers, anchors and self-test call. Add a name to use one more. (Kept by hand:
 // clang-format 14 never settles on a layout for lists like these.)
 // clang-format off
-#define LS_PMPI_FUNCTIONS(X) \
+
+// Those that have a wrapper.
+#define LS_PMPI_WRAPPED(X) \
   X(Barrier) X(Bcast) X(Reduce) X(Allreduce) X(Gather) X(Gatherv) X(Scatter) X(Scatterv) X(Allgather) \
   X(Allgatherv) X(Alltoall) X(Alltoallv) X(Alltoallw) X(Reduce_scatter) X(Reduce_scatter_block) X(Scan) \
   X(Exscan) X(Neighbor_allgather) X(Neighbor_allgatherv) X(Neighbor_alltoall) X(Neighbor_alltoallv) \
@@ -30,11 +32,33 @@ namespace lockstep {
   X(Cart_create) X(Cart_sub) X(Graph_create) X(Dist_graph_create) X(Dist_graph_create_adjacent) \
   X(Intercomm_create) X(Intercomm_merge) X(Comm_set_name) X(Comm_spawn) X(Comm_spawn_multiple) X(Comm_accept) \
   X(Comm_connect) X(Comm_join) X(Comm_get_parent) X(Init) X(Init_thread) X(Finalize) X(Abort) X(Initialized) \
-  X(Finalized) X(Query_thread) X(Comm_rank) X(Comm_size) X(Comm_remote_size) X(Comm_test_inter) X(Comm_group) \
+  X(Finalized)
+
+// The rest that has one: where a library was built without it, it is passed on to nobody.
+#define LS_PMPI_OPTIONAL(X) \
+  X(File_open) X(File_close) X(File_delete) X(File_set_size) X(File_preallocate) X(File_get_size) X(File_set_info) \
+  X(File_set_view) X(File_sync) X(File_set_atomicity) X(File_seek) X(File_seek_shared) X(File_read_at) \
+  X(File_read_at_all) X(File_write_at) X(File_write_at_all) X(File_read) X(File_read_all) X(File_write) \
+  X(File_write_all) X(File_read_shared) X(File_write_shared) X(File_read_ordered) X(File_write_ordered) \
+  X(File_read_at_all_begin) X(File_read_at_all_end) X(File_write_at_all_begin) X(File_write_at_all_end) \
+  X(File_read_all_begin) X(File_read_all_end) X(File_write_all_begin) X(File_write_all_end) \
+  X(File_read_ordered_begin) X(File_read_ordered_end) X(File_write_ordered_begin) X(File_write_ordered_end) \
+  X(File_iread_at) X(File_iwrite_at) X(File_iread_at_all) X(File_iwrite_at_all) X(File_iread) X(File_iwrite) \
+  X(File_iread_all) X(File_iwrite_all) X(File_iread_shared) X(File_iwrite_shared) X(Win_create) X(Win_allocate) \
+  X(Win_allocate_shared) X(Win_create_dynamic) X(Win_free) X(Win_attach) X(Win_detach) X(Win_fence) X(Win_start) \
+  X(Win_complete) X(Win_post) X(Win_wait) X(Win_test) X(Win_lock) X(Win_lock_all) X(Win_unlock) X(Win_unlock_all) \
+  X(Win_flush) X(Win_flush_all) X(Win_flush_local) X(Win_flush_local_all) X(Win_sync) X(Put) X(Get) X(Accumulate) \
+  X(Get_accumulate) X(Fetch_and_op) X(Compare_and_swap) X(Rput) X(Rget) X(Raccumulate) X(Rget_accumulate) \
+  X(Buffer_attach) X(Buffer_detach) X(Alloc_mem) X(Free_mem) X(Publish_name) X(Unpublish_name) X(Lookup_name) \
+  X(Open_port) X(Close_port)
+
+// Those that are only called.
+#define LS_PMPI_CALLED(X) \
+  X(Query_thread) X(Comm_rank) X(Comm_size) X(Comm_remote_size) X(Comm_test_inter) X(Comm_group) \
   X(Comm_remote_group) X(Group_size) X(Group_translate_ranks) X(Group_free) X(Comm_set_errhandler) \
   X(Comm_get_name) X(Type_size) X(Topo_test) X(Cartdim_get) X(Graph_neighbors_count) \
   X(Dist_graph_neighbors_count) X(Get_library_version) X(Comm_get_info) X(Info_free) X(Status_set_cancelled) \
-  X(Test_cancelled) X(Get_elements_x)
+  X(Test_cancelled) X(Get_elements_x) X(Pcontrol)
 
 // Persistent collectives: Open MPI 4 names them MPIX_ (extension pcollreq), MPI 4.0 MPI_.
 #define LS_PMPI_PERSISTENT(X) \
@@ -65,7 +89,9 @@ namespace lockstep {
 
 struct PmpiTable {
 #define LS_PMPI_MEMBER(name) decltype(&::PMPI_##name) name = nullptr;
-  LS_PMPI_FUNCTIONS(LS_PMPI_MEMBER)
+  LS_PMPI_WRAPPED(LS_PMPI_MEMBER)
+  LS_PMPI_OPTIONAL(LS_PMPI_MEMBER)
+  LS_PMPI_CALLED(LS_PMPI_MEMBER)
 #undef LS_PMPI_MEMBER
   // PMPIX_name and PMPI_name; null where the library lacks them.
 #define LS_PMPI_MEMBER(name) decltype(&::PMPIX_##name) X_##name = nullptr, name = nullptr;

@@ -104,6 +104,12 @@ std::int32_t LowestWorldRank(MPI_Group group);
 std::uint32_t InDegree(MPI_Comm handle, Comm* comm);
 std::uint32_t OutDegree(MPI_Comm handle, Comm* comm);
 
+// Files and windows: the communicator they were made on. A handle is forgotten
+// before the call that frees it.
+void RememberOwner(const void* handle, Comm* comm);
+Comm* OwnerOf(const void* handle);
+void ForgetOwner(const void* handle);
+
 struct TypeInfo {
   std::uint32_t size_bytes;
   DataType type;

@@ -13,6 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
+constexpr std::uint8_t kInterComm = 1, kCancelled = 1, kReceive = 1;
 
 // Messages of one (communicator, partner, tag, direction) on one rank; seq grows
 // with each, so rows need sorting only where threads were interleaved.
@@ -35,31 +36,61 @@ struct ChannelHash {
 };
 using Channels = std::map<Channel, std::vector<std::uint32_t>>;
 
+// Members of inter-communicators: a rank file knows its own group only, the other
+// group is what the ranks on the other side say of themselves. The groups are
+// disjoint, so the world rank of a group's first member tells them apart.
+struct InterMember {
+  std::int32_t first_world_rank, world_rank;
+};
+using InterMembers = std::map<std::pair<std::uint64_t, std::int32_t>, std::vector<InterMember>>;
+
+InterMembers FindInterMembers(const std::vector<MatchRank>& ranks) {
+  InterMembers members;
+  for (const MatchRank& rank : ranks) {
+    const schema::Comms& comms = rank.tables->comms;
+    for (std::size_t i = 0; i < comms.rows(); ++i)
+      if (comms.kind[i] == kInterComm && comms.global_id[i] != 0 && !comms.unidentified[i])
+        members[{comms.global_id[i], comms.rank[i]}].push_back({comms.first_world_rank[i], rank.rank});
+  }
+  return members;
+}
+
 // World rank of the partner, if the row or the communicator's shape says it.
-std::int32_t PeerWorldRank(const schema::RankTables& tables, std::size_t row) {
+std::int32_t PeerWorldRank(const schema::RankTables& tables, const InterMembers& inter, std::size_t row) {
   if (tables.p2p.peer_world_rank[row] >= 0) return tables.p2p.peer_world_rank[row];
   const std::uint32_t comm = tables.p2p.comm[row];
   const std::int32_t peer = tables.p2p.peer[row];
   const schema::Comms& comms = tables.comms;
-  if (peer < 0 || comms.kind[comm] == 1 || comms.stride[comm] == 0 || comms.first_world_rank[comm] < 0) return -1;
+  if (peer < 0) return -1;
+  if (comms.kind[comm] == kInterComm) {
+    const auto there = inter.find({comms.global_id[comm], peer});
+    if (there == inter.end()) return -1;
+    for (const InterMember& member : there->second)
+      if (member.first_world_rank != comms.first_world_rank[comm]) return member.world_rank;
+    return -1;
+  }
+  if (comms.stride[comm] == 0 || comms.first_world_rank[comm] < 0) return -1;
   return comms.first_world_rank[comm] + peer * comms.stride[comm];
 }
 
-Channels Collect(const MatchRank& rank) {
+Channels Collect(const MatchRank& rank, const InterMembers& inter, std::uint64_t& unplaced) {
   const schema::P2p& p2p = rank.tables->p2p;
   const schema::Comms& comms = rank.tables->comms;
   std::unordered_map<Channel, std::vector<std::uint32_t>, ChannelHash> found;
   std::vector<std::uint32_t>* recent = nullptr;
   Channel recent_channel{};
   for (std::uint32_t row = 0; row < p2p.rows(); ++row) {
-    if (p2p.comm[row] >= comms.rows() || p2p.outcome[row] == 1) continue;
-    const std::uint64_t id = comms.global_id[p2p.comm[row]];
-    if (id == 0 || comms.unidentified[p2p.comm[row]]) continue;
+    if (p2p.outcome[row] == kCancelled) continue;
     // A receive that never completed has no message to match.
-    if (p2p.direction[row] == 1 && p2p.outcome[row] >= 3) continue;
-    const std::int32_t peer = PeerWorldRank(*rank.tables, row);
-    if (peer < 0) continue;
-    const Channel channel{id, peer, p2p.tag[row], p2p.direction[row]};
+    if (p2p.direction[row] == kReceive && p2p.outcome[row] >= 3) continue;
+    const bool known =
+        p2p.comm[row] < comms.rows() && comms.global_id[p2p.comm[row]] != 0 && !comms.unidentified[p2p.comm[row]];
+    const std::int32_t peer = known ? PeerWorldRank(*rank.tables, inter, row) : -1;
+    if (peer < 0) {
+      ++unplaced;
+      continue;
+    }
+    const Channel channel{comms.global_id[p2p.comm[row]], peer, p2p.tag[row], p2p.direction[row]};
     if (recent == nullptr || !(channel == recent_channel)) {
       recent = &found[channel];
       recent_channel = channel;
@@ -75,20 +106,62 @@ Channels Collect(const MatchRank& rank) {
   return channels;
 }
 
+// What one rank knows of its messages with one partner, by direction.
+struct Side {
+  std::uint64_t messages = 0, bytes = 0, matched = 0, unmatched = 0;
+};
+using Sides = std::map<std::pair<std::int32_t, std::uint8_t>, Side>;
+
+schema::TlP2pPairs MakePairs(const std::vector<MatchRank>& ranks, const std::vector<Sides>& sides) {
+  struct Both {
+    Side send, receive;
+    bool sent = false;
+  };
+  std::map<std::pair<std::int32_t, std::int32_t>, Both> pairs;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const auto& [key, side] : sides[r]) {
+      const auto [peer, direction] = key;
+      if (direction == kReceive) {
+        pairs[{peer, ranks[r].rank}].receive = side;
+      } else {
+        Both& both = pairs[{ranks[r].rank, peer}];
+        both.send = side;
+        both.sent = true;
+      }
+    }
+  }
+  schema::TlP2pPairs table;
+  for (const auto& [key, both] : pairs) {
+    schema::TlP2pPairs::Row row;
+    row.source_rank = key.first;
+    row.destination_rank = key.second;
+    row.messages = both.sent ? both.send.messages : both.receive.messages;
+    row.bytes = both.sent ? both.send.bytes : both.receive.bytes;
+    row.matched = both.receive.matched;
+    row.unmatched = both.send.unmatched + both.receive.unmatched;
+    table.Append(row);
+  }
+  return table;
+}
+
 }  // namespace
 
 MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
   MatchedP2p out;
-  out.send_post_ns.resize(ranks.size());
+  out.partner_begin_ns.resize(ranks.size());
+  out.partner.resize(ranks.size());
   std::vector<Channels> channels(ranks.size());
-  std::map<std::int32_t, std::size_t> index;
-  for (std::size_t r = 0; r < ranks.size(); ++r) index[ranks[r].rank] = r;
+  std::vector<Sides> sides(ranks.size());
+  std::vector<std::uint64_t> unplaced(ranks.size(), 0);
+  std::map<std::int32_t, std::uint32_t> index;
+  for (std::size_t r = 0; r < ranks.size(); ++r) index[ranks[r].rank] = static_cast<std::uint32_t>(r);
+  const InterMembers inter = FindInterMembers(ranks);
   ParallelFor(jobs, ranks.size(), [&](std::size_t r) {
-    channels[r] = Collect(ranks[r]);
-    out.send_post_ns[r].assign(ranks[r].tables->p2p.rows(), kNoTime);
+    channels[r] = Collect(ranks[r], inter, unplaced[r]);
+    out.partner_begin_ns[r].assign(ranks[r].tables->p2p.rows(), kNoTime);
+    out.partner[r].assign(ranks[r].tables->p2p.rows(), schema::kNone);
   });
 
-  std::vector<std::uint64_t> matched(ranks.size(), 0), unmatched(ranks.size(), 0);
   // Beyond a cut the partner's row is not expected.
   const auto expected = [&](std::size_t partner, std::int64_t begin_ns, std::int64_t end_ns) {
     return begin_ns >= ranks[partner].window.begin && end_ns <= ranks[partner].window.end &&
@@ -96,39 +169,44 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
   };
   ParallelFor(jobs, ranks.size(), [&](std::size_t r) {
     const schema::P2p& mine = ranks[r].tables->p2p;
-    const auto alone = [&](std::uint32_t row, std::size_t partner) {
-      const std::int64_t begin = ranks[r].clock->ToCluster(mine.begin_ns[row]);
-      const std::int64_t end = mine.end_ns[row] == kNoTime ? begin : ranks[r].clock->ToCluster(mine.end_ns[row]);
-      unmatched[r] += expected(partner, begin, end);
-    };
     for (const auto& [channel, rows] : channels[r]) {
+      Side& side = sides[r][{channel.peer, channel.direction}];
+      side.messages += rows.size();
+      for (const std::uint32_t row : rows) side.bytes += mine.bytes[row];
       const auto partner_at = index.find(channel.peer);
       if (partner_at == index.end()) continue;
-      const std::size_t partner = partner_at->second;
+      const std::uint32_t partner = partner_at->second;
       const schema::P2p& theirs = ranks[partner].tables->p2p;
       const Channel mirror{channel.comm, ranks[r].rank, channel.tag, static_cast<std::uint8_t>(channel.direction ^ 1)};
       const auto other = channels[partner].find(mirror);
+      const std::vector<std::uint32_t> none;
+      const std::vector<std::uint32_t>& others = other == channels[partner].end() ? none : other->second;
       std::size_t at = 0;
       for (const std::uint32_t row : rows) {
-        while (other != channels[partner].end() && at < other->second.size() &&
-               theirs.seq[other->second[at]] < mine.seq[row])
-          ++at;
-        if (other == channels[partner].end() || at == other->second.size() ||
-            theirs.seq[other->second[at]] != mine.seq[row]) {
-          alone(row, partner);
+        while (at < others.size() && theirs.seq[others[at]] < mine.seq[row]) ++at;
+        if (at < others.size() && theirs.seq[others[at]] == mine.seq[row]) {
+          ++side.matched;
+          out.partner_begin_ns[r][row] = ranks[partner].clock->ToCluster(theirs.begin_ns[others[at]]);
+          out.partner[r][row] = partner;
           continue;
         }
-        if (channel.direction != 1) continue;
-        ++matched[r];
-        out.send_post_ns[r][row] = ranks[partner].clock->ToCluster(theirs.begin_ns[other->second[at]]);
+        const std::int64_t begin = ranks[r].clock->ToCluster(mine.begin_ns[row]);
+        const std::int64_t end = mine.end_ns[row] == kNoTime ? begin : ranks[r].clock->ToCluster(mine.end_ns[row]);
+        side.unmatched += expected(partner, begin, end);
       }
     }
   });
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    out.matched += matched[r];
-    out.unmatched += unmatched[r];
-    if (unmatched[r] > 0) out.losses.push_back(MakeLoss(ranks[r].rank, Loss::kUnmatchedP2p, unmatched[r], ""));
+    std::uint64_t unmatched = 0;
+    for (const auto& [key, side] : sides[r]) {
+      unmatched += side.unmatched;
+      if (key.second == kReceive) out.matched += side.matched;
+    }
+    out.unmatched += unmatched;
+    out.unplaced += unplaced[r];
+    if (unmatched > 0) out.losses.push_back(MakeLoss(ranks[r].rank, Loss::kUnmatchedP2p, unmatched, ""));
   }
+  out.pairs = MakePairs(ranks, sides);
   return out;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // Sends and receives of one message, matched by (communicator, source,
-// destination, tag, seq).
+// destination, tag, seq), and how many went from whom to whom.
 
 #include <cstdint>
 #include <vector>
@@ -10,10 +10,15 @@
 namespace lockstep {
 
 struct MatchedP2p {
-  // [rank as given][row of its p2p]: cluster time at which the matched send was
-  // posted; kNoTime for sends and for receives without one.
-  std::vector<std::vector<std::int64_t>> send_post_ns;
+  // [rank as given][row of its p2p]: cluster time at which the other half of the
+  // message was posted or entered; kNoTime without one.
+  std::vector<std::vector<std::int64_t>> partner_begin_ns;
+  // The same: partner's position in `ranks` as given, kNone unknown or without a file.
+  std::vector<std::vector<std::uint32_t>> partner;
+  // Messages, bytes and what was not matched, per pair, by source, then destination.
+  schema::TlP2pPairs pairs;
   std::uint64_t matched = 0, unmatched = 0;
+  std::uint64_t unplaced = 0;  // Operations whose partner's world rank is not known: in no pair.
   std::vector<RunLoss> losses;
 };
 

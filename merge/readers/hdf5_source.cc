@@ -17,14 +17,14 @@ class Hdf5Source final : public RankSource {
     ReadTables read;
     schema::RankTables& t = read.tables;
     All(read, t.meta), All(read, t.processes), All(read, t.threads), All(read, t.strings), All(read, t.string_bytes);
-    All(read, t.comms), All(read, t.comm_members), All(read, t.steps);
+    All(read, t.comms), All(read, t.comm_members), All(read, t.steps), All(read, t.mpi_requests);
     All(read, t.clock_bursts), All(read, t.clock_snapshots), All(read, t.losses);
     Some(read, t.collectives,
          {"comm", "seq", "start", "kind", "mode", "uneven", "begin_ns", "post_end_ns", "last_incomplete_ns",
           "wait_begin_ns", "end_ns", "bytes", "root", "kernel"});
     Some(read, t.p2p,
-         {"comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "begin_ns", "post_end_ns", "end_ns",
-          "outcome"});
+         {"comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns", "post_end_ns",
+          "wait_begin_ns", "end_ns", "bytes", "outcome"});
     return read;
   }
 

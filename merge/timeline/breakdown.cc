@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -20,17 +21,39 @@ enum Bit : unsigned {
   kInside = 32,
   kCopy = 64,
   kOther = 128,
-  kInput = 256
+  kInput = 256,
+  kIo = 512,
+  kRma = 1024
 };
-constexpr std::size_t kStreams = 9;
+constexpr std::size_t kStreams = 11;
+
+// Time by state, with a list of the states that occurred: few of them do.
+class StateTimes {
+ public:
+  void Add(unsigned state, std::int64_t ns) {
+    if (ns_[state] == 0) seen_.push_back(state);
+    ns_[state] += ns;
+  }
+  // Calls f(state, ns) for each and forgets them.
+  template <typename F>
+  void Take(F&& f) {
+    for (const unsigned state : seen_) f(state, std::exchange(ns_[state], 0));
+    seen_.clear();
+  }
+
+ private:
+  std::array<std::int64_t, 1u << kStreams> ns_{};
+  std::vector<unsigned> seen_;
+};
 
 // Walks all sets at once: between two neighbouring boundaries the state is one
 // combination of bits, and only the length of each combination is kept.
 class Sweep {
  public:
   explicit Sweep(const RankActivity& activity)
-      : sets_{&activity.busy,       &activity.certain, &activity.possible,  &activity.transfer, &activity.wait,
-              &activity.inside_mpi, &activity.copy,    &activity.mpi_other, &activity.input} {
+      : sets_{&activity.busy,  &activity.certain,    &activity.possible, &activity.transfer,
+              &activity.wait,  &activity.inside_mpi, &activity.copy,     &activity.mpi_other,
+              &activity.input, &activity.mpi_io,     &activity.mpi_rma} {
     for (std::size_t i = 0; i < kStreams; ++i)
       if (!sets_[i]->empty()) streams_[used_++] = {sets_[i]->data(), sets_[i]->data() + sets_[i]->size(), 1u << i};
     next_.fill(kForever);
@@ -38,7 +61,7 @@ class Sweep {
   }
 
   // Adds [from, to) by state. Calls must not go backwards.
-  void Advance(std::int64_t from, std::int64_t to, std::array<std::int64_t, 1u << kStreams>& by_state) {
+  void Advance(std::int64_t from, std::int64_t to, StateTimes& by_state) {
     if (now_ < from) Step(from, nullptr);
     Step(to, &by_state);
   }
@@ -49,12 +72,12 @@ class Sweep {
     unsigned bit;
   };
 
-  void Step(std::int64_t to, std::array<std::int64_t, 1u << kStreams>* by_state) {
+  void Step(std::int64_t to, StateTimes* by_state) {
     while (now_ < to) {
       std::int64_t edge = to;
       for (std::size_t i = 0; i < used_; ++i) edge = std::min(edge, next_[i]);
       if (edge > now_) {
-        if (by_state != nullptr) (*by_state)[state_] += edge - now_;
+        if (by_state != nullptr) by_state->Add(state_, edge - now_);
         now_ = edge;
       }
       for (std::size_t i = 0; i < used_; ++i)
@@ -107,6 +130,10 @@ Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
   } else {
     terms.idle_ns = ns;
     if (state & kOther) terms.mpi_other_ns = ns;
+    if (state & kIo)
+      terms.mpi_io_ns = ns;
+    else if (state & kRma)
+      terms.mpi_rma_ns = ns;
     if (state & kInput) terms.input_ns = ns;
   }
   return terms;
@@ -119,6 +146,7 @@ void Terms::Add(const Terms& o) {
   exposed_unsplit_ns += o.exposed_unsplit_ns, exposed_copy_ns += o.exposed_copy_ns, idle_ns += o.idle_ns;
   comm_ns += o.comm_ns, overlap_ns += o.overlap_ns, comm_high_ns += o.comm_high_ns;
   overlap_high_ns += o.overlap_high_ns, copy_ns += o.copy_ns, mpi_other_ns += o.mpi_other_ns, input_ns += o.input_ns;
+  mpi_io_ns += o.mpi_io_ns, mpi_rma_ns += o.mpi_rma_ns;
 }
 
 void AddOps(const std::vector<CommOp>& ops, RankActivity& activity) {
@@ -151,7 +179,7 @@ std::vector<Terms> BreakDown(const RankActivity& activity, const std::vector<Int
                    [&](std::size_t a, std::size_t b) { return windows[a].begin < windows[b].begin; });
 
   Sweep sweep(activity);
-  std::array<std::int64_t, 1u << kStreams> by_state{};
+  StateTimes by_state;
   std::vector<std::size_t> open;
   std::size_t next = 0;
   for (std::size_t e = 0; e + 1 < edges.size(); ++e) {
@@ -162,11 +190,7 @@ std::vector<Terms> BreakDown(const RankActivity& activity, const std::vector<Int
     if (open.empty()) continue;
     sweep.Advance(piece.begin, piece.end, by_state);
     Terms sum;
-    for (unsigned state = 0; state < by_state.size(); ++state) {
-      if (by_state[state] == 0) continue;
-      sum.Add(TermsOf(state, activity.gpu, by_state[state]));
-      by_state[state] = 0;
-    }
+    by_state.Take([&](unsigned state, std::int64_t ns) { sum.Add(TermsOf(state, activity.gpu, ns)); });
     for (const std::size_t w : open) terms[w].Add(sum);
   }
   return terms;

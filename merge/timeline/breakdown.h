@@ -29,7 +29,9 @@ struct RankActivity {
   IntervalSet wait;
   IntervalSet inside_mpi;  // Any thread.
   IntervalSet copy;
-  IntervalSet mpi_other;  // Training thread in management, MPI-IO and the like.
+  IntervalSet mpi_other;  // Training thread in management, MPI-IO, RMA and the like.
+  IntervalSet mpi_io;     // Part of it, waits for non-blocking MPI-IO included.
+  IntervalSet mpi_rma;
   IntervalSet input;
 };
 
@@ -38,7 +40,7 @@ struct Terms {
   std::int64_t compute_ns = 0, exposed_wait_ns = 0, exposed_transfer_ns = 0, exposed_unsplit_ns = 0;
   std::int64_t exposed_copy_ns = 0, idle_ns = 0;
   std::int64_t comm_ns = 0, overlap_ns = 0, comm_high_ns = 0, overlap_high_ns = 0;
-  std::int64_t copy_ns = 0, mpi_other_ns = 0, input_ns = 0;
+  std::int64_t copy_ns = 0, mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, input_ns = 0;
 
   void Add(const Terms& other);
 };

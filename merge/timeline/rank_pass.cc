@@ -25,19 +25,18 @@ bool InsideMpi(const schema::MpiCalls& calls, std::size_t row) {
   return count <= 1 || calls.duration_ns[row] / count <= kSpinPeriodNs;
 }
 
-// MPI-IO, RMA, management: shown as a part of idle.
-bool IsOther(std::uint16_t op) {
-  static const std::vector<bool> kOther = [] {
-    std::vector<bool> other(1, true);
+// Functions of a newer version count as "other".
+MpiClass ClassOf(std::uint16_t op) {
+  static const std::vector<MpiClass> kClasses = [] {
+    std::vector<MpiClass> classes;
     for (const MpiOpInfo& info : kMpiOps) {
       const auto number = static_cast<std::size_t>(info.op);
-      if (number >= other.size()) other.resize(number + 1, true);
-      other[number] = info.cls == MpiClass::kComm || info.cls == MpiClass::kLifecycle || info.cls == MpiClass::kOther ||
-                      info.cls == MpiClass::kRequest;
+      if (number >= classes.size()) classes.resize(number + 1, MpiClass::kOther);
+      classes[number] = info.cls;
     }
-    return other;
+    return classes;
   }();
-  return op >= kOther.size() || kOther[op];
+  return op < kClasses.size() ? kClasses[op] : MpiClass::kOther;
 }
 
 bool IsNonBlocking(std::uint8_t mode) {
@@ -74,7 +73,7 @@ class Pass {
     for (const std::uint8_t mode : head_.p2p.mode) posted |= mode != 0;
 
     const schema::MpiCalls& calls = events_.mpi_calls;
-    std::vector<Interval> busy, inside, other, input;
+    std::vector<Interval> busy, inside, other, io, rma, input;
     if (!out_.gpu) busy.reserve(calls.rows());
     if (posted) inside.reserve(calls.rows());
     for (std::size_t i = 0; i < calls.rows(); ++i) {
@@ -83,7 +82,19 @@ class Pass {
       if (posted) inside.push_back(call);
       if (calls.thread[i] != training_) continue;
       if (!out_.gpu) busy.push_back(call);
-      if (IsOther(calls.op[i])) other.push_back(call);
+      const MpiClass cls = ClassOf(calls.op[i]);
+      if (!IsMpiOther(cls)) continue;
+      other.push_back(call);
+      if (IsIo(cls)) io.push_back(call);
+      if (IsRma(cls)) rma.push_back(call);
+    }
+    // Waiting for a non-blocking transfer is time of the transfer's class.
+    const schema::MpiRequests& requests = head_.mpi_requests;
+    for (std::size_t i = 0; i < requests.rows(); ++i) {
+      if (requests.wait_thread[i] != training_ || requests.end_ns[i] == kNoTime) continue;
+      const Interval wait{requests.wait_begin_ns[i], requests.end_ns[i]};
+      other.push_back(wait);
+      (IsIo(ClassOf(requests.op[i])) ? io : rma).push_back(wait);
     }
     const schema::Ranges& ranges = events_.ranges;
     for (std::size_t i = 0; i < ranges.rows(); ++i)
@@ -91,6 +102,8 @@ class Pass {
         input.push_back({ranges.begin_ns[i], ranges.begin_ns[i] + ranges.duration_ns[i]});
     activity_.input = Normalize(std::move(input));
     activity_.mpi_other = Normalize(std::move(other));
+    activity_.mpi_io = Normalize(std::move(io));
+    activity_.mpi_rma = Normalize(std::move(rma));
     if (!out_.gpu) {
       activity_.busy = Normalize(std::move(busy));
       if (!activity_.input.empty()) activity_.busy = Unite(activity_.busy, activity_.input);
@@ -201,7 +214,7 @@ class Pass {
 
   void ReadP2p() {
     const schema::P2p& p2p = head_.p2p;
-    const auto& send_post = in_.p2p->send_post_ns[in_.index];
+    const auto& partner_begin = in_.p2p->partner_begin_ns[in_.index];
     for (std::size_t row = 0; row < p2p.rows(); ++row) {
       if (p2p.outcome[row] == 1) continue;
       std::int64_t begin = p2p.begin_ns[row];
@@ -211,8 +224,8 @@ class Pass {
       std::int64_t end = p2p.end_ns[row];
       if (end == kNoTime) end = posted ? std::max(begin, p2p.post_end_ns[row]) : span_.end;
       // Before its send was posted a receive has nothing to move.
-      if (p2p.direction[row] == 1 && send_post[row] != kNoTime)
-        begin = std::max(begin, in_.clock->ToLocal(send_post[row]));
+      if (p2p.direction[row] == 1 && partner_begin[row] != kNoTime)
+        begin = std::max(begin, in_.clock->ToLocal(partner_begin[row]));
       if (end > begin) ops_.push_back({begin, begin, end, end, !posted});
     }
   }
@@ -233,17 +246,23 @@ class Pass {
   }
 
   template <typename Row>
-  static void Put(Row& row, const Terms& t, std::int64_t cpu_ns, std::int64_t offcpu_ns) {
+  void Put(Row& row, const Terms& t, Interval window, std::int64_t cpu_ns, std::int64_t offcpu_ns) const {
     row.compute_ns = t.compute_ns, row.exposed_wait_ns = t.exposed_wait_ns;
     row.exposed_transfer_ns = t.exposed_transfer_ns, row.exposed_unsplit_ns = t.exposed_unsplit_ns;
     row.exposed_copy_ns = t.exposed_copy_ns, row.idle_ns = t.idle_ns;
     row.comm_ns = t.comm_ns, row.overlap_ns = t.overlap_ns;
     row.comm_high_ns = t.comm_high_ns, row.overlap_high_ns = t.overlap_high_ns;
     row.copy_ns = t.copy_ns, row.mpi_other_ns = t.mpi_other_ns, row.input_ns = t.input_ns;
+    row.mpi_io_ns = t.mpi_io_ns, row.mpi_rma_ns = t.mpi_rma_ns;
+    row.late_sender_ns = late_sender_.Within(window), row.late_receiver_ns = late_receiver_.Within(window);
     row.cpu_ns = cpu_ns, row.offcpu_ns = offcpu_ns;
   }
 
   void Emit() {
+    if (in_.p2p_waits != nullptr) {
+      late_sender_ = Measure(in_.p2p_waits->late_sender);
+      late_receiver_ = Measure(in_.p2p_waits->late_receiver);
+    }
     CounterCurve cpu, delay;
     const schema::CpuSamples& samples = events_.cpu_samples;
     bool cpu_wanted = out_.steps.empty();
@@ -273,7 +292,7 @@ class Pass {
       row.cluster_end_ns = in_.clock->ToCluster(step.window.end);
       row.complete = step.complete;
       const std::int64_t step_cpu = step.cpu_ns >= 0 ? step.cpu_ns : cpu.Within(step.window);
-      Put(row, terms[i], step_cpu, delay.Within(step.window));
+      Put(row, terms[i], step.window, step_cpu, delay.Within(step.window));
       out_.step_ranks.Append(row);
       if (step.window.begin >= total.begin && step.window.end <= total.end && step.cpu_ns >= 0) {
         marked_cpu += step.cpu_ns;
@@ -288,7 +307,7 @@ class Pass {
     row.begin_ns = total.begin;
     row.end_ns = total.end;
     const bool covered = marked == total && total.end > total.begin;
-    Put(row, terms.back(), covered ? marked_cpu : cpu.Within(total), delay.Within(total));
+    Put(row, terms.back(), total, covered ? marked_cpu : cpu.Within(total), delay.Within(total));
     out_.totals.Append(row);
   }
 
@@ -298,7 +317,7 @@ class Pass {
   Interval span_{0, 0};
   std::uint32_t training_ = 0;
   RankActivity activity_;
-  Measure inside_;
+  Measure inside_, late_sender_, late_receiver_;
   std::vector<KernelClass> classes_;
   std::vector<CommOp> ops_;
   std::size_t recent_ = 0;

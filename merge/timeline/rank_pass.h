@@ -8,6 +8,7 @@
 
 #include "merge/match/collectives.h"
 #include "merge/match/p2p.h"
+#include "merge/match/p2p_waits.h"
 #include "merge/steps/steps.h"
 #include "merge/timeline/breakdown.h"
 
@@ -25,6 +26,7 @@ struct RankPassInput {
   const RunRank* rank = nullptr;
   const RankClockMap* clock = nullptr;
   const MatchedP2p* p2p = nullptr;
+  const RankP2pWaits* p2p_waits = nullptr;  // May be null: none.
   const std::vector<RankStep>* steps = nullptr;
   bool hta = false;
   // Steps of the analysis window, inclusive; first > last: none, the whole captured time counts.

@@ -1,0 +1,188 @@
+// MPI-IO, and the few other calls that may take long: time of class mpi_other.
+// Collective file operations synchronise as far as the library likes, so they are
+// no collectives here. Queries that are answered from the handle are not wrapped.
+
+#include "comms/pmpi/traced.h"
+
+namespace lockstep::pmpi {
+namespace {
+
+Shape Moved(int count, MPI_Datatype type) { return Elements(static_cast<std::uint64_t>(count > 0 ? count : 0), type); }
+
+// `shape` is asked after the call.
+template <typename ShapeOf, typename Call>
+int FileCall(MpiOp op, MPI_File file, ShapeOf&& shape, Call&& call) {
+  if (!Active() || !ring::Recording()) return call();
+  Comm* comm = OwnerOf(file);
+  Blocking blocking(op);
+  const int result = call();
+  const std::uint64_t end = blocking.End();
+  WriteOperation(op, result, 0, blocking.begin(), end, 0, NumberOf(comm), 0, shape());
+  return result;
+}
+
+template <typename ShapeOf, typename Call>
+int FilePost(MpiOp op, MPI_File file, MPI_Request* request, ShapeOf&& shape, Call&& call) {
+  if (!Active() || !ring::Recording()) return call();
+  Comm* comm = OwnerOf(file);
+  Blocking blocking(op);  // Some libraries move it all here.
+  const int result = call();
+  const std::uint64_t end = blocking.End();
+  WriteOperation(op, result, 0, blocking.begin(), end, HandleOf(*request), NumberOf(comm), 0, shape());
+  return result;
+}
+
+template <typename Call>
+int OtherCall(MpiOp op, Call&& call) {
+  return FileCall(
+      op, nullptr, [] { return Shape{}; }, call);
+}
+
+}  // namespace
+
+#define LS_ARGS(...) __VA_ARGS__
+#define LS_FILE(name, parameters, arguments, ...)                      \
+  LS_EXPORT int MPI_File_##name(MPI_File file LS_ARGS parameters) {    \
+    return FileCall(                                                   \
+        MpiOp::kFile_##name, file, [&] { return __VA_ARGS__; },        \
+        [&] { return LS_PMPI(File_##name, file LS_ARGS arguments); }); \
+  }
+#define LS_FILE_POST(name, parameters, arguments)                                         \
+  LS_EXPORT int MPI_File_##name(MPI_File file LS_ARGS parameters, MPI_Request* request) { \
+    return FilePost(                                                                      \
+        MpiOp::kFile_##name, file, request, [&] { return Moved(count, type); },           \
+        [&] { return LS_PMPI(File_##name, file LS_ARGS arguments, request); });           \
+  }
+
+// The forms of a read and a write: at an explicit offset, at the file pointer.
+#define LS_READ_AT(name)                                                                               \
+  LS_FILE(name, (, MPI_Offset offset, void* buffer, int count, MPI_Datatype type, MPI_Status* status), \
+          (, offset, buffer, count, type, status), Moved(count, type))
+#define LS_WRITE_AT(name)                                                                                    \
+  LS_FILE(name, (, MPI_Offset offset, const void* buffer, int count, MPI_Datatype type, MPI_Status* status), \
+          (, offset, buffer, count, type, status), Moved(count, type))
+#define LS_READ(name)                                                                                                \
+  LS_FILE(name, (, void* buffer, int count, MPI_Datatype type, MPI_Status* status), (, buffer, count, type, status), \
+          Moved(count, type))
+#define LS_WRITE(name)                                                                    \
+  LS_FILE(name, (, const void* buffer, int count, MPI_Datatype type, MPI_Status* status), \
+          (, buffer, count, type, status), Moved(count, type))
+
+LS_READ_AT(read_at)
+LS_READ_AT(read_at_all)
+LS_WRITE_AT(write_at)
+LS_WRITE_AT(write_at_all)
+LS_READ(read)
+LS_READ(read_all)
+LS_READ(read_shared)
+LS_READ(read_ordered)
+LS_WRITE(write)
+LS_WRITE(write_all)
+LS_WRITE(write_shared)
+LS_WRITE(write_ordered)
+
+LS_FILE(read_at_all_begin, (, MPI_Offset offset, void* buffer, int count, MPI_Datatype type),
+        (, offset, buffer, count, type), Moved(count, type))
+LS_FILE(write_at_all_begin, (, MPI_Offset offset, const void* buffer, int count, MPI_Datatype type),
+        (, offset, buffer, count, type), Moved(count, type))
+LS_FILE(read_all_begin, (, void* buffer, int count, MPI_Datatype type), (, buffer, count, type), Moved(count, type))
+LS_FILE(write_all_begin, (, const void* buffer, int count, MPI_Datatype type), (, buffer, count, type),
+        Moved(count, type))
+LS_FILE(read_ordered_begin, (, void* buffer, int count, MPI_Datatype type), (, buffer, count, type), Moved(count, type))
+LS_FILE(write_ordered_begin, (, const void* buffer, int count, MPI_Datatype type), (, buffer, count, type),
+        Moved(count, type))
+LS_FILE(read_at_all_end, (, void* buffer, MPI_Status* status), (, buffer, status), Shape{})
+LS_FILE(write_at_all_end, (, const void* buffer, MPI_Status* status), (, buffer, status), Shape{})
+LS_FILE(read_all_end, (, void* buffer, MPI_Status* status), (, buffer, status), Shape{})
+LS_FILE(write_all_end, (, const void* buffer, MPI_Status* status), (, buffer, status), Shape{})
+LS_FILE(read_ordered_end, (, void* buffer, MPI_Status* status), (, buffer, status), Shape{})
+LS_FILE(write_ordered_end, (, const void* buffer, MPI_Status* status), (, buffer, status), Shape{})
+
+LS_FILE_POST(iread_at, (, MPI_Offset offset, void* buffer, int count, MPI_Datatype type),
+             (, offset, buffer, count, type))
+LS_FILE_POST(iread_at_all, (, MPI_Offset offset, void* buffer, int count, MPI_Datatype type),
+             (, offset, buffer, count, type))
+LS_FILE_POST(iwrite_at, (, MPI_Offset offset, const void* buffer, int count, MPI_Datatype type),
+             (, offset, buffer, count, type))
+LS_FILE_POST(iwrite_at_all, (, MPI_Offset offset, const void* buffer, int count, MPI_Datatype type),
+             (, offset, buffer, count, type))
+LS_FILE_POST(iread, (, void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
+LS_FILE_POST(iread_all, (, void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
+LS_FILE_POST(iread_shared, (, void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
+LS_FILE_POST(iwrite, (, const void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
+LS_FILE_POST(iwrite_all, (, const void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
+LS_FILE_POST(iwrite_shared, (, const void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
+
+LS_FILE(set_size, (, MPI_Offset size), (, size), Shape{})
+LS_FILE(preallocate, (, MPI_Offset size), (, size), Shape{})
+LS_FILE(get_size, (, MPI_Offset* size), (, size), Shape{})
+LS_FILE(set_info, (, MPI_Info info), (, info), Shape{})
+LS_FILE(sync, (), (), Shape{})
+LS_FILE(set_atomicity, (, int flag), (, flag), Shape{})
+LS_FILE(seek, (, MPI_Offset offset, int whence), (, offset, whence), Shape{})
+LS_FILE(seek_shared, (, MPI_Offset offset, int whence), (, offset, whence), Shape{})
+LS_FILE(set_view,
+        (, MPI_Offset offset, MPI_Datatype etype, MPI_Datatype filetype, const char* representation, MPI_Info info),
+        (, offset, etype, filetype, representation, info), Shape{})
+
+LS_EXPORT int MPI_File_open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* file) {
+  if (!Active()) return LS_PMPI(File_open, comm, name, mode, info, file);
+  Comm* known = KnownComm(comm);
+  Blocking blocking(MpiOp::kFile_open);
+  const int result = LS_PMPI(File_open, comm, name, mode, info, file);
+  const std::uint64_t end = blocking.End();
+  if (result == MPI_SUCCESS) RememberOwner(*file, known);
+  if (!ring::Recording()) return result;
+  MpiRecord record = MakeRecord(MpiOp::kFile_open, blocking.begin(), end, NumberOf(known), Shape{});
+  Write(record, result);
+  return result;
+}
+
+LS_EXPORT int MPI_File_close(MPI_File* file) {
+  if (!Active()) return LS_PMPI(File_close, file);
+  Comm* known = OwnerOf(*file);
+  ForgetOwner(*file);
+  Blocking blocking(MpiOp::kFile_close);
+  const int result = LS_PMPI(File_close, file);
+  const std::uint64_t end = blocking.End();
+  if (!ring::Recording()) return result;
+  MpiRecord record = MakeRecord(MpiOp::kFile_close, blocking.begin(), end, NumberOf(known), Shape{});
+  Write(record, result);
+  return result;
+}
+
+LS_EXPORT int MPI_File_delete(const char* name, MPI_Info info) {
+  return OtherCall(MpiOp::kFile_delete, [&] { return LS_PMPI(File_delete, name, info); });
+}
+
+// What else may take long: detaching waits for buffered messages, memory is
+// registered with the network, names are asked from another process.
+LS_EXPORT int MPI_Buffer_attach(void* buffer, int size) {
+  return OtherCall(MpiOp::kBuffer_attach, [&] { return LS_PMPI(Buffer_attach, buffer, size); });
+}
+LS_EXPORT int MPI_Buffer_detach(void* buffer, int* size) {
+  return OtherCall(MpiOp::kBuffer_detach, [&] { return LS_PMPI(Buffer_detach, buffer, size); });
+}
+LS_EXPORT int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void* base) {
+  return OtherCall(MpiOp::kAlloc_mem, [&] { return LS_PMPI(Alloc_mem, size, info, base); });
+}
+LS_EXPORT int MPI_Free_mem(void* base) {
+  return OtherCall(MpiOp::kFree_mem, [&] { return LS_PMPI(Free_mem, base); });
+}
+LS_EXPORT int MPI_Publish_name(const char* service, MPI_Info info, const char* port) {
+  return OtherCall(MpiOp::kPublish_name, [&] { return LS_PMPI(Publish_name, service, info, port); });
+}
+LS_EXPORT int MPI_Unpublish_name(const char* service, MPI_Info info, const char* port) {
+  return OtherCall(MpiOp::kUnpublish_name, [&] { return LS_PMPI(Unpublish_name, service, info, port); });
+}
+LS_EXPORT int MPI_Lookup_name(const char* service, MPI_Info info, char* port) {
+  return OtherCall(MpiOp::kLookup_name, [&] { return LS_PMPI(Lookup_name, service, info, port); });
+}
+LS_EXPORT int MPI_Open_port(MPI_Info info, char* port) {
+  return OtherCall(MpiOp::kOpen_port, [&] { return LS_PMPI(Open_port, info, port); });
+}
+LS_EXPORT int MPI_Close_port(const char* port) {
+  return OtherCall(MpiOp::kClose_port, [&] { return LS_PMPI(Close_port, port); });
+}
+
+}  // namespace lockstep::pmpi

@@ -1,0 +1,12 @@
+#pragma once
+// Calls from Fortran. Open MPI's bindings (mpif.h, mpi, mpi_f08; 4.1.4) convert
+// their arguments and call the PMPI_ functions, which would pass the wrappers by.
+
+namespace lockstep::pmpi {
+
+// Where the bindings lie in memory. Called when MPI starts; a binding that is
+// loaded later is noticed by its calls.
+void FindFortranBindings();
+bool FortranFound();
+
+}  // namespace lockstep::pmpi
