@@ -104,6 +104,7 @@ void Drain::WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint6
                     {const_cast<std::byte*>(slots), (count - straight) * kSlotBytes}};
   const std::span<const iovec> payload(parts, count > straight ? 2 : 1);
   const SpoolWriter::Key key{SpoolKind::kRecords, index, entry.generation, first};
+  if (spool_.bytes() + sizeof(SpoolBlockHeader) + count * kSlotBytes > limit_bytes_) return;
   const std::int64_t now_ns = RawNs();
   if (now_ns >= retry_after_ns_ && spool_.Append(key, payload)) {
     records_bytes_ += count * kSlotBytes;
@@ -127,7 +128,7 @@ void Drain::CountLoss(Loss loss, std::uint64_t count, std::string detail) {
 // What the owner left open, and a gap: the probe writes the GapRecord only with
 // its next record.
 void Drain::LeftOpen(std::uint32_t index, const RingEntry& entry, const RingHeader& ring) {
-  if (ring.range_depth != 0 || ring.poll_calls != 0 || ring.call_op.load(std::memory_order_relaxed) != 0)
+  if (ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0 || ring.poll_calls != 0 || ring.call_op.load(std::memory_order_relaxed) != 0)
     spool_.Append({SpoolKind::kRing, index, entry.generation}, &ring, kRingHeaderBytes, true);
   if (ring.dropped_records == 0) return;
   loss_lines_.push_back(std::string(Info(Loss::kRingFull).name) + "\t" + std::to_string(ring.dropped_records) + "\t" +

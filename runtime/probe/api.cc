@@ -5,7 +5,9 @@
 #include <emmintrin.h>
 #endif
 
+#include "runtime/probe/range_memory.h"
 #include "runtime/probe/ring.h"
+#include "runtime/probe/window.h"
 
 #define LOCKSTEP_BUILDING_PROBE
 #include "runtime/lockstep.h"
@@ -18,10 +20,17 @@ namespace {
 
 constexpr std::uint8_t kSourceLockstep = 0;
 
+// While a capture window looks at ranges range_depth stays 0, and names are not kept by
+// address: so every push and pop takes the long way, at no cost when none looks.
+std::uint32_t& DepthOf(RingPage& page) {
+  return WindowWatchesRanges() ? page.header.watched_depth : page.header.range_depth;
+}
+
 // Pushed while off, or too deep: popped without a record. The short way is closed until then.
 void PushUnrecorded(RingPage& page, std::uint32_t depth) {
   if (depth < kMaxRangeDepth) page.header.ranges[depth] = {0, 0, 0};
-  page.header.range_depth = depth + 1;
+  DepthOf(page) = depth + 1;
+  if (WindowWatchesRanges()) return;
   page.producer.unrecorded_ranges += 1;
   Park(page);
 }
@@ -30,7 +39,9 @@ __attribute__((noinline)) void PushOn(const char* name, std::uint32_t flags) {
   RingPage* page = lockstep_ring();
   if (page == nullptr) return;
   if (page->producer.named == 0) MarkLockstepUsed();
-  const std::uint32_t depth = page->header.range_depth;
+  const std::uint32_t depth = DepthOf(*page);
+  if (WindowWatchesRanges() && depth < kMaxRangeDepth)
+    if (RangeMemory* memory = RangeMemoryOf(*page); memory != nullptr) KeepName(memory->lockstep[depth], name);
   if (depth >= kMaxRangeDepth) {
     if (ring::Recording())
       if (ProcessEntry* process = lockstep_process(); process != nullptr)
@@ -48,7 +59,7 @@ __attribute__((noinline)) void PushOn(const char* name, std::uint32_t flags) {
     id = writer.Intern(name);
     writer.RememberName(name, id);
   }
-  page->header.range_depth = depth + 1;
+  DepthOf(*page) = depth + 1;
   ring::SignalFence();
   page->header.ranges[depth] = {ring::Ticks(), id, RangeHead(flags)};
 }
@@ -58,37 +69,16 @@ __attribute__((noinline)) void PushOn(const char* name, std::uint32_t flags) {
 __attribute__((noinline)) void PushSlow(const char* name, std::uint32_t flags) {
   const SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr) return;
+  const bool watched = WindowWatchesRanges();
+  if (watched) RangeOpened(kSourceLockstep, nullptr, name);
   RingPage* page = lockstep_thread_ring;
-  if (page->producer.owner == nullptr || segment->recording.load(std::memory_order_relaxed) != 0)
+  if (watched || page->producer.owner == nullptr || segment->recording.load(std::memory_order_relaxed) != 0)
     PushOn(name, flags);
   else
     page->producer.unrecorded_ranges += 1;
 }
 
-__attribute__((noinline)) void PopOn() {
-  RingPage* page = lockstep_ring();
-  if (page == nullptr) {
-    SlowWriter(1).FlushPolls();  // Counts.
-    return;
-  }
-  RingHeader& header = page->header;
-  const bool recording = ring::Recording();
-  if (header.range_depth == 0) {
-    ProcessEntry* process = recording ? lockstep_process() : nullptr;
-    if (process != nullptr) process->range_unbalanced.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  const std::uint32_t depth = header.range_depth - 1;
-  // Read before the depth says that the place is free for a signal handler's range.
-  const RingHeader::OpenRange open = depth < kMaxRangeDepth ? header.ranges[depth] : RingHeader::OpenRange{};
-  ring::SignalFence();
-  header.range_depth = depth;
-  if (open.begin_ticks == 0) {
-    page->producer.unrecorded_ranges -= 1;
-    Rearm(*page);
-    return;
-  }
-  if (!recording) return;
+void WriteRange(const RingHeader::OpenRange& open, std::uint32_t depth) {
   const RangeRecord record{{RecordKind::kRange, static_cast<std::uint8_t>(open.head >> 8), 1},
                            open.name,
                            open.begin_ticks,
@@ -99,11 +89,51 @@ __attribute__((noinline)) void PopOn() {
   SlowWriter(1).Append(&record, 1, 1);
 }
 
+__attribute__((noinline)) void PopOn() {
+  RingPage* page = lockstep_ring();
+  if (page == nullptr) {
+    SlowWriter(1).FlushPolls();  // Counts.
+    return;
+  }
+  RingHeader& header = page->header;
+  const bool recording = ring::Recording(), watched = WindowWatchesRanges();
+  if (DepthOf(*page) == 0) {
+    ProcessEntry* process = recording ? lockstep_process() : nullptr;
+    if (process != nullptr) process->range_unbalanced.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  const std::uint32_t depth = DepthOf(*page) - 1;
+  RangeMemory::Name name;
+  name[0] = 0;
+  if (watched && depth < kMaxRangeDepth)
+    if (RangeMemory* memory = RangeMemoryOf(*page); memory != nullptr)
+      std::memcpy(name, memory->lockstep[depth], sizeof name);
+  // Read before the depth says that the place is free for a signal handler's range.
+  const RingHeader::OpenRange open = depth < kMaxRangeDepth ? header.ranges[depth] : RingHeader::OpenRange{};
+  ring::SignalFence();
+  DepthOf(*page) = depth;
+  if (watched) {
+    if (open.begin_ticks != 0 && recording) WriteRange(open, depth);
+    RangeClosed(kSourceLockstep, nullptr, name);
+    return;
+  }
+  if (open.begin_ticks == 0) {
+    page->producer.unrecorded_ranges -= 1;
+    Rearm(*page);
+    return;
+  }
+  if (recording) WriteRange(open, depth);
+}
+
 void Pop();
 
 __attribute__((noinline)) void PopSlow() {
   const SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr) return;
+  if (WindowWatchesRanges()) {
+    PopOn();
+    return;
+  }
   RingPage* page = lockstep_thread_ring;
   if (page->producer.slots != nullptr && page->header.range_depth != 0) {
     // The short way was open: most likely its stretch of slots is used up.
@@ -210,7 +240,7 @@ void Mark(const char* name) {
   SlowWriter writer(1);
   if (writer.page() == nullptr) return;
   const std::uint32_t id = writer.Intern(name);
-  const auto depth = static_cast<std::uint16_t>(writer.page()->header.range_depth);
+  const auto depth = static_cast<std::uint16_t>(DepthOf(*writer.page()));
   const RangeRecord record{{RecordKind::kMark, kSourceLockstep, 1}, id, now, now, depth, 0, 0};
   writer.Append(&record, 1, 1);
 }

@@ -16,6 +16,8 @@
 #include <atomic>
 
 #include "core/env.h"
+#include "runtime/probe/hooks.h"
+#include "runtime/probe/nvtx_names.h"
 #include "runtime/probe/ring.h"
 
 namespace lockstep {
@@ -112,6 +114,7 @@ void FillEntry(ProcessEntry& entry) {
   entry.mpi_finalized.store(0, std::memory_order_relaxed);
   entry.mpi_used.store(0, std::memory_order_relaxed);
   entry.lockstep_used.store(0, std::memory_order_relaxed);
+  entry.nvtx_used.store(0, std::memory_order_relaxed);
   const ssize_t n = readlink("/proc/self/exe", entry.exe, sizeof entry.exe - 1);
   entry.exe[n < 0 ? 0 : n] = 0;
   // torchrun and its kind tell the rank this way; MPI overrides it when it starts.
@@ -148,20 +151,18 @@ void InChild() {
   g_entry.store(nullptr);
   ResetSteps();
   ForgetRings();
+  ForgetWrittenNames();
 }
 
-__attribute__((constructor)) void OnLoad() {
-  const char* path = getenv(env::kSegment);
-  if (path == nullptr || *path == 0) return;
-  const ErrnoKeeper errno_keeper;
-  MapSegment(path);
-  if (lockstep_probe.segment != nullptr) pthread_atfork(nullptr, nullptr, InChild);
-}
+std::atomic<int> g_loaded{0};  // 1 being done 2 done
+
+__attribute__((constructor)) void OnLoad() { EnsureLoaded(); }
 
 // The main thread's key destructors do not run at exit. Whatever is recorded after
 // this (a later destructor's MPI_Finalize) still works.
 __attribute__((destructor)) void OnExit() {
   const ErrnoKeeper errno_keeper;
+  NoteUnhookedPython();
   ProcessEntry* entry = g_entry.load();
   if (entry == nullptr || entry->pid != getpid()) return;
   if (OwnRing() != nullptr) SlowWriter(0).Finish();
@@ -169,6 +170,22 @@ __attribute__((destructor)) void OnExit() {
 }
 
 }  // namespace
+
+// Objects that are linked may be initialised before one that is preloaded (glibc 2.36),
+// and call NVTX in their constructors.
+void EnsureLoaded() {
+  if (g_loaded.load(std::memory_order_acquire) == 2) return;
+  const ErrnoKeeper errno_keeper;
+  int none = 0;
+  if (!g_loaded.compare_exchange_strong(none, 1)) {
+    for (int i = 0; i < 1000 && g_loaded.load(std::memory_order_acquire) == 1; ++i) sched_yield();
+    return;
+  }
+  const char* path = getenv(env::kSegment);
+  if (path != nullptr && *path != 0) MapSegment(path);
+  if (lockstep_probe.segment != nullptr) pthread_atfork(nullptr, nullptr, InChild);
+  g_loaded.store(2, std::memory_order_release);
+}
 
 bool IsConstantText(const char* text) {
   const auto at = reinterpret_cast<std::uintptr_t>(text);

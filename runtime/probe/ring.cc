@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "core/env.h"
+#include "runtime/probe/range_memory.h"
 
 namespace lockstep {
 
@@ -22,14 +23,14 @@ namespace lockstep {
 __thread RingPage* lockstep_thread_ring = &lockstep_idle_ring;
 
 // Depth 2^32-1 and an empty stretch of slots: every short way is left at once.
-constinit RingPage lockstep_idle_ring = {.header = {.range_depth = 0xffffffffu}};
+constinit RingPage lockstep_idle_ring = {.header = {.range_depth = 0xffffffffu, .nvtx_depth = 0xffffffffu}};
 
 namespace probe {
 namespace {
 
 // Where the thread-local pointer leads while the thread claims its ring: a signal
 // handler on top of that drops what it has, at once.
-constinit RingPage g_claiming = {.header = {.range_depth = 0xffffffffu}};
+constinit RingPage g_claiming = {.header = {.range_depth = 0xffffffffu, .nvtx_depth = 0xffffffffu}};
 
 constexpr std::uint32_t kStretchSlots = 128;  // Between two looks at the consumer and the recording switch.
 
@@ -138,7 +139,7 @@ void Initialise(RingPage& page, std::uint32_t index, std::uint32_t capacity) {
   page.producer.stand_in = &lockstep_idle_ring;
   if (memory == MAP_FAILED) return;
   page.producer.stand_in = static_cast<RingPage*>(memory);
-  page.producer.stand_in->header.range_depth = 0xffffffffu;
+  page.producer.stand_in->header.range_depth = page.producer.stand_in->header.nvtx_depth = 0xffffffffu;
   page.producer.stand_in->producer.owner = &page;
 }
 
@@ -302,6 +303,7 @@ void CloseRing(RingPage& page) {
   lockstep_thread_ring = &lockstep_idle_ring;
   if (producer.stand_in != &lockstep_idle_ring) munmap(producer.stand_in, sizeof(RingPage));
   FreeStrings(producer.strings);
+  FreeRangeMemory(producer.ranges);
   if (producer.scratch != nullptr) munmap(producer.scratch, producer.scratch_bytes);
   View().rings()[producer.ring_index].state.store(SlotState::kClosed, std::memory_order_release);
 }

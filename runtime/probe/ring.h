@@ -66,11 +66,15 @@ void ForgetRings();              // In a forked child.
 RingPage* OwnRing();             // Without claiming.
 void CountNoRing(std::uint32_t records);
 
-void FreeStrings(void* pool);  // strings.cc
+// strings.cc
+void FreeStrings(void* pool);
+std::uint32_t FindText(RingPage& page,
+                       const char* text);  // The thread's id if it has one, else 0. Not for signal handlers.
 
 // Process. process.cc
 ProcessEntry* ClaimedProcess();  // Null if not claimed yet.
 void MarkLockstepUsed();
+void EnsureLoaded();  // The constructor's work, if an earlier constructor of the application needs it.
 bool IsConstantText(const char* text);  // In a read-only segment of the executable: cannot change, never unmapped.
 void ResetSteps();                      // steps.cc
 

@@ -8,6 +8,7 @@
 
 #include "core/hash.h"
 #include "runtime/probe/ring.h"
+#include "runtime/probe/window.h"
 
 namespace lockstep::probe {
 namespace {
@@ -65,48 +66,89 @@ void FreeStrings(void* pool) {
   if (pool != nullptr) munmap(pool, sizeof(StringPool));
 }
 
+namespace {
+
+struct Sought {
+  std::uint64_t hash;
+  std::uint32_t bytes;
+  bool cut;
+};
+
+Sought Describe(const char* text) {
+  Sought sought{};
+  sought.bytes = CutLength(text, &sought.cut);
+  Hash64 hash;
+  hash.Add(std::string_view(text, sought.bytes));
+  sought.hash = hash.value();
+  return sought;
+}
+
+std::uint32_t IdAtAddress(const StringPool& pool, const char* text) {
+  const StringPool::Address& address = pool.addresses[AddressSlot(text)];
+  if (address.text != text) return 0;
+  const StringPool::Text& known = pool.texts[address.entry - 1];
+  return strcmp(pool.copy + known.offset, text) == 0 ? known.id : 0;
+}
+
+// Place of the text; if it is not there (id 0), where it belongs.
+std::uint32_t PlaceOf(const StringPool& pool, const Sought& sought, const char* text) {
+  auto place = static_cast<std::uint32_t>(sought.hash % kTexts);
+  for (; pool.texts[place].id != 0; place = (place + 1) % kTexts) {
+    const StringPool::Text& known = pool.texts[place];
+    if (known.hash == sought.hash && known.bytes == sought.bytes &&
+        memcmp(pool.copy + known.offset, text, sought.bytes) == 0)
+      break;
+  }
+  return place;
+}
+
+}  // namespace
+
+std::uint32_t FindText(RingPage& page, const char* text) {
+  auto* pool = static_cast<StringPool*>(page.producer.strings);
+  if (pool == nullptr || text == nullptr) return 0;
+  if (const std::uint32_t id = IdAtAddress(*pool, text); id != 0) return id;
+  const Sought sought = Describe(text);
+  const std::uint32_t place = PlaceOf(*pool, sought, text);
+  if (pool->texts[place].id != 0 && !sought.cut) pool->addresses[AddressSlot(text)] = {text, place + 1};
+  return pool->texts[place].id;
+}
+
 std::uint32_t SlowWriter::Intern(const char* text) {
   if (page_ == nullptr || text == nullptr) return 0;
   StringPool* pool = PoolOf(*page_);
-  const std::uint32_t address = AddressSlot(text);
-  if (pool != nullptr && pool->addresses[address].text == text) {
-    const StringPool::Text& known = pool->texts[pool->addresses[address].entry - 1];
-    if (strcmp(pool->copy + known.offset, text) == 0) return known.id;
-  }
-  bool cut = false;
-  const std::uint32_t bytes = CutLength(text, &cut);
-  Hash64 hash;
-  hash.Add(std::string_view(text, bytes));
-  std::uint32_t slot = 0;
+  if (pool != nullptr)
+    if (const std::uint32_t id = IdAtAddress(*pool, text); id != 0) return id;
+  const Sought sought = Describe(text);
+  std::uint32_t place = 0;
   if (pool != nullptr) {
-    if (pool->used_texts >= kTexts / 2 || pool->used_bytes + bytes + 1 > kTextBytes) Forget(*pool);
-    slot = static_cast<std::uint32_t>(hash.value() % kTexts);
-    for (; pool->texts[slot].id != 0; slot = (slot + 1) % kTexts) {
-      const StringPool::Text& known = pool->texts[slot];
-      if (known.hash != hash.value() || known.bytes != bytes || memcmp(pool->copy + known.offset, text, bytes) != 0)
-        continue;
-      if (!cut) pool->addresses[address] = {text, slot + 1};
-      return known.id;
+    if (pool->used_texts >= kTexts / 2 || pool->used_bytes + sought.bytes + 1 > kTextBytes) Forget(*pool);
+    place = PlaceOf(*pool, sought, text);
+    if (pool->texts[place].id != 0) {
+      if (!sought.cut) pool->addresses[AddressSlot(text)] = {text, place + 1};
+      return pool->texts[place].id;
     }
   }
   const std::uint32_t id = page_->header.next_string + 1;
-  const auto slots = static_cast<std::uint16_t>(1 + (bytes + kSlotBytes - 1) / kSlotBytes);
-  const StringRecord record{{RecordKind::kString, static_cast<std::uint8_t>(cut ? 1 : 0), slots}, id, bytes, {}};
-  if (!Append(&record, 1, text, bytes, 1)) return 0;
+  const auto slots = static_cast<std::uint16_t>(1 + (sought.bytes + kSlotBytes - 1) / kSlotBytes);
+  const StringRecord record{
+      {RecordKind::kString, static_cast<std::uint8_t>(sought.cut ? 1 : 0), slots}, id, sought.bytes, {}};
+  if (!Append(&record, 1, text, sought.bytes, 1)) return 0;
   page_->header.next_string = id;
   if (pool != nullptr) {
-    pool->texts[slot] = {hash.value(), pool->used_bytes, bytes, id};
-    memcpy(pool->copy + pool->used_bytes, text, bytes);
-    pool->copy[pool->used_bytes + bytes] = 0;
-    pool->used_bytes += bytes + 1;
+    pool->texts[place] = {sought.hash, pool->used_bytes, sought.bytes, id};
+    memcpy(pool->copy + pool->used_bytes, text, sought.bytes);
+    pool->copy[pool->used_bytes + sought.bytes] = 0;
+    pool->used_bytes += sought.bytes + 1;
     pool->used_texts += 1;
-    if (!cut) pool->addresses[address] = {text, slot + 1};
+    if (!sought.cut) pool->addresses[AddressSlot(text)] = {text, place + 1};
   }
   return id;
 }
 
 void SlowWriter::RememberName(const char* text, std::uint32_t id) {
-  if (page_ == nullptr || id == 0 || !IsConstantText(text)) return;
+  // A capture window that looks at ranges must see each.
+  if (page_ == nullptr || id == 0 || WindowWatchesRanges() || !IsConstantText(text)) return;
   const std::size_t slot = ring::NameSlot(text);
   page_->names[slot] = text;
   page_->infos[slot] = id | std::uint64_t{RangeHead(0)} << 32;

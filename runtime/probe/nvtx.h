@@ -1,0 +1,57 @@
+#pragma once
+// The NVTX source: what NVTX's calls become in the thread's ring.
+//
+//   nvtx.cc          what is injected: NVTX's own functions, and their short way
+//   nvtx_ranges.cc   the long way, which knows every case
+//   nvtx_payload.cc  the extension that attaches structured data
+//   nvtx_names.cc    domains, registered strings, categories
+//
+// Push and pop keep a stack per thread over all domains (RingHeader::nvtx), because
+// ranges of two domains may overlap in any way; a pop closes the topmost one of its
+// domain. Each pair is one record, written by the pop.
+
+#include "core/ring_writer.h"
+#include "runtime/probe/nvtx_abi.h"
+#include "runtime/probe/nvtx_names.h"
+
+namespace lockstep::probe {
+
+inline constexpr std::uint8_t kSourceNvtx = 1;
+
+struct NvtxPayload {
+  std::int64_t value = 0;
+  std::uint8_t kind = 0;  // As in the table ranges.
+};
+
+// A range or mark as the application describes it; one of the three texts.
+struct NvtxEvent {
+  const char* text = nullptr;
+  const wchar_t* wide = nullptr;
+  const NvtxName* registered = nullptr;
+  std::uint32_t category = 0;
+  NvtxPayload payload;
+};
+
+// What the attributes say; null and too short ones say nothing.
+NvtxEvent NvtxEventOf(const NvtxName* domain, const nvtx::EventAttributes* attributes);
+
+// nvtx_ranges.cc. Whether recording is on or off; thread: any. Levels are of the domain.
+int NvtxPush(NvtxName* domain, const NvtxEvent& event);
+int NvtxPop(NvtxName* domain);
+void NvtxMark(NvtxName* domain, const NvtxEvent& event);
+std::uint64_t NvtxStart(NvtxName* domain, const NvtxEvent& event);
+void NvtxEnd(std::uint64_t id);
+void NvtxNameThread(std::uint32_t tid, const char* name);
+
+// nvtx_payload.cc: the first integer, else the first floating point number.
+NvtxPayload ReadPayload(const NvtxName* domain, const nvtx::PayloadData* data, std::size_t count);
+// Text for calls that have a payload and nothing else.
+const char* PayloadText(const NvtxName* domain, const nvtx::PayloadData* data, std::size_t count);
+// InitializeInjectionNvtxExtension.
+bool InjectPayload(const nvtx::ExtensionModule& module);
+
+// Of this process's NVTX objects so far.
+void CountInjectedObject();
+void MarkNvtxUsed();
+
+}  // namespace lockstep::probe

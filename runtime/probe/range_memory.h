@@ -1,0 +1,26 @@
+#pragma once
+// What range sources keep per thread beside the ring's page, in private memory that is
+// made when it is first needed: room for a converted text, and names of open ranges
+// while a capture window looks at them (a ring only has their numbers).
+
+#include <cstdint>
+
+#include "core/ring_writer.h"
+
+namespace lockstep::probe {
+
+struct RangeMemory {
+  // Names that are longer match no window, so they need not be kept.
+  using Name = char[kWindowNameBytes];
+  char text[kMaxStringBytes + 16];
+  Name lockstep[kMaxRangeDepth];
+  Name nvtx[kMaxRangeDepth + kDeepNvtxRanges];
+};
+
+// The thread's; null if the system refuses. Thread: the page's own.
+RangeMemory* RangeMemoryOf(RingPage& page);
+void FreeRangeMemory(void* memory);
+// "" if it is too long or null.
+void KeepName(RangeMemory::Name& kept, const char* name);
+
+}  // namespace lockstep::probe
