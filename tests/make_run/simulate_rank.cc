@@ -110,7 +110,7 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
       return;
     }
     case OpKind::kOther:
-      if (out != nullptr) out->Mpi(kTraining, MpiOp::kOther, state.t, state.t + op.duration_ns);
+      if (out != nullptr) out->Mpi(kTraining, op.mpi, state.t, state.t + op.duration_ns);
       state.t += op.duration_ns;
       return;
     case OpKind::kPush:

@@ -331,8 +331,9 @@ std::string Parser::Operation(Line& line, std::vector<Op>* body) {
     return line.Finish();
   }
   Op op{};
-  if (verb == "other") {
+  if (verb == "other" || verb == "io" || verb == "rma") {
     op.kind = OpKind::kOther;
+    op.mpi = verb == "io" ? MpiOp::kFile_write_all : verb == "rma" ? MpiOp::kWin_fence : MpiOp::kOther;
     line.Read(line.Plain(), ParseDuration, &op.duration_ns);
   } else if (verb == "push") {
     op.kind = OpKind::kPush;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/collective.h"
+#include "core/mpi_ops.h"
 #include "core/result.h"
 
 namespace lockstep::make_run {
@@ -20,7 +21,7 @@ enum class Progress : std::uint8_t { kNone, kTest, kThread };
 
 enum class OpKind : std::uint8_t {
   kCompute,  // duration on the training thread, in a range of `category` if it has a name
-  kOther,    // an MPI call of class mpi_other
+  kOther,    // an MPI call that is no communication
   kPush,
   kPop,       // range
   kBlocking,  // blocking collective
@@ -54,7 +55,8 @@ struct Op {
   std::uint8_t copy_kind = 0;
   std::int64_t bandwidth = 0;  // Bytes per second, copies.
   bool asynchronous = true;
-  std::string at;  // What `late` and `slow` call it.
+  std::string at;             // What `late` and `slow` call it.
+  MpiOp mpi = MpiOp::kOther;  // Of kOther.
 };
 
 struct CommSpec {

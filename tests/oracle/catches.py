@@ -39,6 +39,8 @@ def main():
         cases = [(None, None, None, 0, 0), ("timeline.h5", "step_ranks", "compute_ns", 5, 1),
                  ("timeline.h5", "step_ranks", "exposed_wait_ns", 3, -1),
                  ("timeline.h5", "rank_totals", "idle_ns", 1, 1),
+                 ("timeline.h5", "step_ranks", "mpi_io_ns", 2, 1),
+                 ("timeline.h5", "rank_totals", "late_sender_ns", 0, -1),
                  ("ranks/rank-00001.h5", "collectives", "begin_ns", 4, 1),
                  ("ranks/rank-00000.h5", "mpi_calls", "duration_ns", 4, 1)]
         for i, (name, table, column, row, ns) in enumerate(cases):

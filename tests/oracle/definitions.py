@@ -8,6 +8,9 @@ import bisect
 SPLIT_KINDS = (1, 2, 3, 4, 5)
 BARRIER, ROOT_SENDS, ROOT_RECEIVES = 5, (6, 9), (7, 8)
 TERMS = ("compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns")
+LATE = ("late_sender_ns", "late_receiver_ns")
+COLUMNS = TERMS + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns", "mpi_other_ns", "mpi_io_ns",
+                   "mpi_rma_ns") + LATE
 
 
 def union(intervals):
@@ -74,6 +77,8 @@ class Activity:
     def __init__(self, rank, gpu):
         self.rank, self.gpu = rank, gpu
         self.training_calls, self.all_calls, self.other_calls, self.inputs = [], [], [], []
+        self.io_calls, self.rma_calls = [], []  # Parts of other_calls.
+        self.late_senders, self.late_receivers = [], []
         self.ops = []       # Dicts as in simulate.Run.row; `comm` names the communicator on every rank alike.
         self.kernels, self.copies = [], []
         self.life_end = 0   # For operations that never completed.
@@ -138,6 +143,40 @@ def set_limits(activities, instances):
     return out
 
 
+def late_partners(activities):
+    """Fills late_senders and late_receivers: where a call waited because the other half of a message was not there.
+
+    All messages that one call completes have the call's begin and end. After match().
+    """
+    halves = {}
+    for a in activities:
+        for op in a.ops:
+            if op.get("p2p") and op.get("message") is not None:
+                halves[(op["comm"], op["receive"]) + op["message"]] = (a, op)
+    for a in activities:
+        calls = {}
+        for op in a.ops:
+            if op.get("p2p") and op.get("message") is not None and op["wait_begin"] is not None and op["end"] is not None:
+                calls.setdefault((op.get("thread", 0), op["wait_begin"], op["end"]), []).append(op)
+        for (_, begin, end), ops in calls.items():
+            at = begin
+            for receive, found in ((True, a.late_senders), (False, a.late_receivers)):
+                latest = None
+                for op in ops:
+                    other, half = halves.get((op["comm"], not receive) + op["message"], (None, None))
+                    if op["receive"] != receive or half is None or half["arrival"] <= a.to_cluster(begin):
+                        continue
+                    until = a.to_local(half["arrival"])
+                    if not receive and until >= end:
+                        continue  # It ended without the receive: it was buffered.
+                    doubt = 2 * (a.error(begin) + other.error(other.to_local(half["arrival"])))
+                    if latest is None or min(until, end) > latest[0]:
+                        latest = (min(until, end), doubt)
+                if latest is not None and latest[0] - at > latest[1]:
+                    found.append((at, latest[0]))
+                    at = latest[0]
+
+
 def lower_median(values):
     return sorted(values)[(len(values) - 1) // 2] if values else None
 
@@ -187,11 +226,12 @@ class Breakdown:
         self.wait = union([op["wait_part"] for op in a.ops if op["wait_part"]])
         self.transfer = union([op["transfer_part"] for op in a.ops if op["transfer_part"]])
         self.copy = union(a.copies)
-        self.other = union(a.other_calls)
+        self.other, self.io, self.rma = union(a.other_calls), union(a.io_calls), union(a.rma_calls)
+        self.late = {"late_sender_ns": union(a.late_senders), "late_receiver_ns": union(a.late_receivers)}
 
     def terms(self, b, e):
         if e <= b:
-            return dict.fromkeys(TERMS + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns"), 0)
+            return dict.fromkeys(COLUMNS, 0)
         window = [(b, e)]
         busy = clip(self.busy, b, e)
         compute = busy if self.gpu else subtract(window, busy)
@@ -210,4 +250,9 @@ class Breakdown:
                    comm_ns=length(exposed) + length(hidden), copy_ns=length(copy))
         covered = union(compute + flight + copy)
         out["idle_ns"] = (e - b) - length(covered)
+        idle = subtract(window, covered)
+        io = intersect(idle, self.io)
+        out["mpi_other_ns"], out["mpi_io_ns"] = length(intersect(idle, self.other)), length(io)
+        out["mpi_rma_ns"] = length(subtract(intersect(idle, self.rma), io))
+        out.update((name, length(clip(late, b, e))) for name, late in self.late.items())
         return out

@@ -25,7 +25,10 @@ import definitions
 NO_TIME = -2**63
 NONE = 0xFFFFFFFF
 SPIN_PERIOD_NS = 20_000
-MPI_WAITING_CLASSES_OTHER = set(range(170, 204)) | {210} | {160, 161, 162}
+# Operation numbers of core/mpi_ops.def.
+IO_OPS = set(range(300, 360))
+RMA_OPS = set(range(400, 440)) - {412}  # MPI_Win_test is a query.
+OTHER_OPS = set(range(170, 204)) | set(range(210, 220)) | {160, 161, 162} | IO_OPS | RMA_OPS
 
 
 def llround(x):
@@ -119,9 +122,10 @@ def read_rank(path, rank):
         members = table(f, "comm_members", ("comm", "comm_rank", "world_rank"))
         c = table(f, "collectives", ("comm", "seq", "start", "kind", "mode", "uneven", "begin_ns", "post_end_ns",
                                      "last_incomplete_ns", "wait_begin_ns", "end_ns", "bytes", "root", "kernel"))
-        p = table(f, "p2p", ("comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "begin_ns",
+        p = table(f, "p2p", ("comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns",
                              "post_end_ns", "last_incomplete_ns", "wait_begin_ns", "end_ns", "outcome"))
         steps = table(f, "steps", ("thread", "end_ns"))
+        requests = table(f, "mpi_requests", ("op", "wait_thread", "wait_begin_ns", "end_ns"))
 
     a = definitions.Activity(rank, len(kernels["begin_ns"]) > 0)
     # The training thread marks the steps, else it is the main thread.
@@ -135,8 +139,13 @@ def read_rank(path, rank):
     a.all_calls = pairs(calls["begin_ns"], ends)
     of_training = calls["thread"] == thread
     a.training_calls = pairs(calls["begin_ns"][of_training], ends[of_training])
-    other = of_training & np.isin(calls["op"], list(MPI_WAITING_CLASSES_OTHER))
-    a.other_calls = pairs(calls["begin_ns"][other], ends[other])
+    waited = (requests["wait_thread"] == thread) & (requests["end_ns"] != NO_TIME)
+
+    def calls_of(ops):
+        chosen, posted = of_training & np.isin(calls["op"], list(ops)), waited & np.isin(requests["op"], list(ops))
+        return pairs(calls["begin_ns"][chosen], ends[chosen]) + pairs(requests["wait_begin_ns"][posted], requests["end_ns"][posted])
+
+    a.other_calls, a.io_calls, a.rma_calls = calls_of(OTHER_OPS), calls_of(IO_OPS), calls_of(RMA_OPS)
     inputs = (ranges["category"] == 1) & (ranges["thread"] == thread)
     a.inputs = pairs(ranges["begin_ns"][inputs], (ranges["begin_ns"] + ranges["duration_ns"])[inputs])
     compute = kernels["work"] == 0
@@ -161,6 +170,9 @@ def read_rank(path, rank):
         return None if value == NO_TIME else int(value)
 
     n_comms = len(comms["global_id"])
+    # Of the other group of an inter-communicator the other side's files tell.
+    a.inter = [(int(comms["global_id"][i]), int(comms["rank"][i]), int(comms["first_world_rank"][i]))
+               for i in range(n_comms) if comms["kind"][i] == 1 and comms["global_id"][i] and not comms["unidentified"][i]]
     for i in range(len(c["seq"])):
         comm = int(c["comm"][i])
         known = comm < n_comms and comms["global_id"][comm] != 0 and not comms["unidentified"][comm]
@@ -185,12 +197,15 @@ def read_rank(path, rank):
         peer = int(p["peer_world_rank"][i])
         if peer < 0 and comm < n_comms and comms["kind"][comm] != 1:
             peer = world_rank(comm, int(p["peer"][i]))
-        known = comm < n_comms and comms["global_id"][comm] != 0 and peer >= 0
+        identified = comm < n_comms and comms["global_id"][comm] != 0 and not comms["unidentified"][comm]
+        if peer < 0 and identified and comms["kind"][comm] == 1:
+            peer = ("inter", int(comms["global_id"][comm]), int(p["peer"][i]), int(comms["first_world_rank"][comm]))
+        known = identified and peer != -1
         ends_of = (peer, rank) if receive else (rank, peer)
         a.ops.append(dict(
-            p2p=True, receive=receive, comm=int(comms["global_id"][comm]) if known else None,
+            p2p=True, receive=receive, comm=int(comms["global_id"][comm]) if known else None, row=i,
             message=ends_of + (int(p["tag"][i]), int(p["seq"][i])) if known else None, mode=int(p["mode"][i]),
-            begin=int(p["begin_ns"][i]), post_end=time(p["post_end_ns"][i]),
+            thread=int(p["thread"][i]), begin=int(p["begin_ns"][i]), post_end=time(p["post_end_ns"][i]),
             last_incomplete=time(p["last_incomplete_ns"][i]), wait_begin=time(p["wait_begin_ns"][i]),
             end=time(p["end_ns"][i])))
     # GPU communication kernels that no recorded collective explains: communication, but not to be split.
@@ -219,6 +234,18 @@ def read_run(run, timeline):
         clock_map = ClockMap(clock, rank)
         a.to_cluster, a.to_local, a.error = clock_map.to_cluster, clock_map.to_local, clock_map.error
         activities.append(a)
+    members = {}
+    for a in activities:
+        for comm, comm_rank, first in a.inter:
+            members.setdefault((comm, comm_rank), []).append((first, a.rank))
+    for a in activities:
+        for op in a.ops:
+            if not op.get("message"):
+                continue
+            place = [world if not isinstance(world, tuple) else
+                     next((r for first, r in members.get(world[1:3], []) if first != world[3]), -1)
+                     for world in op["message"][:2]]
+            op["message"] = None if -1 in place else tuple(place) + op["message"][2:]
     return activities
 
 
@@ -231,11 +258,12 @@ def main():
     run = os.path.realpath(args.run)
     with h5py.File(args.timeline or os.path.join(run, "timeline.h5"), "r") as timeline:
         activities = read_run(run, timeline)
-        columns = definitions.TERMS + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns")
+        columns = definitions.COLUMNS
         tables = {name: table(timeline, name, ("rank", "begin_ns", "end_ns") + columns +
                               (("index",) if name == "step_ranks" else ())) for name in ("step_ranks", "rank_totals")}
     definitions.set_limits(activities, definitions.match(activities))
     bad, cells = [], 0
+    definitions.late_partners(activities)
     for a in activities:
         definitions.split_rows(a)
         sets = definitions.Breakdown(a)

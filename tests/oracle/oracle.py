@@ -28,6 +28,8 @@ def activities_of(run):
         a.training_calls = [(b, e) for b, e, thread, _ in r.calls if thread == 0]
         a.all_calls = [(b, e) for b, e, _, _ in r.calls]
         a.other_calls = [(b, e) for b, e, thread, other in r.calls if other and thread == 0]
+        a.io_calls = [(b, e) for b, e, thread, other in r.calls if other == "io" and thread == 0]
+        a.rma_calls = [(b, e) for b, e, thread, other in r.calls if other == "rma" and thread == 0]
         a.inputs, a.ops, a.kernels, a.copies = r.inputs, r.ops, r.kernels, r.copies
         a.life_end = max([r.sign] + [e for _, e in r.gpu_events])
         out.append(a)
@@ -71,6 +73,7 @@ def expect(text, sets=()):
     activities = activities_of(run)
     damage(run, activities)
     instances = definitions.set_limits(activities, definitions.match(activities))
+    definitions.late_partners(activities)
     steps, by_rank = {}, {}
     for a in activities:
         definitions.split_rows(a)
@@ -176,7 +179,10 @@ def check_timeline(d, expected, run_dir):
             same(what + " begin", got["begin_ns"], e["begin_ns"])
             same(what + " end", got["end_ns"], e["end_ns"])
         same(what + " complete", got["complete"], e["complete"], True)
-        for term in definitions.TERMS + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns"):
+        for term in definitions.COLUMNS:
+            # With clocks that err, a wait near what they can tell counts or does not.
+            if term in definitions.LATE and not d.ideal_clocks:
+                continue
             same(f"{what} {term}", got[term], e[term], length=e["end_ns"] - e["begin_ns"])
     for key in found:
         bad.append(f"step {key[0]} rank {key[1]}: not expected")

@@ -178,8 +178,8 @@ def operation(d, body, verb, plain, keys):
     elif verb in category:
         name = keys.get("name", "" if verb == "compute" else verb)
         op("compute", base=duration(plain[0]), jitter=jitter, name=name, at=name or verb, category=category[verb])
-    elif verb == "other":
-        op("other", base=duration(plain[0]))
+    elif verb in ("other", "io", "rma"):
+        op("other", base=duration(plain[0]), cls=verb)
     elif verb in ("push", "pop", "test", "join", "sync"):
         op(verb, name=plain[0] if plain else "", category=0)
     elif verb in ("wait", "waitall"):
@@ -222,7 +222,7 @@ class Rank:
     compute_free: int = 0
     comm_free: int = 0
     copy_free: int = 0
-    calls: list = field(default_factory=list)     # (begin, end, thread, is "other")
+    calls: list = field(default_factory=list)     # (begin, end, thread, None or "other", "io", "rma")
     inputs: list = field(default_factory=list)
     ops: list = field(default_factory=list)
     kernels: list = field(default_factory=list)   # compute only
@@ -232,7 +232,7 @@ class Rank:
     launches: list = field(default_factory=list)  # (launch begin, kernel begin)
     sign: int = 0
 
-    def call(self, begin, end, thread=0, other=False):
+    def call(self, begin, end, thread=0, other=None):
         if self.recording:
             self.calls.append((begin, end, thread, other))
             self.sign = max(self.sign, end)
@@ -328,7 +328,7 @@ class Run:
                     r.sign = max(r.sign, r.t)
         elif do == "other":
             for r in live:
-                r.call(r.t, r.t + op["base"], other=True)
+                r.call(r.t, r.t + op["base"], other=op["cls"])
                 r.t += op["base"]
         elif do in ("push", "pop"):
             for r in live:
