@@ -90,10 +90,11 @@
   X(u8, complete, "bool", "1: whole step seen on this rank") \
   LS_TERMS(X)
 
-#define LS_TL_RANK_TOTALS(X)                                  \
-  X(i32, rank, "1", "world rank")                             \
-  X(i64, begin_ns, "ns", "analysis window begin, rank clock") \
-  X(i64, end_ns, "ns", "analysis window end, rank clock")     \
+#define LS_TL_RANK_TOTALS(X)                                                      \
+  X(i32, rank, "1", "world rank")                                                 \
+  X(i64, begin_ns, "ns", "analysis window begin, rank clock")                     \
+  X(i64, end_ns, "ns", "analysis window end, rank clock")                         \
+  X(i64, span_ns, "ns", "end minus begin, less the gaps between capture windows") \
   LS_TERMS(X)
 
 #define LS_TL_RANKS(X)                                                                                          \
@@ -141,22 +142,23 @@
 
 // Time of the training thread inside ranges that say what they are for; where they nest the
 // innermost counts, so the rows of a step sum to no more than the step.
-#define LS_TL_STEP_PHASES(X)                                                                           \
-  X(i64, index, "1", "step number, -1 the analysis window")                                            \
-  X(i32, rank, "1", "world rank")                                                                      \
-  X(u8, phase, "enum", "as ranges.category; 128: calls of torch.distributed that no source records, " \
-                       "also counted in their category")                                              \
+#define LS_TL_STEP_PHASES(X)                                                       \
+  X(i64, index, "1", "step number, -1 the analysis window")                        \
+  X(i32, rank, "1", "world rank")                                                  \
+  X(u8, phase, "enum",                                                             \
+    "as ranges.category; 128: calls of torch.distributed that no source records, " \
+    "also counted in their category")                                              \
   X(i64, phase_ns, "ns", "time in it")
 
 // Of the lowest rank that has any.
-#define LS_TL_GRADIENT_BUCKETS(X)                                              \
-  X(i32, rank, "1", "whose")                                                   \
-  X(u32, model, "id", "n-th wrapped model of the process, from 0")             \
-  X(u32, bucket, "id", "position in launch order")                             \
-  X(u64, bytes, "bytes", "size")                                               \
-  X(u64, cap_bytes, "bytes", "the model's bucket_cap_mb, 0 unknown")           \
-  X(u16, dtype, "enum", "DataType")                                            \
-  X(u32, parameters, "string", "as in the rank files, kNone unknown")          \
+#define LS_TL_GRADIENT_BUCKETS(X)                                     \
+  X(i32, rank, "1", "whose")                                          \
+  X(u32, model, "id", "n-th wrapped model of the process, from 0")    \
+  X(u32, bucket, "id", "position in launch order")                    \
+  X(u64, bytes, "bytes", "size")                                      \
+  X(u64, cap_bytes, "bytes", "the model's bucket_cap_mb, 0 unknown")  \
+  X(u16, dtype, "enum", "DataType")                                   \
+  X(u32, parameters, "string", "as in the rank files, kNone unknown") \
   X(u8, rebuilt, "bool", "1: order of gradient arrival, 0: reverse registration order")
 
 #define LS_TL_LOSSES(X)                             \
@@ -165,19 +167,19 @@
   X(u64, count, "count", "how many")                \
   X(u32, detail, "string", "what exactly, kNone")
 
-#define LS_TIMELINE_TABLES(T)                                                                    \
-  T(meta, TlMeta, LS_META, "facts about the run, key and value")                                 \
-  T(strings, TlStrings, LS_STRINGS, "interned texts")                                            \
-  T(string_bytes, TlStringBytes, LS_STRING_BYTES, "the texts themselves")                        \
-  T(ranks, TlRanks, LS_TL_RANKS, "rank files that went in")                                      \
-  T(clock, Clock, LS_CLOCK, "per-rank map to cluster time and its error")                        \
-  T(collectives, TlCollectives, LS_TL_COLLECTIVES, "matched collective instances, one row each") \
-  T(collective_ranks, TlCollectiveRanks, LS_TL_COLLECTIVE_RANKS, "members of the instances")     \
-  T(steps, TlSteps, LS_TL_STEPS, "steps of the job")                                             \
-  T(step_ranks, TlStepRanks, LS_TL_STEP_RANKS, "where each step went, per rank")                 \
-  T(rank_totals, TlRankTotals, LS_TL_RANK_TOTALS, "the same over the analysis window")           \
-  T(windows, TlWindows, LS_TL_WINDOWS, "what all ranks recorded")                                \
-  T(p2p_pairs, TlP2pPairs, LS_TL_P2P_PAIRS, "point-to-point messages between two ranks")         \
-  T(step_phases, TlStepPhases, LS_TL_STEP_PHASES, "what the application says it did in each step")  \
-  T(gradient_buckets, TlGradientBuckets, LS_TL_GRADIENT_BUCKETS, "gradient buckets of DDP models")  \
+#define LS_TIMELINE_TABLES(T)                                                                      \
+  T(meta, TlMeta, LS_META, "facts about the run, key and value")                                   \
+  T(strings, TlStrings, LS_STRINGS, "interned texts")                                              \
+  T(string_bytes, TlStringBytes, LS_STRING_BYTES, "the texts themselves")                          \
+  T(ranks, TlRanks, LS_TL_RANKS, "rank files that went in")                                        \
+  T(clock, Clock, LS_CLOCK, "per-rank map to cluster time and its error")                          \
+  T(collectives, TlCollectives, LS_TL_COLLECTIVES, "matched collective instances, one row each")   \
+  T(collective_ranks, TlCollectiveRanks, LS_TL_COLLECTIVE_RANKS, "members of the instances")       \
+  T(steps, TlSteps, LS_TL_STEPS, "steps of the job")                                               \
+  T(step_ranks, TlStepRanks, LS_TL_STEP_RANKS, "where each step went, per rank")                   \
+  T(rank_totals, TlRankTotals, LS_TL_RANK_TOTALS, "the same over the analysis window")             \
+  T(windows, TlWindows, LS_TL_WINDOWS, "what all ranks recorded")                                  \
+  T(p2p_pairs, TlP2pPairs, LS_TL_P2P_PAIRS, "point-to-point messages between two ranks")           \
+  T(step_phases, TlStepPhases, LS_TL_STEP_PHASES, "what the application says it did in each step") \
+  T(gradient_buckets, TlGradientBuckets, LS_TL_GRADIENT_BUCKETS, "gradient buckets of DDP models") \
   T(losses, TlLosses, LS_TL_LOSSES, "losses of all ranks and of the merge")
