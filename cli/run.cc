@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "runtime/agent/agent.h"
 #include "runtime/agent/libraries.h"
 #include "runtime/agent/manifest.h"
+#include "runtime/agent/window_options.h"
 
 namespace lockstep::cli {
 namespace {
@@ -28,6 +30,7 @@ struct Flags {
   std::uint64_t max_bytes = std::uint64_t{2} << 30, ring_size = std::uint64_t{8} << 20,
                 ring_total = std::uint64_t{64} << 20;
   std::int64_t after_wait_s = 30;
+  WindowFlags window;
   bool print_env = false, quiet = false, every_slot = false;
 };
 
@@ -40,6 +43,21 @@ std::vector<std::string>& Program() {
 std::string Absolute(const std::string& path) {
   std::error_code ignored;
   return path.empty() ? path : std::filesystem::absolute(path, ignored).string();
+}
+
+std::vector<std::pair<const char*, std::string>> WindowWords(const WindowFlags& window) {
+  return {{"--steps", window.steps},
+          {"--schedule", window.schedule},
+          {"--range", window.range},
+          {"--range-count", window.range_count},
+          {"--step-range", window.step_range},
+          {"--delay", window.delay},
+          {"--duration", window.duration},
+          {"--on-signal", window.on_signal},
+          {"--signal-steps", window.signal_steps},
+          {"--align", window.align},
+          {"--start", window.start},
+          {"--ranks", window.ranks}};
 }
 
 // The words of `lockstep run` that give these flags. Paths absolute: the launcher
@@ -58,6 +76,8 @@ std::vector<std::string> Words(const Flags& flags) {
   add("--max-bytes", std::to_string(flags.max_bytes));
   add("--ring-size", std::to_string(flags.ring_size));
   add("--ring-total", std::to_string(flags.ring_total));
+  for (const auto& [name, value] : WindowWords(flags.window)) add(name, value);
+  if (flags.window.trigger) words.emplace_back("--trigger");
   if (flags.quiet) words.emplace_back("--quiet");
   words.emplace_back("--every-slot");
   words.emplace_back("--");
@@ -101,6 +121,8 @@ int Launch(const Flags& flags) {
 }
 
 int Run(const Flags& flags) {
+  const auto window = ParseWindow(flags.window);
+  if (!window.ok()) return PrintError(window.error());
   if (flags.print_env) return PrintEnv(flags);
   if (flags.command.empty())
     return PrintError({ErrorCode::kUsage, "no command to run", "lockstep run",
@@ -115,6 +137,7 @@ int Run(const Flags& flags) {
   options.ring_bytes = flags.ring_size;
   options.ring_total_bytes = flags.ring_total;
   options.quiet = flags.quiet;
+  options.window = window.value();
   options.every_slot = flags.every_slot;
   options.clock = flags.clock == "agent"                          ? ClockService::kAgent
                   : flags.clock == "tcp"                          ? ClockService::kTcp
@@ -125,6 +148,12 @@ int Run(const Flags& flags) {
                       {"max_bytes", std::to_string(flags.max_bytes)},
                       {"ring_size", std::to_string(flags.ring_size)},
                       {"ring_total", std::to_string(flags.ring_total)}};
+  for (const auto& [name, value] : WindowWords(flags.window)) {
+    std::string key = name + 2;
+    std::replace(key.begin(), key.end(), '-', '_');
+    if (!value.empty()) options.recorded[key] = value;
+  }
+  if (flags.window.trigger) options.recorded["trigger"] = "true";
   if (!flags.output.empty()) options.recorded["output"] = flags.output;
   if (!flags.spool_dir.empty()) options.recorded["spool_dir"] = flags.spool_dir;
 
@@ -138,6 +167,40 @@ int Run(const Flags& flags) {
   after.quiet = flags.quiet;
   RunAfter(result.value(), after);
   FinishLike(result.value());
+}
+
+void AddWindowOptions(CLI::App& run, WindowFlags& window) {
+  const char* group = "When to record (default: everything; see docs/capture-windows.md)";
+  run.add_option("--steps", window.steps, "Steps A to B-1; with /N again every N steps")
+      ->type_name("A:B[/N]")
+      ->group(group);
+  run.add_option("--schedule", window.schedule, "As torch.profiler.schedule: wait=1,warmup=1,active=3,repeat=2")
+      ->type_name("KEY=N,...")
+      ->group(group);
+  run.add_option("--step-range", window.step_range, "Each range of this name is a step")
+      ->type_name("NAME")
+      ->group(group);
+  run.add_option("--range", window.range, "While a range is open: nvtx:NAME, lockstep:NAME, torch:NAME, NAME; or cuda")
+      ->type_name("RANGE")
+      ->group(group);
+  run.add_option("--range-count", window.range_count, "Only the first N such ranges")->type_name("N")->group(group);
+  run.add_option("--delay", window.delay, "Begin after this many seconds")->type_name("SECONDS")->group(group);
+  run.add_option("--duration", window.duration, "Stop this many seconds later")->type_name("SECONDS")->group(group);
+  run.add_option("--on-signal", window.on_signal, "Record when the job gets USR1 or USR2 (or RUN/trigger appears)")
+      ->type_name("USR1|USR2")
+      ->group(group);
+  run.add_flag("--trigger", window.trigger, "Record when the file RUN/trigger appears; its path is printed")
+      ->group(group);
+  run.add_option("--signal-steps", window.signal_steps, "Steps to record then (default 10; without steps --duration)")
+      ->type_name("N")
+      ->group(group);
+  run.add_option("--align", window.align, "They begin at a multiple of N, the same on all ranks (default 100)")
+      ->type_name("N")
+      ->group(group);
+  run.add_option("--start", window.start, "off: record from lockstep_start() on")->type_name("on|off")->group(group);
+  run.add_option("--ranks", window.ranks, "Record these ranks only; the others still count and measure clocks")
+      ->type_name("0,3,8:16")
+      ->group(group);
 }
 
 }  // namespace
@@ -163,6 +226,7 @@ void AddRun(CLI::App& root, Chosen& chosen) {
   run->add_option("--ring-total", flags->ring_total, "Cap on shared memory per rank (default 64 MiB)")->transform(size);
   run->add_option("--spool-dir", flags->spool_dir,
                   "Fast local directory for the spool (default: beside the rank file)");
+  AddWindowOptions(*run, flags->window);
   run->add_flag("--print-env", flags->print_env, "Print the environment for schedulers that own the command line");
   run->add_flag("--quiet", flags->quiet, "Print nothing of our own but the verdict");
   run->add_flag("--every-slot", flags->every_slot)->group("");

@@ -31,10 +31,11 @@ StepPhase PhaseOf(const WindowSpec& spec, std::int64_t step, std::int64_t first_
     case WindowKind::kSchedule:
       return step < first_step ? StepPhase::kNone : PhaseOfSchedule(spec, step - first_step);
     case WindowKind::kTrigger: {
-      // The end is stored first and taken back last: a begin that is seen has its end.
+      // Re-armed while it is read: the old one is over, and the new one lies ahead.
       const std::int64_t begin = spec.armed_begin.load(std::memory_order_acquire);
-      if (begin < 0) return StepPhase::kNone;
-      return Inside(step - begin, spec.armed_end.load(std::memory_order_relaxed) - begin);
+      const std::int64_t end = spec.armed_end.load(std::memory_order_acquire);
+      if (begin < 0 || spec.armed_begin.load(std::memory_order_relaxed) != begin) return StepPhase::kNone;
+      return Inside(step - begin, end - begin);
     }
     case WindowKind::kAll:
     case WindowKind::kRange:

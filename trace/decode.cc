@@ -240,8 +240,8 @@ std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
     ProcessPlan plan{key, contents.processes[key], {}};
     for (Ring* ring : rings)
       if (ring->process == key) plan.rings.push_back(ring);
-    if (!plan.rings.empty() || plan.state.mpi_used != 0 || plan.state.lockstep_used != 0 ||
-        plan.state.nvtx_used != 0 || plan.state.torch_used != 0)
+    if (!plan.rings.empty() || plan.state.mpi_used != 0 || plan.state.lockstep_used != 0 || plan.state.nvtx_used != 0 ||
+        plan.state.torch_used != 0)
       plans.push_back(std::move(plan));
   }
   // The rank's main process goes first.
@@ -357,6 +357,37 @@ void AddClockRows(schema::RankTables& tables, const Contents& contents, bool bur
                                 .receive_ns = row.t4});
 }
 
+// Recording is one switch per slot: whoever turned it, all processes have its windows.
+void AddWindows(const std::vector<std::unique_ptr<ProcessDecoder>>& decoders, Decoded& decoded, const TickMap& map,
+                const Contents& contents) {
+  TickConverter clock(map);
+  std::vector<ProcessDecoder::WindowMark> marks;
+  std::int64_t first_ns = kNoTime, last_ns = contents.end ? clock.Ns(contents.end->ticks) : kNoTime;
+  for (const SpoolWindow& row : contents.windows)
+    marks.push_back(
+        {clock.Ns(row.ticks), row.step, static_cast<WindowCause>(row.cause), (row.on & 1) != 0, row.cut != 0});
+  for (const auto& decoder : decoders) {
+    marks.insert(marks.end(), decoder->window_marks().begin(), decoder->window_marks().end());
+    if (decoder->first_ns() != kNoTime && (first_ns == kNoTime || decoder->first_ns() < first_ns))
+      first_ns = decoder->first_ns();
+    last_ns = std::max(last_ns, decoder->last_ns());
+  }
+  std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.ns < b.ns; });
+  // Spools without a word about windows were recorded from begin to end.
+  const auto recording = contents.meta.find("recording");
+  const bool all = recording == contents.meta.end() || recording->second == "all";
+  if (first_ns != kNoTime && all && (marks.empty() || !marks.front().on))
+    marks.insert(marks.begin(), {std::min(first_ns, marks.empty() ? first_ns : marks.front().ns), -1,
+                                 WindowCause::kRunBegin, true, false});
+  for (std::size_t i = 0; i < decoders.size(); ++i) {
+    decoders[i]->MakeWindows(marks, last_ns);
+    decoders[i]->CountLosses();
+  }
+  std::uint64_t cut = 0;
+  for (const std::uint8_t each : decoded.processes.front().tables.windows.cut) cut += each;
+  decoders.front()->AddLoss(Loss::kWindowCut, cut);
+}
+
 Result<Decoded> Decode(const DecodeInput& input) {
   LS_TRY(const SpoolFile spool, SpoolFile::Open(input.spool_path));
   Contents contents;
@@ -420,6 +451,7 @@ Result<Decoded> Decode(const DecodeInput& input) {
     }
     AddClockRows(process.tables, contents, i == 0);
   }
+  AddWindows(decoders, decoded, map, contents);
   // After all processes: the main one's file also names the others, and has the slot's losses.
   schema::RankTables& main = decoded.processes.front().tables;
   for (std::size_t i = 1; i < plans.size(); ++i)

@@ -280,13 +280,12 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
   for (Thread& thread : threads) DecodeLeftOpen(thread, last_ns_);
   PairRanges(last_ns_);
   FinishThreads(threads, process_row, main_tid);
+  ExtendStepRanges();
   MakeSteps();
-  MakeWindows();
   NameDomains();
   FindPeers();
   SortTables();
   NumberMessages();
-  CountLosses();
 }
 
 void ProcessDecoder::FinishThreads(std::vector<Thread>& threads, std::uint32_t process_row, std::int64_t main_tid) {

@@ -63,6 +63,18 @@ class ProcessDecoder {
                std::int64_t last_ns = schema::kNoTime, std::uint32_t thread = schema::kNone,
                std::string_view detail = {});
 
+  // Recording went on or off, in order of time. Windows are the slot's: every process
+  // sees the marks of all. `end_ns`: where a window that was never closed ends.
+  struct WindowMark {
+    std::int64_t ns, step;
+    WindowCause cause;
+    bool on, cut;
+  };
+  const std::vector<WindowMark>& window_marks() const { return window_marks_; }
+  // After Decode, once.
+  void MakeWindows(const std::vector<WindowMark>& marks, std::int64_t end_ns);
+  void CountLosses();
+
   std::int64_t first_ns() const { return first_ns_; }  // kNoTime without records.
   std::int64_t last_ns() const { return last_ns_; }    // Last sign of life, kNoTime if there is none.
   std::uint64_t extrapolated() const { return extrapolated_; }
@@ -92,11 +104,6 @@ class ProcessDecoder {
     GapRecord gap;
     WindowRecord window;
     std::vector<CompletionRecord> follow;
-  };
-  struct WindowMark {
-    std::int64_t ns, step;
-    WindowCause cause;
-    bool on, cut;
   };
   struct StepMark {
     std::int64_t index, ns, cpu_ns;
@@ -134,7 +141,8 @@ class ProcessDecoder {
 
   // decode_windows.cc
   void OnWindow(Thread& thread, const WindowRecord& record);
-  void MakeWindows();
+  void ExtendStepRanges();
+  void KeepWholeSteps();
 
   // facts.cc
   void OnFact(Thread& thread, std::span<const std::byte> bytes);
@@ -164,7 +172,6 @@ class ProcessDecoder {
   void NumberMessages();
   void FindPeers();
   void SortTables();
-  void CountLosses();
 
   schema::RankTables& tables_;
   StringInterner<schema::Strings, schema::StringBytes> strings_;

@@ -28,6 +28,7 @@
 #include "runtime/agent/say.h"
 #include "runtime/agent/segment.h"
 #include "runtime/agent/spool_writer.h"
+#include "runtime/agent/window_control.h"
 
 namespace lockstep {
 namespace {
@@ -106,12 +107,13 @@ class Agent {
   std::optional<SpoolWriter> spool_;
   std::optional<ClockLink> clock_link_;
   std::optional<Drain> drain_;
+  std::optional<WindowControl> window_;
   std::optional<CpuSampler> sampler_;
   std::optional<Child> child_;
   ChildExit exit_;
   std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;
   std::int64_t term_ns_ = 0;  // When the launcher began to end the job, 0 never.
-  bool terminating_ = false, limit_reached_ = false, traced_ = false;
+  bool terminating_ = false, traced_ = false;
   int start_errno_ = 0;
   RunResult result_;
 };
@@ -144,6 +146,13 @@ std::string Agent::Prepare() {
                       libraries_.clock_program, [this] { return TerminationAsked(); });
   if (!clock_link_->trouble().empty() && speaks()) Say("no clock service: " + clock_link_->trouble());
   drain_.emplace(segment_->view(), *spool_, clock_);
+  window_.emplace(options_.window, segment_->view(), clock_, *spool_,
+                  WindowControl::Setup{.run_dir = dir_.absolute,
+                                       .included = options_.window.Includes(launch_.slot()),
+                                       .speaks = !options_.quiet && launch_.rank <= 0,
+                                       .max_bytes = options_.max_bytes,
+                                       .say = [](const std::string& text) { Say(text); }});
+  drain_->LimitBytes(window_->hard_limit_bytes());
   sampler_.emplace(clock_);
   return "";
 }
@@ -185,9 +194,6 @@ void Agent::FillHeader() {
   header.anchors_allowed = launch_.anchors_allowed && mpi_clock ? 1 : 0;
   header.anchor_timeout_ms = kAnchorTimeoutMs;
   header.mailbox.world_rank = header.mailbox.leader = header.mailbox.reference = -1;
-  header.window.armed_begin.store(-1);
-  header.window.state.store(1);
-  header.recording.store(1, std::memory_order_release);
 }
 
 void Agent::RemoveTraces() {
@@ -208,7 +214,7 @@ Status Agent::StartChild() {
     changes = {{env::kSegment, segment_->path()},
                {"LD_PRELOAD", PreloadValue(preload == nullptr ? "" : preload, libraries_)}};
   }
-  LS_TRY(Child child, Child::Start(options_.command, EnvironmentWith(changes), *gate_));
+  LS_TRY(Child child, Child::Start(options_.command, EnvironmentWith(changes), *gate_, options_.window.signal));
   start_errno_ = child.start_errno();
   if (start_errno_ == 0) child_.emplace(child);
   return Ok();
@@ -224,11 +230,10 @@ void Agent::Tick() {
   const Drain::Pass pass = drain_->Run();
   drain_->WriteProcesses(false);
   clock_link_->Drain(*spool_);
-  if (!limit_reached_ && spool_->bytes() >= options_.max_bytes) {
-    limit_reached_ = true;
-    segment_->view().header().recording.store(0, std::memory_order_release);
+  const bool limited = window_->limit_reached();
+  window_->Tick(RawNs(), spool_->bytes());
+  if (window_->limit_reached() && !limited)
     drain_->CountLoss(Loss::kBytesLimit, 1, "--max-bytes " + std::to_string(options_.max_bytes));
-  }
   // The fill of this tick at this length says how long the next may be.
   std::int64_t next = pass.bytes == 0 ? kLongestTickNs : kDefaultTickNs;
   if (pass.fill > kTargetFill)
@@ -257,6 +262,7 @@ void Agent::HandleSignals() {
   while (::read(gate_->fd(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;  // Polled below, whichever child it was.
+    if (traced_ && signal == options_.window.signal) window_->Request();
     const bool group = GroupHasIt(info, launch_.source);
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGCONT) terminating_ = true;
     if (signal == SIGTERM && group && term_ns_ == 0) term_ns_ = RawNs();
@@ -309,6 +315,13 @@ void Agent::Finish() {
   header.agent_gone.store(1, std::memory_order_release);  // For processes that outlive the application.
   if (const std::vector<SpoolCpu> rows = sampler_->Sample(*drain_); !rows.empty())
     spool_->Append({SpoolKind::kCpu}, rows.data(), rows.size() * sizeof rows[0]);
+  window_->Finish();
+  if (window_->steps_missing()) {
+    drain_->CountLoss(Loss::kStepsNotLive, 1, options_.window.text);
+    if (speaks() && launch_.rank <= 0)
+      Say("windows by step were asked for (" + options_.window.text +
+          ") but no step was seen: call lockstep_step(), or name a range with --step-range");
+  }
   if (header.mailbox.state.load(std::memory_order_acquire) == 2) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
   drain_->RunLast();
   clock_link_->Drain(*spool_);
@@ -324,7 +337,8 @@ void Agent::Finish() {
   std::string meta = "exit_code\t" + std::to_string(end.exit_code) + "\nexit_signal\t" +
                      (end.signal == 0 ? "" : std::to_string(end.signal)) + "\napp_cpu_ns\t" +
                      std::to_string(end.app_cpu_ns) + "\nagent_cpu_ns\t" + std::to_string(end.agent_cpu_ns) + "\n";
-  if (limit_reached_) meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";
+  if (window_->limit_reached())
+    meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";
   bool good = spool_->Append({SpoolKind::kMeta}, meta, true);
   good = spool_->Append({SpoolKind::kEnd}, &end, sizeof end, true) && good;
   // What is in the spool is no longer needed here; what is not stays readable.
@@ -378,7 +392,9 @@ Result<RunResult> Agent::Run() {
     facts.clock_domain = segment_->view().header().clock_domain;
     facts.ring_bytes = segment_->view().bytes;
     facts.segment_path = segment_->path();
+    facts.recording = options_.window.Includes(launch_.slot()) ? options_.window.text : "none";
     spool_->Append({SpoolKind::kMeta}, StartMeta(options_, launch_, facts));
+    window_->Begin();
     Snapshot();
   }
   const Status started = StartChild();

@@ -12,6 +12,7 @@
 #include "comms/clock/clock_coordinator.h"
 #include "comms/launch/launch_env.h"
 #include "core/result.h"
+#include "runtime/agent/window_options.h"
 
 namespace lockstep {
 
@@ -23,6 +24,7 @@ struct RunOptions {
   std::uint64_t ring_bytes = std::uint64_t{8} << 20;  // A process's first ring; its other rings get a quarter.
   std::uint64_t ring_total_bytes = std::uint64_t{64} << 20;  // Cap of the whole segment.
   ClockService clock = ClockService::kAuto;
+  WindowPlan window;
   bool quiet = false;
   bool every_slot = false;                      // The launcher's command line was rewritten: each rank has an agent.
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.

@@ -59,7 +59,7 @@ void SignalGate::RestoreInChild() const {
 }
 
 Result<Child> Child::Start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                           const SignalGate& gate) {
+                           const SignalGate& gate, int ignored_signal) {
   std::vector<char*> argv, envp;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -79,6 +79,7 @@ Result<Child> Child::Start(const std::vector<std::string>& command, const std::v
   }
   if (pid == 0) {
     gate.RestoreInChild();
+    if (ignored_signal != 0) ::signal(ignored_signal, SIG_IGN);
     ::execvpe(argv[0], argv.data(), envp.data());
     const int error = errno;
     const ssize_t ignored = ::write(report[1], &error, sizeof error);

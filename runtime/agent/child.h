@@ -45,9 +45,10 @@ class Child {
  public:
   // Starts `command` (looked up in PATH) with `environment` ("NAME=value"), same
   // standard streams, process group and limits. On failure pid() is -1 and
-  // start_errno() says why exec refused.
+  // start_errno() says why exec refused. `ignored_signal` starts out ignored in it: its
+  // default action would end a program that does not expect it. 0 none.
   static Result<Child> Start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                             const SignalGate& gate);
+                             const SignalGate& gate, int ignored_signal = 0);
   pid_t pid() const { return pid_; }
   int start_errno() const { return start_errno_; }
   // Without waiting; `ended` once.

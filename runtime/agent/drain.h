@@ -31,6 +31,8 @@ class Drain {
   // only the segment holds. The tables' last state is written too.
   void RunLast();
 
+  // Records that would make the spool longer are let go: recording has stopped or is about to.
+  void LimitBytes(std::uint64_t bytes) { limit_bytes_ = bytes; }
   void CountLoss(Loss loss, std::uint64_t count, std::string detail = {});
   // Process table entries that changed since they were last written.
   void WriteProcesses(bool all_changes, bool last_words = false);
@@ -71,7 +73,7 @@ class Drain {
   std::unordered_map<std::uint16_t, LossCount> losses_;  // By Loss; not yet written.
   std::vector<std::string> loss_lines_;
   std::uint32_t bursts_written_ = 0;
-  std::uint64_t lost_records_ = 0, records_bytes_ = 0;
+  std::uint64_t lost_records_ = 0, records_bytes_ = 0, limit_bytes_ = UINT64_MAX;
   std::int64_t retry_after_ns_ = 0;  // After a failed write: not again before.
 };
 

@@ -137,7 +137,7 @@ std::string StartMeta(const RunOptions& options, const LaunchEnv& launch, const 
   add("run_id", launch.run_id);
   add("ring_bytes", std::to_string(facts.ring_bytes));
   if (const int cores = AllowedCores(); cores > 0) add("allowed_cores", std::to_string(cores));
-  add("recording", "all");
+  add("recording", facts.recording);
   add("segment", facts.segment_path);
   return text;
 }

@@ -23,6 +23,7 @@ struct RankFacts {
   std::uint64_t clock_domain = 0, ring_bytes = 0;
   std::int64_t app_pid = -1;
   std::string segment_path;
+  std::string recording = "all";  // Which windows.
 };
 // "key\tvalue\n" lines of the start; see docs/trace-format.md for the keys.
 std::string StartMeta(const RunOptions& options, const LaunchEnv& launch, const RankFacts& facts);

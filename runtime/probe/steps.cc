@@ -67,7 +67,8 @@ bool OwnsWindow(WindowSpec& window) {
 std::uint64_t PositionOf(std::int64_t index, bool ends) {
   return index < 0 ? 1 : (static_cast<std::uint64_t>(index) << 1) + (ends ? 1 : 2);
 }
-std::int64_t StepAt(std::uint64_t position) { return static_cast<std::int64_t>((position - 1) >> 1); }
+// The last step that had begun there; -1 none.
+std::int64_t StepAt(std::uint64_t position) { return static_cast<std::int64_t>(position >> 1) - 1; }
 
 struct Decision {
   bool was_on = false, is_on = false;
@@ -82,9 +83,9 @@ WindowCause CauseOf(WindowKind kind) {
                                          : WindowCause::kTrigger;
 }
 
-// What the boundary before step `index` means; `last_position`: of the last one that decided, 0 none.
-Decision Judge(WindowSpec& window, bool was_on, std::uint64_t last_position, std::int64_t index) {
-  const std::int64_t before = last_position == 0 ? -1 : StepAt(last_position);
+// What the boundary before step `index` means; `before`: the step before it, -1 none. Where a step
+// only ends recording may go off, not on: who knows whether another begins.
+Decision Judge(WindowSpec& window, bool was_on, std::int64_t before, std::int64_t index, bool ends) {
   Decision decision{was_on, was_on, false, false, CauseOf(window.kind)};
   if (const std::uint32_t stop = window.stop_requested.load(std::memory_order_seq_cst); stop != 0) {
     decision.is_on = false;
@@ -92,7 +93,8 @@ Decision Judge(WindowSpec& window, bool was_on, std::uint64_t last_position, std
     decision.cut = decision.cause == WindowCause::kSizeLimit;
     return decision;
   }
-  if (const std::uint32_t start = window.start_requested.load(std::memory_order_acquire); start != 0) {
+  const std::uint32_t start = window.start_requested.load(std::memory_order_acquire);
+  if (start != 0 && !ends) {
     decision.is_on = true;
     decision.cause = static_cast<WindowCause>(start - 1);
     return decision;
@@ -104,9 +106,8 @@ Decision Judge(WindowSpec& window, bool was_on, std::uint64_t last_position, std
   // Edges switch: lockstep_start and lockstep_stop between them hold until the next one.
   if (window.kind == WindowKind::kTrigger || Records(now) != Records(then)) decision.is_on = Records(now);
   decision.cut = was_on && then == StepPhase::kRecord;
-  // The end of a step has decided for the step that begins later.
-  const bool decided = (last_position & 1) != 0;
-  decision.splits = was_on && decision.is_on && then == StepPhase::kRecordLast && !decided;
+  if (ends && !was_on) decision.is_on = false;
+  decision.splits = was_on && decision.is_on && then == StepPhase::kRecordLast && !ends;
   return decision;
 }
 
@@ -134,7 +135,7 @@ void Boundary(StepSource source, std::int64_t index, bool ends) {
     // The same thread may go back to lower numbers: a new epoch.
     decides = position > state >> 1 || (page != nullptr && page == g_last_page.load(std::memory_order_relaxed));
     if (!decides) break;
-    decision = Judge(window, (state & 1) != 0, state >> 1, index);
+    decision = Judge(window, (state & 1) != 0, StepAt(state >> 1), index, ends);
     if (window.state.compare_exchange_weak(state, position << 1 | (decision.is_on ? 1 : 0), std::memory_order_seq_cst))
       break;
   }
