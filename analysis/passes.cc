@@ -9,6 +9,8 @@ bool Always(const Context&) { return true; }
 bool HasSteps(const Context& context) { return context.tables().steps.rows() > 0; }
 bool HasTotals(const Context& context) { return context.tables().rank_totals.rows() > 0; }
 bool HasCollectives(const Context& context) { return context.tables().collectives.rows() > 0; }
+bool HasBuckets(const Context& context) { return context.tables().gradient_buckets.rows() > 0; }
+bool HasMessages(const Context& context) { return context.tables().p2p_pairs.rows() > 0; }
 bool HasUnits(const Context& context) { return context.ranks().size() >= 2 && context.units().size() >= 2; }
 
 constexpr Pass kPasses[] = {
@@ -23,9 +25,12 @@ constexpr Pass kPasses[] = {
     {"stragglers", "two ranks and two steps, or enough collectives to slice the run", HasUnits, FindStragglers},
     {"wait_only", "matched collectives", HasCollectives, FindWaitOnlyProgress},
     {"turns", "matched collectives", HasCollectives, FindTurns},
+    {"p2p", "point-to-point messages", HasMessages, TabulateP2p},
     {"transfer", "totals per rank", HasTotals, FindExposedTransfer},
     {"input", "totals per rank", HasTotals, FindInputBound},
     {"starved", "totals per rank", HasTotals, FindStarved},
+    {"buckets", "gradient buckets as PyTorch's hooks tell them", HasBuckets, JoinBuckets},
+    {"backends", "", Always, FindUnrecordedBackend},
     {"verdict", "", Always, Conclude},
 };
 

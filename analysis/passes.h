@@ -17,21 +17,24 @@ struct Pass {
   void (*run)(const Context&, Analysis&);
 };
 
-void DescribeRun(const Context& context, Analysis& analysis);           // run_facts.cc
-void CollectLosses(const Context& context, Analysis& analysis);         // run_facts.cc
-void JudgeTrust(const Context& context, Analysis& analysis);            // trust.cc
-void Summarize(const Context& context, Analysis& analysis);             // summary.cc
-void TabulateRanks(const Context& context, Analysis& analysis);         // ranks.cc
-void TabulateSteps(const Context& context, Analysis& analysis);         // steps.cc
-void TabulateCollectives(const Context& context, Analysis& analysis);   // collectives.cc
-void CountArrivals(const Context& context, Analysis& analysis);         // arrivals.cc
-void FindStragglers(const Context& context, Analysis& analysis);        // stragglers.cc
-void FindTurns(const Context& context, Analysis& analysis);             // turns.cc
-void FindWaitOnlyProgress(const Context& context, Analysis& analysis);  // progress.cc
-void FindExposedTransfer(const Context& context, Analysis& analysis);   // transfer.cc
-void FindInputBound(const Context& context, Analysis& analysis);        // input.cc
-void FindStarved(const Context& context, Analysis& analysis);           // starved.cc
-void Conclude(const Context& context, Analysis& analysis);              // verdict.cc
+void DescribeRun(const Context& context, Analysis& analysis);            // run_facts.cc
+void CollectLosses(const Context& context, Analysis& analysis);          // run_facts.cc
+void JudgeTrust(const Context& context, Analysis& analysis);             // trust.cc
+void Summarize(const Context& context, Analysis& analysis);              // summary.cc
+void TabulateRanks(const Context& context, Analysis& analysis);          // ranks.cc
+void TabulateSteps(const Context& context, Analysis& analysis);          // steps.cc
+void TabulateCollectives(const Context& context, Analysis& analysis);    // collectives.cc
+void CountArrivals(const Context& context, Analysis& analysis);          // arrivals.cc
+void TabulateP2p(const Context& context, Analysis& analysis);           // p2p.cc
+void FindStragglers(const Context& context, Analysis& analysis);         // stragglers.cc
+void FindTurns(const Context& context, Analysis& analysis);              // turns.cc
+void FindWaitOnlyProgress(const Context& context, Analysis& analysis);   // progress.cc
+void FindExposedTransfer(const Context& context, Analysis& analysis);    // transfer.cc
+void FindInputBound(const Context& context, Analysis& analysis);         // input.cc
+void FindStarved(const Context& context, Analysis& analysis);            // starved.cc
+void JoinBuckets(const Context& context, Analysis& analysis);            // buckets.cc
+void FindUnrecordedBackend(const Context& context, Analysis& analysis);  // backends.cc
+void Conclude(const Context& context, Analysis& analysis);               // verdict.cc
 
 // Runs all of them.
 void RunPasses(const Context& context, Analysis& analysis);

@@ -112,6 +112,10 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
     row.overlap_high_ns = t.overlap_high_ns[i];
     row.copy_ns = t.copy_ns[i];
     row.mpi_other_ns = t.mpi_other_ns[i];
+    row.mpi_io_ns = t.mpi_io_ns[i];
+    row.mpi_rma_ns = t.mpi_rma_ns[i];
+    row.late_sender_ns = t.late_sender_ns[i];
+    row.late_receiver_ns = t.late_receiver_ns[i];
     row.input_ns = t.input_ns[i];
     if (t.comm_ns[i] > 0)
       row.overlap_fraction = static_cast<double>(t.overlap_ns[i]) / static_cast<double>(t.comm_ns[i]);

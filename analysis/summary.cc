@@ -30,6 +30,10 @@ void Average(const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
   s.comm_high_ns = mean(t.comm_high_ns);
   s.hidden_comm_high_ns = mean(t.overlap_high_ns);
   s.mpi_other_ns = mean(t.mpi_other_ns);
+  s.mpi_io_ns = mean(t.mpi_io_ns);
+  s.mpi_rma_ns = mean(t.mpi_rma_ns);
+  s.late_sender_ns = mean(t.late_sender_ns);
+  s.late_receiver_ns = mean(t.late_receiver_ns);
   s.input_ns = mean(t.input_ns);
   s.cpu_ns = known_mean(t.cpu_ns);
   s.offcpu_ns = known_mean(t.offcpu_ns);

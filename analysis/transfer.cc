@@ -16,8 +16,12 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
   std::int64_t exposed = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns;
   for (const Finding& finding : analysis.findings) {
     if (finding.covers_transfer) return;
-    if (finding.id == "progress.wait_only") exposed = s.terms.exposed_transfer_ns;
+    if (finding.id == "progress.wait_only") exposed -= std::min(exposed, finding.saves_ns_per_step.value_or(exposed));
+    // Waiting for a partner is exposed, too, as far as it is not idle.
+    if (finding.id == "p2p.late_sender") exposed -= std::clamp<std::int64_t>(s.late_sender_ns - s.terms.idle_ns, 0, exposed);
+    if (finding.id == "p2p.late_receiver") exposed -= std::min(s.late_receiver_ns, exposed);
   }
+  exposed = std::max(exposed, s.terms.exposed_transfer_ns);
   if (whole <= 0 || static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
 
   Finding finding;

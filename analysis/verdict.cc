@@ -54,6 +54,7 @@ std::string Sentence(const Context& context, Analysis& analysis) {
   }
   if (run.ranks_expected > 1 && run.ranks == 1)
     return fmt::format("Only one of {} ranks has a readable file: nothing to compare.", run.ranks_expected);
+  if (!analysis.unrecorded.empty()) return analysis.unrecorded;
   if (run.ranks == 1) {
     if (const Finding* input = Find(analysis, "input.bound")) return input->headline;
     return communicates ? "One rank: nothing to compare." : "One rank that does not communicate: nothing to compare.";

@@ -29,7 +29,7 @@ enum class RecordKind : std::uint8_t {
   kRangeStartEnd = 12,  // RangeRecord of a start/end range, written when it ended
   kWindow = 13,         // WindowRecord: recording went on or off
   kDomain = 14,         // StringRecord + text: a range domain's name; `id` is the process's number of it, from 1
-  kFact = 15,           // StringRecord + text, id 0: "name\tkey=value\tkey=value", see trace/facts.h
+  kFact = 15,           // StringRecord + text, id 0: "name\tkey=value\tkey=value", see core/fact.h
   kMemory = 16,         // MemoryRecord
   kRangeStart = 17,     // RangeRecord of a start/end range that began; end_ticks is its id
   kRangeEnd = 18,       // RangeRecord: end_ticks is when it ended, begin_ticks its id; maybe another thread's

@@ -236,6 +236,8 @@ class Merger {
     tables.clock = std::move(aligned_.clock);
     tables.steps = JobStepTable(passed_, clocks_, steps_);
     tables.step_ranks = StepRankTable(passed_);
+    tables.step_phases = StepPhaseTable(passed_);
+    writer.Facts(run_);
     for (const RankPassResult& rank : passed_) tables.rank_totals.Append(rank.totals.Get(0));
 
     std::vector<RunLoss> losses = std::move(run_.losses);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "analysis/report/format.h"
@@ -70,6 +71,45 @@ Json TrustOf(const Trust& trust) {
   return json;
 }
 
+// Of a summary, a rank, a step of a rank.
+template <typename Row>
+void AddMpiParts(Json& json, const Row& row) {
+  json["mpi_other_ns"] = row.mpi_other_ns;
+  json["mpi_io_ns"] = row.mpi_io_ns;
+  json["mpi_rma_ns"] = row.mpi_rma_ns;
+  json["late_sender_ns"] = row.late_sender_ns;
+  json["late_receiver_ns"] = row.late_receiver_ns;
+}
+
+Json P2pCounts(const P2pPair& pair) {
+  return {{"messages", pair.messages},
+          {"bytes", pair.bytes},
+          {"matched", pair.matched},
+          {"unmatched", pair.unmatched},
+          {"late_sender_ns", pair.late_sender_ns},
+          {"late_sender_count", pair.late_sender_count},
+          {"wrong_order_ns", pair.wrong_order_ns},
+          {"late_receiver_ns", pair.late_receiver_ns},
+          {"late_receiver_count", pair.late_receiver_count},
+          {"below_resolution", pair.below_resolution}};
+}
+
+Json P2pOf(const P2p& p2p) {
+  if (p2p.pair_count == 0) return nullptr;
+  Json json = P2pCounts(p2p.total), pairs = Json::array();
+  json["pair_count"] = p2p.pair_count;
+  json["unplaced"] = p2p.unplaced;
+  json["truncated"] = p2p.truncated;
+  for (const P2pPair& pair : p2p.pairs) {
+    Json one = P2pCounts(pair);
+    one["source"] = pair.source;
+    one["destination"] = pair.destination;
+    pairs.push_back(std::move(one));
+  }
+  json["pairs"] = std::move(pairs);
+  return json;
+}
+
 Json SummaryOf(const Analysis& a) {
   const Summary& s = a.summary;
   Json json;
@@ -91,7 +131,7 @@ Json SummaryOf(const Analysis& a) {
   json["overlap_fraction"] = OrNull(s.overlap_fraction);
   json["overlap_low"] = OrNull(s.overlap_low);
   json["overlap_high"] = OrNull(s.overlap_high);
-  json["mpi_other_ns"] = s.mpi_other_ns;
+  AddMpiParts(json, s);
   json["input_ns"] = s.input_ns;
   json["cpu_ns"] = OrNull(s.cpu_ns);
   json["offcpu_ns"] = OrNull(s.offcpu_ns);
@@ -110,7 +150,7 @@ Json RankOf(const RankRow& row) {
   json["overlap_high_ns"] = row.overlap_high_ns;
   json["exposed_comm_ns"] = row.terms.ExposedComm();
   json["copy_ns"] = row.copy_ns;
-  json["mpi_other_ns"] = row.mpi_other_ns;
+  AddMpiParts(json, row);
   json["input_ns"] = row.input_ns;
   json["cpu_ns"] = OrNull(row.cpu_ns);
   json["offcpu_ns"] = OrNull(row.offcpu_ns);
@@ -119,6 +159,17 @@ Json RankOf(const RankRow& row) {
   json["straggler_score"] = OrNull(row.straggler_score);
   json["straggler_interval"] = OrNull(row.straggler_interval);
   return json;
+}
+
+Json PhasesOf(const Phases& phases, std::int64_t step_ns) {
+  return {{"input_ns", phases.input_ns},
+          {"forward_ns", phases.forward_ns},
+          {"backward_ns", phases.backward_ns},
+          {"optimizer_ns", phases.optimizer_ns},
+          {"communication_ns", phases.communication_ns},
+          {"checkpoint_ns", phases.checkpoint_ns},
+          // A GPU rank's window is the GPU's: the host's phases may be longer.
+          {"other_ns", std::max<std::int64_t>(0, step_ns - phases.Sum())}};
 }
 
 Json StepOf(const StepRow& step) {
@@ -130,7 +181,8 @@ Json StepOf(const StepRow& step) {
     AddTerms(one, cell.terms);
     one["comm_ns"] = cell.comm_ns;
     one["overlap_ns"] = cell.overlap_ns;
-    one["phases"] = nullptr;
+    AddMpiParts(one, cell);
+    one["phases"] = cell.phases ? PhasesOf(*cell.phases, cell.end_ns - cell.begin_ns) : Json(nullptr);
     ranks.push_back(std::move(one));
   }
   json["ranks"] = std::move(ranks);
@@ -160,6 +212,34 @@ Json StragglerOf(const Straggler& s) {
           {"saves_ns_per_step", OrNull(s.saves_ns_per_step)},
           {"saves_interval_ns", Json::array({s.saves_interval_ns.first, s.saves_interval_ns.second})},
           {"onset_step", OrNull(s.onset_step)}};
+}
+
+// Predictions need a cost model; what is known without one is here already.
+Json BucketsOf(const Buckets& buckets) {
+  if (buckets.rows.empty()) return nullptr;
+  Json json, sizes = Json::array(), rows = Json::array();
+  for (const BucketRow& row : buckets.rows) {
+    sizes.push_back(row.bytes);
+    rows.push_back({{"model", row.model},
+                    {"bucket", row.bucket},
+                    {"bytes", row.bytes},
+                    {"dtype", OrNull(row.dtype)},
+                    {"parameters", OrNull(row.parameters)},
+                    {"rebuilt", row.rebuilt},
+                    {"collectives", row.collectives},
+                    {"transfer_ns_median", OrNull(row.transfer_ns_median)},
+                    {"wait_ns_median", OrNull(row.wait_ns_median)}});
+  }
+  json["sizes"] = std::move(sizes);
+  json["rows"] = std::move(rows);
+  json["steps"] = buckets.steps;
+  json["steps_matched"] = buckets.steps_whole;
+  json["current_cap_mb"] =
+      buckets.cap_bytes ? Json(static_cast<double>(*buckets.cap_bytes) / (1 << 20)) : Json(nullptr);
+  json["cost_model"] = nullptr;
+  json["curve"] = nullptr;
+  json["recommended_cap_mb"] = nullptr;
+  return json;
 }
 
 Json FindingOf(const Finding& f) {
@@ -199,11 +279,12 @@ std::string RenderJson(const Analysis& a) {
   json["arrivals"] = List(a.arrivals, [](const ArrivalRow& row) {
     return Json{{"rank", row.rank}, {"last", row.last}, {"ties", row.ties}, {"charge_ns", row.charge_ns}};
   });
+  json["p2p"] = P2pOf(a.p2p);
   json["groups"] = List(a.groups, [](const Group& group) {
     return Json{{"comm", Id(group.comm)}, {"ranks", group.ranks}};
   });
   json["gaps"] = nullptr;
-  json["buckets"] = nullptr;
+  json["buckets"] = BucketsOf(a.buckets);
   json["overlap"] = nullptr;
   json["stragglers"] = List(a.stragglers, StragglerOf);
   json["counterfactual"] = nullptr;

@@ -56,7 +56,8 @@ struct Summary {
   IdentityTerms terms;
   std::int64_t comm_ns = 0, hidden_comm_ns = 0, comm_high_ns = 0, hidden_comm_high_ns = 0;
   std::optional<double> overlap_fraction, overlap_low, overlap_high;
-  std::int64_t mpi_other_ns = 0, input_ns = 0;
+  std::int64_t mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, input_ns = 0;  // Parts of idle.
+  std::int64_t late_sender_ns = 0, late_receiver_ns = 0;                      // Of all time, see docs/definitions.md.
   std::optional<std::int64_t> cpu_ns, offcpu_ns;
 };
 
@@ -66,7 +67,8 @@ struct RankRow {
   std::int64_t span_ns = 0;
   IdentityTerms terms;
   std::int64_t comm_ns = 0, overlap_ns = 0, overlap_high_ns = 0, comm_high_ns = 0, copy_ns = 0;
-  std::int64_t mpi_other_ns = 0, input_ns = 0;
+  std::int64_t mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, input_ns = 0;
+  std::int64_t late_sender_ns = 0, late_receiver_ns = 0;
   std::optional<double> overlap_fraction;
   std::optional<std::int64_t> cpu_ns, offcpu_ns;
   std::optional<double> last_fraction;    // Of the collectives that had a last arriver or a tie.
@@ -76,12 +78,23 @@ struct RankRow {
   std::optional<IdentityTerms> step_terms;                      // Lower median step of this rank.
 };
 
+// Time of the training thread in ranges that say what they are for (hooks, lockstep.h);
+// where they nest the innermost counts, so they sum to no more than the step.
+struct Phases {
+  std::int64_t input_ns = 0, forward_ns = 0, backward_ns = 0, optimizer_ns = 0, communication_ns = 0, checkpoint_ns = 0;
+  std::int64_t Sum() const {
+    return input_ns + forward_ns + backward_ns + optimizer_ns + communication_ns + checkpoint_ns;
+  }
+};
+
 struct StepCell {
   std::int32_t rank = -1;
   std::int64_t begin_ns = 0, end_ns = 0;  // Rank clock.
   bool complete = false;
   IdentityTerms terms;
   std::int64_t comm_ns = 0, overlap_ns = 0;
+  std::int64_t mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, late_sender_ns = 0, late_receiver_ns = 0;
+  std::optional<Phases> phases;  // Empty where nothing said.
 };
 struct StepRow {
   std::int64_t index = 0;
@@ -108,9 +121,43 @@ struct ArrivalRow {
   std::int64_t charge_ns = 0;  // Sum of A_c minus the second largest arrival.
 };
 
+// Messages from one rank to another; a row of p2p_pairs.
+struct P2pPair {
+  std::int32_t source = -1, destination = -1;
+  std::int64_t messages = 0;
+  std::uint64_t bytes = 0;
+  std::int64_t matched = 0, unmatched = 0;
+  std::int64_t late_sender_ns = 0, late_sender_count = 0;  // The destination waited.
+  std::int64_t wrong_order_ns = 0;
+  std::int64_t late_receiver_ns = 0, late_receiver_count = 0;  // The source waited.
+  std::int64_t below_resolution = 0;
+};
+struct P2p {
+  std::int64_t pair_count = 0;
+  P2pPair total;               // Of all pairs.
+  std::int64_t unplaced = 0;   // Operations whose partner is not known: in no pair.
+  std::vector<P2pPair> pairs;  // The heaviest, by bytes and by waits.
+  bool truncated = false;
+};
+
 struct Group {
   std::uint64_t comm = 0;
   std::vector<std::int32_t> ranks;
+};
+
+// A gradient bucket as the framework made it, and what its reductions took.
+struct BucketRow {
+  std::uint32_t model = 0, bucket = 0;  // bucket: in launch order.
+  std::uint64_t bytes = 0;
+  std::string dtype, parameters;  // "" unknown.
+  bool rebuilt = false;           // In the order of gradient arrival.
+  std::int64_t collectives = 0;   // Instances found for it in the steps that count.
+  std::optional<std::int64_t> transfer_ns_median, wait_ns_median;
+};
+struct Buckets {
+  std::vector<BucketRow> rows;              // Empty: nothing said.
+  std::optional<std::uint64_t> cap_bytes;   // Of the first model.
+  std::int64_t steps = 0, steps_whole = 0;  // Steps looked at; those in which every bucket was found.
 };
 
 struct Straggler {
@@ -164,7 +211,10 @@ struct Analysis {
   bool steps_truncated = false;
   std::vector<CollectiveRow> collectives;
   std::vector<ArrivalRow> arrivals;
+  P2p p2p;
   std::vector<Group> groups;
+  Buckets buckets;
+  std::string unrecorded;  // Communication that no source records, as a verdict; "" none.
   std::vector<Straggler> stragglers;
   std::vector<Finding> findings;     // At most five, costliest first.
   std::string additivity;            // How the prices combine; "" if there is nothing to add.
@@ -172,6 +222,7 @@ struct Analysis {
   std::vector<std::string> remarks;  // Further sentences that belong right under it.
   std::vector<LossRow> losses;
   bool wait_only = false;            // Non-blocking communication moved only in Wait: no overlap is claimed.
+  bool mostly_posted = true;         // Next to all communication is non-blocking.
   bool suspicious = false;           // Zero is suspicious: something must have been recorded and was not.
   std::vector<std::string> skipped;  // Passes that had no input, with the reason.
 

@@ -17,7 +17,8 @@ class Hdf5Source final : public RankSource {
     ReadTables read;
     schema::RankTables& t = read.tables;
     All(read, t.meta), All(read, t.processes), All(read, t.threads), All(read, t.strings), All(read, t.string_bytes);
-    All(read, t.comms), All(read, t.comm_members), All(read, t.steps), All(read, t.mpi_requests);
+    All(read, t.comms), All(read, t.comm_members), All(read, t.steps), All(read, t.mpi_requests),
+        All(read, t.gradient_buckets);
     All(read, t.clock_bursts), All(read, t.clock_snapshots), All(read, t.losses);
     Some(read, t.collectives,
          {"comm", "seq", "start", "kind", "mode", "uneven", "begin_ns", "post_end_ns", "last_incomplete_ns",
@@ -36,7 +37,12 @@ class Hdf5Source final : public RankSource {
     Some(read, t.mpi_calls, {"begin_ns", "duration_ns", "thread", "op", "count"});
     schema::Ranges categories;
     Some(read, categories, {"category"});
-    if (std::find(categories.category.begin(), categories.category.end(), 1) != categories.category.end())
+    // Only ranges that say what they are for matter here; names only of communication.
+    std::uint32_t seen = 0;
+    for (const std::uint8_t category : categories.category) seen |= 1u << (category & 31);
+    if ((seen & 1u << 5) != 0)
+      Some(read, t.ranges, {"begin_ns", "duration_ns", "thread", "category", "name"});
+    else if ((seen & ~1u) != 0)
       Some(read, t.ranges, {"begin_ns", "duration_ns", "thread", "category"});
     Some(read, t.kernels, {"begin_ns", "duration_ns", "correlation", "name", "work", "work_rule"});
     Some(read, t.copies, {"begin_ns", "duration_ns", "correlation"});

@@ -59,6 +59,17 @@ schema::TlStepRanks StepRankTable(const std::vector<RankPassResult>& ranks) {
   return table;
 }
 
+schema::TlStepPhases StepPhaseTable(const std::vector<RankPassResult>& ranks) {
+  std::vector<std::tuple<std::int64_t, std::int32_t, std::size_t, std::size_t>> order;
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    for (std::size_t i = 0; i < ranks[r].phases.rows(); ++i)
+      order.emplace_back(ranks[r].phases.index[i], ranks[r].phases.rank[i], r, i);
+  std::sort(order.begin(), order.end());
+  schema::TlStepPhases table;
+  for (const auto& [index, rank, r, i] : order) table.Append(ranks[r].phases.Get(i));
+  return table;
+}
+
 std::uint64_t DroppedRecords(const schema::RankTables& head) {
   // A ring's drops are counted by the thread's row and by its loss: the larger of the two.
   std::uint64_t by_thread = 0, by_ring = 0, elsewhere = 0;

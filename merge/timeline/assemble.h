@@ -23,6 +23,8 @@ schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std
 
 // All ranks' rows, by step number, then rank.
 schema::TlStepRanks StepRankTable(const std::vector<RankPassResult>& ranks);
+// Likewise; the windows' rows (index -1) first.
+schema::TlStepPhases StepPhaseTable(const std::vector<RankPassResult>& ranks);
 
 // Records dropped before they reached the rank's file.
 std::uint64_t DroppedRecords(const schema::RankTables& head);
@@ -37,6 +39,8 @@ class TimelineWriter {
   void Ranks(const RunFiles& run, const std::vector<RankOutcome>& outcomes, const std::vector<RankPassResult>& passed);
   // Equal (rank, name, detail) become one row; sorted by rank, name, detail.
   void Losses(std::vector<RunLoss> losses);
+  // Meta "fact.*" and gradient_buckets. run_facts.cc
+  void Facts(const RunFiles& run);
   void Meta(std::string_view key, std::string_view value);
   void Meta(std::string_view key, std::int64_t value) { Meta(key, std::to_string(value)); }
 

@@ -9,6 +9,7 @@
 #include "core/mpi_ops.h"
 #include "merge/timeline/gpu_windows.h"
 #include "merge/timeline/kernel_class.h"
+#include "merge/timeline/phases.h"
 
 namespace lockstep {
 namespace {
@@ -276,6 +277,7 @@ class Pass {
     std::vector<Interval> windows;
     for (const RankStep& step : out_.steps) windows.push_back(step.window);
     const Interval total = AnalysisWindow();
+    out_.phases = PhasesOf(head_, events_, training_, *in_.steps, total, in_.rank == nullptr ? 0 : in_.rank->rank);
     windows.push_back(total);
     const std::vector<Terms> terms = BreakDown(activity_, windows);
 

@@ -40,6 +40,7 @@ struct RankPassResult {
   std::vector<RankStep> steps;  // Windows on the rank clock; of GPU ranks the GPU's.
   schema::TlStepRanks step_ranks;
   schema::TlRankTotals totals;  // One row.
+  schema::TlStepPhases phases;
   std::vector<std::string> damaged;
 };
 

@@ -1,0 +1,36 @@
+#pragma once
+// Facts: what hooks inside the application know about the run and no event says.
+// One line of text each, "name\tkey=value\tkey=value" (record kFact).
+//
+//   ddp_bucket          model, bucket, bytes, cap, dtype, rebuilt, parameters   -> a row of gradient_buckets
+//   python_isolated                                                             -> loss PythonIsolated
+//   torch_unhooked      what                                                    -> loss TorchHook
+//   torch_hook_missing  part, why                                               -> loss TorchHook
+//   any other           -> row of meta "fact.NAME", the second of a name "fact.NAME.2" and so on; its value is the
+//                          rest of the line. Of these analysis reads torch_backend (name, recorded, size),
+//                          torch_unrecorded (backend, what) and ddp_model (model, backend, recorded, hook, size).
+
+#include <string_view>
+
+namespace lockstep {
+
+constexpr std::string_view FactName(std::string_view line) { return line.substr(0, line.find('\t')); }
+
+// The line behind its name.
+constexpr std::string_view FactRest(std::string_view line) {
+  const std::size_t tab = line.find('\t');
+  return tab == std::string_view::npos ? std::string_view() : line.substr(tab + 1);
+}
+
+// Value of a key in a line or in its rest; "" if absent.
+constexpr std::string_view FactValue(std::string_view line, std::string_view key) {
+  while (!line.empty()) {
+    const std::string_view field = FactName(line);
+    if (field.size() > key.size() && field.starts_with(key) && field[key.size()] == '=')
+      return field.substr(key.size() + 1);
+    line = FactRest(line);
+  }
+  return {};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,86 @@
+#include "merge/timeline/phases.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "merge/timeline/breakdown.h"
+#include "trace/strings.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint8_t kCommunication = 5;
+// runtime/python names calls of torch.distributed so where their backend has no source.
+constexpr std::string_view kUnrecordedPrefix = "c10d::";
+
+}  // namespace
+
+std::vector<PhaseStretch> Innermost(const std::vector<PhaseStretch>& ranges) {
+  std::vector<PhaseStretch> stretches, open;
+  std::int64_t at = 0;
+  const auto emit = [&](std::int64_t until) {
+    while (!open.empty()) {
+      const PhaseStretch& top = open.back();
+      const std::int64_t end = std::min(top.window.end, until);
+      if (end > at) {
+        if (!stretches.empty() && stretches.back().category == top.category && stretches.back().window.end == at)
+          stretches.back().window.end = end;
+        else
+          stretches.push_back({{at, end}, top.category});
+        at = end;
+      }
+      if (top.window.end > until) return;
+      open.pop_back();
+    }
+  };
+  for (const PhaseStretch& range : ranges) {
+    if (range.window.end <= range.window.begin) continue;
+    emit(range.window.begin);
+    at = range.window.begin;
+    open.push_back(range);
+  }
+  emit(INT64_MAX);
+  return stretches;
+}
+
+schema::TlStepPhases PhasesOf(const schema::RankTables& head, const schema::RankTables& events, std::uint32_t thread,
+                              const std::vector<RankStep>& steps, Interval total, std::int32_t rank) {
+  const schema::Ranges& ranges = events.ranges;
+  schema::TlStepPhases table;
+  std::vector<PhaseStretch> of_thread;
+  std::vector<Interval> unrecorded;
+  std::unordered_map<std::uint32_t, bool> is_unrecorded;
+  for (std::size_t i = 0; i < ranges.rows(); ++i) {
+    const std::uint8_t category = ranges.category[i];
+    if (category == 0 || ranges.thread[i] != thread || ranges.duration_ns[i] <= 0) continue;
+    const Interval window{ranges.begin_ns[i], ranges.begin_ns[i] + ranges.duration_ns[i]};
+    of_thread.push_back({window, category});
+    if (category != kCommunication || ranges.name.empty()) continue;
+    const auto [known, fresh] = is_unrecorded.try_emplace(ranges.name[i], false);
+    if (fresh) known->second = TextOf(head, ranges.name[i]).starts_with(kUnrecordedPrefix);
+    if (known->second) unrecorded.push_back(window);
+  }
+  if (of_thread.empty()) return table;
+  std::stable_sort(of_thread.begin(), of_thread.end(),
+                   [](const PhaseStretch& a, const PhaseStretch& b) { return a.window.begin < b.window.begin; });
+
+  std::map<std::uint8_t, IntervalSet> sets;
+  for (const PhaseStretch& stretch : Innermost(of_thread)) sets[stretch.category].push_back(stretch.window);
+  if (!unrecorded.empty()) sets[kPhaseUnrecordedComm] = std::move(unrecorded);
+  std::map<std::uint8_t, Measure> measures;
+  for (auto& [phase, set] : sets) {
+    set = Normalize(std::move(set));
+    measures.emplace(phase, Measure(set));
+  }
+  const auto add = [&](std::int64_t index, Interval window) {
+    for (const auto& [phase, measure] : measures)
+      if (const std::int64_t ns = measure.Within(window); ns > 0)
+        table.Append({.index = index, .rank = rank, .phase = phase, .phase_ns = ns});
+  };
+  for (const RankStep& step : steps) add(step.index, step.window);
+  add(-1, total);
+  return table;
+}
+
+}  // namespace lockstep

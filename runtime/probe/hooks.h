@@ -1,0 +1,9 @@
+#pragma once
+// Of hooks.cc, for the rest of the probe.
+
+namespace lockstep::probe {
+
+// At the process's end: leaves a fact if it used PyTorch without Lockstep's hooks.
+void NoteUnhookedPython();
+
+}  // namespace lockstep::probe

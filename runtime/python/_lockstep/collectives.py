@@ -1,0 +1,145 @@
+"""torch.distributed on a backend that nothing records (gloo, ucc): its calls become ranges.
+
+MPI is seen by its own wrappers, NCCL by its plugin. DDP's own reductions go through C++ and
+are not seen here; ddp.py says so.
+"""
+
+import functools
+import inspect
+
+from . import probe, state
+from .state import COMMUNICATION, TORCH, thread
+
+_RECORDED = {"mpi", "nccl"}
+_CALLS = (
+    "all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "all_gather", "all_gather_coalesced",
+    "all_gather_into_tensor", "_all_gather_base", "gather", "scatter", "reduce_scatter", "reduce_scatter_tensor",
+    "_reduce_scatter_base", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier", "send", "recv", "isend",
+    "irecv", "batch_isend_irecv", "broadcast_object_list", "all_gather_object", "gather_object", "scatter_object_list",
+)
+_unrecorded = False  # Whether any group has such a backend.
+_known = set()
+
+
+def backend_of(dist, group, tensor=None):
+    """Name of the backend that serves this tensor ("gloo"), "" unknown."""
+    try:
+        name = str(dist.get_backend(group)).lower()
+        if name in ("undefined", "custom") or ":" in name:  # 2.x: one per kind of device.
+            device = tensor.device if tensor is not None else None
+            group = group if group is not None else dist.group.WORLD
+            name = group._get_backend(device).name().lower() if device is not None else ""
+        return name
+    except Exception:
+        return ""
+
+
+def is_recorded(name):
+    return name == "" or name in _RECORDED
+
+
+def _note_group(dist, group):
+    global _unrecorded
+    try:
+        config = str(dist.get_backend_config(group))  # "cpu:gloo,cuda:nccl", since 2.0.
+    except Exception:
+        config = str(dist.get_backend(group))
+    names = sorted({part.split(":")[-1].strip().lower() for part in config.split(",")} - {""})
+    for name in names:
+        if name not in _RECORDED:
+            _unrecorded = True
+        if name not in _known:
+            _known.add(name)
+            state.later("torch_backend", name=name, recorded=int(name in _RECORDED), size=dist.get_world_size(group),
+                        only=int(len(names) == 1))
+
+
+def _bytes_of(argument):
+    """Of a tensor, or of a list of tensors."""
+    try:
+        if isinstance(argument, (list, tuple)):
+            return sum(_bytes_of(one) for one in argument)
+        return argument.numel() * argument.element_size()
+    except Exception:
+        return 0
+
+
+def _first_tensor(argument):
+    while isinstance(argument, (list, tuple)) and argument:
+        argument = argument[0]
+    return argument if hasattr(argument, "element_size") else None
+
+
+def _call(dist, function, name):
+    try:
+        parameters = list(inspect.signature(function).parameters)
+        at = parameters.index("group") if "group" in parameters else None
+    except (TypeError, ValueError):
+        at = None
+    text = b"c10d::" + name.encode()
+
+    @state.wrapper
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        if not _unrecorded or not state.on or thread.comm or state.compiling():
+            return function(*args, **kwargs)
+        group = kwargs.get("group") if at is None or len(args) <= at else args[at]
+        first = args[0] if args else next(iter(kwargs.values()), None)
+        if is_recorded(backend_of(dist, group, _first_tensor(first))):
+            return function(*args, **kwargs)
+        thread.comm = True
+        begin = probe.range_begin(text, TORCH)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            thread.comm = False
+            probe.range_end(text, TORCH, COMMUNICATION, begin, _bytes_of(first), 1)
+
+    return call
+
+
+def wrap(torch):
+    dist = torch.distributed
+    if not dist.is_available():
+        return
+    c10d = dist.distributed_c10d
+    for name in _CALLS:
+        function = getattr(c10d, name, None)
+        if not inspect.isfunction(function):
+            continue
+        wrapped = _call(dist, function, name)
+        setattr(c10d, name, wrapped)
+        if getattr(dist, name, None) is function:
+            setattr(dist, name, wrapped)
+    for name, noted in (("init_process_group", lambda _made: _note_default(dist)),
+                        ("new_group", lambda made: _note_made(dist, made))):
+        function = getattr(c10d, name)
+        wrapped = _noting(function, noted)
+        setattr(c10d, name, wrapped)
+        if getattr(dist, name, None) is function:
+            setattr(dist, name, wrapped)
+
+
+def _note_default(dist):
+    state.resume()
+    _note_group(dist, None)
+    if getattr(state, "fsdp", None) is not None:
+        state.fsdp()
+
+
+def _note_made(dist, made):
+    if made is not None and dist.get_rank(made) >= 0:  # Not a member: no group.
+        _note_group(dist, made)
+
+
+def _noting(function, noted):
+    @functools.wraps(function)
+    def make(*args, **kwargs):
+        made = function(*args, **kwargs)
+        try:
+            noted(made)
+        except Exception as error:
+            state.missed("torch.distributed." + function.__name__, error)
+        return made
+
+    return make

@@ -1,0 +1,166 @@
+"""DDP's buckets, as DDP itself says they are, and whether anybody records their reduction.
+
+No communication hook is ever registered: DDP allows one, and it changes the job. A hook of the
+program's own is watched; else DDP's logging data is read once, after its second step, when the
+buckets have been rebuilt in the order of gradient arrival.
+"""
+
+import atexit
+import copy
+import functools
+import weakref
+
+from . import collectives, probe, state
+from .state import TORCH, thread
+
+_models = weakref.WeakKeyDictionary()
+_made = 0
+
+
+class _Model:
+    def __init__(self, index):
+        self.index = index
+        self.hook = ""          # Qualified name of the program's communication hook.
+        self.reduces = True     # DDP or torch's own hook reduces over the group's backend.
+        self.buckets = {}       # As the hook saw them: index -> (bytes, dtype)
+        self.said = self.reported = False
+
+
+def _model(ddp):
+    global _made
+    model = _models.get(ddp)
+    if model is None:
+        model = _models[ddp] = _Model(_made)
+        _made += 1
+    return model
+
+
+class _Hook:
+    """A communication hook with a range around it. Pickles and copies as the hook itself."""
+
+    def __init__(self, hook, model):
+        functools.update_wrapper(self, hook)
+        self.__wrapped__ = hook
+        self._model = model
+
+    def __call__(self, state_, bucket):
+        if not state.on:
+            return self.__wrapped__(state_, bucket)
+        index, bytes_ = -1, 0
+        try:
+            index, buffer = bucket.index(), bucket.buffer()
+            bytes_ = buffer.numel() * buffer.element_size()
+            self._model.buckets[index] = (bytes_, str(buffer.dtype).replace("torch.", ""))
+        except Exception:
+            pass
+        name = b"ddp bucket %d" % index
+        begin = probe.range_begin(name, TORCH)
+        try:
+            return self.__wrapped__(state_, bucket)
+        finally:
+            probe.range_end(name, TORCH, 0, begin, bytes_, 1)
+
+    def __reduce__(self):
+        return copy.copy, (self.__wrapped__,)  # Of a function, copy gives the function.
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return copy.deepcopy(self.__wrapped__, memo)
+
+
+def wrap(torch):
+    if not torch.distributed.is_available():
+        return
+    import torch.nn.parallel
+
+    ddp = torch.nn.parallel.DistributedDataParallel
+    register, forward = ddp.register_comm_hook, ddp.forward
+
+    @functools.wraps(register)
+    def register_comm_hook(self, state, hook):  # noqa: F811  DDP's own names, callers may use them.
+        if not callable(hook) or not hasattr(hook, "__qualname__"):
+            return register(self, state, hook)
+        model = _model(self)
+        result = register(self, state, _Hook(hook, model))
+        model.hook = "%s.%s" % (getattr(hook, "__module__", ""), hook.__qualname__)
+        # Torch's hooks call the group's backend from C++.
+        model.reduces = model.hook.startswith("torch.")
+        return result
+
+    @state.wrapper
+    @functools.wraps(forward)
+    def noted(self, *inputs, **kwargs):
+        result = forward(self, *inputs, **kwargs)
+        if state.on:
+            try:
+                model = _model(self)
+                if not model.said:
+                    model.said = True
+                    _say_backend(torch.distributed, self, model)
+            except Exception as error:
+                state.missed("DistributedDataParallel's backend", error)
+        return result
+
+    ddp.register_comm_hook = register_comm_hook
+    ddp.forward = noted
+    state.at_boundary.append(_report)
+    atexit.register(lambda: _report(state.steps, last=True))
+
+
+def _say_backend(dist, ddp, model):
+    parameter = next(iter(ddp.module.parameters()), None)
+    name = collectives.backend_of(dist, ddp.process_group, parameter)
+    recorded = collectives.is_recorded(name)
+    state.later("ddp_model", model=model.index, backend=name, recorded=int(recorded), hook=model.hook or "none",
+                size=dist.get_world_size(ddp.process_group))
+    if not recorded and model.reduces and dist.get_world_size(ddp.process_group) > 1:
+        state.later("torch_unrecorded", backend=name, what="DDP reduces its gradients through it")
+
+
+def _report(steps, last=False):
+    if steps < 2:
+        return
+    for ddp, model in list(_models.items()):
+        if model.reported or not model.said:
+            continue
+        try:
+            data = ddp._get_ddp_logging_data()
+            # The rebuilt buckets are in it one step after they were made (torch 1.13); never without a rebuild.
+            if not data.get("rebuilt_bucket_sizes") and steps < 4 and not last:
+                continue
+            model.reported = True
+            _report_buckets(ddp, model, data)
+        except Exception as error:
+            model.reported = True
+            state.missed("DistributedDataParallel's buckets", error)
+
+
+def _numbers(text):
+    return [int(part) for part in str(text).replace(",", " ").split()]
+
+
+def _report_buckets(ddp, model, data):
+    rebuilt = bool(_numbers(data.get("rebuilt_bucket_sizes", "")))
+    sizes = _numbers(data.get("rebuilt_bucket_sizes" if rebuilt else "bucket_sizes", ""))
+    # "3 2, 1 0": a group per bucket.
+    indices = [_numbers(group) for group in str(data.get("rebuilt_per_bucket_param_indices", "")).split(",")]
+    parameters = [p for p in ddp.module.parameters() if p.requires_grad]
+    if model.buckets and sorted(model.buckets) == list(range(len(model.buckets))):
+        seen = [model.buckets[i] for i in range(len(model.buckets))]
+        if [bytes_ for bytes_, _ in seen] != sizes:
+            rebuilt, indices = rebuilt and len(seen) == len(sizes), indices if len(seen) == len(sizes) else []
+        sizes, dtypes = [bytes_ for bytes_, _ in seen], [dtype for _, dtype in seen]
+    else:
+        dtypes = None
+    cap = _numbers(data.get("bucket_cap_bytes", 0))
+    for i, bytes_ in enumerate(sizes):
+        own = indices[i] if rebuilt and len(indices) == len(sizes) else []
+        dtype = dtypes[i] if dtypes else ""
+        if not dtype and own and own[0] < len(parameters):
+            dtype = str(parameters[own[0]].dtype).replace("torch.", "")
+        if not dtype and len({p.dtype for p in parameters}) == 1:
+            dtype = str(parameters[0].dtype).replace("torch.", "")
+        probe.fact("ddp_bucket", model=model.index, bucket=i, bytes=bytes_, cap=cap[0] if cap else 0, dtype=dtype,
+                   rebuilt=int(rebuilt), parameters=" ".join(map(str, own)))

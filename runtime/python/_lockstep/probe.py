@@ -1,0 +1,59 @@
+"""The probe (liblockstep.so, preloaded by `lockstep run`) as Python functions.
+
+`active` says whether this process is recorded; if not, the functions do nothing.
+"""
+
+import ctypes
+
+# PyDLL keeps the GIL: the functions take less time than giving it away and getting it back.
+_library = ctypes.PyDLL(None)
+
+active = False
+
+
+def _nothing(*_args):
+    return 0
+
+
+def _function(name, result, *arguments):
+    try:
+        function = getattr(_library, name)
+    except AttributeError:
+        return _nothing
+    function.restype = result
+    function.argtypes = arguments
+    return function
+
+
+_int, _text, _ticks, _wide = ctypes.c_int, ctypes.c_char_p, ctypes.c_ulonglong, ctypes.c_longlong
+
+hook_active = _function("lockstep_hook_active", _int)
+hook_state = _function("lockstep_hook_state", None, _int)
+hook_step = _function("lockstep_hook_step", None)
+# (name, source) -> begin; (name, source, category, begin, payload, 1 if begun by range_begin, 0 if by now)
+range_begin = _function("lockstep_hook_range_begin", _ticks, _text, _int)
+range_end = _function("lockstep_hook_range_end", None, _text, _int, _int, _ticks, _wide, _int)
+now = _function("lockstep_hook_now", _ticks)
+fact_text = _function("lockstep_hook_fact", None, _text)
+memory = _function("lockstep_hook_memory", None, _int, _int, _ticks, _ticks)
+host_memory = _function("lockstep_hook_host_memory", None)
+
+lockstep_step = _function("lockstep_step", None)
+lockstep_step_index = _function("lockstep_step_index", None, _wide)
+lockstep_step_end = _function("lockstep_step_end", None)
+lockstep_mark = _function("lockstep_mark", None, _text)
+lockstep_start = _function("lockstep_start", None)
+lockstep_stop = _function("lockstep_stop", None)
+lockstep_recording = _function("lockstep_recording", _int)
+
+active = bool(hook_active())
+
+
+def _plain(value):
+    return str(value).replace("\t", " ").replace("\n", " ").replace("\0", " ")
+
+
+def fact(name, /, **values):
+    """Something about the run that no event says; see core/fact.h for the names with a meaning."""
+    line = "\t".join([name] + ["%s=%s" % (key, _plain(value)) for key, value in values.items()])
+    fact_text(line.encode("utf-8", "replace"))

@@ -1,0 +1,226 @@
+"""The phases of training: data, forward, backward, optimizer; and through the last the steps.
+
+A step ends when step() of the first optimizer seen has returned (AMP's GradScaler.step around
+it included, also when it skips the update), so that loading the next batch opens the next step.
+"""
+
+import functools
+
+from . import probe, state
+from .state import BACKWARD, FORWARD, INPUT, OPTIMIZER, TORCH, thread
+
+_begin, _end = probe.range_begin, probe.range_end
+
+
+def wrap(torch):
+    from . import memory
+
+    state.at_boundary.append(memory.sampler(torch))
+    for part, install in (("autograd.backward", _backward), ("Optimizer.step", _optimizer),
+                          ("GradScaler.step", _scaler), ("DataLoader", _loader),
+                          ("DistributedDataParallel", _ddp), ("FullyShardedDataParallel", _fsdp)):
+        try:
+            install(torch)
+        except Exception as error:
+            state.missed(part, error)
+
+
+def forward_of(torch, function, name):
+    """A model's forward, recorded once however many of them nest."""
+    grad_enabled = torch.is_grad_enabled
+
+    @state.wrapper
+    @functools.wraps(function)
+    def forward(*args, **kwargs):
+        if not state.on or thread.forward or state.compiling():
+            return function(*args, **kwargs)
+        if grad_enabled():
+            state.begin_training()
+        thread.forward = thread.had_forward = True
+        begin = _begin(name, TORCH)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            thread.forward = False
+            _end(name, TORCH, FORWARD, begin, 0, 1)
+
+    return forward
+
+
+def _ddp(torch):
+    import torch.nn.parallel
+
+    ddp = torch.nn.parallel.DistributedDataParallel
+    ddp.forward = forward_of(torch, ddp.forward, b"DistributedDataParallel.forward")
+
+
+def _fsdp(torch):
+    # FSDP imports half of torch: wrapped when a program has imported it (checked when a group is made).
+    state.fsdp = lambda: _wrap_fsdp(torch)
+
+
+def _wrap_fsdp(torch):
+    import sys
+
+    module = sys.modules.get("torch.distributed.fsdp")
+    sharded = getattr(module, "FullyShardedDataParallel", None)
+    if sharded is None or hasattr(sharded.forward, "_lockstep"):
+        return
+    wrapped = forward_of(torch, sharded.forward, b"FullyShardedDataParallel.forward")
+    wrapped._lockstep = True
+    sharded.forward = wrapped
+
+
+def _backward(torch):
+    # Tensor.backward calls this one through the module; it is left alone, because tensor
+    # subclasses tell functions apart by identity (__torch_function__).
+    function = torch.autograd.backward
+
+    @state.wrapper
+    @functools.wraps(function)
+    def backward(*args, **kwargs):
+        if not state.on or thread.backward or state.compiling():
+            return function(*args, **kwargs)
+        state.begin_training()
+        if thread.since and not thread.had_forward:
+            # No DDP, no FSDP: since the batch came, the model ran forward.
+            _end(b"until backward", TORCH, FORWARD, thread.since, 0, 0)
+        thread.since, thread.had_forward = 0, False
+        thread.backward = True
+        begin = _begin(b"backward", TORCH)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            thread.backward = False
+            _end(b"backward", TORCH, BACKWARD, begin, 0, 1)
+
+    torch.autograd.backward = backward
+
+
+def _step_of(function):
+    name_of = {}
+
+    @state.wrapper
+    @functools.wraps(function)
+    def step(*args, **kwargs):
+        if not state.on or thread.step or not args or state.compiling():
+            return function(*args, **kwargs)
+        optimizer = args[0]
+        cls = optimizer.__class__
+        name = name_of.get(cls)
+        if name is None:
+            name = name_of[cls] = (cls.__name__ + ".step").encode("utf-8", "replace")
+        state.begin_training()
+        thread.step = True
+        begin = _begin(name, TORCH)
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            thread.step = False
+            _end(name, TORCH, OPTIMIZER, begin, 0, 1)
+        state.boundary(optimizer)
+        return result
+
+    step._lockstep = True
+    return step
+
+
+def _wrap_step(cls):
+    """The class's step as torch's profiling hook left it."""
+    current = cls.step
+    if getattr(current, "_lockstep", False):
+        return
+    wrapped = _step_of(current)
+    inner = getattr(current, "__wrapped__", None)
+    if inner is not None:
+        # The compiler takes torch's hook away by replacing step with step.__wrapped__ (2.0 and later).
+        wrapped.__wrapped__ = _step_of(inner)
+    cls.step = wrapped
+
+
+def _optimizer(torch):
+    base = torch.optim.Optimizer
+    # What each new (or unpickled) optimizer calls to have its class's step hooked: 1.x, 2.x.
+    for name in ("_hook_for_profile", "_patch_step_function"):
+        if name in base.__dict__:
+            break
+    else:
+        raise AttributeError("Optimizer has neither _hook_for_profile nor _patch_step_function")
+    function = getattr(base, name)
+
+    @functools.wraps(function)
+    def hooked(self, *args, **kwargs):
+        result = function(self, *args, **kwargs)
+        try:
+            state.optimizer_made()
+            _wrap_step(self.__class__)
+            if getattr(state, "fsdp", None) is not None:
+                state.fsdp()
+        except Exception as error:
+            state.missed("Optimizer.step of " + self.__class__.__name__, error)
+        return result
+
+    setattr(base, name, hooked)
+
+
+def _scaler(torch):
+    scalers = []
+    for path in ("torch.amp", "torch.cuda.amp"):  # torch.amp's is the base since 2.3.
+        module = torch
+        for part in path.split(".")[1:]:
+            module = getattr(module, part, None)
+        scaler = getattr(module, "GradScaler", None)
+        if scaler is not None and "step" in scaler.__dict__ and scaler not in scalers:
+            scalers.append(scaler)
+    for scaler in scalers:
+        scaler.step = _scaled(scaler.step)
+
+
+def _scaled(function):
+    @state.wrapper
+    @functools.wraps(function)
+    def step(self, optimizer, *args, **kwargs):
+        if not state.on or thread.step or state.compiling():
+            return function(self, optimizer, *args, **kwargs)
+        state.begin_training()
+        thread.step = True
+        begin = _begin(b"GradScaler.step", TORCH)
+        try:
+            result = function(self, optimizer, *args, **kwargs)
+        finally:
+            thread.step = False
+            _end(b"GradScaler.step", TORCH, OPTIMIZER, begin, 0, 1)
+        state.boundary(optimizer)
+        return result
+
+    return step
+
+
+def _loader(torch):
+    import torch.utils.data.dataloader as dataloader
+
+    iterator = dataloader._BaseDataLoaderIter
+    iterator.__next__ = _fetching(iterator.__next__, b"DataLoader.__next__")
+    if getattr(iterator, "next", None) is not None:  # Python 2's name, in 1.13.
+        iterator.next = iterator.__next__
+    # Starting workers belongs to it: without persistent ones that happens at every epoch.
+    dataloader.DataLoader.__iter__ = _fetching(dataloader.DataLoader.__iter__, b"DataLoader.__iter__")
+
+
+def _fetching(function, name):
+    @state.wrapper
+    @functools.wraps(function)
+    def fetch(self):
+        if not state.on or thread.input:
+            return function(self)
+        state.begin_training(only_with_optimizer=True)
+        thread.input = True
+        begin = _begin(name, TORCH)
+        try:
+            return function(self)
+        finally:
+            thread.input = False
+            _end(name, TORCH, INPUT, begin, 0, 1)
+            thread.since = probe.now()
+
+    return fetch
