@@ -22,6 +22,7 @@
 #include "runtime/agent/convert.h"
 #include "runtime/agent/cpu_sampler.h"
 #include "runtime/agent/drain.h"
+#include "runtime/agent/injection.h"
 #include "runtime/agent/libraries.h"
 #include "runtime/agent/manifest.h"
 #include "runtime/agent/run_dir.h"
@@ -78,11 +79,14 @@ class Agent {
  private:
   // "" or why this slot cannot be traced.
   std::string Prepare();
+  std::string PrepareOrSay();
   std::string OpenSpool();
+  std::string PrepareInjection();
   void FillHeader();
   // Nothing was recorded and nothing will be: as if this slot had not been here.
   void RemoveTraces();
   Status StartChild();
+  RunResult RunBare(const Error& trouble);
   void Loop();
   void HandleSignals();
   // After the application's end: whether somebody wants this slot to go.
@@ -100,6 +104,7 @@ class Agent {
   LaunchEnv launch_;
   RunDir dir_;
   Libraries libraries_;
+  Injection injection_;
   EventClock clock_;
   std::string test_clock_, spool_path_;
   std::optional<SignalGate> gate_;
@@ -154,7 +159,29 @@ std::string Agent::Prepare() {
                                        .say = [](const std::string& text) { Say(text); }});
   drain_->LimitBytes(window_->hard_limit_bytes());
   sampler_.emplace(clock_);
+  return PrepareInjection();
+}
+
+std::string Agent::PrepareInjection() {
+  auto injection = PlanInjection(libraries_, segment_->path());
+  if (!injection.ok()) return injection.error().what + " (" + injection.error().where + ")";
+  injection_ = std::move(injection).value();
+  std::string detail;
+  for (const RefusedSource& refused : injection_.refused) {
+    if (speaks()) Say(refused.source + " is not recorded: " + refused.why + "; " + refused.remedy);
+    detail += (detail.empty() ? "" : "; ") + refused.source + ": " + refused.why;
+  }
+  if (!detail.empty()) drain_->CountLoss(Loss::kSourceRefused, injection_.refused.size(), detail);
   return "";
+}
+
+// No memory or no thread to be had (ulimit -v, -u): the libraries below throw.
+std::string Agent::PrepareOrSay() {
+  try {
+    return Prepare();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
 }
 
 std::string Agent::OpenSpool() {
@@ -197,6 +224,8 @@ void Agent::FillHeader() {
 }
 
 void Agent::RemoveTraces() {
+  injection_.RemoveLink();
+  injection_ = {};
   if (clock_link_) clock_link_->Finish(false);
   if (segment_) segment_->Remove();
   if (spool_) {
@@ -208,13 +237,7 @@ void Agent::RemoveTraces() {
 }
 
 Status Agent::StartChild() {
-  std::vector<std::pair<std::string, std::string>> changes;
-  if (traced_) {
-    const char* preload = std::getenv("LD_PRELOAD");
-    changes = {{env::kSegment, segment_->path()},
-               {"LD_PRELOAD", PreloadValue(preload == nullptr ? "" : preload, libraries_)}};
-  }
-  LS_TRY(Child child, Child::Start(options_.command, EnvironmentWith(changes), *gate_, options_.window.signal));
+  LS_TRY(Child child, Child::Start(options_.command, EnvironmentWith(injection_.variables), *gate_, options_.window.signal));
   start_errno_ = child.start_errno();
   if (start_errno_ == 0) child_.emplace(child);
   return Ok();
@@ -307,6 +330,7 @@ void Agent::Loop() {
 }
 
 void Agent::Finish() {
+  injection_.RemoveLink();
   SegmentHeader& header = segment_->view().header();
   if (good_end()) {
     terminating_ = false;
@@ -354,7 +378,7 @@ void Agent::Finish() {
 
 void Agent::Convert() {
   if (!good_end()) {
-    WriteClaim(dir_, "failed\n");
+    WriteClaim(dir_, false);
     if (term_ns_ != 0) {
       const std::int64_t left_ns = term_ns_ + kTermGraceNs - RawNs();
       const timespec pause{0, static_cast<long>(left_ns)};
@@ -367,23 +391,42 @@ void Agent::Convert() {
     if (!options_.quiet)
       Say("rank " + std::to_string(launch_.slot()) + ": the rank file could not be written (" + files.error().what +
           "): the next `lockstep analyze` reads the spool");
-    WriteClaim(dir_, "failed\n");
+    WriteClaim(dir_, false);
     return;
   }
   result_.files = std::move(files).value();
   result_.converted = true;
   ::unlink(spool_path_.c_str());
   if (const std::string usual = dir_.RankFile(launch_.slot(), ".spool"); usual != spool_path_) ::unlink(usual.c_str());
-  WriteClaim(dir_, "done\n");
+  WriteClaim(dir_, true);
+}
+
+// Becomes the application: there is not even room for an agent beside it.
+RunResult Agent::RunBare(const Error& trouble) {
+  Say("rank " + std::to_string(launch_.slot()) + " runs without Lockstep: " + trouble.what + " (" + trouble.hint + ")");
+  if (gate_) gate_->RestoreInChild();
+  std::vector<char*> argv;
+  for (const std::string& word : options_.command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  const int error = errno;
+  Say(options_.command[0] + ": " + std::strerror(error));
+  result_.exit_code = ShellCode(error);
+  return result_;
 }
 
 Result<RunResult> Agent::Run() {
-  LS_TRY(SignalGate gate, SignalGate::Open());
-  gate_.emplace(std::move(gate));
-  ::prctl(PR_SET_TIMERSLACK, 500'000UL);  // ns; wake-ups are shared with others'.
-  const std::string trouble = Prepare();
+  auto gate = SignalGate::Open();
+  if (!gate.ok()) return RunBare(gate.error());
+  gate_.emplace(std::move(gate).value());
+  const long enclosing = EnclosingAgent(launch_.rank);
+  const std::string trouble = enclosing != 0 ? "inside another" : PrepareOrSay();
   traced_ = trouble.empty();
-  if (!traced_) {
+  if (enclosing != 0) {
+    if (speaks())
+      Say("this is inside another `lockstep run` (process " + std::to_string(enclosing) +
+          "): that one records, this one only starts the program");
+  } else if (!traced_) {
     Say("rank " + std::to_string(launch_.slot()) + " runs without Lockstep: " + trouble);
     RemoveTraces();
   }
@@ -400,12 +443,14 @@ Result<RunResult> Agent::Run() {
   const Status started = StartChild();
   if (!started.ok() || start_errno_ != 0) {
     if (traced_) RemoveTraces();
-    if (!started.ok()) return started.error();
+    if (!started.ok()) return RunBare(started.error());
     Say(options_.command[0] + ": " + std::strerror(start_errno_));
     result_.exit_code = ShellCode(start_errno_);
     return result_;
   }
   LeaveStandardStreams();
+  // ns; wake-ups are shared with others'. Not before: the application would inherit it.
+  ::prctl(PR_SET_TIMERSLACK, 500'000UL);
   if (traced_) {
     const std::string pid = "pid\t" + std::to_string(child_->pid()) + "\n";
     spool_->Append({SpoolKind::kMeta}, pid);
@@ -421,7 +466,12 @@ Result<RunResult> Agent::Run() {
   result_.run_dir = dir_.path;
   if (traced_) Finish();
   // From here on a signal means this process, and the spool is safe.
-  if (good_end()) gate_.reset();
+  if (good_end()) {
+    gate_.reset();
+    // These two would end this process with a code that is not the application's.
+    ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGXFSZ, SIG_IGN);
+  }
   if (traced_) Convert();
   return result_;
 }

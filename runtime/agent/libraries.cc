@@ -47,10 +47,6 @@ Result<Libraries> FindLibraries() {
   for (const std::string& place : places) {
     tried += (tried.empty() ? "" : ", ") + place;
     if (!Readable(place + kProbe)) continue;
-    // ld.so(8): LD_PRELOAD is split at colons and spaces, and knows no quoting.
-    if (place.find_first_of(" :") != std::string::npos)
-      return Error{ErrorCode::kUnsupported, "the probe's directory has a space or colon in its path", place,
-                   "move it, or name another with LOCKSTEP_LIBRARY_DIR"};
     Libraries libraries;
     libraries.probe = place + kProbe;
     if (Readable(place + kOmpi)) libraries.ompi = place + kOmpi;
@@ -63,7 +59,10 @@ Result<Libraries> FindLibraries() {
 }
 
 std::string PreloadValue(const std::string& existing, const Libraries& libraries) {
-  std::string value;
+  std::string ours, value;
+  for (const std::string& library : {libraries.probe, libraries.ompi})
+    if (!library.empty()) ours += (ours.empty() ? "" : ":") + library;
+  bool placed = false;
   std::size_t at = 0;
   while (at < existing.size()) {
     const std::size_t end = std::min(existing.find_first_of(" :", at), existing.size());
@@ -71,10 +70,13 @@ std::string PreloadValue(const std::string& existing, const Libraries& libraries
     at = end + 1;
     const std::string base = entry.find('/') == std::string::npos ? "/" + entry : entry.substr(entry.rfind('/'));
     if (entry.empty() || base == kProbe || base == kOmpi) continue;
+    if (!placed && base.rfind("/libmpi.so", 0) == 0) {
+      value += (value.empty() ? "" : ":") + ours;
+      placed = true;
+    }
     value += (value.empty() ? "" : ":") + entry;
   }
-  for (const std::string& library : {libraries.probe, libraries.ompi})
-    if (!library.empty()) value += (value.empty() ? "" : ":") + library;
+  if (!placed) value += (value.empty() ? "" : ":") + ours;
   return value;
 }
 

@@ -20,7 +20,7 @@ Result<Libraries> FindLibraries();
 
 // "existing:probe:ompi". What is there already stays and comes first, so that a
 // tool that must be first (a sanitizer, a memory allocator) still is; ours are not
-// doubled.
+// doubled. Only an MPI library must come behind its wrappers.
 std::string PreloadValue(const std::string& existing, const Libraries& libraries);
 
 // This process's environment with the given variables set ("NAME=value").

@@ -50,10 +50,14 @@ inline int PushKnown(RingPage& page, std::uint32_t depth, std::uint16_t domain, 
   return level;
 }
 
-// The thread's id of a text that may have changed since; 0 unknown. The page's short way is open.
-inline std::uint32_t KnownText(RingPage& page, const char* text) {
+// The thread's id of a literal of the executable; 0: it may be some other text, see KnownText.
+inline std::uint32_t KnownLiteral(const RingPage& page, const char* text) {
   const std::size_t slot = ring::NameSlot(text);
-  if (page.names[slot] == text) return static_cast<std::uint32_t>(page.infos[slot]);
+  return page.names[slot] == text ? static_cast<std::uint32_t>(page.infos[slot]) : 0;
+}
+
+// The thread's id of a text that may have changed since it was last seen; 0 unknown. The page's short way is open.
+inline std::uint32_t KnownText(RingPage& page, const char* text) {
   lockstep_thread_ring = &lockstep_idle_ring;  // A signal handler must not change what is being read.
   ring::SignalFence();
   const std::uint32_t id = FindText(page, text);
@@ -62,50 +66,59 @@ inline std::uint32_t KnownText(RingPage& page, const char* text) {
   return id;
 }
 
-inline int Push(NvtxName* domain, const char* text) {
+// What is not called in the common case is kept out of line: the short way needs no stack.
+__attribute__((noinline)) int PushText(NvtxName* domain, const char* text) {
+  RingPage* page = lockstep_thread_ring;
+  const std::uint32_t depth = page->header.nvtx_depth;
+  if (depth < kMaxRangeDepth && text != nullptr && !Untold(domain))
+    if (const std::uint32_t name = KnownText(*page, text); name != 0)
+      return PushKnown(*page, depth, static_cast<std::uint16_t>(DomainNumber(domain)), name, 0);
+  return NvtxPush(domain, {.text = text});
+}
+
+__attribute__((noinline)) int PushSlow(NvtxName* domain, const nvtx::EventAttributes* event) {
+  return NvtxPush(domain, NvtxEventOf(domain, event));
+}
+
+inline int Push(const char* text) {
   RingPage* page = lockstep_thread_ring;
   const std::uint32_t depth = page->header.nvtx_depth;
   if (depth < kMaxRangeDepth) [[likely]]
-    if (const std::uint32_t name = text != nullptr ? KnownText(*page, text) : 0; name != 0)
-      return PushKnown(*page, depth, static_cast<std::uint16_t>(DomainNumber(domain)), name, 0);
-  return NvtxPush(domain, {.text = text});
+    if (const std::uint32_t name = KnownLiteral(*page, text); name != 0) [[likely]]
+      return PushKnown(*page, depth, 0, name, 0);
+  return PushText(nullptr, text);
 }
 
 inline int Push(NvtxName* domain, const nvtx::EventAttributes* event) {
   RingPage* page = lockstep_thread_ring;
   const std::uint32_t depth = page->header.nvtx_depth;
-  if (depth < kMaxRangeDepth && event != nullptr && event->bytes >= sizeof *event && event->category == 0 &&
-      (domain == nullptr || domain->written.load(std::memory_order_relaxed) != 0)) [[likely]] {
-    std::int64_t payload = 0;
-    switch (event->payload_type) {
-      case nvtx::kPayloadNone:
-        break;
-      case nvtx::kPayloadU64:
-      case nvtx::kPayloadI64:
-        payload = event->payload.i64;
-        break;
-      case nvtx::kPayloadU32:
-        payload = event->payload.u32;
-        break;
-      case nvtx::kPayloadI32:
-        payload = event->payload.i32;
-        break;
-      default:
-        return NvtxPush(domain, NvtxEventOf(domain, event));
-    }
-    std::uint32_t name = 0;
-    if (event->message_type == nvtx::kMessageRegistered) {
-      const auto* registered = static_cast<const NvtxName*>(event->message.registered);
-      if (registered != nullptr && registered->number <= kRegisteredSlots)
-        name = page->registered[registered->number - 1];
-    } else if (event->message_type == nvtx::kMessageAscii && event->message.ascii != nullptr) {
-      name = KnownText(*page, event->message.ascii);
-    }
-    const auto narrow = static_cast<std::int32_t>(payload);
-    if (name != 0 && narrow == payload) [[likely]]
-      return PushKnown(*page, depth, static_cast<std::uint16_t>(DomainNumber(domain)), name, narrow);
+  if (depth >= kMaxRangeDepth || event == nullptr || event->bytes < sizeof *event || event->category != 0 ||
+      Untold(domain)) [[unlikely]]
+    return PushSlow(domain, event);
+  std::int64_t payload = 0;
+  if (event->payload_type != nvtx::kPayloadNone) {
+    if (event->payload_type == nvtx::kPayloadU64 || event->payload_type == nvtx::kPayloadI64)
+      payload = event->payload.i64;
+    else if (event->payload_type == nvtx::kPayloadU32)
+      payload = event->payload.u32;
+    else if (event->payload_type == nvtx::kPayloadI32)
+      payload = event->payload.i32;
+    else
+      return PushSlow(domain, event);
   }
-  return NvtxPush(domain, NvtxEventOf(domain, event));
+  const auto narrow = static_cast<std::int32_t>(payload);
+  std::uint32_t name = 0;
+  if (event->message_type == nvtx::kMessageRegistered) {
+    const auto* registered = static_cast<const NvtxName*>(event->message.registered);
+    if (registered != nullptr && registered->number <= kRegisteredSlots)
+      name = page->registered[registered->number - 1];
+  } else if (event->message_type == nvtx::kMessageAscii) {
+    if (payload == 0 && KnownLiteral(*page, event->message.ascii) == 0) return PushText(domain, event->message.ascii);
+    name = KnownLiteral(*page, event->message.ascii);
+  }
+  if (name == 0 || narrow != payload) [[unlikely]]
+    return PushSlow(domain, event);
+  return PushKnown(*page, depth, static_cast<std::uint16_t>(DomainNumber(domain)), name, narrow);
 }
 
 inline int Pop(NvtxName* domain) {
@@ -141,7 +154,7 @@ inline int Pop(NvtxName* domain) {
 // The functions NVTX calls. Handles are pointers to NvtxName.
 using Attributes = nvtx::EventAttributes;
 
-int PushA(const char* text) { return Push(nullptr, text); }
+int PushA(const char* text) { return Push(text); }
 int PushW(const wchar_t* text) { return NvtxPush(nullptr, {.wide = text}); }
 int PushEx(const Attributes* event) { return Push(nullptr, event); }
 int PopDefault() { return Pop(nullptr); }

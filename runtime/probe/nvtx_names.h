@@ -32,6 +32,11 @@ NvtxName* FindNvtxName(NvtxTable table, std::uint64_t key);
 // The same number in all tables of keys that belong to a domain (null: the default one).
 inline std::uint32_t DomainNumber(const NvtxName* domain) { return domain == nullptr ? 0 : domain->number; }
 
+// Whether a record has to tell it first. Null: nothing to tell.
+inline bool Untold(const NvtxName* name) {
+  return name != nullptr && name->written.load(std::memory_order_relaxed) == 0;
+}
+
 // UTF-8 of a wide string in `out`, at most `room` bytes with the final 0. Returns `out`; null of null.
 const char* Utf8Of(const wchar_t* text, char* out, std::uint32_t room);
 

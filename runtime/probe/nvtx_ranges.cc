@@ -67,8 +67,6 @@ NvtxName* CategoryOf(const NvtxName* domain, std::uint32_t category) {
                        : FindNvtxName(NvtxTable::kCategories, std::uint64_t{DomainNumber(domain)} << 32 | category);
 }
 
-bool Untold(const NvtxName* name) { return name != nullptr && name->written.load(std::memory_order_relaxed) == 0; }
-
 // The thread's id of the text, if it has one.
 std::uint32_t KnownId(RingPage& page, const NvtxEvent& event) {
   if (event.registered != nullptr) {

@@ -1,0 +1,216 @@
+#include "runtime/agent/injection.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/env.h"
+#include "core/ring_layout.h"
+
+extern char** environ;
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kNvtx = "NVTX_INJECTION64_PATH";
+constexpr const char* kPython = "PYTHONPATH";
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+std::string BaseName(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+std::string Directory(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+bool BeginsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+
+// A read-only view of a whole file; empty if it cannot be read.
+class FileView {
+ public:
+  explicit FileView(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat info {};
+    if (fd >= 0 && ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
+      void* base = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+      if (base != MAP_FAILED) {
+        base_ = static_cast<const char*>(base);
+        bytes_ = static_cast<std::size_t>(info.st_size);
+      }
+    }
+    if (fd >= 0) ::close(fd);
+  }
+  ~FileView() {
+    if (base_ != nullptr) ::munmap(const_cast<char*>(base_), bytes_);
+  }
+  FileView(const FileView&) = delete;
+  FileView& operator=(const FileView&) = delete;
+
+  std::size_t bytes() const { return bytes_; }
+  template <typename T>
+  bool Read(std::uint64_t offset, T& out) const {
+    if (offset > bytes_ || sizeof out > bytes_ - offset) return false;
+    std::memcpy(&out, base_ + offset, sizeof out);
+    return true;
+  }
+  // "" if it does not end within the file.
+  std::string Text(std::uint64_t offset) const {
+    if (offset >= bytes_) return {};
+    const void* end = std::memchr(base_ + offset, 0, bytes_ - offset);
+    return end == nullptr ? std::string() : std::string(base_ + offset, static_cast<const char*>(end));
+  }
+
+ private:
+  const char* base_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// Where ld.so would find an entry of LD_PRELOAD; "" if not in the usual places.
+std::string Located(const std::string& entry) {
+  if (entry.find('/') != std::string::npos) return entry;
+  std::string places = Environment("LD_LIBRARY_PATH");
+  places +=
+      ":/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib/aarch64-linux-gnu:/usr/lib/aarch64-linux-gnu"
+      ":/lib64:/usr/lib64:/lib:/usr/lib:/usr/local/lib";
+  for (std::size_t at = 0; at < places.size();) {
+    const std::size_t end = std::min(places.find(':', at), places.size());
+    const std::string path = places.substr(at, end - at) + "/" + entry;
+    if (end != at && ::access(path.c_str(), R_OK) == 0) return path;
+    at = end + 1;
+  }
+  return {};
+}
+
+// Another tool's MPI wrappers. Symbols are looked up in order of loading, and what the
+// first library calls from its MPI_X is PMPI_X, which is the MPI library's own: of two
+// such tools the second is never called. (Tested with Open MPI 4.1.4; so it is with
+// every MPI: the standard has one profiling layer.) Theirs came first and stays.
+std::string OtherMpiTool(const std::string& preload) {
+  for (std::size_t at = 0; at < preload.size();) {
+    const std::size_t end = std::min(preload.find_first_of(" :", at), preload.size());
+    const std::string entry = preload.substr(at, end - at), name = BaseName(entry);
+    at = end + 1;
+    if (entry.empty() || BeginsWith(name, "liblockstep") || BeginsWith(name, "libmpi.so")) continue;
+    if (BeginsWith(name, "libscorep") || DefinesMpi(Located(entry))) return entry + " in LD_PRELOAD";
+  }
+  // An instrumented program carries Score-P itself, and is told by its variables what to do.
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at)
+    if (std::strncmp(*at, "SCOREP_", 7) == 0) return std::string(*at, std::strcspn(*at, "=")) + " (Score-P)";
+  return {};
+}
+
+// ld.so(8): LD_PRELOAD is split at colons and spaces and knows no quoting, so it gets
+// the libraries by another name. Unique: nobody else can have put something there.
+std::string LinkTo(const std::string& directory) {
+  for (const char* place : {"/dev/shm", "/tmp"}) {
+    std::string holder = std::string(place) + "/lockstep-lib-XXXXXX";
+    if (::mkdtemp(holder.data()) == nullptr) continue;
+    const std::string link = holder + "/lib";
+    if (::symlink(directory.c_str(), link.c_str()) == 0) return link;
+    ::rmdir(holder.c_str());
+  }
+  return {};
+}
+
+}  // namespace
+
+void Injection::RemoveLink() const {
+  if (link.empty()) return;
+  ::unlink(link.c_str());
+  ::rmdir(Directory(link).c_str());
+}
+
+bool DefinesMpi(const std::string& path) {
+  const FileView file(path);
+  Elf64_Ehdr header;
+  if (!file.Read(0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64)
+    return false;
+  for (std::uint32_t i = 0; i < header.e_shnum; ++i) {
+    Elf64_Shdr section, strings;
+    if (!file.Read(header.e_shoff + std::uint64_t{i} * header.e_shentsize, section)) return false;
+    if (section.sh_type != SHT_DYNSYM || section.sh_entsize < sizeof(Elf64_Sym)) continue;
+    if (!file.Read(header.e_shoff + std::uint64_t{section.sh_link} * header.e_shentsize, strings)) return false;
+    for (std::uint64_t at = 0; at + section.sh_entsize <= section.sh_size; at += section.sh_entsize) {
+      Elf64_Sym symbol;
+      if (!file.Read(section.sh_offset + at, symbol)) return false;
+      if (symbol.st_shndx == SHN_UNDEF) continue;
+      const std::string name = file.Text(strings.sh_offset + symbol.st_name);
+      if (name == "MPI_Init" || name == "MPI_Init_thread" || name == "MPI_Allreduce") return true;
+    }
+  }
+  return false;
+}
+
+Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path) {
+  Injection injection;
+  Libraries named = libraries;
+  std::string directory = Directory(libraries.probe);
+  if (directory.find_first_of(" :") != std::string::npos) {
+    injection.link = LinkTo(directory);
+    if (injection.link.empty())
+      return Error{ErrorCode::kUnsupported, "the probe's directory has a space or colon in its path", directory,
+                   "move it, or name another with LOCKSTEP_LIBRARY_DIR"};
+    directory = injection.link;
+    named.probe = directory + "/" + BaseName(libraries.probe);
+    if (!named.ompi.empty()) named.ompi = directory + "/" + BaseName(libraries.ompi);
+  }
+
+  const std::string preload = Environment("LD_PRELOAD");
+  if (!named.ompi.empty()) {
+    if (const std::string other = OtherMpiTool(preload); !other.empty()) {
+      injection.refused.push_back({"MPI", "the program has the MPI wrappers of another tool: " + other,
+                                   "run it without that tool (unset its variables) to record MPI"});
+      named.ompi.clear();
+    }
+  }
+  injection.variables.emplace_back(env::kSegment, segment_path);
+  injection.variables.emplace_back("LD_PRELOAD", PreloadValue(preload, named));
+
+  const std::string nvtx = Environment(kNvtx);
+  if (nvtx.empty() || BaseName(nvtx) == BaseName(named.probe)) {
+    injection.variables.emplace_back(kNvtx, named.probe);
+  } else {
+    injection.refused.push_back({"NVTX", std::string(kNvtx) + " names another tool's library: " + nvtx,
+                                 "run without that tool (nsys, ncu) to record NVTX ranges"});
+  }
+
+  if (const std::string python = directory + "/python"; ::access(python.c_str(), X_OK) == 0) {
+    std::string value = python;
+    const std::string existing = Environment(kPython);
+    for (std::size_t at = 0; at < existing.size();) {
+      const std::size_t end = std::min(existing.find(':', at), existing.size());
+      const std::string entry = existing.substr(at, end - at);
+      if (!entry.empty() && entry != python) value += ":" + entry;
+      at = end + 1;
+    }
+    injection.variables.emplace_back(kPython, value);
+  }
+  return injection;
+}
+
+long EnclosingAgent(int rank) {
+  const std::string path = Environment(env::kSegment);
+  if (path.empty()) return 0;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  SegmentHeader header;
+  const bool read = ::pread(fd, static_cast<void*>(&header), sizeof header, 0) == static_cast<ssize_t>(sizeof header);
+  ::close(fd);
+  if (!read || header.magic != kSegmentMagic || header.version != kSegmentVersion) return 0;
+  if (header.slot_rank != rank || header.agent_gone.load(std::memory_order_relaxed) != 0) return 0;
+  const auto pid = static_cast<pid_t>(header.agent_pid);
+  return pid > 0 && pid != ::getpid() && (::kill(pid, 0) == 0 || errno == EPERM) ? pid : 0;
+}
+
+}  // namespace lockstep

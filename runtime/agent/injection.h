@@ -1,0 +1,43 @@
+#pragma once
+// Which environment variables the application gets so that the probe and its sources
+// load into it, and what other tools already hold a place that a source needs. The one
+// place that says so.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/agent/libraries.h"
+
+namespace lockstep {
+
+// A source that is not installed because another tool has its place. One sentence each.
+struct RefusedSource {
+  std::string source, why, remedy;
+};
+
+struct Injection {
+  std::vector<std::pair<std::string, std::string>> variables;  // Name, value.
+  std::vector<RefusedSource> refused;
+  std::string link;  // A symbolic link that the values lead through, "" none: RemoveLink when the run is over.
+
+  void RemoveLink() const;
+};
+
+// For the application of the agent whose segment this is, as this process's environment
+// stands. What others set is never overwritten, only added to:
+//   LD_PRELOAD            appended (PreloadValue)
+//   NVTX_INJECTION64_PATH set, unless another tool is named there
+//   PYTHONPATH            prepended with the directory of sitecustomize.py and module lockstep
+// CUDA_INJECTION64_PATH and NCCL_PROFILER_PLUGIN belong here too once there are sources for them.
+// An error: there is no way to name the libraries to ld.so.
+Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path);
+
+// Process id of an agent that records this process already, for the same rank: of a
+// `lockstep run` around this one. 0 if there is none.
+long EnclosingAgent(int rank);
+
+// Whether the shared library defines MPI functions of its own (a profiler's wrappers).
+bool DefinesMpi(const std::string& path);
+
+}  // namespace lockstep
