@@ -18,6 +18,7 @@ struct Pass {
 };
 
 void DescribeRun(const Context& context, Analysis& analysis);            // run_facts.cc
+void DescribeWindows(const Context& context, Analysis& analysis);        // windows.cc
 void CollectLosses(const Context& context, Analysis& analysis);          // run_facts.cc
 void JudgeTrust(const Context& context, Analysis& analysis);             // trust.cc
 void Summarize(const Context& context, Analysis& analysis);              // summary.cc
@@ -25,7 +26,7 @@ void TabulateRanks(const Context& context, Analysis& analysis);          // rank
 void TabulateSteps(const Context& context, Analysis& analysis);          // steps.cc
 void TabulateCollectives(const Context& context, Analysis& analysis);    // collectives.cc
 void CountArrivals(const Context& context, Analysis& analysis);          // arrivals.cc
-void TabulateP2p(const Context& context, Analysis& analysis);           // p2p.cc
+void TabulateP2p(const Context& context, Analysis& analysis);            // p2p.cc
 void FindStragglers(const Context& context, Analysis& analysis);         // stragglers.cc
 void FindTurns(const Context& context, Analysis& analysis);              // turns.cc
 void FindWaitOnlyProgress(const Context& context, Analysis& analysis);   // progress.cc

@@ -103,7 +103,7 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
     const auto at = totals.find(row.rank);
     if (at == totals.end()) continue;
     const std::size_t i = at->second;
-    row.span_ns = t.end_ns[i] - t.begin_ns[i];
+    row.span_ns = SpanOf(t, i);
     row.terms = {t.compute_ns[i],         t.exposed_wait_ns[i], t.exposed_transfer_ns[i],
                  t.exposed_unsplit_ns[i], t.exposed_copy_ns[i], t.idle_ns[i]};
     row.comm_ns = t.comm_ns[i];

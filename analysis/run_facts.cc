@@ -86,7 +86,7 @@ void FindSharedCores(const Context& context, RunFacts& run) {
     const auto at = node_of.find(totals.rank[i]);
     if (at == node_of.end() || totals.offcpu_ns[i] < 0) continue;
     at->second->offcpu_ns += totals.offcpu_ns[i];
-    at->second->span_ns += totals.end_ns[i] - totals.begin_ns[i];
+    at->second->span_ns += SpanOf(totals, i);
   }
   for (const auto& [name, node] : nodes) {
     if (node.cores == 0 || node.ranks <= node.cores) continue;
@@ -130,9 +130,14 @@ void DescribeRun(const Context& context, Analysis& analysis) {
   std::set<std::int32_t> missing;
   for (std::size_t row = 0; row < ranks.rows(); ++row)
     if (ranks.state[row] == 3) missing.insert(ranks.rank[row]);
+  std::set<std::int32_t> left_out;
+  for (std::size_t row = 0; row < ranks.rows(); ++row)
+    if (ranks.state[row] == 4) left_out.insert(ranks.rank[row]);
+  run.ranks_left_out.assign(left_out.begin(), left_out.end());
   const std::int64_t world = ToInt(timeline.Meta("world_size"), -1);
   for (std::int64_t r = 0; r < world; ++r)
-    if (context.Position(static_cast<std::int32_t>(r)) == kNowhere) missing.insert(static_cast<std::int32_t>(r));
+    if (const auto rank = static_cast<std::int32_t>(r); context.Position(rank) == kNowhere && !left_out.contains(rank))
+      missing.insert(rank);
   run.ranks_missing.assign(missing.begin(), missing.end());
   run.ranks_expected = std::max<std::int64_t>(world, run.ranks + static_cast<std::int64_t>(missing.size()));
 
@@ -150,8 +155,9 @@ void DescribeRun(const Context& context, Analysis& analysis) {
   }
   const auto& totals = timeline.tables.rank_totals;
   for (std::size_t i = 0; i < totals.rows(); ++i)
-    run.span_ns = std::max(run.span_ns.value_or(0), totals.end_ns[i] - totals.begin_ns[i]);
+    run.span_ns = std::max(run.span_ns.value_or(0), SpanOf(totals, i));
   FindSharedCores(context, run);
+  DescribeWindows(context, analysis);
 }
 
 void CollectLosses(const Context& context, Analysis& analysis) {

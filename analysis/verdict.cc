@@ -52,6 +52,8 @@ std::string Sentence(const Context& context, Analysis& analysis) {
     analysis.suspicious = true;
     return "No rank left a readable file: there is nothing to analyse.";
   }
+  if (run.ranks_expected > 1 && run.ranks == 1 && !run.ranks_left_out.empty())
+    return "Only one rank was recorded: nothing to compare.";
   if (run.ranks_expected > 1 && run.ranks == 1)
     return fmt::format("Only one of {} ranks has a readable file: nothing to compare.", run.ranks_expected);
   if (!analysis.unrecorded.empty()) return analysis.unrecorded;
@@ -92,7 +94,9 @@ void Remark(const Context& context, Analysis& analysis) {
     add("If the ranks do communicate, Lockstep did not see it: lockstep doctor shows which sources were in place.");
   const Finding* wait_only = Find(analysis, "progress.wait_only");
   if (analysis.wait_only && (wait_only == nullptr || wait_only->headline != analysis.verdict))
-    add("Communication was posted early but moved only in Wait: no overlap is claimed.");
+    add(analysis.mostly_posted
+            ? "Communication was posted early but moved only in Wait: no overlap is claimed."
+            : "What was posted early moved only in Wait, the rest is blocking: no overlap is claimed.");
   if (run.ranks > 1 && !analysis.suspicious) {
     if (run.steps + run.incomplete_steps == 0)
       add("No steps are marked: figures are of the whole recording. Mark steps with lockstep_step().");

@@ -20,6 +20,7 @@
 #include "merge/steps/steps.h"
 #include "merge/timeline/assemble.h"
 #include "merge/timeline/rank_pass.h"
+#include "merge/windows/windows.h"
 #include "trace/table_file.h"
 
 namespace lockstep {
@@ -97,11 +98,13 @@ class Merger {
     for (const RunRank& rank : run_.ranks) AddFileLosses(rank, run_.losses);
     Progress("align", 0);
     LS_CHECK(Align());
+    LeaveOut();
     Windows();
     Progress("match", 0);
-    matched_ = MatchCollectives(ranks_, run_.missing.size(), options_.jobs);
+    matched_ = MatchCollectives(ranks_, run_.missing.size() + run_.left_out.size(), options_.jobs);
     p2p_ = MatchP2p(ranks_, options_.jobs);
     steps_ = FindSteps(ranks_, matched_);
+    windows_ = CommonWindows(ranks_, steps_);
     ChooseSteps();
     p2p_waits_ = FindP2pWaits(ranks_, p2p_, cluster_window_, options_.jobs);
     Pass();
@@ -140,8 +143,30 @@ class Merger {
     return Ok();
   }
 
+  // Ranks that were not to be recorded (--ranks): their clock exchanges were needed, the rest is empty.
+  void LeaveOut() {
+    std::vector<RunRank> kept;
+    std::vector<RankClockMap> clocks;
+    for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
+      if (MetaValue(run_.ranks[r].head, "recording") == "none") {
+        run_.left_out.push_back(std::move(run_.ranks[r]));
+        continue;
+      }
+      kept.push_back(std::move(run_.ranks[r]));
+      clocks.push_back(clocks_[r]);
+    }
+    if (kept.empty()) {  // Nobody was recorded: their files are all there is.
+      run_.ranks = std::move(run_.left_out);
+      run_.left_out.clear();
+      return;
+    }
+    run_.ranks = std::move(kept);
+    clocks_ = std::move(clocks);
+  }
+
   // What each rank's file covers, and which ranks ended before their time.
   void Windows() {
+    recorded_.resize(run_.ranks.size());
     std::vector<std::int64_t> first, last;
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
       const Interval span = CapturedSpan(run_.ranks[r].head);
@@ -153,8 +178,8 @@ class Merger {
       const RunRank& rank = run_.ranks[r];
       if (outcomes_[r].ended_early)
         run_.losses.push_back(MakeLoss(rank.rank, Loss::kRankEndedEarly, 1, outcomes_[r].why));
-      const std::string_view recording = MetaValue(rank.head, "recording");
-      const bool all = recording.empty() || recording == "all";
+      const bool all = !RecordedInParts(rank.head);
+      recorded_[r] = WindowsOf(rank.head);
       MatchRank match;
       match.rank = rank.rank;
       match.tables = &rank.head;
@@ -164,6 +189,8 @@ class Merger {
       match.cut_end = !all || outcomes_[r].ended_early || rank.state != RankState::kComplete ||
                       (outcomes_[r].exit_code != 0 && outcomes_[r].exit_code != kExitUnknown) ||
                       HasLoss(rank.head, Loss::kBytesLimit);
+      match.in_parts = !all;
+      if (rank.head.windows.rows() > 0 || !all) match.windows = &recorded_[r];
       ranks_.push_back(match);
     }
   }
@@ -171,6 +198,9 @@ class Merger {
   // The analysis window: complete steps, narrowed by --steps; GPU traces of others
   // without --steps count from their first to their last event.
   void ChooseSteps() {
+    if (windows_.in_parts)
+      parts_ = AnalysisParts(windows_, ranks_, steps_, options_.first_step >= 0 ? options_.first_step : schema::kNoTime,
+                             options_.last_step >= 0 ? options_.last_step : INT64_MAX);
     const bool imported = std::any_of(run_.ranks.begin(), run_.ranks.end(),
                                       [](const RunRank& rank) { return !MetaValue(rank.head, "imported").empty(); });
     const bool asked = options_.first_step >= 0 || options_.last_step >= 0;
@@ -217,6 +247,7 @@ class Merger {
       input.first_step = first_step_;
       input.last_step = last_step_;
       input.cluster_window = cluster_window_;
+      input.parts = parts_.empty() ? nullptr : &parts_;
       passed_[r] = PassRank(input, matched_);
       const std::lock_guard lock(mutex);
       Progress("break down", static_cast<double>(++done) / static_cast<double>(run_.ranks.size()));
@@ -241,7 +272,10 @@ class Merger {
     for (const RankPassResult& rank : passed_) tables.rank_totals.Append(rank.totals.Get(0));
 
     std::vector<RunLoss> losses = std::move(run_.losses);
-    for (auto* more : {&matched_.losses, &p2p_.losses, &steps_.losses})
+    // Steps tell it already where there are any.
+    if (matched_.outside > 0 && windows_.outside_steps == 0 && tables.steps.rows() == 0)
+      losses.push_back(MakeLoss(-1, Loss::kWindowDiffers, matched_.outside, "collectives, there are no steps"));
+    for (auto* more : {&matched_.losses, &p2p_.losses, &steps_.losses, &windows_.losses})
       losses.insert(losses.end(), more->begin(), more->end());
     if (checks_.violations > 0) losses.push_back(MakeLoss(-1, Loss::kClockViolation, checks_.violations, ""));
     writer.Losses(std::move(losses));
@@ -263,6 +297,8 @@ class Merger {
     writer.Meta("world_size", run_.world_size);
     writer.Meta("ranks_expected", run_.world_size);
     writer.Meta("ranks", static_cast<std::int64_t>(run_.ranks.size()));
+    writer.Meta("outside_steps", windows_.outside_steps);
+    writer.Meta("recording", windows_.in_parts ? MetaValue(run_.ranks[0].head, "recording") : "all");
     writer.Meta("nodes", distinct);
     writer.Meta("gpu", gpu ? 1 : 0);
     writer.Meta("classes", options_.classes);
@@ -286,6 +322,7 @@ class Merger {
     writer.Meta("p2p_unplaced", static_cast<std::int64_t>(p2p_.unplaced));
     writer.Meta("options", OptionsHash(options_));
     writer.Meta("inputs", InputsHash(options_.run_dir));
+    tables.windows = std::move(windows_.table);
     tables.collectives = std::move(matched_.collectives);
     tables.collective_ranks = std::move(matched_.members);
     tables.p2p_pairs = std::move(p2p_.pairs);
@@ -314,11 +351,14 @@ class Merger {
   AlignResult aligned_;
   std::vector<RankClockMap> clocks_;
   std::vector<RankOutcome> outcomes_;
+  std::vector<std::vector<RecordedWindow>> recorded_;
   std::vector<MatchRank> ranks_;
   MatchedCollectives matched_;
   MatchedP2p p2p_;
   std::vector<RankP2pWaits> p2p_waits_;
   JobSteps steps_;
+  JobWindows windows_;
+  std::vector<AnalysisPart> parts_;
   std::int64_t first_step_ = 0, last_step_ = -1;  // Of the analysis window; first > last: none.
   Interval cluster_window_{0, 0};
   std::vector<RankPassResult> passed_;

@@ -48,8 +48,20 @@ Json Run(const Analysis& a) {
   json["warmup_steps"] = run.warmup_steps;
   json["incomplete_steps"] = run.incomplete_steps;
   json["classes"] = run.classes;
-  json["window"] = {
-      {"first_step", OrNull(run.first_step)}, {"last_step", OrNull(run.last_step)}, {"span_ns", OrNull(run.span_ns)}};
+  json["ranks_left_out"] = run.ranks_left_out;
+  Json windows = Json::array();
+  for (const CaptureWindow& window : run.windows)
+    windows.push_back({{"first_step", OrNull(window.first_step)},
+                       {"last_step", OrNull(window.last_step)},
+                       {"span_ns", window.span_ns},
+                       {"outside_steps", window.outside_steps},
+                       {"cut", window.cut}});
+  json["window"] = {{"first_step", OrNull(run.first_step)},
+                    {"last_step", OrNull(run.last_step)},
+                    {"span_ns", OrNull(run.span_ns)},
+                    {"recording", OrNull(run.recording)},
+                    {"windows", windows},
+                    {"outside_steps", run.outside_steps}};
   json["gpu_ranks"] = run.gpu_ranks;
   json["ranks_sharing_cores"] = run.sharing_ranks;
   json["shared_cores"] = run.sharing_ranks > 0 ? Json(run.shared_cores) : Json(nullptr);

@@ -25,11 +25,19 @@ struct IdentityTerms {
   std::int64_t ExposedComm() const { return exposed_wait_ns + exposed_transfer_ns + exposed_unsplit_ns; }
 };
 
+// One stretch that all ranks recorded.
+struct CaptureWindow {
+  std::optional<std::int64_t> first_step, last_step;
+  std::int64_t span_ns = 0, outside_steps = 0;
+  bool cut = false;
+};
+
 struct RunFacts {
   std::string run_id, command, job;  // job: the program's short name; "" unknown.
   std::int64_t ranks = 0;            // Ranks with a readable file.
   std::int64_t ranks_expected = 0;
   std::vector<std::int32_t> ranks_missing, ranks_ended_early;
+  std::vector<std::int32_t> ranks_left_out;  // Not to be recorded (--ranks).
   std::vector<std::string> endings;  // One sentence per rank that failed: "rank 2 was killed by signal 9".
   std::int64_t nodes = 0;
   std::int64_t steps = 0;  // Complete on every rank, within the window.
@@ -37,6 +45,9 @@ struct RunFacts {
   std::int64_t incomplete_steps = 0;
   std::string classes;                                         // "lockstep" or "hta".
   std::optional<std::int64_t> first_step, last_step, span_ns;  // The analysis window.
+  std::string recording;                                       // What was asked for: "all", "steps 110:310".
+  std::vector<CaptureWindow> windows;
+  std::int64_t outside_steps = 0;  // Recorded by some ranks only.
   std::int64_t sharing_ranks = 0, shared_cores = 0;            // "4 ranks share 2 cores"; 0: each has its own.
   std::int64_t gpu_ranks = 0;
 };
@@ -57,7 +68,7 @@ struct Summary {
   std::int64_t comm_ns = 0, hidden_comm_ns = 0, comm_high_ns = 0, hidden_comm_high_ns = 0;
   std::optional<double> overlap_fraction, overlap_low, overlap_high;
   std::int64_t mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, input_ns = 0;  // Parts of idle.
-  std::int64_t late_sender_ns = 0, late_receiver_ns = 0;                      // Of all time, see docs/definitions.md.
+  std::int64_t late_sender_ns = 0, late_receiver_ns = 0;                       // Of all time, see docs/definitions.md.
   std::optional<std::int64_t> cpu_ns, offcpu_ns;
 };
 

@@ -324,7 +324,7 @@ class Matcher {
     return at != group.ranks.end() && at->rank == rank ? at->comm_rank : -1;
   }
 
-  static constexpr std::int64_t kNobody = -1, kCut = -2, kUnknownRank = -3;
+  static constexpr std::int64_t kNobody = -1, kCut = -2, kUnknownRank = -3, kOutside = -4;
 
   // Why an instance lacks a member: the rank that should have it and does not,
   // or kCut when windows, deaths and missing files explain all of it.
@@ -335,6 +335,7 @@ class Matcher {
       const std::int64_t end = rows.end_ns[members_[m].row];
       last_end = std::max(last_end, end == kNoTime ? kForever : ranks_[members_[m].rank].clock->ToCluster(end));
     }
+    bool outside = false;
     std::size_t m = instance.first;
     const std::size_t m_end = instance.first + instance.count;
     for (const RankOnComm& member : group.ranks) {
@@ -342,6 +343,10 @@ class Matcher {
       if (m < m_end && members_[m].rank == member.rank) continue;
       const MatchRank& rank = ranks_[member.rank];
       const Key key{instance.seq, instance.start};
+      if (rank.in_parts && !WithinOneWindow(member, key)) {
+        outside = true;
+        continue;
+      }
       if (rank.cut_begin && (instance.first_arrival_ns < rank.window.begin || member.rows.empty() ||
                              key < KeyOf(member.rank, member.rows.front())))
         continue;
@@ -353,7 +358,25 @@ class Matcher {
     // Members whose file does not know the communicator, or that have no file.
     const std::size_t strangers = group.size - group.ranks.size();
     if (strangers > absent_ranks_ && !AnyCut()) return kUnknownRank;
-    return kCut;
+    return outside ? kOutside : kCut;
+  }
+
+  // Numbers are counted while recording is off, so a rank that has an earlier and a
+  // later one of the same window should have this one too.
+  bool WithinOneWindow(const RankOnComm& member, Key key) const {
+    const auto after = std::upper_bound(member.rows.begin(), member.rows.end(), key,
+                                        [&](const Key& k, std::uint32_t row) { return k < KeyOf(member.rank, row); });
+    if (after == member.rows.begin() || after == member.rows.end()) return false;
+    const auto window_of = [&](std::uint32_t row) {
+      const std::int64_t begin = Rows(member.rank).begin_ns[row];
+      const std::vector<RecordedWindow>* windows = ranks_[member.rank].windows;
+      if (windows == nullptr) return std::size_t{0};
+      return static_cast<std::size_t>(
+          std::upper_bound(windows->begin(), windows->end(), begin,
+                           [](std::int64_t t, const RecordedWindow& window) { return t < window.local.begin; }) -
+          windows->begin());
+    };
+    return window_of(after[-1]) == window_of(*after);
   }
 
   bool AnyCut() const {
@@ -372,8 +395,9 @@ class Matcher {
     std::string first;
     for (std::size_t i = 0; i < missing_.size(); ++i) {
       if (missing_[i] == kNobody) continue;
-      if (missing_[i] == kCut) {
+      if (missing_[i] == kCut || missing_[i] == kOutside) {
         ++out_.cut;
+        out_.outside += missing_[i] == kOutside;
         continue;
       }
       if (out_.unmatched++ == 0)

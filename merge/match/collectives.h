@@ -14,6 +14,13 @@
 
 namespace lockstep {
 
+// When a rank recorded, rank clock.
+struct RecordedWindow {
+  Interval local{0, 0};
+  std::int64_t first_step = -1, end_step = -1;  // -1 no live steps.
+  bool cut = false;
+};
+
 // One rank as matching sees it. Pointers must outlive the call.
 struct MatchRank {
   std::int32_t rank = -1;
@@ -23,6 +30,10 @@ struct MatchRank {
   // The file covers less than the process did: recording began later or stopped
   // earlier than on others. What lies beyond is cut, not unmatched.
   bool cut_begin = false, cut_end = false;
+  // Recording was on and off: what a rank lacks is missed only where its own rows of
+  // one window surround it. Null: the file does not say.
+  const std::vector<RecordedWindow>* windows = nullptr;
+  bool in_parts = false;
 };
 
 struct MatchedCollectives {
@@ -44,6 +55,7 @@ struct MatchedCollectives {
 
   std::uint64_t unmatched = 0;  // Instances that lack a member within the ranks' windows.
   std::uint64_t cut = 0;        // Instances that lack one because of the windows, deaths or missing files.
+  std::uint64_t outside = 0;    // Of those: because the ranks' capture windows differ.
   std::uint64_t mismatched = 0;
   std::vector<RunLoss> losses;
 };

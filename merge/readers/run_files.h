@@ -26,7 +26,7 @@ inline RunLoss MakeLoss(std::int32_t rank, Loss loss, std::uint64_t count, std::
 }
 
 // Values of ranks.state.
-enum class RankState : std::uint8_t { kComplete = 0, kRecovered = 1, kCutShort = 2, kMissing = 3 };
+enum class RankState : std::uint8_t { kComplete = 0, kRecovered = 1, kCutShort = 2, kMissing = 3, kLeftOut = 4 };
 
 struct RunRank {
   std::int32_t rank = -1;
@@ -41,6 +41,7 @@ struct RunFiles {
   std::int32_t world_size = 0;  // Ranks the job had, as far as anything says.
   std::vector<RunRank> ranks;   // Present ones, by rank.
   std::vector<std::int32_t> missing;
+  std::vector<RunRank> left_out;  // Not to be recorded; the merge moves them here.
   std::vector<RunLoss> losses;
 };
 

@@ -25,6 +25,14 @@ int Preference(std::uint8_t source) {
   return 5;
 }
 
+// Whether the rank's windows have the step whole.
+bool InSomeWindow(const MatchRank& rank, std::int64_t index) {
+  if (rank.windows == nullptr) return true;
+  return std::any_of(rank.windows->begin(), rank.windows->end(), [&](const RecordedWindow& window) {
+    return window.first_step <= index && index < window.end_step;
+  });
+}
+
 // The thread with most marks of this source: others mark their own loops.
 std::uint32_t MarkingThread(const schema::Steps& steps, std::uint8_t source) {
   std::map<std::uint32_t, std::size_t> marks;
@@ -124,8 +132,8 @@ JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives
       const auto at = std::lower_bound(steps.begin(), steps.end(), index,
                                        [](const RankStep& step, std::int64_t i) { return step.index < i; });
       const bool has = at != steps.end() && at->index == index;
-      if (has || (ranks[r].cut_begin && index < steps.front().index) ||
-          (ranks[r].cut_end && index > steps.back().index))
+      if (has || (ranks[r].in_parts && !InSomeWindow(ranks[r], index)) ||
+          (ranks[r].cut_begin && index < steps.front().index) || (ranks[r].cut_end && index > steps.back().index))
         continue;
       if (mismatched++ == 0)
         first = "first: step " + std::to_string(index) + " is not on rank " + std::to_string(ranks[r].rank);

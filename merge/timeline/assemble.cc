@@ -1,6 +1,7 @@
 #include "merge/timeline/assemble.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -104,8 +105,26 @@ void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& 
                            const std::vector<RankPassResult>& passed) {
   std::size_t r = 0;
   auto missing = run.missing.begin();
-  while (r < run.ranks.size() || missing != run.missing.end()) {
+  auto left_out = run.left_out.begin();
+  const auto next = [&] {
+    std::int32_t rank = std::numeric_limits<std::int32_t>::max();
+    if (r < run.ranks.size()) rank = run.ranks[r].rank;
+    return missing != run.missing.end() ? std::min(rank, *missing) : rank;
+  };
+  while (r < run.ranks.size() || missing != run.missing.end() || left_out != run.left_out.end()) {
     schema::TlRanks::Row row;
+    if (left_out != run.left_out.end() && left_out->rank < next()) {
+      row.rank = left_out->rank;
+      row.file = Intern(left_out->file);
+      row.node = Intern(MetaValue(left_out->head, "node"));
+      row.domain = Intern(MetaValue(left_out->head, "clock_domain"));
+      row.state = static_cast<std::uint8_t>(RankState::kLeftOut);
+      row.app_cpu_ns = row.agent_cpu_ns = -1;
+      row.exit_code = kExitUnknown;
+      tables_.ranks.Append(row);
+      ++left_out;
+      continue;
+    }
     if (r == run.ranks.size() || (missing != run.missing.end() && *missing < run.ranks[r].rank)) {
       row.rank = *missing++;
       row.file = row.node = row.domain = schema::kNone;

@@ -59,12 +59,32 @@ std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, const schema::Rank
     const auto at = std::lower_bound(kernels.begin(), kernels.end(), std::pair(host_ns, schema::kNoTime));
     return at == kernels.end() ? extent.end : at->second;
   };
+  // Latest end of what was launched before a host time.
+  std::vector<std::pair<std::int64_t, std::int64_t>> ends;
+  const auto last_ended = [&](std::int64_t host_ns, std::int64_t least) {
+    if (ends.empty()) {
+      for (std::size_t i = 0; i < events.kernels.rows(); ++i) {
+        const std::uint64_t correlation = events.kernels.correlation[i];
+        const auto at = std::lower_bound(launches.begin(), launches.end(), std::pair(correlation, schema::kNoTime));
+        const bool known = correlation != 0 && at != launches.end() && at->first == correlation;
+        ends.emplace_back(known ? at->second : events.kernels.begin_ns[i],
+                          events.kernels.begin_ns[i] + events.kernels.duration_ns[i]);
+      }
+      std::sort(ends.begin(), ends.end());
+      for (std::size_t i = 1; i < ends.size(); ++i) ends[i].second = std::max(ends[i].second, ends[i - 1].second);
+    }
+    const auto at = std::lower_bound(ends.begin(), ends.end(), std::pair(host_ns, schema::kNoTime));
+    return at == ends.begin() ? least : std::max(least, at[-1].second);
+  };
   std::int64_t before = schema::kNoTime;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     Interval& window = steps[i].window;
-    const std::int64_t next = i + 1 < steps.size() ? steps[i + 1].window.begin : window.end;
+    const std::int64_t host_end = window.end;
+    const std::int64_t next = i + 1 < steps.size() ? steps[i + 1].window.begin : host_end;
     window.begin = std::max(first_launched(window.begin), before);
-    window.end = std::max(first_launched(next), window.begin);
+    // Where recording went off in between, the next kernel is another window's.
+    const bool gap = next > host_end && steps[i + 1].index > steps[i].index + 1;
+    window.end = gap ? last_ended(host_end, window.begin) : std::max(first_launched(next), window.begin);
     before = window.end;
   }
   return steps;

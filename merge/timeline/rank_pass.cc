@@ -231,19 +231,34 @@ class Pass {
     }
   }
 
-  Interval AnalysisWindow() const {
-    if (in_.first_step <= in_.last_step) {
-      const RankStep *first = nullptr, *last = nullptr;
-      for (const RankStep& step : out_.steps) {
-        if (step.index < in_.first_step || step.index > in_.last_step || !step.complete) continue;
-        if (first == nullptr) first = &step;
-        last = &step;
-      }
-      if (first != nullptr) return {first->window.begin, last->window.end};
-      if (in_.cluster_window.begin < in_.cluster_window.end)
-        return {in_.clock->ToLocal(in_.cluster_window.begin), in_.clock->ToLocal(in_.cluster_window.end)};
+  // {0, 0}: this rank has nothing of it.
+  Interval Locate(const AnalysisPart& part) const {
+    const RankStep *first = nullptr, *last = nullptr;
+    for (const RankStep& step : out_.steps) {
+      if (step.index < part.first_step || step.index > part.last_step || !step.complete) continue;
+      if (first == nullptr) first = &step;
+      last = &step;
     }
-    return out_.gpu ? GpuExtent(events_) : span_;
+    if (first != nullptr) return {first->window.begin, last->window.end};
+    if (part.cluster_window.begin < part.cluster_window.end)
+      return {in_.clock->ToLocal(part.cluster_window.begin), in_.clock->ToLocal(part.cluster_window.end)};
+    return {0, 0};
+  }
+
+  // In order, without overlap; at least one.
+  std::vector<Interval> AnalysisWindow() const {
+    std::vector<Interval> found;
+    if (in_.parts != nullptr) {
+      for (const AnalysisPart& part : *in_.parts) {
+        const Interval at = Locate(part);
+        if (at.begin < at.end && (found.empty() || found.back().end <= at.begin)) found.push_back(at);
+      }
+    } else if (in_.first_step <= in_.last_step) {
+      const Interval at = Locate({in_.first_step, in_.last_step, in_.cluster_window});
+      if (at.begin < at.end) found.push_back(at);
+    }
+    if (found.empty()) found.push_back(out_.gpu ? GpuExtent(events_) : span_);
+    return found;
   }
 
   template <typename Row>
@@ -276,14 +291,14 @@ class Pass {
     }
     std::vector<Interval> windows;
     for (const RankStep& step : out_.steps) windows.push_back(step.window);
-    const Interval total = AnalysisWindow();
+    const std::vector<Interval> parts = AnalysisWindow();
+    const Interval total{parts.front().begin, parts.back().end};
     out_.phases = PhasesOf(head_, events_, training_, *in_.steps, total, in_.rank == nullptr ? 0 : in_.rank->rank);
-    windows.push_back(total);
+    windows.insert(windows.end(), parts.begin(), parts.end());
     const std::vector<Terms> terms = BreakDown(activity_, windows);
 
     // Marks carry the exact CPU time of their step; samples only interpolate.
-    std::int64_t marked_cpu = 0;
-    Interval marked{0, 0};
+    std::int64_t marked_cpu = 0, marked_ns = 0;
     for (std::size_t i = 0; i < out_.steps.size(); ++i) {
       const RankStep& step = out_.steps[i];
       schema::TlStepRanks::Row row;
@@ -298,18 +313,30 @@ class Pass {
       out_.step_ranks.Append(row);
       if (step.window.begin >= total.begin && step.window.end <= total.end && step.cpu_ns >= 0) {
         marked_cpu += step.cpu_ns;
-        if (marked.end == marked.begin)
-          marked = step.window;
-        else if (marked.end == step.window.begin)
-          marked.end = step.window.end;
+        marked_ns += step.window.end - step.window.begin;
       }
     }
     schema::TlRankTotals::Row row;
     row.rank = in_.rank == nullptr ? 0 : in_.rank->rank;
     row.begin_ns = total.begin;
     row.end_ns = total.end;
-    const bool covered = marked == total && total.end > total.begin;
-    Put(row, terms.back(), total, covered ? marked_cpu : cpu.Within(total), delay.Within(total));
+    Terms sum;
+    std::int64_t sampled_cpu = 0, off_cpu = 0;
+    const auto add = [](std::int64_t& to, std::int64_t value) { to = to < 0 || value < 0 ? -1 : to + value; };
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      sum.Add(terms[out_.steps.size() + i]);
+      row.span_ns += parts[i].end - parts[i].begin;
+      add(sampled_cpu, cpu.Within(parts[i]));
+      add(off_cpu, delay.Within(parts[i]));
+    }
+    // Steps do not overlap, so equal lengths are the same time.
+    const bool covered = row.span_ns > 0 && marked_ns == row.span_ns;
+    Put(row, sum, total, covered ? marked_cpu : sampled_cpu, off_cpu);
+    row.late_sender_ns = row.late_receiver_ns = 0;
+    for (const Interval& part : parts) {
+      row.late_sender_ns += late_sender_.Within(part);
+      row.late_receiver_ns += late_receiver_.Within(part);
+    }
     out_.totals.Append(row);
   }
 

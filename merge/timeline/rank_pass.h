@@ -21,6 +21,13 @@ Interval CapturedSpan(const schema::RankTables& head);
 // the process's main thread, else the first.
 std::uint32_t TrainingThread(const schema::RankTables& head);
 
+// A stretch of the analysis window without gaps: steps, inclusive, or, without
+// (first > last) or on a rank that lacks them, a time.
+struct AnalysisPart {
+  std::int64_t first_step = 0, last_step = -1;
+  Interval cluster_window{0, 0};
+};
+
 struct RankPassInput {
   std::size_t index = 0;  // Among the ranks given to the matchers.
   const RunRank* rank = nullptr;
@@ -33,6 +40,8 @@ struct RankPassInput {
   std::int64_t first_step = 0, last_step = -1;
   // Where a rank that lacks those steps has its window, cluster time; {0, 0}: captured time.
   Interval cluster_window{0, 0};
+  // Where recording was not on all the time: what it covered, in order, instead of the above. Null or empty: all.
+  const std::vector<AnalysisPart>* parts = nullptr;
 };
 
 struct RankPassResult {
