@@ -17,7 +17,7 @@ class Hdf5Source final : public RankSource {
     ReadTables read;
     schema::RankTables& t = read.tables;
     All(read, t.meta), All(read, t.processes), All(read, t.threads), All(read, t.strings), All(read, t.string_bytes);
-    All(read, t.comms), All(read, t.comm_members), All(read, t.steps), All(read, t.mpi_requests),
+    All(read, t.comms), All(read, t.comm_members), All(read, t.steps), All(read, t.windows), All(read, t.mpi_requests),
         All(read, t.gradient_buckets);
     All(read, t.clock_bursts), All(read, t.clock_snapshots), All(read, t.losses);
     Some(read, t.collectives,
