@@ -1,6 +1,8 @@
 // The command line. Subcommands are listed here and defined one per file.
 
+#include <fcntl.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <cctype>
 #include <string>
@@ -24,6 +26,16 @@ void NameEnvironment(CLI::App& app) {
       option->envname(name);
     }
   }
+}
+
+// Started without some of them (>&-), a file of ours would get the number, and the
+// next message would be written into it. Closed again in whatever is started.
+void HoldStandardStreams() {
+  int fd;
+  do {
+    fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
 }
 
 int Main(int argc, char** argv) {
@@ -50,4 +62,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace lockstep::cli
 
-int main(int argc, char** argv) { return lockstep::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  lockstep::cli::HoldStandardStreams();
+  return lockstep::cli::Main(argc, argv);
+}

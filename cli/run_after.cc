@@ -46,12 +46,12 @@ SlotEnd LookAt(const std::string& run_dir, std::int32_t slot) {
   char name[32];
   std::snprintf(name, sizeof name, "/ranks/.agent-%05d", slot);
   std::ifstream claim(run_dir + name);
+  const bool claimed = claim.is_open();
   std::string state;
-  if (claim && std::getline(claim, state)) {
-    if (state == "done") return SlotEnd::kFile;
-    if (state == "failed") return SlotEnd::kFailed;
-  }
-  if (claim) return SlotEnd::kPending;
+  claim >> state;
+  if (state == "done") return SlotEnd::kFile;
+  if (state == "failed") return SlotEnd::kFailed;
+  if (claimed) return SlotEnd::kPending;
   return Exists(RankPath(run_dir, slot, ".h5")) ? SlotEnd::kFile : SlotEnd::kUnclaimed;
 }
 
@@ -161,7 +161,10 @@ void RunAfter(const RunResult& result, const AfterOptions& options) {
       Say("the application failed; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir);
     return;
   }
-  const Waited waited = WaitForSlots(dir, result.launch.slots(), options.wait_ms);
+  // Alone, it knows without asking; on a full disk the claim may not say.
+  const bool alone = result.launch.slots() == 1;
+  const Waited waited = alone ? Waited{.files = result.converted, .failed = !result.converted, .missing = {}}
+                              : WaitForSlots(dir, result.launch.slots(), options.wait_ms);
   if (!waited.missing.empty() && !options.quiet) {
     const std::string ranks = Ranges(waited.missing), name = fs::path(dir).filename().string();
     const std::size_t dash = name.rfind('-');

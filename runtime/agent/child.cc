@@ -29,10 +29,15 @@ Result<SignalGate> SignalGate::Open() {
   ::sigaction(SIGCHLD, &action, &gate.old_child_);
   action.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &action, &gate.old_pipe_);
+  // ulimit -f: a write past the limit then fails with EFBIG, as on a full disk.
+  ::sigaction(SIGXFSZ, &action, &gate.old_file_size_);
   ::pthread_sigmask(SIG_BLOCK, &mask, &gate.old_mask_);
   gate.fd_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (gate.fd_ < 0)
-    return Error{ErrorCode::kIo, "signalfd failed: " + std::string(std::strerror(errno)), "", "raise ulimit -n"};
+  if (gate.fd_ < 0) {
+    const int error = errno;
+    gate.RestoreInChild();
+    return Error{ErrorCode::kIo, "signalfd failed: " + std::string(std::strerror(error)), "", "raise ulimit -n"};
+  }
   return gate;
 }
 
@@ -40,7 +45,8 @@ SignalGate::SignalGate(SignalGate&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       old_mask_(other.old_mask_),
       old_child_(other.old_child_),
-      old_pipe_(other.old_pipe_) {}
+      old_pipe_(other.old_pipe_),
+      old_file_size_(other.old_file_size_) {}
 
 SignalGate::~SignalGate() {
   if (fd_ < 0) return;
@@ -55,6 +61,7 @@ SignalGate::~SignalGate() {
 void SignalGate::RestoreInChild() const {
   ::sigaction(SIGCHLD, &old_child_, nullptr);
   ::sigaction(SIGPIPE, &old_pipe_, nullptr);
+  ::sigaction(SIGXFSZ, &old_file_size_, nullptr);
   ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
 }
 

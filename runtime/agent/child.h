@@ -31,7 +31,7 @@ class SignalGate {
   int fd_ = -1;
   sigset_t old_mask_{};
   struct sigaction old_child_ {
-  }, old_pipe_{};
+  }, old_pipe_{}, old_file_size_{};
 };
 
 struct ChildExit {

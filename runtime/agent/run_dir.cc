@@ -40,6 +40,11 @@ int MakeDirectories(const std::string& path) {
   return S_ISDIR(info.st_mode) ? 0 : ENOTDIR;
 }
 
+constexpr std::size_t kClaimBytes = 8;
+constexpr const char* kClaimRunning = "running\n";
+constexpr const char* kClaimDone = "done   \n";
+constexpr const char* kClaimFailed = "failed \n";
+
 enum class Claimed { kYes, kTaken, kNo };
 
 // Claims the slot in `dir`; *error is errno on kNo.
@@ -53,6 +58,9 @@ Claimed Claim(const std::string& dir, const LaunchEnv& launch, RunDir& out, int*
     *error = errno;
     return *error == EEXIST ? Claimed::kTaken : Claimed::kNo;
   }
+  // States are of one length, so that the last word needs no room on a disk that is full by then.
+  const ssize_t ignored = ::write(fd, kClaimRunning, kClaimBytes);
+  static_cast<void>(ignored);
   ::close(fd);
   return Claimed::kYes;
 }
@@ -234,10 +242,10 @@ void PointLatest(const RunDir& dir) {
   if (::rename(fresh.c_str(), dir.latest.c_str()) != 0) ::unlink(fresh.c_str());
 }
 
-void WriteClaim(const RunDir& dir, const char* state) {
-  const int fd = ::open(dir.claim.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+void WriteClaim(const RunDir& dir, bool done) {
+  const int fd = ::open(dir.claim.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return;
-  const ssize_t ignored = ::write(fd, state, std::strlen(state));
+  const ssize_t ignored = ::write(fd, done ? kClaimDone : kClaimFailed, kClaimBytes);
   static_cast<void>(ignored);
   ::close(fd);
 }

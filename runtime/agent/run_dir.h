@@ -38,8 +38,8 @@ Result<RunDir> ClaimRunDir(const LaunchEnv& launch, const std::string& output);
 // Points `latest` at the directory (rank 0). Failure is harmless.
 void PointLatest(const RunDir& dir);
 
-// What became of the slot, for rank 0 to wait on: "done" or "failed".
-void WriteClaim(const RunDir& dir, const char* state);
+// What became of the slot, for rank 0 to wait on: the claim's first word becomes "done" or "failed".
+void WriteClaim(const RunDir& dir, bool done);
 
 // Takes this slot's empty leftovers away (the command could not be started).
 void AbandonRunDir(const RunDir& dir);
