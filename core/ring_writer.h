@@ -200,8 +200,10 @@ inline RingPage* Page() {
 inline void Poll(std::uint64_t op_and_request, std::uint64_t begin_ticks, std::uint64_t end_ticks) {
   RingPage* page = lockstep_thread_ring;
   RingHeader& header = page->header;
-  // Calls are 0 in the idle ring.
-  if (header.poll_calls == 0 || header.poll_key != op_and_request || page->producer.pending_requests != 0)
+  // Calls are 0 in the idle ring. A poll long after the last one is no part of its run: the thread did
+  // something else in between.
+  if (header.poll_calls == 0 || header.poll_key != op_and_request || page->producer.pending_requests != 0 ||
+      begin_ticks - header.poll_last_ticks > page->producer.poll_gap_ticks)
     return lockstep_poll_slow(op_and_request, nullptr, 0, begin_ticks, end_ticks);
   header.poll_last_ticks = end_ticks;
   header.poll_calls += 1;

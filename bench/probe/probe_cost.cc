@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <mpi.h>
+#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -25,6 +26,7 @@
 
 #include "core/ring_layout.h"
 #include "runtime/lockstep.h"
+#include "tests/fakes/nvtx_host.h"
 #include "tests/unit/runtime/probe/test_segment.h"
 
 namespace {
@@ -57,7 +59,8 @@ double Measure(double seconds, int rounds, Body&& body) {
 }
 
 // Interleaved stretches, so that floor and range see the same machine.
-void Ranges(double seconds) {
+template <typename Pair>
+void AgainstFloor(double seconds, Pair&& pair) {
   std::vector<FloorRecord> ring(1 << 15);
   std::size_t at = 0;
   const auto floor = [&] {
@@ -69,10 +72,6 @@ void Ranges(double seconds) {
     record.end = ReadTsc();
     asm volatile("" : : : "memory");
   };
-  const auto pair = [] {
-    lockstep_range_push("forward");
-    lockstep_range_pop();
-  };
   std::vector<double> floors, pairs;
   for (int i = 0; i < 10; ++i) {
     floors.push_back(Measure(seconds / 10, 1000, floor));
@@ -81,6 +80,40 @@ void Ranges(double seconds) {
   std::sort(floors.begin(), floors.end());
   std::sort(pairs.begin(), pairs.end());
   std::printf("%.2f %.2f\n", floors[5], pairs[5]);
+}
+
+void Ranges(double seconds) {
+  AgainstFloor(seconds, [] {
+    lockstep_range_push("forward");
+    lockstep_range_pop();
+  });
+}
+
+// The three ways to name an NVTX range.
+void NvtxLiteral(double seconds) {
+  AgainstFloor(seconds, [] {
+    nvtxRangePushA("forward");
+    nvtxRangePop();
+  });
+}
+void NvtxRegistered(double seconds) {
+  nvtxDomainHandle_t domain = nvtxDomainCreateA("bench");
+  nvtxEventAttributes_t event{};
+  event.version = NVTX_VERSION;
+  event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  event.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+  event.message.registered = nvtxDomainRegisterStringA(domain, "forward");
+  AgainstFloor(seconds, [&] {
+    nvtxDomainRangePushEx(domain, &event);
+    nvtxDomainRangePop(domain);
+  });
+}
+void NvtxDynamic(double seconds) {
+  const std::string name = "a name of 36 characters, on the heap";
+  AgainstFloor(seconds, [&] {
+    nvtxRangePushA(name.c_str());
+    nvtxRangePop();
+  });
 }
 
 void Allreduce(double seconds) {
@@ -99,6 +132,12 @@ void Iprobe(double seconds) {
 int Child(const std::string& what, double seconds) {
   if (what == "ranges") {
     Ranges(seconds);
+  } else if (what == "nvtx-literal") {
+    NvtxLiteral(seconds);
+  } else if (what == "nvtx-registered") {
+    NvtxRegistered(seconds);
+  } else if (what == "nvtx-dynamic") {
+    NvtxDynamic(seconds);
   } else if (what == "loop") {  // For callgrind.
     const int n = static_cast<int>(seconds);
     lockstep_range_push("forward");
@@ -131,6 +170,7 @@ std::string RunChild(const std::string& what, const std::string& argument, TestS
     if (segment != nullptr) {
       setenv("LOCKSTEP_SEGMENT", segment->path().c_str(), 1);
       setenv("LD_PRELOAD", (Directory() + "/liblockstep.so " + Directory() + "/liblockstep-ompi40.so").c_str(), 1);
+      setenv("NVTX_INJECTION64_PATH", (Directory() + "/liblockstep.so").c_str(), 1);
     }
     const std::string self = Directory() + "/probe_cost";
     std::vector<std::string> words = prefix;
@@ -215,6 +255,56 @@ double InstructionsPerPair(bool with_probe) {
   return few > 0 && all > few ? (all - few) / kPairs : 0;
 }
 
+// us from spawning /bin/true to having its end, with these libraries preloaded.
+double StartUp(const std::string& preload, const std::string& segment) {
+  std::vector<std::string> words{"PATH=/usr/bin:/bin"};
+  if (!preload.empty()) words.push_back("LD_PRELOAD=" + preload);
+  if (!segment.empty()) words.push_back("LOCKSTEP_SEGMENT=" + segment);
+  std::vector<char*> environment;
+  for (std::string& word : words) environment.push_back(word.data());
+  environment.push_back(nullptr);
+  char program[] = "/bin/true";
+  char* arguments[] = {program, nullptr};
+  pid_t pid = 0;
+  const double begin = Now();
+  if (posix_spawn(&pid, program, nullptr, nullptr, arguments, environment.data()) != 0) return 0;
+  waitpid(pid, nullptr, 0);
+  return (Now() - begin) / 1000;
+}
+
+// What each process of a job pays, whether it is of interest or not (shells, helpers). The
+// variants take turns; medians, and medians of the differences to the process without any.
+void StartUpRows(double seconds) {
+  TestSegment segment(Options());
+  const std::string probe = Directory() + "/liblockstep.so",
+                    both = probe + ":" + Directory() + "/liblockstep-ompi40.so";
+  struct Variant {
+    const char* name;
+    std::string preload, segment;
+    std::vector<double> us, more;
+  };
+  std::vector<Variant> variants{{"a process without any of it", "", "", {}, {}},
+                                {"  with liblockstep.so, no run", probe, "", {}, {}},
+                                {"  with liblockstep.so in a run", probe, segment.path(), {}, {}},
+                                {"  and the MPI wrappers, no run", both, "", {}, {}},
+                                {"  and the MPI wrappers in a run", both, segment.path(), {}, {}}};
+  const double until = Now() + seconds * 1e9;
+  for (int round = 0; round < 20 || Now() < until; ++round)
+    for (Variant& variant : variants) {
+      variant.us.push_back(StartUp(variant.preload, variant.segment));
+      variant.more.push_back(variant.us.back() - variants[0].us.back());
+    }
+  const auto median = [](std::vector<double>& values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  };
+  for (Variant& variant : variants) {
+    std::printf("%-46s %8.0f us", variant.name, median(variant.us));
+    if (&variant != &variants[0]) std::printf("   adds %.0f us", median(variant.more));
+    std::printf("\n");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -242,6 +332,17 @@ int main(int argc, char** argv) {
     std::printf("instructions per push+pop                      not measured: valgrind is not installed\n");
   }
 
+  for (const auto& [what, name] : {std::pair{"nvtx-literal", "NVTX push+pop, literal name"},
+                                   std::pair{"nvtx-registered", "NVTX push+pop, registered name, own domain"},
+                                   std::pair{"nvtx-dynamic", "NVTX push+pop, name of 36 characters"}}) {
+    TestSegment segment(Options());
+    Populate(segment);
+    double nvtx_floor = 0, nvtx = 0;
+    std::sscanf(RunChild(what, seconds, &segment).c_str(), "%lf %lf", &nvtx_floor, &nvtx);
+    std::printf("%-46s %8.2f ns   %.2f x floor (target 1.8), %llu dropped\n", name, nvtx, nvtx / nvtx_floor,
+                static_cast<unsigned long long>(Dropped(segment)));
+  }
+
   struct Row {
     const char *what, *name;
   };
@@ -266,5 +367,6 @@ int main(int argc, char** argv) {
     std::printf("%-46s %8.2f ns   wrapper adds %.2f ns (target 35), %llu dropped\n", row.name, bares[2], deltas[2],
                 static_cast<unsigned long long>(dropped));
   }
+  StartUpRows(std::atof(seconds.c_str()));
   return 0;
 }

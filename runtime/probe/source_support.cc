@@ -12,6 +12,8 @@ using namespace probe;
 
 namespace {
 
+constexpr std::uint64_t kSamplesToPollGap = 10;  // sample_ticks are 200 us.
+
 struct {
   std::atomic<std::uint64_t> ticks{0};
   std::int64_t raw_ns = 0;
@@ -36,7 +38,10 @@ extern "C" void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint
   }
   RingHeader& header = page->header;
   const std::uint32_t kept = count <= 32 ? count : 0;
+  // 20 us: merge takes polls closer than that for spinning in MPI (merge/timeline/rank_pass.cc).
+  page->producer.poll_gap_ticks = lockstep_probe.sample_ticks.load(std::memory_order_relaxed) / kSamplesToPollGap;
   const bool same = header.poll_calls != 0 && header.poll_key == op_and_request &&
+                    begin_ticks - header.poll_last_ticks <= page->producer.poll_gap_ticks &&
                     page->producer.pending_requests == kept &&
                     std::memcmp(page->pending, requests, kept * sizeof *requests) == 0;
   if (!same) {

@@ -347,6 +347,19 @@ TEST(Probe, NoRoomForARingIsCounted) {
   EXPECT_EQ(segment.view().processes()[0].dropped_no_ring, 100u);
 }
 
+TEST(Probe, ARunOfPollsEndsWhereTheThreadDidSomethingElse) {
+  TestSegment segment;
+  Child child(segment.path(), {}, {}, LOCKSTEP_BUILD_DIR "/tests/probe_polls");
+  ASSERT_EQ(child.Wait(), 0);
+  std::vector<std::uint32_t> calls;
+  for (const TestRecord& record : segment.ReadKind(RecordKind::kPoll)) {
+    const auto poll = record.As<PollRecord>();
+    EXPECT_LE(poll.last_ticks - poll.first_ticks, poll.calls * 40'000u);
+    calls.push_back(poll.calls);
+  }
+  EXPECT_EQ(calls, (std::vector<std::uint32_t>{150, 20, 1, 1, 1, 2, 1}));
+}
+
 TEST(Probe, ErrnoIsKept) {
   TestSegment segment;
   EXPECT_EQ(RunScenario(segment, {"errno"}), 0);
@@ -399,6 +412,24 @@ TEST(Probe, HeaderInC89AndNotPositionIndependent) {
   Child alone(segment.path(), {}, {"LD_PRELOAD="}, LOCKSTEP_BUILD_DIR "/tests/probe_plain_c");
   EXPECT_EQ(alone.Line(), "0");
   EXPECT_EQ(alone.Wait(), 0);
+}
+
+// Does not depend on the load of the machine, as times do.
+TEST(Probe, APairOfRangesTakesFewInstructions) {
+  if (std::string(LOCKSTEP_SANITIZERS) != "") GTEST_SKIP() << "not of an instrumented library";
+  if (!HaveValgrind()) GTEST_SKIP() << "valgrind is not installed";
+  constexpr int kPairs = 20000;
+  TestSegmentOptions options;
+  options.main_ring_slots = 1 << 17;
+  TestSegment few(options), many(options);
+  const double base = Instructions(kScenarios, few, "ranges 100");
+  const double all = Instructions(kScenarios, many, "ranges " + std::to_string(kPairs + 100));
+  ASSERT_GT(base, 0);
+  const double pair = (all - base) / kPairs;
+  EXPECT_EQ(RangesOf(many).size(), kPairs + 100u);
+  EXPECT_LE(pair, 62) << "the caller's loop and the header's calls, about 15, included";
+  EXPECT_GE(pair, 30) << "did nothing?";
+  std::printf("%.1f instructions per push and pop, the caller's included\n", pair);
 }
 
 std::string Output(const std::string& command) {

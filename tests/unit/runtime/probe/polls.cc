@@ -1,0 +1,29 @@
+// For probe_test.cc: polls as the MPI wrappers report them, at times of our choosing.
+// Linked with the probe, as the wrappers' library is.
+
+#include "core/ring_writer.h"
+
+int main() {
+  using namespace lockstep;
+  if (lockstep_ring() == nullptr) return 1;
+  // Until it is measured 20 us are 40,000 ticks (source_support.cc).
+  std::uint64_t now = ring::Ticks();
+  const auto polls = [&](int count, std::uint64_t apart) {
+    for (int i = 0; i < count; ++i) {
+      ring::Poll(7, now, now + 100);
+      now += apart;
+    }
+  };
+  polls(100, 1'000);  // Spinning,
+  polls(50, 30'000);  // and still, more slowly.
+  now += 1'000'000;   // Computing;
+  polls(20, 1'000);   // spinning again.
+  now += 1'000'000;
+  polls(3, 1'000'000);  // A look now and then.
+  const std::uint64_t pending[2] = {3, 4};
+  for (const std::uint64_t apart : {1'000u, 1'000'000u, 1'000u}) {  // Several handles.
+    lockstep_poll_slow(8, pending, 2, now, now + 100);
+    now += apart;
+  }
+  return 0;
+}
