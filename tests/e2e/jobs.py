@@ -1,0 +1,135 @@
+"""What the whole-program tests share: running a job bare and under Lockstep, and
+reading what came of it. Import after sys.argv[1] is the build directory."""
+
+import collections
+import glob
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import h5py
+
+BUILD = pathlib.Path(sys.argv[1]).resolve()
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+LOCKSTEP = str(BUILD / "lockstep")
+PYTHON = "/usr/bin/python3"
+# The launcher's own variables must not reach the jobs of a test that itself runs in one.
+ENVIRONMENT = {k: v for k, v in os.environ.items()
+               if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_", "SLURM_")) and k not in ("RANK", "WORLD_SIZE")}
+MPIRUN = ["mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--oversubscribe"]
+
+
+def mpi_ops():
+    """MPI function name -> its number on disk."""
+    names = {}
+    for line in (SOURCE / "core/mpi_ops.def").read_text().splitlines():
+        if line.startswith("LS_MPI_OP("):
+            number, name = line[len("LS_MPI_OP("):].split(",")[:2]
+            names["MPI_" + name.strip()] = int(number)
+    return names
+
+
+def run(words, cwd, env=None, timeout=120, **more):
+    """subprocess.run with captured bytes and the wall time in .seconds."""
+    begin = time.monotonic()
+    done = subprocess.run([str(word) for word in words], cwd=cwd, env=dict(ENVIRONMENT, **(env or {})),
+                          timeout=timeout, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
+    done.seconds = time.monotonic() - begin
+    return done
+
+
+def without_ours(stderr):
+    """stderr less the lines Lockstep says itself: one voice, one prefix."""
+    return b"".join(line for line in stderr.splitlines(keepends=True) if not line.startswith(b"lockstep: "))
+
+
+class RankFile:
+    """One rank file, strings resolved."""
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        with h5py.File(path) as file:
+            self.tables = {name: {column: data[:] for column, data in group.items()} for name, group in file.items()
+                           if isinstance(group, h5py.Group)}
+            self.attributes = dict(file.attrs)
+        data = bytes(self.tables["string_bytes"]["value"])
+        strings = self.tables["strings"]
+        self.texts = [data[at:at + size].decode("utf-8", "surrogateescape")
+                      for at, size in zip(strings["offset_bytes"], strings["length_bytes"])]
+        meta = self.tables["meta"]
+        self.meta = {self.text(key): self.text(value) for key, value in zip(meta["key"], meta["value"])}
+
+    def text(self, index):
+        return self.texts[index] if index < len(self.texts) else None
+
+    def column(self, table, name):
+        return self.tables[table][name]
+
+    def rows(self, table):
+        columns = self.tables[table]
+        return len(next(iter(columns.values())))
+
+    @property
+    def losses(self):
+        found = collections.Counter()
+        for name, count in zip(self.column("losses", "name"), self.column("losses", "count")):
+            found[self.text(name)] += int(count)
+        return dict(found)
+
+    @property
+    def ranges(self):
+        """Name -> how often."""
+        return dict(collections.Counter(self.text(name) for name in self.column("ranges", "name")))
+
+    @property
+    def calls(self):
+        """MPI function -> how often."""
+        by_number = {number: name for name, number in mpi_ops().items()}
+        found = collections.Counter()
+        for op, count in zip(self.column("mpi_calls", "op"), self.column("mpi_calls", "count")):
+            found[by_number[int(op)]] += int(count)
+        return dict(found)
+
+    @property
+    def executables(self):
+        return [os.path.basename(self.text(exe)) for exe in self.column("processes", "exe")]
+
+
+class Run:
+    """A run directory."""
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(os.path.realpath(directory))
+
+    def files(self):
+        """File name -> RankFile, in the order of names."""
+        return {os.path.basename(path): RankFile(path) for path in sorted(glob.glob(f"{self.directory}/ranks/*.h5"))}
+
+    def spools(self):
+        return sorted(glob.glob(f"{self.directory}/ranks/*.spool") + glob.glob(f"{self.directory}/ranks/*.ring"))
+
+    def analyze(self, *options):
+        """(exit code, analysis or None, stderr)"""
+        done = run([LOCKSTEP, "analyze", *options, "--json", "-", self.directory], cwd="/")
+        try:
+            analysis = json.loads(done.stdout)
+        except ValueError:
+            analysis = None
+        return done.returncode, analysis, done.stderr.decode()
+
+
+def latest(directory):
+    return Run(pathlib.Path(directory) / "lockstep.out/latest")
+
+
+def segments():
+    return set(glob.glob("/dev/shm/lockstep-*"))
+
+
+def have(*programs):
+    return all(os.path.exists(program) or shutil.which(program) for program in programs)
