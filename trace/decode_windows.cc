@@ -1,6 +1,8 @@
 // Capture windows: when the slot recorded, and which steps that leaves whole.
 
 #include <algorithm>
+#include <map>
+#include <vector>
 
 #include "trace/process_decoder.h"
 
@@ -42,6 +44,31 @@ void ProcessDecoder::ExtendStepRanges() {
       }
     }
     before = &mark;
+  }
+}
+
+// Threads that number steps together (a request each) may write them out of turn by
+// microseconds: the n-th number gets the n-th time.
+void ProcessDecoder::OrderMarks() {
+  std::map<std::uint8_t, std::vector<StepMark*>> by_source;
+  for (StepMark& mark : marks_)
+    if (!mark.ends) by_source[mark.source].push_back(&mark);
+  for (auto& [source, marks] : by_source) {
+    const auto before = [](const StepMark* a, const StepMark* b) { return a->index < b->index; };
+    if (std::is_sorted(marks.begin(), marks.end(), before)) continue;
+    bool threads = false;
+    for (const StepMark* mark : marks) threads |= mark->thread != marks[0]->thread;
+    if (!threads) continue;
+    std::vector<StepMark> sorted;
+    for (const StepMark* mark : marks) sorted.push_back(*mark);
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const StepMark& a, const StepMark& b) { return a.index < b.index; });
+    const auto same = [](const StepMark& a, const StepMark& b) { return a.index == b.index; };
+    if (std::adjacent_find(sorted.begin(), sorted.end(), same) != sorted.end()) continue;  // Each its own steps.
+    for (std::size_t i = 0; i < marks.size(); ++i) {
+      sorted[i].ns = marks[i]->ns;
+      *marks[i] = sorted[i];
+    }
   }
 }
 

@@ -281,6 +281,7 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
   PairRanges(last_ns_);
   FinishThreads(threads, process_row, main_tid);
   ExtendStepRanges();
+  OrderMarks();
   MakeSteps();
   NameDomains();
   FindPeers();

@@ -142,6 +142,7 @@ class ProcessDecoder {
   // decode_windows.cc
   void OnWindow(Thread& thread, const WindowRecord& record);
   void ExtendStepRanges();
+  void OrderMarks();
   void KeepWholeSteps();
 
   // facts.cc

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -45,12 +46,24 @@ std::uint32_t MarkingThread(const schema::Steps& steps, std::uint8_t source) {
   return thread;
 }
 
+// Threads that serve requests number them together: one sequence. Threads with loops of their own do not.
+bool NumberedTogether(const schema::Steps& steps, std::uint8_t source) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> marks;
+  for (std::size_t i = 0; i < steps.rows(); ++i)
+    if (steps.source[i] == source) marks.emplace_back(steps.begin_ns[i], steps.index[i]);
+  std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return std::adjacent_find(marks.begin(), marks.end(),
+                            [](const auto& a, const auto& b) { return b.second <= a.second; }) == marks.end();
+}
+
 // Numbers grow and windows do not overlap; `bad` counts rows that broke this.
 std::vector<RankStep> Marked(const schema::Steps& steps, std::uint8_t source, std::uint64_t& bad) {
+  const bool together = NumberedTogether(steps, source);
   const std::uint32_t thread = MarkingThread(steps, source);
   std::vector<RankStep> marked;
   for (std::size_t i = 0; i < steps.rows(); ++i) {
-    if (steps.source[i] != source || steps.thread[i] != thread || steps.end_ns[i] < steps.begin_ns[i]) continue;
+    if (steps.source[i] != source || (!together && steps.thread[i] != thread) || steps.end_ns[i] < steps.begin_ns[i])
+      continue;
     marked.push_back({steps.index[i],
                       {steps.begin_ns[i], steps.end_ns[i]},
                       steps.complete[i] != 0,

@@ -325,7 +325,8 @@ void Agent::Loop() {
       tick_ns_ = std::min(tick_ns_, 10 * kMillisecondNs);
       terminating_ = false;
     }
-    wake_ns = RawNs() + tick_ns_;
+    const std::int64_t then_ns = RawNs();
+    wake_ns = std::min(then_ns + tick_ns_, window_->due_ns(then_ns));
   }
 }
 

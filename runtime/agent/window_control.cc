@@ -272,6 +272,21 @@ void WindowControl::Tick(std::int64_t now_ns, std::uint64_t bytes) {
   if (plan_.kind == WindowKind::kTrigger) FollowRequests(now_ns);
 }
 
+std::int64_t WindowControl::due_ns(std::int64_t now_ns) const {
+  constexpr std::int64_t kSoonNs = 5'000'000;
+  std::int64_t due = INT64_MAX;
+  if (!setup_.included || limit_reached()) return due;
+  if (plan_.kind == WindowKind::kTimer && !timer_over_) {
+    if (timer_on_ns_ == 0)
+      due = begin_ns_ + plan_.delay_ns;
+    else if (plan_.duration_ns > 0)
+      due = timer_on_ns_ + plan_.duration_ns;
+  }
+  if (off_at_ns_ != 0) due = off_at_ns_;
+  // Due, and waiting for a boundary.
+  return due <= now_ns ? now_ns + kSoonNs : due;
+}
+
 bool WindowControl::steps_missing() const {
   const bool wanted =
       plan_.kind == WindowKind::kSteps || plan_.kind == WindowKind::kSchedule || !plan_.step_range.empty();

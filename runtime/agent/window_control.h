@@ -41,6 +41,8 @@ class WindowControl {
   void Request() { requested_ = true; }
   // `bytes` of the spool so far.
   void Tick(std::int64_t now_ns, std::uint64_t bytes);
+  // When Tick should be called again at the latest; INT64_MAX: any time.
+  std::int64_t due_ns(std::int64_t now_ns) const;
   // The application has ended: closes the window.
   void Finish();
 

@@ -271,7 +271,12 @@ bool StepRangeOpened() {
     FollowStepRanges(ticks);
     FollowRequests(index, ticks);
   }
-  if (ring::Recording()) Write(StepSource::kStepRange, index, 0, ticks);
+  if (!ring::Recording()) return recorded;
+  // Ranges beyond the window that begin while its last ones are open are no steps of it.
+  if (recorded || !StepsDecide(window.kind))
+    Write(StepSource::kStepRange, index, 0, ticks);
+  else if (Records(PhaseOf(window, index - 1, g_first_step.load(std::memory_order_relaxed))))
+    Write(StepSource::kStepRange, index, kEnds, ticks);
   return recorded;
 }
 
