@@ -21,11 +21,17 @@ std::int64_t Waits(const P2pPair& pair) { return pair.late_sender_ns + pair.late
 std::vector<P2pPair> AllPairs(const schema::TlP2pPairs& t) {
   std::vector<P2pPair> pairs(t.rows());
   for (std::size_t i = 0; i < t.rows(); ++i)
-    pairs[i] = {t.source_rank[i],        t.destination_rank[i],  static_cast<std::int64_t>(t.messages[i]),
-                t.bytes[i],              static_cast<std::int64_t>(t.matched[i]),
-                static_cast<std::int64_t>(t.unmatched[i]),       t.late_sender_ns[i],
-                static_cast<std::int64_t>(t.late_sender_count[i]), t.wrong_order_ns[i],
-                t.late_receiver_ns[i],   static_cast<std::int64_t>(t.late_receiver_count[i]),
+    pairs[i] = {t.source_rank[i],
+                t.destination_rank[i],
+                static_cast<std::int64_t>(t.messages[i]),
+                t.bytes[i],
+                static_cast<std::int64_t>(t.matched[i]),
+                static_cast<std::int64_t>(t.unmatched[i]),
+                t.late_sender_ns[i],
+                static_cast<std::int64_t>(t.late_sender_count[i]),
+                t.wrong_order_ns[i],
+                t.late_receiver_ns[i],
+                static_cast<std::int64_t>(t.late_receiver_count[i]),
                 static_cast<std::int64_t>(t.below_resolution[i])};
   return pairs;
 }
@@ -101,24 +107,24 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   const auto worst = static_cast<std::size_t>(std::max_element(costs.begin(), costs.end()) - costs.begin());
   if (static_cast<double>(costs[worst]) < kNameShare * static_cast<double>(whole)) return;
   const std::int32_t waiting = context.ranks()[worst];
-  const P2pPair* pair = kind.sender
-                            ? Heaviest(pairs, waiting, &P2pPair::destination, &P2pPair::late_sender_ns)
-                            : Heaviest(pairs, waiting, &P2pPair::source, &P2pPair::late_receiver_ns);
+  const P2pPair* pair = kind.sender ? Heaviest(pairs, waiting, &P2pPair::destination, &P2pPair::late_sender_ns)
+                                    : Heaviest(pairs, waiting, &P2pPair::source, &P2pPair::late_receiver_ns);
   if (pair == nullptr) return;
   const std::int32_t late = kind.sender ? pair->source : pair->destination;
-  const auto others = std::count_if(costs.begin(), costs.end(), [&](std::int64_t cost) {
-    return static_cast<double>(cost) >= kNameShare * static_cast<double>(whole);
-  }) - 1;
+  const auto others = std::count_if(costs.begin(), costs.end(),
+                                    [&](std::int64_t cost) {
+                                      return static_cast<double>(cost) >= kNameShare * static_cast<double>(whole);
+                                    }) -
+                      1;
   const std::string share = s.per_step ? fmt::format("{} of each {} step", Duration(costs[worst]), Duration(whole))
                                        : fmt::format("{} of its time", Percent(costs[worst], whole));
   Finding finding;
   finding.id = kind.id;
-  finding.headline = kind.sender ? fmt::format("Rank {} waits for messages that rank {} has not begun to send: {}{}.",
-                                               waiting, late, share,
-                                               others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) : "")
-                                 : fmt::format("Rank {} waits in sends until rank {} posts its receives: {}{}.", waiting,
-                                               late, share,
-                                               others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) : "");
+  finding.headline =
+      kind.sender ? fmt::format("Rank {} waits for messages that rank {} has not begun to send: {}{}.", waiting, late,
+                                share, others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) : "")
+                  : fmt::format("Rank {} waits in sends until rank {} posts its receives: {}{}.", waiting, late, share,
+                                others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) : "");
   finding.brief = kind.sender ? fmt::format("rank {} waits for rank {} to send", waiting, late)
                               : fmt::format("rank {} waits for rank {} to receive", waiting, late);
   if (s.per_step) finding.saves_ns_per_step = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
@@ -127,20 +133,22 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   finding.rank = late;
   const std::int64_t ns = kind.sender ? pair->late_sender_ns : pair->late_receiver_ns;
   const std::int64_t count = kind.sender ? pair->late_sender_count : pair->late_receiver_count;
-  finding.evidence = fmt::format("{} of {} from rank {} to rank {}: {} {}, {} on average", Plural(pair->messages, "message"),
-                                 Bytes(pair->bytes), pair->source, pair->destination, Count(count),
-                                 kind.sender ? "began after their receiver waited" : "found no receive posted",
-                                 Duration(ns / std::max<std::int64_t>(1, count)));
+  finding.evidence =
+      fmt::format("{} of {} from rank {} to rank {}: {} {}, {} on average", Plural(pair->messages, "message"),
+                  Bytes(pair->bytes), pair->source, pair->destination, Count(count),
+                  kind.sender ? "began after their receiver waited" : "found no receive posted",
+                  Duration(ns / std::max<std::int64_t>(1, count)));
   if (kind.sender && pair->wrong_order_ns * 4 > ns) {
-    finding.evidence += fmt::format("; {} of the wait while an earlier message lay there", Percent(pair->wrong_order_ns, ns));
+    finding.evidence +=
+        fmt::format("; {} of the wait while an earlier message lay there", Percent(pair->wrong_order_ns, ns));
     finding.action = "receive in the order of arrival: MPI_Waitany over posted receives, or MPI_ANY_SOURCE";
   } else if (kind.sender) {
     finding.action = fmt::format(
-        "send earlier on rank {} or give it less to do before; let rank {} compute between MPI_Irecv and MPI_Wait", late,
-        waiting);
+        "send earlier on rank {} or give it less to do before; let rank {} compute between MPI_Irecv and MPI_Wait",
+        late, waiting);
   } else {
-    finding.action = fmt::format("post the receives earlier on rank {} (MPI_Irecv before its work), or use MPI_Isend on rank {}",
-                                 late, waiting);
+    finding.action = fmt::format(
+        "post the receives earlier on rank {} (MPI_Irecv before its work), or use MPI_Isend on rank {}", late, waiting);
   }
   finding.rows.columns = {"source", "destination", "messages", "bytes", "late_sender_ns", "late_receiver_ns"};
   std::vector<const P2pPair*> rows;
@@ -151,8 +159,8 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   });
   if (rows.size() > kMaxPairs) rows.resize(kMaxPairs);
   for (const P2pPair* each : rows)
-    finding.rows.rows.push_back({each->source, each->destination, each->messages, static_cast<std::int64_t>(each->bytes),
-                                 each->late_sender_ns, each->late_receiver_ns});
+    finding.rows.rows.push_back({each->source, each->destination, each->messages,
+                                 static_cast<std::int64_t>(each->bytes), each->late_sender_ns, each->late_receiver_ns});
   analysis.findings.push_back(std::move(finding));
 }
 

@@ -35,6 +35,21 @@ bool MostlyPosted(const schema::TlCollectives& t) {
   return posted >= 0.9 * all;
 }
 
+// Time that non-blocking collectives were exposed in their Wait after every member had
+// come, mean over ranks, per step (per window in runs without steps).
+std::int64_t MovedInWait(const Context& context, const Analysis& analysis) {
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  std::int64_t sum = 0;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if ((t.mode[c] != 1 && t.mode[c] != 2) || !context.Counts(c)) continue;
+    for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m)
+      sum += members.end_high_ns[m] - members.end_low_ns[m];
+  }
+  const std::int64_t steps = analysis.summary.per_step ? analysis.run.steps : 1;
+  return sum / std::max<std::int64_t>(1, steps * static_cast<std::int64_t>(context.ranks().size()));
+}
+
 // Less than this share of the step exposed: something moved it in the meantime, or there is nothing to tell.
 constexpr std::int64_t kTellingPart = 500;
 
@@ -62,20 +77,25 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   finding.covers_transfer = MostlyPosted(context.tables().collectives);
-  const std::int64_t exposed = s.terms.exposed_unsplit_ns + (finding.covers_transfer ? s.terms.exposed_transfer_ns : 0);
+  analysis.mostly_posted = finding.covers_transfer;
+  // Beside blocking communication only its own part of what is not split is this finding's.
+  const std::int64_t exposed = finding.covers_transfer
+                                   ? s.terms.exposed_unsplit_ns + s.terms.exposed_transfer_ns
+                                   : std::min(s.terms.exposed_unsplit_ns, MovedInWait(context, analysis));
   if (whole <= 0 || exposed * kTellingPart < whole) return;
   analysis.wait_only = true;
   if (static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
   finding.id = "progress.wait_only";
-  finding.headline = s.per_step
-                         ? fmt::format(
-                               "Communication is posted early but moved only in Wait: none of it is known to overlap "
-                               "compute, and {} of each {} step are spent there.",
-                               Duration(exposed), Duration(whole))
-                         : fmt::format(
-                               "Communication is posted early but moved only in Wait: none of it is known to overlap "
-                               "compute, and {} of the time is spent there.",
-                               Percent(exposed, whole));
+  const std::string_view what = analysis.mostly_posted ? "Communication" : "Part of the communication";
+  finding.headline =
+      s.per_step ? fmt::format(
+                       "{} is posted early but moved only in Wait: none of it is known to overlap compute, and {} of "
+                       "each {} step are spent there.",
+                       what, Duration(exposed), Duration(whole))
+                 : fmt::format(
+                       "{} is posted early but moved only in Wait: none of it is known to overlap compute, and {} of "
+                       "the time is spent there.",
+                       what, Percent(exposed, whole));
   finding.brief = "posted early, moved only in Wait";
   if (s.per_step) finding.saves_ns_per_step = std::min(exposed, s.terms.compute_ns);
   finding.upper_bound = true;

@@ -61,9 +61,19 @@ void TabulateSteps(const Context& context, Analysis& analysis) {
     for (std::size_t p = 0; p < context.ranks().size(); ++p) {
       const std::size_t i = context.Cell(row, p);
       if (i == kNowhere) continue;
-      StepCell cell{cells.rank[i],      cells.begin_ns[i], cells.end_ns[i],     cells.complete[i] != 0,
-                    context.TermsOf(i), cells.comm_ns[i],  cells.overlap_ns[i], cells.mpi_other_ns[i], cells.mpi_io_ns[i],
-                    cells.mpi_rma_ns[i], cells.late_sender_ns[i], cells.late_receiver_ns[i], {}};
+      StepCell cell{cells.rank[i],
+                    cells.begin_ns[i],
+                    cells.end_ns[i],
+                    cells.complete[i] != 0,
+                    context.TermsOf(i),
+                    cells.comm_ns[i],
+                    cells.overlap_ns[i],
+                    cells.mpi_other_ns[i],
+                    cells.mpi_io_ns[i],
+                    cells.mpi_rma_ns[i],
+                    cells.late_sender_ns[i],
+                    cells.late_receiver_ns[i],
+                    {}};
       if (const auto at = phases.find({step.index, cell.rank}); at != phases.end()) cell.phases = at->second;
       step.ranks.push_back(std::move(cell));
     }

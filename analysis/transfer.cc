@@ -17,8 +17,11 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
   for (const Finding& finding : analysis.findings) {
     if (finding.covers_transfer) return;
     if (finding.id == "progress.wait_only") exposed -= std::min(exposed, finding.saves_ns_per_step.value_or(exposed));
-    // Waiting for a partner is exposed, too, as far as it is not idle.
-    if (finding.id == "p2p.late_sender") exposed -= std::clamp<std::int64_t>(s.late_sender_ns - s.terms.idle_ns, 0, exposed);
+    // Waiting for a partner is exposed, too, as far as it is not idle: idle in MPI is that or other calls.
+    if (finding.id == "p2p.late_sender") {
+      const std::int64_t room = std::max<std::int64_t>(0, s.terms.idle_ns - s.mpi_other_ns - s.input_ns);
+      exposed -= std::clamp<std::int64_t>(s.late_sender_ns - room, 0, exposed);
+    }
     if (finding.id == "p2p.late_receiver") exposed -= std::min(s.late_receiver_ns, exposed);
   }
   exposed = std::max(exposed, s.terms.exposed_transfer_ns);

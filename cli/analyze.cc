@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Flags {
-  std::string run, json, steps, classes = "lockstep", clock = "auto";
+  std::string run, json, bytes_matrix, steps, classes = "lockstep", clock = "auto";
   unsigned jobs = 0;
   std::size_t explain = 0;
   bool quiet = false;
@@ -94,6 +94,22 @@ std::string FilesLine(const std::string& run_dir) {
   return line;
 }
 
+// The rank x rank matrix of point-to-point messages, its non-zero cells; columns as in p2p_pairs.
+std::string BytesMatrix(const schema::TlP2pPairs& pairs) {
+  std::string csv;
+  pairs.ForEachColumn(
+      [&](const schema::ColumnInfo& info, const auto&) { csv += (csv.empty() ? "" : ",") + std::string(info.name); });
+  csv += '\n';
+  for (std::size_t row = 0; row < pairs.rows(); ++row) {
+    const std::size_t begin = csv.size();
+    pairs.ForEachColumn([&](const schema::ColumnInfo&, const auto& column) {
+      csv += fmt::format("{}{}", csv.size() == begin ? "" : ",", column[row]);
+    });
+    csv += '\n';
+  }
+  return csv;
+}
+
 bool ToStdout(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
 }
@@ -136,6 +152,11 @@ int Analyze(const Flags& flags) {
   } else if (!flags.quiet) {
     std::fprintf(stderr, "lockstep: %s is read-only: analysis.json is not written there\n", merge.run_dir.c_str());
   }
+  if (!flags.bytes_matrix.empty()) {
+    const std::string csv = BytesMatrix(timeline.value().tables.p2p_pairs);
+    if (flags.bytes_matrix == "-") return ToStdout(csv) ? code : kFailed;
+    if (Status written = WriteFile(flags.bytes_matrix, csv); !written.ok()) return PrintError(written.error());
+  }
   if (flags.json == "-") return ToStdout(json) ? code : kFailed;
   if (!flags.json.empty())
     if (Status written = WriteFile(flags.json, json); !written.ok()) return PrintError(written.error());
@@ -166,6 +187,9 @@ void AddAnalyze(CLI::App& root, Chosen& chosen) {
   app->add_option("run", flags->run, "Run directory (default: lockstep.out/latest)")->type_name("RUN");
   app->add_option("--json", flags->json,
                   "Write the analysis to FILE as well; - for standard output instead of the text")
+      ->type_name("FILE");
+  app->add_option("--bytes-matrix", flags->bytes_matrix,
+                  "Write who sent how many bytes to whom (point-to-point) to FILE as CSV; - for standard output")
       ->type_name("FILE");
   app->add_option("--steps", flags->steps, "Steps A to B-1 only")->type_name("A:B");
   app->add_option("--classes", flags->classes, "How kernels are told apart")

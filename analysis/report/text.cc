@@ -116,7 +116,8 @@ class Writer {
     return {{g_.compute, "compute", t.compute_ns},
             {g_.transfer, "exposed transfer", t.exposed_transfer_ns},
             {g_.wait, "waiting", t.exposed_wait_ns},
-            {g_.unsplit, a_.wait_only ? "exposed, moved in Wait" : "exposed, not split", t.exposed_unsplit_ns},
+            {g_.unsplit, a_.wait_only && a_.mostly_posted ? "exposed, moved in Wait" : "exposed, not split",
+             t.exposed_unsplit_ns},
             {g_.copy, "exposed copy", t.exposed_copy_ns},
             {g_.idle, "idle", t.idle_ns}};
   }
@@ -151,7 +152,22 @@ class Writer {
     if (!legend.empty()) Line("  " + legend);
     Line("  " + Overlap());
     if (s.input_ns * 100 > whole) Line(fmt::format("  idle includes {} of input", Duration(s.input_ns)));
+    MpiPart("MPI-IO", &RankRow::mpi_io_ns, s.mpi_io_ns);
+    MpiPart("one-sided MPI", &RankRow::mpi_rma_ns, s.mpi_rma_ns);
     Line();
+  }
+
+  // A part of idle, if some rank spends 1 % of its time there.
+  void MpiPart(std::string_view what, std::int64_t RankRow::*part, std::int64_t mean) {
+    const RankRow* most = nullptr;
+    const auto share = [&](const RankRow& row) {
+      return row.span_ns > 0 ? static_cast<double>(row.*part) / static_cast<double>(row.span_ns) : 0.0;
+    };
+    for (const RankRow& row : a_.ranks)
+      if (most == nullptr || share(row) > share(*most)) most = &row;
+    if (most == nullptr || share(*most) < 0.01) return;
+    Line(fmt::format("  idle includes {} in {}; most on rank {}: {} of its time", Duration(mean), what, most->rank,
+                     Percent(share(*most))));
   }
 
   // Largest remainder, so that the bar has its length; what exists gets a column.
@@ -181,8 +197,9 @@ class Writer {
     const Summary& s = a_.summary;
     if (s.comm_high_ns <= 0 && s.comm_ns <= 0) return "no communication";
     if (a_.wait_only)
-      return fmt::format("communication {}, no overlap claimed: it moved only in Wait",
-                         Duration(std::max(s.comm_ns, s.terms.ExposedComm())));
+      return fmt::format("communication {}, no overlap claimed: {}",
+                         Duration(std::max(s.comm_ns, s.terms.ExposedComm())),
+                         a_.mostly_posted ? "it moved only in Wait" : "part is blocking, the rest moved only in Wait");
     if (s.hidden_comm_high_ns <= 0)
       return fmt::format("communication {}, none of it hidden under compute", Duration(s.comm_ns));
     const double low = s.overlap_low.value_or(0), high = s.overlap_high.value_or(low);
