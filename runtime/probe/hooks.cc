@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,12 @@ void WriteMemory(std::uint8_t kind, std::uint16_t device, std::uint64_t allocate
   SlowWriter(1).Append(&record, 1, 1);
 }
 
+// Its soname has a version in Debian's build (libtorch_python.so.1.13), none in pip's.
+int IsTorch(dl_phdr_info* library, std::size_t, void*) {
+  const char* slash = strrchr(library->dlpi_name, '/');
+  return slash != nullptr && strncmp(slash + 1, "libtorch_python.so", 18) == 0 ? 1 : 0;
+}
+
 // A global int of libpython, 0 if there is none. Since Python 3.8 they only mirror the
 // configuration, since 3.12 they are deprecated.
 int PythonFlag(const char* name) {
@@ -82,10 +89,7 @@ void NoteUnhookedPython() {
   const SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr || segment->agent_gone.load(std::memory_order_relaxed) != 0) return;
   if (g_python_hook.load() != 0 || dlsym(RTLD_DEFAULT, "Py_IsInitialized") == nullptr) return;
-  // pip's and Debian's builds both have this soname (torch 1.13, 2.x).
-  void* torch = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
-  if (torch == nullptr) return;
-  dlclose(torch);
+  if (dl_iterate_phdr(IsTorch, nullptr) == 0) return;
   const bool isolated = PythonFlag("Py_IsolatedFlag") != 0 || PythonFlag("Py_IgnoreEnvironmentFlag") != 0 ||
                         PythonFlag("Py_NoSiteFlag") != 0;
   WriteFact(isolated ? "python_isolated" : "torch_unhooked\twhat=PYTHONPATH did not lead to Lockstep's sitecustomize");

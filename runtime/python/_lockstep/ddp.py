@@ -1,8 +1,8 @@
 """DDP's buckets, as DDP itself says they are, and whether anybody records their reduction.
 
 No communication hook is ever registered: DDP allows one, and it changes the job. A hook of the
-program's own is watched; else DDP's logging data is read once, after its second step, when the
-buckets have been rebuilt in the order of gradient arrival.
+program's own is watched; else DDP's logging data is read, after its second step, when the buckets have been rebuilt in
+the order of gradient arrival.
 """
 
 import atexit
@@ -11,7 +11,7 @@ import functools
 import weakref
 
 from . import collectives, probe, state
-from .state import TORCH, thread
+from .state import TORCH
 
 _models = weakref.WeakKeyDictionary()
 _made = 0
@@ -23,6 +23,7 @@ class _Model:
         self.hook = ""          # Qualified name of the program's communication hook.
         self.reduces = True     # DDP or torch's own hook reduces over the group's backend.
         self.buckets = {}       # As the hook saw them: index -> (bytes, dtype)
+        self.forwards = 0       # With gradients, until reported.
         self.said = self.reported = False
 
 
@@ -49,6 +50,8 @@ class _Hook:
         index, bytes_ = -1, 0
         try:
             index, buffer = bucket.index(), bucket.buffer()
+            if index == 0:  # They are launched in this order: a new step.
+                self._model.buckets.clear()
             bytes_ = buffer.numel() * buffer.element_size()
             self._model.buckets[index] = (bytes_, str(buffer.dtype).replace("torch.", ""))
         except Exception:
@@ -77,6 +80,7 @@ def wrap(torch):
 
     ddp = torch.nn.parallel.DistributedDataParallel
     register, forward = ddp.register_comm_hook, ddp.forward
+    grad_enabled = torch.is_grad_enabled
 
     @functools.wraps(register)
     def register_comm_hook(self, state, hook):  # noqa: F811  DDP's own names, callers may use them.
@@ -93,20 +97,23 @@ def wrap(torch):
     @functools.wraps(forward)
     def noted(self, *inputs, **kwargs):
         result = forward(self, *inputs, **kwargs)
-        if state.on:
+        if state.on and not state.compiling():
             try:
                 model = _model(self)
                 if not model.said:
                     model.said = True
                     _say_backend(torch.distributed, self, model)
+                if not model.reported and grad_enabled():
+                    model.forwards += 1
+                    if model.forwards >= 3:
+                        _report(self, model)
             except Exception as error:
                 state.missed("DistributedDataParallel's backend", error)
         return result
 
     ddp.register_comm_hook = register_comm_hook
     ddp.forward = noted
-    state.at_boundary.append(_report)
-    atexit.register(lambda: _report(state.steps, last=True))
+    atexit.register(_report_short)
 
 
 def _say_backend(dist, ddp, model):
@@ -119,22 +126,24 @@ def _say_backend(dist, ddp, model):
         state.later("torch_unrecorded", backend=name, what="DDP reduces its gradients through it")
 
 
-def _report(steps, last=False):
-    if steps < 2:
-        return
+def _report(ddp, model, last=False):
+    try:
+        data = ddp._get_ddp_logging_data()
+        # The rebuilt buckets are in it from the third forward on (torch 1.13); never without a rebuild.
+        if not data.get("rebuilt_bucket_sizes") and model.forwards < 4 and not last:
+            return
+        model.reported = True
+        _report_buckets(ddp, model, data)
+    except Exception as error:
+        model.reported = True
+        state.missed("DistributedDataParallel's buckets", error)
+
+
+def _report_short():
+    """Jobs that ended before their third step."""
     for ddp, model in list(_models.items()):
-        if model.reported or not model.said:
-            continue
-        try:
-            data = ddp._get_ddp_logging_data()
-            # The rebuilt buckets are in it one step after they were made (torch 1.13); never without a rebuild.
-            if not data.get("rebuilt_bucket_sizes") and steps < 4 and not last:
-                continue
-            model.reported = True
-            _report_buckets(ddp, model, data)
-        except Exception as error:
-            model.reported = True
-            state.missed("DistributedDataParallel's buckets", error)
+        if not model.reported and model.forwards >= 2:
+            _report(ddp, model, last=True)
 
 
 def _numbers(text):

@@ -205,6 +205,19 @@ def _loader(torch):
         iterator.next = iterator.__next__
     # Starting workers belongs to it: without persistent ones that happens at every epoch.
     dataloader.DataLoader.__iter__ = _fetching(dataloader.DataLoader.__iter__, b"DataLoader.__iter__")
+    workers = dataloader._utils.worker
+    workers._worker_loop = _in_worker(workers._worker_loop)
+
+
+def _in_worker(function):
+    """Spawned workers load the hooks as any other process; what they do is the loading, not the training."""
+
+    @functools.wraps(function)
+    def loop(*args, **kwargs):
+        state.after_fork()
+        return function(*args, **kwargs)
+
+    return loop
 
 
 def _fetching(function, name):

@@ -1,0 +1,398 @@
+"""PyTorch programs under `lockstep run`: check.py BUILD_DIR CASE"""
+import functools, glob, hashlib, json, os, re, shutil, signal, subprocess, sys, tempfile, unittest
+
+BUILD = os.path.abspath(sys.argv[1])
+LOCKSTEP = BUILD + "/lockstep"
+HERE = os.path.dirname(os.path.abspath(__file__))
+DDP_TRAIN = os.path.join(HERE, "../../../examples/torch/ddp_train.py")
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
+PYTHON = "/usr/bin/python3"
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_", "PYTHON"))}
+ENVIRONMENT["PYTHONDONTWRITEBYTECODE"] = "1"
+
+try:
+    import h5py
+    import torch
+    import torch.distributed
+except ImportError as error:
+    print("skipped: %s" % error)
+    sys.exit(77)
+if not os.path.exists(LOCKSTEP):
+    print("skipped: lockstep is not built")
+    sys.exit(77)
+
+
+def needs_mpi(test):
+    try:
+        import mpi4py  # noqa: F401
+    except ImportError:
+        return unittest.skip("no mpi4py")(test)
+    return test if shutil.which("mpirun") else unittest.skip("no mpirun")(test)
+
+
+def run(words, cwd, timeout=120, **environment):
+    return subprocess.run(words, cwd=cwd, env=dict(ENVIRONMENT, **environment), capture_output=True, text=True,
+                          timeout=timeout)
+
+
+class RankFile:
+    def __init__(self, path):
+        with h5py.File(path) as f:
+            data = bytes(f["string_bytes/value"][:])
+            self.texts = [data[o:o + n].decode() for o, n in zip(f["strings/offset_bytes"][:], f["strings/length_bytes"][:])]
+            self.tables = {name: {c: f[name][c][:] for c in f[name]} for name in f}
+
+    def text(self, id_):
+        return self.texts[id_] if id_ < len(self.texts) else ""
+
+    def rows(self, table):
+        columns = self.tables[table]
+        return [dict(zip(columns, values)) for values in zip(*columns.values())]
+
+    def ranges(self, source=2):
+        return [(self.text(r["name"]), r["category"], r) for r in self.rows("ranges") if r["source"] == source]
+
+    def count(self, name):
+        return sum(text == name for text, _, _ in self.ranges())
+
+    def losses(self):
+        return {self.text(r["name"]): self.text(r["detail"]) for r in self.rows("losses")}
+
+    def facts(self):
+        meta = {self.text(r["key"]): self.text(r["value"]) for r in self.rows("meta")}
+        return {k[5:]: dict(f.split("=", 1) for f in v.split("\t")) for k, v in meta.items() if k.startswith("fact.")}
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="lockstep-torch-")
+        self.addCleanup(shutil.rmtree, self.dir, True)
+
+    def lockstep(self, *words, **environment):
+        """Runs it traced, quietly, into self.dir/out."""
+        shutil.rmtree(self.dir + "/out", ignore_errors=True)
+        return run([LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", *words], self.dir, **environment)
+
+    def file(self, name="rank-00000.h5"):
+        # A rank that failed keeps its spool until the next command.
+        if not os.path.exists(self.dir + "/out/ranks/" + name):
+            run([LOCKSTEP, "analyze", "-q", "out"], self.dir)
+        return RankFile(self.dir + "/out/ranks/" + name)
+
+    def script(self, text, name="script.py"):
+        path = os.path.join(self.dir, name)
+        with open(path, "w") as f:
+            f.write(text)
+        return path
+
+
+JOB = ["--steps", "8", "--width", "512", "--layers", "3", "--batch", "8", "--bucket-cap-mb", "1"]
+
+
+@functools.lru_cache(None)
+def buckets_of_job():
+    """Sizes in launch order, from DDP itself: the same model without Lockstep."""
+    import torch.distributed as dist
+
+    sys.path.insert(0, os.path.dirname(DDP_TRAIN))
+    import ddp_train
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as directory:
+        dist.init_process_group("gloo", init_method="file://%s/meeting" % directory, rank=0, world_size=1)
+        model = torch.nn.parallel.DistributedDataParallel(ddp_train.make_model(512, 3), bucket_cap_mb=1)
+        for _ in range(4):
+            model(torch.ones(2, 512)).sum().backward()
+        data = model._get_ddp_logging_data()
+        dist.destroy_process_group()
+    return ([int(s) for s in data["rebuilt_bucket_sizes"].split(",")],
+            [group.strip() for group in data["rebuilt_per_bucket_param_indices"].split(",")])
+
+
+@needs_mpi
+class Ddp(Case):
+    """The example: DDP whose buckets go over MPI."""
+
+    def setUp(self):
+        super().setUp()
+        plain = run(MPIRUN + [PYTHON, DDP_TRAIN, *JOB, "--save", "plain.pt"], self.dir)
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        traced = run(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", PYTHON, DDP_TRAIN, *JOB,
+                               "--save", "traced.pt"], self.dir)
+        self.assertEqual(traced.returncode, 0, traced.stderr)
+        self.plain, self.traced = plain, traced
+        done = run([LOCKSTEP, "analyze", "-q", "out"], self.dir)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(self.dir + "/out/analysis.json") as f:
+            self.analysis = json.load(f)
+
+    def test_all(self):
+        self.results_are_the_same()
+        self.every_step_and_its_phases()
+        self.buckets_are_ddps_own()
+
+    def results_are_the_same(self):
+        without_time = lambda text: re.sub(r" in .*s$", "", text, flags=re.M)
+        self.assertEqual(without_time(self.plain.stdout), without_time(self.traced.stdout))
+        self.assertEqual(self.plain.stderr, self.traced.stderr)
+        plain, traced = (torch.load(self.dir + "/" + name) for name in ("plain.pt", "traced.pt"))
+        self.assertEqual(list(plain), list(traced))
+        for name in plain:
+            self.assertEqual(plain[name].numpy().tobytes(), traced[name].numpy().tobytes(), name)
+
+    def every_step_and_its_phases(self):
+        run_ = self.analysis["run"]
+        self.assertEqual((run_["steps"], run_["incomplete_steps"]), (8, 0))
+        self.assertEqual([s["index"] for s in self.analysis["steps"]], list(range(8)))
+        for step in self.analysis["steps"]:
+            self.assertEqual([cell["rank"] for cell in step["ranks"]], [0, 1])
+            for cell in step["ranks"]:
+                phases, length = cell["phases"], cell["end_ns"] - cell["begin_ns"]
+                self.assertEqual(sum(phases.values()), length)
+                self.assertGreaterEqual(phases["other_ns"], 0)
+                for phase in ("input_ns", "forward_ns", "backward_ns", "optimizer_ns"):
+                    self.assertGreater(phases[phase], 0, (step["index"], phase))
+        self.assertNotIn("TorchHook", [loss["name"] for loss in self.analysis["losses"]])
+        for rank in (0, 1):
+            file = self.file("rank-%05d.h5" % rank)
+            self.assertEqual([r["source"] for r in file.rows("steps")], [2] * 8)
+            for name in ("DistributedDataParallel.forward", "backward", "SGD.step"):
+                self.assertEqual(file.count(name), 8, name)
+            self.assertEqual(file.count("DataLoader.__next__"), 9)  # The last one ends the loop.
+            samples = file.rows("gpu_memory")
+            self.assertGreater(len(samples), 0)
+            for sample in samples:
+                self.assertEqual((sample["device"], sample["kind"]), (65535, 3))
+                self.assertGreater(sample["allocated_bytes"], 10 << 20)
+
+    def buckets_are_ddps_own(self):
+        self.assertEqual(self.analysis["trust"]["unmatched_collectives"], 0)
+        sizes, parameters = buckets_of_job()
+        self.assertGreater(len(sizes), 2)
+        buckets = self.analysis["buckets"]
+        self.assertEqual(buckets["sizes"], sizes)
+        self.assertEqual([row["parameters"] for row in buckets["rows"]], parameters)
+        self.assertTrue(all(row["rebuilt"] and row["dtype"] == "float32" for row in buckets["rows"]))
+        self.assertEqual((buckets["current_cap_mb"], buckets["steps"], buckets["steps_matched"]), (1.0, 6, 6))
+        self.assertTrue(all(row["collectives"] == 6 and row["wait_ns_median"] >= 0 for row in buckets["rows"]))
+        for rank in (0, 1):
+            file = self.file("rank-%05d.h5" % rank)
+            steps = file.rows("steps")
+            reduced = [(r["begin_ns"], r["bytes"]) for r in file.rows("collectives") if r["kind"] == 1]
+            for step in steps[1:]:
+                inside = [b for t, b in sorted(reduced) if step["begin_ns"] <= t < step["end_ns"]]
+                self.assertEqual(inside, sizes)
+            by_hook = [int(r["payload"]) for name, _, r in file.ranges() if name.startswith("ddp bucket")]
+            self.assertEqual(by_hook[-len(sizes):], sizes)
+
+
+@needs_mpi
+class Gloo(Case):
+    """The same over gloo, which nobody records: said first, and exit 3."""
+
+    def test_verdict(self):
+        done = run(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", PYTHON, DDP_TRAIN, *JOB,
+                             "--plain-gloo"], self.dir)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run([LOCKSTEP, "analyze", "-q", "out"], self.dir)
+        self.assertEqual(done.returncode, 3, done.stdout)
+        with open(self.dir + "/out/analysis.json") as f:
+            analysis = json.load(f)
+        for word in ("gloo", "not recorded", "DDP reduces its gradients", "MPI", "nccl"):
+            self.assertIn(word, analysis["verdict"])
+        self.assertIn("gloo is not recorded", " ".join(done.stdout.split()))
+        loss = next(l for l in analysis["losses"] if l["name"] == "BackendNotCaptured")
+        self.assertEqual(loss["severity"], "data_loss")
+        self.assertEqual(analysis["run"]["steps"], 8)
+        self.assertEqual(analysis["buckets"]["sizes"], buckets_of_job()[0])
+
+    def test_calls_of_torch_distributed(self):
+        script = self.script("""
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),
+                        world_size=2)
+parameter = torch.nn.Parameter(torch.ones(1 << 18))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+for i in range(6):
+    parameter.sum().backward()
+    dist.all_reduce(parameter.grad)
+    optimizer.step()
+""")
+        done = run(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", PYTHON, script,
+                             self.dir + "/meeting"], self.dir)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run([LOCKSTEP, "analyze", "-q", "out"], self.dir)
+        self.assertEqual(done.returncode, 3, done.stdout)
+        self.assertIn("gloo is not recorded", " ".join(done.stdout.split()))
+        calls = [r for name, category, r in self.file().ranges() if name == "c10d::all_reduce"]
+        self.assertEqual([(r["category"], r["payload"]) for r in calls], [(5, 4 << 18)] * 6)
+
+
+class Variants(Case):
+    def check(self, method):
+        words = [PYTHON, HERE + "/variants.py", method]
+        plain, traced = run(words, self.dir), self.lockstep(*words)
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        self.assertEqual((traced.returncode, traced.stdout, traced.stderr), (0, plain.stdout, plain.stderr))
+        self.assertEqual(glob.glob1(self.dir + "/out/ranks", "*.h5"), ["rank-00000.h5"])  # Workers leave nothing.
+        file = self.file()
+        self.assertNotIn("TorchHook", file.losses())
+        # Two batches to a step of the first optimizer; its copies and the others make none. What came after is open.
+        self.assertEqual([(r["index"], r["complete"]) for r in file.rows("steps")], [(0, 1), (1, 1), (2, 1), (3, 0)])
+        expected = {"LBFGS.step": 1, "Doubling.step": 1, "GradScaler.step": 1, "ddp bucket 0": 3, "decorated": 4,
+                    "in a generator": 2, "raises": 1, "c10d::all_gather": 1, "c10d::all_reduce": 2, "load one": 0,
+                    "DistributedDataParallel.forward": 4, "scripted": 0, "SGD.step": 3}
+        self.assertEqual({name: file.count(name) for name in expected}, expected)
+        # LBFGS calls its closure, with a forward and a backward, several times within its step.
+        (lbfgs,) = [r for name, _, r in file.ranges() if name == "LBFGS.step"]
+        inside = [name for name, _, r in file.ranges() if lbfgs["begin_ns"] < r["begin_ns"] and
+                  r["begin_ns"] + r["duration_ns"] < lbfgs["begin_ns"] + lbfgs["duration_ns"]]
+        self.assertGreater(inside.count("backward"), 1)
+        self.assertEqual(file.facts()["ddp_model"]["hook"], "__main__.own_hook")
+
+    def test_fork(self):
+        self.check("fork")
+
+    def test_spawn(self):
+        self.check("spawn")
+
+
+class Operators(Case):
+    def test_operators_and_the_same_results(self):
+        words = [PYTHON, HERE + "/variants.py", "fork"]
+        plain, traced = run(words, self.dir), self.lockstep(*words, LOCKSTEP_TORCH_OPS="1")
+        self.assertEqual((traced.returncode, traced.stdout), (0, plain.stdout), traced.stderr)
+        names = [name for name, _, _ in self.file().ranges(source=3)]
+        for operator in ("aten::mse_loss", "aten::addmm", "aten::mse_loss_backward"):
+            self.assertTrue(any(name.startswith(operator) for name in names), (operator, set(names)))
+
+
+LISTING = """
+import os, sys
+print(sys.path, sorted(m for m in sys.modules if "lockstep" in m or m in ("ctypes", "sitecustomize")), sys.argv)
+"""
+HALF = """
+import os, signal, sys, torch
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=1)
+class Ends(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x
+    @staticmethod
+    def backward(context, g):
+        %s
+model(torch.ones(1, 2)).sum().backward()
+optimizer.step()
+Ends.apply(model(torch.ones(1, 2))).sum().backward()
+"""
+
+
+class Quiet(Case):
+    """As if nothing were there."""
+
+    def compare(self, *words, **environment):
+        plain, traced = run(words, self.dir, **environment), self.lockstep(*words, **environment)
+        self.assertEqual((traced.returncode, traced.stdout, traced.stderr),
+                         (plain.returncode, plain.stdout, plain.stderr))
+        return traced
+
+    def test_without_torch(self):
+        script = self.script(LISTING)
+        self.compare(PYTHON, script, "a")
+        self.compare(PYTHON, "-c", LISTING)
+        self.compare(PYTHON, "-I", "-c", LISTING)
+        # Nothing of ours runs there, so nothing takes our directory off sys.path.
+        bare = self.lockstep(PYTHON, "-S", "-c", LISTING)
+        self.assertEqual(bare.stdout.replace("'%s/python', " % BUILD, ""), run([PYTHON, "-S", "-c", LISTING], self.dir).stdout)
+        child = self.script("import subprocess, sys; print(subprocess.run([sys.executable, %r], capture_output=True, "
+                            "text=True).stdout)" % script, "parent.py")
+        self.compare(PYTHON, child)
+        self.assertEqual(self.file().ranges(), [])
+
+    def test_another_sitecustomize(self):
+        os.mkdir(self.dir + "/site")
+        for text in ("import sys; sys.first = __file__, __name__, sys.modules[__name__].__spec__.name\n",
+                     "raise RuntimeError('its own trouble')\n", "import no_such_module\n"):
+            self.script(text, "site/sitecustomize.py")
+            self.compare(PYTHON, "-c", LISTING + "print(getattr(sys, 'first', None)); import sitecustomize",
+                         PYTHONPATH=self.dir + "/site")
+
+    def test_a_module_of_the_same_name_wins(self):
+        self.script("print('mine', __name__)", "lockstep.py")
+        self.compare(PYTHON, self.script("import lockstep, torch; print(lockstep.__file__)"))
+
+    def test_isolated(self):
+        job = "import torch; print(torch.ones(1).sum().item())"
+        for flags, lost in (("-I", True), ("-E", True), ("-B", False)):
+            self.compare(PYTHON, flags, "-c", job)
+            self.assertEqual("PythonIsolated" in self.file().losses(), lost, flags)
+
+    def test_endings(self):
+        # Tracebacks name one more frame, so only their last lines are compared.
+        for ending in ("sys.exit(7)", "raise ValueError('x')", "os.kill(os.getpid(), signal.SIGINT); return g",
+                       "os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)"):
+            script = self.script(HALF % ending)
+            plain, traced = run([PYTHON, script], self.dir), self.lockstep(PYTHON, script)
+            self.assertEqual((traced.returncode, traced.stdout), (plain.returncode, plain.stdout), ending)
+            self.assertEqual(traced.stderr.splitlines()[-1:], plain.stderr.splitlines()[-1:], ending)
+            file = self.file()
+            complete = [r["complete"] for r in file.rows("steps")]
+            self.assertEqual(complete[:1], [1], ending)
+            backward = 1 if ending.startswith(("os._exit", "os.kill(os.getpid(), signal.SIGKILL")) else 2
+            self.assertEqual(file.count("backward"), backward, ending)
+
+
+API = """
+import lockstep, threading
+@lockstep.range("decorated", "optimizer")
+def twice(n):
+    return n and twice(n - 1)
+print([batch for batch in lockstep.ranges(range(3), "load", lockstep.INPUT)])
+for i in range(4):
+    lockstep.step()
+    with lockstep.range("outer", "forward") as outer:
+        with lockstep.range("inner"):
+            lockstep.mark("here")
+    print(twice(2))
+lockstep.step_end()
+print(lockstep.recording() in (True, False))
+lockstep.stop(); recorded = lockstep.recording()
+with lockstep.range("while off"): pass
+lockstep.start()
+try:
+    lockstep.range("x", "no such")
+except ValueError as error:
+    print(error)
+try:
+    with lockstep.range("left by an exception"): raise KeyError
+except KeyError:
+    print("out")
+"""
+
+
+class Module(Case):
+    def test_module(self):
+        script = self.script(API)
+        plain = run([PYTHON, script], self.dir, PYTHONPATH=BUILD + "/python")
+        traced = self.lockstep(PYTHON, script)
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        self.assertEqual((traced.returncode, traced.stdout), (0, plain.stdout), traced.stderr)
+        file = self.file()
+        found = {}
+        for name, category, r in file.ranges(source=0):
+            found.setdefault((name, category, r["depth"]), []).append(r)
+        self.assertEqual({key: len(rows) for key, rows in found.items()},
+                         {("load", 1, 0): 4, ("outer", 2, 0): 4, ("inner", 0, 1): 4, ("here", 0, 0): 4,
+                          ("decorated", 4, 0): 4, ("decorated", 4, 1): 4, ("decorated", 4, 2): 4,
+                          ("left by an exception", 0, 0): 1})
+        self.assertEqual([(r["index"], r["source"], r["complete"]) for r in file.rows("steps")],
+                         [(i, 0, 1) for i in range(4)])
+
+
+if __name__ == "__main__":
+    result = unittest.TextTestRunner(verbosity=2).run(
+        unittest.defaultTestLoader.loadTestsFromTestCase(globals()[sys.argv[2]]))
+    if result.testsRun == len(result.skipped):
+        sys.exit(77)
+    sys.exit(not result.wasSuccessful())

@@ -1,0 +1,131 @@
+// Gradient buckets joined with collectives; backends that nothing records; phases.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analysis/report/json.h"
+#include "synthetic_job.h"
+
+namespace lockstep::test {
+namespace {
+
+void AddBucket(Job& job, std::uint32_t bucket, std::uint64_t bytes) {
+  auto& tables = job.timeline.tables;
+  schema::TlGradientBuckets::Row row{};
+  row.bucket = bucket;
+  row.bytes = bytes;
+  row.cap_bytes = 26214400;
+  row.dtype = 11;
+  row.parameters = Intern(tables, "1 0");
+  row.rebuilt = 1;
+  tables.gradient_buckets.Append(row);
+}
+
+JobSpec Small() {
+  JobSpec spec;
+  spec.ranks = 2;
+  spec.steps = 12;
+  spec.buckets = 3;
+  return spec;
+}
+
+bool Lost(const Analysis& analysis, std::string_view name) {
+  for (const LossRow& loss : analysis.losses)
+    if (loss.name == name) return true;
+  return false;
+}
+
+TEST(Buckets, FoundByOrderAndBytes) {
+  Job job = Simulate(Small());
+  for (std::uint32_t i = 0; i < 3; ++i) AddBucket(job, i, 1'000'000);
+  const Analysis analysis = job.Analyze();
+  ASSERT_EQ(analysis.buckets.rows.size(), 3u);
+  EXPECT_EQ(analysis.buckets.steps, 10);
+  EXPECT_EQ(analysis.buckets.steps_whole, 10);
+  EXPECT_EQ(analysis.buckets.cap_bytes, 26214400u);
+  for (const BucketRow& row : analysis.buckets.rows) {
+    EXPECT_EQ(row.collectives, 10);
+    EXPECT_EQ(row.dtype, "float32");
+    EXPECT_EQ(row.parameters, "1 0");
+    ASSERT_TRUE(row.transfer_ns_median);
+    EXPECT_NEAR(static_cast<double>(*row.transfer_ns_median), 400'000, 40'000);
+  }
+}
+
+TEST(Buckets, OfAnotherSizeAreNotFound) {
+  Job job = Simulate(Small());
+  AddBucket(job, 0, 1'000'000);
+  AddBucket(job, 1, 999);
+  const Analysis analysis = job.Analyze();
+  EXPECT_EQ(analysis.buckets.rows[0].collectives, 10);
+  EXPECT_EQ(analysis.buckets.rows[1].collectives, 0);
+  EXPECT_FALSE(analysis.buckets.rows[1].transfer_ns_median);
+  EXPECT_EQ(analysis.buckets.steps_whole, 0);
+  const auto json = nlohmann::json::parse(RenderJson(analysis));
+  EXPECT_EQ(json["buckets"]["sizes"], (std::vector<std::uint64_t>{1'000'000, 999}));
+  EXPECT_EQ(json["buckets"]["current_cap_mb"], 25.0);
+  EXPECT_TRUE(json["buckets"]["rows"][1]["transfer_ns_median"].is_null());
+}
+
+TEST(Backends, RecordedAndUnusedOnesSayNothing) {
+  Job job = Simulate(Small());
+  AddMeta(job.timeline.tables, "fact.torch_backend", "name=gloo\trecorded=0\tsize=2");
+  AddMeta(job.timeline.tables, "fact.torch_backend.2", "name=mpi\trecorded=1\tsize=2");
+  AddMeta(job.timeline.tables, "fact.ddp_model", "model=0\tbackend=gloo\trecorded=0\thook=user.hook\tsize=2");
+  const Analysis analysis = job.Analyze();
+  EXPECT_TRUE(analysis.unrecorded.empty());
+  EXPECT_FALSE(Lost(analysis, "BackendNotCaptured"));
+}
+
+TEST(Backends, DdpOverGlooIsSaidFirst) {
+  Job job = Simulate(Small());
+  AddMeta(job.timeline.tables, "fact.torch_backend", "name=gloo\trecorded=0\tsize=2");
+  AddMeta(job.timeline.tables, "fact.torch_unrecorded", "backend=gloo\twhat=DDP reduces its gradients through it");
+  const Analysis analysis = job.Analyze();
+  EXPECT_NE(analysis.verdict.find("gloo is not recorded (DDP reduces"), std::string::npos) << analysis.verdict;
+  EXPECT_TRUE(Lost(analysis, "BackendNotCaptured"));
+  EXPECT_TRUE(analysis.incomplete());
+}
+
+TEST(Backends, CallsCountFromOnePercent) {
+  for (const std::int64_t percent : {0, 3}) {
+    Job job = Simulate(Small());
+    auto& tables = job.timeline.tables;
+    AddMeta(tables, "fact.torch_backend", "name=ucc\trecorded=0\tsize=2");
+    const std::int64_t window = tables.rank_totals.end_ns[0] - tables.rank_totals.begin_ns[0];
+    tables.step_phases.Append(
+        {.index = -1, .rank = tables.rank_totals.rank[0], .phase = 128, .phase_ns = window * percent / 100 + 1000});
+    EXPECT_EQ(job.Analyze().unrecorded.empty(), percent == 0) << percent;
+  }
+}
+
+TEST(Backends, NothingElseRecorded) {
+  Job job = Simulate(Small());
+  auto& tables = job.timeline.tables;
+  AddMeta(tables, "fact.torch_backend", "name=gloo\trecorded=0\tsize=2");
+  tables.collectives = {};
+  tables.collective_ranks = {};
+  for (auto& ns : tables.rank_totals.comm_high_ns) ns = 0;
+  for (auto& ns : tables.rank_totals.comm_ns) ns = 0;
+  job.timeline = MakeTimeline(job.timeline.run_dir, std::move(tables));
+  EXPECT_NE(job.Analyze().verdict.find("gloo is not recorded"), std::string::npos);
+}
+
+TEST(Phases, InStepsOfTheJson) {
+  Job job = Simulate(Small());
+  auto& tables = job.timeline.tables;
+  tables.step_phases.Append({.index = 3, .rank = 1, .phase = 2, .phase_ns = 1000});
+  tables.step_phases.Append({.index = 3, .rank = 1, .phase = 6, .phase_ns = 10});
+  const auto json = nlohmann::json::parse(RenderJson(job.Analyze()));
+  const auto& cell = json["steps"][3]["ranks"][1];
+  EXPECT_EQ(cell["phases"]["forward_ns"], 1000);
+  EXPECT_EQ(cell["phases"]["checkpoint_ns"], 10);
+  EXPECT_EQ(cell["phases"]["input_ns"], 0);
+  EXPECT_EQ(cell["phases"]["other_ns"].get<std::int64_t>(),
+            cell["end_ns"].get<std::int64_t>() - cell["begin_ns"].get<std::int64_t>() - 1010);
+  EXPECT_TRUE(json["steps"][3]["ranks"][0]["phases"].is_null());
+}
+
+}  // namespace
+}  // namespace lockstep::test
