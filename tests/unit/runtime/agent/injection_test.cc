@@ -1,0 +1,151 @@
+#include "runtime/agent/injection.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+
+#include "core/env.h"
+#include "core/ring_layout.h"
+#include "tests/unit/runtime/agent/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kNames[] = {"LD_PRELOAD", "NVTX_INJECTION64_PATH", "PYTHONPATH", "SCOREP_ENABLE_TRACING",
+                                  env::kSegment};
+
+class InjectionTest : public testing::Test {
+ protected:
+  InjectionTest() {
+    for (const char* name : kNames) {
+      if (const char* value = std::getenv(name); value != nullptr) before_[name] = value;
+      ::unsetenv(name);
+    }
+    libraries_.probe = dir_.path() + "/liblockstep.so";
+    libraries_.ompi = dir_.path() + "/liblockstep-ompi40.so";
+  }
+  ~InjectionTest() override {
+    for (const char* name : kNames) ::unsetenv(name);
+    for (const auto& [name, value] : before_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  std::map<std::string, std::string> Variables() {
+    auto plan = PlanInjection(libraries_, "/dev/shm/segment");
+    EXPECT_TRUE(plan.ok());
+    injection_ = std::move(plan).value();
+    injection_.RemoveLink();
+    return {injection_.variables.begin(), injection_.variables.end()};
+  }
+
+  TempDir dir_;
+  Libraries libraries_;
+  Injection injection_;
+  std::map<std::string, std::string> before_;
+};
+
+TEST_F(InjectionTest, EmptyEnvironment) {
+  const auto variables = Variables();
+  EXPECT_EQ(variables, (std::map<std::string, std::string>{{env::kSegment, "/dev/shm/segment"},
+                                                           {"LD_PRELOAD", libraries_.probe + ":" + libraries_.ompi},
+                                                           {"NVTX_INJECTION64_PATH", libraries_.probe}}));
+  EXPECT_TRUE(injection_.refused.empty());
+}
+
+TEST_F(InjectionTest, PythonsPathIsPrependedOnce) {
+  const std::string python = dir_.path() + "/python";
+  ASSERT_EQ(::mkdir(python.c_str(), 0700), 0);
+  EXPECT_EQ(Variables()["PYTHONPATH"], python);
+  ::setenv("PYTHONPATH", ("/mine:" + python + ":/theirs").c_str(), 1);
+  EXPECT_EQ(Variables()["PYTHONPATH"], python + ":/mine:/theirs");
+}
+
+TEST_F(InjectionTest, OtherToolsKeepTheirPlaces) {
+  ::setenv("NVTX_INJECTION64_PATH", "/opt/nsys/libToolsInjection64.so", 1);
+  auto variables = Variables();
+  EXPECT_EQ(variables.count("NVTX_INJECTION64_PATH"), 0u);
+  ASSERT_EQ(injection_.refused.size(), 1u);
+  EXPECT_EQ(injection_.refused[0].source, "NVTX");
+  EXPECT_NE(injection_.refused[0].why.find("/opt/nsys/libToolsInjection64.so"), std::string::npos);
+  // Another copy of ours is no other tool.
+  ::setenv("NVTX_INJECTION64_PATH", "/old/liblockstep.so", 1);
+  EXPECT_EQ(Variables()["NVTX_INJECTION64_PATH"], libraries_.probe);
+  EXPECT_TRUE(injection_.refused.empty());
+
+  ::setenv("LD_PRELOAD", "/opt/scorep/lib/libscorep_adapter_mpi_event.so", 1);
+  EXPECT_EQ(Variables()["LD_PRELOAD"], "/opt/scorep/lib/libscorep_adapter_mpi_event.so:" + libraries_.probe);
+  ASSERT_EQ(injection_.refused.size(), 1u);
+  EXPECT_EQ(injection_.refused[0].source, "MPI");
+  ::setenv("LD_PRELOAD", "/no/such/library.so", 1);
+  Variables();
+  EXPECT_TRUE(injection_.refused.empty());
+  ::setenv("SCOREP_ENABLE_TRACING", "1", 1);
+  Variables();
+  ASSERT_EQ(injection_.refused.size(), 1u);
+  libraries_.ompi.clear();  // A build without MPI has nothing to refuse.
+  Variables();
+  EXPECT_TRUE(injection_.refused.empty());
+}
+
+TEST_F(InjectionTest, ADirectoryThatLdSoCannotNameGetsAnotherName) {
+  const std::string odd = dir_.path() + "/a b:c";
+  ASSERT_EQ(::mkdir(odd.c_str(), 0700), 0);
+  std::ofstream(odd + "/liblockstep.so") << "x";
+  libraries_.probe = odd + "/liblockstep.so";
+  libraries_.ompi.clear();
+  auto plan = PlanInjection(libraries_, "s");
+  ASSERT_TRUE(plan.ok());
+  const Injection injection = std::move(plan).value();
+  const std::map<std::string, std::string> variables(injection.variables.begin(), injection.variables.end());
+  const std::string named = variables.at("LD_PRELOAD");
+  EXPECT_EQ(named.find_first_of(" :"), std::string::npos);
+  char real[4096];
+  ASSERT_NE(::realpath(named.c_str(), real), nullptr);
+  EXPECT_STREQ(real, (odd + "/liblockstep.so").c_str());
+  injection.RemoveLink();
+  EXPECT_NE(::access(named.c_str(), F_OK), 0);
+}
+
+TEST_F(InjectionTest, DefinesMpiReadsSymbolsAndSurvivesGarbage) {
+  EXPECT_FALSE(DefinesMpi("/no/such/file"));
+  EXPECT_FALSE(DefinesMpi("/proc/self/exe"));
+  const std::string garbage = dir_.path() + "/garbage.so";
+  std::string bytes(
+      "\x7f"
+      "ELF\x02\x01\x01",
+      7);
+  bytes.resize(200, '\xff');
+  std::ofstream(garbage, std::ios::binary) << bytes;
+  EXPECT_FALSE(DefinesMpi(garbage));
+}
+
+TEST_F(InjectionTest, AnEnclosingAgentIsOneThatLivesAndHasOurRank) {
+  EXPECT_EQ(EnclosingAgent(-1), 0);
+  const std::string path = dir_.path() + "/segment";
+  ::setenv(env::kSegment, path.c_str(), 1);
+  EXPECT_EQ(EnclosingAgent(-1), 0);
+  SegmentHeader header{};
+  header.magic = kSegmentMagic;
+  header.version = kSegmentVersion;
+  header.slot_rank = 3;
+  header.agent_pid = ::getppid();
+  const auto write = [&] {
+    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&header), sizeof header);
+  };
+  write();
+  EXPECT_EQ(EnclosingAgent(3), ::getppid());
+  EXPECT_EQ(EnclosingAgent(2), 0);
+  header.agent_gone = 1;
+  write();
+  EXPECT_EQ(EnclosingAgent(3), 0);
+  header.agent_gone = 0;
+  header.agent_pid = 0x3fffffff;  // Nobody.
+  write();
+  EXPECT_EQ(EnclosingAgent(3), 0);
+}
+
+}  // namespace
+}  // namespace lockstep
