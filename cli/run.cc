@@ -2,11 +2,13 @@
 // the agent of one slot; around one (lockstep run -- mpirun ... app) it puts itself
 // in front of the program and becomes the launcher.
 
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -17,8 +19,10 @@
 #include "cli/run_after.h"
 #include "comms/launch/launcher_args.h"
 #include "runtime/agent/agent.h"
+#include "runtime/agent/estimate.h"
 #include "runtime/agent/libraries.h"
 #include "runtime/agent/manifest.h"
+#include "runtime/agent/say.h"
 #include "runtime/agent/window_options.h"
 
 namespace lockstep::cli {
@@ -31,7 +35,7 @@ struct Flags {
                 ring_total = std::uint64_t{64} << 20;
   std::int64_t after_wait_s = 30;
   WindowFlags window;
-  bool print_env = false, quiet = false, every_slot = false;
+  bool estimate = false, print_env = false, quiet = false, every_slot = false, torch_ops = false;
 };
 
 // Words behind our own options, set before the parser runs.
@@ -78,7 +82,9 @@ std::vector<std::string> Words(const Flags& flags) {
   add("--ring-total", std::to_string(flags.ring_total));
   for (const auto& [name, value] : WindowWords(flags.window)) add(name, value);
   if (flags.window.trigger) words.emplace_back("--trigger");
+  if (flags.estimate) words.emplace_back("--estimate");
   if (flags.quiet) words.emplace_back("--quiet");
+  if (flags.torch_ops) words.emplace_back("--torch-ops");
   words.emplace_back("--every-slot");
   words.emplace_back("--");
   return words;
@@ -120,6 +126,20 @@ int Launch(const Flags& flags) {
   return error == ENOENT ? 127 : 126;
 }
 
+void TellEstimate(const RunResult& result, const RunOptions& options, const Flags& flags) {
+  const std::int32_t slots = result.launch.slots();
+  const bool good = result.signal == 0 && result.exit_code == 0;
+  struct statvfs room {};
+  const std::string place = flags.spool_dir.empty() ? "." : flags.spool_dir;
+  const bool known = ::statvfs(place.c_str(), &room) == 0;
+  const std::vector<RankEstimate> ranks =
+      CollectEstimates(result.dir, slots, good ? flags.after_wait_s * 1000 : std::int64_t{100});
+  for (const std::string& line :
+       DescribeEstimates(ranks, slots, options.window, options.max_bytes,
+                         known ? static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize : 0))
+    Say(line);
+}
+
 int Run(const Flags& flags) {
   const auto window = ParseWindow(flags.window);
   if (!window.ok()) return PrintError(window.error());
@@ -129,6 +149,8 @@ int Run(const Flags& flags) {
                        "lockstep run -- ./app      or  mpirun -np 4 lockstep run -- ./app"});
   if (RecognizeLauncher(flags.command[0]) != Launcher::kNone) return Launch(flags);
 
+  // Read by runtime/python, in the application.
+  if (flags.torch_ops) ::setenv("LOCKSTEP_TORCH_OPS", "1", 1);
   RunOptions options;
   options.command = flags.command;
   options.output = flags.output;
@@ -138,6 +160,7 @@ int Run(const Flags& flags) {
   options.ring_total_bytes = flags.ring_total;
   options.quiet = flags.quiet;
   options.window = window.value();
+  options.estimate = flags.estimate;
   options.every_slot = flags.every_slot;
   options.clock = flags.clock == "agent"                          ? ClockService::kAgent
                   : flags.clock == "tcp"                          ? ClockService::kTcp
@@ -159,6 +182,10 @@ int Run(const Flags& flags) {
 
   const auto result = RunAgent(options);
   if (!result.ok()) return PrintError(result.error());
+  if (flags.estimate) {
+    if (result.value().traced && result.value().launch.rank <= 0) TellEstimate(result.value(), options, flags);
+    FinishLike(result.value());
+  }
   AfterOptions after;
   after.after = flags.after == "none" ? After::kNone : flags.after == "merge" ? After::kMerge : After::kAnalyze;
   after.to = flags.after_to;
@@ -227,7 +254,9 @@ void AddRun(CLI::App& root, Chosen& chosen) {
   run->add_option("--spool-dir", flags->spool_dir,
                   "Fast local directory for the spool (default: beside the rank file)");
   AddWindowOptions(*run, flags->window);
+  run->add_flag("--estimate", flags->estimate, "Write nothing; say how much the window would need");
   run->add_flag("--print-env", flags->print_env, "Print the environment for schedulers that own the command line");
+  run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");
   run->add_flag("--quiet", flags->quiet, "Print nothing of our own but the verdict");
   run->add_flag("--every-slot", flags->every_slot)->group("");
   run->callback([flags, &chosen] {

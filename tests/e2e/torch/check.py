@@ -68,10 +68,11 @@ class Case(unittest.TestCase):
         self.dir = tempfile.mkdtemp(prefix="lockstep-torch-")
         self.addCleanup(shutil.rmtree, self.dir, True)
 
-    def lockstep(self, *words, **environment):
+    def lockstep(self, *words, options=(), **environment):
         """Runs it traced, quietly, into self.dir/out."""
         shutil.rmtree(self.dir + "/out", ignore_errors=True)
-        return run([LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", *words], self.dir, **environment)
+        return run([LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", *options, "--", *words], self.dir,
+                   **environment)
 
     def file(self, name="rank-00000.h5"):
         # A rank that failed keeps its spool until the next command.
@@ -260,7 +261,7 @@ class Variants(Case):
 class Operators(Case):
     def test_operators_and_the_same_results(self):
         words = [PYTHON, HERE + "/variants.py", "fork"]
-        plain, traced = run(words, self.dir), self.lockstep(*words, LOCKSTEP_TORCH_OPS="1")
+        plain, traced = run(words, self.dir), self.lockstep(*words, options=["--torch-ops"])
         self.assertEqual((traced.returncode, traced.stdout), (0, plain.stdout), traced.stderr)
         names = [name for name, _, _ in self.file().ranges(source=3)]
         for operator in ("aten::mse_loss", "aten::addmm", "aten::mse_loss_backward"):
