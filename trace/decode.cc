@@ -292,11 +292,11 @@ void AddSlotLosses(ProcessDecoder& decoder, const TickMap& map, const Contents& 
                    const Leftover& leftover, std::uint64_t missing_slots) {
   TickConverter clock(map);
   const auto at = [&](std::uint64_t ticks) { return ticks == 0 ? kNoTime : clock.Ns(ticks); };
-  bool write_failed = false;
+  bool write_failed = false;  // Or given up at the size limit: what is missing is told there.
   for (const LossLine& line : contents.losses) {
     if (const LossInfo* info = FindLoss(line.name)) {
       const auto loss = static_cast<Loss>(info - kLosses);
-      write_failed = write_failed || loss == Loss::kSpoolWrite;
+      write_failed = write_failed || loss == Loss::kSpoolWrite || loss == Loss::kBytesLimit;
       decoder.AddLoss(loss, line.count, at(line.first_ticks), at(line.last_ticks), kNone, line.detail);
     } else {
       decoder.AddLoss(Loss::kUnknownRecord, line.count, at(line.first_ticks), at(line.last_ticks), kNone, line.name);
@@ -458,6 +458,12 @@ Result<Decoded> Decode(const DecodeInput& input) {
     AddProcessRow(main, *decoders[0], map, plans[i], static_cast<std::uint32_t>(i), contents, decoders[i]->first_ns(),
                   decoders[i]->last_ns(), false);
   AddSlotLosses(*decoders[0], map, contents, spool, leftover, missing_slots);
+  // Processes that never got a ring have no file of their own.
+  std::uint64_t without_file = 0;
+  for (const auto& [key, state] : contents.processes)
+    if (std::none_of(plans.begin(), plans.end(), [&](const ProcessPlan& plan) { return plan.key == key; }))
+      without_file += state.dropped_no_ring;
+  decoders[0]->AddLoss(Loss::kNoRing, without_file, kNoTime, kNoTime, kNone, "in processes that got no ring at all");
   return decoded;
 }
 

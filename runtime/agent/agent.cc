@@ -22,6 +22,7 @@
 #include "runtime/agent/convert.h"
 #include "runtime/agent/cpu_sampler.h"
 #include "runtime/agent/drain.h"
+#include "runtime/agent/estimate.h"
 #include "runtime/agent/injection.h"
 #include "runtime/agent/libraries.h"
 #include "runtime/agent/manifest.h"
@@ -44,6 +45,7 @@ constexpr std::uint32_t kAnchorTimeoutMs = 2000;
 // sleeps a second before SIGKILL - but the first child that dies interrupts that
 // sleep (tested: 5 ms). So nobody dies before the others of the node had this long.
 constexpr std::int64_t kTermGraceNs = 100 * kMillisecondNs;
+constexpr std::uint32_t kManyProcesses = 4, kManyRings = 4;
 constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
 
 std::int64_t ToNs(const timeval& time) { return std::int64_t{time.tv_sec} * kSecondNs + time.tv_usec * 1000; }
@@ -112,7 +114,10 @@ class Agent {
   std::optional<SpoolWriter> spool_;
   std::optional<ClockLink> clock_link_;
   std::optional<Drain> drain_;
+  WindowPlan plan_;
   std::optional<WindowControl> window_;
+  StepBytes step_bytes_;
+  std::int64_t begin_ns_ = 0;
   std::optional<CpuSampler> sampler_;
   std::optional<Child> child_;
   ChildExit exit_;
@@ -127,7 +132,7 @@ std::string Agent::Prepare() {
   auto libraries = FindLibraries();
   if (!libraries.ok()) return libraries.error().what + " (" + libraries.error().where + ")";
   libraries_ = std::move(libraries).value();
-  auto dir = ClaimRunDir(launch_, options_.output);
+  auto dir = ClaimRunDir(launch_, options_.estimate ? "" : options_.output);
   if (!dir.ok()) return dir.error().what;
   dir_ = std::move(dir).value();
   if (!dir_.notice.empty() && speaks()) Say(dir_.notice);
@@ -138,6 +143,7 @@ std::string Agent::Prepare() {
                                                  : spool_path_.substr(0, spool_path_.rfind('.')) + ".ring";
   request.run_hash = launch_.run_hash;
   request.slot = launch_.slot();
+  request.local_slots = launch_.local_size;
   request.total_bytes = options_.ring_total_bytes;
   request.main_ring_bytes = options_.ring_bytes;
   request.other_ring_bytes = options_.ring_bytes / 4;
@@ -151,11 +157,16 @@ std::string Agent::Prepare() {
                       libraries_.clock_program, [this] { return TerminationAsked(); });
   if (!clock_link_->trouble().empty() && speaks()) Say("no clock service: " + clock_link_->trouble());
   drain_.emplace(segment_->view(), *spool_, clock_);
-  window_.emplace(options_.window, segment_->view(), clock_, *spool_,
+  plan_ = options_.window;
+  if (options_.estimate) {
+    plan_ = {};
+    plan_.step_range = options_.window.step_range;
+  }
+  window_.emplace(plan_, segment_->view(), clock_, *spool_,
                   WindowControl::Setup{.run_dir = dir_.absolute,
-                                       .included = options_.window.Includes(launch_.slot()),
+                                       .included = plan_.Includes(launch_.slot()),
                                        .speaks = !options_.quiet && launch_.rank <= 0,
-                                       .max_bytes = options_.max_bytes,
+                                       .max_bytes = options_.estimate ? UINT64_MAX / 2 : options_.max_bytes,
                                        .say = [](const std::string& text) { Say(text); }});
   drain_->LimitBytes(window_->hard_limit_bytes());
   sampler_.emplace(clock_);
@@ -185,6 +196,10 @@ std::string Agent::PrepareOrSay() {
 }
 
 std::string Agent::OpenSpool() {
+  if (options_.estimate) {
+    spool_.emplace(SpoolWriter::Counting());
+    return "";
+  }
   const std::string usual = dir_.RankFile(launch_.slot(), ".spool");
   spool_path_ = usual;
   if (!options_.spool_dir.empty()) {
@@ -237,7 +252,8 @@ void Agent::RemoveTraces() {
 }
 
 Status Agent::StartChild() {
-  LS_TRY(Child child, Child::Start(options_.command, EnvironmentWith(injection_.variables), *gate_, options_.window.signal));
+  LS_TRY(Child child,
+         Child::Start(options_.command, EnvironmentWith(injection_.variables), *gate_, options_.window.signal));
   start_errno_ = child.start_errno();
   if (start_errno_ == 0) child_.emplace(child);
   return Ok();
@@ -250,17 +266,21 @@ void Agent::Snapshot(bool last_words) {
 
 void Agent::Tick() {
   segment_->ExtendAhead(kRingHeaderBytes + std::uint64_t{segment_->view().header().other_ring_slots} * kSlotBytes);
+  // Short-lived processes: their rings and places are wanted before the next second.
+  if (drain_->processes() > kManyProcesses) drain_->ReapDead(child_->pid());
   const Drain::Pass pass = drain_->Run();
   drain_->WriteProcesses(false);
   clock_link_->Drain(*spool_);
   const bool limited = window_->limit_reached();
   window_->Tick(RawNs(), spool_->bytes());
+  if (options_.estimate) step_bytes_.Add(segment_->view().header().window.next_step.load(), drain_->records_bytes());
   if (window_->limit_reached() && !limited)
     drain_->CountLoss(Loss::kBytesLimit, 1, "--max-bytes " + std::to_string(options_.max_bytes));
   // The fill of this tick at this length says how long the next may be.
   std::int64_t next = pass.bytes == 0 ? kLongestTickNs : kDefaultTickNs;
   if (pass.fill > kTargetFill)
     next = static_cast<std::int64_t>(static_cast<double>(tick_ns_) * kTargetFill / pass.fill);
+  if (pass.freed > kManyRings) next = std::min(next, kFirstTickNs);
   // Longer by degrees: a burst often comes after a pause, most of all at the start.
   next = std::min(next, tick_ns_ * 2);
   tick_ns_ = std::clamp(next, kShortestTickNs, kLongestTickNs);
@@ -349,6 +369,7 @@ void Agent::Finish() {
   }
   if (header.mailbox.state.load(std::memory_order_acquire) == 2) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
   drain_->RunLast();
+  if (options_.estimate) step_bytes_.Add(header.window.next_step.load(), drain_->records_bytes());
   clock_link_->Drain(*spool_);
   Snapshot(true);
   struct rusage self {};
@@ -439,6 +460,7 @@ Result<RunResult> Agent::Run() {
     facts.recording = options_.window.Includes(launch_.slot()) ? options_.window.text : "none";
     spool_->Append({SpoolKind::kMeta}, StartMeta(options_, launch_, facts));
     window_->Begin();
+    begin_ns_ = RawNs();
     Snapshot();
   }
   const Status started = StartChild();
@@ -455,7 +477,7 @@ Result<RunResult> Agent::Run() {
   if (traced_) {
     const std::string pid = "pid\t" + std::to_string(child_->pid()) + "\n";
     spool_->Append({SpoolKind::kMeta}, pid);
-    if (launch_.slot() == 0 && launch_.rank <= 0) {
+    if (launch_.slot() == 0 && launch_.rank <= 0 && !options_.estimate) {
       if (WriteManifest(dir_, options_, launch_)) PointLatest(dir_);
     }
   }
@@ -473,7 +495,17 @@ Result<RunResult> Agent::Run() {
     ::signal(SIGPIPE, SIG_IGN);
     ::signal(SIGXFSZ, SIG_IGN);
   }
-  if (traced_) Convert();
+  if (traced_ && options_.estimate) {
+    WriteEstimate(dir_, {.rank = launch_.slot(),
+                         .records = drain_->records(),
+                         .bytes = spool_->bytes(),
+                         .wall_ns = RawNs() - begin_ns_,
+                         .steps = step_bytes_.steps(),
+                         .step_bytes_p50 = step_bytes_.Median()});
+    result_.dir = dir_;
+  } else if (traced_) {
+    Convert();
+  }
   return result_;
 }
 

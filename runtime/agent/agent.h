@@ -12,6 +12,7 @@
 #include "comms/clock/clock_coordinator.h"
 #include "comms/launch/launch_env.h"
 #include "core/result.h"
+#include "runtime/agent/run_dir.h"
 #include "runtime/agent/window_options.h"
 
 namespace lockstep {
@@ -25,6 +26,7 @@ struct RunOptions {
   std::uint64_t ring_total_bytes = std::uint64_t{64} << 20;  // Cap of the whole segment.
   ClockService clock = ClockService::kAuto;
   WindowPlan window;
+  bool estimate = false;  // Record everything, write nothing, say what it would be.
   bool quiet = false;
   bool every_slot = false;                      // The launcher's command line was rewritten: each rank has an agent.
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
@@ -43,6 +45,7 @@ struct RunResult {
   LaunchEnv launch;
   std::string run_dir;
   std::vector<RunFile> files;  // What this slot left in run_dir.
+  RunDir dir;                  // With RunOptions::estimate: where the slots' estimates are.
 };
 
 // Runs the command to its end. Returns an error only if nothing was started

@@ -91,6 +91,7 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
   if (state == SlotState::kClosed) {
     LeftOpen(index, entry, ring);
     seen.announced = false;
+    pass.freed += 1;
     entry.state.store(SlotState::kFree, std::memory_order_release);
   }
 }
@@ -104,10 +105,12 @@ void Drain::WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint6
                     {const_cast<std::byte*>(slots), (count - straight) * kSlotBytes}};
   const std::span<const iovec> payload(parts, count > straight ? 2 : 1);
   const SpoolWriter::Key key{SpoolKind::kRecords, index, entry.generation, first};
-  if (spool_.bytes() + sizeof(SpoolBlockHeader) + count * kSlotBytes > limit_bytes_) return;
+  over_limit_ = over_limit_ || spool_.bytes() + sizeof(SpoolBlockHeader) + count * kSlotBytes > limit_bytes_;
+  if (over_limit_) return;
   const std::int64_t now_ns = RawNs();
   if (now_ns >= retry_after_ns_ && spool_.Append(key, payload)) {
     records_bytes_ += count * kSlotBytes;
+    records_ += records;
     return;
   }
   // The disk is full: the application goes on, the records are counted.
@@ -128,7 +131,8 @@ void Drain::CountLoss(Loss loss, std::uint64_t count, std::string detail) {
 // What the owner left open, and a gap: the probe writes the GapRecord only with
 // its next record.
 void Drain::LeftOpen(std::uint32_t index, const RingEntry& entry, const RingHeader& ring) {
-  if (ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0 || ring.poll_calls != 0 || ring.call_op.load(std::memory_order_relaxed) != 0)
+  if (ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0 || ring.poll_calls != 0 ||
+      ring.call_op.load(std::memory_order_relaxed) != 0)
     spool_.Append({SpoolKind::kRing, index, entry.generation}, &ring, kRingHeaderBytes, true);
   if (ring.dropped_records == 0) return;
   loss_lines_.push_back(std::string(Info(Loss::kRingFull).name) + "\t" + std::to_string(ring.dropped_records) + "\t" +
@@ -204,6 +208,14 @@ void Drain::ForEachThread(
 }
 
 bool Drain::any_process() const { return segment_.header().processes_used.load(std::memory_order_acquire) > 0; }
+
+std::uint32_t Drain::processes() const {
+  const std::uint32_t used = std::min(segment_.header().processes_used.load(std::memory_order_acquire), kMaxProcesses);
+  std::uint32_t count = 0;
+  for (std::uint32_t i = 0; i < used; ++i)
+    count += segment_.processes()[i].state.load(std::memory_order_relaxed) != SlotState::kFree;
+  return count;
+}
 
 bool Drain::mpi_initialized() const {
   const std::uint32_t used = std::min(segment_.header().processes_used.load(std::memory_order_acquire), kMaxProcesses);

@@ -22,6 +22,7 @@ class Drain {
   struct Pass {
     double fill = 0;          // Fullest ring found, 0..1.
     std::uint64_t bytes = 0;  // Of records moved.
+    std::uint32_t freed = 0;  // Rings whose owners are gone.
   };
   Drain(const SegmentView& segment, SpoolWriter& spool, const EventClock& clock);
 
@@ -31,7 +32,8 @@ class Drain {
   // only the segment holds. The tables' last state is written too.
   void RunLast();
 
-  // Records that would make the spool longer are let go: recording has stopped or is about to.
+  // The first records that would make the spool longer, and all after them, are let go: recording has
+  // stopped or is about to.
   void LimitBytes(std::uint64_t bytes) { limit_bytes_ = bytes; }
   void CountLoss(Loss loss, std::uint64_t count, std::string detail = {});
   // Process table entries that changed since they were last written.
@@ -43,7 +45,9 @@ class Drain {
   void ForEachThread(const std::function<void(std::uint32_t, std::uint32_t, std::int64_t, std::int64_t)>& f) const;
   std::uint64_t lost_records() const { return lost_records_; }
   std::uint64_t records_bytes() const { return records_bytes_; }
+  std::uint64_t records() const { return records_; }
   bool any_process() const;
+  std::uint32_t processes() const;  // With a place in the table.
   bool mpi_initialized() const;
 
  private:
@@ -73,7 +77,8 @@ class Drain {
   std::unordered_map<std::uint16_t, LossCount> losses_;  // By Loss; not yet written.
   std::vector<std::string> loss_lines_;
   std::uint32_t bursts_written_ = 0;
-  std::uint64_t lost_records_ = 0, records_bytes_ = 0, limit_bytes_ = UINT64_MAX;
+  std::uint64_t lost_records_ = 0, records_bytes_ = 0, records_ = 0, limit_bytes_ = UINT64_MAX;
+  bool over_limit_ = false;
   std::int64_t retry_after_ns_ = 0;  // After a failed write: not again before.
 };
 

@@ -28,6 +28,12 @@ Result<SpoolWriter> SpoolWriter::Create(const std::string& path) {
   return writer;
 }
 
+SpoolWriter SpoolWriter::Counting() {
+  SpoolWriter writer(-1, "");
+  writer.counting_ = true;
+  return writer;
+}
+
 SpoolWriter::SpoolWriter(SpoolWriter&& other) noexcept { *this = std::move(other); }
 SpoolWriter& SpoolWriter::operator=(SpoolWriter&& other) noexcept {
   if (this != &other) {
@@ -37,6 +43,7 @@ SpoolWriter& SpoolWriter::operator=(SpoolWriter&& other) noexcept {
     bytes_ = other.bytes_;
     allocated_ = other.allocated_;
     can_allocate_ = other.can_allocate_;
+    counting_ = other.counting_;
     last_error_ = other.last_error_;
   }
   return *this;
@@ -68,9 +75,13 @@ bool SpoolWriter::Allocate(std::uint64_t end) {
 }
 
 bool SpoolWriter::Append(const Key& key, std::span<const iovec> payload, bool last_words) {
-  if (fd_ < 0 || payload.size() > kMaxParts) return false;
+  if ((fd_ < 0 && !counting_) || payload.size() > kMaxParts) return false;
   std::size_t total = 0;
   for (const iovec& part : payload) total += part.iov_len;
+  if (counting_) {
+    bytes_ += sizeof(SpoolBlockHeader) + total;
+    return true;
+  }
   if (total > UINT32_MAX) return false;
   SpoolBlockHeader header{};
   header.magic = kSpoolMagic;

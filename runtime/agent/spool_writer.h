@@ -21,6 +21,8 @@ class SpoolWriter {
  public:
   // kIo if the file cannot be made. The descriptor is close-on-exec.
   static Result<SpoolWriter> Create(const std::string& path);
+  // Writes nothing and counts what it would be.
+  static SpoolWriter Counting();
   SpoolWriter(SpoolWriter&& other) noexcept;
   SpoolWriter& operator=(SpoolWriter&& other) noexcept;
   ~SpoolWriter();
@@ -52,7 +54,7 @@ class SpoolWriter {
   int fd_ = -1;
   std::string path_;
   std::uint64_t bytes_ = 0, allocated_ = 0;
-  bool can_allocate_ = true;
+  bool can_allocate_ = true, counting_ = false;
   int last_error_ = 0;
 };
 

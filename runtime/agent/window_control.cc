@@ -79,6 +79,7 @@ void WindowControl::Begin() {
     window_.stop_requested.store(static_cast<std::uint32_t>(WindowCause::kRunBegin) + 1);
     return;
   }
+  if (plan_.trigger_file) Say("to record: touch " + setup_.run_dir + "/trigger");
   if (plan_.kind == WindowKind::kAll)
     SwitchNow(true, WindowCause::kRunBegin, false);
   else if (plan_.kind == WindowKind::kTimer && plan_.delay_ns == 0)
@@ -224,7 +225,10 @@ void WindowControl::FollowRequests(std::int64_t now_ns) {
 }
 
 void WindowControl::FollowSize(std::int64_t now_ns, std::uint64_t bytes) {
-  if (bytes < setup_.max_bytes) return;
+  // The next look may find as much again as this one: stop where the limit still has room for it.
+  const std::uint64_t growth = bytes - std::min(bytes, last_bytes_);
+  last_bytes_ = bytes;
+  if (limit_since_ns_ == 0 && (!Recording() || bytes + growth < setup_.max_bytes)) return;
   if (limit_since_ns_ == 0) {
     limit_since_ns_ = now_ns;
     window_.stop_requested.store(static_cast<std::uint32_t>(WindowCause::kSizeLimit) + 1);

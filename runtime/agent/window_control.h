@@ -89,6 +89,7 @@ class WindowControl {
   std::int64_t next_poll_ns_ = 0;
 
   std::int64_t limit_since_ns_ = 0;
+  std::uint64_t last_bytes_ = 0;
   bool projected_ = false;
   std::uint64_t bytes_at_on_ = 0;
   std::int64_t step_at_on_ = -1;

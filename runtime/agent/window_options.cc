@@ -135,6 +135,7 @@ Status ParseSeconds(const std::string& text, const char* option, std::int64_t& n
 Status ParseTrigger(const WindowFlags& flags, WindowPlan& plan) {
   plan.kind = WindowKind::kTrigger;
   plan.text = "on request";
+  plan.trigger_file = flags.trigger;
   if (!flags.on_signal.empty()) {
     std::string_view name = flags.on_signal;
     if (name.starts_with("SIG")) name.remove_prefix(3);

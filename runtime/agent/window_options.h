@@ -34,6 +34,7 @@ struct WindowPlan {
   std::int64_t delay_ns = 0, duration_ns = 0;  // Duration 0: to the end.
   std::uint64_t range_count = 0;
   std::string range_name, step_range;
+  bool trigger_file = false;                                 // Its path is to be printed.
   int signal = 0;                                            // kTrigger: arms as the trigger file does; 0 none.
   std::int64_t trigger_steps = 10, align_steps = 100;        // kTrigger.
   std::vector<std::pair<std::int32_t, std::int32_t>> ranks;  // [first, end); empty: all.
