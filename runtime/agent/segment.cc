@@ -59,19 +59,31 @@ Result<Segment> Segment::Create(const SegmentRequest& request) {
 }
 
 std::string Segment::TryAt(const std::string& path, const SegmentRequest& request, bool disk) {
-  // All of it must fit below a power-of-two ring of each kind, or no thread gets one.
-  const std::uint32_t main_slots = SlotsFor(request.main_ring_bytes);
-  const std::uint32_t other_slots = std::min(SlotsFor(request.other_ring_bytes), main_slots);
-  const std::uint64_t main_bytes = kRingHeaderBytes + std::uint64_t{main_slots} * kSlotBytes;
-  const std::uint64_t total = RoundUp(std::max(request.total_bytes, kArenaOffset + main_bytes));
-
+  std::uint32_t main_slots = SlotsFor(request.main_ring_bytes);
+  const auto main_bytes = [&] { return kRingHeaderBytes + std::uint64_t{main_slots} * kSlotBytes; };
+  // At least the first ring must fit, or no thread gets one.
+  std::uint64_t total = RoundUp(std::max(request.total_bytes, kArenaOffset + main_bytes()));
   const std::string directory = path.substr(0, path.rfind('/'));
   struct statvfs room;
   if (::statvfs(directory.c_str(), &room) != 0) return directory + ": " + std::strerror(errno);
-  const std::uint64_t available = static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize;
+  std::uint64_t available = static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize;
   // A tmpfs without size limit reports 0 blocks in all.
+  if (!disk && room.f_blocks != 0) {
+    // Containers have 64 MiB by default, and MPI and PyTorch's workers want some of it:
+    // what we took would fail them. Better small rings there than rings on a disk.
+    const std::uint64_t share = available / 2 / static_cast<std::uint64_t>(std::max(request.local_slots, 1));
+    if (share < total) {
+      total = share / kPageBytes * kPageBytes;
+      while (main_slots > kMinSlots && kArenaOffset + 4 * main_bytes() > total) main_slots /= 2;
+    }
+    if (kArenaOffset + main_bytes() > total) {
+      available = share;
+      total = RoundUp(kArenaOffset + main_bytes());
+    }
+  }
+  const std::uint32_t other_slots = std::min(SlotsFor(request.other_ring_bytes), main_slots);
   if (room.f_blocks != 0 && available < total)
-    return directory + " has " + std::to_string(available >> 20) + " MiB free, " + std::to_string(total >> 20) +
+    return directory + " has " + std::to_string(available >> 20) + " MiB for it, " + std::to_string(total >> 20) +
            " MiB are needed";
   ::unlink(path.c_str());
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -107,7 +119,7 @@ std::string Segment::TryAt(const std::string& path, const SegmentRequest& reques
   header->main_ring_slots = main_slots;
   header->other_ring_slots = other_slots;
   header->next_free.store(kArenaOffset);
-  if (!ExtendTo(kArenaOffset + main_bytes)) return fail("fallocate");
+  if (!ExtendTo(kArenaOffset + main_bytes())) return fail("fallocate");
   path_ = path;
   return "";
 }

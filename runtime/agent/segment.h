@@ -15,7 +15,8 @@ struct SegmentRequest {
   std::string disk_path;  // Used when tmpfs has no room; "": fail instead.
   std::uint64_t run_hash = 0;
   std::int32_t slot = 0;
-  std::uint64_t total_bytes = 0;                            // Cap of the mapping.
+  std::int32_t local_slots = 1;   // Agents that share the tmpfs.
+  std::uint64_t total_bytes = 0;  // Cap of the mapping; less if the tmpfs is small, half of which is left to the job.
   std::uint64_t main_ring_bytes = 0, other_ring_bytes = 0;  // Rounded down to powers of two of slots.
 };
 

@@ -115,6 +115,12 @@ void FillEntry(ProcessEntry& entry) {
   entry.mpi_used.store(0, std::memory_order_relaxed);
   entry.lockstep_used.store(0, std::memory_order_relaxed);
   entry.nvtx_used.store(0, std::memory_order_relaxed);
+  entry.torch_used.store(0, std::memory_order_relaxed);
+  entry.python_hook.store(0, std::memory_order_relaxed);
+  entry.self_test.store(0, std::memory_order_relaxed);
+  for (auto* counter :
+       {&entry.dropped_no_ring, &entry.range_unbalanced, &entry.range_too_deep, &entry.request_table_full})
+    counter->store(0, std::memory_order_relaxed);
   const ssize_t n = readlink("/proc/self/exe", entry.exe, sizeof entry.exe - 1);
   entry.exe[n < 0 ? 0 : n] = 0;
   // torchrun and its kind tell the rank this way; MPI overrides it when it starts.
@@ -129,16 +135,33 @@ void FillEntry(ProcessEntry& entry) {
   }
 }
 
+// Index of an entry that is now kClaiming and ours: one whose owner is gone and whose
+// records are in the spool, else a fresh one. kMaxProcesses: there is none.
+std::uint32_t FreeEntry(SegmentHeader& segment, ProcessEntry* entries) {
+  const auto take = [&](std::uint32_t index) {
+    SlotState expected = SlotState::kFree;
+    return entries[index].state.compare_exchange_strong(expected, SlotState::kClaiming);
+  };
+  const std::uint32_t used =
+      segment.processes_used.load() < kMaxProcesses ? segment.processes_used.load() : kMaxProcesses;
+  for (std::uint32_t i = 0; i < used; ++i)
+    if (entries[i].state.load(std::memory_order_relaxed) == SlotState::kFree && take(i)) return i;
+  std::uint32_t index = segment.processes_used.load();
+  for (;;) {
+    if (index >= kMaxProcesses) return kMaxProcesses;
+    if (!segment.processes_used.compare_exchange_weak(index, index + 1)) continue;
+    if (take(index)) return index;
+    index = segment.processes_used.load();  // Somebody took it for one that had been given back.
+  }
+}
+
 ProcessEntry* ClaimProcess() {
   SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr || segment->agent_gone.load(std::memory_order_relaxed) != 0) return nullptr;
-  std::uint32_t index = segment->processes_used.load();
-  do {
-    if (index >= kMaxProcesses) return nullptr;
-  } while (!segment->processes_used.compare_exchange_weak(index, index + 1));
   const SegmentView view{reinterpret_cast<std::byte*>(segment), lockstep_probe.segment_bytes};
+  const std::uint32_t index = FreeEntry(*segment, view.processes());
+  if (index == kMaxProcesses) return nullptr;
   ProcessEntry& entry = view.processes()[index];
-  entry.state.store(SlotState::kClaiming);
   FillEntry(entry);
   entry.state.store(SlotState::kActive, std::memory_order_release);
   FindConstantSegments();

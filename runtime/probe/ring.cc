@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "core/env.h"
 #include "runtime/probe/range_memory.h"
@@ -32,11 +33,13 @@ namespace {
 // handler on top of that drops what it has, at once.
 constinit RingPage g_claiming = {.header = {.range_depth = 0xffffffffu, .nvtx_depth = 0xffffffffu}};
 
+constexpr std::uint32_t kLeastSlots = 2048;   // As the agent's: a text of kMaxStringBytes takes 129.
 constexpr std::uint32_t kStretchSlots = 128;  // Between two looks at the consumer and the recording switch.
 
 pthread_key_t g_key;
 std::atomic<int> g_key_state{0};  // 0 none 1 being made 2 ready 3 failed
-std::atomic<std::uint32_t> g_failed_claims{0}, g_claimed_rings{0};
+std::atomic<std::uint32_t> g_claimed_rings{0};
+std::atomic<std::uint64_t> g_claim_failed_ticks{0};  // 0: the last one did not.
 
 void OnThreadExit(void* page) {
   const ErrnoKeeper errno_keeper;
@@ -90,17 +93,38 @@ std::uint64_t NewRingMemory(std::uint32_t capacity) {
   return 0;
 }
 
-// A ring that its last owner closed and the agent drained. kMaxRings if none fits.
-std::uint32_t RecycledRing(std::uint32_t capacity) {
+// The largest ring of [least, most] slots that its last owner closed and the agent
+// drained. kMaxRings if there is none.
+std::uint32_t RecycledRing(std::uint32_t least, std::uint32_t most) {
   RingEntry* rings = View().rings();
   const std::uint32_t used = std::min(lockstep_probe.segment->rings_used.load(), kMaxRings);
-  for (std::uint32_t i = 0; i < used; ++i) {
+  for (;;) {
+    std::uint32_t best = kMaxRings, best_slots = 0;
+    for (std::uint32_t i = 0; i < used && best_slots < most; ++i) {
+      const std::uint32_t slots = rings[i].capacity_slots;
+      if (rings[i].state.load(std::memory_order_relaxed) != SlotState::kFree || rings[i].offset == 0) continue;
+      if (slots < least || slots > most || slots <= best_slots) continue;
+      best = i;
+      best_slots = slots;
+    }
+    if (best == kMaxRings) return kMaxRings;
     SlotState expected = SlotState::kFree;
-    if (rings[i].state.load(std::memory_order_relaxed) != expected) continue;
-    if (rings[i].offset == 0 || rings[i].capacity_slots != capacity) continue;
-    if (rings[i].state.compare_exchange_strong(expected, SlotState::kClaiming)) return i;
+    if (rings[best].state.compare_exchange_strong(expected, SlotState::kClaiming)) return best;
   }
-  return kMaxRings;
+}
+
+// A new ring's share of the memory that is left, so that hundreds of threads and
+// processes still get one: a process's first ring may take a quarter, others a
+// sixteenth, and a 64th once half of the memory is gone. The slot's very first ring
+// has its full size, for which the agent made room.
+std::uint32_t Share(std::uint32_t wanted, bool first_of_process) {
+  const SegmentHeader& segment = *lockstep_probe.segment;
+  if (segment.rings_used.load() == 0) return wanted;
+  const std::uint64_t used = segment.next_free.load(), all = segment.segment_bytes;
+  const std::uint64_t left = used < all ? all - used : 0;
+  const std::uint64_t part = first_of_process ? left / 4 : left > all / 2 ? left / 16 : left / 64;
+  const std::uint64_t slots = std::max<std::uint64_t>(std::bit_floor(part / kSlotBytes), kLeastSlots);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, slots));
 }
 
 std::uint32_t FreshRing(std::uint32_t capacity) {
@@ -201,29 +225,33 @@ namespace {
 
 RingPage* Claim() {
   SegmentHeader& segment = *lockstep_probe.segment;
-  // A failed claim cost system calls: try again rarely.
-  const std::uint32_t failed = g_failed_claims.load(std::memory_order_relaxed);
-  if (failed != 0 && (g_failed_claims.fetch_add(1, std::memory_order_relaxed) & 4095) != 0) return nullptr;
+  // A failed claim cost system calls: not again within a millisecond.
+  const std::uint64_t failed_ticks = g_claim_failed_ticks.load(std::memory_order_relaxed);
+  if (failed_ticks != 0 &&
+      ring::Ticks() - failed_ticks < 5 * lockstep_probe.sample_ticks.load(std::memory_order_relaxed))
+    return nullptr;
   if (segment.agent_gone.load(std::memory_order_relaxed) != 0 || !HaveKey()) return nullptr;
   ProcessEntry* process = lockstep_process();
   if (process == nullptr) return nullptr;
 
   const bool first = g_claimed_rings.fetch_add(1, std::memory_order_relaxed) == 0;
-  const std::uint32_t capacity = first ? segment.main_ring_slots : segment.other_ring_slots;
+  const std::uint32_t wanted = first ? segment.main_ring_slots : segment.other_ring_slots;
   std::uint32_t index = kMaxRings;
-  if (capacity >= 64 && (capacity & (capacity - 1)) == 0) {
-    index = RecycledRing(capacity);
-    if (index == kMaxRings) index = FreshRing(capacity);
+  if (wanted >= 64 && (wanted & (wanted - 1)) == 0) {
+    const std::uint32_t share = Share(wanted, first);
+    index = RecycledRing(share, wanted);
+    if (index == kMaxRings) index = FreshRing(share);
+    if (index == kMaxRings) index = RecycledRing(1, segment.main_ring_slots);
   }
   if (index == kMaxRings) {
     if (first) g_claimed_rings.store(0, std::memory_order_relaxed);
-    g_failed_claims.fetch_add(1, std::memory_order_relaxed);
+    g_claim_failed_ticks.store(ring::Ticks() | 1, std::memory_order_relaxed);
     return nullptr;
   }
-  g_failed_claims.store(0, std::memory_order_relaxed);
+  g_claim_failed_ticks.store(0, std::memory_order_relaxed);
   RingEntry& entry = View().rings()[index];
   auto& page = *reinterpret_cast<RingPage*>(View().base + entry.offset);
-  Initialise(page, index, capacity);
+  Initialise(page, index, entry.capacity_slots);
   entry.generation += 1;
   entry.process = static_cast<std::uint32_t>(process - View().processes());
   entry.tid = static_cast<std::int64_t>(syscall(SYS_gettid));
@@ -311,7 +339,7 @@ void CloseRing(RingPage& page) {
 void ForgetRings() {
   lockstep_thread_ring = &lockstep_idle_ring;
   g_claimed_rings.store(0);
-  g_failed_claims.store(0);
+  g_claim_failed_ticks.store(0);
   if (g_key_state.load() == 2) pthread_setspecific(g_key, nullptr);
 }
 
