@@ -7,7 +7,7 @@ unwrapped and reported (loss TorchHook); the rest works.
 import os
 import sys
 
-from . import probe, state
+from . import finder, probe, state
 
 _PARTS = ("training", "labels", "ddp", "collectives")
 
@@ -26,9 +26,9 @@ def install(torch):
             state.missed(part, error)
     probe.hook_state(2)
     os.register_at_fork(after_in_child=state.after_fork)
-    # A torch without a compiler: nothing more to wait for.
+    finder.forget("torch")
     if not os.path.isdir(os.path.join(os.path.dirname(torch.__file__), "_dynamo")):
-        sys.meta_path[:] = [f for f in sys.meta_path if (type(f).__module__, type(f).__name__) != ("sitecustomize", "_Torch")]
+        finder.forget("torch._dynamo")  # A torch without a compiler.
     elif "torch._dynamo" in sys.modules:
         leave_frames_alone(sys.modules["torch._dynamo"])
 

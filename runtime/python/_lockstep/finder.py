@@ -1,0 +1,51 @@
+"""Has the hooks installed right after torch's own code ran."""
+
+import sys
+
+_AFTER = {"torch": "install", "torch._dynamo": "leave_frames_alone"}
+
+
+class _Loader:
+    """Stands in front of a module's loader until the module has run."""
+
+    def __init__(self, loader, after):
+        self._loader = loader
+        self._after = after
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        try:
+            from . import torch_hooks
+
+            getattr(torch_hooks, self._after)(module)
+        except Exception:  # The job goes on without hooks; the probe says at the end that it did.
+            pass
+
+
+def spec_of(own, name, path, target):
+    """What the other finders on sys.meta_path find."""
+    for finder in list(sys.meta_path):
+        find = getattr(finder, "find_spec", None)
+        if finder is own or find is None:
+            continue
+        spec = find(name, path, target)
+        if spec is not None:
+            if hasattr(spec.loader, "exec_module"):
+                spec.loader = _Loader(spec.loader, _AFTER[name])
+            return spec
+    return None
+
+
+def forget(name):
+    """No need to wait for this module any more."""
+    for finder in sys.meta_path:
+        names = getattr(finder, "names", None)
+        if type(finder).__module__ == "sitecustomize" and isinstance(names, tuple):
+            finder.names = tuple(one for one in names if one != name)
