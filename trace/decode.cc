@@ -333,6 +333,7 @@ void AddMetaRows(schema::RankTables& tables, ProcessDecoder& decoder, std::map<s
       meta["rank_source"] = kSources[process->rank_source < 5 ? process->rank_source : 0];
     }
     if (process->pid > 0) meta["pid"] = std::to_string(process->pid);
+    if (process->nvtx_used != 0) meta["nvtx_objects"] = std::to_string(process->nvtx_used);
   }
   for (const auto& [key, value] : meta)
     tables.meta.Append({.key = decoder.Intern(key), .value = decoder.Intern(value)});

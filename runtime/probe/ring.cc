@@ -101,8 +101,11 @@ std::uint32_t RecycledRing(std::uint32_t least, std::uint32_t most) {
   for (;;) {
     std::uint32_t best = kMaxRings, best_slots = 0;
     for (std::uint32_t i = 0; i < used && best_slots < most; ++i) {
-      const std::uint32_t slots = rings[i].capacity_slots;
-      if (rings[i].state.load(std::memory_order_relaxed) != SlotState::kFree || rings[i].offset == 0) continue;
+      // Perhaps just being filled in for the first time: it is not free then, and the exchange below fails.
+      const std::uint32_t slots = __atomic_load_n(&rings[i].capacity_slots, __ATOMIC_RELAXED);
+      if (rings[i].state.load(std::memory_order_relaxed) != SlotState::kFree ||
+          __atomic_load_n(&rings[i].offset, __ATOMIC_RELAXED) == 0)
+        continue;
       if (slots < least || slots > most || slots <= best_slots) continue;
       best = i;
       best_slots = slots;
@@ -138,14 +141,13 @@ std::uint32_t FreshRing(std::uint32_t capacity) {
   rings[index].state.store(SlotState::kClaiming);
   const std::uint64_t offset = NewRingMemory(capacity);
   if (offset == 0) {
-    rings[index].capacity_slots = 0;
     rings[index].state.store(SlotState::kFree);
     std::uint32_t end = index + 1;
     segment.rings_used.compare_exchange_strong(end, index);
     return kMaxRings;
   }
-  rings[index].capacity_slots = capacity;
-  rings[index].offset = offset;
+  __atomic_store_n(&rings[index].capacity_slots, capacity, __ATOMIC_RELAXED);
+  __atomic_store_n(&rings[index].offset, offset, __ATOMIC_RELAXED);
   return index;
 }
 

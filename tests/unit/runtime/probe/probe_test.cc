@@ -414,6 +414,24 @@ TEST(Probe, HeaderInC89AndNotPositionIndependent) {
   EXPECT_EQ(alone.Wait(), 0);
 }
 
+// Mostly for ThreadSanitizer, which sees races within one process only.
+TEST(Probe, ApplicationAndAgentInOneProcess) {
+  TestSegmentOptions options;
+  options.bytes = std::uint64_t{64} << 20;
+  TestSegment segment(options);
+  const std::string spool = segment.path() + "-spool";
+  Child child(segment.path(), {spool}, {std::string("NVTX_INJECTION64_PATH=") + kProbe},
+              LOCKSTEP_BUILD_DIR "/tests/probe_both_sides");
+  const std::string line = child.Line(), errors = child.Errors();
+  EXPECT_EQ(child.Wait(), 0);
+  EXPECT_EQ(line, "0 records lost");
+  EXPECT_EQ(errors, "");
+  struct stat info {};
+  EXPECT_EQ(stat(spool.c_str(), &info), 0);
+  EXPECT_GT(info.st_size, 1 << 20);
+  unlink(spool.c_str());
+}
+
 // Does not depend on the load of the machine, as times do.
 TEST(Probe, APairOfRangesTakesFewInstructions) {
   if (std::string(LOCKSTEP_SANITIZERS) != "") GTEST_SKIP() << "not of an instrumented library";
