@@ -188,10 +188,11 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
   if (const std::string python = directory + "/python"; ::access(python.c_str(), X_OK) == 0) {
     std::string value = python;
     const std::string existing = Environment(kPython);
-    for (std::size_t at = 0; at < existing.size();) {
+    // An empty entry is the working directory (Python 3.11): ":/mine" is not "/mine". An empty variable is none.
+    for (std::size_t at = 0; !existing.empty() && at <= existing.size();) {
       const std::size_t end = std::min(existing.find(':', at), existing.size());
       const std::string entry = existing.substr(at, end - at);
-      if (!entry.empty() && entry != python) value += ":" + entry;
+      if (entry != python) value += ":" + entry;
       at = end + 1;
     }
     injection.variables.emplace_back(kPython, value);

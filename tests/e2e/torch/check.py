@@ -303,6 +303,8 @@ class Quiet(Case):
         self.compare(PYTHON, script, "a")
         self.compare(PYTHON, "-c", LISTING)
         self.compare(PYTHON, "-I", "-c", LISTING)
+        self.compare(PYTHON, script, PYTHONPATH=":/mine")  # Empty: the working directory.
+        self.compare(PYTHON, script, PYTHONPATH="")
         # Nothing of ours runs there, so nothing takes our directory off sys.path.
         bare = self.lockstep(PYTHON, "-S", "-c", LISTING)
         self.assertEqual(bare.stdout.replace("'%s/python', " % BUILD, ""), run([PYTHON, "-S", "-c", LISTING], self.dir).stdout)

@@ -61,6 +61,10 @@ TEST_F(InjectionTest, PythonsPathIsPrependedOnce) {
   EXPECT_EQ(Variables()["PYTHONPATH"], python);
   ::setenv("PYTHONPATH", ("/mine:" + python + ":/theirs").c_str(), 1);
   EXPECT_EQ(Variables()["PYTHONPATH"], python + ":/mine:/theirs");
+  ::setenv("PYTHONPATH", ":/mine:", 1);
+  EXPECT_EQ(Variables()["PYTHONPATH"], python + "::/mine:");
+  ::setenv("PYTHONPATH", "", 1);
+  EXPECT_EQ(Variables()["PYTHONPATH"], python);
 }
 
 TEST_F(InjectionTest, OtherToolsKeepTheirPlaces) {
