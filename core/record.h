@@ -94,6 +94,8 @@ struct RangeExtra {  // 1 slot, the second of a RangeRecord
 //   Request_free      kMpi with request = the handle. While recording is off: kMpiUnrecorded.
 //   Recv, Mrecv       kMpi as given (peer and tag may be -2), then one kCompletion with
 //                     kCompletionStatus: source, tag, bytes received; request 0.
+//   Mrecv, Imrecv     seq and start: low and high half of the ticks at which the matched probe returned,
+//                     0 unknown: that, and not the receive, decides which message it is.
 //   Sendrecv*         kMpi describes the send; one kCompletion with kCompletionStatus the receive.
 //   MPI_PROC_NULL     peer = -1: no message, no row of p2p.
 
@@ -114,7 +116,7 @@ struct MpiRecord {  // 2 slots
   std::int32_t peer;      // Destination, source or root; -1 none, -2 any.
   std::int32_t tag;       // -1 none, -2 any.
   std::uint32_t seq;      // Collectives: number on comm. Sends: number of (comm, peer, tag) is the decoder's work.
-  std::uint32_t start;    // Reserved: 0.
+  std::uint32_t start;    // Mrecv, Imrecv: see above; else 0.
 };
 inline constexpr std::uint32_t kNoComm = 0xffffffffu;
 

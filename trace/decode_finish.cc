@@ -107,7 +107,18 @@ void ProcessDecoder::MakeSteps() {
 void ProcessDecoder::NumberMessages() {
   schema::P2p& p2p = tables_.p2p;
   std::unordered_map<MessageKey, std::uint64_t, MessageKeyHash> next;
-  for (std::size_t i = 0; i < p2p.rows(); ++i) {
+  std::vector<std::uint32_t> order(p2p.rows());
+  std::iota(order.begin(), order.end(), 0u);
+  if (!probed_ns_.empty()) {
+    // A matched probe takes its message when it returns, whenever that is received.
+    const auto matched_ns = [&](std::uint32_t row) {
+      const auto probed = probed_ns_.find(row);
+      return probed != probed_ns_.end() ? probed->second : p2p.begin_ns[row];
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return matched_ns(a) < matched_ns(b); });
+  }
+  for (const std::uint32_t i : order) {
     const bool matched = p2p.outcome[i] != kCancelled && p2p.peer[i] >= 0 && p2p.tag[i] >= 0;
     p2p.seq[i] = matched ? next[{p2p.comm[i], p2p.peer[i], p2p.tag[i], p2p.direction[i]}]++ : kNoSeq;
     if (p2p.peer[i] < 0) p2p.peer[i] = -1;
@@ -155,7 +166,11 @@ void ProcessDecoder::SortTables() {
     follow(tables_.p2p.call);
   }
   sort(tables_.collectives, tables_.collectives.begin_ns);
-  sort(tables_.p2p, tables_.p2p.begin_ns);
+  if (const std::vector<std::uint32_t> moved = sort(tables_.p2p, tables_.p2p.begin_ns); !moved.empty()) {
+    std::unordered_map<std::uint32_t, std::int64_t> probed;
+    for (const auto& [row, ns] : probed_ns_) probed[moved[row]] = ns;
+    probed_ns_ = std::move(probed);
+  }
   sort(tables_.mpi_requests, tables_.mpi_requests.begin_ns);
   sort(tables_.steps, tables_.steps.begin_ns);
   sort(tables_.cpu_samples, tables_.cpu_samples.time_ns);

@@ -171,6 +171,9 @@ bool ProcessDecoder::AddP2p(const Thread& thread, const MpiRecord& record, bool 
                                  : blocking ? kCompleted
                                             : kNeverCompleted,
                       .call = call});
+  const std::uint64_t probed = std::uint64_t{record.start} << 32 | record.seq;
+  if (receive && (op == MpiOp::kMrecv || op == MpiOp::kImrecv) && probed != 0)
+    probed_ns_[static_cast<std::uint32_t>(tables_.p2p.rows() - 1)] = TickConverter(thread.clock).Ns(probed);
   return true;
 }
 
@@ -244,7 +247,8 @@ void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const 
     requests.wait_thread[operation.row] = thread.row;
     requests.wait_begin_ns[operation.row] = begin_ns;
     requests.end_ns[operation.row] = end_ns;
-    requests.outcome[operation.row] = outcome;
+    // Nobody can cancel these, and Open MPI's ompio (4.1.4) leaves that field of their status as it was.
+    requests.outcome[operation.row] = (flags & kCompletionError) != 0 ? kFailed : kCompleted;
   } else if (operation.kind == OpenRequests::Kind::kCollective) {
     tables_.collectives.wait_begin_ns[operation.row] = begin_ns;
     tables_.collectives.end_ns[operation.row] = end_ns;

@@ -13,6 +13,12 @@ Shape Message(int count, MPI_Datatype type, int peer, int tag) {
   return shape;
 }
 
+// core/record.h: messages are numbered in the order in which they were matched.
+void SetMatchTime(MpiRecord& record, const MatchedMessage& matched) {
+  record.seq = static_cast<std::uint32_t>(matched.ticks);
+  record.start = static_cast<std::uint32_t>(matched.ticks >> 32);
+}
+
 CompletionRecord Received(const MPI_Status& status) {
   CompletionRecord record{};
   record.head = {RecordKind::kCompletion, kCompletionStatus, 1};
@@ -92,7 +98,7 @@ int BlockingProbe(MpiOp op, int source, int tag, MPI_Comm handle, MPI_Message* m
   const int result = call(used);
   const std::uint64_t end = blocking.End();
   if (message != nullptr && result == MPI_SUCCESS)
-    RememberMessage(*message, {NumberOf(comm), PeerOf(used->MPI_SOURCE), used->MPI_TAG});
+    RememberMessage(*message, {NumberOf(comm), PeerOf(used->MPI_SOURCE), used->MPI_TAG, end});
   if (!recording) return result;
   Shape shape;
   shape.peer = PeerOf(source);
@@ -118,7 +124,7 @@ int QueryProbe(MpiOp op, int source, int tag, MPI_Comm handle, int* flag, MPI_Me
   }
   Comm* comm = KnownComm(handle);
   if (message != nullptr && result == MPI_SUCCESS)
-    RememberMessage(*message, {NumberOf(comm), PeerOf(used->MPI_SOURCE), used->MPI_TAG});
+    RememberMessage(*message, {NumberOf(comm), PeerOf(used->MPI_SOURCE), used->MPI_TAG, end});
   if (!recording) return result;
   Shape shape;
   shape.peer = PeerOf(source);
@@ -177,6 +183,7 @@ LS_EXPORT int MPI_Mrecv(void* buffer, int count, MPI_Datatype type, MPI_Message*
   shape.tag = matched.tag;
   WithCompletion records;
   records.call = MakeRecord(MpiOp::kMrecv, blocking.begin(), end, matched.comm, shape);
+  SetMatchTime(records.call, matched);
   WriteReceive(records, result, *used);
   return result;
 }
@@ -192,6 +199,7 @@ LS_EXPORT int MPI_Imrecv(void* buffer, int count, MPI_Datatype type, MPI_Message
   shape.peer = matched.source;
   shape.tag = matched.tag;
   MpiRecord record = MakeRecord(MpiOp::kImrecv, begin, end, matched.comm, shape);
+  SetMatchTime(record, matched);
   record.request = HandleOf(*request);
   Write(record, result);
   return result;

@@ -82,7 +82,7 @@ MatchedMessage TakeMessage(MPI_Message message) {
     const MatchedMessage matched = g_pending[slot].matched;
     if (g_pending[slot].message.compare_exchange_strong(expected, 0, std::memory_order_acq_rel)) return matched;
   }
-  return {kNoComm, -2, -2};
+  return {kNoComm, -2, -2, 0};
 }
 
 }  // namespace lockstep::pmpi

@@ -120,6 +120,7 @@ TypeInfo TypeOf(MPI_Datatype type);
 struct MatchedMessage {
   std::uint32_t comm;
   std::int32_t source, tag;
+  std::uint64_t ticks;  // Return of the probe: the order of matching.
 };
 void RememberMessage(MPI_Message message, const MatchedMessage& matched);
 MatchedMessage TakeMessage(MPI_Message message);
