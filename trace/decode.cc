@@ -317,7 +317,7 @@ void AddSlotLosses(ProcessDecoder& decoder, const TickMap& map, const Contents& 
 }
 
 void AddMetaRows(schema::RankTables& tables, ProcessDecoder& decoder, std::map<std::string, std::string> meta,
-                 const Contents& contents, const ProcessState* process) {
+                 const Contents& contents, const ProcessState* process, std::int64_t world_size) {
   if (contents.end) {
     const SpoolEnd& end = *contents.end;
     meta.try_emplace("exit_code", end.signal == 0 ? std::to_string(end.exit_code) : "");
@@ -327,8 +327,13 @@ void AddMetaRows(schema::RankTables& tables, ProcessDecoder& decoder, std::map<s
   }
   if (process != nullptr) {
     static constexpr const char* kSources[] = {"none", "mpi", "env", "nccl", "slot"};
-    // MPI's word counts more than a launcher's variable.
-    if (process->world_rank >= 0 && (process->rank_source == 1 || !meta.contains("rank"))) {
+    // MPI's word counts more than a launcher's variable; a variable that somebody set
+    // below the agent (torchrun inside a slot) more than what the slot was given.
+    const auto agents = meta.find("rank_variable");
+    const bool own_variable =
+        process->rank_source == 2 && agents != meta.end() && std::to_string(process->world_rank) != agents->second;
+    if (process->world_rank >= 0 && (process->rank_source == 1 || own_variable || !meta.contains("rank"))) {
+      if (own_variable) meta["world_size"] = std::to_string(world_size);
       meta["rank"] = std::to_string(process->world_rank);
       meta["rank_source"] = kSources[process->rank_source < 5 ? process->rank_source : 0];
     }
@@ -425,6 +430,10 @@ Result<Decoded> Decode(const DecodeInput& input) {
   decoded.recovered_from_rings = recovered_slots;
 
   std::vector<ProcessPlan> plans = PlanProcesses(contents);
+  // What the workers of one slot know of their world: at least the largest rank among them.
+  const auto world = contents.meta.find("world_size");
+  std::int64_t world_size = world == contents.meta.end() ? 1 : static_cast<std::int64_t>(Number(world->second));
+  for (const ProcessPlan& plan : plans) world_size = std::max<std::int64_t>(world_size, plan.state.world_rank + 1);
   std::uint64_t missing_slots = 0;
   decoded.processes.reserve(plans.size() + 1);  // Decoders refer to their tables.
   std::vector<std::unique_ptr<ProcessDecoder>> decoders;
@@ -434,7 +443,7 @@ Result<Decoded> Decode(const DecodeInput& input) {
     process.process = static_cast<std::uint32_t>(i);
     decoders.push_back(std::make_unique<ProcessDecoder>(process.tables, map));
     ProcessDecoder& decoder = *decoders.back();
-    AddMetaRows(process.tables, decoder, contents.meta, contents, any ? &plans[i].state : nullptr);
+    AddMetaRows(process.tables, decoder, contents.meta, contents, any ? &plans[i].state : nullptr, world_size);
     if (any) {
       std::vector<DecoderThread> threads;
       for (Ring* ring : plans[i].rings) threads.push_back(std::move(ring->thread));

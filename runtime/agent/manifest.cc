@@ -10,6 +10,7 @@
 #include <cinttypes>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -118,6 +119,9 @@ std::string StartMeta(const RunOptions& options, const LaunchEnv& launch, const 
   add("rank", std::to_string(launch.slot()));
   if (launch.world_size >= 0 || launch.source == LaunchSource::kNone) add("world_size", std::to_string(launch.slots()));
   add("rank_source", launch.rank >= 0 ? "env" : "slot");
+  // What processes of the slot inherit; one that has another was given its rank by something below the agent.
+  const char* variable = std::getenv("RANK");
+  add("rank_variable", variable == nullptr ? "" : variable);
   add("launcher", std::string(Name(launch.source)));
   const std::string host = HostName();
   add("host", host);
