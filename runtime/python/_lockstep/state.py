@@ -1,6 +1,7 @@
 """What the hooks of one process share: whether they record, and where training stands."""
 
 import threading
+import weakref
 
 from . import probe
 
@@ -102,8 +103,6 @@ def begin_training(only_with_optimizer=False):
 def boundary(optimizer):
     """A step() has returned. The first optimizer's ends the step, and so does its successor's once it is gone."""
     global _first, steps
-    import weakref
-
     first = _first() if _first is not None else None
     if first is None:
         try:
