@@ -93,6 +93,27 @@ void ProcessDecoder::MakeWindows(const std::vector<WindowMark>& marks, std::int6
   }
   if (open != nullptr) close(end_ns, -1, WindowCause::kRunEnd, CutByEnd(open->cause));
   KeepWholeSteps();
+  DropRangesOutside();
+}
+
+// A thread looks at the switch every 128 records, so it goes on for a while after it was
+// turned by another: those ranges are no part of the window.
+void ProcessDecoder::DropRangesOutside() {
+  const schema::Windows& windows = tables_.windows;
+  const schema::Ranges& ranges = tables_.ranges;
+  if (windows.rows() == 0) return;
+  std::vector<std::size_t> kept;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < ranges.rows(); ++i) {
+    while (at + 1 < windows.rows() && windows.begin_ns[at + 1] <= ranges.begin_ns[i]) ++at;
+    // Before the first window there is none to write them.
+    if (ranges.begin_ns[i] <= windows.end_ns[at]) kept.push_back(i);
+  }
+  if (kept.size() == ranges.rows()) return;
+  tables_.ranges.ForEachColumn([&](const schema::ColumnInfo&, auto& column) {
+    for (std::size_t i = 0; i < kept.size(); ++i) column[i] = column[kept[i]];
+    column.resize(kept.size());
+  });
 }
 
 // A step is complete if recording was on from its begin to its end; a window's

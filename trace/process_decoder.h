@@ -144,6 +144,7 @@ class ProcessDecoder {
   void ExtendStepRanges();
   void OrderMarks();
   void KeepWholeSteps();
+  void DropRangesOutside();
 
   // facts.cc
   void OnFact(Thread& thread, std::span<const std::byte> bytes);
