@@ -202,6 +202,7 @@ Terms PerNanosecond(const RankActivity& a, Interval w) {
     out.exposed_copy_ns += in(a.copy, t) && !compute && !flight;
     const bool idle = !compute && !flight && !in(a.copy, t);
     out.idle_ns += idle, out.mpi_other_ns += idle && in(a.mpi_other, t), out.input_ns += idle && in(a.input, t);
+    out.mpi_io_ns += idle && in(a.mpi_io, t), out.mpi_rma_ns += idle && in(a.mpi_rma, t) && !in(a.mpi_io, t);
   }
   return out;
 }
@@ -219,6 +220,8 @@ void ExpectSame(const Terms& got, const Terms& want) {
   EXPECT_EQ(got.overlap_high_ns, want.overlap_high_ns);
   EXPECT_EQ(got.copy_ns, want.copy_ns);
   EXPECT_EQ(got.mpi_other_ns, want.mpi_other_ns);
+  EXPECT_EQ(got.mpi_io_ns, want.mpi_io_ns);
+  EXPECT_EQ(got.mpi_rma_ns, want.mpi_rma_ns);
   EXPECT_EQ(got.input_ns, want.input_ns);
 }
 
@@ -236,6 +239,7 @@ TEST(Breakdown, EqualsTheOracleOnRandomTraces) {
     RankActivity a;
     a.gpu = round % 2 == 1;
     a.busy = some(8), a.inside_mpi = some(6), a.copy = some(4), a.mpi_other = some(3), a.input = some(3);
+    a.mpi_io = some(2), a.mpi_rma = some(2);
     std::vector<CommOp> ops;
     for (int n = std::uniform_int_distribution(0, 8)(random); n > 0; --n) {
       std::int64_t at[4];
