@@ -73,6 +73,7 @@ struct ProbeState {
   std::uint64_t segment_bytes = 0;
   EventClock clock;
   std::atomic<std::uint64_t> sample_ticks{0};  // Between two samples of a thread's CPU time: about 200 us.
+  bool watches_ranges = false;                 // WindowSpec has a range_name or a step_range.
 };
 
 #pragma GCC visibility push(default)

@@ -11,11 +11,9 @@
 
 namespace lockstep::probe {
 
-// Whether any range matters. False costs two loads; sources then need not call the others.
-inline bool WindowWatchesRanges() {
-  const SegmentHeader* segment = lockstep_probe.segment;
-  return segment != nullptr && (segment->window.range_name[0] != 0 || segment->window.step_range[0] != 0);
-}
+// Whether any range matters. False costs a load; sources then need not call the others. The same all through
+// the process's life: the agent sets the names before it starts the application.
+inline bool WindowWatchesRanges() { return lockstep_probe.watches_ranges; }
 
 // A range was opened or closed on the calling thread. `source` as in the table ranges;
 // `domain` and `name` may be null. Called before the range's own begin is recorded and
