@@ -78,8 +78,8 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
           : "reduce over MPI in a DDP communication hook (examples/torch/ddp_train.py) or use the mpi backend; on GPUs "
             "the nccl backend";
   analysis.unrecorded = fmt::format(
-      "Communication through {} is not recorded ({}): its waits and transfers are missing below. To see it, {}.", names,
-      what, remedy);
+      "Communication through {} is not recorded ({}): its waits and transfers are missing below{}. To see it, {}.",
+      names, what, analysis.run.gpu_ranks > 0 ? "" : " and count as compute", remedy);
   const LossInfo& info = Info(Loss::kBackendNotCaptured);
   LossRow loss;
   loss.name = info.name;

@@ -195,7 +195,8 @@ class Writer {
 
   std::string Overlap() const {
     const Summary& s = a_.summary;
-    if (s.comm_high_ns <= 0 && s.comm_ns <= 0) return "no communication";
+    if (s.comm_high_ns <= 0 && s.comm_ns <= 0)
+      return a_.unrecorded.empty() ? "no communication" : "no communication recorded";
     if (a_.wait_only)
       return fmt::format("communication {}, no overlap claimed: {}",
                          Duration(std::max(s.comm_ns, s.terms.ExposedComm())),

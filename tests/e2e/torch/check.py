@@ -331,6 +331,12 @@ class Quiet(Case):
             self.compare(PYTHON, flags, "-c", job)
             self.assertEqual("PythonIsolated" in self.file().losses(), lost, flags)
 
+    @unittest.skipIf(torch.cuda.is_available(), "has a GPU")
+    def test_fsdp_example_says_what_it_needs(self):
+        done = self.compare(PYTHON, os.path.join(os.path.dirname(DDP_TRAIN), "fsdp_train.py"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("needs an NVIDIA GPU", done.stderr)
+
     def test_endings(self):
         # Tracebacks name one more frame, so only their last lines are compared.
         for ending in ("sys.exit(7)", "raise ValueError('x')", "os.kill(os.getpid(), signal.SIGINT); return g",
