@@ -212,6 +212,23 @@ void CategoryW(std::uint32_t category, const wchar_t* text) {
 void ThreadA(std::uint32_t tid, const char* text) { NvtxNameThread(tid, text); }
 void ThreadW(std::uint32_t tid, const wchar_t* text) { NvtxNameThread(tid, Converted(text).text); }
 
+// Of resources only threads have a place in the trace.
+const void* ResourceCreate(NvtxName*, const nvtx::ResourceAttributes* resource) {
+  static constexpr char kHandle = 0;
+  if (resource == nullptr || resource->bytes < sizeof *resource) return nullptr;
+  if (resource->identifier_type != nvtx::kResourceNativeThread) return &kHandle;
+  const auto tid = static_cast<std::uint32_t>(resource->identifier);
+  if (resource->message_type == nvtx::kMessageAscii)
+    NvtxNameThread(tid, resource->message.ascii);
+  else if (resource->message_type == nvtx::kMessageUnicode)
+    ThreadW(tid, resource->message.unicode);
+  else if (resource->message_type == nvtx::kMessageRegistered && resource->message.registered != nullptr)
+    NvtxNameThread(tid, static_cast<const NvtxName*>(resource->message.registered)->text());
+  return &kHandle;
+}
+void ResourceDestroy(const void*) {}
+void Initialize(const void*) {}
+
 // A module's table of pointers to function pointers, as one object has it.
 class FunctionTable {
  public:
@@ -254,6 +271,9 @@ void Inject(const nvtx::CallbackExports& exports) {
   domains.Set(nvtx::kDomainRangeEnd, DomainEnd);
   domains.Set(nvtx::kDomainRangePushEx, watched ? WatchedDomainPushEx : DomainPushEx);
   domains.Set(nvtx::kDomainRangePop, watched ? WatchedDomainPop : DomainPop);
+  domains.Set(nvtx::kDomainResourceCreate, ResourceCreate);
+  domains.Set(nvtx::kDomainResourceDestroy, ResourceDestroy);
+  domains.Set(nvtx::kInitialize, Initialize);
   domains.Set(nvtx::kDomainNameCategoryA, DomainCategoryA);
   domains.Set(nvtx::kDomainNameCategoryW, DomainCategoryW);
   domains.Set(nvtx::kDomainRegisterStringA, RegisterA);

@@ -105,6 +105,20 @@ struct EventAttributes {
 };
 static_assert(sizeof(EventAttributes) == 48);
 
+// Of nvtxDomainResourceCreate: names for things of the system.
+struct ResourceAttributes {
+  std::uint16_t version, bytes;
+  std::int32_t identifier_type;
+  std::uint64_t identifier;
+  std::int32_t message_type;
+  union {
+    const char* ascii;
+    const wchar_t* unicode;
+    const void* registered;
+  } message;
+};
+inline constexpr std::int32_t kResourceNativeThread = 1 << 16 | 3;
+
 // What a pushing call answers when nobody keeps track.
 inline constexpr int kNoTracking = -2;
 

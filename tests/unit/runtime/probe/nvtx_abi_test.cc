@@ -78,6 +78,13 @@ LS_SAME(nvtx::kPayloadFloat, NVTX_PAYLOAD_TYPE_FLOAT);
 LS_SAME(nvtx::kPayloadExtension, NVTX_PAYLOAD_TYPE_EXT);
 LS_SAME(nvtx::kNoTracking, NVTX_NO_PUSH_POP_TRACKING);
 
+LS_SAME(sizeof(nvtx::ResourceAttributes), sizeof(nvtxResourceAttributes_t));
+LS_SAME_FIELD(nvtx::ResourceAttributes, bytes, nvtxResourceAttributes_t, size);
+LS_SAME_FIELD(nvtx::ResourceAttributes, identifier_type, nvtxResourceAttributes_t, identifierType);
+LS_SAME_FIELD(nvtx::ResourceAttributes, identifier, nvtxResourceAttributes_t, identifier);
+LS_SAME_FIELD(nvtx::ResourceAttributes, message_type, nvtxResourceAttributes_t, messageType);
+LS_SAME_FIELD(nvtx::ResourceAttributes, message, nvtxResourceAttributes_t, message);
+LS_SAME(nvtx::kResourceNativeThread, NVTX_RESOURCE_TYPE_GENERIC_THREAD_NATIVE);
 LS_SAME(sizeof(nvtx::ExtensionModule), sizeof(nvtxExtModuleInfo_t));
 LS_SAME_FIELD(nvtx::ExtensionModule, module, nvtxExtModuleInfo_t, moduleId);
 LS_SAME_FIELD(nvtx::ExtensionModule, struct_bytes, nvtxExtModuleInfo_t, structSize);

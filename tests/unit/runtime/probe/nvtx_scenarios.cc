@@ -431,6 +431,19 @@ int ThreadNames() {
     nvtxRangePop();
   }).join();
   nvtxNameOsThreadW(static_cast<std::uint32_t>(getpid() + 100000), L"another");
+#ifdef LOCKSTEP_REAL_NVTX
+  nvtxInitialize(nullptr);
+  nvtxResourceAttributes_t thread{};
+  thread.version = NVTX_VERSION;
+  thread.size = NVTX_RESOURCE_ATTRIB_STRUCT_SIZE;
+  thread.identifierType = NVTX_RESOURCE_TYPE_GENERIC_THREAD_NATIVE;
+  thread.identifier.ullValue = static_cast<std::uint64_t>(getpid() + 100001);
+  thread.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  thread.message.ascii = "as a resource";
+  const nvtxResourceHandle_t handle = nvtxDomainResourceCreate(nullptr, &thread);
+  CHECK(handle != nullptr);
+  nvtxDomainResourceDestroy(handle);
+#endif
   return 0;
 }
 

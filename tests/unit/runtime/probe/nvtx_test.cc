@@ -369,6 +369,7 @@ TEST_P(Nvtx, ThreadsAreNamed) {
     names.emplace(record.As<StringRecord>().id != 0, record.Text());
   EXPECT_TRUE(names.count({false, "named by itself"}));
   EXPECT_TRUE(names.count({true, "another"}));
+  EXPECT_EQ(names.count({true, "as a resource"}), GetParam().find("real") != std::string::npos ? 1u : 0u);
 }
 
 TEST_P(Nvtx, ErrnoIsKept) {
