@@ -13,8 +13,8 @@ namespace lockstep {
 namespace {
 
 // Everything somebody may send to "the program" and means the application by.
-constexpr int kHandled[] = {SIGCHLD, SIGTERM, SIGINT,   SIGHUP,  SIGQUIT, SIGUSR1,
-                            SIGUSR2, SIGALRM, SIGWINCH, SIGXCPU, SIGCONT};
+constexpr int kHandled[] = {SIGCHLD,  SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,   SIGUSR1, SIGUSR2, SIGALRM,
+                            SIGWINCH, SIGXCPU, SIGCONT, SIGPROF, SIGVTALRM, SIGPWR,  SIGIO};
 
 }  // namespace
 
@@ -23,6 +23,7 @@ Result<SignalGate> SignalGate::Open() {
   sigset_t mask;
   sigemptyset(&mask);
   for (const int signal : kHandled) sigaddset(&mask, signal);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&mask, signal);
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
   // An inherited SIG_IGN would make the child's status vanish.

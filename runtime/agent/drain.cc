@@ -106,7 +106,10 @@ void Drain::WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint6
   const std::span<const iovec> payload(parts, count > straight ? 2 : 1);
   const SpoolWriter::Key key{SpoolKind::kRecords, index, entry.generation, first};
   over_limit_ = over_limit_ || spool_.bytes() + sizeof(SpoolBlockHeader) + count * kSlotBytes > limit_bytes_;
-  if (over_limit_) return;
+  if (over_limit_) {
+    let_go_ += records;
+    return;
+  }
   const std::int64_t now_ns = RawNs();
   if (now_ns >= retry_after_ns_ && spool_.Append(key, payload)) {
     records_bytes_ += count * kSlotBytes;
@@ -120,6 +123,7 @@ void Drain::WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint6
 }
 
 void Drain::CountLoss(Loss loss, std::uint64_t count, std::string detail) {
+  limit_counted_ = limit_counted_ || loss == Loss::kBytesLimit;
   LossCount& entry = losses_[static_cast<std::uint16_t>(loss)];
   const std::uint64_t now = clock_.Ticks();
   if (entry.count == 0) entry.first_ticks = now;
@@ -257,6 +261,9 @@ void Drain::RunLast() {
   }
   if (const std::uint64_t dropped = segment_.header().dropped_no_ring.load(); dropped > 0)
     CountLoss(Loss::kNoRing, dropped, "in processes without a place in the table");
+  // Reached between the last look and the end.
+  if (let_go_ > 0 && !limit_counted_)
+    CountLoss(Loss::kBytesLimit, 1, "at the end: " + std::to_string(let_go_) + " records not kept");
   if (const std::string text = LossText(); !text.empty()) spool_.Append({SpoolKind::kLoss}, text, true);
   losses_.clear();
   loss_lines_.clear();

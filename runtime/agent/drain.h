@@ -78,7 +78,8 @@ class Drain {
   std::vector<std::string> loss_lines_;
   std::uint32_t bursts_written_ = 0;
   std::uint64_t lost_records_ = 0, records_bytes_ = 0, records_ = 0, limit_bytes_ = UINT64_MAX;
-  bool over_limit_ = false;
+  bool over_limit_ = false, limit_counted_ = false;
+  std::uint64_t let_go_ = 0;         // Records beyond the limit.
   std::int64_t retry_after_ns_ = 0;  // After a failed write: not again before.
 };
 

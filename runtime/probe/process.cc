@@ -156,10 +156,31 @@ std::uint32_t FreeEntry(SegmentHeader& segment, ProcessEntry* entries) {
   }
 }
 
+// This process before it replaced its program (exec): its threads are gone, its
+// rings can be drained and used again. The parent is compared as well because
+// numbers of another pid namespace may be equal.
+void CloseFormerSelf(const SegmentView& view) {
+  const std::uint32_t processes = view.header().processes_used.load();
+  const std::int64_t pid = getpid(), parent = getppid();
+  for (std::uint32_t i = 0; i < processes && i < kMaxProcesses; ++i) {
+    ProcessEntry& former = view.processes()[i];
+    SlotState active = SlotState::kActive;
+    if (former.pid != pid || former.parent_pid != parent || former.state.load() != active) continue;
+    const std::uint32_t rings = view.header().rings_used.load();
+    for (std::uint32_t r = 0; r < rings && r < kMaxRings; ++r) {
+      SlotState open = SlotState::kActive;
+      if (view.rings()[r].process == i) view.rings()[r].state.compare_exchange_strong(open, SlotState::kClosed);
+    }
+    if (former.end_ticks.load() == 0) former.end_ticks.store(ring::Ticks());
+    former.state.compare_exchange_strong(active, SlotState::kClosed);
+  }
+}
+
 ProcessEntry* ClaimProcess() {
   SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr || segment->agent_gone.load(std::memory_order_relaxed) != 0) return nullptr;
   const SegmentView view{reinterpret_cast<std::byte*>(segment), lockstep_probe.segment_bytes};
+  CloseFormerSelf(view);
   const std::uint32_t index = FreeEntry(*segment, view.processes());
   if (index == kMaxProcesses) return nullptr;
   ProcessEntry& entry = view.processes()[index];
