@@ -189,7 +189,7 @@ class ProcessDecoder {
   std::vector<StepMark> marks_;
   std::unordered_map<std::uint32_t, std::int64_t> probed_ns_;  // Row of p2p -> when its matched probe returned.
   std::vector<WindowMark> window_marks_;
-  std::unordered_map<std::string, std::uint32_t> facts_;  // Those that became rows of meta, by name.
+  std::unordered_map<std::string, std::uint32_t> facts_;      // Those that became rows of meta, by name.
   std::unordered_map<std::uint32_t, std::uint32_t> domains_;  // The process's number -> row of strings.
   struct RangeEnding {
     std::int64_t ns;

@@ -38,7 +38,7 @@ struct RunFacts {
   std::int64_t ranks_expected = 0;
   std::vector<std::int32_t> ranks_missing, ranks_ended_early;
   std::vector<std::int32_t> ranks_left_out;  // Not to be recorded (--ranks).
-  std::vector<std::string> endings;  // One sentence per rank that failed: "rank 2 was killed by signal 9".
+  std::vector<std::string> endings;          // One sentence per rank that failed: "rank 2 was killed by signal 9".
   std::int64_t nodes = 0;
   std::int64_t steps = 0;  // Complete on every rank, within the window.
   std::int64_t warmup_steps = 0;
@@ -47,8 +47,8 @@ struct RunFacts {
   std::optional<std::int64_t> first_step, last_step, span_ns;  // The analysis window.
   std::string recording;                                       // What was asked for: "all", "steps 110:310".
   std::vector<CaptureWindow> windows;
-  std::int64_t outside_steps = 0;  // Recorded by some ranks only.
-  std::int64_t sharing_ranks = 0, shared_cores = 0;            // "4 ranks share 2 cores"; 0: each has its own.
+  std::int64_t outside_steps = 0;                    // Recorded by some ranks only.
+  std::int64_t sharing_ranks = 0, shared_cores = 0;  // "4 ranks share 2 cores"; 0: each has its own.
   std::int64_t gpu_ranks = 0;
 };
 
