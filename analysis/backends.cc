@@ -52,6 +52,15 @@ double ShareOfCalls(const Context& context) {
 }  // namespace
 
 void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
+  // Without hooks nobody knows which backends there were.
+  for (const LossRow& loss : analysis.losses) {
+    const bool isolated = loss.name == Info(Loss::kPythonIsolated).name;
+    if (!isolated && (loss.name != Info(Loss::kTorchHook).name || !loss.detail.starts_with("all: "))) continue;
+    analysis.remarks.push_back(fmt::format(
+        "PyTorch ran without Lockstep's hooks{}: its steps are not marked, and communication over gloo is not seen.",
+        isolated ? " (Python was started with -I, -E or -S)" : ""));
+    break;
+  }
   std::set<std::string> backends;
   ForEachFact(context, "torch_backend", [&](std::string_view fact) {
     if (FactValue(fact, "recorded") == "0" && FactValue(fact, "size") != "1") backends.emplace(FactValue(fact, "name"));

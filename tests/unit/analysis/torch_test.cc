@@ -100,6 +100,16 @@ TEST(Backends, CallsCountFromOnePercent) {
   }
 }
 
+TEST(Backends, WithoutHooksNobodyKnows) {
+  Job job = Simulate(Small());
+  AddLoss(job.timeline.tables, "PythonIsolated", 0, 1);
+  AddLoss(job.timeline.tables, "PythonIsolated", 1, 1);
+  const Analysis analysis = job.Analyze();
+  std::size_t said = 0;
+  for (const std::string& remark : analysis.remarks) said += remark.find("over gloo is not seen") != std::string::npos;
+  EXPECT_EQ(said, 1u);
+}
+
 TEST(Backends, NothingElseRecorded) {
   Job job = Simulate(Small());
   auto& tables = job.timeline.tables;
