@@ -252,6 +252,9 @@ void Agent::RemoveTraces() {
 }
 
 Status Agent::StartChild() {
+  if (traced_ && plan_.range_source == kRangeSourceCuda && !libraries_.cudart.empty())
+    for (auto& [name, value] : injection_.variables)
+      if (name == "LD_PRELOAD") value += ":" + libraries_.cudart;
   LS_TRY(Child child,
          Child::Start(options_.command, EnvironmentWith(injection_.variables), *gate_, options_.window.signal));
   start_errno_ = child.start_errno();
@@ -361,6 +364,11 @@ void Agent::Finish() {
   if (const std::vector<SpoolCpu> rows = sampler_->Sample(*drain_); !rows.empty())
     spool_->Append({SpoolKind::kCpu}, rows.data(), rows.size() * sizeof rows[0]);
   window_->Finish();
+  if (window_->ranges_missing() && launch_.rank <= 0 && speaks())
+    Say("nothing was recorded: no " + plan_.text + " was opened" +
+        (plan_.range_source == kRangeSourceCuda
+             ? "; cudaProfilerStart of a statically linked CUDA runtime cannot be seen"
+             : ""));
   if (window_->steps_missing()) {
     drain_->CountLoss(Loss::kStepsNotLive, 1, options_.window.text);
     if (speaks() && launch_.rank <= 0)

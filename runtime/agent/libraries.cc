@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kProbe = "/liblockstep.so";
 constexpr const char* kOmpi = "/liblockstep-ompi40.so";
+constexpr const char* kCudart = "/liblockstep-cudart.so";
 constexpr const char* kClock = "/lockstep-clock";
 
 bool Readable(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
@@ -50,6 +51,7 @@ Result<Libraries> FindLibraries() {
     Libraries libraries;
     libraries.probe = place + kProbe;
     if (Readable(place + kOmpi)) libraries.ompi = place + kOmpi;
+    if (Readable(place + kCudart)) libraries.cudart = place + kCudart;
     for (const std::string& clock : {bin + kClock, place + kClock})
       if (libraries.clock_program.empty() && Executable(clock)) libraries.clock_program = clock;
     return libraries;

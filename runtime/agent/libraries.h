@@ -11,6 +11,7 @@ namespace lockstep {
 struct Libraries {
   std::string probe;          // liblockstep.so
   std::string ompi;           // liblockstep-ompi40.so, "" if this build has none.
+  std::string cudart;         // liblockstep-cudart.so, preloaded with --range cuda only.
   std::string clock_program;  // lockstep-clock, "" if there is none.
 };
 

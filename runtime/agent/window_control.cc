@@ -291,6 +291,10 @@ std::int64_t WindowControl::due_ns(std::int64_t now_ns) const {
   return due <= now_ns ? now_ns + kSoonNs : due;
 }
 
+bool WindowControl::ranges_missing() const {
+  return setup_.included && plan_.kind == WindowKind::kRange && window_.ranges_begun.load() == 0;
+}
+
 bool WindowControl::steps_missing() const {
   const bool wanted =
       plan_.kind == WindowKind::kSteps || plan_.kind == WindowKind::kSchedule || !plan_.step_range.empty();

@@ -47,7 +47,8 @@ class WindowControl {
   void Finish();
 
   bool limit_reached() const { return limit_since_ns_ != 0; }
-  bool steps_missing() const;  // Windows by step were asked for, and no step was seen.
+  bool ranges_missing() const;  // No range of the window's name was opened.
+  bool steps_missing() const;   // Windows by step were asked for, and no step was seen.
   std::uint64_t hard_limit_bytes() const;
 
  private:

@@ -112,19 +112,18 @@ void RangeClosed(std::uint8_t source, const char* domain, const char* name, bool
   }
 }
 
-// The two calls do not nest.
-void CudaProfilerStarted() {
+}  // namespace lockstep::probe
+
+// cudaProfilerStart (1) and cudaProfilerStop (0): a range without a name. They do not nest.
+extern "C" __attribute__((visibility("default"))) void lockstep_cuda_profiler(int on) {
+  using namespace lockstep;
+  using namespace lockstep::probe;
   SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr) return;
   WindowSpec& window = segment->window;
   if (window.kind != WindowKind::kRange || window.range_source != kRangeSourceCuda) return;
-  if (window.ranges_open.load(std::memory_order_relaxed) == 0) BeginRange(window);
+  if (on == 0)
+    EndRange(window);
+  else if (window.ranges_open.load(std::memory_order_relaxed) == 0)
+    BeginRange(window);
 }
-void CudaProfilerStopped() {
-  SegmentHeader* segment = lockstep_probe.segment;
-  if (segment == nullptr) return;
-  WindowSpec& window = segment->window;
-  if (window.kind == WindowKind::kRange && window.range_source == kRangeSourceCuda) EndRange(window);
-}
-
-}  // namespace lockstep::probe

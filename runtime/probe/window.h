@@ -24,10 +24,6 @@ inline bool WindowWatchesRanges() { return lockstep_probe.watches_ranges; }
 void RangeOpened(std::uint8_t source, const char* domain, const char* name, bool on_thread = true);
 void RangeClosed(std::uint8_t source, const char* domain, const char* name, bool on_thread = true);
 
-// cudaProfilerStart and Stop: a range without a name.
-void CudaProfilerStarted();
-void CudaProfilerStopped();
-
 // Where steps come from, best first, as in the table steps. Once a better one was seen the others are ignored.
 enum class StepSource : std::uint8_t { kExplicit = 0, kStepRange = 1, kHook = 2 };
 

@@ -15,6 +15,7 @@ import sys
 LIBC = r"lib(c|m|dl|rt|pthread)\.so\.\d+|ld-linux.*\.so\.\d+"
 ONLY = {  # file -> all it may need
     "liblockstep.so": LIBC,
+    "liblockstep-cudart.so": LIBC + r"|liblockstep\.so",
     "liblockstep-ompi40.so": LIBC + r"|liblockstep\.so",
 }
 NEVER = {  # file -> what it may not need

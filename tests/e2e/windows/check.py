@@ -330,6 +330,24 @@ class Serving(Case):
             self.assertEqual(set(f["steps/source"][:]), {1})
 
 
+class Cuda(Case):
+    def test_profiler_calls(self):
+        program = TESTS + "e2e_window_cuda"
+        if not os.path.exists(program):
+            self.skipTest("no CUDA runtime library to link with")
+        bare = subprocess.run([program], capture_output=True, text=True)
+        done = self.run_it(["--range", "cuda"], [program])
+        self.assertEqual(done.stdout, bare.stdout)
+        rank = self.ranks()[0]
+        self.assertEqual(rank.steps, [5, 6, 7, 8, 9])
+        self.assertEqual(rank.ranges, {"work": 5})
+        self.assertEqual(rank.causes(), [(3, 3, 0)])
+
+    def test_none_seen_is_said(self):
+        done = self.run_it(["--range", "cuda"], ["true"])
+        self.assertIn("cudaProfilerStart of a statically linked CUDA runtime cannot be seen", done.stderr)
+
+
 class Limits(Case):
     def bulk(self, options, steps="1500", per="1000", us="300"):
         done = self.run_it(options, [TESTS + "e2e_window_serve", "bulk", steps, per, us])
