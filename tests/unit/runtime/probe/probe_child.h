@@ -28,7 +28,8 @@ class ProbeChild {
       dup2(err[1], 2);
       for (int fd : {in[0], in[1], out[0], out[1], err[0], err[1]}) close(fd);
       setenv("LOCKSTEP_SEGMENT", segment.c_str(), 1);
-      setenv("LD_PRELOAD", kProbe, 1);
+      // A sanitizer's runtime must come first: there the programs are linked with the probe.
+      if (std::strcmp(LOCKSTEP_SANITIZERS, "") == 0) setenv("LD_PRELOAD", kProbe, 1);
       for (const std::string& each : more_env) putenv(strdup(each.c_str()));
       std::vector<char*> argv{strdup(program)};
       for (const std::string& each : arguments) argv.push_back(strdup(each.c_str()));
