@@ -10,6 +10,7 @@ usage: faults_test.py BUILD_DIR GROUP [CASE...]
 import dataclasses
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import subprocess
@@ -189,6 +190,47 @@ class Matrix(unittest.TestCase):
             self.assertEqual(code, case.analyze, said)
         if case.check:
             case.check(self, traced)
+
+
+class Terminal(Matrix):
+    """A terminal sends ^C to the whole foreground group: program and agent both get it."""
+
+    def interrupted(self, directory, words):
+        child, terminal = pty.fork()
+        if child == 0:
+            os.chdir(directory)
+            os.execve(words[0], words, jobs.ENVIRONMENT)
+        seen, sent = b"", False
+        while True:
+            try:
+                text = os.read(terminal, 4096)
+            except OSError:  # EIO: nobody has the other side open any more.
+                break
+            if not text:
+                break
+            seen += text
+            if b"ready" in seen and not sent:
+                sent = os.write(terminal, b"\x03") == 1
+        _, status = os.waitpid(child, 0)
+        os.close(terminal)
+        return seen, os.waitstatus_to_exitcode(status)
+
+    def both(self, *program):
+        program = [str(jobs.BUILD / "tests/faults_app"), *program]
+        with tempfile.TemporaryDirectory(prefix="lockstep-faults-") as directory:
+            bare = self.interrupted(directory, program)
+            traced = self.interrupted(directory, [jobs.LOCKSTEP, "run", "--quiet", "--after", "none", "--", *program])
+            self.assertEqual(traced, bare)
+            code, _, said = jobs.latest(directory).analyze()
+            self.assertIn(code, (0, 3), said)
+        return bare
+
+    def test_default(self):
+        self.assertEqual(self.both("wait")[1], -signal.SIGINT)
+
+    def test_handled_once(self):
+        seen, code = self.both("handler", str(int(signal.SIGINT)))
+        self.assertEqual((seen.count(b"handled"), code), (1, 5))
 
 
 def add_cases(groups):
