@@ -258,6 +258,8 @@ def abort(directory):
 
 def spawn(directory):
     run, ranks = traced(directory, 2, "spawn")
+    # The launcher starts the children, not a traced process: they are as they would be without.
+    assert sorted(n for n in os.listdir(run + "/ranks") if n.endswith(".h5")) == ["rank-00000.h5", "rank-00001.h5"]
     for rank in ranks:
         assert rank.calls["MPI_Comm_spawn"][0] == 1 and rank.calls["MPI_Comm_disconnect"][0] == 1
         # The children's communicator, the merged one: nothing names them on both sides, and it is said.

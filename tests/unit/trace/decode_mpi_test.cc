@@ -288,5 +288,31 @@ TEST_F(DecodeMpi, RowsAreSortedAndStillReferToEachOther) {
   EXPECT_EQ(t.mpi_calls.begin_ns[t.p2p.call[0]], t.p2p.begin_ns[0]);
 }
 
+// A non-blocking write: its request is known, its wait is written down, and it is no message.
+TEST_F(DecodeMpi, FileRequestsHaveATableOfTheirOwn) {
+  const auto t =
+      TablesOf(ThreadRecords()
+                   .World(0, 77, 2, 0)
+                   .Mpi({.op = MpiOp::kFile_iwrite_at, .begin = 100, .end = 110, .request = 0x40, .bytes = 512})
+                   .Mpi({.op = MpiOp::kRput, .begin = 120, .end = 125, .request = 0x50, .bytes = 8, .peer = 1})
+                   .Wait(200, 260, {0x40}));
+  ASSERT_EQ(t.mpi_requests.rows(), 2u);
+  const auto write = t.mpi_requests.Get(0), put = t.mpi_requests.Get(1);
+  EXPECT_EQ(write.op, static_cast<std::uint16_t>(MpiOp::kFile_iwrite_at));
+  EXPECT_EQ(write.bytes, 512u);
+  EXPECT_EQ(write.wait_begin_ns, 200);
+  EXPECT_EQ(write.end_ns, 260);
+  EXPECT_EQ(write.wait_thread, 0u);
+  EXPECT_EQ(write.outcome, 0);
+  EXPECT_EQ(put.peer, 1);
+  EXPECT_EQ(put.end_ns, kNoTime);
+  EXPECT_EQ(put.wait_thread, kNone);
+  EXPECT_EQ(put.outcome, 3);
+  EXPECT_EQ(t.p2p.rows(), 0u);
+  EXPECT_EQ(t.collectives.rows(), 0u);
+  EXPECT_EQ(LossCount(t, "RequestUnknown"), 0u);
+  EXPECT_EQ(LossCount(t, "RequestNeverCompleted"), 1u);
+}
+
 }  // namespace
 }  // namespace lockstep
