@@ -235,7 +235,7 @@ class Requests(Case):
             time.sleep(0.05)
 
     def test_signal(self):
-        program = [TESTS + "e2e_window_job", "700", "7000", "offset=1000", "free"]
+        program = [TESTS + "e2e_window_job", "1000", "7000", "offset=1000", "free"]
         process = self.start(["--on-signal", "USR2", "--signal-steps", "12"], program)
         self.wait_for(self.dir + "/out/manifest.json")
         time.sleep(2)
@@ -250,7 +250,7 @@ class Requests(Case):
         self.assertEqual(err.count("recording steps"), 1)
 
     def test_trigger_file_twice(self):
-        program = [TESTS + "e2e_window_job", "1100", "7000", "offset=1000", "free"]
+        program = [TESTS + "e2e_window_job", "1500", "7000", "offset=1000", "free"]
         process = self.start(["--trigger", "--signal-steps", "5", "--align", "10"], program)
         self.wait_for(self.dir + "/out/manifest.json")
         for pause in (1.5, 3.5):
