@@ -470,9 +470,9 @@ Result<Decoded> Decode(const DecodeInput& input) {
   AddSlotLosses(*decoders[0], map, contents, spool, leftover, missing_slots);
   // Processes that never got a ring have no file of their own.
   std::uint64_t without_file = 0;
-  for (const auto& [key, state] : contents.processes)
-    if (std::none_of(plans.begin(), plans.end(), [&](const ProcessPlan& plan) { return plan.key == key; }))
-      without_file += state.dropped_no_ring;
+  for (const auto& process : contents.processes)
+    if (std::none_of(plans.begin(), plans.end(), [&](const ProcessPlan& plan) { return plan.key == process.first; }))
+      without_file += process.second.dropped_no_ring;
   decoders[0]->AddLoss(Loss::kNoRing, without_file, kNoTime, kNoTime, kNone, "in processes that got no ring at all");
   return decoded;
 }
