@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -62,13 +63,34 @@ std::string JobName(std::string_view command) {
   return std::string(first);
 }
 
-// Ranks of one node on fewer cores than ranks. An affinity mask of one core says
-// nothing by itself: the ranks' cores may differ (mpirun's default binding), so
-// there it takes proof that they waited for a core.
+// "0-3,8" added to `cpus`; false if it is no such list.
+bool AddCpus(std::string_view list, std::set<std::uint32_t>& cpus) {
+  const char* at = list.data();
+  const char* const end = at + list.size();
+  while (at != end) {
+    std::uint32_t first = 0, last = 0;
+    auto read = std::from_chars(at, end, first);
+    if (read.ec != std::errc{}) return false;
+    last = first;
+    if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
+    if (read.ec != std::errc{} || last < first || last - first >= 1u << 18) return false;
+    for (std::uint32_t cpu = first; cpu <= last; ++cpu) cpus.insert(cpu);
+    at = read.ptr;
+    if (at != end && *at++ != ',') return false;
+  }
+  return !list.empty();
+}
+
+// Ranks of one node on fewer cores than ranks. Files of older versions say how
+// many cores a rank may use, but not which: there a mask of one core says nothing
+// by itself, for the ranks' cores may differ (mpirun's default binding), and it
+// takes proof that they waited for a core.
 void FindSharedCores(const Context& context, RunFacts& run) {
   struct Node {
     std::int64_t ranks = 0;
-    std::uint32_t cores = 0;
+    std::uint32_t cores = 0;  // Of the widest mask.
+    std::set<std::uint32_t> cpus;
+    bool cpus_known = true;
     std::int64_t offcpu_ns = 0, span_ns = 0;
   };
   const auto& ranks = context.tables().ranks;
@@ -80,6 +102,7 @@ void FindSharedCores(const Context& context, RunFacts& run) {
     Node& node = nodes[std::string(context.timeline().Text(ranks.node[row]))];
     ++node.ranks;
     node.cores = std::max(node.cores, ranks.allowed_cores[row]);
+    node.cpus_known = AddCpus(context.timeline().Text(ranks.allowed_cpus[row]), node.cpus) && node.cpus_known;
     node_of[ranks.rank[row]] = &node;
   }
   for (std::size_t i = 0; i < totals.rows(); ++i) {
@@ -88,10 +111,11 @@ void FindSharedCores(const Context& context, RunFacts& run) {
     at->second->offcpu_ns += totals.offcpu_ns[i];
     at->second->span_ns += SpanOf(totals, i);
   }
-  for (const auto& [name, node] : nodes) {
+  for (auto& [name, node] : nodes) {
+    if (node.cpus_known) node.cores = static_cast<std::uint32_t>(node.cpus.size());
     if (node.cores == 0 || node.ranks <= node.cores) continue;
     const bool proven = node.offcpu_ns * 10 >= node.span_ns && node.span_ns > 0;
-    if (node.cores == 1 && !proven) continue;
+    if (node.cores == 1 && !node.cpus_known && !proven) continue;
     if (run.shared_cores != 0 && node.ranks * run.shared_cores <= run.sharing_ranks * node.cores) continue;
     run.sharing_ranks = node.ranks;
     run.shared_cores = node.cores;
@@ -154,8 +178,7 @@ void DescribeRun(const Context& context, Analysis& analysis) {
     run.last_step = steps.index[row];
   }
   const auto& totals = timeline.tables.rank_totals;
-  for (std::size_t i = 0; i < totals.rows(); ++i)
-    run.span_ns = std::max(run.span_ns.value_or(0), SpanOf(totals, i));
+  for (std::size_t i = 0; i < totals.rows(); ++i) run.span_ns = std::max(run.span_ns.value_or(0), SpanOf(totals, i));
   FindSharedCores(context, run);
   DescribeWindows(context, analysis);
 }

@@ -106,6 +106,7 @@
   X(u8, ended_early, "bool", "1: died or stopped before the others")                                            \
   X(u8, gpu, "bool", "1: has GPU work; its windows and identity are the GPU's")                                 \
   X(u32, allowed_cores, "count", "cores in its affinity mask, 0 unknown")                                       \
+  X(u32, allowed_cpus, "string", "its affinity mask as a list, as in 0-3,8; kNone unknown")                     \
   X(u64, events, "count", "rows of event tables")                                                               \
   X(u64, dropped, "count", "records lost")                                                                      \
   X(u64, digest, "1", "checksum of the decoded rank file, 0 not computed")                                      \

@@ -127,7 +127,7 @@ void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& 
     }
     if (r == run.ranks.size() || (missing != run.missing.end() && *missing < run.ranks[r].rank)) {
       row.rank = *missing++;
-      row.file = row.node = row.domain = schema::kNone;
+      row.file = row.node = row.domain = row.allowed_cpus = schema::kNone;
       row.state = static_cast<std::uint8_t>(RankState::kMissing);
       row.app_cpu_ns = row.agent_cpu_ns = -1;
       row.exit_code = kExitUnknown;
@@ -145,6 +145,8 @@ void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& 
     row.gpu = passed[r].gpu;
     row.allowed_cores =
         static_cast<std::uint32_t>(std::max<std::int64_t>(MetaNumber(rank.head, "allowed_cores", 0), 0));
+    const std::string_view cpus = MetaValue(rank.head, "allowed_cpus");
+    row.allowed_cpus = cpus.empty() ? schema::kNone : Intern(cpus);
     row.events = rank.source == nullptr ? 0 : rank.source->EventRows();
     row.dropped = DroppedRecords(rank.head);
     row.app_cpu_ns = MetaNumber(rank.head, "app_cpu_ns", -1);

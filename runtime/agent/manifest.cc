@@ -38,19 +38,28 @@ std::int64_t RealtimeNs() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-int AllowedCores() {
+// "0-3,8"; "" unknown.
+std::string AllowedCpus(int& count) {
+  count = 0;
   // Machines beyond 1024 CPUs need a larger set (sched_setaffinity(2)).
   for (int cpus = 1024; cpus <= 1 << 18; cpus *= 2) {
     cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(cpus));
-    if (set == nullptr) return 0;
+    if (set == nullptr) return "";
     const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus));
     const bool good = ::sched_getaffinity(0, bytes, set) == 0;
-    const int error = errno, count = good ? CPU_COUNT_S(bytes, set) : 0;
+    const int error = errno;
+    std::string list;
+    for (int cpu = 0, end; good && cpu < cpus; cpu = end + 1) {
+      end = cpu;
+      if (!CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set)) continue;
+      while (end + 1 < cpus && CPU_ISSET_S(static_cast<std::size_t>(end) + 1, bytes, set)) ++end;
+      count += end - cpu + 1;
+      list += (list.empty() ? "" : ",") + std::to_string(cpu) + (end > cpu ? "-" + std::to_string(end) : "");
+    }
     CPU_FREE(set);
-    if (good) return count;
-    if (error != EINVAL) return 0;
+    if (good || error != EINVAL) return list;
   }
-  return 0;
+  return "";
 }
 
 }  // namespace
@@ -140,7 +149,11 @@ std::string StartMeta(const RunOptions& options, const LaunchEnv& launch, const 
   add("cwd", WorkingDirectory());
   add("run_id", launch.run_id);
   add("ring_bytes", std::to_string(facts.ring_bytes));
-  if (const int cores = AllowedCores(); cores > 0) add("allowed_cores", std::to_string(cores));
+  int cores = 0;
+  if (const std::string cpus = AllowedCpus(cores); cores > 0) {
+    add("allowed_cores", std::to_string(cores));
+    add("allowed_cpus", cpus);
+  }
   add("recording", facts.recording);
   add("segment", facts.segment_path);
   return text;

@@ -92,6 +92,27 @@ TEST(Text, SharedCoresComeFirst) {
   EXPECT_TRUE(Lines(RenderText(Simulate(spec).Analyze(), {}))[0].starts_with("ddp_mpi"));
 }
 
+TEST(Text, CoresThatAreTheRanksOwnAreNotShared) {
+  const auto first_line = [](const std::vector<std::string>& cpus) {
+    JobSpec spec;
+    spec.allowed_cores = 1;
+    Job job = Simulate(spec);
+    auto& tables = job.timeline.tables;
+    // Waited for, whoever had them.
+    for (std::size_t i = 0; i < tables.rank_totals.rows(); ++i)
+      tables.rank_totals.offcpu_ns[i] = (tables.rank_totals.end_ns[i] - tables.rank_totals.begin_ns[i]) / 2;
+    for (std::size_t i = 0; i < cpus.size(); ++i) tables.ranks.allowed_cpus[i] = Intern(tables, cpus[i]);
+    return Lines(RenderText(job.Analyze(), {}))[0];
+  };
+  EXPECT_TRUE(first_line({"0", "1", "2", "3"}).starts_with("ddp_mpi")) << first_line({"0", "1", "2", "3"});
+  EXPECT_TRUE(first_line({"0", "1", "0", "1"}).starts_with("4 ranks share 2 cores"));
+  EXPECT_TRUE(first_line({"0-1", "1-2", "2", "0"}).starts_with("4 ranks share 3 cores"));
+  EXPECT_TRUE(first_line({"0-2,7", "0-2,7", "0-2,7", "0-2,7"}).starts_with("ddp_mpi"));
+  // Not known: proof that they waited is enough.
+  EXPECT_TRUE(first_line({}).starts_with("4 ranks share 1 core"));
+  EXPECT_TRUE(first_line({"0", "1", "2", "damaged"}).starts_with("4 ranks share 1 core"));
+}
+
 TEST(Text, LargeJobsShowTheWorst) {
   JobSpec spec = SlowRank5of8();
   spec.ranks = 40;

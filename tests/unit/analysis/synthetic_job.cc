@@ -127,6 +127,7 @@ class Simulator {
                        .node = Intern(t_, "node" + std::to_string(rank / spec_.ranks_per_node)),
                        .domain = schema::kNone,
                        .allowed_cores = spec_.allowed_cores,
+                       .allowed_cpus = schema::kNone,
                        .events = 1000,
                        .app_cpu_ns = 1'000'000'000,
                        .agent_cpu_ns = 2'000'000});
