@@ -41,12 +41,12 @@ RangeExtra ExtraOf(const RangeRecord& record, std::span<const std::byte> bytes) 
 std::uint8_t WellKnownCategory(std::string_view name) {
   static constexpr std::string_view kNames[] = {"",          "input",         "forward",   "backward",
                                                 "optimizer", "communication", "checkpoint"};
-  for (std::uint8_t i = 1; i < std::size(kNames); ++i) {
+  for (std::size_t i = 1; i < std::size(kNames); ++i) {
     const std::string_view known = kNames[i];
     if (name.size() == known.size() && std::equal(name.begin(), name.end(), known.begin(), [](char a, char b) {
           return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b;
         }))
-      return i;
+      return static_cast<std::uint8_t>(i);
   }
   return 0;
 }

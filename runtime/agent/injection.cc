@@ -84,7 +84,7 @@ std::string Located(const std::string& entry) {
       ":/lib64:/usr/lib64:/lib:/usr/lib:/usr/local/lib";
   for (std::size_t at = 0; at < places.size();) {
     const std::size_t end = std::min(places.find(':', at), places.size());
-    const std::string path = places.substr(at, end - at) + "/" + entry;
+    std::string path = places.substr(at, end - at) + "/" + entry;
     if (end != at && ::access(path.c_str(), R_OK) == 0) return path;
     at = end + 1;
   }
@@ -115,7 +115,7 @@ std::string LinkTo(const std::string& directory) {
   for (const char* place : {"/dev/shm", "/tmp"}) {
     std::string holder = std::string(place) + "/lockstep-lib-XXXXXX";
     if (::mkdtemp(holder.data()) == nullptr) continue;
-    const std::string link = holder + "/lib";
+    std::string link = holder + "/lib";
     if (::symlink(directory.c_str(), link.c_str()) == 0) return link;
     ::rmdir(holder.c_str());
   }

@@ -116,7 +116,7 @@ const char* Utf8Of(const wchar_t* text, char* out, std::uint32_t room) {
   if (text == nullptr) return nullptr;
   std::uint32_t at = 0;
   for (; *text != 0; ++text) {
-    auto c = static_cast<std::uint32_t>(*text);
+    auto c = static_cast<std::uint32_t>(static_cast<char32_t>(*text));
     if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
     const std::uint32_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     if (at + bytes + 1 > room) break;

@@ -33,7 +33,9 @@ namespace {
 // handler on top of that drops what it has, at once.
 constinit RingPage g_claiming = {.header = {.range_depth = 0xffffffffu, .nvtx_depth = 0xffffffffu}};
 
-constexpr std::uint32_t kLeastSlots = 2048;   // As the agent's: a text of kMaxStringBytes takes 129.
+constexpr std::uint32_t kLeastSlots =
+    512;  // 10,000 records a second at the agent's usual pace; a text of kMaxStringBytes takes 129.
+constexpr std::uint64_t kManyThreads = 512;   // Each is to have a ring at the default --ring-total.
 constexpr std::uint32_t kStretchSlots = 128;  // Between two looks at the consumer and the recording switch.
 
 pthread_key_t g_key;
@@ -118,14 +120,16 @@ std::uint32_t RecycledRing(std::uint32_t least, std::uint32_t most) {
 
 // A new ring's share of the memory that is left, so that hundreds of threads and
 // processes still get one: a process's first ring may take a quarter, others a
-// sixteenth, and a 64th once half of the memory is gone. The slot's very first ring
-// has its full size, for which the agent made room.
+// sixteenth of what is not kept for kManyThreads rings of the least size. The slot's
+// very first ring has its full size, for which the agent made room.
 std::uint32_t Share(std::uint32_t wanted, bool first_of_process) {
   const SegmentHeader& segment = *lockstep_probe.segment;
   if (segment.rings_used.load() == 0) return wanted;
   const std::uint64_t used = segment.next_free.load(), all = segment.segment_bytes;
   const std::uint64_t left = used < all ? all - used : 0;
-  const std::uint64_t part = first_of_process ? left / 4 : left > all / 2 ? left / 16 : left / 64;
+  constexpr std::uint64_t kLeastBytes = kRingHeaderBytes + std::uint64_t{kLeastSlots} * kSlotBytes;
+  const std::uint64_t kept = std::min(kManyThreads * kLeastBytes, all / 4);
+  const std::uint64_t part = first_of_process ? left / 4 : left > kept ? (left - kept) / 16 : 0;
   const std::uint64_t slots = std::max<std::uint64_t>(std::bit_floor(part / kSlotBytes), kLeastSlots);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, slots));
 }

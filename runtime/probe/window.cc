@@ -103,12 +103,9 @@ void RangeClosed(std::uint8_t source, const char* domain, const char* name, bool
     }
   }
   if (IsWindowRange(window, source, domain, name)) {
-    if (page == nullptr) {
-      EndRange(window);
-    } else if (page->producer.window_depth > 0 && --page->producer.window_depth == 0 &&
-               page->producer.window_counts != 0) {
-      EndRange(window);
-    }
+    const bool outermost = page == nullptr || (page->producer.window_depth > 0 && --page->producer.window_depth == 0 &&
+                                               page->producer.window_counts != 0);
+    if (outermost) EndRange(window);
   }
 }
 
