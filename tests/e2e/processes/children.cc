@@ -56,18 +56,25 @@ int Spawn(const char* self, const char* mode, char* const* environment) {
   return Wait(pid);
 }
 
-// Outlives the program: says so in the file it is given.
+// Outlives the program, which waits for its first ranges: says so in the file it is given.
 int Daemon(const char* file) {
-  return InChild([&] {
+  int ready[2];
+  if (pipe(ready) != 0) return 103;
+  const int code = InChild([&] {
     setsid();
     if (fork() != 0) return;
     for (int fd = 0; fd < 3; ++fd) close(fd);
     Ranges("daemon", 5);
+    close(ready[0]);
+    close(ready[1]);
     usleep(600'000);
     Ranges("late", 5);
     const int fd = open(file, O_WRONLY | O_CREAT, 0666);
     if (write(fd, "over\n", 5) < 0) _exit(1);
   });
+  close(ready[1]);
+  char none;
+  return read(ready[0], &none, 1) == 0 ? code : 104;
 }
 
 int Threads(int count) {
