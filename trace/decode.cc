@@ -205,18 +205,23 @@ std::string ThisBootId() {
   return id;
 }
 
-// Ticks per ns where fewer than two snapshots say so: on the machine and boot of
-// the trace the counter still runs at the rate it had. 0 unknown.
-double MeasuredTickRate(const Contents& contents) {
-  if (contents.snapshots.size() != 1) return 0;
-  const auto boot = contents.meta.find("boot_id");
-  if (boot == contents.meta.end() || boot->second.empty() || boot->second != ThisBootId()) return 0;
+double MeasureTickRate() {
   const EventClock clock{.mode = ClockMode::kTsc};
   const ClockSnapshot first = TakeSnapshot(clock);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const ClockSnapshot second = TakeSnapshot(clock);
   if (second.raw_ns <= first.raw_ns) return 0;
   return static_cast<double>(second.ticks - first.ticks) / static_cast<double>(second.raw_ns - first.raw_ns);
+}
+
+// Ticks per ns where fewer than two snapshots say so: on the machine and boot of
+// the trace the counter still runs at the rate it had. 0 unknown.
+double TickRateOfThisMachine(const Contents& contents) {
+  if (contents.snapshots.size() != 1) return 0;
+  const auto boot = contents.meta.find("boot_id");
+  if (boot == contents.meta.end() || boot->second.empty() || boot->second != ThisBootId()) return 0;
+  static const double rate = MeasureTickRate();
+  return rate;
 }
 
 // One process of the slot and its rings.
@@ -417,7 +422,7 @@ Result<Decoded> Decode(const DecodeInput& input) {
   const bool raw = mode != contents.meta.end()
                        ? mode->second == "raw"
                        : leftover.found && leftover.clock_mode == static_cast<std::uint32_t>(ClockMode::kRaw);
-  const TickMap map(contents.snapshots, raw, raw ? 1 : MeasuredTickRate(contents));
+  const TickMap map(contents.snapshots, raw, raw ? 1 : TickRateOfThisMachine(contents));
 
   Decoded decoded;
   decoded.ended = contents.end.has_value();
