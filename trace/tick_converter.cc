@@ -22,6 +22,12 @@ std::int64_t Scale(std::int64_t ns, Int128 delta_ticks, std::int64_t span_ns, st
 }  // namespace
 
 TickMap::TickMap(std::vector<ClockSnapshot> snapshots, bool raw_mode, double ticks_per_ns) {
+  // Beyond 70 years of uptime they are damaged, and their differences would overflow.
+  constexpr std::int64_t kLimit = std::int64_t{1} << 61;
+  std::erase_if(snapshots, [](const ClockSnapshot& snapshot) {
+    const auto ticks = static_cast<std::int64_t>(snapshot.ticks);
+    return ticks <= -kLimit || ticks >= kLimit || snapshot.raw_ns <= -kLimit || snapshot.raw_ns >= kLimit;
+  });
   identity_ = raw_mode || snapshots.empty() ||
               std::all_of(snapshots.begin(), snapshots.end(), [](const ClockSnapshot& snapshot) {
                 return snapshot.ticks == static_cast<std::uint64_t>(snapshot.raw_ns);

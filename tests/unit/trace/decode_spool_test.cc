@@ -119,6 +119,21 @@ TEST_F(DecodeSpoolFile, TicksAreInterpolatedBetweenSnapshots) {
   EXPECT_EQ(LossCount(t, "ClockExtrapolated"), 2u);  // Begin and end of the last call, at the mean rate.
 }
 
+TEST_F(DecodeSpoolFile, DamagedSnapshotsDoNotCount) {
+  ThreadRecords r;
+  r.Mpi({.op = MpiOp::kBarrier, .begin = 3'000'000, .end = 3'000'400, .seq = 0});
+  const auto t = Tables(SpoolBuilder()
+                            .Meta("clock_mode\ttsc\n")
+                            .Process()
+                            .Thread()
+                            .Snapshot(900'000, -9'223'353'679'640'480'141)
+                            .Snapshot(2'000'000, 5'500'000)
+                            .Snapshot(6'000'000, 6'500'000)
+                            .Snapshot(0x7fffffffffffffff, 7'000'000)
+                            .Records(r));
+  EXPECT_EQ(t.mpi_calls.begin_ns, std::vector<std::int64_t>{5'750'000});
+}
+
 TEST_F(DecodeSpoolFile, InterpolationIsExactAtTheSizesOfRealCounters) {
   // A TSC of 2.1 GHz that has run for a year, one snapshot a second.
   SpoolBuilder spool;

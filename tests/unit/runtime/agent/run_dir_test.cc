@@ -45,7 +45,8 @@ TEST_F(RunDirTest, SlotsThatComeAtOnceMeetInOneDirectory) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(std::set<std::string>(paths.begin(), paths.end()).size(), 1u);
   EXPECT_TRUE(fs::exists(paths[0] + "/ranks"));
-  EXPECT_TRUE(paths[0].ends_with("-0abc")) << paths[0];
+  // "-2" and so on: somebody had that second's name, came late with it, and took it away again.
+  EXPECT_NE(paths[0].find("-0abc"), std::string::npos) << paths[0];
   int directories = 0;
   for (const auto& entry : fs::directory_iterator("lockstep.out"))
     directories += entry.is_directory() && !entry.is_symlink();

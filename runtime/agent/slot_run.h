@@ -1,0 +1,89 @@
+#pragma once
+// One slot's run, in the files of its parts: agent_prepare.cc up to the
+// application's start, agent.cc while it runs, agent_finish.cc after its end.
+// Only they include this; everybody else agent.h.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "comms/launch/launch_env.h"
+#include "core/event_clock.h"
+#include "runtime/agent/agent.h"
+#include "runtime/agent/child.h"
+#include "runtime/agent/clock_link.h"
+#include "runtime/agent/cpu_sampler.h"
+#include "runtime/agent/drain.h"
+#include "runtime/agent/estimate.h"
+#include "runtime/agent/injection.h"
+#include "runtime/agent/libraries.h"
+#include "runtime/agent/run_dir.h"
+#include "runtime/agent/segment.h"
+#include "runtime/agent/spool_writer.h"
+#include "runtime/agent/window_control.h"
+
+namespace lockstep {
+
+inline constexpr std::int64_t kSecondNs = 1'000'000'000;
+inline constexpr std::int64_t kMillisecondNs = 1'000'000;
+inline constexpr std::int64_t kFirstTickNs = 5 * kMillisecondNs;
+
+// Members in the order they come into being.
+class SlotRun {
+ public:
+  explicit SlotRun(const RunOptions& options) : options_(options), launch_(ReadLaunchEnv()) {
+    if (options.every_slot) launch_.anchors_allowed = true;
+  }
+  Result<RunResult> Run();
+
+ private:
+  // "" or why this slot cannot be traced.
+  std::string Prepare();
+  std::string PrepareOrSay();
+  std::string OpenSpool();
+  std::string PrepareInjection();
+  void FillHeader();
+  // Nothing was recorded and nothing will be: as if this slot had not been here.
+  void RemoveTraces();
+  Status StartChild();
+  RunResult RunBare(const Error& trouble);
+  void Loop();
+  void HandleSignals();
+  // After the application's end: whether somebody wants this slot to go.
+  bool TerminationAsked();
+  void Tick();
+  void Periodic(std::int64_t now_ns);
+  void Snapshot(bool last_words = false);
+  void Finish();
+  void Convert();
+  bool good_end() const { return exit_.signal == 0 && exit_.code == 0; }
+  // One voice per node for what concerns the node, rank 0 for what concerns the run.
+  bool speaks() const { return !options_.quiet && (launch_.rank <= 0 || launch_.local_rank == 0); }
+
+  const RunOptions& options_;
+  LaunchEnv launch_;
+  RunDir dir_;
+  Libraries libraries_;
+  Injection injection_;
+  EventClock clock_;
+  std::string test_clock_, spool_path_;
+  std::optional<SignalGate> gate_;
+  std::optional<Segment> segment_;
+  std::optional<SpoolWriter> spool_;
+  std::optional<ClockLink> clock_link_;
+  std::optional<Drain> drain_;
+  WindowPlan plan_;
+  std::optional<WindowControl> window_;
+  StepBytes step_bytes_;
+  std::int64_t begin_ns_ = 0;
+  std::optional<CpuSampler> sampler_;
+  std::optional<Child> child_;
+  ChildExit exit_;
+  std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;
+  std::int64_t term_ns_ = 0;  // When the launcher began to end the job, 0 never.
+  bool terminating_ = false, traced_ = false;
+  int start_errno_ = 0;
+  RunResult result_;
+};
+
+}  // namespace lockstep
