@@ -114,7 +114,7 @@ void FindSharedCores(const Context& context, RunFacts& run) {
   for (auto& [name, node] : nodes) {
     if (node.cpus_known) node.cores = static_cast<std::uint32_t>(node.cpus.size());
     if (node.cores == 0 || node.ranks <= node.cores) continue;
-    const bool proven = node.offcpu_ns * 10 >= node.span_ns && node.span_ns > 0;
+    const bool proven = node.offcpu_ns >= node.span_ns / 10 && node.span_ns > 0;
     if (node.cores == 1 && !node.cpus_known && !proven) continue;
     if (run.shared_cores != 0 && node.ranks * run.shared_cores <= run.sharing_ranks * node.cores) continue;
     run.sharing_ranks = node.ranks;

@@ -26,6 +26,7 @@ class Hdf5Source final : public RankSource {
     Some(read, t.p2p,
          {"comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns", "post_end_ns",
           "wait_begin_ns", "end_ns", "bytes", "outcome"});
+    CutWildTimes(read);
     return read;
   }
 
@@ -47,13 +48,16 @@ class Hdf5Source final : public RankSource {
     Some(read, t.kernels, {"begin_ns", "duration_ns", "correlation", "name", "work", "work_rule"});
     Some(read, t.copies, {"begin_ns", "duration_ns", "correlation"});
     if (t.kernels.rows() > 0) Some(read, t.api, {"begin_ns", "correlation"});
+    CutWildTimes(read);
     return read;
   }
 
   ReadTables ReadAll() const override {
     auto contents = ReadRankFile(path_);
     if (!contents.ok()) return {{}, {contents.error().what}};
-    return {std::move(contents.value().tables), std::move(contents.value().damaged)};
+    ReadTables read{std::move(contents.value().tables), std::move(contents.value().damaged)};
+    CutWildTimes(read);
+    return read;
   }
 
   std::uint64_t EventRows() const override {

@@ -16,7 +16,7 @@ namespace lockstep {
 
 struct ReadTables {
   schema::RankTables tables;
-  std::vector<std::string> damaged;  // "mpi_calls: chunk 3: bad deflate stream", one per table lost.
+  std::vector<std::string> damaged;  // "mpi_calls: chunk 3: bad deflate stream", one per table hurt.
 };
 
 // Thread: any number may read at once.
@@ -38,6 +38,10 @@ class RankSource {
   // The file was closed in good order.
   virtual bool complete() const = 0;
 };
+
+// Times that no clock shows, cut to what later sums can bear, and said in `damaged`.
+// Every source's tables go through it.
+void CutWildTimes(ReadTables& read);
 
 using RankSources = std::vector<std::unique_ptr<RankSource>>;
 

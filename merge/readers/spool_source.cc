@@ -62,13 +62,21 @@ class SpoolSource final : public RankSource {
   SpoolSource(DecodeInput input, std::uint32_t process, schema::RankTables tables)
       : input_(std::move(input)), process_(process), events_(CountEvents(tables)), head_(HeadOf(std::move(tables))) {}
 
-  ReadTables ReadHead() const override { return {head_, {}}; }
+  ReadTables ReadHead() const override {
+    ReadTables read{head_, {}};
+    CutWildTimes(read);
+    return read;
+  }
   ReadTables ReadEvents() const override { return ReadAll(); }
   ReadTables ReadAll() const override {
     auto decoded = DecodeSpool(input_);
     if (!decoded.ok()) return {{}, {decoded.error().what}};
     for (DecodedProcess& process : decoded.value().processes)
-      if (process.process == process_) return {std::move(process.tables), {}};
+      if (process.process == process_) {
+        ReadTables read{std::move(process.tables), {}};
+        CutWildTimes(read);
+        return read;
+      }
     return {{}, {"the spool no longer holds this process"}};
   }
   std::uint64_t EventRows() const override { return events_; }

@@ -1,0 +1,49 @@
+#include <algorithm>
+#include <string>
+#include <type_traits>
+
+#include "merge/readers/rank_source.h"
+
+namespace lockstep {
+namespace {
+
+// Sums and differences of a few times within it fit into 64 bits. The largest real
+// ones are CLOCK_REALTIME's: 2^60.6 in 2026.
+constexpr std::int64_t kLimitNs = std::int64_t{1} << 61;
+// Of a duration, for sums over rows: two years.
+constexpr std::int64_t kLongestNs = std::int64_t{1} << 56;
+
+bool IsWild(std::int64_t ns, std::int64_t limit_ns) {
+  return (ns >= limit_ns || ns <= -limit_ns) && ns != schema::kNoTime;
+}
+
+template <typename Table>
+std::uint64_t CutTable(Table& table) {
+  std::uint64_t cut = 0;
+  table.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) {
+    using Value = typename std::remove_reference_t<decltype(values)>::value_type;
+    if constexpr (std::is_same_v<Value, std::int64_t>) {
+      if (std::string_view(info.unit) != "ns") return;
+      const std::int64_t limit = std::string_view(info.name) == "duration_ns" ? kLongestNs : kLimitNs;
+      for (std::int64_t& value : values) {
+        if (!IsWild(value, limit)) [[likely]]
+          continue;
+        value = std::clamp(value, 1 - limit, limit - 1);
+        ++cut;
+      }
+    }
+  });
+  return cut;
+}
+
+}  // namespace
+
+void CutWildTimes(ReadTables& read) {
+#define LS_CUT_TABLE(member, Type, COLUMNS, text)             \
+  if (const std::uint64_t cut = CutTable(read.tables.member)) \
+    read.damaged.push_back(#member ": " + std::to_string(cut) + " times beyond 70 years");
+  LS_RANK_TABLES(LS_CUT_TABLE)
+#undef LS_CUT_TABLE
+}
+
+}  // namespace lockstep
