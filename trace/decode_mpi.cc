@@ -213,7 +213,7 @@ void ProcessDecoder::Start(const Thread& thread, const MpiRecord& record, std::u
     requests_.Post(handle, {OpenRequests::Kind::kOther, 0});
     return;
   }
-  Persistent& persistent = at->second;
+  Persistent& persistent = at->second.front();
   persistent.starts = nth != 0 ? static_cast<std::uint32_t>(nth) : persistent.starts + 1;
   if ((record.head.flags & kMpiUnrecorded) != 0) return;
   MpiRecord init = persistent.init;
@@ -277,7 +277,12 @@ void ProcessDecoder::Incomplete(std::uint64_t handle, std::int64_t ns) {
 }
 
 void ProcessDecoder::Free(std::uint64_t handle) {
-  const bool was_persistent = persistent_.erase(OpenRequests::Key(handle)) != 0;
+  const auto made = persistent_.find(OpenRequests::Key(handle));
+  const bool was_persistent = made != persistent_.end();
+  if (was_persistent) {
+    made->second.pop_front();
+    if (made->second.empty()) persistent_.erase(made);
+  }
   OpenRequests::Operation operation;
   if (!requests_.Complete(handle, operation)) {
     if (!was_persistent) ++unknown_requests_;
@@ -316,7 +321,12 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
     case MpiClass::kCollectiveInit:
     case MpiClass::kSendInit:
     case MpiClass::kRecvInit:
-      if (record.request != 0) persistent_[OpenRequests::Key(record.request)] = {record, 0};
+      if (record.request != 0) {
+        std::deque<Persistent>& made = persistent_[OpenRequests::Key(record.request)];
+        // Freed unseen, in a gap.
+        std::erase_if(made, [&](const Persistent& one) { return one.epoch != requests_.epoch(); });
+        made.push_back({record, 0, requests_.epoch()});
+      }
       break;
     case MpiClass::kStart:
       for (const CompletionRecord& started : thread.follow)

@@ -32,7 +32,8 @@ class OpenRequests {
   // Records were lost, or not recorded: what is open now may have been completed
   // unseen. A later post of the same handle then replaces it instead of queueing behind it.
   void MarkGap() { ++epoch_; }
-  std::uint64_t open() const { return open_; }  // Never completed so far, replaced ones included.
+  std::uint32_t epoch() const { return epoch_; }  // Gaps so far.
+  std::uint64_t open() const { return open_; }    // Never completed so far, replaced ones included.
 
  private:
   static constexpr std::uint32_t kEnd = 0xffffffffu;

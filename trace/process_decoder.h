@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <span>
 #include <string>
@@ -114,7 +115,7 @@ class ProcessDecoder {
   // How a persistent request was made.
   struct Persistent {
     MpiRecord init;
-    std::uint32_t starts = 0;
+    std::uint32_t starts, epoch;
   };
 
   // process_decoder.cc: visiting records.
@@ -180,7 +181,9 @@ class ProcessDecoder {
   const TickMap& map_;
 
   OpenRequests requests_;
-  std::unordered_map<std::uint64_t, Persistent> persistent_;
+  // Oldest first. Mostly one: a thread that was interrupted early in its init call can
+  // get the handle that another one freed meanwhile, and then its record comes first.
+  std::unordered_map<std::uint64_t, std::deque<Persistent>> persistent_;
   struct Comm {
     std::uint32_t row;
     bool defined, freed;

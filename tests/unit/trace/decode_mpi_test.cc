@@ -189,6 +189,38 @@ TEST_F(DecodeMpi, PersistentStarts) {
   EXPECT_EQ(t.mpi_calls.rows(), 7u);
 }
 
+TEST_F(DecodeMpi, PersistentHandleOfAnotherThreadIsUsedAgain) {
+  // The second thread's init began before the first freed the handle that it then got.
+  const auto init = [](std::uint64_t begin, std::uint64_t end, std::uint64_t bytes) {
+    return ThreadRecords::Call{
+        .op = MpiOp::kSend_init, .begin = begin, .end = end, .request = 0xd0, .bytes = bytes, .peer = 1, .tag = 9};
+  };
+  const auto t = Tables(
+      SpoolBuilder()
+          .Meta()
+          .Process()
+          .Thread(0, 100)
+          .Thread(1, 101)
+          .Records(ThreadRecords()
+                       .World(0, 77, 2, 0)
+                       .Mpi(init(5, 6, 16))
+                       .Mpi({.op = MpiOp::kStart, .begin = 12, .end = 13, .comm = kNoComm})
+                       .Completion(0xd0, kCompletionStarted)
+                       .Wait(14, 16, {0xd0})
+                       .Mpi({.op = MpiOp::kRequest_free, .begin = 20, .end = 22, .request = 0xd0, .comm = kNoComm}))
+          .Records(ThreadRecords()
+                       .Mpi(init(10, 30, 32))
+                       .Mpi({.op = MpiOp::kStart, .begin = 32, .end = 33, .comm = kNoComm})
+                       .Completion(0xd0, kCompletionStarted)
+                       .Wait(34, 36, {0xd0})
+                       .Mpi({.op = MpiOp::kRequest_free, .begin = 40, .end = 41, .request = 0xd0, .comm = kNoComm}),
+                   1)
+          .End(1000));
+  EXPECT_EQ(t.p2p.bytes, (std::vector<std::uint64_t>{16, 32}));
+  EXPECT_EQ(t.p2p.end_ns, (std::vector<std::int64_t>{16, 36}));
+  EXPECT_EQ(t.losses.rows(), 0u);
+}
+
 TEST_F(DecodeMpi, PollsOfSeveralHandlesBoundOnlyThoseTheyName) {
   const auto t = TablesOf(ThreadRecords()
                               .World(0, 77, 2, 0)
