@@ -323,7 +323,9 @@ class Writer {
       line += Pad(row.last_fraction ? Percent(*row.last_fraction) : "-", 9, true) + "  ";
       const std::int64_t late = row.late_ns.value_or(0);
       if (late > 0 && latest > 0) {
-        const auto length = static_cast<std::size_t>(10 * late / latest);
+        // In floating point: a damaged trace's times may be too large to multiply.
+        const auto length =
+            static_cast<std::size_t>(10.0 * static_cast<double>(std::min(late, latest)) / static_cast<double>(latest));
         line += (length > 0 ? Repeat(g_.late, length) + " " : "") + Duration(late);
       }
     }

@@ -92,6 +92,12 @@ TEST(Text, SharedCoresComeFirst) {
   EXPECT_TRUE(Lines(RenderText(Simulate(spec).Analyze(), {}))[0].starts_with("ddp_mpi"));
 }
 
+TEST(Text, DamagedTimesDrawNoEndlessBars) {
+  Analysis analysis = Simulate({}).Analyze();
+  for (RankRow& row : analysis.ranks) row.late_ns = INT64_MAX / 3;
+  EXPECT_LT(RenderText(analysis, {}).size(), 100'000u);
+}
+
 TEST(Text, CoresThatAreTheRanksOwnAreNotShared) {
   const auto first_line = [](const std::vector<std::string>& cpus) {
     JobSpec spec;
