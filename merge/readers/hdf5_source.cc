@@ -13,7 +13,19 @@ class Hdf5Source final : public RankSource {
  public:
   Hdf5Source(std::string path, TableFile file) : path_(std::move(path)), file_(std::move(file)) {}
 
-  ReadTables ReadHead() const override {
+  std::uint64_t EventRows() const override {
+    std::uint64_t rows = 0;
+    for (const auto& table : {schema::MpiCalls::kInfo, schema::Ranges::kInfo, schema::Kernels::kInfo,
+                              schema::Copies::kInfo, schema::Sync::kInfo, schema::Api::kInfo, schema::GpuMemory::kInfo})
+      rows += file_.Rows(table.name);
+    return rows;
+  }
+
+  // A file made from what a dead rank left is whole as a file, not as a record.
+  bool complete() const override { return file_.complete() && file_.Attribute("recovered", std::int64_t{0}) == 0; }
+
+ private:
+  ReadTables LoadHead() const override {
     ReadTables read;
     schema::RankTables& t = read.tables;
     All(read, t.meta), All(read, t.processes), All(read, t.threads), All(read, t.strings), All(read, t.string_bytes);
@@ -26,11 +38,10 @@ class Hdf5Source final : public RankSource {
     Some(read, t.p2p,
          {"comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns", "post_end_ns",
           "wait_begin_ns", "end_ns", "bytes", "outcome"});
-    CutWildTimes(read);
     return read;
   }
 
-  ReadTables ReadEvents() const override {
+  ReadTables LoadEvents() const override {
     ReadTables read;
     schema::RankTables& t = read.tables;
     All(read, t.strings), All(read, t.string_bytes);
@@ -48,30 +59,15 @@ class Hdf5Source final : public RankSource {
     Some(read, t.kernels, {"begin_ns", "duration_ns", "correlation", "name", "work", "work_rule"});
     Some(read, t.copies, {"begin_ns", "duration_ns", "correlation"});
     if (t.kernels.rows() > 0) Some(read, t.api, {"begin_ns", "correlation"});
-    CutWildTimes(read);
     return read;
   }
 
-  ReadTables ReadAll() const override {
+  ReadTables LoadAll() const override {
     auto contents = ReadRankFile(path_);
     if (!contents.ok()) return {{}, {contents.error().what}};
-    ReadTables read{std::move(contents.value().tables), std::move(contents.value().damaged)};
-    CutWildTimes(read);
-    return read;
+    return {std::move(contents.value().tables), std::move(contents.value().damaged)};
   }
 
-  std::uint64_t EventRows() const override {
-    std::uint64_t rows = 0;
-    for (const auto& table : {schema::MpiCalls::kInfo, schema::Ranges::kInfo, schema::Kernels::kInfo,
-                              schema::Copies::kInfo, schema::Sync::kInfo, schema::Api::kInfo, schema::GpuMemory::kInfo})
-      rows += file_.Rows(table.name);
-    return rows;
-  }
-
-  // A file made from what a dead rank left is whole as a file, not as a record.
-  bool complete() const override { return file_.complete() && file_.Attribute("recovered", std::int64_t{0}) == 0; }
-
- private:
   template <typename Table>
   void Keep(ReadTables& read, Table& table, Result<Table> result) const {
     if (result.ok())

@@ -19,29 +19,31 @@ struct ReadTables {
   std::vector<std::string> damaged;  // "mpi_calls: chunk 3: bad deflate stream", one per table hurt.
 };
 
-// Thread: any number may read at once.
+// Thread: any number may read at once. Times that no clock shows come back cut to
+// what later sums can bear, and said in `damaged`, whatever the format.
 class RankSource {
  public:
   virtual ~RankSource() = default;
 
   // What a merge keeps for its whole length: all tables but those of ReadEvents;
   // of collectives and p2p only the columns it uses, the others are empty.
-  virtual ReadTables ReadHead() const = 0;
+  ReadTables ReadHead() const;
   // The long tables, with the columns that the breakdown uses: mpi_calls, ranges
   // (only if some range is marked as input), kernels, copies, api, cpu_samples; and
   // strings.
-  virtual ReadTables ReadEvents() const = 0;
-  virtual ReadTables ReadAll() const = 0;
+  ReadTables ReadEvents() const;
+  ReadTables ReadAll() const;
 
   // Rows of event tables (calls, ranges, kernels, copies, syncs, host calls, memory).
   virtual std::uint64_t EventRows() const = 0;
   // The file was closed in good order.
   virtual bool complete() const = 0;
-};
 
-// Times that no clock shows, cut to what later sums can bear, and said in `damaged`.
-// Every source's tables go through it.
-void CutWildTimes(ReadTables& read);
+ private:
+  virtual ReadTables LoadHead() const = 0;
+  virtual ReadTables LoadEvents() const = 0;
+  virtual ReadTables LoadAll() const = 0;
+};
 
 using RankSources = std::vector<std::unique_ptr<RankSource>>;
 

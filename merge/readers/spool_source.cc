@@ -2,7 +2,6 @@
 // left behind.
 
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "core/spool_layout.h"
@@ -11,31 +10,6 @@
 
 namespace lockstep {
 namespace {
-
-// Where the rings were, from the spool's own meta blocks; "" if it does not say.
-std::string SegmentOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string segment;
-  SpoolBlockHeader header;
-  while (file.read(reinterpret_cast<char*>(&header), sizeof header)) {
-    if (header.magic != kSpoolMagic || header.bytes > kSpoolBlockBytes) break;
-    if (header.kind != SpoolKind::kMeta) {
-      file.seekg(header.bytes, std::ios::cur);
-      continue;
-    }
-    std::string text(header.bytes, '\0');
-    if (!file.read(text.data(), header.bytes)) break;
-    static constexpr std::string_view kKey = "segment\t";
-    for (std::size_t line = 0; line < text.size();) {
-      std::size_t end = text.find('\n', line);
-      if (end == std::string::npos) end = text.size();
-      const std::string_view entry(text.data() + line, end - line);
-      if (entry.starts_with(kKey)) segment = entry.substr(kKey.size());
-      line = end + 1;
-    }
-  }
-  return segment;
-}
 
 schema::RankTables HeadOf(schema::RankTables tables) {
   tables.mpi_calls = {};
@@ -62,27 +36,20 @@ class SpoolSource final : public RankSource {
   SpoolSource(DecodeInput input, std::uint32_t process, schema::RankTables tables)
       : input_(std::move(input)), process_(process), events_(CountEvents(tables)), head_(HeadOf(std::move(tables))) {}
 
-  ReadTables ReadHead() const override {
-    ReadTables read{head_, {}};
-    CutWildTimes(read);
-    return read;
-  }
-  ReadTables ReadEvents() const override { return ReadAll(); }
-  ReadTables ReadAll() const override {
-    auto decoded = DecodeSpool(input_);
-    if (!decoded.ok()) return {{}, {decoded.error().what}};
-    for (DecodedProcess& process : decoded.value().processes)
-      if (process.process == process_) {
-        ReadTables read{std::move(process.tables), {}};
-        CutWildTimes(read);
-        return read;
-      }
-    return {{}, {"the spool no longer holds this process"}};
-  }
   std::uint64_t EventRows() const override { return events_; }
   bool complete() const override { return false; }
 
  private:
+  ReadTables LoadHead() const override { return {head_, {}}; }
+  ReadTables LoadEvents() const override { return LoadAll(); }
+  ReadTables LoadAll() const override {
+    auto decoded = DecodeSpool(input_);
+    if (!decoded.ok()) return {{}, {decoded.error().what}};
+    for (DecodedProcess& process : decoded.value().processes)
+      if (process.process == process_) return {std::move(process.tables), {}};
+    return {{}, {"the spool no longer holds this process"}};
+  }
+
   DecodeInput input_;
   std::uint32_t process_;
   std::uint64_t events_;
@@ -97,7 +64,7 @@ bool Sniff(std::string_view first_bytes) {
 }
 
 Result<RankSources> OpenSpool(const std::string& path) {
-  const DecodeInput input{path, SegmentOf(path)};
+  const DecodeInput input{path, SegmentOfSpool(path)};
   LS_TRY(Decoded decoded, DecodeSpool(input));
   RankSources sources;
   for (DecodedProcess& process : decoded.processes)

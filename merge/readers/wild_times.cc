@@ -36,14 +36,19 @@ std::uint64_t CutTable(Table& table) {
   return cut;
 }
 
-}  // namespace
-
-void CutWildTimes(ReadTables& read) {
+ReadTables WithoutWildTimes(ReadTables read) {
 #define LS_CUT_TABLE(member, Type, COLUMNS, text)             \
   if (const std::uint64_t cut = CutTable(read.tables.member)) \
     read.damaged.push_back(#member ": " + std::to_string(cut) + " times beyond 70 years");
   LS_RANK_TABLES(LS_CUT_TABLE)
 #undef LS_CUT_TABLE
+  return read;
 }
+
+}  // namespace
+
+ReadTables RankSource::ReadHead() const { return WithoutWildTimes(LoadHead()); }
+ReadTables RankSource::ReadEvents() const { return WithoutWildTimes(LoadEvents()); }
+ReadTables RankSource::ReadAll() const { return WithoutWildTimes(LoadAll()); }
 
 }  // namespace lockstep
