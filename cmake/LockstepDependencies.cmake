@@ -1,5 +1,5 @@
 # Finds what Lockstep uses and prints one table of it. Required: HDF5, libdeflate,
-# fmt, CLI11, nlohmann-json, TBB, Boost.Math. MPI is needed for the Open MPI
+# fmt, CLI11, nlohmann-json, simdjson, zlib, TBB, Boost.Math. MPI is needed for the Open MPI
 # wrappers, lockstep-clock and the examples only; a CUDA toolkit for nothing but
 # checks of our own headers.
 
@@ -45,6 +45,10 @@ find_package(CLI11 REQUIRED)
 lockstep_note("CLI11" "${CLI11_VERSION}" "command line")
 find_package(nlohmann_json REQUIRED)
 lockstep_note("nlohmann-json" "${nlohmann_json_VERSION}" "analysis.json, manifest")
+find_package(simdjson REQUIRED)
+lockstep_note("simdjson" "${simdjson_VERSION}" "traces of other tools")
+find_package(ZLIB REQUIRED)
+lockstep_note("zlib" "${ZLIB_VERSION_STRING}" "compressed traces, streamed")
 find_package(TBB REQUIRED)
 lockstep_note("oneTBB" "${TBB_VERSION}" "threads of merge")
 find_package(Boost REQUIRED)

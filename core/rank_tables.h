@@ -48,7 +48,11 @@
   X(i32, stride, "1", "member i is first_world_rank + i * stride; 0: see comm_members")        \
   X(u32, name, "string", "name given by the application or by Lockstep")                       \
   X(i64, begin_ns, "ns", "creation")                                                           \
-  X(i64, end_ns, "ns", "free; kNoTime if never")
+  X(i64, end_ns, "ns", "free; kNoTime if never")                                               \
+  X(u8, identity, "enum",                                                                      \
+    "0 counted by the library: global_id and seq mean the same on every member "               \
+    "1 group named by an imported trace, seq is the order within this file "                   \
+    "2 group guessed from an imported trace, seq as in 1")
 
 #define LS_COMM_MEMBERS(X)                   \
   X(u32, comm, "id", "row of comms")         \
@@ -124,13 +128,13 @@
   X(u32, thread, "id", "row of threads")                                                                  \
   X(u32, name, "string", "range name")                                                                    \
   X(u32, domain, "string", "NVTX domain or source module, kNone default")                                 \
-  X(u8, source, "enum", "0 lockstep.h 1 nvtx 2 torch 3 cpu op")                                           \
+  X(u8, source, "enum", "0 lockstep.h 1 nvtx 2 torch 3 cpu op 4 python function")                         \
   X(u8, kind, "enum", "0 push/pop 1 start/end 2 mark")                                                    \
   X(u8, category, "enum", "0 none 1 input 2 forward 3 backward 4 optimizer 5 communication 6 checkpoint") \
   X(u16, depth, "1", "nesting depth on its thread, 0 outermost")                                          \
   X(u8, open, "bool", "1: never closed; duration reaches the last sign of life")                          \
   X(i64, payload, "1", "number given with it, 0 none; the bits of a double if payload_kind says so")      \
-  X(u8, payload_kind, "enum", "0 none 1 integer 2 double")                                                \
+  X(u8, payload_kind, "enum", "0 none 1 integer 2 double 3 autograd sequence number")                     \
   X(u32, category_id, "id", "NVTX category of its domain, 0 none; range_categories has its name")
 
 // NVTX categories that the application named.
@@ -163,7 +167,8 @@
   X(u32, registers_per_thread, "1", "registers")                 \
   X(u32, static_shared_bytes, "bytes", "static shared memory")   \
   X(u32, dynamic_shared_bytes, "bytes", "dynamic shared memory") \
-  X(u32, cluster_size, "1", "thread blocks per cluster, 0 none")
+  X(u32, cluster_size, "1", "thread blocks per cluster, 0 none") \
+  X(i32, occupancy_percent, "1", "estimated achieved occupancy in percent, -1 unknown")
 
 #define LS_COPIES(X)                                                                                                   \
   X(i64, begin_ns, "ns", "start on the GPU")                                                                           \
@@ -177,6 +182,18 @@
   X(i32, source_device, "1", "device read, -1 host or unknown")                                                        \
   X(i32, destination_device, "1", "device written, -1 host or unknown")                                                \
   X(u8, asynchronous, "bool", "1 for the Async calls")                                                                 \
+  X(u8, vendor, "enum", "1 nvidia 2 amd")                                                                              \
+  X(u8, host_memory, "enum", "the host's side: 0 unknown or none 1 pageable 2 pinned 3 managed")
+
+// Devices that this rank used or that the trace describes.
+#define LS_DEVICES(X)                                                \
+  X(u16, device, "1", "device ordinal")                              \
+  X(u32, name, "string", "product name, kNone unknown")              \
+  X(u64, memory_bytes, "bytes", "total memory, 0 unknown")           \
+  X(u32, sm_count, "count", "multiprocessors, 0 unknown")            \
+  X(u32, max_threads_per_sm, "count", "resident threads, 0 unknown") \
+  X(u16, compute_major, "1", "compute capability, 0 unknown")        \
+  X(u16, compute_minor, "1", "compute capability")                   \
   X(u8, vendor, "enum", "1 nvidia 2 amd")
 
 #define LS_SYNC(X)                                                                     \
@@ -290,6 +307,7 @@
   T(kernels, Kernels, LS_KERNELS, "GPU kernels")                                                    \
   T(kernel_shapes, KernelShapes, LS_KERNEL_SHAPES, "distinct launch geometries")                    \
   T(copies, Copies, LS_COPIES, "GPU copies and memsets")                                            \
+  T(devices, Devices, LS_DEVICES, "GPUs")                                                           \
   T(sync, Sync, LS_SYNC, "GPU synchronisations and event edges")                                    \
   T(api, Api, LS_API, "host calls into the GPU runtime or driver")                                  \
   T(gpu_memory, GpuMemory, LS_GPU_MEMORY, "GPU memory events and per-step samples")                 \
