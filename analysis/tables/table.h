@@ -49,9 +49,15 @@ struct TableOptions {
 // Times: rank clock.
 struct RankView {
   std::int32_t rank = -1;
-  schema::RankTables tables;                      // All events of the file, not clipped.
-  std::vector<KernelClass> classes;               // Per row of kernels.
-  std::vector<Interval> windows;                  // In order, disjoint: the analysis window or the steps asked for.
+  schema::RankTables tables;         // All events of the file, not clipped.
+  std::vector<KernelClass> classes;  // Per row of kernels.
+  std::vector<Interval> windows;     // In order, disjoint: the analysis window or the steps asked for.
+  struct Step {
+    std::int64_t index;
+    Interval window;  // As step_ranks has it: of GPU ranks the GPU's.
+  };
+  std::vector<Step> steps;                        // In order: complete steps within `windows`; empty without steps.
+  bool hta = false;                               // `classes` are HTA's: every kernel keeps the device busy.
   std::string_view Text(std::uint32_t id) const;  // Of `strings`, "" for kNone.
   // GPU events that begin, or host events that begin, in one of `windows`.
   bool InWindow(std::int64_t begin_ns) const;
