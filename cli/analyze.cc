@@ -15,6 +15,7 @@
 #include "analysis/report/format.h"
 #include "analysis/report/json.h"
 #include "analysis/report/text.h"
+#include "cli/analyze_table.h"
 #include "cli/command.h"
 #include "merge/merge.h"
 #include "runtime/agent/recover.h"
@@ -29,6 +30,7 @@ struct Flags {
   unsigned jobs = 0;
   std::size_t explain = 0;
   bool quiet = false;
+  TableFlags table;
 };
 
 // "110:310" -> 110 and 309: the end is not included, as in `lockstep run --steps`.
@@ -115,6 +117,10 @@ bool ToStdout(const std::string& text) {
 }
 
 int Analyze(const Flags& flags) {
+  if (!flags.table.name.empty()) {
+    if (PrintTableHelp(flags.table)) return kOk;
+    if (const int wrong = CheckTableFlags(flags.table); wrong != kOk) return wrong;
+  }
   Result<std::string> run = ResolveRun(flags.run);
   if (!run.ok()) return PrintError(run.error());
   MergeOptions merge;
@@ -125,6 +131,9 @@ int Analyze(const Flags& flags) {
                 : flags.clock == "wall" ? ClockChoice::kWall
                                         : ClockChoice::kAuto;
   if (Status steps = ParseSteps(flags.steps, merge); !steps.ok()) return PrintError(steps.error());
+  // A table narrows by itself: the timeline of the whole window serves any steps.
+  const std::int64_t first_step = merge.first_step, last_step = merge.last_step;
+  if (!flags.table.name.empty()) merge.first_step = merge.last_step = -1;
 
   auto progress = std::make_unique<Progress>(flags.quiet);
   merge.progress = [&](std::string_view phase, double done) {
@@ -137,6 +146,10 @@ int Analyze(const Flags& flags) {
   if (!timeline.ok()) {
     progress.reset();
     return PrintError(timeline.error());
+  }
+  if (!flags.table.name.empty()) {
+    progress.reset();
+    return PrintTable(flags.table, flags.json, first_step, last_step, flags.jobs, timeline.value());
   }
   AnalyzeOptions options;
   options.jobs = flags.jobs;
@@ -200,6 +213,7 @@ void AddAnalyze(CLI::App& root, Chosen& chosen) {
       ->capture_default_str();
   app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
   app->add_option("--explain", flags->explain, "Print the rows behind finding N")->type_name("N");
+  AddTableFlags(*app, flags->table);
   app->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
   app->callback([flags, &chosen] { chosen = [flags] { return Analyze(*flags); }; });
 }

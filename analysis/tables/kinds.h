@@ -1,0 +1,10 @@
+#pragma once
+// The tables, each in the file of its name; the list in order is in tables.cc.
+
+#include "analysis/tables/table.h"
+
+namespace lockstep {
+
+extern const TableKind kKernelsTable;
+
+}  // namespace lockstep

@@ -1,0 +1,144 @@
+#include "cli/analyze_table.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <system_error>
+#include <vector>
+
+#include "analysis/report/text.h"
+#include "analysis/tables/table.h"
+#include "cli/command.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::size_t kColumnsOfFiles = 100;
+
+// "0,4-7"; "all": every rank's rows beside those of all together.
+Status ParseRanks(const std::string& text, TableOptions& options) {
+  if (text.empty()) return Ok();
+  if (text == "all") {
+    options.every_rank = true;
+    return Ok();
+  }
+  const Error bad{ErrorCode::kUsage, "not a list of ranks: " + text, "--rank", "--rank 0,4-7, or --rank all"};
+  const char *at = text.data(), *const end = at + text.size();
+  while (at != end) {
+    std::int32_t first = 0, last = 0;
+    auto read = std::from_chars(at, end, first);
+    if (read.ec != std::errc() || first < 0) return bad;
+    last = first;
+    if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
+    if (read.ec != std::errc() || last < first || last - first >= 1 << 20) return bad;
+    for (std::int32_t rank = first; rank <= last; ++rank) options.ranks.push_back(rank);
+    at = read.ptr;
+    if (at != end && (*at++ != ',' || at == end)) return bad;
+  }
+  return Ok();
+}
+
+std::size_t TerminalColumns() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 40)
+    return kColumnsOfFiles;
+  return size.ws_col;
+}
+
+bool Write(std::FILE* file, const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
+}
+
+// "-" is standard output.
+int WriteTo(const std::string& path, const std::string& text) {
+  if (path == "-") return Write(stdout, text) ? kOk : kFailed;
+  std::FILE* file = std::fopen(path.c_str(), "we");
+  bool written = file != nullptr && Write(file, text);
+  int reason = errno;
+  if (file != nullptr && std::fclose(file) != 0 && written) {
+    reason = errno;
+    written = false;
+  }
+  if (written) return kOk;
+  return PrintError({ErrorCode::kIo, "cannot write the table: " + std::generic_category().message(reason), path,
+                     "another file, or - for standard output"});
+}
+
+}  // namespace
+
+void AddTableFlags(CLI::App& app, TableFlags& flags) {
+  app.add_option("--table", flags.name,
+                 "Print one table instead of the verdict; help lists them, columns explains them")
+      ->type_name("NAME");
+  app.add_option("--csv", flags.csv, "With --table: write it to FILE as CSV; - for standard output")->type_name("FILE");
+  app.add_option("--rank", flags.ranks, "With --table: these ranks' rows; all: every rank's beside the sums")
+      ->type_name("R,...");
+  app.add_option("--top", flags.top, "With --table: rows per rank at most, 0 for all")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--filter", flags.filter, "With --table: names that hold TEXT")->type_name("TEXT");
+  app.add_option("--min-length", flags.min_length, "With --table sequences: kernels of a sequence at least")
+      ->type_name("N")
+      ->capture_default_str();
+}
+
+bool PrintTableHelp(const TableFlags& flags) {
+  if (flags.name == "columns") {
+    Write(stdout, TablesMarkdown());
+    return true;
+  }
+  if (flags.name != "help") return false;
+  std::string text;
+  for (const TableKind& kind : TableKinds()) text += fmt::format("  {:<15} {}\n", kind.name, kind.answers);
+  Write(stdout, text + "\n  lockstep analyze RUN --table NAME [--rank R] [--steps A:B] [--top N] [--csv FILE]\n");
+  return true;
+}
+
+int CheckTableFlags(const TableFlags& flags) {
+  std::string names;
+  for (const TableKind& kind : TableKinds()) {
+    if (kind.name == flags.name) {
+      TableOptions ignored;
+      Status ranks = ParseRanks(flags.ranks, ignored);
+      return ranks.ok() ? kOk : PrintError(ranks.error());
+    }
+    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+  }
+  return PrintError({ErrorCode::kUsage, "there is no table " + flags.name, "--table", "one of " + names});
+}
+
+int PrintTable(const TableFlags& flags, const std::string& json, std::int64_t first_step, std::int64_t last_step,
+               unsigned jobs, const Timeline& timeline) {
+  TableOptions options;
+  if (Status ranks = ParseRanks(flags.ranks, options); !ranks.ok()) return PrintError(ranks.error());
+  options.first_step = first_step;
+  options.last_step = last_step;
+  options.top = flags.top;
+  options.filter = flags.filter;
+  options.min_length = flags.min_length;
+  options.jobs = jobs;
+  const Result<Table> table = MakeTable(flags.name, timeline, options);
+  if (!table.ok()) return PrintError(table.error());
+
+  int code = kOk;
+  bool shown = false;
+  for (const auto& [path, render] : {std::pair(&flags.csv, &RenderTableCsv), std::pair(&json, &RenderTableJson)}) {
+    if (path->empty()) continue;
+    shown |= *path == "-";
+    if (const int failed = WriteTo(*path, render(table.value())); failed != kOk) code = failed;
+  }
+  if (!shown) {
+    const TextOptions text = TextOptions::ForFile(STDOUT_FILENO);
+    if (!Write(stdout, RenderTableText(table.value(), text.color, TerminalColumns()))) code = kFailed;
+  }
+  if (code == kOk && (table.value().incomplete || IncompleteInput(timeline))) {
+    std::fprintf(stderr, "lockstep: the run's data is incomplete or doubtful: lockstep analyze says how\n");
+    code = kIncomplete;
+  }
+  return code;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,28 @@
+#pragma once
+// lockstep analyze --table NAME.
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "merge/timeline/timeline.h"
+
+namespace lockstep::cli {
+
+struct TableFlags {
+  std::string name, csv, ranks, filter;
+  std::size_t top = 20, min_length = 3;
+};
+
+void AddTableFlags(CLI::App& app, TableFlags& flags);
+
+// --table help and --table columns, which need no run: true if it was one of them.
+bool PrintTableHelp(const TableFlags& flags);
+
+// 0 or the exit code of what is wrong with the flags, before any work is done.
+int CheckTableFlags(const TableFlags& flags);
+
+// `json`: file or "-" or "". Steps: as in MergeOptions. The exit code.
+int PrintTable(const TableFlags& flags, const std::string& json, std::int64_t first_step, std::int64_t last_step,
+               unsigned jobs, const Timeline& timeline);
+
+}  // namespace lockstep::cli
