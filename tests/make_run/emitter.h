@@ -8,24 +8,12 @@
 
 #include "core/mpi_ops.h"
 #include "core/schema.h"
+#include "make_run/clock.h"
+#include "make_run/groups.h"
 #include "make_run/spec.h"
 #include "trace/strings.h"
 
 namespace lockstep::make_run {
-
-// The clock a rank would have read at a true time.
-class TrueClock {
- public:
-  TrueClock(const Spec& spec, std::int32_t rank);
-  std::int64_t Show(std::int64_t true_ns) const;
-
- private:
-  ClockSpec clock_;
-  std::int64_t epoch_ns_;
-};
-
-// splitmix64 chain over the words; README.md "Times".
-std::uint64_t Random(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d);
 
 struct CollectiveStart {
   const Op* op;
@@ -64,7 +52,6 @@ class Emitter {
 
  private:
   std::uint32_t LocalComm(std::size_t comm);
-  std::int32_t CommRank(std::size_t comm, std::int32_t world_rank) const;
   void Sign(std::int64_t local) { last_sign_ = last_sign_ < local ? local : last_sign_; }
   void Meta(std::string_view key, std::string_view value);
   void AddComms();
@@ -93,11 +80,5 @@ class Emitter {
   std::uint64_t rings_ = 0;
   bool progress_thread_ = false;
 };
-
-// Members' group of `rank` on a communicator, -1 if it is no member; groups are numbered from 0.
-std::int32_t GroupOf(const Spec& spec, std::size_t comm, std::int32_t rank);
-std::int32_t GroupCount(const Spec& spec, std::size_t comm);
-std::vector<std::int32_t> Members(const Spec& spec, std::size_t comm, std::int32_t group);
-std::int32_t MemberCount(const Spec& spec, std::size_t comm, std::int32_t group);
 
 }  // namespace lockstep::make_run

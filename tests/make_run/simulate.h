@@ -55,6 +55,7 @@ class Simulation {
             const std::function<void(std::int64_t, bool)>& mark) const;
   std::int64_t Duration(const RankState& state, const Place& place, std::int64_t repeat, std::int64_t* off_cpu) const;
   std::int64_t Cost(const Op& op) const;
+  bool IsRoot(const Op& op, std::int32_t group, std::int32_t rank) const;
   void Compute(RankState& state, std::int64_t duration, Emitter* out) const;
   void TestOnce(RankState& state, Emitter* out) const;
   void ThreadPolls(RankState& state, std::int64_t until, Emitter* out) const;

@@ -35,6 +35,10 @@ schema::MpiCalls::Row RequestsRow(std::size_t requests, std::uint32_t count, boo
 
 }  // namespace
 
+bool Simulation::IsRoot(const Op& op, std::int32_t group, std::int32_t rank) const {
+  return Member(spec_, op.comm, group, op.root % MemberCount(spec_, op.comm, group)) == rank;
+}
+
 void Simulation::Sample(const RankState& state, Emitter* out) const {
   if (out != nullptr) out->Cpu(state.t, state.t - spec_.epoch_ns - state.off_cpu, state.off_cpu);
 }
@@ -168,17 +172,14 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
   Instance& instance = (*instances)[place.instance + static_cast<std::size_t>(group)];
   instance.arrival = std::max(instance.arrival, state.entry);
   ++instance.arrived;
-  const std::vector<std::int32_t> members =
-      RootSends(op.collective) ? Members(spec_, op.comm, group) : std::vector<std::int32_t>();
-  if (!members.empty() && members[static_cast<std::size_t>(op.root) % members.size()] == state.rank)
-    instance.root_arrival = state.entry;
+  if (RootSends(op.collective) && IsRoot(op, group, state.rank)) instance.root_arrival = state.entry;
 }
 
 void Simulation::Gpu(RankState& state, const Place& place, Emitter* out) const {
   const Op& op = *place.op;
   std::int64_t off_cpu = 0;
   const auto launch = [&](std::string_view name, std::uint8_t kind) {
-    const std::int64_t begin = state.t;
+    const std::int64_t begin = state.t += spec_.dispatch_ns;
     state.t += op.launch_ns;
     ++state.correlation;
     if (out != nullptr) out->Api(name, kind, state.correlation, begin, state.t);
@@ -305,10 +306,7 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
     out->Complete(row, schema::kNoTime, state.entry, instance.done);
     return;
   }
-  const std::vector<std::int32_t> members = RootSends(op.collective) || RootReceives(op.collective)
-                                                ? Members(spec_, op.comm, group)
-                                                : std::vector<std::int32_t>();
-  const bool is_root = !members.empty() && members[static_cast<std::size_t>(op.root) % members.size()] == state.rank;
+  const bool is_root = (RootSends(op.collective) || RootReceives(op.collective)) && IsRoot(op, group, state.rank);
   std::int64_t end = instance.done;
   if (RootSends(op.collective)) {
     end = std::max(state.entry, instance.root_arrival) + Cost(op);

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <optional>
 
 namespace lockstep::make_run {
@@ -118,6 +120,7 @@ class Parser {
     line.Fail("unknown communicator '" + *name + "'");
     return 0;
   }
+  void Kineto(Line& line);
   void Steps(Line& line, StepRange* range) {
     const auto text = line.Key("steps");
     if (!text) return;
@@ -131,6 +134,49 @@ class Parser {
 
   Spec& spec_;
 };
+
+// One of several words by its place; an error if it is none of them.
+template <typename Enum>
+void Choose(Line& line, std::string_view key, std::initializer_list<std::string_view> words, Enum* out) {
+  const auto text = line.Key(key);
+  if (!text) return;
+  const auto at = std::find(words.begin(), words.end(), *text);
+  if (at == words.end()) return line.Fail("unknown " + std::string(key) + " '" + *text + "'");
+  *out = static_cast<Enum>(at - words.begin());
+}
+
+void Parser::Kineto(Line& line) {
+  KinetoSpec& k = spec_.kineto;
+  k.on = true;
+  std::uint8_t time = k.whole_microseconds ? 0 : 1, distributed = k.distributed_info, flows = k.flows, sync = k.sync,
+               vendor = k.amd;
+  Choose(line, "time", {"us", "ns"}, &time);
+  Choose(line, "distributed", {"no", "yes"}, &distributed);
+  Choose(line, "flows", {"no", "yes"}, &flows);
+  Choose(line, "sync", {"no", "yes"}, &sync);
+  Choose(line, "vendor", {"nvidia", "amd"}, &vendor);
+  Choose(line, "nccl", {"none", "args", "seq"}, &k.nccl);
+  Choose(line, "names", {"old", "device", "rccl"}, &k.names);
+  Choose(line, "layout", {"flat", "folders"}, &k.layout);
+  k.whole_microseconds = time == 0;
+  k.distributed_info = distributed != 0;
+  k.flows = flows != 0;
+  k.sync = sync != 0;
+  k.amd = vendor != 0;
+  line.Int(line.Key("operators"), &k.operators);
+  line.Int(line.Key("python"), &k.python);
+  line.Int(line.Key("runtime"), &k.runtime);
+  line.Int(line.Key("memory"), &k.memory);
+  line.Int(line.Key("base"), &k.base_ns);
+  while (const auto word = line.Plain()) {
+    if (*word == "minified")
+      k.minified = true;
+    else if (*word == "gz")
+      k.gzip = true;
+    else
+      line.Fail("unknown word '" + *word + "'");
+  }
+}
 
 std::string Parser::Directive(Line& line) {
   const std::string& verb = line.verb();
@@ -153,6 +199,10 @@ std::string Parser::Directive(Line& line) {
     line.Read(line.Plain(), ParseDuration, &s.poll_ns);
   else if (verb == "gpu")
     s.gpu = true;
+  else if (verb == "dispatch")
+    line.Read(line.Plain(), ParseDuration, &s.dispatch_ns);
+  else if (verb == "kineto")
+    Kineto(line);
   else if (verb == "marks")
     s.marks = line.Plain() != "off";
   else if (verb == "clocks")
@@ -379,6 +429,10 @@ std::string CheckSpec(const Spec& spec) {
   for (const CommSpec& comm : spec.comms)
     for (const std::int32_t rank : comm.ranks)
       if (rank < 0 || rank >= spec.ranks) return "comm: no such rank";
+  const KinetoSpec& k = spec.kineto;
+  if (k.on && !spec.gpu) return "kineto needs `gpu`: torch.profiler sees no MPI";
+  if (std::min({k.operators, k.python, k.runtime, k.memory}) < 0 || std::max({k.operators, k.python, k.runtime}) > 1000)
+    return "kineto: a count is out of range";
   for (const Op& op : spec.step)
     if (op.kind == OpKind::kInit) return "persistent operations are initialised in setup";
   return "";

@@ -61,7 +61,7 @@ struct Op {
 
 struct CommSpec {
   std::string name;
-  std::int32_t block = 0, stride = 0;  // One of them, or `ranks`; neither: everyone.
+  std::int32_t block = 0, stride = 0;  // Or `ranks`; nothing: everyone.
   std::vector<std::int32_t> ranks;
 };
 
@@ -99,6 +99,23 @@ struct EndSpec {  // died, cut
   bool cut = false;  // Only the file ends; the rank lives on.
 };
 
+// How torch.profiler's files look; README.md, "Kineto".
+struct KinetoSpec {
+  enum class Nccl : std::uint8_t { kNone, kArguments, kSequence };  // What collectives tell of themselves.
+  enum class Names : std::uint8_t { kOld, kDevice, kRccl };         // Of NCCL's kernels.
+  enum class Layout : std::uint8_t { kFlat, kFolders };
+  bool on = false;
+  bool whole_microseconds = false, minified = false, gzip = false;
+  bool distributed_info = true, flows = true, sync = true, amd = false;
+  Nccl nccl = Nccl::kArguments;
+  Names names = Names::kDevice;
+  Layout layout = Layout::kFlat;
+  // Per launch: operators around it, Python functions around these, further runtime calls.
+  std::int32_t operators = 3, python = 0, runtime = 1;
+  std::int32_t memory = 4;  // An allocation and a free every so many launches, 0 none.
+  std::int64_t base_ns = 1'700'000'000'000'000'000;
+};
+
 struct Spec {
   std::int32_t ranks = 2;
   std::int64_t steps = 10, warmup = 0;
@@ -109,7 +126,9 @@ struct Spec {
   std::int64_t jitter_ppm = 0, poll_ns = 100'000;
   Progress progress = Progress::kNone;
   bool gpu = false, marks = true, clocks_separate = false, bursts_given = true;
+  std::int64_t dispatch_ns = 0;  // Host time before each launch call.
   BurstSpec bursts;
+  KinetoSpec kineto;
   std::vector<CommSpec> comms;                            // [0] is the world.
   std::map<std::int32_t, ClockSpec> clocks, node_clocks;  // Of ranks; of nodes whose ranks have none.
   std::vector<Disturbance> late, slow, starve;
