@@ -86,6 +86,8 @@ struct ReadOptions {
   bool python_functions = false;  // Else they are counted (ImportCategorySkipped) and not delivered.
   // Bytes of the file read so far and its size; from any thread, one call at a time.
   std::function<void(std::uint64_t done_bytes, std::uint64_t file_bytes)> progress;
+  // JSON text that one thread takes at a time. Never changes what is read.
+  std::size_t batch_bytes = std::size_t{512} << 10;
 };
 
 struct ReadResult {

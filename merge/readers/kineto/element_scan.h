@@ -1,0 +1,48 @@
+#pragma once
+// Where elements of traceEvents begin and end, for text that need not be sound.
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::kineto {
+
+// Nothing that anybody wrote on purpose is larger or deeper; without a limit an
+// unclosed bracket would swallow the rest of the file.
+inline constexpr std::size_t kMaxElementBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxDepth = 1024;
+// Bytes that FindEventStart and FindArrayEnd may want to see before and behind a place.
+inline constexpr std::size_t kBytesBefore = 64, kBytesBehind = 256;
+
+enum class ScanEnd : std::uint8_t { kComplete, kIncomplete, kBroken };
+
+struct Scan {
+  ScanEnd end = ScanEnd::kBroken;
+  std::size_t next = 0;   // Behind the element, if complete.
+  bool bad_text = false;  // Complete, but a string holds control characters or no UTF-8.
+};
+
+// Checks the element at `at`, byte for byte, and lists its tokens as simdjson's first
+// stage does: offsets of brackets, commas, colons and of the first byte of every
+// string and scalar. Scalars are any run of letters, digits, '+', '-', '.', '_': Python
+// and C write NaN, inf and -nan.
+Scan ScanElement(std::string_view text, std::size_t at, std::vector<std::uint32_t>& tokens);
+
+// Part of a scalar.
+bool IsScalarByte(char c);
+inline bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+// First place from `from` on that looks like the start of an event, wherever it lies:
+// '{', a quote, a key that events begin with, and no colon before. Both quotes cannot
+// be part of a string of sound JSON. npos if there is none.
+std::size_t FindEventStart(std::string_view text, std::size_t from);
+
+// First ']' from `from` on that looks like the end of traceEvents: a key of Kineto's or
+// the format's top level follows, or, if the text is the file's end, only '}' and blanks.
+std::size_t FindArrayEnd(std::string_view text, std::size_t from, bool file_ends);
+
+// Last place like an event's start behind a comma, not before `least`.
+std::size_t FindLastEventStart(std::string_view text, std::size_t least);
+
+}  // namespace lockstep::kineto

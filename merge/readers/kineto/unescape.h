@@ -1,0 +1,29 @@
+#pragma once
+// Escapes of JSON strings.
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::kineto {
+
+// Texts that live until Clear().
+class Arena {
+ public:
+  char* Take(std::size_t bytes);
+  void GiveBack(std::size_t bytes) { used_ -= bytes; }  // Of the last Take().
+  void Clear();
+
+ private:
+  std::vector<std::unique_ptr<char[]>> blocks_;
+  std::size_t used_ = 0, room_ = 0;
+};
+
+// `raw` is what stands between the quotes; itself if it holds no backslash. None if
+// an escape is unknown or incomplete. Half a surrogate pair, which Python writes and
+// reads, becomes U+FFFD; so does \u0000, which nothing behind could print.
+std::optional<std::string_view> Unescape(std::string_view raw, Arena& arena);
+
+}  // namespace lockstep::kineto
