@@ -32,9 +32,12 @@ Slope LocalSlope(const std::vector<OffsetKnot>& knots, std::size_t k) {
   if (span < static_cast<double>(kSlopeSpanNs)) return {};
   const double rate = static_cast<double>(knots[right].mid_ns() - knots[left].mid_ns()) / span;
   const double doubt = static_cast<double>(knots[right].half_ns() + knots[left].half_ns()) / span;
+  // Wide knots say less than what is known of crystals.
+  const double low = std::max(rate - doubt, -kDriftLimit), high = std::min(rate + doubt, kDriftLimit);
+  if (low <= high) return {(low + high) / 2, (high - low) / 2};
   // A jump between the two is no drift.
   if (std::abs(rate) > 3 * kDriftLimit) return {};
-  return {rate, std::min(doubt, kDriftLimit)};
+  return {rate, doubt};
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ constexpr double kUnknownSlewPpb = 50'000;    // Between knots, when nothing sho
 constexpr double kUnknownDriftPpb = 100'000;  // When not even the drift is known: two crystals.
 constexpr double kLeastSlewPpb = 100;
 // A crystal's wander around its common rate, when wide knots cannot show it: 50 us in 300 s and 2 us in 12 s are 1,050
-// each.
-constexpr double kWanderPpb = 2'000;
+// each. And where nothing shows how steady it is.
+constexpr double kWanderPpb = 2'000, kUnknownWanderPpb = 10'000;
 constexpr std::int64_t kNeighbourNs = 200'000'000;  // Closer knots say nothing about rates.
 // A change between two knots that no crystal makes: this much plus this rate.
 constexpr double kJumpNs = 30'000, kJumpRate = 30e-6;
@@ -95,41 +95,95 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// Drift of the offset, robust against jumps and wide knots: median over
-// neighbours far enough apart; 0 with `known` false if there are none.
-double CommonRate(const std::vector<OffsetKnot>& knots, bool* known) {
-  std::vector<double> rates;
+// Rates of the offset that are possible, ns per ns.
+struct RateRange {
+  double low, high;
+  double middle() const { return (low + high) / 2; }
+};
+constexpr double kDriftLimit = kUnknownDriftPpb * 1e-9;
+
+// What the bounds of two knots leave open. Their middles say nothing: on a busy host
+// round trips are milliseconds, nearly all of it on one way.
+RateRange RatesBetween(const OffsetKnot& a, const OffsetKnot& b) {
+  const auto dt = static_cast<double>(b.local_ns - a.local_ns);
+  return {static_cast<double>(b.low_ns - a.high_ns) / dt, static_cast<double>(b.high_ns - a.low_ns) / dt};
+}
+
+// Drift of the offset over the whole, robust against jumps: most neighbours have none
+// between them, so that the medians of both bounds enclose it.
+RateRange CommonRates(const std::vector<OffsetKnot>& knots) {
+  std::vector<double> low, high;
   for (std::size_t a = 0, b = 0; a < knots.size(); ++a) {
     while (b < knots.size() && knots[b].local_ns - knots[a].local_ns < kNeighbourNs) ++b;
     if (b == knots.size()) break;
-    rates.push_back(static_cast<double>(knots[b].mid_ns() - knots[a].mid_ns()) /
-                    static_cast<double>(knots[b].local_ns - knots[a].local_ns));
+    const RateRange range = RatesBetween(knots[a], knots[b]);
+    low.push_back(range.low);
+    high.push_back(range.high);
   }
-  *known = !rates.empty();
-  return rates.empty() ? 0 : Median(rates);
+  // With two or three knots the common rate is itself made by the jump, if there is one.
+  RateRange common{-3 * kDriftLimit, 3 * kDriftLimit};
+  if (knots.size() < 4 || low.empty()) return common;
+  common.low = std::max(common.low, Median(std::move(low)));
+  common.high = std::min(common.high, Median(std::move(high)));
+  if (common.low > common.high) return {-3 * kDriftLimit, 3 * kDriftLimit};
+  return common;
 }
 
 // First knots of the pieces after the first.
 std::vector<std::size_t> Jumps(const std::vector<OffsetKnot>& knots) {
   std::vector<std::size_t> starts;
-  bool known = false;
-  const double rate = CommonRate(knots, &known);
-  // With two or three knots the common rate is itself made by the jump, if there is one.
-  const double allowed = knots.size() >= 4 ? kJumpRate : 3 * kUnknownDriftPpb * 1e-9;
-  const double common = knots.size() >= 4 && known ? rate : 0;
+  const RateRange common = CommonRates(knots);
   for (std::size_t k = 1; k < knots.size(); ++k) {
     const auto dt = static_cast<double>(knots[k].local_ns - knots[k - 1].local_ns);
-    const double least = static_cast<double>(knots[k].low_ns - knots[k - 1].high_ns) - common * dt;
-    const double most = static_cast<double>(knots[k].high_ns - knots[k - 1].low_ns) - common * dt;
-    const double limit = kJumpNs + allowed * dt;
+    const double least = static_cast<double>(knots[k].low_ns - knots[k - 1].high_ns) - common.high * dt;
+    const double most = static_cast<double>(knots[k].high_ns - knots[k - 1].low_ns) - common.low * dt;
+    const double limit = kJumpNs + kJumpRate * dt;
     if (least > limit || most < -limit) starts.push_back(k);
   }
   return starts;
 }
 
+// The mean rate between knots k and k + 1: what their bounds and those of the knots
+// around allow, when a rate leaves another by at most `wander` or, if that is more,
+// by `bend` for each such segment that lies between; two crystals', if that is
+// possible at all.
+RateRange SegmentRates(const std::vector<OffsetKnot>& knots, std::size_t k, double wander, double bend) {
+  constexpr std::size_t kAround = 7;
+  const RateRange own = RatesBetween(knots[k], knots[k + 1]);
+  RateRange range = own;
+  for (std::size_t i = k < kAround ? 0 : k - kAround; i <= k; ++i)
+    for (std::size_t j = k + 1; j < std::min(knots.size(), k + 2 + kAround); ++j) {
+      if (i == k && j == k + 1) continue;
+      const RateRange wider = RatesBetween(knots[i], knots[j]);
+      const double segments = static_cast<double>(knots[j].local_ns - knots[i].local_ns) /
+                              static_cast<double>(knots[k + 1].local_ns - knots[k].local_ns);
+      const double allowed = std::max(wander, bend * segments);
+      range.low = std::max(range.low, wider.low - allowed);
+      range.high = std::min(range.high, wider.high + allowed);
+    }
+  if (range.low > range.high) range = own;
+  if (range.low <= kDriftLimit && range.high >= -kDriftLimit) {
+    range.low = std::max(range.low, -kDriftLimit);
+    range.high = std::min(range.high, kDriftLimit);
+  }
+  return range;
+}
+
 // Largest rate at which the smoothed clock leaves the line through its own
-// neighbours, per knot, ppb; taken over three knots to both sides.
-std::vector<double> Slews(const std::vector<OffsetKnot>& knots, const std::vector<State>& states) {
+// neighbours, per knot, ppb; taken over three knots to both sides. Only tight knots
+// can show it; -1 where there are too few.
+std::vector<double> Slews(const std::vector<OffsetKnot>& all, const std::vector<State>& all_states) {
+  std::int64_t least_half = std::numeric_limits<std::int64_t>::max();
+  for (const OffsetKnot& knot : all) least_half = std::min(least_half, knot.half_ns());
+  std::vector<OffsetKnot> knots;
+  std::vector<State> states;
+  std::vector<std::size_t> tight_before(all.size());  // Tight knots before each.
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    tight_before[k] = knots.size();
+    if (all[k].half_ns() > 10 * least_half + 5'000) continue;
+    knots.push_back(all[k]);
+    states.push_back(all_states[k]);
+  }
   const std::size_t n = knots.size();
   std::vector<double> own(n, -1);
   for (std::size_t k = 1; k + 1 < n; ++k) {
@@ -142,11 +196,12 @@ std::vector<double> Slews(const std::vector<OffsetKnot>& knots, const std::vecto
     const double line = states[left].x + (states[right].x - states[left].x) * before / (before + after);
     own[k] = std::abs(states[k].x - line) / ((before + after) / 2);
   }
-  std::vector<double> slew(n);
-  for (std::size_t k = 0; k < n; ++k) {
+  std::vector<double> slew(all.size(), -1);
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const std::size_t at = tight_before[k];
     double largest = -1;
-    for (std::size_t j = k < 3 ? 0 : k - 3; j < std::min(n, k + 4); ++j) largest = std::max(largest, own[j]);
-    slew[k] = largest < 0 ? kUnknownSlewPpb : std::max(kLeastSlewPpb, 2 * largest);
+    for (std::size_t j = at < 3 ? 0 : at - 3; j < std::min(n, at + 4); ++j) largest = std::max(largest, own[j]);
+    if (largest >= 0) slew[k] = std::max(kLeastSlewPpb, 2 * largest);
   }
   return slew;
 }
@@ -172,8 +227,7 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
     piece.begin_slew_ppb = piece.end_slew_ppb = static_cast<std::int64_t>(kUnknownDriftPpb);
     return piece;
   }
-  bool known = false;
-  const double first_rate = CommonRate(knots, &known) * 1e9;
+  const double first_rate = CommonRates(knots).middle() * 1e9;
   double best_q = 1, best_scale = 0.3, best = -std::numeric_limits<double>::infinity();
   if (n >= 5) {
     for (double q = 1; q <= 1e9; q *= 10)
@@ -185,32 +239,42 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
     best_q = 1e5;  // Few knots: trust them. (1,000 ns/s of wander within 3 s gives 3e5.)
   }
   std::vector<State> states = Smooth(samples, best_q, best_scale, first_rate);
-  // The bounds are proven, the smoothing is not.
-  for (std::size_t k = 0; k < n; ++k)
-    states[k].x =
-        std::clamp(states[k].x, static_cast<double>(knots[k].low_ns - z0), static_cast<double>(knots[k].high_ns - z0));
-  const std::vector<double> slew = n >= 3 ? Slews(knots, states) : std::vector<double>(n, kUnknownSlewPpb);
-
-  // A bound holds at other knots too, if the clock cannot leave the line by more than the slew on the way.
+  std::vector<double> slew = Slews(knots, states);
+  // A bound holds at other knots too, moved by the rates that are possible on the way.
   std::vector<double> low(n), high(n);
   for (std::size_t k = 0; k < n; ++k) {
-    low[k] = static_cast<double>(knots[k].low_ns - z0) - states[k].x;
-    high[k] = static_cast<double>(knots[k].high_ns - z0) - states[k].x;
+    low[k] = static_cast<double>(knots[k].low_ns - z0);
+    high[k] = static_cast<double>(knots[k].high_ns - z0);
   }
   const std::vector<double> own_low = low, own_high = high;
-  const auto pass = [&](std::size_t from, std::size_t to) {
-    const double rate = std::max(kWanderPpb, 2 * std::max(slew[from], slew[to]));
-    const double step = std::abs(samples[to].t_s - samples[from].t_s) * rate;
-    low[to] = std::max(low[to], low[from] - step);
-    high[to] = std::min(high[to], high[from] + step);
-  };
-  for (std::size_t k = 1; k < n; ++k) pass(k - 1, k);
-  for (std::size_t k = n - 1; k-- > 0;) pass(k + 1, k);
+  std::vector<RateRange> rates;
+  for (std::size_t k = 0; k + 1 < n; ++k) {
+    const double larger = std::max(slew[k], slew[k + 1]);
+    rates.push_back(larger < 0 ? SegmentRates(knots, k, kUnknownWanderPpb * 1e-9, 0)
+                               : SegmentRates(knots, k, kWanderPpb * 1e-9, larger * 1e-9));
+  }
+  for (std::size_t k = 0; k + 1 < n; ++k) {
+    const auto dt = static_cast<double>(knots[k + 1].local_ns - knots[k].local_ns);
+    low[k + 1] = std::max(low[k + 1], low[k] + rates[k].low * dt);
+    high[k + 1] = std::min(high[k + 1], high[k] + rates[k].high * dt);
+  }
+  for (std::size_t k = n - 1; k-- > 0;) {
+    const auto dt = static_cast<double>(knots[k + 1].local_ns - knots[k].local_ns);
+    low[k] = std::max(low[k], low[k + 1] - rates[k].high * dt);
+    high[k] = std::min(high[k], high[k + 1] - rates[k].low * dt);
+  }
   for (std::size_t k = 0; k < n; ++k) {
-    if (low[k] > 0 || high[k] < 0)
-      low[k] = own_low[k], high[k] = own_high[k];  // Contradiction: only what was measured here.
+    if (low[k] > high[k]) low[k] = own_low[k], high[k] = own_high[k];  // Contradiction: only what was measured here.
+    // The bounds are proven, the smoothing is not.
+    states[k].x = std::clamp(states[k].x, low[k], high[k]);
+  }
+  slew = Slews(knots, states);
+  for (double& value : slew)
+    if (value < 0) value = kUnknownSlewPpb;
+  for (std::size_t k = 0; k < n; ++k) {
     const auto error =
-        std::max(knots[k].least_error_ns, static_cast<std::int64_t>(std::ceil(std::max(high[k], -low[k]))));
+        std::max(knots[k].least_error_ns,
+                 static_cast<std::int64_t>(std::ceil(std::max(high[k] - states[k].x, states[k].x - low[k]))));
     piece.knots.push_back({knots[k].local_ns, z0 + std::llround(states[k].x), error + kReadCostNs,
                            static_cast<std::int64_t>(std::ceil(slew[k]))});
   }
@@ -221,27 +285,15 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
     piece.knots[k].slew_ppb = std::max(piece.knots[k].slew_ppb, larger);
     piece.knots[k + 1].slew_ppb = std::max(piece.knots[k + 1].slew_ppb, larger);
   }
-  // Beyond the ends the line goes on with the smoothed frequency; its doubt is
-  // what the bounds of the nearest two seconds or five knots leave open, plus the wander.
-  const auto end_doubt = [&](bool front) {
-    std::size_t far = front ? 0 : n - 1;
-    const std::size_t edge = far;
-    for (int steps = 0; front ? far + 1 < n : far > 0; ++steps) {
-      far = front ? far + 1 : far - 1;
-      if (steps >= 4 && std::abs(samples[far].t_s - samples[edge].t_s) >= 2) break;
-    }
-    const double span = std::abs(samples[far].t_s - samples[edge].t_s);
-    const double sigma = std::sqrt(std::max(0.0, states[edge].pff));
-    double doubt = slew[edge] * 2 + 3 * sigma;
-    if (n < 3 && span > 0)
-      doubt =
-          std::max(doubt, static_cast<double>(piece.knots[far].base_error_ns + piece.knots[edge].base_error_ns) / span);
-    return static_cast<std::int64_t>(std::ceil(std::min(doubt, kUnknownDriftPpb)));
+  // Beyond the ends the line goes on with the smoothed frequency, as far as it is
+  // possible; its doubt is what the bounds leave open, plus the wander.
+  const auto end_of = [&](const State& state, const RateRange& possible, double edge_slew, double* rate) {
+    *rate = std::clamp(state.f * 1e-9, possible.low, possible.high);
+    const double doubt = std::max(possible.high - *rate, *rate - possible.low) * 1e9 + std::max(kWanderPpb, edge_slew);
+    return static_cast<std::int64_t>(std::ceil(std::min(doubt, 2 * kUnknownDriftPpb)));
   };
-  piece.begin_rate = states.front().f * 1e-9;
-  piece.end_rate = states.back().f * 1e-9;
-  piece.begin_slew_ppb = end_doubt(true);
-  piece.end_slew_ppb = end_doubt(false);
+  piece.begin_slew_ppb = end_of(states.front(), rates.front(), slew.front(), &piece.begin_rate);
+  piece.end_slew_ppb = end_of(states.back(), rates.back(), slew.back(), &piece.end_rate);
   return piece;
 }
 
