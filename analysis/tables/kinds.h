@@ -5,6 +5,9 @@
 
 namespace lockstep {
 
-extern const TableKind kKernelsTable;
+extern const TableKind kKernelsTable, kBreakdownTable, kOpsTable, kRangesTable, kMemoryTable, kSequencesTable,
+    kGroupsTable;
+extern const TableKind kIdleTable, kIdleGapsTable, kLaunchesTable, kLaunchBoundTable, kQueueTable, kCopiesTable,
+    kCopyListTable, kSyncsTable;
 
 }  // namespace lockstep

@@ -177,7 +177,7 @@ Result<Table> Make(const TableKind& kind, const Timeline& timeline, const TableO
 
 const std::vector<TableKind>& TableKinds() {
   static const std::vector<TableKind> kinds = {
-      kKernelsTable,
+      kKernelsTable, kBreakdownTable, kOpsTable, kRangesTable, kMemoryTable, kSequencesTable, kGroupsTable,
   };
   return kinds;
 }
