@@ -13,12 +13,13 @@ constexpr std::size_t kSentinels = 4;
 
 void Settle(EventWalker& walker, std::size_t at, Stretch& out) {
   ++out.elements;
-  Event event;
+  Event& event = out.events.emplace_back();
   bool negative_duration = false;
-  switch (walker.Judge(event, negative_duration)) {
+  const Verdict verdict = walker.Judge(event, negative_duration);
+  if (verdict != Verdict::kEvent) out.events.pop_back();
+  switch (verdict) {
     case Verdict::kEvent:
       if (negative_duration) out.negative_duration.Add(at);
-      out.events.push_back(event);
       break;
     case Verdict::kEmpty:
       break;

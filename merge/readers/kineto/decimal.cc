@@ -1,6 +1,8 @@
 #include "merge/readers/kineto/decimal.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <limits>
 
 #include "merge/readers/kineto/trace_reader.h"
@@ -63,30 +65,57 @@ std::optional<std::uint64_t> Magnitude(const Parts& parts, int scale) {
   return value;
 }
 
-// The usual case: up to 15 digits, then up to three behind a point and nothing else.
-bool QuickMicroseconds(std::string_view text, std::int64_t& ns) {
-  std::int64_t value = 0;
-  std::size_t i = 0;
-  while (i < text.size() && IsDigit(text[i])) value = value * 10 + (text[i++] - '0');
-  if (i == 0 || i > 15) return false;
-  int places = 0;
-  if (i < text.size()) {
-    if (text[i++] != '.' || text.size() - i > 3) return false;
-    for (; i < text.size(); ++i, ++places) {
-      if (!IsDigit(text[i])) return false;
-      value = value * 10 + (text[i] - '0');
+std::uint64_t Load8(const char* at) {
+  std::uint64_t word;
+  std::memcpy(&word, at, sizeof(word));
+  return word;
+}
+
+// Digits from `at` on, at most `end`; `value` keeps what was before them. Eight at once
+// where the machine's byte order is the text's.
+const char* Digits(const char* at, const char* end, std::uint64_t& value) {
+  if constexpr (std::endian::native == std::endian::little) {
+    while (end - at >= 8) {
+      const std::uint64_t word = Load8(at);
+      constexpr std::uint64_t kHigh = 0xF0F0F0F0F0F0F0F0, kZeros = 0x3030303030303030;
+      const bool digits = ((word & kHigh) | (((word + 0x0606060606060606) & kHigh) >> 4)) == (kZeros | kZeros >> 4);
+      if (!digits) break;
+      std::uint64_t sum = word - kZeros;
+      sum = sum * 10 + (sum >> 8);
+      constexpr std::uint64_t kMask = 0x000000FF000000FF;
+      sum = ((sum & kMask) * (100 + (1'000'000ULL << 32)) + ((sum >> 16) & kMask) * (1 + (10'000ULL << 32))) >> 32;
+      value = value * 100'000'000 + static_cast<std::uint32_t>(sum);
+      at += 8;
     }
   }
-  for (; places < 3; ++places) value *= 10;
-  ns = value;
-  return true;
+  while (at < end && IsDigit(*at)) value = value * 10 + static_cast<std::uint64_t>(*at++ - '0');
+  return at;
+}
+
+// The usual case: up to 16 digits, then up to three behind a point and nothing else.
+bool QuickMicroseconds(std::string_view text, std::int64_t& ns) {
+  if (text.size() > 20) return false;
+  const char *const begin = text.data(), *const end = begin + text.size();
+  std::uint64_t value = 0;
+  const char* at = Digits(begin, end, value);
+  if (at == begin || at - begin > 16) return false;
+  int missing = 3;
+  if (at < end) {
+    if (*at++ != '.') return false;
+    const char* const fraction = at;
+    at = Digits(at, end, value);
+    missing = 3 - static_cast<int>(at - fraction);
+    if (at != end || missing < 0) return false;
+  }
+  for (; missing > 0; --missing) value *= 10;
+  ns = static_cast<std::int64_t>(value);
+  return ns >= 0;
 }
 
 }  // namespace
 
 std::optional<std::int64_t> ScaledDecimal(std::string_view text, int scale) {
-  // 19 digits could still overflow the quick way's sum.
-  if (std::int64_t ns = 0; scale == 3 && text.size() <= 20 && QuickMicroseconds(text, ns)) return ns;
+  if (std::int64_t ns = 0; scale == 3 && QuickMicroseconds(text, ns)) return ns;
   const auto parts = Split(text);
   if (!parts) return std::nullopt;
   const auto magnitude = Magnitude(*parts, scale);
@@ -98,10 +127,9 @@ std::optional<std::int64_t> ScaledDecimal(std::string_view text, int scale) {
 
 std::int64_t ParseId(std::string_view text) {
   if (!text.empty() && text.size() <= 18) {
-    std::int64_t value = 0;
-    std::size_t i = 0;
-    while (i < text.size() && IsDigit(text[i])) value = value * 10 + (text[i++] - '0');
-    if (i == text.size()) return value;
+    std::uint64_t value = 0;
+    const char* const end = text.data() + text.size();
+    if (Digits(text.data(), end, value) == end) return static_cast<std::int64_t>(value);
   }
   const auto parts = Split(text);
   if (!parts) return kAbsent;

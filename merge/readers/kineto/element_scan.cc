@@ -3,22 +3,11 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <array>
 #include <bitset>
 #include <cstring>
 
 namespace lockstep::kineto {
 namespace {
-
-constexpr std::array<bool, 256> MakeScalarBytes() {
-  std::array<bool, 256> table{};
-  for (int c = '0'; c <= '9'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (int c = 'a'; c <= 'z'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (int c = 'A'; c <= 'Z'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (const char c : {'+', '-', '.', '_'}) table[static_cast<std::size_t>(c)] = true;
-  return table;
-}
-constexpr std::array<bool, 256> kScalarBytes = MakeScalarBytes();
 
 // What the Trace Event Format lets an event begin with.
 constexpr std::string_view kEventKeys[] = {"ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args", "bp", "s"};
@@ -150,8 +139,6 @@ class Scanner {
 };
 
 }  // namespace
-
-bool IsScalarByte(char c) { return kScalarBytes[static_cast<unsigned char>(c)]; }
 
 Scan ScanElement(std::string_view text, std::size_t at, std::vector<std::uint32_t>& tokens) {
   tokens.clear();

@@ -1,6 +1,7 @@
 #pragma once
 // Where elements of traceEvents begin and end, for text that need not be sound.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -29,8 +30,16 @@ struct Scan {
 // and C write NaN, inf and -nan.
 Scan ScanElement(std::string_view text, std::size_t at, std::vector<std::uint32_t>& tokens);
 
+inline constexpr std::array<bool, 256> kScalarBytes = [] {
+  std::array<bool, 256> table{};
+  for (std::size_t c = '0'; c <= '9'; ++c) table[c] = true;
+  for (std::size_t c = 'a'; c <= 'z'; ++c) table[c] = true;
+  for (std::size_t c = 'A'; c <= 'Z'; ++c) table[c] = true;
+  table['+'] = table['-'] = table['.'] = table['_'] = true;
+  return table;
+}();
 // Part of a scalar.
-bool IsScalarByte(char c);
+inline bool IsScalarByte(char c) { return kScalarBytes[static_cast<unsigned char>(c)]; }
 inline bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 // First place from `from` on that looks like the start of an event, wherever it lies:

@@ -33,28 +33,29 @@ class EventWalker {
 
   // Of the element taken last.
   Verdict Judge(Event& event, bool& negative_duration);
-  bool has_phase() const { return phase_.kind == Kind::kString; }
+  bool has_phase() const { return fields_[kPhase].kind == Kind::kString; }
 
  private:
   enum class Kind : std::uint8_t { kNone, kString, kScalar, kContainer };
   struct Value {
+    const char* data = nullptr;  // Without quotes.
+    std::uint32_t size = 0;
     Kind kind = Kind::kNone;
-    std::string_view raw;  // Without quotes.
+    std::string_view raw() const { return {data, size}; }
+    bool plain() const { return kind == Kind::kString || kind == Kind::kScalar; }
   };
-  struct Arguments {
-    std::string_view text;
-    Value correlation, external_id, device, context, stream, bytes, sequence_number;
-  };
+  enum Field : std::uint8_t { kPhase, kCategory, kName, kPid, kTid, kBegin, kDuration, kId, kFields };
+  enum Argument : std::uint8_t { kCorrelation, kExternalId, kDevice, kContext, kStream, kBytes, kSequence, kArguments };
 
   bool TakeFields();
   bool TakeArguments();
-  // `around`: how deep the value lies in the element.
-  bool TakeValue(Value& value, std::size_t around);
-  bool SkipValue(std::size_t around);
+  // `around`: how deep the value lies in the element. Null: nobody needs it.
+  bool TakeValue(Value* value, std::size_t around);
   bool SkipContainer(std::size_t around);
   bool TakeKey(std::string_view& key);
+  bool SkipKey();
   std::string_view String() const;  // At a quote.
-  bool Scalar(std::string_view& raw) const;
+  const char* ScalarEnd() const;    // Null if it is none.
   static std::optional<std::int64_t> Time(const Value& value);
   static std::int64_t Id(const Value& value);
   bool Place(const Value& value, std::int64_t& number, std::string_view& text);
@@ -63,8 +64,8 @@ class EventWalker {
   bool python_functions_;
   const char* text_ = nullptr;
   const std::uint32_t* at_ = nullptr;
-  Value phase_, category_, name_, pid_, tid_, begin_, duration_, id_;
-  Arguments arguments_;
+  Value fields_[kFields], arguments_[kArguments];
+  std::string_view arguments_text_;
   bool empty_ = false;
 };
 
