@@ -20,8 +20,8 @@ enum class HostCall : std::uint8_t {
   kGraphLaunch,
   kCopy,          // Asynchronous copy or memset. Blocks all the same if it writes to pageable memory.
   kBlockingCopy,  // cudaMemcpy and the like, without "Async".
-  kSync,          // Returns when the stream, the device or the event is done.
-  kMemory,        // Allocate or free; cudaFree waits for the device.
+  kSync,          // Returns when the stream, the device or the event is done; cudaFree too.
+  kMemory,        // Allocates or frees.
   kEvent,         // Records, queries, stream-side waits: never block.
 };
 HostCall ClassifyHostCall(std::string_view name, std::uint8_t api_kind);
@@ -85,7 +85,7 @@ struct GpuTimeline {
 };
 GpuTimeline MakeGpuTimeline(const RankView& rank, const LaunchIndex& launches);
 
-// What the rank is told when it has no GPU events, for every table that asks for them.
-std::string NoGpuEvents(const RankView& rank);
+// The note of a rank without GPU events.
+std::string_view NoGpuEvents();
 
 }  // namespace lockstep
