@@ -96,8 +96,8 @@ bool BatchParser::ParseQuickly(std::string_view text, bool last, Stretch& out) {
         out.used = begin;
         return true;
       }
-      if (whole) Settle(walker, begin, out);
-      out.cut = !whole;
+      if (!whole) return false;
+      Settle(walker, begin, out);
       break;
     }
     const char separator = text[*next];
@@ -150,14 +150,17 @@ void BatchParser::ParseSlowly(std::string_view text, StretchState state, bool la
       break;
     }
     const Scan scan = ScanElement(text, begin, tokens_);
-    if (scan.end == ScanEnd::kIncomplete) {
+    // At the file's end: cut there, unless other events follow in it. Then it lacks a bracket.
+    const bool swallows =
+        last && scan.end == ScanEnd::kIncomplete && FindEventStart(text, begin + 1) != std::string_view::npos;
+    if (scan.end == ScanEnd::kIncomplete && !swallows) {
       if (last) {
         out.cut = true;
         at = text.size();
       }
       break;
     }
-    if (scan.end == ScanEnd::kBroken) {
+    if (scan.end != ScanEnd::kComplete) {
       ++out.elements;
       out.unreadable.Add(begin);
       if (!resume(begin + 1)) break;

@@ -14,6 +14,7 @@ namespace lockstep::kineto {
 namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+constexpr std::string_view kBehind = "bytes behind the end of the gzip data";
 
 // A regular file or anything else that can be read from front to back.
 class File {
@@ -86,7 +87,10 @@ class GzipSource final : public ByteSource {
     std::size_t have = 0;
     while (have < bytes && ready_) {
       if (in_used_ == in_end_ && !Refill()) {
-        if (inside_) Stop(Loss::kImportCutShort, "the gzip data end early");
+        if (inside_ && members_ > 0 && stream_.total_out == 0)  // Less than a header.
+          Stop(Loss::kImportGarbage, kBehind);
+        else if (inside_)
+          Stop(Loss::kImportCutShort, "the gzip data end early");
         ready_ = false;
         break;
       }
@@ -130,7 +134,7 @@ class GzipSource final : public ByteSource {
         }
       if (static_cast<unsigned char>(in_[in_used_]) != 0x1F ||
           (in_used_ + 1 < in_end_ && static_cast<unsigned char>(in_[in_used_ + 1]) != 0x8B)) {
-        Stop(Loss::kImportGarbage, "bytes behind the end of the gzip data");
+        Stop(Loss::kImportGarbage, kBehind);
         return false;
       }
     }
