@@ -13,11 +13,12 @@ constexpr std::size_t kMaxWitnesses = 33;
 
 }  // namespace
 
-std::vector<std::vector<double>> Lateness(const Context& context) {
+LatenessTable Lateness(const Context& context) {
   const auto& t = context.tables().collectives;
   const auto& members = context.tables().collective_ranks;
   const std::size_t n = context.ranks().size(), units = context.units().size();
-  std::vector<std::vector<double>> late(units, std::vector<double>(n, 0.0));
+  LatenessTable late{std::vector(units, std::vector<double>(n, 0.0)),
+                     std::vector(units, std::vector<std::int64_t>(n, 0))};
   std::vector<std::vector<std::int64_t>> counts(units, std::vector<std::int64_t>(n, 0));
   for (std::size_t c = 0; c < t.rows(); ++c) {
     if (!context.Comparable(c)) continue;
@@ -29,14 +30,50 @@ std::vector<std::vector<double>> Lateness(const Context& context) {
       const std::size_t p = context.Position(members.rank[m]);
       if (p == kNowhere) continue;
       const std::int64_t off = members.arrival_ns[m] - median;
-      if (std::llabs(off) > t.error_ns[c]) late[unit][p] += static_cast<double>(off);
+      if (std::llabs(off) > t.error_ns[c]) {
+        late.mean_ns[unit][p] += static_cast<double>(off);
+        late.behind_ns[unit][p] += std::max<std::int64_t>(off, 0);
+      }
       ++counts[unit][p];
     }
   }
   for (std::size_t u = 0; u < units; ++u)
     for (std::size_t p = 0; p < n; ++p)
-      if (counts[u][p] > 0) late[u][p] /= static_cast<double>(counts[u][p]);
+      if (counts[u][p] > 0) late.mean_ns[u][p] /= static_cast<double>(counts[u][p]);
   return late;
+}
+
+Suspects::Suspects(const Context& context, const std::vector<std::size_t>& positions)
+    : contains_(context.ranks().size(), false) {
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  for (const std::size_t position : positions) contains_[position] = true;
+  first_.reserve(t.rows() + 1);
+  others_ns_.reserve(t.rows());
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    first_.push_back(late_.size());
+    std::int64_t others = INT64_MIN;
+    const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
+    if (!positions.empty() && context.Comparable(c)) {
+      const auto suspect = [&](std::size_t m) {
+        const std::size_t p = context.Position(members.rank[m]);
+        return p != kNowhere && contains_[p];
+      };
+      for (std::size_t m = first; m < last; ++m)
+        if (!suspect(m)) others = std::max(others, members.arrival_ns[m]);
+      // Only suspects take part: nobody says when the others would have come, and the last one is charged as anyone is.
+      const bool among_themselves = others == INT64_MIN;
+      if (among_themselves) others = t.last_arrival_ns[c] - t.charge_ns[c];
+      for (std::size_t m = first; m < last; ++m) {
+        const std::int64_t arrival = members.arrival_ns[m];
+        if (arrival <= others || !suspect(m)) continue;
+        const bool sure = members.rank[m] == t.last_rank[c] || (!among_themselves && arrival - others > t.error_ns[c]);
+        if (sure) late_.push_back({context.Position(members.rank[m]), arrival});
+      }
+    }
+    others_ns_.push_back(others);
+  }
+  first_.push_back(late_.size());
 }
 
 std::vector<std::size_t> Witnesses(const Context& context) {
@@ -46,14 +83,16 @@ std::vector<std::size_t> Witnesses(const Context& context) {
   return chosen;
 }
 
-std::vector<std::vector<std::int64_t>> WaitsFor(const Context& context, std::size_t witness,
-                                                const ExposedActivity* activity) {
+Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& suspects, const ExposedActivity* activity) {
   const auto& t = context.tables().collectives;
   const auto& members = context.tables().collective_ranks;
   const std::size_t n = context.ranks().size();
   const std::int32_t rank = context.ranks()[witness];
   std::vector<std::vector<Interval>> waits(n);
-  std::vector<Interval> transfers;
+  std::vector<Interval> transfers, for_suspects;
+  const auto wait = [](std::vector<Interval>& to, std::int64_t begin, std::int64_t end) {
+    if (end > begin) to.push_back({begin, end});
+  };
   for (std::size_t c = 0; c < t.rows(); ++c) {
     if (!context.Comparable(c)) continue;
     const auto first = members.rank.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c));
@@ -61,31 +100,45 @@ std::vector<std::vector<std::int64_t>> WaitsFor(const Context& context, std::siz
     const auto at = std::lower_bound(first, last, rank);
     if (at == last || *at != rank) continue;
     const auto m = static_cast<std::size_t>(at - members.rank.begin());
-    const std::int64_t end = members.end_high_ns[m], came = std::min(t.last_arrival_ns[c], end);
+    const std::int64_t here = members.arrival_ns[m], end = members.end_high_ns[m];
+    const std::int64_t came = std::min(t.last_arrival_ns[c], end);
     if (!members.censored[m] && members.transfer_ns[m] >= 0 && end > came) transfers.push_back({came, end});
+    if (const auto late = suspects.Late(c); !late.empty()) {
+      const std::int64_t begin = std::max(suspects.OthersArrival(c), here);
+      std::int64_t last_of_them = INT64_MIN;
+      for (const Suspects::Arrival& each : late) {
+        if (each.position == witness) continue;
+        wait(waits[each.position], begin, std::min(each.arrival_ns, end));
+        last_of_them = std::max(last_of_them, each.arrival_ns);
+      }
+      wait(for_suspects, begin, std::min(last_of_them, end));
+      continue;
+    }
     if (t.last_rank[c] < 0 || t.last_rank[c] == rank) continue;
-    const std::size_t culprit = context.Position(t.last_rank[c]);
-    if (culprit == kNowhere) continue;
-    const Interval wait{std::max(t.last_arrival_ns[c] - t.charge_ns[c], members.arrival_ns[m]), came};
-    if (wait.end > wait.begin) waits[culprit].push_back(wait);
+    if (const std::size_t culprit = context.Position(t.last_rank[c]); culprit != kNowhere)
+      wait(waits[culprit], std::max(t.last_arrival_ns[c] - t.charge_ns[c], here), came);
   }
   const IntervalSet transferring = Normalize(std::move(transfers));
   const std::vector<Unit>& units = context.units();
-  std::vector<std::vector<std::int64_t>> by(n);
-  for (std::size_t culprit = 0; culprit < n; ++culprit) {
-    if (waits[culprit].empty()) continue;
-    IntervalSet set = Subtract(Normalize(std::move(waits[culprit])), transferring);
+  const auto per_unit = [&](std::vector<Interval> stretches) {
+    std::vector<std::int64_t> by;
+    if (stretches.empty()) return by;
+    IntervalSet set = Subtract(Normalize(std::move(stretches)), transferring);
     if (activity != nullptr) set = Intersect(set, activity->exposed);
-    by[culprit].assign(units.size(), 0);
+    by.assign(units.size(), 0);
     for (std::size_t u = 0; u < units.size(); ++u) {
       std::int64_t ns = TotalWithin(set, units[u].window);
       if (units[u].step != kNowhere)
         if (const std::size_t cell = context.Cell(units[u].step, witness); cell != kNowhere)
           ns = std::min(ns, context.tables().step_ranks.exposed_wait_ns[cell]);
-      by[culprit][u] = ns;
+      by[u] = ns;
     }
-  }
-  return by;
+    return by;
+  };
+  Waits result;
+  for (std::vector<Interval>& each : waits) result.by.push_back(per_unit(std::move(each)));
+  result.suspects = per_unit(std::move(for_suspects));
+  return result;
 }
 
 }  // namespace lockstep

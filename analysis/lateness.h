@@ -2,6 +2,7 @@
 // What each rank's late arrivals cost the others, unit by unit.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "analysis/context.h"
@@ -9,20 +10,54 @@
 
 namespace lockstep {
 
-// late[unit][position]: mean over the unit's collectives of arrival minus the
-// lower median arrival, ns. Within the clocks' error of the instance it is 0.
-std::vector<std::vector<double>> Lateness(const Context& context);
+// Per unit and rank (position), over the unit's collectives. Within the clocks' error of an instance a rank is on time.
+struct LatenessTable {
+  // Mean of arrival minus the lower median arrival, ns.
+  std::vector<std::vector<double>> mean_ns;
+  // Sum of what is above 0 of it: nobody waits longer for this rank, as long as most ranks are on time.
+  std::vector<std::vector<std::int64_t>> behind_ns;
+};
+LatenessTable Lateness(const Context& context);
+
+// Ranks suspected together. Each is compared with the last of the others, so that
+// two that are equally late do not hide each other.
+class Suspects {
+ public:
+  Suspects(const Context& context, const std::vector<std::size_t>& positions);
+  bool Contains(std::size_t position) const { return contains_[position]; }
+
+  struct Arrival {
+    std::size_t position;
+    std::int64_t arrival_ns;
+  };
+  // Of a collective: the suspects that came after everyone else, by more than the clocks' error.
+  std::span<const Arrival> Late(std::size_t collective) const {
+    return std::span(late_).subspan(first_[collective], first_[collective + 1] - first_[collective]);
+  }
+  // When the last of the others came.
+  std::int64_t OthersArrival(std::size_t collective) const { return others_ns_[collective]; }
+
+ private:
+  std::vector<bool> contains_;
+  std::vector<Arrival> late_;
+  std::vector<std::size_t> first_;       // Per collective and one more.
+  std::vector<std::int64_t> others_ns_;  // Per collective.
+};
 
 // The ranks whose waiting prices a late one: all, or an even selection of them
 // in large jobs. Positions, ascending.
 std::vector<std::size_t> Witnesses(const Context& context);
 
-// For one witness q: by[culprit][unit] = the time that q's waiting falls into
-// [second largest arrival, last arrival] of collectives whose last arriver is
-// the culprit, ns. Several in flight count once; time in which another of q's
-// collectives transfers does not count. With q's activity exactly its exposed
-// part, without (null) at most the step's exposed wait.
-std::vector<std::vector<std::int64_t>> WaitsFor(const Context& context, std::size_t witness,
-                                                const ExposedActivity* activity);
+// What one witness waits for whom, per unit, ns. Several collectives in flight
+// count once; time in which another of the witness' collectives transfers does
+// not count. With its activity exactly the exposed part, without (null) at most
+// the step's exposed wait.
+struct Waits {
+  // [culprit][unit]; empty for ranks it never waits for. For a suspect: until it arrives, from when all that are no
+  // suspects have; for others: from the second to last arrival to theirs, where they are last.
+  std::vector<std::vector<std::int64_t>> by;
+  std::vector<std::int64_t> suspects;  // [unit]: for any of the suspects.
+};
+Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& suspects, const ExposedActivity* activity);
 
 }  // namespace lockstep

@@ -105,7 +105,7 @@ std::pair<double, double> BootstrapInterval(const std::vector<double>& values, s
 }
 
 std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>& values, std::size_t block,
-                                         std::uint64_t seed, std::size_t rounds) {
+                                         std::uint64_t seed, std::size_t rounds, double interesting) {
   const std::size_t units = values.size(), subjects = units == 0 ? 0 : values[0].size();
   std::vector<double> p(subjects, 1.0);
   if (subjects < 2) return p;
@@ -133,16 +133,20 @@ std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>&
   SeededRandom random(seed);
   std::vector<double> null(subjects);
   std::vector<std::size_t> reached(subjects, 0);
+  // Whoever is largest is reached least often.
+  const auto top = static_cast<std::size_t>(std::max_element(observed.begin(), observed.end()) - observed.begin());
+  std::vector<std::uint32_t> label(subjects);
   for (std::size_t round = 0; round < rounds; ++round) {
     std::fill(null.begin(), null.end(), 0.0);
     for (std::size_t b = 0; b < blocks; ++b) {
-      std::iota(order.begin(), order.end(), std::size_t{0});
-      for (std::size_t s = subjects - 1; s > 0; --s) std::swap(order[s], order[random.Below(s + 1)]);
-      for (std::size_t s = 0; s < subjects; ++s) null[s] += sums[b * subjects + order[s]];
+      std::iota(label.begin(), label.end(), 0u);
+      for (std::size_t s = subjects - 1; s > 0; --s) std::swap(label[s], label[random.Below(s + 1)]);
+      for (std::size_t s = 0; s < subjects; ++s) null[s] += sums[b * subjects + label[s]];
     }
     const double largest = *std::max_element(null.begin(), null.end());
     // Sums of halves are exact in binary: no tolerance is needed.
     for (std::size_t s = 0; s < subjects; ++s) reached[s] += largest >= observed[s];
+    if (static_cast<double>(1 + reached[top]) >= interesting * static_cast<double>(1 + rounds)) return p;
   }
   for (std::size_t s = 0; s < subjects; ++s)
     p[s] = static_cast<double>(1 + reached[s]) / static_cast<double>(1 + rounds);

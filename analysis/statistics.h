@@ -45,7 +45,8 @@ std::pair<double, double> BootstrapInterval(const std::vector<double>& values, s
 // mild one. The null permutes subjects' labels in whole blocks of units, which
 // keeps their autocorrelation, and takes the largest statistic of all subjects,
 // which makes p family-wise. Returns p per subject, never below 1 / (rounds + 1).
+// Ends early once nobody's p can be below `interesting`: then all are 1.
 std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>& values, std::size_t block,
-                                         std::uint64_t seed, std::size_t rounds = 1999);
+                                         std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1);
 
 }  // namespace lockstep

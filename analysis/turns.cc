@@ -13,8 +13,8 @@ void FindTurns(const Context&, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   std::int64_t left = s.terms.exposed_wait_ns;
-  for (const Straggler& straggler : analysis.stragglers)
-    left -= straggler.saves_ns_per_step.value_or(s.terms.exposed_wait_ns);
+  for (const Finding& finding : analysis.findings)
+    if (finding.id == "straggler.arrival") left -= finding.saves_ns_per_step.value_or(s.terms.exposed_wait_ns);
   if (whole <= 0 || static_cast<double>(left) < kNameShare * static_cast<double>(whole)) return;
   Finding finding;
   finding.id = "wait.turns";

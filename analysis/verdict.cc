@@ -77,10 +77,10 @@ void Remark(const Context& context, Analysis& analysis) {
   if (!run.ranks_missing.empty())
     add(fmt::format("{} of {} without a readable file: {} {}. Waiting for {} is not seen.", run.ranks_missing.size(),
                     Plural(run.ranks_expected, "rank"), run.ranks_missing.size() == 1 ? "rank" : "ranks",
-                    RankList(run.ranks_missing), run.ranks_missing.size() == 1 ? "it" : "them"));
+                    ShortRankList(run.ranks_missing), run.ranks_missing.size() == 1 ? "it" : "them"));
   if (!run.ranks_ended_early.empty())
     add(fmt::format("{} {} ended before the others; the analysis covers what was recorded.",
-                    run.ranks_ended_early.size() == 1 ? "Rank" : "Ranks", RankList(run.ranks_ended_early)));
+                    run.ranks_ended_early.size() == 1 ? "Rank" : "Ranks", ShortRankList(run.ranks_ended_early)));
   std::string endings;
   constexpr std::size_t kMaxEndings = 4;
   for (std::size_t i = 0; i < std::min(run.endings.size(), kMaxEndings); ++i)

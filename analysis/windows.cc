@@ -58,7 +58,7 @@ void DescribeWindows(const Context& context, Analysis& analysis) {
   if (!run.ranks_left_out.empty())
     analysis.remarks.push_back(fmt::format(
         "{} {} not recorded (--ranks): waiting for {} is not seen.", run.ranks_left_out.size() == 1 ? "Rank" : "Ranks",
-        RankList(run.ranks_left_out) + (run.ranks_left_out.size() == 1 ? " was" : " were"),
+        ShortRankList(run.ranks_left_out) + (run.ranks_left_out.size() == 1 ? " was" : " were"),
         run.ranks_left_out.size() == 1 ? "it" : "them"));
 }
 

@@ -81,6 +81,39 @@ std::string RankList(const std::vector<std::int32_t>& ranks) {
   return text;
 }
 
+std::string RankNames(const std::vector<std::int32_t>& ranks) {
+  constexpr std::size_t kMaxItems = 4;
+  struct Item {
+    std::string text;
+    std::size_t ranks;
+  };
+  std::vector<Item> items;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t j = i;
+    while (j + 1 < ranks.size() && ranks[j + 1] == ranks[j] + 1) ++j;
+    if (j < i + 2) j = i;
+    items.push_back({j > i ? fmt::format("{}-{}", ranks[i], ranks[j]) : std::to_string(ranks[i]), j - i + 1});
+    i = j + 1;
+  }
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  const std::size_t shown = items.size() > kMaxItems ? kMaxItems - 1 : items.size();
+  std::size_t named = 0;
+  for (std::size_t i = 0; i < shown; ++i) {
+    text += (i == 0 ? "" : i + 1 == items.size() ? " and " : ", ") + items[i].text;
+    named += items[i].ranks;
+  }
+  if (shown < items.size())
+    text += fmt::format(" and {} others", Count(static_cast<std::int64_t>(ranks.size() - named)));
+  return text;
+}
+
+std::string ShortRankList(const std::vector<std::int32_t>& ranks, std::size_t columns) {
+  std::string list = RankList(ranks);
+  if (list.size() <= columns) return list;
+  list.resize(list.rfind(',', columns) == std::string::npos ? columns : list.rfind(',', columns));
+  return fmt::format("{},.. ({} in all)", list, Count(static_cast<std::int64_t>(ranks.size())));
+}
+
 std::string Plural(std::int64_t n, const char* noun) {
   return fmt::format("{} {}{}", Count(n), noun, n == 1 ? "" : "s");
 }

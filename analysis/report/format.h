@@ -15,6 +15,11 @@ std::string Bytes(std::uint64_t bytes);                        // "1.42 GB" (pow
 std::string Bandwidth(double bytes_per_second);                // "13.3 GB/s"
 std::string Count(std::int64_t n);                             // "1 842 113"
 std::string RankList(const std::vector<std::int32_t>& ranks);  // "0-3,8"; ascending input
+// For a sentence: "rank 3", "ranks 3, 17 and 412", "ranks 4-7", "ranks 3, 17, 412 and 9 others"; in the order given
+// but for neighbours, of which a run of three and more in sequence is one item.
+std::string RankNames(const std::vector<std::int32_t>& ranks);
+// RankList if it takes at most so many columns, else its begin: "0-3,8,11,.. (412 in all)".
+std::string ShortRankList(const std::vector<std::int32_t>& ranks, std::size_t columns = 40);
 // "1 rank", "4 ranks".
 std::string Plural(std::int64_t n, const char* noun);
 

@@ -265,44 +265,85 @@ Json FindingOf(const Finding& f) {
           {"rank", f.rank < 0 ? Json(nullptr) : Json(f.rank)}};
 }
 
-template <typename Rows, typename F>
-Json List(const Rows& rows, F&& make) {
-  Json list = Json::array();
-  for (const auto& row : rows) list.push_back(make(row));
-  return list;
-}
+// The document as Json::dump(1) would write it, but key by key and lists row by row:
+// a tree of 100,000 cells takes several hundred MB.
+class Document {
+ public:
+  void Add(std::string_view key, const Json& value) {
+    Key(key);
+    Value(value, 1);
+  }
+  template <typename Rows, typename F>
+  void AddList(std::string_view key, const Rows& rows, F&& make) {
+    Key(key);
+    if (rows.empty()) {
+      text_ += "[]";
+      return;
+    }
+    bool first = true;
+    for (const auto& row : rows) {
+      text_ += first ? "[\n  " : ",\n  ";
+      first = false;
+      Value(make(row), 2);
+    }
+    text_ += "\n ]";
+  }
+  std::string Take() {
+    text_ += "\n}\n";
+    return std::move(text_);
+  }
+
+ private:
+  void Key(std::string_view key) {
+    text_ += text_.empty() ? "{\n \"" : ",\n \"";
+    text_ += key;
+    text_ += "\": ";
+  }
+  void Value(const Json& value, std::size_t depth) {
+    // Texts come from the application (host names, commands): invalid UTF-8 must not end the report.
+    const std::string dumped = value.dump(1, ' ', false, Json::error_handler_t::replace);
+    for (std::size_t at = 0; at < dumped.size();) {
+      const std::size_t end = std::min(dumped.find('\n', at), dumped.size() - 1) + 1;
+      text_.append(dumped, at, end - at);
+      if (text_.back() == '\n') text_.append(depth, ' ');
+      at = end;
+    }
+  }
+
+  std::string text_;
+};
 
 }  // namespace
 
 std::string RenderJson(const Analysis& a) {
-  Json json;
-  json["schema"] = kAnalysisSchema;
-  json["lockstep_version"] = LOCKSTEP_VERSION;
-  json["verdict"] = a.verdict;
-  json["remarks"] = a.remarks;
-  json["suspicious"] = a.suspicious;
-  json["run"] = Run(a);
-  json["trust"] = TrustOf(a.trust);
-  json["summary"] = SummaryOf(a);
-  json["ranks"] = List(a.ranks, RankOf);
-  json["steps"] = List(a.steps, StepOf);
-  json["truncated"] = a.steps_truncated;
-  json["collectives"] = List(a.collectives, CollectiveOf);
-  json["arrivals"] = List(a.arrivals, [](const ArrivalRow& row) {
+  Document json;
+  json.Add("schema", kAnalysisSchema);
+  json.Add("lockstep_version", LOCKSTEP_VERSION);
+  json.Add("verdict", a.verdict);
+  json.Add("remarks", a.remarks);
+  json.Add("suspicious", a.suspicious);
+  json.Add("run", Run(a));
+  json.Add("trust", TrustOf(a.trust));
+  json.Add("summary", SummaryOf(a));
+  json.AddList("ranks", a.ranks, RankOf);
+  json.AddList("steps", a.steps, StepOf);
+  json.Add("truncated", a.steps_truncated);
+  json.AddList("collectives", a.collectives, CollectiveOf);
+  json.AddList("arrivals", a.arrivals, [](const ArrivalRow& row) {
     return Json{{"rank", row.rank}, {"last", row.last}, {"ties", row.ties}, {"charge_ns", row.charge_ns}};
   });
-  json["p2p"] = P2pOf(a.p2p);
-  json["groups"] = List(a.groups, [](const Group& group) {
+  json.Add("p2p", P2pOf(a.p2p));
+  json.AddList("groups", a.groups, [](const Group& group) {
     return Json{{"comm", Id(group.comm)}, {"ranks", group.ranks}};
   });
-  json["gaps"] = nullptr;
-  json["buckets"] = BucketsOf(a.buckets);
-  json["overlap"] = nullptr;
-  json["stragglers"] = List(a.stragglers, StragglerOf);
-  json["counterfactual"] = nullptr;
-  json["findings"] = List(a.findings, FindingOf);
-  json["additivity"] = OrNull(a.additivity);
-  json["losses"] = List(a.losses, [](const LossRow& loss) {
+  json.Add("gaps", nullptr);
+  json.Add("buckets", BucketsOf(a.buckets));
+  json.Add("overlap", nullptr);
+  json.AddList("stragglers", a.stragglers, StragglerOf);
+  json.Add("counterfactual", nullptr);
+  json.AddList("findings", a.findings, FindingOf);
+  json.Add("additivity", OrNull(a.additivity));
+  json.AddList("losses", a.losses, [](const LossRow& loss) {
     return Json{{"name", loss.name},
                 {"rank", loss.rank < 0 ? Json(nullptr) : Json(loss.rank)},
                 {"count", loss.count},
@@ -311,9 +352,8 @@ std::string RenderJson(const Analysis& a) {
                 {"remedy", loss.remedy},
                 {"detail", OrNull(loss.detail)}};
   });
-  json["skipped"] = a.skipped;
-  // Texts come from the application (host names, commands): invalid UTF-8 must not end the report.
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  json.Add("skipped", a.skipped);
+  return json.Take();
 }
 
 }  // namespace lockstep

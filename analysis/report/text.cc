@@ -6,8 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "analysis/report/format.h"
 
@@ -252,14 +257,11 @@ class Writer {
         if (p.late_ns.value_or(0) != q.late_ns.value_or(0)) return p.late_ns.value_or(0) > q.late_ns.value_or(0);
         return TermsOf(p).compute_ns > TermsOf(q).compute_ns;
       });
-      // A rank that a finding names is always shown.
-      std::stable_sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) {
-        const auto named = [&](std::size_t i) {
-          return std::any_of(a_.stragglers.begin(), a_.stragglers.end(),
-                             [&](const Straggler& s) { return s.rank == a_.ranks[i].rank; });
-        };
-        return named(x) && !named(y);
-      });
+      // Ranks that a finding names come first.
+      std::set<std::int32_t> named;
+      for (const Straggler& straggler : a_.stragglers) named.insert(straggler.rank);
+      std::stable_partition(order.begin(), order.end(),
+                            [&](std::size_t i) { return named.contains(a_.ranks[i].rank); });
     }
     return order;
   }
@@ -333,31 +335,68 @@ class Writer {
     Line(line);
   }
 
+  // Rows of the collectives' table: one group, or all groups of a size that do the same.
+  struct CollectiveLine {
+    const CollectiveRow* row;  // Any of them.
+    std::vector<std::int64_t> transfers, waits;
+    std::vector<double> bandwidths;
+    std::int64_t groups = 0, count = 0, censored = 0;
+    // What it takes a rank.
+    std::int64_t Cost() const {
+      const std::int64_t each = Middle(transfers).value_or(0) + Middle(waits).value_or(0);
+      return each * (count / std::max<std::int64_t>(groups, 1));
+    }
+    template <typename T>
+    static std::optional<T> Middle(std::vector<T> values) {
+      if (values.empty()) return std::nullopt;
+      const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+      std::nth_element(values.begin(), middle, values.end());
+      return *middle;
+    }
+  };
+
+  std::vector<CollectiveLine> CollectiveLines() const {
+    // A job with many groups has more rows than a screen has lines; they differ in nothing but the group.
+    const bool merge = a_.collectives.size() > kMaxCollectiveRows;
+    std::vector<CollectiveLine> lines;
+    std::map<std::tuple<std::string_view, std::uint64_t, std::size_t>, std::size_t> line_of;
+    for (const CollectiveRow& row : a_.collectives) {
+      const auto [at, is_new] = line_of.try_emplace({row.op, row.bytes, row.group.size()}, lines.size());
+      if (is_new || !merge) lines.push_back({.row = &row});
+      CollectiveLine& line = merge ? lines[at->second] : lines.back();
+      ++line.groups;
+      line.count += row.count;
+      line.censored += row.censored;
+      if (row.transfer_ns_median) line.transfers.push_back(*row.transfer_ns_median);
+      if (row.wait_ns_median) line.waits.push_back(*row.wait_ns_median);
+      if (row.busbw) line.bandwidths.push_back(*row.busbw);
+    }
+    std::stable_sort(lines.begin(), lines.end(),
+                     [](const CollectiveLine& a, const CollectiveLine& b) { return a.Cost() > b.Cost(); });
+    return lines;
+  }
+
   void Collectives() {
     if (a_.collectives.empty()) return;
-    std::vector<const CollectiveRow*> rows;
-    for (const CollectiveRow& row : a_.collectives) rows.push_back(&row);
-    const auto cost = [](const CollectiveRow* row) {
-      return (row->transfer_ns_median.value_or(0) + row->wait_ns_median.value_or(0)) * row->count;
-    };
-    std::stable_sort(rows.begin(), rows.end(),
-                     [&](const CollectiveRow* a, const CollectiveRow* b) { return cost(a) > cost(b); });
+    const std::vector<CollectiveLine> lines = CollectiveLines();
     Line(Bold("  " + Pad("COLLECTIVES", 16) + Pad("ranks", 14) + Pad("count", 9, true) + Pad("bytes", 11, true) +
               Pad("transfer", 12, true) + Pad("wait", 11, true) + "  bus bandwidth"));
-    for (std::size_t i = 0; i < std::min(rows.size(), kMaxCollectiveRows); ++i) {
-      const CollectiveRow& row = *rows[i];
-      std::string group = RankList(row.group);
+    for (std::size_t i = 0; i < std::min(lines.size(), kMaxCollectiveRows); ++i) {
+      const CollectiveLine& one = lines[i];
+      std::string group =
+          one.groups > 1 ? fmt::format("{} x {}", one.groups, one.row->group.size()) : RankList(one.row->group);
       if (Columns(group) > 13) group = group.substr(0, 10) + std::string(g_.rest);
-      std::string line = "  " + Pad(row.op, 16) + Pad(group, 14) + Pad(Count(row.count), 9, true) +
-                         Pad(Bytes(row.bytes), 11, true) +
-                         Pad(row.transfer_ns_median ? Duration(*row.transfer_ns_median) : "-", 12, true) +
-                         Pad(row.wait_ns_median ? Duration(*row.wait_ns_median) : "-", 11, true);
-      line += "  " + (row.busbw ? Bandwidth(*row.busbw) : std::string("-"));
-      if (row.censored > 0) line += fmt::format("  ({} end uncertain)", Count(row.censored));
+      const auto transfer = CollectiveLine::Middle(one.transfers), wait = CollectiveLine::Middle(one.waits);
+      const auto bandwidth = CollectiveLine::Middle(one.bandwidths);
+      std::string line = "  " + Pad(one.row->op, 16) + Pad(group, 14) + Pad(Count(one.count), 9, true) +
+                         Pad(Bytes(one.row->bytes), 11, true) + Pad(transfer ? Duration(*transfer) : "-", 12, true) +
+                         Pad(wait ? Duration(*wait) : "-", 11, true);
+      line += "  " + (bandwidth ? Bandwidth(*bandwidth) : std::string("-"));
+      if (one.censored > 0) line += fmt::format("  ({} end uncertain)", Count(one.censored));
       Line(line);
     }
-    if (rows.size() > kMaxCollectiveRows)
-      Line(fmt::format("  {} more kinds and sizes in analysis.json", rows.size() - kMaxCollectiveRows));
+    if (lines.size() > kMaxCollectiveRows)
+      Line(fmt::format("  {} more kinds and sizes in analysis.json", lines.size() - kMaxCollectiveRows));
     Line();
   }
 
@@ -409,7 +448,7 @@ class Writer {
     for (const Sum& sum : sums) {
       std::string text = fmt::format("{}: {}", sum.loss->sentence, Count(static_cast<std::int64_t>(sum.count)));
       if (!sum.ranks.empty())
-        text += fmt::format(" (rank{} {})", sum.ranks.size() == 1 ? "" : "s", RankList(sum.ranks));
+        text += fmt::format(" (rank{} {})", sum.ranks.size() == 1 ? "" : "s", ShortRankList(sum.ranks));
       if (!sum.loss->detail.empty()) text += "; " + sum.loss->detail;
       Wrapped("                 ", text, sum.loss->data_loss ? "33" : "2");
       if (!sum.loss->remedy.empty())

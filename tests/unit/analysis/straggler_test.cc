@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <set>
+#include <string>
 
 #include "tests/unit/analysis/synthetic_job.h"
 
@@ -67,6 +71,73 @@ TEST(Straggler, FivePercentOnOneOfEight) {
   EXPECT_EQ(analysis.stragglers[0].rank, 5);
 }
 
+// Slower ranks and by what; 1 % noise on all.
+JobSpec SlowedSet(int ranks, const std::map<int, double>& factors, std::uint64_t seed, double noise = 0.01) {
+  JobSpec spec;
+  spec.ranks = ranks;
+  spec.ranks_per_node = 4;
+  spec.compute = [=](int step, int r) {
+    Noise random(seed * 1000003 + static_cast<std::uint64_t>(step) * 4096 + static_cast<std::uint64_t>(r));
+    const auto factor = factors.find(r);
+    return static_cast<std::int64_t>(40e6 * (1 + noise * random.Next()) *
+                                     (factor == factors.end() ? 1 : factor->second));
+  };
+  return spec;
+}
+
+struct SetCase {
+  int ranks;
+  std::map<int, double> factors;
+  std::string names;
+};
+class SlowSet : public testing::TestWithParam<SetCase> {};
+
+// Each is named, priced at what it would cost alone; together they cost what healing all of them gains.
+TEST_P(SlowSet, IsNamedWhole) {
+  const SetCase& expected = GetParam();
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    JobSpec slow = SlowedSet(expected.ranks, expected.factors, seed), healthy = SlowedSet(expected.ranks, {}, seed);
+    slow.steps = healthy.steps = 30;
+    const Job job = Simulate(slow);
+    const Analysis analysis = job.Analyze();
+    std::set<int> named;
+    for (const Straggler& straggler : analysis.stragglers) {
+      named.insert(straggler.rank);
+      EXPECT_EQ(straggler.kind, "persistent");
+      EXPECT_EQ(straggler.cause, "compute");
+      JobSpec alone = SlowedSet(expected.ranks, {{straggler.rank, expected.factors.at(straggler.rank)}}, seed);
+      alone.steps = 30;
+      const auto truth = static_cast<double>(Simulate(alone).MedianStep(2) - Simulate(healthy).MedianStep(2));
+      EXPECT_NEAR(static_cast<double>(straggler.saves_ns), truth, 0.25 * truth + 2e5) << "rank " << straggler.rank;
+    }
+    std::set<int> slowed;
+    for (const auto& [rank, factor] : expected.factors) slowed.insert(rank);
+    EXPECT_EQ(named, slowed) << "seed " << seed;
+    EXPECT_TRUE(analysis.verdict.starts_with(expected.names + " hold everyone back")) << analysis.verdict;
+    ASSERT_EQ(std::count_if(analysis.findings.begin(), analysis.findings.end(),
+                            [](const Finding& finding) { return finding.id == "straggler.arrival"; }),
+              1);
+    const auto truth = static_cast<double>(job.MedianStep(2) - Simulate(healthy).MedianStep(2));
+    EXPECT_NEAR(static_cast<double>(*Find(analysis, "straggler.arrival")->saves_ns_per_step), truth, 0.15 * truth + 2e5)
+        << "seed " << seed;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, SlowSet,
+    testing::Values(SetCase{8, {{2, 1.2}, {5, 1.2}}, "Ranks 2 and 5"},                       // Equally slow.
+                    SetCase{64, {{3, 1.12}, {17, 1.10}, {41, 1.14}}, "Ranks 3, 17 and 41"},  // One hides the next.
+                    SetCase{8, {{4, 1.2}, {5, 1.2}, {6, 1.2}}, "Ranks 4-6"},                 // Most of a node.
+                    SetCase{32, {{1, 1.1}, {30, 1.1}}, "Ranks 1 and 30"}));
+
+TEST(Straggler, EvenlySpreadSpeedsNameNobodyTwice) {
+  // Every rank a little slower than the one before: the slowest is worth naming, not half of the job.
+  std::map<int, double> factors;
+  for (int r = 0; r < 16; ++r) factors[r] = 1 + 0.002 * r;
+  const Analysis analysis = Simulate(SlowedSet(16, factors, 4, 0.001)).Analyze();
+  for (const Straggler& straggler : analysis.stragglers) EXPECT_GE(straggler.rank, 8);
+  EXPECT_LE(analysis.stragglers.size(), 4u);
+}
+
 TEST(Straggler, OfTwoRanksTheSlower) {
   JobSpec spec = Slowed(1, 1.2, 3);
   spec.ranks = 2;
@@ -89,6 +160,29 @@ TEST(Straggler, HealthyRunsNameNobody) {
     EXPECT_EQ(analysis.verdict.find("Rank ") != std::string::npos, !analysis.stragglers.empty()) << analysis.verdict;
   }
   EXPECT_LE(alarms, 18);
+}
+
+TEST(Straggler, HealthyRunsOfManyRanksNameNobody) {
+  int alarms = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    JobSpec spec = SlowedSet(96, {}, seed, 0.05);
+    spec.steps = 22;
+    spec.buckets = 2;
+    alarms += !Simulate(spec).Analyze().stragglers.empty();
+  }
+  EXPECT_LE(alarms, 4);
+}
+
+TEST(Straggler, FivePercentOfEightIsFoundInNearlyAllRuns) {
+  int found = 0, others = 0;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    JobSpec spec = SlowedSet(8, {{5, 1.05}}, seed, 0.01);
+    spec.steps = 32;
+    spec.buckets = 2;
+    for (const Straggler& straggler : Simulate(spec).Analyze().stragglers) (straggler.rank == 5 ? found : others) += 1;
+  }
+  EXPECT_GE(found, 196);
+  EXPECT_LE(others, 2);
 }
 
 // Noise that stays with a rank for several steps must not pass for a straggler.

@@ -1,0 +1,27 @@
+#pragma once
+// Why a rank is late, what shows it, and what to do about it.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "analysis/straggler_price.h"
+
+namespace lockstep {
+
+struct Cause {
+  std::string name = "unknown";                                                            // As Straggler::cause.
+  std::optional<std::int64_t> more_compute_ns, more_cpu_ns, more_delay_ns, more_input_ns;  // Than the median rank.
+};
+
+// Of the rank at this position, whose lateness costs `price_ns` per unit.
+Cause Explain(const Context& context, std::size_t position, const Witnessed& witnessed, std::int64_t price_ns);
+
+// `name` and `node`: "rank 3", "node0"; or of several.
+std::string ActionFor(const Cause& cause, const std::string& name, const std::string& node);
+std::string EvidenceFor(const Analysis& analysis, std::size_t position, const Cause& cause, const Straggler& straggler);
+// The rank's costliest units, for --explain.
+Evidence RowsFor(const Context& context, const std::vector<std::int64_t>& price, const LatenessTable& late,
+                 std::size_t position);
+
+}  // namespace lockstep

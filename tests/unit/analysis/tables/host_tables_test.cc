@@ -1,0 +1,259 @@
+// ops, ranges, memory, groups: exact values on ranks written by hand.
+
+#include <gtest/gtest.h>
+
+#include "analysis/tables/cells.h"
+#include "hand_made.h"
+
+namespace lockstep {
+namespace {
+
+using test::At;
+using test::FindRow;
+using test::HandMade;
+using test::Make;
+using test::TimelineOf;
+
+Cell S(std::string_view text) { return std::string(text); }
+Cell I(std::int64_t value) { return value; }
+
+TEST(OpsTable, SelfAndTotalOnHostAndGpu) {
+  HandMade rank;
+  rank.Op(0, "linear", 0, 100, 41);
+  rank.Op(0, "addmm", 20, 70, 41);
+  rank.Op(0, "copy_", 25, 35);
+  rank.Kernel("gemm", 200, 300, 0, 50);
+  rank.Kernel("bias", 300, 310, 0, 80);
+  rank.Copy(1, 310, 317, 64, 0, 30);
+  rank.Kernel("lonely", 400, 405, 0, 150);
+  rank.Kernel("stray", 500, 509);
+  // Autograd's thread.
+  rank.Op(1, "autograd::engine::evaluate_function: AddmmBackward0", 600, 700, 41);
+  rank.Op(1, "AddmmBackward0", 610, 690, 41);
+  rank.Op(1, "mm", 620, 680);
+  rank.Kernel("gemm_t", 800, 850, 1, 650);
+  const Timeline timeline = TimelineOf({&rank}, {{200, 850}});
+  const Table table = Make("ops", timeline, {&rank});
+  const auto get = [&](std::string_view op, std::string_view column) {
+    return At(table, FindRow(table, "op", S(op)), column);
+  };
+  EXPECT_EQ(get("linear", "calls"), I(1));
+  EXPECT_EQ(get("linear", "cpu_self_ns"), I(50));
+  EXPECT_EQ(get("linear", "cpu_total_ns"), I(100));
+  EXPECT_EQ(get("linear", "gpu_self_ns"), I(10));
+  EXPECT_EQ(get("linear", "gpu_total_ns"), I(117));
+  EXPECT_EQ(get("linear", "kernels"), I(2));
+  EXPECT_EQ(get("linear", "kernels_self"), I(1));
+  EXPECT_EQ(get("addmm", "cpu_self_ns"), I(40));
+  EXPECT_EQ(get("addmm", "gpu_self_ns"), I(100));
+  EXPECT_EQ(get("addmm", "gpu_total_ns"), I(107));
+  EXPECT_EQ(get("copy_", "gpu_self_ns"), I(7));
+  EXPECT_EQ(get("copy_", "kernels"), I(0));
+  // addmm made the backward node; linear called it.
+  EXPECT_EQ(get("addmm", "backward_gpu_ns"), I(50));
+  EXPECT_EQ(get("addmm", "backward_cpu_ns"), I(100));
+  EXPECT_EQ(get("linear", "backward_gpu_ns"), I(50));
+  EXPECT_EQ(get("copy_", "backward_gpu_ns"), I(0));
+  EXPECT_EQ(get("mm", "gpu_self_ns"), I(50));
+  EXPECT_EQ(get("(outside operators)", "gpu_self_ns"), I(5));
+  EXPECT_EQ(get("(outside operators)", "calls"), Cell());
+  EXPECT_EQ(get("(launch not in the trace)", "gpu_self_ns"), I(9));
+  std::int64_t gpu = 0;
+  for (const auto& row : table.rows) gpu += IntOf(row[5]);
+  EXPECT_EQ(table.columns[5].name, "gpu_self_ns");
+  EXPECT_EQ(gpu, 100 + 10 + 7 + 5 + 9 + 50);
+}
+
+TEST(OpsTable, ACallWithinOneOfItsNameCountsOnce) {
+  HandMade rank;
+  rank.Op(0, "checkpoint", 0, 100);
+  rank.Op(0, "checkpoint", 10, 60);
+  rank.Kernel("k", 200, 230, 0, 20);
+  const Timeline timeline = TimelineOf({&rank}, {{0, 300}});
+  const Table table = Make("ops", timeline, {&rank});
+  EXPECT_EQ(At(table, 0, "calls"), I(2));
+  EXPECT_EQ(At(table, 0, "cpu_self_ns"), I(100));
+  EXPECT_EQ(At(table, 0, "cpu_total_ns"), I(100));
+  EXPECT_EQ(At(table, 0, "gpu_total_ns"), I(30));
+}
+
+TEST(RangesTable, LaunchesOfAutogradsThreadBelongToTheRangeAround) {
+  HandMade rank;
+  rank.Range(2, 0, "ProfilerStep#7", 0, 1000);
+  rank.Range(2, 0, "forward", 0, 100);
+  rank.Range(2, 0, "backward", 100, 900);
+  rank.Range(1, 1, "nccl:all_reduce", 300, 400);
+  rank.Op(0, "aten::mm", 10, 20);
+  rank.Kernel("f", 110, 150, 0, 15);
+  rank.Kernel("b", 210, 300, 1, 200);
+  const std::uint32_t nccl = rank.Kernel("ncclDevKernel_AllReduce", 290, 500, 1, 350);
+  rank.Kernel("f2", 480, 490, 0, 950);
+  rank.Collective(rank.Comm("world", 2, 1, 9), CollectiveKind::kAllReduce, 290, 500, 64, nccl);
+  const Timeline timeline = TimelineOf({&rank}, {{110, 500}});
+  const Table table = Make("ranges", timeline, {&rank});
+  const auto get = [&](std::string_view range, std::string_view column) {
+    return At(table, FindRow(table, "range", S(range)), column);
+  };
+  ASSERT_EQ(table.rows.size(), 4u);
+  EXPECT_EQ(get("ProfilerStep#N", "gpu_ns"), I(40 + 90 + 210 + 10));
+  EXPECT_EQ(get("ProfilerStep#N", "gpu_self_ns"), I(10));
+  EXPECT_EQ(get("ProfilerStep#N", "kernels"), I(4));
+  EXPECT_EQ(get("forward", "gpu_ns"), I(40));
+  EXPECT_EQ(get("backward", "gpu_ns"), I(300));
+  EXPECT_EQ(get("backward", "gpu_self_ns"), I(90));
+  EXPECT_EQ(get("backward", "total_ns"), I(800));
+  EXPECT_EQ(get("nccl:all_reduce", "source"), S("nvtx"));
+  EXPECT_EQ(get("nccl:all_reduce", "gpu_self_ns"), I(210));
+  // 290-300 under b, 480-490 under f2.
+  EXPECT_EQ(get("nccl:all_reduce", "exposed_comm_ns"), I(190));
+  EXPECT_EQ(get("backward", "exposed_comm_ns"), I(190));
+  EXPECT_EQ(get("forward", "exposed_comm_ns"), I(0));
+}
+
+TEST(RangesTable, WithoutAGpuHostTimeAndCommunicationRemain) {
+  HandMade rank;
+  rank.Range(0, 0, "exchange", 100, 400);
+  rank.Range(0, 0, "exchange", 500, 600);
+  rank.Collective(rank.Comm("", 4, 1, 9), CollectiveKind::kAllReduce, 150, 350, 64);
+  rank.MpiCall(150, 350);
+  const Timeline timeline = TimelineOf({&rank}, {{0, 1000}});
+  const Table table = Make("ranges", timeline, {&rank});
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(At(table, 0, "count"), I(2));
+  EXPECT_EQ(At(table, 0, "total_ns"), I(400));
+  EXPECT_EQ(At(table, 0, "mean_ns"), I(200));
+  EXPECT_EQ(At(table, 0, "gpu_ns"), Cell());
+  EXPECT_EQ(At(table, 0, "exposed_comm_ns"), I(200));
+}
+
+TEST(MemoryTable, PeakUnusedAndGrowth) {
+  HandMade rank;
+  rank.tables.devices.Append({.device = 0, .name = schema::kNone, .memory_bytes = 10'000});
+  for (std::int64_t step = 0; step < 8; ++step) {
+    const std::int64_t at = 1000 * step;
+    const auto level = static_cast<std::uint64_t>(1000 + 50 * step);
+    rank.Step(step, at, at + 1000);
+    rank.Memory(at + 10, 1, 0, 500, level + 500, 3000);
+    rank.Memory(at + 20, 1, 0, 200, level + 700, 3000);
+    rank.Memory(at + 30, 2, 0, 700, level, 3000);
+    rank.Memory(at + 40, 1, 0, 50, level + 50, 3000);  // Never freed.
+  }
+  const Timeline timeline = TimelineOf({&rank}, {{0, 8000}});
+  const Table table = Make("memory", timeline, {&rank});
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(At(table, 0, "memory"), S("gpu"));
+  EXPECT_EQ(At(table, 0, "peak_allocated_bytes"), I(2050));
+  EXPECT_EQ(At(table, 0, "peak_step"), I(7));
+  EXPECT_EQ(At(table, 0, "peak_reserved_bytes"), I(3000));
+  EXPECT_EQ(At(table, 0, "unused_at_peak_bytes"), I(950));
+  EXPECT_EQ(At(table, 0, "capacity_share"), Cell(0.3));
+  EXPECT_EQ(At(table, 0, "growth_bytes_per_step"), Cell(50.0));
+  EXPECT_EQ(At(table, 0, "grows"), S("yes"));
+  EXPECT_EQ(At(table, 0, "largest_allocation_bytes"), I(500));
+  EXPECT_EQ(At(table, 0, "allocations"), I(24));
+}
+
+TEST(MemoryTable, SamplesThatOnlyMoveDoNotGrow) {
+  HandMade rank;
+  for (std::int64_t step = 0; step < 12; ++step) {
+    rank.Step(step, 1000 * step, 1000 * step + 1000);
+    rank.Memory(1000 * step + 5, 3, 65535, 0, static_cast<std::uint64_t>(step % 3 * 100 + 1000), 0);
+  }
+  const Timeline timeline = TimelineOf({&rank}, {{0, 12'000}});
+  const Table table = Make("memory", timeline, {&rank});
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(At(table, 0, "memory"), S("host"));
+  EXPECT_EQ(At(table, 0, "device"), Cell());
+  EXPECT_EQ(At(table, 0, "peak_allocated_bytes"), I(1200));
+  EXPECT_EQ(At(table, 0, "peak_reserved_bytes"), Cell());
+  EXPECT_EQ(At(table, 0, "grows"), S("no"));
+  EXPECT_EQ(At(table, 0, "samples"), I(12));
+}
+
+TEST(MemoryTable, FewStepsAreNoTrend) {
+  HandMade rank;
+  for (std::int64_t step = 0; step < 4; ++step) {
+    rank.Step(step, 1000 * step, 1000 * step + 1000);
+    rank.Memory(1000 * step + 5, 3, 0, 0, static_cast<std::uint64_t>(step * 100 + 1000), 5000);
+  }
+  const Timeline timeline = TimelineOf({&rank}, {{0, 4000}});
+  EXPECT_EQ(At(Make("memory", timeline, {&rank}), 0, "grows"), Cell());
+}
+
+// dp: 100-200 (waits to 150) and 400-500; tp: 180-260; compute 120-140 and 420-520.
+struct GroupsCase {
+  HandMade rank;
+  Timeline timeline;
+  GroupsCase() {
+    const std::uint32_t dp = rank.Comm("mesh_dp (3)", 8, 4, 77), tp = rank.Comm("undefined (5)", 4, 1, 78);
+    rank.Collective(dp, CollectiveKind::kAllReduce, 100, 200, 4000, rank.Kernel("ncclDevKernel_1", 100, 200));
+    rank.Collective(tp, CollectiveKind::kAllGather, 180, 260, 800, rank.Kernel("ncclDevKernel_2", 180, 260));
+    rank.Collective(dp, CollectiveKind::kAllReduce, 400, 500, 4000, rank.Kernel("ncclDevKernel_1", 400, 500));
+    rank.Kernel("gemm", 120, 140);
+    rank.Kernel("gemm", 420, 520);
+    timeline = TimelineOf({&rank}, {{100, 520}});
+    auto& t = timeline.tables;
+    // Waits 50 then transfers 50; the all-gather is not split; the last one only transfers.
+    const std::int64_t begins[] = {100, 180, 400}, ends[] = {200, 260, 500}, waits[] = {50, -1, 0};
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      t.collectives.Append(
+          {.bytes = rank.tables.collectives.bytes[i], .transfer_ns = waits[i] < 0 ? -1 : 50 + 50 * (i / 2)});
+      t.collective_ranks.Append({.collective = i,
+                                 .rank = 0,
+                                 .row = i,
+                                 .arrival_ns = begins[i],
+                                 .end_low_ns = ends[i],
+                                 .end_high_ns = ends[i],
+                                 .wait_ns = waits[i],
+                                 .transfer_ns = waits[i] < 0 ? -1 : ends[i] - begins[i] - waits[i]});
+    }
+    timeline = MakeTimeline("", std::move(timeline.tables));
+  }
+};
+
+TEST(GroupsTable, ExposedInstantsCountOnce) {
+  const GroupsCase job;
+  const Table table = Make("groups", job.timeline, {&job.rank});
+  const auto get = [&](std::string_view group, std::string_view column) {
+    return At(table, FindRow(table, "group", S(group)), column);
+  };
+  ASSERT_EQ(table.rows.size(), 3u);
+  EXPECT_EQ(get("mesh_dp", "count"), I(2));
+  EXPECT_EQ(get("mesh_dp", "bytes"), I(8000));
+  EXPECT_EQ(get("mesh_dp", "total_ns"), I(200));
+  EXPECT_EQ(get("mesh_dp", "hidden_ns"), I(20 + 80));
+  // 100-120, 140-150 wait; 150-180 and 400-420 transfer; 180-200 is shared.
+  EXPECT_EQ(get("mesh_dp", "exposed_wait_ns"), I(30));
+  EXPECT_EQ(get("mesh_dp", "exposed_transfer_ns"), I(50));
+  EXPECT_EQ(get("mesh_dp", "exposed_ns"), I(80));
+  EXPECT_EQ(get("mesh_dp", "shared_ns"), I(20));
+  EXPECT_EQ(get("adjacent ranks", "kind"), S("all-gather"));
+  EXPECT_EQ(get("adjacent ranks", "exposed_unsplit_ns"), I(60));
+  EXPECT_EQ(get("adjacent ranks", "shared_ns"), I(20));
+  EXPECT_EQ(get("(several at once)", "exposed_transfer_ns"), I(20));
+  EXPECT_DOUBLE_EQ(RealOf(get("mesh_dp", "algbw_bytes_per_s")), 1e9 * 8000 / 150);
+  EXPECT_DOUBLE_EQ(RealOf(get("mesh_dp", "busbw_bytes_per_s")), 1e9 * 8000 / 150 * 2 * 7 / 8);
+  EXPECT_EQ(get("adjacent ranks", "busbw_bytes_per_s"), Cell());
+}
+
+TEST(GroupsTable, WithoutAGpuTheTrainingThreadInMpiIsExposed) {
+  HandMade rank;
+  const std::uint32_t world = rank.Comm("MPI_COMM_WORLD", 4, 1, 9);
+  rank.Collective(world, CollectiveKind::kAllReduce, 100, 300, 64);
+  rank.MpiCall(100, 300);
+  // Posted at 400, completed in a Wait from 600 to 700: moves only there.
+  const std::uint32_t row = rank.Collective(world, CollectiveKind::kAllReduce, 400, 700, 64);
+  rank.tables.collectives.mode[row] = 1;
+  rank.MpiCall(400, 410);
+  rank.MpiCall(600, 700);
+  const Timeline timeline = TimelineOf({&rank}, {{0, 1000}});
+  const Table table = Make("groups", timeline, {&rank});
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(At(table, 0, "group"), S("MPI_COMM_WORLD"));
+  EXPECT_EQ(At(table, 0, "exposed_unsplit_ns"), I(200 + 10 + 100));
+  EXPECT_EQ(At(table, 0, "hidden_ns"), I(0));
+  EXPECT_EQ(At(table, 0, "total_ns"), I(310));
+}
+
+}  // namespace
+}  // namespace lockstep
