@@ -159,7 +159,9 @@ std::size_t FindArrayEnd(std::string_view text, std::size_t from, bool file_ends
       i = SkipSomeBlanks(text, i + 1);
       if (i >= text.size() || text[i] != '"') continue;
       const std::string_view rest = text.substr(i + 1, 24);
-      const std::string_view key = rest.substr(0, rest.find('"'));
+      const std::size_t quote = rest.find('"');
+      if (quote == std::string_view::npos) continue;
+      const std::string_view key = rest.substr(0, quote);
       if (std::find(std::begin(kTopKeys), std::end(kTopKeys), key) != std::end(kTopKeys)) return at;
     } else if (file_ends && text[i] == '}' && SkipSomeBlanks(text, i + 1) >= text.size()) {
       return at;
