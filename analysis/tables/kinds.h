@@ -8,6 +8,6 @@ namespace lockstep {
 extern const TableKind kKernelsTable, kBreakdownTable, kOpsTable, kRangesTable, kMemoryTable, kSequencesTable,
     kGroupsTable;
 extern const TableKind kIdleTable, kIdleGapsTable, kLaunchesTable, kLaunchBoundTable, kQueueTable, kCopiesTable,
-    kCopyListTable, kSyncsTable;
+    kCopyListTable, kSyncsTable, kCriticalPathTable, kCriticalOpsTable;
 
 }  // namespace lockstep
