@@ -21,7 +21,7 @@ namespace lockstep::cli {
 namespace {
 
 struct MergeFlags {
-  std::string run, clock = "auto", classes = "lockstep", steps, json;
+  std::string run, clock = "auto", classes = "lockstep", window = "lockstep", steps, json;
   unsigned jobs = 0;
 };
 
@@ -130,7 +130,10 @@ int Run(const MergeFlags& flags) {
                   : flags.clock == "wall" ? ClockChoice::kWall
                                           : ClockChoice::kAuto;
   options.classes = flags.classes;
+  options.window = flags.window;
   if (const Status steps = ParseSteps(flags.steps, options); !steps.ok()) return PrintError(steps.error());
+  if (flags.window == "hta" && !flags.steps.empty())
+    return PrintError({ErrorCode::kUsage, "--window hta chooses its steps itself", "--steps", "leave one of them out"});
   const bool progress = isatty(STDERR_FILENO) != 0;
   if (progress)
     options.progress = [](std::string_view phase, double done) {
@@ -171,6 +174,11 @@ void AddMerge(CLI::App& root, Chosen& chosen) {
       ->check(CLI::IsMember({"auto", "wall", "off"}))
       ->capture_default_str();
   command->add_option("--classes", flags->classes, "What counts as communication on a GPU")
+      ->check(CLI::IsMember({"lockstep", "hta"}))
+      ->capture_default_str();
+  command
+      ->add_option("--window", flags->window,
+                   "hta: totals over the window of Holistic Trace Analysis, for comparisons with it")
       ->check(CLI::IsMember({"lockstep", "hta"}))
       ->capture_default_str();
   command->add_option("--steps", flags->steps, "Analysis window in steps, e.g. 110:310 for 110 to 309");

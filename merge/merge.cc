@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "core/collective.h"
@@ -51,6 +52,7 @@ std::string OptionsHash(const MergeOptions& options) {
   hash.Add(std::string_view(LOCKSTEP_VERSION));
   hash.Add(ClockName(options.clock));
   hash.Add(std::string_view(options.classes));
+  hash.Add(std::string_view(options.window));
   hash.Add(static_cast<std::uint64_t>(options.first_step));
   hash.Add(static_cast<std::uint64_t>(options.last_step));
   return Hex(hash.value());
@@ -198,6 +200,7 @@ class Merger {
   // The analysis window: complete steps, narrowed by --steps; GPU traces of others
   // without --steps count from their first to their last event.
   void ChooseSteps() {
+    if (options_.window == "hta") return FindHtaWindow();
     if (windows_.in_parts)
       parts_ = AnalysisParts(windows_, ranks_, steps_, options_.first_step >= 0 ? options_.first_step : schema::kNoTime,
                              options_.last_step >= 0 ? options_.last_step : INT64_MAX);
@@ -231,6 +234,26 @@ class Merger {
     }
   }
 
+  // Holistic Trace Analysis (f4d0062) leaves out what was launched in a rank's last profiler step, if all ranks
+  // together name more than one.
+  void FindHtaWindow() {
+    std::set<std::int64_t> named;
+    hta_until_ns_.assign(run_.ranks.size(), schema::kNoTime);
+    for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
+      const schema::Steps& steps = run_.ranks[r].head.steps;
+      for (std::size_t i = 0; i < steps.rows(); ++i) {
+        if (steps.source[i] != static_cast<std::uint8_t>(StepSource::kProfilerStep)) continue;
+        named.insert(steps.index[i]);
+        hta_until_ns_[r] = std::max(hta_until_ns_[r], steps.begin_ns[i]);
+      }
+      // The step's mark on the GPU's track is one more row of its name, and begins later.
+      if (hta_until_ns_[r] != schema::kNoTime)
+        hta_until_ns_[r] =
+            std::max(hta_until_ns_[r], MetaNumber(run_.ranks[r].head, "last_profiler_step_ns", schema::kNoTime));
+    }
+    if (named.size() < 2) hta_until_ns_.assign(run_.ranks.size(), schema::kNoTime);
+  }
+
   void Pass() {
     passed_.resize(run_.ranks.size());
     std::mutex mutex;
@@ -244,6 +267,8 @@ class Merger {
       input.p2p_waits = &p2p_waits_[r];
       input.steps = &steps_.ranks[r];
       input.hta = options_.classes == "hta";
+      input.hta_window = options_.window == "hta";
+      if (input.hta_window) input.hta_until_ns = hta_until_ns_[r];
       input.first_step = first_step_;
       input.last_step = last_step_;
       input.cluster_window = cluster_window_;
@@ -306,7 +331,7 @@ class Merger {
     writer.Meta("step_source", StepSourceName(tables.steps.rows() > 0));
     writer.Meta("window_first_step", first_step_ <= last_step_ ? first_step_ : -1);
     writer.Meta("window_last_step", first_step_ <= last_step_ ? last_step_ : -1);
-    writer.Meta("window", first_step_ <= last_step_ ? "steps" : gpu ? "gpu_events" : "captured");
+    writer.Meta("window", WindowName(gpu));
     writer.Meta("events", static_cast<std::int64_t>(events));
     writer.Meta("dropped", static_cast<std::int64_t>(dropped));
     writer.Meta("unmatched_collectives", static_cast<std::int64_t>(matched_.unmatched));
@@ -327,6 +352,12 @@ class Merger {
     tables.collective_ranks = std::move(matched_.members);
     tables.p2p_pairs = std::move(p2p_.pairs);
     return tables;
+  }
+
+  std::string_view WindowName(bool gpu) const {
+    if (options_.window == "hta") return "hta";
+    if (first_step_ <= last_step_) return "steps";
+    return gpu ? "gpu_events" : "captured";
   }
 
   std::string_view StepSourceName(bool any) const {
@@ -352,6 +383,7 @@ class Merger {
   std::vector<RankClockMap> clocks_;
   std::vector<RankOutcome> outcomes_;
   std::vector<std::vector<RecordedWindow>> recorded_;
+  std::vector<std::int64_t> hta_until_ns_;  // Of each rank.
   std::vector<MatchRank> ranks_;
   MatchedCollectives matched_;
   MatchedP2p p2p_;

@@ -21,9 +21,10 @@ struct MergeOptions {
   std::string run_dir;
   unsigned jobs = 0;  // Threads, 0: all allowed cores.
   ClockChoice clock = ClockChoice::kAuto;
-  std::string classes = "lockstep";                                   // Or "hta".
-  std::int64_t first_step = -1, last_step = -1;                       // Analysis window in steps, inclusive; -1 all.
-  bool write = true;                                                  // Write timeline.h5 beside making it.
+  std::string classes = "lockstep";              // Or "hta".
+  std::int64_t first_step = -1, last_step = -1;  // Analysis window in steps, inclusive; -1 all.
+  std::string window = "lockstep";               // Or "hta": totals over the window of Holistic Trace Analysis.
+  bool write = true;                             // Write timeline.h5 beside making it.
   std::function<void(std::string_view phase, double done)> progress;  // May be empty.
 };
 

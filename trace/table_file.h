@@ -123,6 +123,9 @@ class TableFile {
     if (!status.ok()) return status.error();
     return table;
   }
+  // Rows [first, first + count) of one column, as many as its type's width in bytes each; zeros if the file lacks it.
+  Status ReadColumn(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first, std::uint64_t count,
+                    std::byte* out) const;
   std::uint64_t missing_columns() const;
 
   // Checksum of all decoded values, table by table, column by column, in schema
@@ -134,8 +137,6 @@ class TableFile {
   Result<std::vector<Digest>> Digests() const;
 
  private:
-  Status ReadColumn(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first, std::uint64_t count,
-                    std::byte* out) const;
   struct Impl;
   explicit TableFile(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

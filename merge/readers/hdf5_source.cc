@@ -9,6 +9,19 @@
 namespace lockstep {
 namespace {
 
+class Hdf5Events final : public EventReader {
+ public:
+  explicit Hdf5Events(const TableFile& file) : file_(file) {}
+  std::uint64_t Rows(std::string_view table) const override { return file_.Rows(table); }
+
+ private:
+  Status ReadColumn(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first, std::uint64_t count,
+                    std::byte* out) override {
+    return file_.ReadColumn(table, column, first, count, out);
+  }
+  const TableFile& file_;
+};
+
 class Hdf5Source final : public RankSource {
  public:
   Hdf5Source(std::string path, TableFile file) : path_(std::move(path)), file_(std::move(file)) {}
@@ -34,33 +47,14 @@ class Hdf5Source final : public RankSource {
     All(read, t.clock_bursts), All(read, t.clock_snapshots), All(read, t.losses);
     Some(read, t.collectives,
          {"comm", "seq", "start", "kind", "mode", "uneven", "begin_ns", "post_end_ns", "last_incomplete_ns",
-          "wait_begin_ns", "end_ns", "bytes", "root", "kernel"});
+          "wait_begin_ns", "end_ns", "bytes", "dtype", "root", "kernel"});
     Some(read, t.p2p,
          {"comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns", "post_end_ns",
           "wait_begin_ns", "end_ns", "bytes", "outcome"});
     return read;
   }
 
-  ReadTables LoadEvents() const override {
-    ReadTables read;
-    schema::RankTables& t = read.tables;
-    All(read, t.strings), All(read, t.string_bytes);
-    All(read, t.cpu_samples);
-    Some(read, t.mpi_calls, {"begin_ns", "duration_ns", "thread", "op", "count"});
-    schema::Ranges categories;
-    Some(read, categories, {"category"});
-    // Only ranges that say what they are for matter here; names only of communication.
-    std::uint32_t seen = 0;
-    for (const std::uint8_t category : categories.category) seen |= 1u << (category & 31);
-    if ((seen & 1u << 5) != 0)
-      Some(read, t.ranges, {"begin_ns", "duration_ns", "thread", "category", "name"});
-    else if ((seen & ~1u) != 0)
-      Some(read, t.ranges, {"begin_ns", "duration_ns", "thread", "category"});
-    Some(read, t.kernels, {"begin_ns", "duration_ns", "correlation", "name", "work", "work_rule"});
-    Some(read, t.copies, {"begin_ns", "duration_ns", "correlation"});
-    if (t.kernels.rows() > 0) Some(read, t.api, {"begin_ns", "correlation"});
-    return read;
-  }
+  std::unique_ptr<EventReader> LoadEvents() const override { return std::make_unique<Hdf5Events>(file_); }
 
   ReadTables LoadAll() const override {
     auto contents = ReadRankFile(path_);

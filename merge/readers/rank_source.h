@@ -11,6 +11,7 @@
 
 #include "core/result.h"
 #include "core/schema.h"
+#include "merge/readers/event_reader.h"
 
 namespace lockstep {
 
@@ -25,13 +26,12 @@ class RankSource {
  public:
   virtual ~RankSource() = default;
 
-  // What a merge keeps for its whole length: all tables but those of ReadEvents;
-  // of collectives and p2p only the columns it uses, the others are empty.
+  // What a merge keeps for its whole length: the tables that say who the rank was, its
+  // strings, communicators, steps, windows and clock; of collectives and p2p the columns
+  // that it uses, the others are empty. The long tables (mpi_calls, ranges, kernels, copies,
+  // sync, api, gpu_memory, cpu_samples) are read through OpenEvents.
   ReadTables ReadHead() const;
-  // The long tables, with the columns that the breakdown uses: mpi_calls, ranges
-  // (only if some range is marked as input), kernels, copies, api, cpu_samples; and
-  // strings.
-  ReadTables ReadEvents() const;
+  std::unique_ptr<EventReader> OpenEvents() const { return LoadEvents(); }
   ReadTables ReadAll() const;
 
   // Rows of event tables (calls, ranges, kernels, copies, syncs, host calls, memory).
@@ -41,7 +41,7 @@ class RankSource {
 
  private:
   virtual ReadTables LoadHead() const = 0;
-  virtual ReadTables LoadEvents() const = 0;
+  virtual std::unique_ptr<EventReader> LoadEvents() const = 0;
   virtual ReadTables LoadAll() const = 0;
 };
 

@@ -41,7 +41,12 @@ class SpoolSource final : public RankSource {
 
  private:
   ReadTables LoadHead() const override { return {head_, {}}; }
-  ReadTables LoadEvents() const override { return LoadAll(); }
+  // A spool's records are not in order of its tables: it is decoded whole. Merge and analyze make rank files of
+  // spools first, so this is for directories that cannot be written to.
+  std::unique_ptr<EventReader> LoadEvents() const override {
+    ReadTables all = LoadAll();
+    return ReadFromMemory(std::move(all.tables), std::move(all.damaged));
+  }
   ReadTables LoadAll() const override {
     auto decoded = DecodeSpool(input_);
     if (!decoded.ok()) return {{}, {decoded.error().what}};

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <string>
-#include <type_traits>
 
+#include "merge/readers/event_reader.h"
 #include "merge/readers/rank_source.h"
 
 namespace lockstep {
@@ -20,19 +20,7 @@ bool IsWild(std::int64_t ns, std::int64_t limit_ns) {
 template <typename Table>
 std::uint64_t CutTable(Table& table) {
   std::uint64_t cut = 0;
-  table.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) {
-    using Value = typename std::remove_reference_t<decltype(values)>::value_type;
-    if constexpr (std::is_same_v<Value, std::int64_t>) {
-      if (std::string_view(info.unit) != "ns") return;
-      const std::int64_t limit = std::string_view(info.name) == "duration_ns" ? kLongestNs : kLimitNs;
-      for (std::int64_t& value : values) {
-        if (!IsWild(value, limit)) [[likely]]
-          continue;
-        value = std::clamp(value, 1 - limit, limit - 1);
-        ++cut;
-      }
-    }
-  });
+  table.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) { cut += CutWildTimes(info, values); });
   return cut;
 }
 
@@ -47,8 +35,20 @@ ReadTables WithoutWildTimes(ReadTables read) {
 
 }  // namespace
 
+std::uint64_t CutWildTimes(const schema::ColumnInfo& column, std::vector<std::int64_t>& values) {
+  if (column.unit != "ns") return 0;
+  const std::int64_t limit = column.name == "duration_ns" ? kLongestNs : kLimitNs;
+  std::uint64_t cut = 0;
+  for (std::int64_t& value : values) {
+    if (!IsWild(value, limit)) [[likely]]
+      continue;
+    value = std::clamp(value, 1 - limit, limit - 1);
+    ++cut;
+  }
+  return cut;
+}
+
 ReadTables RankSource::ReadHead() const { return WithoutWildTimes(LoadHead()); }
-ReadTables RankSource::ReadEvents() const { return WithoutWildTimes(LoadEvents()); }
 ReadTables RankSource::ReadAll() const { return WithoutWildTimes(LoadAll()); }
 
 }  // namespace lockstep

@@ -1,108 +1,19 @@
 #include "merge/timeline/breakdown.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
+#include <numeric>
 #include <utility>
 
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
-
-// Bits of an instant's state, in the order of the streams below.
-enum Bit : unsigned {
-  kBusy = 1,
-  kCertain = 2,
-  kPossible = 4,
-  kTransfer = 8,
-  kWait = 16,
-  kInside = 32,
-  kCopy = 64,
-  kOther = 128,
-  kInput = 256,
-  kIo = 512,
-  kRma = 1024
-};
-constexpr std::size_t kStreams = 11;
-
-// Time by state, with a list of the states that occurred: few of them do.
-class StateTimes {
- public:
-  void Add(unsigned state, std::int64_t ns) {
-    if (ns_[state] == 0) seen_.push_back(state);
-    ns_[state] += ns;
-  }
-  // Calls f(state, ns) for each and forgets them.
-  template <typename F>
-  void Take(F&& f) {
-    for (const unsigned state : seen_) f(state, std::exchange(ns_[state], 0));
-    seen_.clear();
-  }
-
- private:
-  std::array<std::int64_t, 1u << kStreams> ns_{};
-  std::vector<unsigned> seen_;
-};
-
-// Walks all sets at once: between two neighbouring boundaries the state is one
-// combination of bits, and only the length of each combination is kept.
-class Sweep {
- public:
-  explicit Sweep(const RankActivity& activity)
-      : sets_{&activity.busy,  &activity.certain,    &activity.possible, &activity.transfer,
-              &activity.wait,  &activity.inside_mpi, &activity.copy,     &activity.mpi_other,
-              &activity.input, &activity.mpi_io,     &activity.mpi_rma} {
-    for (std::size_t i = 0; i < kStreams; ++i)
-      if (!sets_[i]->empty()) streams_[used_++] = {sets_[i]->data(), sets_[i]->data() + sets_[i]->size(), 1u << i};
-    next_.fill(kForever);
-    for (std::size_t i = 0; i < used_; ++i) next_[i] = streams_[i].at->begin;
-  }
-
-  // Adds [from, to) by state. Calls must not go backwards.
-  void Advance(std::int64_t from, std::int64_t to, StateTimes& by_state) {
-    if (now_ < from) Step(from, nullptr);
-    Step(to, &by_state);
-  }
-
- private:
-  struct Stream {
-    const Interval *at, *end;
-    unsigned bit;
-  };
-
-  void Step(std::int64_t to, StateTimes* by_state) {
-    while (now_ < to) {
-      std::int64_t edge = to;
-      for (std::size_t i = 0; i < used_; ++i) edge = std::min(edge, next_[i]);
-      if (edge > now_) {
-        if (by_state != nullptr) by_state->Add(state_, edge - now_);
-        now_ = edge;
-      }
-      for (std::size_t i = 0; i < used_; ++i)
-        if (next_[i] <= now_) Toggle(i);
-    }
-  }
-
-  void Toggle(std::size_t i) {
-    Stream& stream = streams_[i];
-    state_ ^= stream.bit;
-    if (state_ & stream.bit) {
-      next_[i] = stream.at->end;
-    } else {
-      ++stream.at;
-      next_[i] = stream.at == stream.end ? kForever : stream.at->begin;
-    }
-  }
-
-  std::array<const IntervalSet*, kStreams> sets_;
-  std::array<Stream, kStreams> streams_{};
-  std::array<std::int64_t, kStreams> next_{};
-  std::size_t used_ = 0;
-  unsigned state_ = 0;
-  std::int64_t now_ = std::numeric_limits<std::int64_t>::min();
-};
+constexpr unsigned Bit(Activity activity) { return 1u << static_cast<unsigned>(activity); }
+constexpr unsigned kBusy = Bit(Activity::kBusy), kCertain = Bit(Activity::kCertain),
+                   kPossible = Bit(Activity::kPossible), kTransfer = Bit(Activity::kTransfer),
+                   kWait = Bit(Activity::kWait), kInside = Bit(Activity::kInsideMpi), kCopy = Bit(Activity::kCopy),
+                   kOther = Bit(Activity::kMpiOther), kInput = Bit(Activity::kInput), kIo = Bit(Activity::kMpiIo),
+                   kRma = Bit(Activity::kMpiRma);
 
 Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
   Terms terms;
@@ -162,60 +73,180 @@ void AddOps(const std::vector<CommOp>& ops, RankActivity& activity) {
   activity.wait = Normalize(std::move(wait));
 }
 
-std::vector<Terms> BreakDown(const RankActivity& activity, const std::vector<Interval>& windows) {
-  std::vector<Terms> terms(windows.size());
-  // Cut time at every window edge: each piece lies wholly inside or outside each window.
-  std::vector<std::int64_t> edges;
-  for (const Interval& window : windows) {
-    if (window.end <= window.begin) continue;
-    edges.push_back(window.begin);
-    edges.push_back(window.end);
-  }
-  std::sort(edges.begin(), edges.end());
-  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
-  std::vector<std::size_t> order(windows.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return windows[a].begin < windows[b].begin; });
+Terms Breakdown::StateTimes::Take(bool gpu) {
+  Terms sum;
+  for (const unsigned state : seen_) sum.Add(TermsOf(state, gpu, std::exchange(ns_[state], 0)));
+  seen_.clear();
+  return sum;
+}
 
-  Sweep sweep(activity);
-  StateTimes by_state;
-  std::vector<std::size_t> open;
-  std::size_t next = 0;
-  for (std::size_t e = 0; e + 1 < edges.size(); ++e) {
-    const Interval piece{edges[e], edges[e + 1]};
-    std::erase_if(open, [&](std::size_t w) { return windows[w].end <= piece.begin; });
-    for (; next < order.size() && windows[order[next]].begin <= piece.begin; ++next)
-      if (windows[order[next]].end > piece.begin) open.push_back(order[next]);
-    if (open.empty()) continue;
-    sweep.Advance(piece.begin, piece.end, by_state);
-    Terms sum;
-    by_state.Take([&](unsigned state, std::int64_t ns) { sum.Add(TermsOf(state, activity.gpu, ns)); });
-    for (const std::size_t w : open) terms[w].Add(sum);
+Breakdown::Breakdown(bool gpu, const std::vector<Interval>& windows)
+    : gpu_(gpu), windows_(windows), terms_(windows.size()), order_(windows.size()) {
+  for (const Interval& window : windows_) {
+    if (window.end <= window.begin) continue;
+    cuts_.push_back(window.begin);
+    cuts_.push_back(window.end);
   }
-  return terms;
+  std::sort(cuts_.begin(), cuts_.end());
+  cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](std::size_t a, std::size_t b) { return windows_[a].begin < windows_[b].begin; });
+}
+
+Breakdown::Source Breakdown::AddSource(Activity activity) {
+  queues_.push_back({.bit = static_cast<unsigned>(activity), .members = {}, .unsorted = {}});
+  next_.push_back(kForever);
+  return queues_.size() - 1;
+}
+
+void Breakdown::Add(Source source, Interval interval) {
+  // Nothing outside the windows matters.
+  if (interval.end <= interval.begin || cuts_.empty() || interval.end <= cuts_.front() ||
+      interval.begin >= cuts_.back())
+    return;
+  came_late_ |= interval.begin < now_;
+  Queue& queue = queues_[source];
+  std::vector<Interval>& members = queue.members;
+  if (members.size() == queue.head || interval.begin > members.back().end)
+    members.push_back(interval);
+  else if (interval.begin >= members.back().begin)
+    members.back().end = std::max(members.back().end, interval.end);
+  else
+    queue.unsorted.push_back(interval);
+}
+
+void Breakdown::Add(Source source, const IntervalSet& set) {
+  for (const Interval& member : set) Add(source, member);
+}
+
+// Brings what came out of order into the queue and forgets what was passed.
+void Breakdown::Settle(Queue& queue) {
+  if (queue.head > 0 && (queue.head == queue.members.size() || queue.head >= 4096)) {
+    queue.members.erase(queue.members.begin(), queue.members.begin() + static_cast<std::ptrdiff_t>(queue.head));
+    queue.head = 0;
+  }
+  if (queue.unsorted.empty()) return;
+  const IntervalSet late = Normalize(std::exchange(queue.unsorted, {}));
+  const IntervalSet rest(queue.members.begin() + static_cast<std::ptrdiff_t>(queue.head), queue.members.end());
+  queue.members = Unite(rest, late);
+  queue.head = 0;
+}
+
+std::int64_t Breakdown::NextEdge(const Queue& queue) const {
+  if (queue.head == queue.members.size()) return kForever;
+  return queue.on ? queue.members[queue.head].end : queue.members[queue.head].begin;
+}
+
+void Breakdown::Toggle(std::size_t source) {
+  Queue& queue = queues_[source];
+  if (queue.on) {
+    queue.on = false;
+    ++queue.head;
+    if (--depth_[queue.bit] == 0) state_ &= ~(1u << queue.bit);
+  } else {
+    queue.on = true;
+    if (depth_[queue.bit]++ == 0) state_ |= 1u << queue.bit;
+  }
+  next_[source] = NextEdge(queue);
+}
+
+// Walks all sources at once: between two neighbouring edges the state is one
+// combination of activities, and only the length of each combination is kept.
+void Breakdown::Step(std::int64_t to, bool count) {
+  const std::size_t n = next_.size();
+  while (now_ < to) {
+    std::int64_t edge = to;
+    for (std::size_t i = 0; i < n; ++i) edge = std::min(edge, next_[i]);
+    if (edge > now_) {
+      if (count) by_state_.Add(state_, edge - now_);
+      now_ = edge;
+    }
+    for (std::size_t i = 0; i < n; ++i)
+      if (next_[i] <= now_) Toggle(i);
+  }
+}
+
+// Windows that cover the piece which begins at the last cut.
+void Breakdown::OpenWindows() {
+  const std::int64_t begin = cuts_[cut_ - 1];
+  std::erase_if(open_, [&](std::size_t w) { return windows_[w].end <= begin; });
+  for (; next_window_ < order_.size() && windows_[order_[next_window_]].begin <= begin; ++next_window_)
+    if (windows_[order_[next_window_]].end > begin) open_.push_back(order_[next_window_]);
+}
+
+void Breakdown::ClosePiece() {
+  const Terms sum = by_state_.Take(gpu_);
+  for (const std::size_t w : open_) terms_[w].Add(sum);
+}
+
+void Breakdown::Advance(std::int64_t until_ns) {
+  if (cut_ == cuts_.size() || until_ns <= now_) return;
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    Settle(queues_[i]);
+    next_[i] = NextEdge(queues_[i]);
+  }
+  while (now_ < until_ns && cut_ < cuts_.size()) {
+    const std::int64_t to = std::min(until_ns, cuts_[cut_]);
+    Step(to, cut_ > 0 && !open_.empty());
+    if (now_ < cuts_[cut_]) break;
+    if (cut_ > 0) ClosePiece();
+    if (++cut_ < cuts_.size()) OpenWindows();
+  }
+}
+
+std::vector<Terms> Breakdown::Finish() {
+  Advance(kForever);
+  return std::move(terms_);
+}
+
+std::vector<Terms> BreakDown(const RankActivity& a, const std::vector<Interval>& windows) {
+  Breakdown breakdown(a.gpu, windows);
+  const std::pair<Activity, const IntervalSet*> sets[] = {
+      {Activity::kBusy, &a.busy},         {Activity::kCertain, &a.certain},    {Activity::kPossible, &a.possible},
+      {Activity::kTransfer, &a.transfer}, {Activity::kWait, &a.wait},          {Activity::kInsideMpi, &a.inside_mpi},
+      {Activity::kCopy, &a.copy},         {Activity::kMpiOther, &a.mpi_other}, {Activity::kInput, &a.input},
+      {Activity::kMpiIo, &a.mpi_io},      {Activity::kMpiRma, &a.mpi_rma}};
+  for (const auto& [activity, set] : sets) breakdown.Add(breakdown.AddSource(activity), *set);
+  return breakdown.Finish();
+}
+
+CounterCurve::CounterCurve(const std::vector<Interval>& windows) : windows_(windows) {
+  for (const Interval& window : windows_) {
+    edges_.push_back(window.begin);
+    edges_.push_back(window.end);
+  }
+  std::sort(edges_.begin(), edges_.end());
+  edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
+  values_.resize(edges_.size());
 }
 
 void CounterCurve::Add(std::int64_t time_ns, std::int64_t value) {
-  if (!readings_.empty() && (time_ns <= readings_.back().first || value < readings_.back().second)) return;
-  readings_.emplace_back(time_ns, value);
+  if (readings_ == 0) {
+    first_ = last_ = {time_ns, value};
+    while (known_ < edges_.size() && edges_[known_] <= time_ns) values_[known_++] = 0;
+    readings_ = 1;
+    return;
+  }
+  const auto [t0, v0] = last_;
+  if (time_ns <= t0 || value < v0) return;
+  for (; known_ < edges_.size() && edges_[known_] < time_ns; ++known_)
+    values_[known_] = static_cast<double>(v0 - first_.second) +
+                      static_cast<double>(value - v0) *
+                          (static_cast<double>(edges_[known_] - t0) / static_cast<double>(time_ns - t0));
+  last_ = {time_ns, value};
+  ++readings_;
 }
 
 double CounterCurve::At(std::int64_t time_ns) const {
-  if (time_ns <= readings_.front().first) return 0;
-  if (time_ns >= readings_.back().first) return static_cast<double>(readings_.back().second - readings_.front().second);
-  const auto after = std::upper_bound(readings_.begin(), readings_.end(), time_ns,
-                                      [](std::int64_t at, const auto& reading) { return at < reading.first; });
-  const auto& [t0, v0] = after[-1];
-  const auto& [t1, v1] = *after;
-  return static_cast<double>(v0 - readings_.front().second) +
-         static_cast<double>(v1 - v0) * (static_cast<double>(time_ns - t0) / static_cast<double>(t1 - t0));
+  const auto at = static_cast<std::size_t>(std::lower_bound(edges_.begin(), edges_.end(), time_ns) - edges_.begin());
+  return at < known_ ? values_[at] : static_cast<double>(last_.second - first_.second);
 }
 
-std::int64_t CounterCurve::Within(Interval window) const {
-  if (readings_.size() < 2 || window.end <= readings_.front().first || window.begin >= readings_.back().first)
-    return -1;
-  return static_cast<std::int64_t>(std::llround(At(window.end) - At(window.begin)));
+std::int64_t CounterCurve::Within(std::size_t window) const {
+  const Interval& w = windows_[window];
+  if (readings_ < 2 || w.end <= first_.first || w.begin >= last_.first) return -1;
+  return static_cast<std::int64_t>(std::llround(At(w.end) - At(w.begin)));
 }
 
 Measure::Measure(const IntervalSet& set) : set_(&set), total_(set.size() + 1, 0) {

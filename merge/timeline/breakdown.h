@@ -2,6 +2,8 @@
 // Where the time of a rank's window went: the six terms of the identity, to the
 // nanosecond, on the rank's own clock. Definitions: docs/definitions.md.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -48,23 +50,107 @@ struct Terms {
 // Fills certain, possible, transfer and wait.
 void AddOps(const std::vector<CommOp>& ops, RankActivity& activity);
 
-// The terms of each window; windows may overlap and come in any order. One pass
-// over all sets, whatever the number of windows.
+// What an interval says of the time it covers; as in RankActivity.
+enum class Activity : std::uint8_t {
+  kBusy,
+  kCertain,
+  kPossible,
+  kTransfer,
+  kWait,
+  kInsideMpi,
+  kCopy,
+  kMpiOther,
+  kInput,
+  kMpiIo,
+  kMpiRma,
+};
+inline constexpr std::size_t kActivities = 11;
+
+// The terms of some windows while the intervals stream by, roughly in order of time:
+// kept are only those that begin after what was advanced to.
+class Breakdown {
+ public:
+  // Windows may overlap and come in any order.
+  Breakdown(bool gpu, const std::vector<Interval>& windows);
+  // Intervals may overlap, also between sources of one activity; fastest when each
+  // source's come in order of their begin.
+  using Source = std::size_t;
+  Source AddSource(Activity activity);
+  void Add(Source source, Interval interval);
+  void Add(Source source, const IntervalSet& set);
+  // What is added from now on begins at `until_ns` or later. Goes forwards only.
+  void Advance(std::int64_t until_ns);
+  // Something was added that began before that: the terms are wrong.
+  bool came_late() const { return came_late_; }
+  // The terms of each window; adds nothing afterwards.
+  std::vector<Terms> Finish();
+
+ private:
+  static constexpr std::int64_t kForever = INT64_MAX;
+  struct Queue {
+    unsigned bit = 0;
+    bool on = false;                // The sweep is inside the first member.
+    std::size_t head = 0;           // First member not passed.
+    std::vector<Interval> members;  // Normal from `head` on.
+    std::vector<Interval> unsorted;
+  };
+  // Time by combination of activities, with a list of those that occurred: few of them do.
+  class StateTimes {
+   public:
+    void Add(unsigned state, std::int64_t ns) {
+      if (ns_[state] == 0) seen_.push_back(state);
+      ns_[state] += ns;
+    }
+    Terms Take(bool gpu);
+
+   private:
+    std::array<std::int64_t, 1u << kActivities> ns_{};
+    std::vector<unsigned> seen_;
+  };
+
+  void Settle(Queue& queue);
+  std::int64_t NextEdge(const Queue& queue) const;
+  void Step(std::int64_t to, bool count);
+  void Toggle(std::size_t source);
+  void OpenWindows();
+  void ClosePiece();
+
+  bool gpu_, came_late_ = false;
+  std::vector<Interval> windows_;
+  std::vector<Terms> terms_;
+  std::vector<std::int64_t> cuts_;  // Time is cut at each window's edges: a piece is wholly in or out of each window.
+  std::vector<std::size_t> order_;  // Windows by begin.
+  std::size_t cut_ = 0, next_window_ = 0;
+  std::vector<std::size_t> open_;  // Windows that cover the piece between cut_ - 1 and cut_.
+  std::vector<Queue> queues_;
+  std::vector<std::int64_t> next_;  // Next edge of each source.
+  std::array<std::uint32_t, kActivities> depth_{};
+  unsigned state_ = 0;
+  std::int64_t now_ = INT64_MIN;
+  StateTimes by_state_;
+};
+
+// The same for sets in memory.
 std::vector<Terms> BreakDown(const RankActivity& activity, const std::vector<Interval>& windows);
 
-// A cumulative counter read at some times (thread CPU time, run-queue delay),
-// linear in between.
+// Growth within windows of a cumulative counter read at some times (thread CPU time,
+// run-queue delay), linear in between. Keeps nothing but the values at the windows' edges.
 class CounterCurve {
  public:
+  explicit CounterCurve(const std::vector<Interval>& windows);
   // Times must not decrease; a reading below its predecessor is dropped.
   void Add(std::int64_t time_ns, std::int64_t value);
-  // Growth within the window; -1 if fewer than two readings or none near it: the
-  // window must overlap the readings' span.
-  std::int64_t Within(Interval window) const;
+  // Growth within a window; -1 if fewer than two readings or none near it: the window
+  // must overlap the readings' span.
+  std::int64_t Within(std::size_t window) const;
 
  private:
   double At(std::int64_t time_ns) const;
-  std::vector<std::pair<std::int64_t, std::int64_t>> readings_;
+  std::vector<Interval> windows_;
+  std::vector<std::int64_t> edges_;
+  std::vector<double> values_;  // Since the first reading; of the edges before `known_`.
+  std::size_t known_ = 0, readings_ = 0;
+  std::pair<std::int64_t, std::int64_t> first_{0, 0}, last_{0, 0};
 };
 
 // |set and window| for many windows of one set: O(log n) each, however they overlap.

@@ -1,90 +1,192 @@
 #include "merge/timeline/gpu_windows.h"
 
 #include <algorithm>
+#include <memory>
+#include <unordered_map>
 #include <utility>
+
+#include "merge/timeline/correlation_set.h"
 
 namespace lockstep {
 namespace {
 
-// Correlation -> time of the launching call, sorted for lookup.
-std::vector<std::pair<std::uint64_t, std::int64_t>> Launches(const schema::Api& api) {
-  std::vector<std::pair<std::uint64_t, std::int64_t>> launches;
-  for (std::size_t i = 0; i < api.rows(); ++i)
-    if (api.correlation[i] != 0) launches.emplace_back(api.correlation[i], api.begin_ns[i]);
-  if (!std::is_sorted(launches.begin(), launches.end())) std::sort(launches.begin(), launches.end());
-  return launches;
-}
+constexpr std::int64_t kForever = INT64_MAX;
 
-template <typename Table>
-void Extend(const Table& table, bool& any, Interval& extent) {
-  for (std::size_t i = 0; i < table.rows(); ++i) {
-    const Interval event{table.begin_ns[i], table.begin_ns[i] + table.duration_ns[i]};
-    if (!any) extent = event;
-    extent.begin = std::min(extent.begin, event.begin);
-    extent.end = std::max(extent.end, event.end);
-    any = true;
+// Answers about kernels by the host time of their launch; without a launch record a
+// kernel counts where it ran.
+class Launched {
+ public:
+  virtual ~Launched() = default;
+  // Start of the first kernel launched at or after a host time.
+  virtual std::int64_t FirstStart(std::int64_t host_ns, std::int64_t otherwise) const = 0;
+  // Latest end of what was launched before a host time, at least `least`.
+  virtual std::int64_t LastEnd(std::int64_t host_ns, std::int64_t least) const = 0;
+};
+
+// All launches in memory: for calls that are not in order of time, and recordings with gaps.
+class AllLaunched final : public Launched {
+ public:
+  AllLaunched(KernelRows& kernels, ApiRows& api) {
+    std::vector<std::pair<std::uint64_t, std::int64_t>> launches;  // Correlation, time of the call.
+    api.Rewind();
+    while (const schema::Api* calls = api.Next())
+      for (std::size_t i = 0; i < calls->rows(); ++i)
+        if (calls->correlation[i] != 0) launches.emplace_back(calls->correlation[i], calls->begin_ns[i]);
+    std::sort(launches.begin(), launches.end());
+    kernels.Rewind();
+    while (const schema::Kernels* rows = kernels.Next()) {
+      for (std::size_t i = 0; i < rows->rows(); ++i) {
+        const std::uint64_t correlation = rows->correlation[i];
+        std::int64_t launched = rows->begin_ns[i];
+        const auto at = std::lower_bound(launches.begin(), launches.end(), std::pair(correlation, schema::kNoTime));
+        if (correlation != 0 && at != launches.end() && at->first == correlation) launched = at->second;
+        starts_.emplace_back(launched, rows->begin_ns[i]);
+        ends_.emplace_back(launched, rows->begin_ns[i] + rows->duration_ns[i]);
+      }
+    }
+    std::sort(starts_.begin(), starts_.end());
+    std::sort(ends_.begin(), ends_.end());
+    for (std::size_t i = 1; i < ends_.size(); ++i) ends_[i].second = std::max(ends_[i].second, ends_[i - 1].second);
   }
-}
+
+  std::int64_t FirstStart(std::int64_t host_ns, std::int64_t otherwise) const override {
+    const auto at = std::lower_bound(starts_.begin(), starts_.end(), std::pair(host_ns, schema::kNoTime));
+    return at == starts_.end() ? otherwise : at->second;
+  }
+  std::int64_t LastEnd(std::int64_t host_ns, std::int64_t least) const override {
+    const auto at = std::lower_bound(ends_.begin(), ends_.end(), std::pair(host_ns, schema::kNoTime));
+    return at == ends_.begin() ? least : std::max(least, at[-1].second);
+  }
+
+ private:
+  std::vector<std::pair<std::int64_t, std::int64_t>> starts_, ends_;  // (launch, start) and (launch, end so far).
+};
+
+// The first kernel after each of a few host times, with a bit per launch in memory.
+class FirstLaunched final : public Launched {
+ public:
+  explicit FirstLaunched(std::vector<std::int64_t> bounds) : bounds_(std::move(bounds)), first_(bounds_.size()) {}
+
+  // False: the calls are not in order of time.
+  bool Find(KernelRows& kernels, ApiRows& api) {
+    CorrelationSet of_kernels, launched;
+    kernels.Rewind();
+    while (const schema::Kernels* rows = kernels.Next())
+      for (const std::uint64_t correlation : rows->correlation)
+        if (correlation != 0) of_kernels.Insert(correlation);
+
+    // Correlation -> bounds whose first launch it is.
+    std::unordered_multimap<std::uint64_t, std::size_t> wanted;
+    std::int64_t before = INT64_MIN;
+    api.Rewind();
+    while (const schema::Api* calls = api.Next()) {
+      for (std::size_t i = 0; i < calls->rows(); ++i) {
+        const std::int64_t begin = calls->begin_ns[i];
+        if (begin < before) return false;
+        before = begin;
+        const std::uint64_t correlation = calls->correlation[i];
+        // The runtime's call and the driver's below it may carry the same id: the first one launches.
+        if (correlation == 0 || !of_kernels.Contains(correlation) || !launched.Insert(correlation)) continue;
+        const std::size_t bucket = BucketOf(begin);
+        // In order of time: what comes first stays first; of those at once, the kernel that starts first.
+        if (bucket == bounds_.size() || begin > first_[bucket].call) continue;
+        first_[bucket].call = begin;
+        wanted.emplace(correlation, bucket);
+      }
+    }
+    kernels.Rewind();
+    while (const schema::Kernels* rows = kernels.Next()) {
+      for (std::size_t i = 0; i < rows->rows(); ++i) {
+        const std::uint64_t correlation = rows->correlation[i];
+        const std::int64_t begin = rows->begin_ns[i];
+        if (correlation == 0 || !launched.Contains(correlation)) {
+          if (const std::size_t bucket = BucketOf(begin); bucket < bounds_.size()) first_[bucket].Take(begin, begin);
+        } else if (!wanted.empty()) {
+          for (auto [at, end] = wanted.equal_range(correlation); at != end; ++at)
+            first_[at->second].Take(first_[at->second].call, begin);
+        }
+      }
+    }
+    return true;
+  }
+
+  std::int64_t FirstStart(std::int64_t host_ns, std::int64_t otherwise) const override {
+    const auto at = std::lower_bound(bounds_.begin(), bounds_.end(), host_ns);
+    for (auto bucket = static_cast<std::size_t>(at - bounds_.begin()); bucket < bounds_.size(); ++bucket)
+      if (first_[bucket].start != kForever) return first_[bucket].start;
+    return otherwise;
+  }
+  std::int64_t LastEnd(std::int64_t, std::int64_t least) const override { return least; }
+
+ private:
+  struct First {
+    std::int64_t call = kForever;   // The first call that launched something.
+    std::int64_t taken = kForever;  // When the kernel that starts at `start` was launched.
+    std::int64_t start = kForever;
+    void Take(std::int64_t launched, std::int64_t begin) {
+      if (launched < taken || (launched == taken && begin < start)) {
+        taken = launched;
+        start = begin;
+      }
+    }
+  };
+
+  // Bound i reaches from bounds_[i] to the next one; before the first: none.
+  std::size_t BucketOf(std::int64_t ns) const {
+    const auto after = std::upper_bound(bounds_.begin(), bounds_.end(), ns);
+    return after == bounds_.begin() ? bounds_.size() : static_cast<std::size_t>(after - bounds_.begin()) - 1;
+  }
+
+  std::vector<std::int64_t> bounds_;  // Sorted.
+  std::vector<First> first_;
+};
 
 }  // namespace
 
-Interval GpuExtent(const schema::RankTables& events) {
-  Interval extent{0, 0};
-  bool any = false;
-  Extend(events.kernels, any, extent);
-  Extend(events.copies, any, extent);
-  return extent;
+Interval GpuExtent(KernelRows& kernels, CopyRows& copies) {
+  Interval extent{INT64_MAX, INT64_MIN};
+  kernels.Rewind();
+  while (const schema::Kernels* rows = kernels.Next())
+    for (std::size_t i = 0; i < rows->rows(); ++i) Extend(*rows, i, extent);
+  copies.Rewind();
+  while (const schema::Copies* rows = copies.Next())
+    for (std::size_t i = 0; i < rows->rows(); ++i) Extend(*rows, i, extent);
+  return extent.begin > extent.end ? Interval{0, 0} : extent;
 }
 
-std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, const schema::RankTables& events) {
+std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernels, ApiRows& api, Interval extent) {
   if (steps.empty()) return steps;
-  // (launch, start) of every kernel; without a launch record a kernel counts where it ran.
-  const auto launches = Launches(events.api);
-  std::vector<std::pair<std::int64_t, std::int64_t>> kernels;
-  kernels.reserve(events.kernels.rows());
-  for (std::size_t i = 0; i < events.kernels.rows(); ++i) {
-    const std::uint64_t correlation = events.kernels.correlation[i];
-    std::int64_t launched = events.kernels.begin_ns[i];
-    if (correlation != 0) {
-      const auto at = std::lower_bound(launches.begin(), launches.end(), std::pair(correlation, schema::kNoTime));
-      if (at != launches.end() && at->first == correlation) launched = at->second;
-    }
-    kernels.emplace_back(launched, events.kernels.begin_ns[i]);
+  std::vector<std::int64_t> bounds;
+  bool gaps = false;
+  // Where recording went off in between, the next kernel is another window's.
+  const auto gap_after = [&](std::size_t i) {
+    return i + 1 < steps.size() && steps[i + 1].window.begin > steps[i].window.end &&
+           steps[i + 1].index > steps[i].index + 1;
+  };
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    bounds.push_back(steps[i].window.begin);
+    gaps |= gap_after(i);
   }
-  if (!std::is_sorted(kernels.begin(), kernels.end())) std::sort(kernels.begin(), kernels.end());
-  const Interval extent = GpuExtent(events);
+  bounds.push_back(steps.back().window.end);
+  std::sort(bounds.begin(), bounds.end());
+  bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
 
-  // Start of the first kernel launched at or after a host time.
-  const auto first_launched = [&](std::int64_t host_ns) {
-    const auto at = std::lower_bound(kernels.begin(), kernels.end(), std::pair(host_ns, schema::kNoTime));
-    return at == kernels.end() ? extent.end : at->second;
-  };
-  // Latest end of what was launched before a host time.
-  std::vector<std::pair<std::int64_t, std::int64_t>> ends;
-  const auto last_ended = [&](std::int64_t host_ns, std::int64_t least) {
-    if (ends.empty()) {
-      for (std::size_t i = 0; i < events.kernels.rows(); ++i) {
-        const std::uint64_t correlation = events.kernels.correlation[i];
-        const auto at = std::lower_bound(launches.begin(), launches.end(), std::pair(correlation, schema::kNoTime));
-        const bool known = correlation != 0 && at != launches.end() && at->first == correlation;
-        ends.emplace_back(known ? at->second : events.kernels.begin_ns[i],
-                          events.kernels.begin_ns[i] + events.kernels.duration_ns[i]);
-      }
-      std::sort(ends.begin(), ends.end());
-      for (std::size_t i = 1; i < ends.size(); ++i) ends[i].second = std::max(ends[i].second, ends[i - 1].second);
-    }
-    const auto at = std::lower_bound(ends.begin(), ends.end(), std::pair(host_ns, schema::kNoTime));
-    return at == ends.begin() ? least : std::max(least, at[-1].second);
-  };
+  std::unique_ptr<Launched> launched;
+  if (!gaps) {
+    auto first = std::make_unique<FirstLaunched>(std::move(bounds));
+    if (first->Find(kernels, api)) launched = std::move(first);
+  }
+  if (launched == nullptr) launched = std::make_unique<AllLaunched>(kernels, api);
+
   std::int64_t before = schema::kNoTime;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     Interval& window = steps[i].window;
     const std::int64_t host_end = window.end;
+    const bool gap = gap_after(i);
     const std::int64_t next = i + 1 < steps.size() ? steps[i + 1].window.begin : host_end;
-    window.begin = std::max(first_launched(window.begin), before);
-    // Where recording went off in between, the next kernel is another window's.
-    const bool gap = next > host_end && steps[i + 1].index > steps[i].index + 1;
-    window.end = gap ? last_ended(host_end, window.begin) : std::max(first_launched(next), window.begin);
+    window.begin = std::max(launched->FirstStart(window.begin, extent.end), before);
+    window.end = gap ? launched->LastEnd(host_end, window.begin)
+                     : std::max(launched->FirstStart(next, extent.end), window.begin);
     before = window.end;
   }
   return steps;

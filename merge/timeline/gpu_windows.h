@@ -5,16 +5,30 @@
 
 #include "core/interval.h"
 #include "core/schema.h"
+#include "merge/readers/event_reader.h"
 #include "merge/steps/steps.h"
 
 namespace lockstep {
 
+using KernelRows = RowCursor<schema::Kernels>;
+using CopyRows = RowCursor<schema::Copies>;
+using ApiRows = RowCursor<schema::Api>;
+using SyncRows = RowCursor<schema::Sync>;
+
+// Widens `extent` by the events; {INT64_MAX, INT64_MIN} is empty.
+template <typename Table>
+void Extend(const Table& table, std::size_t row, Interval& extent) {
+  extent.begin = std::min(extent.begin, table.begin_ns[row]);
+  extent.end = std::max(extent.end, table.begin_ns[row] + table.duration_ns[row]);
+}
+
 // First GPU event's begin to the last one's end; {0, 0} without any.
-Interval GpuExtent(const schema::RankTables& events);
+Interval GpuExtent(KernelRows& kernels, CopyRows& copies);
 
 // Replaces each window by the GPU's: first kernel launched in the step to first
 // kernel launched in the next one; the last step ends with the first kernel
-// launched after it, else with the last GPU event.
-std::vector<RankStep> GpuWindows(std::vector<RankStep> host_steps, const schema::RankTables& events);
+// launched after it, else with the last GPU event. Needs begin_ns, duration_ns and
+// correlation of the kernels, begin_ns and correlation of the calls.
+std::vector<RankStep> GpuWindows(std::vector<RankStep> host_steps, KernelRows& kernels, ApiRows& api, Interval extent);
 
 }  // namespace lockstep

@@ -38,26 +38,21 @@ KernelClass HtaClass(std::string_view name) {
   return KernelClass::kCompute;
 }
 
+KernelClassifier::KernelClassifier(const schema::RankTables& texts, bool hta)
+    : hta_(hta), by_name_(texts.strings.rows(), KernelClass::kCompute) {
+  for (std::uint32_t id = 0; id < by_name_.size(); ++id) {
+    const std::string_view name = TextOf(texts, id);
+    by_name_[id] = hta ? HtaClass(name) : IsCommKernelName(name) ? KernelClass::kComm : KernelClass::kCompute;
+  }
+}
+
 std::vector<KernelClass> ClassifyKernels(const schema::RankTables& events, const schema::Collectives& collectives,
                                          bool hta) {
   const schema::Kernels& kernels = events.kernels;
-  // Names repeat: each is looked at once.
-  std::vector<KernelClass> by_name(events.strings.rows(), KernelClass::kCompute);
-  for (std::uint32_t id = 0; id < by_name.size(); ++id) {
-    const std::string_view name = TextOf(events, id);
-    by_name[id] = hta ? HtaClass(name) : IsCommKernelName(name) ? KernelClass::kComm : KernelClass::kCompute;
-  }
+  const KernelClassifier classifier(events, hta);
   std::vector<KernelClass> classes(kernels.rows());
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    const KernelClass named = kernels.name[i] < by_name.size() ? by_name[kernels.name[i]] : KernelClass::kCompute;
-    if (hta) {
-      classes[i] = named;
-    } else if (kernels.work[i] == 0) {
-      classes[i] = kernels.work_rule[i] == 0 ? named : KernelClass::kCompute;
-    } else {
-      classes[i] = kernels.work[i] == 1 ? KernelClass::kComm : KernelClass::kNone;
-    }
-  }
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    classes[i] = classifier.Of(kernels.name[i], kernels.work[i], kernels.work_rule[i]);
   if (!hta)
     for (const std::uint32_t row : collectives.kernel)
       if (row < classes.size()) classes[row] = KernelClass::kComm;

@@ -19,6 +19,23 @@ bool IsCommKernelName(std::string_view name);
 // kNone is its OTHER.
 KernelClass HtaClass(std::string_view name);
 
+// By what is known of one kernel; names are looked at once.
+class KernelClassifier {
+ public:
+  // `hta`: by name only. `texts` holds strings.
+  KernelClassifier(const schema::RankTables& texts, bool hta);
+  KernelClass Of(std::uint32_t name, std::uint8_t work, std::uint8_t work_rule) const {
+    const KernelClass named = name < by_name_.size() ? by_name_[name] : KernelClass::kCompute;
+    if (hta_) return named;
+    if (work == 0) return work_rule == 0 ? named : KernelClass::kCompute;
+    return work == 1 ? KernelClass::kComm : KernelClass::kNone;
+  }
+
+ private:
+  bool hta_;
+  std::vector<KernelClass> by_name_;
+};
+
 // One class per row of kernels. `hta`: by name only; else as recorded, a kernel
 // that carried a recorded collective communicates, then the list of names.
 std::vector<KernelClass> ClassifyKernels(const schema::RankTables& events, const schema::Collectives& collectives,

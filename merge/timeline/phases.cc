@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
 #include "merge/timeline/breakdown.h"
 #include "trace/strings.h"
@@ -44,30 +43,28 @@ std::vector<PhaseStretch> Innermost(const std::vector<PhaseStretch>& ranges) {
   return stretches;
 }
 
-schema::TlStepPhases PhasesOf(const schema::RankTables& head, const schema::RankTables& events, std::uint32_t thread,
-                              const std::vector<RankStep>& steps, Interval total, std::int32_t rank) {
-  const schema::Ranges& ranges = events.ranges;
-  schema::TlStepPhases table;
-  std::vector<PhaseStretch> of_thread;
-  std::vector<Interval> unrecorded;
-  std::unordered_map<std::uint32_t, bool> is_unrecorded;
+void PhaseRanges::Add(const schema::Ranges& ranges) {
   for (std::size_t i = 0; i < ranges.rows(); ++i) {
     const std::uint8_t category = ranges.category[i];
-    if (category == 0 || ranges.thread[i] != thread || ranges.duration_ns[i] <= 0) continue;
+    if (category == 0 || ranges.thread[i] != thread_ || ranges.duration_ns[i] <= 0) continue;
     const Interval window{ranges.begin_ns[i], ranges.begin_ns[i] + ranges.duration_ns[i]};
-    of_thread.push_back({window, category});
+    ranges_.push_back({window, category});
     if (category != kCommunication || ranges.name.empty()) continue;
-    const auto [known, fresh] = is_unrecorded.try_emplace(ranges.name[i], false);
-    if (fresh) known->second = TextOf(head, ranges.name[i]).starts_with(kUnrecordedPrefix);
-    if (known->second) unrecorded.push_back(window);
+    const auto [known, fresh] = is_unrecorded_.try_emplace(ranges.name[i], false);
+    if (fresh) known->second = TextOf(texts_, ranges.name[i]).starts_with(kUnrecordedPrefix);
+    if (known->second) unrecorded_.push_back(window);
   }
-  if (of_thread.empty()) return table;
-  std::stable_sort(of_thread.begin(), of_thread.end(),
+}
+
+schema::TlStepPhases PhaseRanges::Table(const std::vector<RankStep>& steps, Interval total, std::int32_t rank) {
+  schema::TlStepPhases table;
+  if (ranges_.empty()) return table;
+  std::stable_sort(ranges_.begin(), ranges_.end(),
                    [](const PhaseStretch& a, const PhaseStretch& b) { return a.window.begin < b.window.begin; });
 
   std::map<std::uint8_t, IntervalSet> sets;
-  for (const PhaseStretch& stretch : Innermost(of_thread)) sets[stretch.category].push_back(stretch.window);
-  if (!unrecorded.empty()) sets[kPhaseUnrecordedComm] = std::move(unrecorded);
+  for (const PhaseStretch& stretch : Innermost(ranges_)) sets[stretch.category].push_back(stretch.window);
+  if (!unrecorded_.empty()) sets[kPhaseUnrecordedComm] = std::move(unrecorded_);
   std::map<std::uint8_t, Measure> measures;
   for (auto& [phase, set] : sets) {
     set = Normalize(std::move(set));

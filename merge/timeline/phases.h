@@ -2,6 +2,7 @@
 // What the application says it did: time of the training thread in ranges that have
 // a category, per step.
 
+#include <unordered_map>
 #include <vector>
 
 #include "core/interval.h"
@@ -23,9 +24,21 @@ struct PhaseStretch {
 // the one listed last); where it has ended, the one before it. Sorted by begin.
 std::vector<PhaseStretch> Innermost(const std::vector<PhaseStretch>& ranges);
 
-// Rows of the table for one rank: each step's, then those of `total` with index -1.
-// `events` holds ranges; texts are in `head`.
-schema::TlStepPhases PhasesOf(const schema::RankTables& head, const schema::RankTables& events, std::uint32_t thread,
-                              const std::vector<RankStep>& steps, Interval total, std::int32_t rank);
+// Ranges of one thread that say what they are for, collected piece by piece.
+class PhaseRanges {
+ public:
+  // `texts` holds strings.
+  PhaseRanges(const schema::RankTables& texts, std::uint32_t thread) : texts_(texts), thread_(thread) {}
+  void Add(const schema::Ranges& rows);
+  // Rows of the table for one rank: each step's, then those of `total` with index -1.
+  schema::TlStepPhases Table(const std::vector<RankStep>& steps, Interval total, std::int32_t rank);
+
+ private:
+  const schema::RankTables& texts_;
+  std::uint32_t thread_;
+  std::vector<PhaseStretch> ranges_;
+  std::vector<Interval> unrecorded_;
+  std::unordered_map<std::uint32_t, bool> is_unrecorded_;
+};
 
 }  // namespace lockstep

@@ -1,44 +1,23 @@
 #include "merge/timeline/rank_pass.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "core/collective.h"
 #include "core/mpi_ops.h"
+#include "merge/readers/event_reader.h"
+#include "merge/timeline/activity_stream.h"
 #include "merge/timeline/gpu_windows.h"
-#include "merge/timeline/kernel_class.h"
+#include "merge/timeline/hta_window.h"
 #include "merge/timeline/phases.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
-
-// A row of coalesced unsuccessful polls spans first entry to last return. When
-// they came this close together the thread was spinning in MPI; else it worked
-// in between and the calls themselves took next to nothing.
-constexpr std::int64_t kSpinPeriodNs = 20'000;
-
-bool InsideMpi(const schema::MpiCalls& calls, std::size_t row) {
-  const std::uint32_t count = calls.count.empty() ? 1 : calls.count[row];
-  return count <= 1 || calls.duration_ns[row] / count <= kSpinPeriodNs;
-}
-
-// Functions of a newer version count as "other".
-MpiClass ClassOf(std::uint16_t op) {
-  static const std::vector<MpiClass> kClasses = [] {
-    std::vector<MpiClass> classes;
-    for (const MpiOpInfo& info : kMpiOps) {
-      const auto number = static_cast<std::size_t>(info.op);
-      if (number >= classes.size()) classes.resize(number + 1, MpiClass::kOther);
-      classes[number] = info.cls;
-    }
-    return classes;
-  }();
-  return op < kClasses.size() ? kClasses[op] : MpiClass::kOther;
-}
 
 bool IsNonBlocking(std::uint8_t mode) {
   return mode == static_cast<std::uint8_t>(CollectiveMode::kNonBlocking) ||
@@ -47,108 +26,99 @@ bool IsNonBlocking(std::uint8_t mode) {
 
 class Pass {
  public:
-  Pass(const RankPassInput& input, const schema::RankTables& head, const schema::RankTables& events,
-       MatchedCollectives& matched)
-      : in_(input), head_(head), events_(events), matched_(matched) {}
+  Pass(const RankPassInput& input, const schema::RankTables& head, EventReader& events, MatchedCollectives& matched)
+      : in_(input), head_(head), events_(events), matched_(matched), tables_(events) {}
 
   RankPassResult Run() {
     span_ = CapturedSpan(head_);
     training_ = TrainingThread(head_);
-    out_.gpu = events_.kernels.rows() > 0;
-    activity_.gpu = out_.gpu;
-    out_.steps = out_.gpu ? GpuWindows(*in_.steps, events_) : *in_.steps;
-    ReadCalls();
-    if (out_.gpu) ReadKernels();
-    ReadCollectives();
-    if (!out_.gpu || !in_.hta) ReadP2p();
-    AddOps(ops_, activity_);
-    ops_ = {};
+    out_.gpu = tables_.kernels.rows() > 0;
+    tables_.OnlyTimes();
+    if (out_.gpu) extent_ = GpuExtent(tables_.kernels, tables_.copies);
+    out_.steps = out_.gpu ? GpuWindows(*in_.steps, tables_.kernels, tables_.api, extent_) : *in_.steps;
+    if (out_.gpu && in_.hta_window) hta_ = SelectHtaWindow(tables_, in_.hta_until_ns);
+    FindWindows();
+    FindInside();
+    tables_.AllColumns();
+    // Rows are in order of time in our own files. Where they are not, nothing can be let go on the way.
+    if (!Stream(false)) Stream(true);
     Emit();
+    out_.damaged = events_.Damaged();
     return std::move(out_);
   }
 
  private:
-  void ReadCalls() {
-    bool posted = false;
-    for (const std::uint8_t mode : head_.collectives.mode) posted |= IsNonBlocking(mode);
-    for (const std::uint8_t mode : head_.p2p.mode) posted |= mode != 0;
+  struct OpTimes {
+    std::int64_t begin, end, end_low, wait_end;
+    std::uint32_t member;
+    std::int64_t limit;
+    bool posted, ended, split, censored;
+  };
 
-    const schema::MpiCalls& calls = events_.mpi_calls;
-    std::vector<Interval> busy, inside, other, io, rma, input;
-    if (!out_.gpu) busy.reserve(calls.rows());
-    if (posted) inside.reserve(calls.rows());
-    for (std::size_t i = 0; i < calls.rows(); ++i) {
-      if (!InsideMpi(calls, i)) continue;
-      const Interval call{calls.begin_ns[i], calls.begin_ns[i] + calls.duration_ns[i]};
-      if (posted) inside.push_back(call);
-      if (calls.thread[i] != training_) continue;
-      if (!out_.gpu) busy.push_back(call);
-      const MpiClass cls = ClassOf(calls.op[i]);
-      if (!IsMpiOther(cls)) continue;
-      other.push_back(call);
-      if (IsIo(cls)) io.push_back(call);
-      if (IsRma(cls)) rma.push_back(call);
-    }
-    // Waiting for a non-blocking transfer is time of the transfer's class.
-    const schema::MpiRequests& requests = head_.mpi_requests;
-    for (std::size_t i = 0; i < requests.rows(); ++i) {
-      if (requests.wait_thread[i] != training_ || requests.end_ns[i] == kNoTime) continue;
-      const Interval wait{requests.wait_begin_ns[i], requests.end_ns[i]};
-      other.push_back(wait);
-      (IsIo(ClassOf(requests.op[i])) ? io : rma).push_back(wait);
-    }
-    const schema::Ranges& ranges = events_.ranges;
-    for (std::size_t i = 0; i < ranges.rows(); ++i)
-      if (ranges.category[i] == 1 && ranges.thread[i] == training_ && ranges.duration_ns[i] > 0)
-        input.push_back({ranges.begin_ns[i], ranges.begin_ns[i] + ranges.duration_ns[i]});
-    activity_.input = Normalize(std::move(input));
-    activity_.mpi_other = Normalize(std::move(other));
-    activity_.mpi_io = Normalize(std::move(io));
-    activity_.mpi_rma = Normalize(std::move(rma));
-    if (!out_.gpu) {
-      activity_.busy = Normalize(std::move(busy));
-      if (!activity_.input.empty()) activity_.busy = Unite(activity_.busy, activity_.input);
-    }
-    activity_.inside_mpi = Normalize(std::move(inside));
-    inside_ = Measure(activity_.inside_mpi);
+  OpTimes TimesOf(std::size_t row) const {
+    const schema::Collectives& c = head_.collectives;
+    OpTimes op;
+    op.posted = IsNonBlocking(c.mode[row]);
+    op.ended = c.end_ns[row] != kNoTime;
+    op.begin = c.begin_ns[row];
+    // Never completed: still in flight when the rank was last heard of.
+    op.end = std::max(op.ended ? c.end_ns[row] : span_.end, op.begin);
+    op.member = matched_.member_of[in_.index][row];
+    op.limit = op.member == schema::kNone ? kNoTime : matched_.limit_ns[op.member];
+    op.split = op.limit != kNoTime;
+    op.wait_end = op.begin;
+    if (op.split && op.limit > matched_.members.arrival_ns[op.member])
+      op.wait_end = std::clamp(in_.clock->ToLocal(op.limit), op.begin, op.end);
+    op.end_low = op.end;
+    if (op.posted)
+      op.end_low = std::min(op.end, std::max({op.wait_end, c.last_incomplete_ns[row], c.wait_begin_ns[row]}));
+    else if (!op.ended)
+      op.end_low = op.wait_end;
+    op.censored = op.split && (!op.ended || !matched_.whole[matched_.members.collective[op.member]]);
+    return op;
   }
+  // Whether its end is too uncertain depends on how long a thread was inside MPI.
+  static bool AsksForInside(const OpTimes& op) { return op.split && op.posted && op.end > op.wait_end && !op.censored; }
 
-  void ReadKernels() {
-    const schema::Kernels& kernels = events_.kernels;
-    classes_ = ClassifyKernels(events_, head_.collectives, in_.hta);
-    std::vector<bool> carried(kernels.rows(), false);
-    for (const std::uint32_t row : head_.collectives.kernel)
-      if (row < carried.size()) carried[row] = true;
-    std::vector<Interval> compute, copy;
-    for (std::size_t i = 0; i < kernels.rows(); ++i) {
-      const Interval kernel{kernels.begin_ns[i], kernels.begin_ns[i] + kernels.duration_ns[i]};
-      switch (classes_[i]) {
-        case KernelClass::kCompute:
-          compute.push_back(kernel);
-          break;
-        case KernelClass::kComm:
-          if (!carried[i]) ops_.push_back({kernel.begin, kernel.begin, kernel.end, kernel.end, true});
-          break;
-        case KernelClass::kMemory:
-          copy.push_back(kernel);
-          break;
-        case KernelClass::kNone:
-          // HTA's OTHER keeps the device busy and is no compute: the same as a copy to the identity.
-          if (in_.hta) copy.push_back(kernel);
-          break;
-      }
+  // Time inside MPI before each time that will be asked for: a walk over the calls of its own, because an
+  // operation's fate is needed when it begins and known when it ends.
+  void FindInside() {
+    for (std::size_t row = 0; row < head_.collectives.rows(); ++row) {
+      const OpTimes op = TimesOf(row);
+      if (!AsksForInside(op)) continue;
+      asked_.push_back(op.wait_end);
+      asked_.push_back(op.end);
     }
-    for (std::size_t i = 0; i < events_.copies.rows(); ++i)
-      copy.push_back({events_.copies.begin_ns[i], events_.copies.begin_ns[i] + events_.copies.duration_ns[i]});
-    activity_.busy = Normalize(std::move(compute));
-    activity_.copy = Normalize(std::move(copy));
+    if (asked_.empty()) return;
+    std::sort(asked_.begin(), asked_.end());
+    asked_.erase(std::unique(asked_.begin(), asked_.end()), asked_.end());
+    std::vector<Interval> between;
+    for (std::size_t i = 0; i + 1 < asked_.size(); ++i) between.push_back({asked_[i], asked_[i + 1]});
+    std::vector<Terms> inside;
+    for (const bool whole : {false, true}) {
+      Breakdown measure(true, between);
+      const Breakdown::Source calls = measure.AddSource(Activity::kCopy);
+      Watermarks marks(whole, [&](std::int64_t until) { measure.Advance(until); });
+      tables_.calls.Rewind();
+      marks.Add([&](std::int64_t& latest) {
+        const schema::MpiCalls* rows = tables_.calls.Next();
+        for (std::size_t i = 0; rows != nullptr && i < rows->rows(); ++i) {
+          latest = std::max(latest, rows->begin_ns[i]);
+          if (InsideMpi(*rows, i)) measure.Add(calls, {rows->begin_ns[i], rows->begin_ns[i] + rows->duration_ns[i]});
+        }
+        return rows != nullptr;
+      });
+      marks.Run();
+      const bool late = measure.came_late();
+      inside = measure.Finish();
+      if (!late) break;
+    }
+    inside_before_.assign(asked_.size(), 0);
+    for (std::size_t i = 0; i < inside.size(); ++i) inside_before_[i + 1] = inside_before_[i] + inside[i].copy_ns;
   }
-
-  // In flight on the GPU's account only if its kernel counts as communication.
-  bool Counts(std::size_t row) const {
-    if (!out_.gpu || !in_.hta) return true;
-    const std::uint32_t kernel = head_.collectives.kernel[row];
-    return kernel < classes_.size() && classes_[kernel] == KernelClass::kComm;
+  std::int64_t InsideBefore(std::int64_t ns) const {
+    const auto at = std::lower_bound(asked_.begin(), asked_.end(), ns);
+    return inside_before_[static_cast<std::size_t>(at - asked_.begin())];
   }
 
   std::int64_t StepAt(std::int64_t local_ns) {
@@ -162,73 +132,58 @@ class Pass {
     return steps[recent_].index;
   }
 
-  void ReadCollectives() {
-    const schema::Collectives& c = head_.collectives;
-    ops_.reserve(ops_.size() + c.rows() + head_.p2p.rows());
-    for (std::size_t row = 0; row < c.rows(); ++row) {
-      const bool posted = IsNonBlocking(c.mode[row]);
-      const bool ended = c.end_ns[row] != kNoTime;
-      const std::int64_t begin = c.begin_ns[row];
-      std::int64_t end = c.end_ns[row];
-      // Never completed: still in flight when the rank was last heard of.
-      if (!ended) end = span_.end;
-      end = std::max(end, begin);
-      const std::uint32_t member = matched_.member_of[in_.index][row];
-      const std::int64_t limit = member == schema::kNone ? kNoTime : matched_.limit_ns[member];
-      const bool split = limit != kNoTime;
-
-      std::int64_t wait_end = begin;
-      if (split && limit > matched_.members.arrival_ns[member])
-        wait_end = std::clamp(in_.clock->ToLocal(limit), begin, end);
-      std::int64_t end_low = end;
-      if (posted)
-        end_low = std::min(end, std::max({wait_end, c.last_incomplete_ns[row], c.wait_begin_ns[row]}));
-      else if (!ended)
-        end_low = wait_end;
-
-      bool censored = split && (!ended || !matched_.whole[matched_.members.collective[member]]);
-      if (split && posted && end > wait_end && !censored) {
-        const std::int64_t high = end - wait_end;
-        const std::int64_t still = high - inside_.Within({wait_end, end});
-        censored = (end - end_low) >= (high + 9) / 10 || still >= (high + 9) / 10;
-      }
-      if (member != schema::kNone) Write(member, begin, end_low, end, limit, censored);
-      if (Counts(row)) ops_.push_back({begin, wait_end, split && !censored ? wait_end : end, end, !posted});
+  // The first pass over a piece of the rank's collectives writes its members of `matched`.
+  void AddCollective(std::size_t row, ActivityStream& stream) {
+    OpTimes op = TimesOf(row);
+    if (AsksForInside(op)) {
+      const std::int64_t high = op.end - op.wait_end;
+      const std::int64_t still = high - (InsideBefore(op.end) - InsideBefore(op.wait_end));
+      op.censored = (op.end - op.end_low) >= (high + 9) / 10 || still >= (high + 9) / 10;
     }
+    if (op.member != schema::kNone) Write(op);
+    stream.AddOp({op.begin, op.wait_end, op.split && !op.censored ? op.wait_end : op.end, op.end, !op.posted},
+                 head_.collectives.kernel.empty() ? schema::kNone : head_.collectives.kernel[row]);
   }
 
-  void Write(std::uint32_t member, std::int64_t begin, std::int64_t end_low, std::int64_t end, std::int64_t limit,
-             bool censored) {
+  void Write(const OpTimes& op) {
     schema::TlCollectiveRanks& m = matched_.members;
-    const std::int64_t high = std::max(in_.clock->ToCluster(end), m.arrival_ns[member]);
+    const std::uint32_t member = op.member;
+    const std::int64_t high = std::max(in_.clock->ToCluster(op.end), m.arrival_ns[member]);
     const std::int64_t low =
-        end_low == end ? high : std::clamp(in_.clock->ToCluster(end_low), m.arrival_ns[member], high);
+        op.end_low == op.end ? high : std::clamp(in_.clock->ToCluster(op.end_low), m.arrival_ns[member], high);
     m.end_high_ns[member] = high;
     m.end_low_ns[member] = low;
-    m.censored[member] = censored;
-    m.step[member] = StepAt(begin);
-    if (limit == kNoTime) return;
-    const std::int64_t waited_until = std::clamp(limit, m.arrival_ns[member], high);
+    m.censored[member] = op.censored;
+    m.step[member] = StepAt(op.begin);
+    if (op.limit == kNoTime) return;
+    const std::int64_t waited_until = std::clamp(op.limit, m.arrival_ns[member], high);
     m.wait_ns[member] = waited_until - m.arrival_ns[member];
-    if (!censored) m.transfer_ns[member] = high - waited_until;
+    if (!op.censored) m.transfer_ns[member] = high - waited_until;
   }
 
-  void ReadP2p() {
+  void AddP2p(std::size_t row, ActivityStream& stream) {
     const schema::P2p& p2p = head_.p2p;
-    const auto& partner_begin = in_.p2p->partner_begin_ns[in_.index];
-    for (std::size_t row = 0; row < p2p.rows(); ++row) {
-      if (p2p.outcome[row] == 1) continue;
-      std::int64_t begin = p2p.begin_ns[row];
-      const bool posted = p2p.mode[row] != 0;
-      // A posted receive without a message moves nothing, however long it stays posted.
-      if (posted && p2p.direction[row] == 1 && p2p.end_ns[row] == kNoTime) continue;
-      std::int64_t end = p2p.end_ns[row];
-      if (end == kNoTime) end = posted ? std::max(begin, p2p.post_end_ns[row]) : span_.end;
-      // Before its send was posted a receive has nothing to move.
-      if (p2p.direction[row] == 1 && partner_begin[row] != kNoTime)
-        begin = std::max(begin, in_.clock->ToLocal(partner_begin[row]));
-      if (end > begin) ops_.push_back({begin, begin, end, end, !posted});
-    }
+    if (p2p.outcome[row] == 1) return;
+    std::int64_t begin = p2p.begin_ns[row];
+    const bool posted = p2p.mode[row] != 0;
+    // A posted receive without a message moves nothing, however long it stays posted.
+    if (posted && p2p.direction[row] == 1 && p2p.end_ns[row] == kNoTime) return;
+    std::int64_t end = p2p.end_ns[row];
+    if (end == kNoTime) end = posted ? std::max(begin, p2p.post_end_ns[row]) : span_.end;
+    // Before its send was posted a receive has nothing to move.
+    const std::int64_t partner_begin = in_.p2p->partner_begin_ns[in_.index][row];
+    if (p2p.direction[row] == 1 && partner_begin != kNoTime) begin = std::max(begin, in_.clock->ToLocal(partner_begin));
+    if (end > begin) stream.AddOp({begin, begin, end, end, !posted}, schema::kNone);
+  }
+
+  // Everything the breakdown looks at, by time. False: some table is not in order of time.
+  bool Stream(bool whole) {
+    phases_.emplace(head_, training_);
+    ActivityStream stream(head_, tables_, training_, in_.hta, windows_, hta_ ? &*hta_ : nullptr, whole);
+    stream.OnRanges([&](const schema::Ranges& rows) { phases_->Add(rows); });
+    stream.AddRows(head_.collectives.begin_ns, [&](std::size_t row) { AddCollective(row, stream); });
+    if (!out_.gpu || !in_.hta) stream.AddRows(head_.p2p.begin_ns, [&](std::size_t row) { AddP2p(row, stream); });
+    return stream.Run(terms_);
   }
 
   // {0, 0}: this rank has nothing of it.
@@ -245,20 +200,22 @@ class Pass {
     return {0, 0};
   }
 
-  // In order, without overlap; at least one.
-  std::vector<Interval> AnalysisWindow() const {
-    std::vector<Interval> found;
-    if (in_.parts != nullptr) {
+  // The steps' windows, then the analysis window's parts: in order, without overlap; at least one.
+  void FindWindows() {
+    for (const RankStep& step : out_.steps) windows_.push_back(step.window);
+    if (hta_) {
+      parts_.push_back(hta_->extent);
+    } else if (in_.parts != nullptr) {
       for (const AnalysisPart& part : *in_.parts) {
         const Interval at = Locate(part);
-        if (at.begin < at.end && (found.empty() || found.back().end <= at.begin)) found.push_back(at);
+        if (at.begin < at.end && (parts_.empty() || parts_.back().end <= at.begin)) parts_.push_back(at);
       }
     } else if (in_.first_step <= in_.last_step) {
       const Interval at = Locate({in_.first_step, in_.last_step, in_.cluster_window});
-      if (at.begin < at.end) found.push_back(at);
+      if (at.begin < at.end) parts_.push_back(at);
     }
-    if (found.empty()) found.push_back(out_.gpu ? GpuExtent(events_) : span_);
-    return found;
+    if (parts_.empty()) parts_.push_back(out_.gpu ? extent_ : span_);
+    windows_.insert(windows_.end(), parts_.begin(), parts_.end());
   }
 
   template <typename Row>
@@ -274,28 +231,30 @@ class Pass {
     row.cpu_ns = cpu_ns, row.offcpu_ns = offcpu_ns;
   }
 
+  void ReadSamples(CounterCurve& cpu, CounterCurve& delay) {
+    bool cpu_wanted = out_.steps.empty();
+    for (std::size_t i = 0; i < out_.steps.size(); ++i)
+      cpu_wanted |= out_.steps[i].cpu_ns < 0 || (i > 0 && out_.steps[i].window.begin != out_.steps[i - 1].window.end);
+    tables_.samples.Rewind();
+    while (const schema::CpuSamples* samples = tables_.samples.Next()) {
+      for (std::size_t i = 0; i < samples->rows(); ++i) {
+        if (samples->thread[i] != training_) continue;
+        if (cpu_wanted && samples->cpu_ns[i] >= 0) cpu.Add(samples->time_ns[i], samples->cpu_ns[i]);
+        if (samples->run_delay_ns[i] >= 0) delay.Add(samples->time_ns[i], samples->run_delay_ns[i]);
+      }
+    }
+  }
+
   void Emit() {
     if (in_.p2p_waits != nullptr) {
       late_sender_ = Measure(in_.p2p_waits->late_sender);
       late_receiver_ = Measure(in_.p2p_waits->late_receiver);
     }
-    CounterCurve cpu, delay;
-    const schema::CpuSamples& samples = events_.cpu_samples;
-    bool cpu_wanted = out_.steps.empty();
-    for (std::size_t i = 0; i < out_.steps.size(); ++i)
-      cpu_wanted |= out_.steps[i].cpu_ns < 0 || (i > 0 && out_.steps[i].window.begin != out_.steps[i - 1].window.end);
-    for (std::size_t i = 0; i < samples.rows(); ++i) {
-      if (samples.thread[i] != training_) continue;
-      if (cpu_wanted && samples.cpu_ns[i] >= 0) cpu.Add(samples.time_ns[i], samples.cpu_ns[i]);
-      if (samples.run_delay_ns[i] >= 0) delay.Add(samples.time_ns[i], samples.run_delay_ns[i]);
-    }
-    std::vector<Interval> windows;
-    for (const RankStep& step : out_.steps) windows.push_back(step.window);
-    const std::vector<Interval> parts = AnalysisWindow();
-    const Interval total{parts.front().begin, parts.back().end};
-    out_.phases = PhasesOf(head_, events_, training_, *in_.steps, total, in_.rank == nullptr ? 0 : in_.rank->rank);
-    windows.insert(windows.end(), parts.begin(), parts.end());
-    const std::vector<Terms> terms = BreakDown(activity_, windows);
+    CounterCurve cpu(windows_), delay(windows_);
+    ReadSamples(cpu, delay);
+    const Interval total{parts_.front().begin, parts_.back().end};
+    const std::int32_t rank = in_.rank == nullptr ? 0 : in_.rank->rank;
+    out_.phases = phases_->Table(*in_.steps, total, rank);
 
     // Marks carry the exact CPU time of their step; samples only interpolate.
     std::int64_t marked_cpu = 0, marked_ns = 0;
@@ -303,13 +262,13 @@ class Pass {
       const RankStep& step = out_.steps[i];
       schema::TlStepRanks::Row row;
       row.index = step.index;
-      row.rank = in_.rank == nullptr ? 0 : in_.rank->rank;
+      row.rank = rank;
       row.begin_ns = step.window.begin;
       row.end_ns = step.window.end;
       row.cluster_end_ns = in_.clock->ToCluster(step.window.end);
       row.complete = step.complete;
-      const std::int64_t step_cpu = step.cpu_ns >= 0 ? step.cpu_ns : cpu.Within(step.window);
-      Put(row, terms[i], step.window, step_cpu, delay.Within(step.window));
+      const std::int64_t step_cpu = step.cpu_ns >= 0 ? step.cpu_ns : cpu.Within(i);
+      Put(row, terms_[i], step.window, step_cpu, delay.Within(i));
       out_.step_ranks.Append(row);
       if (step.window.begin >= total.begin && step.window.end <= total.end && step.cpu_ns >= 0) {
         marked_cpu += step.cpu_ns;
@@ -317,23 +276,23 @@ class Pass {
       }
     }
     schema::TlRankTotals::Row row;
-    row.rank = in_.rank == nullptr ? 0 : in_.rank->rank;
+    row.rank = rank;
     row.begin_ns = total.begin;
     row.end_ns = total.end;
     Terms sum;
     std::int64_t sampled_cpu = 0, off_cpu = 0;
     const auto add = [](std::int64_t& to, std::int64_t value) { to = to < 0 || value < 0 ? -1 : to + value; };
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      sum.Add(terms[out_.steps.size() + i]);
-      row.span_ns += parts[i].end - parts[i].begin;
-      add(sampled_cpu, cpu.Within(parts[i]));
-      add(off_cpu, delay.Within(parts[i]));
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      sum.Add(terms_[out_.steps.size() + i]);
+      row.span_ns += parts_[i].end - parts_[i].begin;
+      add(sampled_cpu, cpu.Within(out_.steps.size() + i));
+      add(off_cpu, delay.Within(out_.steps.size() + i));
     }
     // Steps do not overlap, so equal lengths are the same time.
     const bool covered = row.span_ns > 0 && marked_ns == row.span_ns;
     Put(row, sum, total, covered ? marked_cpu : sampled_cpu, off_cpu);
     row.late_sender_ns = row.late_receiver_ns = 0;
-    for (const Interval& part : parts) {
+    for (const Interval& part : parts_) {
       row.late_sender_ns += late_sender_.Within(part);
       row.late_receiver_ns += late_receiver_.Within(part);
     }
@@ -341,68 +300,37 @@ class Pass {
   }
 
   const RankPassInput& in_;
-  const schema::RankTables &head_, &events_;
+  const schema::RankTables& head_;
+  EventReader& events_;
   MatchedCollectives& matched_;
-  Interval span_{0, 0};
+  EventTables tables_;
+  Interval span_{0, 0}, extent_{0, 0};
   std::uint32_t training_ = 0;
-  RankActivity activity_;
-  Measure inside_, late_sender_, late_receiver_;
-  std::vector<KernelClass> classes_;
-  std::vector<CommOp> ops_;
+  std::optional<HtaWindow> hta_;
+  std::vector<Interval> windows_, parts_;
+  std::vector<Terms> terms_;
+  std::vector<std::int64_t> asked_, inside_before_;
+  std::optional<PhaseRanges> phases_;
+  Measure late_sender_, late_receiver_;
   std::size_t recent_ = 0;
   RankPassResult out_;
 };
 
 }  // namespace
 
-Interval CapturedSpan(const schema::RankTables& head) {
-  Interval span{0, 0};
-  bool any = false;
-  const auto extend = [&](std::int64_t begin, std::int64_t end) {
-    if (begin == kNoTime || end == kNoTime || end < begin) return;
-    span = any ? Interval{std::min(span.begin, begin), std::max(span.end, end)} : Interval{begin, end};
-    any = true;
-  };
-  for (std::size_t i = 0; i < head.threads.rows(); ++i)
-    if (head.threads.records[i] > 0 || head.threads.end_ns[i] > head.threads.begin_ns[i])
-      extend(head.threads.begin_ns[i], head.threads.end_ns[i]);
-  if (any) return span;
-  // No thread wrote down its life (files of others): what the small tables hold.
-  for (std::size_t i = 0; i < head.steps.rows(); ++i) extend(head.steps.begin_ns[i], head.steps.end_ns[i]);
-  for (std::size_t i = 0; i < head.collectives.rows(); ++i)
-    extend(head.collectives.begin_ns[i], std::max(head.collectives.begin_ns[i], head.collectives.end_ns[i]));
-  for (std::size_t i = 0; i < head.p2p.rows(); ++i)
-    extend(head.p2p.begin_ns[i], std::max(head.p2p.begin_ns[i], head.p2p.end_ns[i]));
-  return span;
-}
-
-std::uint32_t TrainingThread(const schema::RankTables& head) {
-  std::map<std::uint32_t, std::size_t> marks;
-  for (const std::uint32_t thread : head.steps.thread)
-    if (thread != schema::kNone) ++marks[thread];
-  std::uint32_t most = schema::kNone;
-  for (const auto& [thread, count] : marks)
-    if (most == schema::kNone || count > marks[most]) most = thread;
-  if (most != schema::kNone) return most;
-  const schema::Threads& threads = head.threads;
-  for (std::size_t i = 0; i < threads.rows(); ++i)
-    if (threads.training[i]) return threads.thread[i];
-  for (std::size_t i = 0; i < threads.rows(); ++i)
-    if (threads.process[i] < head.processes.rows() && threads.tid[i] == head.processes.pid[threads.process[i]])
-      return threads.thread[i];
-  return threads.rows() > 0 ? threads.thread[0] : 0;
-}
-
 RankPassResult PassRank(const RankPassInput& input, MatchedCollectives& matched) {
-  ReadTables events = input.rank->source->ReadEvents();
-  RankPassResult result = PassTables(input, input.rank->head, events.tables, matched);
-  result.damaged = std::move(events.damaged);
-  return result;
+  const std::unique_ptr<EventReader> events = input.rank->source->OpenEvents();
+  return PassEvents(input, input.rank->head, *events, matched);
+}
+
+RankPassResult PassEvents(const RankPassInput& input, const schema::RankTables& head, EventReader& events,
+                          MatchedCollectives& matched) {
+  return Pass(input, head, events, matched).Run();
 }
 
 RankPassResult PassTables(const RankPassInput& input, const schema::RankTables& head, const schema::RankTables& events,
                           MatchedCollectives& matched) {
-  return Pass(input, head, events, matched).Run();
+  return PassEvents(input, head, *ReadFromMemory(events), matched);
 }
 
 }  // namespace lockstep

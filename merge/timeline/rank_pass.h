@@ -40,6 +40,10 @@ struct RankPassInput {
   std::int64_t first_step = 0, last_step = -1;
   // Where a rank that lacks those steps has its window, cluster time; {0, 0}: captured time.
   Interval cluster_window{0, 0};
+  // Count the totals as Holistic Trace Analysis does (core of `--window hta`): only GPU events launched before
+  // `hta_until_ns` (rank clock; kNoTime: all), from the first one's begin to the last one's end.
+  bool hta_window = false;
+  std::int64_t hta_until_ns = schema::kNoTime;
   // Where recording was not on all the time: what it covered, in order, instead of the above. Null or empty: all.
   const std::vector<AnalysisPart>* parts = nullptr;
 };
@@ -53,10 +57,13 @@ struct RankPassResult {
   std::vector<std::string> damaged;
 };
 
-// Reads the rank's events, writes its members of `matched` (end, wait, transfer,
+// Goes through the rank's events, a piece at a time; writes its members of `matched` (end, wait, transfer,
 // censored, step) and gives its terms. Thread: ranks may be passed at once.
 RankPassResult PassRank(const RankPassInput& input, MatchedCollectives& matched);
 
+// The same with events from anywhere; `head` holds the other tables.
+RankPassResult PassEvents(const RankPassInput& input, const schema::RankTables& head, EventReader& events,
+                          MatchedCollectives& matched);
 // The same on tables in memory. `events` holds the long tables.
 RankPassResult PassTables(const RankPassInput& input, const schema::RankTables& head, const schema::RankTables& events,
                           MatchedCollectives& matched);

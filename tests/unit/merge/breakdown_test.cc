@@ -169,16 +169,19 @@ TEST(KernelClass, NamesAsLibrariesAndHtaSeeThem) {
 }
 
 TEST(CounterCurve, InterpolatesAndKnowsWhatItDoesNot) {
-  CounterCurve curve;
-  EXPECT_EQ(curve.Within({0, 10}), -1);
+  CounterCurve curve({{0, 10}, {50, 150}, {-50, 1000}, {300, 400}, {100, 150}, {20, 20}});
+  EXPECT_EQ(curve.Within(0), -1);
   curve.Add(0, 100);
-  EXPECT_EQ(curve.Within({0, 10}), -1);
+  EXPECT_EQ(curve.Within(0), -1);
   curve.Add(100, 150);
   curve.Add(90, 1000);  // Out of order: dropped.
   curve.Add(200, 350);
-  EXPECT_EQ(curve.Within({50, 150}), 25 + 100);
-  EXPECT_EQ(curve.Within({-50, 1000}), 250);
-  EXPECT_EQ(curve.Within({300, 400}), -1);
+  EXPECT_EQ(curve.Within(0), 5);
+  EXPECT_EQ(curve.Within(1), 25 + 100);
+  EXPECT_EQ(curve.Within(2), 250);
+  EXPECT_EQ(curve.Within(3), -1);
+  EXPECT_EQ(curve.Within(4), 100);
+  EXPECT_EQ(curve.Within(5), 0);
 }
 
 // Every nanosecond on its own, straight from the definitions.
@@ -225,6 +228,59 @@ void ExpectSame(const Terms& got, const Terms& want) {
   EXPECT_EQ(got.input_ns, want.input_ns);
 }
 
+// The same sets in pieces: several sources of one activity, members cut, doubled and out of order within a stretch
+// of time that was not advanced to.
+std::vector<Terms> Streamed(const RankActivity& a, const std::vector<Interval>& windows, std::mt19937& random) {
+  const auto any = [&](std::int64_t from, std::int64_t to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
+  };
+  Breakdown breakdown(a.gpu, windows);
+  struct Piece {
+    Breakdown::Source source;
+    Interval interval;
+  };
+  std::vector<Piece> pieces;
+  const std::pair<Activity, const IntervalSet*> sets[] = {
+      {Activity::kBusy, &a.busy},         {Activity::kCertain, &a.certain},    {Activity::kPossible, &a.possible},
+      {Activity::kTransfer, &a.transfer}, {Activity::kWait, &a.wait},          {Activity::kInsideMpi, &a.inside_mpi},
+      {Activity::kCopy, &a.copy},         {Activity::kMpiOther, &a.mpi_other}, {Activity::kInput, &a.input},
+      {Activity::kMpiIo, &a.mpi_io},      {Activity::kMpiRma, &a.mpi_rma}};
+  for (const auto& [activity, set] : sets) {
+    const Breakdown::Source one = breakdown.AddSource(activity), other = breakdown.AddSource(activity);
+    for (const Interval& member : *set) {
+      const std::int64_t middle = any(member.begin, member.end);
+      pieces.push_back({any(0, 1) ? one : other, {member.begin, middle}});
+      pieces.push_back({any(0, 1) ? one : other, {any(member.begin, middle), member.end}});
+      if (any(0, 3) == 0) pieces.push_back({any(0, 1) ? one : other, member});
+    }
+  }
+  std::int64_t advanced = -1000;
+  while (!pieces.empty()) {
+    const std::int64_t until = advanced + any(1, 80);
+    std::shuffle(pieces.begin(), pieces.end(), random);
+    std::erase_if(pieces, [&](const Piece& piece) {
+      if (piece.interval.begin >= until) return false;
+      breakdown.Add(piece.source, piece.interval);
+      return true;
+    });
+    breakdown.Advance(until);
+    advanced = until;
+  }
+  EXPECT_FALSE(breakdown.came_late());
+  return breakdown.Finish();
+}
+
+TEST(Breakdown, SaysWhatCameTooLate) {
+  Breakdown breakdown(true, {{0, 100}});
+  const Breakdown::Source busy = breakdown.AddSource(Activity::kBusy);
+  breakdown.Add(busy, {10, 20});
+  breakdown.Advance(50);
+  breakdown.Add(busy, {50, 60});
+  EXPECT_FALSE(breakdown.came_late());
+  breakdown.Add(busy, {49, 60});
+  EXPECT_TRUE(breakdown.came_late());
+}
+
 TEST(Breakdown, EqualsTheOracleOnRandomTraces) {
   std::mt19937 random(7);
   const auto some = [&](int most) {
@@ -256,6 +312,8 @@ TEST(Breakdown, EqualsTheOracleOnRandomTraces) {
     }
     windows.push_back({40, 40});
     const std::vector<Terms> got = BreakDown(a, windows);
+    const std::vector<Terms> streamed = Streamed(a, windows, random);
+    for (std::size_t w = 0; w < windows.size(); ++w) ExpectSame(streamed[w], got[w]);
     for (std::size_t w = 0; w < windows.size(); ++w) {
       ExpectSame(got[w], PerNanosecond(a, windows[w]));
       const Terms& t = got[w];

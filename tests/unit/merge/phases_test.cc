@@ -55,6 +55,12 @@ std::int64_t Phase(const schema::TlStepPhases& table, std::int64_t index, std::u
   return ns;
 }
 
+schema::TlStepPhases PhasesOf(const Tables& t, const std::vector<RankStep>& steps, Interval total, std::int32_t rank) {
+  PhaseRanges ranges(t.head, 0);
+  ranges.Add(t.events.ranges);
+  return ranges.Table(steps, total, rank);
+}
+
 TEST(Phases, OfTheTrainingThreadClippedToSteps) {
   Tables t;
   t.Range("forward", 50, 150, 2);
@@ -63,7 +69,7 @@ TEST(Phases, OfTheTrainingThreadClippedToSteps) {
   t.Range("elsewhere", 0, 1000, 3, 1);
   t.Range("label", 0, 1000, 0);
   const std::vector<RankStep> steps = {{0, {0, 110}, true, false, -1}, {1, {110, 200}, true, false, -1}};
-  const schema::TlStepPhases table = PhasesOf(t.head, t.events, 0, steps, {0, 200}, 7);
+  const schema::TlStepPhases table = PhasesOf(t, steps, {0, 200}, 7);
   EXPECT_EQ(Phase(table, 0, 2), 50);
   EXPECT_EQ(Phase(table, 0, 5), 10);
   EXPECT_EQ(Phase(table, 1, 2), 20);
@@ -77,7 +83,7 @@ TEST(Phases, OfTheTrainingThreadClippedToSteps) {
 TEST(Phases, NoCategoriesNoRows) {
   Tables t;
   t.Range("label", 0, 10, 0);
-  EXPECT_EQ(PhasesOf(t.head, t.events, 0, {{0, {0, 10}, true, false, -1}}, {0, 10}, 0).rows(), 0u);
+  EXPECT_EQ(PhasesOf(t, {{0, {0, 10}, true, false, -1}}, {0, 10}, 0).rows(), 0u);
 }
 
 }  // namespace

@@ -1,0 +1,126 @@
+#pragma once
+// The long tables of one rank, read a piece at a time: what a rank recorded may be
+// far more than fits into memory, and merge looks at each row once or twice in order.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/result.h"
+#include "core/schema.h"
+
+namespace lockstep {
+
+// Rows of a piece; a column chunk of our own files.
+inline constexpr std::uint64_t kPieceRows = 64 * 1024;
+
+using ColumnNames = std::span<const std::string_view>;
+
+// Cuts times that no clock shows to what later sums can bear; how many were cut.
+std::uint64_t CutWildTimes(const schema::ColumnInfo& column, std::vector<std::int64_t>& values);
+template <typename T>
+std::uint64_t CutWildTimes(const schema::ColumnInfo&, std::vector<T>&) {
+  return 0;
+}
+
+// Thread: one at a time.
+class EventReader {
+ public:
+  virtual ~EventReader() = default;
+
+  virtual std::uint64_t Rows(std::string_view table) const = 0;
+
+  // Rows [first, first + count) of the named columns, the others are emptied; a column
+  // that the file lacks reads as zeros. False: not readable, said in Damaged().
+  template <typename Table>
+  bool Read(ColumnNames columns, std::uint64_t first, std::uint64_t count, Table& into) {
+    bool readable = true;
+    into.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) {
+      if (!readable || std::find(columns.begin(), columns.end(), info.name) == columns.end()) {
+        values.clear();
+        return;
+      }
+      values.resize(count);
+      const Status status =
+          ReadColumn(Table::kInfo.name, info, first, count, reinterpret_cast<std::byte*>(values.data()));
+      readable = status.ok();
+      if (readable)
+        NoteCut(Table::kInfo.name, info.name, first, count, CutWildTimes(info, values));
+      else
+        NoteDamage(Table::kInfo.name, status.error().what);
+    });
+    return readable;
+  }
+
+  // What could not be read or made no sense, a line per table: "mpi_calls/begin_ns: chunk 3: bad deflate stream".
+  std::vector<std::string> Damaged() const;
+
+ protected:
+  // The first one of a table counts.
+  void NoteDamage(std::string_view table, const std::string& what);
+
+ private:
+  virtual Status ReadColumn(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first,
+                            std::uint64_t count, std::byte* out) = 0;
+  // Columns may be read several times: rows count once.
+  void NoteCut(std::string_view table, std::string_view column, std::uint64_t first, std::uint64_t count,
+               std::uint64_t cut);
+
+  std::map<std::string, std::string, std::less<>> damage_;
+  struct Cut {
+    std::uint64_t rows_seen = 0, cut = 0;
+  };
+  std::map<std::pair<std::string_view, std::string_view>, Cut> cuts_;
+};
+
+// The rows of one table in order. Pieces that cannot be read are left out. A table of
+// one piece is read once, however often it is gone through.
+template <typename Table>
+class RowCursor {
+ public:
+  // `columns` must outlive the cursor.
+  RowCursor(EventReader& reader, ColumnNames columns)
+      : reader_(reader), columns_(columns), rows_(reader.Rows(Table::kInfo.name)) {}
+
+  void Rewind() { next_ = 0; }
+  // Only these columns from now on, which must be among the first ones; a table of one piece keeps all.
+  void Choose(ColumnNames columns) {
+    if (rows_ > kPieceRows) columns_ = columns;
+  }
+  std::uint64_t rows() const { return rows_; }
+  // The row in the table of the piece's first.
+  std::uint64_t first_row() const { return first_; }
+  // Null after the last one. Valid until the next call.
+  const Table* Next() {
+    while (next_ < rows_) {
+      first_ = next_;
+      const std::uint64_t count = std::min(kPieceRows, rows_ - next_);
+      next_ += count;
+      if (held_ && rows_ <= kPieceRows) return &piece_;
+      held_ = reader_.Read(columns_, first_, count, piece_);
+      if (held_) return &piece_;
+    }
+    return nullptr;
+  }
+
+ private:
+  EventReader& reader_;
+  ColumnNames columns_;
+  std::uint64_t rows_, next_ = 0, first_ = 0;
+  bool held_ = false;
+  Table piece_;
+};
+
+// Over tables in memory, which must outlive it.
+std::unique_ptr<EventReader> ReadFromMemory(const schema::RankTables& tables);
+// Keeps them.
+std::unique_ptr<EventReader> ReadFromMemory(schema::RankTables&& tables, std::vector<std::string> damaged);
+
+}  // namespace lockstep

@@ -1,0 +1,140 @@
+#pragma once
+// One rank's events on their way into the breakdown: read a piece at a time, table
+// beside table in order of time, so that no more is held than the pieces in hand.
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "merge/readers/event_reader.h"
+#include "merge/timeline/breakdown.h"
+#include "merge/timeline/gpu_windows.h"
+#include "merge/timeline/kernel_class.h"
+
+namespace lockstep {
+
+struct HtaWindow;
+
+// The long tables with the columns that a pass uses.
+struct EventTables {
+  explicit EventTables(EventReader& events);
+
+  EventReader& reader;
+  RowCursor<schema::MpiCalls> calls;
+  KernelRows kernels;
+  CopyRows copies;
+  SyncRows sync;
+  ApiRows api;
+  RowCursor<schema::CpuSamples> samples;
+
+  // Of tables of many pieces read only what a walk over times needs, or everything again.
+  void OnlyTimes();
+  void AllColumns();
+};
+
+// The thread is inside MPI during the row, not only now and then (coalesced polls).
+bool InsideMpi(const schema::MpiCalls& calls, std::size_t row);
+
+// Goes through several tables side by side: always reads on where the least is known,
+// and tells how far all of them are. A row may come after rows that begin later, if
+// these are of its own piece or the one before.
+class Watermarks {
+ public:
+  // `advance(ns)`: nothing that begins before `ns` will come anymore. `whole`: never said.
+  Watermarks(bool whole, std::function<void(std::int64_t)> advance) : whole_(whole), advance_(std::move(advance)) {}
+  // Takes the table's next piece and raises `latest` to the begins in it; false: there was none.
+  using Next = std::function<bool(std::int64_t& latest)>;
+  void Add(Next next) { tables_.push_back({std::move(next)}); }
+  void Run();
+
+ private:
+  struct Table {
+    Next next;
+    std::int64_t latest = INT64_MIN, settled = INT64_MIN;
+    bool done = false;
+  };
+  bool whole_;
+  std::function<void(std::int64_t)> advance_;
+  std::vector<Table> tables_;
+};
+
+// Thread: one at a time.
+class ActivityStream {
+ public:
+  // `windows`: what to break down. With `hta_window`, the last one counts only what that keeps.
+  // `whole`: tables need not be in order of time, and are held until the end.
+  ActivityStream(const schema::RankTables& head, EventTables& tables, std::uint32_t training, bool hta_classes,
+                 const std::vector<Interval>& windows, const HtaWindow* hta_window, bool whole);
+
+  // Called with pieces that hold some range with a category; name, times, thread and category are read.
+  void OnRanges(std::function<void(const schema::Ranges&)> f) { on_ranges_ = std::move(f); }
+  // Rows of a table in memory, by their begin, to be added with AddOp.
+  void AddRows(const std::vector<std::int64_t>& begin_ns, std::function<void(std::size_t row)> add);
+  // An operation in flight; `kernel` is the row of the one that carried it, or kNone.
+  void AddOp(const CommOp& op, std::uint32_t kernel);
+
+  // Reads everything. False: rows came too late for this way; the terms are not to be used.
+  bool Run(std::vector<Terms>& terms);
+
+ private:
+  // Sources of both breakdowns, in the order in which they are made.
+  enum Source : std::size_t {
+    kCallsBusy,
+    kInputBusy,
+    kCompute,
+    kOpsCertain,
+    kKernelsCertain,
+    kPossible,
+    kTransfer,
+    kWait,
+    kInside,
+    kKernelsCopy,
+    kCopies,
+    kSyncs,
+    kOther,
+    kRequestsOther,
+    kIo,
+    kRequestsIo,
+    kRma,
+    kRequestsRma,
+    kInput,
+    kSources,
+  };
+  // A kernel that carried a recorded collective.
+  struct Carrier {
+    std::uint64_t row;
+    KernelClass cls;
+    bool kept;
+  };
+
+  void Put(Source source, Interval interval, bool kept = true) {
+    all_.Add(source, interval);
+    if (hta_window_ != nullptr && kept) kept_.Add(source, interval);
+  }
+  void FindCarriers();
+  const Carrier* CarrierOf(std::uint64_t kernel) const;
+  void AddRequests();
+  bool NextCalls(std::int64_t& latest);
+  bool NextRanges(std::int64_t& latest);
+  bool NextKernels(std::int64_t& latest);
+  bool NextCopies(std::int64_t& latest);
+  bool NextSyncs(std::int64_t& latest);
+
+  const schema::RankTables& head_;
+  EventTables& tables_;
+  const std::uint32_t training_;
+  const bool gpu_, hta_classes_;
+  const HtaWindow* hta_window_;
+  bool posted_ = false;  // Some operation moves while nobody is inside MPI, maybe.
+  KernelClassifier classifier_;
+  std::vector<Carrier> carriers_;  // By row.
+  std::size_t carrier_ = 0;
+  Breakdown all_, kept_;
+  Watermarks marks_;
+  std::function<void(const schema::Ranges&)> on_ranges_;
+  schema::Ranges ranges_;
+  std::uint64_t next_range_ = 0;
+};
+
+}  // namespace lockstep
