@@ -75,6 +75,7 @@ struct Batch {
   Text text;
   std::uint64_t offset = 0;  // Of the text's first byte in the file's JSON.
   bool last = false;
+  bool parsed = false;
   BatchParser parser;
   Stretch stretch;
   std::vector<std::pair<std::size_t, const Stretch*>> deliveries;  // With their index.
@@ -265,7 +266,7 @@ void Reader::TakeEvents(Batch& batch, const Stretch& stretch, std::string_view t
 void Reader::Check(Batch& batch) {
   std::string_view text = batch.text.View();
   if (in_events_) {
-    if (!carry_.empty() || !(state_ == StretchState{})) {
+    if (!batch.parsed || !carry_.empty() || !(state_ == StretchState{})) {
       batch.offset -= carry_.size();
       batch.text.Prepend(carry_);
       text = batch.text.View();
@@ -299,7 +300,9 @@ std::unique_ptr<Batch> Reader::TakeBatch() {
 
 void Reader::Stages() {
   const auto parse = [this](Batch& batch) {
-    if (in_events_) batch.parser.Parse(batch.text.View(), {}, batch.last, batch.stretch);
+    // What follows the array's end may turn out to be more of it: then Check does it.
+    batch.parsed = in_events_;
+    if (batch.parsed) batch.parser.Parse(batch.text.View(), {}, batch.last, batch.stretch);
   };
   // oneTBB 2021.8 warns on stderr about more threads than allowed cores.
   const int cores = tbb::info::default_concurrency();

@@ -114,6 +114,21 @@ TEST(KinetoDamage, ABracketTooManyDoesNotEndTheEvents) {
   EXPECT_EQ(outcome.result.facts.trace_name, "t.json");
 }
 
+// While threads already take what follows for no events.
+TEST(KinetoDamage, ABracketTooManyDoesNotEndTheEventsOnSeveralThreads) {
+  std::string events = Named("a") + "]";
+  std::vector<std::string> names = {"a"};
+  for (int i = 0; i < 2'000; ++i) {
+    names.push_back(std::to_string(i));
+    events += "," + Named(names.back()) + (i % 50 == 0 ? "]" : "");
+  }
+  for (int i = 0; i < 10; ++i) {
+    const Outcome outcome = ReadText(Trace(events), {.jobs = 2, .batch_bytes = 150});
+    ASSERT_EQ(outcome.Names(), names);
+    ASSERT_EQ(outcome.Defects(), "ImportGarbage 1");
+  }
+}
+
 TEST(KinetoDamage, InTheHeadCostsFactsButNoEvents) {
   const Outcome outcome = ReadText(
       R"({"deviceProperties": [{"id": 0, "name": "GPU"}], "x": ?, "distributedInfo": {"rank": 1}, "traceEvents": [)" +
