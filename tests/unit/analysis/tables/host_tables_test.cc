@@ -197,7 +197,7 @@ struct GroupsCase {
     const std::int64_t begins[] = {100, 180, 400}, ends[] = {200, 260, 500}, waits[] = {50, -1, 0};
     for (std::uint32_t i = 0; i < 3; ++i) {
       t.collectives.Append(
-          {.bytes = rank.tables.collectives.bytes[i], .transfer_ns = waits[i] < 0 ? -1 : 50 + 50 * (i / 2)});
+          {.bytes = rank.tables.collectives.bytes[i], .transfer_ns = std::int64_t{waits[i] < 0 ? -1 : i == 0 ? 50 : 100}});
       t.collective_ranks.Append({.collective = i,
                                  .rank = 0,
                                  .row = i,
