@@ -13,6 +13,7 @@
 #include "core/version.h"
 #include "merge/clock/align.h"
 #include "merge/match/collectives.h"
+#include "merge/match/order.h"
 #include "merge/match/p2p.h"
 #include "merge/match/p2p_waits.h"
 #include "merge/parallel.h"
@@ -76,11 +77,16 @@ std::vector<AlignCollective> BoundsOf(const schema::RankTables& head) {
   for (std::size_t i = 0; i < c.rows(); ++i) {
     const auto kind = static_cast<CollectiveKind>(c.kind[i]);
     if (!Splits(kind) || c.end_ns[i] == schema::kNoTime || c.comm[i] >= head.comms.rows()) continue;
-    if (c.bytes[i] == 0 && kind != CollectiveKind::kBarrier) continue;
+    const bool gpu = c.mode[i] == static_cast<std::uint8_t>(CollectiveMode::kGpu);
+    if ((c.bytes[i] == 0 && kind != CollectiveKind::kBarrier && !gpu) || c.seq[i] >= kAmbiguousSeq) continue;
     const std::uint32_t comm = c.comm[i];
     if (head.comms.kind[comm] == 1 || head.comms.global_id[comm] == 0 || head.comms.unidentified[comm]) continue;
-    bounds.push_back({head.comms.global_id[comm], c.seq[i], c.start[i],
-                      c.mode[i] == static_cast<std::uint8_t>(CollectiveMode::kGpu), c.begin_ns[i], c.end_ns[i]});
+    Hash64 sort;
+    sort.Add(head.comms.global_id[comm]);
+    sort.Add(c.kind[i]);
+    sort.Add(c.bytes[i]);
+    bounds.push_back({head.comms.global_id[comm], c.seq[i], c.start[i], gpu, c.begin_ns[i], c.end_ns[i], sort.value(),
+                      c.uneven[i] != 0});
   }
   return bounds;
 }
@@ -98,6 +104,7 @@ class Merger {
     Progress("read", 0);
     LS_TRY(run_, OpenRun(options_.run_dir, options_.jobs));
     for (const RunRank& rank : run_.ranks) AddFileLosses(rank, run_.losses);
+    for (RunLoss& loss : NumberCollectives(run_.ranks, options_.jobs)) run_.losses.push_back(std::move(loss));
     Progress("align", 0);
     LS_CHECK(Align());
     LeaveOut();
@@ -129,6 +136,7 @@ class Merger {
       align[r].domain = MetaValue(head, "clock_domain");
       align[r].bursts = &head.clock_bursts;
       align[r].snapshots = &head.clock_snapshots;
+      align[r].imported = !MetaValue(head, "imported").empty();
       align[r].begin_ns = span.begin;
       align[r].end_ns = span.end;
       one_domain &= !align[r].domain.empty() && align[r].domain == align[0].domain;
@@ -181,14 +189,16 @@ class Merger {
       if (outcomes_[r].ended_early)
         run_.losses.push_back(MakeLoss(rank.rank, Loss::kRankEndedEarly, 1, outcomes_[r].why));
       const bool all = !RecordedInParts(rank.head);
+      // A profiler's trace is always a piece of its process's life.
+      const bool piece = !MetaValue(rank.head, "imported").empty();
       recorded_[r] = WindowsOf(rank.head);
       MatchRank match;
       match.rank = rank.rank;
       match.tables = &rank.head;
       match.clock = &clocks_[r];
       match.window = {first[r], last[r]};
-      match.cut_begin = !all;
-      match.cut_end = !all || outcomes_[r].ended_early || rank.state != RankState::kComplete ||
+      match.cut_begin = !all || piece;
+      match.cut_end = !all || piece || outcomes_[r].ended_early || rank.state != RankState::kComplete ||
                       (outcomes_[r].exit_code != 0 && outcomes_[r].exit_code != kExitUnknown) ||
                       HasLoss(rank.head, Loss::kBytesLimit);
       match.in_parts = !all;

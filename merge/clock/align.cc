@@ -1,18 +1,19 @@
 #include "merge/clock/align.h"
 
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <memory>
 #include <tuple>
 
 #include "merge/clock/burst_knots.h"
 #include "merge/clock/clock_map.h"
+#include "merge/clock/comm_graph.h"
 #include "merge/clock/corridor.h"
+#include "merge/clock/end_fit.h"
 #include "merge/clock/fit.h"
+#include "merge/parallel.h"
 
 namespace lockstep {
 namespace {
@@ -23,6 +24,11 @@ enum Method : std::uint8_t { kReference = 0, kSameDomain = 1, kBursts = 2, kCorr
 constexpr std::int64_t kWallErrorNs = 10'000'000;
 // Two clocks that differ by more than this within one domain are not one clock.
 constexpr std::int64_t kSameClockNs = 1'000;
+constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
+// Ends further apart than this are worth a word: the error they make is printed everywhere.
+constexpr std::int64_t kWideSkewNs = 50'000;
+// Mapped domains' instances are joined when as many rows wait as are there, and at least this many.
+constexpr std::size_t kJoinRows = 1 << 20;
 
 struct Domain {
   std::vector<const AlignRank*> ranks;  // By rank.
@@ -32,6 +38,9 @@ struct Domain {
   std::vector<OffsetKnot> knots;  // What the map was fitted to.
   std::uint64_t wide = 0, jumps = 0;
   std::vector<InstanceBounds> instances;
+  bool imported = true;    // All its ranks are.
+  bool by_ends = false;    // Fitted to the ends of collectives.
+  bool unrelated = false;  // Not to the reference: only to the others of its component.
 
   std::int32_t leader() const { return ranks.front()->rank; }
 };
@@ -54,9 +63,17 @@ class Aligner {
   void MakeDomains();
   void CollectExchanges();
   void CollectInstances();
+  CommGraph Graph() const;
+  void ChooseReference();
+  void Transfers();
   bool FitFromBursts(std::size_t domain);
+  void RelateByCollectives();
+  bool FitFromEnds(std::size_t domain, const CommGraph::Mapped& mapped);
   bool FitFromCorridors(std::size_t domain);
   bool FitFromWall(std::size_t domain);
+  void Anchor(std::size_t domain);
+  const std::vector<InstanceBounds>& MappedInstances();
+  void CheckEnds();
   void Fit(std::size_t domain, std::vector<OffsetKnot> knots, std::uint8_t method);
   void Check(std::size_t domain);
   void Finish(std::size_t domain);
@@ -71,6 +88,8 @@ class Aligner {
   std::map<std::pair<std::size_t, std::size_t>, Exchanges> exchanges_;  // (domain, peer's domain)
   std::vector<std::int32_t> odd_ranks_;                                 // Not on the clock of their domain.
   std::vector<InstanceBounds> mapped_instances_;
+  std::vector<std::size_t> not_joined_;  // Mapped domains that are not in mapped_instances_ yet.
+  std::vector<AlignLoss> ends_losses_;   // Per domain; kept apart so that threads need no lock.
   AlignResult result_;
 };
 
@@ -101,6 +120,7 @@ void Aligner::MakeDomains() {
     if (fresh) domains_.emplace_back();
     Domain& domain = domains_[at->second];
     domain.ranks.push_back(rank);
+    domain.imported &= rank->imported;
     domain_of_.try_emplace(rank->rank, at->second);
     if (rank->begin_ns == 0 && rank->end_ns == 0) continue;
     if (domain.begin_ns > domain.end_ns) {
@@ -130,14 +150,54 @@ void Aligner::CollectExchanges() {
   }
 }
 
+// The lowest rank, unless it is one of a few imported ones that have nothing to do with the others.
+void Aligner::ChooseReference() {
+  if (!std::all_of(domains_.begin(), domains_.end(), [](const Domain& d) { return d.imported; })) return;
+  const std::vector<std::size_t> component = Graph().Components();
+  std::vector<std::size_t> sizes(domains_.size(), 0);
+  for (const std::size_t c : component) ++sizes[c];
+  const auto largest = std::max_element(sizes.begin(), sizes.end()) - sizes.begin();
+  std::rotate(domains_.begin(), domains_.begin() + largest, domains_.begin() + largest + 1);
+  for (std::size_t d = 0; d < domains_.size(); ++d)
+    for (const AlignRank* rank : domains_[d].ranks) domain_of_[rank->rank] = d;
+}
+
+CommGraph Aligner::Graph() const {
+  std::vector<std::vector<const AlignRank*>> ranks;
+  for (const Domain& domain : domains_) ranks.push_back(domain.ranks);
+  return CommGraph(ranks);
+}
+
 void Aligner::CollectInstances() {
-  tbb::task_arena arena(jobs_ == 0 ? tbb::task_arena::automatic : static_cast<int>(jobs_));
-  arena.execute([&] {
-    tbb::parallel_for(std::size_t{0}, domains_.size(), [&](std::size_t d) {
-      std::vector<const std::vector<AlignCollective>*> lists;
-      for (const AlignRank* rank : domains_[d].ranks) lists.push_back(&rank->collectives);
-      domains_[d].instances = InstancesOf(lists);
-    });
+  ParallelFor(jobs_, domains_.size(), [&](std::size_t d) {
+    std::vector<const std::vector<AlignCollective>*> lists;
+    for (const AlignRank* rank : domains_[d].ranks) lists.push_back(&rank->collectives);
+    domains_[d].instances = InstancesOf(lists);
+  });
+}
+
+// What moving an operation's data took at most is the shortest stay of all its members, wherever they are.
+void Aligner::Transfers() {
+  std::vector<std::pair<std::uint64_t, std::int64_t>> stays;
+  const auto join = [&] {
+    std::sort(stays.begin(), stays.end());
+    stays.erase(
+        std::unique(stays.begin(), stays.end(), [](const auto& a, const auto& b) { return a.first == b.first; }),
+        stays.end());
+  };
+  std::size_t joined = 0;
+  for (const Domain& domain : domains_) {
+    for (const InstanceBounds& instance : domain.instances) stays.emplace_back(instance.key, instance.shortest_ns);
+    if (stays.size() - joined < std::max(kJoinRows, joined)) continue;
+    join();
+    joined = stays.size();
+  }
+  join();
+  ParallelFor(jobs_, domains_.size(), [&](std::size_t d) {
+    for (InstanceBounds& instance : domains_[d].instances) {
+      const auto at = std::lower_bound(stays.begin(), stays.end(), std::pair{instance.key, INT64_MIN});
+      instance.shortest_ns = at->second;
+    }
   });
 }
 
@@ -145,7 +205,7 @@ void Aligner::Fit(std::size_t d, std::vector<OffsetKnot> knots, std::uint8_t met
   Domain& domain = domains_[d];
   domain.knots = std::move(knots);
   DomainFit fit = FitKnots(domain.knots);
-  if (!fit.gaps.empty()) NarrowGaps(CorridorsOf(domain.instances, mapped_instances_), &fit);
+  if (!fit.gaps.empty()) NarrowGaps(CorridorsOf(domain.instances, MappedInstances()), &fit);
   domain.map.method = method;
   domain.map.knots = fit.Flatten(domain.begin_ns, domain.end_ns);
   domain.wide = fit.wide;
@@ -181,7 +241,7 @@ bool Aligner::FitFromBursts(std::size_t d) {
 }
 
 bool Aligner::FitFromCorridors(std::size_t d) {
-  const std::vector<OffsetKnot> knots = KnotsOfCorridors(CorridorsOf(domains_[d].instances, mapped_instances_));
+  const std::vector<OffsetKnot> knots = KnotsOfCorridors(CorridorsOf(domains_[d].instances, MappedInstances()));
   if (knots.empty()) return false;
   Fit(d, knots, kCorridors);
   return true;
@@ -214,7 +274,7 @@ bool Aligner::FitFromWall(std::size_t d) {
 void Aligner::Check(std::size_t d) {
   Domain& domain = domains_[d];
   if (domain.map.method == kWallClock || domain.instances.empty()) return;
-  const std::vector<Corridor> corridors = CorridorsOf(domain.instances, mapped_instances_);
+  const std::vector<Corridor> corridors = CorridorsOf(domain.instances, MappedInstances());
   const CorridorCheck check = ApplyCorridors(corridors, &domain.map);
   result_.corridors_checked += check.checked;
   result_.corridors_violated += check.violated;
@@ -236,9 +296,128 @@ void Aligner::Finish(std::size_t d) {
   domain.mapped = true;
   if (domain.wide > 0) result_.losses.push_back({domain.leader(), Loss::kClockBurstRejected, domain.wide, ""});
   if (domain.jumps > 0) result_.losses.push_back({domain.leader(), Loss::kClockStep, domain.jumps, ""});
-  AddMapped(domain.instances, domain.map, &mapped_instances_);
-  domain.instances = {};
+  not_joined_.push_back(d);
   domain.knots = {};
+}
+
+const std::vector<InstanceBounds>& Aligner::MappedInstances() {
+  std::size_t joined = mapped_instances_.size();
+  for (const std::size_t d : not_joined_) {
+    AddMapped(domains_[d].instances, domains_[d].map, &mapped_instances_);
+    if (mapped_instances_.size() - joined < std::max(kJoinRows, joined)) continue;
+    JoinInstances(&mapped_instances_);
+    joined = mapped_instances_.size();
+  }
+  if (!not_joined_.empty()) JoinInstances(&mapped_instances_);
+  not_joined_.clear();
+  return mapped_instances_;
+}
+
+// Against one domain that is mapped: the one that promises the least error and has operations in common.
+bool Aligner::FitFromEnds(std::size_t d, const CommGraph::Mapped& mapped) {
+  Domain& domain = domains_[d];
+  for (const bool all : {false, true}) {
+    for (const std::size_t p : mapped.Partners(d, all)) {
+      const Domain& partner = domains_[p];
+      std::vector<EndSample> samples;
+      ForEachShared(domain.instances, partner.instances, [&](const InstanceBounds& own, const InstanceBounds& other) {
+        if (own.gpu == 0 || other.gpu == 0) return;
+        const std::int64_t end = own.end_ns(), error = partner.map.ErrorAt(other.end_ns());
+        samples.push_back({end, partner.map.ToCluster(other.end_ns()) - end,
+                           partner.map.ToCluster(other.last_begin_ns) - own.first_end_ns,
+                           partner.map.ToCluster(other.first_end_ns) - own.last_begin_ns, error, own.shortest_ns,
+                           own.sort, own.hard != 0 && other.hard != 0});
+      });
+      if (samples.empty()) continue;
+      EndFit fit = FitEnds(std::move(samples), domain.begin_ns, domain.end_ns);
+      domain.map.method = kCorridors;
+      domain.map.knots = std::move(fit.knots);
+      domain.by_ends = true;
+      if (std::max(fit.skew_ns, fit.systematic_ns) >= kWideSkewNs)
+        ends_losses_[d] = {domain.leader(), Loss::kClockCorridor, fit.samples,
+                           "kernels of one collective end " + std::to_string(std::max(fit.skew_ns, fit.systematic_ns)) +
+                               " ns apart from rank " + std::to_string(partner.leader()) + "'s"};
+      return true;
+    }
+  }
+  return false;
+}
+
+// A component of its own: its lowest rank keeps its times.
+void Aligner::Anchor(std::size_t d) {
+  Domain& domain = domains_[d];
+  domain.map.method = choice_ == ClockChoice::kWall ? kWallClock : kNone;
+  domain.map.knots = {{domain.begin_ns, 0, choice_ == ClockChoice::kWall ? kWallErrorNs : 0, 0}};
+}
+
+// Layer by layer from what is mapped: GPU collectives first, their ends are exact;
+// then the corridors of the others; then imported components that nothing relates.
+void Aligner::RelateByCollectives() {
+  const auto left = [&] {
+    std::vector<std::size_t> unmapped;
+    for (std::size_t d = 1; d < domains_.size(); ++d)
+      if (!domains_[d].mapped) unmapped.push_back(d);
+    return unmapped;
+  };
+  if (left().empty()) return;
+  Transfers();
+  const CommGraph graph = Graph();
+  bool anchored = false;
+  ends_losses_.assign(domains_.size(), {-1, Loss::kClockCorridor, 0, ""});
+  // Whatever is fitted after an anchor was set could not be fitted without it.
+  const auto finish = [&](std::size_t d) {
+    domains_[d].unrelated = anchored && choice_ != ClockChoice::kWall;
+    Finish(d);
+  };
+  for (std::vector<std::size_t> unmapped = left(); !unmapped.empty(); unmapped = left()) {
+    std::vector<std::int64_t> errors;
+    for (const Domain& domain : domains_)
+      errors.push_back(domain.mapped ? domain.map.ErrorAt(domain.begin_ns + (domain.end_ns - domain.begin_ns) / 2)
+                                     : -1);
+    const CommGraph::Mapped mapped(graph, errors);
+    std::vector<std::uint8_t> done(unmapped.size());
+    ParallelFor(jobs_, unmapped.size(), [&](std::size_t i) { done[i] = FitFromEnds(unmapped[i], mapped); });
+    bool progress = false;
+    for (std::size_t i = 0; i < unmapped.size(); ++i)
+      if (done[i] != 0) finish(unmapped[i]), progress = true;
+    for (std::size_t i = 0; !progress && i < unmapped.size(); ++i)
+      if (FitFromCorridors(unmapped[i])) finish(unmapped[i]), progress = true;
+    if (progress) continue;
+    const auto alone =
+        std::find_if(unmapped.begin(), unmapped.end(), [&](std::size_t d) { return domains_[d].imported; });
+    if (alone == unmapped.end()) break;
+    anchored = true;
+    Anchor(*alone);
+    finish(*alone);
+  }
+  CheckEnds();
+  for (AlignLoss& loss : ends_losses_)
+    if (loss.count > 0) result_.losses.push_back(std::move(loss));
+  for (const Domain& domain : domains_) {
+    if (!domain.unrelated) continue;
+    for (const AlignRank* rank : domain.ranks)
+      result_.losses.push_back({rank->rank, Loss::kClockUnbounded, 1,
+                                "no collective ties it to rank " + std::to_string(domains_.front().leader()) +
+                                    "; its times are taken as they are"});
+  }
+}
+
+// The fits looked at one partner each; what all the others prove must agree.
+void Aligner::CheckEnds() {
+  if (std::none_of(domains_.begin(), domains_.end(), [](const Domain& d) { return d.by_ends; })) return;
+  const std::vector<InstanceBounds>& mapped = MappedInstances();
+  std::vector<CorridorCheck> checks(domains_.size());
+  ParallelFor(jobs_, domains_.size(), [&](std::size_t d) {
+    Domain& domain = domains_[d];
+    if (domain.by_ends) checks[d] = ApplyCorridors(CorridorsOf(domain.instances, mapped), &domain.map);
+  });
+  for (std::size_t d = 0; d < checks.size(); ++d) {
+    result_.corridors_checked += checks[d].checked;
+    result_.corridors_violated += checks[d].violated;
+    if (checks[d].violated > 0)
+      result_.losses.push_back({domains_[d].leader(), Loss::kClockCorridor, checks[d].violated,
+                                "by up to " + std::to_string(checks[d].worst_ns) + " ns beyond the fit's error"});
+  }
 }
 
 Error Aligner::Refusal() const {
@@ -267,7 +446,8 @@ void Aligner::Emit() {
   for (const auto& [rank, domain] : by_rank) {
     const bool leads = rank == domain->leader();
     for (const MapKnot& knot : domain->map.knots)
-      result_.clock.Append({rank, knot.local_ns, knot.offset_ns, knot.base_error_ns, knot.slew_ppb,
+      result_.clock.Append({rank, knot.local_ns, knot.offset_ns, domain->unrelated ? kUnbounded : knot.base_error_ns,
+                            domain->unrelated ? 0 : knot.slew_ppb,
                             leads || domain->map.method == kNone ? domain->map.method : std::uint8_t{kSameDomain}});
   }
 }
@@ -275,6 +455,7 @@ void Aligner::Emit() {
 Result<AlignResult> Aligner::Run() {
   if (ranks_.empty()) return std::move(result_);
   MakeDomains();
+  if (choice_ != ClockChoice::kOff && domains_.size() > 1) ChooseReference();
   if (choice_ == ClockChoice::kOff) {
     for (Domain& domain : domains_) domain.map.knots = {{domain.begin_ns, 0, 0, 0}};
     Emit();
@@ -292,8 +473,7 @@ Result<AlignResult> Aligner::Run() {
     CollectInstances();
     Finish(0);
   }
-  // Bursts first, in the order of their reach; then corridors, nearest first by
-  // rank; each newly mapped domain may help the next.
+  // Bursts first, in the order of their reach, then collectives; each newly mapped domain may help the next.
   const auto sweep = [&](bool (Aligner::*fit)(std::size_t), bool check) {
     for (bool progress = true; progress;) {
       progress = false;
@@ -306,7 +486,7 @@ Result<AlignResult> Aligner::Run() {
     }
   };
   sweep(&Aligner::FitFromBursts, true);
-  sweep(&Aligner::FitFromCorridors, false);
+  RelateByCollectives();
   if (choice_ == ClockChoice::kWall) sweep(&Aligner::FitFromWall, false);
   if (std::any_of(domains_.begin(), domains_.end(), [](const Domain& domain) { return !domain.mapped; }))
     return Refusal();

@@ -23,6 +23,8 @@ struct AlignCollective {
   std::uint32_t start;
   std::uint32_t gpu;              // 1: a kernel; ends nearly together.
   std::int64_t begin_ns, end_ns;  // Rank clock.
+  std::uint64_t sort = 0;         // Operations of one kind and size share it.
+  bool uneven = false;            // Members that exchange nothing need not wait for one another: no hard bounds.
 };
 
 // One rank file's contribution. Pointers must outlive the call; null: table not there.
@@ -34,6 +36,9 @@ struct AlignRank {
   std::vector<AlignCollective> collectives;
   // First and last event time: the map is made to cover it. Both 0: unknown.
   std::int64_t begin_ns = 0, end_ns = 0;
+  // From a trace of others whose times are since 1970: a rank that nothing relates to
+  // the others keeps them, without a bound on its error, instead of being refused.
+  bool imported = false;
 };
 
 struct AlignLoss {
@@ -49,8 +54,11 @@ struct AlignResult {
   std::uint64_t corridors_checked = 0, corridors_violated = 0;  // Against the fit, before it was widened.
 };
 
-// Fits all ranks. kUnsupported, with the remedy, if a rank has no relation to the
-// reference and `choice` is kAuto. kOff: offset 0 everywhere, method 4, error 0.
+// Fits all ranks. kUnsupported, with the remedy, if a rank that was not imported has no
+// relation to the reference and `choice` is kAuto. kOff: offset 0 everywhere, method 4,
+// error 0. Imported ranks without relation: method 4, error INT64_MAX, and a loss; or
+// with kWall method 5. If only such ranks are there, the reference is the lowest rank
+// of those that most others can be related to.
 // The result depends on neither the order of `ranks` nor `jobs`.
 Result<AlignResult> AlignClocks(const std::vector<AlignRank>& ranks, ClockChoice choice, unsigned jobs = 1);
 

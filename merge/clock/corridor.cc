@@ -1,9 +1,12 @@
 #include "merge/clock/corridor.h"
 
+#include <tbb/parallel_sort.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <tuple>
 
 #include "core/hash.h"
 #include "merge/clock/align.h"
@@ -29,6 +32,8 @@ void Join(InstanceBounds* into, const InstanceBounds& other) {
   }
   into->last_end_ns = std::max(into->last_end_ns, other.last_end_ns);
   into->gpu &= other.gpu;
+  into->hard &= other.hard;
+  into->shortest_ns = std::min(into->shortest_ns, other.shortest_ns);
 }
 
 bool ByKey(const InstanceBounds& a, const InstanceBounds& b) { return a.key < b.key; }
@@ -138,7 +143,8 @@ std::vector<InstanceBounds> InstancesOf(const std::vector<const std::vector<Alig
       hash.Add(c.comm);
       hash.Add(c.seq);
       hash.Add(c.start);
-      all.push_back({hash.value(), c.begin_ns, c.end_ns, c.end_ns, 0, 0, c.gpu});
+      all.push_back(
+          {hash.value(), c.begin_ns, c.end_ns, c.end_ns, 0, 0, c.gpu != 0, !c.uneven, c.end_ns - c.begin_ns, c.sort});
     }
   }
   std::sort(all.begin(), all.end(), ByKey);
@@ -147,8 +153,6 @@ std::vector<InstanceBounds> InstancesOf(const std::vector<const std::vector<Alig
 }
 
 void AddMapped(const std::vector<InstanceBounds>& domain, const ClockMap& map, std::vector<InstanceBounds>* mapped) {
-  const auto before = static_cast<std::ptrdiff_t>(mapped->size());
-  mapped->reserve(mapped->size() + domain.size());
   for (InstanceBounds instance : domain) {
     instance.begin_error_ns = Saturated(map.ErrorAt(instance.last_begin_ns));
     instance.end_error_ns = Saturated(map.ErrorAt(instance.first_end_ns));
@@ -157,29 +161,32 @@ void AddMapped(const std::vector<InstanceBounds>& domain, const ClockMap& map, s
     instance.last_end_ns = map.ToCluster(instance.last_end_ns);
     mapped->push_back(instance);
   }
-  std::inplace_merge(mapped->begin(), mapped->begin() + before, mapped->end(), ByKey);
-  JoinSorted(mapped);
+}
+
+void JoinInstances(std::vector<InstanceBounds>* instances) {
+  // Which of two equal extremes comes first must not depend on threads.
+  tbb::parallel_sort(instances->begin(), instances->end(), [](const InstanceBounds& a, const InstanceBounds& b) {
+    return std::tie(a.key, a.last_begin_ns, a.begin_error_ns, a.first_end_ns, a.end_error_ns, a.last_end_ns) <
+           std::tie(b.key, b.last_begin_ns, b.begin_error_ns, b.first_end_ns, b.end_error_ns, b.last_end_ns);
+  });
+  JoinSorted(instances);
 }
 
 std::vector<Corridor> CorridorsOf(const std::vector<InstanceBounds>& domain,
                                   const std::vector<InstanceBounds>& mapped) {
   std::vector<Corridor> corridors;
-  auto other = mapped.begin();
-  for (const InstanceBounds& own : domain) {
-    while (other != mapped.end() && other->key < own.key) ++other;
-    if (other == mapped.end()) break;
-    if (other->key != own.key) continue;
+  ForEachShared(domain, mapped, [&](const InstanceBounds& own, const InstanceBounds& other) {
+    if (own.hard == 0 || other.hard == 0) return;
     Corridor c;
     // others' begin <= own end + offset; own begin + offset <= others' end.
-    c.bounds = {own.first_end_ns, other->last_begin_ns - own.first_end_ns, own.last_begin_ns,
-                other->first_end_ns - own.last_begin_ns};
-    c.low_error_ns = other->begin_error_ns;
-    c.high_error_ns = other->end_error_ns;
-    const std::int64_t own_end = own.first_end_ns + (own.last_end_ns - own.first_end_ns) / 2;
-    c.end_difference_ns = other->first_end_ns + (other->last_end_ns - other->first_end_ns) / 2 - own_end;
-    c.gpu = own.gpu != 0 && other->gpu != 0;
+    c.bounds = {own.first_end_ns, other.last_begin_ns - own.first_end_ns, own.last_begin_ns,
+                other.first_end_ns - own.last_begin_ns};
+    c.low_error_ns = other.begin_error_ns;
+    c.high_error_ns = other.end_error_ns;
+    c.end_difference_ns = other.end_ns() - own.end_ns();
+    c.gpu = own.gpu != 0 && other.gpu != 0;
     corridors.push_back(c);
-  }
+  });
   std::sort(corridors.begin(), corridors.end(), [](const Corridor& a, const Corridor& b) {
     const std::int64_t x = TimeOf(a), y = TimeOf(b);
     return x != y ? x < y : a.bounds.low_ns < b.bounds.low_ns;

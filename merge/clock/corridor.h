@@ -5,6 +5,8 @@
 // Facts: 2,000 4-byte all-reduces between two ranks gave +-4 us around the truth,
 // with the midpoint 0.08 us off.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,13 +24,33 @@ struct InstanceBounds {
   std::int64_t last_begin_ns, first_end_ns;
   std::int64_t last_end_ns;
   std::int32_t begin_error_ns, end_error_ns;  // Of last_begin and first_end, once in cluster time; saturated.
-  std::uint32_t gpu;
+  std::uint8_t gpu, hard;                     // Kernels on all ranks; the corridor holds for each pair.
+  std::int64_t shortest_ns;                   // Shortest stay.
+  std::uint64_t sort;                         // AlignCollective::sort.
+
+  std::int64_t end_ns() const { return first_end_ns + (last_end_ns - first_end_ns) / 2; }
 };
 
 // Of all ranks of one domain (they share the clock), sorted by key.
 std::vector<InstanceBounds> InstancesOf(const std::vector<const std::vector<AlignCollective>*>& ranks);
-// Adds a mapped domain's instances, converted to cluster time, to `mapped` (both sorted by key).
+// A mapped domain's instances in cluster time, appended to `mapped`; JoinInstances makes one row per key of them.
 void AddMapped(const std::vector<InstanceBounds>& domain, const ClockMap& map, std::vector<InstanceBounds>* mapped);
+// Sorted by key, one row each. Thread: uses all allowed cores of the calling arena.
+void JoinInstances(std::vector<InstanceBounds>* instances);
+// f(own, other) for each instance that both have; both sorted by key.
+template <typename F>
+void ForEachShared(const std::vector<InstanceBounds>& own, const std::vector<InstanceBounds>& others, F&& f) {
+  auto other = others.begin();
+  for (const InstanceBounds& instance : own) {
+    // Galloping: one side may be a thousand times longer.
+    std::ptrdiff_t step = 1;
+    while (others.end() - other > step && other[step].key < instance.key) other += step, step *= 2;
+    other = std::lower_bound(other, others.end() - other > step ? other + step + 1 : others.end(), instance.key,
+                             [](const InstanceBounds& a, std::uint64_t key) { return a.key < key; });
+    if (other == others.end()) return;
+    if (other->key == instance.key) f(instance, *other);
+  }
+}
 
 // One instance's bounds on X's offset; sorted by time.
 struct Corridor {

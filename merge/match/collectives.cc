@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/collective.h"
+#include "merge/match/order.h"
 #include "merge/parallel.h"
 #include "trace/strings.h"
 
@@ -27,12 +28,14 @@ struct RankOnComm {
   std::uint32_t rank;  // Index into the ranks given.
   std::int32_t comm_rank;
   std::vector<std::uint32_t> rows;
+  std::size_t placed = 0;  // The first so many have a number that means the same on other ranks.
 };
 
 struct CommGroup {
   std::uint64_t id = 0;
   std::uint32_t size = 0;  // Members; of an inter-communicator: ranks that were seen to have it.
   bool inter = false;
+  bool ordered = false;           // Numbered by NumberCollectives: sizes may be unknown (0).
   std::vector<RankOnComm> ranks;  // By rank.
 };
 
@@ -114,6 +117,7 @@ class Matcher {
         CommGroup& group = comms_[dense.at(comms.global_id[i])];
         group.size = std::max(group.size, comms.size[i]);
         group.inter |= comms.kind[i] == 1;
+        group.ordered |= i < comms.identity.size() && comms.identity[i] != 0;
       }
       for (auto& [comm, rank_on_comm] : found[r]) {
         auto& members = comms_[comm].ranks;
@@ -135,7 +139,14 @@ class Matcher {
         out_.losses.push_back(MakeLoss(ranks_[r].rank, Loss::kCommUnidentified, unidentified[r], ""));
       out_.member_of.emplace_back(ranks_[r].tables->collectives.rows(), schema::kNone);
     }
-    for (CommGroup& group : comms_) group.size = std::max(group.size, static_cast<std::uint32_t>(group.ranks.size()));
+    for (CommGroup& group : comms_) {
+      group.size = std::max(group.size, static_cast<std::uint32_t>(group.ranks.size()));
+      for (RankOnComm& member : group.ranks)
+        member.placed = static_cast<std::size_t>(
+            std::partition_point(member.rows.begin(), member.rows.end(),
+                                 [&](std::uint32_t row) { return Rows(member.rank).seq[row] < kAmbiguousSeq; }) -
+            member.rows.begin());
+    }
   }
 
   // Merges the ranks' sorted rows: one instance per distinct key.
@@ -219,11 +230,26 @@ class Matcher {
                                                   kind == CollectiveKind::kReduce || kind == CollectiveKind::kScan);
     for (std::size_t m = instance.first; m < instance.first + instance.count; ++m)
       sizes &= Rows(members_[m].rank).uneven[members_[m].row] == 0;
+    const bool ordered = comms_[instance.comm].ordered;
+    sizes &= !(ordered && kind == CollectiveKind::kAllToAll);
     for (std::size_t m = instance.first + 1; m < instance.first + instance.count; ++m) {
       const schema::Collectives& rows = Rows(members_[m].rank);
-      if (rows.kind[members_[m].row] != static_cast<std::uint8_t>(kind)) return true;
-      if (sizes && rows.bytes[members_[m].row] != Rows(one.rank).bytes[one.row]) return true;
+      const auto other = static_cast<CollectiveKind>(rows.kind[members_[m].row]);
+      const std::uint64_t bytes = rows.bytes[members_[m].row], expected = Rows(one.rank).bytes[one.row];
+      // Imported kernels may come without name or size; that is no contradiction.
+      if (other != kind && !(ordered && (other == CollectiveKind::kNone || kind == CollectiveKind::kNone))) return true;
+      if (sizes && bytes != expected && !(ordered && (bytes == 0 || expected == 0))) return true;
     }
+    return false;
+  }
+
+  // An imported all-to-all whose members moved different amounts: nothing says so but that.
+  bool Differ(const Instance& instance) const {
+    const FlatMember& one = members_[instance.first];
+    if (!comms_[instance.comm].ordered || Rows(one.rank).kind[one.row] != static_cast<int>(CollectiveKind::kAllToAll))
+      return false;
+    for (std::size_t m = instance.first + 1; m < instance.first + instance.count; ++m)
+      if (Rows(members_[m].rank).bytes[members_[m].row] != Rows(one.rank).bytes[one.row]) return true;
     return false;
   }
 
@@ -268,7 +294,10 @@ class Matcher {
 
     const bool whole = n >= group.size;
     const bool mismatch = Mismatch(instance);
-    const bool moves = bytes > 0 || kind == CollectiveKind::kBarrier;
+    uneven |= Differ(instance);
+    // There is no kernel for nothing: without a size it is only not known.
+    const bool moves = bytes > 0 || kind == CollectiveKind::kBarrier ||
+                       Rows(one.rank).mode[one.row] == static_cast<std::uint8_t>(CollectiveMode::kGpu);
     const bool splits = Splits(kind) && !group.inter && moves && !mismatch;
     const std::int64_t last_arrival = arrival_[instance.first + last];
     const std::int32_t root = Rows(one.rank).root[one.row];
@@ -324,11 +353,13 @@ class Matcher {
     return at != group.ranks.end() && at->rank == rank ? at->comm_rank : -1;
   }
 
-  static constexpr std::int64_t kNobody = -1, kCut = -2, kUnknownRank = -3, kOutside = -4;
+  static constexpr std::int64_t kNobody = -1, kCut = -2, kUnknownRank = -3, kOutside = -4, kOpen = -5, kNoPlace = -6;
 
   // Why an instance lacks a member: the rank that should have it and does not,
   // or kCut when windows, deaths and missing files explain all of it.
   std::int64_t Missing(const Instance& instance, const CommGroup& group) const {
+    if (instance.seq >= kNowhereSeq) return kNoPlace;
+    if (instance.seq >= kAmbiguousSeq) return kOpen;
     std::int64_t last_end = instance.first_arrival_ns;
     for (std::size_t m = instance.first; m < instance.first + instance.count; ++m) {
       const schema::Collectives& rows = Rows(members_[m].rank);
@@ -347,11 +378,11 @@ class Matcher {
         outside = true;
         continue;
       }
-      if (rank.cut_begin && (instance.first_arrival_ns < rank.window.begin || member.rows.empty() ||
+      if (rank.cut_begin && (instance.first_arrival_ns < rank.window.begin || member.placed == 0 ||
                              key < KeyOf(member.rank, member.rows.front())))
         continue;
-      if (rank.cut_end &&
-          (last_end > rank.window.end || member.rows.empty() || KeyOf(member.rank, member.rows.back()) < key))
+      if (rank.cut_end && (last_end > rank.window.end || member.placed == 0 ||
+                           KeyOf(member.rank, member.rows[member.placed - 1]) < key))
         continue;
       return rank.rank;
     }
@@ -386,7 +417,7 @@ class Matcher {
   std::string Describe(std::size_t i) const {
     const schema::TlCollectives& c = out_.collectives;
     std::string text(Name(static_cast<CollectiveKind>(c.kind[i])));
-    text += " number " + std::to_string(c.seq[i]);
+    if (c.seq[i] < kAmbiguousSeq) text += " number " + std::to_string(c.seq[i]);
     if (c.start[i] > 0) text += " start " + std::to_string(c.start[i]);
     return text;
   }
@@ -394,13 +425,17 @@ class Matcher {
   void CountMissing() {
     std::string first;
     for (std::size_t i = 0; i < missing_.size(); ++i) {
-      if (missing_[i] == kNobody) continue;
+      if (missing_[i] == kNobody || missing_[i] == kOpen) continue;  // Open ones were counted when numbers were given.
       if (missing_[i] == kCut || missing_[i] == kOutside) {
         ++out_.cut;
         out_.outside += missing_[i] == kOutside;
         continue;
       }
-      if (out_.unmatched++ == 0)
+      if (out_.unmatched++ > 0) continue;
+      if (missing_[i] == kNoPlace)
+        first = Describe(i) + " of rank " + std::to_string(out_.members.rank[out_.first_member[i]]) +
+                " fits nowhere in the order of the other ranks' operations";
+      else
         first = Describe(i) + " has no row on " +
                 (missing_[i] == kUnknownRank ? "some member" : "rank " + std::to_string(missing_[i]));
     }
@@ -443,80 +478,10 @@ class Matcher {
   MatchedCollectives out_;
 };
 
-// The lower of two; -1 for none.
-std::int64_t LowerMedian(std::vector<std::int64_t>& values) {
-  if (values.empty()) return -1;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace
 
 MatchedCollectives MatchCollectives(const std::vector<MatchRank>& ranks, std::size_t absent_ranks, unsigned jobs) {
   return Matcher(ranks, absent_ranks, jobs).Run();
-}
-
-CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs) {
-  schema::TlCollectives& c = matched.collectives;
-  const schema::TlCollectiveRanks& members = matched.members;
-  const std::size_t n = c.rows();
-  std::vector<std::int64_t> exit_skew(n, -1);
-  ParallelChunks(jobs, n, 4096, [&](std::size_t begin, std::size_t end) {
-    std::vector<std::int64_t> waits, transfers;
-    for (std::size_t i = begin; i < end; ++i) {
-      waits.clear(), transfers.clear();
-      bool censored = false, violation = false;
-      std::int64_t last_end = kNoTime, first_end = kForever, latest = kNoTime;
-      for (std::size_t m = matched.first_member[i]; m < matched.first_member[i + 1]; ++m) {
-        last_end = std::max(last_end, members.end_high_ns[m]);
-        first_end = std::min(first_end, members.end_high_ns[m]);
-        censored |= members.censored[m] != 0;
-        if (members.wait_ns[m] >= 0) waits.push_back(members.wait_ns[m]);
-        if (members.transfer_ns[m] >= 0) transfers.push_back(members.transfer_ns[m]);
-        if (members.arrival_ns[m] > latest) {
-          latest = members.arrival_ns[m];
-          c.step[i] = members.step[m];
-        }
-        if (matched.limit_ns[m] == kNoTime || matched.endless[m] || matched.limit_ns[m] <= members.end_high_ns[m])
-          continue;
-        // The arrival that this member cannot have left before, and its clock's error.
-        std::int64_t error = 0;
-        for (std::size_t k = matched.first_member[i]; k < matched.first_member[i + 1]; ++k)
-          if (members.arrival_ns[k] == matched.limit_ns[m]) error = std::max(error, matched.error_ns[k]);
-        violation |= matched.limit_ns[m] - members.end_high_ns[m] > Sum(error, matched.error_ns[m]);
-      }
-      if (!matched.whole[i] && !waits.empty()) censored = true, transfers.clear(), waits.clear();
-      c.end_ns[i] = last_end;
-      c.censored[i] = censored;
-      c.violation[i] = violation;
-      c.wait_ns[i] = LowerMedian(waits);
-      c.transfer_ns[i] = LowerMedian(transfers);
-      if (c.splits[i] && matched.whole[i] && !censored && c.expected[i] > 1) exit_skew[i] = last_end - first_end;
-    }
-  });
-
-  CollectiveChecks checks;
-  std::vector<std::int64_t> skews;
-  for (std::size_t i = 0; i < n; ++i) {
-    checks.violations += c.violation[i];
-    if (exit_skew[i] >= 0) skews.push_back(exit_skew[i]);
-  }
-  const std::int64_t median_skew = std::max<std::int64_t>(LowerMedian(skews), 0);
-  for (std::size_t i = 0; i < n; ++i) {
-    if (exit_skew[i] < 0 || c.transfer_ns[i] < 0) continue;
-    // error_ns is the sum of the two largest errors: at least 2u of any pair.
-    const std::int64_t floor = std::max(c.error_ns[i], median_skew);
-    std::int64_t shortest = kForever;
-    for (std::size_t m = matched.first_member[i]; m < matched.first_member[i + 1]; ++m)
-      shortest = std::min(shortest, members.end_high_ns[m] - members.arrival_ns[m]);
-    if (floor > kForever / 10 || shortest <= 10 * floor) continue;
-    ++checks.free_checked;
-    const std::int64_t difference =
-        c.transfer_ns[i] > shortest ? c.transfer_ns[i] - shortest : shortest - c.transfer_ns[i];
-    checks.free_disagreed += difference > Sum(c.error_ns[i], shortest / 20);
-  }
-  return checks;
 }
 
 }  // namespace lockstep

@@ -1,0 +1,93 @@
+// What only the members' breakdowns tell about an instance: its end, transfer, wait,
+// and whether its times are possible.
+
+#include <algorithm>
+#include <limits>
+
+#include "merge/match/collectives.h"
+#include "merge/parallel.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kNoTime = schema::kNoTime;
+constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t Sum(std::int64_t a, std::int64_t b) {
+  std::int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? kForever : sum;
+}
+
+// The lower of two; -1 for none.
+std::int64_t LowerMedian(std::vector<std::int64_t>& values) {
+  if (values.empty()) return -1;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs) {
+  schema::TlCollectives& c = matched.collectives;
+  const schema::TlCollectiveRanks& members = matched.members;
+  const std::size_t n = c.rows();
+  std::vector<std::int64_t> exit_skew(n, -1);
+  ParallelChunks(jobs, n, 4096, [&](std::size_t begin, std::size_t end) {
+    std::vector<std::int64_t> waits, transfers;
+    for (std::size_t i = begin; i < end; ++i) {
+      waits.clear(), transfers.clear();
+      bool censored = false, violation = false;
+      std::int64_t last_end = kNoTime, first_end = kForever, latest = kNoTime;
+      for (std::size_t m = matched.first_member[i]; m < matched.first_member[i + 1]; ++m) {
+        last_end = std::max(last_end, members.end_high_ns[m]);
+        first_end = std::min(first_end, members.end_high_ns[m]);
+        censored |= members.censored[m] != 0;
+        if (members.wait_ns[m] >= 0) waits.push_back(members.wait_ns[m]);
+        if (members.transfer_ns[m] >= 0) transfers.push_back(members.transfer_ns[m]);
+        if (members.arrival_ns[m] > latest) {
+          latest = members.arrival_ns[m];
+          c.step[i] = members.step[m];
+        }
+        if (matched.limit_ns[m] == kNoTime || matched.endless[m] || matched.limit_ns[m] <= members.end_high_ns[m])
+          continue;
+        // The arrival that this member cannot have left before, and its clock's error.
+        std::int64_t error = 0;
+        for (std::size_t k = matched.first_member[i]; k < matched.first_member[i + 1]; ++k)
+          if (members.arrival_ns[k] == matched.limit_ns[m]) error = std::max(error, matched.error_ns[k]);
+        violation |= matched.limit_ns[m] - members.end_high_ns[m] > Sum(error, matched.error_ns[m]);
+      }
+      if (!matched.whole[i] && !waits.empty()) censored = true, transfers.clear(), waits.clear();
+      c.end_ns[i] = last_end;
+      c.censored[i] = censored;
+      c.violation[i] = violation;
+      c.wait_ns[i] = LowerMedian(waits);
+      c.transfer_ns[i] = LowerMedian(transfers);
+      if (c.splits[i] && matched.whole[i] && !censored && c.expected[i] > 1) exit_skew[i] = last_end - first_end;
+    }
+  });
+
+  CollectiveChecks checks;
+  std::vector<std::int64_t> skews;
+  for (std::size_t i = 0; i < n; ++i) {
+    checks.violations += c.violation[i];
+    if (exit_skew[i] >= 0) skews.push_back(exit_skew[i]);
+  }
+  const std::int64_t median_skew = std::max<std::int64_t>(LowerMedian(skews), 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (exit_skew[i] < 0 || c.transfer_ns[i] < 0) continue;
+    // error_ns is the sum of the two largest errors: at least 2u of any pair.
+    const std::int64_t floor = std::max(c.error_ns[i], median_skew);
+    std::int64_t shortest = kForever;
+    for (std::size_t m = matched.first_member[i]; m < matched.first_member[i + 1]; ++m)
+      shortest = std::min(shortest, members.end_high_ns[m] - members.arrival_ns[m]);
+    if (floor > kForever / 10 || shortest <= 10 * floor) continue;
+    ++checks.free_checked;
+    const std::int64_t difference =
+        c.transfer_ns[i] > shortest ? c.transfer_ns[i] - shortest : shortest - c.transfer_ns[i];
+    checks.free_disagreed += difference > Sum(c.error_ns[i], shortest / 20);
+  }
+  return checks;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+#pragma once
+// The order of one rank's collectives on a communicator against another's, where
+// nothing numbers them: imported traces. Traces begin and end at different places
+// and miss operations, and training repeats itself, so symbols (kind, type, size)
+// alone fit at every step. What decides then, in this order: the rhythm (members
+// leave together, so the differences of their ends stay within microseconds at the
+// true place, and vary with the steps' own jitter at every other), the step numbers,
+// the wall clock. What nothing decides stays open.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace lockstep {
+
+struct OrderedOp {
+  std::uint64_t symbol;           // Kind, type and size; 0: not known, fits everything.
+  std::int64_t begin_ns, end_ns;  // Own clock.
+  std::int64_t step;              // Step it began in, -1 unknown.
+  bool together;                  // Members leave together, and nobody before the last one came.
+};
+
+// What is known about the two clocks beforehand: own + offset = spine, to within so much.
+struct OffsetPrior {
+  std::int64_t offset_ns = 0;
+  std::int64_t within_ns = 0;  // 0: only what wall clocks are usually good for.
+};
+
+enum class Placed : std::uint8_t {
+  kNowhere,    // The sequences do not fit together.
+  kAmbiguous,  // They fit at several places.
+  kPlaced,
+};
+
+inline constexpr std::int32_t kExtraOp = -1, kAmbiguousOp = -2;
+
+struct SequenceMatch {
+  Placed placed = Placed::kNowhere;
+  std::vector<std::int32_t> to;           // Per own operation: index in the spine, or one of the above.
+  std::int64_t offset_ns = 0;             // Spine minus own, at the middle of what they share.
+  std::int64_t spread_ns = -1;            // Of the ends' differences around it; -1 too few to tell.
+  std::size_t matched = 0, disagree = 0;  // Disagree: matched by order and time, but kind or size differ.
+};
+
+// A sequence prepared to be compared with many others.
+class Spine {
+ public:
+  explicit Spine(std::vector<OrderedOp> ops);
+  ~Spine();
+  const std::vector<OrderedOp>& ops() const { return ops_; }
+  // Thread: any number at once.
+  SequenceMatch Match(const std::vector<OrderedOp>& own, const OffsetPrior& prior) const;
+
+ private:
+  friend class SequenceMatcher;
+  std::vector<OrderedOp> ops_;
+  std::size_t gram_ = 0;                                        // Symbols per gram.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> grams_;  // Hash, position; sorted.
+};
+
+}  // namespace lockstep
