@@ -127,12 +127,10 @@ void BatchParser::ParseSlowly(std::string_view text, StretchState state, bool la
     // One may begin in the last bytes, whose end is not here yet.
     at = text.size();
     if (last) return false;
+    const std::size_t again = std::max(from, text.size() - std::min(text.size(), kBytesBehind));
+    at = again - std::min(again, kBytesBefore);
     state.lost = true;
-    at = from;
-    if (text.size() - from > kBytesBehind + kBytesBefore) {
-      at = text.size() - (kBytesBehind + kBytesBefore);
-      state.lost_from = kBytesBefore;
-    }
+    state.lost_from = static_cast<std::uint32_t>(again - at);
     return false;
   };
   if (state.lost && !resume(state.lost_from)) {
