@@ -14,18 +14,16 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <functional>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "examples/common/faults.h"
 #include "examples/common/network.h"
 #include "examples/common/pace.h"
 #include "examples/common/results.h"
+#include "examples/common/training.h"
 #include "examples/ddp_mpi/options.h"
 #include "examples/ddp_mpi/reducer.h"
 #include "examples/ddp_mpi/report.h"
@@ -33,20 +31,6 @@
 
 namespace lockstep::example {
 namespace {
-
-// Far behind everything that is trained on.
-constexpr std::uint64_t kEvaluationSample = std::uint64_t{1} << 40;
-constexpr int kEvaluationBatch = 64;
-// Float rounding that a different summation order causes, with room for its growth over steps.
-constexpr double kGradientTolerance = 1e-3, kParameterTolerance = 1e-4;
-
-class PhaseRange {
- public:
-  PhaseRange(const char* name, lockstep_category category) { lockstep_range_push_category(name, category); }
-  ~PhaseRange() { lockstep_range_pop(); }
-  PhaseRange(const PhaseRange&) = delete;
-  PhaseRange& operator=(const PhaseRange&) = delete;
-};
 
 // One training process.
 class Trainer {
@@ -76,9 +60,6 @@ class Trainer {
   }
 
  private:
-  // Healthy compute of a step splits as usual: backward costs twice forward.
-  static constexpr double kForwardShare = 0.3, kBackwardShare = 0.6, kOptimizerShare = 0.1;
-
   double Extra() const { return options_.work == Work::kReal ? faults_.slow() - 1 : 0; }
   // Time of one layer in a pass that takes `share` of the step's compute: the same
   // for all layers, since narrow ones stand for convolutions over large images.
@@ -132,14 +113,6 @@ class Trainer {
   Pace pace_;
   FaultInjector faults_;
 };
-
-double Evaluate(const Options& options, std::span<const float> parameters) {
-  Network network(options.layers, options.width, kEvaluationBatch, options.seed);
-  std::copy(parameters.begin(), parameters.end(), network.parameters().begin());
-  network.LoadBatch(kEvaluationSample);
-  for (std::size_t l = 0; l < network.layers().size(); ++l) network.Forward(l);
-  return network.Loss();
-}
 
 // Trains once more in this process alone on the combined batches.
 void CheckAgainstSerial(const Options& options, int ranks, std::span<const float> parameters,
@@ -216,34 +189,11 @@ int Run(const Options& options, int rank, int ranks, CallCounts& calls) {
   return outcome.identical && (!outcome.checked || outcome.check_passed) ? 0 : 1;
 }
 
-int Main(int argc, char** argv) {
-  StartLate(argc, argv);
-  CallCounts calls;
-  int provided = 0, rank = 0, ranks = 1;
-  // Only a helper thread needs more than one thread in MPI; the others keep MPI's cheaper locking.
-  const bool threads = std::any_of(argv, argv + argc, [](std::string_view arg) { return arg.ends_with("thread"); });
-  ++calls.init;
-  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &provided);
-  ++calls.comm_rank;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  ++calls.comm_size;
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-
-  Options options;
-  int code = ParseOptions(argc, argv, rank, ranks, options);
-  if (code < 0 && options.overlap && options.progress == Progress::kThread && provided < MPI_THREAD_MULTIPLE) {
-    if (rank == 0) std::fprintf(stderr, "ddp_mpi: --progress thread needs MPI_THREAD_MULTIPLE, which this MPI lacks\n");
-    code = 2;
-  }
-  if (code < 0) {
-    SleepPrecisely();
-    code = Run(options, rank, ranks, calls);
-  }
-  MPI_Finalize();
-  return code;
-}
-
 }  // namespace
 }  // namespace lockstep::example
 
-int main(int argc, char** argv) { return lockstep::example::Main(argc, argv); }
+int main(int argc, char** argv) {
+  using namespace lockstep::example;
+  const auto helper = [](const Options& options) { return options.overlap && options.progress == Progress::kThread; };
+  return TrainingMain<Options, CallCounts>(argc, argv, "ddp_mpi", ParseOptions, helper, Run);
+}

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "examples/common/pace.h"
-
 namespace lockstep::example {
 namespace {
 
@@ -18,7 +16,12 @@ Reducer::Reducer(Network& network, const Options& options, int ranks, CallCounts
       options_(options),
       scale_(1.0f / static_cast<float>(ranks)),
       calls_(calls),
-      before_collective_(std::move(before_collective)) {
+      before_collective_(std::move(before_collective)),
+      helper_(options.overlap && options.progress == Progress::kThread, options.poll_us * 1000, [this] {
+        const bool open = AnyOpen();
+        if (open) TestSome(requests_.size());
+        return open;
+      }) {
   std::vector<std::uint64_t> bytes;
   for (std::size_t i = 0; i < network.tensor_count(); ++i) bytes.push_back(network.TensorBytes(i));
   buckets_ = AssignBuckets(bytes, Bytes(options.first_bucket_mb), Bytes(options.bucket_cap_mb));
@@ -30,17 +33,6 @@ Reducer::Reducer(Network& network, const Options& options, int ranks, CallCounts
     for (const std::size_t tensor : buckets_[b].tensors) bucket_of_[tensor] = b;
     flat_.emplace_back(buckets_[b].bytes / sizeof(float));
   }
-  if (options.overlap && options.progress == Progress::kThread) helper_ = std::thread([this] { HelperLoop(); });
-}
-
-Reducer::~Reducer() {
-  if (!helper_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_one();
-  helper_.join();
 }
 
 void Reducer::BeginStep() {
@@ -75,43 +67,26 @@ void Reducer::PackTensor(std::size_t tensor) {
 void Reducer::Launch(std::size_t bucket) {
   std::vector<float>& data = flat_[bucket];
   before_collective_();
-  std::unique_lock lock(mutex_, std::defer_lock);
-  if (helper_.joinable()) lock.lock();
+  const std::unique_lock lock = helper_.Lock();
   ++calls_.iallreduce;
   MPI_Iallreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
                  &requests_[bucket]);
-  helping_ = true;
-  if (lock.owns_lock()) wake_.notify_one();
+  helper_.Wake();
 }
 
-void Reducer::TestSome() {
+bool Reducer::AnyOpen() const {
+  return std::any_of(requests_.begin(), requests_.end(),
+                     [](MPI_Request request) { return request != MPI_REQUEST_NULL; });
+}
+
+void Reducer::TestSome(std::size_t requests) {
   int completed = 0;
   ++calls_.testsome;
-  MPI_Testsome(static_cast<int>(next_), requests_.data(), &completed, done_.data(), MPI_STATUSES_IGNORE);
+  MPI_Testsome(static_cast<int>(requests), requests_.data(), &completed, done_.data(), MPI_STATUSES_IGNORE);
 }
 
 void Reducer::Poll() {
-  if (!options_.overlap || options_.progress != Progress::kTest) return;
-  const auto open = [](MPI_Request request) { return request != MPI_REQUEST_NULL; };
-  if (std::any_of(requests_.begin(), requests_.end(), open)) TestSome();
-}
-
-void Reducer::HelperLoop() {
-  SleepPrecisely();
-  std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [this] { return stop_ || helping_; });
-    if (stop_) return;
-    const auto open = [](MPI_Request request) { return request != MPI_REQUEST_NULL; };
-    helping_ = std::any_of(requests_.begin(), requests_.end(), open);
-    if (!helping_) continue;
-    int completed = 0;
-    ++calls_.testsome;
-    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &completed, done_.data(), MPI_STATUSES_IGNORE);
-    lock.unlock();
-    SleepUntil(NowNs() + options_.poll_us * 1000);
-    lock.lock();
-  }
+  if (options_.overlap && options_.progress == Progress::kTest && AnyOpen()) TestSome(next_);
 }
 
 void Reducer::Wait() {
@@ -122,9 +97,8 @@ void Reducer::Wait() {
       MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     }
   } else {
-    // A request may be completed by one thread at a time: the helper pauses.
-    const std::unique_lock lock = helper_.joinable() ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
-    helping_ = false;
+    const std::unique_lock lock = helper_.Lock();
+    helper_.Pause();
     ++calls_.waitall;
     MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
   }

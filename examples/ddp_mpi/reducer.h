@@ -4,14 +4,12 @@
 #include <mpi.h>
 
 #include <array>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "examples/common/network.h"
+#include "examples/common/progress_helper.h"
 #include "examples/ddp_mpi/buckets.h"
 #include "examples/ddp_mpi/options.h"
 
@@ -33,9 +31,6 @@ class Reducer {
   // `before_collective` is called before each one, by the training thread.
   Reducer(Network& network, const Options& options, int ranks, CallCounts& calls,
           std::function<void()> before_collective);
-  ~Reducer();
-  Reducer(const Reducer&) = delete;
-  Reducer& operator=(const Reducer&) = delete;
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
   // Forgets the last step's gradients.
@@ -54,8 +49,8 @@ class Reducer {
  private:
   void PackTensor(std::size_t tensor);
   void Launch(std::size_t bucket);
-  void TestSome();
-  void HelperLoop();
+  bool AnyOpen() const;
+  void TestSome(std::size_t requests);
 
   Network& network_;
   const Options& options_;
@@ -70,11 +65,8 @@ class Reducer {
   std::vector<MPI_Request> requests_;
   std::vector<int> done_;
 
-  // With a helper thread, requests_ and calls_.testsome are touched under mutex_ only.
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool helping_ = false, stop_ = false;
-  std::thread helper_;
+  // requests_ and calls_.testsome are touched under its lock only. Last: it ends first.
+  ProgressHelper helper_;
 };
 
 }  // namespace lockstep::example

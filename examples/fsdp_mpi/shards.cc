@@ -4,8 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "examples/common/pace.h"
-
 namespace lockstep::example {
 
 Shards::Shards(Network& network, const Options& options, int rank, int ranks, CallCounts& calls,
@@ -15,7 +13,12 @@ Shards::Shards(Network& network, const Options& options, int rank, int ranks, Ca
       rank_(rank),
       ranks_(ranks),
       calls_(calls),
-      before_collective_(std::move(before_collective)) {
+      before_collective_(std::move(before_collective)),
+      helper_(options.progress == Progress::kThread, options.poll_us * 1000, [this] {
+        const bool open = AnyOpen();
+        if (open) TestSome();
+        return open;
+      }) {
   const auto count = static_cast<std::size_t>(ranks);
   std::size_t largest = 0;
   for (std::size_t u = 0; u < network.layers().size(); ++u) {
@@ -39,36 +42,20 @@ Shards::Shards(Network& network, const Options& options, int rank, int ranks, Ca
   prefetched_.resize(units_.size());
   requests_.assign(2 * units_.size(), MPI_REQUEST_NULL);
   done_.resize(requests_.size());
-  if (options.progress == Progress::kThread) helper_ = std::thread([this] { HelperLoop(); });
-}
-
-Shards::~Shards() {
-  if (!helper_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_one();
-  helper_.join();
 }
 
 std::uint64_t Shards::UnitBytes(std::size_t unit) const { return units_[unit].send.size() * sizeof(float); }
-
-std::unique_lock<std::mutex> Shards::Lock() {
-  return helper_.joinable() ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
-}
 
 void Shards::Prefetch(std::size_t unit) {
   if (!options_.prefetch) return;
   const Unit& own = units_[unit];
   before_collective_();
-  const std::unique_lock lock = Lock();
+  const std::unique_lock lock = helper_.Lock();
   ++calls_.iallgather;
   MPI_Iallgather(own.part.data(), static_cast<int>(own.part_floats), MPI_FLOAT, gathered_[unit % 2].data(),
                  static_cast<int>(own.part_floats), MPI_FLOAT, MPI_COMM_WORLD, &requests_[unit]);
   prefetched_[unit] = true;
-  helping_ = true;
-  if (lock.owns_lock()) wake_.notify_one();
+  helper_.Wake();
 }
 
 void Shards::Gather(std::size_t unit) {
@@ -79,7 +66,7 @@ void Shards::Gather(std::size_t unit) {
     MPI_Allgather(own.part.data(), static_cast<int>(own.part_floats), MPI_FLOAT, gathered_[unit % 2].data(),
                   static_cast<int>(own.part_floats), MPI_FLOAT, MPI_COMM_WORLD);
   } else {
-    const std::unique_lock lock = Lock();
+    const std::unique_lock lock = helper_.Lock();
     if (requests_[unit] != MPI_REQUEST_NULL) {
       ++calls_.wait;
       MPI_Wait(&requests_[unit], MPI_STATUS_IGNORE);
@@ -101,17 +88,16 @@ void Shards::ReduceGradients(std::size_t unit) {
   const float* from = network_.gradients().data() + own.offset;
   for (std::size_t i = 0; i < own.floats; ++i) own.send[i] = scale * from[i];
   before_collective_();
-  const std::unique_lock lock = Lock();
+  const std::unique_lock lock = helper_.Lock();
   ++calls_.ireduce_scatter;
   MPI_Ireduce_scatter_block(own.send.data(), own.gradient.data(), static_cast<int>(own.part_floats), MPI_FLOAT, MPI_SUM,
                             MPI_COMM_WORLD, &requests_[units_.size() + unit]);
-  helping_ = true;
-  if (lock.owns_lock()) wake_.notify_one();
+  helper_.Wake();
 }
 
 void Shards::FinishGradients() {
-  const std::unique_lock lock = Lock();
-  helping_ = false;
+  const std::unique_lock lock = helper_.Lock();
+  helper_.Pause();
   ++calls_.waitall;
   MPI_Waitall(static_cast<int>(units_.size()), requests_.data() + units_.size(), MPI_STATUSES_IGNORE);
 }
@@ -138,21 +124,6 @@ void Shards::TestSome() {
 
 void Shards::Poll() {
   if (options_.progress == Progress::kTest && AnyOpen()) TestSome();
-}
-
-void Shards::HelperLoop() {
-  SleepPrecisely();
-  std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [this] { return stop_ || helping_; });
-    if (stop_) return;
-    helping_ = AnyOpen();
-    if (!helping_) continue;
-    TestSome();
-    lock.unlock();
-    SleepUntil(NowNs() + options_.poll_us * 1000);
-    lock.lock();
-  }
 }
 
 }  // namespace lockstep::example

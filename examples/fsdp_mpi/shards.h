@@ -5,15 +5,13 @@
 #include <mpi.h>
 
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "examples/common/network.h"
+#include "examples/common/progress_helper.h"
 #include "examples/fsdp_mpi/options.h"
 
 namespace lockstep::example {
@@ -45,9 +43,6 @@ class Shards {
   // training thread. Starts the helper thread for Progress::kThread.
   Shards(Network& network, const Options& options, int rank, int ranks, CallCounts& calls,
          std::function<void()> before_collective);
-  ~Shards();
-  Shards(const Shards&) = delete;
-  Shards& operator=(const Shards&) = delete;
 
   std::size_t units() const { return units_.size(); }
   // Bytes of a whole unit as it travels, padding included.
@@ -79,9 +74,6 @@ class Shards {
   void Accept(std::size_t unit);
   bool AnyOpen() const;
   void TestSome();
-  void HelperLoop();
-  // Held whenever requests_ is touched while a helper thread exists.
-  std::unique_lock<std::mutex> Lock();
 
   Network& network_;
   const Options& options_;
@@ -94,10 +86,8 @@ class Shards {
   std::vector<MPI_Request> requests_;  // By unit: gathers, then gradients.
   std::vector<int> done_;
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool helping_ = false, stop_ = false;
-  std::thread helper_;
+  // requests_ is touched under its lock only. Last: it ends first.
+  ProgressHelper helper_;
 };
 
 }  // namespace lockstep::example

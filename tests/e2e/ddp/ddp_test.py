@@ -6,7 +6,6 @@ usage: ddp_test.py BUILD_DIR [unittest arguments]
 """
 
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -14,23 +13,13 @@ import sys
 import tempfile
 import unittest
 
-import h5py
-import numpy as np
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import h5py  # noqa: E402
+import jobs  # noqa: E402
+import numpy as np  # noqa: E402
 
-BUILD = pathlib.Path(sys.argv[1]).resolve()
-SOURCE = pathlib.Path(__file__).resolve().parents[3]
+BUILD, ENVIRONMENT = jobs.BUILD, jobs.ENVIRONMENT
 TERMS = ["compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"]
-ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_"))}
-
-
-def mpi_ops():
-    """MPI function name -> its number on disk."""
-    names = {}
-    for line in (SOURCE / "core/mpi_ops.def").read_text().splitlines():
-        if line.startswith("LS_MPI_OP("):
-            number, name = line[len("LS_MPI_OP("):].split(",")[:2]
-            names["MPI_" + name.strip()] = int(number)
-    return names
 
 
 class Job:
@@ -39,9 +28,7 @@ class Job:
     def __init__(self, directory, arguments, ranks=4, traced=True):
         self.directory, self.ranks = pathlib.Path(directory), ranks
         self.run = self.directory / "run"
-        mpirun = ["mpirun", "--oversubscribe", "-np", str(ranks)]
-        if os.geteuid() == 0:
-            mpirun.insert(1, "--allow-run-as-root")
+        mpirun = [*jobs.MPIRUN, "-np", str(ranks)]
         lockstep = [str(BUILD / "lockstep"), "run", "-o", str(self.run), "--"] if traced else []
         report = self.directory / "report.json"
         self.done = subprocess.run(
@@ -123,7 +110,7 @@ class Case(unittest.TestCase):
                     self.assertEqual(len({int(kinds[i]) for i in inside}), 1)
 
     def check_calls(self):
-        ops = mpi_ops()
+        ops = jobs.mpi_ops()
         # Init and Finalize are marks of the process, size and rank queries are not recorded.
         counted = ["MPI_Allreduce", "MPI_Iallreduce", "MPI_Testsome", "MPI_Waitall", "MPI_Gather", "MPI_Barrier"]
         for rank, own in enumerate(self.job.report["mpi_calls"]):
