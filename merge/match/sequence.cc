@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/hash.h"
+#include "merge/match/sequence_parts.h"
 
 namespace lockstep {
 namespace {
@@ -26,27 +27,6 @@ constexpr std::size_t kRhythmPairs = 6, kManyPairs = 64;
 constexpr double kSteps = 0.6, kStepsMargin = 0.3, kStepsWhole = 0.95;
 // What wall clocks are usually within of one another (NTP); a step must be much longer to be told by them.
 constexpr std::int64_t kWallNs = 10'000'000;
-constexpr double kDriftLimit = 200e-6;
-// Members leave within this of one another before a difference is looked into.
-constexpr std::int64_t kLeastTolerance = 30'000;
-constexpr std::size_t kLookahead = 12, kSlide = 256;
-// Where order and time part: a stretch of this many on both sides is looked at as a whole,
-// until so many in a row fit again.
-constexpr std::size_t kWindow = 32, kResync = 4;
-// What speaks against a pair. Two operations without partner cost less than one pair
-// that is wrong twice, more than one that is wrong once.
-constexpr double kGap = 0.5, kNear = 0.05, kLate = 0.9, kWrong = 0.85, kWrongUntimed = 0.9, kVeryLate = 1.5,
-                 kWrongAndLate = 1.6;
-
-std::int64_t MedianOf(std::vector<std::int64_t>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-bool Compatible(const OrderedOp& a, const OrderedOp& b) {
-  return a.symbol == b.symbol || a.symbol == 0 || b.symbol == 0;
-}
 
 std::uint64_t GramAt(const std::vector<OrderedOp>& ops, std::size_t at, std::size_t length) {
   Hash64 hash;
@@ -54,44 +34,20 @@ std::uint64_t GramAt(const std::vector<OrderedOp>& ops, std::size_t at, std::siz
   return hash.value();
 }
 
-}  // namespace
-
-// Own operation j lies at spine position j + shift, around operation `seed`.
-struct Candidate {
-  std::int64_t shift = 0;
-  std::size_t seed = 0;
-  std::size_t pairs = 0, agree = 0, together = 0;
-  double contradicted = 0;
-  double steps = -1;  // Share of pairs with equal step numbers, -1 no numbers.
-  std::int64_t offset_ns = 0, spread_ns = 0;
-  bool viable = false;
-};
-
-class SequenceMatcher {
+class Finder {
  public:
-  SequenceMatcher(const Spine& spine, const std::vector<OrderedOp>& own, const OffsetPrior& prior)
+  Finder(const Spine& spine, const std::vector<OrderedOp>& own, const OffsetPrior& prior)
       : index_(spine), spine_(spine.ops()), own_(own), prior_(prior) {}
 
-  SequenceMatch Run() {
-    match_.to.assign(own_.size(), kExtraOp);
-    if (spine_.empty() || own_.empty()) return std::move(match_);
-    const std::optional<Candidate> chosen = Choose();
-    if (!chosen) return std::move(match_);
-    Walk(*chosen);
-    // Between the first and the last pair most have a partner, or the place was wrong.
-    const auto placed = [](std::int32_t to) { return to >= 0; };
-    const auto first = std::find_if(match_.to.begin(), match_.to.end(), placed);
-    const auto last = std::find_if(match_.to.rbegin(), match_.to.rend(), placed).base();
-    const bool fits = first < last && 2 * match_.matched > static_cast<std::size_t>(last - first);
-    match_.placed = fits ? Placed::kPlaced : Placed::kNowhere;
-    if (!fits) match_.to.assign(own_.size(), kExtraOp);
-    return std::move(match_);
+  std::optional<Candidate> Find(bool* several) {
+    if (spine_.empty() || own_.empty()) return std::nullopt;
+    std::optional<Candidate> best = Choose();
+    *several = several_;
+    return best;
   }
 
  private:
   std::int64_t Difference(std::size_t i, std::size_t j) const { return spine_[i].end_ns - own_[j].end_ns; }
-
-  // --- Which shift.
 
   // Places in the spine where the own operations around one look alike; all shifts if both are short.
   using Candidates = std::vector<Candidate>;  // By shift.
@@ -111,13 +67,13 @@ class SequenceMatcher {
 
   Candidates AtSeed(std::size_t at) const {
     Candidates found;
-    const std::uint64_t hash = GramAt(own_, at, index_.gram_);
-    const auto range = std::equal_range(index_.grams_.begin(), index_.grams_.end(), std::pair{hash, 0u},
+    const std::uint64_t hash = GramAt(own_, at, index_.gram());
+    const auto range = std::equal_range(index_.grams().begin(), index_.grams().end(), std::pair{hash, 0u},
                                         [](const auto& a, const auto& b) { return a.first < b.first; });
     for (auto it = range.first; it != range.second; ++it) {
       Candidate c;
       c.shift = static_cast<std::int64_t>(it->second) - static_cast<std::int64_t>(at);
-      c.seed = at + index_.gram_ / 2;
+      c.seed = at + index_.gram() / 2;
       found.push_back(c);
     }
     return found;
@@ -212,11 +168,11 @@ class SequenceMatcher {
                                       {Means::kClock, kLookNear}}) {
       if (own_.size() <= kShort && spine_.size() <= kShort)
         if (auto best = Decide(AllShifts(), look, means)) return best;
-      if (own_.size() < index_.gram_ || index_.grams_.empty()) continue;
+      if (own_.size() < index_.gram() || index_.grams().empty()) continue;
       // From the middle outwards: 4/8, 3/8, 5/8, ...
       for (std::size_t s = 0; s <= kSeeds; ++s) {
         const std::size_t part = s % 2 == 1 ? kSeeds / 2 - (s + 1) / 2 : kSeeds / 2 + s / 2;
-        if (auto best = Decide(AtSeed((own_.size() - index_.gram_) * part / kSeeds), look, means)) return best;
+        if (auto best = Decide(AtSeed((own_.size() - index_.gram()) * part / kSeeds), look, means)) return best;
       }
     }
     return std::nullopt;
@@ -263,7 +219,7 @@ class SequenceMatcher {
       if (c.viable) fits.push_back(c);
     }
     if (fits.empty()) return std::nullopt;
-    match_.placed = Placed::kAmbiguous;
+    several_ = true;
     std::sort(fits.begin(), fits.end(), [](const Candidate& a, const Candidate& b) { return a.shift < b.shift; });
     return Pick(fits, look, means);
   }
@@ -350,247 +306,20 @@ class SequenceMatcher {
     return *best;
   }
 
-  // --- Which operation, once the shift at one place is known.
-
-  // The two sequences from a place onwards, in either direction.
-  struct View {
-    const std::vector<OrderedOp>& ops;
-    std::int64_t origin, direction;
-    std::size_t size() const {
-      return static_cast<std::size_t>(direction > 0 ? static_cast<std::int64_t>(ops.size()) - origin : origin + 1);
-    }
-    std::size_t at(std::size_t k) const {
-      return static_cast<std::size_t>(origin + direction * static_cast<std::int64_t>(k));
-    }
-    const OrderedOp& operator[](std::size_t k) const { return ops[at(k)]; }
-  };
-
-  // The clock difference as it goes along: median of the latest.
-  class Tracker {
-   public:
-    explicit Tracker(std::int64_t first) : now_(first) {}
-    std::int64_t now() const { return now_; }
-    void Add(std::int64_t difference) {
-      recent_[count_++ % recent_.size()] = difference;
-      std::array<std::int64_t, 9> sorted = recent_;
-      const auto n = static_cast<std::ptrdiff_t>(std::min(count_, recent_.size()));
-      std::nth_element(sorted.begin(), sorted.begin() + (n - 1) / 2, sorted.begin() + n);
-      if (n >= 3) now_ = sorted[static_cast<std::size_t>((n - 1) / 2)];
-    }
-    void Reset(std::int64_t difference) { count_ = 0, now_ = difference; }
-
-   private:
-    std::array<std::int64_t, 9> recent_{};
-    std::size_t count_ = 0;
-    std::int64_t now_;
-  };
-
-  void Walk(const Candidate& c) {
-    tolerance_ = std::max(kLeastTolerance, 6 * std::max<std::int64_t>(0, c.spread_ns));
-    differences_.reserve(own_.size());
-    const auto seed = static_cast<std::int64_t>(c.seed);
-    Go({spine_, seed + c.shift, 1}, {own_, seed, 1}, c.offset_ns);
-    if (seed > 0 && seed + c.shift > 0) Go({spine_, seed + c.shift - 1, -1}, {own_, seed - 1, -1}, c.offset_ns);
-    match_.offset_ns = c.offset_ns;
-    if (!differences_.empty()) {
-      match_.offset_ns = MedianOf(differences_);
-      if (differences_.size() >= 3) match_.spread_ns = c.spread_ns;
-    }
-    for (const std::int32_t to : match_.to) match_.matched += to >= 0;
-  }
-
-  // How badly the operations from (i, j) on fit, in operations.
-  double Cost(const View& s, const View& o, std::size_t i, std::size_t j, std::int64_t offset,
-              std::int64_t slack) const {
-    double cost = 0;
-    std::size_t k = 0;
-    for (; k < kLookahead && i + k < s.size() && j + k < o.size(); ++k) {
-      const OrderedOp &a = s[i + k], &b = o[j + k];
-      cost += !Compatible(a, b);
-      if (a.together && b.together) cost += Late(a, b, offset, slack) ? 1 : 0;
-    }
-    // Beyond the end nothing is known: neither good nor bad.
-    return cost + 0.5 * static_cast<double>(kLookahead - k);
-  }
-
-  static bool Late(const OrderedOp& a, const OrderedOp& b, std::int64_t offset, std::int64_t slack) {
-    return std::llabs(a.end_ns - b.end_ns - offset) > slack;
-  }
-
-  void Pair(const View& s, const View& o, std::size_t i, std::size_t j, Tracker& offset) {
-    const OrderedOp &a = s[i], &b = o[j];
-    match_.to[o.at(j)] = static_cast<std::int32_t>(s.at(i));
-    if (!Compatible(a, b)) ++match_.disagree;
-    if (!a.together || !b.together) return;
-    offset.Add(a.end_ns - b.end_ns);
-    differences_.push_back(a.end_ns - b.end_ns);
-  }
-
-  void Go(const View& s, const View& o, std::int64_t first_offset) {
-    Tracker offset(first_offset);
-    std::size_t i = 0, j = 0;
-    std::int64_t last_ns = own_[o.at(0)].end_ns;
-    while (i < s.size() && j < o.size()) {
-      const OrderedOp &a = s[i], &b = o[j];
-      const bool timed = a.together && b.together;
-      // A pause leaves room for drift.
-      const std::int64_t now = offset.now();
-      const std::int64_t slack =
-          tolerance_ + std::llround(kDriftLimit * static_cast<double>(std::llabs(b.end_ns - last_ns)));
-      if (Compatible(a, b) && (!timed || !Late(a, b, now, slack))) {
-        Pair(s, o, i++, j++, offset);
-        last_ns = b.end_ns;
-        continue;
-      }
-      last_ns = b.end_ns;
-      if (Jump(s, o, &i, &j, now, slack) || Bridge(s, o, &i, &j, offset, slack)) continue;
-      // Order and symbols hold, the time does not and does not come back: the clock was set.
-      if (timed && Compatible(a, b)) offset.Reset(a.end_ns - b.end_ns);
-      Pair(s, o, i++, j++, offset);
-    }
-  }
-
-  // A hole longer than Bridge looks: on where the clock says the other one goes on.
-  bool Jump(const View& s, const View& o, std::size_t* i, std::size_t* j, std::int64_t now, std::int64_t slack) {
-    const std::size_t ahead_s = Reach(s, *i, o[*j].end_ns + now), ahead_o = Reach(o, *j, s[*i].end_ns - now);
-    const bool in_spine = ahead_s >= ahead_o;
-    const std::size_t jump = in_spine ? ahead_s : ahead_o;
-    if (jump < kWindow / 2) return false;
-    double best = Cost(s, o, *i, *j, now, slack);
-    std::size_t skip = 0;
-    for (std::size_t k = jump - 2; k <= jump + 2; ++k) {
-      const std::size_t x = *i + (in_spine ? k : 0), y = *j + (in_spine ? 0 : k);
-      if (x > s.size() || y > o.size()) break;
-      const double cost = Cost(s, o, x, y, now, slack) + 0.5;
-      if (cost < best) best = cost, skip = k;
-    }
-    if (skip == 0) return false;
-    Slide(s, o, *i, *j, in_spine ? skip : 0, in_spine ? 0 : skip, now);
-    (in_spine ? *i : *j) += skip;
-    return true;
-  }
-
-  double PairCost(const OrderedOp& a, const OrderedOp& b, std::int64_t now, std::int64_t slack) const {
-    const bool fits = Compatible(a, b);
-    if (!a.together || !b.together) return fits ? 0 : kWrongUntimed;
-    const std::int64_t off = std::llabs(a.end_ns - b.end_ns - now);
-    // Of several that fit the nearest.
-    if (off <= slack) return (fits ? 0 : kWrong) + kNear * static_cast<double>(off) / static_cast<double>(slack);
-    if (off <= 10 * slack) return fits ? kLate : kWrongAndLate;
-    return fits ? kVeryLate : kWrongAndLate;
-  }
-
-  // The cheapest way through the next operations of both: which pairs, which are missing
-  // on either side. False: nothing but gaps.
-  bool Bridge(const View& s, const View& o, std::size_t* i, std::size_t* j, Tracker& offset, std::int64_t slack) {
-    const std::size_t n = std::min(kWindow, s.size() - *i), m = std::min(kWindow, o.size() - *j);
-    const std::int64_t now = offset.now();
-    enum Step : std::uint8_t { kPair, kSkipSpine, kSkipOwn };
-    std::array<std::array<double, kWindow + 1>, kWindow + 1> cost;
-    std::array<std::array<Step, kWindow + 1>, kWindow + 1> step;
-    // From the end backwards: where one window ends the rest is open.
-    for (std::size_t x = n + 1; x-- > 0;)
-      for (std::size_t y = m + 1; y-- > 0;) {
-        cost[x][y] = 0;
-        if (x == n && y == m) continue;
-        if (x == n || y == m) {
-          const bool open = x == n ? n == kWindow : m == kWindow;
-          const std::size_t left = x == n ? m - y : n - x;
-          step[x][y] = x == n ? kSkipOwn : kSkipSpine;
-          // What is left over at the sequence's own end has no partner, and needs none.
-          cost[x][y] = kGap * static_cast<double>(left) * (open ? 0.5 : 0.1);
-          continue;
-        }
-        cost[x][y] = cost[x + 1][y + 1] + PairCost(s[*i + x], o[*j + y], now, slack);
-        step[x][y] = kPair;
-        if (cost[x + 1][y] + kGap < cost[x][y]) cost[x][y] = cost[x + 1][y] + kGap, step[x][y] = kSkipSpine;
-        if (cost[x][y + 1] + kGap < cost[x][y]) cost[x][y] = cost[x][y + 1] + kGap, step[x][y] = kSkipOwn;
-      }
-    std::size_t clean = 0;
-    for (std::size_t x = 0, y = 0; x < n && y < m;) {
-      clean += step[x][y] == kPair && PairCost(s[*i + x], o[*j + y], now, slack) <= kNear;
-      const Step taken = step[x][y];
-      x += taken != kSkipOwn, y += taken != kSkipSpine;
-    }
-    if (clean == 0 && n > 1 && m > 1) return false;
-    const std::size_t first_i = *i, first_j = *j;
-    std::size_t x = 0, y = 0, run = 0;
-    bool gap = false;
-    while (x < n && y < m && (run < kResync || !gap)) {
-      const Step taken = step[x][y];
-      if (taken == kPair) {
-        const bool good = PairCost(s[first_i + x], o[first_j + y], now, slack) <= kNear;
-        run = good ? run + 1 : 0;
-        gap |= !good;
-        Pair(s, o, first_i + x, first_j + y, offset);
-        ++x, ++y;
-        continue;
-      }
-      run = 0;
-      gap = true;
-      std::size_t skip_s = 0, skip_o = 0;
-      while (x + skip_s < n && y + skip_o < m && step[x + skip_s][y + skip_o] == taken)
-        taken == kSkipSpine ? ++skip_s : ++skip_o;
-      Slide(s, o, first_i + x, first_j + y, skip_s, skip_o, now);
-      x += skip_s, y += skip_o;
-    }
-    *i = first_i + x, *j = first_j + y;
-    return x + y > 0;
-  }
-
-  // Operations of `v` from k on until the first that ends at `at` or later (in its direction).
-  static std::size_t Reach(const View& v, std::size_t k, std::int64_t at) {
-    std::size_t low = k, high = v.size();
-    while (low < high) {
-      const std::size_t middle = low + (high - low) / 2;
-      if (v.direction > 0 ? v[middle].end_ns < at : v[middle].end_ns > at)
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    return low - k;
-  }
-
-  // One side has operations more than the other before (i, j). Where operations repeat,
-  // the hole may lie earlier as well; times say where, and where they do not it stays open.
-  void Slide(const View& s, const View& o, std::size_t i, std::size_t j, std::size_t skip_s, std::size_t skip_o,
-             std::int64_t offset) {
-    std::int64_t cost = 0, least = 0;
-    std::size_t best = 0;
-    std::vector<std::int64_t> costs{0};
-    for (std::size_t t = 1; t <= std::min({i, j, kSlide}); ++t) {
-      if (match_.to[o.at(j - t)] != static_cast<std::int32_t>(s.at(i - t))) break;
-      const OrderedOp &in_spine = s[i - t + skip_s], &own = o[j - t + skip_o];
-      if (!Compatible(in_spine, own)) break;
-      cost +=
-          std::llabs(in_spine.end_ns - own.end_ns - offset) - std::llabs(s[i - t].end_ns - o[j - t].end_ns - offset);
-      costs.push_back(cost);
-      if (cost < least) least = cost, best = t;
-      if (cost > 64 * tolerance_) break;
-    }
-    if (best > 0) {
-      for (std::size_t t = 1; t <= best; ++t) match_.to[o.at(j - t)] = kExtraOp;
-      for (std::size_t t = best; t >= 1; --t)
-        match_.to[o.at(j - t + skip_o)] = static_cast<std::int32_t>(s.at(i - t + skip_s));
-    }
-    // Every place about as good as the best leaves the operations in between open.
-    std::size_t nearest = best, farthest = best;
-    for (std::size_t t = 0; t < costs.size(); ++t) {
-      if (costs[t] > least + tolerance_) continue;
-      nearest = std::min(nearest, t);
-      farthest = std::max(farthest, t);
-    }
-    for (std::size_t t = nearest + 1; t <= farthest; ++t) match_.to[o.at(j - t)] = kAmbiguousOp;
-  }
-
   const Spine& index_;
   const std::vector<OrderedOp>& spine_;
   const std::vector<OrderedOp>& own_;
   const OffsetPrior& prior_;
-  SequenceMatch match_;
-  std::int64_t tolerance_ = 0;
-  std::vector<std::int64_t> differences_;
+  bool several_ = false;
 };
+
+}  // namespace
+
+std::optional<Candidate> FindPlace(const Spine& spine, const std::vector<OrderedOp>& own, const OffsetPrior& prior,
+                                   bool* several) {
+  *several = false;
+  return Finder(spine, own, prior).Find(several);
+}
 
 Spine::Spine(std::vector<OrderedOp> ops) : ops_(std::move(ops)) {
   gram_ = std::min(kGram, std::max<std::size_t>(1, ops_.size()));
@@ -600,10 +329,27 @@ Spine::Spine(std::vector<OrderedOp> ops) : ops_(std::move(ops)) {
   std::sort(grams_.begin(), grams_.end());
 }
 
-Spine::~Spine() = default;
-
 SequenceMatch Spine::Match(const std::vector<OrderedOp>& own, const OffsetPrior& prior) const {
-  return SequenceMatcher(*this, own, prior).Run();
+  SequenceMatch match;
+  match.to.assign(own.size(), kExtraOp);
+  bool several = false;
+  const std::optional<Candidate> place = FindPlace(*this, own, prior, &several);
+  if (!place) {
+    match.placed = several ? Placed::kAmbiguous : Placed::kNowhere;
+    return match;
+  }
+  WalkFrom(*place, ops_, own, &match);
+  // Between the first and the last pair most have a partner, or the place was wrong.
+  const auto placed = [](std::int32_t to) { return to >= 0; };
+  const auto first = std::find_if(match.to.begin(), match.to.end(), placed);
+  const auto last = std::find_if(match.to.rbegin(), match.to.rend(), placed).base();
+  if (first < last && 2 * match.matched > static_cast<std::size_t>(last - first)) {
+    match.placed = Placed::kPlaced;
+  } else {
+    match.to.assign(own.size(), kExtraOp);
+    match.matched = match.disagree = 0;
+  }
+  return match;
 }
 
 }  // namespace lockstep

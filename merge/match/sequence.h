@@ -9,7 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -47,16 +47,18 @@ struct SequenceMatch {
 class Spine {
  public:
   explicit Spine(std::vector<OrderedOp> ops);
-  ~Spine();
   const std::vector<OrderedOp>& ops() const { return ops_; }
   // Thread: any number at once.
   SequenceMatch Match(const std::vector<OrderedOp>& own, const OffsetPrior& prior) const;
 
+  // Short stretches of symbols: hash and position, sorted.
+  std::size_t gram() const { return gram_; }
+  const std::vector<std::pair<std::uint64_t, std::uint32_t>>& grams() const { return grams_; }
+
  private:
-  friend class SequenceMatcher;
   std::vector<OrderedOp> ops_;
-  std::size_t gram_ = 0;                                        // Symbols per gram.
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> grams_;  // Hash, position; sorted.
+  std::size_t gram_ = 0;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> grams_;
 };
 
 }  // namespace lockstep

@@ -167,7 +167,7 @@ TEST(AlignImported, SubGroupsConnectThroughOneAnother) {
       const auto [offset, eps] = Look(result.value().clock, r, rows.Local(static_cast<std::size_t>(r), t));
       const std::int64_t error = std::llabs(rows.Local(static_cast<std::size_t>(r), t) + offset - rows.Local(0, t));
       EXPECT_LE(error, eps) << r;
-      EXPECT_LE(eps, r == 0 ? 0 : r < 4 || r == 4 ? 12'000 : 24'000) << r;
+      EXPECT_LE(eps, r == 0 ? 0 : r <= 4 ? 15'000 : 30'000) << r;
       now.push_back(offset);
     }
     if (!offsets.empty()) {

@@ -1,0 +1,300 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+#include "merge/match/sequence_parts.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kLookahead = 12, kSlide = 256;
+// Where order and time part: a stretch of this many on both sides is looked at as a whole,
+// until so many in a row fit again.
+constexpr std::size_t kWindow = 32, kResync = 4;
+// What speaks against a pair. Two operations without partner cost less than one pair
+// that is wrong twice, more than one that is wrong once.
+constexpr double kGap = 0.5, kNear = 0.05, kLate = 0.9, kWrong = 0.85, kWrongUntimed = 0.9, kVeryLate = 1.5,
+                 kWrongAndLate = 1.6;
+
+// The clock difference as it goes along: median of the latest, moved on by the drift they show.
+class Tracker {
+ public:
+  Tracker(std::int64_t difference_ns, std::int64_t at_ns) : now_ns_(difference_ns), at_ns_(at_ns) {}
+  std::int64_t At(std::int64_t own_ns) const {
+    return now_ns_ + std::llround(rate_ * static_cast<double>(own_ns - at_ns_));
+  }
+  // By how much drift may have moved it since.
+  std::int64_t Doubt(std::int64_t own_ns) const {
+    return std::llround((rate_known_ ? kSteadyDrift : kDriftLimit) * static_cast<double>(std::llabs(own_ns - at_ns_)));
+  }
+  void Add(std::int64_t own_ns, std::int64_t difference_ns) {
+    recent_[count_++ % recent_.size()] = {own_ns, difference_ns};
+    if (count_ < 3) return;
+    const auto newest = MedianOfPart(0);
+    now_ns_ = newest.second, at_ns_ = newest.first;
+    if (count_ < recent_.size()) return;
+    const auto oldest = MedianOfPart(recent_.size() - kPart);
+    const std::int64_t span = std::llabs(newest.first - oldest.first);
+    rate_known_ = span >= kRateSpanNs;
+    rate_ = rate_known_ ? std::clamp(static_cast<double>(newest.second - oldest.second) /
+                                         static_cast<double>(newest.first - oldest.first),
+                                     -kDriftLimit, kDriftLimit)
+                        : 0;
+  }
+  void Reset(std::int64_t own_ns, std::int64_t difference_ns) { *this = Tracker(difference_ns, own_ns); }
+
+ private:
+  static constexpr std::size_t kPart = 5;
+  static constexpr std::int64_t kRateSpanNs = 50'000'000;
+  static constexpr double kSteadyDrift = 40e-6;
+
+  // Time and difference at the middle of five, from the `back`-th latest on.
+  std::pair<std::int64_t, std::int64_t> MedianOfPart(std::size_t back) const {
+    std::array<std::int64_t, kPart> times{}, differences{};
+    const std::size_t n = std::min(kPart, count_);
+    for (std::size_t k = 0; k < n; ++k) {
+      const auto& [time, difference] = recent_[(count_ - 1 - back - k) % recent_.size()];
+      times[k] = time, differences[k] = difference;
+    }
+    const auto middle = static_cast<std::ptrdiff_t>((n - 1) / 2), end = static_cast<std::ptrdiff_t>(n);
+    std::nth_element(times.begin(), times.begin() + middle, times.begin() + end);
+    std::nth_element(differences.begin(), differences.begin() + middle, differences.begin() + end);
+    return {times[static_cast<std::size_t>(middle)], differences[static_cast<std::size_t>(middle)]};
+  }
+
+  std::array<std::pair<std::int64_t, std::int64_t>, 24> recent_{};
+  std::size_t count_ = 0;
+  std::int64_t now_ns_, at_ns_;
+  double rate_ = 0;
+  bool rate_known_ = false;
+};
+
+class Walker {
+ public:
+  Walker(const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& own, SequenceMatch& match)
+      : spine_(spine), own_(own), match_(match) {}
+
+  void Walk(const Candidate& c) {
+    tolerance_ = std::max(kLeastTolerance, 6 * std::max<std::int64_t>(0, c.spread_ns));
+    differences_.reserve(own_.size());
+    const auto seed = static_cast<std::int64_t>(c.seed);
+    Tracker offset(c.offset_ns, own_[c.seed].end_ns);
+    Go({spine_, seed + c.shift, 1}, {own_, seed, 1}, offset);
+    if (seed > 0 && seed + c.shift > 0) Go({spine_, seed + c.shift - 1, -1}, {own_, seed - 1, -1}, offset);
+    match_.offset_ns = c.offset_ns;
+    if (!differences_.empty()) {
+      match_.offset_ns = MedianOf(differences_);
+      if (differences_.size() >= 3) match_.spread_ns = c.spread_ns;
+    }
+    for (const std::int32_t to : match_.to) match_.matched += to >= 0;
+  }
+
+ private:
+  // The two sequences from a place onwards, in either direction.
+  struct View {
+    const std::vector<OrderedOp>& ops;
+    std::int64_t origin, direction;
+    std::size_t size() const {
+      return static_cast<std::size_t>(direction > 0 ? static_cast<std::int64_t>(ops.size()) - origin : origin + 1);
+    }
+    std::size_t at(std::size_t k) const {
+      return static_cast<std::size_t>(origin + direction * static_cast<std::int64_t>(k));
+    }
+    const OrderedOp& operator[](std::size_t k) const { return ops[at(k)]; }
+  };
+
+  // How badly the operations from (i, j) on fit, in operations.
+  double Cost(const View& s, const View& o, std::size_t i, std::size_t j, const Tracker& offset) const {
+    double cost = 0;
+    std::size_t k = 0;
+    for (; k < kLookahead && i + k < s.size() && j + k < o.size(); ++k) {
+      const OrderedOp &a = s[i + k], &b = o[j + k];
+      cost += !Compatible(a, b);
+      if (a.together && b.together) cost += Late(a, b, offset) ? 1 : 0;
+    }
+    // Beyond the end nothing is known: neither good nor bad.
+    return cost + 0.5 * static_cast<double>(kLookahead - k);
+  }
+
+  std::int64_t Slack(const OrderedOp& b, const Tracker& offset) const { return tolerance_ + offset.Doubt(b.end_ns); }
+  static std::int64_t Off(const OrderedOp& a, const OrderedOp& b, const Tracker& offset) {
+    return std::llabs(a.end_ns - b.end_ns - offset.At(b.end_ns));
+  }
+  bool Late(const OrderedOp& a, const OrderedOp& b, const Tracker& offset) const {
+    return Off(a, b, offset) > Slack(b, offset);
+  }
+
+  void Pair(const View& s, const View& o, std::size_t i, std::size_t j, Tracker& offset) {
+    const OrderedOp &a = s[i], &b = o[j];
+    match_.to[o.at(j)] = static_cast<std::int32_t>(s.at(i));
+    if (!Compatible(a, b)) ++match_.disagree;
+    if (!a.together || !b.together) return;
+    offset.Add(b.end_ns, a.end_ns - b.end_ns);
+    differences_.push_back(a.end_ns - b.end_ns);
+  }
+
+  void Go(const View& s, const View& o, Tracker offset) {
+    std::size_t i = 0, j = 0;
+    while (i < s.size() && j < o.size()) {
+      const OrderedOp &a = s[i], &b = o[j];
+      const bool timed = a.together && b.together;
+      if (Compatible(a, b) && (!timed || !Late(a, b, offset))) {
+        Pair(s, o, i++, j++, offset);
+        continue;
+      }
+      if (Jump(s, o, &i, &j, offset) || Bridge(s, o, &i, &j, offset)) continue;
+      // Order and symbols hold, the time does not and does not come back: the clock was set.
+      if (timed && Compatible(a, b)) offset.Reset(b.end_ns, a.end_ns - b.end_ns);
+      Pair(s, o, i++, j++, offset);
+    }
+  }
+
+  // A hole longer than Bridge looks: on where the clock says the other one goes on.
+  bool Jump(const View& s, const View& o, std::size_t* i, std::size_t* j, const Tracker& offset) {
+    const std::int64_t now = offset.At(o[*j].end_ns);
+    const std::size_t ahead_s = Reach(s, *i, o[*j].end_ns + now), ahead_o = Reach(o, *j, s[*i].end_ns - now);
+    const bool in_spine = ahead_s >= ahead_o;
+    const std::size_t jump = in_spine ? ahead_s : ahead_o;
+    if (jump < kWindow / 2) return false;
+    double best = Cost(s, o, *i, *j, offset);
+    std::size_t skip = 0;
+    for (std::size_t k = jump - 2; k <= jump + 2; ++k) {
+      const std::size_t x = *i + (in_spine ? k : 0), y = *j + (in_spine ? 0 : k);
+      if (x > s.size() || y > o.size()) break;
+      const double cost = Cost(s, o, x, y, offset) + 0.5;
+      if (cost < best) best = cost, skip = k;
+    }
+    if (skip == 0) return false;
+    Slide(s, o, *i, *j, in_spine ? skip : 0, in_spine ? 0 : skip, offset);
+    (in_spine ? *i : *j) += skip;
+    return true;
+  }
+
+  double PairCost(const OrderedOp& a, const OrderedOp& b, const Tracker& offset) const {
+    const bool fits = Compatible(a, b);
+    if (!a.together || !b.together) return fits ? 0 : kWrongUntimed;
+    const std::int64_t off = Off(a, b, offset), slack = Slack(b, offset);
+    // Of several that fit the nearest.
+    if (off <= slack) return (fits ? 0 : kWrong) + kNear * static_cast<double>(off) / static_cast<double>(slack);
+    if (off <= 10 * slack) return fits ? kLate : kWrongAndLate;
+    return fits ? kVeryLate : kWrongAndLate;
+  }
+
+  // The cheapest way through the next operations of both: which pairs, which are missing
+  // on either side. False: nothing but gaps.
+  bool Bridge(const View& s, const View& o, std::size_t* i, std::size_t* j, Tracker& tracker) {
+    const std::size_t n = std::min(kWindow, s.size() - *i), m = std::min(kWindow, o.size() - *j);
+    const Tracker offset = tracker;  // As it was at the beginning: costs must not change on the way.
+    enum Step : std::uint8_t { kPair, kSkipSpine, kSkipOwn };
+    std::array<std::array<double, kWindow + 1>, kWindow + 1> cost;
+    std::array<std::array<Step, kWindow + 1>, kWindow + 1> step;
+    // From the end backwards: where one window ends the rest is open.
+    for (std::size_t x = n + 1; x-- > 0;)
+      for (std::size_t y = m + 1; y-- > 0;) {
+        cost[x][y] = 0;
+        if (x == n && y == m) continue;
+        if (x == n || y == m) {
+          const bool open = x == n ? n == kWindow : m == kWindow;
+          const std::size_t left = x == n ? m - y : n - x;
+          step[x][y] = x == n ? kSkipOwn : kSkipSpine;
+          // What is left over at the sequence's own end has no partner, and needs none.
+          cost[x][y] = kGap * static_cast<double>(left) * (open ? 0.5 : 0.1);
+          continue;
+        }
+        cost[x][y] = cost[x + 1][y + 1] + PairCost(s[*i + x], o[*j + y], offset);
+        step[x][y] = kPair;
+        if (cost[x + 1][y] + kGap < cost[x][y]) cost[x][y] = cost[x + 1][y] + kGap, step[x][y] = kSkipSpine;
+        if (cost[x][y + 1] + kGap < cost[x][y]) cost[x][y] = cost[x][y + 1] + kGap, step[x][y] = kSkipOwn;
+      }
+    std::size_t clean = 0;
+    for (std::size_t x = 0, y = 0; x < n && y < m;) {
+      clean += step[x][y] == kPair && PairCost(s[*i + x], o[*j + y], offset) <= kNear;
+      const Step taken = step[x][y];
+      x += taken != kSkipOwn, y += taken != kSkipSpine;
+    }
+    if (clean == 0 && n > 1 && m > 1) return false;
+    const std::size_t first_i = *i, first_j = *j;
+    std::size_t x = 0, y = 0, run = 0;
+    bool gap = false;
+    while (x < n && y < m && (run < kResync || !gap)) {
+      const Step taken = step[x][y];
+      if (taken == kPair) {
+        const bool good = PairCost(s[first_i + x], o[first_j + y], offset) <= kNear;
+        run = good ? run + 1 : 0;
+        gap |= !good;
+        Pair(s, o, first_i + x, first_j + y, tracker);
+        ++x, ++y;
+        continue;
+      }
+      run = 0;
+      gap = true;
+      std::size_t skip_s = 0, skip_o = 0;
+      while (x + skip_s < n && y + skip_o < m && step[x + skip_s][y + skip_o] == taken)
+        taken == kSkipSpine ? ++skip_s : ++skip_o;
+      Slide(s, o, first_i + x, first_j + y, skip_s, skip_o, offset);
+      x += skip_s, y += skip_o;
+    }
+    *i = first_i + x, *j = first_j + y;
+    return x + y > 0;
+  }
+
+  // Operations of `v` from k on until the first that ends at `at` or later (in its direction).
+  static std::size_t Reach(const View& v, std::size_t k, std::int64_t at) {
+    std::size_t low = k, high = v.size();
+    while (low < high) {
+      const std::size_t middle = low + (high - low) / 2;
+      if (v.direction > 0 ? v[middle].end_ns < at : v[middle].end_ns > at)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low - k;
+  }
+
+  // One side has operations more than the other before (i, j). Where operations repeat,
+  // the hole may lie earlier as well; times say where, and where they do not it stays open.
+  void Slide(const View& s, const View& o, std::size_t i, std::size_t j, std::size_t skip_s, std::size_t skip_o,
+             const Tracker& offset) {
+    std::int64_t cost = 0, least = 0;
+    std::size_t best = 0;
+    std::vector<std::int64_t> costs{0};
+    for (std::size_t t = 1; t <= std::min({i, j, kSlide}); ++t) {
+      if (match_.to[o.at(j - t)] != static_cast<std::int32_t>(s.at(i - t))) break;
+      const OrderedOp &in_spine = s[i - t + skip_s], &own = o[j - t + skip_o];
+      if (!Compatible(in_spine, own)) break;
+      cost += Off(in_spine, own, offset) - Off(s[i - t], o[j - t], offset);
+      costs.push_back(cost);
+      if (cost < least) least = cost, best = t;
+      if (cost > 64 * tolerance_) break;
+    }
+    if (best > 0) {
+      for (std::size_t t = 1; t <= best; ++t) match_.to[o.at(j - t)] = kExtraOp;
+      for (std::size_t t = best; t >= 1; --t)
+        match_.to[o.at(j - t + skip_o)] = static_cast<std::int32_t>(s.at(i - t + skip_s));
+    }
+    // Every place about as good as the best leaves the operations in between open.
+    std::size_t nearest = best, farthest = best;
+    for (std::size_t t = 0; t < costs.size(); ++t) {
+      if (costs[t] > least + tolerance_) continue;
+      nearest = std::min(nearest, t);
+      farthest = std::max(farthest, t);
+    }
+    for (std::size_t t = nearest + 1; t <= farthest; ++t) match_.to[o.at(j - t)] = kAmbiguousOp;
+  }
+
+  const std::vector<OrderedOp>& spine_;
+  const std::vector<OrderedOp>& own_;
+  SequenceMatch& match_;
+  std::int64_t tolerance_ = 0;
+  std::vector<std::int64_t> differences_;
+};
+
+}  // namespace
+
+void WalkFrom(const Candidate& place, const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& own,
+              SequenceMatch* match) {
+  Walker(spine, own, *match).Walk(place);
+}
+
+}  // namespace lockstep
