@@ -17,6 +17,7 @@
 #include "analysis/report/text.h"
 #include "cli/analyze_table.h"
 #include "cli/command.h"
+#include "cli/imported.h"
 #include "merge/merge.h"
 #include "runtime/agent/recover.h"
 
@@ -26,7 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Flags {
-  std::string run, json, bytes_matrix, steps, classes = "lockstep", clock = "auto";
+  std::vector<std::string> runs;  // A run directory, or traces.
+  std::string json, bytes_matrix, steps, classes = "lockstep", window = "lockstep", clock = "auto";
   unsigned jobs = 0;
   std::size_t explain = 0;
   bool quiet = false;
@@ -121,12 +123,15 @@ int Analyze(const Flags& flags) {
     if (PrintTableHelp(flags.table)) return kOk;
     if (const int wrong = CheckTableFlags(flags.table); wrong != kOk) return wrong;
   }
-  Result<std::string> run = ResolveRun(flags.run);
+  Result<std::string> run = ResolveRunOrTraces(flags.runs, flags.jobs, flags.quiet);
   if (!run.ok()) return PrintError(run.error());
   MergeOptions merge;
   merge.run_dir = run.value();
   merge.jobs = flags.jobs;
   merge.classes = flags.classes;
+  merge.window = flags.window;
+  if (flags.window == "hta" && !flags.steps.empty())
+    return PrintError({ErrorCode::kUsage, "--window hta chooses its steps itself", "--steps", "leave one of them out"});
   merge.clock = flags.clock == "off"    ? ClockChoice::kOff
                 : flags.clock == "wall" ? ClockChoice::kWall
                                         : ClockChoice::kAuto;
@@ -187,7 +192,7 @@ int Analyze(const Flags& flags) {
   if (!files.empty()) out += "\n  " + files + "\n";
   if (!analysis.value().findings.empty())
     out += fmt::format("  next:  lockstep analyze {}--explain 1    the rows behind finding 1\n",
-                       flags.run.empty() ? "" : flags.run + " ");
+                       flags.runs.empty() ? "" : (flags.runs.size() == 1 ? flags.runs[0] : run.value()) + " ");
   return ToStdout(out) ? code : kFailed;
 }
 
@@ -197,7 +202,9 @@ void AddAnalyze(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<Flags>();
   CLI::App* app =
       root.add_subcommand("analyze", "Say what slows a run down, what it costs per step, and what to change");
-  app->add_option("run", flags->run, "Run directory (default: lockstep.out/latest)")->type_name("RUN");
+  app->add_option("run", flags->runs,
+                  "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
+      ->type_name("RUN");
   app->add_option("--json", flags->json,
                   "Write the analysis to FILE as well; - for standard output instead of the text")
       ->type_name("FILE");
@@ -206,6 +213,10 @@ void AddAnalyze(CLI::App& root, Chosen& chosen) {
       ->type_name("FILE");
   app->add_option("--steps", flags->steps, "Steps A to B-1 only")->type_name("A:B");
   app->add_option("--classes", flags->classes, "How kernels are told apart")
+      ->check(CLI::IsMember({"lockstep", "hta"}))
+      ->capture_default_str();
+  app->add_option("--window", flags->window,
+                  "hta: totals over the window of Holistic Trace Analysis, for comparisons with it")
       ->check(CLI::IsMember({"lockstep", "hta"}))
       ->capture_default_str();
   app->add_option("--clock", flags->clock, "Clocks: auto, off (as they are), wall (accept wall-clock accuracy)")

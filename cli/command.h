@@ -23,6 +23,7 @@ enum ExitCode : int {
 using Chosen = std::function<int()>;
 
 void AddRun(CLI::App& root, Chosen& chosen);
+void AddImport(CLI::App& root, Chosen& chosen);
 void AddMerge(CLI::App& root, Chosen& chosen);
 void AddAnalyze(CLI::App& root, Chosen& chosen);
 void AddInfo(CLI::App& root, Chosen& chosen);

@@ -13,11 +13,12 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr void (*kCommands[])(CLI::App&, Chosen&) = {AddRun, AddMerge, AddAnalyze, AddInfo};
+constexpr void (*kCommands[])(CLI::App&, Chosen&) = {AddRun, AddImport, AddMerge, AddAnalyze, AddInfo};
 
 // Every flag can be given as LOCKSTEP_<FLAG>.
 void NameEnvironment(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {
+    NameEnvironment(*command);  // `import kineto`.
     for (CLI::Option* option : command->get_options()) {
       if (option->get_lnames().empty() || option->get_lnames()[0] == "help") continue;
       std::string name = "LOCKSTEP_";

@@ -1,0 +1,32 @@
+#pragma once
+// Trace files where a command wants a run directory.
+
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "merge/import/import.h"
+
+namespace lockstep::cli {
+
+// Progress of an import on stderr, with the time it will still take. One call at a time.
+class ImportMeter {
+ public:
+  explicit ImportMeter(bool quiet);
+  ~ImportMeter();
+  ImportMeter(const ImportMeter&) = delete;
+  ImportMeter& operator=(const ImportMeter&) = delete;
+  void Show(const import::ImportProgress& progress);
+  double seconds() const;
+
+ private:
+  bool quiet_, terminal_, shown_ = false;
+  long long begin_ns_, last_ns_;
+};
+
+// The run directory that `given` stands for: as ResolveRun tells for one that is a run;
+// for trace files and directories of such an import in a cache beside them (DIR/.lockstep/,
+// or below the user's cache directory), made now if it is not there or older.
+Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, unsigned jobs, bool quiet);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,49 @@
+#pragma once
+// What Kineto's names mean: runtime calls, copies, synchronisations, ranges,
+// collectives, element types. Names are matched by their parts, so that a new
+// version's suffix (cudaLaunchKernelExC_v11060) changes nothing.
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/collective.h"
+
+namespace lockstep::import {
+
+std::uint8_t ApiKind(std::string_view name);  // As api.kind.
+bool IsHip(std::string_view name);            // A call of AMD's runtime.
+
+struct CopyKind {
+  std::uint8_t kind = 0, host_memory = 0;  // As copies.kind, .host_memory.
+};
+// "Memcpy HtoD (Pageable -> Device)", "CopyHostToDevice"; `kind` is ROCm's args.kind, may be "".
+CopyKind CopyKindOf(std::string_view name, std::string_view kind);
+
+std::uint8_t SyncKind(std::string_view name);  // As sync.kind, 0 unknown.
+
+// As ranges.category, by the names that PyTorch and its users give.
+std::uint8_t RangeCategory(std::string_view name);
+// N of "ProfilerStep#N", -1 if it is none.
+std::int64_t StepNumber(std::string_view name);
+
+// Of an operation's name in any of its spellings: "allreduce", "_allgather_base",
+// "nccl:all_to_all", "reduce_scatter_tensor_coalesced". kNone: no collective ("wait", "init").
+CollectiveKind KindOfOperation(std::string_view name);
+// Of a communication kernel's: "ncclDevKernel_AllGather_RING_LL(...)". kSendRecv
+// is all NCCL tells of all-to-all, gather, scatter and send/receive; kNone: it does
+// not say (ncclDevKernel_Generic, other libraries).
+CollectiveKind KindOfKernel(std::string_view name);
+
+// Point-to-point: 0 send, 1 receive, -1 neither. "nccl:send 0->1", "recv".
+int Direction(std::string_view operation);
+// The other side of "nccl:send 0->1", "nccl:recv 0<-1", in the group's ranks; -1 unknown.
+std::int64_t PeerOf(std::string_view annotation);
+
+struct ElementType {
+  DataType type = DataType::kUnknown;
+  std::uint32_t bytes = 0;  // 0 unknown.
+};
+// c10's names ("Float", "BFloat16"), C++'s of record_shapes ("float", "c10::BFloat16", "long int").
+ElementType ElementTypeOf(std::string_view name);
+
+}  // namespace lockstep::import
