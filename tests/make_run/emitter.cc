@@ -130,6 +130,32 @@ void Emitter::Ring(const Op& op, std::int64_t begin, std::int64_t end) {
   }
 }
 
+void Emitter::Message(const Op& op, bool send, std::int64_t begin, std::int64_t end) {
+  const std::int32_t peer = send ? rank_ + op.peer : rank_ - op.peer;
+  constexpr std::int32_t kTag = 77;  // No ring's.
+  const std::uint32_t call = Mpi(0, send ? MpiOp::kSend : MpiOp::kRecv, begin, end,
+                                 {.comm = 0, .bytes = op.bytes, .peer = peer, .tag = kTag, .count = 1});
+  tables_.p2p.Append({.comm = local_comm_[0],
+                      .direction = static_cast<std::uint8_t>(send ? 0 : 1),
+                      .peer = peer,
+                      .peer_world_rank = peer,
+                      .tag = kTag,
+                      .seq = message_seq_[{send, peer}]++,
+                      .begin_ns = clock_.Show(begin),
+                      .post_end_ns = clock_.Show(end),
+                      .last_incomplete_ns = schema::kNoTime,
+                      .wait_begin_ns = clock_.Show(begin),
+                      .end_ns = clock_.Show(end),
+                      .bytes = op.bytes,
+                      .call = call});
+}
+
+void Emitter::GpuSendRecv(const Op& op, bool send, std::uint64_t correlation, std::int64_t begin, std::int64_t end) {
+  Kernel("ncclDevKernel_SendRecv", op.stream, correlation, 1, begin, end);
+  tables_.kernels.work_rule.back() = 2;  // No recorded collective says so, its name does.
+  messages_.push_back({correlation, send, send ? rank_ + op.peer : rank_ - op.peer, op.bytes});
+}
+
 void Emitter::Push(std::string_view name, std::uint8_t category, std::int64_t at) {
   open_ranges_.push_back(tables_.ranges.rows());
   tables_.ranges.Append({.begin_ns = clock_.Show(at),

@@ -2,8 +2,10 @@
 // Rows of one synthetic rank. Takes true times, stores the rank's own clock.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/mpi_ops.h"
@@ -22,6 +24,14 @@ struct CollectiveStart {
   std::uint32_t call = schema::kNone, kernel = schema::kNone;
 };
 
+// What the tables do not say of a kernel that sends or receives.
+struct GpuMessage {
+  std::uint64_t correlation;
+  bool send;
+  std::int32_t peer;  // World rank.
+  std::uint64_t bytes;
+};
+
 // Thread: one at a time.
 class Emitter {
  public:
@@ -34,6 +44,10 @@ class Emitter {
   void Complete(std::uint32_t row, std::int64_t last_incomplete, std::int64_t wait_begin, std::int64_t end);
   void Init(const Op& op, std::int64_t begin, std::int64_t end);  // Persistent: takes a number, makes no row.
   void Ring(const Op& op, std::int64_t begin, std::int64_t end);
+  // One end of a message; `op.peer` is the receiver's rank minus the sender's.
+  void Message(const Op& op, bool send, std::int64_t begin, std::int64_t end);
+  // The same by a kernel of NCCL.
+  void GpuSendRecv(const Op& op, bool send, std::uint64_t correlation, std::int64_t begin, std::int64_t end);
   void Push(std::string_view name, std::uint8_t category, std::int64_t at);
   void Pop(std::int64_t at);
   void Cpu(std::int64_t at, std::int64_t cpu_ns, std::int64_t run_delay_ns);
@@ -48,6 +62,7 @@ class Emitter {
 
   // Closes open ranges and steps, writes meta, clocks and losses, sorts, applies damage. The rank ended at
   // true time `end`; `signal` 0: normally; `cut`: the file says nothing about the end.
+  std::vector<GpuMessage> TakeMessages() { return std::move(messages_); }
   schema::RankTables Finish(std::int64_t end, std::int32_t signal, bool cut, std::int64_t cpu_ns);
 
  private:
@@ -78,6 +93,8 @@ class Emitter {
   std::int64_t step_index_ = -1, step_begin_ = 0, step_cpu_ = 0;
   bool step_open_ = false;
   std::uint64_t rings_ = 0;
+  std::vector<GpuMessage> messages_;
+  std::map<std::pair<bool, std::int32_t>, std::uint64_t> message_seq_;  // Per direction and peer.
   bool progress_thread_ = false;
 };
 

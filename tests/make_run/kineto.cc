@@ -21,8 +21,8 @@ constexpr std::uint64_t kExtraCorrelations = 1u << 30;  // Of calls that launch 
 
 class Writer {
  public:
-  Writer(const Spec& spec, std::int32_t rank, const schema::RankTables& tables, JsonStream& out)
-      : spec_(spec), k_(spec.kineto), t_(tables), out_(out), rank_(rank), pid_(40'000 + rank) {
+  Writer(const Spec& spec, std::int32_t rank, const RankOutput& output, JsonStream& out)
+      : spec_(spec), k_(spec.kineto), t_(output.tables), out_(out), rank_(rank), pid_(40'000 + rank) {
     for (std::size_t i = 0; i < t_.strings.rows(); ++i)
       names_.push_back(
           Escaped({reinterpret_cast<const char*>(t_.string_bytes.value.data()) + t_.strings.offset_bytes[i],
@@ -37,6 +37,7 @@ class Writer {
     for (const std::uint64_t correlation : t_.api.correlation) last = std::max(last, correlation);
     kernel_of_.assign(last + 1, schema::kNone);
     copy_of_.assign(last + 1, schema::kNone);
+    for (const GpuMessage& message : output.messages) message_of_[message.correlation] = &message;
     Index(t_.kernels.correlation, kernel_of_);
     Index(t_.copies.correlation, copy_of_);
     for (const char* name : {"float", "int"})
@@ -60,6 +61,10 @@ class Writer {
   std::int64_t MainThread() const { return pid_; }
   std::int64_t AutogradThread() const { return pid_ + 100'000; }
   bool IsLaunch(std::size_t api) const { return t_.api.kind[api] == kLaunch || t_.api.kind[api] == kCopyCall; }
+  const GpuMessage* MessageOf(std::uint64_t correlation) const {
+    const auto at = message_of_.find(correlation);
+    return at == message_of_.end() ? nullptr : at->second;
+  }
   std::uint32_t CollectiveOf(std::size_t api) const {
     const std::uint32_t kernel = kernel_of_[t_.api.correlation[api]];
     return kernel == schema::kNone ? schema::kNone : collective_of_[kernel];
@@ -209,6 +214,8 @@ class Writer {
     const std::int64_t end = t_.api.begin_ns[api] + t_.api.duration_ns[api];
     const std::int64_t tid = backward_[api] ? AutogradThread() : MainThread();
     const std::uint32_t collective = CollectiveOf(api);
+    const GpuMessage* message = MessageOf(t_.api.correlation[api]);
+    const bool communicates = collective != schema::kNone || message != nullptr;
     const std::uint64_t choice = Random(t_.api.name[api], api % 64, 7, 0);
     const OperatorFamily& family = FamilyOf(choice);
     for (std::int32_t i = 0; i < k_.python && !backward_[api]; ++i) {
@@ -228,9 +235,12 @@ class Writer {
           nested ? end : std::min(end, begin + spec_.dispatch_ns * (level + 1) / (k_.operators + 1));
       std::string_view name = level == 0 ? family.outer : family.inner;
       std::string built;
-      if (collective != schema::kNone) {
-        name = level + 1 < Levels() ? CollectiveOperator(static_cast<CollectiveKind>(t_.collectives.kind[collective]))
-                                    : std::string_view("record_param_comms");
+      if (communicates) {
+        const auto kind = message != nullptr ? CollectiveKind::kSendRecv
+                                             : static_cast<CollectiveKind>(t_.collectives.kind[collective]);
+        name = level + 1 == Levels() ? std::string_view("record_param_comms")
+               : message != nullptr  ? MessageOperator(message->send)
+                                     : CollectiveOperator(kind);
       } else if (t_.api.kind[api] == kCopyCall) {
         name = level == 0 ? "aten::to" : level == 1 ? "aten::_to_copy" : "aten::copy_";
       } else if (backward_[api] && level < 2) {
@@ -242,8 +252,11 @@ class Writer {
       Complete("cpu_op", name, pid_, tid, from, to - from);
       Argument("\"External id\": ", FirstId(api) + level);
       out_.Text(",\"Record function id\": 0, ");
-      if (collective != schema::kNone && nested && level + 1 == Levels() && k_.nccl != KinetoSpec::Nccl::kNone) {
-        CollectiveArguments(collective);
+      if (communicates && nested && level + 1 == Levels() && k_.nccl != KinetoSpec::Nccl::kNone) {
+        if (message != nullptr)
+          MessageArguments(*message);
+        else
+          CollectiveArguments(collective);
         out_.Text(", ");
       } else {
         if (backward_[api] && level < 2) {
@@ -257,9 +270,11 @@ class Writer {
       Argument("\"Ev Idx\": ", event_++);
       End();
     }
-    if (collective == schema::kNone) return;
+    if (!communicates) return;
     const std::int64_t from = t_.api.begin_ns[api] - spec_.dispatch_ns / (k_.operators + 1);
-    Complete("user_annotation", CollectiveAnnotation(static_cast<CollectiveKind>(t_.collectives.kind[collective])),
+    Complete("user_annotation",
+             message != nullptr ? MessageAnnotation(message->send)
+                                : CollectiveAnnotation(static_cast<CollectiveKind>(t_.collectives.kind[collective])),
              pid_, tid, from, end - from);
     Argument("\"External id\": ", FirstId(api) + k_.operators);
     Argument(",\"Record function id\": 0, \"Ev Idx\": ", event_++);
@@ -269,17 +284,27 @@ class Writer {
   void CollectiveArguments(std::uint32_t row) {
     const auto kind = static_cast<CollectiveKind>(t_.collectives.kind[row]);
     const std::size_t comm = comm_of_[t_.collectives.comm[row]];
-    const std::int32_t group = GroupOf(spec_, comm, rank_), size = MemberCount(spec_, comm, group);
+    const std::int32_t size = MemberCount(spec_, comm, GroupOf(spec_, comm, rank_));
     const auto count = static_cast<std::int64_t>(t_.collectives.count[row]);
-    out_.Text("\"Collective name\": \"");
-    out_.Text(CollectiveArgument(kind));
-    Argument("\", \"In msg nelems\": ", kind == CollectiveKind::kAllGather ? count / size : count);
-    Argument(", \"Out msg nelems\": ", kind == CollectiveKind::kReduceScatter ? count / size : count);
-    Argument(", \"Group size\": ", size);
-    out_.Text(", \"dtype\": \"Float\", \"In split size\": \"[]\", \"Out split size\": \"[]\"");
+    Arguments(CollectiveArgument(kind), kind == CollectiveKind::kAllGather ? count / size : count,
+              kind == CollectiveKind::kReduceScatter ? count / size : count, comm);
     if (k_.nccl == KinetoSpec::Nccl::kSequence)
       Argument(", \"Seq\": ", static_cast<std::int64_t>(t_.collectives.seq[row]));
-    out_.Text(", \"Process Group Name\": \"");
+  }
+  void MessageArguments(const GpuMessage& message) {
+    const auto count = static_cast<std::int64_t>(message.bytes / 4);
+    Arguments(message.send ? "send" : "recv", count, count, 0);
+    Argument(", \"Src Rank\": ", message.send ? rank_ : message.peer);
+    Argument(", \"Dst Rank\": ", message.send ? message.peer : rank_);
+  }
+  void Arguments(std::string_view what, std::int64_t in, std::int64_t out, std::size_t comm) {
+    out_.Text("\"Collective name\": \"");
+    out_.Text(what);
+    Argument("\", \"In msg nelems\": ", in);
+    Argument(", \"Out msg nelems\": ", out);
+    Argument(", \"Group size\": ", MemberCount(spec_, comm, GroupOf(spec_, comm, rank_)));
+    out_.Text(
+        ", \"dtype\": \"Float\", \"In split size\": \"[]\", \"Out split size\": \"[]\", \"Process Group Name\": \"");
     out_.Text(GroupName(comm));
     out_.Text("\", \"Process Group Description\": \"");
     out_.Text(Description(comm));
@@ -357,10 +382,14 @@ class Writer {
 
   void Kernel(std::uint32_t row, std::int64_t external) {
     const std::uint32_t collective = collective_of_[row];
+    const GpuMessage* message = MessageOf(t_.kernels.correlation[row]);
+    const bool communicates = collective != schema::kNone || message != nullptr;
+    const auto kind = collective != schema::kNone ? static_cast<CollectiveKind>(t_.collectives.kind[collective])
+                                                  : CollectiveKind::kSendRecv;
     std::string_view name = names_[t_.kernels.name[row]];
-    if (collective != schema::kNone) {
-      std::string& nccl = nccl_names_[t_.collectives.kind[collective]];
-      if (nccl.empty()) nccl = NcclKernelName(static_cast<CollectiveKind>(t_.collectives.kind[collective]), k_.names);
+    if (communicates) {
+      std::string& nccl = nccl_names_[static_cast<std::uint8_t>(kind)];
+      if (nccl.empty()) nccl = NcclKernelName(kind, k_.names);
       name = nccl;
     }
     Complete("kernel", name, 0, t_.kernels.stream[row], t_.kernels.begin_ns[row], t_.kernels.duration_ns[row]);
@@ -369,22 +398,24 @@ class Writer {
     Argument(", \"context\": ", t_.kernels.context[row]);
     Argument(", \"stream\": ", t_.kernels.stream[row]);
     Argument(", \"correlation\": ", static_cast<std::int64_t>(t_.kernels.correlation[row]));
-    if (collective == schema::kNone) {
+    if (!communicates) {
       out_.Text(
           ", \"registers per thread\": 64, \"shared memory\": 49152, \"blocks per SM\": 1.0, \"warps per SM\": 8.0, "
           "\"grid\": [108, 1, 1], \"block\": [256, 1, 1], \"est. achieved occupancy %\": 50");
-    } else {
-      out_.Text(
-          ", \"registers per thread\": 96, \"shared memory\": 87568, \"blocks per SM\": 0.074074, \"warps per SM\": "
-          "1.259259, \"grid\": [8, 1, 1], \"block\": [544, 1, 1], \"est. achieved occupancy %\": 0");
-      if (k_.nccl != KinetoSpec::Nccl::kNone) {
-        out_.Text(", ");
+      return End();
+    }
+    out_.Text(
+        ", \"registers per thread\": 96, \"shared memory\": 87568, \"blocks per SM\": 0.074074, \"warps per SM\": "
+        "1.259259, \"grid\": [8, 1, 1], \"block\": [544, 1, 1], \"est. achieved occupancy %\": 0");
+    if (k_.nccl != KinetoSpec::Nccl::kNone) {
+      out_.Text(", ");
+      if (message != nullptr)
+        MessageArguments(*message);
+      else
         CollectiveArguments(collective);
-      }
     }
     End();
-    if (collective == schema::kNone) return;
-    Complete("gpu_user_annotation", CollectiveAnnotation(static_cast<CollectiveKind>(t_.collectives.kind[collective])),
+    Complete("gpu_user_annotation", message != nullptr ? MessageAnnotation(message->send) : CollectiveAnnotation(kind),
              0, t_.kernels.stream[row], t_.kernels.begin_ns[row], t_.kernels.duration_ns[row]);
     Argument("\"External id\": ", external + 1);
     End();
@@ -493,6 +524,7 @@ class Writer {
   std::vector<bool> backward_;                      // Per api row: on autograd's thread.
   std::unordered_map<std::uint8_t, std::string> nccl_names_;
   std::unordered_map<std::size_t, std::string> member_lists_;
+  std::unordered_map<std::uint64_t, const GpuMessage*> message_of_;  // Per correlation.
   bool first_ = true;
   std::int64_t event_ = 0, annotations_ = 0, python_ = 0, allocated_ = 0, begin_ns_ = 0, end_ns_ = 0;
 };
@@ -505,9 +537,9 @@ std::string KinetoFileName(const Spec& spec, std::int32_t rank) {
   return fmt::format("worker{}_step_{}.{}.pt.trace.json{}", rank, spec.steps, 1'700'000'000'000 + rank, end);
 }
 
-Status WriteKineto(const Spec& spec, std::int32_t rank, const schema::RankTables& tables, const std::string& path) {
+Status WriteKineto(const Spec& spec, std::int32_t rank, const RankOutput& output, const std::string& path) {
   JsonStream out(path, {.minified = spec.kineto.minified, .gzip = spec.kineto.gzip});
-  Writer(spec, rank, tables, out).Write();
+  Writer(spec, rank, output, out).Write();
   return out.Close();
 }
 

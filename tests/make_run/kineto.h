@@ -5,8 +5,7 @@
 #include <string>
 
 #include "core/result.h"
-#include "core/schema.h"
-#include "make_run/spec.h"
+#include "make_run/simulate.h"
 
 namespace lockstep::make_run {
 
@@ -14,6 +13,6 @@ namespace lockstep::make_run {
 std::string KinetoFileName(const Spec& spec, std::int32_t rank);
 // Times are those of the tables: the rank's clock. The operators, annotations and
 // further calls around the tables' rows follow from them (README.md, "Kineto").
-Status WriteKineto(const Spec& spec, std::int32_t rank, const schema::RankTables& tables, const std::string& path);
+Status WriteKineto(const Spec& spec, std::int32_t rank, const RankOutput& output, const std::string& path);
 
 }  // namespace lockstep::make_run

@@ -78,8 +78,6 @@ std::string_view CollectiveOperator(CollectiveKind kind) {
       return "c10d::gather_";
     case CollectiveKind::kScatter:
       return "c10d::scatter_";
-    case CollectiveKind::kSendRecv:
-      return "c10d::send";
     default:
       return "c10d::allreduce_";
   }
@@ -103,8 +101,6 @@ std::string_view CollectiveAnnotation(CollectiveKind kind) {
       return "nccl:gather";
     case CollectiveKind::kScatter:
       return "nccl:scatter";
-    case CollectiveKind::kSendRecv:
-      return "nccl:send";
     default:
       return "nccl:all_reduce";
   }
@@ -128,12 +124,13 @@ std::string_view CollectiveArgument(CollectiveKind kind) {
       return "gather";
     case CollectiveKind::kScatter:
       return "scatter";
-    case CollectiveKind::kSendRecv:
-      return "send";
     default:
       return "allreduce";
   }
 }
+
+std::string_view MessageOperator(bool send) { return send ? "c10d::send" : "c10d::recv_"; }
+std::string_view MessageAnnotation(bool send) { return send ? "nccl:send" : "nccl:recv"; }
 
 std::string AnnotationName(std::string_view range, std::uint8_t category) {
   if (category == 1 && range == "input") return "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";

@@ -23,6 +23,8 @@ std::string NcclKernelName(CollectiveKind kind, KinetoSpec::Names names);
 std::string_view CollectiveOperator(CollectiveKind kind);    // "c10d::allreduce_"
 std::string_view CollectiveAnnotation(CollectiveKind kind);  // "nccl:all_reduce"
 std::string_view CollectiveArgument(CollectiveKind kind);    // "Collective name": "allreduce"
+std::string_view MessageOperator(bool send);
+std::string_view MessageAnnotation(bool send);
 std::string AnnotationName(std::string_view range, std::uint8_t category);
 // With what JSON needs escaped.
 std::string Escaped(std::string_view text);

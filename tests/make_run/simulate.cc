@@ -15,6 +15,9 @@ bool CanBeDisturbed(const Op& op) {
   return op.kind == OpKind::kCompute || op.kind == OpKind::kKernel || op.kind == OpKind::kHost;
 }
 bool Concerns(const Op& op, const std::string& at) { return at.empty() ? IsCompute(op) : op.at == at; }
+bool HasEntries(const Op& op) {
+  return op.kind == OpKind::kRing || op.kind == OpKind::kSend || op.kind == OpKind::kNcclSend;
+}
 bool HasInstances(const Op& op) {
   return op.kind == OpKind::kBlocking || op.kind == OpKind::kPost || op.kind == OpKind::kStart ||
          op.kind == OpKind::kNccl;
@@ -66,15 +69,52 @@ std::int64_t Simulation::Duration(const RankState& state, const Place& place, st
   return static_cast<std::int64_t>(d);
 }
 
+std::size_t Simulation::FirstGroup(const Op& op) const {
+  return op.on_block == 0 ? 0 : static_cast<std::size_t>(GroupOf(spec_, op.comm, op.on_block * op.on_index));
+}
+std::size_t Simulation::GroupsOf(const Op& op) const {
+  if (op.on_block == 0) return static_cast<std::size_t>(GroupCount(spec_, op.comm));
+  const std::size_t all = static_cast<std::size_t>(GroupCount(spec_, op.comm));
+  return all / static_cast<std::size_t>(spec_.ranks / op.on_block);
+}
+
+std::int64_t& Simulation::RankState::CommFree(std::uint32_t stream) {
+  for (Stream& each : comm_streams)
+    if (each.id == stream) return each.free;
+  return comm_streams.emplace_back(Stream{stream, 0}).free;
+}
+std::int64_t Simulation::RankState::LastCommFree() const {
+  std::int64_t last = 0;
+  for (const Stream& each : comm_streams) last = std::max(last, each.free);
+  return last;
+}
+void Simulation::RankState::Ended(const std::string& name, std::int64_t at) {
+  if (name.empty()) return;
+  for (auto& [known, end] : gpu_ends)
+    if (known == name) {
+      end = at;
+      return;
+    }
+  gpu_ends.emplace_back(name, at);
+}
+
 void Simulation::Walk(const std::function<void(const Place&)>& execute,
                       const std::function<void(std::int64_t, bool)>& mark) const {
   std::size_t instance = 0, ring = 0;
+  std::vector<std::size_t> sends;  // Per operation of the body.
   const auto body = [&](const std::vector<Op>& ops, std::int64_t step) {
+    sends.assign(ops.size(), 0);
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const Op& op = ops[i];
-      execute({&op, step, i, op.kind == OpKind::kRing ? ring : instance});
-      if (HasInstances(op)) instance += static_cast<std::size_t>(GroupCount(spec_, op.comm));
-      if (op.kind == OpKind::kRing) ring += static_cast<std::size_t>(spec_.ranks);
+      const bool receives = op.kind == OpKind::kRecv || op.kind == OpKind::kNcclRecv;
+      sends[i] = ring;
+      execute({&op, step, i,
+               receives         ? sends[i - op.send_back]
+               : HasEntries(op) ? ring
+                                : instance,
+               receives ? &ops[i - op.send_back] : nullptr});
+      if (HasInstances(op)) instance += GroupsOf(op);
+      if (HasEntries(op)) ring += static_cast<std::size_t>(op.on_block > 0 ? op.on_block : spec_.ranks);
     }
   };
   body(spec_.setup, -1);
@@ -94,14 +134,15 @@ void Simulation::Cluster() {
   }
   Walk(
       [&](const Place& place) {
-        if (HasInstances(*place.op))
-          instances_.resize(instances_.size() + static_cast<std::size_t>(GroupCount(spec_, place.op->comm)));
-        if (place.op->kind == OpKind::kRing) rings_.resize(rings_.size() + states.size(), kNever);
-        for (RankState& state : states)
-          if (!state.stopped) Arrive(state, place, &instances_, &rings_, nullptr);
+        if (HasInstances(*place.op)) instances_.resize(instances_.size() + GroupsOf(*place.op));
+        const auto n = static_cast<std::size_t>(place.op->on_block > 0 ? place.op->on_block : spec_.ranks);
+        const std::size_t first = n * static_cast<std::size_t>(place.op->on_index);
+        if (HasEntries(*place.op)) rings_.resize(rings_.size() + n, kNever);
+        for (std::size_t r = first; r < first + n; ++r)
+          if (!states[r].stopped) Arrive(states[r], place, &instances_, &rings_, nullptr);
         Settle(place);
-        for (RankState& state : states)
-          if (!state.stopped) Leave(state, place, nullptr);
+        for (std::size_t r = first; r < first + n; ++r)
+          if (!states[r].stopped) Leave(states[r], place, nullptr);
       },
       [&](std::int64_t step, bool) {
         for (RankState& state : states)
@@ -119,17 +160,17 @@ void Simulation::Settle(const Place& place) {
     busy = instance.done;
   };
   if (HasInstances(op)) {
-    for (std::int32_t group = 0; group < GroupCount(spec_, op.comm); ++group) {
-      const auto g = static_cast<std::size_t>(group);
-      Instance& instance = instances_[place.instance + g];
-      const bool whole = instance.arrived == MemberCount(spec_, op.comm, group);
+    const std::size_t first = FirstGroup(op);
+    for (std::size_t g = first; g < first + GroupsOf(op); ++g) {
+      Instance& instance = instances_[place.instance + g - first];
+      const bool whole = instance.arrived == MemberCount(spec_, op.comm, static_cast<std::int32_t>(g));
       const bool moves_alone = op.kind == OpKind::kBlocking || op.kind == OpKind::kNccl;
       if (moves_alone) {
         instance.done = whole ? instance.arrival + Cost(op) : kNever;
       } else if (!whole) {
         busy_until_[op.comm][g] = kNever;
       } else if (spec_.progress == Progress::kNone) {
-        open_.push_back({place.instance + g, &op, g});
+        open_.push_back({place.instance + g - first, &op, g});
       } else {
         settle(instance, instance.arrival, op.comm, g, op);
       }

@@ -6,6 +6,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "make_run/emitter.h"
@@ -15,12 +18,17 @@ namespace lockstep::make_run {
 
 inline constexpr std::int64_t kNever = INT64_MAX;
 
+struct RankOutput {
+  schema::RankTables tables;
+  std::vector<GpuMessage> messages;
+};
+
 class Simulation {
  public:
   explicit Simulation(const Spec& spec);
   void Cluster();
   // After Cluster(). Thread: any number at once.
-  schema::RankTables Rank(std::int32_t rank) const;
+  RankOutput Rank(std::int32_t rank) const;
 
  private:
   struct Instance {
@@ -40,21 +48,38 @@ class Simulation {
     bool stopped = false;
     std::vector<Pending> pending;
     std::int64_t polled_until = INT64_MIN;  // Progress thread: return of its last Test.
-    std::int64_t compute_free = 0, comm_free = 0, copy_free = 0;
+    std::int64_t compute_free = 0, copy_free = 0;
+    struct Stream {
+      std::uint32_t id;
+      std::int64_t free;
+    };
+    std::vector<Stream> comm_streams;
+    std::vector<std::pair<std::string_view, std::int64_t>> gpu_ends;  // Of named NCCL operations.
     std::uint64_t correlation = 0;
+    std::int64_t& CommFree(std::uint32_t stream);
+    std::int64_t LastCommFree() const;
+    void Ended(const std::string& name, std::int64_t at);
   };
   // One execution of an operation.
   struct Place {
     const Op* op;
     std::int64_t step;
     std::size_t index;     // In its body.
-    std::size_t instance;  // First of its instances (one per group), or of its ring entries.
+    std::size_t instance;  // First of its instances (one per group), or of its ring entries, or of its messages' sends.
+    const Op* send;        // kRecv, kNcclRecv: what it receives.
   };
 
   void Walk(const std::function<void(const Place&)>& execute,
             const std::function<void(std::int64_t, bool)>& mark) const;
   std::int64_t Duration(const RankState& state, const Place& place, std::int64_t repeat, std::int64_t* off_cpu) const;
   std::int64_t Cost(const Op& op) const;
+  // Groups that may take part: all, or those of the ranks that the operation concerns.
+  std::size_t FirstGroup(const Op& op) const;
+  std::size_t GroupsOf(const Op& op) const;
+  // Slot of what `sender` sends; its operation's slots begin at `first`.
+  static std::size_t Slot(std::size_t first, const Op& op, std::int32_t sender) {
+    return first + static_cast<std::size_t>(sender - op.on_block * op.on_index);
+  }
   bool IsRoot(const Op& op, std::int32_t group, std::int32_t rank) const;
   void Compute(RankState& state, std::int64_t duration, Emitter* out) const;
   void TestOnce(RankState& state, Emitter* out) const;
@@ -72,7 +97,7 @@ class Simulation {
 
   const Spec& spec_;
   std::vector<Instance> instances_;
-  std::vector<std::int64_t> rings_;  // Entries, ranks per ring operation.
+  std::vector<std::int64_t> rings_;  // Entries: ranks per ring operation, senders per send.
   struct Open {
     std::size_t instance;
     const Op* op;

@@ -8,13 +8,27 @@ namespace lockstep::make_run {
 namespace {
 
 constexpr std::uint32_t kTraining = 0, kProgressThread = 1;  // Rows of threads.
-constexpr std::uint32_t kComputeStream = 7, kCommStream = 20, kCopyStream = 14;
+constexpr std::uint32_t kComputeStream = 7, kCopyStream = 14;
 constexpr std::int64_t kLaunchLatencyNs = 2'000;
 
 MpiOp FindOp(CollectiveKind kind, MpiClass cls) {
   for (const MpiOpInfo& info : kMpiOps)  // The plain function stands before its variants.
     if (info.kind == kind && info.cls == cls) return info.op;
   return MpiOp::kOther;
+}
+std::string_view NcclName(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kAllGather:
+      return "ncclDevKernel_AllGather_RING_LL";
+    case CollectiveKind::kReduceScatter:
+      return "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL";
+    case CollectiveKind::kBroadcast:
+      return "ncclDevKernel_Broadcast_RING_LL";
+    case CollectiveKind::kAllToAll:
+      return "ncclDevKernel_SendRecv";
+    default:
+      return "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
+  }
 }
 schema::MpiCalls::Row CallRow(const Op& op) {
   const bool rooted = RootSends(op.collective) || RootReceives(op.collective);
@@ -150,13 +164,27 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
       state.entry = state.t;
       if (rings != nullptr) (*rings)[place.instance + static_cast<std::size_t>(state.rank)] = state.t;
       return;
+    case OpKind::kSend:
+      if (rings != nullptr) (*rings)[Slot(place.instance, op, state.rank)] = state.t;
+      Sample(state, out);
+      if (out != nullptr) out->Message(op, true, state.t, state.t + spec_.call_ns);
+      state.t += spec_.call_ns;
+      Sample(state, out);
+      return;
+    case OpKind::kRecv:
+      state.entry = state.t;
+      return;
     case OpKind::kHost:
     case OpKind::kKernel:
     case OpKind::kNccl:
+    case OpKind::kNcclSend:
+    case OpKind::kNcclRecv:
     case OpKind::kCopy:
     case OpKind::kJoin:
     case OpKind::kSync:
       Gpu(state, place, out);
+      if (op.kind == OpKind::kNcclSend && rings != nullptr)
+        (*rings)[Slot(place.instance, op, state.rank)] = state.entry;
       break;
     case OpKind::kBlocking:
     case OpKind::kPost:
@@ -169,7 +197,7 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
     return;
   const std::int32_t group = GroupOf(spec_, op.comm, state.rank);
   if (group < 0) return;
-  Instance& instance = (*instances)[place.instance + static_cast<std::size_t>(group)];
+  Instance& instance = (*instances)[place.instance + static_cast<std::size_t>(group) - FirstGroup(op)];
   instance.arrival = std::max(instance.arrival, state.entry);
   ++instance.arrived;
   if (RootSends(op.collective) && IsRoot(op, group, state.rank)) instance.root_arrival = state.entry;
@@ -199,9 +227,23 @@ void Simulation::Gpu(RankState& state, const Place& place, Emitter* out) const {
       return;
     case OpKind::kNccl:
       if (GroupOf(spec_, op.comm, state.rank) < 0) return;
-      if (out != nullptr) out->Sync(2, kCommStream, state.correlation + 1, state.t, state.t);
+      if (out != nullptr && op.after_compute) out->Sync(2, op.stream, state.correlation + 1, state.t, state.t);
       launch("cudaLaunchKernelExC", 1);
-      state.entry = std::max({state.t + kLaunchLatencyNs, state.compute_free, state.comm_free});
+      state.entry =
+          std::max({state.t + kLaunchLatencyNs, op.after_compute ? state.compute_free : 0, state.CommFree(op.stream)});
+      return;
+    case OpKind::kNcclSend: {
+      if (out != nullptr) out->Sync(2, op.stream, state.correlation + 1, state.t, state.t);
+      launch("cudaLaunchKernelExC", 1);
+      state.entry = std::max({state.t + kLaunchLatencyNs, state.compute_free, state.CommFree(op.stream)});
+      const std::int64_t end = state.CommFree(op.stream) = state.entry + Cost(op);
+      state.Ended(op.name, end);
+      if (out != nullptr) out->GpuSendRecv(op, true, state.correlation, state.entry, end);
+      return;
+    }
+    case OpKind::kNcclRecv:
+      launch("cudaLaunchKernelExC", 1);
+      state.entry = std::max(state.t + kLaunchLatencyNs, state.CommFree(op.stream));
       return;
     case OpKind::kCopy: {
       launch(op.copy_kind == 6 ? "cudaMemsetAsync" : op.asynchronous ? "cudaMemcpyAsync" : "cudaMemcpy", 2);
@@ -214,7 +256,9 @@ void Simulation::Gpu(RankState& state, const Place& place, Emitter* out) const {
     }
     case OpKind::kJoin:
       if (out != nullptr) out->Sync(2, kComputeStream, ++state.correlation, state.t, state.t);
-      state.compute_free = std::max(state.compute_free, state.comm_free);
+      if (op.name.empty()) state.compute_free = std::max(state.compute_free, state.LastCommFree());
+      for (const auto& [name, end] : state.gpu_ends)
+        if (name == op.name) state.compute_free = std::max(state.compute_free, end);
       return;
     case OpKind::kSync: {
       const std::int64_t begin = state.t;
@@ -273,11 +317,29 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
     Sample(state, out);
     return;
   }
+  if (op.kind == OpKind::kRecv || op.kind == OpKind::kNcclRecv) {
+    const std::int64_t sent = rings_[Slot(place.instance, *place.send, state.rank - op.peer)];
+    if (sent == kNever) {
+      state.stopped = true;
+      return;
+    }
+    if (op.kind == OpKind::kNcclRecv) {
+      const std::int64_t end = state.CommFree(op.stream) = std::max(state.entry, sent) + Cost(op);
+      state.Ended(op.name, end);
+      if (out != nullptr) out->GpuSendRecv(op, false, state.correlation, state.entry, end);
+      return;
+    }
+    Sample(state, out);
+    state.t = std::max(state.entry + spec_.call_ns, sent + Cost(op));
+    if (out != nullptr) out->Message(op, false, state.entry, state.t);
+    Sample(state, out);
+    return;
+  }
   if (op.kind != OpKind::kBlocking && op.kind != OpKind::kPost && op.kind != OpKind::kStart && op.kind != OpKind::kNccl)
     return;
   const std::int32_t group = GroupOf(spec_, op.comm, state.rank);
   if (group < 0) return;
-  const std::size_t at = place.instance + static_cast<std::size_t>(group);
+  const std::size_t at = place.instance + static_cast<std::size_t>(group) - FirstGroup(op);
   const Instance& instance = instances_[at];
   if (op.kind == OpKind::kPost || op.kind == OpKind::kStart) {
     const bool persistent = op.kind == OpKind::kStart;
@@ -298,10 +360,11 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
     return;
   }
   if (op.kind == OpKind::kNccl) {
-    state.comm_free = instance.done;
+    state.CommFree(op.stream) = instance.done;
+    state.Ended(op.name, instance.done);
     if (out == nullptr) return;
-    const std::uint32_t kernel = out->Kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", kCommStream, state.correlation,
-                                             1, state.entry, instance.done);
+    const std::uint32_t kernel =
+        out->Kernel(NcclName(op.collective), op.stream, state.correlation, 1, state.entry, instance.done);
     const std::uint32_t row = out->Collective({&op, 3, state.entry, instance.done, schema::kNone, kernel});
     out->Complete(row, schema::kNoTime, state.entry, instance.done);
     return;
@@ -328,14 +391,14 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
   Sample(state, out);
 }
 
-schema::RankTables Simulation::Rank(std::int32_t rank) const {
+RankOutput Simulation::Rank(std::int32_t rank) const {
   Emitter out(spec_, rank);
   RankState state{.rank = rank, .t = spec_.epoch_ns};
   bool ended = false, cut = false;
   const auto cpu = [&] { return state.t - spec_.epoch_ns - state.off_cpu; };
   Walk(
       [&](const Place& place) {
-        if (state.stopped) return;
+        if (state.stopped || !place.op->Concerns(rank)) return;
         Arrive(state, place, nullptr, nullptr, &out);
         Leave(state, place, &out);
       },
@@ -356,7 +419,11 @@ schema::RankTables Simulation::Rank(std::int32_t rank) const {
   } else if (state.stopped) {
     signal = 15;
   }
-  return out.Finish(std::max({state.t, state.compute_free, state.comm_free, state.copy_free}), signal, cut, cpu());
+  RankOutput result;
+  result.tables =
+      out.Finish(std::max({state.t, state.compute_free, state.LastCommFree(), state.copy_free}), signal, cut, cpu());
+  result.messages = out.TakeMessages();
+  return result;
 }
 
 }  // namespace lockstep::make_run

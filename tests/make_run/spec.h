@@ -31,9 +31,13 @@ enum class OpKind : std::uint8_t {
   kWait,      // completes the operations named `name`, all if empty
   kTest,      // one unsuccessful-or-not test of everything outstanding
   kRing,      // send right, receive from the left
-  kHost,      // GPU runs: host work
+  kSend,      // an eager message to rank + peer
+  kRecv,
+  kHost,  // GPU runs: host work
   kKernel,
   kNccl,
+  kNcclSend,
+  kNcclRecv,
   kCopy,
   kJoin,
   kSync,
@@ -55,7 +59,13 @@ struct Op {
   std::uint8_t copy_kind = 0;
   std::int64_t bandwidth = 0;  // Bytes per second, copies.
   bool asynchronous = true;
-  std::string at;             // What `late` and `slow` call it.
+  std::string at;                           // What `late` and `slow` call it.
+  std::int32_t on_block = 0, on_index = 0;  // Only ranks r with r / on_block == on_index; 0: all.
+  std::int32_t peer = 0;                    // Messages: the receiver's rank minus the sender's.
+  std::uint32_t send_back = 0;              // kRecv, kNcclRecv: its send stands so many operations before.
+  std::uint32_t stream = 20;                // NCCL operations.
+  bool after_compute = true;                // kNccl: waits for what the compute stream holds.
+  bool Concerns(std::int32_t rank) const { return on_block == 0 || rank / on_block == on_index; }
   MpiOp mpi = MpiOp::kOther;  // Of kOther.
 };
 

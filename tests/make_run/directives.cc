@@ -1,0 +1,161 @@
+// Lines before the bodies.
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "make_run/parser.h"
+
+namespace lockstep::make_run {
+namespace {
+
+// One of several words by its place; an error if it is none of them.
+template <typename Enum>
+void Choose(Line& line, std::string_view key, std::initializer_list<std::string_view> words, Enum* out) {
+  const auto text = line.Key(key);
+  if (!text) return;
+  const auto at = std::find(words.begin(), words.end(), *text);
+  if (at == words.end()) return line.Fail("unknown " + std::string(key) + " '" + *text + "'");
+  *out = static_cast<Enum>(at - words.begin());
+}
+
+}  // namespace
+
+void Parser::Kineto(Line& line) {
+  KinetoSpec& k = spec_.kineto;
+  k.on = true;
+  std::uint8_t time = k.whole_microseconds ? 0 : 1, distributed = k.distributed_info, flows = k.flows, sync = k.sync,
+               vendor = k.amd;
+  Choose(line, "time", {"us", "ns"}, &time);
+  Choose(line, "distributed", {"no", "yes"}, &distributed);
+  Choose(line, "flows", {"no", "yes"}, &flows);
+  Choose(line, "sync", {"no", "yes"}, &sync);
+  Choose(line, "vendor", {"nvidia", "amd"}, &vendor);
+  Choose(line, "nccl", {"none", "args", "seq"}, &k.nccl);
+  Choose(line, "names", {"old", "device", "rccl"}, &k.names);
+  Choose(line, "layout", {"flat", "folders"}, &k.layout);
+  k.whole_microseconds = time == 0;
+  k.distributed_info = distributed != 0;
+  k.flows = flows != 0;
+  k.sync = sync != 0;
+  k.amd = vendor != 0;
+  line.Int(line.Key("operators"), &k.operators);
+  line.Int(line.Key("python"), &k.python);
+  line.Int(line.Key("runtime"), &k.runtime);
+  line.Int(line.Key("memory"), &k.memory);
+  line.Int(line.Key("base"), &k.base_ns);
+  while (const auto word = line.Plain()) {
+    if (*word == "minified")
+      k.minified = true;
+    else if (*word == "gz")
+      k.gzip = true;
+    else
+      line.Fail("unknown word '" + *word + "'");
+  }
+}
+
+std::string Parser::Directive(Line& line) {
+  const std::string& verb = line.verb();
+  Spec& s = spec_;
+  if (verb == "ranks")
+    line.Int(line.Plain(), &s.ranks);
+  else if (verb == "steps")
+    line.Int(line.Plain(), &s.steps);
+  else if (verb == "warmup")
+    line.Int(line.Plain(), &s.warmup);
+  else if (verb == "seed")
+    line.Int(line.Plain(), &s.seed);
+  else if (verb == "nodes")
+    line.Int(line.Plain(), &s.nodes);
+  else if (verb == "epoch")
+    line.Read(line.Plain(), ParseDuration, &s.epoch_ns);
+  else if (verb == "jitter")
+    line.Read(line.Plain(), ParsePpm, &s.jitter_ppm);
+  else if (verb == "poll")
+    line.Read(line.Plain(), ParseDuration, &s.poll_ns);
+  else if (verb == "gpu")
+    s.gpu = true;
+  else if (verb == "dispatch")
+    line.Read(line.Plain(), ParseDuration, &s.dispatch_ns);
+  else if (verb == "kineto")
+    Kineto(line);
+  else if (verb == "marks")
+    s.marks = line.Plain() != "off";
+  else if (verb == "clocks")
+    s.clocks_separate = line.Plain() == "separate";
+  else if (verb == "progress") {
+    const std::string mode = line.Plain().value_or("");
+    if (mode == "none")
+      s.progress = Progress::kNone;
+    else if (mode == "test")
+      s.progress = Progress::kTest;
+    else if (mode == "thread")
+      s.progress = Progress::kThread;
+    else
+      line.Fail("progress is none, test or thread");
+  } else if (verb == "network") {
+    line.Read(line.Key("alpha"), ParseDuration, &s.alpha_ns);
+    line.Read(line.Key("bandwidth"), ParseRate, &s.bandwidth);
+    line.Read(line.Key("skew"), ParseDuration, &s.skew_ns);
+    line.Read(line.Key("call"), ParseDuration, &s.call_ns);
+  } else if (verb == "comm") {
+    CommSpec comm{.name = line.Need(line.Plain(), "a name")};
+    line.Int(line.Key("block"), &comm.block);
+    line.Int(line.Key("stride"), &comm.stride);
+    if (const auto list = line.Key("ranks"))
+      for (const std::string& each : Split(*list, ',')) line.Int(std::optional(each), &comm.ranks.emplace_back());
+    s.comms.push_back(std::move(comm));
+  } else if (verb == "clock") {
+    std::int32_t of = 0;
+    const auto node = line.Key("node");
+    line.Int(node ? node : std::optional(line.Need(line.Key("rank"), "rank= or node=")), &of);
+    ClockSpec& clock = node ? s.node_clocks[of] : s.clocks[of];
+    clock.own_domain = !node;
+    line.Read(line.Key("offset"), ParseDuration, &clock.offset_ns);
+    line.Read(line.Key("drift"), ParseDrift, &clock.drift_ppb);
+    const auto pair = [&](std::string_view key, char separator, std::int64_t* first, std::int64_t* second) {
+      if (const auto text = line.Key(key)) {
+        const auto parts = Split(*text, separator);
+        line.Read(std::optional(parts[0]), ParseDuration, first);
+        line.Read(std::optional(parts.size() > 1 ? parts[1] : ""), ParseDuration, second);
+      }
+    };
+    pair("wander", '/', &clock.wander_ns, &clock.wander_period_ns);
+    pair("wander2", '/', &clock.wander2_ns, &clock.wander2_period_ns);
+    pair("step", '@', &clock.step_ns, &clock.step_at_ns);
+  } else if (verb == "bursts") {
+    if (line.Plain() == "off") s.bursts_given = false;
+    line.Read(line.Key("period"), ParseDuration, &s.bursts.period_ns);
+    line.Int(line.Key("count"), &s.bursts.count);
+    line.Read(line.Key("rtt"), ParseDuration, &s.bursts.rtt_ns);
+    line.Read(line.Key("noise"), ParseDuration, &s.bursts.noise_ns);
+    line.Read(line.Key("asymmetry"), ParseDuration, &s.bursts.asymmetry_ns);
+  } else if (verb == "late" || verb == "slow" || verb == "starve") {
+    Disturbance d;
+    line.Int(std::optional(line.Need(line.Key("rank"), "rank=")), &d.rank);
+    if (verb == "late")
+      line.Read(std::optional(line.Need(line.Key("by"), "by=")), ParseDuration, &d.by_ns);
+    else
+      line.Read(std::optional(line.Need(line.Key("factor"), "factor=")), ParsePpm, &d.factor_ppm);
+    Steps(line, &d.steps);
+    d.at = line.Key("at").value_or("");
+    (verb == "late" ? s.late : verb == "slow" ? s.slow : s.starve).push_back(d);
+  } else if (verb == "missing") {
+    line.Int(line.Key("rank"), &s.missing.emplace_back());
+  } else if (verb == "died" || verb == "cut") {
+    EndSpec& end = s.ends.emplace_back(EndSpec{.cut = verb == "cut"});
+    line.Int(line.Key("rank"), &end.rank);
+    line.Int(line.Key("step"), &end.step);
+    line.Int(line.Key("signal"), &end.signal);
+  } else if (verb == "delete" || verb == "drop") {
+    Damage& damage = s.damage.emplace_back(Damage{.counted = verb == "drop"});
+    line.Int(line.Key("rank"), &damage.rank);
+    damage.table = line.Need(line.Key("table"), "table=");
+    line.Int(line.Key("row"), &damage.row);
+    line.Int(line.Key("count"), &damage.count);
+  } else {
+    line.Fail("unknown directive '" + verb + "'");
+  }
+  return line.Finish();
+}
+
+}  // namespace lockstep::make_run
