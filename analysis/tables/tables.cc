@@ -1,7 +1,6 @@
 #include <tbb/info.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <utility>
 
@@ -12,12 +11,9 @@
 #include "analysis/tables/pool.h"
 #include "analysis/tables/rank_view.h"
 #include "merge/parallel.h"
-#include "merge/readers/rank_source.h"
 
 namespace lockstep {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string Names() {
   std::string names;
@@ -78,28 +74,8 @@ std::size_t Cut(std::vector<std::vector<Cell>>& rows, std::size_t top) {
   return cut;
 }
 
-struct ReadRankResult {
-  schema::RankTables tables;
-  std::vector<std::string> damaged;
-};
-
-// Timeline::ReadRank, with what is damaged.
-Result<ReadRankResult> ReadRankFile(const Timeline& timeline, std::int32_t rank) {
-  const std::int64_t row = timeline.RankRow(rank);
-  const std::string file(row < 0 ? std::string_view{}
-                                 : timeline.Text(timeline.tables.ranks.file[static_cast<std::size_t>(row)]));
-  if (!file.empty()) {
-    LS_TRY(auto sources, OpenRankSources((fs::path(timeline.run_dir) / file).string()));
-    for (auto& source : sources) {
-      ReadTables read = source->ReadAll();
-      if (sources.size() == 1 || WorldRankOf(read.tables) == rank)
-        return ReadRankResult{std::move(read.tables), std::move(read.damaged)};
-    }
-  }
-  return Error{ErrorCode::kNotFound, "the rank's file is gone", file, "run lockstep merge again"};
-}
-
-using Read = std::function<Result<ReadRankResult>(std::int32_t rank)>;
+using Contents = Timeline::RankContents;
+using Read = std::function<Result<Contents>(std::int32_t rank)>;
 
 RankResult RowsOf(const TableKind& kind, const ViewIndex& index, const TableOptions& options, std::int32_t rank,
                   const Read& read) {
@@ -196,14 +172,14 @@ Result<Table> MakeNamed(std::string_view name, const Timeline& timeline, const T
 }  // namespace
 
 Result<Table> MakeTable(std::string_view name, const Timeline& timeline, const TableOptions& options) {
-  return MakeNamed(name, timeline, options, [&](std::int32_t rank) { return ReadRankFile(timeline, rank); });
+  return MakeNamed(name, timeline, options, [&](std::int32_t rank) { return timeline.ReadRankContents(rank); });
 }
 
 Result<Table> MakeTable(std::string_view name, const Timeline& timeline, const TableOptions& options,
                         const std::function<Result<schema::RankTables>(std::int32_t rank)>& read) {
-  return MakeNamed(name, timeline, options, [&](std::int32_t rank) -> Result<ReadRankResult> {
+  return MakeNamed(name, timeline, options, [&](std::int32_t rank) -> Result<Contents> {
     LS_TRY(auto tables, read(rank));
-    return ReadRankResult{std::move(tables), {}};
+    return Contents{std::move(tables), {}};
   });
 }
 

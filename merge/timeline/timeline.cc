@@ -27,6 +27,11 @@ std::int64_t Timeline::RankRow(std::int32_t rank) const {
 }
 
 Result<schema::RankTables> Timeline::ReadRank(std::int32_t rank) const {
+  LS_TRY(RankContents contents, ReadRankContents(rank));
+  return std::move(contents.tables);
+}
+
+Result<Timeline::RankContents> Timeline::ReadRankContents(std::int32_t rank) const {
   const std::int64_t row = RankRow(rank);
   const std::string file(row < 0 ? std::string_view{} : Text(tables.ranks.file[static_cast<std::size_t>(row)]));
   if (file.empty())
@@ -35,7 +40,8 @@ Result<schema::RankTables> Timeline::ReadRank(std::int32_t rank) const {
   LS_TRY(auto sources, OpenRankSources((fs::path(run_dir) / file).string()));
   for (auto& source : sources) {
     ReadTables read = source->ReadAll();
-    if (sources.size() == 1 || WorldRankOf(read.tables) == rank) return std::move(read.tables);
+    if (sources.size() == 1 || WorldRankOf(read.tables) == rank)
+      return RankContents{std::move(read.tables), std::move(read.damaged)};
   }
   return Error{ErrorCode::kNotFound, "the file no longer holds rank " + std::to_string(rank), file,
                "run lockstep merge again"};

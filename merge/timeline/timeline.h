@@ -27,6 +27,12 @@ struct Timeline {
   std::int64_t RankRow(std::int32_t rank) const;
   // Tables of one rank's file (read on each call; large).
   Result<schema::RankTables> ReadRank(std::int32_t rank) const;
+  // The same, with a word on each table that is damaged.
+  struct RankContents {
+    schema::RankTables tables;
+    std::vector<std::string> damaged;
+  };
+  Result<RankContents> ReadRankContents(std::int32_t rank) const;
 
   std::vector<std::size_t> first_member;  // Size collectives + 1.
 };

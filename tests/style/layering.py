@@ -17,7 +17,7 @@ ALLOWED = {
     "trace": ["trace/", "core/"],
     "runtime": ["runtime/", "comms/", "trace/", "core/"],
     "merge": ["merge/", "trace/", "core/"],
-    "analysis": ["analysis/", "merge/timeline/", "trace/strings.h", "core/"],
+    "analysis": ["analysis/", "merge/timeline/", "merge/parallel.h", "trace/strings.h", "core/"],
     "cli": ["cli/", "analysis/", "merge/", "runtime/", "trace/", "comms/", "core/"],
     "examples": ["examples/", "runtime/lockstep.h"],
     "bench": ["bench/", "tests/", "make_run/", "cli/", "analysis/", "merge/", "runtime/", "trace/", "comms/",
