@@ -123,7 +123,7 @@ Table Head() {
             "innermost range that covers at least half of the wait for the launch; of a sync the range it was called "
             "in"},
            {"call", ColumnKind::kText, "runtime call that covers at least half of it, or the sync"},
-           {"before", ColumnKind::kText, "what ended last before it"},
+           {"before", ColumnKind::kText, "what ended last before it", Pool::kNone, true},
            {"after", ColumnKind::kText, "what began at its end"},
            {"begin_ns", ColumnKind::kId, "begin, rank clock", Pool::kNone, true}},
           {},

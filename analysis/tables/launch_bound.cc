@@ -123,7 +123,9 @@ class PerStep {
                                         [](std::int64_t t, const Interval& window) { return t < window.begin; });
     if (after == windows_.begin()) return windows_.size();
     const auto at = static_cast<std::size_t>(after - windows_.begin()) - 1;
-    const bool last_instant = rank_.whole && at + 1 == windows_.size() && time_ns == windows_[at].end;
+    // The last event of the whole may have no duration and begin at its very end.
+    const bool last_instant =
+        rank_.whole && rank_.steps.empty() && at + 1 == windows_.size() && time_ns == windows_[at].end;
     return time_ns < windows_[at].end || last_instant ? at : windows_.size();
   }
 

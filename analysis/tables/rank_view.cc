@@ -25,6 +25,7 @@ class ViewMaker {
   void Make() {
     view_.timeline = &timeline_;
     view_.members = index_.MembersOf(view_.rank);
+    view_.partner_begin_ns = index_.PartnersOf(view_.rank);
     view_.hta = timeline_.Meta("classes") == "hta";
     view_.classes = ClassifyKernels(view_.tables, view_.tables.collectives, view_.hta);
     if (options_.first_step >= 0 || options_.last_step >= 0)
@@ -92,6 +93,10 @@ class ViewMaker {
       view_.host_windows = {kAlways};
       return;
     }
+    if (timeline_.Meta("window") == "hta") {
+      view_.host_windows = {{kAlways.begin, HtaUntil()}};
+      return;
+    }
     // As the host marked them; only steps that nobody marked (found by their
     // collectives) have no such rows.
     std::vector<Interval> windows;
@@ -102,6 +107,23 @@ class ViewMaker {
       if (counts && marked.end_ns[i] != schema::kNoTime) windows.push_back({marked.begin_ns[i], marked.end_ns[i]});
     }
     view_.host_windows = windows.empty() ? view_.windows : Normalize(std::move(windows));
+  }
+
+  // HTA drops what was launched after the last ProfilerStep began, if there are two at least.
+  std::int64_t HtaUntil() const {
+    const auto& indices = timeline_.tables.step_ranks.index;
+    const bool several = std::any_of(indices.begin(), indices.end(), [&](std::int64_t i) { return i != indices[0]; });
+    constexpr std::uint8_t kProfilerStep = 3;
+    std::int64_t until = schema::kNoTime;
+    const auto& marked = view_.tables.steps;
+    for (std::size_t i = 0; i < marked.rows(); ++i)
+      if (marked.source[i] == kProfilerStep) until = std::max(until, marked.begin_ns[i]);
+    if (!several || until == schema::kNoTime) return kAlways.end;
+    const auto& meta = view_.tables.meta;
+    for (std::size_t i = 0; i < meta.rows(); ++i)
+      if (view_.Text(meta.key[i]) == "last_profiler_step_ns")
+        until = std::max(until, Number(view_.Text(meta.value[i]), until));
+    return until;
   }
 
   const ViewIndex& index_;
@@ -147,6 +169,11 @@ std::span<const std::uint32_t> ViewIndex::MembersOf(std::int32_t rank) const {
 }
 std::span<const std::uint32_t> ViewIndex::StepsOf(std::int32_t rank) const {
   return steps_.Of(timeline_.RankRow(rank));
+}
+
+std::span<const std::int64_t> ViewIndex::PartnersOf(std::int32_t rank) const {
+  const auto found = partners_.find(rank);
+  return found == partners_.end() ? std::span<const std::int64_t>() : found->second;
 }
 
 RankView MakeRankView(const ViewIndex& index, std::int32_t rank, schema::RankTables tables,

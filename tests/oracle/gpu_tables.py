@@ -1,0 +1,612 @@
+#!/usr/bin/env python3
+"""Recomputes the GPU tables of `lockstep analyze --table` from the rank files' columns.
+
+  gpu_tables.py LOCKSTEP RUN
+
+idle, idle-gaps, launches, launch-bound, queue, copies, syncs, critical-path of every
+rank, written again after docs/tables.md, slowly and plainly: sets by sweeping,
+neighbours by looking at all, the critical path as longest path of an explicit graph.
+Every number must be the same.
+"""
+
+import argparse
+import collections
+import json
+import math
+import os
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+
+NONE = 0xFFFFFFFF
+SLACK = 2_000
+PROMPT = 30_000
+MOST_PATH_OPS = 1_500
+HTA_CALLS = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync")
+COPY_KINDS = ["copy", "copy host to device", "copy device to host", "copy on device", "copy peer", "copy host to host",
+              "memset"]
+
+
+# ---- Sets of time ----
+
+def union(intervals):
+    out = []
+    for begin, end in sorted((b, e) for b, e in intervals if b < e):
+        if out and begin <= out[-1][1]:
+            out[-1][1] = max(out[-1][1], end)
+        else:
+            out.append([begin, end])
+    return [(b, e) for b, e in out]
+
+
+def within(intervals, begin, end):
+    return sum(max(0, min(e, end) - max(b, begin)) for b, e in intervals)
+
+
+def minus(a, b):
+    out = []
+    for begin, end in a:
+        for hole_begin, hole_end in b:
+            if hole_end <= begin or hole_begin >= end:
+                continue
+            if hole_begin > begin:
+                out.append((begin, hole_begin))
+            begin = max(begin, hole_end)
+        if begin < end:
+            out.append((begin, end))
+    return out
+
+
+# ---- One rank's events ----
+
+Op = collections.namedtuple("Op", "begin end copy row api device context stream cls name busy")
+Call = collections.namedtuple("Call", "begin end thread name what row")
+Range = collections.namedtuple("Range", "begin end thread name source category row")
+Blocking = collections.namedtuple("Blocking", "begin end api sync copy thread")
+
+
+def what_call(name):
+    base = name.split("_v")[0] if name.rsplit("_v", 1)[-1].isdigit() else name
+    for suffix in ("_ptsz", "_ptds", "_spt"):
+        base = base[:-len(suffix)] if base.endswith(suffix) else base
+    if base.endswith("GraphLaunch"):
+        return "graph"
+    if "Graph" in base[:9]:
+        return "other"
+    if "Launch" in base and ("Kernel" in base or base.startswith("cuLaunch")):
+        return "launch"
+    if "Memcpy" in base or "Memset" in base:
+        return "copy" if "Async" in base or "Memset" in base or "Peer" in base else "blocking copy"
+    if base.endswith("Synchronize") or base in ("cudaFree", "cuMemFree", "hipFree"):
+        return "sync"
+    return "other"
+
+
+class Rank:
+    def __init__(self, path, hta=False):
+        with h5py.File(path, "r") as f:
+            t = {name: {column: f[name][column][:].tolist() for column in f[name]}
+                 for name in ("strings", "string_bytes", "threads", "kernels", "copies", "sync", "api", "ranges",
+                              "mpi_calls", "collectives") if name in f}
+        blob = bytes(t["string_bytes"]["value"])
+        text = [blob[o:o + n].decode() for o, n in zip(t["strings"]["offset_bytes"], t["strings"]["length_bytes"])]
+        text_of = lambda i: text[i] if i < len(text) else ""
+        api = t["api"]
+        self.calls = [Call(b, b + d, th, text_of(n), what_call(text_of(n)), i)
+                      for i, (b, d, th, n) in enumerate(zip(api["begin_ns"], api["duration_ns"], api["thread"], api["name"]))]
+        launcher = {}
+        for call, correlation in zip(self.calls, api["correlation"]):
+            if correlation == 0:
+                continue
+            key = (call.what in ("other", "sync"), call.begin, call.row)
+            if correlation not in launcher or key < launcher[correlation][0]:
+                launcher[correlation] = (key, call)
+        find = lambda correlation: launcher[correlation][1] if correlation in launcher else None
+        carried = set(t["collectives"]["kernel"])
+        self.ops = []
+        k = t["kernels"]
+        for i in range(len(k["begin_ns"])):
+            name = text_of(k["name"][i])
+            comm = i in carried or name.startswith("nccl") or "ncclKernel" in name or "ncclDevKernel" in name
+            cls = "sync" if k["work"][i] == 2 else "communication" if comm or k["work"][i] == 1 else "compute"
+            self.ops.append(Op(k["begin_ns"][i], k["begin_ns"][i] + k["duration_ns"][i], False, i,
+                               find(k["correlation"][i]), k["device"][i], k["context"][i], k["stream"][i], cls, name,
+                               cls != "sync"))
+        c = t["copies"]
+        for i in range(len(c["begin_ns"])):
+            self.ops.append(Op(c["begin_ns"][i], c["begin_ns"][i] + c["duration_ns"][i], True, i,
+                               find(c["correlation"][i]), c["device"][i], c["context"][i], c["stream"][i], "copy",
+                               COPY_KINDS[c["kind"][i]], True))
+        self.copies = c
+        self.ops.sort(key=lambda op: (op.begin, op.end, op.copy, op.row))
+        r = t["ranges"]
+        self.ranges = [Range(b, b + d, th, text_of(n), s, cat, i) for i, (b, d, th, n, s, cat, kind) in
+                       enumerate(zip(r["begin_ns"], r["duration_ns"], r["thread"], r["name"], r["source"],
+                                     r["category"], r["kind"])) if kind != 2 and d > 0]
+        m = t["mpi_calls"]
+        self.mpi = list(zip(m["thread"], m["begin_ns"], [b + d for b, d in zip(m["begin_ns"], m["duration_ns"])]))
+        training = [th for th, flag in zip(t["threads"]["thread"], t["threads"]["training"]) if flag]
+        self.training = training[0] if training else NONE
+        self.sync = t["sync"]
+        self.blocking = self.blocking_calls(find)
+
+    def blocking_calls(self, find):
+        copy_of, pageable, sync_of, found = {}, set(), {}, []
+        for op in self.ops:
+            if op.copy and op.api:
+                copy_of[op.api.row] = max(copy_of.get(op.api.row, -1), op.row)
+                if self.copies["kind"][op.row] == 2 and self.copies["host_memory"][op.row] == 1:
+                    pageable.add(op.api.row)
+        s = self.sync
+        for i in range(len(s["begin_ns"])):
+            if s["kind"][i] in (2, 5):
+                continue
+            call = find(s["correlation"][i])
+            if call:
+                sync_of[call.row] = i
+            else:
+                found.append(Blocking(s["begin_ns"][i], s["begin_ns"][i] + s["duration_ns"][i], None, i, None, NONE))
+        for call in self.calls:
+            copies = call.what == "blocking copy" or (call.what == "copy" and call.row in pageable)
+            if copies or call.what == "sync" or call.row in sync_of:
+                found.append(Blocking(call.begin, call.end, call, sync_of.get(call.row),
+                                      copy_of.get(call.row) if copies else None, call.thread))
+        return sorted(found, key=lambda b: b.begin)
+
+    def devices(self):
+        return sorted({op.device for op in self.ops})
+
+
+# ---- Idle time ----
+
+Gap = collections.namedtuple("Gap", "device begin end cause blocking")
+
+
+def judge(rank, idle_begin, launch, op_begin):
+    begin, end = idle_begin, min(op_begin, launch.begin)
+    half = (end - begin + 1) // 2
+    threads = {launch.thread, rank.training}
+
+    def mostly(intervals):
+        return half > 0 and max(within(union([(b, e) for th, b, e in intervals if th == thread]), begin, end)
+                                for thread in threads) >= half
+
+    if mostly([(r.thread, r.begin, r.end) for r in rank.ranges if r.category == 1]):
+        return "input", None
+    cpu = [(r.thread, r.begin, r.end) for r in rank.ranges if r.category == 5 and r.name.startswith(("gloo:", "mpi:", "ucc:"))]
+    if mostly(rank.mpi + cpu):
+        return "collective", None
+    for thread in (launch.thread, rank.training, NONE):
+        waited = [(b.end, i) for i, b in enumerate(rank.blocking)
+                  if b.thread == thread and b.begin < begin and begin - SLACK <= b.end <= end]
+        if waited:
+            return "sync", rank.blocking[max(waited)[1]]
+    return "host", None
+
+
+def gaps_of(rank, windows):
+    gaps = []
+    for device in rank.devices():
+        ops = [op for op in rank.ops if op.device == device and op.busy]
+        # An operation without duration ends a gap and begins the next one.
+        marks = sorted({op.begin for op in ops} | {op.end for op in ops})
+        edges = [-2**62] + marks + [2**62]
+        for a, b in zip(edges, edges[1:]):
+            if any(op.begin <= a and op.end >= b for op in ops):
+                continue
+            after = [op for op in ops if op.begin == b]
+            cause, blocking = "edge_of_trace", None
+            if a > -2**62 and b < 2**62:
+                launch = after[0].api
+                if launch is None:
+                    cause = "launch_unknown"
+                elif launch.begin < a:
+                    cause = "launch_latency"
+                else:
+                    cause, blocking = judge(rank, a, launch, b)
+            for begin, end in windows:
+                if max(a, begin) < min(b, end):
+                    gaps.append(Gap(device, max(a, begin), min(b, end), cause, blocking))
+    return gaps
+
+
+# ---- The critical path ----
+
+class Graph:
+    """Points in time, edges between them; the heaviest way from the window's begin to its end."""
+
+    def __init__(self, rank, window):
+        self.rank, (self.w0, self.w1) = rank, window
+        self.all_ops = [op for op in rank.ops if op.busy]
+        self.threads = sorted({op.api.thread for op in rank.ops if op.api} |
+                              {b.thread for b in rank.blocking if b.thread != NONE})
+        self.releases, blocked = [], collections.defaultdict(list)
+        for call in rank.blocking:
+            op = self.waited_for(call) if call.thread in self.threads else None
+            if op is None:
+                continue
+            released = min(op.end, call.end)
+            blocked[call.thread].append((call.begin, released))
+            self.releases.append((released, call.thread, op))
+        self.covered, self.blocked, self.mpi, self.input = {}, {}, {}, {}
+        for thread in self.threads:
+            self.blocked[thread] = union(blocked[thread])
+            mpi = [(b, e) for th, b, e in rank.mpi if th == thread]
+            work = ([(r.begin, r.end) for r in rank.ranges if r.thread == thread and r.source == 3] +
+                    [(c.begin, c.end) for c in rank.calls if c.thread == thread] + mpi)
+            self.covered[thread] = minus(union(work), self.blocked[thread])
+            self.mpi[thread] = union(mpi)
+            self.input[thread] = union([(r.begin, r.end) for r in rank.ranges if r.thread == thread and r.category == 1])
+        self.somebody = union([i for th in self.threads for i in self.covered[th] + self.blocked[th]])
+
+    def waited_for(self, call):
+        def possible(op):
+            return (op.end > call.begin and op.end <= call.end + SLACK and op.begin < min(op.end, call.end))
+        if call.copy is not None:
+            own = [op for op in self.all_ops if op.copy and op.row == call.copy]
+            if own and own[0].end > call.begin and own[0].end <= call.end + SLACK and own[0].begin < call.end:
+                return own[0]
+        sync = self.rank.sync
+        one = call.sync is not None and sync["kind"][call.sync] == 3 and sync["stream"][call.sync] != NONE
+        choice = [(op.end, i) for i, op in enumerate(self.all_ops)
+                  if possible(op) and (op.api is None or op.api.begin < call.begin) and
+                  (not one or (op.stream, op.device) == (sync["stream"][call.sync], sync["device"][call.sync]))]
+        return self.all_ops[max(choice)[1]] if choice else None
+
+    def host_weight(self, thread, begin, end):
+        return within(self.covered[thread], begin, end) + (end - begin) - within(self.somebody, begin, end)
+
+    def hand_overs(self):
+        stretches = [(b, e, th, previous) for th in self.threads
+                     for (b, e), previous in self.with_previous(union(self.covered[th] + self.blocked[th]))]
+        out = []
+        for begin, _, thread, previous in stretches:
+            choice = [(e, th) for _, e, th, _ in stretches if th != thread and previous < e <= begin]
+            if choice:
+                out.append((max(choice), (begin, thread)))
+        return out
+
+    @staticmethod
+    def with_previous(intervals):
+        return zip(intervals, [-2**62] + [e for _, e in intervals])
+
+    def solve(self):
+        w0, w1 = self.w0, self.w1
+        ops = [op for op in self.all_ops if op.begin <= w1 and (op.begin >= w0 or op.end > w0)]
+        begin_of = lambda op: max(op.begin, w0)
+        end_of = lambda op: min(op.end, w1)
+        order = {id(op): i for i, op in enumerate(ops)}
+        hosts = []  # (time, kind, thread, what)
+        for time, thread, op in self.releases:
+            hosts.append((time, 0, thread, op))
+        for pair, (giver, taker) in enumerate(self.hand_overs()):
+            hosts.append((giver[0], 1, giver[1], pair))
+            hosts.append((taker[0], 2, taker[1], pair))
+        launched = {}
+        for op in ops:
+            if op.api:
+                launched[op.api.row] = op.api
+        for call in launched.values():
+            hosts.append((call.begin, 3, call.thread, call.row))
+        hosts = [h for h in hosts if w0 <= h[0] <= w1]
+        points = [((h[0], 0, h[1], h[2]), h) for h in hosts]
+        points += [((op.begin, 1, order[id(op)], 0), op) for op in ops if op.begin >= w0]
+        points.sort(key=lambda p: p[0])
+        best, came = {}, {}  # Of ("op", index) at its begin, ("host", n); came: (edge, from, counted)
+        for op in ops:
+            if op.begin < w0:
+                best["op", order[id(op)]], came["op", order[id(op)]] = 0, ("source", None, False)
+        at_end = lambda op: best["op", order[id(op)]] + end_of(op) - begin_of(op)
+        chain, givers, launch_node, sink = {}, {}, {}, None
+        for n, (_, point) in enumerate(points):
+            if isinstance(point, Op):
+                i, begin = order[id(point)], point.begin
+                launch = point.api.begin if point.api else -2**62
+                offers = []
+                earlier = [op for op in ops[:i] if op.end <= begin and op.end > w0]
+                own = [op for op in earlier if (op.device, op.context, op.stream) == (point.device, point.context, point.stream)]
+                own = max(own, key=lambda op: (op.end, order[id(op)])) if own else None
+                ready = own.end if own else -2**62
+                prompt = lambda end: launch < end and begin - end <= PROMPT
+                if own:
+                    offers.append((at_end(own), own.end, "stream", ("op", order[id(own)]), prompt(own.end)))
+                if point.api:
+                    # One candidate per stream: its last one.
+                    last = {}
+                    for op in earlier:
+                        key = (op.device, op.context, op.stream)
+                        if key not in last or (op.end, order[id(op)]) > (last[key].end, order[id(last[key])]):
+                            last[key] = op
+                    cross = [op for op in last.values() if op is not own and op.device == point.device and
+                             (op.context, op.stream) != (point.context, point.stream) and op.end > (own.end if own else w0)
+                             and op.api and (op.api.begin, op.api.row) <= (point.api.begin, point.api.row)]
+                    if cross:
+                        cross = max(cross, key=lambda op: (op.end, order[id(op)]))
+                        ready = cross.end
+                        offers.append((at_end(cross), cross.end, "cross", ("op", order[id(cross)]), prompt(cross.end)))
+                    if w0 <= launch <= begin:
+                        counts = launch >= ready and begin - point.api.end <= PROMPT
+                        node = launch_node[point.api.row]
+                        offers.append((best[node], launch, "launch", node, counts))
+                choice = (0, -2**62, "source", None, False)
+                for weight, since, edge, source, counts in offers:
+                    weight += begin - since if counts else 0
+                    if (weight, since) > choice[:2]:
+                        choice = (weight, since, edge, source, counts)
+                best["op", i], came["op", i] = choice[0], choice[2:]
+                if begin == w1:
+                    sink = ("op", i)
+                    break
+                continue
+            time, kind, thread, what = point
+            previous, since = chain.get(thread, (None, w0))
+            choice = ((best[previous] if previous else 0) + self.host_weight(thread, since, time), since,
+                      "host" if previous else "source", previous, True)
+            offer = None
+            if kind == 0 and id(what) in order and begin_of(what) < time and what.end > w0:
+                since = begin_of(what) if what.end > time else time
+                offer = (best["op", order[id(what)]] + time - begin_of(what), since, "cut" if what.end > time else "release",
+                         ("op", order[id(what)]), True)
+            elif kind == 2 and what in givers:
+                since, node = givers[what]
+                offer = (best[node] + (time - since) - within(self.somebody, since, time), since, "host", node, True)
+            if offer and offer[:2] > choice[:2]:
+                choice = offer
+            node = ("host", n, time, thread)
+            best[node], came[node] = choice[0], choice[2:]
+            chain[thread] = (node, time)
+            if kind == 1:
+                givers[what] = (time, node)
+            if kind == 3:
+                launch_node[what] = node
+        return self.trace(ops, sink, best, came, begin_of, end_of, at_end, order)
+
+    def trace(self, ops, sink, best, came, begin_of, end_of, at_end, order):
+        sums, now = collections.Counter(), self.w1
+
+        def spend(category, begin):
+            nonlocal now
+            sums[category] += max(0, now - begin)
+            now = min(now, begin)
+
+        def spend_host(thread, begin):
+            nonlocal now
+            if begin >= now:
+                return
+            piece = [(begin, now)]
+            for name, sets in (("sync", self.blocked), ("communication", self.mpi), ("data_loading", self.input)):
+                rest = minus(piece, sets[thread])
+                sums[name] += sum(e - b for b, e in piece) - sum(e - b for b, e in rest)
+                piece = rest
+            sums["cpu"] += sum(e - b for b, e in piece)
+            now = begin
+
+        if sink is None:
+            running = [op for op in ops if op.begin < self.w1]
+            if not running:
+                weights = {th: self.host_weight(th, self.w0, self.w1) for th in self.threads}
+                thread = max(self.threads, key=lambda th: (weights[th], -th)) if self.threads else None
+                if thread is None:
+                    spend("other", self.w0)
+                    return 0, sums
+                spend_host(thread, self.w0)
+                return weights[thread], sums
+            last = max(running, key=lambda op: (end_of(op), at_end(op), order[id(op)]))
+            explained = at_end(last)
+            spend("other", end_of(last))
+            spend(last.cls, begin_of(last))
+            at = ("op", order[id(last)])
+        else:
+            at, explained = sink, best[sink]
+        while at is not None:
+            edge, source, counts = came[at]
+            if edge in ("stream", "cross"):
+                op = ops[source[1]]
+                spend("kernel_gap" if counts else "other", end_of(op))
+                spend(op.cls, begin_of(op))
+            elif edge == "launch":
+                spend("launch" if counts else "other", source[2])
+            elif edge in ("release", "cut"):
+                spend(ops[source[1]].cls, begin_of(ops[source[1]]))
+            elif edge == "host":
+                spend_host(at[3], source[2])
+            elif at[0] == "host":
+                spend_host(at[3], self.w0)
+            else:
+                spend("other", self.w0)
+            at = source
+        assert sum(sums.values()) == self.w1 - self.w0
+        return explained, sums
+
+
+# ---- Comparison ----
+
+class Checker:
+    def __init__(self, lockstep, run):
+        self.lockstep, self.run, self.bad, self.compared = lockstep, run, [], 0
+        with h5py.File(os.path.join(run, "timeline.h5"), "r") as f:
+            columns = lambda name: {c: f[name][c][:].tolist() for c in f[name]}
+            totals, steps, ranks = columns("rank_totals"), columns("step_ranks"), columns("ranks")
+            strings, blob = columns("strings"), bytes(f["string_bytes"]["value"][:].tolist())
+        text = [blob[o:o + n].decode() for o, n in zip(strings["offset_bytes"], strings["length_bytes"])]
+        self.totals = {r: i for i, r in enumerate(totals["rank"])}
+        self.window = {r: (b, e) for r, b, e in zip(totals["rank"], totals["begin_ns"], totals["end_ns"])}
+        self.idle = dict(zip(totals["rank"], totals["idle_ns"]))
+        self.steps = collections.defaultdict(list)
+        for r, i, b, e, complete in zip(steps["rank"], steps["index"], steps["begin_ns"], steps["end_ns"], steps["complete"]):
+            if complete and b >= self.window[r][0] and e <= self.window[r][1]:
+                self.steps[r].append((i, b, e))
+        self.files = {r: os.path.join(run, text[f]) for r, f in zip(ranks["rank"], ranks["file"]) if f < len(text)}
+
+    def table(self, name, rank):
+        done = subprocess.run([self.lockstep, "analyze", self.run, "--table", name, "--rank", str(rank), "--top", "0",
+                               "--json", "-"], capture_output=True, text=True)
+        if done.returncode not in (0, 3):
+            sys.exit(f"--table {name}: exit {done.returncode}\n{done.stderr}")
+        table = json.loads(done.stdout)
+        columns = [c["name"] for c in table["columns"]]
+        return [dict(zip(columns, row)) for row in table["rows"]]
+
+    def same(self, what, got, want):
+        self.compared += 1
+        close = got == want
+        if isinstance(want, float) and isinstance(got, (int, float)):
+            close = math.isclose(got, want, rel_tol=1e-9, abs_tol=1e-9)
+        if not close:
+            self.bad.append(f"{what}: {got}, oracle {want}")
+
+    def check_rank(self, number):
+        rank = Rank(self.files[number])
+        if not rank.ops:
+            return
+        windows = [self.window[number]]
+        where = f"rank {number} "
+        self.check_idle(where, number, rank, windows)
+        self.check_launches(where, number, rank)
+        self.check_queue(where, number, rank, windows[0])
+        self.check_copies(where, number, rank, windows[0])
+        # Longest paths of explicit graphs: every operation looks at all before it.
+        if len(rank.ops) <= MOST_PATH_OPS:
+            self.check_path(where, number, rank, windows[0])
+
+    def check_idle(self, where, number, rank, windows):
+        gaps = gaps_of(rank, windows)
+        several = len(rank.devices()) > 1
+        want = collections.Counter()
+        for gap in gaps:
+            for cause in (gap.cause, "all"):
+                want[gap.device if several else None, cause] += gap.end - gap.begin
+                want[gap.device if several else None, cause, "n"] += 1
+        rows = self.table("idle", number)
+        for row in rows:
+            key = (row["device"], row["cause"])
+            self.same(where + f"idle {key}", row["total_ns"], want.pop(key, 0))
+            self.same(where + f"idle gaps {key}", row["count"], want.pop((*key, "n"), 0))
+        self.same(where + "idle causes", dict(want), {})
+        if not several and not rank.mpi:
+            everything = [row["total_ns"] for row in rows if row["cause"] == "all"]
+            self.same(where + "idle of the identity", everything, [self.idle[number]])
+        listed = sorted((row["begin_ns"], row["gap_ns"], row["cause"], row["device"]) for row in self.table("idle-gaps", number))
+        self.same(where + "idle-gaps", listed, sorted((g.begin, g.end - g.begin, g.cause, g.device) for g in gaps))
+        after = sum(row["idle_after_ns"] for row in self.table("syncs", number))
+        self.same(where + "idle after syncs", after, sum(g.end - g.begin for g in gaps if g.cause == "sync"))
+        self.same(where + "syncs", sum(row["count"] for row in self.table("syncs", number)), len(rank.blocking))
+        for row in self.table("launch-bound", number):
+            inside = [(b, e) for i, b, e in self.steps[number] if i == row["step"]] or windows
+            device = row["device"] if row["device"] is not None else rank.devices()[0]
+            idle = lambda causes: sum(max(0, min(g.end, e) - max(g.begin, b)) for g in gaps for b, e in inside
+                                      if g.device == device and g.cause in causes)
+            everything = {g.cause for g in gaps}
+            self.same(where + f"step {row['step']} idle", row["idle_ns"], idle(everything))
+            self.same(where + f"step {row['step']} limited", row["launch_limited_ns"], idle({"host", "launch_latency"}))
+
+    def describe(self, where, row, values, unit=1, prefix="", suffix="_ns"):
+        values = np.array(values, dtype=np.int64)
+        name = lambda what: prefix + what + suffix
+        self.same(where + "mean", row[name("mean")], float(values.mean()) * unit)
+        if len(values) > 1:
+            self.same(where + "std", row[name("std")], float(values.std(ddof=1)) * unit)
+        for what, q in (("min", 0), ("p25", 25), ("p50", 50), ("p75", 75), ("max", 100)):
+            self.same(where + what, float(row[name(what)]), float(np.percentile(values, q)) * unit)
+
+    def check_launches(self, where, number, rank):
+        groups = collections.defaultdict(lambda: ([], [], []))
+        graphs = {}
+        for op in rank.ops:
+            if op.busy and op.api and op.api.what == "graph":
+                graphs.setdefault(op.api.row, []).append(op)
+        samples = [(op.api, op.begin, op.end - op.begin) for op in rank.ops if op.busy and op.api and op.api.what != "graph"]
+        samples += [(ops[0].api, ops[0].begin, sum(op.end - op.begin for op in ops)) for ops in graphs.values()]
+        for call, begin, gpu in samples:
+            delay = max(0, begin - call.end)
+            keys = [("all", ""), ("call", call.name)] + ([("hta", "")] if call.name in HTA_CALLS else [])
+            for key in keys:
+                if begin >= call.begin or key[0] == "hta":
+                    groups[key][0].append(delay)
+                groups[key][1].append(call.end - call.begin)
+                groups[key][2].append(gpu)
+        rows = [row for row in self.table("launches", number) if row["by"] != "kernel"]
+        seen = set()
+        for row in rows:
+            values = groups[row["by"], row["name"]][("launch_delay", "cpu_duration", "gpu_duration").index(row["metric"])]
+            what = where + f"launches {row['by']} {row['name']} {row['metric']} "
+            seen.add((row["by"], row["name"]))
+            self.same(what + "count", row["count"], len(values))
+            if values:
+                self.same(what + "total", row["total_ns"], sum(values))
+                self.describe(what, row, values)
+        self.same(where + "launch groups", sorted(seen), sorted(groups))
+
+    def check_queue(self, where, number, rank, window):
+        lines = collections.defaultdict(list)
+        for op in rank.ops:
+            if op.busy and op.api:
+                lines[op.device, op.context, op.stream].append((op.api.begin, op.begin))
+        several = len(rank.devices()) > 1
+        contexts = collections.Counter((d, s) for d, _, s in lines)
+        rows = {(row["device"], row["context"], row["stream"]): row for row in self.table("queue", number)}
+        self.same(where + "streams", len(rows), len(lines))
+        for (device, context, stream), pairs in lines.items():
+            key = (device if several else None, context if contexts[device, stream] > 1 else None, stream)
+            row, what = rows.get(key), where + f"queue {stream} "
+            if row is None:
+                self.bad.append(what + "is missing")
+                continue
+            launches, starts = np.sort([p[0] for p in pairs]), np.sort([max(p) for p in pairs])
+            # Length at each change: everything launched less everything started.
+            times = np.unique(np.concatenate([launches, starts, window]))
+            times = times[(times >= window[0]) & (times <= window[1])]
+            length = np.searchsorted(launches, times, "right") - np.searchsorted(starts, times, "right")
+            held = np.diff(times)
+            self.same(what + "length times time", row["queued_ns"], int((length[:-1] * held).sum()))
+            self.same(what + "empty", row["empty_ns"], int(held[length[:-1] == 0].sum()))
+            self.same(what + "blocked", row["blocked_ns"], int(held[length[:-1] >= 1024].sum()))
+            points, now = [], 0
+            for _, kind in sorted([(p[0], 0) for p in pairs] + [(p[1], 1) for p in pairs]):
+                now += 1 if kind == 0 else -1
+                points.append(now)
+            self.same(what + "points", row["point_count"], len(points))
+            self.describe(what + "points ", row, points, prefix="point_", suffix="")
+
+    def check_copies(self, where, number, rank, window):
+        want = collections.Counter()
+        for op in rank.ops:
+            if op.copy and window[0] <= op.begin <= window[1]:
+                want[op.name, "count"] += 1
+                want[op.name, "total_ns"] += op.end - op.begin
+                want[op.name, "bytes"] += rank.copies["bytes"][op.row]
+        got = collections.Counter()
+        for row in self.table("copies", number):
+            for column in ("count", "total_ns", "bytes"):
+                got[row["kind"], column] += row[column]
+        self.same(where + "copies", +got, +want)
+
+    def check_path(self, where, number, rank, window):
+        for row in self.table("critical-path", number):
+            inside = [(b, e) for i, b, e in self.steps[number] if i == row["step"]]
+            explained, sums = Graph(rank, inside[0] if inside else window).solve()
+            got = {c[:-3]: v for c, v in row.items() if c.endswith("_ns") and c not in ("window_ns", "explained_ns") and v}
+            what = where + f"critical path of step {row['step']}"
+            self.same(what, got, {k: v for k, v in sums.items() if v})
+            self.same(what + " explained", row["explained_ns"], explained)
+            self.same(what + " sum", sum(got.values()), row["window_ns"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("lockstep")
+    parser.add_argument("run")
+    args = parser.parse_args()
+    checker = Checker(args.lockstep, args.run)
+    for number in sorted(checker.files):
+        checker.check_rank(number)
+    for line in checker.bad[:20]:
+        print(line)
+    print(f"{'FAILED' if checker.bad else 'ok'}: {checker.compared} values, {len(checker.bad)} differ")
+    return 1 if checker.bad or checker.compared == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
