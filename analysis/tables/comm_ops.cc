@@ -139,8 +139,7 @@ class Collector {
   void Collectives() {
     const schema::Collectives& c = t_.collectives;
     const Interval span = CapturedSpan(t_);
-    const RankClockMap clock =
-        rank_.timeline == nullptr ? RankClockMap({}, 0) : RankClockMap(rank_.timeline->tables.clock, rank_.rank);
+    const RankClockMap clock = Clock();
     for (std::uint32_t row = 0; row < c.rows(); ++row) {
       if (!Counts(row)) continue;
       const std::int64_t begin = c.begin_ns[row];
@@ -168,18 +167,27 @@ class Collector {
     }
   }
 
+  RankClockMap Clock() const {
+    return rank_.timeline == nullptr ? RankClockMap({}, 0) : RankClockMap(rank_.timeline->tables.clock, rank_.rank);
+  }
+
   void P2p() {
     const schema::P2p& p = t_.p2p;
+    const RankClockMap clock = Clock();
     const Interval span = CapturedSpan(t_);
     for (std::uint32_t row = 0; row < p.rows(); ++row) {
       if (p.outcome[row] == 1) continue;
       const bool posted = IsPosted(p.mode[row]), receive = p.direction[row] == 1;
       if (posted && receive && p.end_ns[row] == kNoTime) continue;
-      const std::int64_t begin = p.begin_ns[row];
-      std::int64_t end = p.end_ns[row];
+      std::int64_t begin = p.begin_ns[row], end = p.end_ns[row];
       if (end == kNoTime) end = posted ? std::max(begin, p.post_end_ns[row]) : span.end;
+      // Before its send was posted a receive has nothing to move.
+      if (receive && row < rank_.partner_begin_ns.size()) {
+        if (rank_.partner_begin_ns[row] != kNoTime) begin = std::max(begin, clock.ToLocal(rank_.partner_begin_ns[row]));
+      } else {
+        out_.receives_alone += receive;
+      }
       if (end <= begin) continue;
-      out_.receives_alone += receive;
       out_.ops.push_back({begin, begin, end, end, !posted, Group(p.comm[row], CollectiveKind::kSendRecv), kNone,
                           p.thread[row], begin});
     }

@@ -37,7 +37,7 @@ struct RankComm {
   IntervalSet inside_mpi;  // Any thread; empty if nothing was posted.
   std::vector<CommGroup> groups;
   std::vector<CommOperation> ops;
-  std::uint64_t receives_alone = 0;  // Receives counted from their own post: their send is not known here.
+  std::uint64_t receives_alone = 0;  // Receives counted from their own post: the senders are not known here.
 };
 
 // For members of instances wait and transfer are the timeline's.

@@ -276,7 +276,8 @@ void RankRows(const RankView& rank, const TableOptions& options, Table& table) {
     table.rows.push_back(std::move(row));
   }
   std::stable_sort(table.rows.begin(), table.rows.end(), MoreExposed);
-  if (comm.receives_alone > 0) table.notes.push_back("receives count from their own post, whenever their send began");
+  if (comm.receives_alone > 0)
+    table.notes.push_back("the other ranks' files cannot be read: receives count from their own post");
 }
 
 void Finish(const Timeline&, const TableOptions&, Table& table) {
@@ -291,7 +292,9 @@ void Finish(const Timeline&, const TableOptions&, Table& table) {
 }  // namespace
 
 const TableKind kGroupsTable = {
-    "groups", "exposed communication per process group and kind of collective, on each rank and over all", Head,
-    RankRows, Finish};
+    "groups", "exposed communication per process group and kind of collective, on each rank and over all",
+    Head,     RankRows,
+    Finish,   nullptr,
+    true};
 
 }  // namespace lockstep

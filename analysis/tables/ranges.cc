@@ -204,7 +204,9 @@ void Finish(const Timeline&, const TableOptions&, Table& table) {
 }  // namespace
 
 const TableKind kRangesTable = {
-    "ranges", "the application's ranges: host time, GPU work and exposed communication launched inside", Head, RankRows,
-    Finish};
+    "ranges", "the application's ranges: host time, GPU work and exposed communication launched inside",
+    Head,     RankRows,
+    Finish,   nullptr,
+    true};
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "analysis/tables/rank_view.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 
 #include "merge/timeline/gpu_windows.h"
@@ -10,6 +11,12 @@ namespace lockstep {
 namespace {
 
 constexpr Interval kAlways{std::numeric_limits<std::int64_t>::min() / 2, std::numeric_limits<std::int64_t>::max() / 2};
+
+std::int64_t Number(std::string_view text, std::int64_t otherwise) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : otherwise;
+}
 
 bool Holds(const std::vector<Interval>& windows, std::int64_t at) {
   const auto after = std::upper_bound(windows.begin(), windows.end(), at,

@@ -2,9 +2,11 @@
 // One rank's events and the windows in which a table counts them.
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "analysis/tables/table.h"
+#include "merge/timeline/p2p_partners.h"
 
 namespace lockstep {
 
@@ -12,11 +14,13 @@ namespace lockstep {
 class ViewIndex {
  public:
   explicit ViewIndex(const Timeline& timeline);
+  void SetPartners(P2pPartners partners) { partners_ = std::move(partners); }
 
   const Timeline& timeline() const { return timeline_; }
   std::span<const std::uint32_t> MembersOf(std::int32_t rank) const;
   // Rows of step_ranks of a rank, by index.
   std::span<const std::uint32_t> StepsOf(std::int32_t rank) const;
+  std::span<const std::int64_t> PartnersOf(std::int32_t rank) const;
 
  private:
   struct Rows {
@@ -28,6 +32,7 @@ class ViewIndex {
 
   const Timeline& timeline_;
   Rows members_, steps_;
+  P2pPartners partners_;
 };
 
 // Takes the tables. Without the steps that `options` ask for `windows` is empty.

@@ -82,6 +82,9 @@ struct RankView {
   bool whole = false;  // `windows` is all that the rank has of GPU events, or of anything.
   const Timeline* timeline = nullptr;
   std::span<const std::uint32_t> members;  // The rank's rows of timeline.tables.collective_ranks.
+  // Per row of p2p, of tables that ask for it: cluster time at which the partner posted, kNoTime
+  // unknown. Empty: nobody knows.
+  std::span<const std::int64_t> partner_begin_ns;
 };
 
 struct TableKind {
@@ -97,6 +100,7 @@ struct TableKind {
   // Called for each rank's row (all of them, before any is cut) that goes into a pooled
   // one, before the columns' own rules are applied to it; null: those rules say all.
   void (*pool_row)(const std::vector<Cell>& of_rank, bool first, std::vector<Cell>& pooled) = nullptr;
+  bool p2p_partners = false;  // Asks for RankView.partner_begin_ns.
 };
 
 // Every table there is, in the order of the help. tables.cc

@@ -98,8 +98,11 @@ RankResult RowsOf(const TableKind& kind, const ViewIndex& index, const TableOpti
 
 Result<Table> Make(const TableKind& kind, const Timeline& timeline, const TableOptions& options, const Read& read) {
   LS_TRY(const std::vector<std::int32_t> ranks, RanksOf(timeline, options));
-  const ViewIndex index(timeline);
+  ViewIndex index(timeline);
   Table table = kind.head();
+  if (kind.p2p_partners && timeline.tables.p2p_pairs.rows() > 0)
+    if (auto partners = FindP2pPartners(timeline, options.jobs); partners.ok())
+      index.SetPartners(std::move(partners).value());
   RankPool pool(kind);
   const bool pooled = pool.possible() && ranks.size() > 1 && options.ranks.empty();
   const bool single = !pooled || options.every_rank;
