@@ -195,13 +195,14 @@ class Search {
     finding.headline =
         Headline(fmt::format("R{} hold everyone back", name.substr(1)), "the other ranks wait", saves, "them");
     if (context_.units_are_steps()) finding.saves_ns_per_step = saves;
-    finding.brief =
-        fmt::format("{} {}", name, nodes.size() == 1 ? fmt::format("(all {}) arrive last", nodes[0]) : "arrive last");
+    finding.brief = fmt::format(
+        "{} {}", name,
+        nodes.size() == 1 && analysis_.run.nodes > 1 ? fmt::format("(all {}) arrive last", nodes[0]) : "arrive last");
     for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i) {
       const Named& named = named_[i];
       const Straggler& straggler = named.judged.straggler;
       finding.evidence +=
-          fmt::format("{}rank {} ({}) alone {}: {}", i == 0 ? "" : ". ", straggler.rank, NodeOf(named.position),
+          fmt::format("{}rank {} ({}) alone costs {}: {}", i == 0 ? "" : ". ", straggler.rank, NodeOf(named.position),
                       Duration(straggler.saves_ns), EvidenceFor(analysis_, named.position, named.cause, straggler));
     }
     if (named_.size() > kMaxExplained)
@@ -228,10 +229,13 @@ class Search {
       if (std::find(told.begin(), told.end(), first.cause.name) != told.end()) continue;
       told.push_back(first.cause.name);
       std::vector<std::int32_t> ranks;
-      for (const Named& named : named_)
-        if (named.cause.name == first.cause.name) ranks.push_back(named.judged.straggler.rank);
+      std::string node = NodeOf(first.position);
+      for (const Named& named : named_) {
+        if (named.cause.name != first.cause.name) continue;
+        ranks.push_back(named.judged.straggler.rank);
+        if (NodeOf(named.position) != node) node = "their nodes";
+      }
       std::sort(ranks.begin(), ranks.end());
-      const std::string node = ranks.size() == 1 ? NodeOf(first.position) : "their nodes";
       text += (text.empty() ? "" : "; ") + ActionFor(first.cause, RankNames(ranks), node);
     }
     return text;

@@ -49,7 +49,8 @@ def random(*words):
 @dataclass
 class Description:
     values: dict = field(default_factory=lambda: dict(
-        ranks=2, steps=10, warmup=0, seed=1, nodes=1, epoch=10**12, jitter=0, poll=100_000, progress="none"))
+        ranks=2, steps=10, warmup=0, seed=1, nodes=1, epoch=10**12, jitter=0, poll=100_000, dispatch=0,
+        progress="none"))
     alpha: int = 10_000
     bandwidth: int = 5 * 10**9
     skew: int = 0
@@ -73,8 +74,8 @@ class Description:
         """Lists of members' world ranks."""
         c, n = self.comms[comm], self.ranks
         if "block" in c:
-            k = int(c["block"])
-            return [list(range(b, min(b + k, n))) for b in range(0, n, k)]
+            k, j = int(c["block"]), int(c.get("stride", 1))
+            return [list(range(b + i, min(b + k, n), j)) for b in range(0, n, k) for i in range(min(j, n - b))]
         if "stride" in c:
             k = int(c["stride"])
             return [list(range(b, n, k)) for b in range(min(k, n))]
@@ -122,7 +123,7 @@ def parse(text, sets=()):
 def directive(d, verb, plain, keys):
     if verb in ("ranks", "steps", "warmup", "seed", "nodes"):
         d.values[verb] = int(plain[0])
-    elif verb in ("epoch", "poll"):
+    elif verb in ("epoch", "poll", "dispatch"):
         d.values[verb] = duration(plain[0])
     elif verb == "jitter":
         d.values[verb] = share(plain[0])
@@ -160,8 +161,109 @@ def directive(d, verb, plain, keys):
 
 
 def operation(d, body, verb, plain, keys):
+    first, on = len(body), keys.pop("on", None)
+    if verb in PATTERNS:
+        for line in PATTERNS[verb](d, keys):
+            words = line.split()
+            operation(d, body, words[0], [w for w in words[1:] if "=" not in w],
+                      dict(w.split("=", 1) for w in words[1:] if "=" in w))
+    else:
+        one_operation(d, body, verb, plain, keys)
+    if on:
+        block, index = map(int, on.split(":"))
+        for op in body[first:]:
+            op["on"] = (block, index)
+
+
+def data_parallel(d, keys):
+    buckets, comm = keys["buckets"].split(","), " comm=" + keys["comm"] if "comm" in keys else ""
+    forward, backward, layers = duration(keys["forward"]), duration(keys["backward"]), int(keys.get("layers", 4))
+    if not d.gpu:
+        return [f"forward {forward}", f"backward {backward} buckets={keys['buckets']}{comm}", "waitall"]
+    k = max(1, layers // len(buckets))
+    out = ["push forward category=forward", f"kernel {forward // layers} count={layers} name=forward_gemm", "pop",
+           "push backward category=backward"]
+    for b in buckets:
+        out += [f"kernel {backward // (len(buckets) * k)} count={k} name=backward_gemm", f"nccl allreduce {b}{comm}"]
+    return out + ["pop", "join"]
+
+
+def fully_sharded(d, keys):
+    units, b, comm = int(keys["units"]), keys["bytes"], " comm=" + keys["comm"] if "comm" in keys else ""
+    ahead, layers = int(keys.get("prefetch", 1)), int(keys.get("layers", 4))
+    out = []
+    for phase in ("forward", "backward"):
+        whole, posted = duration(keys[phase]), 0
+        out.append(f"push {phase} category={phase}")
+        for i in range(units):
+            while posted <= min(i + ahead, units - 1):
+                out.append((f"nccl allgather {b} free" if d.gpu else f"iallgather {b}") + f" as={phase}{posted}{comm}")
+                posted += 1
+            if d.gpu:
+                out += [f"join {phase}{i}", f"kernel {whole // (units * layers)} count={layers} name={phase}_gemm"]
+            else:
+                out += [f"wait {phase}{i}", f"compute {whole // units}"]
+            if phase == "backward":
+                out.append(f"nccl reducescatter {b}{comm}" if d.gpu else f"ireducescatter {b} as=rs{comm}")
+        out.append("pop")
+    return out + ["join" if d.gpu else "waitall"]
+
+
+def pipeline(d, keys):
+    stages, batches = int(keys["stages"]), int(keys["microbatches"])
+    k, layers = d.ranks // stages, int(keys.get("layers", 4))
+    order = []
+    for s in range(stages):
+        w = min(batches, stages - 1 - s)
+        order.append([("f", m) for m in range(w)])
+        for m in range(batches):
+            if m + w < batches:
+                order[s].append(("f", m + w))
+            order[s].append(("b", m))
+
+    def task(s, kind, m):
+        before, after = (s - 1, s + 1) if kind == "f" else (s + 1, s - 1)
+        phase = "forward" if kind == "f" else "backward"
+        out = []
+        if 0 <= before < stages:
+            message = f"{kind}{before}.{m}"
+            if d.gpu:
+                out += [f"ncclrecv {message} stream={31 if kind == 'f' else 33}", f"join {message}"]
+            else:
+                out.append(f"recv {message}")
+        whole = duration(keys[phase])
+        out.append(f"kernel {whole // layers} count={layers} name={phase}_gemm" if d.gpu else f"{phase} {whole}")
+        if "tensor" in keys:
+            reduce = f"allreduce {keys['tensorbytes']} comm={keys['tensor']}"
+            out += ["nccl " + reduce + " stream=21 as=tensor", "join tensor"] if d.gpu else [reduce]
+        if 0 <= after < stages:
+            send = f"send {keys['bytes']} to={(after - s) * k} as={kind}{s}.{m}"
+            out.append(f"nccl{send} stream={30 if kind == 'f' else 32}" if d.gpu else send)
+        return [f"{line} on={k}:{s}" for line in out]
+
+    lines, at, sent = [], [0] * stages, set()
+    while any(at[s] < len(order[s]) for s in range(stages)):
+        for s in range(stages):
+            while at[s] < len(order[s]):
+                kind, m = order[s][at[s]]
+                before = s - 1 if kind == "f" else s + 1
+                if 0 <= before < stages and (kind, before, m) not in sent:
+                    break
+                lines += task(s, kind, m)
+                sent.add((kind, s, m))
+                at[s] += 1
+    if "data" in keys:
+        reduce = f"allreduce {keys['databytes']} comm={keys['data']}"
+        lines += ["nccl " + reduce, "join"] if d.gpu else [reduce]
+    return lines
+
+
+PATTERNS = {"ddp": data_parallel, "fsdp": fully_sharded, "pipeline": pipeline}
+
+
+def one_operation(d, body, verb, plain, keys):
     def op(do, **more):
-        body.append(dict(dict(do=do, name="", at="", base=0, jitter=0, comm="world", root=0, count=1), **more))
+        body.append(dict(dict(do=do, name="", at="", base=0, jitter=0, comm="world", root=0, count=1, on=None), **more))
 
     jitter = share(keys["jitter"]) if "jitter" in keys else d.jitter
     category = {"compute": 0, "input": 1, "forward": 2, "backward": 3, "optimizer": 4}
@@ -196,7 +298,14 @@ def operation(d, body, verb, plain, keys):
         op("kernel", base=duration(plain[0]), jitter=jitter, name=name, at=name, count=int(keys.get("count", 1)),
            launch=duration(keys.get("launch", "5us")))
     elif verb == "nccl":
-        op("nccl", kind=KINDS[plain[0]], bytes=size(plain[1]), comm=keys.get("comm", "world"),
+        op("nccl", kind=KINDS[plain[0]], bytes=size(plain[1]), comm=keys.get("comm", "world"), name=keys.get("as", ""),
+           stream=int(keys.get("stream", 20)), free="free" in plain, launch=duration(keys.get("launch", "5us")))
+    elif verb in ("send", "ncclsend"):
+        op(verb, bytes=size(plain[0]), to=int(keys["to"]), name=keys["as"], stream=int(keys.get("stream", 20)),
+           launch=duration(keys.get("launch", "5us")))
+    elif verb in ("recv", "ncclrecv"):
+        sends = [o for o in body if o["do"] == verb.replace("recv", "send") and o["name"] == plain[0]]
+        op(verb, bytes=sends[-1]["bytes"], to=sends[-1]["to"], name=plain[0], stream=int(keys.get("stream", 20)),
            launch=duration(keys.get("launch", "5us")))
     elif verb == "copy":
         op("copy", bytes=size(plain[1]), rate=quantity(keys.get("bandwidth", "25GB/s"), RATE), sync="sync" in plain,
@@ -220,7 +329,8 @@ class Rank:
     pending: list = field(default_factory=list)
     thread_free: int = 0
     compute_free: int = 0
-    comm_free: int = 0
+    comm_free: dict = field(default_factory=dict)  # Per stream.
+    gpu_ends: dict = field(default_factory=dict)   # Of named NCCL operations.
     copy_free: int = 0
     calls: list = field(default_factory=list)     # (begin, end, thread, None or "other", "io", "rma")
     inputs: list = field(default_factory=list)
@@ -244,6 +354,8 @@ class Run:
         self.ranks = [Rank(r, d.epoch, sign=d.epoch) for r in range(d.ranks)]
         self.seq, self.busy, self.persistent, self.inflight = {}, {}, {}, []
         self.rings = 0
+        self.sent = {}      # (sender, name): time of the latest send.
+        self.messages = {}  # (sender, receiver, which half): number of them.
         self.group_of = {c: {r: g for g, members in enumerate(d.groups(c)) for r in members} for c in d.comms}
         self.body("setup", -1)
         for step in range(d.steps):
@@ -278,6 +390,13 @@ class Run:
                         break
         for at, op in enumerate(ops):
             self.execute(op, step, at, which == "step")
+
+    @staticmethod
+    def takes_part(op, rank):
+        return not op["on"] or rank // op["on"][0] == op["on"][1]
+
+    def groups(self, op):
+        return [(g, members) for g, members in enumerate(self.d.groups(op["comm"])) if self.takes_part(op, members[0])]
 
     @staticmethod
     def concerns(op, at):
@@ -317,7 +436,7 @@ class Run:
 
     def execute(self, op, step, at, in_step):
         do = op["do"]
-        live = [r for r in self.ranks if not r.stopped]
+        live = [r for r in self.ranks if not r.stopped and self.takes_part(op, r.rank)]
         if do == "compute":
             for r in live:
                 begin = r.t
@@ -339,7 +458,7 @@ class Run:
                 if self.d.progress != "thread" and r.pending:
                     self.test(r)
         elif do == "init":
-            for c, members in enumerate(self.d.groups(op["comm"])):
+            for c, members in self.groups(op):
                 key = (op["comm"], c)
                 self.persistent[(op["name"], c)] = [self.seq.get(key, 0), 0]
                 self.seq[key] = self.seq.get(key, 0) + 1
@@ -356,6 +475,8 @@ class Run:
             self.wait(op)
         elif do == "ring":
             self.ring(op)
+        elif do in ("send", "recv"):
+            self.message(op, live)
         else:
             self.gpu(op, step, at, in_step)
 
@@ -377,7 +498,7 @@ class Run:
         return row
 
     def post(self, op):
-        for group, members in enumerate(self.d.groups(op["comm"])):
+        for group, members in self.groups(op):
             seq, start = self.identity(op, group)
             here = [self.ranks[m] for m in members if not self.ranks[m].stopped]
             instance = dict(op=op, whole=len(here) == len(members), arrival=max((r.t for r in here), default=0),
@@ -450,7 +571,7 @@ class Run:
             r.pending.pop(0)
 
     def wait(self, op):
-        live = [r for r in self.ranks if not r.stopped]
+        live = [r for r in self.ranks if not r.stopped and self.takes_part(op, r.rank)]
         for r in live:
             if self.d.progress == "thread":
                 self.thread_until(r, r.t)
@@ -481,7 +602,7 @@ class Run:
             r.thread_free = r.t
 
     def blocking(self, op, step, at):
-        for group, members in enumerate(self.d.groups(op["comm"])):
+        for group, members in self.groups(op):
             seq, start = self.identity(op, group)
             here = [self.ranks[m] for m in members if not self.ranks[m].stopped]
             if len(here) < len(members):
@@ -523,25 +644,68 @@ class Run:
                 r.ops.append(dict(common, receive=False, message=(rank, right, op["shift"], number)))
                 r.ops.append(dict(common, receive=True, message=(left, rank, op["shift"], number)))
 
+    def message(self, op, live):
+        for r in live:
+            entry, sends = r.t, op["do"] == "send"
+            peer = r.rank + op["to"] if sends else r.rank - op["to"]
+            if sends:
+                self.sent[(r.rank, op["name"])] = entry
+                r.t = entry + self.d.call
+            else:
+                sent = self.sent.pop((peer, op["name"]), None)
+                if sent is None:
+                    r.stopped = True
+                    continue
+                r.t = max(entry + self.d.call, sent + self.cost(op))
+            r.call(entry, r.t)
+            ends = (r.rank, peer) if sends else (peer, r.rank)
+            number = self.messages[ends + (sends,)] = self.messages.get(ends + (sends,), -1) + 1
+            if r.recording:
+                r.ops.append(dict(p2p=True, begin=entry, wait_begin=entry, post_end=r.t, end=r.t, last_incomplete=None,
+                                  mode=0, comm=("world", 0), receive=not sends, message=ends + (77, number)))
+
+    def gpu_message(self, op, r):
+        sends, launch = op["do"] == "ncclsend", r.t + self.d.dispatch
+        r.t = launch + op["launch"]
+        begin = max(r.t + 2000, r.compute_free if sends else 0, r.comm_free.get(op["stream"], 0))
+        if sends:
+            self.sent[(r.rank, op["name"])] = begin
+            end = begin + self.cost(op)
+        else:
+            sent = self.sent.pop((r.rank - op["to"], op["name"]), None)
+            if sent is None:
+                r.stopped = True
+                return
+            end = max(begin, sent) + self.cost(op)
+        r.comm_free[op["stream"]] = r.gpu_ends[op["name"]] = end
+        if r.recording:
+            r.ops.append(dict(p2p=True, receive=False, comm=None, message=None, mode=3, begin=begin, post_end=end,
+                              last_incomplete=None, wait_begin=begin, end=end))
+            r.gpu_events.append((begin, end))
+            r.launches.append((launch, begin))
+
     def gpu(self, op, step, at, in_step):
         do = op["do"]
-        live = [r for r in self.ranks if not r.stopped]
+        live = [r for r in self.ranks if not r.stopped and self.takes_part(op, r.rank)]
         if do == "nccl":
-            for group, members in enumerate(self.d.groups(op["comm"])):
+            for group, members in self.groups(op):
                 seq, start = self.identity(op, group)
                 here = [self.ranks[m] for m in members if not self.ranks[m].stopped]
                 begins = []
                 for r in here:
-                    launch = r.t
-                    r.t += op["launch"]
-                    begins.append((launch, max(r.t + 2000, r.compute_free, r.comm_free)))
+                    launch = r.t + self.d.dispatch
+                    r.t = launch + op["launch"]
+                    begins.append((launch, max(r.t + 2000, 0 if op["free"] else r.compute_free,
+                                               r.comm_free.get(op["stream"], 0))))
                 if len(here) < len(members):
                     for r in here:
                         r.stopped = True
                     continue
                 end = max(b for _, b in begins) + self.cost(op)
                 for r, (launch, begin) in zip(here, begins):
-                    r.comm_free = end
+                    r.comm_free[op["stream"]] = end
+                    if op["name"]:
+                        r.gpu_ends[op["name"]] = end
                     row = self.row(r, op, group, seq, start, 3, members, begin, end)
                     self.finish(r, row, begin, end)
                     if r.recording:
@@ -553,8 +717,8 @@ class Run:
                 r.t += self.length(r, op, step, at, in_step)
             elif do == "kernel":
                 for i in range(op["count"]):
-                    launch = r.t
-                    r.t += op["launch"]
+                    launch = r.t + self.d.dispatch
+                    r.t = launch + op["launch"]
                     begin = max(r.t + 2000, r.compute_free)
                     r.compute_free = begin + self.length(r, op, step, at, in_step, i)
                     if r.recording:
@@ -562,7 +726,7 @@ class Run:
                         r.gpu_events.append((begin, r.compute_free))
                         r.launches.append((launch, begin))
             elif do == "copy":
-                r.t += op["launch"]
+                r.t += self.d.dispatch + op["launch"]
                 begin = max(r.t + 2000, r.copy_free)
                 r.copy_free = begin + 2000 + op["bytes"] * 10**9 // op["rate"]
                 if r.recording:
@@ -571,6 +735,9 @@ class Run:
                 if op["sync"]:
                     r.t = max(r.t, r.copy_free)
             elif do == "join":
-                r.compute_free = max(r.compute_free, r.comm_free)
+                ends = [r.gpu_ends.get(op["name"], 0)] if op["name"] else r.comm_free.values()
+                r.compute_free = max([r.compute_free, *ends])
+            elif do in ("ncclsend", "ncclrecv"):
+                self.gpu_message(op, r)
             elif do == "sync":
                 r.t = max(r.t, r.compute_free)
