@@ -34,6 +34,20 @@ bool InSomeWindow(const MatchRank& rank, std::int64_t index) {
   });
 }
 
+// Whether the rank's file covers most of the time in which others have this step.
+bool Covers(const MatchRank& rank, const std::vector<MatchRank>& ranks, const std::vector<std::vector<RankStep>>& steps,
+            std::int64_t index) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const auto at = std::lower_bound(steps[r].begin(), steps[r].end(), index,
+                                     [](const RankStep& step, std::int64_t i) { return step.index < i; });
+    if (at == steps[r].end() || at->index != index || !at->complete) continue;
+    const std::int64_t begin = ranks[r].clock->ToCluster(at->window.begin),
+                       end = ranks[r].clock->ToCluster(at->window.end);
+    return std::min(end, rank.window.end) - std::max(begin, rank.window.begin) > (end - begin) / 2;
+  }
+  return false;
+}
+
 // The thread with most marks of this source: others mark their own loops.
 std::uint32_t MarkingThread(const schema::Steps& steps, std::uint8_t source) {
   std::map<std::uint32_t, std::size_t> marks;
@@ -145,8 +159,12 @@ JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives
       const auto at = std::lower_bound(steps.begin(), steps.end(), index,
                                        [](const RankStep& step, std::int64_t i) { return step.index < i; });
       const bool has = at != steps.end() && at->index == index;
-      if (has || (ranks[r].in_parts && !InSomeWindow(ranks[r], index)) ||
-          (ranks[r].cut_begin && index < steps.front().index) || (ranks[r].cut_end && index > steps.back().index))
+      if (has || (ranks[r].in_parts && !InSomeWindow(ranks[r], index))) continue;
+      const bool beyond =
+          (ranks[r].cut_begin && index < steps.front().index) || (ranks[r].cut_end && index > steps.back().index);
+      // Profilers may start a step later on one rank than on another; other numbers at the same time are no
+      // other piece of the run.
+      if (beyond && (MetaValue(*ranks[r].tables, "imported").empty() || !Covers(ranks[r], ranks, job.ranks, index)))
         continue;
       if (mismatched++ == 0)
         first = "first: step " + std::to_string(index) + " is not on rank " + std::to_string(ranks[r].rank);
