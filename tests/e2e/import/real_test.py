@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from decimal import Decimal
 
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 SHARED = pathlib.Path(sys.argv[2] or "/nonexistent")
@@ -89,12 +90,12 @@ class Real(unittest.TestCase):
                 self.assertEqual(sum(int(w) for w in file.column("kernels", "work")),
                                  sum("nccl" in e["name"] for e in kernels), source)
                 base = trace.get("baseTimeNanoseconds", 0)
-                from decimal import Decimal
                 self.assertEqual(int(min(file.column("kernels", "begin_ns"))),
                                  min(int(Decimal(repr(e["ts"])) * 1000) for e in kernels) + base)
 
     def test_whole_window(self):
-        expected = {row["file"]: row for row in map(json.loads, open(SHARED / "expected" / "whole_window.jsonl"))}
+        text = (SHARED / "expected" / "whole_window.jsonl").read_text()
+        expected = {row["file"]: row for row in map(json.loads, text.splitlines())}
         seen = 0
         for name in SETS:
             sources = {int(file.meta["rank"]): source for source, file in self.ranks(name).items()}
