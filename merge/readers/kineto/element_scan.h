@@ -26,8 +26,9 @@ struct Scan {
 
 // Checks the element at `at`, byte for byte, and lists its tokens as simdjson's first
 // stage does: offsets of brackets, commas, colons and of the first byte of every
-// string and scalar. Scalars are any run of letters, digits, '+', '-', '.', '_': Python
-// and C write NaN, inf and -nan.
+// string and scalar. Scalars are any run of letters, digits and "+-._()#": what Python
+// and C write for 0/0 is NaN, inf, -nan, -nan(ind), 1.#QNAN; Kineto's bandwidth of a
+// copy that took no time is such a number.
 Scan ScanElement(std::string_view text, std::size_t at, std::vector<std::uint32_t>& tokens);
 
 inline constexpr std::array<bool, 256> kScalarBytes = [] {
@@ -35,7 +36,7 @@ inline constexpr std::array<bool, 256> kScalarBytes = [] {
   for (std::size_t c = '0'; c <= '9'; ++c) table[c] = true;
   for (std::size_t c = 'a'; c <= 'z'; ++c) table[c] = true;
   for (std::size_t c = 'A'; c <= 'Z'; ++c) table[c] = true;
-  table['+'] = table['-'] = table['.'] = table['_'] = true;
+  for (const char c : {'+', '-', '.', '_', '(', ')', '#'}) table[static_cast<std::size_t>(c)] = true;
   return table;
 }();
 // Part of a scalar.

@@ -22,6 +22,10 @@ namespace lockstep::kineto {
 namespace {
 
 constexpr std::string_view kUtf8Mark = "\xEF\xBB\xBF";
+// zip, zstd, bzip2, xz.
+constexpr std::string_view kPacked[] = {"PK\x03\x04", "\x28\xB5\x2F\xFD", "BZh",
+                                        "\xFD"
+                                        "7zXZ"};
 // How far behind damage in the file's head its events are looked for.
 constexpr std::size_t kMostHeadBytes = std::size_t{16} << 20;
 
@@ -163,6 +167,8 @@ Status Reader::Head(const std::string& name) {
       view.substr(0, 2) == std::string_view("[\0", 2) || view.substr(0, 2) == std::string_view("\0{", 2) ||
       view.substr(0, 2) == std::string_view("\0[", 2))
     return not_a_trace("the trace is UTF-16 or UTF-32 text", "convert it: iconv -f UTF-16 -t UTF-8 TRACE");
+  for (const std::string_view magic : kPacked)
+    if (view.starts_with(magic)) return not_a_trace("the trace is packed in another way than gzip", "unpack it first");
   if (view.starts_with(kUtf8Mark)) view.remove_prefix(kUtf8Mark.size());
   offset_ = text.size() - view.size();
   for (;;) {

@@ -33,9 +33,9 @@ TEST(KinetoOddText, EscapesAreResolved) {
 }
 
 TEST(KinetoOddText, ArgumentsMayHoldWhatNobodyNeeds) {
-  for (const char* value :
-       {"NaN", "Infinity", "-Infinity", "nan", "-inf", "null", "true", "[]", "{}", "[NaN, [[]], {\"a\": {}}]",
-        "\"C:\\Users\"", "1e999", "123456789012345678901234567890", "\"]}\"", "\"\\\"\"", "\"\""}) {
+  for (const char* value : {"NaN", "Infinity", "-Infinity", "nan", "-inf", "-nan(ind)", "1.#QNAN", "null", "true", "[]",
+                            "{}", "[NaN, [[]], {\"a\": {}}]", "\"C:\\Users\"", "1e999",
+                            "123456789012345678901234567890", "\"]}\"", "\"\\\"\"", "\"\""}) {
     const std::string args = "{\"x\": " + std::string(value) + ", \"correlation\": 5}";
     const Outcome outcome = ReadText(Trace(Named("e", "\"args\": " + args)));
     ASSERT_EQ(outcome.events.size(), 1u) << value;

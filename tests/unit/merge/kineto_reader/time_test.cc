@@ -22,8 +22,8 @@ TEST(KinetoTimes, AreExactWhateverTheNotation) {
 }
 
 TEST(KinetoTimes, ThatAreNotFiniteCostOneEventAndAreCounted) {
-  for (const char* value : {"NaN", "nan", "-nan", "Infinity", "-Infinity", "inf", "null", "true", "\"\"", "\"soon\"",
-                            "1e300", "[1]", "{}", "99999999999999999999"}) {
+  for (const char* value : {"NaN", "nan", "-nan", "-nan(ind)", "Infinity", "-Infinity", "inf", "null", "true", "\"\"",
+                            "\"soon\"", "1e300", "[1]", "{}", "99999999999999999999"}) {
     for (const bool duration : {false, true}) {
       const std::string bad =
           duration ? Named("bad", R"("dur": )" + std::string(value)) : Named("bad", R"("ts": )" + std::string(value));

@@ -78,6 +78,8 @@ TEST(KinetoTopLevel, WhatIsNoTraceIsOneError) {
       {"   ", "the trace ends before its events begin"},
       {"hello", "this is no Chrome-trace JSON"},
       {"\"traceEvents\"", "this is no Chrome-trace JSON"},
+      {"PK\x03\x04 and so on", "the trace is packed in another way than gzip"},
+      {"\x28\xB5\x2F\xFD and so on", "the trace is packed in another way than gzip"},
       {"{}", "there is no traceEvents in it"},
       {R"({"traceEvents": null})", "there is no traceEvents in it"},
       {R"({"traceEvents": {"a": []}})", "there is no traceEvents in it"},
