@@ -52,7 +52,7 @@ Table Head() {
        {"gpu_total_ns", ColumnKind::kNs, "the same with those of the operators it called", Pool::kSum},
        {"kernels", ColumnKind::kCount, "kernels launched, called operators' included", Pool::kSum},
        {"backward_gpu_ns", ColumnKind::kNs,
-        "gpu_total of the backward functions of its calls, by autograd's sequence number", Pool::kSum},
+        "gpu_total of the backward functions of its calls, by autograd's sequence number", Pool::kSum, true},
        {"backward_cpu_ns", ColumnKind::kNs, "their host time", Pool::kSum, true},
        {"cpu_share", ColumnKind::kFraction, "cpu_self of the sum over all operators", Pool::kNone, true},
        {"gpu_share", ColumnKind::kFraction, "gpu_self of all GPU work's durations", Pool::kNone, true},

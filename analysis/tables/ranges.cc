@@ -44,7 +44,7 @@ Table Head() {
            {"domain", ColumnKind::kText, "NVTX domain or source module", Pool::kKey, true},
            {"count", ColumnKind::kCount, "ranges that began in the window, marks too", Pool::kSum},
            {"total_ns", ColumnKind::kNs, "sum of their host time", Pool::kSum},
-           {"mean_ns", ColumnKind::kNs, "mean host time"},
+           {"mean_ns", ColumnKind::kNs, "mean host time", Pool::kNone, true},
            {"max_ns", ColumnKind::kNs, "longest", Pool::kMax, true},
            {"gpu_ns", ColumnKind::kNs,
             "durations of GPU work launched inside: by its thread, or by a thread without a range of its own while it "

@@ -109,8 +109,10 @@ class ViewMaker {
     std::vector<Interval> windows;
     const auto& marked = view_.tables.steps;
     for (std::size_t i = 0; i < marked.rows(); ++i) {
-      const bool counts = std::any_of(view_.steps.begin(), view_.steps.end(),
-                                      [&](const RankView::Step& step) { return step.index == marked.index[i]; });
+      const auto at =
+          std::lower_bound(view_.steps.begin(), view_.steps.end(), marked.index[i],
+                           [](const RankView::Step& step, std::int64_t index) { return step.index < index; });
+      const bool counts = at != view_.steps.end() && at->index == marked.index[i];
       if (counts && marked.end_ns[i] != schema::kNoTime) windows.push_back({marked.begin_ns[i], marked.end_ns[i]});
     }
     view_.host_windows = windows.empty() ? view_.windows : Normalize(std::move(windows));

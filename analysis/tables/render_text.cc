@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kGap = 2, kLeastText = 20;
+constexpr std::size_t kGap = 2, kLeastText = 30;
 
 std::size_t Columns(std::string_view text) {
   return static_cast<std::size_t>(

@@ -57,6 +57,7 @@ struct TableOptions {
   std::string filter;                            // Name contains (operators of `sequences`, ranges, kernels).
   std::size_t min_length = 3;                    // Kernels of a sequence at least.
   unsigned jobs = 0;                             // Threads; never changes the result.
+  std::function<void(double done)> progress;     // Between ranks, from the calling thread. May be empty.
 };
 
 // One rank's events within the window that is asked for, as every table needs them.

@@ -116,6 +116,7 @@ Result<Table> Make(const TableKind& kind, const Timeline& timeline, const TableO
   const std::size_t block = std::max<std::size_t>(16, 4 * std::min<std::size_t>(threads, 256));
   for (std::size_t begin = 0; begin < ranks.size(); begin += block) {
     std::vector<RankResult> results(std::min(block, ranks.size() - begin));
+    if (options.progress) options.progress(static_cast<double>(begin) / static_cast<double>(ranks.size()));
     ParallelFor(options.jobs, results.size(),
                 [&](std::size_t i) { results[i] = RowsOf(kind, index, options, ranks[begin + i], read); });
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -146,7 +147,7 @@ Result<Table> Make(const TableKind& kind, const Timeline& timeline, const TableO
     }
   }
   if (cut > 0) table.notes.push_back(Plural(static_cast<std::int64_t>(cut), "row") + " more: --top 0 shows all");
-  if (pooled && !single)
+  if (pooled && !single && !table.rows.empty())
     table.notes.push_back("of " + Plural(static_cast<std::int64_t>(ranks.size()), "rank") +
                           " together: --rank 0 or --rank all shows them one by one");
   return table;

@@ -2,7 +2,7 @@
 """lockstep analyze --table: tables_test.py BUILD SHARED_DIR CASE
 
 Real    traces of others, imported; every number against kineto_oracle.py, and that against HTA.
-Job     a real MPI job without a GPU: every table says something sensible.
+Job     real MPI jobs without a GPU: every table says something sensible.
 """
 
 import csv
@@ -32,6 +32,31 @@ HTA_TYPES = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY
              "COMMUNICATION overlapping MEMORY": "communication + memory"}
 TABLES = ["kernels", "breakdown", "ops", "ranges", "memory", "sequences", "groups", "idle", "launches", "queue",
           "copies", "critical-path"]
+
+
+MESSAGES = """
+import time
+import numpy
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+other = world.Dup()
+rank = world.rank
+data = numpy.zeros(1 << 16)
+for step in range(8):
+    if rank == 0:
+        time.sleep(0.004 * (step % 3))
+        world.Send(data, 1, 5)
+        request = other.Irecv(data, 1, 6)
+        time.sleep(0.003)
+        request.Wait()
+    else:
+        time.sleep(0.004 * (step % 2))
+        world.Recv(data, 0, 5)
+        time.sleep(0.002)
+        other.Isend(data, 0, 6).Wait()
+    world.Allreduce(MPI.IN_PLACE, data)
+    other.Barrier()
+"""
 
 
 def skip(why):
@@ -229,13 +254,17 @@ class Job(unittest.TestCase):
         if not shutil.which("mpirun") or not (BUILD / "ddp_mpi").exists():
             skip("no mpirun or no ddp_mpi")
         cls.directory = tempfile.TemporaryDirectory()
-        cls.run = cls.directory.name + "/run"
+        cls.recorded = cls.record("run", str(BUILD / "ddp_mpi"), "--steps", "6")
+
+    @classmethod
+    def record(cls, name, *program):
+        run = cls.directory.name + "/" + name
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        done = subprocess.run(["mpirun", *root, "--oversubscribe", "-np", "2", LOCKSTEP, "run", "-o", cls.run, "--",
-                               str(BUILD / "ddp_mpi"), "--steps", "6"], cwd=cls.directory.name, env=ENVIRONMENT,
-                              capture_output=True, text=True, timeout=240)
+        done = subprocess.run(["mpirun", *root, "--oversubscribe", "-np", "2", LOCKSTEP, "run", "-o", run, "--", *program],
+                              cwd=cls.directory.name, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
         if done.returncode != 0:
             raise AssertionError(done.stdout + done.stderr)
+        return run
 
     @classmethod
     def tearDownClass(cls):
@@ -244,16 +273,31 @@ class Job(unittest.TestCase):
     def test_every_table_says_something(self):
         for name in TABLES:
             with self.subTest(name):
-                table = Answer(self.run, name)
+                table = Answer(self.recorded, name)
                 self.assertTrue(table.rows or table.notes)
         for name in ("kernels", "breakdown", "sequences"):
-            table = Answer(self.run, name)
+            table = Answer(self.recorded, name)
             self.assertEqual(table.rows, [])
             self.assertEqual(table.notes, ["all ranks: no GPU events"])
 
     def test_groups_add_up_to_the_identity(self):
-        table = Answer(self.run, "groups", "--rank", "all")
-        ranks = json.loads(lockstep("analyze", self.run, "--json", "-", "-q").stdout)["ranks"]
+        self.add_up(self.recorded)
+
+    def test_messages_add_up_too(self):
+        """Receives that are posted before and after their send, blocking and not, on two communicators."""
+        try:
+            import mpi4py  # noqa: F401
+        except ImportError:
+            self.skipTest("no mpi4py")
+        run = self.record("messages", "/usr/bin/python3", "-c", MESSAGES)
+        self.add_up(run)
+        kinds = {row["kind"] for row in Answer(run, "groups").rows}
+        self.assertTrue({"send/recv", "all-reduce", "barrier"} <= kinds, kinds)
+        self.assertEqual([note for note in Answer(run, "groups").notes if "receives" in note], [])
+
+    def add_up(self, run):
+        table = Answer(run, "groups", "--rank", "all")
+        ranks = json.loads(lockstep("analyze", run, "--json", "-", "-q").stdout)["ranks"]
         self.assertEqual(len(ranks), 2)
         for rank in ranks:
             rows = [row for row in table.rows if row["rank"] == rank["rank"]]
@@ -271,14 +315,14 @@ class Job(unittest.TestCase):
         for flags, said in ((["--table", "nonsense"], "kernels"), (["--table", "groups", "--rank", "7"], "rank 7"),
                             (["--table", "groups", "--rank", "x"], "--rank"),
                             (["--table", "groups", "--steps", "x"], "--steps")):
-            done = lockstep("analyze", self.run, *flags, ok=(2,))
+            done = lockstep("analyze", self.recorded, *flags, ok=(2,))
             self.assertEqual(done.stdout, "")
             self.assertIn(said, done.stderr)
-        done = lockstep("analyze", self.run, "--table", "groups", "--csv", "/nonexistent/x.csv", ok=(1,))
+        done = lockstep("analyze", self.recorded, "--table", "groups", "--csv", "/nonexistent/x.csv", ok=(1,))
         self.assertIn("cannot write the table", done.stderr)
         path = self.directory.name + "/groups.csv"
-        done = lockstep("analyze", self.run, "--table", "groups", "--csv", path)
-        self.assertTrue(open(path).read().startswith("rank,group,"))
+        done = lockstep("analyze", self.recorded, "--table", "groups", "--csv", path)
+        self.assertTrue(pathlib.Path(path).read_text().startswith("rank,group,"))
         self.assertIn("Communication by process group", done.stdout)
 
 
