@@ -1,16 +1,12 @@
 #include "merge/readers/kineto/decimal.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <limits>
 
 #include "merge/readers/kineto/trace_reader.h"
 
 namespace lockstep::kineto {
 namespace {
-
-bool IsDigit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
 
 struct Parts {
   bool negative = false;
@@ -63,33 +59,6 @@ std::optional<std::uint64_t> Magnitude(const Parts& parts, int scale) {
       return std::nullopt;
   }
   return value;
-}
-
-std::uint64_t Load8(const char* at) {
-  std::uint64_t word;
-  std::memcpy(&word, at, sizeof(word));
-  return word;
-}
-
-// Digits from `at` on, at most `end`; `value` keeps what was before them. Eight at once
-// where the machine's byte order is the text's.
-const char* Digits(const char* at, const char* end, std::uint64_t& value) {
-  if constexpr (std::endian::native == std::endian::little) {
-    while (end - at >= 8) {
-      const std::uint64_t word = Load8(at);
-      constexpr std::uint64_t kHigh = 0xF0F0F0F0F0F0F0F0, kZeros = 0x3030303030303030;
-      const bool digits = ((word & kHigh) | (((word + 0x0606060606060606) & kHigh) >> 4)) == (kZeros | kZeros >> 4);
-      if (!digits) break;
-      std::uint64_t sum = word - kZeros;
-      sum = sum * 10 + (sum >> 8);
-      constexpr std::uint64_t kMask = 0x000000FF000000FF;
-      sum = ((sum & kMask) * (100 + (1'000'000ULL << 32)) + ((sum >> 16) & kMask) * (1 + (10'000ULL << 32))) >> 32;
-      value = value * 100'000'000 + static_cast<std::uint32_t>(sum);
-      at += 8;
-    }
-  }
-  while (at < end && IsDigit(*at)) value = value * 10 + static_cast<std::uint64_t>(*at++ - '0');
-  return at;
 }
 
 // The usual case: up to 16 digits, then up to three behind a point and nothing else.

@@ -1,6 +1,5 @@
 #include "merge/readers/kineto/event_walker.h"
 
-#include <bit>
 #include <bitset>
 #include <cstring>
 
@@ -15,24 +14,10 @@ namespace {
 // 146 years.
 constexpr std::int64_t kMostNs = std::int64_t{1} << 62;
 
-// The first `size` bytes at `at` as one number; at most 8, and 8 must be readable.
-inline std::uint64_t Word(const char* at, std::size_t size) {
-  std::uint64_t word = 0;
-  std::memcpy(&word, at, 8);
-  if constexpr (std::endian::native == std::endian::little)
-    return size >= 8 ? word : word & ((std::uint64_t{1} << (8 * size)) - 1);
-  else
-    return size >= 8 ? word : word & ~(~std::uint64_t{0} >> (8 * size));
-}
-
-// The same of a text known when compiling.
-constexpr std::uint64_t WordOf(std::string_view text) {
-  std::uint64_t word = 0;
-  for (std::size_t i = 0; i < text.size() && i < 8; ++i) {
-    const std::size_t byte = std::endian::native == std::endian::little ? i : 7 - i;
-    word |= static_cast<std::uint64_t>(static_cast<unsigned char>(text[i])) << (8 * byte);
-  }
-  return word;
+// `key` is the first byte of a key whose end was seen: enough can be read.
+template <std::size_t kSize>
+inline bool Is(const char* key, const char (&name)[kSize]) {
+  return std::memcmp(key, name, kSize - 1) == 0 && key[kSize - 1] == '"';
 }
 
 }  // namespace
@@ -62,23 +47,16 @@ inline const char* EventWalker::ScalarEnd() const {
   const char* const begin = text_ + at_[0];
   const char* end = begin;
   while (IsScalarByte(*end)) ++end;
-  return end != begin && (end == text_ + at_[1] || IsBlank(*end)) ? end : nullptr;
+  return end != begin && EndsScalar(end) ? end : nullptr;
 }
 
-// At a key: moves to its value.
-inline bool EventWalker::TakeKey(std::string_view& key) {
-  if (text_[at_[0]] != '"' || text_[at_[1]] != ':') return SkipKey();
-  key = String();
-  at_ += 2;
-  return true;
-}
-
-inline bool EventWalker::SkipKey() {
-  if (text_[at_[0]] != '"') return false;
+inline const char* EventWalker::TakeKey() {
+  const char* const key = text_ + at_[0];
+  if (*key != '"') return nullptr;
   ++at_;
-  if (text_[at_[0]] != ':') return false;
+  if (text_[at_[0]] != ':') return nullptr;
   ++at_;
-  return true;
+  return key + 1;
 }
 
 inline bool EventWalker::TakeValue(Value* value, std::size_t around) {
@@ -86,7 +64,7 @@ inline bool EventWalker::TakeValue(Value* value, std::size_t around) {
   if (c == '"') {
     if (value != nullptr) {
       const std::string_view raw = String();
-      *value = {raw.data(), static_cast<std::uint32_t>(raw.size()), Kind::kString};
+      *value = {.data = raw.data(), .size = static_cast<std::uint32_t>(raw.size()), .kind = Kind::kString};
     }
   } else if (c == '{' || c == '[') {
     if (value != nullptr) value->kind = Kind::kContainer;
@@ -95,8 +73,41 @@ inline bool EventWalker::TakeValue(Value* value, std::size_t around) {
     const char* const end = ScalarEnd();
     if (end == nullptr) return false;
     const char* const begin = text_ + at_[0];
-    if (value != nullptr) *value = {begin, static_cast<std::uint32_t>(end - begin), Kind::kScalar};
+    if (value != nullptr)
+      *value = {.data = begin, .size = static_cast<std::uint32_t>(end - begin), .kind = Kind::kScalar};
   }
+  ++at_;
+  return true;
+}
+
+// Whole numbers, which most are, without a second look at their digits.
+inline bool EventWalker::TakeId(Value& value, std::size_t around) {
+  constexpr int kMostDigits = 18;
+  const char* const begin = text_ + at_[0];
+  std::uint64_t number = 0;
+  const char* const end = Digits(begin, begin + kMostDigits, number);
+  if (end == begin || !EndsScalar(end)) return TakeValue(&value, around);
+  value.number = static_cast<std::int64_t>(number);
+  value.kind = Kind::kNumber;
+  ++at_;
+  return true;
+}
+
+// Microseconds with at most three decimals.
+inline bool EventWalker::TakeTime(Value& value) {
+  constexpr int kMostDigits = 16;
+  const char* const begin = text_ + at_[0];
+  std::uint64_t number = 0;
+  const char* end = Digits(begin, begin + kMostDigits, number);
+  if (end == begin || number >= kMostNs / 1000) return TakeValue(&value, 1);
+  int missing = 3;
+  if (*end == '.')
+    for (++end; missing > 0 && IsDigit(*end); --missing)
+      number = number * 10 + static_cast<std::uint64_t>(*end++ - '0');
+  if (!EndsScalar(end)) return TakeValue(&value, 1);
+  for (; missing > 0; --missing) number *= 10;
+  value.number = static_cast<std::int64_t>(number);
+  value.kind = Kind::kNumber;
   ++at_;
   return true;
 }
@@ -112,7 +123,7 @@ bool EventWalker::SkipContainer(std::size_t around) {
       is_object[depth++] = object;
       ++at_;
       if (text_[at_[0]] != (object ? '}' : ']')) {
-        if (object && !SkipKey()) return false;
+        if (object && TakeKey() == nullptr) return false;
         continue;
       }
     } else if (c == '"') {
@@ -131,7 +142,7 @@ bool EventWalker::SkipContainer(std::size_t around) {
       }
       if (after != ',') return false;
       ++at_;
-      if (object && !SkipKey()) return false;
+      if (object && TakeKey() == nullptr) return false;
       break;
     }
   }
@@ -146,44 +157,46 @@ bool EventWalker::TakeFields() {
     return true;
   }
   for (;;) {
-    std::string_view key;
-    if (!TakeKey(key)) return false;
-    int field = kFields;
-    bool arguments = false;
-    if (key.size() <= 4) {
-      switch (Word(key.data(), key.size())) {
-        case WordOf("ph"):
-          field = kPhase;
-          break;
-        case WordOf("cat"):
-          field = kCategory;
-          break;
-        case WordOf("name"):
-          field = kName;
-          break;
-        case WordOf("pid"):
-          field = kPid;
-          break;
-        case WordOf("tid"):
-          field = kTid;
-          break;
-        case WordOf("ts"):
-          field = kBegin;
-          break;
-        case WordOf("dur"):
-          field = kDuration;
-          break;
-        case WordOf("id"):
-          field = kId;
-          break;
-        case WordOf("args"):
-          arguments = true;
-          break;
-        default:
-          break;
-      }
+    const char* const key = TakeKey();
+    if (key == nullptr) return false;
+    bool taken = false, known = true;
+    switch (*key) {
+      case 'p':
+        if (Is(key, "ph"))
+          taken = TakeValue(&fields_[kPhase], 1);
+        else if (Is(key, "pid"))
+          taken = TakeId(fields_[kPid], 1);
+        else
+          known = false;
+        break;
+      case 'c':
+        if ((known = Is(key, "cat"))) taken = TakeValue(&fields_[kCategory], 1);
+        break;
+      case 'n':
+        if ((known = Is(key, "name"))) taken = TakeValue(&fields_[kName], 1);
+        break;
+      case 't':
+        if (Is(key, "ts"))
+          taken = TakeTime(fields_[kBegin]);
+        else if (Is(key, "tid"))
+          taken = TakeId(fields_[kTid], 1);
+        else
+          known = false;
+        break;
+      case 'd':
+        if ((known = Is(key, "dur"))) taken = TakeTime(fields_[kDuration]);
+        break;
+      case 'i':
+        if ((known = Is(key, "id"))) taken = TakeId(fields_[kId], 1);
+        break;
+      case 'a':
+        if ((known = Is(key, "args"))) taken = TakeArguments();
+        break;
+      default:
+        known = false;
     }
-    if (!(arguments ? TakeArguments() : TakeValue(field != kFields ? &fields_[field] : nullptr, 1))) return false;
+    if (!known) taken = TakeValue(nullptr, 1);
+    if (!taken) return false;
     const char c = text_[at_[0]];
     if (c != ',' && c != '}') return false;
     ++at_;
@@ -199,40 +212,44 @@ bool EventWalker::TakeArguments() {
   ++at_;
   if (text_[at_[0]] != '}') {
     for (;;) {
-      std::string_view key;
-      if (!TakeKey(key)) return false;
+      const char* const key = TakeKey();
+      if (key == nullptr) return false;
       int field = kArguments;
-      switch (Word(key.data(), key.size())) {
-        case WordOf("bytes"):
-        case WordOf("Bytes"):
-          field = kBytes;
+      switch (*key) {
+        case 'b':
+          if (Is(key, "bytes")) field = kBytes;
           break;
-        case WordOf("device"):
-          field = kDevice;
+        case 'B':
+          if (Is(key, "Bytes")) field = kBytes;
           break;
-        case WordOf("Device Id"):
-          if (key == "Device Id") field = kDevice;
+        case 'd':
+          if (Is(key, "device")) field = kDevice;
           break;
-        case WordOf("stream"):
-          field = kStream;
+        case 'D':
+          if (Is(key, "Device Id")) field = kDevice;
           break;
-        case WordOf("context"):
-          field = kContext;
+        case 's':
+          if (Is(key, "stream")) field = kStream;
           break;
-        case WordOf("correlation"):
-          if (key == "correlation") field = kCorrelation;
+        case 'c':
+          if (Is(key, "correlation"))
+            field = kCorrelation;
+          else if (Is(key, "context"))
+            field = kContext;
           break;
-        case WordOf("External id"):
-        case WordOf("external id"):
-          if (key.ends_with("xternal id") && key.size() == 11) field = kExternalId;
+        case 'e':
+          if (Is(key, "external id")) field = kExternalId;
           break;
-        case WordOf("Sequence number"):
-          if (key == "Sequence number") field = kSequence;
+        case 'E':
+          if (Is(key, "External id")) field = kExternalId;
+          break;
+        case 'S':
+          if (Is(key, "Sequence number")) field = kSequence;
           break;
         default:
           break;
       }
-      if (!TakeValue(field != kArguments ? &arguments_[field] : nullptr, 2)) return false;
+      if (!(field != kArguments ? TakeId(arguments_[field], 2) : TakeValue(nullptr, 2))) return false;
       const char c = text_[at_[0]];
       if (c == '}') break;
       if (c != ',') return false;
@@ -244,14 +261,18 @@ bool EventWalker::TakeArguments() {
   return true;
 }
 
-std::optional<std::int64_t> EventWalker::Time(const Value& value) {
+inline std::optional<std::int64_t> EventWalker::Time(const Value& value) {
+  if (value.kind == Kind::kNumber) return value.number;
   if (!value.plain()) return std::nullopt;
   const auto ns = ScaledDecimal(value.raw(), 3);
   if (!ns || *ns > kMostNs || *ns < -kMostNs) return std::nullopt;
   return ns;
 }
 
-std::int64_t EventWalker::Id(const Value& value) { return value.plain() ? ParseId(value.raw()) : kAbsent; }
+inline std::int64_t EventWalker::Id(const Value& value) {
+  if (value.kind == Kind::kNumber) return value.number;
+  return value.plain() ? ParseId(value.raw()) : kAbsent;
+}
 
 // A process, thread or stream: a number, or a text that is none.
 bool EventWalker::Place(const Value& value, std::int64_t& number, std::string_view& text) {
@@ -269,10 +290,14 @@ Verdict EventWalker::Judge(Event& event, bool& negative_duration) {
   if (fields_[kPhase].kind != Kind::kString || fields_[kPhase].size != 1) return Verdict::kUnreadable;
   event.phase = fields_[kPhase].data[0];
   if (fields_[kCategory].kind == Kind::kString) {
-    const auto text = Unescape(fields_[kCategory].raw(), *arena_);
-    if (!text) return Verdict::kUnreadable;
-    event.category_text = *text;
-    event.category = CategoryOf(*text);
+    event.category_text = fields_[kCategory].raw();
+    event.category = CategoryOf(event.category_text);
+    if (event.category == Category::kOther) {  // Names that are known hold no escape.
+      const auto text = Unescape(event.category_text, *arena_);
+      if (!text) return Verdict::kUnreadable;
+      event.category_text = *text;
+      event.category = CategoryOf(*text);
+    }
   }
   switch (event.phase) {
     case 'M':

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "merge/readers/kineto/element_scan.h"
 #include "merge/readers/kineto/trace_reader.h"
 #include "merge/readers/kineto/unescape.h"
 
@@ -36,9 +37,10 @@ class EventWalker {
   bool has_phase() const { return fields_[kPhase].kind == Kind::kString; }
 
  private:
-  enum class Kind : std::uint8_t { kNone, kString, kScalar, kContainer };
+  enum class Kind : std::uint8_t { kNone, kString, kScalar, kNumber, kContainer };
   struct Value {
-    const char* data = nullptr;  // Without quotes.
+    const char* data = nullptr;  // Without quotes; kString and kScalar.
+    std::int64_t number = 0;     // kNumber: an id, or nanoseconds where a time is expected.
     std::uint32_t size = 0;
     Kind kind = Kind::kNone;
     std::string_view raw() const { return {data, size}; }
@@ -51,9 +53,12 @@ class EventWalker {
   bool TakeArguments();
   // `around`: how deep the value lies in the element. Null: nobody needs it.
   bool TakeValue(Value* value, std::size_t around);
+  bool TakeId(Value& value, std::size_t around);
+  bool TakeTime(Value& value);
   bool SkipContainer(std::size_t around);
-  bool TakeKey(std::string_view& key);
-  bool SkipKey();
+  // At a key: moves to its value. Null: there is none. Else the key's first byte.
+  const char* TakeKey();
+  bool EndsScalar(const char* end) const { return end == text_ + at_[1] || IsBlank(*end); }
   std::string_view String() const;  // At a quote.
   const char* ScalarEnd() const;    // Null if it is none.
   static std::optional<std::int64_t> Time(const Value& value);
