@@ -32,17 +32,33 @@ end
 JSON_LOADS = "import json, sys; print(len(json.loads(open(sys.argv[1]).read())['traceEvents']))"
 
 
+def peak_mib(pid):
+    """VmHWM: rusage's peak would count this process too, as it was when it forked."""
+    try:
+        line = next(line for line in open(f"/proc/{pid}/status") if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    except (OSError, StopIteration):
+        return 0
+
+
 def measured(command):
     """Standard output, seconds, CPU seconds and peak MiB of a command; None if it failed."""
-    begin = time.monotonic()
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    output, errors = process.stdout.read(), process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 3):
-        print(errors, file=sys.stderr)
-        return None
-    return output, time.monotonic() - begin, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        begin = time.monotonic()
+        process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=errors)
+        peak, ended = 0, 0
+        while ended == 0:
+            time.sleep(0.002)
+            peak = max(peak, peak_mib(process.pid))
+            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+        seconds = time.monotonic() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        errors.seek(0)
+        if process.returncode not in (0, 3):
+            print(errors.read(), file=sys.stderr)
+            return None
+        return output.read(), seconds, usage.ru_utime + usage.ru_stime, peak
 
 
 def make_trace(build, where, steps, words):
