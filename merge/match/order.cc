@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <tuple>
 
 #include "core/collective.h"
 #include "core/hash.h"
@@ -93,20 +94,26 @@ class Orderer {
 
  private:
   void Collect() {
+    // A group that one rank's trace numbers and another's does not goes by order on both.
     std::map<std::uint64_t, Group> found;
+    for (const RunRank& rank : ranks_) {
+      const schema::Comms& comms = rank.head.comms;
+      for (std::size_t c = 0; c < comms.identity.size(); ++c)
+        if (comms.identity[c] != 0 && comms.global_id[c] != 0 && comms.unidentified[c] == 0) {
+          Group& group = found[comms.global_id[c]];
+          group.id = comms.global_id[c];
+          group.guessed |= comms.identity[c] == 2;
+        }
+    }
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       const schema::RankTables& head = ranks_[r].head;
       const schema::Comms& comms = head.comms;
       std::vector<Member*> of_comm(comms.rows(), nullptr);
       for (std::size_t c = 0; c < comms.rows(); ++c) {
-        if (comms.identity.size() != comms.rows() || comms.identity[c] == 0) continue;
-        if (comms.global_id[c] == 0 || comms.unidentified[c] != 0) continue;
-        Group& group = found[comms.global_id[c]];
-        group.id = comms.global_id[c];
-        group.guessed |= comms.identity[c] == 2;
+        const auto at = found.find(comms.global_id[c]);
         // Two rows of one group on one rank: its operations are one sequence.
-        if (group.members.empty() || group.members.back().rank != r)
-          group.members.push_back({static_cast<std::uint32_t>(r), static_cast<std::uint32_t>(c), {}});
+        if (at != found.end() && (at->second.members.empty() || at->second.members.back().rank != r))
+          at->second.members.push_back({static_cast<std::uint32_t>(r), static_cast<std::uint32_t>(c), {}});
       }
       if (found.empty()) continue;
       for (std::size_t c = 0; c < comms.rows(); ++c) {
@@ -123,7 +130,7 @@ class Orderer {
       for (Member& member : group.members) {
         const schema::Collectives& rows = ranks_[member.rank].head.collectives;
         const auto before = [&](std::uint32_t a, std::uint32_t b) {
-          return rows.seq[a] != rows.seq[b] ? rows.seq[a] < rows.seq[b] : a < b;
+          return std::tuple(rows.seq[a], rows.start[a], a) < std::tuple(rows.seq[b], rows.start[b], b);
         };
         if (!std::is_sorted(member.rows.begin(), member.rows.end(), before))
           std::sort(member.rows.begin(), member.rows.end(), before);
@@ -387,10 +394,12 @@ class Orderer {
       for (std::size_t j = 0; j < member.rows.size(); ++j) {
         const std::uint32_t row = member.rows[j];
         const std::int32_t to = placed == Placed::kPlaced ? axis.to[m][j] : kExtraOp;
-        if (to >= 0)
+        if (to >= 0) {
           head.collectives.seq[row] = static_cast<std::uint64_t>(to);
-        else
+          head.collectives.start[row] = 0;
+        } else {
           Leave(member, row, placed == Placed::kAmbiguous || to == kAmbiguousOp);
+        }
       }
       if (placed == Placed::kPlaced && m != axis.first && axis.match[m].spread_ns >= 0 &&
           axis.match[m].spread_ns <= kRelatedNs / 4)

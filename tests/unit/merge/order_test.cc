@@ -219,6 +219,19 @@ TEST(Order, NumberedCommunicatorsAreLeftAlone) {
   EXPECT_EQ(job.files[1].head.collectives.seq[0], 0u);
 }
 
+// One trace has the library's own numbers, the other has not: order counts on both.
+TEST(Order, NumbersOnOneRankOnly) {
+  GpuJob job(2);
+  job.ranks[1].first_step = 1;
+  job.Run();
+  job.files[0].head.comms.identity[0] = 0;
+  for (std::uint64_t& seq : job.files[0].head.collectives.seq) seq += 5000;
+  EXPECT_TRUE(NumberCollectives(job.files, 1).empty());
+  std::size_t wrong = 0;
+  EXPECT_EQ(job.Check(&wrong), 117u);
+  EXPECT_EQ(wrong, 0u);
+}
+
 TEST(Order, SameForAnyNumberOfThreads) {
   const auto numbers = [](unsigned jobs) {
     GpuJob job(9);
