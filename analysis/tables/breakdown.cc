@@ -5,6 +5,7 @@
 #include <array>
 
 #include "analysis/tables/cells.h"
+#include "analysis/tables/gpu_window.h"
 #include "analysis/tables/kinds.h"
 
 namespace lockstep {
@@ -36,7 +37,9 @@ void RankRows(const RankView& rank, const TableOptions&, Table& table) {
   }
   std::array<std::vector<Interval>, 3> of;
   std::int64_t other = 0;
-  for (std::size_t i = 0; i < kernels.rows(); ++i) {
+  const GpuWindow counted(rank);
+  for (std::uint32_t i = 0; i < kernels.rows(); ++i) {
+    if (!counted.KeepsKernel(i)) continue;
     const Interval kernel{kernels.begin_ns[i], kernels.begin_ns[i] + kernels.duration_ns[i]};
     switch (rank.classes[i]) {
       case KernelClass::kCompute:
@@ -53,8 +56,8 @@ void RankRows(const RankView& rank, const TableOptions&, Table& table) {
         break;
     }
   }
-  for (std::size_t i = 0; i < copies.rows(); ++i)
-    of[2].push_back({copies.begin_ns[i], copies.begin_ns[i] + copies.duration_ns[i]});
+  for (std::uint32_t i = 0; i < copies.rows(); ++i)
+    if (counted.KeepsCopy(i)) of[2].push_back({copies.begin_ns[i], copies.begin_ns[i] + copies.duration_ns[i]});
   std::array<IntervalSet, 3> set;
   for (std::size_t i = 0; i < 3; ++i) set[i] = Intersect(Normalize(std::move(of[i])), rank.windows);
 

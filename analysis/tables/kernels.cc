@@ -9,6 +9,7 @@
 
 #include "analysis/statistics.h"
 #include "analysis/tables/cells.h"
+#include "analysis/tables/gpu_window.h"
 #include "analysis/tables/kinds.h"
 
 namespace lockstep {
@@ -123,16 +124,16 @@ std::string ShapeText(const schema::KernelShapes& s, std::uint32_t row) {
 }
 
 // Time in which the GPU did anything, within the windows.
-std::int64_t BusyNs(const RankView& rank) {
+std::int64_t BusyNs(const RankView& rank, const GpuWindow& window) {
   const auto& kernels = rank.tables.kernels;
   const auto& copies = rank.tables.copies;
   std::vector<Interval> busy;
   busy.reserve(kernels.rows() + copies.rows());
-  for (std::size_t i = 0; i < kernels.rows(); ++i)
-    if (rank.hta || rank.classes[i] != KernelClass::kNone)
+  for (std::uint32_t i = 0; i < kernels.rows(); ++i)
+    if (window.KeepsKernel(i) && (rank.hta || rank.classes[i] != KernelClass::kNone))
       busy.push_back({kernels.begin_ns[i], kernels.begin_ns[i] + kernels.duration_ns[i]});
-  for (std::size_t i = 0; i < copies.rows(); ++i)
-    busy.push_back({copies.begin_ns[i], copies.begin_ns[i] + copies.duration_ns[i]});
+  for (std::uint32_t i = 0; i < copies.rows(); ++i)
+    if (window.KeepsCopy(i)) busy.push_back({copies.begin_ns[i], copies.begin_ns[i] + copies.duration_ns[i]});
   return Total(Intersect(Normalize(std::move(busy)), rank.windows));
 }
 
@@ -185,8 +186,9 @@ void RankRows(const RankView& rank, const TableOptions& options, Table& table) {
 
   std::map<std::pair<std::uint32_t, KernelClass>, Sum> sums;
   std::int64_t all_ns = 0;
-  for (std::size_t i = 0; i < kernels.rows(); ++i) {
-    if (!rank.InWindow(kernels.begin_ns[i])) continue;
+  const GpuWindow window(rank);
+  for (std::uint32_t i = 0; i < kernels.rows(); ++i) {
+    if (!window.CountsKernel(i)) continue;
     const std::int64_t duration = kernels.duration_ns[i];
     if (rank.hta || rank.classes[i] != KernelClass::kNone) all_ns += duration;
     Sum& sum = sums[{kernels.name[i], rank.classes[i]}];
@@ -211,7 +213,7 @@ void RankRows(const RankView& rank, const TableOptions& options, Table& table) {
       sum.occupancy_time += static_cast<double>(percent) * static_cast<double>(duration);
     }
   }
-  const std::int64_t busy_ns = BusyNs(rank);
+  const std::int64_t busy_ns = BusyNs(rank, window);
   table.totals["busy_ns"] += busy_ns;
   table.totals["kernel_ns"] += all_ns;
   for (auto& [key, sum] : sums) {

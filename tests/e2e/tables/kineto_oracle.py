@@ -82,6 +82,10 @@ def hta_class(name):
 NAMES = ["compute", "communication", "memory"]
 
 
+def is_step(e):
+    return e["name"].startswith("ProfilerStep") and "stream" not in e["args"] and e["cat"] != "gpu_user_annotation"
+
+
 def combinations(sets):
     """Exclusive time of each combination of three interval lists."""
     edges = []
@@ -97,9 +101,22 @@ def combinations(sets):
     return {name: time for name, time in times.items() if time}
 
 
-def breakdown(trace):
+def htas_window(traces):
+    """Per trace the GPU events that HTA keeps: with several steps those launched before the last one."""
+    several = len({e["name"] for t in traces for e in t.events if is_step(e)}) > 1
+    for trace in traces:
+        if not several:
+            yield trace.gpu()
+            continue
+        last = max(e["begin"] for e in trace.events if is_step(e))
+        kept = {e["correlation"] for e in trace.events
+                if "stream" not in e["args"] and e["correlation"] and e["begin"] < last}
+        yield [e for e in trace.gpu() if e["correlation"] in kept]
+
+
+def breakdown(events):
     sets = [[], [], []]
-    for e in trace.gpu():
+    for e in events:
         kind = hta_class(e["name"])
         if kind < 3:
             sets[kind].append((e["begin"], e["end"]))
@@ -134,7 +151,7 @@ def hta_combinations(sets):
 
 def hta_breakdown(traces):
     """HTA's own: us, ts up and end down where they are no integers, last of several steps dropped."""
-    steps = {e["name"] for t in traces for e in t.events if e["name"].startswith("ProfilerStep") and e["cat"] != "gpu_user_annotation"}
+    steps = {e["name"] for t in traces for e in t.events if is_step(e)}
     total = collections.Counter()
     for trace in traces:
         floats = any(isinstance(e["raw"]["ts"], decimal.Decimal) for e in trace.events)
@@ -147,7 +164,7 @@ def hta_breakdown(traces):
             return math.ceil(ts), math.floor(ts + dur)
         gpu = trace.gpu()
         if len(steps) > 1:
-            last = max(times(e)[0] for e in trace.events if e["name"].startswith("ProfilerStep") and "stream" not in e["args"])
+            last = max(times(e)[0] for e in trace.events if is_step(e))
             kept = {e["correlation"] for e in trace.events
                     if "stream" not in e["args"] and e["correlation"] and times(e)[0] < last}
             gpu = [e for e in gpu if e["correlation"] in kept]
