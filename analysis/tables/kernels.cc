@@ -60,7 +60,7 @@ Table Head() {
            {"mean_ns", ColumnKind::kNs, "mean duration"},
            {"min_ns", ColumnKind::kNs, "shortest", Pool::kMin, true},
            {"max_ns", ColumnKind::kNs, "longest", Pool::kMax},
-           {"std_ns", ColumnKind::kNumber, "standard deviation (n - 1)", Pool::kNone, true},
+           {"std_ns", ColumnKind::kNs, "standard deviation (n - 1)", Pool::kNone, true},
            {"p50_ns", ColumnKind::kNs, "median, the lower of two; not over ranks", Pool::kNone, true},
            {"short_count", ColumnKind::kCount, "launches below 10 us", Pool::kSum, true},
            {"short_share", ColumnKind::kFraction, "of the launches, below 10 us", Pool::kNone, true},
