@@ -1,6 +1,5 @@
 #include "merge/readers/kineto/event_walker.h"
 
-#include <bitset>
 #include <cstring>
 
 #include "merge/readers/kineto/category.h"
@@ -113,7 +112,7 @@ inline bool EventWalker::TakeTime(Value& value) {
 }
 
 bool EventWalker::SkipContainer(std::size_t around) {
-  std::bitset<kMaxDepth> is_object;
+  bool is_object[kMaxDepth];  // Of the first `depth`; clearing the rest would cost more than most values.
   std::size_t depth = 0;
   for (;;) {
     const char c = text_[at_[0]];

@@ -160,7 +160,7 @@ Status Reader::Head(const std::string& name) {
   };
   Text text;
   ReadMore(text, options_.batch_bytes);
-  while (!source_ended_ && text.size() < 4) ReadMore(text, options_.batch_bytes);
+  while (!source_ended_ && text.size() < 8) ReadMore(text, options_.batch_bytes);
   std::string_view view = text.View();
   if (view.empty()) return not_a_trace("the trace is empty", "export it again");
   if (view.starts_with("\xFF\xFE") || view.starts_with("\xFE\xFF") || view.substr(0, 2) == std::string_view("{\0", 2) ||
