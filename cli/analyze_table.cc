@@ -111,7 +111,7 @@ int CheckTableFlags(const TableFlags& flags) {
 }
 
 int PrintTable(const TableFlags& flags, const std::string& json, std::int64_t first_step, std::int64_t last_step,
-               unsigned jobs, const Timeline& timeline) {
+               unsigned jobs, const Timeline& timeline, const std::function<void(double)>& progress) {
   TableOptions options;
   if (Status ranks = ParseRanks(flags.ranks, options); !ranks.ok()) return PrintError(ranks.error());
   options.first_step = first_step;
@@ -120,7 +120,9 @@ int PrintTable(const TableFlags& flags, const std::string& json, std::int64_t fi
   options.filter = flags.filter;
   options.min_length = flags.min_length;
   options.jobs = jobs;
+  options.progress = progress;
   const Result<Table> table = MakeTable(flags.name, timeline, options);
+  if (progress) progress(1);
   if (!table.ok()) return PrintError(table.error());
 
   int code = kOk;

@@ -2,6 +2,7 @@
 // lockstep analyze --table NAME.
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
 
 #include "merge/timeline/timeline.h"
@@ -21,8 +22,9 @@ bool PrintTableHelp(const TableFlags& flags);
 // 0 or the exit code of what is wrong with the flags, before any work is done.
 int CheckTableFlags(const TableFlags& flags);
 
-// `json`: file or "-" or "". Steps: as in MergeOptions. The exit code.
+// `json`: file or "-" or "". Steps: as in MergeOptions. `progress`: done, 1 before the
+// table is shown. The exit code.
 int PrintTable(const TableFlags& flags, const std::string& json, std::int64_t first_step, std::int64_t last_step,
-               unsigned jobs, const Timeline& timeline);
+               unsigned jobs, const Timeline& timeline, const std::function<void(double)>& progress = {});
 
 }  // namespace lockstep::cli
