@@ -142,8 +142,9 @@ TEST(RandomRanks, BreakdownCountsEachNanosecondOnce) {
   for (int round = 0; round < 300; ++round) {
     const Case c(random);
     std::map<std::string, std::int64_t> expected, found;
-    std::vector<Interval> comm;
-    for (const Op& op : c.ops) comm.push_back({op.begin, op.end});
+    std::vector<Interval> in_flight;
+    for (const Op& op : c.ops) in_flight.push_back({op.begin, op.end});
+    const std::vector<Interval>& comm = in_flight;
     for (std::int64_t t = c.window.begin; t < c.window.end; ++t) {
       std::string activity;
       for (const auto& [name, set] :
