@@ -56,7 +56,7 @@ Table Head() {
         Pool::kSum},
        {"exposed_wait_ns", ColumnKind::kNs, "part of exposed that waits for another rank", Pool::kSum},
        {"exposed_transfer_ns", ColumnKind::kNs, "part of exposed that transfers", Pool::kSum},
-       {"exposed_unsplit_ns", ColumnKind::kNs, "part of exposed that cannot be split", Pool::kSum, true},
+       {"exposed_unsplit_ns", ColumnKind::kNs, "part of exposed that cannot be split", Pool::kSum},
        {"shared_ns", ColumnKind::kNs,
         "outside compute, but another row's operation was in flight too: counted once in (several at once)", Pool::kSum,
         true},

@@ -84,6 +84,13 @@ std::string Shown(const TableColumn& column, const Cell& cell) {
   return "-";
 }
 
+bool IsZero(const Cell& cell) {
+  const auto* number = std::get_if<std::int64_t>(&cell);
+  const auto* real = std::get_if<double>(&cell);
+  return std::holds_alternative<std::monostate>(cell) || (number != nullptr && *number == 0) ||
+         (real != nullptr && *real == 0);
+}
+
 // The unit stands beside each value.
 std::string Header(const TableColumn& column) {
   std::string name = column.name;
@@ -123,12 +130,14 @@ class TextTable {
     cells_.assign(1, {});
     natural_.assign(n, 0);
     known_.assign(n, false);
+    some_.assign(n, false);
     for (const TableColumn& column : table_.columns) cells_[0].push_back(Header(column));
     for (const auto& row : table_.rows) {
       std::vector<std::string> line;
       for (std::size_t c = 0; c < n; ++c) {
         line.push_back(Shown(table_.columns[c], row[c]));
         if (!std::holds_alternative<std::monostate>(row[c])) known_[c] = true;
+        some_[c] = some_[c] || table_.columns[c].kind == ColumnKind::kId || !IsZero(row[c]);
       }
       cells_.push_back(std::move(line));
     }
@@ -143,26 +152,27 @@ class TextTable {
     return sum;
   }
 
-  // Columns without a value say nothing. Details come as long as they fit; the widest
-  // text gets what is left.
+  // Columns without a value say nothing, those with nothing but 0 little. Details come as
+  // long as they fit; the widest text gets what is left.
   void Choose() {
     const std::size_t n = table_.columns.size();
     for (std::size_t c = 0; c < n; ++c)
-      if (table_.columns[c].kind == ColumnKind::kText && known_[c] &&
+      if (table_.columns[c].kind == ColumnKind::kText && known_[c] && !table_.columns[c].detail &&
           (flexible_ == n_none || natural_[c] > natural_[flexible_]))
         flexible_ = c;
     shown_.assign(n, false);
-    for (std::size_t c = 0; c < n; ++c) shown_[c] = known_[c] && !table_.columns[c].detail;
-    for (std::size_t c = 0; c < n; ++c) {
-      if (shown_[c] || !known_[c]) continue;
-      std::vector<bool> more = shown_;
-      more[c] = true;
-      if (Needed(more) <= width_)
-        shown_ = more;
-      else
-        left_out_ += (left_out_.empty() ? "" : ", ") + table_.columns[c].name;
-    }
+    for (std::size_t c = 0; c < n; ++c) shown_[c] = known_[c] && some_[c] && !table_.columns[c].detail;
+    for (const bool zeros : {false, true})
+      for (std::size_t c = 0; c < n; ++c) {
+        if (shown_[c] || !known_[c] || some_[c] == zeros) continue;
+        std::vector<bool> more = shown_;
+        more[c] = true;
+        if (Needed(more) <= width_) shown_ = more;
+      }
+    for (std::size_t c = 0; c < n; ++c)
+      if (known_[c] && !shown_[c]) left_out_ += (left_out_.empty() ? "" : ", ") + table_.columns[c].name;
     if (flexible_ == n_none) return;
+    // Known and no detail: shown.
     const std::size_t others = Needed(shown_) - std::min(natural_[flexible_], kLeastText);
     const std::size_t room = width_ > others ? width_ - others : 0;
     natural_[flexible_] = std::min(natural_[flexible_], std::max(room, kLeastText));
@@ -209,7 +219,7 @@ class TextTable {
   std::size_t flexible_ = n_none;
   std::vector<std::vector<std::string>> cells_;
   std::vector<std::size_t> natural_;
-  std::vector<bool> known_, shown_;
+  std::vector<bool> known_, some_, shown_;  // some_: has a value that is not 0.
   std::string out_, left_out_;
 };
 

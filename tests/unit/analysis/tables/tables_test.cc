@@ -201,6 +201,25 @@ TEST(Tables, TextFitsAndHidesWhatIsUnknown) {
     EXPECT_LE(end - at, 106u);  // Some of it is UTF-8.
 }
 
+TEST(Tables, TextShowsDetailsWhereThereIsRoomAndNamesTheRest) {
+  Table table{"t",
+              "T",
+              {{"rank", ColumnKind::kId, ""},
+               {"name", ColumnKind::kText, ""},
+               {"zeros", ColumnKind::kCount, ""},
+               {"much_detail", ColumnKind::kCount, "", Pool::kNone, true},
+               {"total_ns", ColumnKind::kNs, ""}},
+              {{I(0), S("some name"), I(0), I(7), I(3)}},
+              {},
+              {}};
+  const std::string wide = RenderTableText(table, false, 100), narrow = RenderTableText(table, false, 30);
+  EXPECT_NE(wide.find("much detail"), std::string::npos) << wide;
+  EXPECT_NE(wide.find("zeros"), std::string::npos) << wide;
+  EXPECT_EQ(narrow.find("much detail"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("rank"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("zeros, much_detail"), std::string::npos) << narrow;
+}
+
 TEST(TablesDoc, GeneratedPartIsTheRegistry) {
   std::FILE* file = std::fopen(LOCKSTEP_SOURCE_DIR "/docs/tables.md", "r");
   ASSERT_NE(file, nullptr);
