@@ -13,9 +13,10 @@ constexpr std::size_t kLookahead = 12, kSlide = 256;
 // until so many in a row fit again.
 constexpr std::size_t kWindow = 32, kResync = 4;
 // What speaks against a pair. Two operations without partner cost less than one pair
-// that is wrong twice, more than one that is wrong once.
-constexpr double kGap = 0.5, kNear = 0.05, kLate = 0.9, kWrong = 0.85, kWrongUntimed = 0.9, kVeryLate = 1.5,
-                 kWrongAndLate = 1.6;
+// that is wrong twice, more than one that is wrong once; and little where the clock
+// says that the earlier one cannot have one.
+constexpr double kGap = 0.5, kGapByTime = 0.1, kNear = 0.05, kLate = 0.45, kWrong = 0.4, kWrongUntimed = 0.9,
+                 kApart = 1.5, kWrongAndLate = 1.6;
 
 // The clock difference as it goes along: median of the latest, moved on by the drift they show.
 class Tracker {
@@ -171,14 +172,29 @@ class Walker {
     return true;
   }
 
+  // Nobody leaves an operation before everybody came: the two may be one.
+  bool Overlap(const OrderedOp& a, const OrderedOp& b, const Tracker& offset) const {
+    const std::int64_t at = offset.At(b.end_ns), slack = Slack(b, offset);
+    return a.begin_ns - at <= b.end_ns + slack && b.begin_ns + at <= a.end_ns + slack;
+  }
+
   double PairCost(const OrderedOp& a, const OrderedOp& b, const Tracker& offset) const {
     const bool fits = Compatible(a, b);
     if (!a.together || !b.together) return fits ? 0 : kWrongUntimed;
     const std::int64_t off = Off(a, b, offset), slack = Slack(b, offset);
     // Of several that fit the nearest.
     if (off <= slack) return (fits ? 0 : kWrong) + kNear * static_cast<double>(off) / static_cast<double>(slack);
-    if (off <= 10 * slack) return fits ? kLate : kWrongAndLate;
-    return fits ? kVeryLate : kWrongAndLate;
+    if (!fits) return kWrongAndLate;
+    return Overlap(a, b, offset) ? kLate : kApart;
+  }
+
+  // What it costs that one of the two, the earlier one, has no partner.
+  double GapCost(const View& s, std::size_t i, const View& o, std::size_t j, bool in_spine,
+                 const Tracker& offset) const {
+    const OrderedOp &a = s[i], &b = o[j];
+    if (!a.together || !b.together || Overlap(a, b, offset)) return kGap;
+    const std::int64_t lead = s.direction * (a.end_ns - b.end_ns - offset.At(b.end_ns));
+    return (in_spine ? lead < 0 : lead > 0) ? kGapByTime : kGap;
   }
 
   // The cheapest way through the next operations of both: which pairs, which are missing
@@ -204,8 +220,10 @@ class Walker {
         }
         cost[x][y] = cost[x + 1][y + 1] + PairCost(s[*i + x], o[*j + y], offset);
         step[x][y] = kPair;
-        if (cost[x + 1][y] + kGap < cost[x][y]) cost[x][y] = cost[x + 1][y] + kGap, step[x][y] = kSkipSpine;
-        if (cost[x][y + 1] + kGap < cost[x][y]) cost[x][y] = cost[x][y + 1] + kGap, step[x][y] = kSkipOwn;
+        const double skip_spine = cost[x + 1][y] + GapCost(s, *i + x, o, *j + y, true, offset);
+        const double skip_own = cost[x][y + 1] + GapCost(s, *i + x, o, *j + y, false, offset);
+        if (skip_spine < cost[x][y]) cost[x][y] = skip_spine, step[x][y] = kSkipSpine;
+        if (skip_own < cost[x][y]) cost[x][y] = skip_own, step[x][y] = kSkipOwn;
       }
     std::size_t clean = 0;
     for (std::size_t x = 0, y = 0; x < n && y < m;) {

@@ -143,6 +143,22 @@ TEST(Order, OperationsMissingInTheMiddle) {
   }
 }
 
+// A step of eight, two of them not in one trace: too little for any stretch to fit as a whole.
+TEST(Order, ShortTracesWithHoles) {
+  const JobOp exchange{.kind = CollectiveKind::kAllToAll};
+  for (int first = 0; first < 8; ++first)
+    for (int second = first; second < 8; ++second) {
+      GpuJob job(4);
+      job.steps = 1;
+      job.pattern = {exchange, exchange, exchange, exchange, {}, exchange, {}, {}};
+      job.ranks[2].dropped = {first, second};
+      job.ranks[2].clock.offset_ns = 3000 * kMs;
+      job.seed = static_cast<std::uint64_t>(first * 8 + second);
+      SCOPED_TRACE(testing::Message() << first << " " << second);
+      ExpectAll(Order(job));
+    }
+}
+
 // Sampled: each rank recorded other steps; what some have in common is found.
 TEST(Order, SampledSteps) {
   GpuJob job(4);
