@@ -45,11 +45,12 @@ struct Event {
   char phase = 'X';
   std::string_view category_text, name;
   // Exact: decimal microseconds of the file x 1000, digits beyond the third after the
-  // point cut. Not negative in duration: such are counted and set to 0.
+  // point cut. Not negative in duration: such are counted and set to 0. Begin and end are
+  // within +-2^62 ns. Phase X has both, the others a begin, metadata perhaps neither.
   std::int64_t begin_ns = kAbsent, duration_ns = kAbsent;
   std::int64_t pid = kAbsent, tid = kAbsent;
   std::string_view pid_text, tid_text;  // Where they are no numbers: "Spans", "stream 7".
-  // From args.
+  // From args; a flow's correlation is its id.
   std::int64_t correlation = kAbsent, external_id = kAbsent;
   std::int64_t device = kAbsent, context = kAbsent, stream = kAbsent;
   std::int64_t bytes = kAbsent;
