@@ -92,25 +92,59 @@ std::string ActionFor(const Cause& cause, const std::string& name, const std::st
                      name + (several ? " do" : " does"), several ? "their" : "its");
 }
 
-std::string EvidenceFor(const Analysis& analysis, std::size_t r, const Cause& cause, const Straggler& straggler) {
-  std::string text;
-  const RankRow* row = r < analysis.ranks.size() ? &analysis.ranks[r] : nullptr;
-  std::int64_t total = 0;
-  if (r < analysis.arrivals.size()) {
-    for (const ArrivalRow& arrival : analysis.arrivals) total += arrival.last;
-    total += analysis.arrivals[r].ties;
-    text = fmt::format("last in {} of {} collectives", Percent(analysis.arrivals[r].last, total), Count(total));
-  }
-  if (row != nullptr && row->late_ns) text += fmt::format(", {} late (median)", Duration(*row->late_ns));
-  if (cause.name == "input") text += fmt::format("; {} more in input", Duration(*cause.more_input_ns));
-  if (cause.name == "waiting") text += "; its longer compute uses no more CPU time";
+namespace {
+
+std::string ByCause(const Cause& cause) {
+  if (cause.name == "input") return fmt::format("{} more in input", Duration(*cause.more_input_ns));
+  if (cause.name == "waiting") return "its longer compute uses no more CPU time";
   if (cause.name == "compute" && cause.more_cpu_ns)
-    text += fmt::format("; it uses {} more CPU time", Duration(*cause.more_cpu_ns));
+    return fmt::format("it uses {} more CPU time", Duration(*cause.more_cpu_ns));
   if (cause.name == "starved")
-    text += fmt::format("; {} of its longer compute it is runnable without a core", Duration(*cause.more_delay_ns));
+    return fmt::format("{} of its longer compute it is runnable without a core", Duration(*cause.more_delay_ns));
+  return {};
+}
+
+// Collectives that the rank took part in and whose arrivals can be compared.
+std::int64_t Compared(const Context& context, std::size_t r) {
+  const std::vector<std::int32_t>& members = context.tables().collective_ranks.rank;
+  std::int64_t count = 0;
+  for (std::size_t c = 0; c < context.tables().collectives.rows(); ++c)
+    count += context.Comparable(c) &&
+             std::binary_search(members.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c)),
+                                members.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c + 1)),
+                                context.ranks()[r]);
+  return count;
+}
+
+std::string SinceWhen(const Straggler& straggler) {
+  std::string text;
   if (straggler.onset_step) text += fmt::format("; since step {}", *straggler.onset_step);
   if (straggler.kind == "transient") text += "; in some steps only";
-  return text + fmt::format("; p {}", straggler.p_value < 0.001 ? "< 0.001" : fmt::format("{:.3f}", straggler.p_value));
+  return text;
+}
+
+}  // namespace
+
+std::string EvidenceFor(const Context& context, const Analysis& analysis, std::size_t r, const Cause& cause,
+                        const Straggler& straggler) {
+  std::string text;
+  if (r < analysis.ranks.size() && r < analysis.arrivals.size()) {
+    const RankRow& row = analysis.ranks[r];
+    const std::int64_t compared = Compared(context, r);
+    text = fmt::format("last in {} of {} collectives", Percent(analysis.arrivals[r].last, compared), Count(compared));
+    if (row.late_ns) text += fmt::format(", {} late (median)", Duration(*row.late_ns));
+  }
+  if (const std::string why = ByCause(cause); !why.empty()) text += "; " + why;
+  return text + SinceWhen(straggler) +
+         fmt::format("; p {}", straggler.p_value < 0.001 ? "< 0.001" : fmt::format("{:.3f}", straggler.p_value));
+}
+
+std::string BriefEvidenceFor(const Analysis& analysis, std::size_t r, const Cause& cause, const Straggler& straggler) {
+  std::string text = fmt::format("costs {} alone", Duration(straggler.saves_ns));
+  if (r < analysis.ranks.size() && analysis.ranks[r].late_ns)
+    text += fmt::format(", {} late", Duration(*analysis.ranks[r].late_ns));
+  if (const std::string why = ByCause(cause); !why.empty()) text += ", " + why;
+  return text + SinceWhen(straggler);
 }
 
 Evidence RowsFor(const Context& context, const std::vector<std::int64_t>& price, const LatenessTable& late,

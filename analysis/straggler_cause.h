@@ -19,7 +19,11 @@ Cause Explain(const Context& context, std::size_t position, const Witnessed& wit
 
 // `name` and `node`: "rank 3", "node0"; or of several.
 std::string ActionFor(const Cause& cause, const std::string& name, const std::string& node);
-std::string EvidenceFor(const Analysis& analysis, std::size_t position, const Cause& cause, const Straggler& straggler);
+std::string EvidenceFor(const Context& context, const Analysis& analysis, std::size_t position, const Cause& cause,
+                        const Straggler& straggler);
+// The same in a few words, for one of several.
+std::string BriefEvidenceFor(const Analysis& analysis, std::size_t position, const Cause& cause,
+                             const Straggler& straggler);
 // The rank's costliest units, for --explain.
 Evidence RowsFor(const Context& context, const std::vector<std::int64_t>& price, const LatenessTable& late,
                  std::size_t position);

@@ -161,7 +161,7 @@ class Search {
     finding.brief = named.cause.more_compute_ns && *named.cause.more_compute_ns > 0
                         ? fmt::format("{} ({}) computes {} longer", name, node, Duration(*named.cause.more_compute_ns))
                         : fmt::format("{} ({}) arrives last", name, node);
-    finding.evidence = EvidenceFor(analysis_, named.position, named.cause, straggler);
+    finding.evidence = EvidenceFor(context_, analysis_, named.position, named.cause, straggler);
     finding.action = ActionFor(named.cause, name, node);
     finding.upper_bound = !witnessed_.exact;
     finding.confidence = ConfidenceIn(straggler.p_value);
@@ -198,13 +198,11 @@ class Search {
     finding.brief = fmt::format(
         "{} {}", name,
         nodes.size() == 1 && analysis_.run.nodes > 1 ? fmt::format("(all {}) arrive last", nodes[0]) : "arrive last");
-    for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i) {
-      const Named& named = named_[i];
-      const Straggler& straggler = named.judged.straggler;
-      finding.evidence +=
-          fmt::format("{}rank {} ({}) alone costs {}: {}", i == 0 ? "" : ". ", straggler.rank, NodeOf(named.position),
-                      Duration(straggler.saves_ns), EvidenceFor(analysis_, named.position, named.cause, straggler));
-    }
+    for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i)
+      finding.evidence += fmt::format(
+          "{}rank {} ({}) {}", i == 0 ? "" : ". ", named_[i].judged.straggler.rank, NodeOf(named_[i].position),
+          BriefEvidenceFor(analysis_, named_[i].position, named_[i].cause, named_[i].judged.straggler));
+    finding.evidence += fmt::format(". p {}", worst_p < 0.001 ? "< 0.001" : fmt::format("<= {:.3f}", worst_p));
     if (named_.size() > kMaxExplained)
       finding.evidence +=
           fmt::format(". {} more: lockstep analyze --explain N lists them", named_.size() - kMaxExplained);

@@ -6,14 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
+#include "analysis/report/collective_lines.h"
 #include "analysis/report/format.h"
 
 namespace lockstep {
@@ -94,7 +92,8 @@ class Writer {
       parts.push_back(fmt::format("{} ranks share {}", run.sharing_ranks, Plural(run.shared_cores, "core")));
     if (!run.job.empty()) parts.push_back(run.job);
     std::string ranks = Plural(run.ranks, "rank");
-    if (run.ranks_expected > run.ranks) ranks = fmt::format("{} of {} ranks", run.ranks, run.ranks_expected);
+    if (run.ranks_expected > run.ranks)
+      ranks = fmt::format("{} of {}", Count(run.ranks), Plural(run.ranks_expected, "rank"));
     parts.push_back(fmt::format("{} on {}", ranks, Plural(run.nodes, "node")));
     if (run.first_step)
       parts.push_back(fmt::format("steps {}{}{} ({})", *run.first_step, g_.minus, *run.last_step, run.steps));
@@ -335,50 +334,9 @@ class Writer {
     Line(line);
   }
 
-  // Rows of the collectives' table: one group, or all groups of a size that do the same.
-  struct CollectiveLine {
-    const CollectiveRow* row;  // Any of them.
-    std::vector<std::int64_t> transfers, waits;
-    std::vector<double> bandwidths;
-    std::int64_t groups = 0, count = 0, censored = 0;
-    // What it takes a rank.
-    std::int64_t Cost() const {
-      const std::int64_t each = Middle(transfers).value_or(0) + Middle(waits).value_or(0);
-      return each * (count / std::max<std::int64_t>(groups, 1));
-    }
-    template <typename T>
-    static std::optional<T> Middle(std::vector<T> values) {
-      if (values.empty()) return std::nullopt;
-      const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-      std::nth_element(values.begin(), middle, values.end());
-      return *middle;
-    }
-  };
-
-  std::vector<CollectiveLine> CollectiveLines() const {
-    // A job with many groups has more rows than a screen has lines; they differ in nothing but the group.
-    const bool merge = a_.collectives.size() > kMaxCollectiveRows;
-    std::vector<CollectiveLine> lines;
-    std::map<std::tuple<std::string_view, std::uint64_t, std::size_t>, std::size_t> line_of;
-    for (const CollectiveRow& row : a_.collectives) {
-      const auto [at, is_new] = line_of.try_emplace({row.op, row.bytes, row.group.size()}, lines.size());
-      if (is_new || !merge) lines.push_back({.row = &row});
-      CollectiveLine& line = merge ? lines[at->second] : lines.back();
-      ++line.groups;
-      line.count += row.count;
-      line.censored += row.censored;
-      if (row.transfer_ns_median) line.transfers.push_back(*row.transfer_ns_median);
-      if (row.wait_ns_median) line.waits.push_back(*row.wait_ns_median);
-      if (row.busbw) line.bandwidths.push_back(*row.busbw);
-    }
-    std::stable_sort(lines.begin(), lines.end(),
-                     [](const CollectiveLine& a, const CollectiveLine& b) { return a.Cost() > b.Cost(); });
-    return lines;
-  }
-
   void Collectives() {
     if (a_.collectives.empty()) return;
-    const std::vector<CollectiveLine> lines = CollectiveLines();
+    const std::vector<CollectiveLine> lines = CollectiveLines(a_.collectives, kMaxCollectiveRows);
     Line(Bold("  " + Pad("COLLECTIVES", 16) + Pad("ranks", 14) + Pad("count", 9, true) + Pad("bytes", 11, true) +
               Pad("transfer", 12, true) + Pad("wait", 11, true) + "  bus bandwidth"));
     for (std::size_t i = 0; i < std::min(lines.size(), kMaxCollectiveRows); ++i) {
@@ -386,12 +344,11 @@ class Writer {
       std::string group =
           one.groups > 1 ? fmt::format("{} x {}", one.groups, one.row->group.size()) : RankList(one.row->group);
       if (Columns(group) > 13) group = group.substr(0, 10) + std::string(g_.rest);
-      const auto transfer = CollectiveLine::Middle(one.transfers), wait = CollectiveLine::Middle(one.waits);
-      const auto bandwidth = CollectiveLine::Middle(one.bandwidths);
       std::string line = "  " + Pad(one.row->op, 16) + Pad(group, 14) + Pad(Count(one.count), 9, true) +
-                         Pad(Bytes(one.row->bytes), 11, true) + Pad(transfer ? Duration(*transfer) : "-", 12, true) +
-                         Pad(wait ? Duration(*wait) : "-", 11, true);
-      line += "  " + (bandwidth ? Bandwidth(*bandwidth) : std::string("-"));
+                         Pad(Bytes(one.row->bytes), 11, true) +
+                         Pad(one.transfer_ns ? Duration(*one.transfer_ns) : "-", 12, true) +
+                         Pad(one.wait_ns ? Duration(*one.wait_ns) : "-", 11, true);
+      line += "  " + (one.bus_bandwidth ? Bandwidth(*one.bus_bandwidth) : std::string("-"));
       if (one.censored > 0) line += fmt::format("  ({} end uncertain)", Count(one.censored));
       Line(line);
     }
