@@ -17,6 +17,7 @@
 #include "analysis/report/text.h"
 #include "cli/analyze_table.h"
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "cli/imported.h"
 #include "merge/merge.h"
 #include "runtime/agent/recover.h"
@@ -47,29 +48,6 @@ Status ParseSteps(const std::string& text, MergeOptions& options) {
   options.last_step = end - 1;
   return Ok();
 }
-
-// One line that rewrites itself on a terminal, a line each ten seconds elsewhere.
-class Progress {
- public:
-  explicit Progress(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
-  ~Progress() {
-    if (shown_ && terminal_) std::fputs("\r\x1b[K", stderr);
-  }
-  void Show(std::string_view phase, double done) {
-    const auto now = std::chrono::steady_clock::now();
-    const auto pause = terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000);
-    if (quiet_ || now - last_ < pause) return;
-    last_ = now;
-    shown_ = true;
-    const std::string text = fmt::format("lockstep: {} {:.0f} %", phase, 100 * done);
-    std::fprintf(stderr, terminal_ ? "\r%s\x1b[K" : "%s\n", text.c_str());
-    std::fflush(stderr);
-  }
-
- private:
-  bool quiet_, terminal_, shown_ = false;
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 // Whole or not at all: readers never see half a file.
 Status WriteFile(const std::string& path, const std::string& text) {
@@ -153,8 +131,10 @@ int Analyze(const Flags& flags) {
     return PrintError(timeline.error());
   }
   if (!flags.table.name.empty()) {
-    progress.reset();
-    return PrintTable(flags.table, flags.json, first_step, last_step, flags.jobs, timeline.value());
+    return PrintTable(flags.table, flags.json, first_step, last_step, flags.jobs, timeline.value(), [&](double done) {
+      if (progress) progress->Show("read", done);
+      if (done >= 1) progress.reset();
+    });
   }
   AnalyzeOptions options;
   options.jobs = flags.jobs;

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "core/hash.h"
 #include "core/loss.h"
+#include "trace/content_digest.h"
 #include "trace/decode.h"
 #include "trace/schema_text.h"
 #include "trace/strings.h"
@@ -33,6 +35,7 @@ struct TableFacts {
   std::string name;
   std::uint64_t rows = 0;
   std::optional<std::uint64_t> digest;
+  std::vector<std::pair<std::string, std::uint64_t>> columns;  // With their digests.
 };
 
 // One rank file, timeline or spool.
@@ -48,6 +51,7 @@ struct FileFacts {
   std::vector<LossFacts> losses;
   std::vector<std::string> damaged;
   std::uint64_t missing_columns = 0;
+  std::optional<std::uint64_t> digest;  // Of everything it says.
 };
 
 std::string WithCommas(std::uint64_t value) {
@@ -79,6 +83,19 @@ Table ReadOrNote(const TableFile& file, FileFacts& facts) {
   return {};
 }
 
+void AddDigest(TableFacts& facts, const TableFile::Digest& digest, bool rank_file) {
+  facts.digest = digest.value;
+  const auto add = [&](const auto& infos) {
+    for (const schema::TableInfo& table : infos)
+      for (std::size_t c = 0; table.name == facts.name && c < table.column_count; ++c)
+        facts.columns.emplace_back(table.columns[c].name, digest.columns[c]);
+  };
+  if (rank_file)
+    add(schema::kRankTableInfos);
+  else
+    add(schema::kTimelineTableInfos);
+}
+
 Result<FileFacts> LookAtTables(const std::string& path, bool digest) {
   LS_TRY(const TableFile file, TableFile::Open(path));
   FileFacts facts;
@@ -102,7 +119,8 @@ Result<FileFacts> LookAtTables(const std::string& path, bool digest) {
   if (digest) {
     LS_TRY(const std::vector<TableFile::Digest> digests, file.Digests());
     for (std::size_t i = 0; i < facts.tables.size() && i < digests.size(); ++i)
-      facts.tables[i].digest = digests[i].value;
+      AddDigest(facts.tables[i], digests[i], rank_file);
+    LS_TRY(facts.digest, ContentDigest(file));
   }
   facts.missing_columns = file.missing_columns();
   return facts;
@@ -159,10 +177,14 @@ void Print(const FileFacts& facts, bool digest) {
   if (!facts.meta.empty()) std::printf("\n");
   for (const auto& [key, value] : facts.meta) std::printf("  %-18s %s\n", key.c_str(), value.c_str());
   std::printf("\n  %-18s %14s%s\n", "table", "rows", digest ? "  digest" : "");
-  for (const TableFacts& table : facts.tables)
-    if (table.rows != 0 || digest)
-      std::printf("  %-18s %14s%s\n", table.name.c_str(), WithCommas(table.rows).c_str(),
-                  table.digest ? ("  " + Hex(*table.digest)).c_str() : "");
+  for (const TableFacts& table : facts.tables) {
+    if (table.rows == 0 && !digest) continue;
+    std::printf("  %-18s %14s%s\n", table.name.c_str(), WithCommas(table.rows).c_str(),
+                table.digest ? ("  " + Hex(*table.digest)).c_str() : "");
+    for (const auto& [column, value] : table.columns)
+      if (table.rows != 0) std::printf("    %-31s  %s\n", column.c_str(), Hex(value).c_str());
+  }
+  if (facts.digest) std::printf("  %-18s %14s  %s\n", "content", "", Hex(*facts.digest).c_str());
   if (!facts.losses.empty()) std::printf("\n  not in this file\n");
   for (const FileFacts::LossFacts& loss : facts.losses) {
     const LossInfo* info = FindLoss(loss.name);
@@ -181,6 +203,7 @@ Json ToJson(const FileFacts& facts) {
   for (const TableFacts& table : facts.tables) {
     tables[table.name] = {{"rows", table.rows}};
     if (table.digest) tables[table.name]["digest"] = Hex(*table.digest);
+    for (const auto& [column, value] : table.columns) tables[table.name]["columns"][column] = Hex(value);
   }
   for (const auto& [key, value] : facts.meta) meta[key] = value;
   for (const FileFacts::LossFacts& loss : facts.losses) {
@@ -188,6 +211,7 @@ Json ToJson(const FileFacts& facts) {
     if (!loss.detail.empty()) losses.back()["detail"] = loss.detail;
   }
   json["tables"] = std::move(tables);
+  if (facts.digest) json["digest"] = Hex(*facts.digest);
   json["meta"] = std::move(meta);
   json["losses"] = std::move(losses);
   json["damaged"] = facts.damaged;
@@ -215,6 +239,7 @@ int Info(const InfoFlags& flags) {
   int code = kOk;
   std::size_t readable = 0;
   Json all = Json::array();
+  std::vector<std::uint64_t> digests;
   for (const std::string& path : files) {
     const Result<FileFacts> facts = LookAt(path, flags.digest);
     if (!facts.ok()) {
@@ -225,14 +250,23 @@ int Info(const InfoFlags& flags) {
     ++readable;
     if (Suspicious(facts.value())) code = kIncomplete;
     all.push_back(ToJson(facts.value()));
+    if (facts.value().digest) digests.push_back(*facts.value().digest);
     if (flags.json == "-") continue;
     if (readable > 1) std::printf("\n");
     Print(facts.value(), flags.digest);
   }
   if (readable == 0) return kFailed;
+  Json whole{{"schema", "lockstep.info/1"}, {"files", std::move(all)}};
+  if (flags.digest) {
+    // Whatever the files are called.
+    std::sort(digests.begin(), digests.end());
+    Hash64 total;
+    for (const std::uint64_t one : digests) total.Add(one);
+    whole["digest"] = Hex(total.value());
+    if (flags.json != "-") std::printf("\ntotal %s\n", Hex(total.value()).c_str());
+  }
   // A file name may hold bytes that are no UTF-8.
-  const std::string text = Json{{"schema", "lockstep.info/1"}, {"files", std::move(all)}}.dump(
-      2, ' ', false, Json::error_handler_t::replace);
+  const std::string text = whole.dump(2, ' ', false, Json::error_handler_t::replace);
   if (flags.json == "-") {
     std::printf("%s\n", text.c_str());
   } else if (!flags.json.empty()) {
@@ -251,7 +285,9 @@ void AddInfo(CLI::App& root, Chosen& chosen) {
   CLI::App* info = root.add_subcommand("info", "Show what a rank file, a timeline or a run holds");
   info->add_option("FILE_OR_RUN", flags->what,
                    "rank file, timeline.h5, spool, or a run's directory (default: the latest run)");
-  info->add_flag("--digest", flags->digest, "checksum of each table's values, equal however the file was written");
+  info->add_flag(
+      "--digest", flags->digest,
+      "checksums of the values: each table, each dataset, the file, all; equal however the files were written");
   info->add_flag("--schema", flags->schema, "print all tables and columns as Markdown");
   info->add_option("--json", flags->json, "write the same as JSON to FILE, - for stdout");
   info->callback([flags, &chosen] { chosen = [flags] { return Info(*flags); }; });

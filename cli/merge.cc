@@ -14,16 +14,13 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/merge_command.h"
+#include "cli/progress.h"
 #include "core/loss.h"
 #include "runtime/agent/recover.h"
 
 namespace lockstep::cli {
 namespace {
-
-struct MergeFlags {
-  std::string run, clock = "auto", classes = "lockstep", window = "lockstep", steps, json;
-  unsigned jobs = 0;
-};
 
 // "110:310" is steps 110 to 309; either side may be left out.
 Status ParseSteps(const std::string& text, MergeOptions& options) {
@@ -120,10 +117,18 @@ void Print(const Timeline& timeline) {
   std::printf("%s/timeline.h5\n", timeline.run_dir.c_str());
 }
 
-int Run(const MergeFlags& flags) {
+}  // namespace
+
+int RunMerge(const MergeFlags& flags, MergeTeam* team) {
+  const bool speaks = team == nullptr || team->index() == 0;
+  const auto failed = [&](const Error& error) {
+    if (speaks) return PrintError(error);
+    return static_cast<int>(error.code == ErrorCode::kUsage ? kUsage : kFailed);
+  };
   MergeOptions options;
+  options.team = team;
   auto run_dir = ResolveRun(flags.run);
-  if (!run_dir.ok()) return PrintError(run_dir.error());
+  if (!run_dir.ok()) return failed(run_dir.error());
   options.run_dir = run_dir.value();
   options.jobs = flags.jobs;
   options.clock = flags.clock == "off"    ? ClockChoice::kOff
@@ -131,19 +136,20 @@ int Run(const MergeFlags& flags) {
                                           : ClockChoice::kAuto;
   options.classes = flags.classes;
   options.window = flags.window;
-  if (const Status steps = ParseSteps(flags.steps, options); !steps.ok()) return PrintError(steps.error());
+  if (const Status steps = ParseSteps(flags.steps, options); !steps.ok()) return failed(steps.error());
   if (flags.window == "hta" && !flags.steps.empty())
-    return PrintError({ErrorCode::kUsage, "--window hta chooses its steps itself", "--steps", "leave one of them out"});
-  const bool progress = isatty(STDERR_FILENO) != 0;
-  if (progress)
-    options.progress = [](std::string_view phase, double done) {
-      std::fprintf(stderr, "\r%-12.*s %3.0f %%", static_cast<int>(phase.size()), phase.data(), 100 * done);
-    };
-  FinishLeftSpools(options.run_dir);
+    return failed({ErrorCode::kUsage, "--window hta chooses its steps itself", "--steps", "leave one of them out"});
+  auto progress = std::make_unique<Progress>(!speaks || isatty(STDERR_FILENO) == 0);
+  options.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
+  if (speaks) FinishLeftSpools(options.run_dir);
+  // The others wait for the files that this makes.
+  if (team != nullptr) (void)team->Share("");
   const auto timeline = MergeRun(options);
-  if (progress) std::fprintf(stderr, "\r%20s\r", "");
-  if (!timeline.ok()) return PrintError(timeline.error());
+  progress.reset();
+  if (!timeline.ok()) return failed(timeline.error());
 
+  const int code = HasDataLoss(timeline.value()) ? kIncomplete : kOk;
+  if (!speaks) return code;
   const std::string json = flags.json.empty() ? "" : Json(timeline.value()).dump(2);
   if (flags.json == "-") {
     std::cout << json << '\n';
@@ -157,33 +163,35 @@ int Run(const MergeFlags& flags) {
     }
     Print(timeline.value());
   }
-  return HasDataLoss(timeline.value()) ? kIncomplete : kOk;
+  return code;
 }
 
-}  // namespace
+void AddMergeFlags(CLI::App& command, MergeFlags& flags) {
+  command.add_option("RUN", flags.run, "Run directory (default: the latest run)");
+  command.add_option("-j,--jobs", flags.jobs, "Threads, 0: all allowed cores")->capture_default_str();
+  command
+      .add_option("--clock", flags.clock,
+                  "auto: measured clocks only; wall: accept wall-clock accuracy; off: as recorded")
+      ->check(CLI::IsMember({"auto", "wall", "off"}))
+      ->capture_default_str();
+  command.add_option("--classes", flags.classes, "What counts as communication on a GPU")
+      ->check(CLI::IsMember({"lockstep", "hta"}))
+      ->capture_default_str();
+  command
+      .add_option("--window", flags.window,
+                  "hta: totals over the window of Holistic Trace Analysis, for comparisons with it")
+      ->check(CLI::IsMember({"lockstep", "hta"}))
+      ->capture_default_str();
+  command.add_option("--steps", flags.steps, "Analysis window in steps, e.g. 110:310 for 110 to 309");
+  command.add_option("--json", flags.json, "Write the facts as JSON to this file, - for stdout");
+}
 
 void AddMerge(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<MergeFlags>();
   CLI::App* command =
       root.add_subcommand("merge", "Bring the ranks of a run onto one clock and match what they did together");
-  command->add_option("RUN", flags->run, "Run directory (default: the latest run)");
-  command->add_option("-j,--jobs", flags->jobs, "Threads, 0: all allowed cores")->capture_default_str();
-  command
-      ->add_option("--clock", flags->clock,
-                   "auto: measured clocks only; wall: accept wall-clock accuracy; off: as recorded")
-      ->check(CLI::IsMember({"auto", "wall", "off"}))
-      ->capture_default_str();
-  command->add_option("--classes", flags->classes, "What counts as communication on a GPU")
-      ->check(CLI::IsMember({"lockstep", "hta"}))
-      ->capture_default_str();
-  command
-      ->add_option("--window", flags->window,
-                   "hta: totals over the window of Holistic Trace Analysis, for comparisons with it")
-      ->check(CLI::IsMember({"lockstep", "hta"}))
-      ->capture_default_str();
-  command->add_option("--steps", flags->steps, "Analysis window in steps, e.g. 110:310 for 110 to 309");
-  command->add_option("--json", flags->json, "Write the facts as JSON to this file, - for stdout");
-  command->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });
+  AddMergeFlags(*command, *flags);
+  command->callback([flags, &chosen] { chosen = [flags] { return RunMerge(*flags, nullptr); }; });
 }
 
 }  // namespace lockstep::cli

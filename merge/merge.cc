@@ -16,9 +16,11 @@
 #include "merge/match/order.h"
 #include "merge/match/p2p.h"
 #include "merge/match/p2p_waits.h"
+#include "merge/pack.h"
 #include "merge/parallel.h"
 #include "merge/readers/outcome.h"
 #include "merge/readers/run_files.h"
+#include "merge/shards.h"
 #include "merge/steps/steps.h"
 #include "merge/timeline/assemble.h"
 #include "merge/timeline/rank_pass.h"
@@ -28,6 +30,9 @@
 namespace lockstep {
 namespace fs = std::filesystem;
 namespace {
+
+// How far a merge is when a phase begins: shares of the time of large runs.
+constexpr double kAlignFrom = 0.40, kMatchFrom = 0.45, kBreakDownFrom = 0.60, kWriteFrom = 0.90;
 
 std::string Hex(std::uint64_t value) {
   char text[17];
@@ -102,14 +107,16 @@ class Merger {
 
   Result<schema::TimelineTables> Run() {
     Progress("read", 0);
-    LS_TRY(run_, OpenRun(options_.run_dir, options_.jobs));
+    LS_TRY(run_, OpenRun(
+                     options_.run_dir, options_.jobs, [&](double done) { Progress("read", kAlignFrom * done); },
+                     options_.team));
     for (const RunRank& rank : run_.ranks) AddFileLosses(rank, run_.losses);
     for (RunLoss& loss : NumberCollectives(run_.ranks, options_.jobs)) run_.losses.push_back(std::move(loss));
-    Progress("align", 0);
+    Progress("align", kAlignFrom);
     LS_CHECK(Align());
     LeaveOut();
     Windows();
-    Progress("match", 0);
+    Progress("match", kMatchFrom);
     matched_ = MatchCollectives(ranks_, run_.missing.size() + run_.left_out.size(), options_.jobs);
     p2p_ = MatchP2p(ranks_, options_.jobs);
     steps_ = FindSteps(ranks_, matched_);
@@ -148,6 +155,7 @@ class Merger {
     LS_TRY(aligned_, AlignClocks(align, options_.clock, options_.jobs));
     for (const AlignLoss& loss : aligned_.losses)
       run_.losses.push_back(MakeLoss(loss.rank, loss.loss, loss.count, loss.detail));
+    for (RunRank& rank : run_.ranks) rank.head.clock_bursts = {}, rank.head.clock_snapshots = {};
     clocks_.reserve(run_.ranks.size());
     for (const RunRank& rank : run_.ranks) clocks_.emplace_back(aligned_.clock, rank.rank);
     return Ok();
@@ -269,6 +277,7 @@ class Merger {
     std::mutex mutex;
     std::size_t done = 0;
     ParallelFor(options_.jobs, run_.ranks.size(), [&](std::size_t r) {
+      if (!run_.ranks[r].mine) return;
       RankPassInput input;
       input.index = r;
       input.rank = &run_.ranks[r];
@@ -284,15 +293,70 @@ class Merger {
       input.cluster_window = cluster_window_;
       input.parts = parts_.empty() ? nullptr : &parts_;
       passed_[r] = PassRank(input, matched_);
+      ForgetOperations(r);
       const std::lock_guard lock(mutex);
-      Progress("break down", static_cast<double>(++done) / static_cast<double>(run_.ranks.size()));
+      Progress("break down", kBreakDownFrom + (kWriteFrom - kBreakDownFrom) * static_cast<double>(++done) /
+                                                  static_cast<double>(run_.ranks.size()));
     });
+    if (options_.team != nullptr) SharePasses();
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
       if (passed_[r].damaged.empty()) continue;
       run_.ranks[r].state = RankState::kCutShort;
       for (const std::string& damage : passed_[r].damaged)
         run_.losses.push_back(MakeLoss(run_.ranks[r].rank, Loss::kRankCutShort, 1, run_.ranks[r].file + ": " + damage));
     }
+  }
+
+  // They are in `matched_` and the rank's terms now.
+  void ForgetOperations(std::size_t r) {
+    run_.ranks[r].head.collectives = {};
+    run_.ranks[r].head.p2p = {};
+    run_.ranks[r].head.mpi_requests = {};
+    p2p_.partner_begin_ns[r] = {};
+    p2p_.partner[r] = {};
+    p2p_waits_[r] = {};
+    if (options_.team == nullptr) matched_.member_of[r] = {};
+  }
+
+  // What the passes of each process's ranks found, to all of them.
+  void SharePasses() {
+    schema::TlCollectiveRanks& members = matched_.members;
+    const auto each_column = [&](const auto& f) {
+      f(members.end_low_ns), f(members.end_high_ns), f(members.wait_ns), f(members.transfer_ns), f(members.step);
+      f(members.censored);
+    };
+    Packer packer;
+    for (std::size_t r = 0; r < passed_.size(); ++r) {
+      if (!run_.ranks[r].mine) continue;
+      const RankPassResult& rank = passed_[r];
+      packer.Put(r);
+      packer.Put(rank.gpu);
+      packer.Put(rank.steps);
+      packer.Put(rank.damaged);
+      packer.PutTable(rank.step_ranks);
+      packer.PutTable(rank.totals);
+      packer.PutTable(rank.phases);
+      for (const std::uint32_t member : matched_.member_of[r])
+        if (member != schema::kNone) each_column([&](const auto& column) { packer.Put(column[member]); });
+    }
+    const std::vector<std::string> all = options_.team->Share(packer.Take());
+    for (const std::string& bytes : all) {
+      for (Unpacker from(bytes); !from.done();) {
+        const auto r = from.Take<std::size_t>();
+        RankPassResult& rank = passed_[r];
+        rank = {};
+        from.Take(rank.gpu);
+        from.Take(rank.steps);
+        from.Take(rank.damaged);
+        from.TakeTable(rank.step_ranks);
+        from.TakeTable(rank.totals);
+        from.TakeTable(rank.phases);
+        for (const std::uint32_t member : matched_.member_of[r])
+          if (member != schema::kNone) each_column([&](auto& column) { from.Take(column[member]); });
+        if (!run_.ranks[r].mine) ForgetOperations(r);
+      }
+    }
+    for (auto& of_rank : matched_.member_of) of_rank = {};
   }
 
   schema::TimelineTables Assemble() {
@@ -414,10 +478,15 @@ Result<Timeline> MergeRun(const MergeOptions& options) {
     return Error{ErrorCode::kUsage, "unknown classes '" + options.classes + "'", "--classes",
                  "--classes lockstep or --classes hta"};
   LS_TRY(schema::TimelineTables tables, Merger(options).Run());
-  if (options.write) {
-    if (options.progress) options.progress("write", 0);
-    LS_CHECK(WriteTimelineFile((fs::path(options.run_dir) / "timeline.h5").string(), tables));
+  if (options.write && options.team != nullptr) {
+    LS_CHECK(WriteShards(options, tables));
+  } else if (options.write) {
+    if (options.progress) options.progress("write", kWriteFrom);
+    LS_CHECK(WriteTimelineFile(
+        (fs::path(options.run_dir) / "timeline.h5").string(), tables,
+        [&](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(options.jobs, n, f); }));
   }
+  if (options.write && options.team == nullptr) RemoveShards(options.run_dir);
   return MakeTimeline(options.run_dir, std::move(tables));
 }
 

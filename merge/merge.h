@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "merge/team.h"
 #include "merge/timeline/timeline.h"
 
 namespace lockstep {
@@ -25,7 +26,9 @@ struct MergeOptions {
   std::int64_t first_step = -1, last_step = -1;  // Analysis window in steps, inclusive; -1 all.
   std::string window = "lockstep";               // Or "hta": totals over the window of Holistic Trace Analysis.
   bool write = true;                             // Write timeline.h5 beside making it.
-  std::function<void(std::string_view phase, double done)> progress;  // May be empty.
+  MergeTeam* team = nullptr;                     // Other processes that merge the same run; null: alone.
+  // What it does and how much of all is done, 0 to 1; from any thread, one call at a time. May be empty.
+  std::function<void(std::string_view phase, double done)> progress;
 };
 
 // The merged run. Imperfect input is not an error: it is counted in the losses

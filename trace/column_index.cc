@@ -103,6 +103,13 @@ Hdf5Handle OpenHdf5ForReading(const std::string& path) {
   return Hdf5Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
 }
 
+bool FitsItsChunks(const StoredColumn& column, std::uint64_t stored_bytes) {
+  if (column.rows == 0) return column.chunks.empty();
+  if (column.rows > kMaxRows || column.chunk_rows == 0 || column.chunk_rows > kMaxChunkRows) return false;
+  return column.rows * column.width <= kMaxUnstoredBytes + kMaxExpansion * stored_bytes &&
+         column.chunks.size() == (column.rows + column.chunk_rows - 1) / column.chunk_rows;
+}
+
 StoredTable IndexTable(hid_t file, const schema::TableInfo& info, std::uint64_t file_bytes) {
   StoredTable table;
   const std::string name(info.name);
@@ -113,6 +120,7 @@ StoredTable IndexTable(hid_t file, const schema::TableInfo& info, std::uint64_t 
     return table;
   }
   table.rows = UINT64_MAX;
+  table.columns.resize(info.column_count);
   for (std::size_t i = 0; i < info.column_count; ++i) {
     const std::string column_name(info.columns[i].name);
     const Hdf5Handle dataset(H5Dopen2(group.get(), column_name.c_str(), H5P_DEFAULT));
@@ -129,7 +137,8 @@ StoredTable IndexTable(hid_t file, const schema::TableInfo& info, std::uint64_t 
       table.rows = std::min(table.rows, column.rows);
     if (column.overclaims) table.problem = "column " + column_name + " claims more rows than its bytes can hold";
     const bool empty = column.one_dimensional && column.rows == 0;
-    table.columns.emplace(column_name, std::move(column));
+    column.present = true;
+    table.columns[i] = std::move(column);
     // One empty column makes the table empty: the others need no look.
     if (empty) break;
   }

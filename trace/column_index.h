@@ -3,7 +3,6 @@
 // number of threads without it.
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +20,7 @@ struct StoredChunk {
 };
 
 struct StoredColumn {
+  bool present = false;
   bool one_dimensional = false;
   bool integer = false;
   bool overclaims = false;  // More rows than its stored bytes can expand to.
@@ -34,10 +34,13 @@ struct StoredColumn {
 };
 
 struct StoredTable {
-  std::uint64_t rows = 0;  // Least over the columns.
-  std::map<std::string, StoredColumn, std::less<>> columns;
-  std::string problem;  // Why it is unreadable; empty if it is not.
+  std::uint64_t rows = 0;             // Least over the columns.
+  std::vector<StoredColumn> columns;  // As the schema lists them; none if the table is absent.
+  std::string problem;                // Why it is unreadable; empty if it is not.
 };
+
+// Rows and chunks go together, and the chunks' bytes can hold as many rows.
+bool FitsItsChunks(const StoredColumn& column, std::uint64_t stored_bytes);
 
 // Columns that the schema does not know are not looked at. Absent tables: no
 // columns, no rows. Hdf5Lock held.

@@ -56,6 +56,9 @@ void DoNotLockFile(hid_t access_properties);
 // Root attribute that our reader goes by: `format` again, as text of fixed length.
 inline constexpr char kFormatAttribute[] = "lockstep_format";
 
+// Root attribute that names the files in which tables lie: a line per table, "TABLE\tFILE:ROWS:DIGEST\t...".
+inline constexpr char kPartsAttribute[] = "parts";
+
 // Little-endian on disk, whatever the machine.
 hid_t FileType(schema::ColumnType type);
 

@@ -8,8 +8,8 @@ namespace lockstep {
 namespace {
 
 template <typename Tables>
-Status WriteAll(const std::string& path, std::string_view format, const Tables& tables) {
-  LS_TRY(TableFileWriter writer, TableFileWriter::Create(path, format));
+Status WriteAll(const std::string& path, std::string_view format, const Tables& tables, RunParallel parallel = {}) {
+  LS_TRY(TableFileWriter writer, TableFileWriter::Create(path, format, std::move(parallel)));
   Status status = Ok();
   tables.ForEachTable([&](const auto& table) {
     if (status.ok()) status = writer.Append(table);
@@ -65,8 +65,8 @@ Result<schema::TimelineTables> ReadTimelineFile(const std::string& path) {
   return tables;
 }
 
-Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables) {
-  return WriteAll(path, schema::kTimelineFormat, tables);
+Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables, RunParallel parallel) {
+  return WriteAll(path, schema::kTimelineFormat, tables, std::move(parallel));
 }
 
 }  // namespace lockstep

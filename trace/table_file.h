@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <new>
@@ -25,13 +26,23 @@ namespace lockstep {
 
 inline constexpr std::size_t kChunkRows = 64 * 1024;
 
+// Calls f(i) for each i below n, in any order, on several threads; returns when all are done.
+using RunParallel = std::function<void(std::size_t n, const std::function<void(std::size_t)>& f)>;
+
+// Rows of a table that lie in another file of ours, in its table of the same name.
+struct TablePart {
+  std::string file;            // Relative to the directory of the file that names it.
+  std::uint64_t rows, digest;  // As TableFile::Digests says of that table there.
+};
+
 // Writes PATH.part, then renames it to PATH in Finish. A writer that is
 // destroyed without Finish leaves PATH.part behind: readable, `complete` = 0.
 // Thread: one at a time.
 class TableFileWriter {
  public:
   // `format` is schema::kRankFileFormat or kTimelineFormat. kIo if the file cannot be made.
-  static Result<TableFileWriter> Create(const std::string& path, std::string_view format);
+  // `parallel` compresses on several threads; what is written is the same.
+  static Result<TableFileWriter> Create(const std::string& path, std::string_view format, RunParallel parallel = {});
   TableFileWriter(TableFileWriter&&) noexcept;
   TableFileWriter& operator=(TableFileWriter&&) noexcept;
   ~TableFileWriter();
@@ -45,6 +56,10 @@ class TableFileWriter {
     });
     return AppendColumns(Table::kInfo, columns, table.rows());
   }
+
+  // A table whose rows are those of the parts, one after the other: HDF5 virtual datasets, and a list that our reader
+  // holds the parts against. Not together with Append of the same table.
+  Status AddParts(const schema::TableInfo& table, const std::vector<TablePart>& parts);
 
   // Root attribute, 64-bit or text (up to 60 KiB; h5py gives it as bytes).
   Status SetAttribute(std::string_view name, std::int64_t value);
@@ -74,6 +89,13 @@ class TableFile {
   TableFile(TableFile&&) noexcept;
   TableFile& operator=(TableFile&&) noexcept;
   ~TableFile();
+
+  // Its place of everything was found behind it (trace/file_index.h): libhdf5 is not asked.
+  bool indexed() const;
+  // Opened files stay open until Release, which also forgets what can be looked up again:
+  // for those who keep thousands of them. Hold opens it again. Not while another thread reads.
+  void Release() const;
+  void Hold() const;
 
   std::string_view format() const;
   bool complete() const;
@@ -133,6 +155,7 @@ class TableFile {
   struct Digest {
     std::string table;
     std::uint64_t rows, value;
+    std::vector<std::uint64_t> columns;  // Of each dataset, in schema order.
   };
   Result<std::vector<Digest>> Digests() const;
 
@@ -153,6 +176,6 @@ struct RankFileContents {
 Result<RankFileContents> ReadRankFile(const std::string& path);
 Status WriteRankFile(const std::string& path, const schema::RankTables& tables);
 Result<schema::TimelineTables> ReadTimelineFile(const std::string& path);
-Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables);
+Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables, RunParallel parallel = {});
 
 }  // namespace lockstep

@@ -6,28 +6,26 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 
 #include "trace/chunk_codec.h"
 #include "trace/column_index.h"
 #include "trace/digest.h"
+#include "trace/file_index.h"
 #include "trace/table_file.h"
 
 namespace lockstep {
 namespace {
 
-struct AttributeValue {
-  bool is_text = false;
-  std::int64_t number = 0;
-  std::string text;
-};
-
 // Integers and text of fixed length; see WriteTextAttribute for why no others. Hdf5Lock held.
-bool ReadAttribute(hid_t attribute, AttributeValue& value) {
+bool ReadAttribute(hid_t attribute, StoredAttribute& value) {
   const Hdf5Handle type(H5Aget_type(attribute)), space(H5Aget_space(attribute));
   if (!type.ok() || !space.ok() || H5Sget_simple_extent_npoints(space.get()) != 1) return false;
   const H5T_class_t kind = H5Tget_class(type.get());
@@ -73,6 +71,7 @@ bool SplitFormat(std::string_view format, std::string_view& name, unsigned& vers
 class File {
  public:
   explicit File(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  int fd() const { return fd_; }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() {
@@ -103,10 +102,33 @@ struct TableFile::Impl {
   std::string path, format;
   std::uint64_t file_bytes = 0;
   bool userblock = false;
-  std::map<std::string, AttributeValue, std::less<>> attributes;
+  std::map<std::string, StoredAttribute, std::less<>> attributes;
+  std::optional<FileIndex> index;
   mutable std::mutex mutex;  // Guards `tables` and `missing`.
   mutable std::map<std::string, StoredTable, std::less<>> tables;
   mutable std::set<std::string> missing;
+  mutable std::shared_ptr<const File> held;  // Guarded by `mutex`.
+
+  std::shared_ptr<const File> OpenFile() const {
+    {
+      const std::lock_guard guard(mutex);
+      if (held != nullptr) return held;
+    }
+    return std::make_shared<const File>(path);
+  }
+
+  // Tables that lie in other files.
+  std::map<std::string, std::vector<TablePart>, std::less<>> parts;
+  mutable std::mutex parts_mutex;  // Guards `opened`.
+  mutable std::map<std::string, std::shared_ptr<const TableFile>, std::less<>> opened;
+
+  Status ParseParts();
+  Result<std::shared_ptr<const TableFile>> OpenPart(const std::string& file) const;
+  Status ReadParts(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first, std::uint64_t count,
+                   std::byte* out) const;
+
+  // The format's name and version are ours.
+  Status CheckFormat() const;
 
   Error Malformed(std::string what) const { return {ErrorCode::kMalformed, std::move(what), path, kDamagedHint}; }
 
@@ -124,8 +146,22 @@ struct TableFile::Impl {
       if (info.name == name) LoadTables({&info, 1});
     return tables[std::string(name)];
   }
+  // Null if the file lacks it.
+  const StoredColumn* Column(const StoredTable& table, std::string_view name, const schema::ColumnInfo& wanted) const {
+    for (const schema::TableInfo& info : Infos()) {
+      if (info.name != name) continue;
+      for (std::size_t i = 0; i < info.column_count && i < table.columns.size(); ++i)
+        if (info.columns[i].name == wanted.name) return table.columns[i].present ? &table.columns[i] : nullptr;
+    }
+    return nullptr;
+  }
   // `mutex` held.
   void LoadTables(std::span<const schema::TableInfo> infos) const {
+    if (index) {
+      for (const schema::TableInfo& info : infos)
+        if (!tables.contains(info.name)) tables[std::string(info.name)] = index->Table(info);
+      return;
+    }
     const Hdf5Lock lock;
     const Hdf5Handle file = OpenHdf5ForReading(path);
     for (const schema::TableInfo& info : infos) {
@@ -138,21 +174,21 @@ struct TableFile::Impl {
       table = IndexTable(file.get(), info, file_bytes);
       // Addresses in a file with a user block count from its end: libhdf5's business.
       if (userblock)
-        for (auto& [column_name, column] : table.columns) column.direct = false;
+        for (StoredColumn& column : table.columns) column.direct = false;
     }
   }
 
   Status ReadDirect(const StoredColumn& column, std::uint64_t first, std::uint64_t count, std::byte* out,
                     const std::string& name) const {
-    const File file(path);
-    if (!file.ok()) return Malformed("the file can no longer be opened");
+    const std::shared_ptr<const File> file = OpenFile();
+    if (!file->ok()) return Malformed("the file can no longer be opened");
     thread_local ChunkDecoder decoder;
     thread_local std::vector<std::byte> stored;
     const std::uint64_t end = first + count;
     for (std::uint64_t row = first; row < end;) {
-      const std::uint64_t index = row / column.chunk_rows, inside = row % column.chunk_rows;
+      const std::uint64_t number = row / column.chunk_rows, inside = row % column.chunk_rows;
       const std::uint64_t rows = std::min(end - row, column.chunk_rows - inside);
-      const StoredChunk& chunk = column.chunks[index];
+      const StoredChunk& chunk = column.chunks[number];
       if (chunk.offset == 0) {
         std::memset(out, 0, rows * column.width);
       } else {
@@ -160,10 +196,10 @@ struct TableFile::Impl {
         const auto applied = [&](int filter) { return filter >= 0 && (chunk.skipped_filters >> filter & 1) == 0; };
         const ChunkForm form{applied(column.deflate_filter), applied(column.shuffle_filter),
                              static_cast<std::size_t>(column.chunk_rows), column.width};
-        if (!file.ReadAt(chunk.offset, stored.data(), chunk.bytes))
-          return Malformed(name + ": chunk " + std::to_string(index) + ": cut off");
+        if (!file->ReadAt(chunk.offset, stored.data(), chunk.bytes))
+          return Malformed(name + ": chunk " + std::to_string(number) + ": cut off");
         if (!decoder.Decode({stored.data(), chunk.bytes}, form, inside, rows, out))
-          return Malformed(name + ": chunk " + std::to_string(index) + ": bad deflate stream");
+          return Malformed(name + ": chunk " + std::to_string(number) + ": bad deflate stream");
       }
       out += rows * column.width;
       row += rows;
@@ -219,25 +255,32 @@ Result<TableFile> TableFile::Open(const std::string& path) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->file_bytes = static_cast<std::uint64_t>(info.st_size);
-  {
+  auto file = std::make_shared<const File>(path);
+  if (file->ok()) impl->index = FileIndex::Load(file->fd(), impl->file_bytes);
+  if (impl->index) {
+    impl->held = std::move(file);
+    impl->index->ForEachAttribute(
+        [&](std::string_view name, const StoredAttribute& value) { impl->attributes[std::string(name)] = value; });
+    impl->format = impl->attributes[kFormatAttribute].text;
+  } else {
     const Hdf5Lock lock;
-    const Hdf5Handle file = OpenHdf5ForReading(path);
-    if (!file.ok())
+    const Hdf5Handle hdf5 = OpenHdf5ForReading(path);
+    if (!hdf5.ok())
       return Error{ErrorCode::kMalformed,
                    H5Fis_hdf5(path.c_str()) > 0 ? "the HDF5 file is cut short or damaged" : "not an HDF5 file", path,
                    "lockstep info lists what can be read; a spool beside it is used instead"};
-    const Hdf5Handle creation(H5Fget_create_plist(file.get()));
+    const Hdf5Handle creation(H5Fget_create_plist(hdf5.get()));
     hsize_t userblock = 0;
     if (creation.ok()) H5Pget_userblock(creation.get(), &userblock);
     impl->userblock = userblock != 0;
     H5O_info_t object{};
-    H5Oget_info2(file.get(), &object, H5O_INFO_NUM_ATTRS);
+    H5Oget_info2(hdf5.get(), &object, H5O_INFO_NUM_ATTRS);
     for (hsize_t i = 0; i < object.num_attrs && i < 64; ++i) {
       const Hdf5Handle attribute(
-          H5Aopen_by_idx(file.get(), ".", H5_INDEX_NAME, H5_ITER_NATIVE, i, H5P_DEFAULT, H5P_DEFAULT));
+          H5Aopen_by_idx(hdf5.get(), ".", H5_INDEX_NAME, H5_ITER_NATIVE, i, H5P_DEFAULT, H5P_DEFAULT));
       char name[256];
       if (!attribute.ok() || H5Aget_name(attribute.get(), sizeof name, name) <= 0) continue;
-      AttributeValue value;
+      StoredAttribute value;
       if (ReadAttribute(attribute.get(), value)) impl->attributes[name] = std::move(value);
     }
     if (impl->attributes.contains(kFormatAttribute))
@@ -245,25 +288,123 @@ Result<TableFile> TableFile::Open(const std::string& path) {
     else if (impl->attributes.contains("format"))
       impl->format = impl->attributes["format"].text;
     else
-      impl->format = ReadVariableText(file.get(), "format");
+      impl->format = ReadVariableText(hdf5.get(), "format");
   }
+  LS_CHECK(impl->CheckFormat());
+  LS_CHECK(impl->ParseParts());
+  return TableFile(std::move(impl));
+}
+
+Status TableFile::Impl::CheckFormat() const {
   std::string_view name, known_name;
   unsigned version = 0, known_version = 0;
-  if (!SplitFormat(impl->format, name, version))
+  if (!SplitFormat(format, name, version))
     return Error{ErrorCode::kMalformed, "an HDF5 file, but not one of Lockstep's", path,
                  "name a rank file (ranks/rank-00000.h5) or timeline.h5"};
   for (const std::string_view known : {schema::kRankFileFormat, schema::kTimelineFormat}) {
     SplitFormat(known, known_name, known_version);
     if (name != known_name) continue;
     if (version > known_version)
-      return Error{
-          ErrorCode::kUnsupported,
-          "written by a newer Lockstep: format " + impl->format + ", this one reads up to " + std::string(known), path,
-          "read it with the version that wrote it, or a later one"};
-    return TableFile(std::move(impl));
+      return Error{ErrorCode::kUnsupported,
+                   "written by a newer Lockstep: format " + format + ", this one reads up to " + std::string(known),
+                   path, "read it with the version that wrote it, or a later one"};
+    return Ok();
   }
-  return Error{ErrorCode::kMalformed, "unknown format " + impl->format, path,
+  return Error{ErrorCode::kMalformed, "unknown format " + format, path,
                "name a rank file (ranks/rank-00000.h5) or timeline.h5"};
+}
+
+Status TableFile::Impl::ParseParts() {
+  const auto text = attributes.find(kPartsAttribute);
+  if (text == attributes.end() || !text->second.is_text) return Ok();
+  std::string_view rest = text->second.text;
+  const auto take = [](std::string_view& from, char until) {
+    const std::size_t at = std::min(from.find(until), from.size());
+    const std::string_view taken = from.substr(0, at);
+    from.remove_prefix(std::min(at + 1, from.size()));
+    return taken;
+  };
+  const auto number = [](std::string_view digits, std::uint64_t& value) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size();
+  };
+  constexpr std::uint64_t kMostRows = std::uint64_t{1} << 40;
+  while (!rest.empty()) {
+    std::string_view line = take(rest, '\n');
+    std::vector<TablePart>& of_table = parts[std::string(take(line, '\t'))];
+    while (!line.empty()) {
+      std::string_view entry = take(line, '\t');
+      TablePart part{std::string(take(entry, ':')), 0, 0};
+      // Parts lie below the file's directory and nowhere else.
+      if (part.file.empty() || part.file[0] == '/' || part.file.find("..") != std::string::npos ||
+          !number(take(entry, ':'), part.rows) || part.rows > kMostRows || !number(entry, part.digest))
+        return Malformed("the list of its parts makes no sense");
+      of_table.push_back(std::move(part));
+    }
+  }
+  return Ok();
+}
+
+// HDF5 reads a missing part as zeros without a word, so each is held against what its writer said of it.
+Result<std::shared_ptr<const TableFile>> TableFile::Impl::OpenPart(const std::string& file) const {
+  const std::lock_guard guard(parts_mutex);
+  if (const auto at = opened.find(file); at != opened.end()) return at->second;
+  const std::size_t slash = path.rfind('/');
+  const std::string where = (slash == std::string::npos ? std::string() : path.substr(0, slash + 1)) + file;
+  const auto wrong = [&](ErrorCode code, const std::string& what) {
+    return Error{code, what, where, "bring that file back as it was, or run lockstep merge again"};
+  };
+  Result<TableFile> part = TableFile::Open(where);
+  if (!part.ok())
+    return wrong(part.error().code,
+                 "a part of the timeline " + std::string(part.error().code == ErrorCode::kNotFound
+                                                             ? "is missing"
+                                                             : "cannot be read: " + part.error().what));
+  if (!part.value().impl_->parts.empty()) return wrong(ErrorCode::kMalformed, "a part that has parts itself");
+  Result<std::vector<Digest>> digests = part.value().Digests();
+  if (!digests.ok()) return wrong(digests.error().code, "a part of the timeline is damaged: " + digests.error().what);
+  for (const auto& [table, of_table] : parts)
+    for (const TablePart& expected : of_table) {
+      if (expected.file != file) continue;
+      const auto same = std::any_of(digests.value().begin(), digests.value().end(), [&](const Digest& digest) {
+        return digest.table == table && digest.rows == expected.rows && digest.value == expected.digest;
+      });
+      if (!same)
+        return wrong(ErrorCode::kMalformed,
+                     "a part of the timeline holds other rows of " + table + " than were written");
+    }
+  auto shared = std::make_shared<const TableFile>(std::move(part).value());
+  opened.emplace(file, shared);
+  return shared;
+}
+
+Status TableFile::Impl::ReadParts(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first,
+                                  std::uint64_t count, std::byte* out) const {
+  std::uint64_t begin = 0;
+  for (const TablePart& part : parts.find(table)->second) {
+    const std::uint64_t from = std::max(first, begin), to = std::min(first + count, begin + part.rows);
+    if (from < to) {
+      LS_TRY(const std::shared_ptr<const TableFile> file, OpenPart(part.file));
+      LS_CHECK(file->ReadColumn(table, column, from - begin, to - from, out));
+      out += (to - from) * WidthOf(column.type);
+    }
+    begin += part.rows;
+  }
+  return Ok();
+}
+
+bool TableFile::indexed() const { return impl_->index.has_value(); }
+
+void TableFile::Release() const {
+  const std::lock_guard guard(impl_->mutex);
+  impl_->held.reset();
+  if (impl_->index) impl_->tables.clear();
+}
+
+void TableFile::Hold() const {
+  auto file = std::make_shared<const File>(impl_->path);
+  const std::lock_guard guard(impl_->mutex);
+  if (file->ok()) impl_->held = std::move(file);
 }
 
 std::string_view TableFile::format() const { return impl_->format; }
@@ -283,7 +424,13 @@ void TableFile::LookAtAll() const {
   impl_->LoadTables(impl_->Infos());
 }
 
-std::uint64_t TableFile::Rows(std::string_view table) const { return impl_->Table(table).rows; }
+std::uint64_t TableFile::Rows(std::string_view table) const {
+  const auto at = impl_->parts.find(table);
+  if (at == impl_->parts.end()) return impl_->Table(table).rows;
+  std::uint64_t rows = 0;
+  for (const TablePart& part : at->second) rows += part.rows;
+  return rows;
+}
 
 std::uint64_t TableFile::missing_columns() const {
   const std::lock_guard guard(impl_->mutex);
@@ -292,19 +439,20 @@ std::uint64_t TableFile::missing_columns() const {
 
 Status TableFile::ReadColumn(std::string_view table_name, const schema::ColumnInfo& info, std::uint64_t first,
                              std::uint64_t count, std::byte* out) const {
+  if (impl_->parts.contains(table_name)) return impl_->ReadParts(table_name, info, first, count, out);
   const StoredTable& table = impl_->Table(table_name);
   const std::string name = std::string(table_name) + "/" + std::string(info.name);
   const std::size_t width = WidthOf(info.type);
   if (!table.problem.empty()) return impl_->Malformed(std::string(table_name) + ": " + table.problem);
   if (count == 0) return Ok();
-  const auto at = table.columns.find(info.name);
-  if (at == table.columns.end()) {
+  const StoredColumn* const stored = impl_->Column(table, table_name, info);
+  if (stored == nullptr) {
     std::memset(out, 0, count * width);
     const std::lock_guard guard(impl_->mutex);
     impl_->missing.insert(name);
     return Ok();
   }
-  const StoredColumn& column = at->second;
+  const StoredColumn& column = *stored;
   const bool want_signed = info.type == schema::ColumnType::kI32 || info.type == schema::ColumnType::kI64;
   if (!column.integer) return impl_->Malformed(name + ": not a column of integers");
   if (column.width != width || column.is_signed != want_signed)
@@ -322,15 +470,19 @@ Result<std::vector<TableFile::Digest>> TableFile::Digests() const {
   const auto digest_table = [&](const schema::TableInfo& table) -> Status {
     const std::uint64_t rows = Rows(table.name);
     ValueDigest values;
+    std::vector<std::uint64_t> columns;
     for (std::size_t i = 0; i < table.column_count; ++i) {
       const schema::ColumnInfo& column = table.columns[i];
+      ValueDigest of_column;
       for (std::uint64_t first = 0; first < rows; first += kChunkRows) {
         const std::uint64_t count = std::min<std::uint64_t>(rows - first, kChunkRows);
         LS_CHECK(ReadColumn(table.name, column, first, count, buffer.data()));
         values.Add(buffer.data(), count * WidthOf(column.type));
+        of_column.Add(buffer.data(), count * WidthOf(column.type));
       }
+      columns.push_back(of_column.value());
     }
-    digests.push_back({std::string(table.name), rows, values.value()});
+    digests.push_back({std::string(table.name), rows, values.value(), std::move(columns)});
     return Ok();
   };
   for (const schema::TableInfo& table : impl_->Infos()) LS_CHECK(digest_table(table));

@@ -9,9 +9,11 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "core/version.h"
 #include "trace/chunk_codec.h"
+#include "trace/file_index.h"
 #include "trace/hdf5_access.h"
 #include "trace/table_file.h"
 
@@ -21,6 +23,7 @@ namespace {
 struct Column {
   std::size_t width;
   Hdf5Handle dataset;
+  std::uint64_t chunks = 0;        // Written.
   std::vector<std::byte> pending;  // Rows of the chunk that is not full yet.
 };
 
@@ -31,6 +34,18 @@ struct TableState {
   std::uint64_t rows = 0;      // Appended, pending ones included.
 };
 
+// A chunk on its way into the file.
+struct ChunkJob {
+  Column* column;
+  const std::byte* values;
+  std::uint64_t chunk;
+  std::size_t rows, chunk_rows;
+  std::vector<std::byte> stored;
+};
+
+// Chunks that are compressed at once: what is held of them stays small.
+constexpr std::size_t kBatch = 64;
+
 }  // namespace
 
 struct TableFileWriter::Impl {
@@ -40,6 +55,11 @@ struct TableFileWriter::Impl {
   Hdf5Handle chunked;  // Creation properties of every dataset.
   std::map<std::string, TableState, std::less<>> tables;
   ChunkEncoder encoder;
+  RunParallel parallel;  // May be empty.
+  FileIndex index;
+  std::set<std::string, std::less<>> in_parts;
+  std::string parts;                                  // What attribute kPartsAttribute will say.
+  std::map<std::string, StoredAttribute> attributes;  // For the index.
   bool failed = false;
 
   ~Impl() { Close(); }
@@ -80,37 +100,66 @@ struct TableFileWriter::Impl {
     return Ok();
   }
 
-  // The column's chunk number `chunk`, of which `rows` are there.
-  Status WriteChunk(TableState& table, Column& column, const std::byte* values, std::uint64_t chunk, std::size_t rows) {
-    if (table.chunk_rows == 0) LS_CHECK(MakeDatasets(table, kChunkRows));
-    const std::span<const std::byte> stored = encoder.Encode(values, rows, table.chunk_rows, column.width);
+  Status Store(const ChunkJob& job, std::span<const std::byte> stored) {
     if (stored.empty()) return Failed("cannot compress a chunk: out of memory");
     const Hdf5Lock lock;
-    const hsize_t offset = chunk * table.chunk_rows, extent = offset + rows;
-    if (H5Dset_extent(column.dataset.get(), &extent) < 0 ||
-        H5Dwrite_chunk(column.dataset.get(), H5P_DEFAULT, 0, &offset, stored.size(), stored.data()) < 0)
+    const hsize_t offset = job.chunk * job.chunk_rows, extent = offset + job.rows;
+    if (H5Dset_extent(job.column->dataset.get(), &extent) < 0 ||
+        H5Dwrite_chunk(job.column->dataset.get(), H5P_DEFAULT, 0, &offset, stored.size(), stored.data()) < 0)
       return Failed("cannot write a chunk");
+    job.column->chunks = std::max(job.column->chunks, job.chunk + 1);
     return Ok();
   }
 
-  Status AppendTo(TableState& table, Column& column, const std::byte* data, std::size_t rows) {
-    const std::size_t chunk_bytes = kChunkRows * column.width;
-    std::uint64_t chunk = table.rows / kChunkRows;
-    std::size_t bytes = rows * column.width;
-    if (!column.pending.empty()) {
-      const std::size_t take = std::min(bytes, chunk_bytes - column.pending.size());
-      column.pending.insert(column.pending.end(), data, data + take);
-      data += take;
-      bytes -= take;
-      if (column.pending.size() < chunk_bytes) return Ok();
-      LS_CHECK(WriteChunk(table, column, column.pending.data(), chunk, kChunkRows));
-      column.pending.clear();
-      ++chunk;
+  // Into the file in the given order, however many threads compress them.
+  Status WriteChunks(std::vector<ChunkJob>& jobs) {
+    if (!parallel || jobs.size() < 2) {
+      for (const ChunkJob& job : jobs)
+        LS_CHECK(Store(job, encoder.Encode(job.values, job.rows, job.chunk_rows, job.column->width)));
+      return Ok();
     }
-    for (; bytes >= chunk_bytes; data += chunk_bytes, bytes -= chunk_bytes, ++chunk)
-      LS_CHECK(WriteChunk(table, column, data, chunk, kChunkRows));
-    column.pending.insert(column.pending.end(), data, data + bytes);
+    for (std::size_t first = 0; first < jobs.size(); first += kBatch) {
+      const std::size_t count = std::min(kBatch, jobs.size() - first);
+      parallel(count, [&](std::size_t i) {
+        thread_local ChunkEncoder own;
+        ChunkJob& job = jobs[first + i];
+        const std::span<const std::byte> stored = own.Encode(job.values, job.rows, job.chunk_rows, job.column->width);
+        job.stored.assign(stored.begin(), stored.end());
+      });
+      for (std::size_t i = first; i < first + count; ++i) {
+        LS_CHECK(Store(jobs[i], jobs[i].stored));
+        jobs[i].stored = {};
+      }
+    }
     return Ok();
+  }
+
+  Status AppendTo(TableState& table, const std::vector<ColumnBytes>& columns, std::size_t rows) {
+    std::vector<ChunkJob> jobs;
+    std::vector<std::vector<std::byte>> completed;  // Chunks that were begun before.
+    completed.reserve(columns.size());
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      Column& column = table.columns[i];
+      const std::size_t chunk_bytes = kChunkRows * column.width;
+      std::uint64_t chunk = table.rows / kChunkRows;
+      const std::byte* data = columns[i].data;
+      std::size_t bytes = rows * column.width;
+      if (!column.pending.empty()) {
+        const std::size_t take = std::min(bytes, chunk_bytes - column.pending.size());
+        column.pending.insert(column.pending.end(), data, data + take);
+        data += take;
+        bytes -= take;
+        if (column.pending.size() < chunk_bytes) continue;
+        completed.push_back(std::exchange(column.pending, {}));
+        jobs.push_back({&column, completed.back().data(), chunk++, kChunkRows, kChunkRows, {}});
+      }
+      for (; bytes >= chunk_bytes; data += chunk_bytes, bytes -= chunk_bytes)
+        jobs.push_back({&column, data, chunk++, kChunkRows, kChunkRows, {}});
+      column.pending.insert(column.pending.end(), data, data + bytes);
+    }
+    if (jobs.empty()) return Ok();
+    if (table.chunk_rows == 0) LS_CHECK(MakeDatasets(table, kChunkRows));
+    return WriteChunks(jobs);
   }
 
   // Last, partial chunks: stored at full size, padded with zeros, as HDF5 does.
@@ -119,13 +168,46 @@ struct TableFileWriter::Impl {
       if (table.chunk_rows == 0)
         LS_CHECK(
             MakeDatasets(table, table.rows == 0 ? kChunkRows : std::bit_ceil(std::max<std::size_t>(table.rows, 16))));
-      for (Column& column : table.columns) {
-        if (column.pending.empty()) continue;
-        LS_CHECK(WriteChunk(table, column, column.pending.data(), table.rows / kChunkRows, table.rows % kChunkRows));
-        column.pending = {};
-      }
+      std::vector<ChunkJob> jobs;
+      for (Column& column : table.columns)
+        if (!column.pending.empty())
+          jobs.push_back(
+              {&column, column.pending.data(), table.rows / kChunkRows, table.rows % kChunkRows, table.chunk_rows, {}});
+      LS_CHECK(WriteChunks(jobs));
+      for (Column& column : table.columns) column.pending = {};
     }
     return Ok();
+  }
+
+  // Where everything lies, as long as libhdf5 has the file open. False: leave the index out.
+  bool CollectIndex() {
+    const Hdf5Lock lock;
+    for (const auto& [name, table] : tables) {
+      IndexedTable indexed{table.info.name, {}};
+      for (std::size_t i = 0; i < table.columns.size(); ++i) {
+        const schema::ColumnInfo& column = table.info.columns[i];
+        const bool is_signed = column.type == schema::ColumnType::kI32 || column.type == schema::ColumnType::kI64;
+        IndexedColumn& entry =
+            indexed.columns.emplace_back(IndexedColumn{column.name,
+                                                       static_cast<std::uint8_t>(table.columns[i].width),
+                                                       is_signed,
+                                                       table.rows,
+                                                       table.chunk_rows,
+                                                       {}});
+        for (std::uint64_t chunk = 0; chunk < table.columns[i].chunks; ++chunk) {
+          const hsize_t at = chunk * table.chunk_rows;
+          haddr_t address = HADDR_UNDEF;
+          hsize_t bytes = 0;
+          unsigned skipped = 0;
+          if (H5Dget_chunk_info_by_coord(table.columns[i].dataset.get(), &at, &skipped, &address, &bytes) < 0 ||
+              address == HADDR_UNDEF || skipped != 0)
+            return false;
+          entry.chunks.push_back({address, bytes, 0});
+        }
+      }
+      index.AddTable(indexed);
+    }
+    return true;
   }
 
   // Gives back libhdf5's status of the last close, which is when it writes.
@@ -145,11 +227,14 @@ TableFileWriter::~TableFileWriter() {
   if (impl_ && impl_->file.ok() && !impl_->failed) (void)impl_->Flush();
 }
 
-Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::string_view format) {
+Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::string_view format,
+                                                RunParallel parallel) {
   auto impl = std::make_unique<Impl>();
+  impl->parallel = std::move(parallel);
   impl->path = path;
   impl->part = path + ".part";
   impl->format = format;
+  impl->attributes[kFormatAttribute] = {true, 0, std::string(format)};
   // libhdf5's own error for a file that cannot be made names neither path nor reason.
   const int probe = ::open(impl->part.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644);
   if (probe < 0)
@@ -182,9 +267,46 @@ Status TableFileWriter::AppendColumns(const schema::TableInfo& info, const std::
   auto at = impl_->tables.find(info.name);
   if (at == impl_->tables.end()) at = impl_->AddTable(info);
   TableState& table = at->second;
-  for (std::size_t i = 0; i < columns.size(); ++i)
-    LS_CHECK(impl_->AppendTo(table, table.columns[i], columns[i].data, rows));
+  LS_CHECK(impl_->AppendTo(table, columns, rows));
   table.rows += rows;
+  return Ok();
+}
+
+Status TableFileWriter::AddParts(const schema::TableInfo& info, const std::vector<TablePart>& parts) {
+  const std::string name(info.name);
+  hsize_t rows = 0;
+  impl_->parts += name;
+  for (const TablePart& part : parts) {
+    rows += part.rows;
+    impl_->parts += '\t' + part.file + ':' + std::to_string(part.rows) + ':' + std::to_string(part.digest);
+  }
+  impl_->parts += '\n';
+  impl_->in_parts.insert(name);
+  const Hdf5Lock lock;
+  const Hdf5Handle group(H5Gcreate2(impl_->file.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  if (!group.ok() || !WriteTextAttribute(group.get(), "description", info.description))
+    return impl_->Failed("cannot make table " + name);
+  const Hdf5Handle space(H5Screate_simple(1, &rows, nullptr));
+  for (std::size_t i = 0; i < info.column_count; ++i) {
+    const schema::ColumnInfo& column = info.columns[i];
+    const std::string path = name + "/" + std::string(column.name);
+    const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE));
+    hsize_t first = 0;
+    for (const TablePart& part : parts) {
+      const hsize_t count = part.rows;
+      if (count == 0) continue;
+      const Hdf5Handle source(H5Screate_simple(1, &count, nullptr)), target(H5Scopy(space.get()));
+      if (H5Sselect_hyperslab(target.get(), H5S_SELECT_SET, &first, nullptr, &count, nullptr) < 0 ||
+          H5Pset_virtual(creation.get(), target.get(), part.file.c_str(), ("/" + path).c_str(), source.get()) < 0)
+        return impl_->Failed("cannot make column " + path);
+      first += count;
+    }
+    const Hdf5Handle dataset(H5Dcreate2(group.get(), std::string(column.name).c_str(), FileType(column.type),
+                                        space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
+    if (!dataset.ok() || !WriteTextAttribute(dataset.get(), "unit", column.unit) ||
+        !WriteTextAttribute(dataset.get(), "description", column.description))
+      return impl_->Failed("cannot make column " + path);
+  }
   return Ok();
 }
 
@@ -192,6 +314,7 @@ Status TableFileWriter::SetAttribute(std::string_view name, std::int64_t value) 
   const Hdf5Lock lock;
   if (!WriteIntAttribute(impl_->file.get(), std::string(name).c_str(), value))
     return impl_->Failed("cannot write attribute " + std::string(name));
+  impl_->attributes[std::string(name)] = {false, value, {}};
   return Ok();
 }
 
@@ -201,6 +324,7 @@ Status TableFileWriter::SetAttribute(std::string_view name, std::string_view tex
   if (H5Aexists(impl_->file.get(), key.c_str()) > 0) H5Adelete(impl_->file.get(), key.c_str());
   if (!WriteFixedTextAttribute(impl_->file.get(), key.c_str(), text))
     return impl_->Failed("cannot write attribute " + key);
+  impl_->attributes[key] = {true, 0, std::string(text)};
   return Ok();
 }
 
@@ -209,15 +333,20 @@ Status TableFileWriter::Finish() {
   if (impl.failed) return impl.Failed("the file is incomplete after an earlier error");
   const auto add_absent = [&](const auto& infos) {
     for (const schema::TableInfo& info : infos)
-      if (!impl.tables.contains(info.name)) impl.AddTable(info);
+      if (!impl.tables.contains(info.name) && !impl.in_parts.contains(info.name)) impl.AddTable(info);
   };
   if (impl.format == schema::kRankFileFormat) add_absent(schema::kRankTableInfos);
   if (impl.format == schema::kTimelineFormat) add_absent(schema::kTimelineTableInfos);
   LS_CHECK(impl.Flush());
+  if (!impl.parts.empty()) LS_CHECK(SetAttribute(kPartsAttribute, impl.parts));
   LS_CHECK(SetAttribute("complete", std::int64_t{1}));
+  const bool indexed = impl.CollectIndex();
   if (!impl.Close()) return impl.Failed("cannot write the end of the file");
 
-  const int file = ::open(impl.part.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = ::open(impl.part.c_str(), O_RDWR | O_CLOEXEC);
+  for (const auto& [name, value] : impl.attributes) impl.index.AddAttribute(name, value);
+  // Without it the file is read through libhdf5.
+  if (file >= 0 && indexed) (void)impl.index.Append(file);
   const bool synced = file >= 0 && ::fsync(file) == 0;
   if (file >= 0) ::close(file);
   if (!synced || std::rename(impl.part.c_str(), impl.path.c_str()) != 0)

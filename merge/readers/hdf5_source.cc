@@ -11,7 +11,8 @@ namespace {
 
 class Hdf5Events final : public EventReader {
  public:
-  explicit Hdf5Events(const TableFile& file) : file_(file) {}
+  explicit Hdf5Events(const TableFile& file) : file_(file) { file_.Hold(); }
+  ~Hdf5Events() override { file_.Release(); }
   std::uint64_t Rows(std::string_view table) const override { return file_.Rows(table); }
 
  private:
@@ -51,6 +52,8 @@ class Hdf5Source final : public RankSource {
     Some(read, t.p2p,
          {"comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns", "post_end_ns",
           "wait_begin_ns", "end_ns", "bytes", "outcome"});
+    // A run has thousands of them open.
+    file_.Release();
     return read;
   }
 

@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "merge/pack.h"
 #include "merge/parallel.h"
 #include "trace/strings.h"
 
@@ -58,6 +60,7 @@ struct Found {
   ReadTables head;
   std::int32_t rank = -1;
   int certainty = 0;  // Of the rank: the larger the better known.
+  bool mine = true;
 };
 
 // MPI's own answer before NCCL's, before the environment's, before the slot's number.
@@ -145,6 +148,82 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate
   return slot;
 }
 
+// Another process has it open; its head was shared.
+class SharedSource final : public RankSource {
+ public:
+  SharedSource(std::uint64_t rows, bool complete) : rows_(rows), complete_(complete) {}
+  std::uint64_t EventRows() const override { return rows_; }
+  bool complete() const override { return complete_; }
+
+ private:
+  ReadTables LoadHead() const override { return {}; }
+  std::unique_ptr<EventReader> LoadEvents() const override {
+    return ReadFromMemory({}, {"events are read by another process"});
+  }
+  ReadTables LoadAll() const override { return {{}, {"read by another process"}}; }
+  std::uint64_t rows_;
+  bool complete_;
+};
+
+// The first process's view of the directory: a file that appears meanwhile must not appear to some only.
+std::vector<Candidate> AgreeOn(MergeTeam& team, const std::vector<Candidate>& candidates) {
+  std::vector<std::string> names;
+  for (const Candidate& candidate : candidates) names.push_back(candidate.file);
+  Packer packer;
+  packer.Put(names);
+  const std::string first = team.Share(packer.Take())[0];
+  Unpacker(first).Take(names);
+  std::vector<Candidate> agreed;
+  for (const std::string& name : names) agreed.push_back({name, ParseName(fs::path(name).filename().string())});
+  return agreed;
+}
+
+// What each process found in its slots, to all of them.
+void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::vector<SlotFiles>& slots) {
+  Packer packer;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (!IsMine(&team, i)) continue;
+    const SlotFiles& slot = slots[i];
+    packer.Put(slot.unreadable);
+    packer.Put(slot.losses.size());
+    for (const RunLoss& loss : slot.losses)
+      packer.Put(loss.rank), packer.Put(loss.name), packer.Put(loss.count), packer.Put(loss.detail);
+    packer.Put(slot.found.size());
+    for (const Found& found : slot.found) {
+      packer.Put(static_cast<std::uint64_t>(found.candidate - candidates.data()));
+      packer.Put(found.source->EventRows());
+      packer.Put(found.source->complete());
+      packer.Put(found.rank);
+      packer.Put(found.certainty);
+      packer.Put(found.head.damaged);
+      found.head.tables.ForEachTable([&](const auto& table) { packer.PutTable(table); });
+    }
+  }
+  const std::vector<std::string> all = team.Share(packer.Take());
+  std::vector<Unpacker> from(all.begin(), all.end());
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (IsMine(&team, i)) continue;
+    Unpacker& bytes = from[i % team.count()];
+    SlotFiles& slot = slots[i];
+    bytes.Take(slot.unreadable);
+    slot.losses.resize(bytes.Take<std::size_t>());
+    for (RunLoss& loss : slot.losses)
+      bytes.Take(loss.rank), bytes.Take(loss.name), bytes.Take(loss.count), bytes.Take(loss.detail);
+    const auto count = bytes.Take<std::size_t>();
+    for (std::size_t n = 0; n < count; ++n) {
+      Found& found = slot.found.emplace_back();
+      found.candidate = &candidates[bytes.Take<std::uint64_t>()];
+      const auto rows = bytes.Take<std::uint64_t>();
+      found.source = std::make_unique<SharedSource>(rows, bytes.Take<bool>());
+      bytes.Take(found.rank);
+      bytes.Take(found.certainty);
+      bytes.Take(found.head.damaged);
+      found.head.tables.ForEachTable([&](auto& table) { bytes.TakeTable(table); });
+      found.mine = false;
+    }
+  }
+}
+
 }  // namespace
 
 ManifestFacts ReadManifest(const std::string& run_dir) {
@@ -161,6 +240,19 @@ ManifestFacts ReadManifest(const std::string& run_dir) {
   if (const auto at = json.find("command"); at != json.end() && at->is_array())
     for (const auto& word : *at)
       if (word.is_string()) facts.command += (facts.command.empty() ? "" : " ") + word.get<std::string>();
+  if (const auto at = json.find("losses"); at != json.end() && at->is_array())
+    for (const auto& loss : *at) {
+      if (!loss.is_object() || !loss.contains("name") || !loss["name"].is_string()) continue;
+      const auto number = [&](const char* key, std::int64_t fallback) {
+        const auto found = loss.find(key);
+        return found != loss.end() && found->is_number_integer() ? found->get<std::int64_t>() : fallback;
+      };
+      const auto detail = loss.find("detail");
+      facts.losses.push_back({static_cast<std::int32_t>(std::clamp<std::int64_t>(number("rank", -1), -1, 1 << 24)),
+                              loss["name"].get<std::string>(),
+                              static_cast<std::uint64_t>(std::max<std::int64_t>(number("count", 1), 0)),
+                              detail != loss.end() && detail->is_string() ? detail->get<std::string>() : ""});
+    }
   return facts;
 }
 
@@ -172,17 +264,20 @@ std::vector<std::string> ListRunFiles(const std::string& run_dir) {
   return files;
 }
 
-Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs) {
+Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::function<void(double)>& progress,
+                         MergeTeam* team) {
   std::error_code ignored;
   if (!fs::is_directory(run_dir, ignored))
     return Error{ErrorCode::kNotFound, "no such run directory", run_dir,
                  "name the directory that holds manifest.json and ranks/"};
-  const std::vector<Candidate> candidates = ListCandidates(run_dir);
+  std::vector<Candidate> candidates = ListCandidates(run_dir);
+  if (team != nullptr) candidates = AgreeOn(*team, candidates);
   RunFiles run;
   const ManifestFacts manifest = ReadManifest(run_dir);
   run.run_id = manifest.run_id;
   run.command = manifest.command;
   run.world_size = manifest.world_size;
+  run.losses = manifest.losses;
 
   // Slots: files of one number belong together, others stand alone.
   std::vector<std::vector<const Candidate*>> slots;
@@ -192,7 +287,15 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs) {
     slots.back().push_back(&candidate);
   }
   std::vector<SlotFiles> opened(slots.size());
-  ParallelFor(jobs, slots.size(), [&](std::size_t i) { opened[i] = OpenSlot(run_dir, slots[i]); });
+  std::mutex mutex;
+  std::size_t done = 0;
+  ParallelFor(jobs, slots.size(), [&](std::size_t i) {
+    if (IsMine(team, i)) opened[i] = OpenSlot(run_dir, slots[i]);
+    if (!progress) return;
+    const std::lock_guard lock(mutex);
+    progress(static_cast<double>(++done) / static_cast<double>(slots.size()));
+  });
+  if (team != nullptr) ShareSlots(*team, candidates, opened);
 
   // Which run is this? The manifest says, else most files do.
   std::map<std::string, std::size_t> run_ids;
@@ -270,6 +373,7 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs) {
       for (const std::string& damage : found.head.damaged)
         run.losses.push_back(MakeLoss(rank, Loss::kRankCutShort, 1, entry.file + ": " + damage));
     }
+    entry.mine = found.mine;
     entry.source = std::move(found.source);
     entry.head = std::move(found.head.tables);
     const std::int64_t size = MetaNumber(entry.head, "world_size", 0);

@@ -5,6 +5,7 @@
 // the file; the others are used.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/loss.h"
 #include "core/result.h"
 #include "merge/readers/rank_source.h"
+#include "merge/team.h"
 
 namespace lockstep {
 
@@ -34,6 +36,7 @@ struct RunRank {
   RankState state = RankState::kMissing;
   std::unique_ptr<RankSource> source;
   schema::RankTables head;
+  bool mine = true;  // Read by this process, which breaks it down.
 };
 
 struct RunFiles {
@@ -45,8 +48,10 @@ struct RunFiles {
   std::vector<RunLoss> losses;
 };
 
-// kNotFound if there is no readable rank file at all. Opens files with `jobs` threads.
-Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs);
+// kNotFound if there is no readable rank file at all. Opens files with `jobs` threads; `progress`: share of the
+// files read. With a team each process opens some of the files and all know all heads afterwards.
+Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::function<void(double)>& progress = {},
+                         MergeTeam* team = nullptr);
 
 // Paths of everything OpenRun may read, sorted: for deciding whether a timeline is up to date.
 std::vector<std::string> ListRunFiles(const std::string& run_dir);
@@ -55,6 +60,7 @@ std::vector<std::string> ListRunFiles(const std::string& run_dir);
 struct ManifestFacts {
   std::string run_id, command;
   std::int32_t world_size = 0;
+  std::vector<RunLoss> losses;  // What an import could not put into any rank's file.
 };
 ManifestFacts ReadManifest(const std::string& run_dir);
 

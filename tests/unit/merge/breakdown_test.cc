@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "fixture.h"
@@ -351,6 +352,114 @@ TEST(Breakdown, IdentityHoldsOnRandomRuns) {
       EXPECT_EQ(compute, total.compute_ns);
     }
   }
+}
+
+// Rows in another order; what refers to them by number is not in these runs.
+template <typename Table>
+void Shuffle(Table& table, std::mt19937& random) {
+  std::vector<std::size_t> order(table.rows());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::shuffle(order.begin(), order.end(), random);
+  Table moved;
+  for (const std::size_t row : order) moved.Append(table.Get(row));
+  table = std::move(moved);
+}
+
+void ExpectSameRows(const schema::TlStepRanks& a, const schema::TlStepRanks& b) {
+  std::vector<std::vector<std::int64_t>> columns;
+  a.ForEachColumn(
+      [&](const schema::ColumnInfo&, const auto& column) { columns.emplace_back(column.begin(), column.end()); });
+  std::size_t at = 0;
+  b.ForEachColumn([&](const schema::ColumnInfo& info, const auto& column) {
+    EXPECT_EQ(columns[at++], std::vector<std::int64_t>(column.begin(), column.end())) << info.name;
+  });
+}
+
+// Tables of several pieces: in order of time they go through a piece at a time, in
+// any other they are held. Both ways give the same, and the sum of what was put in.
+TEST(Breakdown, LongTablesInOrderAndOutOfOrder) {
+  constexpr std::int64_t kCalls = 150'000, kStep = 30'000 * 40;
+  const auto build = [](RankBuilder& rank) {
+    for (std::int64_t i = 0; i < kCalls; ++i) {
+      const std::int64_t t = i * 40;
+      if (i % 7 == 0)
+        rank.Posted(CollectiveKind::kAllReduce, t, t + 3, t + 12, t + 30);
+      else
+        rank.Call(i % 5 == 0 ? MpiOp::kWin_fence : MpiOp::kSend, t + 5, t + 9 + i % 20, i % 11 == 0 ? 1 : 0);
+      if (i % 3 == 0) rank.Input(t + 20, t + 33);
+      if (i % 30'000 == 29'999) rank.Step(i / 30'000, i / 30'000 * kStep, (i / 30'000 + 1) * kStep);
+    }
+  };
+  std::mt19937 random(3);
+  Merged sorted(1), shuffled(1);
+  build(sorted[0]), build(shuffled[0]);
+  Shuffle(shuffled[0].t.mpi_calls, random);
+  Shuffle(shuffled[0].t.ranges, random);
+  ASSERT_GT(sorted[0].t.mpi_calls.rows(), 2 * kPieceRows);
+  sorted.Run(), shuffled.Run();
+  ExpectSameRows(sorted.passed[0].step_ranks, shuffled.passed[0].step_ranks);
+  EXPECT_EQ(sorted.passed[0].step_ranks.rows(), 5u);
+  EXPECT_EQ(SumOfTerms(sorted.terms[0]), kCalls * 40);
+  EXPECT_GT(sorted.terms[0].comm_ns, 0);
+  EXPECT_GT(sorted.terms[0].mpi_rma_ns, 0);
+  EXPECT_EQ(sorted.members().censored, shuffled.members().censored);
+}
+
+TEST(Breakdown, LongGpuTablesInOrderAndOutOfOrder) {
+  constexpr std::int64_t kKernels = 200'000, kStep = 50'000 * 30;
+  const auto build = [](RankBuilder& rank) {
+    for (std::int64_t i = 0; i < kKernels; ++i) {
+      const std::int64_t t = i * 30;
+      rank.Kernel(i % 9 == 0 ? "ncclDevKernel_AllReduce" : "gemm", t + 8, t + 20 + i % 25, t);
+      if (i % 4 == 0) rank.t.copies.Append({.begin_ns = t + 22, .duration_ns = 9});
+      if (i % 50'000 == 49'999) rank.Step(i / 50'000, i / 50'000 * kStep, (i / 50'000 + 1) * kStep);
+    }
+  };
+  std::mt19937 random(4);
+  Merged sorted(1), shuffled(1);
+  build(sorted[0]), build(shuffled[0]);
+  Shuffle(shuffled[0].t.kernels, random);
+  Shuffle(shuffled[0].t.copies, random);
+  Shuffle(shuffled[0].t.api, random);
+  sorted.Run(), shuffled.Run();
+  ExpectSameRows(sorted.passed[0].step_ranks, shuffled.passed[0].step_ranks);
+  ASSERT_EQ(sorted.passed[0].steps.size(), 4u);
+  EXPECT_EQ(sorted.passed[0].steps[1].window, (Interval{kStep + 8, 2 * kStep + 8}));
+  const auto& total = sorted.terms[0];
+  EXPECT_EQ(SumOfTerms(total), total.span_ns);
+  EXPECT_GT(total.overlap_ns, 0);
+  EXPECT_GT(total.exposed_copy_ns, 0);
+}
+
+// Holistic Trace Analysis drops what was launched in the last of several steps.
+TEST(Breakdown, HtaWindow) {
+  Merged m(1);
+  m[0].Step(0, 0, 100), m[0].Step(1, 100, 200);
+  m[0].Kernel("gemm", 50, 120, 10);
+  m[0].Kernel("ncclKernel_AllReduce", 100, 150, 90);
+  m[0].Kernel("gemm", 160, 180, 99);
+  m[0].Kernel("gemm", 170, 260, 100);  // Launched in the last step.
+  m[0].t.sync.Append({.begin_ns = 180, .duration_ns = 10, .stream = 7, .correlation = 3});
+  m[0].t.sync.Append({.begin_ns = 180, .duration_ns = 500, .stream = schema::kNone, .correlation = 3});
+  m.hta = true;
+  m.Run();
+  RankPassInput input;
+  input.clock = &m.clocks()[0];
+  input.p2p = &m.p2p;
+  input.steps = &m.steps.ranks[0];
+  input.hta = input.hta_window = true;
+  input.hta_until_ns = 100;
+  auto totals = PassTables(input, m[0].t, m[0].t, m.matched).totals.Get(0);
+  EXPECT_EQ(totals.begin_ns, 50);
+  EXPECT_EQ(totals.end_ns, 190);
+  EXPECT_EQ(totals.compute_ns, 70 + 20);
+  EXPECT_EQ(totals.comm_ns, 50);
+  EXPECT_EQ(totals.overlap_ns, 20);
+  EXPECT_EQ(totals.idle_ns, 10);
+  input.hta_until_ns = schema::kNoTime;  // A single step: everything counts.
+  totals = PassTables(input, m[0].t, m[0].t, m.matched).totals.Get(0);
+  EXPECT_EQ(totals.end_ns, 260);
+  EXPECT_EQ(totals.compute_ns, 70 + 100);
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 #include "trace/table_file.h"
 
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -221,13 +224,134 @@ TEST_F(TableFileTest, TruncatedAnywhereNeverCrashes) {
   ASSERT_TRUE(WriteRankFile(Path("a.h5"), MakeTables(kChunkRows + 100)).ok());
   const std::vector<char> bytes = Bytes(Path("a.h5"));
   std::mt19937 random(7);
-  int opened = 0;
-  for (int i = 0; i < 200; ++i) {
-    const std::size_t size = i < 60 ? static_cast<std::size_t>(i) * 50 : random() % bytes.size();
+  // Behind HDF5's end lies the index, its size in the last bytes; without it the file is as good.
+  std::uint64_t index_bytes[2];
+  std::memcpy(index_bytes, bytes.data() + bytes.size() - 56, sizeof index_bytes);
+  const std::size_t hdf5_end = bytes.size() - 56 - index_bytes[0] - index_bytes[1];
+  int opened = 0, without_index = 0;
+  for (int i = 0; i < 220; ++i) {
+    const std::size_t size = i < 60    ? static_cast<std::size_t>(i) * 50
+                             : i < 200 ? random() % bytes.size()
+                                       : hdf5_end + random() % (bytes.size() - hdf5_end);
     Write(Path("cut.h5"), bytes, size);
-    if (ReadRankFile(Path("cut.h5")).ok()) ++opened;
+    const auto read = ReadRankFile(Path("cut.h5"));
+    if (!read.ok()) continue;
+    ++opened;
+    without_index += size >= hdf5_end && read.value().damaged.empty() && read.value().complete;
   }
-  EXPECT_EQ(opened, 0);  // libhdf5 refuses a file shorter than its superblock says.
+  EXPECT_EQ(opened, without_index);  // libhdf5 refuses a file shorter than its superblock says.
+  EXPECT_GE(without_index, 20);
+}
+
+TEST_F(TableFileTest, TheIndexIsBelievedOnlyWhileTheFileIsAsItWas) {
+  const schema::RankTables all = MakeTables(kChunkRows + 100);
+  ASSERT_TRUE(WriteRankFile(Path("a.h5"), all).ok());
+  EXPECT_TRUE(TableFile::Open(Path("a.h5")).value().indexed());
+  const std::vector<char> bytes = Bytes(Path("a.h5"));
+  const auto values_of = [&](const TableFile& file) { return file.Read<schema::MpiCalls>().value().begin_ns; };
+
+  // Bytes behind it, as a copy that went wrong has: another size, the same values.
+  std::vector<char> longer = bytes;
+  longer.push_back(0);
+  Write(Path("longer.h5"), longer, longer.size());
+  const auto file = TableFile::Open(Path("longer.h5"));
+  ASSERT_TRUE(file.ok());
+  EXPECT_FALSE(file.value().indexed());
+  EXPECT_EQ(values_of(file.value()), all.mpi_calls.begin_ns);
+
+  // Edited through HDF5: the new values count, wherever their chunks went.
+  for (const std::int64_t step : {1, 1'000'003, -77}) {
+    Write(Path("edited.h5"), bytes, bytes.size());
+    std::vector<std::int64_t> edited = all.mpi_calls.begin_ns;
+    for (std::size_t i = 0; i < edited.size(); ++i) edited[i] += step * static_cast<std::int64_t>(i % 1000);
+    const hid_t hdf5 = H5Fopen(Path("edited.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    ASSERT_GE(hdf5, 0);
+    const hid_t dataset = H5Dopen2(hdf5, "mpi_calls/begin_ns", H5P_DEFAULT);
+    ASSERT_GE(H5Dwrite(dataset, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, edited.data()), 0);
+    H5Dclose(dataset);
+    H5Fclose(hdf5);
+    EXPECT_EQ(values_of(TableFile::Open(Path("edited.h5")).value()), edited);
+    // The same edit in a file whose index was put back behind it.
+    std::vector<char> both = Bytes(Path("edited.h5"));
+    both.resize(std::max(both.size(), bytes.size()));
+    std::copy(bytes.end() - 4096, bytes.end(), both.end() - 4096);
+    Write(Path("both.h5"), both, both.size());
+    const auto restored = TableFile::Open(Path("both.h5"));
+    if (restored.ok()) {
+      EXPECT_FALSE(restored.value().indexed());
+    }
+  }
+}
+
+TEST_F(TableFileTest, RowsInOtherFilesAreHeldAgainstTheirList) {
+  schema::TlStepRanks rows;
+  for (int i = 0; i < 1000; ++i) rows.Append({.index = i / 10, .rank = i % 10, .compute_ns = i * 7});
+  const auto write_part = [&](const std::string& name, int first, int count, int add) {
+    schema::TlStepRanks part;
+    for (int i = first; i < first + count; ++i) {
+      auto row = rows.Get(static_cast<std::size_t>(i));
+      row.compute_ns += add;
+      part.Append(row);
+    }
+    schema::TimelineTables tables;
+    tables.step_ranks = part;
+    EXPECT_TRUE(WriteTimelineFile(Path(name.c_str()), tables).ok());
+    const auto digests = TableFile::Open(Path(name.c_str())).value().Digests().value();
+    for (const auto& digest : digests)
+      if (digest.table == "step_ranks") return TablePart{name, digest.rows, digest.value};
+    return TablePart{};
+  };
+  const std::vector<TablePart> parts = {write_part("p0.h5", 0, 400, 0), write_part("p1.h5", 400, 0, 0),
+                                        write_part("p2.h5", 400, 600, 0)};
+  auto writer = TableFileWriter::Create(Path("index.h5"), schema::kTimelineFormat);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer.value().AddParts(schema::TlStepRanks::kInfo, parts).ok());
+  ASSERT_TRUE(writer.value().Finish().ok());
+
+  const auto whole = ReadTimelineFile(Path("index.h5"));
+  ASSERT_TRUE(whole.ok()) << whole.error().what;
+  EXPECT_EQ(whole.value().step_ranks.index, rows.index);
+  EXPECT_EQ(whole.value().step_ranks.compute_ns, rows.compute_ns);
+  const TableFile file = std::move(TableFile::Open(Path("index.h5"))).value();
+  EXPECT_EQ(file.Read<schema::TlStepRanks>(395, 10).value().compute_ns[9], rows.compute_ns[404]);
+
+  // HDF5 itself finds them too, for everybody else.
+  const hid_t hdf5 = H5Fopen(Path("index.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  const hid_t dataset = H5Dopen2(hdf5, "step_ranks/compute_ns", H5P_DEFAULT);
+  std::vector<std::int64_t> read(rows.rows());
+  EXPECT_GE(H5Dread(dataset, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, read.data()), 0);
+  EXPECT_EQ(read, rows.compute_ns);
+  H5Dclose(dataset);
+  H5Fclose(hdf5);
+
+  fs::rename(Path("p2.h5"), Path("away.h5"));
+  const auto missing = ReadTimelineFile(Path("index.h5"));
+  ASSERT_FALSE(missing.ok());
+  EXPECT_NE(missing.error().where.find("p2.h5"), std::string::npos);
+  EXPECT_EQ(missing.error().what, "a part of the timeline is missing");
+  (void)write_part("p2.h5", 400, 600, 1);  // Other values.
+  const auto other = ReadTimelineFile(Path("index.h5"));
+  ASSERT_FALSE(other.ok());
+  EXPECT_NE(other.error().where.find("p2.h5"), std::string::npos);
+  fs::rename(Path("away.h5"), Path("p2.h5"));
+  EXPECT_TRUE(ReadTimelineFile(Path("index.h5")).ok());
+}
+
+TEST_F(TableFileTest, ThreadsThatCompressChangeNothing) {
+  schema::TimelineTables tables;
+  for (int i = 0; i < 3 * static_cast<int>(kChunkRows) + 5; ++i)
+    tables.collective_ranks.Append(
+        {.collective = static_cast<std::uint32_t>(i / 4), .rank = i % 4, .arrival_ns = i * 17});
+  ASSERT_TRUE(WriteTimelineFile(Path("one.h5"), tables).ok());
+  const RunParallel backwards = [](std::size_t n, const std::function<void(std::size_t)>& f) {
+    for (std::size_t i = n; i-- > 0;) f(i);
+  };
+  ASSERT_TRUE(WriteTimelineFile(Path("many.h5"), tables, backwards).ok());
+  const auto one = TableFile::Open(Path("one.h5")).value().Digests().value();
+  const auto many = TableFile::Open(Path("many.h5")).value().Digests().value();
+  ASSERT_EQ(one.size(), many.size());
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i].columns, many[i].columns) << one[i].table;
+  EXPECT_EQ(fs::file_size(Path("one.h5")), fs::file_size(Path("many.h5")));
 }
 
 TEST_F(TableFileTest, FlippedBytesNeverCrash) {

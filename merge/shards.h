@@ -1,0 +1,21 @@
+#pragma once
+// A timeline written by several processes: each writes rows of the long tables into a file
+// of its own, timeline.h5 holds the rest and knows where those lie.
+
+#include <string>
+
+#include "core/result.h"
+#include "core/schema.h"
+#include "merge/merge.h"
+
+namespace lockstep {
+
+inline constexpr char kShardDir[] = "timeline-shards";
+
+// Called by all processes of options.team with equal tables; all get the same answer.
+Status WriteShards(const MergeOptions& options, const schema::TimelineTables& tables);
+
+// Those of an earlier merge; the timeline no longer needs them.
+void RemoveShards(const std::string& run_dir);
+
+}  // namespace lockstep
