@@ -23,9 +23,12 @@ constexpr double kAgree = 0.9, kContradicted = 0.2;
 // The rhythm decides when the best place is so much better than any other.
 constexpr double kRhythmRatio = 4;
 constexpr std::int64_t kRhythmFloorNs = 5'000, kSharpNs = 30'000;
+constexpr std::array<std::int64_t, 2> kRunNs{30'000, 8'000};
 constexpr std::size_t kRhythmPairs = 6, kManyPairs = 64;
 // Share of equal step numbers that speaks for a place: kernels start late in their step, so never all agree.
 constexpr double kSteps = 0.6, kStepsMargin = 0.3, kStepsWhole = 0.95;
+// Shifts of a sequence against itself that are looked at.
+constexpr std::size_t kSelfShifts = 128;
 // Votes for a clock difference: of how many operations, and how many more than any other has.
 constexpr std::size_t kVoteOps = 64, kVoteSpine = 20'000, kVotesLeast = 3, kVotesRatio = 2;
 // What wall clocks are usually within of one another (NTP); a step must be much longer to be told by them.
@@ -96,13 +99,20 @@ class Finder {
     std::vector<std::int64_t> times, differences;
     std::vector<std::array<std::int64_t, 2>> bounds;
     std::size_t numbered = 0, same = 0;
+    std::array<std::vector<std::size_t>, 2> runs;  // Own operations of the stretch that goes on.
+    std::size_t symbols = 0;
     for (std::int64_t j = first; j < last; ++j) {
       const OrderedOp &a = spine_[static_cast<std::size_t>(j + c.shift)], &b = own_[static_cast<std::size_t>(j)];
       ++c.pairs;
       const bool agree = Compatible(a, b);
       c.agree += agree;
       if (a.step >= 0 && b.step >= 0) ++numbered, same += a.step == b.step;
+      symbols = agree ? symbols + 1 : 0;
+      c.symbols = std::max(c.symbols, symbols);
+      if (!agree)
+        for (auto& run : runs) run.clear();
       if (!agree || !a.together || !b.together) continue;
+      for (std::size_t r = 0; r < runs.size(); ++r) Extend(c, runs[r], j, kRunNs[r], &c.runs[r]);
       times.push_back(b.end_ns);
       differences.push_back(a.end_ns - b.end_ns);
       bounds.push_back({a.begin_ns - b.end_ns, a.end_ns - b.begin_ns});
@@ -136,6 +146,22 @@ class Finder {
     c.viable = c.pairs > 0 && static_cast<double>(c.agree) >= kAgree * static_cast<double>(c.pairs) &&
                (c.together < 3 || c.contradicted <= kContradicted);
     if (prior_.within_ns > 0) c.viable &= std::llabs(c.offset_ns - prior_.offset_ns) <= prior_.within_ns;
+  }
+
+  // One more operation of a candidate: does it keep the difference?
+  void Extend(const Candidate& c, std::vector<std::size_t>& run, std::int64_t j, std::int64_t limit_ns,
+              Candidate::Run* longest) const {
+    const auto difference = [&](std::size_t own) {
+      return Difference(static_cast<std::size_t>(static_cast<std::int64_t>(own) + c.shift), own);
+    };
+    const auto at = static_cast<std::size_t>(j);
+    if (!run.empty()) {
+      const double pause = static_cast<double>(std::llabs(own_[at].end_ns - own_[run.back()].end_ns));
+      if (std::llabs(difference(at) - difference(run.back())) > limit_ns + std::llround(kDriftLimit / 2 * pause))
+        run.clear();
+    }
+    run.push_back(at);
+    if (run.size() > longest->length) *longest = {run.size(), run[run.size() / 2], difference(run[run.size() / 2])};
   }
 
   // Drift between the halves' medians, as far as clocks may drift.
@@ -242,18 +268,11 @@ class Finder {
                                        [](const Candidate& c, std::int64_t shift) { return c.shift < shift; });
     for (const auto it : {zero, nearest}) {
       if (it == all.end()) continue;
-      Candidate best = *it;
-      Judge(best, look);
-      if (!best.viable || best.together < kRhythmPairs || best.spread_ns > kSharpNs) continue;
-      bool clear = true;
       const auto at = it - all.begin(), n = static_cast<std::ptrdiff_t>(all.size());
-      for (auto k = std::max<std::ptrdiff_t>(0, at - 2); k < std::min(n, at + 3); ++k) {
-        if (k == at) continue;
-        Candidate other = all[static_cast<std::size_t>(k)];
-        Judge(other, look);
-        clear &= !other.viable || other.together < kRhythmPairs || Sharper(best, other);
-      }
-      if (clear) return best;
+      Candidates near(all.begin() + std::max<std::ptrdiff_t>(0, at - 2), all.begin() + std::min(n, at + 3));
+      for (Candidate& c : near) Judge(c, look);
+      const auto best = ByRuns(near);
+      if (best && best->shift == it->shift && best->together > static_cast<std::size_t>(look)) return best;
     }
     return std::nullopt;
   }
@@ -273,13 +292,16 @@ class Finder {
       Judge(c, look);
       if (c.viable) fits.push_back(c);
     }
+    // A hole makes the true place look wrong as a whole; its stretches still speak.
+    if (means == Means::kRhythm)
+      if (auto best = ByRuns(all)) return best;
     if (fits.empty()) return std::nullopt;
     several_ = true;
     std::sort(fits.begin(), fits.end(), [](const Candidate& a, const Candidate& b) { return a.shift < b.shift; });
-    return Pick(fits, look, means);
+    return Pick(all, fits, look, means);
   }
 
-  std::optional<Candidate> Pick(const Candidates& fits, std::int64_t look, Means means) const {
+  std::optional<Candidate> Pick(const Candidates& all, const Candidates& fits, std::int64_t look, Means means) const {
     // Shifts that leave little in common fit more easily: without any other support
     // they are no rivals of one that fits on more than twice as much.
     std::size_t most = 0;
@@ -291,9 +313,12 @@ class Finder {
     if (rivals.size() == 1) {
       const Candidate& only = rivals[0];
       const bool large = 2 * only.pairs > possible;
-      // Where something is missing nearby the true place looks wrong, and a wrong one may be left:
-      // unless its rhythm speaks for it, other places are asked first.
-      if (large && (Sharp(only) || only.together < Enough() || means == Means::kClock) &&
+      // Where something is missing nearby the true place looks wrong as a whole, and a wrong one
+      // may be left: no other may have a long stretch.
+      const bool alone = std::all_of(all.begin(), all.end(), [&](const Candidate& c) {
+        return c.shift == only.shift || 2 * c.symbols <= only.symbols;
+      });
+      if (large && alone && (only.together < Enough() || means == Means::kClock) &&
           (fits.size() == 1 || Supported(only) || only.together == 0))
         return only;
     }
@@ -320,6 +345,80 @@ class Finder {
 
   std::int64_t WallLimit() const { return prior_.within_ns > 0 ? prior_.within_ns : kWallNs; }
 
+  // The place with the longest stretch that keeps the difference, if it is twice as long as at any other.
+  std::optional<Candidate> ByRuns(const Candidates& all) const {
+    for (std::size_t r = 0; r < kRunNs.size(); ++r) {
+      const Candidate* best = nullptr;
+      for (const Candidate& c : all)
+        if (InReach(c.runs[r]) && (best == nullptr || c.runs[r].length > best->runs[r].length)) best = &c;
+      if (best == nullptr || best->runs[r].length < Enough()) continue;
+      const Candidate::Run& longest = best->runs[r];
+      const bool clear = std::all_of(all.begin(), all.end(), [&](const Candidate& c) {
+        const Candidate::Run& run = c.runs[r];
+        if (&c == best || !InReach(run) || 2 * run.length <= longest.length) return true;
+        // Behind a hole the shift is another one, the clocks are the same.
+        const double apart = static_cast<double>(std::llabs(own_[run.middle].end_ns - own_[longest.middle].end_ns));
+        return std::llabs(run.offset_ns - longest.offset_ns) <= kSharpNs + std::llround(kDriftLimit / 2 * apart);
+      });
+      if (!clear || Regular(all, *best, r)) continue;
+      Candidate place = *best;
+      place.seed = longest.middle;
+      place.offset_ns = longest.offset_ns;
+      place.spread_ns = std::min(place.spread_ns, kRunNs[r]);
+      place.together = longest.length;
+      return place;
+    }
+    return std::nullopt;
+  }
+
+  // Steps that take the same time each keep the difference at every shift; holes on both
+  // sides then favour one by chance. It shows in each sequence by itself: shifted as the
+  // other candidates would shift it, it looks like itself.
+  bool Regular(const Candidates& all, const Candidate& best, std::size_t r) const {
+    const Candidate::Run& run = best.runs[r];
+    std::vector<std::int64_t> shifts;
+    for (const Candidate& c : all)
+      if (c.shift != best.shift) shifts.push_back(c.shift - best.shift);
+    const std::size_t n = std::min(shifts.size(), kSelfShifts);
+    std::partial_sort(
+        shifts.begin(), shifts.begin() + static_cast<std::ptrdiff_t>(n), shifts.end(),
+        [](std::int64_t a, std::int64_t b) { return std::pair(std::llabs(a), a) < std::pair(std::llabs(b), b); });
+    shifts.resize(n);
+    const auto half = static_cast<std::int64_t>(run.length / 2), middle = static_cast<std::int64_t>(run.middle);
+    return std::any_of(shifts.begin(), shifts.end(), [&](std::int64_t shift) {
+      return 2 * SelfRun(own_, middle - half, middle + half, shift, kRunNs[r]) > run.length ||
+             2 * SelfRun(spine_, middle + best.shift - half, middle + best.shift + half, shift, kRunNs[r]) > run.length;
+    });
+  }
+
+  static std::size_t SelfRun(const std::vector<OrderedOp>& ops, std::int64_t first, std::int64_t last,
+                             std::int64_t shift, std::int64_t limit_ns) {
+    const auto size = static_cast<std::int64_t>(ops.size());
+    std::size_t run = 0, longest = 0;
+    std::int64_t before = 0, before_end = 0;
+    for (std::int64_t i = std::max<std::int64_t>(0, first); i <= std::min(last, size - 1); ++i) {
+      if (i + shift < 0 || i + shift >= size) continue;
+      const OrderedOp &a = ops[static_cast<std::size_t>(i)], &b = ops[static_cast<std::size_t>(i + shift)];
+      if (!Compatible(a, b)) {
+        run = 0;
+        continue;
+      }
+      if (!a.together || !b.together) continue;
+      const std::int64_t difference = b.end_ns - a.end_ns;
+      const double pause = static_cast<double>(std::llabs(a.end_ns - before_end));
+      const bool keeps = run > 0 && std::llabs(difference - before) <= limit_ns + std::llround(kDriftLimit / 2 * pause);
+      run = keeps ? run + 1 : 1;
+      before = difference, before_end = a.end_ns;
+      longest = std::max(longest, run);
+    }
+    return longest;
+  }
+
+  bool InReach(const Candidate::Run& run) const {
+    return run.length > 0 &&
+           (prior_.within_ns == 0 || std::llabs(run.offset_ns - prior_.offset_ns) <= prior_.within_ns);
+  }
+
   std::optional<Candidate> ByRhythm(const Candidates& fits, std::int64_t look) const {
     const Candidate* best = nullptr;
     for (const Candidate& c : fits)
@@ -331,8 +430,8 @@ class Finder {
       compared = true;
       if (!Sharper(*best, c)) return std::nullopt;
     }
-    // Members that leave apart blur it; then many operations, and others to compare with, make up for it.
-    if (!Sharp(*best) && (!compared || look < kLookFar || best->together < kManyPairs)) return std::nullopt;
+    // Members that leave apart blur it: then many operations, and others to compare with, make up for it.
+    if (!compared || look < kLookFar || best->together < kManyPairs) return std::nullopt;
     return *best;
   }
 

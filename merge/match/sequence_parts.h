@@ -3,6 +3,7 @@
 // there on which is which (sequence_walk.cc).
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -25,6 +26,14 @@ struct Candidate {
   double steps = -1;  // Share of pairs with equal step numbers, -1 no numbers.
   std::int64_t offset_ns = 0, spread_ns = 0;
   bool viable = false;
+  // Longest stretches in which each operation keeps the clock difference of the one
+  // before: coarsely, as members usually leave, and finely.
+  struct Run {
+    std::size_t length = 0, middle = 0;  // Pairs; own operation.
+    std::int64_t offset_ns = 0;          // There.
+  };
+  std::array<Run, 2> runs;
+  std::size_t symbols = 0;  // Longest stretch whose symbols agree.
 };
 
 // The place that symbols, rhythm, step numbers or clock decide for. None: `several` tells
