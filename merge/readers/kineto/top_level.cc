@@ -1,5 +1,7 @@
 #include "merge/readers/kineto/top_level.h"
 
+#include <simdjson.h>
+
 #include "merge/readers/kineto/decimal.h"
 #include "merge/readers/kineto/element_scan.h"
 #include "merge/readers/kineto/unescape.h"
@@ -11,6 +13,13 @@ namespace {
 constexpr std::size_t kMostFactBytes = std::size_t{8} << 20, kMostScalarBytes = 64 * 1024, kMostOthers = 10'000;
 
 bool IsContainer(const std::string& key) { return key == "distributedInfo" || key == "deviceProperties"; }
+
+// Facts go into files and reports, which hold UTF-8 only.
+void MakeUtf8(std::string& text) {
+  if (simdjson::validate_utf8(text)) return;
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+}
 
 }  // namespace
 
@@ -153,6 +162,8 @@ bool TopLevel::TakeValueByte(char c) {
 void TopLevel::EndValue() {
   want_ = Want::kAfter;
   if (!kept_) return;
+  MakeUtf8(key_);
+  MakeUtf8(value_);
   const bool text = value_.size() >= 2 && value_.front() == '"';
   const std::string_view plain =
       text ? std::string_view(value_).substr(1, value_.size() - 2) : std::string_view(value_);

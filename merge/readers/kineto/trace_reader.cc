@@ -162,6 +162,8 @@ Status Reader::Head(const std::string& name) {
   ReadMore(text, options_.batch_bytes);
   while (!source_ended_ && text.size() < 8) ReadMore(text, options_.batch_bytes);
   std::string_view view = text.View();
+  if (view.empty() && !source_.defects().empty())
+    return not_a_trace("the trace cannot be unpacked: " + source_.defects().front().detail, "copy or export it again");
   if (view.empty()) return not_a_trace("the trace is empty", "export it again");
   if (view.starts_with("\xFF\xFE") || view.starts_with("\xFE\xFF") || view.substr(0, 2) == std::string_view("{\0", 2) ||
       view.substr(0, 2) == std::string_view("[\0", 2) || view.substr(0, 2) == std::string_view("\0{", 2) ||

@@ -72,6 +72,15 @@ TEST(KinetoTopLevel, OddBaseTimesAreNone) {
             1700000000000000001);
 }
 
+TEST(KinetoTopLevel, FactsAreUtf8WhateverTheFileHolds) {
+  const Outcome outcome = ReadText(
+      "{\"distributedInfo\": {\"rank\": 3, \"host\": \"\xFF\"}, \"k\xFE\": \"\xC3\", \"e\": \"\xC3\xA9\","
+      " \"traceName\": \"\xE2\x82\", \"traceEvents\": []}");
+  EXPECT_EQ(outcome.result.facts.distributed_info, R"({"rank": 3, "host": "?"})");
+  EXPECT_EQ(outcome.result.facts.trace_name, "??");
+  EXPECT_EQ(outcome.result.facts.others, (Others{{"k?", "\"?\""}, {"e", "\"\xC3\xA9\""}}));
+}
+
 TEST(KinetoTopLevel, WhatIsNoTraceIsOneError) {
   const std::pair<std::string, std::string> cases[] = {
       {"", "the trace is empty"},
