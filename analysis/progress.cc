@@ -7,6 +7,7 @@
 #include "analysis/exposure.h"
 #include "analysis/passes.h"
 #include "analysis/report/format.h"
+#include "merge/timeline/rank_activity.h"
 
 namespace lockstep {
 namespace {
@@ -64,7 +65,7 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   for (std::size_t i = 0; i < read; ++i) {
     const std::int32_t rank = context.ranks()[i * n / read];
     const auto tables =
-        context.options().read_rank ? context.options().read_rank(rank) : context.timeline().ReadRank(rank);
+        context.options().read_rank ? context.options().read_rank(rank) : ReadRankActivity(context.timeline(), rank);
     if (!tables.ok()) continue;
     const ProgressCounts counts = CountProgress(tables.value());
     all.posted += counts.posted;

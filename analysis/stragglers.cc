@@ -14,6 +14,7 @@
 #include "analysis/report/format.h"
 #include "analysis/straggler_cause.h"
 #include "merge/parallel.h"
+#include "merge/timeline/rank_activity.h"
 
 namespace lockstep {
 namespace {
@@ -93,8 +94,9 @@ class Search {
     std::vector<std::optional<ExposedActivity>> activities(read.size());
     ParallelFor(context_.options().jobs, read.size(), [&](std::size_t i) {
       const std::int32_t rank = context_.ranks()[read[i]];
-      const Result<schema::RankTables> tables =
-          context_.options().read_rank ? context_.options().read_rank(rank) : context_.timeline().ReadRank(rank);
+      const Result<schema::RankTables> tables = context_.options().read_rank
+                                                    ? context_.options().read_rank(rank)
+                                                    : ReadRankActivity(context_.timeline(), rank);
       if (tables.ok()) activities[i] = Activity(tables.value(), RankClockMap(context_.tables().clock, rank));
     });
     witnessed_.exact = true;
