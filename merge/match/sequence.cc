@@ -28,7 +28,8 @@ constexpr std::size_t kRhythmPairs = 6, kManyPairs = 64;
 // Share of equal step numbers that speaks for a place: kernels start late in their step, so never all agree.
 constexpr double kSteps = 0.6, kStepsMargin = 0.3, kStepsWhole = 0.95;
 // Shifts of a sequence against itself that are looked at.
-constexpr std::size_t kSelfShifts = 128;
+constexpr std::size_t kSelfShifts = 64;
+constexpr std::int64_t kSelfNear = 48;
 // Votes for a clock difference: of how many operations, and how many more than any other has.
 constexpr std::size_t kVoteOps = 64, kVoteSpine = 20'000, kVotesLeast = 3, kVotesRatio = 2;
 // What wall clocks are usually within of one another (NTP); a step must be much longer to be told by them.
@@ -384,6 +385,8 @@ class Finder {
         shifts.begin(), shifts.begin() + static_cast<std::ptrdiff_t>(n), shifts.end(),
         [](std::int64_t a, std::int64_t b) { return std::pair(std::llabs(a), a) < std::pair(std::llabs(b), b); });
     shifts.resize(n);
+    // A stretch across a hole looks like nothing else; around it the steps repeat all the same.
+    for (std::int64_t shift = 1; shift <= kSelfNear; ++shift) shifts.push_back(shift), shifts.push_back(-shift);
     const auto half = static_cast<std::int64_t>(run.length / 2), middle = static_cast<std::int64_t>(run.middle);
     return std::any_of(shifts.begin(), shifts.end(), [&](std::int64_t shift) {
       return 2 * SelfRun(own_, middle - half, middle + half, shift, kRunNs[r]) > run.length ||
