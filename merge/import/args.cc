@@ -30,10 +30,6 @@ void AppendUtf8(std::string& text, std::uint32_t code) {
 
 }  // namespace
 
-void ArgsCursor::SkipBlanks() {
-  while (at_ < end_ && IsBlank(*at_)) ++at_;
-}
-
 void ArgsCursor::Enter() {
   SkipBlanks();
   if (at_ < end_ && *at_ == '{')
@@ -73,24 +69,23 @@ bool ArgsCursor::Next(std::string_view& key, std::string_view& value) {
   ++at_;
   SkipBlanks();
   begin = at_;
-  int depth = 0;
-  while (at_ < end_) {
-    const char c = *at_;
-    if (c == '"') {
-      if (!SkipString()) return false;
-      if (depth == 0) break;
-      continue;
-    }
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') {
-      if (depth == 0) break;
-      if (--depth == 0) {
+  if (at_ < end_ && *at_ == '"') {
+    if (!SkipString()) return false;
+  } else if (at_ < end_ && (*at_ == '[' || *at_ == '{')) {
+    for (int depth = 0; at_ < end_; ++at_) {
+      const char c = *at_;
+      if (c == '"') {
+        if (!SkipString()) return false;
+        --at_;
+      } else if (c == '[' || c == '{') {
+        ++depth;
+      } else if ((c == ']' || c == '}') && --depth == 0) {
         ++at_;
         break;
       }
     }
-    if (c == ',' && depth == 0) break;
-    ++at_;
+  } else {
+    while (at_ < end_ && *at_ != ',' && *at_ != '}') ++at_;
   }
   value = {begin, static_cast<std::size_t>(at_ - begin)};
   while (!value.empty() && IsBlank(value.back())) value.remove_suffix(1);

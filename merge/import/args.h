@@ -20,7 +20,9 @@ class ArgsCursor {
 
  private:
   void Enter();
-  void SkipBlanks();
+  void SkipBlanks() {
+    while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r')) ++at_;
+  }
   bool SkipString();
 
   const char *at_, *end_;

@@ -130,7 +130,8 @@ class Finder {
                          [&](std::int64_t t, std::uint32_t op) { return t < ops_[op].begin_ns; }) -
         list->second.begin());
     std::uint32_t outer = kNoOp;
-    while (at-- > 0 && reach[at] >= ns) {
+    // Operations nest a few deep; one that seems to last for ever must not cost a walk each time.
+    for (int look = 0; look < 256 && at-- > 0 && reach[at] >= ns; ++look) {
       const std::uint32_t op = list->second[at];
       if (ops_[op].end_ns < ns) continue;
       if (ops_[op].usable()) return op;
@@ -147,7 +148,10 @@ class Finder {
       if ((t_.api.kind[i] != 1 && t_.api.kind[i] != 4) || t_.api.correlation[i] == 0) continue;
       const std::uint32_t op = OperationAt(t_.api.thread[i], t_.api.begin_ns[i]);
       if (op == kNoOp && !wanted.contains(t_.api.correlation[i])) continue;
-      launches_.try_emplace(t_.api.correlation[i], Launch{op, t_.api.thread[i], t_.api.begin_ns[i]});
+      // A graph's kernels were recorded when it was captured: what is around its launch is not theirs.
+      const bool graph = t_.api.kind[i] == 4;
+      launches_.try_emplace(t_.api.correlation[i],
+                            Launch{graph ? kNoOp : op, t_.api.thread[i], graph ? kNoTime : t_.api.begin_ns[i]});
     }
   }
 

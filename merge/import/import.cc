@@ -93,8 +93,9 @@ class Importer {
       if (file.told_world_size > 0) ++worlds[file.told_world_size];
     }
     // What most say.
+    std::size_t most = 0;
     for (const auto& [size, count] : worlds)
-      if (count >= worlds[told_world_] || told_world_ == 0) told_world_ = size;
+      if (count >= most) most = count, told_world_ = size;
     const std::vector<PlannedRank> plan = PlanRanks(asked, told_world_);
     imported_.resize(plan.size());
     for (std::size_t i = 0; i < plan.size(); ++i) imported_[i].assumed = plan[i];
@@ -161,9 +162,7 @@ class Importer {
     options.python_functions = options_.python_functions;
     options.rank = one.assumed.rank;
     options.world_size = one.assumed_world;
-    options.rank_told = one.assumed.told;
     options.rank_from = one.assumed.from;
-    options.world_told = file.told_world_size > 0;
     options.source = file.name;
     options.run_id = run_id_;
     std::uint64_t counted = 0;
@@ -185,6 +184,8 @@ class Importer {
     } catch (const std::bad_alloc&) {
       one.error =
           Error{ErrorCode::kUnsupported, "more events than memory", file.name, "import on a machine with more memory"};
+    } catch (const std::exception& bug) {  // One file must not take the others with it.
+      one.error = Error{ErrorCode::kInternal, bug.what(), file.name, "report it with the trace's first lines"};
     }
     Progress(file.bytes, counted, one.summary ? one.summary->json_bytes : 0, true);
   }

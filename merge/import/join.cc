@@ -52,8 +52,8 @@ class Joiner {
     Table(t.ranges, &Partial::ranges);
     parts_.clear();
     Vendor();
-    FromLaunches();
-    Depths();
+    // Of other tables each.
+    ParallelFor(jobs_, 2, [&](std::size_t i) { i == 0 ? FromLaunches() : Depths(); });
     return std::move(out_);
   }
 
@@ -63,7 +63,7 @@ class Joiner {
       const LocalStrings& local = parts_[p]->strings;
       maps_[p].strings.reserve(local.size());
       for (std::uint32_t id = 0; id < local.size(); ++id)
-        maps_[p].strings.push_back(out_->strings->Intern(local.Text(id)));
+        maps_[p].strings.push_back(out_->strings->Intern(local.Text(id), local.Hash(id)));
     }
   }
 
@@ -185,7 +185,8 @@ class Joiner {
                                                            category) == out_->other_categories.end())
           out_->other_categories.push_back(category);
       for (std::size_t i = 0; i < std::size(part.skipped); ++i) out_->skipped[i] += part.skipped[i];
-      if (part.gpu_step_ns != kNoTime) out_->gpu_step_ns = std::max(out_->gpu_step_ns, Shifted(part.gpu_step_ns, base_ns_));
+      if (part.gpu_step_ns != kNoTime)
+        out_->gpu_step_ns = std::max(out_->gpu_step_ns, Shifted(part.gpu_step_ns, base_ns_));
       if (part.window_end_ns != kNoTime)
         out_->window_end_ns = std::max(out_->window_end_ns, Shifted(part.window_end_ns, base_ns_));
       out_->hip |= part.hip;
@@ -334,6 +335,32 @@ class Joiner {
 };
 
 }  // namespace
+
+Strings::Strings(schema::Strings& strings, schema::StringBytes& bytes)
+    : strings_(strings), bytes_(bytes), slots_(4096, kNone) {}
+
+void Strings::Grow() {
+  std::vector<std::uint32_t> slots(slots_.size() * 2, kNone);
+  for (std::uint32_t id = 0; id < hashes_.size(); ++id) {
+    std::size_t at = hashes_[id] & (slots.size() - 1);
+    while (slots[at] != kNone) at = (at + 1) & (slots.size() - 1);
+    slots[at] = id;
+  }
+  slots_ = std::move(slots);
+}
+
+std::uint32_t Strings::Intern(std::string_view text, std::uint64_t hash) {
+  std::size_t at = hash & (slots_.size() - 1);
+  for (; slots_[at] != kNone; at = (at + 1) & (slots_.size() - 1))
+    if (hashes_[slots_[at]] == hash && lockstep::TextOf(strings_, bytes_, slots_[at]) == text) return slots_[at];
+  const auto id = static_cast<std::uint32_t>(hashes_.size());
+  slots_[at] = id;
+  hashes_.push_back(hash);
+  strings_.Append({.offset_bytes = bytes_.value.size(), .length_bytes = static_cast<std::uint32_t>(text.size())});
+  bytes_.value.insert(bytes_.value.end(), text.begin(), text.end());
+  if (hashes_.size() * 2 > slots_.size()) Grow();
+  return id;
+}
 
 std::unique_ptr<JoinedTrace> Join(std::vector<std::unique_ptr<Partial>> partials, std::int64_t base_ns, unsigned jobs) {
   return Joiner(std::move(partials), base_ns, jobs).Run();

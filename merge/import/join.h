@@ -2,6 +2,7 @@
 // Batches of one trace, in the file's order -> its tables.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +13,20 @@
 
 namespace lockstep::import {
 
-using Strings = StringInterner<schema::Strings, schema::StringBytes>;
+// As StringInterner, for texts whose hash is known already: every batch brings the same thousand names.
+class Strings {
+ public:
+  Strings(schema::Strings& strings, schema::StringBytes& bytes);
+  std::uint32_t Intern(std::string_view text) { return Intern(text, std::hash<std::string_view>()(text)); }
+  std::uint32_t Intern(std::string_view text, std::uint64_t hash);
+
+ private:
+  void Grow();
+  schema::Strings& strings_;
+  schema::StringBytes& bytes_;
+  std::vector<std::uint64_t> hashes_;  // Per row.
+  std::vector<std::uint32_t> slots_;   // Open addressing, kNone empty.
+};
 
 struct JoinedTrace {
   schema::RankTables tables;  // The event tables, strings, threads, processes; times since the epoch.

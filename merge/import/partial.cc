@@ -495,12 +495,18 @@ class BatchMapper {
     std::uint64_t address = 0, allocated = 0, reserved = 0;
     ArgsCursor cursor(event.args);
     for (std::string_view key, value; cursor.Next(key, value);) {
-      if (key == "Bytes") bytes = IntOf(value, 0);
-      if (key == "Addr") address = UnsignedOf(value, 0);
-      if (key == "Device Id") device = IntOf(value, -1);
-      if (key == "Device Type") type = IntOf(value, 0);
-      if (key == "Total Allocated") allocated = UnsignedOf(value, 0);
-      if (key == "Total Reserved") reserved = UnsignedOf(value, 0);
+      if (key == "Bytes")
+        bytes = IntOf(value, 0);
+      else if (key == "Addr")
+        address = UnsignedOf(value, 0);
+      else if (key == "Device Id")
+        device = IntOf(value, -1);
+      else if (key == "Device Type")
+        type = IntOf(value, 0);
+      else if (key == "Total Allocated")
+        allocated = UnsignedOf(value, 0);
+      else if (key == "Total Reserved")
+        reserved = UnsignedOf(value, 0);
     }
     out_->gpu_memory.Append({.time_ns = event.begin_ns,
                              .kind = static_cast<std::uint8_t>(bytes < 0 ? 2 : 1),

@@ -23,6 +23,7 @@ class LocalStrings {
   LocalStrings();
   std::uint32_t Intern(std::string_view text);
   std::string_view Text(std::uint32_t id) const { return {bytes_.data() + entries_[id].offset, entries_[id].length}; }
+  std::uint64_t Hash(std::uint32_t id) const { return entries_[id].hash; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(entries_.size()); }
   const std::string& bytes() const { return bytes_; }
 

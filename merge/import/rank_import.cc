@@ -93,7 +93,7 @@ class RankBuilder {
     Unrecorded();
     std::fill(t_.processes.world_rank.begin(), t_.processes.world_rank.end(), rank_);
     std::fill(t_.processes.rank_source.begin(), t_.processes.rank_source.end(),
-              static_cast<std::uint8_t>(options_.rank_told && rank_ >= 0 ? 2 : 4));
+              static_cast<std::uint8_t>(Told() ? 2 : 4));
     Span();
     Snapshots();
     Losses(communication);
@@ -110,6 +110,9 @@ class RankBuilder {
   }
 
  private:
+  // The trace's own word is what it counts as.
+  bool Told() const { return rank_ >= 0 && rank_ == out_.summary.told_rank; }
+
   std::uint32_t Intern(std::string_view text) { return text.empty() ? kNone : trace_->strings->Intern(text); }
 
   void Devices() {
@@ -272,11 +275,11 @@ class RankBuilder {
     const std::string& source = options_.source;
     for (const kineto::Defect& defect : read_.defects)
       Lose(defect.loss, defect.count, source + (defect.detail.empty() ? "" : ": " + defect.detail));
-    if (!options_.rank_told)
+    if (out_.summary.told_rank < 0)
       Lose(Loss::kImportRankUnknown, 1,
            fmt::format("{}: taken for rank {}{}{}", source, rank_, options_.rank_from.empty() ? "" : " by ",
                        options_.rank_from));
-    if (!options_.world_told) Lose(Loss::kImportWorldSizeUnknown, 1, source);
+    if (out_.summary.told_world_size <= 0) Lose(Loss::kImportWorldSizeUnknown, 1, source);
     if (communication.without_group > 0) Lose(Loss::kImportGroupUnknown, communication.without_group, source);
     if (trace_->launch_missing > 0) Lose(Loss::kImportLaunchMissing, trace_->launch_missing, source);
     static constexpr const char* kSkipped[] = {"GPU annotations (the host's are used)", "profiler overhead",
@@ -300,7 +303,7 @@ class RankBuilder {
     Add("run_id", options_.run_id);
     if (rank_ >= 0) {
       Add("rank", std::to_string(rank_));
-      Add("rank_source", options_.rank_told ? "env" : "slot");
+      Add("rank_source", Told() ? "env" : "slot");
     }
     if (world_ > 0) Add("world_size", std::to_string(world_));
     Add("source_file", options_.source);

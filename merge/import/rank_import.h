@@ -19,10 +19,8 @@ struct TraceOptions {
   bool python_functions = false;
   std::int32_t rank = -1;       // As decided for the run; -1: what the trace says, else unknown.
   std::int64_t world_size = 0;  // Likewise; 0: what the trace says.
-  bool rank_told = true;        // False: the trace does not say it (a loss of its file).
-  bool world_told = true;
-  std::string rank_from;  // What gave the rank instead: "its name".
-  std::string source;     // Name of the file as the user gave it.
+  std::string rank_from;        // What gave the rank instead: "its name".
+  std::string source;           // Name of the file as the user gave it.
   std::string run_id;
   std::function<void(std::uint64_t done_bytes, std::uint64_t file_bytes)> progress;
 };
