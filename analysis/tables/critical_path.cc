@@ -61,17 +61,13 @@ class CriticalPathFinder::Graph {
     AddLaunches();
     AddHandOvers();
     SortNodes();
-    reach_ns_.resize(ops_.size());
-    std::int64_t reach = kNever;
-    for (std::size_t i = 0; i < ops_.size(); ++i) reach_ns_[i] = reach = std::max(reach, ops_[i].end_ns);
   }
 
   CriticalPath Find(Interval window) {
     window_ = window;
     Reset();
     std::size_t next = First(window.begin);
-    for (std::size_t i = next; i-- > 0 && reach_ns_[i] > window.begin;)
-      if (ops_[i].busy && ops_[i].end_ns > window.begin) Carry(static_cast<std::uint32_t>(i));
+    CarryInto(window.begin, next);
     const auto after_last = std::upper_bound(ops_.begin(), ops_.end(), window.end,
                                              [](std::int64_t at, const GpuOp& op) { return at < op.begin_ns; });
     const auto last = static_cast<std::size_t>(after_last - ops_.begin());
@@ -311,10 +307,19 @@ class CriticalPathFinder::Graph {
       last_op_ = op;
   }
 
-  // Runs already when the window begins.
-  void Carry(std::uint32_t op) {
-    op_steps_[op] = Step{};
-    Running(op);
+  // What runs already when the window begins. Windows that come in order cost no more
+  // than one pass together, even beside a kernel that runs all the time.
+  void CarryInto(std::int64_t begin_ns, std::size_t first) {
+    if (begin_ns < carried_at_ns_) carried_.clear(), carried_to_ = 0;
+    carried_at_ns_ = begin_ns;
+    std::erase_if(carried_, [&](std::uint32_t op) { return ops_[op].end_ns <= begin_ns; });
+    for (; carried_to_ < first; ++carried_to_)
+      if (ops_[carried_to_].busy && ops_[carried_to_].end_ns > begin_ns)
+        carried_.push_back(static_cast<std::uint32_t>(carried_to_));
+    for (const std::uint32_t op : carried_) {
+      op_steps_[op] = Step{};
+      Running(op);
+    }
   }
 
   void EndUntil(std::int64_t time_ns) {
@@ -328,19 +333,21 @@ class CriticalPathFinder::Graph {
     }
   }
 
-  std::pair<std::int64_t, std::uint32_t> LaunchOf(const GpuOp& op) const { return {t_.api.begin_ns[op.api], op.api}; }
+  // What has no launching call was launched before the trace began, or nothing has one.
+  std::pair<std::int64_t, std::uint32_t> LaunchOf(const GpuOp& op) const {
+    return op.api == kNone ? std::pair(kNever, 0u) : std::pair(t_.api.begin_ns[op.api], op.api);
+  }
 
   // Of what was launched before it on another stream of the device, what ended last: if
   // that is later than the end on its own stream, this one may have waited for it.
   std::uint32_t CrossOf(std::uint32_t i, std::int64_t own_end_ns) const {
     const GpuOp& op = ops_[i];
-    if (op.api == kNone) return kNone;
     const std::uint16_t device = activity_.timeline.DeviceOf(op);
     for (const std::uint32_t stream : recent_) {
       const std::uint32_t candidate = streams_[stream].ended;
       if (ops_[candidate].end_ns <= own_end_ns) break;
       if (stream == op.stream || activity_.timeline.streams[stream].device != device) continue;
-      if (ops_[candidate].api == kNone || LaunchOf(ops_[candidate]) > LaunchOf(op)) continue;
+      if (LaunchOf(ops_[candidate]) > LaunchOf(op)) continue;
       return candidate;
     }
     return kNone;
@@ -512,9 +519,12 @@ class CriticalPathFinder::Graph {
   std::vector<HostNode> nodes_;
   std::vector<std::uint32_t> node_of_api_;
   std::uint32_t hand_overs_ = 0;
-  std::vector<std::int64_t> reach_ns_;  // Latest end of the operations up to each.
-  std::vector<Step> op_steps_;          // At each operation's begin.
+  std::vector<Step> op_steps_;  // At each operation's begin.
   std::vector<Step> node_steps_;
+
+  std::vector<std::uint32_t> carried_;  // Operations before carried_to_ that end after carried_at_ns_.
+  std::size_t carried_to_ = 0;
+  std::int64_t carried_at_ns_ = kNever;
 
   Interval window_{0, 0};
   std::vector<StreamState> streams_;

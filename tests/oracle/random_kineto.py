@@ -21,6 +21,7 @@ class Trace:
         self.free = {stream: 0 for stream in self.streams}
         self.threads = [11] + ([12] if self.r.random() < 0.6 else [])
         self.steps = self.r.randint(0, 3)
+        self.heavy = self.r.choice([1, 1, 8, 30])  # How much longer GPU work takes: who waits for whom.
 
     def us(self, ns):
         return ns // 1000 if self.whole_us else ns / 1000
@@ -65,7 +66,7 @@ class Trace:
         begin, name = now, r.choice(["aten::mm", "aten::copy_", "aten::add", "aten::item", "aten::empty"])
         now += r.choice([0, 500, 2_000, 9_000])
         for _ in range(r.randint(0, 3)):
-            stream, length = r.choice(self.streams), r.choice([0, 1_000, 4_000, 12_000, 60_000])
+            stream, length = r.choice(self.streams), self.heavy * r.choice([0, 1_000, 4_000, 12_000, 60_000])
             what = r.random()
             if depth < 2 and what < 0.2:
                 now = self.operator(now, tid, depth + 1)
@@ -124,6 +125,10 @@ class Trace:
             if self.steps:
                 self.event("user_annotation", f"ProfilerStep#{step + 5}", begin, now, 11)
                 now += 500
+        if r.random() < 0.3:  # Launched before the trace began, or lost.
+            until = r.choice([1_000_000, 1_400_000]) / 1000
+            self.events = [e for e in self.events if e["cat"] not in ("cuda_runtime", "cuda_driver") or
+                           (e["ts"] >= until and r.random() < 0.95)]
         r.shuffle(self.events)
         return {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1},
                 "traceEvents": self.events, "traceName": "random"}
