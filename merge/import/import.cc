@@ -23,6 +23,7 @@
 #include "core/hash.h"
 #include "core/version.h"
 #include "merge/import/rank_import.h"
+#include "merge/parallel.h"
 #include "trace/strings.h"
 #include "trace/table_file.h"
 
@@ -173,7 +174,7 @@ class Importer {
       Result<ImportedTrace> trace = ImportTrace(file.path, options);
       if (trace.ok()) {
         one.file = fmt::format(".import-{:06d}.h5", at);
-        const Status written = WriteRankFile((ranks_dir_ / one.file).string(), trace.value().tables);
+        const Status written = Write((ranks_dir_ / one.file).string(), trace.value().tables);
         if (written.ok())
           one.summary = std::move(trace.value().summary);
         else
@@ -188,6 +189,20 @@ class Importer {
       one.error = Error{ErrorCode::kInternal, bug.what(), file.name, "report it with the trace's first lines"};
     }
     Progress(file.bytes, counted, one.summary ? one.summary->json_bytes : 0, true);
+  }
+
+  // As WriteRankFile, with all threads compressing.
+  Status Write(const std::string& path, const schema::RankTables& tables) const {
+    LS_TRY(TableFileWriter writer,
+           TableFileWriter::Create(
+               path, schema::kRankFileFormat,
+               [this](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(jobs_, n, f); }));
+    Status status = Ok();
+    tables.ForEachTable([&](const auto& table) {
+      if (status.ok()) status = writer.Append(table);
+    });
+    LS_CHECK(std::move(status));
+    return writer.Finish();
   }
 
   void Progress(std::uint64_t done, std::uint64_t& counted, std::uint64_t json_bytes, bool finished) {
@@ -387,7 +402,7 @@ class Importer {
       s.losses.push_back({Loss::kImportRankUnknown, 1, detail});
     }
     t.losses = std::move(losses);
-    return WriteRankFile(path, t);
+    return Write(path, t);
   }
 
   Status Manifest() {
