@@ -217,7 +217,8 @@ TEST(Tables, TextShowsDetailsWhereThereIsRoomAndNamesTheRest) {
   EXPECT_NE(wide.find("zeros"), std::string::npos) << wide;
   EXPECT_EQ(narrow.find("much detail"), std::string::npos) << narrow;
   EXPECT_NE(narrow.find("rank"), std::string::npos) << narrow;
-  EXPECT_NE(narrow.find("zeros, much_detail"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("zeros,"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("much_detail"), std::string::npos) << narrow;
 }
 
 TEST(TablesDoc, GeneratedPartIsTheRegistry) {
