@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 
@@ -12,6 +13,18 @@ int PrintError(const Error& error) {
   if (!error.where.empty()) std::fprintf(stderr, "  %s\n", error.where.c_str());
   if (!error.hint.empty()) std::fprintf(stderr, "  try: %s\n", error.hint.c_str());
   return error.code == ErrorCode::kUsage ? kUsage : kFailed;
+}
+
+void NameEnvironment(CLI::App& command) {
+  for (CLI::App* below : command.get_subcommands({})) NameEnvironment(*below);
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_lnames().empty() || option->get_lnames()[0] == "help" || option->get_lnames()[0] == "version")
+      continue;
+    std::string name = "LOCKSTEP_";
+    for (const char c : option->get_lnames()[0])
+      name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    option->envname(name);
+  }
 }
 
 Result<std::string> ResolveRun(const std::string& run) {

@@ -33,6 +33,9 @@ void AddInfo(CLI::App& root, Chosen& chosen);
 // the program's options are not ours.
 int SplitProgram(CLI::App& root, int argc, char** argv);
 
+// Every flag of it and of what is below it can be given as LOCKSTEP_<FLAG>.
+void NameEnvironment(CLI::App& command);
+
 // "error: what" / "  where" / "  try: hint" on stderr. Returns the exit code for the error.
 int PrintError(const Error& error);
 

@@ -4,7 +4,6 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <cctype>
 #include <string>
 
 #include "cli/command.h"
@@ -14,20 +13,6 @@ namespace lockstep::cli {
 namespace {
 
 constexpr void (*kCommands[])(CLI::App&, Chosen&) = {AddRun, AddImport, AddMerge, AddAnalyze, AddInfo};
-
-// Every flag can be given as LOCKSTEP_<FLAG>.
-void NameEnvironment(CLI::App& app) {
-  for (CLI::App* command : app.get_subcommands({})) {
-    NameEnvironment(*command);  // `import kineto`.
-    for (CLI::Option* option : command->get_options()) {
-      if (option->get_lnames().empty() || option->get_lnames()[0] == "help") continue;
-      std::string name = "LOCKSTEP_";
-      for (const char c : option->get_lnames()[0])
-        name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-      option->envname(name);
-    }
-  }
-}
 
 // Started without some of them (>&-), a file of ours would get the number, and the
 // next message would be written into it. Closed again in whatever is started.

@@ -154,15 +154,14 @@ void Breakdown::Toggle(std::size_t source) {
 // Walks all sources at once: between two neighbouring edges the state is one
 // combination of activities, and only the length of each combination is kept.
 void Breakdown::Step(std::int64_t to, bool count) {
-  const std::size_t n = next_.size();
   while (now_ < to) {
     std::int64_t edge = to;
-    for (std::size_t i = 0; i < n; ++i) edge = std::min(edge, next_[i]);
+    for (const std::uint32_t i : active_) edge = std::min(edge, next_[i]);
     if (edge > now_) {
       if (count) by_state_.Add(state_, edge - now_);
       now_ = edge;
     }
-    for (std::size_t i = 0; i < n; ++i)
+    for (const std::uint32_t i : active_)
       if (next_[i] <= now_) Toggle(i);
   }
 }
@@ -182,9 +181,11 @@ void Breakdown::ClosePiece() {
 
 void Breakdown::Advance(std::int64_t until_ns) {
   if (cut_ == cuts_.size() || until_ns <= now_) return;
+  active_.clear();
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     Settle(queues_[i]);
     next_[i] = NextEdge(queues_[i]);
+    if (next_[i] != kForever) active_.push_back(static_cast<std::uint32_t>(i));
   }
   while (now_ < until_ns && cut_ < cuts_.size()) {
     const std::int64_t to = std::min(until_ns, cuts_[cut_]);

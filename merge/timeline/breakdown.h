@@ -123,7 +123,8 @@ class Breakdown {
   std::size_t cut_ = 0, next_window_ = 0;
   std::vector<std::size_t> open_;  // Windows that cover the piece between cut_ - 1 and cut_.
   std::vector<Queue> queues_;
-  std::vector<std::int64_t> next_;  // Next edge of each source.
+  std::vector<std::int64_t> next_;     // Next edge of each source.
+  std::vector<std::uint32_t> active_;  // Sources that have an edge ahead.
   std::array<std::uint32_t, kActivities> depth_{};
   unsigned state_ = 0;
   std::int64_t now_ = INT64_MIN;
