@@ -17,8 +17,8 @@
 #include "analysis/report/text.h"
 #include "cli/analyze_table.h"
 #include "cli/command.h"
-#include "cli/progress.h"
 #include "cli/imported.h"
+#include "cli/progress.h"
 #include "merge/merge.h"
 #include "runtime/agent/recover.h"
 

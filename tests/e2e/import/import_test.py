@@ -237,7 +237,7 @@ class Writing(Case):
         tables = {"kernel": "kernels", "cuda_runtime": "api", "cpu_op": "ranges", "user_annotation": "ranges",
                   "gpu_memcpy": "copies", "cuda_sync": "sync", "cpu_instant_event": "gpu_memory"}
         generator = random.Random(4)
-        for cut in sorted(generator.sample(range(at + 2, ends[-1]), 50)):
+        for cut in sorted(generator.sample(range(at + 2, ends[-1]), 100)):
             path.write_bytes(text[:cut])
             file = self.imported(path, options=["--force", "-q"], code=3)[0]
             self.assertEqual(file.losses.get("ImportCutShort"), 1, cut)
