@@ -305,7 +305,7 @@ class Graph:
                 i, begin = order[id(point)], point.begin
                 launch = point.api.begin if point.api else -2**62
                 offers = []
-                earlier = [op for op in ops[:i] if op.end <= begin and op.end > w0]
+                earlier = [op for op in ops[:i] if op.end <= begin]
                 own = [op for op in earlier if (op.device, op.context, op.stream) == (point.device, point.context, point.stream)]
                 own = max(own, key=lambda op: (op.end, order[id(op)])) if own else None
                 ready = own.end if own else -2**62
