@@ -196,8 +196,10 @@ struct GroupsCase {
     // Waits 50 then transfers 50; the all-gather is not split; the last one only transfers.
     const std::int64_t begins[] = {100, 180, 400}, ends[] = {200, 260, 500}, waits[] = {50, -1, 0};
     for (std::uint32_t i = 0; i < 3; ++i) {
-      t.collectives.Append(
-          {.bytes = rank.tables.collectives.bytes[i], .transfer_ns = std::int64_t{waits[i] < 0 ? -1 : i == 0 ? 50 : 100}});
+      t.collectives.Append({.bytes = rank.tables.collectives.bytes[i],
+                            .transfer_ns = std::int64_t{waits[i] < 0 ? -1
+                                                        : i == 0     ? 50
+                                                                     : 100}});
       t.collective_ranks.Append({.collective = i,
                                  .rank = 0,
                                  .row = i,
