@@ -37,6 +37,10 @@ using schema::kNone;
 constexpr std::uint64_t kImportRevision = 1;
 // Below this many bytes of JSON in work, files do not wait for one another.
 constexpr std::uint64_t kFreeJsonBytes = 256 << 20;
+// A file below this many bytes of JSON stays on one thread while others wait for theirs:
+// oneTBB 2021.8 takes longer to share a few milliseconds of work than to do it (256
+// files of 1 MB: 10 s against 3 s on one thread).
+constexpr std::uint64_t kSharedJsonBytes = 32 << 20;
 // Traces of one job whose windows lie further apart than this: clocks are not that wrong.
 constexpr std::int64_t kFarApartNs = 600'000'000'000;
 
@@ -159,7 +163,7 @@ class Importer {
     const TraceFile& file = traces_.files[at];
     Imported& one = imported_[at];
     TraceOptions options;
-    options.jobs = jobs_;
+    options.jobs = JobsFor(at);
     options.python_functions = options_.python_functions;
     options.rank = one.assumed.rank;
     options.world_size = one.assumed_world;
@@ -174,7 +178,7 @@ class Importer {
       Result<ImportedTrace> trace = ImportTrace(file.path, options);
       if (trace.ok()) {
         one.file = fmt::format(".import-{:06d}.h5", at);
-        const Status written = Write((ranks_dir_ / one.file).string(), trace.value().tables);
+        const Status written = Write((ranks_dir_ / one.file).string(), trace.value().tables, JobsFor(at));
         if (written.ok())
           one.summary = std::move(trace.value().summary);
         else
@@ -191,12 +195,16 @@ class Importer {
     Progress(file.bytes, counted, one.summary ? one.summary->json_bytes : 0, true);
   }
 
-  // As WriteRankFile, with all threads compressing.
-  Status Write(const std::string& path, const schema::RankTables& tables) const {
+  unsigned JobsFor(std::size_t at) const {
+    return imported_.size() >= jobs_ && traces_.files[at].json_bytes < kSharedJsonBytes ? 1 : jobs_;
+  }
+
+  // As WriteRankFile, with several threads compressing.
+  Status Write(const std::string& path, const schema::RankTables& tables, unsigned jobs) const {
     LS_TRY(TableFileWriter writer,
            TableFileWriter::Create(
                path, schema::kRankFileFormat,
-               [this](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(jobs_, n, f); }));
+               [jobs](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(jobs, n, f); }));
     Status status = Ok();
     tables.ForEachTable([&](const auto& table) {
       if (status.ok()) status = writer.Append(table);
@@ -402,7 +410,7 @@ class Importer {
       s.losses.push_back({Loss::kImportRankUnknown, 1, detail});
     }
     t.losses = std::move(losses);
-    return Write(path, t);
+    return Write(path, t, jobs_);
   }
 
   Status Manifest() {
