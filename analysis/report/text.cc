@@ -131,7 +131,7 @@ class Writer {
     const std::int64_t whole = s.terms.Sum();
     if (s.per_step) {
       std::string spread;
-      if (s.job_step_ns_p10 && s.job_step_ns_p99)
+      if (s.job_step_ns_p10 && s.job_step_ns_p99 && *s.job_step_ns_p10 < *s.job_step_ns_p99)
         spread =
             fmt::format("   (p10 {} {} p99 {})", Duration(*s.job_step_ns_p10), g_.dot, Duration(*s.job_step_ns_p99));
       Line("  " + Bold("STEP") + fmt::format("  {} median", Duration(whole)) + spread);
