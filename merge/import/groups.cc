@@ -5,6 +5,7 @@
 
 #include "core/hash.h"
 #include "merge/import/args.h"
+#include "merge/readers/rank_source.h"
 
 namespace lockstep::import {
 
@@ -14,8 +15,6 @@ using schema::kNoTime;
 namespace {
 
 constexpr std::uint8_t kTorchGroup = 4;
-// Nobody has more; a damaged number must not be taken for a size.
-constexpr std::int64_t kMostRanks = 1 << 24;
 
 std::string TextIn(const nlohmann::json& object, const char* key) {
   const auto at = object.find(key);

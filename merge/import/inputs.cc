@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "merge/import/args.h"
+#include "merge/readers/rank_source.h"
 
 namespace lockstep::import {
 namespace fs = std::filesystem;
@@ -77,9 +78,8 @@ void Distributed(std::string_view json, TraceFile& file) {
   if (brace == std::string_view::npos || json[brace] != '{') return;
   ArgsCursor cursor(json.substr(brace));
   for (std::string_view key, value; cursor.Next(key, value);) {
-    if (key == "rank")
-      file.told_rank = static_cast<std::int32_t>(std::clamp<std::int64_t>(IntOf(value, -1), -1, 1 << 24));
-    if (key == "world_size") file.told_world_size = std::clamp<std::int64_t>(IntOf(value, 0), 0, 1 << 24);
+    if (key == "rank") file.told_rank = ToldRank(IntOf(value, -1));
+    if (key == "world_size") file.told_world_size = std::clamp<std::int64_t>(IntOf(value, 0), 0, kMostRanks);
   }
 }
 

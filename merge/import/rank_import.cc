@@ -15,6 +15,7 @@
 #include "merge/import/collectives.h"
 #include "merge/import/join.h"
 #include "merge/import/partial.h"
+#include "merge/readers/rank_source.h"
 
 namespace lockstep::import {
 namespace {
@@ -79,8 +80,8 @@ class RankBuilder {
 
   ImportedTrace Run() {
     TraceSummary& s = out_.summary;
-    s.told_rank = static_cast<std::int32_t>(std::clamp<std::int64_t>(Number(info_, {"rank"}, -1), -1, 1 << 24));
-    s.told_world_size = std::clamp<std::int64_t>(Number(info_, {"world_size"}, 0), 0, 1 << 24);
+    s.told_rank = ToldRank(Number(info_, {"rank"}, -1));
+    s.told_world_size = std::clamp<std::int64_t>(Number(info_, {"world_size"}, 0), 0, kMostRanks);
     s.backend = Text(info_, "backend");
     s.operations_rank = RankFromOperations(*trace_, s.told_world_size);
     rank_ = options_.rank >= 0 ? options_.rank : s.told_rank;

@@ -38,10 +38,9 @@ std::int64_t MetaNumber(const schema::RankTables& tables, std::string_view key, 
 }
 
 std::int32_t WorldRankOf(const schema::RankTables& tables) {
-  const std::int64_t rank = MetaNumber(tables, "rank", -1);
-  if (rank >= 0 && rank <= INT32_MAX) return static_cast<std::int32_t>(rank);
+  if (const std::int32_t rank = ToldRank(MetaNumber(tables, "rank", -1)); rank >= 0) return rank;
   for (const std::int32_t of_process : tables.processes.world_rank)
-    if (of_process >= 0) return of_process;
+    if (ToldRank(of_process) >= 0) return of_process;
   return -1;
 }
 

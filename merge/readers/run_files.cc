@@ -125,6 +125,10 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate
       found.source = std::move(source);
       found.rank = WorldRankOf(found.head.tables);
       found.certainty = RankCertainty(found.head.tables);
+      std::int64_t highest = MetaNumber(found.head.tables, "rank", -1);
+      for (const std::int32_t of_process : found.head.tables.processes.world_rank)
+        highest = std::max<std::int64_t>(highest, of_process);
+      if (highest >= kMostRanks) found.head.damaged.push_back("no job has a rank " + std::to_string(highest));
       slot.found.push_back(std::move(found));
     }
     return std::optional<Error>();
@@ -235,7 +239,7 @@ ManifestFacts ReadManifest(const std::string& run_dir) {
   if (const auto at = json.find("run_id"); at != json.end() && at->is_string()) facts.run_id = *at;
   if (const auto at = json.find("world_size"); at != json.end() && at->is_number_integer()) {
     const auto size = at->get<std::int64_t>();
-    if (size > 0 && size <= 1 << 24) facts.world_size = static_cast<std::int32_t>(size);
+    if (size > 0 && size <= kMostRanks) facts.world_size = static_cast<std::int32_t>(size);
   }
   if (const auto at = json.find("command"); at != json.end() && at->is_array())
     for (const auto& word : *at)
@@ -248,7 +252,7 @@ ManifestFacts ReadManifest(const std::string& run_dir) {
         return found != loss.end() && found->is_number_integer() ? found->get<std::int64_t>() : fallback;
       };
       const auto detail = loss.find("detail");
-      facts.losses.push_back({static_cast<std::int32_t>(std::clamp<std::int64_t>(number("rank", -1), -1, 1 << 24)),
+      facts.losses.push_back({static_cast<std::int32_t>(std::clamp<std::int64_t>(number("rank", -1), -1, kMostRanks)),
                               loss["name"].get<std::string>(),
                               static_cast<std::uint64_t>(std::max<std::int64_t>(number("count", 1), 0)),
                               detail != loss.end() && detail->is_string() ? detail->get<std::string>() : ""});
@@ -343,14 +347,14 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
   // Nothing knew a rank (no MPI, no launcher): the slot's number is all there is.
   for (Found& found : unranked) {
     const FileName& name = found.candidate->name;
-    if (name.slot < 0 || name.slot > INT32_MAX || name.process != 1) continue;
+    if (name.slot < 0 || name.slot >= kMostRanks || name.process != 1) continue;
     found.rank = static_cast<std::int32_t>(name.slot);
     const std::int32_t rank = found.rank;
     if (!chosen.contains(rank) && (run.world_size == 0 || rank < run.world_size))
       chosen.emplace(rank, std::move(found));
   }
   for (std::size_t i = 0; i < slots.size(); ++i)
-    if (opened[i].unreadable && slots[i][0]->name.slot >= 0 && slots[i][0]->name.slot <= INT32_MAX)
+    if (opened[i].unreadable && slots[i][0]->name.slot >= 0 && slots[i][0]->name.slot < kMostRanks)
       unreadable_ranks.insert(static_cast<std::int32_t>(slots[i][0]->name.slot));
 
   if (chosen.empty()) {
@@ -377,7 +381,7 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
     entry.source = std::move(found.source);
     entry.head = std::move(found.head.tables);
     const std::int64_t size = MetaNumber(entry.head, "world_size", 0);
-    if (manifest.world_size == 0 && size > 0 && size <= 1 << 24)
+    if (manifest.world_size == 0 && size > 0 && size <= kMostRanks)
       run.world_size = std::max(run.world_size, static_cast<std::int32_t>(size));
     run.ranks.push_back(std::move(entry));
   }

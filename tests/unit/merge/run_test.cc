@@ -123,6 +123,20 @@ TEST_F(RunDirectory, MissingRank) {
   EXPECT_EQ(merged.value().Meta("unmatched_collectives"), "0");
 }
 
+// Each rank up to the largest one would become a row of its own.
+TEST_F(RunDirectory, ARankThatNoJobHasIsDamage) {
+  WriteAll();
+  RankBuilder damaged(2'147'483'000, 3);
+  damaged.Meta("run_id", "r1");
+  Write(Name(1), damaged.t);
+  const auto merged = Merge();
+  ASSERT_TRUE(merged.ok());
+  EXPECT_EQ(merged.value().tables.ranks.rows(), 3u);
+  std::string details;
+  EXPECT_EQ(Losses(merged.value(), &details)["RankCutShort"], 1u);
+  EXPECT_NE(details.find("no job has a rank 2147483000"), std::string::npos) << details;
+}
+
 TEST_F(RunDirectory, UnreadableFilesAreOneLossThatNamesThem) {
   WriteAll();
   for (const char* text :
