@@ -363,8 +363,9 @@ Result<std::shared_ptr<const TableFile>> TableFile::Impl::OpenPart(const std::st
   if (!part.value().impl_->parts.empty()) return wrong(ErrorCode::kMalformed, "a part that has parts itself");
   Result<std::vector<Digest>> digests = part.value().Digests();
   if (!digests.ok()) return wrong(digests.error().code, "a part of the timeline is damaged: " + digests.error().what);
-  for (const auto& [table, of_table] : parts)
-    for (const TablePart& expected : of_table) {
+  for (const auto& entry : parts)
+    for (const TablePart& expected : entry.second) {
+      const std::string& table = entry.first;
       if (expected.file != file) continue;
       const auto same = std::any_of(digests.value().begin(), digests.value().end(), [&](const Digest& digest) {
         return digest.table == table && digest.rows == expected.rows && digest.value == expected.digest;

@@ -3,26 +3,6 @@
 namespace lockstep {
 namespace {
 
-std::string_view UnitOf(ColumnKind kind) {
-  switch (kind) {
-    case ColumnKind::kText:
-      return "text";
-    case ColumnKind::kCount:
-      return "count";
-    case ColumnKind::kNs:
-      return "ns";
-    case ColumnKind::kBytes:
-      return "bytes";
-    case ColumnKind::kFraction:
-      return "fraction";
-    case ColumnKind::kNumber:
-      return "number";
-    case ColumnKind::kId:
-      return "id";
-  }
-  return "";
-}
-
 std::string_view OfAll(Pool pool) {
   switch (pool) {
     case Pool::kSum:
@@ -48,7 +28,7 @@ std::string TablesMarkdown() {
     out += "### `" + std::string(kind.name) + "`\n\n" + head.title + ": " + std::string(kind.answers) +
            ".\n\n| column | kind | over ranks | meaning |\n|---|---|---|---|\n";
     for (const TableColumn& column : head.columns)
-      out += "| `" + column.name + "` | " + std::string(UnitOf(column.kind)) + " | " + std::string(OfAll(column.pool)) +
+      out += "| `" + column.name + "` | " + std::string(NameOf(column.kind)) + " | " + std::string(OfAll(column.pool)) +
              " | " + column.description + " |\n";
     out += '\n';
   }

@@ -22,35 +22,15 @@ std::string Value(const Cell& cell) {
   return "null";
 }
 
-std::string_view KindName(ColumnKind kind) {
-  switch (kind) {
-    case ColumnKind::kText:
-      return "text";
-    case ColumnKind::kCount:
-      return "count";
-    case ColumnKind::kNs:
-      return "ns";
-    case ColumnKind::kBytes:
-      return "bytes";
-    case ColumnKind::kFraction:
-      return "fraction";
-    case ColumnKind::kNumber:
-      return "number";
-    case ColumnKind::kId:
-      return "id";
-  }
-  return "number";
-}
-
 }  // namespace
 
 std::string RenderTableJson(const Table& table) {
   std::string out = fmt::format("{{\"schema\":\"lockstep.table/1\",\"name\":{},\"title\":{},\n\"columns\":[",
                                 Quoted(table.name), Quoted(table.title));
   for (std::size_t c = 0; c < table.columns.size(); ++c)
-    out += fmt::format("{}\n  {{\"name\":{},\"kind\":\"{}\",\"description\":{}}}", c > 0 ? "," : "",
-                       Quoted(table.columns[c].name), KindName(table.columns[c].kind),
-                       Quoted(table.columns[c].description));
+    out +=
+        fmt::format("{}\n  {{\"name\":{},\"kind\":\"{}\",\"description\":{}}}", c > 0 ? "," : "",
+                    Quoted(table.columns[c].name), NameOf(table.columns[c].kind), Quoted(table.columns[c].description));
   out += "],\n\"rows\":[";
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
     out += r > 0 ? ",\n  [" : "\n  [";

@@ -23,6 +23,8 @@ namespace lockstep {
 // How a column is shown. JSON and CSV carry the plain number in the unit its name
 // says. kId: a number that names something (rank, stream, step).
 enum class ColumnKind : std::uint8_t { kText, kCount, kNs, kBytes, kFraction, kNumber, kId };
+// "text", "count", "ns" ...: as JSON and the docs call it.
+std::string_view NameOf(ColumnKind kind);
 
 // How rows of several ranks that agree in all kKey columns become one row, of rank
 // "all". Tables without a kKey column are not pooled.

@@ -197,4 +197,24 @@ bool IncompleteInput(const Timeline& timeline) {
   return analysis.incomplete();
 }
 
+std::string_view NameOf(ColumnKind kind) {
+  switch (kind) {
+    case ColumnKind::kText:
+      return "text";
+    case ColumnKind::kCount:
+      return "count";
+    case ColumnKind::kNs:
+      return "ns";
+    case ColumnKind::kBytes:
+      return "bytes";
+    case ColumnKind::kFraction:
+      return "fraction";
+    case ColumnKind::kNumber:
+      return "number";
+    case ColumnKind::kId:
+      return "id";
+  }
+  return "";
+}
+
 }  // namespace lockstep
