@@ -75,6 +75,7 @@ class Lines final : public Sink {
 };
 
 struct Read {
+  std::uint64_t events = 0;  // Whether delivered or not.
   bool ok = false;
   std::string error;
   std::vector<std::string> lines;
@@ -93,6 +94,7 @@ Read Finish(const Result<ReadResult>& result, const Lines& lines) {
   read.lines = lines.All();
   const ReadResult& r = result.value();
   MustHold(read.lines.size() <= r.events, "more delivered than there is");
+  read.events = r.events;
   read.rest = std::to_string(r.events) + " " + std::to_string(r.json_bytes) + " " +
               std::to_string(r.facts.base_time_ns) + r.facts.distributed_info + r.facts.device_properties +
               r.facts.trace_name;
@@ -172,9 +174,10 @@ void BothWaysAgree(std::string_view json, bool last) {
 // Of sound text: cut anywhere, all whole events but at most one are there.
 void CutIsAPrefix(std::string_view json, const Read& whole, std::size_t cut, const ReadOptions& options) {
   if (whole.harmful > 0) return;
-  // Events within events: behind a cut, nobody can tell which is which.
-  for (const std::string& line : whole.lines)
-    if (FindEventStart(line, 0) != std::string::npos) return;
+  // Events within events, under whatever key: behind a cut, nobody can tell which is which.
+  std::uint64_t starts = 0;
+  for (std::size_t at = FindEventStart(json, 0); at < json.size(); at = FindEventStart(json, at + 1)) ++starts;
+  if (starts > whole.events) return;
   const Read part = ReadIt(json.substr(0, cut), options);
   if (!part.ok) return;
   MustHold(
