@@ -13,6 +13,7 @@
 
 #include "cli/command.h"
 #include "core/hash.h"
+#include "core/hex.h"
 #include "core/loss.h"
 #include "trace/content_digest.h"
 #include "trace/decode.h"
@@ -57,12 +58,6 @@ struct FileFacts {
 std::string WithCommas(std::uint64_t value) {
   std::string text = std::to_string(value);
   for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
-}
-
-std::string Hex(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016" PRIx64, value);
   return text;
 }
 

@@ -1,7 +1,6 @@
 #include "merge/merge.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
 #include <filesystem>
 #include <mutex>
@@ -10,6 +9,7 @@
 
 #include "core/collective.h"
 #include "core/hash.h"
+#include "core/hex.h"
 #include "core/version.h"
 #include "merge/clock/align.h"
 #include "merge/match/collectives.h"
@@ -33,12 +33,6 @@ namespace {
 
 // How far a merge is when a phase begins: shares of the time of large runs.
 constexpr double kAlignFrom = 0.40, kMatchFrom = 0.45, kBreakDownFrom = 0.60, kWriteFrom = 0.90;
-
-std::string Hex(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016" PRIx64, value);
-  return text;
-}
 
 std::string_view ClockName(ClockChoice choice) {
   switch (choice) {

@@ -42,8 +42,8 @@ Result<RankFileContents> ReadRankFile(const std::string& path) {
   return contents;
 }
 
-Status WriteRankFile(const std::string& path, const schema::RankTables& tables) {
-  return WriteAll(path, schema::kRankFileFormat, tables);
+Status WriteRankFile(const std::string& path, const schema::RankTables& tables, RunParallel parallel) {
+  return WriteAll(path, schema::kRankFileFormat, tables, std::move(parallel));
 }
 
 Result<schema::TimelineTables> ReadTimelineFile(const std::string& path) {

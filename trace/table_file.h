@@ -174,7 +174,7 @@ struct RankFileContents {
   bool complete = false;
 };
 Result<RankFileContents> ReadRankFile(const std::string& path);
-Status WriteRankFile(const std::string& path, const schema::RankTables& tables);
+Status WriteRankFile(const std::string& path, const schema::RankTables& tables, RunParallel parallel = {});
 Result<schema::TimelineTables> ReadTimelineFile(const std::string& path);
 Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables, RunParallel parallel = {});
 

@@ -7,6 +7,7 @@
 
 #include "analysis/tables/launch_index.h"
 #include "core/mpi_ops.h"
+#include "merge/timeline/activity_stream.h"
 #include "merge/timeline/rank_pass.h"
 
 namespace lockstep {
@@ -14,14 +15,6 @@ namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
 constexpr std::uint32_t kNone = schema::kNone;
-
-// The rule of merge/timeline/rank_pass.cc for coalesced unsuccessful polls.
-constexpr std::int64_t kSpinPeriodNs = 20'000;
-bool InsideMpi(const schema::MpiCalls& calls, std::size_t row) {
-  return calls.count[row] <= 1 || calls.duration_ns[row] / calls.count[row] <= kSpinPeriodNs;
-}
-
-bool IsPosted(std::uint8_t mode) { return mode == 1 || mode == 2; }  // collectives.mode, p2p.mode.
 
 class Collector {
  public:

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cinttypes>
 #include <condition_variable>
 #include <cstdio>
 #include <filesystem>
@@ -21,6 +20,7 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "core/hex.h"
 #include "core/version.h"
 #include "merge/import/rank_import.h"
 #include "merge/parallel.h"
@@ -43,12 +43,6 @@ constexpr std::uint64_t kFreeJsonBytes = 256 << 20;
 constexpr std::uint64_t kSharedJsonBytes = 32 << 20;
 // Traces of one job whose windows lie further apart than this: clocks are not that wrong.
 constexpr std::int64_t kFarApartNs = 600'000'000'000;
-
-std::string Hex(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016" PRIx64, value);
-  return text;
-}
 
 std::string FinalName(std::int32_t rank) { return fmt::format("rank-{:05d}.h5", rank); }
 
@@ -90,17 +84,26 @@ class Importer {
   }
 
  private:
+  // World size -> files that say it.
+  using ToldWorlds = std::map<std::int64_t, std::vector<std::size_t>>;
+  // What most say, the larger on a tie; 0 if none does.
+  static std::int64_t MostTold(const ToldWorlds& worlds) {
+    std::int64_t told = 0;
+    std::size_t most = 0;
+    for (const auto& [size, files] : worlds)
+      if (files.size() >= most) most = files.size(), told = size;
+    return told;
+  }
+
   void Plan() {
     std::vector<Asked> asked;
-    std::map<std::int64_t, std::size_t> worlds;
-    for (const TraceFile& file : traces_.files) {
+    ToldWorlds worlds;
+    for (std::size_t i = 0; i < traces_.files.size(); ++i) {
+      const TraceFile& file = traces_.files[i];
       asked.push_back({file.name, file.told_rank, -1});
-      if (file.told_world_size > 0) ++worlds[file.told_world_size];
+      if (file.told_world_size > 0) worlds[file.told_world_size].push_back(i);
     }
-    // What most say.
-    std::size_t most = 0;
-    for (const auto& [size, count] : worlds)
-      if (count >= most) most = count, told_world_ = size;
+    told_world_ = MostTold(worlds);
     const std::vector<PlannedRank> plan = PlanRanks(asked, told_world_);
     imported_.resize(plan.size());
     for (std::size_t i = 0; i < plan.size(); ++i) imported_[i].assumed = plan[i];
@@ -199,18 +202,9 @@ class Importer {
     return imported_.size() >= jobs_ && traces_.files[at].json_bytes < kSharedJsonBytes ? 1 : jobs_;
   }
 
-  // As WriteRankFile, with several threads compressing.
-  Status Write(const std::string& path, const schema::RankTables& tables, unsigned jobs) const {
-    LS_TRY(TableFileWriter writer,
-           TableFileWriter::Create(
-               path, schema::kRankFileFormat,
-               [jobs](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(jobs, n, f); }));
-    Status status = Ok();
-    tables.ForEachTable([&](const auto& table) {
-      if (status.ok()) status = writer.Append(table);
-    });
-    LS_CHECK(std::move(status));
-    return writer.Finish();
+  static Status Write(const std::string& path, const schema::RankTables& tables, unsigned jobs) {
+    return WriteRankFile(path, tables,
+                         [jobs](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(jobs, n, f); });
   }
 
   void Progress(std::uint64_t done, std::uint64_t& counted, std::uint64_t json_bytes, bool finished) {
@@ -249,22 +243,19 @@ class Importer {
       return error;
     }
     std::vector<Asked> asked;
-    std::map<std::int64_t, std::vector<std::size_t>> worlds;
+    ToldWorlds worlds;
     for (const std::size_t i : readable) {
       const TraceSummary& s = *imported_[i].summary;
       asked.push_back({traces_.files[i].name, s.told_rank, s.operations_rank});
       if (s.told_world_size > 0) worlds[s.told_world_size].push_back(i);
     }
-    told_world_ = 0;
-    std::size_t most = 0;
-    for (const auto& [size, files] : worlds)
-      if (files.size() >= most) most = files.size(), told_world_ = size;
+    told_world_ = MostTold(worlds);
     for (const auto& [size, files] : worlds) {
       if (size == told_world_) continue;
       for (const std::size_t i : files)
         Lose(-1, Loss::kRunMixed, 1,
              fmt::format("{}: says the job has {} ranks, {} of the files say {}; used all the same",
-                         traces_.files[i].name, size, most, told_world_));
+                         traces_.files[i].name, size, worlds[told_world_].size(), told_world_));
     }
     const std::vector<PlannedRank> plan = PlanRanks(asked, told_world_);
     const std::int64_t world = World(plan);

@@ -1,7 +1,6 @@
 #include "merge/match/collectives.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -9,6 +8,7 @@
 
 #include "core/collective.h"
 #include "merge/match/order.h"
+#include "merge/match/saturated.h"
 #include "merge/parallel.h"
 #include "trace/strings.h"
 
@@ -16,12 +16,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
-constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
-
-std::int64_t Sum(std::int64_t a, std::int64_t b) {
-  std::int64_t sum;
-  return __builtin_add_overflow(a, b, &sum) ? kForever : sum;
-}
 
 // One rank's rows on one communicator, in order of the instance key.
 struct RankOnComm {

@@ -2,21 +2,15 @@
 // and whether its times are possible.
 
 #include <algorithm>
-#include <limits>
 
 #include "merge/match/collectives.h"
+#include "merge/match/saturated.h"
 #include "merge/parallel.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
-constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
-
-std::int64_t Sum(std::int64_t a, std::int64_t b) {
-  std::int64_t sum;
-  return __builtin_add_overflow(a, b, &sum) ? kForever : sum;
-}
 
 // The lower of two; -1 for none.
 std::int64_t LowerMedian(std::vector<std::int64_t>& values) {

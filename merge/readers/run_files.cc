@@ -252,8 +252,7 @@ ManifestFacts ReadManifest(const std::string& run_dir) {
         return found != loss.end() && found->is_number_integer() ? found->get<std::int64_t>() : fallback;
       };
       const auto detail = loss.find("detail");
-      facts.losses.push_back({static_cast<std::int32_t>(std::clamp<std::int64_t>(number("rank", -1), -1, kMostRanks)),
-                              loss["name"].get<std::string>(),
+      facts.losses.push_back({ToldRank(number("rank", -1)), loss["name"].get<std::string>(),
                               static_cast<std::uint64_t>(std::max<std::int64_t>(number("count", 1), 0)),
                               detail != loss.end() && detail->is_string() ? detail->get<std::string>() : ""});
     }

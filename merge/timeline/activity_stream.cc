@@ -41,11 +41,6 @@ MpiClass ClassOf(std::uint16_t op) {
   return op < kClasses.size() ? kClasses[op] : MpiClass::kOther;
 }
 
-bool IsPosted(std::uint8_t mode) {
-  return mode == static_cast<std::uint8_t>(CollectiveMode::kNonBlocking) ||
-         mode == static_cast<std::uint8_t>(CollectiveMode::kPersistent);
-}
-
 template <typename Table>
 Interval TimeOf(const Table& table, std::size_t row) {
   return {table.begin_ns[row], table.begin_ns[row] + table.duration_ns[row]};
@@ -76,6 +71,11 @@ void EventTables::OnlyTimes() {
 void EventTables::AllColumns() {
   calls.Choose(kCallColumns);
   kernels.Choose(kKernelColumns);
+}
+
+bool IsPosted(std::uint8_t mode) {
+  return mode == static_cast<std::uint8_t>(CollectiveMode::kNonBlocking) ||
+         mode == static_cast<std::uint8_t>(CollectiveMode::kPersistent);
 }
 
 bool InsideMpi(const schema::MpiCalls& calls, std::size_t row) {

@@ -33,6 +33,9 @@ struct EventTables {
   void AllColumns();
 };
 
+// Of collectives.mode and p2p.mode: one call posts the operation, another completes it.
+bool IsPosted(std::uint8_t mode);
+
 // The thread is inside MPI during the row, not only now and then (coalesced polls).
 bool InsideMpi(const schema::MpiCalls& calls, std::size_t row);
 

@@ -19,11 +19,6 @@ namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
 
-bool IsNonBlocking(std::uint8_t mode) {
-  return mode == static_cast<std::uint8_t>(CollectiveMode::kNonBlocking) ||
-         mode == static_cast<std::uint8_t>(CollectiveMode::kPersistent);
-}
-
 class Pass {
  public:
   Pass(const RankPassInput& input, const schema::RankTables& head, EventReader& events, MatchedCollectives& matched)
@@ -58,7 +53,7 @@ class Pass {
   OpTimes TimesOf(std::size_t row) const {
     const schema::Collectives& c = head_.collectives;
     OpTimes op;
-    op.posted = IsNonBlocking(c.mode[row]);
+    op.posted = IsPosted(c.mode[row]);
     op.ended = c.end_ns[row] != kNoTime;
     op.begin = c.begin_ns[row];
     // Never completed: still in flight when the rank was last heard of.

@@ -6,13 +6,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cinttypes>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+
+#include "core/hex.h"
 
 namespace lockstep {
 namespace {
@@ -21,12 +22,6 @@ namespace fs = std::filesystem;
 constexpr int kMaxTries = 100;
 constexpr std::time_t kWeakIdSeconds = 600;  // A later slot of the same job comes sooner.
 constexpr std::time_t kOldLinkSeconds = 24 * 3600;
-
-std::string Hex(std::uint64_t value, int digits) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016" PRIx64, value);
-  return std::string(text + 16 - digits);
-}
 
 std::string Reason(int error) { return std::strerror(error); }
 
