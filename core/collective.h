@@ -24,7 +24,12 @@ enum class CollectiveKind : std::uint8_t {
   kSendRecv = 12,  // Grouped NCCL send/receive.
 };
 
-enum class CollectiveMode : std::uint8_t { kBlocking = 0, kNonBlocking = 1, kPersistent = 2, kGpu = 3 };
+enum class CollectiveMode : std::uint8_t {
+  kBlocking = 0,
+  kNonBlocking = 1,
+  kPersistent = 2,
+  kGpu = 3
+};  // kGpu: carried by a kernel, or enqueued for one.
 
 // Every member waits for every other: the wait/transfer split of definitions.md
 // holds (total bytes > 0, barrier excepted; intra-communicators only).

@@ -89,12 +89,19 @@
   X(u16, dtype, "enum", "DataType")                                                                            \
   X(i32, root, "1", "root in comm's ranks, -1 none")                                                           \
   X(u32, call, "rows", "row of mpi_calls that posted it, kNone")                                               \
-  X(u32, kernel, "rows", "row of kernels that carried it, kNone")
+  X(u32, kernel, "rows", "row of kernels that carried it, kNone")                                              \
+  X(u32, kernel_operations, "count", "operations that share that kernel: 1 alone, 0 no kernel")                \
+  X(i64, enqueue_begin_ns, "ns", "GPU collectives: entry of the host call that enqueued it, kNoTime unknown")  \
+  X(u8, reduction, "enum", "0 none or unknown 1 sum 2 product 3 maximum 4 minimum 5 average 6 user's own")     \
+  X(u32, algorithm, "string", "NCCL's algorithm, kNone unknown")                                               \
+  X(u32, protocol, "string", "NCCL's protocol, kNone unknown")                                                 \
+  X(u16, channels, "count", "NCCL channels, 0 unknown")                                                        \
+  X(u64, buffer, "1", "address sent from, 0 unknown")
 
 #define LS_P2P(X)                                                                                              \
   X(u32, comm, "id", "row of comms")                                                                           \
   X(u8, direction, "enum", "0 send 1 receive")                                                                 \
-  X(u8, mode, "enum", "0 blocking 1 non-blocking 2 persistent")                                                \
+  X(u8, mode, "enum", "0 blocking 1 non-blocking 2 persistent 3 gpu kernel")                                   \
   X(i32, peer, "1", "partner in comm's ranks, from the status for wildcards; -1 none or unknown")              \
   X(i32, peer_world_rank, "1", "partner's world rank, -1 unknown")                                             \
   X(i32, tag, "1", "tag, from the status for wildcards")                                                       \
@@ -107,7 +114,8 @@
   X(i64, end_ns, "ns", "return of the completing call, kNoTime never completed")                               \
   X(u64, bytes, "bytes", "bytes sent, or received as the status says")                                         \
   X(u8, outcome, "enum", "0 completed 1 cancelled 2 error 3 never completed 4 freed")                          \
-  X(u32, call, "rows", "row of mpi_calls that posted it, kNone")
+  X(u32, call, "rows", "row of mpi_calls that posted it, kNone")                                               \
+  X(u32, kernel, "rows", "row of kernels that carried it, kNone")
 
 #define LS_MPI_REQUESTS(X)                                                             \
   X(u16, op, "enum", "MPI function that posted it, see core/mpi_ops.def")              \
@@ -196,16 +204,18 @@
   X(u16, compute_minor, "1", "compute capability")                   \
   X(u8, vendor, "enum", "1 nvidia 2 amd")
 
-#define LS_SYNC(X)                                                                     \
-  X(i64, begin_ns, "ns", "start")                                                      \
-  X(i64, duration_ns, "ns", "end minus start")                                         \
-  X(u8, kind, "enum", "1 event 2 stream wait event 3 stream 4 context 5 event record") \
-  X(u16, device, "1", "device ordinal")                                                \
-  X(u32, context, "1", "context id")                                                   \
-  X(u32, stream, "1", "stream that waits or is waited for, kNone")                     \
-  X(u64, event, "1", "event id, 0 none")                                               \
-  X(u64, correlation, "1", "same value as the api row, 0 none")                        \
-  X(u8, vendor, "enum", "1 nvidia 2 amd")
+#define LS_SYNC(X)                                                                                               \
+  X(i64, begin_ns, "ns", "start")                                                                                \
+  X(i64, duration_ns, "ns", "end minus start")                                                                   \
+  X(u8, kind, "enum", "1 event 2 stream wait event 3 stream 4 context 5 event record")                           \
+  X(u16, device, "1", "device ordinal")                                                                          \
+  X(u32, context, "1", "context id")                                                                             \
+  X(u32, stream, "1", "stream that waits or is waited for, kNone")                                               \
+  X(u64, event, "1", "event id, 0 none")                                                                         \
+  X(u64, correlation, "1", "same value as the api row, 0 none")                                                  \
+  X(u8, vendor, "enum", "1 nvidia 2 amd")                                                                        \
+  X(u64, record_correlation, "1", "kind 1 and 2: correlation of the event record that is waited for, 0 unknown") \
+  X(u32, record_stream, "1", "kind 1 and 2: stream of that event record, kNone unknown")
 
 #define LS_API(X)                                                                       \
   X(i64, begin_ns, "ns", "entry")                                                       \
@@ -226,6 +236,30 @@
   X(u64, allocated_bytes, "bytes", "allocated after it, 0 unknown")           \
   X(u64, reserved_bytes, "bytes", "reserved after it, 0 unknown")             \
   X(u32, name, "string", "allocator, kNone")
+
+// What the GPU's own sensors said, read on the host at most ten times a second.
+#define LS_GPU_SAMPLES(X)                                                                                \
+  X(i64, time_ns, "ns", "when")                                                                          \
+  X(u16, device, "1", "device ordinal, 65535 unknown")                                                   \
+  X(u32, sm_clock_mhz, "MHz", "multiprocessor clock, kNone unknown")                                     \
+  X(u32, memory_clock_mhz, "MHz", "memory clock, kNone unknown")                                         \
+  X(u32, power_mw, "mW", "power drawn, kNone unknown")                                                   \
+  X(u32, temperature_c, "degrees Celsius", "temperature, kNone unknown")                                 \
+  X(u32, utilization_percent, "percent", "share of the last sample period with a kernel, kNone unknown") \
+  X(u64, throttle_reasons, "1",                                                                          \
+    "why clocks are low, NVML's bits: 1 idle 2 application setting 4 power cap 8 hardware slowdown "     \
+    "32 thermal (software) 64 thermal (hardware) 128 power brake; 0 none or unknown")                    \
+  X(u8, vendor, "enum", "1 nvidia 2 amd")
+
+// Time that the profiling library or the driver's lazy work took, for honest accounts.
+#define LS_OVERHEADS(X)                                                                                     \
+  X(i64, begin_ns, "ns", "begin")                                                                           \
+  X(i64, duration_ns, "ns", "end minus begin")                                                              \
+  X(u32, thread, "id", "row of threads, kNone none of a thread's")                                          \
+  X(u8, kind, "enum",                                                                                       \
+    "0 other 1 compiler 2 buffer flush 3 instrumentation 4 resources 5 lazy loading 6 command buffer full " \
+    "7 activity buffer request")                                                                            \
+  X(u8, vendor, "enum", "1 nvidia 2 amd")
 
 #define LS_STEPS(X)                                                                             \
   X(i64, index, "1", "step number, equal on all ranks")                                         \
@@ -311,6 +345,8 @@
   T(sync, Sync, LS_SYNC, "GPU synchronisations and event edges")                                    \
   T(api, Api, LS_API, "host calls into the GPU runtime or driver")                                  \
   T(gpu_memory, GpuMemory, LS_GPU_MEMORY, "GPU memory events and per-step samples")                 \
+  T(gpu_samples, GpuSamples, LS_GPU_SAMPLES, "GPU clocks, power and temperature")                   \
+  T(overheads, Overheads, LS_OVERHEADS, "time taken by GPU profiling and the driver's lazy work")   \
   T(steps, Steps, LS_STEPS, "training steps as this rank marked them")                              \
   T(windows, Windows, LS_WINDOWS, "when this rank recorded")                                        \
   T(gradient_buckets, GradientBuckets, LS_GRADIENT_BUCKETS, "gradient buckets of DDP models")       \

@@ -34,6 +34,20 @@ enum class RecordKind : std::uint8_t {
   kRangeStart = 17,     // RangeRecord of a start/end range that began; end_ticks is its id
   kRangeEnd = 18,       // RangeRecord: end_ticks is when it ended, begin_ticks its id; maybe another thread's
   kCategory = 19,       // StringRecord + text: an NVTX category's name; `id` is the category, reserved[0] the domain
+  kLoss = 20,           // LossRecord
+  // From 32 on: core/gpu_records.h.
+  kGpuKernel = 32,
+  kGpuShape = 33,
+  kGpuCopy = 34,
+  kGpuSync = 35,
+  kGpuApi = 36,
+  kGpuDevice = 37,
+  kGpuOverhead = 38,
+  kGpuMemory = 39,
+  kNcclBegin = 48,
+  kNcclEnd = 49,
+  kNcclCall = 50,
+  kNcclComm = 51,
 };
 
 // Every record begins with these four bytes.
@@ -194,6 +208,17 @@ struct MemoryRecord {  // 1 slot; flags: kind as in gpu_memory
   std::uint64_t ticks, allocated_bytes, reserved_bytes;
 };
 
+// What a source could not record, or found doubtful: a row of losses. Additive.
+struct LossRecord {  // 2 slots
+  RecordHead head;
+  std::uint32_t name;    // Thread's string id: the name in core/loss.def.
+  std::uint32_t detail;  // Thread's string id, 0 none.
+  std::uint32_t reserved;
+  std::uint64_t count;
+  std::uint64_t first_ticks, last_ticks;  // 0 unknown.
+  std::uint64_t reserved2[3];
+};
+
 struct GapRecord {  // 1 slot. records == 0: nothing was lost, recording was off in between.
   RecordHead head;
   std::uint32_t reserved;
@@ -205,7 +230,7 @@ static_assert(sizeof(RangeRecord) == kSlotBytes && sizeof(CompletionRecord) == k
 static_assert(sizeof(PollRecord) == kSlotBytes && sizeof(StringRecord) == kSlotBytes);
 static_assert(sizeof(StepRecord) == kSlotBytes && sizeof(CpuRecord) == kSlotBytes && sizeof(GapRecord) == kSlotBytes);
 static_assert(sizeof(RangeExtra) == kSlotBytes && sizeof(WindowRecord) == kSlotBytes);
-static_assert(sizeof(MemoryRecord) == kSlotBytes);
+static_assert(sizeof(MemoryRecord) == kSlotBytes && sizeof(LossRecord) == 2 * kSlotBytes);
 static_assert(sizeof(MpiRecord) == 2 * kSlotBytes && sizeof(CommRecord) == 2 * kSlotBytes);
 static_assert(std::is_trivially_copyable_v<MpiRecord>);
 

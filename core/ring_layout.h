@@ -16,7 +16,7 @@
 namespace lockstep {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x31474553504b434cu;  // "LCKPSEG1"
-inline constexpr std::uint32_t kSegmentVersion = 3;
+inline constexpr std::uint32_t kSegmentVersion = 4;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxRings = 4096;
 inline constexpr std::uint32_t kMaxRangeDepth = 64;  // Of lockstep.h's ranges, and again of NVTX's of all domains.
@@ -66,7 +66,17 @@ struct ProcessEntry {
   std::atomic<std::uint8_t> self_test;    // Of the MPI wrappers: 0 not run, 1 they are the ones called, 2 they are not.
   std::atomic<std::uint8_t> python_hook;  // 0 no Python 1 hook loaded 2 torch seen and wrapped 3 gave up, see losses.
   std::atomic<std::uint32_t> nvtx_used, torch_used;
-  char reserved[156];
+  std::atomic<std::uint32_t> cupti_used, nccl_used;
+  // What became of the CUPTI source: 0 CUDA was never initialised 1 recording 2 refused (a fact says why)
+  // 3 another profiler has CUPTI for now.
+  std::atomic<std::uint32_t> cupti_state;
+  // The agent asks (adds 1) for what CUPTI holds, because the application is about to be killed; the probe
+  // answers with the number it has done. Equal: nothing is outstanding.
+  std::atomic<std::uint32_t> gpu_flush_wanted, gpu_flush_done;
+  std::atomic<std::uint64_t> gpu_flushed_ticks;  // Records that ended before it are in the ring; 0 never.
+  std::atomic<std::uint32_t> gpu_count;          // Devices that contexts were made on, at most 4 named:
+  std::uint8_t gpu_uuids[4][16];                 // for the agent's NVML samples.
+  char reserved[60];
 };
 static_assert(sizeof(ProcessEntry) == 512);
 
@@ -79,6 +89,12 @@ struct RingEntry {
   std::int64_t tid;
 };
 static_assert(sizeof(RingEntry) == 32);
+
+// SegmentHeader::gpu_options.
+inline constexpr std::uint32_t kGpuOff = 1;              // --gpu off: neither CUPTI nor NCCL.
+inline constexpr std::uint32_t kGpuMemoryRecords = 2;    // --gpu-memory
+inline constexpr std::uint32_t kGpuGraphsWhole = 4;      // --cuda-graphs whole: a record per launch, not per node.
+inline constexpr std::uint32_t kNcclKernelChannels = 8;  // --nccl-kernel-channels
 
 struct SegmentHeader {
   std::uint64_t magic;
@@ -96,6 +112,7 @@ struct SegmentHeader {
   std::uint32_t anchors_allowed;  // 1: every rank was started by an agent; the probe may talk MPI to the others.
   std::uint32_t anchor_timeout_ms;
 
+  std::uint32_t gpu_options;                              // kGpu...
   std::atomic<std::uint32_t> recording;                   // 0: identities are counted, nothing is written.
   std::atomic<std::uint32_t> agent_gone;                  // Set by nobody alive: the agent closed the segment.
   std::atomic<std::uint64_t> next_free;                   // Bump offset for ring memory.

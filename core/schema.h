@@ -42,6 +42,13 @@ struct ColumnInfo {
   ColumnType type;
   std::string_view unit, description;
 };
+// What a column holds where its value is not known, and so what a reader fills in for files
+// that were written before the column was: the constant that its description names, else 0.
+constexpr std::int64_t UnknownOf(const ColumnInfo& column) {
+  if (column.description.find("kNoTime") != std::string_view::npos) return kNoTime;
+  if (column.description.find("kNone") != std::string_view::npos) return kNone;
+  return 0;
+}
 struct TableInfo {
   std::string_view name, description;
   const ColumnInfo* columns;

@@ -13,19 +13,20 @@ inline constexpr std::uint16_t kSpoolVersion = 1;
 inline constexpr std::uint32_t kSpoolBlockBytes = 64 * 1024;  // Payload limit of one block.
 
 enum class SpoolKind : std::uint16_t {
-  kMeta = 1,       // UTF-8 "key\tvalue\n" lines; a later value of a key wins.
-  kProcess = 2,    // ProcessEntry as it stands; a later one of (index, generation) wins.
-  kThread = 3,     // SpoolThread
-  kRecords = 4,    // Whole records of one ring, in order.
-  kSnapshots = 5,  // ClockSnapshot[]
-  kBursts = 6,     // BurstRow[]
-  kCpu = 7,        // SpoolCpu[]
-  kLoss = 8,       // UTF-8 "name\tcount\tfirst_ticks\tlast_ticks\tdetail\n" lines, additive.
-  kEnd = 9,        // SpoolEnd: the application has ended and the rings are drained.
-  kWindows = 11,   // SpoolWindow[]: recording switched by the agent.
-  kRing = 10,      // A ring's first kRingHeaderBytes as its owner left them (RingHeader: call and ranges still
-                   // open, polls not yet written). Written when its owner ended with any of those; the segment is
-                   // gone afterwards. An open gap (dropped_records) is in kLoss already: not to be counted again.
+  kMeta = 1,         // UTF-8 "key\tvalue\n" lines; a later value of a key wins.
+  kProcess = 2,      // ProcessEntry as it stands; a later one of (index, generation) wins.
+  kThread = 3,       // SpoolThread
+  kRecords = 4,      // Whole records of one ring, in order.
+  kSnapshots = 5,    // ClockSnapshot[]
+  kBursts = 6,       // BurstRow[]
+  kCpu = 7,          // SpoolCpu[]
+  kLoss = 8,         // UTF-8 "name\tcount\tfirst_ticks\tlast_ticks\tdetail\n" lines, additive.
+  kEnd = 9,          // SpoolEnd: the application has ended and the rings are drained.
+  kWindows = 11,     // SpoolWindow[]: recording switched by the agent.
+  kGpuSamples = 12,  // GpuSample[], NVML read by the agent.
+  kRing = 10,        // A ring's first kRingHeaderBytes as its owner left them (RingHeader: call and ranges still
+                     // open, polls not yet written). Written when its owner ended with any of those; the segment is
+                     // gone afterwards. An open gap (dropped_records) is in kLoss already: not to be counted again.
 };
 
 struct SpoolBlockHeader {
@@ -64,6 +65,15 @@ struct SpoolWindow {
   std::uint8_t reserved[2];
 };
 static_assert(sizeof(SpoolWindow) == 24);
+
+// One reading of one GPU. Fields that the device does not tell: 0xffffffff (throttle_reasons: 0).
+struct GpuSample {
+  std::uint64_t ticks;
+  std::uint64_t throttle_reasons;  // NVML's bits, as gpu_samples.throttle_reasons.
+  std::uint8_t uuid[16];
+  std::uint32_t sm_clock_mhz, memory_clock_mhz, power_mw, temperature_c, utilization_percent, reserved;
+};
+static_assert(sizeof(GpuSample) == 56);
 
 // CRC-32C (Castagnoli), hardware where SSE4.2 is there. `crc` chains calls; start with 0.
 std::uint32_t Crc32c(std::uint32_t crc, const void* data, std::size_t bytes);

@@ -139,6 +139,8 @@ void AddBlock(Contents& contents, const SpoolBlock& block) {
     case SpoolKind::kBursts:
       AppendAll(contents.bursts, payload);
       return;
+    case SpoolKind::kGpuSamples:
+      break;
     case SpoolKind::kWindows:
       AppendAll(contents.windows, payload);
       return;

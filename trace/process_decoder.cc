@@ -115,6 +115,21 @@ bool ProcessDecoder::Advance(Thread& thread) {
       case RecordKind::kDomain:
         OnDomain(thread, bytes);
         continue;
+      case RecordKind::kLoss:
+      case RecordKind::kGpuKernel:
+      case RecordKind::kGpuShape:
+      case RecordKind::kGpuCopy:
+      case RecordKind::kGpuSync:
+      case RecordKind::kGpuApi:
+      case RecordKind::kGpuDevice:
+      case RecordKind::kGpuOverhead:
+      case RecordKind::kGpuMemory:
+      case RecordKind::kNcclBegin:
+      case RecordKind::kNcclEnd:
+      case RecordKind::kNcclCall:
+      case RecordKind::kNcclComm:
+        ++unknown_records_;
+        continue;
       case RecordKind::kCategory:
         OnCategory(thread, bytes);
         continue;

@@ -49,8 +49,19 @@ class RecordStream {
 // Smallest number of slots a record of that kind can have; 0: unknown kind.
 constexpr std::uint16_t MinSlots(RecordKind kind) {
   switch (kind) {
+    case RecordKind::kGpuDevice:
+    case RecordKind::kNcclBegin:
+    case RecordKind::kNcclCall:
+      return 3;
     case RecordKind::kMpi:
     case RecordKind::kComm:
+    case RecordKind::kLoss:
+    case RecordKind::kGpuKernel:
+    case RecordKind::kGpuShape:
+    case RecordKind::kGpuCopy:
+    case RecordKind::kGpuSync:
+    case RecordKind::kGpuMemory:
+    case RecordKind::kNcclComm:
       return 2;
     case RecordKind::kPad:
     case RecordKind::kRange:
@@ -70,6 +81,9 @@ constexpr std::uint16_t MinSlots(RecordKind kind) {
     case RecordKind::kRangeStart:
     case RecordKind::kRangeEnd:
     case RecordKind::kCategory:
+    case RecordKind::kGpuApi:
+    case RecordKind::kGpuOverhead:
+    case RecordKind::kNcclEnd:
       return 1;
   }
   return 0;

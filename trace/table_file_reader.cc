@@ -448,7 +448,8 @@ Status TableFile::ReadColumn(std::string_view table_name, const schema::ColumnIn
   if (count == 0) return Ok();
   const StoredColumn* const stored = impl_->Column(table, table_name, info);
   if (stored == nullptr) {
-    std::memset(out, 0, count * width);
+    const std::int64_t unknown = schema::UnknownOf(info);
+    for (std::uint64_t i = 0; i < count; ++i) std::memcpy(out + i * width, &unknown, width);  // Little endian.
     const std::lock_guard guard(impl_->mutex);
     impl_->missing.insert(name);
     return Ok();
