@@ -95,6 +95,8 @@ inline constexpr std::uint32_t kGpuOff = 1;              // --gpu off: neither C
 inline constexpr std::uint32_t kGpuMemoryRecords = 2;    // --gpu-memory
 inline constexpr std::uint32_t kGpuGraphsWhole = 4;      // --cuda-graphs whole: a record per launch, not per node.
 inline constexpr std::uint32_t kNcclKernelChannels = 8;  // --nccl-kernel-channels
+inline constexpr std::uint32_t kGpuBuffersShift = 16;    // Bits 16 to 31: MiB that CUPTI's buffers may take at most
+                                                         // (--gpu-buffers), 0: the source's default.
 
 struct SegmentHeader {
   std::uint64_t magic;
