@@ -4,8 +4,11 @@
 
 namespace lockstep::env {
 
-inline constexpr char kSegment[] = "LOCKSTEP_SEGMENT";         // Path of the slot's shared segment.
-inline constexpr char kTestClock[] = "LOCKSTEP_TEST_CLOCK";    // ParseClockDistortion's argument.
+inline constexpr char kSegment[] = "LOCKSTEP_SEGMENT";       // Path of the slot's shared segment.
+inline constexpr char kTestClock[] = "LOCKSTEP_TEST_CLOCK";  // ParseClockDistortion's argument.
+inline constexpr char kCupti[] = "LOCKSTEP_CUPTI";           // libcupti to load if the process has none.
+inline constexpr char kGpuRawDir[] =
+    "LOCKSTEP_GPU_RAW_DIR";  // Where CUPTI's buffers are copied to (runtime/cupti/raw_file.h).
 inline constexpr char kLibraryDir[] = "LOCKSTEP_LIBRARY_DIR";  // Where liblockstep.so is, if not beside the CLI.
 
 }  // namespace lockstep::env

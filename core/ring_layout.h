@@ -98,6 +98,18 @@ inline constexpr std::uint32_t kNcclKernelChannels = 8;  // --nccl-kernel-channe
 inline constexpr std::uint32_t kGpuBuffersShift = 16;    // Bits 16 to 31: MiB that CUPTI's buffers may take at most
                                                          // (--gpu-buffers), 0: the source's default.
 
+// The last switches of recording, for sources whose records come long after their time: ticks << 1 | on.
+inline constexpr std::uint32_t kSwitchHistory = 64;
+struct SwitchHistory {
+  std::atomic<std::uint32_t> count;  // Ever; the n-th is in at[n % kSwitchHistory].
+  std::uint32_t reserved;
+  std::atomic<std::uint64_t> at[kSwitchHistory];
+  // By whoever turned the switch. Wait-free.
+  void Note(bool on, std::uint64_t ticks) {
+    at[count.fetch_add(1) % kSwitchHistory].store(ticks << 1 | (on ? 1 : 0), std::memory_order_release);
+  }
+};
+
 struct SegmentHeader {
   std::uint64_t magic;
   std::uint32_t version, header_bytes;
@@ -125,6 +137,7 @@ struct SegmentHeader {
   WindowSpec window;
   ClockMailbox mailbox;
   std::atomic<std::uint32_t> burst_rows;  // Rows of `bursts` written.
+  SwitchHistory switches;
 };
 
 // A thread's ring: this header, then capacity_slots slots.

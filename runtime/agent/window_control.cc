@@ -106,6 +106,7 @@ void WindowControl::SwitchNow(bool on, WindowCause cause, bool cut) {
     header_.recording.store(static_cast<std::uint32_t>(state & 1));
   } while (((window_.state.load() ^ state) & 1) != 0);
   if (!on) row.ticks = clock_.Ticks();
+  header_.switches.Note(on, row.ticks);
   if (on) window_.windows_begun.fetch_add(1, std::memory_order_relaxed);
   spool_.Append({SpoolKind::kWindows}, &row, sizeof row, true);
 }

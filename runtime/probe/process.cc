@@ -119,6 +119,13 @@ void FillEntry(ProcessEntry& entry) {
   entry.torch_used.store(0, std::memory_order_relaxed);
   entry.python_hook.store(0, std::memory_order_relaxed);
   entry.self_test.store(0, std::memory_order_relaxed);
+  entry.cupti_used.store(0, std::memory_order_relaxed);
+  entry.nccl_used.store(0, std::memory_order_relaxed);
+  entry.cupti_state.store(0, std::memory_order_relaxed);
+  entry.gpu_flush_wanted.store(0, std::memory_order_relaxed);
+  entry.gpu_flush_done.store(0, std::memory_order_relaxed);
+  entry.gpu_flushed_ticks.store(0, std::memory_order_relaxed);
+  entry.gpu_count.store(0, std::memory_order_relaxed);
   for (auto* counter :
        {&entry.dropped_no_ring, &entry.range_unbalanced, &entry.range_too_deep, &entry.request_table_full})
     counter->store(0, std::memory_order_relaxed);

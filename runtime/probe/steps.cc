@@ -239,6 +239,7 @@ void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::
   RingPage* page = lockstep_ring();
   const WindowRecord record{
       {RecordKind::kWindow, static_cast<std::uint8_t>(on ? 1 : 0), 1}, cause, cut, 0, ticks, step, 0};
+  segment.switches.Note(on, ticks);
   if (on)
     window.windows_begun.fetch_add(1, std::memory_order_relaxed);
   else
