@@ -5,15 +5,12 @@
 #include <string_view>
 #include <vector>
 
+#include "core/comm_kernels.h"
 #include "core/schema.h"
 
 namespace lockstep {
 
 enum class KernelClass : std::uint8_t { kCompute = 0, kComm = 1, kNone = 2, kMemory = 3 };
-
-// A communication library's kernel, by its name alone: NCCL, RCCL, DeepEP,
-// NVSHMEM, MSCCL, PyTorch's symmetric memory, vLLM's and SGLang's all-reduce.
-bool IsCommKernelName(std::string_view name);
 
 // HTA's classification by name (HolisticTraceAnalysis f4d0062, first hit wins);
 // kNone is its OTHER.
