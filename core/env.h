@@ -9,6 +9,8 @@ inline constexpr char kTestClock[] = "LOCKSTEP_TEST_CLOCK";  // ParseClockDistor
 inline constexpr char kCupti[] = "LOCKSTEP_CUPTI";           // libcupti to load if the process has none.
 inline constexpr char kGpuRawDir[] =
     "LOCKSTEP_GPU_RAW_DIR";  // Where CUPTI's buffers are copied to (runtime/cupti/raw_file.h).
+// The NCCL profiler plugin that the user had set (NCCL_PROFILER_PLUGIN's value): called beside ours.
+inline constexpr char kNcclPluginChained[] = "LOCKSTEP_NCCL_PLUGIN_CHAINED";
 inline constexpr char kLibraryDir[] = "LOCKSTEP_LIBRARY_DIR";  // Where liblockstep.so is, if not beside the CLI.
 
 }  // namespace lockstep::env

@@ -103,6 +103,10 @@ void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint64_t* reque
 void* lockstep_scratch(std::uint64_t bytes);
 // A CpuRecord, if the last one is old enough.
 void lockstep_sample_cpu(RingPage* page, std::uint64_t ticks);
+// `hook` is called after each switch of recording that a thread of this process made, on that thread, and
+// never taken back: its library must stay loaded. Switches by the agent or by another process of the slot
+// are not told. False: there are 4 already. Thread: any.
+bool lockstep_on_switch(void (*hook)(bool on));
 }
 #pragma GCC visibility pop
 

@@ -252,6 +252,7 @@ void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::
   } while (((window.state.load(std::memory_order_seq_cst) ^ state) & 1) != 0);
   if (on) SlowWriter(1).Append(&record, 1, 1);
   if (page != nullptr) Rearm(*page);
+  TellSwitch((state & 1) != 0);
 }
 
 bool StepRangeOpened() {

@@ -52,7 +52,14 @@ bool IsWindowRange(const WindowSpec& window, std::uint8_t source, const char* do
   return NameMatches(window.range_name, domain, name);
 }
 
+std::atomic<void (*)(bool)> g_hooks[4] = {};
+
 }  // namespace
+
+void TellSwitch(bool on) {
+  for (auto& each : g_hooks)
+    if (auto* hook = each.load(std::memory_order_acquire); hook != nullptr) hook(on);
+}
 
 bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks) {
   SegmentHeader* segment = lockstep_probe.segment;
@@ -110,6 +117,14 @@ void RangeClosed(std::uint8_t source, const char* domain, const char* name, bool
 }
 
 }  // namespace lockstep::probe
+
+extern "C" bool lockstep::lockstep_on_switch(void (*hook)(bool on)) {
+  for (auto& each : probe::g_hooks) {
+    void (*none)(bool) = nullptr;
+    if (each.compare_exchange_strong(none, hook, std::memory_order_acq_rel) || none == hook) return true;
+  }
+  return false;
+}
 
 // cudaProfilerStart (1) and cudaProfilerStop (0): a range without a name. They do not nest.
 extern "C" __attribute__((visibility("default"))) void lockstep_cuda_profiler(int on) {

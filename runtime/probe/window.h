@@ -34,6 +34,9 @@ bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, st
 // The WindowRecord of a change of WindowSpec::state by this thread; the switch and the thread's ring follow.
 void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks);
 
+// Tells the hooks of lockstep_on_switch.
+void TellSwitch(bool on);
+
 // steps.cc: --step-range. Whether the step is to be recorded.
 bool StepRangeOpened();
 void StepRangeClosed(bool recorded);
