@@ -1,0 +1,77 @@
+#pragma once
+// A job as operations, what each of them needs before it can begin, and what runs one
+// after the other. Made from a timeline (or by hand), changed by what-if questions,
+// played by simulate.h. Times are ns; there is no clock in it but the simulator's.
+//
+// How what jobs do is written:
+//   host thread          a lane in program order: its operations in the order they were added
+//   GPU stream, a communicator's turn on one rank   a queued lane: in the order in which they are enqueued
+//   kernel launch        an operation of the thread that enqueues the kernel when it begins
+//   event record         a launch of an operation without duration (a marker) on that stream
+//   stream wait event    a launch of a marker on the waiting stream that needs the recorded marker
+//   stream, event or device synchronise   launches of markers on the streams, then an operation of the thread
+//                        that needs them: so it waits for whatever is on the stream at that time in the replay
+//   collective           a member per rank, which begins (arrives) like any operation; the transfer begins when
+//                        all members have arrived, and each member ends its own duration after that
+//   non-blocking MPI     the post enqueues the member, the wait is an operation that needs it
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace lockstep::replay {
+
+inline constexpr std::uint32_t kNone = 0xffffffffu;
+
+enum class Activity : std::uint8_t { kOther, kCompute, kTransfer };
+
+struct Operation {
+  // Of a collective's member: of its transfer, from the last arrival on.
+  std::int64_t duration_ns = 0;
+  // From when everything it needs is there to its begin: what the graph does not explain.
+  std::int64_t delay_ns = 0;
+  std::uint32_t lane = kNone;        // kNone: waits for nothing but what it needs.
+  std::uint32_t collective = kNone;  // Member of it.
+  std::uint32_t enqueues = kNone;    // The operation that goes onto its queued lane when this one begins...
+  std::int64_t enqueue_lag_ns = 0;   // ... and cannot begin sooner than this after it.
+  std::int32_t rank = -1;
+  Activity activity = Activity::kOther;  // What interference knows; members of collectives: kTransfer.
+};
+
+class Graph {
+ public:
+  // Operations of a queued lane begin in the order in which others enqueue them; each must be
+  // enqueued by exactly one.
+  std::uint32_t AddLane(bool queued = false) {
+    queued_.push_back(queued);
+    return static_cast<std::uint32_t>(queued_.size() - 1);
+  }
+  std::uint32_t AddCollective() { return collectives_++; }
+  std::uint32_t Add(const Operation& operation) {
+    operations_.push_back(operation);
+    return static_cast<std::uint32_t>(operations_.size() - 1);
+  }
+  // `operation` cannot begin before `earlier` has ended and `lag_ns` more. Any order of adding.
+  void Needs(std::uint32_t operation, std::uint32_t earlier, std::int64_t lag_ns = 0) {
+    needs_.push_back({earlier, operation, lag_ns});
+  }
+
+  struct Need {
+    std::uint32_t earlier, operation;
+    std::int64_t lag_ns;
+  };
+  std::vector<Operation>& operations() { return operations_; }
+  const std::vector<Operation>& operations() const { return operations_; }
+  const std::vector<Need>& needs() const { return needs_; }
+  const std::vector<bool>& queued_lanes() const { return queued_; }
+  std::uint32_t collectives() const { return collectives_; }
+
+ private:
+  std::vector<Operation> operations_;
+  std::vector<Need> needs_;
+  std::vector<bool> queued_;
+  std::uint32_t collectives_ = 0;
+};
+
+}  // namespace lockstep::replay

@@ -1,0 +1,158 @@
+#include "analysis/replay/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace lockstep::replay {
+namespace {
+
+Operation Work(std::int64_t duration_ns, std::uint32_t lane, std::int32_t rank = 0) {
+  return {.duration_ns = duration_ns, .lane = lane, .rank = rank, .activity = Activity::kCompute};
+}
+
+Schedule Play(const Graph& graph, const Interference& interference = {}) {
+  const Simulator simulator(graph);
+  Result<Schedule> schedule = simulator.Run(interference);
+  EXPECT_TRUE(schedule.ok()) << schedule.error().what;
+  return schedule.ok() ? std::move(schedule).value() : Schedule{};
+}
+
+TEST(Replay, LanesAreInOrderAndNeedsAddLags) {
+  Graph graph;
+  const auto host = graph.AddLane(), other = graph.AddLane();
+  const auto a = graph.Add(Work(10, host)), b = graph.Add(Work(5, host)), c = graph.Add(Work(3, other));
+  graph.Needs(c, a, 4);
+  graph.operations()[b].delay_ns = 2;
+  const Schedule s = Play(graph);
+  EXPECT_EQ(s.begin_ns[b], 12);
+  EXPECT_EQ(s.end_ns[b], 17);
+  EXPECT_EQ(s.begin_ns[c], 14);
+  EXPECT_EQ(s.cause[b], a);
+  EXPECT_EQ(s.cause[c], a);
+  EXPECT_EQ(s.length_ns, 17);
+}
+
+// launch -> kernel, and a thread that synchronises with whatever is on the stream when it asks.
+TEST(Replay, SynchronisingWaitsForWhatIsEnqueuedByThen) {
+  Graph graph;
+  const auto first = graph.AddLane(), second = graph.AddLane(), stream = graph.AddLane(true);
+  const auto kernel = graph.Add(Work(100, stream)), late = graph.Add(Work(50, stream)),
+             marker = graph.Add({.lane = stream, .rank = 0});
+  const auto launch = graph.Add({.duration_ns = 5, .lane = first, .enqueues = kernel, .enqueue_lag_ns = 7});
+  const auto ask = graph.Add({.duration_ns = 1, .lane = first, .enqueues = marker});
+  const auto wait = graph.Add({.duration_ns = 2, .lane = first});
+  graph.Needs(wait, marker);
+  const auto delay = graph.Add(Work(20, second));
+  const auto launch_late = graph.Add({.duration_ns = 5, .lane = second, .enqueues = late});
+  Schedule s = Play(graph);
+  EXPECT_EQ(s.begin_ns[kernel], 7);
+  EXPECT_EQ(s.begin_ns[late], 107);
+  EXPECT_EQ(s.begin_ns[wait], 107) << "the kernel that came after it was asked is not waited for";
+  EXPECT_EQ(s.cause[wait], marker);
+  // The other thread is faster now: its kernel is on the stream before the marker.
+  graph.operations()[delay].duration_ns = 1;
+  graph.operations()[launch].duration_ns = 10;
+  s = Play(graph);
+  EXPECT_EQ(s.begin_ns[late], 107);
+  EXPECT_EQ(s.begin_ns[wait], 157);
+  EXPECT_EQ(s.cause[late], kernel);
+  (void)ask;
+  (void)launch_late;
+}
+
+TEST(Replay, MembersOfACollectiveEndAfterTheLastArrival) {
+  Graph graph;
+  const auto collective = graph.AddCollective();
+  std::uint32_t members[3], before[3];
+  for (int r = 0; r < 3; ++r) {
+    const auto lane = graph.AddLane();
+    before[r] = graph.Add(Work(10 * (r + 1), lane, r));
+    members[r] = graph.Add(
+        {.duration_ns = 4 + r, .lane = lane, .collective = collective, .rank = r, .activity = Activity::kTransfer});
+  }
+  const Schedule s = Play(graph);
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(s.begin_ns[members[r]], 10 * (r + 1));
+    EXPECT_EQ(s.end_ns[members[r]], 30 + 4 + r);
+  }
+  EXPECT_EQ(s.last_arrival[collective], members[2]);
+  EXPECT_EQ(CriticalChain(graph, s, members[0]), (std::vector<std::uint32_t>{before[2], members[2]}));
+}
+
+TEST(Replay, AnEmptyGraphAndCirclesAreAnswered) {
+  EXPECT_EQ(Play(Graph()).length_ns, 0);
+  Graph graph;
+  const auto lane = graph.AddLane();
+  const auto a = graph.Add(Work(1, lane)), b = graph.Add(Work(1, lane));
+  graph.Needs(a, b);
+  const Result<Schedule> stuck = Simulator(graph).Run();
+  ASSERT_FALSE(stuck.ok());
+  EXPECT_EQ(stuck.error().code, ErrorCode::kMalformed);
+  EXPECT_NE(stuck.error().what.find("2 operations"), std::string::npos) << stuck.error().what;
+}
+
+// Two ranks: a transfer of 100 beside compute. By hand: rank 0 computes 60 and then nothing,
+// rank 1 computes 200.
+TEST(Replay, InterferenceSlowsWhatRunsTogether) {
+  Graph graph;
+  const auto collective = graph.AddCollective();
+  std::uint32_t members[2], compute[2];
+  for (int r = 0; r < 2; ++r) {
+    compute[r] = graph.Add(Work(r == 0 ? 60 : 200, graph.AddLane(), r));
+    members[r] = graph.Add({.duration_ns = 100,
+                            .lane = graph.AddLane(),
+                            .collective = collective,
+                            .rank = r,
+                            .activity = Activity::kTransfer});
+  }
+  Schedule s = Play(graph, {.compute_slowdown = 0.5, .transfer_slowdown = 0});
+  EXPECT_EQ(s.end_ns[members[0]], 100);
+  EXPECT_EQ(s.end_ns[compute[0]], 90);   // 60 * 1.5
+  EXPECT_EQ(s.end_ns[compute[1]], 233);  // 100 / 1.5 done by 100, 133.3 left
+  s = Play(graph, {.compute_slowdown = 0, .transfer_slowdown = 0.5});
+  EXPECT_EQ(s.end_ns[compute[0]], 60);
+  // Until 60 both compute: speed 1/1.5, 40 done; then half of the members: 1/1.25, 60 left take 75.
+  EXPECT_EQ(s.end_ns[members[0]], 135);
+  EXPECT_EQ(s.end_ns[members[1]], 135);
+  s = Play(graph, {.compute_slowdown = 0.5, .transfer_slowdown = 0.5});
+  // Until 90 both compute (60 at 1/1.5): the transfer has done 60, 40 left at 1/1.25: 140.
+  EXPECT_EQ(s.end_ns[members[0]], 140);
+  EXPECT_EQ(s.end_ns[compute[1]], 247);  // 140 / 1.5 = 93.3 done, 106.7 left
+}
+
+// Any graph without interference is the longest path; checked against a plain recursion.
+TEST(Replay, AgreesWithTheLongestPathOnRandomGraphs) {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 200; ++trial) {
+    Graph graph;
+    const std::size_t lanes = 1 + random() % 6, n = 5 + random() % 60;
+    for (std::size_t i = 0; i < lanes; ++i) graph.AddLane();
+    std::vector<std::int64_t> end(n), lane_end(lanes, 0);
+    std::vector<std::vector<std::pair<std::uint32_t, std::int64_t>>> needs(n);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      Operation operation = Work(random() % 50, static_cast<std::uint32_t>(random() % lanes));
+      operation.delay_ns = random() % 5;
+      graph.Add(operation);
+      for (int k = 0; i > 0 && k < 3; ++k)
+        if (random() % 2 != 0) needs[i].push_back({static_cast<std::uint32_t>(random() % i), random() % 4});
+      for (const auto& [earlier, lag] : needs[i]) graph.Needs(i, earlier, lag);
+    }
+    const Schedule s = Play(graph);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const Operation& operation = graph.operations()[i];
+      std::int64_t begin = lane_end[operation.lane];
+      for (const auto& [earlier, lag] : needs[i]) begin = std::max(begin, end[earlier] + lag);
+      begin += operation.delay_ns;
+      end[i] = lane_end[operation.lane] = begin + operation.duration_ns;
+      ASSERT_EQ(s.begin_ns[i], begin) << trial << " " << i;
+      ASSERT_EQ(s.end_ns[i], end[i]);
+    }
+    // With interference of nothing but one kind of work nothing changes.
+    const Schedule rated = Play(graph, {.compute_slowdown = 0.3, .transfer_slowdown = 0.3});
+    ASSERT_EQ(rated.end_ns, s.end_ns);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::replay
