@@ -1,0 +1,215 @@
+// Finding libcupti.
+//
+// Its symbols are versioned per CUDA major, so everything goes through dlsym. PyTorch brings a
+// copy of its own, and binds to the versions of just that one (a toolkit's of another minor
+// version makes `import torch` fail: pytorch#157381), so while libtorch is in the process none is
+// loaded that is not there yet.
+
+#include "runtime/cupti/api.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/env.h"
+
+namespace lockstep::cupti {
+namespace {
+
+// Newest first. CUDA 11's libraries carry their minor version; 11.0 to 11.8.
+constexpr const char* kNames[] = {"libcupti.so.13",   "libcupti.so.12",   "libcupti.so.11.8", "libcupti.so.11.7",
+                                  "libcupti.so.11.6", "libcupti.so.11.5", "libcupti.so.11.4", "libcupti.so.11.3",
+                                  "libcupti.so.11.2", "libcupti.so.11.1", "libcupti.so.11.0"};
+
+struct Loaded {
+  char cupti[512];
+  bool torch;
+};
+
+// By file name, because pip's copies are loaded by path and a name alone does not find them.
+int Look(dl_phdr_info* library, std::size_t, void* data) {
+  auto& loaded = *static_cast<Loaded*>(data);
+  const char* slash = strrchr(library->dlpi_name, '/');
+  const char* name = slash != nullptr ? slash + 1 : library->dlpi_name;
+  if (strncmp(name, "libcupti.so", 11) == 0 && loaded.cupti[0] == 0)
+    snprintf(loaded.cupti, sizeof loaded.cupti, "%s", library->dlpi_name);
+  if (strncmp(name, "libtorch_c", 10) == 0) loaded.torch = true;  // libtorch_cuda.so, libtorch_cpu.so
+  return 0;
+}
+
+// CUDA major that the driver is of, 0 unknown.
+int DriverMajor() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (driver == nullptr) return 0;
+  auto* get = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDriverGetVersion"));
+  int version = 0;
+  const bool known = get != nullptr && get(&version) == 0;
+  dlclose(driver);
+  return known ? version / 1000 : 0;
+}
+
+// Of the toolkits under /usr/local: the newest that is not of a later major than the driver, since
+// a newer CUPTI than the driver's major refuses to work.
+void* OfToolkit(char* path, std::size_t path_bytes) {
+  const int driver = DriverMajor();
+  constexpr const char* kPatterns[] = {"/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so.*",
+                                       "/usr/local/cuda*/lib64/libcupti.so.*", "/usr/local/cuda*/lib/libcupti.so.*",
+                                       "/usr/local/cuda*/targets/*/lib/libcupti.so.*"};
+  glob_t found{};
+  for (std::size_t i = 0; i < sizeof kPatterns / sizeof *kPatterns; ++i)
+    glob(kPatterns[i], i == 0 ? 0 : GLOB_APPEND, nullptr, &found);
+  void* library = nullptr;
+  for (int wanted = driver != 0 ? driver : 99; wanted >= 11 && library == nullptr; --wanted) {
+    for (std::size_t i = 0; i < found.gl_pathc && library == nullptr; ++i) {
+      const char* file = found.gl_pathv[i];
+      const int major = atoi(strrchr(file, '/') + sizeof "/libcupti.so." - 1);
+      // Files named by their build (libcupti.so.2025.3.1) are what the others link to.
+      if (major != wanted) continue;
+      library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+      if (library != nullptr) snprintf(path, path_bytes, "%s", file);
+    }
+  }
+  globfree(&found);
+  return library;
+}
+
+void* Open(Api& api, char* why, std::size_t why_bytes) {
+  Loaded loaded{};
+  dl_iterate_phdr(Look, &loaded);
+  if (loaded.cupti[0] != 0)
+    if (void* library = dlopen(loaded.cupti, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD); library != nullptr) {
+      snprintf(api.path, sizeof api.path, "%s", loaded.cupti);
+      return library;
+    }
+  const char* wanted = getenv(env::kCupti);
+  if (wanted != nullptr && *wanted != 0) {
+    void* library = dlopen(wanted, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) snprintf(why, why_bytes, "LOCKSTEP_CUPTI=%s cannot be loaded", wanted);
+    snprintf(api.path, sizeof api.path, "%s", wanted);
+    return library;
+  }
+  if (loaded.torch) {
+    snprintf(why, why_bytes, "PyTorch is loaded without its libcupti, and another copy would break it");
+    return nullptr;
+  }
+  const int driver = DriverMajor();
+  for (const char* name : kNames) {
+    if (driver != 0 && atoi(name + sizeof "libcupti.so." - 1) > driver) continue;
+    if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL); library != nullptr) {
+      snprintf(api.path, sizeof api.path, "%s", name);
+      return library;
+    }
+  }
+  void* library = OfToolkit(api.path, sizeof api.path);
+  if (library == nullptr)
+    snprintf(why, why_bytes, "no libcupti found; install CUDA's CUPTI or set LOCKSTEP_CUPTI to its path");
+  return library;
+}
+
+template <typename Function>
+void Take(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+}
+
+}  // namespace
+
+const char* FindCupti(Api& api, char* why, std::size_t why_bytes) {
+  api = {};
+  void* library = Open(api, why, why_bytes);
+  if (library == nullptr) return why;
+  Take(library, "cuptiGetVersion", api.get_version);
+  Take(library, "cuptiActivityRegisterCallbacks", api.register_callbacks);
+  Take(library, "cuptiActivityRegisterTimestampCallback", api.register_timestamp);
+  Take(library, "cuptiActivityEnable", api.enable);
+  Take(library, "cuptiActivityDisable", api.disable);
+  Take(library, "cuptiActivityFlushAll", api.flush_all);
+  Take(library, "cuptiActivityGetNextRecord", api.get_next_record);
+  Take(library, "cuptiActivityGetNumDroppedRecords", api.get_dropped);
+  Take(library, "cuptiActivitySetAttribute", api.set_attribute);
+  Take(library, "cuptiSetThreadIdType", api.set_thread_id_type);
+  Take(library, "cuptiGetCallbackName", api.get_callback_name);
+  Take(library, "cuptiGetResultString", api.get_result_string);
+  Take(library, "cuptiActivityEnableRuntimeApi", api.enable_runtime_api);
+  Take(library, "cuptiActivityEnableDriverApi", api.enable_driver_api);
+  Take(library, "cuptiActivityEnableCudaEventDeviceTimestamps", api.enable_event_timestamps);
+  Take(library, "cuptiActivityEnableAllSyncRecords", api.enable_all_sync_records);
+  Take(library, "cuptiFinalize", api.finalize);
+  if (api.get_version == nullptr || api.get_version(&api.version) != kSuccess || api.version == 0) {
+    snprintf(why, why_bytes, "%s does not tell its version", api.path);
+    return why;
+  }
+  if (api.register_callbacks == nullptr || api.enable == nullptr || api.disable == nullptr ||
+      api.flush_all == nullptr || api.get_next_record == nullptr) {
+    snprintf(why, why_bytes, "%s lacks the activity interface", api.path);
+    return why;
+  }
+  return nullptr;
+}
+
+namespace {
+
+// What the headers of each version say, for libraries that do not look at the end (or nothing, for
+// kinds that are not read). Where a version is between two that are known, the shorter.
+std::uint32_t DocumentedBytes(std::uint32_t kind, std::uint32_t version) {
+  const auto since = [&](std::uint32_t first, std::uint32_t then, std::uint32_t before) {
+    return version >= first ? then : before;
+  };
+  switch (kind) {
+    case kKindConcurrentKernel:
+    case kKindSerialKernel:
+      return since(130000, 216, since(19, 208, since(18, 200, since(17, 176, since(14, 168, since(13, 160, 144))))));
+    case kKindMemcpy:
+      return since(18, 88, since(14, 80, since(13, 72, 64)));
+    case kKindMemcpyPeer:
+      return since(18, 96, since(14, 88, since(13, 80, 72)));
+    case kKindMemset:
+      return since(18, 88, since(14, 80, since(13, 72, 64)));
+    case kKindSynchronization:
+      return since(26, 56, 40);
+    case kKindCudaEvent:
+      return since(26, 56, 24);
+    case kKindRuntime:
+    case kKindDriver:
+      return kApiBytes;
+    case kKindOverhead:
+      return kOverheadBytes;
+    case kKindDevice:
+      return kDeviceBytes;
+    case kKindContext:
+      return kContextBytes;
+    case kKindGraphTrace:
+      return kGraphBytes;
+    case kKindMemory2:
+      return kMemoryBytes;
+    default:
+      return 8;
+  }
+}
+
+}  // namespace
+
+void MeasureRecords(const Api& api, RecordSizes& sizes) {
+  constexpr std::uint32_t kMost = 1024;
+  alignas(8) static std::uint8_t memory[kMost];
+  for (std::uint32_t kind = 1; kind < kKindLimit; ++kind) {
+    memset(memory, 0, sizeof memory);
+    memcpy(memory, &kind, sizeof kind);
+    const auto fits = [&](std::uint32_t bytes) {
+      AnyRecord* record = nullptr;
+      return api.get_next_record(memory, bytes, &record) == kSuccess && record != nullptr;
+    };
+    sizes.bytes[kind] = 0;
+    if (!fits(kMost)) continue;
+    std::uint32_t low = 0, high = kMost;  // fits(high), not fits(low)
+    while (high - low > 1) {
+      const std::uint32_t middle = (low + high) / 2;
+      (fits(middle) ? high : low) = middle;
+    }
+    sizes.bytes[kind] = high >= 16 ? high : DocumentedBytes(kind, api.version);
+  }
+}
+
+}  // namespace lockstep::cupti

@@ -1,0 +1,94 @@
+#pragma once
+// CUPTI's buffers to records of core/gpu_records.h. Buffers may be damaged: whatever the numbers in
+// them are, nothing outside is touched, with one exception that cannot be checked: the addresses
+// of names (kernels, devices, allocators), which CUPTI owns. One thread.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/cupti/abi.h"
+#include "runtime/cupti/api.h"
+#include "runtime/cupti/callbacks.h"
+#include "runtime/cupti/output.h"
+#include "runtime/cupti/windows.h"
+
+namespace lockstep::cupti {
+
+// How times in buffers become ticks. CUPTI before CUDA 11.6 knows no clock but CLOCK_REALTIME.
+struct TimeScale {
+  bool realtime = false;
+  std::uint64_t from = 0;   // A moment on CUPTI's clock ...
+  std::uint64_t ticks = 0;  // ... and in ticks.
+  double ticks_per_unit = 1;
+  std::uint64_t Ticks(std::uint64_t time) const {
+    if (!realtime || time == 0) return time;
+    return ticks + static_cast<std::uint64_t>(static_cast<std::int64_t>(
+                       static_cast<double>(static_cast<std::int64_t>(time - from)) * ticks_per_unit));
+  }
+};
+
+class Decoder {
+ public:
+  Decoder(const Api& api, const RecordSizes& sizes, Output& output) : api_(api), sizes_(sizes), output_(output) {}
+
+  // All records of a buffer. Returns how many there were.
+  std::uint64_t Buffer(const std::uint8_t* buffer, std::size_t valid_bytes);
+  // One record of at least `bytes` bytes. The records of a file that was recorded come this way.
+  void Record(const void* record, std::uint32_t bytes);
+
+  // Times outside [low, high] are of another clock.
+  void Believe(std::uint64_t low_ticks, std::uint64_t high_ticks) {
+    low_ticks_ = low_ticks;
+    high_ticks_ = high_ticks;
+  }
+  void Scale(const TimeScale& scale) { scale_ = scale; }
+  Windows& windows() { return windows_; }
+
+  // Devices that a context was made on, by number, in order of their first context.
+  struct Devices {
+    std::uint32_t used;
+    std::uint16_t id[4];
+    std::uint8_t uuid[4][16];
+  };
+  const Devices& used_devices() const { return used_devices_; }
+
+ private:
+  struct Function {
+    std::uint32_t name;
+    std::uint8_t kind, known;
+  };
+  static constexpr std::uint32_t kMostDevices = 64;
+
+  enum class Verdict { kKeep, kDrop };
+  // Whether a record with these times is written; they are ticks afterwards.
+  Verdict Check(const char* what, std::uint64_t& begin, std::uint64_t& end);
+  bool Long(std::uint32_t bytes, std::uint32_t needed);
+  Function FunctionOf(int domain, std::uint32_t callback);
+  void Unknown(std::uint32_t kind);
+  void UseDevice(std::uint32_t device);
+
+  void Kernel(const KernelRecord& record, std::uint32_t bytes);
+  void Copy(const CopyRecord& record, std::uint32_t bytes);
+  void PeerCopy(const PeerCopyRecord& record, std::uint32_t bytes);
+  void Memset(const MemsetRecord& record, std::uint32_t bytes);
+  void Sync(const SyncRecord& record, std::uint32_t bytes);
+  void Event(const EventRecord& record, std::uint32_t bytes);
+  void Call(const ApiRecord& record);
+  void Overhead(const OverheadRecord& record);
+  void Device(const DeviceRecord& record);
+  void Graph(const GraphRecord& record);
+  void Memory(const MemoryRecord2& record, std::uint32_t bytes);
+
+  const Api& api_;
+  const RecordSizes& sizes_;
+  Output& output_;
+  Windows windows_;
+  TimeScale scale_;
+  std::uint64_t low_ticks_ = 0, high_ticks_ = ~std::uint64_t{0};
+  std::uint64_t last_ticks_ = 0;  // Of the last record of this buffer that had a time.
+  Function functions_[2][kMostCallbacks] = {};
+  Devices used_devices_{};
+  std::uint8_t uuids_[kMostDevices][16] = {};
+};
+
+}  // namespace lockstep::cupti

@@ -1,0 +1,343 @@
+// Each kind of CUPTI's records to ours.
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include <algorithm>
+
+#include "runtime/cupti/decode.h"
+
+namespace lockstep::cupti {
+namespace {
+
+constexpr std::uint16_t kNoDevice = 65535;
+
+std::uint16_t DeviceId(std::uint32_t device) {
+  return device < kNoDevice ? static_cast<std::uint16_t>(device) : kNoDevice;
+}
+
+// copies.kind of CUpti_ActivityMemcpyKind. Arrays are device memory.
+std::uint8_t CopyKind(std::uint8_t kind) {
+  constexpr std::uint8_t kKinds[] = {0, 1, 2, 1, 2, 3, 3, 3, 3, 5, 4};
+  return kind < sizeof kKinds ? kKinds[kind] : 0;
+}
+
+// copies.host_memory of CUpti_ActivityMemoryKind.
+std::uint8_t HostMemory(std::uint8_t kind) {
+  switch (kind) {
+    case 1:
+      return 1;
+    case 2:
+      return 2;
+    case 5:
+    case 7:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
+std::uint8_t OverheadKind(std::uint32_t kind) {
+  switch (kind) {
+    case 1:
+      return 1;
+    case 1u << 16:
+      return 2;
+    case 2u << 16:
+      return 3;
+    case 3u << 16:
+      return 4;
+    case 4u << 16:
+    case 5u << 16:
+      return 5;
+    case 6u << 16:
+      return 6;
+    case 7u << 16:
+      return 7;
+    default:
+      return 0;
+  }
+}
+
+const char* MemoryKindName(std::uint32_t kind) {
+  constexpr const char* kNames[] = {nullptr, "pageable", "pinned",        "device",
+                                    "array", "managed",  "device static", "managed static"};
+  return kind < sizeof kNames / sizeof *kNames ? kNames[kind] : nullptr;
+}
+
+// As cuDriverGetVersion numbers it; 0 if there is no driver (a replayed file).
+std::uint32_t DriverVersion() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (driver == nullptr) return 0;
+  auto* get = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDriverGetVersion"));
+  int version = 0;
+  const bool known = get != nullptr && get(&version) == 0;
+  dlclose(driver);
+  return known ? static_cast<std::uint32_t>(version) : 0;
+}
+
+}  // namespace
+
+void Decoder::Kernel(const KernelRecord& record, std::uint32_t bytes) {
+  std::uint64_t begin = record.start, end = record.end;
+  if (Check("kernels", begin, end) == Verdict::kDrop) return;
+  GpuShapeRecord shape{};
+  std::copy_n(record.grid, 3, shape.grid);
+  std::copy_n(record.block, 3, shape.block);
+  shape.registers_per_thread = record.registers_per_thread;
+  shape.static_shared_bytes = static_cast<std::uint32_t>(std::max(record.static_shared_bytes, 0));
+  shape.dynamic_shared_bytes = static_cast<std::uint32_t>(std::max(record.dynamic_shared_bytes, 0));
+  shape.local_bytes_per_thread = record.local_bytes_per_thread;
+  if (bytes >= 200) shape.cluster_size = record.cluster[0] * record.cluster[1] * record.cluster[2];
+  GpuKernelRecord kernel{};
+  kernel.head = {RecordKind::kGpuKernel, 0, 2};
+  kernel.name = output_.Name(record.name);
+  kernel.begin_ticks = begin;
+  kernel.end_ticks = end;
+  kernel.correlation = record.correlation;
+  kernel.stream = record.stream;
+  kernel.context = record.context;
+  kernel.shape = output_.Shape(shape);
+  kernel.device = DeviceId(record.device);
+  if (bytes >= 160) {
+    kernel.graph_node = record.graph_node;
+    kernel.graph = record.graph;
+  }
+  output_.Write(kernel);
+}
+
+void Decoder::Copy(const CopyRecord& record, std::uint32_t bytes) {
+  std::uint64_t begin = record.start, end = record.end;
+  if (Check("copies", begin, end) == Verdict::kDrop) return;
+  GpuCopyRecord copy{};
+  copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
+  copy.kind = CopyKind(record.copy_kind);
+  const bool from_host = copy.kind == 1 || copy.kind == 5, to_host = copy.kind == 2 || copy.kind == 5;
+  if (from_host) copy.host_memory = HostMemory(record.source_kind);
+  if (to_host && copy.host_memory == 0) copy.host_memory = HostMemory(record.destination_kind);
+  copy.device = DeviceId(record.device);
+  copy.source_device = from_host || copy.kind == 0 ? kNoDevice : copy.device;
+  copy.destination_device = to_host || copy.kind == 0 ? kNoDevice : copy.device;
+  copy.begin_ticks = begin;
+  copy.end_ticks = end;
+  copy.correlation = record.correlation;
+  copy.stream = record.stream;
+  copy.context = record.context;
+  copy.bytes = record.bytes;
+  if (bytes >= 72) copy.graph_node = record.graph_node;
+  if (bytes >= 80) copy.graph = record.graph;
+  output_.Write(copy);
+}
+
+void Decoder::PeerCopy(const PeerCopyRecord& record, std::uint32_t bytes) {
+  std::uint64_t begin = record.start, end = record.end;
+  if (Check("copies", begin, end) == Verdict::kDrop) return;
+  GpuCopyRecord copy{};
+  copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
+  copy.kind = 4;
+  copy.device = DeviceId(record.device);
+  copy.source_device = DeviceId(record.source_device);
+  copy.destination_device = DeviceId(record.destination_device);
+  copy.begin_ticks = begin;
+  copy.end_ticks = end;
+  copy.correlation = record.correlation;
+  copy.stream = record.stream;
+  copy.context = record.context;
+  copy.bytes = record.bytes;
+  if (bytes >= 80) copy.graph_node = record.graph_node;
+  if (bytes >= 88) copy.graph = record.graph;
+  output_.Write(copy);
+}
+
+void Decoder::Memset(const MemsetRecord& record, std::uint32_t bytes) {
+  std::uint64_t begin = record.start, end = record.end;
+  if (Check("memsets", begin, end) == Verdict::kDrop) return;
+  GpuCopyRecord copy{};
+  copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
+  copy.kind = 6;
+  copy.host_memory = HostMemory(static_cast<std::uint8_t>(record.memory_kind));
+  copy.device = DeviceId(record.device);
+  copy.source_device = kNoDevice;
+  // Memory that only the host owns was written by the device all the same.
+  copy.destination_device = copy.device;
+  copy.begin_ticks = begin;
+  copy.end_ticks = end;
+  copy.correlation = record.correlation;
+  copy.stream = record.stream;
+  copy.context = record.context;
+  copy.bytes = record.bytes;
+  if (bytes >= 72) copy.graph_node = record.graph_node;
+  if (bytes >= 80) copy.graph = record.graph;
+  output_.Write(copy);
+}
+
+void Decoder::Sync(const SyncRecord& record, std::uint32_t bytes) {
+  std::uint64_t begin = record.start, end = record.end;
+  constexpr std::uint32_t kStreamWaitEvent = 2;
+  // A stream's wait is an edge: its place in time is its call's, which the correlation leads to.
+  if (record.type == kStreamWaitEvent && (begin == 0 || end == 0)) {
+    if (!windows_.On(last_ticks_ != 0 ? last_ticks_ : high_ticks_)) return;
+    begin = end = 0;
+  } else if (Check("synchronisations", begin, end) == Verdict::kDrop) {
+    return;
+  }
+  GpuSyncRecord sync{};
+  sync.head = {RecordKind::kGpuSync, static_cast<std::uint8_t>(record.type <= 4 ? record.type : 0), 2};
+  sync.correlation = record.correlation;
+  sync.begin_ticks = begin;
+  sync.end_ticks = end;
+  sync.context = record.context;
+  sync.stream = record.stream;  // CUPTI's "none" is ours.
+  sync.event = record.event == 0xffffffffu ? 0 : record.event;
+  sync.device = kNoDevice;
+  if (bytes >= 56) sync.event_sync = record.event_sync;
+  output_.Write(sync);
+}
+
+void Decoder::Event(const EventRecord& record, std::uint32_t bytes) {
+  GpuSyncRecord sync{};
+  sync.head = {RecordKind::kGpuSync, 5, 2};
+  sync.correlation = record.correlation;
+  sync.context = record.context;
+  sync.stream = record.stream;
+  sync.event = record.event;
+  sync.device = kNoDevice;
+  std::uint64_t ticks = 0;
+  if (bytes >= 56) {
+    sync.device = DeviceId(record.device);
+    sync.event_sync = record.event_sync;
+    ticks = scale_.Ticks(record.device_timestamp);
+    // Without a time of its own, or with one of another clock: the call's, found by the correlation.
+    if (ticks < low_ticks_ || ticks > high_ticks_) ticks = 0;
+  }
+  const std::uint64_t when = ticks != 0 ? ticks : last_ticks_ != 0 ? last_ticks_ : high_ticks_;
+  if (!windows_.On(when)) return output_.Lose(Loss::kGpuOutOfWindow, "event records", 1, when, when);
+  sync.begin_ticks = sync.end_ticks = ticks;
+  output_.Write(sync);
+}
+
+Decoder::Function Decoder::FunctionOf(int domain, std::uint32_t callback) {
+  if (callback >= kMostCallbacks || api_.get_callback_name == nullptr) return {};
+  Function& function = functions_[domain - 1][callback];
+  if (function.known == 0) {
+    const char* name = nullptr;
+    char plain[128];
+    if (api_.get_callback_name(domain, callback, &name) == kSuccess && name != nullptr &&
+        PlainName(name, plain, sizeof plain)) {
+      function.kind = KindOfFunction(name);
+      if (function.kind != 0) {
+        function.name = output_.Name(plain);
+        if (function.name == 0) return function;  // No room: tried again.
+      }
+    }
+    function.known = 1;
+  }
+  return function;
+}
+
+void Decoder::Call(const ApiRecord& record) {
+  const bool driver = record.kind == kKindDriver;
+  const Function function = FunctionOf(driver ? kDomainDriver : kDomainRuntime, record.callback);
+  if (function.kind == 0) return;  // Libraries before CUDA 12.5 cannot leave them out.
+  std::uint64_t begin = record.start, end = record.end;
+  if (Check("calls", begin, end) == Verdict::kDrop) return;
+  struct {
+    GpuApiRecord call;
+    GpuApiResult result;
+  } both{};
+  const bool failed = record.result != 0;
+  both.call.head = {RecordKind::kGpuApi, static_cast<std::uint8_t>(function.kind | (driver ? 128 : 0)),
+                    static_cast<std::uint16_t>(failed ? 2 : 1)};
+  both.call.name = function.name;
+  both.call.begin_ticks = begin;
+  both.call.end_ticks = end;
+  both.call.correlation = record.correlation;
+  both.call.tid = record.thread;
+  both.result.result = static_cast<std::int32_t>(record.result);
+  if (failed)
+    output_.Write(both);
+  else
+    output_.Write(both.call);
+}
+
+void Decoder::Overhead(const OverheadRecord& record) {
+  std::uint64_t begin = record.start, end = record.end;
+  if (Check("overheads", begin, end) == Verdict::kDrop) return;
+  GpuOverheadRecord overhead{};
+  overhead.head = {RecordKind::kGpuOverhead, OverheadKind(record.overhead), 1};
+  overhead.tid = record.object_kind == kObjectThread ? record.object[1] : 0;
+  overhead.begin_ticks = begin;
+  overhead.end_ticks = end;
+  output_.Write(overhead);
+}
+
+// Written whether recording is on or not: it is about the process.
+void Decoder::Device(const DeviceRecord& record) {
+  GpuDeviceRecord device{};
+  device.head = {RecordKind::kGpuDevice, 0, 3};
+  device.name = output_.Name(record.name);
+  device.memory_bytes = record.memory_bytes;
+  memcpy(device.uuid, record.uuid, sizeof device.uuid);
+  device.sm_count = record.multiprocessors;
+  device.max_threads_per_sm = record.max_warps_per_multiprocessor * record.threads_per_warp;
+  device.device = DeviceId(record.id);
+  device.compute_major = static_cast<std::uint16_t>(record.compute_major);
+  device.compute_minor = static_cast<std::uint16_t>(record.compute_minor);
+  device.driver_version = DriverVersion();
+  device.cupti_version = api_.version;
+  device.core_clock_khz = record.core_clock_khz;
+  device.memory_bandwidth_bytes_per_second = record.memory_bandwidth * 1000;
+  output_.Write(device);
+  if (record.id >= kMostDevices) return;
+  memcpy(uuids_[record.id], record.uuid, sizeof record.uuid);
+  for (std::uint32_t i = 0; i < used_devices_.used; ++i)
+    if (used_devices_.id[i] == record.id) memcpy(used_devices_.uuid[i], record.uuid, sizeof record.uuid);
+}
+
+void Decoder::UseDevice(std::uint32_t device) {
+  Devices& used = used_devices_;
+  for (std::uint32_t i = 0; i < used.used; ++i)
+    if (used.id[i] == device) return;
+  if (used.used == 4 || device >= kMostDevices) return;
+  used.id[used.used] = static_cast<std::uint16_t>(device);
+  memcpy(used.uuid[used.used], uuids_[device], sizeof uuids_[device]);
+  used.used += 1;
+}
+
+void Decoder::Graph(const GraphRecord& record) {
+  std::uint64_t begin = record.start, end = record.end;
+  if (Check("graphs", begin, end) == Verdict::kDrop) return;
+  GpuKernelRecord graph{};
+  graph.head = {RecordKind::kGpuKernel, kGpuWholeGraph, 2};
+  graph.name = output_.Name("CUDA graph");
+  graph.begin_ticks = begin;
+  graph.end_ticks = end;
+  graph.correlation = record.correlation;
+  graph.stream = record.stream;
+  graph.context = record.context;
+  graph.device = DeviceId(record.device);
+  graph.graph = record.graph;
+  output_.Write(graph);
+}
+
+void Decoder::Memory(const MemoryRecord2& record, std::uint32_t bytes) {
+  if (record.operation != 1 && record.operation != 2) return;
+  std::uint64_t begin = record.timestamp, end = record.timestamp;
+  if (Check("memory operations", begin, end) == Verdict::kDrop) return;
+  GpuMemoryRecord memory{};
+  memory.head = {RecordKind::kGpuMemory, static_cast<std::uint8_t>(record.operation), 2};
+  memory.name = output_.Name(MemoryKindName(record.memory_kind));
+  memory.ticks = begin;
+  memory.address = record.address;
+  memory.bytes = record.bytes;
+  memory.correlation = record.correlation;
+  // 1 pageable and 2 pinned are the host's.
+  memory.device = record.memory_kind == 1 || record.memory_kind == 2 ? kNoDevice : DeviceId(record.device);
+  if (record.pool_type == 1) {
+    memory.pool_reserved_bytes = record.pool_bytes;
+    if (bytes >= 120) memory.pool_used_bytes = record.pool_used_bytes;
+  }
+  output_.Write(memory);
+}
+
+}  // namespace lockstep::cupti

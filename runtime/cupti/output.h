@@ -1,0 +1,73 @@
+#pragma once
+// Records of the flusher thread on their way into its ring: room is waited for, because the thread
+// is ours; names and launch geometries get their ids; losses are collected and written in one go.
+// One thread.
+
+#include <cstdint>
+
+#include "core/gpu_records.h"
+#include "core/loss.h"
+#include "core/ring_writer.h"
+#include "runtime/cupti/table.h"
+
+namespace lockstep::cupti {
+
+class Output {
+ public:
+  // One whole record. Dropped (counted by the ring) if there is no room in time.
+  template <typename Record>
+  void Write(const Record& record) {
+    static_assert(sizeof(Record) % kSlotBytes == 0);
+    constexpr std::uint32_t kSlots = sizeof(Record) / kSlotBytes;
+    if (room_ < kSlots) [[unlikely]]
+      Room(kSlots);
+    room_ = room_ < kSlots ? 0 : room_ - kSlots;
+    ring::Emit(&record, kSlots);
+    records_ += 1;
+  }
+
+  // The ring's id of a text that may change or vanish behind its address; 0 for null.
+  std::uint32_t Name(const char* text);
+  // The ring's id of a geometry; head and id are filled in.
+  std::uint32_t Shape(GpuShapeRecord& shape);
+
+  // `count` more of a loss; ticks 0 unknown. `detail` must live as long as the process.
+  void Lose(Loss loss, const char* detail, std::uint64_t count, std::uint64_t first_ticks, std::uint64_t last_ticks);
+  // Writes the losses collected since.
+  void WriteLosses();
+  // "name\tkey=value..." (core/fact.h).
+  void WriteFact(const char* text);
+
+  // From now on no wait goes on beyond this moment (RawNs); 0 as usual.
+  void LimitWaits(std::int64_t until_raw_ns) { until_raw_ns_ = until_raw_ns; }
+  std::uint64_t records() const { return records_; }
+  // Room as it was last seen is no longer to be trusted: another sort of writing took place.
+  void ForgetRoom() { room_ = 0; }
+
+ private:
+  struct Lost {
+    Loss loss;
+    const char* detail;
+    std::uint64_t count, first_ticks, last_ticks;
+  };
+  struct ShapeKey {
+    std::int32_t grid[3], block[3];
+    std::uint32_t numbers[5];
+    bool operator==(const ShapeKey&) const = default;
+  };
+  static constexpr std::uint32_t kMostLosses = 64;
+
+  void Room(std::uint32_t slots);
+
+  std::uint32_t room_ = 0;                          // Slots of the ring known to be free.
+  std::uint64_t stalled_tail_ = ~std::uint64_t{0};  // Where the reader stood when it was given up.
+  std::int64_t until_raw_ns_ = 0;
+  std::uint64_t records_ = 0;
+  TextTable names_;
+  Table<ShapeKey, 4096> shapes_;
+  std::uint32_t next_shape_ = 0;
+  Lost losses_[kMostLosses];
+  std::uint32_t losses_used_ = 0;
+};
+
+}  // namespace lockstep::cupti

@@ -1,0 +1,34 @@
+#pragma once
+// Whether recording was on at a moment of the past. CUPTI's records come up to a buffer's life after
+// their time, when the switch may have been turned many times since. One thread.
+
+#include <cstdint>
+
+#include "core/ring_layout.h"
+
+namespace lockstep::cupti {
+
+class Windows {
+ public:
+  // Takes over what the segment's history has that is not known yet. At least once per 64 switches,
+  // or what lies between two known ones counts as recorded.
+  void Follow(const SegmentHeader& segment);
+
+  bool On(std::uint64_t ticks) const {
+    if (ticks >= begin_ && ticks < end_) return on_;
+    return Look(ticks);
+  }
+
+ private:
+  static constexpr std::uint32_t kKept = 4096;
+  bool Look(std::uint64_t ticks) const;
+
+  std::uint64_t switches_[kKept];  // ticks << 1 | on, in order of time.
+  std::uint32_t used_ = 0, seen_ = 0;
+  bool first_ = true;  // Before the first of them.
+  // The stretch that the last answer was about.
+  mutable std::uint64_t begin_ = 0, end_ = 0;
+  mutable bool on_ = false;
+};
+
+}  // namespace lockstep::cupti
