@@ -1,0 +1,41 @@
+#pragma once
+// Which gradients PyTorch's DistributedDataParallel reduces together
+// (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size).
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/collective.h"
+
+namespace lockstep::replay {
+
+struct Gradient {
+  std::uint64_t bytes = 0;
+  DataType dtype = DataType::kFloat32;
+  std::int32_t device = 0;
+  friend bool operator==(const Gradient&, const Gradient&) = default;
+};
+
+struct GradientBucket {
+  std::vector<std::size_t> gradients;  // Indices into what was given, in that order.
+  std::uint64_t bytes = 0;
+};
+
+inline constexpr std::uint64_t kDdpFirstBucketBytes = 1 << 20, kDdpBucketCapBytes = 25 << 20;
+
+// `gradients` in the order in which DDP walks them: from its second step on the order of
+// arrival. Per (dtype, device): a gradient is added, and the bucket is closed when it has
+// reached its limit: the first one `first_bytes`, each later one `cap_bytes`. Gradients are
+// never split, so buckets overshoot. Buckets are in the order in which DDP launches them: as
+// they were closed, then those that never were, by their first gradient. A limit of 0: every
+// gradient alone.
+std::vector<GradientBucket> AssignBuckets(std::span<const Gradient> gradients, std::uint64_t first_bytes,
+                                          std::uint64_t cap_bytes);
+
+// One cap for each assignment that caps can give, ascending: the largest that gives it. The
+// last one leaves no bucket closed by the cap. At most `limit`, spread over the range.
+std::vector<std::uint64_t> DistinctCaps(std::span<const Gradient> gradients, std::uint64_t first_bytes,
+                                        std::size_t limit = 1000);
+
+}  // namespace lockstep::replay

@@ -1,0 +1,105 @@
+#include "analysis/replay/bucket_rule.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+namespace lockstep::replay {
+namespace {
+
+std::vector<Gradient> Floats(const std::vector<std::uint64_t>& elements) {
+  std::vector<Gradient> gradients;
+  for (const std::uint64_t n : elements) gradients.push_back({n * 4});
+  return gradients;
+}
+
+// Parameters of torchvision's ResNets in registration order: convolutions without bias, batch
+// norms with weight and bias.
+std::vector<std::uint64_t> ResNet(const std::vector<int>& blocks, bool bottleneck, std::uint64_t classes) {
+  std::vector<std::uint64_t> p;
+  const auto norm = [&](std::uint64_t channels) { p.insert(p.end(), {channels, channels}); };
+  const auto convolution = [&](std::uint64_t in, std::uint64_t out, std::uint64_t kernel) {
+    p.push_back(in * out * kernel * kernel);
+    norm(out);
+  };
+  convolution(3, 64, 7);
+  std::uint64_t in = 64;
+  for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
+    const std::uint64_t width = 64u << stage, out = bottleneck ? 4 * width : width;
+    for (int block = 0; block < blocks[stage]; ++block) {
+      if (bottleneck) {
+        convolution(in, width, 1);
+        convolution(width, width, 3);
+        convolution(width, out, 1);
+      } else {
+        convolution(in, width, 3);
+        convolution(width, width, 3);
+      }
+      if (block == 0 && (in != out || stage > 0)) convolution(in, out, 1);  // Downsample.
+      in = out;
+    }
+  }
+  p.push_back(in * classes);
+  p.push_back(classes);
+  return p;
+}
+
+std::vector<std::uint64_t> Elements(const std::vector<GradientBucket>& buckets) {
+  std::vector<std::uint64_t> elements;
+  for (const GradientBucket& bucket : buckets) elements.push_back(bucket.bytes / 4);
+  return elements;
+}
+
+// What a real ResNet-50 under DDP all-reduced (a public NCCL trace).
+TEST(BucketRule, ResNet50AsTraced) {
+  std::vector<std::uint64_t> parameters = ResNet({3, 4, 6, 3}, true, 1000);
+  std::reverse(parameters.begin(), parameters.end());
+  EXPECT_EQ(Elements(AssignBuckets(Floats(parameters), kDdpFirstBucketBytes, kDdpBucketCapBytes)),
+            (std::vector<std::uint64_t>{2049000, 7875584, 6563840, 6637568, 2431040}));
+}
+
+TEST(BucketRule, KindsAreApartAndOrderedAsClosed) {
+  const std::vector<Gradient> gradients = {{10, DataType::kFloat32, 0},
+                                           {100, DataType::kFloat16, 0},
+                                           {10, DataType::kFloat32, 1},
+                                           {50, DataType::kFloat32, 0},
+                                           {10, DataType::kFloat16, 0}};
+  const auto buckets = AssignBuckets(gradients, 60, 100);
+  ASSERT_EQ(buckets.size(), 4u);
+  EXPECT_EQ(buckets[0].gradients, (std::vector<std::size_t>{1}));
+  EXPECT_EQ(buckets[1].gradients, (std::vector<std::size_t>{0, 3}));
+  EXPECT_EQ(buckets[2].gradients, (std::vector<std::size_t>{2}));
+  EXPECT_EQ(buckets[3].gradients, (std::vector<std::size_t>{4}));
+}
+
+TEST(BucketRule, Limits) {
+  EXPECT_TRUE(AssignBuckets({}, 1, 1).empty());
+  EXPECT_EQ(AssignBuckets(Floats({1, 2, 3}), 0, 0).size(), 3u);
+  EXPECT_EQ(AssignBuckets(Floats({1, 2, 3}), 1u << 20, 25u << 20).size(), 1u);
+  // A gradient larger than the limit is not split.
+  EXPECT_EQ(Elements(AssignBuckets(Floats({1, 1000, 1}), 8, 8)), (std::vector<std::uint64_t>{1001, 1}));
+}
+
+// Every cap gives one of the assignments that the distinct caps give, and no two give the same.
+TEST(BucketRule, DistinctCapsAreAllThereAre) {
+  std::mt19937 random(11);
+  for (int trial = 0; trial < 100; ++trial) {
+    std::vector<std::uint64_t> elements(1 + random() % 12);
+    std::uint64_t all = 0;
+    for (auto& n : elements) all += (n = 1 + random() % 20) * 4;
+    const std::vector<Gradient> gradients = Floats(elements);
+    const std::uint64_t first = random() % 100;
+    std::set<std::vector<std::uint64_t>> possible, found;
+    for (std::uint64_t cap = 1; cap <= all + 1; ++cap) possible.insert(Elements(AssignBuckets(gradients, first, cap)));
+    const auto caps = DistinctCaps(gradients, first);
+    for (const std::uint64_t cap : caps) found.insert(Elements(AssignBuckets(gradients, first, cap)));
+    EXPECT_EQ(found, possible) << trial;
+    EXPECT_EQ(found.size(), caps.size());
+    EXPECT_TRUE(std::is_sorted(caps.begin(), caps.end()));
+    EXPECT_LE(DistinctCaps(gradients, first, 3).size(), 3u);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::replay

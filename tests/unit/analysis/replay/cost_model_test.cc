@@ -1,0 +1,139 @@
+#include "analysis/replay/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <sstream>
+
+namespace lockstep::replay {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(CostModel, AKnownLineComesBack) {
+  CostModel model;
+  std::mt19937 random(3);
+  std::lognormal_distribution<double> noise(0, 0.02);
+  for (std::uint64_t bytes = 1 << 10; bytes <= 1 << 26; bytes *= 4)
+    for (int i = 0; i < 101; ++i)
+      model.Add(bytes, std::llround((20'000 + 0.1 * static_cast<double>(bytes)) * noise(random)));
+  model.Fit();
+  const auto line = model.AlphaBeta().value();
+  EXPECT_NEAR(line.alpha_ns, 20'000, 400);
+  EXPECT_NEAR(line.beta_ns_per_byte, 0.1, 0.002);
+  EXPECT_LT(line.median_error, 0.01);
+  for (const std::uint64_t bytes : {1ull << 10, 1ull << 20, 1ull << 26, 1ull << 28}) {
+    const auto at = model.At(bytes).value();
+    const double truth = 20'000 + 0.1 * static_cast<double>(bytes);
+    EXPECT_NEAR(at.ns / truth, 1, 0.03) << bytes;
+    EXPECT_LT(at.low_ns, truth);
+    EXPECT_GT(at.high_ns, truth);
+    EXPECT_EQ(at.extrapolated, bytes == 1 << 28);
+  }
+  const auto inner = model.At(3 << 20).value();
+  EXPECT_FALSE(inner.extrapolated);
+  EXPECT_LT(inner.low_ns, 20'000 + 0.1 * (3 << 20));
+  EXPECT_GT(inner.high_ns, 20'000 + 0.1 * (3 << 20));
+}
+
+TEST(CostModel, OneSizeAndNone) {
+  CostModel none;
+  none.Add(100, 0);
+  none.Fit();
+  EXPECT_TRUE(none.empty());
+  EXPECT_FALSE(none.At(100).has_value());
+  EXPECT_FALSE(none.AlphaBeta().has_value());
+  CostModel one;
+  one.Add(1000, 500);
+  one.Fit();
+  EXPECT_EQ(one.At(1000)->ns, 500);
+  EXPECT_FALSE(one.At(1000)->extrapolated);
+  const auto twice = one.At(2000).value();
+  EXPECT_TRUE(twice.extrapolated);
+  EXPECT_LE(twice.low_ns, 500);
+  EXPECT_GE(twice.high_ns, 1000);
+}
+
+TEST(CostModel, DoubtfulSizesAreKeptOut) {
+  CostModel model;
+  for (std::uint64_t bytes = 1 << 10; bytes <= 1 << 20; bytes *= 2) {
+    const bool hiccup = bytes == 1 << 14;
+    for (int i = 0; i < 5; ++i) model.Add(bytes, hiccup ? 900'000 : 10'000 + static_cast<std::int64_t>(bytes / 10));
+  }
+  model.Fit();
+  for (const CostModel::Knot& knot : model.knots())
+    EXPECT_EQ(knot.doubt, knot.bytes == 1 << 14 ? CostModel::Doubt::kOutlier : CostModel::Doubt::kNone) << knot.bytes;
+  EXPECT_NEAR(model.At(1 << 14)->ns, 10'000 + (1 << 14) / 10, 500);
+  // Nothing is moved: half a microsecond for any size.
+  CostModel idle;
+  for (std::uint64_t bytes = 8; bytes <= 1 << 30; bytes *= 2) idle.Add(bytes, 470);
+  idle.Fit();
+  for (const CostModel::Knot& knot : idle.knots()) EXPECT_EQ(knot.doubt, CostModel::Doubt::kImpossible) << knot.bytes;
+  EXPECT_FALSE(idle.At(1 << 20).has_value());
+}
+
+struct Log {
+  CostModel out_of_place, in_place;
+  std::size_t inconsistent = 0;  // Time and bandwidth of a row contradict each other.
+};
+
+// nccl-tests' table; under mpirun each line begins with "[1,0]<stdout>:".
+Log ReadNcclTests(const fs::path& path) {
+  Log log;
+  std::ifstream in(path);
+  std::string line;
+  while (std::getline(in, line)) {
+    if (const std::size_t tag = line.find("<stdout>:"); tag != std::string::npos) line = line.substr(tag + 9);
+    std::istringstream fields(line);
+    std::uint64_t bytes, count;
+    std::string type, operation, error;
+    double time_us, algorithm_bandwidth, bus_bandwidth;
+    if (!(fields >> bytes >> count >> type >> operation) || type != "float") continue;
+    for (CostModel* model : {&log.out_of_place, &log.in_place}) {
+      if (!(fields >> time_us >> algorithm_bandwidth >> bus_bandwidth >> error)) break;
+      model->Add(bytes, std::llround(time_us * 1000));
+      const double got = static_cast<double>(bytes) / time_us / 1000;
+      log.inconsistent += std::abs(got - algorithm_bandwidth) > 0.006 + 0.02 * got;
+    }
+  }
+  log.out_of_place.Fit();
+  log.in_place.Fit();
+  return log;
+}
+
+TEST(CostModel, PublicMeasurementsLeaveOneOut) {
+  const fs::path logs = fs::path(LOCKSTEP_SHARED_DIR) / "traces/nccl_tests_a100/nccl-test-log";
+  if (!fs::exists(logs)) GTEST_SKIP() << "no reference traces in " << LOCKSTEP_SHARED_DIR;
+  std::vector<double> all;
+  for (const int ranks : {1, 2, 4, 8, 16, 32, 64, 128}) {
+    const Log log = ReadNcclTests(logs / ("nccl_" + std::to_string(ranks) + ".log"));
+    ASSERT_GE(log.out_of_place.knots().size(), 20u) << ranks;
+    EXPECT_EQ(log.inconsistent, 0u) << ranks;
+    std::vector<double> errors = log.out_of_place.LeaveOneOut();
+    for (double& error : errors) error = std::abs(error);
+    std::sort(errors.begin(), errors.end());
+    std::size_t doubtful = 0;
+    for (const auto& knot : log.out_of_place.knots()) doubtful += knot.doubt != CostModel::Doubt::kNone;
+    std::cout << ranks << " ranks: leave-one-out median " << 100 * errors[errors.size() / 2] << " %, worst "
+              << 100 * errors.back() << " %, doubtful sizes " << doubtful << ", line's median error "
+              << 100 * log.out_of_place.AlphaBeta()->median_error << " %\n";
+    EXPECT_LE(errors[errors.size() / 2], 0.09) << ranks;
+    all.insert(all.end(), errors.begin(), errors.end());
+    // A communicator of one rank moves nothing in place, and copies out of place.
+    for (const auto& knot : log.in_place.knots())
+      EXPECT_EQ(knot.doubt == CostModel::Doubt::kImpossible, ranks == 1) << ranks << " " << knot.bytes;
+  }
+  // First rows of the large jobs are warm-up: 1.2 ms for 1 KiB, 0.1 ms for 2 KiB.
+  const Log large = ReadNcclTests(logs / "nccl_128.log");
+  EXPECT_EQ(large.out_of_place.knots()[0].doubt, CostModel::Doubt::kOutlier);
+  std::sort(all.begin(), all.end());
+  std::cout << "all: median " << 100 * all[all.size() / 2] << " %, worst " << 100 * all.back() << " %\n";
+}
+
+}  // namespace
+}  // namespace lockstep::replay
