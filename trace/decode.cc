@@ -6,29 +6,31 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <new>
 #include <optional>
 #include <set>
 #include <string_view>
-#include <thread>
 #include <tuple>
 #include <utility>
 
 #include "core/spool_layout.h"
+#include "trace/decode_gpu_process.h"
 #include "trace/leftover_rings.h"
 #include "trace/process_decoder.h"
 #include "trace/spool_reader.h"
+#include "trace/tick_rate.h"
 
 namespace lockstep {
 namespace {
 
 using schema::kNone;
 using schema::kNoTime;
+
+constexpr const char* kRankSources[] = {"none", "mpi", "env", "nccl", "slot"};  // By processes.rank_source.
+constexpr std::uint8_t kRankFromNccl = 3;
 
 using Key = std::pair<std::uint32_t, std::uint32_t>;  // Index and generation of a ring or process.
 
@@ -53,6 +55,7 @@ struct Contents {
   std::vector<ClockSnapshot> snapshots;
   std::vector<BurstRow> bursts;
   std::vector<SpoolWindow> windows;
+  std::vector<GpuSample> gpu_samples;
   std::vector<LossLine> losses;
   std::optional<SpoolEnd> end;
   std::uint64_t last_ticks = 0;        // Latest the agent said anything with a time.
@@ -140,7 +143,8 @@ void AddBlock(Contents& contents, const SpoolBlock& block) {
       AppendAll(contents.bursts, payload);
       return;
     case SpoolKind::kGpuSamples:
-      break;
+      AppendAll(contents.gpu_samples, payload);
+      return;
     case SpoolKind::kWindows:
       AppendAll(contents.windows, payload);
       return;
@@ -201,31 +205,6 @@ void AddLeftover(Contents& contents, const Leftover& leftover) {
       contents.bursts.push_back(row);
 }
 
-std::string ThisBootId() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id;
-}
-
-double MeasureTickRate() {
-  const EventClock clock{.mode = ClockMode::kTsc};
-  const ClockSnapshot first = TakeSnapshot(clock);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  const ClockSnapshot second = TakeSnapshot(clock);
-  if (second.raw_ns <= first.raw_ns) return 0;
-  return static_cast<double>(second.ticks - first.ticks) / static_cast<double>(second.raw_ns - first.raw_ns);
-}
-
-// Ticks per ns where fewer than two snapshots say so: on the machine and boot of
-// the trace the counter still runs at the rate it had. 0 unknown.
-double TickRateOfThisMachine(const Contents& contents) {
-  if (contents.snapshots.size() != 1) return 0;
-  const auto boot = contents.meta.find("boot_id");
-  if (boot == contents.meta.end() || boot->second.empty() || boot->second != ThisBootId()) return 0;
-  static const double rate = MeasureTickRate();
-  return rate;
-}
-
 // One process of the slot and its rings.
 struct ProcessPlan {
   Key key;
@@ -248,7 +227,7 @@ std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
     for (Ring* ring : rings)
       if (ring->process == key) plan.rings.push_back(ring);
     if (!plan.rings.empty() || plan.state.mpi_used != 0 || plan.state.lockstep_used != 0 || plan.state.nvtx_used != 0 ||
-        plan.state.torch_used != 0)
+        plan.state.torch_used != 0 || plan.state.cupti_used != 0 || plan.state.nccl_used != 0)
       plans.push_back(std::move(plan));
   }
   // The rank's main process goes first.
@@ -260,7 +239,7 @@ std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
 
 void AddProcessRow(schema::RankTables& tables, ProcessDecoder& decoder, const TickMap& map, const ProcessPlan& plan,
                    std::uint32_t id, const Contents& contents, std::int64_t first_ns, std::int64_t last_ns,
-                   bool only_process) {
+                   bool only_process, std::int32_t nccl_rank = -1) {
   TickConverter clock(map);
   const ProcessState& state = plan.state;
   std::uint8_t ended = 0;
@@ -279,11 +258,16 @@ void AddProcessRow(schema::RankTables& tables, ProcessDecoder& decoder, const Ti
                            .exe = decoder.Intern(state.exe),
                            .begin_ns = state.begin_ticks != 0 ? clock.Ns(state.begin_ticks) : first_ns,
                            .end_ns = state.end_ticks != 0 ? clock.Ns(state.end_ticks) : last_ns,
-                           .world_rank = state.world_rank,
-                           .rank_source = state.rank_source,
+                           .world_rank = nccl_rank >= 0 ? nccl_rank : state.world_rank,
+                           .rank_source = nccl_rank >= 0 ? kRankFromNccl : state.rank_source,
                            .ended = ended,
                            .end_code = code,
                            .mpi_thread_level = state.mpi_thread_level});
+}
+
+void AddRankFacts(schema::RankTables& tables, ProcessDecoder& decoder, std::int32_t nccl_rank) {
+  tables.meta.Append({.key = decoder.Intern("rank"), .value = decoder.Intern(std::to_string(nccl_rank))});
+  tables.meta.Append({.key = decoder.Intern("rank_source"), .value = decoder.Intern(kRankSources[kRankFromNccl])});
 }
 
 void AddProcessLosses(ProcessDecoder& decoder, const ProcessState& state) {
@@ -333,7 +317,6 @@ void AddMetaRows(schema::RankTables& tables, ProcessDecoder& decoder, std::map<s
     if (end.agent_cpu_ns >= 0) meta.try_emplace("agent_cpu_ns", std::to_string(end.agent_cpu_ns));
   }
   if (process != nullptr) {
-    static constexpr const char* kSources[] = {"none", "mpi", "env", "nccl", "slot"};
     // MPI's word counts more than a launcher's variable; a variable that somebody set
     // below the agent (torchrun inside a slot) more than what the slot was given.
     const auto agents = meta.find("rank_variable");
@@ -342,7 +325,7 @@ void AddMetaRows(schema::RankTables& tables, ProcessDecoder& decoder, std::map<s
     if (process->world_rank >= 0 && (process->rank_source == 1 || own_variable || !meta.contains("rank"))) {
       if (own_variable) meta["world_size"] = std::to_string(world_size);
       meta["rank"] = std::to_string(process->world_rank);
-      meta["rank_source"] = kSources[process->rank_source < 5 ? process->rank_source : 0];
+      meta["rank_source"] = kRankSources[process->rank_source < 5 ? process->rank_source : 0];
     }
     if (process->pid > 0) meta["pid"] = std::to_string(process->pid);
     if (process->nvtx_used != 0) meta["nvtx_objects"] = std::to_string(process->nvtx_used);
@@ -424,7 +407,7 @@ Result<Decoded> Decode(const DecodeInput& input) {
   const bool raw = mode != contents.meta.end()
                        ? mode->second == "raw"
                        : leftover.found && leftover.clock_mode == static_cast<std::uint32_t>(ClockMode::kRaw);
-  const TickMap map(contents.snapshots, raw, raw ? 1 : TickRateOfThisMachine(contents));
+  const TickMap map(contents.snapshots, raw, raw ? 1 : TickRateOfThisMachine(contents.meta, contents.snapshots.size()));
 
   Decoded decoded;
   decoded.ended = contents.end.has_value();
@@ -457,9 +440,13 @@ Result<Decoded> Decode(const DecodeInput& input) {
       std::uint64_t last_sign = plans[i].state.end_ticks;
       if (last_sign == 0 && contents.end) last_sign = contents.end->ticks;
       decoder.Decode(std::move(threads), 0, plans[i].state.pid, last_sign);
+      const std::int32_t nccl_rank = plans[i].state.world_rank >= 0 ? -1 : RankFromNccl(process.tables, contents.meta);
       AddProcessRow(process.tables, decoder, map, plans[i], static_cast<std::uint32_t>(i), contents, decoder.first_ns(),
-                    decoder.last_ns(), plans.size() == 1);
+                    decoder.last_ns(), plans.size() == 1, nccl_rank);
+      if (nccl_rank >= 0) AddRankFacts(process.tables, decoder, nccl_rank);
       AddProcessLosses(decoder, plans[i].state);
+      AddGpuLosses(decoder, process.tables, map, plans[i].state,
+                   contents.end ? contents.end->ticks : contents.last_ticks);
       std::uint64_t extrapolated = decoder.extrapolated();
       if (!raw && contents.snapshots.empty())
         extrapolated += process.tables.mpi_calls.rows() + process.tables.ranges.rows();
@@ -474,6 +461,9 @@ Result<Decoded> Decode(const DecodeInput& input) {
   for (std::size_t i = 1; i < plans.size(); ++i)
     AddProcessRow(main, *decoders[0], map, plans[i], static_cast<std::uint32_t>(i), contents, decoders[i]->first_ns(),
                   decoders[i]->last_ns(), false);
+  std::vector<const GpuRecords*> gpus;
+  for (const auto& decoder : decoders) gpus.push_back(&decoder->gpu());
+  AddGpuSamples(main, map, contents.gpu_samples, gpus);
   AddSlotLosses(*decoders[0], map, contents, spool, leftover, missing_slots);
   // Processes that never got a ring have no file of their own.
   std::uint64_t without_file = 0;

@@ -6,8 +6,10 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "core/collective.h"
 #include "core/hash.h"
 #include "trace/process_decoder.h"
+#include "trace/sort_rows.h"
 
 namespace lockstep {
 namespace {
@@ -47,22 +49,6 @@ bool TrainedSince(const schema::Ranges& ranges, std::int64_t ns) {
 }
 
 }  // namespace
-
-template <typename Table>
-std::vector<std::uint32_t> SortRows(Table& table, const std::vector<std::int64_t>& times) {
-  if (std::is_sorted(times.begin(), times.end())) return {};
-  std::vector<std::uint32_t> order(times.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return times[a] < times[b]; });
-  table.ForEachColumn([&](const schema::ColumnInfo&, auto& column) {
-    auto sorted = column;
-    for (std::size_t i = 0; i < order.size(); ++i) sorted[i] = column[order[i]];
-    column = std::move(sorted);
-  });
-  std::vector<std::uint32_t> moved(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) moved[order[i]] = static_cast<std::uint32_t>(i);
-  return moved;
-}
 
 // A mark ends the open step and begins the next. Sources are not mixed: explicit
 // calls win over step ranges, those over ProfilerStep ranges and torch hooks.
@@ -119,6 +105,7 @@ void ProcessDecoder::NumberMessages() {
                      [&](std::uint32_t a, std::uint32_t b) { return matched_ns(a) < matched_ns(b); });
   }
   for (const std::uint32_t i : order) {
+    if (p2p.mode[i] == static_cast<std::uint8_t>(CollectiveMode::kGpu)) continue;  // Numbered in order of calls.
     const bool matched = p2p.outcome[i] != kCancelled && p2p.peer[i] >= 0 && p2p.tag[i] >= 0;
     p2p.seq[i] = matched ? next[{p2p.comm[i], p2p.peer[i], p2p.tag[i], p2p.direction[i]}]++ : kNoSeq;
     if (p2p.peer[i] < 0) p2p.peer[i] = -1;
@@ -204,11 +191,15 @@ void ProcessDecoder::SortTables() {
 }
 
 void ProcessDecoder::CountLosses() {
+  AddToldLosses();
   AddLoss(Loss::kUnknownRecord, unknown_records_);
   AddLoss(Loss::kRequestUnknown, unknown_requests_);
   AddLoss(Loss::kRangeOpen, open_ranges_);
   std::uint64_t never = 0;
-  for (std::size_t i = 0; i < tables_.collectives.rows(); ++i) never += tables_.collectives.end_ns[i] == kNoTime;
+  // Of GPU collectives without an end NcclUntied tells.
+  constexpr auto kGpu = static_cast<std::uint8_t>(CollectiveMode::kGpu);
+  for (std::size_t i = 0; i < tables_.collectives.rows(); ++i)
+    never += tables_.collectives.end_ns[i] == kNoTime && tables_.collectives.mode[i] != kGpu;
   for (std::size_t i = 0; i < tables_.p2p.rows(); ++i) never += tables_.p2p.outcome[i] == kNeverCompleted;
   for (const std::uint8_t outcome : tables_.mpi_requests.outcome) never += outcome == kNeverCompleted;
   AddLoss(Loss::kRequestNeverCompleted, never);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <queue>
 #include <string>
+#include <unordered_set>
 
 namespace lockstep {
 namespace {
@@ -18,7 +19,11 @@ constexpr std::uint32_t kMaxThreadStrings = 1u << 20;
 }  // namespace
 
 ProcessDecoder::ProcessDecoder(schema::RankTables& tables, const TickMap& map)
-    : tables_(tables), strings_(tables.strings, tables.string_bytes), map_(map) {}
+    : tables_(tables),
+      strings_(tables.strings, tables.string_bytes),
+      map_(map),
+      gpu_(*this, tables),
+      nccl_(*this, tables) {}
 
 void ProcessDecoder::AddLoss(Loss loss, std::uint64_t count, std::int64_t first_ns, std::int64_t last_ns,
                              std::uint32_t thread, std::string_view detail) {
@@ -116,6 +121,8 @@ bool ProcessDecoder::Advance(Thread& thread) {
         OnDomain(thread, bytes);
         continue;
       case RecordKind::kLoss:
+        OnLoss(thread, LoadRecord<LossRecord>(bytes));
+        continue;
       case RecordKind::kGpuKernel:
       case RecordKind::kGpuShape:
       case RecordKind::kGpuCopy:
@@ -124,12 +131,17 @@ bool ProcessDecoder::Advance(Thread& thread) {
       case RecordKind::kGpuDevice:
       case RecordKind::kGpuOverhead:
       case RecordKind::kGpuMemory:
+        thread.gpu_source = true;
+        gpu_.Add(head.kind, bytes, {thread.row, thread.clock, thread.strings});
+        continue;
       case RecordKind::kNcclBegin:
       case RecordKind::kNcclEnd:
       case RecordKind::kNcclCall:
-      case RecordKind::kNcclComm:
-        ++unknown_records_;
+      case RecordKind::kNcclComm: {
+        const Interval times = nccl_.Add(head.kind, bytes, {thread.row, thread.clock, thread.strings});
+        Touch(thread, times.begin, times.end);
         continue;
+      }
       case RecordKind::kCategory:
         OnCategory(thread, bytes);
         continue;
@@ -292,6 +304,8 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
       first_ns_ = thread.first_ns;
     last_ns_ = std::max(last_ns_, thread.last_ns);  // kNoTime is less than any time.
   }
+  if (gpu_.first_ns() != kNoTime && (first_ns_ == kNoTime || gpu_.first_ns() < first_ns_)) first_ns_ = gpu_.first_ns();
+  last_ns_ = std::max(last_ns_, gpu_.last_ns());
   for (Thread& thread : threads) DecodeLeftOpen(thread, last_ns_);
   PairRanges(last_ns_);
   FinishThreads(threads, process_row, main_tid);
@@ -299,6 +313,8 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
   OrderMarks();
   MakeSteps();
   NameDomains();
+  gpu_.SortAndLink();
+  nccl_.MakeRows();
   FindPeers();
   SortTables();
   NumberMessages();
@@ -307,6 +323,17 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
 void ProcessDecoder::FinishThreads(std::vector<Thread>& threads, std::uint32_t process_row, std::int64_t main_tid) {
   std::uint32_t training = threads.empty() ? kNone : 0;
   std::uint64_t most_marks = 0;
+  for (std::size_t i = threads.size(); i-- > 0;)
+    if (!threads[i].gpu_source) training = threads[i].row;
+  const std::vector<std::uint32_t>& tids = gpu_.tids();
+  std::uint32_t extra = static_cast<std::uint32_t>(threads.size());
+  std::unordered_set<std::int64_t> with_ring;
+  for (const Thread& thread : threads) with_ring.insert(thread.input.tid);
+  for (const std::uint32_t tid : tids) {
+    if (with_ring.contains(tid)) continue;
+    if (tid == main_tid) training = extra;
+    ++extra;
+  }
   for (const Thread& thread : threads)
     if (thread.input.tid == main_tid) training = thread.row;
   for (const Thread& thread : threads) {
@@ -331,6 +358,31 @@ void ProcessDecoder::FinishThreads(std::vector<Thread>& threads, std::uint32_t p
     unknown_records_ += stream.broken_records();
     extrapolated_ += thread.clock.extrapolated();
   }
+  AddThreadsWithoutRing(threads, process_row, training);
+}
+
+void ProcessDecoder::AddThreadsWithoutRing(const std::vector<Thread>& threads, std::uint32_t process_row,
+                                           std::uint32_t training) {
+  std::unordered_multimap<std::int64_t, GpuRecords::ThreadLife> lives;
+  for (const Thread& thread : threads)
+    lives.emplace(thread.input.tid, GpuRecords::ThreadLife{thread.row, thread.first_ns, thread.last_ns});
+  for (const std::uint32_t tid : gpu_.tids()) {
+    if (lives.contains(tid)) continue;
+    const auto row = static_cast<std::uint32_t>(tables_.threads.rows());
+    const auto [first, last] = gpu_.HostTimes(tid);
+    lives.emplace(tid, GpuRecords::ThreadLife{row, first, last});
+    const auto named = thread_names_.find(tid);
+    tables_.threads.Append({.thread = row,
+                            .process = process_row,
+                            .tid = tid,
+                            .name = named == thread_names_.end() ? kNone : named->second,
+                            .begin_ns = first,
+                            .end_ns = last,
+                            .records = 0,
+                            .dropped = 0,
+                            .training = row == training});
+  }
+  gpu_.ResolveThreads(lives);
 }
 
 }  // namespace lockstep

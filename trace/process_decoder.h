@@ -16,8 +16,11 @@
 #include "core/mpi_ops.h"
 #include "core/record.h"
 #include "core/schema.h"
+#include "trace/decode_gpu.h"
+#include "trace/decode_nccl.h"
 #include "trace/leftover_rings.h"
 #include "trace/open_requests.h"
+#include "trace/record_context.h"
 #include "trace/record_stream.h"
 #include "trace/strings.h"
 #include "trace/tick_converter.h"
@@ -34,13 +37,6 @@ struct DecoderThread {
   };
   std::vector<Cpu> cpu;  // Read by the agent.
 };
-
-template <typename Record>
-Record LoadRecord(std::span<const std::byte> bytes) {
-  Record record;
-  std::memcpy(&record, bytes.data(), sizeof record);
-  return record;
-}
 
 // The text behind a StringRecord.
 inline std::string_view RecordText(std::span<const std::byte> bytes) {
@@ -80,6 +76,8 @@ class ProcessDecoder {
   std::int64_t last_ns() const { return last_ns_; }    // Last sign of life, kNoTime if there is none.
   std::uint64_t extrapolated() const { return extrapolated_; }
   std::uint64_t missing_slots() const { return missing_slots_; }  // Of rings, in no block.
+  const GpuRecords& gpu() const { return gpu_; }
+  const NcclRecords& nccl() const { return nccl_; }
 
  private:
   struct Thread {
@@ -92,6 +90,7 @@ class ProcessDecoder {
     std::int64_t dropped_first_ns = schema::kNoTime, dropped_last_ns = schema::kNoTime;
     std::uint64_t cut_texts = 0;
     std::uint64_t step_marks = 0;
+    bool gpu_source = false;  // Wrote what a GPU library told: a thread of the probe's own.
     std::uint32_t name = schema::kNone;
 
     // The record whose turn comes by time, and what belongs to it.
@@ -128,6 +127,8 @@ class ProcessDecoder {
   std::uint32_t TextOfThread(const Thread& thread, std::uint32_t id) const;
   void DecodeLeftOpen(Thread& thread, std::int64_t last_ns);
   void FinishThreads(std::vector<Thread>& threads, std::uint32_t process_row, std::int64_t main_tid);
+  // Rows of threads that only GPU records name; their rows follow `threads`.
+  void AddThreadsWithoutRing(const std::vector<Thread>& threads, std::uint32_t process_row, std::uint32_t training);
 
   // decode_ranges.cc
   void OnRange(Thread& thread, std::span<const std::byte> bytes);
@@ -146,6 +147,10 @@ class ProcessDecoder {
   void OrderMarks();
   void KeepWholeSteps();
   void DropRangesOutside();
+
+  // decode_losses.cc
+  void OnLoss(Thread& thread, const LossRecord& record);
+  void AddToldLosses();
 
   // facts.cc
   void OnFact(Thread& thread, std::span<const std::byte> bytes);
@@ -176,9 +181,18 @@ class ProcessDecoder {
   void FindPeers();
   void SortTables();
 
+  struct ToldLoss {
+    std::uint64_t count = 0;
+    std::int64_t first_ns = schema::kNoTime, last_ns = schema::kNoTime;
+    std::uint32_t thread = schema::kNone;  // The only one that told it.
+  };
+
   schema::RankTables& tables_;
   StringInterner<schema::Strings, schema::StringBytes> strings_;
   const TickMap& map_;
+  GpuRecords gpu_;
+  NcclRecords nccl_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, ToldLoss> told_losses_;  // Rows of strings: name, detail.
 
   OpenRequests requests_;
   // Oldest first. Mostly one: a thread that was interrupted early in its init call can
@@ -208,10 +222,5 @@ class ProcessDecoder {
   std::uint64_t extrapolated_ = 0, missing_slots_ = 0;
   std::uint64_t unknown_records_ = 0, unknown_requests_ = 0, undefined_comms_ = 0, open_ranges_ = 0;
 };
-
-// Sorts rows by time, stably. Returns old row -> new row; empty if nothing moved.
-// Defined for the event tables in decode_finish.cc.
-template <typename Table>
-std::vector<std::uint32_t> SortRows(Table& table, const std::vector<std::int64_t>& times);
 
 }  // namespace lockstep

@@ -1,0 +1,101 @@
+#include "trace/decode_gpu_process.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "trace/sort_rows.h"
+#include "trace/strings.h"
+
+namespace lockstep {
+namespace {
+
+using schema::kNone;
+using schema::kNoTime;
+
+// ProcessEntry::cupti_state
+constexpr std::uint32_t kRecording = 1, kRefused = 2, kTaken = 3;
+constexpr std::uint8_t kNcclCommKind = 3;
+// A flush that the agent asked for is the last one if the process ended so soon after it.
+constexpr std::int64_t kSoonNs = 2'000'000'000;
+
+std::string_view MetaText(const schema::RankTables& tables, std::string_view key) {
+  for (std::size_t i = 0; i < tables.meta.rows(); ++i)
+    if (TextOf(tables, tables.meta.key[i]) == key) return TextOf(tables, tables.meta.value[i]);
+  return {};
+}
+
+}  // namespace
+
+void AddGpuLosses(ProcessDecoder& decoder, schema::RankTables& tables, const TickMap& map, const ProcessState& state,
+                  std::uint64_t end_ticks) {
+  TickConverter clock(map);
+  const auto at = [&](std::uint64_t ticks) { return ticks == 0 ? kNoTime : clock.Ns(ticks); };
+  const bool recorded = state.cupti_state == kRecording || state.cupti_state == kTaken;
+  bool tail_lost = false;
+  if (state.cupti_used != 0 && recorded) {
+    const std::int64_t flushed = at(state.gpu_flushed_ticks);
+    const std::int64_t end = at(state.end_ticks != 0 ? state.end_ticks : end_ticks);
+    const bool answered = state.gpu_flush_wanted != 0 && state.gpu_flush_done == state.gpu_flush_wanted;
+    // Exit handlers flush before the process takes its leave.
+    tail_lost = state.end_ticks != 0
+                    ? flushed == kNoTime
+                    : !(answered && flushed != kNoTime && end != kNoTime && DurationNs(flushed, end) <= kSoonNs);
+    if (tail_lost) decoder.AddLoss(Loss::kGpuTailLost, 1, flushed, end, kNone, "process " + std::to_string(state.pid));
+  }
+  if (state.cupti_state == kRefused) {
+    const std::string_view why = MetaText(tables, "fact.cupti");
+    decoder.AddLoss(Loss::kGpuNotCaptured, 1, kNoTime, kNoTime, kNone,
+                    why.empty() ? "process " + std::to_string(state.pid) : std::string(why));
+  }
+  if (decoder.nccl().untied() == 0) return;
+  if (state.cupti_state == 0 && tables.kernels.rows() == 0)
+    decoder.AddLoss(Loss::kGpuNotCaptured, 1, kNoTime, kNoTime, kNone,
+                    "NCCL was used, but CUDA never entered the library that CUDA_INJECTION64_PATH names");
+  else if (state.cupti_state == kRecording && tables.kernels.rows() == 0 && !tail_lost)
+    decoder.AddLoss(Loss::kZeroRecords, 1, kNoTime, kNoTime, kNone,
+                    "cupti: NCCL operations were seen, but no kernel at all");
+}
+
+std::int32_t RankFromNccl(const schema::RankTables& tables, const std::map<std::string, std::string>& meta) {
+  const auto known = meta.find("world_size");
+  if (meta.contains("rank") || known == meta.end()) return -1;
+  std::uint64_t world_size = 0;
+  std::from_chars(known->second.data(), known->second.data() + known->second.size(), world_size);
+  std::int32_t rank = -1;
+  const schema::Comms& comms = tables.comms;
+  for (std::size_t i = 0; i < comms.rows(); ++i) {
+    if (comms.kind[i] != kNcclCommKind || comms.size[i] != world_size || comms.rank[i] < 0) continue;
+    // Communicators that order the job's ranks differently: none of them says which order is the job's.
+    if (rank >= 0 && rank != comms.rank[i]) return -1;
+    rank = comms.rank[i];
+  }
+  return world_size > 1 && static_cast<std::uint64_t>(rank + 1) <= world_size ? rank : -1;
+}
+
+void AddGpuSamples(schema::RankTables& tables, const TickMap& map, const std::vector<GpuSample>& samples,
+                   const std::vector<const GpuRecords*>& processes) {
+  TickConverter clock(map);
+  for (const GpuSample& sample : samples) {
+    GpuUuid uuid;
+    std::copy(std::begin(sample.uuid), std::end(sample.uuid), uuid.begin());
+    std::uint16_t device = 65535;
+    for (const GpuRecords* process : processes)
+      if (const auto at = process->devices().find(uuid); at != process->devices().end()) {
+        device = at->second;
+        break;
+      }
+    tables.gpu_samples.Append({.time_ns = clock.Ns(sample.ticks),
+                               .device = device,
+                               .sm_clock_mhz = sample.sm_clock_mhz,
+                               .memory_clock_mhz = sample.memory_clock_mhz,
+                               .power_mw = sample.power_mw,
+                               .temperature_c = sample.temperature_c,
+                               .utilization_percent = sample.utilization_percent,
+                               .throttle_reasons = sample.throttle_reasons,
+                               .vendor = 1});
+  }
+  if (!std::is_sorted(tables.gpu_samples.time_ns.begin(), tables.gpu_samples.time_ns.end()))
+    SortRows(tables.gpu_samples, std::vector<std::int64_t>(tables.gpu_samples.time_ns));
+}
+
+}  // namespace lockstep
