@@ -36,7 +36,8 @@
   X(u8, uneven, "bool", "1: out of cost tables")                                           \
   X(u8, violation, "bool", "1: A_c after some end beyond the clocks' error")               \
   X(u8, mismatch, "bool", "1: members disagree on kind or bytes")                          \
-  X(i64, step, "1", "index of the step it began in on its last arriver, -1 none")
+  X(i64, step, "1", "index of the step it began in on its last arriver, -1 none")          \
+  X(u32, operations, "count", "operations that share its kernel; above 1: its times are all of theirs")
 
 #define LS_TL_COLLECTIVE_RANKS(X)                                                \
   X(u32, collective, "rows", "row of collectives")                               \
@@ -112,6 +113,7 @@
   X(u64, digest, "1", "checksum of the decoded rank file, 0 not computed")                                      \
   X(i64, app_cpu_ns, "ns", "CPU time of the application's processes, -1 unknown")                               \
   X(i64, agent_cpu_ns, "ns", "CPU time of the agent, -1 unknown")                                               \
+  X(i64, profiling_ns, "ns", "time that GPU profiling itself took (overheads), 0 none or unknown")              \
   X(i32, exit_code, "1", "application's exit code, or -signal")
 
 // What every rank recorded: the intersection of the ranks' windows.
@@ -151,6 +153,22 @@
     "also counted in their category")                                              \
   X(i64, phase_ns, "ns", "time in it")
 
+// Of each rank's GPUs, over the samples taken within its steps while the GPU was not idle (all samples,
+// if there is none such).
+#define LS_TL_RANK_GPUS(X)                                                                             \
+  X(i32, rank, "1", "whose")                                                                           \
+  X(u16, device, "1", "device ordinal, 65535 unknown")                                                 \
+  X(u32, name, "string", "product name, kNone unknown")                                                \
+  X(u64, memory_bytes, "bytes", "total memory, 0 unknown")                                             \
+  X(u64, samples, "count", "readings of its sensors that count, 0 none")                               \
+  X(u32, sm_clock_mhz, "MHz", "multiprocessor clock, lower median, kNone unknown")                     \
+  X(u32, sm_clock_low_mhz, "MHz", "lowest, kNone unknown")                                             \
+  X(u32, memory_clock_mhz, "MHz", "memory clock, lower median, kNone unknown")                         \
+  X(u32, power_mw, "mW", "power drawn, lower median, kNone unknown")                                   \
+  X(u32, temperature_c, "degrees Celsius", "highest temperature, kNone unknown")                       \
+  X(u64, throttled, "count", "samples in which something lowered its clocks: power, heat, a slowdown") \
+  X(u64, throttle_reasons, "1", "what did, as gpu_samples.throttle_reasons")
+
 // Of the lowest rank that has any.
 #define LS_TL_GRADIENT_BUCKETS(X)                                     \
   X(i32, rank, "1", "whose")                                          \
@@ -183,4 +201,5 @@
   T(p2p_pairs, TlP2pPairs, LS_TL_P2P_PAIRS, "point-to-point messages between two ranks")           \
   T(step_phases, TlStepPhases, LS_TL_STEP_PHASES, "what the application says it did in each step") \
   T(gradient_buckets, TlGradientBuckets, LS_TL_GRADIENT_BUCKETS, "gradient buckets of DDP models") \
+  T(rank_gpus, TlRankGpus, LS_TL_RANK_GPUS, "the ranks' GPUs and what their sensors said")         \
   T(losses, TlLosses, LS_TL_LOSSES, "losses of all ranks and of the merge")

@@ -362,6 +362,7 @@ class Merger {
     tables.step_ranks = StepRankTable(passed_);
     tables.step_phases = StepPhaseTable(passed_);
     writer.Facts(run_);
+    writer.Gpus(run_);
     for (const RankPassResult& rank : passed_) tables.rank_totals.Append(rank.totals.Get(0));
 
     std::vector<RunLoss> losses = std::move(run_.losses);

@@ -257,6 +257,7 @@ class Matcher {
     schema::TlCollectiveRanks& members = out_.members;
     std::uint64_t bytes = 0;
     bool uneven = false;
+    std::uint32_t operations = 1;
     std::size_t last = 0, second = n;  // Positions of the two latest arrivals; n: none.
     std::int64_t error_1 = 0, error_2 = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -278,6 +279,8 @@ class Matcher {
         error_2 = std::max(error_2, error);
       bytes = std::max(bytes, rows.bytes[member.row]);
       uneven |= rows.uneven[member.row] != 0;
+      if (member.row < rows.kernel_operations.size())
+        operations = std::max(operations, rows.kernel_operations[member.row]);
       if (i == 0) continue;
       if (arrival > arrival_[instance.first + last]) {
         second = std::exchange(last, i);
@@ -326,6 +329,7 @@ class Matcher {
     c.error_ns[to] = Sum(error_1, error_2);
     c.splits[to] = splits;
     c.uneven[to] = uneven;
+    c.operations[to] = operations;
     c.mismatch[to] = mismatch;
     out_.whole[to] = whole;
     missing_[to] = whole ? kNobody : Missing(instance, group);

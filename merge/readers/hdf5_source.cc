@@ -45,10 +45,11 @@ class Hdf5Source final : public RankSource {
     All(read, t.meta), All(read, t.processes), All(read, t.threads), All(read, t.strings), All(read, t.string_bytes);
     All(read, t.comms), All(read, t.comm_members), All(read, t.steps), All(read, t.windows), All(read, t.mpi_requests),
         All(read, t.gradient_buckets);
+    All(read, t.devices), All(read, t.gpu_samples), All(read, t.overheads);
     All(read, t.clock_bursts), All(read, t.clock_snapshots), All(read, t.losses);
     Some(read, t.collectives,
          {"comm", "seq", "start", "kind", "mode", "uneven", "begin_ns", "post_end_ns", "last_incomplete_ns",
-          "wait_begin_ns", "end_ns", "bytes", "dtype", "root", "kernel"});
+          "wait_begin_ns", "end_ns", "bytes", "dtype", "root", "kernel", "kernel_operations"});
     Some(read, t.p2p,
          {"comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns", "post_end_ns",
           "wait_begin_ns", "end_ns", "bytes", "outcome"});

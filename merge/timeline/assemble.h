@@ -39,6 +39,8 @@ class TimelineWriter {
   void Ranks(const RunFiles& run, const std::vector<RankOutcome>& outcomes, const std::vector<RankPassResult>& passed);
   // Equal (rank, name, detail) become one row; sorted by rank, name, detail.
   void Losses(std::vector<RunLoss> losses);
+  // rank_gpus; ranks' profiling_ns, after Ranks(). rank_gpus.cc
+  void Gpus(const RunFiles& run);
   // Meta "fact.*" and gradient_buckets. run_facts.cc
   void Facts(const RunFiles& run);
   void Meta(std::string_view key, std::string_view value);
