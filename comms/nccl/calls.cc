@@ -1,0 +1,173 @@
+// NCCL's operations, interposed: the weak ncclX; pncclX stays NCCL's. They see what the
+// plugin is not told: the reduction, the return, operations of communicators of one rank.
+
+#include <string.h>
+
+#include "comms/nccl/traced.h"
+
+namespace lockstep::nccl {
+
+void WriteCall(const Shape& shape, CommRef ref, std::uint64_t seq, std::uint64_t begin_ticks, std::uint64_t end_ticks,
+               Result result) {
+  NcclCallRecord record;
+  memset(static_cast<void*>(&record), 0, sizeof record);
+  record.head = {RecordKind::kNcclCall, static_cast<std::uint8_t>(NcclSource::kInterposed), 3};
+  if (RingPage* page = ring::Page(); page != nullptr) {
+    record.comm = NumberOf(FindComm(ref));
+    record.name = NameId(MemoryOf(*page), shape.name);
+  }
+  record.begin_ticks = begin_ticks;
+  record.end_ticks = end_ticks;
+  record.count = shape.count;
+  record.stream = reinterpret_cast<std::uintptr_t>(shape.stream);
+  record.buffer = reinterpret_cast<std::uintptr_t>(shape.buffer);
+  record.peer = shape.peer;
+  record.result = result;
+  record.function = static_cast<std::uint8_t>(shape.function);
+  record.direction = shape.direction;
+  record.dtype = static_cast<std::uint8_t>(shape.dtype);
+  record.reduction = shape.reduction;
+  record.seq = seq;
+  ring::Emit(&record, 3);
+}
+
+CommRef Join(CommHandle handle, CommRef known, CommRef seen) {
+  Comm* plugin = FindComm(seen);
+  if (plugin == nullptr || plugin->source != NcclSource::kPlugin) return known;
+  plugin->joined.store(1, std::memory_order_relaxed);
+  if (Comm* own = FindComm(known); own != nullptr && own->source == NcclSource::kInterposed) {
+    for (std::size_t i = 0; i < 16; ++i)
+      plugin->calls[i].fetch_add(own->calls[i].load(std::memory_order_relaxed), std::memory_order_relaxed);
+    if (own->announced.load(std::memory_order_relaxed) == 0)
+      DropComm(known);
+    else
+      EndComm(known);
+  }
+  BindHandle(handle, seen);
+  return seen;
+}
+
+namespace {
+
+struct Data {
+  std::size_t count;
+  int datatype;
+  const void* buffer;
+};
+
+Shape ShapeOf(const char* name, CollectiveKind function, const Data& data, CommHandle comm, Stream stream) {
+  Shape shape{name, function};
+  shape.count = data.count;
+  shape.dtype = TypeOf(data.datatype);
+  shape.buffer = data.buffer;
+  shape.comm = comm;
+  shape.stream = stream;
+  return shape;
+}
+
+}  // namespace
+}  // namespace lockstep::nccl
+
+using namespace lockstep;
+using namespace lockstep::nccl;
+
+LS_EXPORT Result ncclAllReduce(const void* send, void* receive, std::size_t count, int datatype, int operation,
+                               CommHandle comm, Stream stream) {
+  Shape shape = ShapeOf("ncclAllReduce", CollectiveKind::kAllReduce, {count, datatype, send}, comm, stream);
+  shape.reduction = ReductionOf(operation);
+  return Traced(shape, LS_REAL(ncclAllReduce, send, receive, count, datatype, operation, comm, stream));
+}
+
+LS_EXPORT Result ncclAllGather(const void* send, void* receive, std::size_t count, int datatype, CommHandle comm,
+                               Stream stream) {
+  return Traced(ShapeOf("ncclAllGather", CollectiveKind::kAllGather, {count, datatype, send}, comm, stream),
+                LS_REAL(ncclAllGather, send, receive, count, datatype, comm, stream));
+}
+
+LS_EXPORT Result ncclReduceScatter(const void* send, void* receive, std::size_t count, int datatype, int operation,
+                                   CommHandle comm, Stream stream) {
+  Shape shape = ShapeOf("ncclReduceScatter", CollectiveKind::kReduceScatter, {count, datatype, send}, comm, stream);
+  shape.reduction = ReductionOf(operation);
+  return Traced(shape, LS_REAL(ncclReduceScatter, send, receive, count, datatype, operation, comm, stream));
+}
+
+LS_EXPORT Result ncclBroadcast(const void* send, void* receive, std::size_t count, int datatype, int root,
+                               CommHandle comm, Stream stream) {
+  Shape shape = ShapeOf("ncclBroadcast", CollectiveKind::kBroadcast,
+                        {count, datatype, send != nullptr ? send : receive}, comm, stream);
+  shape.peer = root;
+  return Traced(shape, LS_REAL(ncclBroadcast, send, receive, count, datatype, root, comm, stream));
+}
+
+LS_EXPORT Result ncclBcast(void* buffer, std::size_t count, int datatype, int root, CommHandle comm, Stream stream) {
+  Shape shape = ShapeOf("ncclBcast", CollectiveKind::kBroadcast, {count, datatype, buffer}, comm, stream);
+  shape.peer = root;
+  return Traced(shape, LS_REAL(ncclBcast, buffer, count, datatype, root, comm, stream));
+}
+
+LS_EXPORT Result ncclReduce(const void* send, void* receive, std::size_t count, int datatype, int operation, int root,
+                            CommHandle comm, Stream stream) {
+  Shape shape = ShapeOf("ncclReduce", CollectiveKind::kReduce, {count, datatype, send}, comm, stream);
+  shape.reduction = ReductionOf(operation);
+  shape.peer = root;
+  return Traced(shape, LS_REAL(ncclReduce, send, receive, count, datatype, operation, root, comm, stream));
+}
+
+LS_EXPORT Result ncclAlltoAll(const void* send, void* receive, std::size_t count, int datatype, CommHandle comm,
+                              Stream stream) {
+  return Traced(ShapeOf("ncclAlltoAll", CollectiveKind::kAllToAll, {count, datatype, send}, comm, stream),
+                LS_REAL(ncclAlltoAll, send, receive, count, datatype, comm, stream));
+}
+
+LS_EXPORT Result ncclGather(const void* send, void* receive, std::size_t count, int datatype, int root, CommHandle comm,
+                            Stream stream) {
+  Shape shape = ShapeOf("ncclGather", CollectiveKind::kGather, {count, datatype, send}, comm, stream);
+  shape.peer = root;
+  return Traced(shape, LS_REAL(ncclGather, send, receive, count, datatype, root, comm, stream));
+}
+
+LS_EXPORT Result ncclScatter(const void* send, void* receive, std::size_t count, int datatype, int root,
+                             CommHandle comm, Stream stream) {
+  Shape shape = ShapeOf("ncclScatter", CollectiveKind::kScatter, {count, datatype, send != nullptr ? send : receive},
+                        comm, stream);
+  shape.peer = root;
+  return Traced(shape, LS_REAL(ncclScatter, send, receive, count, datatype, root, comm, stream));
+}
+
+LS_EXPORT Result ncclSend(const void* send, std::size_t count, int datatype, int peer, CommHandle comm, Stream stream) {
+  Shape shape = ShapeOf("ncclSend", CollectiveKind::kSendRecv, {count, datatype, send}, comm, stream);
+  shape.peer = peer;
+  return Traced(shape, LS_REAL(ncclSend, send, count, datatype, peer, comm, stream));
+}
+
+LS_EXPORT Result ncclRecv(void* receive, std::size_t count, int datatype, int peer, CommHandle comm, Stream stream) {
+  Shape shape = ShapeOf("ncclRecv", CollectiveKind::kSendRecv, {count, datatype, receive}, comm, stream);
+  shape.direction = 1;
+  shape.peer = peer;
+  return Traced(shape, LS_REAL(ncclRecv, receive, count, datatype, peer, comm, stream));
+}
+
+LS_EXPORT Result ncclGroupStart() {
+  const bool nested = g_frame != nullptr;
+  const Result result = Traced({"ncclGroupStart"}, LS_REAL(ncclGroupStart));
+  if (!nested && result == kSuccess) ++g_groups;
+  return result;
+}
+LS_EXPORT Result ncclGroupEnd() {
+  const bool nested = g_frame != nullptr;
+  const Result result = Traced({"ncclGroupEnd"}, LS_REAL(ncclGroupEnd));
+  if (!nested && g_groups > 0) --g_groups;
+  return result;
+}
+
+LS_EXPORT Result ncclRedOpCreatePreMulSum(int* operation, void* scalar, int datatype, int residence, CommHandle comm) {
+  Shape shape{"ncclRedOpCreatePreMulSum"};
+  shape.comm = comm;
+  shape.dtype = TypeOf(datatype);
+  return Traced(shape, LS_REAL(ncclRedOpCreatePreMulSum, operation, scalar, datatype, residence, comm));
+}
+LS_EXPORT Result ncclRedOpDestroy(int operation, CommHandle comm) {
+  Shape shape{"ncclRedOpDestroy"};
+  shape.comm = comm;
+  return Traced(shape, LS_REAL(ncclRedOpDestroy, operation, comm));
+}

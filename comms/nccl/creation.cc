@@ -1,0 +1,192 @@
+// Communicators, interposed. One that the plugin was told of goes by NCCL's own id; else
+// its identity is a hash that all its ranks compute alike: of the unique id, or of the
+// parent's, how many were made of it before and the colour.
+
+#include <unistd.h>
+
+#include "comms/nccl/traced.h"
+#include "core/hash.h"
+
+namespace lockstep::nccl {
+namespace {
+
+struct Made {
+  CommFacts facts{NcclSource::kInterposed};
+  std::uint64_t since = 0;  // Ticks before the call.
+};
+
+// Its communicator is known to the plugin under which number? 0: not at all, or more than one could be it.
+CommRef PluginsOf(const CallFrame& frame, const Made& made) {
+  if (frame.inits == 1) return frame.seen;
+  return made.facts.size == 0 ? 0 : OnlyUnjoined(NcclSource::kPlugin, made.facts.size, made.facts.rank, made.since);
+}
+
+void Adopt(CommHandle handle, const CallFrame& frame, const Made& made) {
+  if (handle == nullptr) return;
+  MarkUsed(kUsedInterposed);
+  CommRef ref = PluginsOf(frame, made);
+  if (Comm* comm = FindComm(ref); comm != nullptr)
+    comm->joined.store(1, std::memory_order_relaxed);
+  else
+    ref = AddComm(made.facts);
+  BindHandle(handle, ref);
+}
+
+// Rank and size of a communicator that is ready; asked of NCCL where no plugin tells them.
+void AskNccl(CommHandle handle, CommFacts& facts) {
+  using Query = Result (*)(CommHandle, int*);
+  const auto count = reinterpret_cast<Query>(FindReal("ncclCommCount", nullptr));
+  const auto rank = reinterpret_cast<Query>(FindReal("ncclCommUserRank", nullptr));
+  int value = 0;
+  if (count != nullptr && count(handle, &value) == kSuccess && value > 0)
+    facts.size = static_cast<std::uint32_t>(value);
+  if (rank != nullptr && rank(handle, &value) == kSuccess && value >= 0) facts.rank = value;
+}
+
+std::uint64_t HashOf(const UniqueId* ids, int count) {
+  Hash64 hash;
+  for (int i = 0; i < count; ++i) hash.Add(std::string_view(ids[i].internal, sizeof ids[i].internal));
+  return hash.value();
+}
+
+// The call that makes one communicator of a parent (null: of none).
+template <typename Call>
+Result Create(const char* name, CommHandle* out, Made made, CommHandle parent, Call&& call) {
+  if (g_frame != nullptr || Inert()) return call();
+  CallFrame frame;
+  frame.creating = true;
+  frame.parent = made.facts.parent;
+  frame.name = made.facts.name;
+  made.since = ring::Ticks();
+  const bool recording = ring::Recording();
+  const Result result = Framed(frame, call);
+  const std::uint64_t end = ring::Ticks();
+  const ErrnoKeeper errno_keeper;
+  CommHandle handle = out != nullptr && (result == kSuccess || result == kInProgress) ? *out : nullptr;
+  if (handle != nullptr) {
+    if (made.facts.size == 0 && frame.inits == 0 && result == kSuccess && g_groups == 0) AskNccl(handle, made.facts);
+    Adopt(handle, frame, made);
+  }
+  if (recording) {
+    Shape shape{name};
+    shape.comm = handle != nullptr ? handle : parent;
+    WriteCall(shape, RefOf(shape.comm), 0, made.since, end, result);
+  } else if (handle != nullptr && g_groups == 0 && result == kSuccess) {
+    NumberOf(FindComm(RefOf(handle)));  // Told although recording is off: what comes later names it.
+  }
+  return result;
+}
+
+// The n-th communicator made of `parent` with that colour.
+Made ChildOf(CommHandle parent, std::int64_t color, const Config* config) {
+  Made made;
+  Comm* comm = FindComm(RefOf(parent));
+  if (comm == nullptr) return made;
+  Hash64 hash;
+  hash.Add(comm->id);
+  hash.Add(comm->splits.fetch_add(1, std::memory_order_relaxed));
+  hash.Add(static_cast<std::uint64_t>(color));
+  made.facts.id = hash.value();
+  made.facts.parent = comm->id;
+  made.facts.name = NameIn(config);
+  return made;
+}
+
+template <typename Call>
+Result End(const char* name, CommHandle handle, bool dies, Call&& call) {
+  if (g_frame != nullptr || Inert()) return call();
+  const CommRef ref = RefOf(handle);
+  // The address may be another communicator's the moment it is free.
+  if (dies) UnbindHandle(handle);
+  CallFrame frame;
+  const bool recording = ring::Recording();
+  const std::uint64_t begin = ring::Ticks();
+  const Result result = Framed(frame, call);
+  const std::uint64_t end = ring::Ticks();
+  const ErrnoKeeper errno_keeper;
+  if (recording) WriteCall({name}, ref, 0, begin, end, result);
+  if (dies) EndComm(ref);
+  return result;
+}
+
+Made OfId(const UniqueId* ids, int id_count, int ranks, int rank, const Config* config) {
+  Made made;
+  made.facts.id = HashOf(ids, id_count);
+  made.facts.size = static_cast<std::uint32_t>(ranks);
+  made.facts.rank = rank;
+  made.facts.name = NameIn(config);
+  return made;
+}
+
+}  // namespace
+}  // namespace lockstep::nccl
+
+using namespace lockstep;
+using namespace lockstep::nccl;
+
+LS_EXPORT Result ncclCommInitRank(CommHandle* comm, int ranks, UniqueId id, int rank) {
+  return Create("ncclCommInitRank", comm, OfId(&id, 1, ranks, rank, nullptr), nullptr,
+                LS_REAL(ncclCommInitRank, comm, ranks, id, rank));
+}
+
+LS_EXPORT Result ncclCommInitRankConfig(CommHandle* comm, int ranks, UniqueId id, int rank, Config* config) {
+  return Create("ncclCommInitRankConfig", comm, OfId(&id, 1, ranks, rank, config), nullptr,
+                LS_REAL(ncclCommInitRankConfig, comm, ranks, id, rank, config));
+}
+
+LS_EXPORT Result ncclCommInitRankScalable(CommHandle* comm, int ranks, int rank, int id_count, UniqueId* ids,
+                                          Config* config) {
+  return Create("ncclCommInitRankScalable", comm, OfId(ids, ids != nullptr ? id_count : 0, ranks, rank, config),
+                nullptr, LS_REAL(ncclCommInitRankScalable, comm, ranks, rank, id_count, ids, config));
+}
+
+// All ranks of a communicator in this process, and only here: nobody else needs its identity.
+LS_EXPORT Result ncclCommInitAll(CommHandle* comms, int devices, const int* list) {
+  const auto inner = LS_REAL(ncclCommInitAll, comms, devices, list);
+  if (g_frame != nullptr || Inert()) return inner();
+  CallFrame frame;
+  frame.creating = true;
+  const std::uint64_t begin = ring::Ticks();
+  const bool recording = ring::Recording();
+  const Result result = Framed(frame, inner);
+  const std::uint64_t end = ring::Ticks();
+  const ErrnoKeeper errno_keeper;
+  Hash64 hash;
+  hash.Add(lockstep_probe.segment->run_hash);
+  hash.Add(static_cast<std::uint64_t>(getpid()));
+  hash.Add(begin);
+  for (int rank = 0; rank < devices && comms != nullptr && result == kSuccess; ++rank) {
+    Made made;
+    made.facts.id = hash.value();
+    made.facts.size = static_cast<std::uint32_t>(devices);
+    made.facts.rank = rank;
+    made.facts.device = list != nullptr ? list[rank] : rank;
+    made.since = begin;
+    CallFrame none;
+    if (devices == 1) none = frame;
+    Adopt(comms[rank], none, made);
+  }
+  if (recording) WriteCall({"ncclCommInitAll"}, 0, 0, begin, end, result);
+  return result;
+}
+
+LS_EXPORT Result ncclCommSplit(CommHandle comm, int color, int key, CommHandle* made, Config* config) {
+  return Create("ncclCommSplit", made, ChildOf(comm, color, config), comm,
+                LS_REAL(ncclCommSplit, comm, color, key, made, config));
+}
+
+LS_EXPORT Result ncclCommShrink(CommHandle comm, int* excluded, int excluded_count, CommHandle* made, Config* config,
+                                int flags) {
+  return Create("ncclCommShrink", made, ChildOf(comm, -2, config), comm,
+                LS_REAL(ncclCommShrink, comm, excluded, excluded_count, made, config, flags));
+}
+
+LS_EXPORT Result ncclCommFinalize(CommHandle comm) {
+  return End("ncclCommFinalize", comm, false, LS_REAL(ncclCommFinalize, comm));
+}
+LS_EXPORT Result ncclCommDestroy(CommHandle comm) {
+  return End("ncclCommDestroy", comm, true, LS_REAL(ncclCommDestroy, comm));
+}
+LS_EXPORT Result ncclCommAbort(CommHandle comm) {
+  return End("ncclCommAbort", comm, true, LS_REAL(ncclCommAbort, comm));
+}

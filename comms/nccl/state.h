@@ -1,0 +1,142 @@
+#pragma once
+// What both halves of the NCCL source know: communicators, and what the call in progress
+// on this thread has to do with the plugin.
+//
+//   plugin.cc       NCCL's profiler plugin: ncclProfiler_v4, _v5, _v6
+//   chain.cc        another plugin beside ours, which the user had set
+//   mask.cc         which events NCCL tells us of, following the capture window
+//   calls.cc        the interposed operations
+//   creation.cc     the interposed communicator functions
+//   real.cc         where the functions behind ours are
+//   names.cc        NCCL's names as numbers
+//
+// A communicator has a number of the process, under which records name it. The plugin is
+// told commId, rank and size when it is made; interposition sees the ncclComm_t. The two
+// are one where the plugin's init ran inside the creating call on the same thread, or was
+// the only one of that rank and size, or an operation's API event came within the
+// interposed call of that operation, which proves it.
+//
+// Nothing here is ever freed, and no pointer that NCCL holds is one: contexts and events
+// are numbers with a generation, because NCCL uses both after their end.
+
+#include <errno.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/gpu_records.h"
+#include "core/ring_writer.h"
+
+namespace lockstep::nccl {
+
+// Nothing of ours shows in errno.
+class ErrnoKeeper {
+ public:
+  ErrnoKeeper() : value_(errno) {}
+  ~ErrnoKeeper() { errno = value_; }
+  ErrnoKeeper(const ErrnoKeeper&) = delete;
+  ErrnoKeeper& operator=(const ErrnoKeeper&) = delete;
+
+ private:
+  int value_;
+};
+
+// This process is not profiled, or not its GPUs.
+inline bool Inert() {
+  const SegmentHeader* segment = lockstep_probe.segment;
+  return segment == nullptr || (segment->gpu_options & kGpuOff) != 0;
+}
+
+// ProcessEntry::nccl_used. runtime/probe/nvtx_nccl.cc records NCCL's ranges as calls only if neither of the first two.
+inline constexpr std::uint32_t kUsedPlugin = 1, kUsedInterposed = 2, kUsedNvtx = 4;
+void MarkUsed(std::uint32_t source);
+
+struct Comm {
+  enum State : std::uint32_t { kFree = 0, kFilling = 1, kLive = 2, kEnded = 3 };
+  std::atomic<std::uint32_t> state;
+  std::atomic<std::uint32_t> generation;
+  std::uint32_t number;  // Of the records.
+  std::uint32_t size, nodes;
+  std::int32_t rank, device;
+  std::uint64_t id, parent, begin_ticks;
+  NcclSource source;
+  std::uint8_t mask;                     // Index in mask.cc.
+  std::atomic<std::uint8_t> announced;   // 1: its record is in a ring.
+  std::atomic<std::uint8_t> joined;      // 1: both sources know it.
+  void* theirs;                          // The chained plugin's context.
+  std::atomic<std::uint32_t> splits;     // Communicators made from it so far.
+  std::atomic<std::uint64_t> calls[16];  // Per CollectiveKind; receives after them: our own sequence.
+  char name[96];
+};
+inline constexpr std::uint32_t kMaxComms = 4096;
+
+// Index and generation of a communicator; 0 none. What NCCL holds as context.
+using CommRef = std::uint64_t;
+
+// Null if it is gone and its place was taken by another. One that has only ended is still found.
+Comm* FindComm(CommRef ref);
+
+struct CommFacts {
+  NcclSource source;
+  std::uint64_t id = 0, parent = 0;
+  std::uint32_t size = 0, nodes = 0;
+  std::int32_t rank = -1, device = -1;
+  const char* name = nullptr;
+};
+// 0: there are kMaxComms; counted. Thread: any, without locks; so are all below.
+CommRef AddComm(const CommFacts& facts);
+// What is known of it now, if nobody was told yet.
+void LearnComm(Comm& comm, const CommFacts& facts);
+// Its end is told, once.
+void EndComm(CommRef ref);
+// The place is free again: nobody was told of it.
+void DropComm(CommRef ref);
+// The only live communicator of that source, size and rank that is not joined, made at or after `since`; 0 none or
+// several.
+CommRef OnlyUnjoined(NcclSource source, std::uint32_t size, std::int32_t rank, std::uint64_t since);
+
+void Announce(Comm& comm);
+// For records: tells of the communicator first if that was not done.
+inline std::uint32_t NumberOf(Comm* comm) {
+  if (comm == nullptr) return kNoComm;
+  if (comm->announced.load(std::memory_order_relaxed) == 0) [[unlikely]]
+    Announce(*comm);
+  return comm->number;
+}
+
+// ncclComm_t -> communicator.
+CommRef RefOf(const void* handle);
+void BindHandle(const void* handle, CommRef ref);
+CommRef UnbindHandle(const void* handle);  // What it was.
+
+// The interposed call in progress on this thread. NCCL calls its own interface again from
+// inside (ncclBcast calls ncclBroadcast): those calls pass through.
+struct CallFrame {
+  CommRef seen = 0;            // The communicator whose context the plugin was called with.
+  std::uint32_t inits = 0;     // Plugin's init within this call and thread.
+  bool creating = false;       // A communicator is being made, whose
+  std::uint64_t parent = 0;    // parent is this and
+  const char* name = nullptr;  // whose name this.
+};
+extern __thread CallFrame* g_frame __attribute__((tls_model("initial-exec")));
+// Open groups of this thread: a communicator made in one is not ready when its call returns.
+extern __thread int g_groups __attribute__((tls_model("initial-exec")));
+
+// A row of losses; `detail` may be null.
+void TellLoss(const char* name, const char* detail, std::uint64_t count);
+// "name\tkey=value", at most 480 bytes.
+void TellFact(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// A loss that may happen often: told at powers of two, and the rest at Flush.
+class CountedLoss {
+ public:
+  constexpr CountedLoss(const char* name, const char* detail) : name_(name), detail_(detail) {}
+  void Note();
+  void Flush();
+
+ private:
+  const char *name_, *detail_;
+  std::atomic<std::uint64_t> seen_{0}, told_{0};
+};
+
+}  // namespace lockstep::nccl

@@ -1,0 +1,78 @@
+#pragma once
+// What every interposed function does around the one behind it.
+//
+// No NCCL in the process: whoever looks for one by dlsym(RTLD_DEFAULT, "ncclAllReduce")
+// finds us and hears ncclSystemError, as of an NCCL that cannot work.
+
+#include "comms/nccl/mask.h"
+#include "comms/nccl/names.h"
+#include "comms/nccl/nccl_abi.h"
+#include "comms/nccl/real.h"
+#include "comms/nccl/state.h"
+
+namespace lockstep::nccl {
+
+struct Shape {
+  const char* name;
+  CollectiveKind function = CollectiveKind::kNone;
+  std::uint8_t direction = 0;
+  CommHandle comm = nullptr;
+  std::uint64_t count = 0;
+  DataType dtype = DataType::kUnknown;
+  std::uint8_t reduction = 0;
+  std::int32_t peer = -1;
+  const void* buffer = nullptr;
+  Stream stream = nullptr;
+};
+
+// The record of a call that returned. `ref` 0: no communicator known.
+void WriteCall(const Shape& shape, CommRef ref, std::uint64_t seq, std::uint64_t begin_ticks, std::uint64_t end_ticks,
+               Result result);
+
+// An operation's API event came within this call, with the context `seen`: that is its communicator.
+CommRef Join(CommHandle handle, CommRef known, CommRef seen);
+
+// Runs `call` within a frame. `frame` says what it may have seen.
+template <typename Call>
+inline Result Framed(CallFrame& frame, Call&& call) {
+  g_frame = &frame;
+  const Result result = call();
+  g_frame = nullptr;
+  return result;
+}
+
+template <typename Call>
+inline Result Traced(const Shape& shape, Call&& call) {
+  // From inside of NCCL, or on top of nothing that is recorded.
+  if (g_frame != nullptr || Inert()) return call();
+  WakeMasks();
+  CommRef ref = shape.comm != nullptr ? RefOf(shape.comm) : 0;
+  const bool recording = ring::Recording();
+  CallFrame frame;
+  const std::uint64_t begin = ring::Ticks();
+  const Result result = Framed(frame, call);
+  const std::uint64_t end = ring::Ticks();
+  if (shape.comm != nullptr && frame.seen != 0 && frame.seen != ref) [[unlikely]]
+    ref = Join(shape.comm, ref, frame.seen);
+  // Counted whether or not recording is on: it names the operation across ranks.
+  std::uint64_t seq = 0;
+  if (shape.function != CollectiveKind::kNone && (result == kSuccess || result == kInProgress))
+    if (Comm* comm = FindComm(ref); comm != nullptr)
+      seq =
+          comm->calls[static_cast<unsigned>(shape.function) + shape.direction].fetch_add(1, std::memory_order_relaxed);
+  if (recording) WriteCall(shape, ref, seq, begin, end, result);
+  return result;
+}
+static_assert(static_cast<unsigned>(CollectiveKind::kSendRecv) + 1 < 16);
+
+}  // namespace lockstep::nccl
+
+#define LS_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Calls the function behind `name`, or says that there is none.
+#define LS_REAL(name, ...)                                                               \
+  [&]() -> ::lockstep::nccl::Result {                                                    \
+    static constinit ::lockstep::nccl::Real<decltype(&name)> real(#name);                \
+    const auto function = real.Get(&name);                                               \
+    return function != nullptr ? function(__VA_ARGS__) : ::lockstep::nccl::kSystemError; \
+  }
