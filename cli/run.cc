@@ -18,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/run_after.h"
 #include "comms/launch/launcher_args.h"
+#include "core/ring_layout.h"
 #include "runtime/agent/agent.h"
 #include "runtime/agent/estimate.h"
 #include "runtime/agent/libraries.h"
@@ -35,6 +36,9 @@ struct Flags {
                 ring_total = std::uint64_t{64} << 20;
   std::int64_t after_wait_s = 30;
   WindowFlags window;
+  std::string gpu = "auto", cuda_graphs = "nodes";
+  std::uint64_t gpu_buffers = 0;
+  bool gpu_memory = false, nccl_kernel_channels = false;
   bool estimate = false, print_env = false, quiet = false, every_slot = false, torch_ops = false;
 };
 
@@ -85,9 +89,25 @@ std::vector<std::string> Words(const Flags& flags) {
   if (flags.estimate) words.emplace_back("--estimate");
   if (flags.quiet) words.emplace_back("--quiet");
   if (flags.torch_ops) words.emplace_back("--torch-ops");
+  add("--gpu", flags.gpu);
+  add("--cuda-graphs", flags.cuda_graphs);
+  if (flags.gpu_buffers != 0) add("--gpu-buffers", std::to_string(flags.gpu_buffers));
+  if (flags.gpu_memory) words.emplace_back("--gpu-memory");
+  if (flags.nccl_kernel_channels) words.emplace_back("--nccl-kernel-channels");
   words.emplace_back("--every-slot");
   words.emplace_back("--");
   return words;
+}
+
+constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
+
+std::uint32_t GpuOptions(const Flags& flags) {
+  if (flags.gpu == "off") return kGpuOff;
+  std::uint32_t options = flags.gpu_memory ? kGpuMemoryRecords : 0;
+  if (flags.cuda_graphs == "whole") options |= kGpuGraphsWhole;
+  if (flags.nccl_kernel_channels) options |= kNcclKernelChannels;
+  const std::uint64_t mebibytes = (flags.gpu_buffers + kMebibyte - 1) / kMebibyte;
+  return options | static_cast<std::uint32_t>(std::min<std::uint64_t>(mebibytes, 0xffff)) << kGpuBuffersShift;
 }
 
 // For schedulers that own the command line. On stdout, for eval.
@@ -160,6 +180,7 @@ int Run(const Flags& flags) {
   options.ring_total_bytes = flags.ring_total;
   options.quiet = flags.quiet;
   options.window = window.value();
+  options.gpu_options = GpuOptions(flags);
   options.estimate = flags.estimate;
   options.every_slot = flags.every_slot;
   options.clock = flags.clock == "agent"                          ? ClockService::kAgent
@@ -168,6 +189,7 @@ int Run(const Flags& flags) {
                                                                   : ClockService::kAuto;
   options.recorded = {{"after", flags.after},
                       {"clock", flags.clock},
+                      {"gpu", flags.gpu},
                       {"max_bytes", std::to_string(flags.max_bytes)},
                       {"ring_size", std::to_string(flags.ring_size)},
                       {"ring_total", std::to_string(flags.ring_total)}};
@@ -177,6 +199,12 @@ int Run(const Flags& flags) {
     if (!value.empty()) options.recorded[key] = value;
   }
   if (flags.window.trigger) options.recorded["trigger"] = "true";
+  if (flags.gpu != "off") {
+    options.recorded["cuda_graphs"] = flags.cuda_graphs;
+    if (flags.gpu_memory) options.recorded["gpu_memory"] = "true";
+    if (flags.nccl_kernel_channels) options.recorded["nccl_kernel_channels"] = "true";
+    if (flags.gpu_buffers != 0) options.recorded["gpu_buffers"] = std::to_string(flags.gpu_buffers);
+  }
   if (!flags.output.empty()) options.recorded["output"] = flags.output;
   if (!flags.spool_dir.empty()) options.recorded["spool_dir"] = flags.spool_dir;
 
@@ -230,6 +258,26 @@ void AddWindowOptions(CLI::App& run, WindowFlags& window) {
       ->group(group);
 }
 
+void AddGpuOptions(CLI::App& run, Flags& flags) {
+  const char* group = "GPUs (see docs/gpu.md)";
+  run.add_option("--gpu", flags.gpu, "off: load nothing for CUDA and NCCL, e.g. to let nsys have them")
+      ->check(CLI::IsMember({"auto", "off"}))
+      ->group(group);
+  run.add_option("--cuda-graphs", flags.cuda_graphs,
+                 "Of a CUDA graph's launch: nodes, every kernel; whole, one record (cheaper for graphs of 1000s)")
+      ->check(CLI::IsMember({"nodes", "whole"}))
+      ->group(group);
+  run.add_flag("--gpu-memory", flags.gpu_memory, "Record allocations of GPU memory (cudaMalloc, pools), too")
+      ->group(group);
+  run.add_flag("--nccl-kernel-channels", flags.nccl_kernel_channels,
+               "Let NCCL time each channel of its kernels: costs it a thread and up to 1 % or more")
+      ->group(group);
+  run.add_option("--gpu-buffers", flags.gpu_buffers,
+                 "Most memory for CUPTI's records, e.g. 512MiB, if some were dropped")
+      ->transform(CLI::AsSizeValue(false))
+      ->group(group);
+}
+
 }  // namespace
 
 void AddRun(CLI::App& root, Chosen& chosen) {
@@ -254,6 +302,7 @@ void AddRun(CLI::App& root, Chosen& chosen) {
   run->add_option("--spool-dir", flags->spool_dir,
                   "Fast local directory for the spool (default: beside the rank file)");
   AddWindowOptions(*run, flags->window);
+  AddGpuOptions(*run, *flags);
   run->add_flag("--estimate", flags->estimate, "Write nothing; say how much the window would need");
   run->add_flag("--print-env", flags->print_env, "Print the environment for schedulers that own the command line");
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");

@@ -23,6 +23,8 @@ namespace {
 constexpr std::int64_t kShortestTickNs = kMillisecondNs, kDefaultTickNs = 50 * kMillisecondNs,
                        kLongestTickNs = 100 * kMillisecondNs;
 constexpr std::int64_t kCpuPeriodNs = 100 * kMillisecondNs;
+// Of the 200 ms between a SIGTERM and our end; CUPTI answers within some milliseconds unless the GPU hangs.
+constexpr std::int64_t kFlushNs = 100 * kMillisecondNs;
 constexpr std::uint32_t kManyProcesses = 4, kManyRings = 4;
 constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
 
@@ -36,6 +38,12 @@ void LeaveStandardStreams() {
   ::dup2(null, STDIN_FILENO);
   ::dup2(null, STDOUT_FILENO);
   ::close(null);
+}
+
+// Signals whose default action ends a program, and that people send to end one.
+bool Ends(int signal) {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT || signal == SIGXCPU ||
+         signal == SIGPWR;
 }
 
 // Was this signal delivered to the application as well? Open MPI 4.1 makes each
@@ -53,6 +61,25 @@ void SlotRun::Snapshot(bool last_words) {
   spool_->Append({SpoolKind::kSnapshots}, &row, sizeof row, last_words);
 }
 
+void SlotRun::FlushGpu() {
+  if (!gpu_flush_->Ask()) return;
+  const std::int64_t until_ns = RawNs() + kFlushNs;
+  constexpr timespec kPause{0, 500'000};
+  do {
+    ::nanosleep(&kPause, nullptr);
+    drain_->Run();  // What comes may be more than the ring holds.
+  } while (!gpu_flush_->Answered() && RawNs() < until_ns);
+  drain_->Run();
+}
+
+void SlotRun::SampleGpu() {
+  gpu_sampler_->Follow(segment_->view());
+  if (const std::vector<GpuSample> samples = gpu_sampler_->Take(); !samples.empty())
+    spool_->Append({SpoolKind::kGpuSamples}, samples.data(), samples.size() * sizeof samples[0]);
+  if (const std::string trouble = gpu_sampler_->TakeTrouble(); !trouble.empty())
+    spool_->Append({SpoolKind::kMeta}, "fact.nvml\twhy=" + trouble + "\n");
+}
+
 void SlotRun::Tick() {
   segment_->ExtendAhead(kRingHeaderBytes + std::uint64_t{segment_->view().header().other_ring_slots} * kSlotBytes);
   // Short-lived processes: their rings and places are wanted before the next second.
@@ -62,6 +89,9 @@ void SlotRun::Tick() {
   clock_link_->Drain(*spool_);
   const bool limited = window_->limit_reached();
   window_->Tick(RawNs(), spool_->bytes());
+  const bool recording = segment_->view().header().recording.load(std::memory_order_relaxed) != 0;
+  if (was_recording_ && !recording) gpu_flush_->Ask();
+  was_recording_ = recording;
   if (options_.estimate) step_bytes_.Add(segment_->view().header().window.next_step.load(), drain_->records_bytes());
   if (window_->limit_reached() && !limited)
     drain_->CountLoss(Loss::kBytesLimit, 1, "--max-bytes " + std::to_string(options_.max_bytes));
@@ -80,6 +110,7 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     next_cpu_ns_ = now_ns + kCpuPeriodNs;
     const std::vector<SpoolCpu> rows = sampler_->Sample(*drain_);
     if (!rows.empty()) spool_->Append({SpoolKind::kCpu}, rows.data(), rows.size() * sizeof rows[0]);
+    SampleGpu();
   }
   if (now_ns >= next_second_ns_) {
     next_second_ns_ = now_ns + kSecondNs;
@@ -98,6 +129,13 @@ void SlotRun::HandleSignals() {
     const bool group = GroupHasIt(info, launch_.source);
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGCONT) terminating_ = true;
     if (signal == SIGTERM && group && term_ns_ == 0) term_ns_ = RawNs();
+    if (traced_ && Ends(signal)) {
+      // Where the application has the signal already there is nothing to wait for.
+      if (group)
+        gpu_flush_->Ask();
+      else
+        FlushGpu();
+    }
     if (!group) child_->Signal(signal);
   }
 }

@@ -26,7 +26,8 @@ struct RunOptions {
   std::uint64_t ring_total_bytes = std::uint64_t{64} << 20;  // Cap of the whole segment.
   ClockService clock = ClockService::kAuto;
   WindowPlan window;
-  bool estimate = false;  // Record everything, write nothing, say what it would be.
+  std::uint32_t gpu_options = 0;  // SegmentHeader::gpu_options. kGpuOff: the GPU library is not even preloaded.
+  bool estimate = false;          // Record everything, write nothing, say what it would be.
   bool quiet = false;
   bool every_slot = false;                      // The launcher's command line was rewritten: each rank has an agent.
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.

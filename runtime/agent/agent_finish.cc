@@ -29,6 +29,7 @@ void SlotRun::Finish() {
     clock_link_->Finish(true);
   }
   header.agent_gone.store(1, std::memory_order_release);  // For processes that outlive the application.
+  SampleGpu();
   if (const std::vector<SpoolCpu> rows = sampler_->Sample(*drain_); !rows.empty())
     spool_->Append({SpoolKind::kCpu}, rows.data(), rows.size() * sizeof rows[0]);
   window_->Finish();

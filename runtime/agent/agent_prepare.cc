@@ -23,6 +23,7 @@ std::string SlotRun::Prepare() {
   auto libraries = FindLibraries();
   if (!libraries.ok()) return libraries.error().what + " (" + libraries.error().where + ")";
   libraries_ = std::move(libraries).value();
+  if ((options_.gpu_options & kGpuOff) != 0) libraries_.gpu.clear();
   auto dir = ClaimRunDir(launch_, options_.estimate ? "" : options_.output);
   if (!dir.ok()) return dir.error().what;
   dir_ = std::move(dir).value();
@@ -61,6 +62,8 @@ std::string SlotRun::Prepare() {
                                        .say = [](const std::string& text) { Say(text); }});
   drain_->LimitBytes(window_->hard_limit_bytes());
   sampler_.emplace(clock_);
+  gpu_sampler_.emplace(clock_);
+  gpu_flush_.emplace(segment_->view());
   return PrepareInjection();
 }
 
@@ -73,6 +76,8 @@ std::string SlotRun::PrepareInjection() {
     if (speaks()) Say(refused.source + " is not recorded: " + refused.why + "; " + refused.remedy);
     detail += (detail.empty() ? "" : "; ") + refused.source + ": " + refused.why;
   }
+  if (speaks())
+    for (const std::string& notice : injection_.notices) Say(notice);
   if (!detail.empty()) drain_->CountLoss(Loss::kSourceRefused, injection_.refused.size(), detail);
   return "";
 }
@@ -125,6 +130,7 @@ void SlotRun::FillHeader() {
   header.clock_domain = ClockDomainHash(clock_.distortion, launch_.slot());
   const bool mpi_clock = options_.clock == ClockService::kAuto;
   header.anchors_allowed = launch_.anchors_allowed && mpi_clock ? 1 : 0;
+  header.gpu_options = options_.gpu_options;
   header.anchor_timeout_ms = kAnchorTimeoutMs;
   header.mailbox.world_rank = header.mailbox.leader = header.mailbox.reference = -1;
 }

@@ -13,6 +13,7 @@
 
 #include "core/env.h"
 #include "core/ring_layout.h"
+#include "runtime/agent/gpu_injection.h"
 
 extern char** environ;
 
@@ -75,22 +76,6 @@ class FileView {
   std::size_t bytes_ = 0;
 };
 
-// Where ld.so would find an entry of LD_PRELOAD; "" if not in the usual places.
-std::string Located(const std::string& entry) {
-  if (entry.find('/') != std::string::npos) return entry;
-  std::string places = Environment("LD_LIBRARY_PATH");
-  places +=
-      ":/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib/aarch64-linux-gnu:/usr/lib/aarch64-linux-gnu"
-      ":/lib64:/usr/lib64:/lib:/usr/lib:/usr/local/lib";
-  for (std::size_t at = 0; at < places.size();) {
-    const std::size_t end = std::min(places.find(':', at), places.size());
-    std::string path = places.substr(at, end - at) + "/" + entry;
-    if (end != at && ::access(path.c_str(), R_OK) == 0) return path;
-    at = end + 1;
-  }
-  return {};
-}
-
 // Another tool's MPI wrappers. Symbols are looked up in order of loading, and what the
 // first library calls from its MPI_X is PMPI_X, which is the MPI library's own: of two
 // such tools the second is never called. (Tested with Open MPI 4.1.4; so it is with
@@ -101,7 +86,7 @@ std::string OtherMpiTool(const std::string& preload) {
     const std::string entry = preload.substr(at, end - at), name = BaseName(entry);
     at = end + 1;
     if (entry.empty() || BeginsWith(name, "liblockstep") || BeginsWith(name, "libmpi.so")) continue;
-    if (BeginsWith(name, "libscorep") || DefinesMpi(Located(entry))) return entry + " in LD_PRELOAD";
+    if (BeginsWith(name, "libscorep") || DefinesMpi(LocateLibrary(entry))) return entry + " in LD_PRELOAD";
   }
   // An instrumented program carries Score-P itself, and is told by its variables what to do.
   for (char** at = environ; at != nullptr && *at != nullptr; ++at)
@@ -123,6 +108,21 @@ std::string LinkTo(const std::string& directory) {
 }
 
 }  // namespace
+
+std::string LocateLibrary(const std::string& entry) {
+  if (entry.find('/') != std::string::npos) return entry;
+  std::string places = Environment("LD_LIBRARY_PATH");
+  places +=
+      ":/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib/aarch64-linux-gnu:/usr/lib/aarch64-linux-gnu"
+      ":/lib64:/usr/lib64:/lib:/usr/lib:/usr/local/lib";
+  for (std::size_t at = 0; at < places.size();) {
+    const std::size_t end = std::min(places.find(':', at), places.size());
+    std::string path = places.substr(at, end - at) + "/" + entry;
+    if (end != at && ::access(path.c_str(), R_OK) == 0) return path;
+    at = end + 1;
+  }
+  return {};
+}
 
 void Injection::RemoveLink() const {
   if (link.empty()) return;
@@ -156,14 +156,18 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
   Injection injection;
   Libraries named = libraries;
   std::string directory = Directory(libraries.probe);
-  if (directory.find_first_of(" :") != std::string::npos) {
+  const bool unnamable = directory.find_first_of(" :") != std::string::npos;
+  if (unnamable || libraries.gpu.size() > kLongestPluginPath) {
     injection.link = LinkTo(directory);
-    if (injection.link.empty())
+    if (injection.link.empty() && unnamable)
       return Error{ErrorCode::kUnsupported, "the probe's directory has a space or colon in its path", directory,
                    "move it, or name another with LOCKSTEP_LIBRARY_DIR"};
+  }
+  if (!injection.link.empty()) {
     directory = injection.link;
     named.probe = directory + "/" + BaseName(libraries.probe);
     if (!named.ompi.empty()) named.ompi = directory + "/" + BaseName(libraries.ompi);
+    if (!named.gpu.empty()) named.gpu = directory + "/" + BaseName(libraries.gpu);
   }
 
   const std::string preload = Environment("LD_PRELOAD");
@@ -184,6 +188,8 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
     injection.refused.push_back({"NVTX", std::string(kNvtx) + " names another tool's library: " + nvtx,
                                  "run without that tool (nsys, ncu) to record NVTX ranges"});
   }
+
+  if (!named.gpu.empty()) PlanGpuInjection(named.gpu, preload, injection);
 
   if (const std::string python = directory + "/python"; ::access(python.c_str(), X_OK) == 0) {
     std::string value = python;

@@ -19,6 +19,7 @@ struct RefusedSource {
 struct Injection {
   std::vector<std::pair<std::string, std::string>> variables;  // Name, value.
   std::vector<RefusedSource> refused;
+  std::vector<std::string> notices;  // What is worth saying but loses nothing.
   std::string link;  // A symbolic link that the values lead through, "" none: RemoveLink when the run is over.
 
   void RemoveLink() const;
@@ -29,13 +30,18 @@ struct Injection {
 //   LD_PRELOAD            appended (PreloadValue)
 //   NVTX_INJECTION64_PATH set, unless another tool is named there
 //   PYTHONPATH            prepended with the directory of sitecustomize.py and module lockstep
-// CUDA_INJECTION64_PATH and NCCL_PROFILER_PLUGIN belong here too once there are sources for them.
+//   CUDA_INJECTION64_PATH and NCCL_PROFILER_PLUGIN: see gpu_injection.h
+// Libraries::gpu empty: without the GPU sources.
 // An error: there is no way to name the libraries to ld.so.
 Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path);
 
 // Process id of an agent that records this process already, for the same rank: of a
 // `lockstep run` around this one. 0 if there is none.
 long EnclosingAgent(int rank);
+
+// Where ld.so would find a library by this name; "" if not in the usual places (LD_LIBRARY_PATH, the
+// system's directories). Names with a slash are returned as they are.
+std::string LocateLibrary(const std::string& name);
 
 // Whether the shared library defines MPI functions of its own (a profiler's wrappers).
 bool DefinesMpi(const std::string& path);

@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kProbe = "/liblockstep.so";
 constexpr const char* kOmpi = "/liblockstep-ompi40.so";
+constexpr const char* kGpu = "/liblockstep-gpu.so";
 constexpr const char* kCudart = "/liblockstep-cudart.so";
 constexpr const char* kClock = "/lockstep-clock";
 
@@ -51,6 +52,7 @@ Result<Libraries> FindLibraries() {
     Libraries libraries;
     libraries.probe = place + kProbe;
     if (Readable(place + kOmpi)) libraries.ompi = place + kOmpi;
+    if (Readable(place + kGpu)) libraries.gpu = place + kGpu;
     if (Readable(place + kCudart)) libraries.cudart = place + kCudart;
     for (const std::string& clock : {bin + kClock, place + kClock})
       if (libraries.clock_program.empty() && Executable(clock)) libraries.clock_program = clock;
@@ -62,7 +64,7 @@ Result<Libraries> FindLibraries() {
 
 std::string PreloadValue(const std::string& existing, const Libraries& libraries) {
   std::string ours, value;
-  for (const std::string& library : {libraries.probe, libraries.ompi})
+  for (const std::string& library : {libraries.probe, libraries.ompi, libraries.gpu})
     if (!library.empty()) ours += (ours.empty() ? "" : ":") + library;
   bool placed = false;
   std::size_t at = 0;
@@ -71,8 +73,10 @@ std::string PreloadValue(const std::string& existing, const Libraries& libraries
     const std::string entry = existing.substr(at, end - at);
     at = end + 1;
     const std::string base = entry.find('/') == std::string::npos ? "/" + entry : entry.substr(entry.rfind('/'));
-    if (entry.empty() || base == kProbe || base == kOmpi) continue;
-    if (!placed && base.rfind("/libmpi.so", 0) == 0) {
+    if (entry.empty() || base == kProbe || base == kOmpi || base == kGpu) continue;
+    const bool wrapped =
+        base.rfind("/libmpi.so", 0) == 0 || base.rfind("/libnccl.so", 0) == 0 || base.rfind("/libcupti.so", 0) == 0;
+    if (!placed && wrapped) {
       value += (value.empty() ? "" : ":") + ours;
       placed = true;
     }

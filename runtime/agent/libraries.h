@@ -11,6 +11,7 @@ namespace lockstep {
 struct Libraries {
   std::string probe;          // liblockstep.so
   std::string ompi;           // liblockstep-ompi40.so, "" if this build has none.
+  std::string gpu;            // liblockstep-gpu.so, CUPTI and NCCL; "" if there is none or it is not wanted.
   std::string cudart;         // liblockstep-cudart.so, preloaded with --range cuda only.
   std::string clock_program;  // lockstep-clock, "" if there is none.
 };
@@ -19,9 +20,10 @@ struct Libraries {
 // directories next to its bin (installed). kNotFound names the places.
 Result<Libraries> FindLibraries();
 
-// "existing:probe:ompi". What is there already stays and comes first, so that a
+// "existing:probe:ompi:gpu". What is there already stays and comes first, so that a
 // tool that must be first (a sanitizer, a memory allocator) still is; ours are not
-// doubled. Only an MPI library must come behind its wrappers.
+// doubled. Only the libraries whose functions ours stand in for (MPI, NCCL, CUPTI) come
+// behind them.
 std::string PreloadValue(const std::string& existing, const Libraries& libraries);
 
 // This process's environment with the given variables set ("NAME=value").

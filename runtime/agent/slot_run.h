@@ -15,6 +15,8 @@
 #include "runtime/agent/cpu_sampler.h"
 #include "runtime/agent/drain.h"
 #include "runtime/agent/estimate.h"
+#include "runtime/agent/gpu_flush.h"
+#include "runtime/agent/gpu_sampler.h"
 #include "runtime/agent/injection.h"
 #include "runtime/agent/libraries.h"
 #include "runtime/agent/run_dir.h"
@@ -54,6 +56,9 @@ class SlotRun {
   void Tick();
   void Periodic(std::int64_t now_ns);
   void Snapshot(bool last_words = false);
+  // What CUPTI holds into the rings and the spool, waiting for it no longer than is decent.
+  void FlushGpu();
+  void SampleGpu();
   void Finish();
   void Convert();
   bool good_end() const { return exit_.signal == 0 && exit_.code == 0; }
@@ -77,11 +82,14 @@ class SlotRun {
   StepBytes step_bytes_;
   std::int64_t begin_ns_ = 0;
   std::optional<CpuSampler> sampler_;
+  std::optional<GpuSampler> gpu_sampler_;
+  std::optional<GpuFlush> gpu_flush_;
   std::optional<Child> child_;
   ChildExit exit_;
   std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;
   std::int64_t term_ns_ = 0;  // When the launcher began to end the job, 0 never.
   bool terminating_ = false, traced_ = false;
+  bool was_recording_ = false;  // At the last tick.
   int start_errno_ = 0;
   RunResult result_;
 };
