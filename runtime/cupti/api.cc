@@ -77,13 +77,9 @@ void* OfToolkit(char* path, std::size_t path_bytes) {
 }
 
 void* Open(Api& api, char* why, std::size_t why_bytes) {
+  if (void* library = LoadedCupti(api.path, sizeof api.path); library != nullptr) return library;
   Loaded loaded{};
   dl_iterate_phdr(Look, &loaded);
-  if (loaded.cupti[0] != 0)
-    if (void* library = dlopen(loaded.cupti, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD); library != nullptr) {
-      snprintf(api.path, sizeof api.path, "%s", loaded.cupti);
-      return library;
-    }
   const char* wanted = getenv(env::kCupti);
   if (wanted != nullptr && *wanted != 0) {
     void* library = dlopen(wanted, RTLD_NOW | RTLD_LOCAL);
@@ -115,6 +111,14 @@ void Take(void* library, const char* name, Function& function) {
 }
 
 }  // namespace
+
+void* LoadedCupti(char* path, std::size_t path_bytes) {
+  Loaded loaded{};
+  dl_iterate_phdr(Look, &loaded);
+  if (loaded.cupti[0] == 0) return nullptr;
+  snprintf(path, path_bytes, "%s", loaded.cupti);
+  return dlopen(loaded.cupti, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+}
 
 const char* FindCupti(Api& api, char* why, std::size_t why_bytes) {
   api = {};

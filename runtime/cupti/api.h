@@ -41,6 +41,9 @@ struct RecordSizes {
 // the text. Thread: not on a hot path; loads a library if need be.
 const char* FindCupti(Api& api, char* why, std::size_t why_bytes);
 
+// The libcupti that the process has loaded already, and its path; null if it has none.
+void* LoadedCupti(char* path, std::size_t path_bytes);
+
 // Asks get_next_record, which returns a record only if the whole of it lies within the valid bytes.
 void MeasureRecords(const Api& api, RecordSizes& sizes);
 

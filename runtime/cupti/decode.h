@@ -16,12 +16,12 @@ namespace lockstep::cupti {
 
 // How times in buffers become ticks. CUPTI before CUDA 11.6 knows no clock but CLOCK_REALTIME.
 struct TimeScale {
-  bool realtime = false;
+  bool foreign = false;
   std::uint64_t from = 0;   // A moment on CUPTI's clock ...
   std::uint64_t ticks = 0;  // ... and in ticks.
   double ticks_per_unit = 1;
   std::uint64_t Ticks(std::uint64_t time) const {
-    if (!realtime || time == 0) return time;
+    if (!foreign || time == 0) return time;
     return ticks + static_cast<std::uint64_t>(static_cast<std::int64_t>(
                        static_cast<double>(static_cast<std::int64_t>(time - from)) * ticks_per_unit));
   }

@@ -1,5 +1,136 @@
-// Where CUDA enters: cuInit calls InitializeInjection of the library that CUDA_INJECTION64_PATH names.
+// Where CUDA enters: cuInit calls InitializeInjection of the library that CUDA_INJECTION64_PATH
+// names, before any context exists, on the application's thread.
+//
+// Whatever fails, the answer is 1 and the application goes on without GPU activity being recorded;
+// the user is told once, and the run's files say it.
 
-#include "core/ring_writer.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) { return 1; }
+#include "runtime/cupti/capture.h"
+#include "runtime/cupti/fact.h"
+#include "runtime/cupti/flusher.h"
+
+namespace lockstep::cupti {
+namespace {
+
+constexpr std::size_t kDefaultBufferMiB = 256;
+
+constinit std::atomic<int> g_begun{0};
+
+void Refuse(ProcessEntry& process, const char* why, const char* remedy) {
+  char line[2048];
+  const int bytes = snprintf(line, sizeof line, "lockstep: GPU activity of this process is not recorded: %s%s%s\n", why,
+                             remedy[0] != 0 ? ": " : "", remedy);
+  if (bytes > 0 && write(STDERR_FILENO, line, strnlen(line, sizeof line)) < 0) return;
+  snprintf(line, sizeof line, "cupti\tstate=refused\twhy=%s\tremedy=%s\tversion=%u", why, remedy,
+           g_capture.api.version);
+  EmitFact(line);
+  process.cupti_state.store(2, std::memory_order_release);
+}
+
+void RefuseCupti(ProcessEntry& process, const Refusal& refusal) {
+  const Api& api = g_capture.api;
+  const char* text = nullptr;
+  if (api.get_result_string == nullptr || api.get_result_string(refusal.result, &text) != kSuccess) text = nullptr;
+  char why[1024];
+  snprintf(why, sizeof why, "%s of %s answered %d (%s)", refusal.function, api.path, refusal.result,
+           text != nullptr ? text : "unknown");
+  const char* remedy = "";
+  switch (refusal.result) {
+    case kInsufficientPrivileges:
+    case kVirtualDeviceInsufficientPrivileges:
+      remedy =
+          "the driver lets only administrators profile; load it with NVreg_RestrictProfilingToAdminUsers=0, or give "
+          "the process (container) CAP_SYS_ADMIN";
+      break;
+    case kMultipleSubscribers:
+    case kOldProfilerInitialized:
+      remedy = "another profiler holds CUPTI; run without it";
+      break;
+    case kUnknown:
+      remedy = "no usable NVIDIA driver, or one that is older than this libcupti";
+      break;
+    default:
+      break;
+  }
+  Refuse(process, why, remedy);
+}
+
+void InChild() {
+  g_capture.owner.store(Owner::kNobody);
+  g_begun.store(0);
+  ForgetFlusher();
+  Control::Forget();
+}
+
+void Begin() {
+  const SegmentHeader* segment = lockstep_probe.segment;
+  if (segment == nullptr || (segment->gpu_options & kGpuOff) != 0 ||
+      segment->agent_gone.load(std::memory_order_relaxed) != 0)
+    return;
+  ProcessEntry* process = lockstep_process();
+  if (process == nullptr) return;
+  Capture& capture = g_capture;
+  capture.process = process;
+  capture.pid = getpid();
+  char why[768];
+  if (const char* none = FindCupti(capture.api, why, sizeof why); none != nullptr) return Refuse(*process, none, "");
+  MeasureRecords(capture.api, capture.sizes);
+  const std::size_t wanted = segment->gpu_options >> kGpuBuffersShift;
+  static bool limited = false;  // A child's pool is its parent's, whose buffers are out.
+  if (!limited) capture.pool.Limit((wanted != 0 ? wanted : kDefaultBufferMiB) << 20);
+  limited = true;
+  capture.pool.Prepare(2);
+  if (capture.foreign.kinds.load() != 0) {
+    // Another profiler was here first; the flusher takes CUPTI when it is done.
+    capture.foreign.gap_begin_ticks.store(ring::Ticks());
+    capture.owner.store(Owner::kTheirs, std::memory_order_release);
+    process->cupti_state.store(3, std::memory_order_release);
+  } else {
+    capture.owner.store(Owner::kOurs, std::memory_order_release);
+    Refusal refusal;
+    {
+      Control control(1'000'000'000);
+      refusal = Arm();
+      if (refusal.function != nullptr) {
+        Disarm();
+        // Ours stay registered if nobody had any before; they give out nothing that is ever filled.
+        const BufferRequested theirs = capture.foreign.requested.load();
+        if (theirs != nullptr) capture.api.register_callbacks(theirs, capture.foreign.completed.load());
+        capture.owner.store(Owner::kNobody, std::memory_order_release);
+      }
+    }
+    if (refusal.function != nullptr) return RefuseCupti(*process, refusal);
+    process->cupti_state.store(1, std::memory_order_release);
+  }
+  if (!StartFlusher()) {
+    Control control(1'000'000'000);
+    Disarm();
+    capture.owner.store(Owner::kNobody, std::memory_order_release);
+    return Refuse(*process, "no thread could be made", "raise the limit of processes");
+  }
+  static bool registered = false;
+  if (registered) return;
+  registered = true;
+  pthread_atfork(nullptr, nullptr, InChild);
+  atexit([] { EndFlush(true); });
+}
+
+// Handlers of CUDA have run by now, so CUPTI is not asked any more.
+__attribute__((destructor)) void OnUnload() { EndFlush(false); }
+
+}  // namespace
+}  // namespace lockstep::cupti
+
+extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) {
+  using namespace lockstep::cupti;
+  const int error = errno;
+  int none = 0;
+  if (g_begun.compare_exchange_strong(none, 1)) Begin();
+  errno = error;
+  return 1;
+}

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "runtime/cupti/fact.h"
+
 namespace lockstep::cupti {
 namespace {
 
@@ -112,17 +114,8 @@ void Output::WriteLosses() {
 }
 
 void Output::WriteFact(const char* text) {
-  struct {
-    StringRecord record;
-    char text[1024];
-  } fact{};
-  const auto bytes = static_cast<std::uint32_t>(strnlen(text, sizeof fact.text));
-  const auto slots = static_cast<std::uint16_t>(1 + (bytes + kSlotBytes - 1) / kSlotBytes);
-  fact.record = {{RecordKind::kFact, 0, slots}, 0, bytes, {}};
-  memcpy(fact.text, text, bytes);
-  if (ring::Page() == nullptr) return;
-  if (room_ < slots) Room(slots);
-  ring::Emit(&fact, slots);
+  if (ring::Page() != nullptr && room_ < kTextSlots) Room(kTextSlots);
+  EmitFact(text);
   room_ = 0;
 }
 

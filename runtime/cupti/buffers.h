@@ -1,0 +1,60 @@
+#pragma once
+// The buffers that CUPTI fills. Handing out and taking back happens on the application's threads, in
+// CUPTI's callbacks: lock-free, nothing but a system call's worth of memory when none is left.
+//
+// The memory is malloc's: a profiler that takes CUPTI over behind our back gets our buffers
+// and will free() them; then they are merely gone.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::cupti {
+
+struct Buffer {
+  enum State : std::uint32_t { kNone, kFree, kOut, kFilled };
+  std::atomic<std::uint32_t> state;
+  std::uint8_t* memory;
+  std::size_t valid_bytes;
+  void* context;
+  std::uint32_t stream;
+  std::atomic<std::uint64_t> out_ticks;  // When it was handed out.
+  Buffer* next;                          // Of the queue of filled ones.
+};
+
+class BufferPool {
+ public:
+  // Once, before any other call. At most `most_bytes` in all, in buffers of bytes().
+  void Limit(std::size_t most_bytes);
+  std::size_t bytes() const { return buffer_bytes_; }
+
+  // Thread: any. An empty, zeroed buffer; null if the limit is reached. `beyond`: up to four times
+  // the limit, for libraries that cannot take a null.
+  std::uint8_t* Take(std::uint64_t ticks, bool beyond);
+  // Thread: any. False: not one of ours.
+  bool Filled(std::uint8_t* memory, std::size_t valid_bytes, void* context, std::uint32_t stream);
+
+  // Flusher only. All filled ones, oldest first; give each back with Recycle.
+  Buffer* TakeFilled();
+  void Recycle(Buffer* buffer);
+  // Makes memory ahead of need, so that the application's threads need not.
+  void Prepare(std::uint32_t free_wanted);
+  // When the one that is out longest was handed out; ~0 if none is.
+  std::uint64_t OldestOut() const;
+
+  std::uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
+  std::uint32_t used() const;
+
+ private:
+  static constexpr std::uint32_t kMost = 2048;
+  Buffer* Fresh(std::uint32_t limit, std::uint32_t state);
+
+  Buffer buffers_[kMost] = {};
+  std::atomic<std::uint32_t> used_{0};
+  std::atomic<Buffer*> filled_{nullptr};
+  std::atomic<std::uint64_t> refused_{0};
+  std::uint32_t limit_ = 0;
+  std::size_t buffer_bytes_ = 0;
+};
+
+}  // namespace lockstep::cupti

@@ -1,0 +1,168 @@
+// Arming and disarming CUPTI, and the callbacks that it gets.
+//
+// Kinds stay on while recording is off, and what began then is left out when it is decoded.
+// Switching them with the window was the alternative: it is done by the application's threads at
+// step boundaries, in calls that take CUPTI's locks for milliseconds (cuptiActivityDisable of
+// kernels could deadlock before 13.0 Update 1), and kernels launched before a window that run in it
+// would be missing. The price is CUPTI's share per launch outside of windows.
+
+#include "runtime/cupti/capture.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "core/ring_writer.h"
+#include "runtime/cupti/callbacks.h"
+
+namespace lockstep::cupti {
+
+constinit Capture g_capture{};
+
+namespace {
+
+constinit std::atomic<std::uint32_t> g_control{0};
+constinit std::atomic<pthread_t> g_control_thread{};
+
+constexpr std::uint32_t kNullAllowedSince = 27;  // Before CUDA 12.9 a buffer must be given.
+
+std::uint64_t OurTicks() { return ring::Ticks(); }
+
+void OnRequested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records) {
+  Capture& capture = g_capture;
+  const BufferRequested theirs = capture.foreign.requested.load(std::memory_order_acquire);
+  if (capture.owner.load(std::memory_order_acquire) == Owner::kTheirs && theirs != nullptr) {
+    theirs(buffer, bytes, max_records);
+    if (capture.zeroed_told && *buffer != nullptr) __builtin_memset(*buffer, 0, *bytes);
+    return;
+  }
+  const int error = errno;
+  *max_records = 0;
+  *buffer = capture.pool.Take(ring::Ticks(), capture.api.version < kNullAllowedSince);
+  *bytes = *buffer != nullptr ? capture.pool.bytes() : 0;
+  if (ProcessEntry* process = capture.process;
+      process != nullptr && process->cupti_used.load(std::memory_order_relaxed) == 0)
+    process->cupti_used.store(1, std::memory_order_relaxed);
+  errno = error;
+}
+
+// Buffers come back to whom they were taken from, whoever owns CUPTI by now.
+void OnCompleted(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t bytes,
+                 std::size_t valid_bytes) {
+  if (buffer == nullptr || g_capture.pool.Filled(buffer, valid_bytes, context, stream)) return;
+  const BufferCompleted theirs = g_capture.foreign.completed.load(std::memory_order_acquire);
+  if (theirs != nullptr) theirs(context, stream, buffer, bytes, valid_bytes);
+}
+
+// What CUPTI does without a callback on Linux.
+std::uint64_t RealtimeNs() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+bool SetAttribute(int attribute, const void* value, std::size_t bytes) {
+  return g_capture.api.set_attribute != nullptr &&
+         g_capture.api.set_attribute(attribute, &bytes, const_cast<void*>(value)) == kSuccess;
+}
+
+bool Enable(std::uint32_t kind) {
+  if (g_capture.api.enable(kind) != kSuccess) return false;
+  g_capture.kinds |= std::uint64_t{1} << kind;
+  return true;
+}
+
+}  // namespace
+
+Control::Control(std::int64_t most_ns) : held_(false) {
+  const std::int64_t until = RawNs() + most_ns;
+  for (;;) {
+    std::uint32_t free = 0;
+    if (g_control.compare_exchange_strong(free, 1, std::memory_order_acquire)) {
+      g_control_thread.store(pthread_self(), std::memory_order_relaxed);
+      held_ = true;
+      return;
+    }
+    if (RawNs() >= until) return;
+    const timespec wait{0, 100'000};
+    nanosleep(&wait, nullptr);
+  }
+}
+
+Control::~Control() {
+  if (!held_) return;
+  g_control_thread.store(pthread_t{}, std::memory_order_relaxed);
+  g_control.store(0, std::memory_order_release);
+}
+
+bool Control::Mine() {
+  return g_control.load(std::memory_order_relaxed) != 0 &&
+         pthread_equal(g_control_thread.load(std::memory_order_relaxed), pthread_self()) != 0;
+}
+
+void Control::Forget() {
+  g_control_thread.store(pthread_t{});
+  g_control.store(0);
+}
+
+Refusal Arm() {
+  Capture& capture = g_capture;
+  Api& api = capture.api;
+  const std::uint32_t options = lockstep_probe.segment->gpu_options;
+  if (const int result = api.register_callbacks(OnRequested, OnCompleted); result != kSuccess)
+    return {"cuptiActivityRegisterCallbacks", result};
+  const std::uint8_t zeroed = 1;
+  capture.zeroed_told = SetAttribute(kAttributeZeroedOutBuffer, &zeroed, sizeof zeroed);
+  // Room for 200,000 kernels that are not fetched yet, per context, before their times are lost.
+  const std::size_t device_bytes = std::size_t{8} << 20;
+  SetAttribute(kAttributeDeviceBufferSize, &device_bytes, sizeof device_bytes);
+  if (api.set_thread_id_type != nullptr) api.set_thread_id_type(kThreadIdSystem);
+  // Before any kind, or first records are on the other clock.
+  capture.own_clock = api.register_timestamp != nullptr && api.register_timestamp(OurTicks) == kSuccess;
+  if (const int result = api.enable(kKindConcurrentKernel); result != kSuccess) {
+    capture.kinds = 0;
+    return {"cuptiActivityEnable", result};
+  }
+  capture.kinds = std::uint64_t{1} << kKindConcurrentKernel;
+  for (const std::uint32_t kind :
+       {kKindDevice, kKindContext, kKindMemcpy, kKindMemcpyPeer, kKindMemset, kKindSynchronization, kKindOverhead})
+    Enable(kind);
+  // Queries that found nothing done are no synchronisation; a waiting thread makes millions.
+  if (api.enable_all_sync_records != nullptr) api.enable_all_sync_records(0);
+  if (api.enable_event_timestamps != nullptr) api.enable_event_timestamps(1);
+  Enable(kKindCudaEvent);
+  capture.filters_functions = FilterFunctions(api, true);
+  if (!capture.filters_functions) {
+    FilterFunctions(api, false);
+    Enable(kKindRuntime);
+    Enable(kKindDriver);
+  }
+  if ((options & kGpuMemoryRecords) != 0) Enable(kKindMemory2);
+  if ((options & kGpuGraphsWhole) != 0) Enable(kKindGraphTrace);
+  capture.armed_ticks = ring::Ticks();
+  return {};
+}
+
+void Disarm() {
+  Capture& capture = g_capture;
+  Api& api = capture.api;
+  if (capture.filters_functions) FilterFunctions(api, false);
+  for (std::uint32_t kind = 1; kind < kKindLimit; ++kind)
+    if ((capture.kinds >> kind & 1) != 0) api.disable(kind);
+  capture.kinds = 0;
+  // What is complete comes to us still, on our clock.
+  api.flush_all(0);
+  if (api.enable_event_timestamps != nullptr) api.enable_event_timestamps(0);
+  if (api.enable_all_sync_records != nullptr) api.enable_all_sync_records(1);
+  const std::uint8_t zeroed = 0;
+  if (capture.zeroed_told && SetAttribute(kAttributeZeroedOutBuffer, &zeroed, sizeof zeroed))
+    capture.zeroed_told = false;
+  if (api.set_thread_id_type != nullptr) api.set_thread_id_type(kThreadIdDefault);
+  // Kineto before torch 2.3 registers none and takes times for CLOCK_REALTIME; later ones bring the TSC.
+  if (capture.own_clock) {
+    const TimestampCallback theirs = capture.foreign.timestamp.load();
+    api.register_timestamp(theirs != nullptr ? theirs : RealtimeNs);
+    capture.own_clock = false;
+  }
+}
+
+}  // namespace lockstep::cupti

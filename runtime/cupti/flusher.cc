@@ -1,0 +1,308 @@
+// Fetching: FlushAll every half second, and at once when the agent asks or the process ends. Buffers
+// that CUPTI gives back by itself are decoded within 50 ms. CUPTI is handed back to us here, too,
+// after another profiler had it.
+
+#include "runtime/cupti/flusher.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "runtime/cupti/capture.h"
+#include "runtime/cupti/decode.h"
+#include "runtime/cupti/raw_file.h"
+
+namespace lockstep::cupti {
+namespace {
+
+constexpr std::int64_t kTickNs = 50'000'000, kFlushNs = 500'000'000;
+// After its last kind went off another profiler still fetches; if it does not, this long is waited.
+constexpr std::int64_t kAbandonedNs = 2'000'000'000, kSettleNs = 50'000'000, kFinalizedNs = 500'000'000;
+constexpr std::int64_t kEndNs = 2'000'000'000;
+constexpr std::uint64_t kSlackMs = 1000;  // GPU times are interpolated between CPU times.
+
+constinit std::atomic<bool> g_started{false};
+constinit std::atomic<std::uint32_t> g_end_wanted{0}, g_end_done{0};
+constinit std::atomic<std::uint32_t> g_end_asks{0};
+constinit std::atomic<std::int64_t> g_end_until_ns{0};
+
+// Shared memory words are waited for without FUTEX_PRIVATE_FLAG.
+void Wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::int64_t most_ns) {
+  const timespec most{static_cast<time_t>(most_ns / 1'000'000'000), static_cast<long>(most_ns % 1'000'000'000)};
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, &most, nullptr, 0);
+}
+void Wake(std::atomic<std::uint32_t>& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+
+std::int64_t RealtimeNs() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+class Flusher {
+ public:
+  Flusher() : decoder_(g_capture.api, g_capture.sizes, output_) {}
+  void Run();
+
+ private:
+  void Clock();
+  void Flush(bool forced);
+  void Decode();
+  void Dropped(void* context, std::uint32_t stream);
+  void TakeBack(std::int64_t now_ns);
+  void CloseGap(std::uint64_t end_ticks);
+  void Publish(std::uint64_t flush_ticks, bool forced);
+  void End();
+
+  Capture& capture_ = g_capture;
+  Output output_;
+  Decoder decoder_;
+  RawWriter raw_;
+  std::uint64_t first_ticks_ = 0, refused_ = 0;
+  std::int64_t first_raw_ns_ = 0, first_real_ns_ = 0, next_take_back_ns_ = 0;
+  double ticks_per_ns_ = 1;
+  bool at_exit_ = false;
+};
+
+// The length of a tick, and how far times may be off.
+void Flusher::Clock() {
+  const std::uint64_t ticks = ring::Ticks();
+  const std::int64_t raw_ns = RawNs();
+  if (first_ticks_ == 0) {
+    first_ticks_ = ticks;
+    first_raw_ns_ = raw_ns;
+    first_real_ns_ = RealtimeNs();
+    if (lockstep_probe.clock.mode == ClockMode::kTsc) ticks_per_ns_ = 3;  // Until it is known: generous.
+  } else if (raw_ns - first_raw_ns_ > 1'000'000) {
+    ticks_per_ns_ = static_cast<double>(ticks - first_ticks_) / static_cast<double>(raw_ns - first_raw_ns_);
+  }
+  const auto slack = static_cast<std::uint64_t>(static_cast<double>(kSlackMs) * 1e6 * ticks_per_ns_);
+  decoder_.Believe(capture_.armed_ticks > slack ? capture_.armed_ticks - slack : 0, ticks + slack);
+  TimeScale scale;
+  if (!capture_.own_clock) {
+    scale.foreign = true;
+    scale.from = static_cast<std::uint64_t>(RealtimeNs());
+    scale.ticks = ring::Ticks();
+    scale.ticks_per_unit = ticks_per_ns_;
+  }
+  decoder_.Scale(scale);
+}
+
+void Flusher::Decode() {
+  Buffer* buffer = capture_.pool.TakeFilled();
+  if (buffer == nullptr) return;
+  if (!at_exit_) {
+    // CUDA is up by now, so this runs before CUDA's own handlers, and before what they end.
+    at_exit_ = true;
+    atexit([] { EndFlush(true); });
+  }
+  Clock();
+  decoder_.windows().Follow(*lockstep_probe.segment);
+  while (buffer != nullptr) {
+    Buffer* next = buffer->next;
+    raw_.Write(capture_.api, capture_.sizes, !capture_.own_clock, buffer->memory, buffer->valid_bytes);
+    decoder_.Buffer(buffer->memory, buffer->valid_bytes);
+    if (buffer->context != nullptr) Dropped(buffer->context, buffer->stream);
+    capture_.pool.Recycle(buffer);
+    buffer = next;
+  }
+  const Decoder::Devices& devices = decoder_.used_devices();
+  if (ProcessEntry& process = *capture_.process; process.gpu_count.load() != devices.used) {
+    memcpy(process.gpu_uuids, devices.uuid, sizeof devices.uuid);
+    process.gpu_count.store(devices.used, std::memory_order_release);
+  }
+}
+
+// Never from CUPTI's callbacks: it takes the lock under which they are called (kineto PR#1347).
+void Flusher::Dropped(void* context, std::uint32_t stream) {
+  std::size_t count = 0;
+  if (capture_.api.get_dropped == nullptr || capture_.owner.load() != Owner::kOurs) return;
+  if (capture_.api.get_dropped(context, stream, &count) != kSuccess || count == 0) return;
+  const std::uint64_t now = ring::Ticks();
+  output_.Lose(Loss::kGpuRecordsDropped, nullptr, count, now, now);
+}
+
+void Flusher::Publish(std::uint64_t flush_ticks, bool forced) {
+  const std::uint64_t oldest = capture_.pool.OldestOut();
+  // A buffer that is out still holds records that have not all ended.
+  const std::uint64_t done = forced ? flush_ticks : std::min(flush_ticks, oldest);
+  if (done > capture_.process->gpu_flushed_ticks.load(std::memory_order_relaxed))
+    capture_.process->gpu_flushed_ticks.store(done, std::memory_order_release);
+}
+
+void Flusher::Flush(bool forced) {
+  const std::uint64_t now = ring::Ticks();
+  bool flushed = false;
+  if (capture_.owner.load(std::memory_order_acquire) == Owner::kOurs) {
+    Control control(kFlushNs);
+    if (control.held() && capture_.owner.load(std::memory_order_acquire) == Owner::kOurs)
+      flushed = capture_.api.flush_all(forced ? kFlushForced : 0) == kSuccess;
+  }
+  Decode();
+  if (flushed) {
+    Dropped(nullptr, 0);
+    Publish(now, forced);
+  }
+  if (const std::uint64_t refused = capture_.pool.refused(); refused != refused_) {
+    // Also counted by CUPTI, record by record, in versions that tell.
+    output_.Lose(Loss::kGpuRecordsDropped, "times that no buffer was left", refused - refused_, now, now);
+    refused_ = refused;
+  }
+  output_.WriteLosses();
+  capture_.pool.Prepare(2);
+}
+
+void Flusher::CloseGap(std::uint64_t end_ticks) {
+  const std::uint64_t begin = capture_.foreign.gap_begin_ticks.exchange(0);
+  if (begin != 0) output_.Lose(Loss::kGpuCaptureTaken, nullptr, 1, begin, end_ticks);
+}
+
+// Whether another profiler is done, and if so, CUPTI is ours again.
+void Flusher::TakeBack(std::int64_t now_ns) {
+  Foreign& foreign = capture_.foreign;
+  if (capture_.owner.load(std::memory_order_acquire) != Owner::kTheirs || foreign.kinds.load() != 0 ||
+      now_ns < next_take_back_ns_)
+    return;
+  const std::int64_t since = now_ns - foreign.changed_ns.load();
+  const std::int64_t settled = foreign.finalized.load() != 0 ? kFinalizedNs : kSettleNs;
+  if (since < (foreign.flushed.load() != 0 ? settled : kAbandonedNs)) return;
+  Control control(kTickNs);
+  if (!control.held() || foreign.kinds.load() != 0) return;
+  // Before the first kind is on, so that no buffer is asked of them.
+  capture_.owner.store(Owner::kOurs, std::memory_order_release);
+  const Refusal refusal = Arm();
+  if (refusal.function != nullptr) {
+    capture_.owner.store(Owner::kTheirs, std::memory_order_release);
+    next_take_back_ns_ = now_ns + kAbandonedNs;
+    return;
+  }
+  foreign.flushed.store(0);
+  foreign.finalized.store(0);
+  capture_.process->cupti_state.store(1, std::memory_order_relaxed);
+  CloseGap(capture_.armed_ticks);
+}
+
+void Flusher::End() {
+  const std::uint32_t wanted = g_end_wanted.load(std::memory_order_acquire);
+  output_.LimitWaits(g_end_until_ns.load());
+  if (g_end_asks.load() != 0)
+    Flush(true);
+  else
+    Decode();
+  if (capture_.owner.load() == Owner::kTheirs) CloseGap(ring::Ticks());
+  output_.WriteLosses();
+  g_end_done.store(wanted, std::memory_order_release);
+  Wake(g_end_done);
+}
+
+void Flusher::Run() {
+  ProcessEntry& process = *capture_.process;
+  const SegmentHeader& segment = *lockstep_probe.segment;
+  char fact[768];
+  snprintf(fact, sizeof fact, "cupti\tstate=recording\tversion=%u\tpath=%s\tclock=%s\tfunctions=%s",
+           capture_.api.version, capture_.api.path, capture_.own_clock ? "own" : "realtime",
+           capture_.filters_functions ? "filtered" : "all");
+  output_.WriteFact(fact);
+  Clock();
+  std::int64_t next_flush_ns = RawNs() + kFlushNs;
+  for (;;) {
+    const std::uint32_t asked = process.gpu_flush_wanted.load(std::memory_order_acquire);
+    const bool outstanding = asked != process.gpu_flush_done.load(std::memory_order_relaxed);
+    if (!outstanding && g_end_wanted.load() == g_end_done.load()) Wait(process.gpu_flush_wanted, asked, kTickNs);
+    if (g_end_wanted.load() != g_end_done.load()) {
+      End();
+      continue;
+    }
+    const std::int64_t now_ns = RawNs();
+    if (segment.agent_gone.load(std::memory_order_relaxed) != 0) {
+      // Nobody to write for: the application need not pay for it any longer.
+      Control control(kFlushNs);
+      if (capture_.owner.load() == Owner::kOurs && control.held()) {
+        Disarm();
+        capture_.owner.store(Owner::kEnded);
+      }
+      next_flush_ns = now_ns + kFlushNs;
+      const timespec wait{0, static_cast<long>(kTickNs)};
+      nanosleep(&wait, nullptr);
+      continue;
+    }
+    if (const std::uint32_t wanted = process.gpu_flush_wanted.load(std::memory_order_acquire);
+        wanted != process.gpu_flush_done.load(std::memory_order_relaxed)) {
+      Flush(true);
+      process.gpu_flush_done.store(wanted, std::memory_order_release);
+      Wake(process.gpu_flush_done);
+      next_flush_ns = now_ns + kFlushNs;
+    } else if (now_ns >= next_flush_ns) {
+      decoder_.windows().Follow(segment);
+      Flush(false);
+      next_flush_ns = RawNs() + kFlushNs;
+    } else {
+      Decode();
+    }
+    TakeBack(now_ns);
+  }
+}
+
+void* Main(void*) {
+  prctl(PR_SET_NAME, "lockstep-gpu");
+  // Of the process's life; a thread of its own never ends before the process.
+  alignas(Flusher) static std::byte memory[sizeof(Flusher)];
+  (new (memory) Flusher)->Run();
+  return nullptr;
+}
+
+}  // namespace
+
+bool StartFlusher() {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setstacksize(&attributes, std::max<std::size_t>(256 << 10, PTHREAD_STACK_MIN));
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  const bool made = pthread_create(&thread, &attributes, Main, nullptr) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  g_started.store(made);
+  return made;
+}
+
+void EndFlush(bool ask_cupti) {
+  if (!g_started.load() || g_capture.pid != getpid()) return;
+  const std::int64_t now = RawNs();
+  std::int64_t none = 0;
+  g_end_until_ns.compare_exchange_strong(none, now + kEndNs);
+  const std::int64_t until = g_end_until_ns.load();
+  if (now >= until) return;  // A stuck kernel has had its time.
+  if (!ask_cupti)
+    g_end_asks.store(0);
+  else
+    g_end_asks.store(1);
+  const std::uint32_t wanted = g_end_wanted.fetch_add(1) + 1;
+  Wake(g_capture.process->gpu_flush_wanted);
+  for (;;) {
+    const std::uint32_t done = g_end_done.load(std::memory_order_acquire);
+    const std::int64_t left = until - RawNs();
+    if (static_cast<std::int32_t>(done - wanted) >= 0 || left <= 0) return;
+    Wait(g_end_done, done, std::min(left, kTickNs));
+  }
+}
+
+void ForgetFlusher() {
+  g_started.store(false);
+  g_end_wanted.store(0);
+  g_end_done.store(0);
+}
+
+}  // namespace lockstep::cupti
