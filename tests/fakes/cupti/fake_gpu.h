@@ -5,15 +5,15 @@
  * are made as CUPTI makes them, on the clock that was registered with it, and given out when Lockstep flushes.
  *
  * A stream runs its work in order, each piece for the duration given, beginning when the piece before has
- * ended, when the events it waits for are reached, and not before it was launched. Times are real: synchronising sleeps.
+ * ended, when the events it waits for are reached, and not before it was launched. Times are real: synchronising
+ * sleeps.
  *
  * Thread: any. Environment:
- *   FAKE_CUPTI_VERSION   as cuptiGetVersion numbers them (13 = CUDA 11.0, 18 = 11.8, 22 = 12.4, 130001): records of that
- *                        version's length, walked by the fake's own iterator. Unset: the real libcupti's version and
- *                        iterator if there is one on this machine, else 130001.
- *   FAKE_CUPTI_FAIL      "cuptiActivityEnable=35,cuptiActivityFlushAll=999": these calls answer with these numbers.
- *   FAKE_CUPTI_STUCK     1: a forced flush never returns.
- *   FAKE_CUPTI_LOG       file to which each control call is appended as a line.
+ *   FAKE_CUPTI_VERSION   as cuptiGetVersion numbers them (13 = CUDA 11.0, 18 = 11.8, 22 = 12.4, 130001): records of
+ * that version's length, walked by the fake's own iterator. Unset: the real libcupti's version and iterator if there is
+ * one on this machine, else 130001. FAKE_CUPTI_FAIL      "cuptiActivityEnable=35,cuptiActivityFlushAll=999": these
+ * calls answer with these numbers. FAKE_CUPTI_STUCK     1: a forced flush never returns. FAKE_CUPTI_LOG       file to
+ * which each control call is appended as a line.
  */
 #ifndef LOCKSTEP_TESTS_FAKE_GPU_H
 #define LOCKSTEP_TESTS_FAKE_GPU_H

@@ -1,0 +1,428 @@
+// libcupti's activity interface.
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tests/fakes/cupti/fake_gpu.h"
+#include "tests/fakes/cupti/fake_state.h"
+
+namespace lockstep::fake {
+namespace {
+
+std::uint64_t RealtimeNs() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// The real library's iterator and names, where there is one and no other version is asked for.
+struct RealLibrary {
+  int (*next)(std::uint8_t*, std::size_t, cu::AnyRecord**) = nullptr;
+  int (*name)(int, std::uint32_t, const char**) = nullptr;
+  std::uint32_t version = 0;
+  RealLibrary() {
+#ifdef LOCKSTEP_REAL_CUPTI
+    if (getenv("FAKE_CUPTI_VERSION") != nullptr) return;
+    void* library = dlopen(LOCKSTEP_REAL_CUPTI, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return;
+    const auto get = reinterpret_cast<int (*)(std::uint32_t*)>(dlsym(library, "cuptiGetVersion"));
+    next = reinterpret_cast<decltype(next)>(dlsym(library, "cuptiActivityGetNextRecord"));
+    name = reinterpret_cast<decltype(name)>(dlsym(library, "cuptiGetCallbackName"));
+    // Only if our records are of the length it expects.
+    if (get == nullptr || get(&version) != 0 || version < 130000 || version >= 130200) next = nullptr;
+#endif
+  }
+};
+const RealLibrary& Real() {
+  static const RealLibrary real;
+  return real;
+}
+
+struct Name {
+  int domain;
+  std::uint32_t id;
+  const char* name;
+};
+constexpr Name kNames[] = {{2, 20, "cudaMalloc_v3020"},
+                           {2, 22, "cudaFree_v3020"},
+                           {2, 41, "cudaMemcpyAsync_v3020"},
+                           {2, 51, "cudaMemsetAsync_v3020"},
+                           {2, 131, "cudaStreamSynchronize_v3020"},
+                           {2, 135, "cudaEventRecord_v3020"},
+                           {2, 137, "cudaEventSynchronize_v3020"},
+                           {2, 138, "cudaEventQuery_v3020"},
+                           {2, 147, "cudaStreamWaitEvent_v3020"},
+                           {2, 161, "cudaMemcpyPeerAsync_v4000"},
+                           {2, 165, "cudaDeviceSynchronize_v3020"},
+                           {2, 211, "cudaLaunchKernel_v7000"},
+                           {2, 311, "cudaGraphLaunch_v10000"},
+                           {1, 307, "cuLaunchKernel"}};
+
+void Deliver(std::size_t valid) {
+  State& state = TheState();
+  std::uint8_t* buffer = state.buffer;
+  if (buffer == nullptr) return;
+  state.buffer = nullptr;
+  state.used = 0;
+  for (std::size_t at = 0; at < valid;) {
+    std::uint32_t kind;
+    std::memcpy(&kind, buffer + at, sizeof kind);
+    state.delivered[kind] += 1;
+    at += RecordBytes(kind, state.version);
+  }
+  state.in_callback = true;
+  state.completed(nullptr, 0, buffer, state.buffer_bytes, valid);
+  state.in_callback = false;
+}
+
+// Linear between two moments, as CUPTI converts GPU times.
+std::uint64_t OnItsClock(std::int64_t raw_ns) {
+  State& state = TheState();
+  const std::int64_t now = RawNs();
+  if (state.timestamp == nullptr) return RealtimeNs() - static_cast<std::uint64_t>(now - raw_ns);
+  const std::uint64_t time = state.timestamp();
+  const double rate = now > state.anchor_raw_ns ? static_cast<double>(time - state.anchor_time) /
+                                                      static_cast<double>(now - state.anchor_raw_ns)
+                                                : 1;
+  return time - static_cast<std::uint64_t>(static_cast<std::int64_t>(rate * static_cast<double>(now - raw_ns)));
+}
+
+void Settle(bool forced) {
+  State& state = TheState();
+  const std::int64_t now = RawNs();
+  std::vector<Pending> left;
+  for (Pending& work : state.pending) {
+    const bool done = work.end_ns <= now;
+    if (!done && !forced) {
+      left.push_back(std::move(work));
+      continue;
+    }
+    const std::uint64_t begin = done ? OnItsClock(work.begin_ns) : 0, end = done ? OnItsClock(work.end_ns) : 0;
+    if (work.begin_at != 0) std::memcpy(work.record.data() + work.begin_at, &begin, sizeof begin);
+    if (work.end_at != 0) std::memcpy(work.record.data() + work.end_at, &end, sizeof end);
+    Put(work.kind, work.record);
+  }
+  state.pending = std::move(left);
+}
+
+int Answer(const char* function, std::int64_t argument) {
+  State& state = TheState();
+  if (state.in_callback) state.violations += 1;
+  const int result = Failure(function);
+  Log(function, argument, result);
+  return result;
+}
+
+}  // namespace
+
+std::int64_t RawNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+State& TheState() {
+  // Never destroyed: atexit handlers still call.
+  static State& state = *[] {
+    auto* made = new State;
+    const char* version = getenv("FAKE_CUPTI_VERSION");
+    made->version = version != nullptr       ? static_cast<std::uint32_t>(atoi(version))
+                    : Real().next != nullptr ? Real().version
+                                             : 130001;
+    return made;
+  }();
+  return state;
+}
+
+std::uint32_t RecordBytes(std::uint32_t kind, std::uint32_t v) {
+  switch (kind) {
+    case 10:
+    case 3:
+      return v >= 130000 ? 216 : v >= 19 ? 208 : v >= 18 ? 200 : v >= 17 ? 176 : v >= 14 ? 168 : v >= 13 ? 160 : 144;
+    case 1:
+      return v >= 24 ? 96 : v >= 18 ? 88 : v >= 14 ? 80 : v >= 13 ? 72 : 64;
+    case 22:
+      return v >= 18 ? 96 : v >= 14 ? 88 : v >= 13 ? 80 : 72;
+    case 2:
+      return v >= 18 ? 88 : v >= 14 ? 80 : v >= 13 ? 72 : 64;
+    case 4:
+    case 5:
+      return 40;
+    case 8:
+      return v >= 24 ? 184 : v >= 17 ? 176 : 144;
+    case 9:
+      return v >= 27 ? 32 : v >= 24 ? 24 : 16;
+    case 17:
+      return v >= 26 ? 56 : v >= 22 ? 48 : 40;
+    case 36:
+      return v >= 26 ? 56 : 24;
+    case 37:
+      return 24;
+    case 38:
+      return v >= 26 ? 56 : 40;
+    case 49:
+      return v >= 18 ? 128 : v >= 15 ? 120 : 112;
+    case 51:
+      return v >= 24 ? 56 : v >= 17 ? 48 : 0;
+    default:
+      return 0;
+  }
+}
+
+bool On(std::uint32_t kind) { return (TheState().kinds >> kind & 1) != 0; }
+
+std::uint64_t Timestamp() {
+  const State& state = TheState();
+  return state.timestamp != nullptr ? state.timestamp() : RealtimeNs();
+}
+
+std::uint32_t ThreadId() {
+  return TheState().thread_id_type == 1 ? static_cast<std::uint32_t>(syscall(SYS_gettid))
+                                        : static_cast<std::uint32_t>(pthread_self());
+}
+
+void Put(std::uint32_t kind, const std::vector<std::uint8_t>& record) {
+  State& state = TheState();
+  if (record.empty() || state.requested == nullptr) return;
+  state.made[kind] += 1;
+  if (state.buffer != nullptr && state.buffer_bytes - state.used < record.size()) Deliver(state.used);
+  if (state.buffer == nullptr) {
+    std::size_t most = 0;
+    state.in_callback = true;
+    state.requested(&state.buffer, &state.buffer_bytes, &most);
+    state.in_callback = false;
+    if (state.buffer == nullptr) {
+      state.dropped += 1;
+      return;
+    }
+    if (state.buffer_bytes < 1024 || reinterpret_cast<std::uintptr_t>(state.buffer) % 8 != 0) state.violations += 1;
+    if (state.zeroed) {
+      for (std::size_t i = 0; i < state.buffer_bytes; i += 8)
+        if (*reinterpret_cast<const std::uint64_t*>(state.buffer + i) != 0) {
+          state.violations += 1;
+          break;
+        }
+    } else {
+      std::memset(state.buffer, 0, state.buffer_bytes);
+    }
+    state.used = 0;
+  }
+  std::memcpy(state.buffer + state.used, record.data(), record.size());
+  state.used += record.size();
+}
+
+void Log(const char* what, std::int64_t argument, int result) {
+  const char* path = getenv("FAKE_CUPTI_LOG");
+  if (path == nullptr) return;
+  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  char line[128];
+  const int n = snprintf(line, sizeof line, "%s %lld %d\n", what, static_cast<long long>(argument), result);
+  if (fd < 0) return;
+  if (write(fd, line, static_cast<std::size_t>(n)) < 0) abort();
+  close(fd);
+}
+
+int Failure(const char* function) {
+  const char* spec = getenv("FAKE_CUPTI_FAIL");
+  if (spec == nullptr) return 0;
+  const std::string all = "," + std::string(spec), wanted = "," + std::string(function) + "=";
+  const std::size_t at = all.find(wanted);
+  return at == std::string::npos ? 0 : atoi(all.c_str() + at + wanted.size());
+}
+
+}  // namespace lockstep::fake
+
+using namespace lockstep::fake;
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int cuptiGetVersion(std::uint32_t* version) {
+  *version = TheState().version;
+  return 0;
+}
+
+int cuptiGetTimestamp(std::uint64_t* time) {
+  *time = Timestamp();
+  return 0;
+}
+
+int cuptiActivityRegisterCallbacks(cu::BufferRequested requested, cu::BufferCompleted completed) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  if (requested == nullptr || completed == nullptr) return 1;
+  if (const int result = Answer("cuptiActivityRegisterCallbacks", 0); result != 0) return result;
+  state.requested = requested;
+  state.completed = completed;
+  return 0;
+}
+
+int cuptiActivityRegisterTimestampCallback(cu::TimestampCallback callback) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  if (callback == nullptr) return 1;
+  if (state.version < 17) return 11;
+  if (const int result = Answer("cuptiActivityRegisterTimestampCallback", 0); result != 0) return result;
+  state.timestamp = callback;
+  state.anchor_raw_ns = RawNs();
+  state.anchor_time = callback();
+  return 0;
+}
+
+int cuptiActivityEnable(std::uint32_t kind) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  if (const int result = Answer("cuptiActivityEnable", kind); result != 0) return result;
+  if (RecordBytes(kind, state.version) == 0) return 21;
+  state.kinds |= std::uint64_t{1} << kind;
+  return 0;
+}
+
+int cuptiActivityEnableAndDump(std::uint32_t kind) { return cuptiActivityEnable(kind); }
+
+int cuptiActivityDisable(std::uint32_t kind) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  if (const int result = Answer("cuptiActivityDisable", kind); result != 0) return result;
+  state.kinds &= ~(std::uint64_t{1} << kind);
+  return 0;
+}
+
+int cuptiActivityEnableRuntimeApi(std::uint32_t id, std::uint8_t enable) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  if (state.version < 23) return 11;
+  if (enable != 0)
+    state.functions[1].insert(id);
+  else
+    state.functions[1].erase(id);
+  return 0;
+}
+
+int cuptiActivityEnableDriverApi(std::uint32_t id, std::uint8_t enable) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  if (state.version < 23) return 11;
+  if (enable != 0)
+    state.functions[0].insert(id);
+  else
+    state.functions[0].erase(id);
+  return 0;
+}
+
+int cuptiActivityFlushAll(std::uint32_t flags) {
+  State& state = TheState();
+  if ((flags & 1) != 0 && getenv("FAKE_CUPTI_STUCK") != nullptr)
+    for (;;) pause();
+  const std::lock_guard guard(state.lock);
+  if (const int result = Answer("cuptiActivityFlushAll", flags); result != 0) return result;
+  if (state.requested == nullptr) return 7;
+  Settle((flags & 1) != 0);
+  if (state.used != 0) Deliver(state.used);
+  return 0;
+}
+
+int cuptiActivityGetNextRecord(std::uint8_t* buffer, std::size_t valid, cu::AnyRecord** record) {
+  if (Real().next != nullptr) return Real().next(buffer, valid, record);
+  if (buffer == nullptr || record == nullptr) return 1;
+  const std::uint32_t version = TheState().version;
+  std::size_t at = 0;
+  if (*record != nullptr)
+    at = static_cast<std::size_t>(reinterpret_cast<std::uint8_t*>(*record) - buffer) +
+         RecordBytes((*record)->kind, version);
+  if (at + sizeof(std::uint32_t) > valid) return 12;
+  auto* next = reinterpret_cast<cu::AnyRecord*>(buffer + at);
+  const std::uint32_t bytes = RecordBytes(next->kind, version);
+  if (bytes == 0) return 21;
+  if (valid - at < bytes) return 12;
+  *record = next;
+  return 0;
+}
+
+int cuptiActivityGetNumDroppedRecords(void*, std::uint32_t, std::size_t* dropped) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  if (state.in_callback) state.violations += 1;
+  *dropped = state.dropped;
+  state.dropped = 0;
+  return 0;
+}
+
+int cuptiActivitySetAttribute(int attribute, std::size_t*, void* value) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  if (const int result = Answer("cuptiActivitySetAttribute", attribute); result != 0) return result;
+  if (attribute == 5) state.zeroed = *static_cast<const std::uint8_t*>(value) != 0;
+  return 0;
+}
+
+int cuptiSetThreadIdType(int type) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  if (const int result = Answer("cuptiSetThreadIdType", type); result != 0) return result;
+  state.thread_id_type = type;
+  return 0;
+}
+
+int cuptiGetCallbackName(int domain, std::uint32_t id, const char** name) {
+  if (Real().name != nullptr) return Real().name(domain, id, name);
+  if (domain < 1 || domain > 2 || id > 700) return 1;
+  *name = "INVALID";
+  for (const Name& known : kNames)
+    if (known.domain == domain && known.id == id) *name = known.name;
+  return 0;
+}
+
+int cuptiGetResultString(int result, const char** text) {
+  *text = result == 35 ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES" : result == 0 ? "CUPTI_SUCCESS" : "CUPTI_ERROR";
+  return 0;
+}
+
+int cuptiActivityEnableCudaEventDeviceTimestamps(std::uint8_t enable) {
+  if (TheState().version < 26) return 11;
+  TheState().event_timestamps = enable != 0;
+  return 0;
+}
+
+int cuptiActivityEnableAllSyncRecords(std::uint8_t) { return TheState().version < 26 ? 11 : 0; }
+
+int cuptiFinalize(void) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  Log("cuptiFinalize", 0, 0);
+  Settle(true);
+  if (state.used != 0) Deliver(state.used);
+  state.kinds = 0;
+  for (auto& functions : state.functions) functions.clear();
+  state.timestamp = nullptr;
+  state.requested = nullptr;
+  state.thread_id_type = 0;
+  state.zeroed = state.event_timestamps = false;
+  return 0;
+}
+
+uint64_t fake_gpu_made(int kind) {
+  const std::lock_guard guard(TheState().lock);
+  return TheState().made[kind];
+}
+uint64_t fake_gpu_delivered(int kind) {
+  const std::lock_guard guard(TheState().lock);
+  return TheState().delivered[kind];
+}
+int fake_gpu_kind_enabled(int kind) {
+  const std::lock_guard guard(TheState().lock);
+  return On(static_cast<std::uint32_t>(kind)) ? 1 : 0;
+}
+uint64_t fake_gpu_violations(void) { return TheState().violations; }
+
+}  // extern "C"
+#pragma GCC visibility pop
