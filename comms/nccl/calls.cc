@@ -29,6 +29,7 @@ void WriteCall(const Shape& shape, CommRef ref, std::uint64_t seq, std::uint64_t
   record.reduction = shape.reduction;
   record.seq = seq;
   ring::Emit(&record, 3);
+  MarkUsed(kUsedInterposed);
 }
 
 CommRef Join(CommHandle handle, CommRef known, CommRef seen) {

@@ -67,13 +67,12 @@ Result Create(const char* name, CommHandle* out, Made made, CommHandle parent, C
     if (made.facts.size == 0 && frame.inits == 0 && result == kSuccess && g_groups == 0) AskNccl(handle, made.facts);
     Adopt(handle, frame, made);
   }
-  if (recording) {
-    Shape shape{name};
-    shape.comm = handle != nullptr ? handle : parent;
-    WriteCall(shape, RefOf(shape.comm), 0, made.since, end, result);
-  } else if (handle != nullptr && g_groups == 0 && result == kSuccess) {
+  // One that is not ready yet is named by nobody: the plugin may still say what NCCL calls it.
+  const bool ready = handle != nullptr && g_groups == 0 && result == kSuccess;
+  if (recording)
+    WriteCall({name}, ready ? RefOf(handle) : parent != nullptr ? RefOf(parent) : 0, 0, made.since, end, result);
+  else if (ready)
     NumberOf(FindComm(RefOf(handle)));  // Told although recording is off: what comes later names it.
-  }
   return result;
 }
 
