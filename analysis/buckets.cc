@@ -5,27 +5,13 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/dtype_name.h"
 #include "analysis/passes.h"
 #include "analysis/statistics.h"
 #include "core/collective.h"
 
 namespace lockstep {
 namespace {
-
-const char* NameOf(std::uint16_t dtype) {
-  switch (static_cast<DataType>(dtype)) {
-    case DataType::kFloat16:
-      return "float16";
-    case DataType::kBfloat16:
-      return "bfloat16";
-    case DataType::kFloat32:
-      return "float32";
-    case DataType::kFloat64:
-      return "float64";
-    default:
-      return "";
-  }
-}
 
 struct Samples {
   std::vector<std::int64_t> transfer_ns, wait_ns;
@@ -43,7 +29,7 @@ void JoinBuckets(const Context& context, Analysis& analysis) {
     row.model = table.model[i];
     row.bucket = table.bucket[i];
     row.bytes = table.bytes[i];
-    row.dtype = NameOf(table.dtype[i]);
+    row.dtype = DtypeName(table.dtype[i]);
     row.parameters = context.timeline().Text(table.parameters[i]);
     row.rebuilt = table.rebuilt[i] != 0;
     buckets.rows.push_back(std::move(row));

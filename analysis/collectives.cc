@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 struct Samples {
-  std::int64_t count = 0, censored = 0;
+  std::int64_t count = 0, censored = 0, grouped = 0;
   std::uint32_t members = 0;
   std::vector<std::int64_t> transfer_ns, wait_ns;
 };
@@ -31,8 +31,10 @@ void TabulateCollectives(const Context& context, Analysis& analysis) {
     samples.censored += t.censored[c] != 0;
     samples.members = std::max(samples.members, t.expected[c]);
     const bool sound = !t.mismatch[c] && !t.violation[c] && t.seen[c] == t.expected[c];
-    if (t.wait_ns[c] >= 0 && sound) samples.wait_ns.push_back(t.wait_ns[c]);
-    if (t.transfer_ns[c] >= 0 && sound && !t.censored[c] && !t.uneven[c])
+    samples.grouped += t.operations[c] > 1;
+    if (t.wait_ns[c] >= 0 && sound && !context.OfSameKernel(c)) samples.wait_ns.push_back(t.wait_ns[c]);
+    // A kernel that carries several operations says of none how long it took.
+    if (t.transfer_ns[c] >= 0 && sound && !t.censored[c] && !t.uneven[c] && t.operations[c] <= 1)
       samples.transfer_ns.push_back(t.transfer_ns[c]);
 
     std::vector<std::int32_t>& group = groups[t.comm_id[c]];
@@ -53,6 +55,7 @@ void TabulateCollectives(const Context& context, Analysis& analysis) {
     row.bytes = bytes;
     row.count = samples.count;
     row.censored = samples.censored;
+    row.grouped = samples.grouped;
     if (!samples.wait_ns.empty()) row.wait_ns_median = LowerMedian(std::move(samples.wait_ns));
     if (!samples.transfer_ns.empty()) {
       row.transfer_ns_median = LowerMedian(std::move(samples.transfer_ns));

@@ -101,7 +101,15 @@ IdentityTerms Context::TermsOf(std::size_t i) const {
 
 bool Context::Comparable(std::size_t c) const {
   const auto& t = tables().collectives;
-  return Counts(c) && t.splits[c] && t.seen[c] >= 2 && !t.mismatch[c] && !t.violation[c];
+  return Counts(c) && t.splits[c] && t.seen[c] >= 2 && !t.mismatch[c] && !t.violation[c] && !OfSameKernel(c);
+}
+
+// Instances are in order of their first arrival, then communicator: a group's are neighbours.
+bool Context::OfSameKernel(std::size_t c) const {
+  const auto& t = tables().collectives;
+  return c > 0 && t.operations[c] > 1 && t.operations[c - 1] > 1 && t.comm_id[c] == t.comm_id[c - 1] &&
+         t.first_arrival_ns[c] == t.first_arrival_ns[c - 1] && t.last_arrival_ns[c] == t.last_arrival_ns[c - 1] &&
+         t.end_ns[c] == t.end_ns[c - 1];
 }
 
 std::int64_t Context::MedianArrival(std::size_t c) const {

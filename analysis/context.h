@@ -56,7 +56,11 @@ class Context {
 
   // Part of what is analysed: all, unless the window was narrowed to some of the steps.
   bool Counts(std::size_t collective) const { return !narrowed_ || InWindow(tables().collectives.step[collective]); }
-  // Counts; two members at least, a split kind, no contradiction: its arrivals can be compared.
+  // Shares its kernel with the instance before it: arrivals, waits and transfer are the group's and
+  // counted there.
+  bool OfSameKernel(std::size_t collective) const;
+  // Counts; two members at least, a split kind, no contradiction: its arrivals can be compared. Of
+  // operations that share a kernel the first one only.
   bool Comparable(std::size_t collective) const;
   // Lower median of its members' arrivals, cluster time.
   std::int64_t MedianArrival(std::size_t collective) const;

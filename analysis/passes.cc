@@ -11,12 +11,14 @@ bool HasTotals(const Context& context) { return context.tables().rank_totals.row
 bool HasCollectives(const Context& context) { return context.tables().collectives.rows() > 0; }
 bool HasBuckets(const Context& context) { return context.tables().gradient_buckets.rows() > 0; }
 bool HasMessages(const Context& context) { return context.tables().p2p_pairs.rows() > 0; }
+bool HasGpus(const Context& context) { return context.tables().rank_gpus.rows() > 0; }
 bool HasUnits(const Context& context) { return context.ranks().size() >= 2 && context.units().size() >= 2; }
 
 constexpr Pass kPasses[] = {
     {"run", "", Always, DescribeRun},
     {"losses", "", Always, CollectLosses},
     {"trust", "", Always, JudgeTrust},
+    {"gpus", "GPUs", HasGpus, TabulateGpus},
     {"summary", "", Always, Summarize},
     {"collectives", "matched collectives", HasCollectives, TabulateCollectives},
     {"arrivals", "matched collectives", HasCollectives, CountArrivals},

@@ -21,6 +21,7 @@ void DescribeRun(const Context& context, Analysis& analysis);            // run_
 void DescribeWindows(const Context& context, Analysis& analysis);        // windows.cc
 void CollectLosses(const Context& context, Analysis& analysis);          // run_facts.cc
 void JudgeTrust(const Context& context, Analysis& analysis);             // trust.cc
+void TabulateGpus(const Context& context, Analysis& analysis);           // gpus.cc
 void Summarize(const Context& context, Analysis& analysis);              // summary.cc
 void TabulateRanks(const Context& context, Analysis& analysis);          // ranks.cc
 void TabulateSteps(const Context& context, Analysis& analysis);          // steps.cc

@@ -36,7 +36,8 @@ std::optional<std::int64_t> Excess(const Context& context, std::size_t position,
 
 }  // namespace
 
-Cause Explain(const Context& context, std::size_t r, const Witnessed& witnessed, std::int64_t price) {
+Cause Explain(const Context& context, const Analysis& analysis, std::size_t r, const Witnessed& witnessed,
+              std::int64_t price) {
   const auto& cells = context.tables().step_ranks;
   Cause cause;
   cause.more_compute_ns = Excess(context, r, cells.compute_ns);
@@ -69,6 +70,10 @@ Cause Explain(const Context& context, std::size_t r, const Witnessed& witnessed,
     else
       cause.name = *cause.more_cpu_ns * 4 >= compute ? "compute" : "waiting";
   }
+  if (cause.name == "compute") {
+    cause.gpu = SlowClockOf(analysis, context.ranks()[r]);
+    if (cause.gpu) cause.name = "clock";
+  }
   return cause;
 }
 
@@ -83,6 +88,11 @@ std::string ActionFor(const Cause& cause, const std::string& name, const std::st
   if (cause.name == "waiting")
     return fmt::format("{} no more CPU than the others: look for sleeps, locks or file access in {} compute",
                        name + (several ? " use" : " uses"), several ? "their" : "its");
+  if (cause.name == "clock")
+    return fmt::format(
+        "see why {} lower: nvidia-smi -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER on {}",
+        several ? fmt::format("the clocks of the GPUs of {} are", name) : fmt::format("the clock of {}'s GPU is", name),
+        node);
   if (cause.name == "compute")
     return several ? fmt::format("compare the share of the work of {} with the others', then clock and memory of {}",
                                  name, node)
@@ -96,6 +106,7 @@ namespace {
 
 std::string ByCause(const Cause& cause) {
   if (cause.name == "input") return fmt::format("{} more in input", Duration(*cause.more_input_ns));
+  if (cause.name == "clock") return SlowClockText(*cause.gpu);
   if (cause.name == "waiting") return "its longer compute uses no more CPU time";
   if (cause.name == "compute" && cause.more_cpu_ns)
     return fmt::format("it uses {} more CPU time", Duration(*cause.more_cpu_ns));

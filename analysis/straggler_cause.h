@@ -12,10 +12,19 @@ namespace lockstep {
 struct Cause {
   std::string name = "unknown";                                                            // As Straggler::cause.
   std::optional<std::int64_t> more_compute_ns, more_cpu_ns, more_delay_ns, more_input_ns;  // Than the median rank.
+  std::optional<GpuEvidence> gpu;                                                          // Cause "clock".
 };
 
 // Of the rank at this position, whose lateness costs `price_ns` per unit.
-Cause Explain(const Context& context, std::size_t position, const Witnessed& witnessed, std::int64_t price_ns);
+Cause Explain(const Context& context, const Analysis& analysis, std::size_t position, const Witnessed& witnessed,
+              std::int64_t price_ns);
+
+// The rank's GPU runs at a clock that is lower than the others', or is throttled where the others are not;
+// nothing else is worth telling. gpu_evidence.cc
+std::optional<GpuEvidence> SlowClockOf(const Analysis& analysis, std::int32_t rank);
+std::string SlowClockText(const GpuEvidence& evidence);
+// "power cap, heat (hardware)"
+std::string ThrottleReasons(std::uint64_t reasons);
 
 // `name` and `node`: "rank 3", "node0"; or of several.
 std::string ActionFor(const Cause& cause, const std::string& name, const std::string& node);

@@ -119,8 +119,9 @@ class Search {
       for (const std::size_t r : positions_) {
         Named named{r, *Judge(context_, prices_, *suspects_, r, p_[r], length_, sharing), {}};
         Straggler& straggler = named.judged.straggler;
-        named.cause = Explain(context_, r, witnessed_, straggler.saves_ns);
+        named.cause = Explain(context_, analysis_, r, witnessed_, straggler.saves_ns);
         straggler.cause = named.cause.name;
+        straggler.gpu = named.cause.gpu;
         if (r < analysis_.ranks.size()) {
           straggler.score = analysis_.ranks[r].straggler_score.value_or(0);
           straggler.interval = analysis_.ranks[r].straggler_interval.value_or(std::pair{0.0, 0.0});

@@ -39,6 +39,7 @@ std::vector<CollectiveLine> CollectiveLines(const std::vector<CollectiveRow>& ro
     ++sum.line.groups;
     sum.line.count += row.count;
     sum.line.censored += row.censored;
+    sum.line.grouped += row.grouped;
     if (row.transfer_ns_median) sum.transfers.push_back(*row.transfer_ns_median);
     if (row.wait_ns_median) sum.waits.push_back(*row.wait_ns_median);
     if (row.busbw) sum.bandwidths.push_back(*row.busbw);

@@ -13,7 +13,7 @@ namespace lockstep {
 // One group's row, or all groups of a size that do the same.
 struct CollectiveLine {
   const CollectiveRow* row = nullptr;  // Any of them.
-  std::int64_t groups = 0, count = 0, censored = 0;
+  std::int64_t groups = 0, count = 0, censored = 0, grouped = 0;
   std::optional<std::int64_t> transfer_ns, wait_ns;  // Lower medians of the groups' medians.
   std::optional<double> bus_bandwidth;
 };

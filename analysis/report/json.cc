@@ -63,6 +63,10 @@ Json Run(const Analysis& a) {
                     {"windows", windows},
                     {"outside_steps", run.outside_steps}};
   json["gpu_ranks"] = run.gpu_ranks;
+  json["gpus"] = run.gpu_names;
+  json["cuda_driver_version"] = OrNull(run.cuda_driver_version);
+  json["cupti_version"] = OrNull(run.cupti_version);
+  json["nccl_plugin"] = OrNull(run.nccl_plugin);
   json["ranks_sharing_cores"] = run.sharing_ranks;
   json["shared_cores"] = run.sharing_ranks > 0 ? Json(run.shared_cores) : Json(nullptr);
   return json;
@@ -211,7 +215,29 @@ Json CollectiveOf(const CollectiveRow& row) {
           {"wait_ns_median", OrNull(row.wait_ns_median)},
           {"algbw", OrNull(row.algbw)},
           {"busbw", OrNull(row.busbw)},
-          {"censored", row.censored}};
+          {"censored", row.censored},
+          {"grouped", row.grouped}};
+}
+
+Json GpuOf(const GpuRow& row) {
+  return {{"rank", row.rank},
+          {"device", row.device < 0 ? Json(nullptr) : Json(row.device)},
+          {"name", OrNull(row.name)},
+          {"samples", row.samples},
+          {"sm_clock_mhz", OrNull(row.sm_clock_mhz)},
+          {"sm_clock_low_mhz", OrNull(row.sm_clock_low_mhz)},
+          {"memory_clock_mhz", OrNull(row.memory_clock_mhz)},
+          {"power_mw", OrNull(row.power_mw)},
+          {"temperature_c", OrNull(row.temperature_c)},
+          {"throttled", row.throttled},
+          {"throttle_reasons", row.throttle_reasons}};
+}
+
+Json EvidenceOf(const std::optional<GpuEvidence>& evidence) {
+  if (!evidence) return nullptr;
+  Json json = GpuOf(evidence->gpu);
+  json["others_sm_clock_mhz"] = OrNull(evidence->others_sm_clock_mhz);
+  return json;
 }
 
 Json StragglerOf(const Straggler& s) {
@@ -223,7 +249,8 @@ Json StragglerOf(const Straggler& s) {
           {"cause", s.cause},
           {"saves_ns_per_step", OrNull(s.saves_ns_per_step)},
           {"saves_interval_ns", Json::array({s.saves_interval_ns.first, s.saves_interval_ns.second})},
-          {"onset_step", OrNull(s.onset_step)}};
+          {"onset_step", OrNull(s.onset_step)},
+          {"gpu", EvidenceOf(s.gpu)}};
 }
 
 // Predictions need a cost model; what is known without one is here already.
@@ -336,6 +363,7 @@ std::string RenderJson(const Analysis& a) {
   json.AddList("groups", a.groups, [](const Group& group) {
     return Json{{"comm", Id(group.comm)}, {"ranks", group.ranks}};
   });
+  json.AddList("gpus", a.gpus, GpuOf);
   json.Add("gaps", nullptr);
   json.Add("buckets", BucketsOf(a.buckets));
   json.Add("overlap", nullptr);

@@ -50,6 +50,8 @@ struct RunFacts {
   std::int64_t outside_steps = 0;                    // Recorded by some ranks only.
   std::int64_t sharing_ranks = 0, shared_cores = 0;  // "4 ranks share 2 cores"; 0: each has its own.
   std::int64_t gpu_ranks = 0;
+  std::vector<std::string> gpu_names;                           // Distinct, of ranks with GPU work.
+  std::string cuda_driver_version, cupti_version, nccl_plugin;  // As the sources told; "" unknown.
 };
 
 struct Trust {
@@ -121,6 +123,7 @@ struct CollectiveRow {
   std::uint64_t bytes = 0;
   std::int64_t count = 0;     // Instances.
   std::int64_t censored = 0;  // Of them, out of transfer and bandwidths.
+  std::int64_t grouped = 0;   // Of them, in a kernel with others: out of transfer and bandwidths too.
   std::optional<std::int64_t> transfer_ns_median, wait_ns_median;
   std::optional<double> algbw, busbw;  // Bytes per second.
 };
@@ -171,15 +174,33 @@ struct Buckets {
   std::int64_t steps = 0, steps_whole = 0;  // Steps looked at; those in which every bucket was found.
 };
 
+// What the sensors of a rank's GPU said, over the samples that count (docs/trace-format.md, rank_gpus).
+struct GpuRow {
+  std::int32_t rank = -1;
+  std::int64_t device = -1;  // -1 unknown.
+  std::string name;          // "" unknown.
+  std::int64_t samples = 0, throttled = 0;
+  std::optional<std::int64_t> sm_clock_mhz, sm_clock_low_mhz, memory_clock_mhz, power_mw, temperature_c;
+  std::uint64_t throttle_reasons = 0;  // NVML's bits.
+};
+
+// Why a rank's GPU is slower than the others': of the straggler `cause` clock.
+struct GpuEvidence {
+  GpuRow gpu;
+  std::optional<std::int64_t> others_sm_clock_mhz;  // Lower median of the other ranks' GPUs of this name.
+};
+
 struct Straggler {
   std::int32_t rank = -1;
   double score = 0;  // As RankRow.
   std::pair<double, double> interval{0, 0};
   double p_value = 1;
-  std::string kind;                               // persistent, transient, drifting.
-  std::string cause;                              // starved, input, compute, waiting (off the CPU by itself), unknown.
-  std::optional<std::int64_t> saves_ns_per_step;  // Empty in runs without steps.
-  std::int64_t saves_ns = 0;                      // Per step, or per slice of a run without steps.
+  std::string kind;                // persistent, transient, drifting.
+  std::string cause;               // starved, input, clock (of the GPU), compute, waiting (off the CPU by
+                                   // itself), unknown.
+  std::optional<GpuEvidence> gpu;  // Cause clock.
+  std::optional<std::int64_t> saves_ns_per_step;                  // Empty in runs without steps.
+  std::int64_t saves_ns = 0;                                      // Per step, or per slice of a run without steps.
   std::pair<std::int64_t, std::int64_t> saves_interval_ns{0, 0};  // 95 %, of saves_ns.
   std::optional<std::int64_t> onset_step;                         // drifting.
 };
@@ -227,6 +248,7 @@ struct Analysis {
   Buckets buckets;
   std::string unrecorded;  // Communication that no source records, as a verdict; "" none.
   std::vector<Straggler> stragglers;
+  std::vector<GpuRow> gpus;          // Those whose sensors were read.
   std::vector<Finding> findings;     // At most five, costliest first.
   std::string additivity;            // How the prices combine; "" if there is nothing to add.
   std::string verdict;               // One sentence.

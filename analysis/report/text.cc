@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kBarColumns = 70, kMaxRankRows = 16, kWorstRanks = 5, kMaxCollectiveRows = 6;
+constexpr std::size_t kBarColumns = 70, kMaxRankRows = 16, kWorstRanks = 5, kMaxCollectiveRows = 6, kMaxDetails = 3;
 
 struct Glyphs {
   std::string_view compute, transfer, wait, unsplit, copy, idle, late, arrow, dot, at_most, plus_minus, rest, minus;
@@ -99,6 +99,7 @@ class Writer {
       parts.push_back(fmt::format("steps {}{}{} ({})", *run.first_step, g_.minus, *run.last_step, run.steps));
     else if (run.span_ns)
       parts.push_back(fmt::format("{} recorded", Duration(*run.span_ns)));
+    for (const std::string& gpu : run.gpu_names) parts.push_back(gpu);
     std::string line;
     for (const std::string& part : parts) line += (line.empty() ? "" : fmt::format(" {} ", g_.dot)) + part;
     Wrapped("", line);
@@ -350,6 +351,7 @@ class Writer {
                          Pad(one.wait_ns ? Duration(*one.wait_ns) : "-", 11, true);
       line += "  " + (one.bus_bandwidth ? Bandwidth(*one.bus_bandwidth) : std::string("-"));
       if (one.censored > 0) line += fmt::format("  ({} end uncertain)", Count(one.censored));
+      if (one.grouped > 0) line += fmt::format("  ({} share a kernel)", Count(one.grouped));
       Line(line);
     }
     if (lines.size() > kMaxCollectiveRows)
@@ -394,6 +396,7 @@ class Writer {
       const LossRow* loss;
       std::uint64_t count = 0;
       std::vector<std::int32_t> ranks;
+      std::vector<std::string_view> details;
     };
     std::vector<Sum> sums;
     for (const LossRow& loss : a_.losses) {
@@ -401,12 +404,18 @@ class Writer {
       sums.back().count += loss.count;
       if (loss.rank >= 0 && (sums.back().ranks.empty() || sums.back().ranks.back() != loss.rank))
         sums.back().ranks.push_back(loss.rank);
+      std::vector<std::string_view>& details = sums.back().details;
+      if (!loss.detail.empty() && std::find(details.begin(), details.end(), loss.detail) == details.end())
+        details.push_back(loss.detail);
     }
     for (const Sum& sum : sums) {
       std::string text = fmt::format("{}: {}", sum.loss->sentence, Count(static_cast<std::int64_t>(sum.count)));
       if (!sum.ranks.empty())
         text += fmt::format(" (rank{} {})", sum.ranks.size() == 1 ? "" : "s", ShortRankList(sum.ranks));
-      if (!sum.loss->detail.empty()) text += "; " + sum.loss->detail;
+      for (std::size_t i = 0; i < std::min(sum.details.size(), kMaxDetails); ++i)
+        text += "; " + std::string(sum.details[i]);
+      if (sum.details.size() > kMaxDetails)
+        text += fmt::format("; {} more in analysis.json", sum.details.size() - kMaxDetails);
       Wrapped("                 ", text, sum.loss->data_loss ? "33" : "2");
       if (!sum.loss->remedy.empty())
         Wrapped("                   ", std::string(g_.arrow) + " " + sum.loss->remedy, "2");

@@ -55,14 +55,31 @@ class Collector {
     }
   }
   std::string Pattern(std::uint32_t comm, std::string_view full) const {
-    if (t_.comms.kind[comm] == 2) return "self";
-    const std::int32_t stride = t_.comms.stride[comm];
+    if (t_.comms.kind[comm] == 2 || t_.comms.size[comm] == 1) return "self";
+    const std::int32_t stride = t_.comms.stride[comm] != 0 ? t_.comms.stride[comm] : StrideOfMembers(comm);
     if (stride > 1) return fmt::format("ranks {} apart", stride);
     if (stride == 1) {
       const std::string world = rank_.timeline == nullptr ? "" : std::string(rank_.timeline->Meta("world_size"));
       return world == std::to_string(t_.comms.size[comm]) ? "all ranks" : "adjacent ranks";
     }
     return full.empty() ? "unnamed" : std::string(full);
+  }
+
+  // NCCL does not tell a rank who the others are; where they met, the timeline does. 0 none.
+  std::int32_t StrideOfMembers(std::uint32_t comm) const {
+    if (rank_.timeline == nullptr) return 0;
+    const auto& members = rank_.timeline->tables.collective_ranks;
+    for (std::uint32_t row = 0; row < t_.collectives.rows(); ++row) {
+      if (t_.collectives.comm[row] != comm || member_of_[row] == kNone) continue;
+      const std::uint32_t instance = members.collective[member_of_[row]];
+      const std::size_t first = rank_.timeline->FirstMember(instance), end = rank_.timeline->FirstMember(instance + 1);
+      if (end - first < 2 || end - first != t_.comms.size[comm]) continue;
+      const std::int32_t stride = members.rank[first + 1] - members.rank[first];
+      for (std::size_t m = first + 1; m < end; ++m)
+        if (members.rank[m] - members.rank[m - 1] != stride) return 0;
+      return stride;
+    }
+    return 0;
   }
 
   std::uint32_t Group(std::uint32_t comm, CollectiveKind kind) {
@@ -102,8 +119,9 @@ class Collector {
   void Kernels() {
     launches_ = FindLaunches(t_);
     std::vector<bool> carried(t_.kernels.rows(), false);
-    for (const std::uint32_t row : t_.collectives.kernel)
-      if (row < carried.size()) carried[row] = true;
+    for (const auto* column : {&t_.collectives.kernel, &t_.p2p.kernel})
+      for (const std::uint32_t row : *column)
+        if (row < carried.size()) carried[row] = true;
     std::vector<Interval> compute;
     for (std::uint32_t i = 0; i < t_.kernels.rows(); ++i) {
       const std::int64_t begin = t_.kernels.begin_ns[i], end = begin + t_.kernels.duration_ns[i];
@@ -181,8 +199,14 @@ class Collector {
         out_.receives_alone += receive;
       }
       if (end <= begin) continue;
-      out_.ops.push_back({begin, begin, end, end, !posted, Group(p.comm[row], CollectiveKind::kSendRecv), kNone,
-                          p.thread[row], begin});
+      CommOperation op{begin, begin,         end,  end, !posted, Group(p.comm[row], CollectiveKind::kSendRecv),
+                       kNone, p.thread[row], begin};
+      if (p.kernel[row] != kNone) {
+        op.thread = kNone;
+        op.launch_ns = kNoTime;
+        LaunchedBy(p.kernel[row], op);
+      }
+      out_.ops.push_back(op);
     }
   }
 

@@ -5,7 +5,8 @@
 #include <queue>
 #include <utility>
 
-#include "merge/timeline/breakdown.h"
+#include "analysis/tables/critical_hosts.h"
+#include "analysis/tables/critical_shares.h"
 
 namespace lockstep {
 namespace {
@@ -16,21 +17,12 @@ constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
 // that it waited for something (HTA's consecutive_kernel_delay).
 constexpr std::int64_t kStartsWithinNs = 30'000;
 
-// What a host thread does, as sets of time.
-struct HostThread {
-  std::uint32_t thread = kNone;
-  IntervalSet covered;  // In operators, runtime calls and MPI, not blocked.
-  IntervalSet blocked;  // Waiting for the GPU in a call.
-  IntervalSet mpi, input;
-  Measure covered_ns;
-};
-
 // A point of a host thread that an edge leaves or enters. In the order of `kind` at one
 // time: what a launch depends on comes before it.
 struct HostNode {
   enum Kind : std::uint8_t { kReleased, kHandsOver, kTakesOver, kLaunches };
   std::int64_t time_ns;
-  std::uint32_t thread;  // Of threads_.
+  std::uint32_t thread;  // Of CriticalHosts.threads().
   std::uint32_t ref;     // kReleased: the operation waited for; kTakesOver: the node that hands over; else kNone.
   Kind kind;
 };
@@ -48,16 +40,15 @@ class CriticalPathFinder::Graph {
  public:
   explicit Graph(const DeviceActivity& activity)
       : activity_(activity),
-        rank_(activity.rank),
         t_(activity.rank.tables),
         ops_(activity.timeline.ops),
+        waits_(FindStreamWaits(activity.rank.tables, activity.timeline)),
+        hosts_(activity, waits_),
         nest_(activity.rank.tables, RangeNest::kAllSources & ~RangeNest::kPythonFunctions),
-        blocking_(FindBlockingCalls(activity.rank.tables, activity.launches)),
         op_steps_(ops_.size()),
         streams_(activity.timeline.streams.size()) {
-    FindThreads();
-    FindWaits();
-    Cover();
+    for (const HostRelease& release : hosts_.releases())
+      nodes_.push_back({release.time_ns, release.thread, release.op, HostNode::kReleased});
     AddLaunches();
     AddHandOvers();
     SortNodes();
@@ -88,124 +79,16 @@ class CriticalPathFinder::Graph {
     return Trace();
   }
 
-  std::vector<Share> Shares(const CriticalPath& path) const;
+  std::vector<Share> Shares(const CriticalPath& path) const { return SharesOf(path, activity_, hosts_, nest_); }
 
  private:
   // ---- Built once ----
-
-  std::uint32_t IndexOf(std::uint32_t thread) const {
-    const auto at = std::lower_bound(threads_.begin(), threads_.end(), thread,
-                                     [](const HostThread& t, std::uint32_t wanted) { return t.thread < wanted; });
-    return at != threads_.end() && at->thread == thread ? static_cast<std::uint32_t>(at - threads_.begin()) : kNone;
-  }
-
-  // Those that launch or wait: what others do the GPU never sees.
-  void FindThreads() {
-    std::vector<std::uint32_t> threads;
-    const auto add = [&](std::uint32_t thread) {
-      if (thread != kNone && (threads.empty() || threads.back() != thread)) threads.push_back(thread);
-    };
-    for (const GpuOp& op : ops_)
-      if (op.api != kNone) add(t_.api.thread[op.api]);
-    for (const BlockingCall& call : blocking_) add(call.thread);
-    std::sort(threads.begin(), threads.end());
-    threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
-    for (const std::uint32_t thread : threads) threads_.emplace_back().thread = thread;
-  }
-
-  bool LaunchedBefore(const GpuOp& op, std::int64_t time_ns) const {
-    return op.api == kNone || t_.api.begin_ns[op.api] < time_ns;
-  }
-
-  // The operation that a blocking call waited for: its copy, else of what was launched
-  // before it (on its stream, if that is known) the one that ended last before it returned.
-  std::uint32_t WaitedFor(const BlockingCall& call, const std::vector<std::uint32_t>& by_end,
-                          const std::vector<std::uint32_t>& op_of_copy) const {
-    if (call.copy != kNone) {
-      const std::uint32_t op = op_of_copy[call.copy];
-      const bool sound = ops_[op].end_ns > call.begin_ns && ops_[op].end_ns <= call.end_ns + kClockSlackNs &&
-                         ops_[op].begin_ns < call.end_ns;
-      if (sound) return op;
-    }
-    constexpr std::uint8_t kStreamSync = 3;
-    const bool one_stream =
-        call.sync != kNone && t_.sync.kind[call.sync] == kStreamSync && t_.sync.stream[call.sync] != kNone;
-    auto at = std::upper_bound(by_end.begin(), by_end.end(), call.end_ns + kClockSlackNs,
-                               [&](std::int64_t end, std::uint32_t op) { return end < ops_[op].end_ns; });
-    while (at != by_end.begin()) {
-      const std::uint32_t i = *--at;
-      const GpuOp& op = ops_[i];
-      if (op.end_ns <= call.begin_ns) break;
-      if (!LaunchedBefore(op, call.begin_ns) || op.begin_ns >= std::min(op.end_ns, call.end_ns)) continue;
-      const GpuStream& stream = activity_.timeline.streams[op.stream];
-      if (one_stream && (stream.stream != t_.sync.stream[call.sync] || stream.device != t_.sync.device[call.sync]))
-        continue;
-      return i;
-    }
-    return kNone;
-  }
-
-  void FindWaits() {
-    if (blocking_.empty()) return;
-    std::vector<std::uint32_t> by_end, op_of_copy(t_.copies.rows(), 0);
-    for (std::uint32_t i = 0; i < ops_.size(); ++i) {
-      if (ops_[i].copy) op_of_copy[ops_[i].row] = i;
-      if (ops_[i].busy) by_end.push_back(i);
-    }
-    std::stable_sort(by_end.begin(), by_end.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return ops_[a].end_ns < ops_[b].end_ns; });
-    std::vector<std::vector<Interval>> blocked(threads_.size());
-    for (const BlockingCall& call : blocking_) {
-      const std::uint32_t thread = IndexOf(call.thread);
-      if (thread == kNone) continue;
-      const std::uint32_t op = WaitedFor(call, by_end, op_of_copy);
-      if (op == kNone) continue;
-      const std::int64_t released = std::min(ops_[op].end_ns, call.end_ns);
-      blocked[thread].push_back({call.begin_ns, released});
-      nodes_.push_back({released, thread, op, HostNode::kReleased});
-    }
-    for (std::size_t i = 0; i < threads_.size(); ++i) threads_[i].blocked = Normalize(std::move(blocked[i]));
-  }
-
-  void Cover() {
-    std::vector<std::vector<Interval>> covered(threads_.size()), mpi(threads_.size()), input(threads_.size());
-    const auto add = [&](std::vector<std::vector<Interval>>& to, std::uint32_t thread, std::int64_t begin,
-                         std::int64_t duration) {
-      const std::uint32_t at = IndexOf(thread);
-      if (at != kNone) to[at].push_back({begin, begin + duration});
-    };
-    constexpr std::uint8_t kCpuOp = 3, kInputCategory = 1;
-    for (std::size_t i = 0; i < t_.ranges.rows(); ++i) {
-      if (t_.ranges.source[i] == kCpuOp)
-        add(covered, t_.ranges.thread[i], t_.ranges.begin_ns[i], t_.ranges.duration_ns[i]);
-      if (t_.ranges.category[i] == kInputCategory)
-        add(input, t_.ranges.thread[i], t_.ranges.begin_ns[i], t_.ranges.duration_ns[i]);
-    }
-    for (std::size_t i = 0; i < t_.api.rows(); ++i)
-      add(covered, t_.api.thread[i], t_.api.begin_ns[i], t_.api.duration_ns[i]);
-    for (std::size_t i = 0; i < t_.mpi_calls.rows(); ++i) {
-      add(covered, t_.mpi_calls.thread[i], t_.mpi_calls.begin_ns[i], t_.mpi_calls.duration_ns[i]);
-      add(mpi, t_.mpi_calls.thread[i], t_.mpi_calls.begin_ns[i], t_.mpi_calls.duration_ns[i]);
-    }
-    std::vector<Interval> somebody;
-    for (std::size_t i = 0; i < threads_.size(); ++i) {
-      HostThread& thread = threads_[i];
-      thread.covered = Subtract(Normalize(std::move(covered[i])), thread.blocked);
-      thread.mpi = Normalize(std::move(mpi[i]));
-      thread.input = Normalize(std::move(input[i]));
-      somebody.insert(somebody.end(), thread.covered.begin(), thread.covered.end());
-      somebody.insert(somebody.end(), thread.blocked.begin(), thread.blocked.end());
-    }
-    for (HostThread& thread : threads_) thread.covered_ns = Measure(thread.covered);
-    somebody_ = Normalize(std::move(somebody));
-    somebody_ns_ = Measure(somebody_);
-  }
 
   void AddLaunches() {
     node_of_api_.assign(t_.api.rows(), kNone);
     for (const GpuOp& op : ops_) {
       if (!op.busy || op.api == kNone || node_of_api_[op.api] != kNone) continue;
-      const std::uint32_t thread = IndexOf(t_.api.thread[op.api]);
+      const std::uint32_t thread = hosts_.IndexOf(t_.api.thread[op.api]);
       if (thread == kNone) continue;
       node_of_api_[op.api] = 0;  // Its place is known after sorting.
       nodes_.push_back({t_.api.begin_ns[op.api], thread, op.api, HostNode::kLaunches});
@@ -221,15 +104,16 @@ class CriticalPathFinder::Graph {
       std::uint32_t thread;
     };
     std::vector<Stretch> stretches;
-    for (std::uint32_t i = 0; i < threads_.size(); ++i) {
+    const std::vector<HostThread>& threads = hosts_.threads();
+    for (std::uint32_t i = 0; i < threads.size(); ++i) {
       std::int64_t before = kNever;
       // Being blocked is no pause.
-      for (const Interval& at : Unite(threads_[i].covered, threads_[i].blocked)) {
+      for (const Interval& at : Unite(threads[i].covered, threads[i].blocked)) {
         stretches.push_back({at, before, i});
         before = at.end;
       }
     }
-    if (threads_.size() < 2) return;
+    if (threads.size() < 2) return;
     std::vector<std::uint32_t> by_end(stretches.size());
     for (std::uint32_t i = 0; i < by_end.size(); ++i) by_end[i] = i;
     const auto end_order = [&](std::uint32_t a, std::uint32_t b) {
@@ -291,7 +175,7 @@ class CriticalPathFinder::Graph {
     for (StreamState& stream : streams_) stream = {};
     recent_.clear();
     running_ = {};
-    last_node_.assign(threads_.size(), kNone);
+    last_node_.assign(hosts_.threads().size(), kNone);
     sink_ = kNone;
     last_op_ = kNone;
   }
@@ -338,9 +222,19 @@ class CriticalPathFinder::Graph {
     return op.api == kNone ? std::pair(kNever, 0u) : std::pair(t_.api.begin_ns[op.api], op.api);
   }
 
-  // Of what was launched before it on another stream of the device, what ended last: if
-  // that is later than the end on its own stream, this one may have waited for it.
-  std::uint32_t CrossOf(std::uint32_t i, std::int64_t own_end_ns) const {
+  // What its stream waited for, if that is later than the end on its own stream. Where the trace
+  // tells of such waits it is not guessed but within one CUDA graph, whose inner edges nothing tells.
+  std::uint32_t HeldBy(std::uint32_t i, std::int64_t own_end_ns) const {
+    if (!waits_.told || waits_.unknown[i]) return LikelyHeldBy(i, own_end_ns, false);
+    const std::uint32_t of_graph = LikelyHeldBy(i, own_end_ns, true), op = waits_.held_by[i];
+    if (op == kNone || op >= i || ops_[op].end_ns > ops_[i].begin_ns || ops_[op].end_ns <= own_end_ns) return of_graph;
+    if (of_graph == kNone) return op;
+    return std::pair(ops_[op].end_ns, op) < std::pair(ops_[of_graph].end_ns, of_graph) ? of_graph : op;
+  }
+
+  // Of what was launched before it on another stream of the device (or by the same call), what
+  // ended last: if that is later than the end on its own stream, this one may have waited for it.
+  std::uint32_t LikelyHeldBy(std::uint32_t i, std::int64_t own_end_ns, bool same_call) const {
     const GpuOp& op = ops_[i];
     const std::uint16_t device = activity_.timeline.DeviceOf(op);
     for (const std::uint32_t stream : recent_) {
@@ -348,6 +242,7 @@ class CriticalPathFinder::Graph {
       if (ops_[candidate].end_ns <= own_end_ns) break;
       if (stream == op.stream || activity_.timeline.streams[stream].device != device) continue;
       if (LaunchOf(ops_[candidate]) > LaunchOf(op)) continue;
+      if (same_call && (op.api == kNone || ops_[candidate].api != op.api)) continue;
       return candidate;
     }
     return kNone;
@@ -371,7 +266,7 @@ class CriticalPathFinder::Graph {
     const std::int64_t own_end = own == kNone ? window_.begin : ops_[own].end_ns;
     const auto queued_and_prompt = [&](std::int64_t end) { return launch < end && begin - end <= kStartsWithinNs; };
     if (own != kNone) offer(PathEdge::kStream, own, own_end, AtEnd(own), queued_and_prompt(own_end));
-    const std::uint32_t other = CrossOf(i, own_end);
+    const std::uint32_t other = HeldBy(i, own_end);
     std::int64_t ready = own == kNone ? kNever : own_end;
     if (other != kNone) {
       ready = ops_[other].end_ns;
@@ -391,17 +286,13 @@ class CriticalPathFinder::Graph {
     Running(i);
   }
 
-  std::int64_t HostWeight(std::uint32_t thread, Interval at) const {
-    return threads_[thread].covered_ns.Within(at) + (at.end - at.begin) - somebody_ns_.Within(at);
-  }
-
   void VisitNode(std::uint32_t i) {
     const HostNode& node = nodes_[i];
     const std::uint32_t before = last_node_[node.thread];
     Step best;
     std::int64_t best_time = before == kNone ? window_.begin : nodes_[before].time_ns;
     best.best_ns =
-        (before == kNone ? 0 : node_steps_[before].best_ns) + HostWeight(node.thread, {best_time, node.time_ns});
+        (before == kNone ? 0 : node_steps_[before].best_ns) + hosts_.WeightOf(node.thread, {best_time, node.time_ns});
     best.from = before;
     best.edge = before == kNone ? PathEdge::kSource : PathEdge::kHost;
     best.counts = true;
@@ -419,7 +310,7 @@ class CriticalPathFinder::Graph {
     } else if (node.kind == HostNode::kTakesOver && nodes_[node.ref].time_ns >= window_.begin) {
       const std::int64_t from = nodes_[node.ref].time_ns;
       offer(PathEdge::kHandOver, node.ref, from,
-            node_steps_[node.ref].best_ns + (node.time_ns - from) - somebody_ns_.Within({from, node.time_ns}));
+            node_steps_[node.ref].best_ns + hosts_.NobodyWithin({from, node.time_ns}));
     }
     node_steps_[i] = best;
     last_node_[node.thread] = i;
@@ -447,8 +338,8 @@ class CriticalPathFinder::Graph {
       // No GPU work: the thread that explains most.
       std::int64_t most = -1;
       std::uint32_t thread = kNone;
-      for (std::uint32_t i = 0; i < threads_.size(); ++i) {
-        const std::int64_t weight = HostWeight(i, window_);
+      for (std::uint32_t i = 0; i < hosts_.threads().size(); ++i) {
+        const std::int64_t weight = hosts_.WeightOf(i, window_);
         if (weight > most) most = weight, thread = i;
       }
       path.explained_ns = std::max<std::int64_t>(most, 0);
@@ -508,14 +399,11 @@ class CriticalPathFinder::Graph {
   using Ending = std::pair<std::int64_t, std::uint32_t>;  // End, operation.
 
   const DeviceActivity& activity_;
-  const RankView& rank_;
   const schema::RankTables& t_;
   const std::vector<GpuOp>& ops_;
+  const StreamWaits waits_;
+  const CriticalHosts hosts_;
   RangeNest nest_;
-  std::vector<BlockingCall> blocking_;
-  std::vector<HostThread> threads_;  // By thread.
-  IntervalSet somebody_;             // Some thread is covered or blocked.
-  Measure somebody_ns_;
   std::vector<HostNode> nodes_;
   std::vector<std::uint32_t> node_of_api_;
   std::uint32_t hand_overs_ = 0;
@@ -533,125 +421,6 @@ class CriticalPathFinder::Graph {
   std::vector<std::uint32_t> last_node_;  // Per thread.
   std::uint32_t sink_ = kNone, last_op_ = kNone;
 };
-
-namespace {
-
-// Is a time in a set, and until when does that hold? Times must not decrease.
-class SetCursor {
- public:
-  SetCursor(const IntervalSet& set, std::int64_t from) : set_(set) {
-    at_ = static_cast<std::size_t>(
-        std::upper_bound(set.begin(), set.end(), from, [](std::int64_t t, const Interval& i) { return t < i.end; }) -
-        set.begin());
-  }
-  bool Inside(std::int64_t time_ns, std::int64_t& until) {
-    while (at_ < set_.size() && set_[at_].end <= time_ns) ++at_;
-    if (at_ == set_.size()) return false;
-    const bool inside = set_[at_].begin <= time_ns;
-    until = std::min(until, inside ? set_[at_].end : set_[at_].begin);
-    return inside;
-  }
-
- private:
-  const IntervalSet& set_;
-  std::size_t at_;
-};
-
-// The innermost range of a thread as time goes on.
-class RangeCursor {
- public:
-  RangeCursor(const schema::Ranges& ranges, const RangeNest& nest, std::uint32_t thread, std::int64_t from)
-      : ranges_(ranges), nest_(nest), rows_(nest.Of(thread)), range_(nest.At(thread, from)) {
-    next_ = static_cast<std::size_t>(
-        std::upper_bound(rows_.begin(), rows_.end(), from,
-                         [&](std::int64_t t, std::uint32_t row) { return t < ranges.begin_ns[row]; }) -
-        rows_.begin());
-  }
-  std::uint32_t At(std::int64_t time_ns, std::int64_t& until) {
-    for (; next_ < rows_.size() && ranges_.begin_ns[rows_[next_]] <= time_ns; ++next_) range_ = rows_[next_];
-    while (range_ != kNone && End(range_) <= time_ns) range_ = nest_.Parent(range_);
-    if (next_ < rows_.size()) until = std::min(until, ranges_.begin_ns[rows_[next_]]);
-    if (range_ != kNone) until = std::min(until, End(range_));
-    return range_;
-  }
-
- private:
-  std::int64_t End(std::uint32_t row) const { return ranges_.begin_ns[row] + ranges_.duration_ns[row]; }
-  const schema::Ranges& ranges_;
-  const RangeNest& nest_;
-  std::span<const std::uint32_t> rows_;
-  std::uint32_t range_;
-  std::size_t next_;
-};
-
-PathCategory CategoryOf(const GpuOp& op) {
-  switch (op.cls) {
-    case KernelClass::kCompute:
-      return PathCategory::kCompute;
-    case KernelClass::kComm:
-      return PathCategory::kCommunication;
-    default:
-      return PathCategory::kCopy;
-  }
-}
-
-}  // namespace
-
-std::vector<CriticalPathFinder::Share> CriticalPathFinder::Graph::Shares(const CriticalPath& path) const {
-  std::vector<Share> shares;
-  const auto op_name = [&](const GpuOp& op) {
-    return op.copy ? CopyKindName(t_.copies.kind[op.row]) : rank_.Text(t_.kernels.name[op.row]);
-  };
-  for (const PathPiece& piece : path.pieces) {
-    const std::int64_t ns = piece.end_ns - piece.begin_ns;
-    if (piece.thread != kNone) {
-      const HostThread& thread = threads_[piece.thread];
-      SetCursor blocked(thread.blocked, piece.begin_ns), mpi(thread.mpi, piece.begin_ns),
-          input(thread.input, piece.begin_ns);
-      RangeCursor ranges(t_.ranges, nest_, thread.thread, piece.begin_ns);
-      for (std::int64_t now = piece.begin_ns; now < piece.end_ns;) {
-        std::int64_t until = piece.end_ns;
-        const bool is_blocked = blocked.Inside(now, until), is_mpi = mpi.Inside(now, until),
-                   is_input = input.Inside(now, until);
-        const std::uint32_t range = ranges.At(now, until);
-        const PathCategory category = is_blocked ? PathCategory::kSync
-                                      : is_mpi   ? PathCategory::kCommunication
-                                      : is_input ? PathCategory::kDataLoading
-                                                 : PathCategory::kCpu;
-        shares.push_back(
-            {category, range == kNone ? "outside ranges" : rank_.Text(t_.ranges.name[range]), until - now, false});
-        now = until;
-      }
-      continue;
-    }
-    switch (piece.edge) {
-      case PathEdge::kOp:
-      case PathEdge::kCut:
-        shares.push_back({CategoryOf(ops_[piece.op]), op_name(ops_[piece.op]), ns, true});
-        break;
-      case PathEdge::kLaunch:
-        if (piece.counts)
-          shares.push_back({PathCategory::kLaunch, rank_.Text(t_.api.name[ops_[piece.op].api]), ns, true});
-        else
-          shares.push_back({PathCategory::kOther, "launched, waits for its turn", ns, false});
-        break;
-      case PathEdge::kStream:
-      case PathEdge::kCross:
-        if (piece.counts)
-          shares.push_back({PathCategory::kKernelGap, "from one kernel to the next", ns, false});
-        else
-          shares.push_back({PathCategory::kOther, "GPU idle, next operation not launched or held back", ns, false});
-        break;
-      case PathEdge::kTail:
-        shares.push_back({PathCategory::kOther, "after the last GPU operation", ns, false});
-        break;
-      default:
-        shares.push_back({PathCategory::kOther, "before the first event that is known", ns, false});
-        break;
-    }
-  }
-  return shares;
-}
 
 CriticalPathFinder::CriticalPathFinder(const DeviceActivity& activity) : graph_(std::make_unique<Graph>(activity)) {}
 CriticalPathFinder::~CriticalPathFinder() = default;

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "analysis/tables/stream_waits.h"
+
 namespace lockstep {
 namespace {
 
@@ -146,6 +148,7 @@ class GapFinder {
       : activity_(activity),
         t_(activity.rank.tables),
         ops_(activity.timeline.ops),
+        waits_(activity.timeline.Devices().size() > 1 ? FindStreamWaits(t_, activity.timeline) : StreamWaits{}),
         found_{{}, FindBlockingCalls(t_, activity.launches), {}},
         host_(activity, found_.blocking) {}
 
@@ -184,6 +187,13 @@ class GapFinder {
     }
   }
 
+  // As the trace tells: by work that ended within the gap, so that the device was idle meanwhile.
+  bool HeldByOtherDevice(std::uint32_t op, std::uint16_t device, Interval idle) const {
+    if (op >= waits_.held_by.size() || waits_.held_by[op] == kNone) return false;
+    const GpuOp& held_by = ops_[waits_.held_by[op]];
+    return activity_.timeline.DeviceOf(held_by) != device && held_by.end_ns > idle.begin && held_by.end_ns <= idle.end;
+  }
+
   Gap Judge(Interval whole, std::uint16_t device, std::uint32_t before, std::uint32_t after) const {
     Gap gap{whole, device, GapCause::kEnd, before, after, kNone, kNone, kNone};
     if (before == kNone || after == kNone) return gap;
@@ -191,7 +201,7 @@ class GapFinder {
     if (launch == kNone) {
       gap.cause = GapCause::kUnknown;
     } else if (t_.api.begin_ns[launch] < whole.begin) {
-      gap.cause = GapCause::kLatency;
+      gap.cause = HeldByOtherDevice(after, device, whole) ? GapCause::kStreamWait : GapCause::kLatency;
     } else {
       host_.Judge({whole.begin, std::min(whole.end, t_.api.begin_ns[launch])}, launch, gap);
     }
@@ -201,6 +211,7 @@ class GapFinder {
   const DeviceActivity& activity_;
   const schema::RankTables& t_;
   const std::vector<GpuOp>& ops_;
+  const StreamWaits waits_;  // Of ranks with several devices.
   DeviceGaps found_;
   HostSide host_;
   std::size_t window_ = 0;
@@ -218,6 +229,8 @@ std::string_view GapCauseName(GapCause cause) {
       return "sync";
     case GapCause::kCollective:
       return "collective";
+    case GapCause::kStreamWait:
+      return "stream_wait";
     case GapCause::kLatency:
       return "launch_latency";
     case GapCause::kUnknown:

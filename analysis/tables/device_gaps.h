@@ -15,11 +15,12 @@ enum class GapCause : std::uint8_t {
   kInput,       // ... and the host was loading data for at least half of that time.
   kSync,        // ... and the host had waited for the device: a sync, a blocking copy.
   kCollective,  // ... and the host was inside communication for at least half of that time.
+  kStreamWait,  // What ran next had been launched before: its stream waited for work of another device.
   kLatency,     // What ran next had been launched before: queued, and started late.
   kUnknown,     // What ran next has no launching call in the trace.
   kEnd,         // Nothing ran before or after it in the trace.
 };
-inline constexpr std::size_t kGapCauses = 7;
+inline constexpr std::size_t kGapCauses = 8;
 std::string_view GapCauseName(GapCause cause);
 // Time the GPU lost because launches came late or took long: host and latency.
 inline bool LaunchLimited(GapCause cause) { return cause == GapCause::kHost || cause == GapCause::kLatency; }

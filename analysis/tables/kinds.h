@@ -6,8 +6,8 @@
 namespace lockstep {
 
 extern const TableKind kKernelsTable, kBreakdownTable, kOpsTable, kRangesTable, kMemoryTable, kSequencesTable,
-    kGroupsTable;
+    kGroupsTable, kCollectivesTable, kGpusTable;
 extern const TableKind kIdleTable, kIdleGapsTable, kLaunchesTable, kLaunchBoundTable, kQueueTable, kCopiesTable,
-    kCopyListTable, kSyncsTable, kCriticalPathTable, kCriticalOpsTable;
+    kCopyListTable, kSyncsTable, kStreamWaitsTable, kCriticalPathTable, kCriticalOpsTable;
 
 }  // namespace lockstep

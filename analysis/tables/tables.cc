@@ -157,9 +157,10 @@ Result<Table> Make(const TableKind& kind, const Timeline& timeline, const TableO
 
 const std::vector<TableKind>& TableKinds() {
   static const std::vector<TableKind> kinds = {
-      kKernelsTable, kBreakdownTable, kOpsTable,      kRangesTable,       kMemoryTable,      kSequencesTable,
-      kGroupsTable,  kIdleTable,      kIdleGapsTable, kLaunchesTable,     kLaunchBoundTable, kQueueTable,
-      kCopiesTable,  kCopyListTable,  kSyncsTable,    kCriticalPathTable, kCriticalOpsTable,
+      kKernelsTable,   kBreakdownTable,   kOpsTable,          kRangesTable,      kMemoryTable,
+      kSequencesTable, kGroupsTable,      kCollectivesTable,  kIdleTable,        kIdleGapsTable,
+      kLaunchesTable,  kLaunchBoundTable, kQueueTable,        kCopiesTable,      kCopyListTable,
+      kSyncsTable,     kStreamWaitsTable, kCriticalPathTable, kCriticalOpsTable, kGpusTable,
   };
   return kinds;
 }

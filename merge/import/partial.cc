@@ -442,13 +442,14 @@ class BatchMapper {
   }
 
   void Sync(const Event& event) {
-    std::int64_t waited = -1, on_stream = -1;
+    std::int64_t waited = -1, on_stream = -1, record = -1;
     std::string_view kind_text;
     ArgsCursor cursor(event.args);
     for (std::string_view key, value; cursor.Next(key, value);) {
       if (key == "cuda_sync_kind") kind_text = value;
       if (key == "wait_on_cuda_event_id") waited = IntOf(value, -1);
       if (key == "wait_on_stream") on_stream = IntOf(value, -1);
+      if (key == "wait_on_cuda_event_record_corr_id") record = IntOf(value, -1);
     }
     std::uint8_t kind = SyncKind(kind_text);
     if (kind == 0) kind = SyncKind(event.name);
@@ -461,7 +462,9 @@ class BatchMapper {
                        .stream = Id32(stream, kNone),
                        .event = Positive(waited),
                        .correlation = Positive(event.correlation),
-                       .vendor = 1});
+                       .vendor = 1,
+                       .record_correlation = Positive(record),
+                       .record_stream = record > 0 ? Id32(on_stream, kNone) : kNone});
   }
 
   void Api(const Event& event) {

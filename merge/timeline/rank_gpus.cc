@@ -1,5 +1,7 @@
 // The ranks' GPUs: what they are, what their sensors said, and what profiling them took.
 
+#include "merge/timeline/rank_gpus.h"
+
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -11,9 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
-// NVML's bits (nvml.h, nvmlClocksEventReasons): an idle GPU lowers its clocks by itself, and an application's
-// setting, a user's display or a sync boost group is nobody's fault.
-constexpr std::uint64_t kIdle = 1, kThrottles = 4 | 8 | 32 | 64 | 128;
+constexpr std::uint64_t kIdle = 1;  // NVML's bit.
 
 std::uint32_t LowerMedianOf(std::vector<std::uint32_t> values) {
   std::erase(values, kNone);
@@ -57,6 +57,12 @@ std::int64_t ProfilingTime(const schema::Overheads& overheads) {
 }  // namespace
 
 void TimelineWriter::Gpus(const RunFiles& run) {
+  for (const std::string_view key : {"cuda_driver_version", "cupti_version"})
+    for (const RunRank& rank : run.ranks)
+      if (const std::string_view value = MetaValue(rank.head, key); !value.empty()) {
+        Meta(key, value);
+        break;
+      }
   for (const RunRank& rank : run.ranks) {
     const schema::RankTables& head = rank.head;
     const auto samples = SamplesThatCount(head);
@@ -95,8 +101,8 @@ void TimelineWriter::Gpus(const RunFiles& run) {
         row.power_mw = LowerMedianOf(values(s.power_mw));
         if (!heat.empty()) row.temperature_c = *std::max_element(heat.begin(), heat.end());
         for (const std::size_t i : found->second) {
-          row.throttled += (s.throttle_reasons[i] & kThrottles) != 0;
-          row.throttle_reasons |= s.throttle_reasons[i] & kThrottles;
+          row.throttled += (s.throttle_reasons[i] & kThrottleReasons) != 0;
+          row.throttle_reasons |= s.throttle_reasons[i] & kThrottleReasons;
         }
       }
       tables_.rank_gpus.Append(row);

@@ -76,7 +76,17 @@ std::string Parser::Directive(Line& line) {
     s.gpu = true;
   else if (verb == "dispatch")
     line.Read(line.Plain(), ParseDuration, &s.dispatch_ns);
-  else if (verb == "kineto")
+  else if (verb == "sensors") {
+    s.sensors.period_ns = 100'000'000;
+    line.Read(line.Key("period"), ParseDuration, &s.sensors.period_ns);
+    line.Int(line.Key("clock"), &s.sensors.clock_mhz);
+  } else if (verb == "throttle") {
+    ThrottleSpec throttle;
+    line.Int(std::optional(line.Need(line.Key("rank"), "rank=")), &throttle.rank);
+    line.Int(line.Key("clock"), &throttle.clock_mhz);
+    line.Int(line.Key("reasons"), &throttle.reasons);
+    s.throttled.push_back(throttle);
+  } else if (verb == "kineto")
     Kineto(line);
   else if (verb == "marks")
     s.marks = line.Plain() != "off";

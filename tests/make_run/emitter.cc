@@ -1,5 +1,7 @@
 #include "make_run/emitter.h"
 
+#include <algorithm>
+
 #include "core/hash.h"
 
 namespace lockstep::make_run {
@@ -10,7 +12,6 @@ Emitter::Emitter(const Spec& spec, std::int32_t rank)
       clock_(spec, rank),
       strings_(tables_.strings, tables_.string_bytes),
       local_comm_(spec.comms.size(), schema::kNone),
-      next_seq_(spec.comms.size(), 0),
       last_sign_(clock_.Show(spec.epoch_ns)) {
   AddComms();
 }
@@ -30,6 +31,8 @@ void Emitter::AddComms() {
     const std::int32_t stride = size > 1 ? Member(spec_, i, group, 1) - first : 1;
     bool regular = stride != 0;
     for (std::int32_t m = 0; m < size; ++m) regular &= Member(spec_, i, group, m) == first + m * stride;
+    // NCCL tells a rank its own number and how many there are, and a name only where the program gave one.
+    const bool nccl = spec_.gpu && !spec_.kineto.on;
     local_comm_[i] = static_cast<std::uint32_t>(tables_.comms.rows());
     tables_.comms.Append({.comm = local_comm_[i],
                           .global_id = hash.value(),
@@ -37,12 +40,14 @@ void Emitter::AddComms() {
                           .size = static_cast<std::uint32_t>(size),
                           .rank = CommRank(spec_, i, rank_),
                           .kind = static_cast<std::uint8_t>(spec_.gpu ? 3 : 0),
-                          .first_world_rank = first,
-                          .stride = regular ? stride : 0,
-                          .name = strings_.Intern(i == 0 ? "MPI_COMM_WORLD" : spec_.comms[i].name),
+                          .first_world_rank = nccl ? -1 : first,
+                          .stride = regular && !nccl ? stride : 0,
+                          .name = i != 0 ? strings_.Intern(spec_.comms[i].name)
+                                  : nccl ? schema::kNone
+                                         : strings_.Intern("MPI_COMM_WORLD"),
                           .begin_ns = begin,
                           .end_ns = schema::kNoTime});
-    if (!regular)
+    if (!regular && !nccl)
       for (std::int32_t m = 0; m < size; ++m)
         tables_.comm_members.Append({.comm = local_comm_[i],
                                      .comm_rank = static_cast<std::uint32_t>(m),
@@ -63,6 +68,11 @@ std::uint32_t Emitter::Mpi(std::uint32_t thread, MpiOp op, std::int64_t begin, s
   return static_cast<std::uint32_t>(tables_.mpi_calls.rows() - 1);
 }
 
+std::uint64_t Emitter::NextSeq(const Op& op) {
+  const bool nccl = spec_.gpu && !spec_.kineto.on;
+  return next_seq_[{op.comm, nccl ? op.collective : CollectiveKind::kNone}]++;
+}
+
 std::uint32_t Emitter::Collective(const CollectiveStart& start) {
   const Op& op = *start.op;
   std::uint64_t seq = 0;
@@ -74,26 +84,38 @@ std::uint32_t Emitter::Collective(const CollectiveStart& start) {
         nth = ++init.starts;
       }
   } else {
-    seq = next_seq_[op.comm]++;
+    seq = NextSeq(op);
   }
+  const bool gpu = start.kernel != schema::kNone;
+  const std::uint64_t bytes = op.grouped.empty() ? op.bytes : op.grouped[start.part];
+  const bool reduces = op.collective == CollectiveKind::kAllReduce || op.collective == CollectiveKind::kReduce ||
+                       op.collective == CollectiveKind::kReduceScatter;
   const bool rooted = RootSends(op.collective) || RootReceives(op.collective);
   const bool barrier = op.collective == CollectiveKind::kBarrier;
-  tables_.collectives.Append({.comm = local_comm_[op.comm],
-                              .seq = seq,
-                              .start = nth,
-                              .kind = static_cast<std::uint8_t>(op.collective),
-                              .mode = start.mode,
-                              .begin_ns = clock_.Show(start.begin_ns),
-                              .post_end_ns = clock_.Show(start.post_end_ns),
-                              .last_incomplete_ns = schema::kNoTime,
-                              .wait_begin_ns = schema::kNoTime,
-                              .end_ns = schema::kNoTime,
-                              .bytes = op.bytes,
-                              .count = op.bytes / 4,
-                              .dtype = static_cast<std::uint16_t>(barrier ? DataType::kUnknown : DataType::kFloat32),
-                              .root = rooted ? op.root : -1,
-                              .call = start.call,
-                              .kernel = start.kernel});
+  tables_.collectives.Append(
+      {.comm = local_comm_[op.comm],
+       .seq = seq,
+       .start = nth,
+       .kind = static_cast<std::uint8_t>(op.collective),
+       .mode = start.mode,
+       .begin_ns = clock_.Show(start.begin_ns),
+       .post_end_ns = clock_.Show(start.post_end_ns),
+       .last_incomplete_ns = schema::kNoTime,
+       .wait_begin_ns = schema::kNoTime,
+       .end_ns = schema::kNoTime,
+       .bytes = bytes,
+       .count = bytes / 4,
+       .dtype = static_cast<std::uint16_t>(barrier ? DataType::kUnknown : DataType::kFloat32),
+       .root = rooted ? op.root : -1,
+       .call = start.call,
+       .kernel = start.kernel,
+       .kernel_operations = gpu ? static_cast<std::uint32_t>(std::max<std::size_t>(1, op.grouped.size())) : 0,
+       .enqueue_begin_ns = start.enqueue_ns == schema::kNoTime ? schema::kNoTime : clock_.Show(start.enqueue_ns),
+       .reduction = static_cast<std::uint8_t>(gpu && reduces ? 1 : 0),
+       .algorithm = gpu ? strings_.Intern("RING") : schema::kNone,
+       .protocol = gpu ? strings_.Intern(bytes < 65536 ? "LL" : "SIMPLE") : schema::kNone,
+       .channels = static_cast<std::uint16_t>(gpu ? bytes < 65536 ? 2 : 16 : 0),
+       .buffer = gpu ? 0x7f00'0000'0000 + 0x1000'0000 * (op.stream + start.part) : 0});
   return static_cast<std::uint32_t>(tables_.collectives.rows() - 1);
 }
 
@@ -104,7 +126,7 @@ void Emitter::Complete(std::uint32_t row, std::int64_t last_incomplete, std::int
   c.end_ns[row] = clock_.Show(end);
 }
 
-void Emitter::Init(const Op& op, std::int64_t, std::int64_t) { persistent_.push_back({op.name, next_seq_[op.comm]++}); }
+void Emitter::Init(const Op& op, std::int64_t, std::int64_t) { persistent_.push_back({op.name, NextSeq(op)}); }
 
 void Emitter::Ring(const Op& op, std::int64_t begin, std::int64_t end) {
   const auto n = static_cast<std::int64_t>(spec_.ranks);
@@ -126,7 +148,8 @@ void Emitter::Ring(const Op& op, std::int64_t begin, std::int64_t end) {
                         .wait_begin_ns = clock_.Show(begin),
                         .end_ns = clock_.Show(end),
                         .bytes = op.bytes,
-                        .call = call});
+                        .call = call,
+                        .kernel = schema::kNone});
   }
 }
 
@@ -147,13 +170,33 @@ void Emitter::Message(const Op& op, bool send, std::int64_t begin, std::int64_t 
                       .wait_begin_ns = clock_.Show(begin),
                       .end_ns = clock_.Show(end),
                       .bytes = op.bytes,
-                      .call = call});
+                      .call = call,
+                      .kernel = schema::kNone});
 }
 
 void Emitter::GpuSendRecv(const Op& op, bool send, std::uint64_t correlation, std::int64_t begin, std::int64_t end) {
   Kernel("ncclDevKernel_SendRecv", op.stream, correlation, 1, begin, end);
-  tables_.kernels.work_rule.back() = 2;  // No recorded collective says so, its name does.
-  messages_.push_back({correlation, send, send ? rank_ + op.peer : rank_ - op.peer, op.bytes});
+  const std::int32_t peer = send ? rank_ + op.peer : rank_ - op.peer;
+  messages_.push_back({correlation, send, peer, op.bytes});
+  if (spec_.kineto.on) {  // There the import says whose the kernel is.
+    tables_.kernels.work_rule.back() = 2;
+    return;
+  }
+  const std::int64_t from = clock_.Show(begin), to = clock_.Show(end);
+  tables_.p2p.Append({.comm = local_comm_[0],
+                      .direction = static_cast<std::uint8_t>(send ? 0 : 1),
+                      .mode = 3,
+                      .peer = peer,
+                      .peer_world_rank = -1,
+                      .seq = message_seq_[{send, peer}]++,
+                      .begin_ns = from,
+                      .post_end_ns = to,
+                      .last_incomplete_ns = schema::kNoTime,
+                      .wait_begin_ns = from,
+                      .end_ns = to,
+                      .bytes = op.bytes,
+                      .call = schema::kNone,
+                      .kernel = static_cast<std::uint32_t>(tables_.kernels.rows() - 1)});
 }
 
 void Emitter::Push(std::string_view name, std::uint8_t category, std::int64_t at) {
@@ -234,16 +277,25 @@ void Emitter::Copy(const Op& op, std::uint32_t stream, std::uint64_t correlation
   Sign(clock_.Show(end));
 }
 void Emitter::Sync(std::uint8_t kind, std::uint32_t stream, std::uint64_t correlation, std::int64_t begin,
-                   std::int64_t end) {
+                   std::int64_t end, std::uint64_t record, std::uint32_t record_stream) {
   const std::int64_t from = clock_.Show(begin);
   tables_.sync.Append({.begin_ns = from,
                        .duration_ns = clock_.Show(end) - from,
                        .kind = kind,
                        .context = 1,
                        .stream = stream,
-                       .event = kind == 2 ? correlation : 0,
+                       .event = kind == 5 ? correlation : record,
                        .correlation = correlation,
-                       .vendor = 1});
+                       .vendor = 1,
+                       .record_correlation = record,
+                       .record_stream = record_stream});
+}
+void Emitter::Overhead(std::int64_t begin, std::int64_t end) {
+  constexpr std::uint8_t kBufferFlush = 2;
+  const std::int64_t from = clock_.Show(begin);
+  tables_.overheads.Append(
+      {.begin_ns = from, .duration_ns = clock_.Show(end) - from, .thread = 0, .kind = kBufferFlush, .vendor = 1});
+  Sign(clock_.Show(end));
 }
 void Emitter::Api(std::string_view name, std::uint8_t kind, std::uint64_t correlation, std::int64_t begin,
                   std::int64_t end) {

@@ -22,6 +22,9 @@ struct CollectiveStart {
   std::uint8_t mode = 0;
   std::int64_t begin_ns = 0, post_end_ns = 0;
   std::uint32_t call = schema::kNone, kernel = schema::kNone;
+  // GPU: entry of the host's call, and which of the operations in the kernel this is.
+  std::int64_t enqueue_ns = schema::kNoTime;
+  std::size_t part = 0;
 };
 
 // What the tables do not say of a kernel that sends or receives.
@@ -57,7 +60,10 @@ class Emitter {
   std::uint32_t Kernel(std::string_view name, std::uint32_t stream, std::uint64_t correlation, std::uint8_t work,
                        std::int64_t begin, std::int64_t end);
   void Copy(const Op& op, std::uint32_t stream, std::uint64_t correlation, std::int64_t begin, std::int64_t end);
-  void Sync(std::uint8_t kind, std::uint32_t stream, std::uint64_t correlation, std::int64_t begin, std::int64_t end);
+  // `record`, `record_stream`: kind 1 and 2, of the event record that is waited for.
+  void Sync(std::uint8_t kind, std::uint32_t stream, std::uint64_t correlation, std::int64_t begin, std::int64_t end,
+            std::uint64_t record = 0, std::uint32_t record_stream = schema::kNone);
+  void Overhead(std::int64_t begin, std::int64_t end);
   void Api(std::string_view name, std::uint8_t kind, std::uint64_t correlation, std::int64_t begin, std::int64_t end);
 
   // Closes open ranges and steps, writes meta, clocks and losses, sorts, applies damage. The rank ended at
@@ -72,6 +78,9 @@ class Emitter {
   void AddComms();
   void AddBursts(std::int64_t end);
   void AddSnapshots(std::int64_t end);
+  void AddDevice(std::int64_t end);
+  // NCCL counts an operation per kind, everybody else per communicator.
+  std::uint64_t NextSeq(const Op& op);
   void SortByBegin();
   void ApplyDamage();
 
@@ -80,8 +89,8 @@ class Emitter {
   TrueClock clock_;
   schema::RankTables tables_;
   StringInterner<schema::Strings, schema::StringBytes> strings_;
-  std::vector<std::uint32_t> local_comm_;  // Per Spec::comms, kNone: not a member.
-  std::vector<std::uint64_t> next_seq_;    // Per Spec::comms.
+  std::vector<std::uint32_t> local_comm_;                                     // Per Spec::comms, kNone: not a member.
+  std::map<std::pair<std::size_t, CollectiveKind>, std::uint64_t> next_seq_;  // kNone: all kinds.
   struct PersistentOp {
     std::string name;
     std::uint64_t seq;

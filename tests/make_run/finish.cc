@@ -76,6 +76,11 @@ schema::RankTables Emitter::Finish(std::int64_t end, std::int32_t signal, bool c
   Meta("allowed_cores", "1");
   Meta("recording", "all");
   Meta("sources", spec_.gpu ? "cupti,nccl" : "pmpi");
+  if (spec_.gpu) {
+    Meta("cuda_driver_version", "13000");
+    Meta("cupti_version", "130001");
+    Meta("fact.nccl_plugin", "version=5");
+  }
   if (!cut) {
     Meta("exit_code", signal == 0 ? "0" : "-1");
     Meta("exit_signal", signal == 0 ? "" : std::to_string(signal));
@@ -103,6 +108,7 @@ schema::RankTables Emitter::Finish(std::int64_t end, std::int32_t signal, bool c
                             .records = 0,
                             .training = static_cast<std::uint8_t>(thread == 0)});
   SortByBegin();
+  if (spec_.gpu) AddDevice(end);
   AddSnapshots(end);
   AddBursts(end);
   ApplyDamage();
@@ -124,8 +130,35 @@ void Emitter::SortByBegin() {
   now.resize(kernels.size());
   for (std::uint32_t i = 0; i < kernels.size(); ++i) now[kernels[i]] = i;
   Permute(tables_.kernels, kernels);
-  for (std::uint32_t& kernel : tables_.collectives.kernel)
-    if (kernel != schema::kNone) kernel = now[kernel];
+  for (auto* column : {&tables_.collectives.kernel, &tables_.p2p.kernel})
+    for (std::uint32_t& kernel : *column)
+      if (kernel != schema::kNone) kernel = now[kernel];
+}
+
+void Emitter::AddDevice(std::int64_t end) {
+  tables_.devices.Append({.device = 0,
+                          .name = strings_.Intern("NVIDIA H200"),
+                          .memory_bytes = 150'754'820'096,
+                          .sm_count = 132,
+                          .max_threads_per_sm = 2048,
+                          .compute_major = 9,
+                          .compute_minor = 0,
+                          .vendor = 1});
+  if (spec_.sensors.period_ns <= 0) return;
+  const ThrottleSpec* throttle = nullptr;
+  for (const ThrottleSpec& each : spec_.throttled)
+    if (each.rank == rank_) throttle = &each;
+  for (std::int64_t at = spec_.epoch_ns; at <= end; at += spec_.sensors.period_ns)
+    tables_.gpu_samples.Append({.time_ns = clock_.Show(at),
+                                .device = 0,
+                                .sm_clock_mhz = static_cast<std::uint32_t>(
+                                    throttle != nullptr ? throttle->clock_mhz : spec_.sensors.clock_mhz),
+                                .memory_clock_mhz = 3201,
+                                .power_mw = throttle != nullptr ? 700'000u : 520'000u,
+                                .temperature_c = throttle != nullptr ? 88u : 61u,
+                                .utilization_percent = 97,
+                                .throttle_reasons = throttle != nullptr ? throttle->reasons : 0,
+                                .vendor = 1});
 }
 
 void Emitter::AddSnapshots(std::int64_t end) {

@@ -442,14 +442,23 @@ class Writer {
     End();
   }
 
-  // Names as Kineto's CuptiActivity.cpp has them.
+  // Names as Kineto's CuptiActivity.cpp has them; records of events have no event of their own there.
   void Sync(std::size_t row) {
-    const bool wait = t_.sync.kind[row] == 2;
-    const std::string_view name = wait ? "Stream Wait Event" : "Stream Sync";
-    Complete("cuda_sync", name, 0, t_.sync.stream[row], t_.sync.begin_ns[row], t_.sync.duration_ns[row]);
+    constexpr std::string_view kNames[] = {"", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync"};
+    const std::uint8_t kind = t_.sync.kind[row];
+    if (kind == 0 || kind >= std::size(kNames)) return;
+    const auto stream =
+        t_.sync.stream[row] == schema::kNone ? std::int64_t{-1} : static_cast<std::int64_t>(t_.sync.stream[row]);
+    Complete("cuda_sync", kNames[kind], 0, stream, t_.sync.begin_ns[row], t_.sync.duration_ns[row]);
     out_.Text("\"cuda_sync_kind\": \"");
-    out_.Text(name);
-    Argument("\", \"stream\": ", t_.sync.stream[row]);
+    out_.Text(kNames[kind]);
+    out_.Text("\"");
+    if (t_.sync.record_correlation[row] != 0) {
+      Argument(", \"wait_on_stream\": ", t_.sync.record_stream[row]);
+      Argument(", \"wait_on_cuda_event_record_corr_id\": ", static_cast<std::int64_t>(t_.sync.record_correlation[row]));
+      Argument(", \"wait_on_cuda_event_id\": ", static_cast<std::int64_t>(t_.sync.event[row]));
+    }
+    Argument(", \"stream\": ", stream);
     Argument(", \"correlation\": ", static_cast<std::int64_t>(t_.sync.correlation[row]));
     out_.Text(", \"device\": 0, \"context\": 1");
     End();

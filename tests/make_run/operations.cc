@@ -107,8 +107,13 @@ bool Parser::GpuOperation(Line& line, std::vector<Op>* body) {
     op.kind = OpKind::kNccl;
     op.collective = FindCollective(line.Need(line.Plain(), "a kind"));
     if (op.collective == CollectiveKind::kNone) line.Fail("unknown collective");
-    line.Read(std::optional(line.Need(line.Plain(), "a size")), ParseBytes, &op.bytes);
+    for (const std::string& size : Split(line.Need(line.Plain(), "a size"), ',')) {
+      line.Read(std::optional(size), ParseBytes, &op.grouped.emplace_back());
+      op.bytes += op.grouped.back();
+    }
+    if (op.grouped.size() == 1) op.grouped.clear();
     op.comm = Comm(line);
+    line.Int(line.Key("root"), &op.root);
     op.name = line.Key("as").value_or("");
     line.Int(line.Key("stream"), &op.stream);
     op.after_compute = line.Plain() != "free";
@@ -126,7 +131,10 @@ bool Parser::GpuOperation(Line& line, std::vector<Op>* body) {
     op.asynchronous = line.Plain() != "sync";
   } else if (verb == "join" || verb == "sync") {
     op.kind = verb == "join" ? OpKind::kJoin : OpKind::kSync;
-    if (verb == "join") op.name = line.Plain().value_or("");
+    op.name = line.Plain().value_or("");
+  } else if (verb == "overhead") {
+    op.kind = OpKind::kOverhead;
+    line.Read(std::optional(line.Need(line.Plain(), "a duration")), ParseDuration, &op.duration_ns);
   } else {
     return false;
   }

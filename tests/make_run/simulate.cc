@@ -81,21 +81,25 @@ std::size_t Simulation::GroupsOf(const Op& op) const {
 std::int64_t& Simulation::RankState::CommFree(std::uint32_t stream) {
   for (Stream& each : comm_streams)
     if (each.id == stream) return each.free;
-  return comm_streams.emplace_back(Stream{stream, 0}).free;
+  return comm_streams.emplace_back(Stream{.id = stream}).free;
 }
 std::int64_t Simulation::RankState::LastCommFree() const {
   std::int64_t last = 0;
   for (const Stream& each : comm_streams) last = std::max(last, each.free);
   return last;
 }
-void Simulation::RankState::Ended(const std::string& name, std::int64_t at) {
-  if (name.empty()) return;
-  for (auto& [known, end] : gpu_ends)
+void Simulation::RankState::Ended(const std::string& name, const Stream& end) {
+  for (auto& [known, known_end] : gpu_ends)
     if (known == name) {
-      end = at;
+      known_end = end;
       return;
     }
-  gpu_ends.emplace_back(name, at);
+  gpu_ends.emplace_back(name, end);
+}
+const Simulation::RankState::Stream* Simulation::RankState::EndOf(const std::string& name) const {
+  for (const auto& [known, end] : gpu_ends)
+    if (known == name) return &end;
+  return nullptr;
 }
 
 void Simulation::Walk(const std::function<void(const Place&)>& execute,

@@ -50,15 +50,18 @@ class Simulation {
     std::int64_t polled_until = INT64_MIN;  // Progress thread: return of its last Test.
     std::int64_t compute_free = 0, copy_free = 0;
     struct Stream {
-      std::uint32_t id;
-      std::int64_t free;
+      std::uint32_t id = 0;
+      std::int64_t free = 0;
+      std::uint64_t record = 0;  // Correlation of the event record behind its last operation.
     };
     std::vector<Stream> comm_streams;
-    std::vector<std::pair<std::string_view, std::int64_t>> gpu_ends;  // Of named NCCL operations.
-    std::uint64_t correlation = 0;
+    std::vector<std::pair<std::string_view, Stream>> gpu_ends;  // Of named NCCL operations: as of then.
+    std::uint64_t correlation = 0, launched = 0;                // The last one; of the last launch.
+    std::int64_t enqueued = 0;                                  // Begin of the last launch.
     std::int64_t& CommFree(std::uint32_t stream);
     std::int64_t LastCommFree() const;
-    void Ended(const std::string& name, std::int64_t at);
+    void Ended(const std::string& name, const Stream& end);
+    const Stream* EndOf(const std::string& name) const;
   };
   // One execution of an operation.
   struct Place {
@@ -91,6 +94,8 @@ class Simulation {
   void Settle(const Place& place);
   void Leave(RankState& state, const Place& place, Emitter* out) const;
   void Gpu(RankState& state, const Place& place, Emitter* out) const;
+  void EndNccl(RankState& state, const Op& op, std::int64_t end, Emitter* out) const;
+  void LeaveNccl(RankState& state, const Op& op, std::int64_t end, Emitter* out) const;
   bool Covers(const Place& place, const Pending& pending) const {
     return place.op->name.empty() || place.op->name == pending.op->name;
   }

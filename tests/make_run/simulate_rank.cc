@@ -8,27 +8,11 @@ namespace lockstep::make_run {
 namespace {
 
 constexpr std::uint32_t kTraining = 0, kProgressThread = 1;  // Rows of threads.
-constexpr std::uint32_t kComputeStream = 7, kCopyStream = 14;
-constexpr std::int64_t kLaunchLatencyNs = 2'000;
 
 MpiOp FindOp(CollectiveKind kind, MpiClass cls) {
   for (const MpiOpInfo& info : kMpiOps)  // The plain function stands before its variants.
     if (info.kind == kind && info.cls == cls) return info.op;
   return MpiOp::kOther;
-}
-std::string_view NcclName(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::kAllGather:
-      return "ncclDevKernel_AllGather_RING_LL";
-    case CollectiveKind::kReduceScatter:
-      return "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL";
-    case CollectiveKind::kBroadcast:
-      return "ncclDevKernel_Broadcast_RING_LL";
-    case CollectiveKind::kAllToAll:
-      return "ncclDevKernel_SendRecv";
-    default:
-      return "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
-  }
 }
 schema::MpiCalls::Row CallRow(const Op& op) {
   const bool rooted = RootSends(op.collective) || RootReceives(op.collective);
@@ -182,6 +166,7 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
     case OpKind::kCopy:
     case OpKind::kJoin:
     case OpKind::kSync:
+    case OpKind::kOverhead:
       Gpu(state, place, out);
       if (op.kind == OpKind::kNcclSend && rings != nullptr)
         (*rings)[Slot(place.instance, op, state.rank)] = state.entry;
@@ -201,78 +186,6 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
   instance.arrival = std::max(instance.arrival, state.entry);
   ++instance.arrived;
   if (RootSends(op.collective) && IsRoot(op, group, state.rank)) instance.root_arrival = state.entry;
-}
-
-void Simulation::Gpu(RankState& state, const Place& place, Emitter* out) const {
-  const Op& op = *place.op;
-  std::int64_t off_cpu = 0;
-  const auto launch = [&](std::string_view name, std::uint8_t kind) {
-    const std::int64_t begin = state.t += spec_.dispatch_ns;
-    state.t += op.launch_ns;
-    ++state.correlation;
-    if (out != nullptr) out->Api(name, kind, state.correlation, begin, state.t);
-  };
-  switch (op.kind) {
-    case OpKind::kHost:
-      state.t += Duration(state, place, 0, &off_cpu);
-      state.off_cpu += off_cpu;
-      return;
-    case OpKind::kKernel:
-      for (std::uint32_t i = 0; i < op.count; ++i) {
-        launch("cudaLaunchKernel", 1);
-        const std::int64_t begin = std::max(state.t + kLaunchLatencyNs, state.compute_free);
-        state.compute_free = begin + Duration(state, place, i, &off_cpu);
-        if (out != nullptr) out->Kernel(op.name, kComputeStream, state.correlation, 0, begin, state.compute_free);
-      }
-      return;
-    case OpKind::kNccl:
-      if (GroupOf(spec_, op.comm, state.rank) < 0) return;
-      if (out != nullptr && op.after_compute) out->Sync(2, op.stream, state.correlation + 1, state.t, state.t);
-      launch("cudaLaunchKernelExC", 1);
-      state.entry =
-          std::max({state.t + kLaunchLatencyNs, op.after_compute ? state.compute_free : 0, state.CommFree(op.stream)});
-      return;
-    case OpKind::kNcclSend: {
-      if (out != nullptr) out->Sync(2, op.stream, state.correlation + 1, state.t, state.t);
-      launch("cudaLaunchKernelExC", 1);
-      state.entry = std::max({state.t + kLaunchLatencyNs, state.compute_free, state.CommFree(op.stream)});
-      const std::int64_t end = state.CommFree(op.stream) = state.entry + Cost(op);
-      state.Ended(op.name, end);
-      if (out != nullptr) out->GpuSendRecv(op, true, state.correlation, state.entry, end);
-      return;
-    }
-    case OpKind::kNcclRecv:
-      launch("cudaLaunchKernelExC", 1);
-      state.entry = std::max(state.t + kLaunchLatencyNs, state.CommFree(op.stream));
-      return;
-    case OpKind::kCopy: {
-      launch(op.copy_kind == 6 ? "cudaMemsetAsync" : op.asynchronous ? "cudaMemcpyAsync" : "cudaMemcpy", 2);
-      const std::int64_t begin = std::max(state.t + kLaunchLatencyNs, state.copy_free);
-      state.copy_free = begin + kLaunchLatencyNs +
-                        static_cast<std::int64_t>(static_cast<__int128>(op.bytes) * 1'000'000'000 / op.bandwidth);
-      if (out != nullptr) out->Copy(op, kCopyStream, state.correlation, begin, state.copy_free);
-      if (!op.asynchronous) state.t = std::max(state.t, state.copy_free);
-      return;
-    }
-    case OpKind::kJoin:
-      if (out != nullptr) out->Sync(2, kComputeStream, ++state.correlation, state.t, state.t);
-      if (op.name.empty()) state.compute_free = std::max(state.compute_free, state.LastCommFree());
-      for (const auto& [name, end] : state.gpu_ends)
-        if (name == op.name) state.compute_free = std::max(state.compute_free, end);
-      return;
-    case OpKind::kSync: {
-      const std::int64_t begin = state.t;
-      ++state.correlation;
-      state.t = std::max(state.t, state.compute_free);
-      if (out != nullptr) {
-        out->Api("cudaStreamSynchronize", 3, state.correlation, begin, state.t);
-        out->Sync(3, kComputeStream, state.correlation, begin, state.t);
-      }
-      return;
-    }
-    default:
-      return;
-  }
 }
 
 void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const {
@@ -325,8 +238,8 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
     }
     if (op.kind == OpKind::kNcclRecv) {
       const std::int64_t end = state.CommFree(op.stream) = std::max(state.entry, sent) + Cost(op);
-      state.Ended(op.name, end);
-      if (out != nullptr) out->GpuSendRecv(op, false, state.correlation, state.entry, end);
+      if (out != nullptr) out->GpuSendRecv(op, false, state.launched, state.entry, end);
+      EndNccl(state, op, end, out);
       return;
     }
     Sample(state, out);
@@ -359,16 +272,7 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
     state.stopped = true;
     return;
   }
-  if (op.kind == OpKind::kNccl) {
-    state.CommFree(op.stream) = instance.done;
-    state.Ended(op.name, instance.done);
-    if (out == nullptr) return;
-    const std::uint32_t kernel =
-        out->Kernel(NcclName(op.collective), op.stream, state.correlation, 1, state.entry, instance.done);
-    const std::uint32_t row = out->Collective({&op, 3, state.entry, instance.done, schema::kNone, kernel});
-    out->Complete(row, schema::kNoTime, state.entry, instance.done);
-    return;
-  }
+  if (op.kind == OpKind::kNccl) return LeaveNccl(state, op, instance.done, out);
   const bool is_root = (RootSends(op.collective) || RootReceives(op.collective)) && IsRoot(op, group, state.rank);
   std::int64_t end = instance.done;
   if (RootSends(op.collective)) {

@@ -41,6 +41,7 @@ enum class OpKind : std::uint8_t {
   kCopy,
   kJoin,
   kSync,
+  kOverhead,  // GPU runs: the profiling library takes the host's time
 };
 
 struct Op {
@@ -64,6 +65,7 @@ struct Op {
   std::int32_t peer = 0;                    // Messages: the receiver's rank minus the sender's.
   std::uint32_t send_back = 0;              // kRecv, kNcclRecv: its send stands so many operations before.
   std::uint32_t stream = 20;                // NCCL operations.
+  std::vector<std::uint64_t> grouped;       // kNccl: sizes of the operations that share its kernel; none: alone.
   bool after_compute = true;                // kNccl: waits for what the compute stream holds.
   bool Concerns(std::int32_t rank) const { return on_block == 0 || rank / on_block == on_index; }
   MpiOp mpi = MpiOp::kOther;  // Of kOther.
@@ -91,6 +93,15 @@ struct ClockSpec {
   std::int64_t wander_ns = 0, wander_period_ns = 0, wander2_ns = 0, wander2_period_ns = 0;
   std::int64_t step_ns = 0, step_at_ns = -1;
   bool own_domain = false;
+};
+// What a GPU's own sensors say.
+struct SensorSpec {
+  std::int64_t period_ns = 0;  // 0: nobody asks them.
+  std::int32_t clock_mhz = 1980;
+};
+struct ThrottleSpec {
+  std::int32_t rank = 0, clock_mhz = 1200;
+  std::uint64_t reasons = 64;  // As gpu_samples.throttle_reasons.
 };
 struct BurstSpec {
   std::int64_t period_ns = 1'000'000'000, rtt_ns = 40'000, noise_ns = 8'000, asymmetry_ns = 0;
@@ -145,6 +156,8 @@ struct Spec {
   std::vector<std::int32_t> missing;
   std::vector<EndSpec> ends;
   std::vector<Damage> damage;
+  SensorSpec sensors;
+  std::vector<ThrottleSpec> throttled;
   std::vector<Op> setup, step, teardown;
 
   std::int32_t NodeOf(std::int32_t rank) const {

@@ -14,7 +14,34 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import gpu_tables
 import simulate
+
+
+def check_gpu(lockstep, run, d):
+    """Tables of GPU events against the rank files, and where streams held work back against the simulation's own times."""
+    checker = gpu_tables.Checker(lockstep, run)
+    for number in sorted(checker.files):
+        checker.check_rank(number)
+    if d.ideal_clocks and not d.missing and not d.damage and not d.ends:
+        simulated = simulate.Run(d)
+        for r in simulated.ranks:
+            window = checker.window[r.rank]
+            want = {}
+            for stream, at, ns in r.held:
+                if window[0] <= at <= window[1]:
+                    count, total = want.get(stream, (0, 0))
+                    want[stream] = (count + 1, total + ns)
+            got = {}
+            for row in checker.table("stream-waits", r.rank):
+                if row["held"]:
+                    count, total = got.get(row["stream"], (0, 0))
+                    got[row["stream"]] = (count + row["held"], total + row["held_ns"])
+            checker.same(f"rank {r.rank} held back, as simulated", got, want)
+    for line in checker.bad[:20]:
+        print(line)
+    print(f"{'FAILED' if checker.bad else 'ok'}: {checker.compared} values of GPU tables, {len(checker.bad)} differ")
+    return 1 if checker.bad or checker.compared == 0 else 0
 
 
 def main():
@@ -40,6 +67,8 @@ def main():
             return 1
         failed |= subprocess.run(python + [os.path.join(HERE, "oracle.py"), args.spec, "--check", run, "--analysis", analysis] + sets).returncode
         failed |= subprocess.run(python + [os.path.join(HERE, "identity.py"), run]).returncode
+        if d.gpu:
+            failed |= check_gpu(os.path.join(args.build, "lockstep"), run, d)
     return 1 if failed else 0
 
 

@@ -97,7 +97,7 @@ def match(activities):
                 if not op["receive"] and op["message"] is not None:
                     sends[(op["comm"],) + op["message"]] = op["arrival"]
             else:
-                instances.setdefault((op["comm"], op["seq"], op["start"]), []).append(op)
+                instances.setdefault((op["comm"], op["function"], op["seq"], op["start"]), []).append(op)
     for a in activities:
         for op in a.ops:
             if op.get("p2p") and op["receive"] and op["message"] is not None:

@@ -130,7 +130,9 @@ class Rank:
         training = [th for th, flag in zip(t["threads"]["thread"], t["threads"]["training"]) if flag]
         self.training = training[0] if training else NONE
         self.sync = t["sync"]
+        self.order = {"kernels": k["correlation"], "copies": c["correlation"]}
         self.blocking = self.blocking_calls(find)
+        self.waits = Waits(self)
 
     def blocking_calls(self, find):
         copy_of, pageable, sync_of, found = {}, set(), {}, []
@@ -157,6 +159,110 @@ class Rank:
 
     def devices(self):
         return sorted({op.device for op in self.ops})
+
+
+# ---- Waits of streams ----
+
+class Waits:
+    """What streams, and the host, waited for, where rows of sync tell: by the order of correlations alone."""
+
+    def __init__(self, rank):
+        s = rank.sync
+        rows = range(len(s["begin_ns"]))
+        if "record_correlation" not in s:
+            s = dict(s, record_correlation=[0 for _ in rows], record_stream=[NONE for _ in rows])
+        self.s = s
+        self.ops = [op for op in rank.ops if op.busy]
+        self.place = {id(op): i for i, op in enumerate(rank.ops)}
+        correlation = lambda op: rank.order["copies" if op.copy else "kernels"][op.row]
+        self.on = collections.defaultdict(list)  # Of a stream: (correlation, operation) in order.
+        for op in self.ops:
+            if correlation(op):
+                self.on[op.device, op.context, op.stream].append((correlation(op), self.place[id(op)], op))
+        for line in self.on.values():
+            line.sort(key=lambda entry: entry[:2])
+        self.streams = sorted({(op.device, op.context, op.stream) for op in rank.ops})
+        self.recorded = {c: i for i, c in reversed(list(enumerate(s["correlation"]))) if s["kind"][i] == 5 and c}
+        has_record = lambda i: (0 < s["record_correlation"][i] <= s["correlation"][i] and s["record_stream"][i] != NONE)
+        self.known = {i for i in rows if s["kind"][i] in (1, 2) and s["correlation"][i] and has_record(i)}
+        self.told = any(s["kind"][i] == 2 for i in self.known)
+        self.waiting = collections.defaultdict(list)  # Of a stream: its waits' rows.
+        for i in rows:
+            if s["kind"][i] == 2 and s["correlation"][i] and s["stream"][i] != NONE:
+                self.waiting[s["device"][i], s["context"][i], s["stream"][i]].append(i)
+        self.done_cache = {}
+
+    def later(self, ops):
+        ops = [op for op in ops if op is not None]
+        return max(ops, key=lambda op: (op.end, self.place[id(op)])) if ops else None
+
+    def record_stream(self, i):
+        s = self.s
+        if s["record_correlation"][i] in self.recorded:
+            row = self.recorded[s["record_correlation"][i]]
+            return s["device"][row], s["context"][row], s["stream"][row]
+        same = (s["device"][i], s["context"][i], s["record_stream"][i])
+        return same if same in self.streams else next((st for st in self.streams if st[2] == same[2]), same)
+
+    def done(self, stream, correlation):
+        """Of what was asked of the stream before that: what ends last, what it waits for included."""
+        key = (stream, correlation)
+        if key not in self.done_cache:
+            waits = [i for i in self.waiting[stream] if self.s["correlation"][i] < correlation]
+            self.done_cache[key] = self.later([op for c, _, op in self.on[stream] if c < correlation] +
+                                              [self.released(i) for i in waits])
+        return self.done_cache[key]
+
+    def released(self, i):
+        return self.done(self.record_stream(i), self.s["record_correlation"][i]) if i in self.known else None
+
+    def held(self, op):
+        """(the operation that held it or None, the wait's row, something is unknown)"""
+        stream = (op.device, op.context, op.stream)
+        line = self.on[stream]
+        at = next((n for n, entry in enumerate(line) if entry[2] is op), None)
+        if at is None:
+            return None, None, False
+        correlation, before = line[at][0], line[at - 1][0] if at else -1
+        waits = [i for i in self.waiting[stream] if before < self.s["correlation"][i] <= correlation]
+        op, row = None, None
+        for i in sorted(waits, key=lambda i: (self.s["correlation"][i], i)):
+            released = self.released(i)
+            if released is not None and released is not op and self.later([op, released]) is released:
+                op, row = released, i
+        return op, row, any(i not in self.known for i in waits)
+
+    def host(self, i):
+        """(known, what a row of the host's waiting waited for)"""
+        s = self.s
+        if s["kind"][i] == 1 and i in self.known:
+            return True, self.released(i)
+        if s["kind"][i] == 3 and self.told and s["stream"][i] != NONE and s["correlation"][i]:
+            own = (s["device"][i], s["context"][i], s["stream"][i])
+            if own not in self.streams:
+                own = next((st for st in self.streams if (st[0], st[2]) == (own[0], own[2])), own)
+            waits = [w for w in self.waiting[own] if s["correlation"][w] <= s["correlation"][i]]
+            earlier = [op for c, _, op in self.on[own] if c < s["correlation"][i]]
+            return True, self.later(earlier + [self.released(w) for w in waits])
+        return False, None
+
+
+def stream_waits(rank, inside):
+    """Rows of the table: (waiting, recorded, what it waited for) -> waits that held, ns, the longest."""
+    w, sums = rank.waits, collections.defaultdict(list)
+    for op in w.ops:
+        if not inside(op.begin):
+            continue
+        held, row, _ = w.held(op)
+        if held is None or held.end > op.begin:
+            continue
+        line = w.on[op.device, op.context, op.stream]
+        at = next(n for n, entry in enumerate(line) if entry[2] is op)
+        free = max((o.end for _, _, o in line[:at]), default=None)
+        ready = [t for t in (free, op.api.end if op.api else None) if t is not None]
+        if ready and held.end > max(ready):
+            sums[op.device, op.stream, w.record_stream(row)[2], held.cls].append(held.end - max(ready))
+    return sums
 
 
 # ---- Idle time ----
@@ -203,7 +309,9 @@ def gaps_of(rank, windows):
                 if launch is None:
                     cause = "launch_unknown"
                 elif launch.begin < a:
-                    cause = "launch_latency"
+                    held = rank.waits.held(after[0])[0]
+                    waited = held is not None and held.device != device and a < held.end <= b
+                    cause = "stream_wait" if waited else "launch_latency"
                 else:
                     cause, blocking = judge(rank, a, launch, b)
             for begin, end in windows:
@@ -248,6 +356,10 @@ class Graph:
             own = [op for op in self.all_ops if op.copy and op.row == call.copy]
             if own and own[0].end > call.begin and own[0].end <= call.end + SLACK and own[0].begin < call.end:
                 return own[0]
+        if call.sync is not None:
+            known, op = self.rank.waits.host(call.sync)
+            if known:
+                return op if op is not None and possible(op) else None
         sync = self.rank.sync
         one = call.sync is not None and sync["kind"][call.sync] == 3 and sync["stream"][call.sync] != NONE
         choice = [(op.end, i) for i, op in enumerate(self.all_ops)
@@ -319,9 +431,14 @@ class Graph:
                     if key not in last or (op.end, order[id(op)]) > (last[key].end, order[id(last[key])]):
                         last[key] = op
                 launch_of = lambda op: (op.api.begin, op.api.row) if op.api else (-2**62, 0)
+                held, _, unknown = self.rank.waits.held(point)
+                guess = not self.rank.waits.told or unknown
                 cross = [op for op in last.values() if op is not own and op.device == point.device and
                          (op.context, op.stream) != (point.context, point.stream) and op.end > (own.end if own else w0)
-                         and launch_of(op) <= launch_of(point)]
+                         and launch_of(op) <= launch_of(point)
+                         and (guess or (op.api is not None and op.api is point.api))]
+                if not guess and held is not None and any(held is op for op in earlier) and held.end > (own.end if own else w0):
+                    cross.append(held)
                 if cross:
                     cross = max(cross, key=lambda op: (op.end, order[id(op)]))
                     ready = cross.end
@@ -468,6 +585,7 @@ class Checker:
         self.check_launches(where, number, rank)
         self.check_queue(where, number, rank, windows[0])
         self.check_copies(where, number, rank, windows[0])
+        self.check_stream_waits(where, number, rank, windows[0])
         # Longest paths of explicit graphs: every operation looks at all before it.
         if len(rank.ops) <= MOST_PATH_OPS:
             self.check_path(where, number, rank, windows[0])
@@ -584,6 +702,17 @@ class Checker:
             for column in ("count", "total_ns", "bytes"):
                 got[row["kind"], column] += row[column]
         self.same(where + "copies", +got, +want)
+
+    def check_stream_waits(self, where, number, rank, window):
+        want = stream_waits(rank, lambda begin: window[0] <= begin <= window[1])
+        several = len(rank.devices()) > 1
+        contexts = collections.defaultdict(lambda: [0, 0, 0])
+        for (device, stream, recorded, cls), held in want.items():
+            into = contexts[device if several else None, stream, recorded, cls]
+            into[:] = [into[0] + len(held), into[1] + sum(held), max(into[2], max(held))]
+        got = {(row["device"], row["stream"], row["waits_for"], row["for"]): [row["held"], row["held_ns"], row["max_ns"]]
+               for row in self.table("stream-waits", number) if row["held"]}
+        self.same(where + "stream-waits", got, dict(contexts))
 
     def check_path(self, where, number, rank, window):
         for row in self.table("critical-path", number):

@@ -25,6 +25,7 @@ import definitions
 NO_TIME = -2**63
 NONE = 0xFFFFFFFF
 SPIN_PERIOD_NS = 20_000
+NCCL = 3  # comms.kind: numbers its operations per function; members are known from all ranks' files only.
 # Operation numbers of core/mpi_ops.def.
 IO_OPS = set(range(300, 360))
 RMA_OPS = set(range(400, 440)) - {412}  # MPI_Win_test is a query.
@@ -123,7 +124,9 @@ def read_rank(path, rank):
         c = table(f, "collectives", ("comm", "seq", "start", "kind", "mode", "uneven", "begin_ns", "post_end_ns",
                                      "last_incomplete_ns", "wait_begin_ns", "end_ns", "bytes", "root", "kernel"))
         p = table(f, "p2p", ("comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns",
-                             "post_end_ns", "last_incomplete_ns", "wait_begin_ns", "end_ns", "outcome"))
+                             "post_end_ns", "last_incomplete_ns", "wait_begin_ns", "end_ns", "outcome", "kernel"))
+        if "p2p" not in f or "kernel" not in f["p2p"]:
+            p["kernel"] = np.full(len(p["seq"]), NONE)
         steps = table(f, "steps", ("thread", "end_ns"))
         requests = table(f, "mpi_requests", ("op", "wait_thread", "wait_begin_ns", "end_ns"))
 
@@ -169,7 +172,13 @@ def read_rank(path, rank):
     def time(value):
         return None if value == NO_TIME else int(value)
 
+    def member(comm, comm_rank):
+        if comm < n_comms and comms["kind"][comm] == NCCL and comms["first_world_rank"][comm] < 0:
+            return ("nccl", int(comms["global_id"][comm]), comm_rank) if comm_rank >= 0 else -1
+        return world_rank(comm, comm_rank)
+
     n_comms = len(comms["global_id"])
+    a.nccl = [(int(comms["global_id"][i]), int(comms["rank"][i])) for i in range(n_comms) if comms["kind"][i] == NCCL]
     # Of the other group of an inter-communicator the other side's files tell.
     a.inter = [(int(comms["global_id"][i]), int(comms["rank"][i]), int(comms["first_world_rank"][i]))
                for i in range(n_comms) if comms["kind"][i] == 1 and comms["global_id"][i] and not comms["unidentified"][i]]
@@ -178,9 +187,10 @@ def read_rank(path, rank):
         known = comm < n_comms and comms["global_id"][comm] != 0 and not comms["unidentified"][comm]
         a.ops.append(dict(
             comm=int(comms["global_id"][comm]) if known else ("unknown", rank, i), seq=int(c["seq"][i]),
-            start=int(c["start"][i]), kind=int(c["kind"][i]), mode=int(c["mode"][i]), bytes=int(c["bytes"][i]),
+            start=int(c["start"][i]), kind=int(c["kind"][i]),
+            function=int(c["kind"][i]) if known and comms["kind"][comm] == NCCL else 0, mode=int(c["mode"][i]), bytes=int(c["bytes"][i]),
             uneven=bool(c["uneven"][i]), members=int(comms["size"][comm]) if known else 2**31,
-            root=world_rank(comm, int(c["root"][i])) if known else -1,
+            root=member(comm, int(c["root"][i])) if known else -1,
             splittable=bool(known and comms["kind"][comm] != 1), begin=int(c["begin_ns"][i]),
             post_end=time(c["post_end_ns"][i]), last_incomplete=time(c["last_incomplete_ns"][i]),
             wait_begin=time(c["wait_begin_ns"][i]), end=time(c["end_ns"][i])))
@@ -196,7 +206,7 @@ def read_rank(path, rank):
         comm = int(p["comm"][i])
         peer = int(p["peer_world_rank"][i])
         if peer < 0 and comm < n_comms and comms["kind"][comm] != 1:
-            peer = world_rank(comm, int(p["peer"][i]))
+            peer = member(comm, int(p["peer"][i]))
         identified = comm < n_comms and comms["global_id"][comm] != 0 and not comms["unidentified"][comm]
         if peer < 0 and identified and comms["kind"][comm] == 1:
             peer = ("inter", int(comms["global_id"][comm]), int(p["peer"][i]), int(comms["first_world_rank"][comm]))
@@ -210,7 +220,7 @@ def read_rank(path, rank):
             end=time(p["end_ns"][i])))
     # GPU communication kernels that no recorded collective explains: communication, but not to be split.
     if a.gpu:
-        explained = set(k for k in c["kernel"].tolist() if k != NONE)
+        explained = set(k for k in c["kernel"].tolist() + p["kernel"].tolist() if k != NONE)
         for i in np.flatnonzero(kernels["work"] == 1).tolist():
             if i not in explained:
                 begin = int(kernels["begin_ns"][i])
@@ -218,6 +228,18 @@ def read_rank(path, rank):
                 a.ops.append(dict(p2p=True, receive=False, comm=None, message=None, mode=3, begin=begin, post_end=end,
                                   last_incomplete=None, wait_begin=begin, end=end))
     return a
+
+
+def resolve_nccl(activities):
+    """World ranks of members of NCCL's communicators: who a member is its own file says."""
+    of_nccl = {(comm, comm_rank): a.rank for a in activities for comm, comm_rank in a.nccl}
+    resolved = lambda world: of_nccl.get(world[1:], -1) if isinstance(world, tuple) and world[0] == "nccl" else world
+    for a in activities:
+        for op in a.ops:
+            if "root" in op:
+                op["root"] = resolved(op["root"])
+            if op.get("message"):
+                op["message"] = tuple(map(resolved, op["message"][:2])) + op["message"][2:]
 
 
 def read_run(run, timeline):
@@ -238,6 +260,7 @@ def read_run(run, timeline):
     for a in activities:
         for comm, comm_rank, first in a.inter:
             members.setdefault((comm, comm_rank), []).append((first, a.rank))
+    resolve_nccl(activities)
     for a in activities:
         for op in a.ops:
             if not op.get("message"):

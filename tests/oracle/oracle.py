@@ -95,8 +95,8 @@ def expect(text, sets=()):
         rows = sorted(i["rows"], key=lambda r: r["rank"])
         transfers = [r["transfer"] for r in rows if r["transfer"] is not None]
         censored = any(r["censored"] for r in rows) and i["split"] or (i["split"] and not i["whole"])
-        (comm, group), seq, start = i["key"]
-        out.append(dict(comm=comm, group=group, seq=seq, start=start, kind=rows[0]["kind"], bytes=rows[0]["bytes"],
+        (comm, group), function, seq, start = i["key"]
+        out.append(dict(comm=comm, group=group, function=function, seq=seq, start=start, kind=rows[0]["kind"], bytes=rows[0]["bytes"],
                         seen=len(rows), last_rank=i["last_rank"], charge_ns=i["charge"],
                         last_arrival_ns=i["last_arrival"], censored=bool(censored),
                         transfer_ns=definitions.lower_median(transfers) if transfers and i["whole"] else -1,
@@ -120,7 +120,7 @@ def clock_errors(d, expected, timeline, run_dir, bad):
     import numpy as np
     if d.ideal_clocks:
         return 0
-    truth = {(r, e["comm"], e["group"], e["seq"], e["start"]): v["arrival_ns"]
+    truth = {(r, e["comm"], e["group"], e["function"], e["seq"], e["start"]): v["arrival_ns"]
              for e in expected["collectives"] for r, v in e["ranks"].items()}
     names, largest, errors, outside = list(d.comms), 0, [], 0
     for rank in range(d.ranks):
@@ -132,8 +132,8 @@ def clock_errors(d, expected, timeline, run_dir, bad):
         # This rank's communicators, in the order of the text.
         mine = [(n, g) for n in names for g, members in enumerate(d.groups(n)) if rank in members]
         c = file["collectives"]
-        for comm, seq, start, begin in zip(c["comm"].tolist(), c["seq"].tolist(), c["start"].tolist(), c["begin_ns"].tolist()):
-            want = truth.get((rank,) + mine[comm] + (seq, start))
+        for comm, kind, seq, start, begin in zip(*(c[name].tolist() for name in ("comm", "kind", "seq", "start", "begin_ns"))):
+            want = truth.get((rank,) + mine[comm] + (kind if d.gpu else 0, seq, start))
             if want is None:
                 continue
             error, published = abs(clock_map.to_cluster(begin) - want), clock_map.error(begin)
@@ -209,10 +209,11 @@ def check_timeline(d, expected, run_dir):
     rows_of = {}
     for i in range(len(m["rank"])):
         rows_of.setdefault(int(m["collective"][i]), []).append(i)
-    index = {(int(c["comm_id"][i]), int(c["seq"][i]), int(c["start"][i])): i for i in range(len(c["seq"]))}
+    index = {(int(c["comm_id"][i]), int(c["kind"][i]) if d.gpu else 0, int(c["seq"][i]), int(c["start"][i])): i
+             for i in range(len(c["seq"]))}
     for e in expected["collectives"]:
-        i = index.pop((ids[(e["comm"], e["group"])], e["seq"], e["start"]), None)
-        what = f"collective {e['comm']}/{e['group']} seq {e['seq']} start {e['start']}"
+        i = index.pop((ids[(e["comm"], e["group"])], e["function"], e["seq"], e["start"]), None)
+        what = f"collective {e['comm']}/{e['group']} {e['function']} seq {e['seq']} start {e['start']}"
         if i is None:
             bad.append(what + ": missing in timeline")
             continue

@@ -17,6 +17,9 @@ class Trace:
         self.hip = self.r.random() < 0.2
         self.whole_us = self.r.random() < 0.3  # Equal times and rounding, as older traces have them.
         self.syncs = self.r.random() < 0.5     # cuda_sync events beside the calls.
+        self.waits = random.Random(seed ^ 0x77a17).random() < 0.6  # Streams wait for events, and the trace says for which.
+        self.syncs |= self.waits
+        self.records = []                      # (correlation, stream, when what it waits for is done)
         self.streams = [(d, s) for d in range(1 + (self.r.random() < 0.2)) for s in self.r.sample([7, 20, 24, 28], self.r.randint(1, 3))]
         self.free = {stream: 0 for stream in self.streams}
         self.threads = [11] + ([12] if self.r.random() < 0.6 else [])
@@ -60,6 +63,35 @@ class Trace:
         self.event("cuda_driver" if name.startswith("cuL") else "cuda_runtime", name, begin, end, tid,
                    correlation=self.correlation)
         return self.correlation
+
+    def event_calls(self, now, tid):
+        """Records, waits of streams for them, waits of the host; some for records that the trace does not hold."""
+        r = self.r
+        for _ in range(r.randint(1, 3)):
+            stream = r.choice(self.streams)
+            correlation = self.call("cudaEventRecord", now, now + 300, tid)
+            self.records.append((correlation, stream, self.free[stream]))
+            now += 400
+        for _ in range(r.randint(1, 3)):
+            record, recorded, done = r.choice(self.records[-5:])
+            stream = r.choice(self.streams)
+            if r.random() < 0.1:
+                record, recorded = r.choice([(-1, (0, -1)), (5, recorded), (self.correlation + 50, recorded)])
+            waited = dict(wait_on_stream=recorded[1], wait_on_cuda_event_record_corr_id=record, wait_on_cuda_event_id=3)
+            if r.random() < 0.75:
+                end = now + 300
+                correlation = self.call("cudaStreamWaitEvent", now, end, tid)
+                self.event("cuda_sync", "Stream Wait Event", now + 100, now + 200, stream[1], pid=stream[0], device=stream[0],
+                           context=1, correlation=correlation, stream=stream[1], cuda_sync_kind="Stream Wait Event", **waited)
+                if r.random() < 0.9:  # Else the trace tells nonsense.
+                    self.free[stream] = max(self.free[stream], done)
+            else:
+                end = max(now + 700, done + r.choice([-1_000, 500]))
+                correlation = self.call("cudaEventSynchronize", now, end, tid)
+                self.event("cuda_sync", "Event Sync", now + 300, end - 200, -1, pid=recorded[0], device=recorded[0],
+                           context=1, correlation=correlation, stream=-1, cuda_sync_kind="Event Sync", **waited)
+            now = end
+        return now
 
     def operator(self, now, tid, depth=0):
         r = self.r
@@ -106,6 +138,8 @@ class Trace:
             else:
                 self.call("cudaEventQuery", now, now + 400, tid)
                 now += 400
+            if self.waits and r.random() < 0.25:
+                now = self.event_calls(now, tid)
             now += r.choice([0, 300, 2_000])
         end = now + r.choice([0, 1_000, 30_000])
         self.event("cpu_op", name, begin, end, tid)

@@ -42,9 +42,10 @@ def main():
         return (0, op["seq"], op["start"], op["kind"], op["mode"], op["bytes"], op["members"], op["root"] if op["kind"] in (6, 7, 8, 9) else -1,
                 op["begin"], op["post_end"], op["last_incomplete"] or 0, op["wait_begin"] or 0, op["end"] or 0)
 
-    for want in oracle.activities_of(run):
-        path = os.path.join(args.run, "ranks", f"rank-{want.rank:05d}.h5")
-        got = identity.read_rank(path, want.rank)
+    wanted = oracle.activities_of(run)
+    read = [identity.read_rank(os.path.join(args.run, "ranks", f"rank-{want.rank:05d}.h5"), want.rank) for want in wanted]
+    identity.resolve_nccl(read)
+    for want, got in zip(wanted, read):
         where = f"rank {want.rank} "
         same(where + "calls", sorted(got.all_calls), sorted(want.all_calls))
         same(where + "training calls", sorted(got.training_calls), sorted(want.training_calls))

@@ -16,6 +16,7 @@ SIZE = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB
 RATE = {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9}
 SHARE = {"": 10**6, "%": 10**4, "ppm": 1}
 MASK = 2**64 - 1
+COMPUTE = 7
 
 
 def quantity(text, units):
@@ -65,6 +66,8 @@ class Description:
     missing: set = field(default_factory=set)
     ends: list = field(default_factory=list)
     damage: list = field(default_factory=list)
+    sensors: dict = None
+    throttled: dict = field(default_factory=dict)
     bodies: dict = field(default_factory=lambda: {"setup": [], "step": [], "teardown": []})
 
     def __getattr__(self, name):
@@ -156,6 +159,10 @@ def directive(d, verb, plain, keys):
         d.ends.append(dict(rank=int(keys["rank"]), step=int(keys["step"]), cut=verb == "cut"))
     elif verb in ("delete", "drop"):
         d.damage.append(dict(keys, verb=verb))
+    elif verb == "sensors":
+        d.sensors = dict(period=duration(keys.get("period", "100ms")), clock=int(keys.get("clock", 1980)))
+    elif verb == "throttle":
+        d.throttled[int(keys["rank"])] = dict(clock=int(keys.get("clock", 1200)), reasons=int(keys.get("reasons", 64)))
     else:
         raise ValueError("unknown directive " + verb)
 
@@ -282,6 +289,8 @@ def one_operation(d, body, verb, plain, keys):
         op("compute", base=duration(plain[0]), jitter=jitter, name=name, at=name or verb, category=category[verb])
     elif verb in ("other", "io", "rma"):
         op("other", base=duration(plain[0]), cls=verb)
+    elif verb == "overhead":
+        op("overhead", base=duration(plain[0]))
     elif verb in ("push", "pop", "test", "join", "sync"):
         op(verb, name=plain[0] if plain else "", category=0)
     elif verb in ("wait", "waitall"):
@@ -298,8 +307,9 @@ def one_operation(d, body, verb, plain, keys):
         op("kernel", base=duration(plain[0]), jitter=jitter, name=name, at=name, count=int(keys.get("count", 1)),
            launch=duration(keys.get("launch", "5us")))
     elif verb == "nccl":
-        op("nccl", kind=KINDS[plain[0]], bytes=size(plain[1]), comm=keys.get("comm", "world"), name=keys.get("as", ""),
-           stream=int(keys.get("stream", 20)), free="free" in plain, launch=duration(keys.get("launch", "5us")))
+        sizes = [size(b) for b in plain[1].split(",")]
+        op("nccl", kind=KINDS[plain[0]], bytes=sum(sizes), parts=sizes, comm=keys.get("comm", "world"), name=keys.get("as", ""),
+           root=int(keys.get("root", 0)), stream=int(keys.get("stream", 20)), free="free" in plain, launch=duration(keys.get("launch", "5us")))
     elif verb in ("send", "ncclsend"):
         op(verb, bytes=size(plain[0]), to=int(keys["to"]), name=keys["as"], stream=int(keys.get("stream", 20)),
            launch=duration(keys.get("launch", "5us")))
@@ -329,6 +339,10 @@ class Rank:
     pending: list = field(default_factory=list)
     thread_free: int = 0
     compute_free: int = 0
+    compute_ended: int = 0       # The compute stream's last kernel; compute_free also waits for joins.
+    joined: int = 0              # What joins since then wait for.
+    held: list = field(default_factory=list)       # (stream, begin, ns) by which waits of streams held operations back
+    overheads: list = field(default_factory=list)
     comm_free: dict = field(default_factory=dict)  # Per stream.
     gpu_ends: dict = field(default_factory=dict)   # Of named NCCL operations.
     copy_free: int = 0
@@ -459,7 +473,7 @@ class Run:
                     self.test(r)
         elif do == "init":
             for c, members in self.groups(op):
-                key = (op["comm"], c)
+                key = (op["comm"], c) + self.function(op)
                 self.persistent[(op["name"], c)] = [self.seq.get(key, 0), 0]
                 self.seq[key] = self.seq.get(key, 0) + 1
                 for m in members:
@@ -480,8 +494,12 @@ class Run:
         else:
             self.gpu(op, step, at, in_step)
 
+    def function(self, op):
+        """NCCL numbers its operations per kind."""
+        return (op["kind"],) if self.d.gpu else ()
+
     def identity(self, op, group):
-        key = (op["comm"], group)
+        key = (op["comm"], group) + self.function(op)
         if op["do"] == "start":
             entry = self.persistent[(op["name"], group)]
             entry[1] += 1
@@ -489,8 +507,8 @@ class Run:
         self.seq[key] = self.seq.get(key, 0) + 1
         return self.seq[key] - 1, 0
 
-    def row(self, r, op, group, seq, start, mode, members, begin, post_end):
-        row = dict(comm=(op["comm"], group), seq=seq, start=start, kind=op["kind"], mode=mode, bytes=op["bytes"],
+    def row(self, r, op, group, seq, start, mode, members, begin, post_end, part=None):
+        row = dict(comm=(op["comm"], group), function=sum(self.function(op)), seq=seq, start=start, kind=op["kind"], mode=mode, bytes=op["bytes"] if part is None else part,
                    members=len(members), root=members[op["root"] % len(members)], begin=begin, post_end=post_end,
                    last_incomplete=None, wait_begin=None, end=None, splittable=True)
         if r.recording:
@@ -664,10 +682,17 @@ class Run:
                 r.ops.append(dict(p2p=True, begin=entry, wait_begin=entry, post_end=r.t, end=r.t, last_incomplete=None,
                                   mode=0, comm=("world", 0), receive=not sends, message=ends + (77, number)))
 
+    @staticmethod
+    def held(r, stream, begin, released, own_end):
+        """Launched by now and its stream free, what begins then still waited for `released`."""
+        if r.recording and released > max(r.t, own_end):
+            r.held.append((stream, begin, released - max(r.t, own_end)))
+
     def gpu_message(self, op, r):
         sends, launch = op["do"] == "ncclsend", r.t + self.d.dispatch
         r.t = launch + op["launch"]
         begin = max(r.t + 2000, r.compute_free if sends else 0, r.comm_free.get(op["stream"], 0))
+        self.held(r, op["stream"], begin, r.compute_free if sends else 0, r.comm_free.get(op["stream"], 0))
         if sends:
             self.sent[(r.rank, op["name"])] = begin
             end = begin + self.cost(op)
@@ -679,8 +704,11 @@ class Run:
             end = max(begin, sent) + self.cost(op)
         r.comm_free[op["stream"]] = r.gpu_ends[op["name"]] = end
         if r.recording:
-            r.ops.append(dict(p2p=True, receive=False, comm=None, message=None, mode=3, begin=begin, post_end=end,
-                              last_incomplete=None, wait_begin=begin, end=end))
+            peer = r.rank + op["to"] if sends else r.rank - op["to"]
+            ends = (r.rank, peer) if sends else (peer, r.rank)
+            number = self.messages[ends + (sends,)] = self.messages.get(ends + (sends,), -1) + 1
+            r.ops.append(dict(p2p=True, receive=not sends, comm=("world", 0), message=ends + (0, number), mode=3, begin=begin,
+                              post_end=end, last_incomplete=None, wait_begin=begin, end=end))
             r.gpu_events.append((begin, end))
             r.launches.append((launch, begin))
 
@@ -689,14 +717,15 @@ class Run:
         live = [r for r in self.ranks if not r.stopped and self.takes_part(op, r.rank)]
         if do == "nccl":
             for group, members in self.groups(op):
-                seq, start = self.identity(op, group)
+                numbers = [self.identity(op, group) for _ in op["parts"]]
                 here = [self.ranks[m] for m in members if not self.ranks[m].stopped]
                 begins = []
                 for r in here:
                     launch = r.t + self.d.dispatch
                     r.t = launch + op["launch"]
-                    begins.append((launch, max(r.t + 2000, 0 if op["free"] else r.compute_free,
-                                               r.comm_free.get(op["stream"], 0))))
+                    begin = max(r.t + 2000, 0 if op["free"] else r.compute_free, r.comm_free.get(op["stream"], 0))
+                    self.held(r, op["stream"], begin, 0 if op["free"] else r.compute_free, r.comm_free.get(op["stream"], 0))
+                    begins.append((launch, begin))
                 if len(here) < len(members):
                     for r in here:
                         r.stopped = True
@@ -706,8 +735,9 @@ class Run:
                     r.comm_free[op["stream"]] = end
                     if op["name"]:
                         r.gpu_ends[op["name"]] = end
-                    row = self.row(r, op, group, seq, start, 3, members, begin, end)
-                    self.finish(r, row, begin, end)
+                    for part, (seq, start) in zip(op["parts"], numbers):
+                        row = self.row(r, op, group, seq, start, 3, members, begin, end, part)
+                        self.finish(r, row, begin, end)
                     if r.recording:
                         r.gpu_events.append((begin, end))
                         r.launches.append((launch, begin))
@@ -720,7 +750,9 @@ class Run:
                     launch = r.t + self.d.dispatch
                     r.t = launch + op["launch"]
                     begin = max(r.t + 2000, r.compute_free)
-                    r.compute_free = begin + self.length(r, op, step, at, in_step, i)
+                    self.held(r, COMPUTE, begin, r.joined, r.compute_ended)
+                    r.joined = 0
+                    r.compute_free = r.compute_ended = begin + self.length(r, op, step, at, in_step, i)
                     if r.recording:
                         r.kernels.append((begin, r.compute_free))
                         r.gpu_events.append((begin, r.compute_free))
@@ -736,8 +768,16 @@ class Run:
                     r.t = max(r.t, r.copy_free)
             elif do == "join":
                 ends = [r.gpu_ends.get(op["name"], 0)] if op["name"] else r.comm_free.values()
+                r.joined = max([r.joined, *ends])
                 r.compute_free = max([r.compute_free, *ends])
             elif do in ("ncclsend", "ncclrecv"):
                 self.gpu_message(op, r)
+            elif do == "overhead":
+                if r.recording:
+                    r.sign = max(r.sign, r.t + op["base"])
+                    r.overheads.append((r.t, r.t + op["base"]))
+                r.t += op["base"]
+            elif do == "sync" and op["name"] == "device":
+                r.t = max([r.t, r.compute_free, r.copy_free, *r.comm_free.values()])
             elif do == "sync":
-                r.t = max(r.t, r.compute_free)
+                r.t = max(r.t, r.gpu_ends.get(op["name"], 0) if op["name"] else r.compute_free)
