@@ -4,6 +4,7 @@
 //   nvtx.cc          what is injected: NVTX's own functions, and their short way
 //   nvtx_ranges.cc   the long way, which knows every case
 //   nvtx_payload.cc  the extension that attaches structured data
+//   nvtx_nccl.cc     NCCL's payloads: its calls, where no other source sees them
 //   nvtx_names.cc    domains, registered strings, categories
 //
 // Push and pop keep a stack per thread over all domains (RingHeader::nvtx), because
@@ -23,6 +24,15 @@ struct NvtxPayload {
   std::uint8_t kind = 0;  // As in the table ranges.
 };
 
+// What NCCL says of a call of its own in the payload of the range around it.
+struct NcclRange {
+  std::uint64_t bytes = 0, seq = 0;
+  std::uint32_t comm = 0;  // Number of the records.
+  std::int32_t peer = -1;
+  std::uint8_t function = 0;  // CollectiveKind; 0: no such call, or another source sees it.
+  std::uint8_t direction = 0, reduction = 0;
+};
+
 // A range or mark as the application describes it; one of the three texts.
 struct NvtxEvent {
   const char* text = nullptr;
@@ -30,6 +40,7 @@ struct NvtxEvent {
   const NvtxName* registered = nullptr;
   std::uint32_t category = 0;
   NvtxPayload payload;
+  NcclRange nccl;
 };
 
 // What the attributes say; null and too short ones say nothing.
@@ -47,6 +58,15 @@ void NvtxNameThread(std::uint32_t tid, const char* name);
 NvtxPayload ReadPayload(const NvtxName* domain, const nvtx::PayloadData* data, std::size_t count);
 // Text for calls that have a payload and nothing else.
 const char* PayloadText(const NvtxName* domain, const nvtx::PayloadData* data, std::size_t count);
+
+// nvtx_nccl.cc. The call that a range of NCCL's stands for, counted; recording may be off.
+NcclRange ReadNccl(const NvtxName* domain, const nvtx::PayloadData* data, std::size_t count);
+// Payloads that come with the end of a range tell of communicators.
+void LearnNccl(const NvtxName* domain, const nvtx::PayloadData* data, std::size_t count);
+// The call's record; `name` is the thread's id of the function.
+void WriteNccl(const NcclRange& range, std::uint32_t name, std::uint64_t begin_ticks, std::uint64_t end_ticks);
+void ForgetNccl();  // In a forked child.
+
 // InitializeInjectionNvtxExtension.
 bool InjectPayload(const nvtx::ExtensionModule& module);
 

@@ -1,9 +1,7 @@
 // NVTX's payload extension: ranges and marks that carry a struct, described by a
 // schema that was registered before. Kept of it is one number, the first.
 //
-// Domains whose schemas are known (NCCL's: communicator hash, bytes, redOp, root or
-// peer, static schema ids 0 to 18) can be read whole in ReadPayload, which sees domain,
-// schema and data.
+// NCCL's payloads are known and read whole: nvtx_nccl.cc.
 
 #include <string.h>
 
@@ -112,6 +110,7 @@ NvtxEvent PayloadEvent(const NvtxName* domain, const nvtx::PayloadData* data, st
   NvtxEvent event;
   event.text = PayloadText(domain, data, count);
   event.payload = ReadPayload(domain, data, count);
+  event.nccl = ReadNccl(domain, data, count);
   return event;
 }
 
@@ -135,7 +134,10 @@ void MarkPayload(NvtxName* domain, const nvtx::PayloadData* data, std::size_t co
 int PushPayload(NvtxName* domain, const nvtx::PayloadData* data, std::size_t count) {
   return NvtxPush(domain, PayloadEvent(domain, data, count));
 }
-int PopPayload(NvtxName* domain, const nvtx::PayloadData*, std::size_t) { return NvtxPop(domain); }
+int PopPayload(NvtxName* domain, const nvtx::PayloadData* data, std::size_t count) {
+  LearnNccl(domain, data, count);
+  return NvtxPop(domain);
+}
 std::uint64_t StartPayload(NvtxName* domain, const nvtx::PayloadData* data, std::size_t count) {
   return NvtxStart(domain, PayloadEvent(domain, data, count));
 }

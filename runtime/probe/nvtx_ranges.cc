@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/probe/nvtx.h"
 #include "runtime/probe/range_memory.h"
@@ -108,7 +109,8 @@ std::uint32_t Introduce(RingPage& page, NvtxName* domain, const NvtxEvent& event
 }
 
 bool NeedsExtra(const NvtxEvent& event) {
-  return event.category != 0 ||
+  // NCCL's calls are ended the long way: the short one ends plain ranges only.
+  return event.category != 0 || event.nccl.function != 0 ||
          (event.payload.value != 0 &&
           (event.payload.kind != 1 || event.payload.value > INT32_MAX || event.payload.value < INT32_MIN));
 }
@@ -176,6 +178,9 @@ void Remove(RingPage& page, std::uint32_t place, bool watched) {
       page.deep_nvtx_domains[i - kMaxRangeDepth] = page.deep_nvtx_domains[i + 1 - kMaxRangeDepth];
     if (RangeMemory* memory = watched ? RangeMemoryOf(page) : nullptr; memory != nullptr)
       memcpy(memory->nvtx[i], memory->nvtx[i + 1], sizeof memory->nvtx[i]);
+    if (auto* memory = static_cast<RangeMemory*>(page.producer.ranges);
+        memory != nullptr && memory->nccl_open != 0 && i < kMaxRangeDepth)
+      memory->nccl[i] = i + 1 < kMaxRangeDepth ? memory->nccl[i + 1] : NcclRange{};
   }
   ring::SignalFence();
   page.header.nvtx_depth = depth - 1;
@@ -273,10 +278,13 @@ NvtxEvent NvtxEventOf(const NvtxName* domain, const nvtx::EventAttributes* attri
     case nvtx::kPayloadFloat:
       number = static_cast<double>(payload.f32);
       break;
-    case nvtx::kPayloadExtension:
-      event.payload = ReadPayload(domain, static_cast<const nvtx::PayloadData*>(payload.pointer),
-                                  attributes->reserved < 0 ? 0 : static_cast<std::size_t>(attributes->reserved));
+    case nvtx::kPayloadExtension: {
+      const auto* data = static_cast<const nvtx::PayloadData*>(payload.pointer);
+      const std::size_t count = attributes->reserved < 0 ? 0 : static_cast<std::size_t>(attributes->reserved);
+      event.payload = ReadPayload(domain, data, count);
+      event.nccl = ReadNccl(domain, data, count);
       return event;
+    }
     default:
       return event;
   }
@@ -312,6 +320,11 @@ int NvtxPush(NvtxName* domain, const NvtxEvent& event) {
   const std::uint16_t level = LevelOf(*page, depth, number);
   if (watched)
     if (RangeMemory* memory = RangeMemoryOf(*page); memory != nullptr) KeepName(memory->nvtx[depth], name);
+  if (event.nccl.function != 0)
+    if (RangeMemory* memory = RangeMemoryOf(*page); memory != nullptr) {
+      memory->nccl[depth] = event.nccl;
+      memory->nccl_open += 1;
+    }
   page->header.nvtx_depth = depth + 1;
   ring::SignalFence();
   page->header.nvtx[depth] = {.head = (RangeHead(kSourceNvtx) & 0xffff) | slots << 16,
@@ -355,6 +368,12 @@ int NvtxPop(NvtxName* domain) {
     memcpy(name, memory->nvtx[place], sizeof name);
   // Before its place is free for a signal handler's range.
   const OpenRange open = place < kMaxRangeDepth ? header.nvtx[place] : OpenRange{};
+  NcclRange nccl;
+  if (auto* memory = static_cast<RangeMemory*>(page->producer.ranges);
+      memory != nullptr && memory->nccl_open != 0 && place < kMaxRangeDepth) {
+    std::swap(nccl, memory->nccl[place]);
+    if (nccl.function != 0) memory->nccl_open -= 1;
+  }
   ring::SignalFence();
   Remove(*page, place, watched);
   if (open.head != 0 && recording) {
@@ -371,6 +390,7 @@ int NvtxPop(NvtxName* domain) {
              {open.wide_payload, open.payload_kind, {}, open.category, {}}};
     ring::Emit(&record, open.head >> 16);
   }
+  if (nccl.function != 0 && open.head != 0 && recording) WriteNccl(nccl, open.name, open.begin_ticks, end_ticks);
   if (watched) RangeClosed(kSourceNvtx, DomainText(domain), name);
   return level;
 }

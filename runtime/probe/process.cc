@@ -17,6 +17,7 @@
 
 #include "core/env.h"
 #include "runtime/probe/hooks.h"
+#include "runtime/probe/nvtx.h"
 #include "runtime/probe/nvtx_names.h"
 #include "runtime/probe/ring.h"
 
@@ -204,6 +205,7 @@ void InChild() {
   ResetSteps();
   ForgetRings();
   ForgetWrittenNames();
+  ForgetNccl();
 }
 
 std::atomic<int> g_loaded{0};  // 1 being done 2 done

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/ring_writer.h"
+#include "runtime/probe/nvtx.h"
 
 namespace lockstep::probe {
 
@@ -15,6 +16,9 @@ struct RangeMemory {
   char text[kMaxStringBytes + 16];
   Name lockstep[kMaxRangeDepth];
   Name nvtx[kMaxRangeDepth + kDeepNvtxRanges];
+  // Open calls of NCCL, by their place in RingHeader::nvtx, and how many there are.
+  NcclRange nccl[kMaxRangeDepth];
+  std::uint32_t nccl_open;
 };
 
 // The thread's; null if the system refuses. Thread: the page's own.

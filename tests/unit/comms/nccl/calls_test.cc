@@ -29,7 +29,7 @@ Output Finish(ProbeChild& child) {
   return output;
 }
 
-enum Sources { kBare = 0, kPlugin = 1, kInterposed = 2, kBoth = 3 };
+enum Sources { kBare = 0, kPlugin = 1, kInterposed = 2, kBoth = 3, kNeither = 4 };
 
 Output Traced(TestSegment& segment, const char* program, std::vector<std::string> arguments, int sources = kBoth,
               std::vector<std::string> env = {}) {
@@ -451,6 +451,51 @@ TEST(NcclFind, ALibraryThatIsLoadedForItsUserAlone) {
   EXPECT_EQ(records.CallsOf("ncclAllReduce").size(), 1u);
   EXPECT_EQ(records.Of(NcclEvent::kCollective).size(), 2u);
   EXPECT_EQ(records.CallsOf("ncclAllReduce")[0].record.comm, records.comms[0].record.comm);
+}
+
+// NCCL's own ranges, where neither the plugin nor the interposed functions see its calls.
+TEST(NcclFind, TheRealLibrarysRangesAreItsCalls) {
+#ifndef LOCKSTEP_NCCL_LIBRARY
+  GTEST_SKIP() << "no libnccl.so.2 on this machine";
+#else
+  TestSegment unused, segment;
+  const std::string library = LOCKSTEP_NCCL_LIBRARY;
+  const Output bare = Traced(unused, kFind, {"ranges", library}, kBare);
+  const Output output =
+      Traced(segment, kFind, {"ranges", library}, kNeither, {std::string("NVTX_INJECTION64_PATH=") + kProbe});
+  EXPECT_EQ(output.out, bare.out);
+  EXPECT_EQ(output.errors, bare.errors);
+  const NcclRecords records(segment);
+  struct Expected {
+    CollectiveKind function;
+    std::uint8_t direction, reduction;
+    int peer;
+  };
+  const std::map<std::string, Expected> expected{{"ncclAllGather", {CollectiveKind::kAllGather, 0, 0, -1}},
+                                                 {"ncclAlltoAll", {CollectiveKind::kAllToAll, 0, 0, -1}},
+                                                 {"ncclAllReduce", {CollectiveKind::kAllReduce, 0, 4, -1}},
+                                                 {"ncclReduceScatter", {CollectiveKind::kReduceScatter, 0, 4, -1}},
+                                                 {"ncclBroadcast", {CollectiveKind::kBroadcast, 0, 0, 3}},
+                                                 {"ncclGather", {CollectiveKind::kGather, 0, 0, 3}},
+                                                 {"ncclScatter", {CollectiveKind::kScatter, 0, 0, 3}},
+                                                 {"ncclReduce", {CollectiveKind::kReduce, 0, 3, 1}},
+                                                 {"ncclSend", {CollectiveKind::kSendRecv, 0, 0, 6}},
+                                                 {"ncclRecv", {CollectiveKind::kSendRecv, 1, 0, 6}}};
+  EXPECT_GE(records.calls.size(), 7u);  // Older ones have no AlltoAll, Gather, Scatter.
+  for (const auto& call : records.calls) {
+    ASSERT_EQ(expected.count(call.name), 1u) << call.name;
+    const Expected& what = expected.at(call.name);
+    EXPECT_EQ(call.flags, static_cast<int>(NcclSource::kNvtx));
+    EXPECT_EQ(call.record.function, static_cast<int>(what.function)) << call.name;
+    EXPECT_EQ(call.record.direction, what.direction) << call.name;
+    EXPECT_EQ(call.record.reduction, what.reduction) << call.name;
+    EXPECT_EQ(call.record.peer, what.peer) << call.name;
+    EXPECT_EQ(call.record.count, 16u) << call.name;
+    EXPECT_EQ(call.record.comm, kNoComm);
+    EXPECT_EQ(call.record.dtype, static_cast<int>(DataType::kByte));
+  }
+  EXPECT_EQ(segment.view().processes()[0].nccl_used.load(), 4u);
+#endif
 }
 
 TEST(NcclFind, TheRealLibraryWithoutADriver) {

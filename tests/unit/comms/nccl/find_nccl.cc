@@ -2,6 +2,8 @@
 //   nccl_find absent          as PyTorch extensions do: is there one in the process?
 //   nccl_find local PATH      loaded for itself only, called through its handle and by name
 //   nccl_find real PATH       what the real libnccl answers without a driver
+//   nccl_find ranges PATH     its functions by its handle, without a communicator: each fails, after its NVTX range
+//   began
 
 #include <dlfcn.h>
 
@@ -41,6 +43,27 @@ int main(int argc, char** argv) {
     std::printf("result %d\n", call(data, data, 4, 7, 0, comm, nullptr));
     std::printf("result %d\n",
                 reinterpret_cast<AllReduce>(dlsym(library, "ncclAllReduce"))(data, data, 4, 7, 0, comm, nullptr));
+    return 0;
+  }
+  if (how == "ranges") {
+    const auto find = [&](const char* name) { return dlsym(library, name); };
+    using Plain = int (*)(const void*, void*, std::size_t, int, void*, void*);
+    using Rooted = int (*)(const void*, void*, std::size_t, int, int, void*, void*);
+    using Reduce = int (*)(const void*, void*, std::size_t, int, int, int, void*, void*);
+    using Message = int (*)(const void*, std::size_t, int, int, void*, void*);
+    constexpr int kFloat = 7;
+    int failures = 0;
+    for (const char* name : {"ncclAllGather", "ncclAlltoAll"})
+      if (auto* call = reinterpret_cast<Plain>(find(name)))
+        failures += call(data, data, 4, kFloat, nullptr, nullptr) != 0;
+    // ReduceScatter and AllReduce take an operation where the rooted ones take the root.
+    for (const char* name : {"ncclAllReduce", "ncclReduceScatter", "ncclBroadcast", "ncclGather", "ncclScatter"})
+      if (auto* call = reinterpret_cast<Rooted>(find(name)))
+        failures += call(data, data, 4, kFloat, 3, nullptr, nullptr) != 0;
+    failures += reinterpret_cast<Reduce>(find("ncclReduce"))(data, data, 4, kFloat, 2, 1, nullptr, nullptr) != 0;
+    for (const char* name : {"ncclSend", "ncclRecv"})
+      failures += reinterpret_cast<Message>(find(name))(data, 4, kFloat, 6, nullptr, nullptr) != 0;
+    std::printf("failed %d\n", failures);
     return 0;
   }
   int version = 0;
