@@ -35,7 +35,7 @@ Buffer* BufferPool::Fresh(std::uint32_t limit, std::uint32_t state) {
   return &buffer;
 }
 
-std::uint8_t* BufferPool::Take(std::uint64_t ticks, bool beyond) {
+std::uint8_t* BufferPool::Take(std::uint64_t ticks, bool own_clock, bool beyond) {
   const std::uint32_t used = this->used();
   Buffer* buffer = nullptr;
   for (std::uint32_t i = 0; i < used && buffer == nullptr; ++i) {
@@ -50,6 +50,7 @@ std::uint8_t* BufferPool::Take(std::uint64_t ticks, bool beyond) {
     if (beyond) buffer = Fresh(4 * limit_, Buffer::kOut);
   }
   if (buffer == nullptr) return nullptr;
+  buffer->own_clock = own_clock;
   buffer->out_ticks.store(ticks, std::memory_order_relaxed);
   return buffer->memory;
 }

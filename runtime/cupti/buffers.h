@@ -18,7 +18,8 @@ struct Buffer {
   std::size_t valid_bytes;
   void* context;
   std::uint32_t stream;
-  std::atomic<std::uint64_t> out_ticks;  // When it was handed out.
+  bool own_clock;                        // CUPTI's clock was ours when it was handed out.
+  std::atomic<std::uint64_t> out_ticks;  // When that was.
   Buffer* next;                          // Of the queue of filled ones.
 };
 
@@ -30,7 +31,7 @@ class BufferPool {
 
   // Thread: any. An empty, zeroed buffer; null if the limit is reached. `beyond`: up to four times
   // the limit, for libraries that cannot take a null.
-  std::uint8_t* Take(std::uint64_t ticks, bool beyond);
+  std::uint8_t* Take(std::uint64_t ticks, bool own_clock, bool beyond);
   // Thread: any. False: not one of ours.
   bool Filled(std::uint8_t* memory, std::size_t valid_bytes, void* context, std::uint32_t stream);
 

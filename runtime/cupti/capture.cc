@@ -37,7 +37,7 @@ void OnRequested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_rec
   }
   const int error = errno;
   *max_records = 0;
-  *buffer = capture.pool.Take(ring::Ticks(), capture.api.version < kNullAllowedSince);
+  *buffer = capture.pool.Take(ring::Ticks(), capture.own_clock, capture.api.version < kNullAllowedSince);
   *bytes = *buffer != nullptr ? capture.pool.bytes() : 0;
   if (ProcessEntry* process = capture.process;
       process != nullptr && process->cupti_used.load(std::memory_order_relaxed) == 0)
@@ -138,7 +138,7 @@ Refusal Arm() {
   }
   if ((options & kGpuMemoryRecords) != 0) Enable(kKindMemory2);
   if ((options & kGpuGraphsWhole) != 0) Enable(kKindGraphTrace);
-  capture.armed_ticks = ring::Ticks();
+  if (capture.armed_ticks == 0) capture.armed_ticks = ring::Ticks();
   return {};
 }
 

@@ -67,8 +67,9 @@ class Flusher {
   Output output_;
   Decoder decoder_;
   RawWriter raw_;
+  TimeScale realtime_;  // For buffers that CUPTI filled on its own clock.
   std::uint64_t first_ticks_ = 0, refused_ = 0;
-  std::int64_t first_raw_ns_ = 0, first_real_ns_ = 0, next_take_back_ns_ = 0;
+  std::int64_t first_raw_ns_ = 0, next_take_back_ns_ = 0;
   double ticks_per_ns_ = 1;
   bool at_exit_ = false;
 };
@@ -80,21 +81,16 @@ void Flusher::Clock() {
   if (first_ticks_ == 0) {
     first_ticks_ = ticks;
     first_raw_ns_ = raw_ns;
-    first_real_ns_ = RealtimeNs();
     if (lockstep_probe.clock.mode == ClockMode::kTsc) ticks_per_ns_ = 3;  // Until it is known: generous.
   } else if (raw_ns - first_raw_ns_ > 1'000'000) {
     ticks_per_ns_ = static_cast<double>(ticks - first_ticks_) / static_cast<double>(raw_ns - first_raw_ns_);
   }
   const auto slack = static_cast<std::uint64_t>(static_cast<double>(kSlackMs) * 1e6 * ticks_per_ns_);
   decoder_.Believe(capture_.armed_ticks > slack ? capture_.armed_ticks - slack : 0, ticks + slack);
-  TimeScale scale;
-  if (!capture_.own_clock) {
-    scale.foreign = true;
-    scale.from = static_cast<std::uint64_t>(RealtimeNs());
-    scale.ticks = ring::Ticks();
-    scale.ticks_per_unit = ticks_per_ns_;
-  }
-  decoder_.Scale(scale);
+  realtime_.foreign = true;
+  realtime_.from = static_cast<std::uint64_t>(RealtimeNs());
+  realtime_.ticks = ring::Ticks();
+  realtime_.ticks_per_unit = ticks_per_ns_;
 }
 
 void Flusher::Decode() {
@@ -109,7 +105,8 @@ void Flusher::Decode() {
   decoder_.windows().Follow(*lockstep_probe.segment);
   while (buffer != nullptr) {
     Buffer* next = buffer->next;
-    raw_.Write(capture_.api, capture_.sizes, !capture_.own_clock, buffer->memory, buffer->valid_bytes);
+    decoder_.Scale(buffer->own_clock ? TimeScale{} : realtime_);
+    raw_.Write(capture_.api, capture_.sizes, !buffer->own_clock, buffer->memory, buffer->valid_bytes);
     decoder_.Buffer(buffer->memory, buffer->valid_bytes);
     if (buffer->context != nullptr) Dropped(buffer->context, buffer->stream);
     capture_.pool.Recycle(buffer);
@@ -151,6 +148,8 @@ void Flusher::Flush(bool forced) {
   if (flushed) {
     Dropped(nullptr, 0);
     Publish(now, forced);
+  } else if (forced && capture_.owner.load() == Owner::kOurs && capture_.pool.OldestOut() != ~std::uint64_t{0}) {
+    output_.Lose(Loss::kGpuTailLost, "CUPTI did not give its last records", 1, capture_.pool.OldestOut(), now);
   }
   if (const std::uint64_t refused = capture_.pool.refused(); refused != refused_) {
     // Also counted by CUPTI, record by record, in versions that tell.
@@ -188,7 +187,7 @@ void Flusher::TakeBack(std::int64_t now_ns) {
   foreign.flushed.store(0);
   foreign.finalized.store(0);
   capture_.process->cupti_state.store(1, std::memory_order_relaxed);
-  CloseGap(capture_.armed_ticks);
+  CloseGap(ring::Ticks());
 }
 
 void Flusher::End() {

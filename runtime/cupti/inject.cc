@@ -74,6 +74,7 @@ void Begin() {
     return;
   ProcessEntry* process = lockstep_process();
   if (process == nullptr) return;
+  ring::Page();  // A process's first ring is its largest: not the flusher's, which can wait for room.
   Capture& capture = g_capture;
   capture.process = process;
   capture.pid = getpid();

@@ -1,0 +1,422 @@
+// The CUPTI source in a process of its own: a program on the tests' GPU (tests/fakes/cupti), and programs on a machine
+// without a driver.
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "core/gpu_records.h"
+#include "tests/unit/runtime/probe/probe_child.h"
+
+namespace lockstep {
+namespace {
+
+const std::string kGpuLibrary = LOCKSTEP_BUILD_DIR "/liblockstep-gpu.so";
+constexpr char kJob[] = LOCKSTEP_BUILD_DIR "/tests/gpu_job";
+constexpr char kDriverless[] = LOCKSTEP_BUILD_DIR "/tests/cupti_driverless";
+constexpr char kReplay[] = LOCKSTEP_BUILD_DIR "/tests/gpu_replay";
+
+struct Outcome {
+  int status = 0;
+  std::vector<std::string> lines;
+  std::string errors;
+  std::vector<TestRecord> records;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> strings;
+  double seconds = 0;
+
+  std::size_t Count(RecordKind kind, int flags = -1) const {
+    return static_cast<std::size_t>(std::count_if(records.begin(), records.end(), [&](const TestRecord& record) {
+      return record.kind == kind && (flags < 0 || record.flags == flags);
+    }));
+  }
+  std::string Name(const TestRecord& record, std::uint32_t id) const {
+    const auto found = strings.find({record.ring, id});
+    return found != strings.end() ? found->second : "";
+  }
+  std::map<std::string, std::uint64_t> Losses() const {
+    std::map<std::string, std::uint64_t> losses;
+    for (const TestRecord& record : records)
+      if (record.kind == RecordKind::kLoss)
+        losses[Name(record, record.As<LossRecord>().name)] += record.As<LossRecord>().count;
+    return losses;
+  }
+  std::string Fact() const {
+    std::string all;
+    for (const TestRecord& record : records)
+      if (record.kind == RecordKind::kFact) all += record.Text() + "\n";
+    return all;
+  }
+};
+
+class CuptiSource : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string(LOCKSTEP_SANITIZERS) != "") GTEST_SKIP() << "preloading does not go with sanitizers";
+    TestSegmentOptions options;
+    options.bytes = std::uint64_t{64} << 20;
+    options.main_ring_slots = options.other_ring_slots = 1 << 17;
+    segment_ = std::make_unique<TestSegment>(options);
+  }
+  std::vector<std::string> Environment() const {
+    return {std::string("LD_PRELOAD=") + kProbe + ":" + kGpuLibrary, "CUDA_INJECTION64_PATH=" + kGpuLibrary};
+  }
+  Outcome Start(const std::vector<std::string>& arguments, const std::vector<std::string>& more = {},
+                const char* program = kJob, bool preload = true) {
+    Outcome run;
+    std::vector<std::string> environment = Environment();
+    if (!preload) environment[0] = "LOCKSTEP_NOTHING=1";
+    environment.insert(environment.end(), more.begin(), more.end());
+    const auto begin = std::chrono::steady_clock::now();
+    {
+      ProbeChild child(segment_->path(), arguments, environment, program);
+      for (std::string line = child.Line(); !line.empty(); line = child.Line()) run.lines.push_back(line);
+      run.errors = child.Errors();
+      run.status = child.Wait();
+    }
+    run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    Collect(run);
+    return run;
+  }
+  void Collect(Outcome& run) {
+    run.records = segment_->ReadAll();
+    for (const TestRecord& record : run.records)
+      if (record.kind == RecordKind::kString) run.strings[{record.ring, record.As<StringRecord>().id}] = record.Text();
+  }
+  ProcessEntry& Process(std::uint32_t index = 0) { return segment_->view().processes()[index]; }
+
+  std::unique_ptr<TestSegment> segment_;
+};
+
+void ExpectSteps(const Outcome& run, std::size_t steps) {
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 2 * steps);
+  EXPECT_EQ(run.Count(RecordKind::kGpuCopy), 2 * steps);
+  EXPECT_EQ(run.Count(RecordKind::kGpuSync, 5), steps);
+  EXPECT_EQ(run.Count(RecordKind::kGpuSync, 2), steps);
+  EXPECT_EQ(run.Count(RecordKind::kGpuSync, 3), steps);
+  EXPECT_EQ(run.Count(RecordKind::kGpuApi, 1), 2 * steps);
+  EXPECT_EQ(run.Count(RecordKind::kGpuApi, 2), 2 * steps);
+}
+
+TEST_F(CuptiSource, EverythingOfAJobIsRecorded) {
+  const Outcome run = Start({"steps", "5"});
+  EXPECT_EQ(run.status, 0) << run.errors;
+  EXPECT_EQ(run.errors, "");
+  EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"});
+  ExpectSteps(run, 5);
+  EXPECT_EQ(run.Count(RecordKind::kGpuSync, 4), 1u);
+  EXPECT_TRUE(run.Losses().empty());
+  EXPECT_EQ(run.Count(RecordKind::kGpuDevice), 1u);
+  EXPECT_EQ(Process().cupti_state.load(), 1u);
+  EXPECT_EQ(Process().cupti_used.load(), 1u);
+  EXPECT_EQ(Process().gpu_count.load(), 1u);
+  EXPECT_EQ(Process().gpu_uuids[0][0], 0xa0);
+  EXPECT_GT(Process().gpu_flushed_ticks.load(), Process().begin_ticks);
+  EXPECT_NE(run.Fact().find("cupti\tstate=recording"), std::string::npos);
+
+  // Each kernel has its launch, which began before it did, on the clock of everything else.
+  std::map<std::uint32_t, GpuApiRecord> calls;
+  std::int64_t tid = 0;
+  for (const TestRecord& record : run.records)
+    if (record.kind == RecordKind::kGpuApi) calls[record.As<GpuApiRecord>().correlation] = record.As<GpuApiRecord>();
+  std::map<std::uint32_t, std::uint64_t> stream_end;
+  for (const TestRecord& record : run.records) {
+    if (record.kind != RecordKind::kGpuKernel) continue;
+    const auto kernel = record.As<GpuKernelRecord>();
+    ASSERT_TRUE(calls.contains(kernel.correlation));
+    EXPECT_LT(calls[kernel.correlation].begin_ticks, kernel.begin_ticks);
+    EXPECT_EQ(run.Name(record, calls[kernel.correlation].name), "cudaLaunchKernel");
+    EXPECT_GT(kernel.begin_ticks, Process().begin_ticks);
+    EXPECT_LT(kernel.end_ticks, Process().end_ticks.load());
+    EXPECT_GE(kernel.begin_ticks, stream_end[kernel.stream]);
+    stream_end[kernel.stream] = kernel.end_ticks;
+    tid = calls[kernel.correlation].tid;
+  }
+  EXPECT_EQ(stream_end.size(), 2u);
+  EXPECT_EQ(tid, Process().pid);  // The main thread, by the kernel's number.
+}
+
+TEST_F(CuptiSource, OlderVersions) {
+  for (const char* version : {"13", "16", "18", "22", "24", "28"}) {
+    segment_.reset();
+    SetUp();
+    const Outcome run = Start({"steps", "3"}, {std::string("FAKE_CUPTI_VERSION=") + version});
+    EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"}) << version;
+    EXPECT_EQ(run.status, 0) << version;
+    ExpectSteps(run, 3);
+    EXPECT_TRUE(run.Losses().empty()) << version;
+    // Before CUDA 11.6 CUPTI has its own clock: converted.
+    for (const TestRecord& record : run.records)
+      if (record.kind == RecordKind::kGpuKernel) {
+        EXPECT_GT(record.As<GpuKernelRecord>().begin_ticks, Process().begin_ticks) << version;
+        EXPECT_LT(record.As<GpuKernelRecord>().end_ticks, Process().end_ticks.load()) << version;
+      }
+  }
+}
+
+TEST_F(CuptiSource, ManyBuffersAndThreads) {
+  segment_->header().gpu_options = 8u << kGpuBuffersShift;
+  const Outcome run = Start({"threads", "16"});
+  EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"});
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 3200u);
+  EXPECT_EQ(run.Count(RecordKind::kGpuApi, 1), 3200u);
+  EXPECT_EQ(run.Count(RecordKind::kGpuSync, 3), 16u);
+}
+
+TEST_F(CuptiSource, BuffersThatRunOutAreCounted) {
+  // 4 MiB in all while 200,000 records come faster than they are decoded; nothing drains the ring either.
+  segment_->header().gpu_options = 4u << kGpuBuffersShift;
+  const Outcome run = Start({"many", "60000"});
+  EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"});
+  EXPECT_EQ(run.status, 0);
+  std::uint64_t seen = run.Count(RecordKind::kGpuKernel);
+  const auto losses = run.Losses();
+  std::uint64_t lost = 0;
+  if (losses.contains("GpuRecordsDropped")) lost = losses.at("GpuRecordsDropped");
+  std::uint64_t ring_lost = 0;
+  for (std::uint32_t i = 0; i < segment_->header().rings_used; ++i)
+    ring_lost += segment_->view().ring(segment_->view().rings()[i].offset).total_dropped;
+  EXPECT_TRUE(seen == 60000 || lost + ring_lost != 0) << seen;
+}
+
+TEST_F(CuptiSource, Options) {
+  segment_->header().gpu_options = kGpuGraphsWhole | kGpuMemoryRecords;
+  Outcome run = Start({"graph", "4"});
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel, kGpuWholeGraph), 4u);
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 4u);
+  segment_.reset();
+  SetUp();
+  run = Start({"graph", "4"});
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel, 0), 8u);
+  EXPECT_EQ(run.Count(RecordKind::kGpuApi, 4), 4u);
+  for (const TestRecord& record : run.records)
+    if (record.kind == RecordKind::kGpuKernel) {
+      EXPECT_EQ(record.As<GpuKernelRecord>().graph, 5u);
+    }
+  segment_.reset();
+  SetUp();
+  segment_->header().gpu_options = kGpuMemoryRecords;
+  run = Start({"memory"});
+  EXPECT_EQ(run.Count(RecordKind::kGpuMemory, 1), 1u);
+  EXPECT_EQ(run.Count(RecordKind::kGpuMemory, 2), 1u);
+  segment_.reset();
+  SetUp();
+  segment_->header().gpu_options = kGpuOff;
+  run = Start({"steps", "2"});
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 0u);
+  EXPECT_EQ(run.errors, "");
+  EXPECT_EQ(Process().cupti_state.load(), 0u);
+}
+
+TEST_F(CuptiSource, OutsideWindowsNothingIsWritten) {
+  segment_->header().recording = 0;
+  segment_->header().window.state = 0;
+  const Outcome run = Start({"steps", "3"});
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 0u);
+  EXPECT_EQ(run.Count(RecordKind::kGpuApi), 0u);
+  EXPECT_EQ(run.Count(RecordKind::kGpuDevice), 1u);
+  EXPECT_EQ(run.Losses().at("GpuOutOfWindow"), 3u * 15 + 2);
+}
+
+// Another profiler (torch.profiler) comes twice, once detaching CUPTI at its end.
+TEST_F(CuptiSource, AnotherProfilerGetsAllOfItAndWeTheRest) {
+  const Outcome run = Start({"profiler", "3"});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  // Its kernels are all its own, on CLOCK_REALTIME and with pthread's thread ids, and no buffer of ours came to it.
+  EXPECT_EQ(run.lines, (std::vector<std::string>{"profiler kernels 6 strange 0 clock 0 thread 0",
+                                                 "profiler kernels 12 strange 0 clock 0 thread 0", "violations 0"}));
+  // Before, between and after: 3 steps each.
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 18u);
+  EXPECT_EQ(run.Losses(), (std::map<std::string, std::uint64_t>{{"GpuCaptureTaken", 2}}));
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> gaps;
+  for (const TestRecord& record : run.records)
+    if (record.kind == RecordKind::kLoss)
+      gaps.emplace_back(record.As<LossRecord>().first_ticks, record.As<LossRecord>().last_ticks);
+  ASSERT_EQ(gaps.size(), 2u);
+  EXPECT_LT(gaps[0].first, gaps[0].second);
+  EXPECT_LT(gaps[0].second, gaps[1].first);
+  for (const TestRecord& record : run.records)
+    if (record.kind == RecordKind::kGpuKernel)
+      for (const auto& [begin, end] : gaps) {
+        const std::uint64_t at = record.As<GpuKernelRecord>().begin_ticks;
+        EXPECT_FALSE(at > begin && at < end);
+      }
+  EXPECT_EQ(Process().cupti_state.load(), 1u);
+}
+
+TEST_F(CuptiSource, RefusalsAreOneLineAndAFact) {
+  const struct {
+    const char* fail;
+    const char* says;
+  } kCases[] = {{"cuptiActivityEnable=35", "NVreg_RestrictProfilingToAdminUsers"},
+                {"cuptiActivityEnable=39", "another profiler"},
+                {"cuptiActivityEnable=999", "driver"},
+                {"cuptiActivityRegisterCallbacks=1", "answered 1"}};
+  for (const auto& [fail, says] : kCases) {
+    segment_.reset();
+    SetUp();
+    const Outcome run = Start({"steps", "2"}, {std::string("FAKE_CUPTI_FAIL=") + fail});
+    EXPECT_EQ(run.status, 0);
+    EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"});
+    EXPECT_EQ(std::count(run.errors.begin(), run.errors.end(), '\n'), 1) << run.errors;
+    EXPECT_NE(run.errors.find(says), std::string::npos) << run.errors;
+    EXPECT_NE(run.Fact().find("state=refused"), std::string::npos);
+    EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 0u);
+    EXPECT_EQ(Process().cupti_state.load(), 2u);
+  }
+}
+
+TEST_F(CuptiSource, UnfinishedWorkIsCounted) {
+  const Outcome run = Start({"unfinished"});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_LT(run.seconds, 10);
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 1u);
+  EXPECT_EQ(run.Losses().at("GpuTimesMissing"), 1u);
+}
+
+TEST_F(CuptiSource, AStuckLibraryDoesNotHoldUpTheEnd) {
+  const Outcome run = Start({"steps", "2"}, {"FAKE_CUPTI_STUCK=1"});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"});
+  EXPECT_LT(run.seconds, 6);
+  EXPECT_EQ(Process().gpu_flushed_ticks.load(), 0u);
+}
+
+TEST_F(CuptiSource, ForksAndExecs) {
+  Outcome run = Start({"fork", "2"});
+  EXPECT_EQ(run.lines, (std::vector<std::string>{"child 0", "violations 0"}));
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 8u);
+  segment_.reset();
+  SetUp();
+  run = Start({"exec", "2"});
+  EXPECT_EQ(run.lines, std::vector<std::string>{"replaced"});
+  EXPECT_EQ(run.status, 0);
+}
+
+TEST_F(CuptiSource, FlushesByTheClockAndWhenAsked) {
+  ProbeChild child(segment_->path(), {"slow_exit", "2"}, Environment(), kJob);
+  ASSERT_EQ(child.Line(), "done");
+  ProcessEntry& process = Process();
+  process.gpu_flush_wanted.fetch_add(1);
+  for (int i = 0; i < 200 && process.gpu_flush_done.load() != 1; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(process.gpu_flush_done.load(), 1u);
+  EXPECT_GT(process.gpu_flushed_ticks.load(), process.begin_ticks);
+  child.Kill();
+  Outcome run;
+  Collect(run);
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 4u);
+}
+
+TEST_F(CuptiSource, KilledWithoutAskingLosesHalfASecond) {
+  ProbeChild child(segment_->path(), {"slow_exit", "2"}, Environment(), kJob);
+  ASSERT_EQ(child.Line(), "done");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  child.Kill();
+  Outcome run;
+  Collect(run);
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 4u);
+}
+
+TEST_F(CuptiSource, RecordedBuffersReplayToTheSame) {
+  const std::filesystem::path directory = std::filesystem::temp_directory_path() / ("raw-" + std::to_string(getpid()));
+  std::filesystem::create_directory(directory);
+  const Outcome first = Start({"steps", "4"}, {"LOCKSTEP_GPU_RAW_DIR=" + directory.string()});
+  ExpectSteps(first, 4);
+  std::string file;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) file = entry.path();
+  ASSERT_NE(file, "");
+  segment_.reset();
+  SetUp();
+  const Outcome second = Start({file}, {}, kReplay);
+  EXPECT_EQ(second.status, 0) << second.errors;
+  const auto describe = [](const Outcome& run) {
+    std::vector<std::string> all;
+    std::uint64_t origin = 0;
+    for (const TestRecord& record : run.records) {
+      if (record.kind == RecordKind::kGpuKernel) {
+        const auto kernel = record.As<GpuKernelRecord>();
+        if (origin == 0) origin = kernel.begin_ticks;
+        all.push_back("kernel " + run.Name(record, kernel.name) + " " + std::to_string(kernel.correlation) + " " +
+                      std::to_string(kernel.stream));
+      }
+      if (record.kind == RecordKind::kGpuApi) {
+        const auto call = record.As<GpuApiRecord>();
+        all.push_back("call " + run.Name(record, call.name) + " " + std::to_string(call.correlation) + " " +
+                      std::to_string(call.head.flags));
+      }
+      if (record.kind == RecordKind::kGpuDevice)
+        all.push_back("device " + run.Name(record, record.As<GpuDeviceRecord>().name));
+      if (record.kind == RecordKind::kGpuCopy)
+        all.push_back("copy " + std::to_string(record.As<GpuCopyRecord>().bytes));
+      if (record.kind == RecordKind::kGpuSync)
+        all.push_back("sync " + std::to_string(record.flags) + " " +
+                      std::to_string(record.As<GpuSyncRecord>().correlation));
+    }
+    return all;
+  };
+  EXPECT_EQ(describe(first), describe(second));
+  // Durations too, within a tenth: the length of a tick is measured anew.
+  const auto durations = [](const Outcome& run) {
+    std::vector<double> all;
+    for (const TestRecord& record : run.records)
+      if (record.kind == RecordKind::kGpuKernel)
+        all.push_back(
+            static_cast<double>(record.As<GpuKernelRecord>().end_ticks - record.As<GpuKernelRecord>().begin_ticks));
+    return all;
+  };
+  const auto before = durations(first), after = durations(second);
+  ASSERT_EQ(before.size(), after.size());
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(after[i] / before[i], 1, 0.1);
+  EXPECT_TRUE(second.Losses().empty());
+
+  // Damaged files: a line or fewer records, never a crash.
+  std::ifstream in(file, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{20}, std::size_t{70}, whole.size() / 2, whole.size() - 3}) {
+    const std::string cut = (directory / "cut.raw").string();
+    std::ofstream(cut, std::ios::binary) << whole.substr(0, bytes);
+    segment_.reset();
+    SetUp();
+    const Outcome damaged = Start({cut}, {}, kReplay);
+    EXPECT_TRUE(WIFEXITED(damaged.status)) << bytes;
+    EXPECT_LT(damaged.Count(RecordKind::kGpuApi), first.Count(RecordKind::kGpuApi)) << bytes;
+  }
+  std::filesystem::remove_all(directory);
+}
+
+TEST_F(CuptiSource, WithoutDriverTheProgramIsUnharmed) {
+#ifdef LOCKSTEP_REAL_CUPTI
+  const char* cupti = LOCKSTEP_REAL_CUPTI;
+#else
+  const char* cupti = "/nonexistent/libcupti.so.13";
+#endif
+  for (const bool preload : {true, false}) {
+    segment_.reset();
+    SetUp();
+    const Outcome run = Start({}, {std::string("LOCKSTEP_CUPTI=") + cupti}, kDriverless, preload);
+    EXPECT_EQ(run.lines, (std::vector<std::string>{"before", "after 77"}));
+    EXPECT_TRUE(WIFEXITED(run.status));
+    EXPECT_EQ(WEXITSTATUS(run.status), 3);
+    EXPECT_EQ(std::count(run.errors.begin(), run.errors.end(), '\n'), 1) << run.errors;
+    EXPECT_NE(run.errors.find("lockstep: GPU activity of this process is not recorded"), std::string::npos)
+        << run.errors;
+    EXPECT_NE(run.Fact().find("cupti\tstate=refused"), std::string::npos);
+  }
+}
+
+TEST_F(CuptiSource, WithoutASegmentNothingHappens) {
+  const Outcome run = Start({"steps", "2"}, {"LOCKSTEP_SEGMENT=/nonexistent"});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.errors, "");
+  EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"});
+}
+
+}  // namespace
+}  // namespace lockstep
