@@ -12,6 +12,7 @@
 #include "core/hex.h"
 #include "core/version.h"
 #include "merge/clock/align.h"
+#include "merge/match/clock_bounds.h"
 #include "merge/match/collectives.h"
 #include "merge/match/order.h"
 #include "merge/match/p2p.h"
@@ -67,27 +68,6 @@ std::string InputsHash(const std::string& run_dir) {
     hash.Add(static_cast<std::uint64_t>(fs::file_size(fs::path(run_dir) / file, ignored)));
   }
   return Hex(hash.value());
-}
-
-// Collectives that bound the ranks' clocks: nobody leaves before the last one came.
-std::vector<AlignCollective> BoundsOf(const schema::RankTables& head) {
-  std::vector<AlignCollective> bounds;
-  const schema::Collectives& c = head.collectives;
-  for (std::size_t i = 0; i < c.rows(); ++i) {
-    const auto kind = static_cast<CollectiveKind>(c.kind[i]);
-    if (!Splits(kind) || c.end_ns[i] == schema::kNoTime || c.comm[i] >= head.comms.rows()) continue;
-    const bool gpu = c.mode[i] == static_cast<std::uint8_t>(CollectiveMode::kGpu);
-    if ((c.bytes[i] == 0 && kind != CollectiveKind::kBarrier && !gpu) || c.seq[i] >= kAmbiguousSeq) continue;
-    const std::uint32_t comm = c.comm[i];
-    if (head.comms.kind[comm] == 1 || head.comms.global_id[comm] == 0 || head.comms.unidentified[comm]) continue;
-    Hash64 sort;
-    sort.Add(head.comms.global_id[comm]);
-    sort.Add(c.kind[i]);
-    sort.Add(c.bytes[i]);
-    bounds.push_back({head.comms.global_id[comm], c.seq[i], c.start[i], gpu, c.begin_ns[i], c.end_ns[i], sort.value(),
-                      c.uneven[i] != 0});
-  }
-  return bounds;
 }
 
 bool HasLoss(const schema::RankTables& head, Loss loss) {

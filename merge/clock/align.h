@@ -19,7 +19,7 @@ namespace lockstep {
 // bytes > 0 or a barrier, completed. Blocking, non-blocking (post .. return of the
 // completing call) and GPU alike: no member's end lies before another's begin.
 struct AlignCollective {
-  std::uint64_t comm, seq;  // Instance key: comms.global_id, collectives.seq, .start.
+  std::uint64_t comm, seq;  // Instance key: comms.global_id (of NCCL: with the function), .seq, .start.
   std::uint32_t start;
   std::uint32_t gpu;              // 1: a kernel; ends nearly together.
   std::int64_t begin_ns, end_ns;  // Rank clock.

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/collective.h"
+#include "merge/match/comm_groups.h"
+#include "merge/match/instance_key.h"
 #include "merge/match/order.h"
 #include "merge/match/saturated.h"
 #include "merge/parallel.h"
@@ -16,22 +18,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
-
-// One rank's rows on one communicator, in order of the instance key.
-struct RankOnComm {
-  std::uint32_t rank;  // Index into the ranks given.
-  std::int32_t comm_rank;
-  std::vector<std::uint32_t> rows;
-  std::size_t placed = 0;  // The first so many have a number that means the same on other ranks.
-};
-
-struct CommGroup {
-  std::uint64_t id = 0;
-  std::uint32_t size = 0;  // Members; of an inter-communicator: ranks that were seen to have it.
-  bool inter = false;
-  bool ordered = false;           // Numbered by NumberCollectives: sizes may be unknown (0).
-  std::vector<RankOnComm> ranks;  // By rank.
-};
 
 struct Instance {
   std::uint64_t seq;
@@ -53,7 +39,8 @@ class Matcher {
       : ranks_(ranks), absent_ranks_(absent_ranks), jobs_(jobs) {}
 
   MatchedCollectives Run() {
-    Group();
+    comms_ = GroupByComm(ranks_, jobs_, out_.losses);
+    for (const MatchRank& rank : ranks_) out_.member_of.emplace_back(rank.tables->collectives.rows(), schema::kNone);
     for (std::size_t comm = 0; comm < comms_.size(); ++comm) Enumerate(static_cast<std::uint32_t>(comm));
     Arrive();
     Order();
@@ -68,80 +55,6 @@ class Matcher {
  private:
   const schema::Collectives& Rows(std::uint32_t rank) const { return ranks_[rank].tables->collectives; }
   Key KeyOf(std::uint32_t rank, std::uint32_t row) const { return {Rows(rank).seq[row], Rows(rank).start[row]}; }
-
-  // Communicators of all ranks, by global id; each rank's rows sorted by key.
-  void Group() {
-    std::map<std::uint64_t, std::uint32_t> dense;
-    for (const MatchRank& rank : ranks_) {
-      const schema::Comms& comms = rank.tables->comms;
-      for (std::size_t i = 0; i < comms.rows(); ++i)
-        if (comms.global_id[i] != 0 && !comms.unidentified[i]) dense.emplace(comms.global_id[i], 0);
-    }
-    comms_.reserve(dense.size());
-    for (auto& [id, index] : dense) {
-      index = static_cast<std::uint32_t>(comms_.size());
-      comms_.push_back({.id = id});
-    }
-    std::vector<std::vector<std::pair<std::uint32_t, RankOnComm>>> found(ranks_.size());
-    std::vector<std::uint64_t> unidentified(ranks_.size(), 0);
-    ParallelFor(jobs_, ranks_.size(), [&](std::size_t r) {
-      const schema::Comms& comms = ranks_[r].tables->comms;
-      const schema::Collectives& rows = ranks_[r].tables->collectives;
-      std::vector<std::vector<std::uint32_t>> by_comm(comms.rows());
-      for (std::uint32_t row = 0; row < rows.rows(); ++row)
-        if (rows.comm[row] < by_comm.size()) by_comm[rows.comm[row]].push_back(row);
-      for (std::size_t i = 0; i < comms.rows(); ++i) {
-        if (comms.global_id[i] == 0 || comms.unidentified[i]) {
-          unidentified[r] += !by_comm[i].empty();
-          continue;
-        }
-        const auto before = [&](std::uint32_t a, std::uint32_t b) {
-          return std::tuple(rows.seq[a], rows.start[a], a) < std::tuple(rows.seq[b], rows.start[b], b);
-        };
-        if (!std::is_sorted(by_comm[i].begin(), by_comm[i].end(), before))
-          std::sort(by_comm[i].begin(), by_comm[i].end(), before);
-        found[r].push_back(
-            {dense.at(comms.global_id[i]), {static_cast<std::uint32_t>(r), comms.rank[i], std::move(by_comm[i])}});
-      }
-    });
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      const schema::Comms& comms = ranks_[r].tables->comms;
-      for (std::size_t i = 0; i < comms.rows(); ++i) {
-        if (comms.global_id[i] == 0 || comms.unidentified[i]) continue;
-        CommGroup& group = comms_[dense.at(comms.global_id[i])];
-        group.size = std::max(group.size, comms.size[i]);
-        group.inter |= comms.kind[i] == 1;
-        group.ordered |= i < comms.identity.size() && comms.identity[i] != 0;
-      }
-      for (auto& [comm, rank_on_comm] : found[r]) {
-        auto& members = comms_[comm].ranks;
-        // Two handles of one communicator (a damaged file): its rows together.
-        if (!members.empty() && members.back().rank == r) {
-          members.back().rows.insert(members.back().rows.end(), rank_on_comm.rows.begin(), rank_on_comm.rows.end());
-          std::sort(members.back().rows.begin(), members.back().rows.end(), [&](std::uint32_t a, std::uint32_t b) {
-            return KeyOf(members.back().rank, a) < KeyOf(members.back().rank, b);
-          });
-          continue;
-        }
-        members.push_back(std::move(rank_on_comm));
-      }
-      bool told = false;
-      const std::string_view name = Info(Loss::kCommUnidentified).name;
-      const schema::Losses& losses = ranks_[r].tables->losses;
-      for (std::size_t i = 0; i < losses.rows(); ++i) told |= TextOf(*ranks_[r].tables, losses.name[i]) == name;
-      if (unidentified[r] > 0 && !told)
-        out_.losses.push_back(MakeLoss(ranks_[r].rank, Loss::kCommUnidentified, unidentified[r], ""));
-      out_.member_of.emplace_back(ranks_[r].tables->collectives.rows(), schema::kNone);
-    }
-    for (CommGroup& group : comms_) {
-      group.size = std::max(group.size, static_cast<std::uint32_t>(group.ranks.size()));
-      for (RankOnComm& member : group.ranks)
-        member.placed = static_cast<std::size_t>(
-            std::partition_point(member.rows.begin(), member.rows.end(),
-                                 [&](std::uint32_t row) { return Rows(member.rank).seq[row] < kAmbiguousSeq; }) -
-            member.rows.begin());
-    }
-  }
 
   // Merges the ranks' sorted rows: one instance per distinct key.
   void Enumerate(std::uint32_t comm) {
@@ -258,6 +171,7 @@ class Matcher {
     std::uint64_t bytes = 0;
     bool uneven = false;
     std::uint32_t operations = 1;
+    bool untied = false;               // When some member arrived is not known: nobody's wait is.
     std::size_t last = 0, second = n;  // Positions of the two latest arrivals; n: none.
     std::int64_t error_1 = 0, error_2 = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -279,6 +193,7 @@ class Matcher {
         error_2 = std::max(error_2, error);
       bytes = std::max(bytes, rows.bytes[member.row]);
       uneven |= rows.uneven[member.row] != 0;
+      untied |= WithoutGpuTimes(rows.mode[member.row], rows.end_ns[member.row]);
       if (member.row < rows.kernel_operations.size())
         operations = std::max(operations, rows.kernel_operations[member.row]);
       if (i == 0) continue;
@@ -293,8 +208,8 @@ class Matcher {
     const bool mismatch = Mismatch(instance);
     uneven |= Differ(instance);
     // There is no kernel for nothing: without a size it is only not known.
-    const bool moves = bytes > 0 || kind == CollectiveKind::kBarrier ||
-                       Rows(one.rank).mode[one.row] == static_cast<std::uint8_t>(CollectiveMode::kGpu);
+    const bool moves = !untied && (bytes > 0 || kind == CollectiveKind::kBarrier ||
+                                   Rows(one.rank).mode[one.row] == static_cast<std::uint8_t>(CollectiveMode::kGpu));
     const bool splits = Splits(kind) && !group.inter && moves && !mismatch;
     const std::int64_t last_arrival = arrival_[instance.first + last];
     const std::int32_t root = Rows(one.rank).root[one.row];
@@ -361,7 +276,8 @@ class Matcher {
     std::int64_t last_end = instance.first_arrival_ns;
     for (std::size_t m = instance.first; m < instance.first + instance.count; ++m) {
       const schema::Collectives& rows = Rows(members_[m].rank);
-      const std::int64_t end = rows.end_ns[members_[m].row];
+      std::int64_t end = rows.end_ns[members_[m].row];
+      if (WithoutGpuTimes(rows.mode[members_[m].row], end)) end = rows.begin_ns[members_[m].row];
       last_end = std::max(last_end, end == kNoTime ? kForever : ranks_[members_[m].rank].clock->ToCluster(end));
     }
     bool outside = false;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "merge/match/instance_key.h"
 #include "merge/parallel.h"
 
 namespace lockstep {
@@ -55,16 +56,39 @@ InterMembers FindInterMembers(const std::vector<MatchRank>& ranks) {
   return members;
 }
 
+// NCCL tells each rank its own place in a communicator only.
+using NcclMembers = std::map<std::pair<std::uint64_t, std::int32_t>, std::int32_t>;  // Id, its rank -> world rank.
+
+NcclMembers FindNcclMembers(const std::vector<MatchRank>& ranks) {
+  NcclMembers members;
+  for (const MatchRank& rank : ranks) {
+    const schema::Comms& comms = rank.tables->comms;
+    for (std::size_t i = 0; i < comms.rows(); ++i)
+      if (comms.kind[i] == kNcclCommKind && comms.global_id[i] != 0 && !comms.unidentified[i] && comms.rank[i] >= 0)
+        members.emplace(std::pair(comms.global_id[i], comms.rank[i]), rank.rank);
+  }
+  return members;
+}
+
+struct Members {
+  InterMembers inter;
+  NcclMembers nccl;
+};
+
 // World rank of the partner, if the row or the communicator's shape says it.
-std::int32_t PeerWorldRank(const schema::RankTables& tables, const InterMembers& inter, std::size_t row) {
+std::int32_t PeerWorldRank(const schema::RankTables& tables, const Members& members, std::size_t row) {
   if (tables.p2p.peer_world_rank[row] >= 0) return tables.p2p.peer_world_rank[row];
   const std::uint32_t comm = tables.p2p.comm[row];
   const std::int32_t peer = tables.p2p.peer[row];
   const schema::Comms& comms = tables.comms;
   if (peer < 0) return -1;
+  if (comms.kind[comm] == kNcclCommKind) {
+    const auto there = members.nccl.find({comms.global_id[comm], peer});
+    return there == members.nccl.end() ? -1 : there->second;
+  }
   if (comms.kind[comm] == kInterComm) {
-    const auto there = inter.find({comms.global_id[comm], peer});
-    if (there == inter.end()) return -1;
+    const auto there = members.inter.find({comms.global_id[comm], peer});
+    if (there == members.inter.end()) return -1;
     for (const InterMember& member : there->second)
       if (member.first_world_rank != comms.first_world_rank[comm]) return member.world_rank;
     return -1;
@@ -73,7 +97,7 @@ std::int32_t PeerWorldRank(const schema::RankTables& tables, const InterMembers&
   return comms.first_world_rank[comm] + peer * comms.stride[comm];
 }
 
-Channels Collect(const MatchRank& rank, const InterMembers& inter, std::uint64_t& unplaced) {
+Channels Collect(const MatchRank& rank, const Members& members, std::uint64_t& unplaced) {
   const schema::P2p& p2p = rank.tables->p2p;
   const schema::Comms& comms = rank.tables->comms;
   std::unordered_map<Channel, std::vector<std::uint32_t>, ChannelHash> found;
@@ -85,7 +109,7 @@ Channels Collect(const MatchRank& rank, const InterMembers& inter, std::uint64_t
     if (p2p.direction[row] == kReceive && p2p.outcome[row] >= 3) continue;
     const bool known =
         p2p.comm[row] < comms.rows() && comms.global_id[p2p.comm[row]] != 0 && !comms.unidentified[p2p.comm[row]];
-    const std::int32_t peer = known ? PeerWorldRank(*rank.tables, inter, row) : -1;
+    const std::int32_t peer = known ? PeerWorldRank(*rank.tables, members, row) : -1;
     if (peer < 0) {
       ++unplaced;
       continue;
@@ -155,9 +179,9 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
   std::vector<std::uint64_t> unplaced(ranks.size(), 0);
   std::map<std::int32_t, std::uint32_t> index;
   for (std::size_t r = 0; r < ranks.size(); ++r) index[ranks[r].rank] = static_cast<std::uint32_t>(r);
-  const InterMembers inter = FindInterMembers(ranks);
+  const Members members{FindInterMembers(ranks), FindNcclMembers(ranks)};
   ParallelFor(jobs, ranks.size(), [&](std::size_t r) {
-    channels[r] = Collect(ranks[r], inter, unplaced[r]);
+    channels[r] = Collect(ranks[r], members, unplaced[r]);
     out.partner_begin_ns[r].assign(ranks[r].tables->p2p.rows(), kNoTime);
     out.partner[r].assign(ranks[r].tables->p2p.rows(), schema::kNone);
   });
@@ -186,7 +210,9 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
         while (at < others.size() && theirs.seq[others[at]] < mine.seq[row]) ++at;
         if (at < others.size() && theirs.seq[others[at]] == mine.seq[row]) {
           ++side.matched;
-          out.partner_begin_ns[r][row] = ranks[partner].clock->ToCluster(theirs.begin_ns[others[at]]);
+          // A partner whose kernel was not found came at an unknown time.
+          if (!WithoutGpuTimes(theirs.mode[others[at]], theirs.end_ns[others[at]]))
+            out.partner_begin_ns[r][row] = ranks[partner].clock->ToCluster(theirs.begin_ns[others[at]]);
           out.partner[r][row] = partner;
           continue;
         }

@@ -52,7 +52,7 @@ class Hdf5Source final : public RankSource {
           "wait_begin_ns", "end_ns", "bytes", "dtype", "root", "kernel", "kernel_operations"});
     Some(read, t.p2p,
          {"comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns", "post_end_ns",
-          "wait_begin_ns", "end_ns", "bytes", "outcome"});
+          "wait_begin_ns", "end_ns", "bytes", "outcome", "kernel"});
     // A run has thousands of them open.
     file_.Release();
     return read;

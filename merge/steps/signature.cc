@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <compare>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/hash.h"
+#include "merge/match/instance_key.h"
 #include "merge/steps/steps.h"
 
 namespace lockstep {
@@ -28,24 +31,38 @@ struct Sequence {
   std::vector<std::uint32_t> rows;  // Of one rank's collectives, in order of seq.
 };
 
-// The communicator with most instances among those that all ranks are in; 0 if none.
-std::uint64_t BusiestComm(const std::vector<MatchRank>& ranks, const MatchedCollectives& matched) {
-  std::map<std::uint64_t, std::size_t> instances;
-  for (std::size_t i = 0; i < matched.collectives.rows(); ++i)
-    if (matched.collectives.expected[i] >= ranks.size()) ++instances[matched.collectives.comm_id[i]];
-  std::uint64_t busiest = 0;
+// A communicator, of NCCL with one function: what is numbered by itself.
+struct Numbered {
+  std::uint64_t comm = 0;
+  std::uint8_t function = 0;
+  friend auto operator<=>(const Numbered&, const Numbered&) = default;
+};
+
+// The one with most instances among those that all ranks are in; comm 0 if none.
+Numbered BusiestComm(const std::vector<MatchRank>& ranks, const MatchedCollectives& matched) {
+  std::set<std::uint64_t> nccl;
+  for (const MatchRank& rank : ranks)
+    for (std::size_t i = 0; i < rank.tables->comms.rows(); ++i)
+      if (rank.tables->comms.kind[i] == kNcclCommKind) nccl.insert(rank.tables->comms.global_id[i]);
+  std::map<Numbered, std::size_t> instances;
+  const schema::TlCollectives& c = matched.collectives;
+  for (std::size_t i = 0; i < c.rows(); ++i)
+    if (c.expected[i] >= ranks.size())
+      ++instances[{c.comm_id[i], nccl.contains(c.comm_id[i]) ? c.kind[i] : std::uint8_t{0}}];
+  Numbered busiest;
   std::size_t most = 0;
   for (const auto& [comm, count] : instances)
     if (count > most) busiest = comm, most = count;
   return busiest;
 }
 
-Sequence SequenceOf(const MatchRank& rank, std::uint64_t comm) {
+Sequence SequenceOf(const MatchRank& rank, Numbered by) {
   Sequence sequence;
   const schema::Collectives& c = rank.tables->collectives;
   const schema::Comms& comms = rank.tables->comms;
   for (std::uint32_t row = 0; row < c.rows(); ++row)
-    if (c.comm[row] < comms.rows() && comms.global_id[c.comm[row]] == comm && c.end_ns[row] != schema::kNoTime)
+    if (c.comm[row] < comms.rows() && comms.global_id[c.comm[row]] == by.comm &&
+        KeyFunction(comms, c.comm[row], c.kind[row]) == by.function && c.end_ns[row] != schema::kNoTime)
       sequence.rows.push_back(row);
   std::stable_sort(sequence.rows.begin(), sequence.rows.end(), [&](std::uint32_t a, std::uint32_t b) {
     return std::pair(c.seq[a], c.start[a]) < std::pair(c.seq[b], c.start[b]);
@@ -75,8 +92,8 @@ Period FindPeriod(const std::vector<std::uint64_t>& symbols) {
 std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRank>& ranks,
                                                       const MatchedCollectives& matched) {
   std::vector<std::vector<RankStep>> steps(ranks.size());
-  const std::uint64_t comm = BusiestComm(ranks, matched);
-  if (comm == 0) return steps;
+  const Numbered comm = BusiestComm(ranks, matched);
+  if (comm.comm == 0) return steps;
   const Sequence reference = SequenceOf(ranks[0], comm);
   const Period period = FindPeriod(reference.symbols);
   if (period.length == 0) return steps;

@@ -123,7 +123,7 @@ ActivityStream::ActivityStream(const schema::RankTables& head, EventTables& tabl
     kept_.AddSource(activity);
   }
   for (const std::uint8_t mode : head_.collectives.mode) posted_ |= IsPosted(mode);
-  for (const std::uint8_t mode : head_.p2p.mode) posted_ |= mode != 0;
+  for (const std::uint8_t mode : head_.p2p.mode) posted_ |= IsPosted(mode);
   tables_.calls.Rewind();
   tables_.kernels.Rewind();
   tables_.copies.Rewind();
@@ -159,11 +159,15 @@ bool ActivityStream::Run(std::vector<Terms>& terms) {
   return true;
 }
 
-// Which kernels carried recorded collectives, and where it matters what they are.
+// Which kernels carried recorded operations, and where it matters what they are.
 void ActivityStream::FindCarriers() {
   if (!gpu_) return;
   for (const std::uint32_t row : head_.collectives.kernel)
     if (row < tables_.kernels.rows()) carriers_.push_back({row, KernelClass::kComm, true});
+  // By HTA's rules messages are known by their kernels' names.
+  if (!hta_classes_)
+    for (const std::uint32_t row : head_.p2p.kernel)
+      if (row < tables_.kernels.rows()) carriers_.push_back({row, KernelClass::kComm, true});
   std::sort(carriers_.begin(), carriers_.end(), [](const Carrier& a, const Carrier& b) { return a.row < b.row; });
   carriers_.erase(std::unique(carriers_.begin(), carriers_.end(),
                               [](const Carrier& a, const Carrier& b) { return a.row == b.row; }),

@@ -8,6 +8,7 @@
 
 #include "core/collective.h"
 #include "core/mpi_ops.h"
+#include "merge/match/instance_key.h"
 #include "merge/readers/event_reader.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/gpu_windows.h"
@@ -58,6 +59,8 @@ class Pass {
     op.begin = c.begin_ns[row];
     // Never completed: still in flight when the rank was last heard of.
     op.end = std::max(op.ended ? c.end_ns[row] : span_.end, op.begin);
+    // It was enqueued; whether and when it ran is not known.
+    if (WithoutGpuTimes(c.mode[row], c.end_ns[row])) op.end = op.begin;
     op.member = matched_.member_of[in_.index][row];
     op.limit = op.member == schema::kNone ? kNoTime : matched_.limit_ns[op.member];
     op.split = op.limit != kNoTime;
@@ -136,8 +139,17 @@ class Pass {
       op.censored = (op.end - op.end_low) >= (high + 9) / 10 || still >= (high + 9) / 10;
     }
     if (op.member != schema::kNone) Write(op);
+    if (CopiedOnly(row)) return;
     stream.AddOp({op.begin, op.wait_end, op.split && !op.censored ? op.wait_end : op.end, op.end, !op.posted},
                  head_.collectives.kernel.empty() ? schema::kNone : head_.collectives.kernel[row]);
+  }
+
+  // A communicator of one rank copies, where it does anything at all: that is in the table of copies.
+  bool CopiedOnly(std::size_t row) const {
+    const schema::Collectives& c = head_.collectives;
+    const schema::Comms& comms = head_.comms;
+    return c.mode[row] == static_cast<std::uint8_t>(CollectiveMode::kGpu) && c.comm[row] < comms.rows() &&
+           comms.size[c.comm[row]] == 1 && (c.kernel.empty() || c.kernel[row] == schema::kNone);
   }
 
   void Write(const OpTimes& op) {
@@ -160,15 +172,19 @@ class Pass {
     const schema::P2p& p2p = head_.p2p;
     if (p2p.outcome[row] == 1) return;
     std::int64_t begin = p2p.begin_ns[row];
-    const bool posted = p2p.mode[row] != 0;
+    if (WithoutGpuTimes(p2p.mode[row], p2p.end_ns[row])) return;
+    const bool posted = IsPosted(p2p.mode[row]);
+    const bool gpu = p2p.mode[row] == static_cast<std::uint8_t>(CollectiveMode::kGpu);
     // A posted receive without a message moves nothing, however long it stays posted.
     if (posted && p2p.direction[row] == 1 && p2p.end_ns[row] == kNoTime) return;
     std::int64_t end = p2p.end_ns[row];
     if (end == kNoTime) end = posted ? std::max(begin, p2p.post_end_ns[row]) : span_.end;
-    // Before its send was posted a receive has nothing to move.
+    // Before its send was posted a receive has nothing to move; but a kernel that waits for it keeps the GPU.
     const std::int64_t partner_begin = in_.p2p->partner_begin_ns[in_.index][row];
-    if (p2p.direction[row] == 1 && partner_begin != kNoTime) begin = std::max(begin, in_.clock->ToLocal(partner_begin));
-    if (end > begin) stream.AddOp({begin, begin, end, end, !posted}, schema::kNone);
+    if (!gpu && p2p.direction[row] == 1 && partner_begin != kNoTime)
+      begin = std::max(begin, in_.clock->ToLocal(partner_begin));
+    if (end > begin)
+      stream.AddOp({begin, begin, end, end, !posted}, p2p.kernel.empty() ? schema::kNone : p2p.kernel[row]);
   }
 
   // Everything the breakdown looks at, by time. False: some table is not in order of time.

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include "core/schema.h"
+#include "merge/clock/align.h"
+
+namespace lockstep {
+
+// Collectives of a rank that bound the ranks' clocks: nobody leaves before the last one came.
+std::vector<AlignCollective> BoundsOf(const schema::RankTables& head);
+
+}  // namespace lockstep

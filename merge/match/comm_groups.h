@@ -1,0 +1,34 @@
+#pragma once
+// Which ranks have rows on which communicator, for matching.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "merge/match/collectives.h"
+#include "merge/readers/run_files.h"
+
+namespace lockstep {
+
+// One rank's rows on one communicator, in order of the instance key.
+struct RankOnComm {
+  std::uint32_t rank;  // Index into the ranks given.
+  std::int32_t comm_rank;
+  std::vector<std::uint32_t> rows;
+  std::size_t placed = 0;  // The first so many have a number that means the same on other ranks.
+};
+
+struct CommGroup {
+  std::uint64_t id = 0;
+  std::uint8_t function = 0;  // See KeyFunction.
+  std::uint32_t size = 0;     // Members; of an inter-communicator: ranks that were seen to have it.
+  bool inter = false;
+  bool ordered = false;           // Numbered by NumberCollectives: sizes may be unknown (0).
+  std::vector<RankOnComm> ranks;  // By rank.
+};
+
+// Communicators of all ranks, by global id and function; each rank's rows sorted by key. Adds what
+// could not be identified to `losses`.
+std::vector<CommGroup> GroupByComm(const std::vector<MatchRank>& ranks, unsigned jobs, std::vector<RunLoss>& losses);
+
+}  // namespace lockstep
