@@ -45,10 +45,7 @@ std::uint8_t* BufferPool::Take(std::uint64_t ticks, bool own_clock, bool beyond)
       buffer = &buffers_[i];
   }
   if (buffer == nullptr) buffer = Fresh(limit_, Buffer::kOut);
-  if (buffer == nullptr) {
-    refused_.fetch_add(1, std::memory_order_relaxed);
-    if (beyond) buffer = Fresh(4 * limit_, Buffer::kOut);
-  }
+  if (buffer == nullptr && beyond) buffer = Fresh(4 * limit_, Buffer::kOut);
   if (buffer == nullptr) return nullptr;
   buffer->own_clock = own_clock;
   buffer->out_ticks.store(ticks, std::memory_order_relaxed);

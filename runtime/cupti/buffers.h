@@ -43,7 +43,6 @@ class BufferPool {
   // When the one that is out longest was handed out; ~0 if none is.
   std::uint64_t OldestOut() const;
 
-  std::uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
   std::uint32_t used() const;
 
  private:
@@ -53,7 +52,6 @@ class BufferPool {
   Buffer buffers_[kMost] = {};
   std::atomic<std::uint32_t> used_{0};
   std::atomic<Buffer*> filled_{nullptr};
-  std::atomic<std::uint64_t> refused_{0};
   std::uint32_t limit_ = 0;
   std::size_t buffer_bytes_ = 0;
 };

@@ -33,7 +33,7 @@ constexpr std::uint64_t kSlackMs = 1000;  // GPU times are interpolated between 
 constinit std::atomic<bool> g_started{false};
 constinit std::atomic<std::uint32_t> g_end_wanted{0}, g_end_done{0};
 constinit std::atomic<std::uint32_t> g_end_asks{0};
-constinit std::atomic<std::int64_t> g_end_until_ns{0};
+constinit std::atomic<std::int64_t> g_end_until_ns{0}, g_no_room_after_ns{0};
 
 // Shared memory words are waited for without FUTEX_PRIVATE_FLAG.
 void Wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::int64_t most_ns) {
@@ -50,7 +50,7 @@ std::int64_t RealtimeNs() {
 
 class Flusher {
  public:
-  Flusher() : decoder_(g_capture.api, g_capture.sizes, output_) {}
+  Flusher() : decoder_(g_capture.api, g_capture.sizes, output_) { output_.LimitWaits(&g_no_room_after_ns); }
   void Run();
 
  private:
@@ -68,7 +68,7 @@ class Flusher {
   Decoder decoder_;
   RawWriter raw_;
   TimeScale realtime_;  // For buffers that CUPTI filled on its own clock.
-  std::uint64_t first_ticks_ = 0, refused_ = 0;
+  std::uint64_t first_ticks_ = 0;
   std::int64_t first_raw_ns_ = 0, next_take_back_ns_ = 0;
   double ticks_per_ns_ = 1;
   bool at_exit_ = false;
@@ -151,11 +151,6 @@ void Flusher::Flush(bool forced) {
   } else if (forced && capture_.owner.load() == Owner::kOurs && capture_.pool.OldestOut() != ~std::uint64_t{0}) {
     output_.Lose(Loss::kGpuTailLost, "CUPTI did not give its last records", 1, capture_.pool.OldestOut(), now);
   }
-  if (const std::uint64_t refused = capture_.pool.refused(); refused != refused_) {
-    // Also counted by CUPTI, record by record, in versions that tell.
-    output_.Lose(Loss::kGpuRecordsDropped, "times that no buffer was left", refused - refused_, now, now);
-    refused_ = refused;
-  }
   output_.WriteLosses();
   capture_.pool.Prepare(2);
 }
@@ -192,7 +187,6 @@ void Flusher::TakeBack(std::int64_t now_ns) {
 
 void Flusher::End() {
   const std::uint32_t wanted = g_end_wanted.load(std::memory_order_acquire);
-  output_.LimitWaits(g_end_until_ns.load());
   if (g_end_asks.load() != 0)
     Flush(true);
   else
@@ -283,11 +277,10 @@ void EndFlush(bool ask_cupti) {
   std::int64_t none = 0;
   g_end_until_ns.compare_exchange_strong(none, now + kEndNs);
   const std::int64_t until = g_end_until_ns.load();
+  // What finds no room in the ring by then is dropped, so that dropping is still counted in time.
+  g_no_room_after_ns.store(until - kEndNs / 4);
   if (now >= until) return;  // A stuck kernel has had its time.
-  if (!ask_cupti)
-    g_end_asks.store(0);
-  else
-    g_end_asks.store(1);
+  g_end_asks.store(ask_cupti ? 1 : 0);
   const std::uint32_t wanted = g_end_wanted.fetch_add(1) + 1;
   Wake(g_capture.process->gpu_flush_wanted);
   for (;;) {
@@ -302,6 +295,8 @@ void ForgetFlusher() {
   g_started.store(false);
   g_end_wanted.store(0);
   g_end_done.store(0);
+  g_end_until_ns.store(0);
+  g_no_room_after_ns.store(0);
 }
 
 }  // namespace lockstep::cupti

@@ -38,6 +38,8 @@ void Output::Room(std::uint32_t slots) {
   const SegmentHeader& segment = *lockstep_probe.segment;
   std::int64_t moved_ns = RawNs();
   while (room_ < slots && segment.agent_gone.load(std::memory_order_relaxed) == 0) {
+    const std::int64_t until = until_raw_ns_ != nullptr ? until_raw_ns_->load(std::memory_order_relaxed) : 0;
+    if (until != 0 && RawNs() > until) return;
     const timespec wait{0, 500'000};
     nanosleep(&wait, nullptr);
     const std::int64_t now = RawNs();
@@ -45,7 +47,6 @@ void Output::Room(std::uint32_t slots) {
     if (seen != tail) moved_ns = now;
     tail = seen;
     room_ = FreeSlots(*page);
-    if (until_raw_ns_ != 0 && now > until_raw_ns_) return;
     if (now - moved_ns > kStallNs) {
       stalled_tail_ = tail;  // Nobody reads: dropped and counted until somebody does.
       return;

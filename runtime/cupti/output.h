@@ -38,8 +38,8 @@ class Output {
   // "name\tkey=value..." (core/fact.h).
   void WriteFact(const char* text);
 
-  // From now on no wait goes on beyond this moment (RawNs); 0 as usual.
-  void LimitWaits(std::int64_t until_raw_ns) { until_raw_ns_ = until_raw_ns; }
+  // No wait goes on beyond the moment in `until_raw_ns` (RawNs), which another thread may set; 0 none.
+  void LimitWaits(const std::atomic<std::int64_t>* until_raw_ns) { until_raw_ns_ = until_raw_ns; }
   std::uint64_t records() const { return records_; }
   // Room as it was last seen is no longer to be trusted: another sort of writing took place.
   void ForgetRoom() { room_ = 0; }
@@ -61,7 +61,7 @@ class Output {
 
   std::uint32_t room_ = 0;                          // Slots of the ring known to be free.
   std::uint64_t stalled_tail_ = ~std::uint64_t{0};  // Where the reader stood when it was given up.
-  std::int64_t until_raw_ns_ = 0;
+  const std::atomic<std::int64_t>* until_raw_ns_ = nullptr;
   std::uint64_t records_ = 0;
   TextTable names_;
   Table<ShapeKey, 4096> shapes_;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -168,20 +169,48 @@ TEST_F(CuptiSource, ManyBuffersAndThreads) {
   EXPECT_EQ(run.Count(RecordKind::kGpuSync, 3), 16u);
 }
 
+// 4 MiB in all while 120,000 records come at once: every one is recorded or counted.
 TEST_F(CuptiSource, BuffersThatRunOutAreCounted) {
-  // 4 MiB in all while 200,000 records come faster than they are decoded; nothing drains the ring either.
   segment_->header().gpu_options = 4u << kGpuBuffersShift;
-  const Outcome run = Start({"many", "60000"});
+  Outcome run;
+  {
+    ProbeChild child(segment_->path(), {"many", "60000"}, Environment(), kJob);
+    std::atomic<bool> ended{false};
+    std::thread reader([&] {
+      for (bool last = false; !last;) {
+        last = ended.load();
+        for (std::uint32_t i = 0; i < segment_->header().rings_used; ++i)
+          for (TestRecord& record : segment_->Read(i, true)) run.records.push_back(std::move(record));
+      }
+    });
+    EXPECT_EQ(child.Line(), "violations 0");
+    EXPECT_EQ(child.Wait(), 0);
+    ended = true;
+    reader.join();
+  }
+  for (const TestRecord& record : run.records)
+    if (record.kind == RecordKind::kString) run.strings[{record.ring, record.As<StringRecord>().id}] = record.Text();
+  const std::uint64_t dropped = run.Losses()["GpuRecordsDropped"];
+  EXPECT_GT(dropped, 0u);
+  EXPECT_EQ(
+      run.Count(RecordKind::kGpuKernel) + run.Count(RecordKind::kGpuApi) + run.Count(RecordKind::kGpuSync) + dropped,
+      120'002u);
+}
+
+// Nobody drains the ring: what finds no room is counted by it, and the end is not held up.
+TEST_F(CuptiSource, RingsThatNobodyReads) {
+  segment_.reset();
+  TestSegmentOptions options;
+  segment_ = std::make_unique<TestSegment>(options);
+  const Outcome run = Start({"many", "20000"});
   EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"});
-  EXPECT_EQ(run.status, 0);
-  std::uint64_t seen = run.Count(RecordKind::kGpuKernel);
-  const auto losses = run.Losses();
-  std::uint64_t lost = 0;
-  if (losses.contains("GpuRecordsDropped")) lost = losses.at("GpuRecordsDropped");
-  std::uint64_t ring_lost = 0;
+  EXPECT_LT(run.seconds, 6);
+  std::uint64_t dropped = 0;
   for (std::uint32_t i = 0; i < segment_->header().rings_used; ++i)
-    ring_lost += segment_->view().ring(segment_->view().rings()[i].offset).total_dropped;
-  EXPECT_TRUE(seen == 60000 || lost + ring_lost != 0) << seen;
+    dropped += segment_->view().ring(segment_->view().rings()[i].offset).total_dropped;
+  EXPECT_GE(
+      run.Count(RecordKind::kGpuKernel) + run.Count(RecordKind::kGpuApi) + run.Count(RecordKind::kGpuSync) + dropped,
+      40'002u);
 }
 
 TEST_F(CuptiSource, Options) {
@@ -220,7 +249,7 @@ TEST_F(CuptiSource, OutsideWindowsNothingIsWritten) {
   EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 0u);
   EXPECT_EQ(run.Count(RecordKind::kGpuApi), 0u);
   EXPECT_EQ(run.Count(RecordKind::kGpuDevice), 1u);
-  EXPECT_EQ(run.Losses().at("GpuOutOfWindow"), 3u * 15 + 2);
+  EXPECT_EQ(run.Losses().at("GpuOutOfWindow"), 3u * 14 + 2);
 }
 
 // Another profiler (torch.profiler) comes twice, once detaching CUPTI at its end.
@@ -386,7 +415,7 @@ TEST_F(CuptiSource, RecordedBuffersReplayToTheSame) {
     SetUp();
     const Outcome damaged = Start({cut}, {}, kReplay);
     EXPECT_TRUE(WIFEXITED(damaged.status)) << bytes;
-    EXPECT_LT(damaged.Count(RecordKind::kGpuApi), first.Count(RecordKind::kGpuApi)) << bytes;
+    EXPECT_LT(damaged.records.size(), second.records.size()) << bytes;
   }
   std::filesystem::remove_all(directory);
 }
