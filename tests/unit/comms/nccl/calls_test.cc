@@ -453,6 +453,65 @@ TEST(NcclFind, ALibraryThatIsLoadedForItsUserAlone) {
   EXPECT_EQ(records.CallsOf("ncclAllReduce")[0].record.comm, records.comms[0].record.comm);
 }
 
+TEST(NcclRanges, CommunicatorsAndCallsOfAStaticNccl) {
+#ifndef LOCKSTEP_REAL_NVTX
+  GTEST_SKIP() << "no NVTX headers on this machine";
+#else
+  TestSegment segment;
+  const std::vector<std::string> env{std::string("NVTX_INJECTION64_PATH=") + kProbe};
+  const Output output = Traced(segment, LOCKSTEP_BUILD_DIR "/tests/nccl_ranges", {"calls"}, kNeither, env);
+  EXPECT_EQ(output.status, 0);
+  EXPECT_EQ(output.errors, "");
+  const NcclRecords records(segment);
+  ASSERT_EQ(records.comms.size(), 3u);
+  EXPECT_EQ(records.comms[0].record.id, 0xa1u);
+  EXPECT_EQ(records.comms[0].record.size, 8u);
+  EXPECT_EQ(records.comms[0].record.rank, 5);
+  EXPECT_EQ(records.comms[0].record.device, 2);
+  EXPECT_EQ(records.comms[0].flags, static_cast<int>(NcclSource::kNvtx));
+  EXPECT_EQ(records.comms[1].record.id, 0xb2u);
+  EXPECT_EQ(records.comms[1].record.parent, 0xa1u);
+  EXPECT_EQ(records.comms[1].record.rank, 1);
+  EXPECT_EQ(records.comms[2].record.id, 0xc3u);
+  EXPECT_EQ(records.comms[2].record.rank, -1);
+  const std::uint32_t a = records.comms[0].record.comm, b = records.comms[1].record.comm,
+                      c = records.comms[2].record.comm;
+  struct Expected {
+    const char* name;
+    std::uint32_t comm;
+    std::uint64_t bytes, seq;
+    int peer;
+    std::uint8_t reduction;
+  };
+  const Expected expected[] = {{"ncclAllReduce", a, 4096, 0, -1, 1},    {"ncclAllReduce", a, 4096, 1, -1, 1},
+                               {"ncclAllReduce", a, 4096, 2, -1, 1},    {"ncclSend", b, 32, 0, 3, 0},
+                               {"ncclAllReduce", b, 64, 0, -1, 3},      {"ncclAllReduce", c, 1, 0, -1, 6},
+                               {"ncclAllReduce", kNoComm, 77, 0, -1, 5}};
+  ASSERT_EQ(records.calls.size(), std::size(expected));
+  for (std::size_t i = 0; i < std::size(expected); ++i) {
+    const auto& call = records.calls[i];
+    EXPECT_EQ(call.name, expected[i].name) << i;
+    EXPECT_EQ(call.record.comm, expected[i].comm) << i;
+    EXPECT_EQ(call.record.count, expected[i].bytes) << i;
+    EXPECT_EQ(call.record.seq, expected[i].seq) << i;
+    EXPECT_EQ(call.record.peer, expected[i].peer) << i;
+    EXPECT_EQ(call.record.reduction, expected[i].reduction) << i;
+    EXPECT_LT(call.record.begin_ticks, call.record.end_ticks) << i;
+  }
+  // The ranges themselves are there as ever.
+  EXPECT_EQ(RangesOf(segment).size(), 12u);
+
+  TestSegmentOptions options;
+  options.recording = false;
+  TestSegment windows(options);
+  windows.header().window.kind = WindowKind::kManual;
+  Traced(windows, LOCKSTEP_BUILD_DIR "/tests/nccl_ranges", {"windows"}, kNeither, env);
+  const NcclRecords some(windows);
+  ASSERT_EQ(some.calls.size(), 1u);
+  EXPECT_EQ(some.calls[0].record.seq, 4u);
+#endif
+}
+
 // NCCL's own ranges, where neither the plugin nor the interposed functions see its calls.
 TEST(NcclFind, TheRealLibrarysRangesAreItsCalls) {
 #ifndef LOCKSTEP_NCCL_LIBRARY
