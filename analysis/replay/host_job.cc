@@ -1,0 +1,261 @@
+#include "analysis/replay/host_job.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace lockstep::replay {
+namespace {
+
+class Maker {
+ public:
+  Maker(const HostRun& run, const JobOptions& options) : run_(run), options_(options) {
+    operation_of_.resize(run.ranks.size());
+    members_.resize(run.collectives.size());
+    groups_.assign(run.collectives.size(), kNone);
+  }
+
+  Job Make() {
+    std::int64_t first = INT64_MAX;
+    for (const RankStretches& rank : run_.stretches) first = std::min(first, rank.begin_ns);
+    job_.step_ends.assign(run_.steps.size(), std::vector<std::uint32_t>(run_.ranks.size(), kNone));
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) AddRank(r, run_.stretches[r].begin_ns - first);
+    SetTransfers();
+    return std::move(job_);
+  }
+
+ private:
+  // A collective's member while the graph is made. In turns the communicator goes on to the next collective when the
+  // first rank is through; what the others still need is an operation of its own, `exit`, else kNone.
+  struct Member {
+    std::uint32_t operation, exit;
+    std::int64_t arrival_ns, end_ns;
+  };
+  struct Later {
+    std::uint32_t operation;
+    std::vector<std::uint32_t> collectives;
+  };
+
+  std::uint32_t Add(Operation operation, JobOperation about) {
+    operation.rank = static_cast<std::int32_t>(about.rank);
+    job_.operations.push_back(about);
+    return job_.graph.Add(operation);
+  }
+
+  bool InWait(const RankCollective& c) const { return c.posted && (c.in_wait || !options_.wait_for_overlap); }
+
+  std::uint32_t AddMember(std::uint32_t r, std::uint32_t i, std::uint32_t lane, std::uint32_t step) {
+    const RankCollective& c = run_.stretches[r].collectives[i];
+    if (groups_[c.collective] == kNone) groups_[c.collective] = job_.graph.AddCollective();
+    const std::uint32_t operation =
+        Add({.lane = lane, .collective = groups_[c.collective], .activity = Activity::kTransfer},
+            {Role::kMember, r, step, 0, c.collective});
+    std::uint32_t exit = kNone;
+    if (job_.graph.queued_lanes()[lane]) {
+      exit = Add({}, {Role::kExit, r, step, 0, c.collective});
+      job_.graph.Needs(exit, operation);
+    }
+    members_[c.collective].push_back({operation, exit, c.in_wait ? c.wait_begin_ns : c.begin_ns, c.end_ns});
+    operation_of_[r][i] = exit == kNone ? operation : exit;
+    return operation;
+  }
+
+  // Where a communicator's non-blocking collectives take their turns.
+  std::uint32_t TurnsOf(std::uint32_t r, std::uint32_t collective) {
+    const auto [at, fresh] = turns_.try_emplace({r, run_.collectives[collective].comm}, 0);
+    if (fresh) at->second = job_.graph.AddLane(true);
+    return at->second;
+  }
+
+  void AddRank(std::uint32_t r, std::int64_t offset_ns) {
+    const RankStretches& rank = run_.stretches[r];
+    operation_of_[r].assign(rank.collectives.size(), kNone);
+    const std::uint32_t lane = job_.graph.AddLane();
+    job_.starts.push_back(Add({.duration_ns = offset_ns, .lane = lane}, {Role::kOther, r}));
+    std::int64_t cursor = rank.begin_ns;
+    std::uint32_t step = 0, positions[8] = {};
+    std::map<std::uint32_t, std::uint32_t> feeds;  // Collective -> the operation that lets it begin.
+    std::vector<Later> later;
+    const auto about = [&](Role role) {
+      return JobOperation{role, r, step, positions[static_cast<std::size_t>(role)]++, kNone};
+    };
+    for (const Stretch& stretch : rank.training) {
+      if (step >= run_.steps.size()) break;
+      if (stretch.begin_ns > cursor) {
+        Add({.duration_ns = stretch.begin_ns - cursor, .lane = lane, .activity = Activity::kCompute},
+            about(Role::kWork));
+        cursor = stretch.begin_ns;
+      }
+      const std::int64_t length = std::max<std::int64_t>(0, stretch.end_ns - cursor);
+      switch (stretch.kind) {
+        case Stretch::kCall:
+          Add({.duration_ns = length, .lane = lane}, about(Role::kCall));
+          break;
+        case Stretch::kPost:
+          for (std::size_t k = 0; k < stretch.collectives.size(); ++k) {
+            const RankCollective& c = rank.collectives[stretch.collectives[k]];
+            ++job_.posted;
+            job_.moved_in_wait += c.in_wait;
+            JobOperation post = about(Role::kPost);
+            post.collective = c.collective;
+            Operation operation{.duration_ns = k == 0 ? length : 0, .lane = lane};
+            if (!InWait(c)) operation.enqueues = AddMember(r, stretch.collectives[k], TurnsOf(r, c.collective), step);
+            Add(operation, post);
+          }
+          break;
+        case Stretch::kBlocking:
+          AddMember(r, stretch.collectives[0], lane, step);
+          break;
+        case Stretch::kWait:
+          later.push_back(AddWait(r, lane, step, stretch, length, about(Role::kWait)));
+          break;
+        case Stretch::kFeed:
+          feeds[stretch.collectives[0]] = Add({.lane = lane}, about(Role::kOther));
+          break;
+        case Stretch::kStepEnd: {
+          const std::uint32_t end = Add({.lane = lane}, about(Role::kStepEnd));
+          job_.step_ends[stretch.step][r] = end;
+          later.push_back({end, stretch.collectives});
+          step = stretch.step + 1;
+          std::fill(std::begin(positions), std::end(positions), 0);
+          break;
+        }
+      }
+      cursor = std::max(cursor, stretch.end_ns);
+    }
+    AddOthers(r, feeds);
+    for (const Later& each : later)
+      for (const std::uint32_t i : each.collectives)
+        if (operation_of_[r][i] != kNone) job_.graph.Needs(each.operation, operation_of_[r][i]);
+  }
+
+  Later AddWait(std::uint32_t r, std::uint32_t lane, std::uint32_t step, const Stretch& stretch, std::int64_t length,
+                const JobOperation& about) {
+    const RankStretches& rank = run_.stretches[r];
+    std::int64_t last = stretch.begin_ns;
+    std::vector<std::uint32_t> list = stretch.collectives;  // In the order in which they were posted.
+    std::sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return rank.collectives[a].begin_ns < rank.collectives[b].begin_ns;
+    });
+    for (const std::uint32_t i : list) {
+      const RankCollective& c = rank.collectives[i];
+      last = std::max(last, std::min(c.end_ns, stretch.end_ns));
+      if (!InWait(c) || operation_of_[r][i] != kNone) continue;
+      Operation enqueue{.lane = lane};
+      enqueue.enqueues = AddMember(r, i, TurnsOf(r, c.collective), step);
+      Add(enqueue, {Role::kOther, r, step});
+    }
+    return {Add({.duration_ns = std::min(length, stretch.end_ns - last), .lane = lane}, about), std::move(list)};
+  }
+
+  void AddOthers(std::uint32_t r, const std::map<std::uint32_t, std::uint32_t>& feeds) {
+    const RankStretches& rank = run_.stretches[r];
+    for (const OtherThread& other : rank.others) {
+      const std::uint32_t lane = job_.graph.AddLane();
+      std::uint32_t step = kNone;
+      std::int64_t cursor = 0;
+      for (std::size_t k = 0; k < other.collectives.size(); ++k) {
+        const std::uint32_t i = other.collectives[k];
+        const RankCollective& c = rank.collectives[i];
+        const auto feed = feeds.find(i);
+        if (other.fed[k] ? feed == feeds.end() : step == kNone) continue;  // Outside the steps.
+        if (other.fed[k])
+          step = job_.operations[feed->second].step;
+        else if (c.begin_ns > cursor)
+          Add({.duration_ns = c.begin_ns - cursor, .lane = lane}, {Role::kOther, r, step});
+        const std::uint32_t member = AddMember(r, i, lane, step);
+        if (other.fed[k]) job_.graph.Needs(member, feed->second);
+        cursor = c.end_ns;
+      }
+    }
+  }
+
+  // What transfers took once everyone was there and their turn had come.
+  void SetTransfers() {
+    std::map<std::uint64_t, std::vector<std::uint32_t>> in_turns;  // Of a communicator, by first arrival.
+    for (std::uint32_t c = 0; c < members_.size(); ++c) {
+      if (members_[c].empty()) continue;
+      if (members_[c][0].exit != kNone)
+        in_turns[run_.collectives[c].comm].push_back(c);
+      else
+        for (const Member& member : members_[c])
+          job_.graph.operations()[member.operation].duration_ns = Took(c, member.end_ns - Arrived(c));
+    }
+    for (auto& [comm, list] : in_turns) {
+      std::stable_sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) { return First(a) < First(b); });
+      SetTurns(list);
+    }
+  }
+
+  std::int64_t First(std::uint32_t c) const {
+    std::int64_t ns = INT64_MAX;
+    for (const Member& member : members_[c]) ns = std::min(ns, member.arrival_ns);
+    return ns;
+  }
+  std::int64_t Arrived(std::uint32_t c) const {
+    std::int64_t ns = INT64_MIN;
+    for (const Member& member : members_[c]) ns = std::max(ns, member.arrival_ns);
+    return ns;
+  }
+  std::int64_t Through(std::uint32_t c) const {
+    std::int64_t ns = INT64_MAX;
+    for (const Member& member : members_[c]) ns = std::min(ns, member.end_ns);
+    return ns;
+  }
+  std::int64_t Took(std::uint32_t c, std::int64_t measured_ns) const {
+    const std::int64_t given = run_.collectives[c].transfer_ns;
+    return given >= 0 ? given : std::max<std::int64_t>(0, measured_ns);
+  }
+
+  void SetTurns(const std::vector<std::uint32_t>& list) {
+    std::int64_t turn = INT64_MIN;
+    for (std::size_t i = 0; i < list.size();) {
+      // One call completed several: when each of them was through is not known; by their bytes.
+      const std::int64_t through = Through(list[i]);
+      std::size_t end = i + 1;
+      while (end < list.size() && Through(list[end]) == through) ++end;
+      std::uint64_t bytes = 0, done = 0;
+      for (std::size_t k = i; k < end; ++k) bytes += run_.collectives[list[k]].bytes + 1;
+      const std::int64_t begin = std::max(turn, Arrived(list[i]));
+      for (; i < end; ++i) {
+        const std::uint32_t c = list[i];
+        done += run_.collectives[c].bytes + 1;
+        const auto share = static_cast<double>(done) / static_cast<double>(bytes);
+        const std::int64_t starts = std::max(turn, Arrived(c));
+        turn = std::max(starts, begin + static_cast<std::int64_t>(static_cast<double>(through - begin) * share));
+        for (const Member& member : members_[c]) {
+          job_.graph.operations()[member.operation].duration_ns = Took(c, turn - starts);
+          job_.graph.operations()[member.exit].duration_ns = std::max<std::int64_t>(0, member.end_ns - turn);
+        }
+      }
+    }
+  }
+
+  const HostRun& run_;
+  const JobOptions& options_;
+  Job job_;
+  std::vector<std::vector<Member>> members_;                                // [collective]
+  std::vector<std::uint32_t> groups_;                                       // [collective]: the graph's, kNone.
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> turns_;  // (rank, communicator) -> lane
+  std::vector<std::vector<std::uint32_t>> operation_of_;                    // [rank][its collective]
+};
+
+}  // namespace
+
+std::vector<std::int64_t> Job::StepLengths(const Schedule& schedule) const {
+  std::vector<std::int64_t> lengths;
+  std::int64_t before = 0;
+  for (const std::uint32_t start : starts) before = std::max(before, schedule.end_ns[start]);
+  for (const std::vector<std::uint32_t>& ends : step_ends) {
+    std::int64_t end = before;
+    for (const std::uint32_t operation : ends)
+      if (operation != kNone) end = std::max(end, schedule.end_ns[operation]);
+    lengths.push_back(end - before);
+    before = end;
+  }
+  return lengths;
+}
+
+Job MakeJob(const HostRun& run, const JobOptions& options) { return Maker(run, options).Make(); }
+
+}  // namespace lockstep::replay

@@ -1,0 +1,54 @@
+#pragma once
+// The graph (graph.h) of a run on CPU ranks. Each rank's training thread is a lane of its
+// own work between MPI calls, calls, and collectives; a non-blocking collective takes its
+// turn on a queued lane of its communicator; collectives of other threads (PyTorch over
+// MPI has a thread for them) are lanes that the training thread feeds.
+//
+// With nothing changed the replay gives the recorded times back, but for what it cannot
+// know: work between two calls begins when the one before it ends, in any replay.
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/replay/host_run.h"
+#include "analysis/replay/simulate.h"
+
+namespace lockstep::replay {
+
+enum class Role : std::uint8_t {
+  kOther,   // Without a name: starting offsets, cuts.
+  kWork,    // The thread's own time between two MPI calls.
+  kCall,    // A call that communicates with nobody here, or whose partner is not in the graph.
+  kPost,    // Enqueues a collective.
+  kWait,    // Waits for collectives posted before.
+  kMember,  // One rank's part of a collective.
+  kExit,    // What a rank needs to be through a collective that another rank is through.
+  kStepEnd,
+};
+
+struct JobOperation {
+  Role role = Role::kOther;
+  std::uint32_t rank = kNone;        // Position in HostRun::ranks.
+  std::uint32_t step = kNone;        // Position in HostRun::steps.
+  std::uint32_t position = 0;        // n-th of its role, rank and step on its lane: the same work on other ranks.
+  std::uint32_t collective = kNone;  // Of HostRun::collectives.
+};
+
+struct Job {
+  Graph graph;
+  std::vector<JobOperation> operations;               // Beside the graph's.
+  std::vector<std::uint32_t> starts;                  // [rank]: ends when the rank begins the first step.
+  std::vector<std::vector<std::uint32_t>> step_ends;  // [step][rank]: operation of role kStepEnd.
+  std::uint64_t posted = 0, moved_in_wait = 0;        // Members of non-blocking collectives; those only a wait moved.
+
+  // max over ranks of a step's end minus that of the step before; of the first from its latest begin.
+  std::vector<std::int64_t> StepLengths(const Schedule& schedule) const;
+};
+
+struct JobOptions {
+  bool wait_for_overlap = true;  // False: what is posted moves only when it is waited for.
+};
+
+Job MakeJob(const HostRun& run, const JobOptions& options = {});
+
+}  // namespace lockstep::replay

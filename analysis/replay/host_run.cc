@@ -1,0 +1,161 @@
+#include "analysis/replay/host_run.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "analysis/replay/graph.h"
+#include "merge/parallel.h"
+#include "merge/timeline/activity_stream.h"
+
+namespace lockstep::replay {
+namespace {
+
+constexpr std::int64_t kNoTime = schema::kNoTime;
+
+// Rows of steps that are usable, consecutive in number: the longest stretch, its last ones.
+std::vector<std::size_t> ChooseSteps(const schema::TlSteps& steps, std::size_t most) {
+  std::vector<std::size_t> order, best, run;
+  for (std::size_t i = 0; i < steps.rows(); ++i)
+    if (steps.complete[i] && !steps.warmup[i] && steps.step_ns[i] > 0) order.push_back(i);
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return steps.index[a] < steps.index[b]; });
+  for (const std::size_t i : order) {
+    if (!run.empty() && steps.index[i] != steps.index[run.back()] + 1) run.clear();
+    run.push_back(i);
+    if (run.size() >= best.size()) best = run;
+  }
+  if (best.size() > most) best.erase(best.begin(), best.end() - static_cast<std::ptrdiff_t>(most));
+  return best;
+}
+
+class Reader {
+ public:
+  Reader(const Timeline& timeline, const HostRunOptions& options)
+      : timeline_(timeline), t_(timeline.tables), options_(options) {}
+
+  Result<HostRun> Read() {
+    const std::vector<std::size_t> steps = ChooseSteps(t_.steps, options_.most_steps);
+    if (steps.empty())
+      return Error{ErrorCode::kUnsupported, "nothing to replay: the run has no complete steps", timeline_.run_dir,
+                   "mark steps with lockstep_step(), or name a range with --step-range"};
+    for (const std::size_t step : steps) {
+      run_.steps.push_back(t_.steps.index[step]);
+      run_.measured_step_ns.push_back(t_.steps.step_ns[step]);
+    }
+    for (std::size_t i = 0; i < t_.ranks.rows(); ++i) {
+      if (t_.ranks.state[i] >= 3) continue;
+      if (t_.ranks.gpu[i])
+        return Error{ErrorCode::kUnsupported, "rank " + std::to_string(t_.ranks.rank[i]) + " computes on a GPU",
+                     timeline_.run_dir, "replay of GPU runs is not supported yet; CPU runs over MPI are"};
+      run_.ranks.push_back(t_.ranks.rank[i]);
+    }
+    std::sort(run_.ranks.begin(), run_.ranks.end());
+    ChooseCollectives();
+    if (Status read = ReadRanks(); !read.ok()) return read.error();
+    return std::move(run_);
+  }
+
+ private:
+  std::size_t PositionOf(std::int32_t rank) const {
+    const auto at = std::lower_bound(run_.ranks.begin(), run_.ranks.end(), rank);
+    return at != run_.ranks.end() && *at == rank ? static_cast<std::size_t>(at - run_.ranks.begin()) : kNone;
+  }
+
+  void ChooseCollectives() {
+    chosen_.resize(run_.ranks.size());
+    const auto& c = t_.collectives;
+    const auto& m = t_.collective_ranks;
+    for (std::size_t i = 0; i < c.rows(); ++i) {
+      bool whole = c.seen[i] == c.expected[i] && c.seen[i] > 0 && !c.mismatch[i], inside = false, in_wait = false;
+      for (std::size_t k = timeline_.FirstMember(i); k < timeline_.FirstMember(i + 1); ++k) {
+        whole &= PositionOf(m.rank[k]) != kNone;
+        inside |= m.step[k] >= run_.steps.front() && m.step[k] <= run_.steps.back();
+        in_wait |= m.censored[k] != 0;
+      }
+      if (!inside) continue;
+      if (!whole) {
+        ++run_.left_out;
+        continue;
+      }
+      for (std::size_t k = timeline_.FirstMember(i); k < timeline_.FirstMember(i + 1); ++k) {
+        RankCollective chosen;
+        chosen.row = m.row[k];
+        chosen.collective = static_cast<std::uint32_t>(run_.collectives.size());
+        chosen.in_wait = in_wait;
+        chosen.end_ns = m.end_high_ns[k];
+        chosen_[PositionOf(m.rank[k])].push_back(chosen);
+      }
+      run_.collectives.push_back({static_cast<std::uint32_t>(i), c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]),
+                                  c.bytes[i], c.seen[i], -1});
+    }
+  }
+
+  Status ReadRanks() {
+    run_.stretches.resize(run_.ranks.size());
+    std::vector<std::optional<Error>> errors(run_.ranks.size());
+    ParallelFor(options_.jobs, run_.ranks.size(), [&](std::size_t r) {
+      const Result<schema::RankTables> tables = timeline_.ReadRank(run_.ranks[r]);
+      if (!tables.ok()) {
+        errors[r] = tables.error();
+        return;
+      }
+      const RankClockMap clock(t_.clock, run_.ranks[r]);
+      run_.stretches[r] =
+          CutIntoStretches(tables.value(), clock, WindowOf(r, clock), Complete(r, tables.value(), clock));
+    });
+    for (const auto& error : errors)
+      if (error) return *error;
+    for (const RankStretches& rank : run_.stretches)
+      if (rank.training.empty())
+        return Error{ErrorCode::kUnsupported, "a rank lacks the steps that the others have", timeline_.run_dir,
+                     "record the same steps on all ranks"};
+    return Ok();
+  }
+
+  RankWindow WindowOf(std::size_t r, const RankClockMap& clock) const {
+    RankWindow window;
+    const auto& cells = t_.step_ranks;
+    std::vector<std::size_t> rows(run_.steps.size(), kNone);
+    for (std::size_t i = 0; i < cells.rows(); ++i) {
+      const std::int64_t step = cells.index[i] - run_.steps.front();
+      if (cells.rank[i] == run_.ranks[r] && step >= 0 && step < static_cast<std::int64_t>(rows.size()))
+        rows[static_cast<std::size_t>(step)] = i;
+    }
+    for (const std::size_t row : rows) {
+      if (row == kNone) return {};
+      if (window.step_ends_ns.empty()) window.begin_ns = clock.ToCluster(cells.begin_ns[row]);
+      window.step_ends_ns.push_back(clock.ToCluster(cells.end_ns[row]));
+    }
+    return window;
+  }
+
+  std::vector<RankCollective> Complete(std::size_t r, const schema::RankTables& tables,
+                                       const RankClockMap& clock) const {
+    std::vector<RankCollective> list;
+    const auto& rows = tables.collectives;
+    for (RankCollective c : chosen_[r]) {
+      if (c.row >= rows.rows()) continue;
+      c.thread = rows.thread[c.row];
+      c.begin_ns = clock.ToCluster(rows.begin_ns[c.row]);
+      c.posted = IsPosted(rows.mode[c.row]);
+      c.in_wait &= c.posted;
+      c.wait_begin_ns = rows.wait_begin_ns[c.row] == kNoTime ? c.begin_ns : clock.ToCluster(rows.wait_begin_ns[c.row]);
+      list.push_back(c);
+    }
+    return list;
+  }
+
+  const Timeline& timeline_;
+  const schema::TimelineTables& t_;
+  const HostRunOptions& options_;
+  HostRun run_;
+  std::vector<std::vector<RankCollective>> chosen_;  // Per rank.
+};
+
+}  // namespace
+
+Result<HostRun> ReadHostRun(const Timeline& timeline, const HostRunOptions& options) {
+  return Reader(timeline, options).Read();
+}
+
+}  // namespace lockstep::replay

@@ -1,0 +1,167 @@
+#include "analysis/replay/stretches.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/mpi_ops.h"
+#include "merge/timeline/activity_stream.h"
+#include "merge/timeline/rank_pass.h"
+
+namespace lockstep::replay {
+namespace {
+
+// A thread that begins its next collective later than this after the last one had nothing to do in between.
+constexpr std::int64_t kBusyNs = 20'000;
+constexpr std::uint8_t kBackward = 3;  // ranges.category.
+
+class Cutter {
+ public:
+  Cutter(const schema::RankTables& tables, const RankClockMap& clock, const RankWindow& window,
+         std::vector<RankCollective> collectives)
+      : t_(tables), clock_(clock), window_(window), training_(TrainingThread(tables)) {
+    out_.begin_ns = window.begin_ns;
+    out_.collectives = std::move(collectives);
+    for (std::uint32_t i = 0; i < out_.collectives.size(); ++i) {
+      const RankCollective& c = out_.collectives[i];
+      by_call_[t_.collectives.call[c.row]].push_back(i);
+      if (!c.posted && c.thread != training_) others_[c.thread].push_back(i);
+      if (c.posted) open_.push_back(i);
+    }
+    // What a test found complete has moved before, even if not seen when.
+    std::set<std::int64_t> waits;
+    for (std::uint32_t row = 0; row < t_.mpi_calls.rows(); ++row)
+      if (ClassOfOp(t_.mpi_calls.op[row]) == MpiClass::kWait) waits.insert(clock.ToCluster(t_.mpi_calls.begin_ns[row]));
+    for (RankCollective& c : out_.collectives) c.in_wait &= waits.contains(c.wait_begin_ns);
+    // In order of their ends: whoever waits next after one has ended waits for it.
+    std::stable_sort(open_.begin(), open_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return out_.collectives[a].end_ns < out_.collectives[b].end_ns;
+    });
+  }
+
+  RankStretches Run() {
+    for (auto& [thread, list] : others_) AddOther(thread, list);
+    AddBackwardWaits();
+    for (std::uint32_t s = 0; s < window_.step_ends_ns.size(); ++s)
+      points_.push_back({Stretch::kStepEnd, window_.step_ends_ns[s], window_.step_ends_ns[s], {}, s});
+    AddCalls();
+    WaitBeforeStepEnds();
+    return std::move(out_);
+  }
+
+ private:
+  bool Inside(std::int64_t ns) const { return ns >= window_.begin_ns && ns < window_.step_ends_ns.back(); }
+
+  void AddOther(std::uint32_t thread, std::vector<std::uint32_t>& list) {
+    std::stable_sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return out_.collectives[a].begin_ns < out_.collectives[b].begin_ns;
+    });
+    OtherThread other{thread, list, {}};
+    std::int64_t last = INT64_MIN;
+    for (const std::uint32_t i : list) {
+      const std::int64_t begin = out_.collectives[i].begin_ns;
+      const bool fed = last == INT64_MIN || begin - last > kBusyNs;
+      other.fed.push_back(fed);
+      if (fed) points_.push_back({Stretch::kFeed, begin, begin, {i}, 0});
+      last = out_.collectives[i].end_ns;
+    }
+    out_.others.push_back(std::move(other));
+  }
+
+  // PyTorch's backward ends by waiting for the reductions of another thread, which nothing records: from the last one's
+  // begin (its gradients were the last) to the last end.
+  void AddBackwardWaits() {
+    const auto& ranges = t_.ranges;
+    for (std::size_t r = 0; r < ranges.rows(); ++r) {
+      if (ranges.thread[r] != training_ || ranges.category[r] != kBackward || ranges.kind[r] != 0) continue;
+      const std::int64_t begin = clock_.ToCluster(ranges.begin_ns[r]),
+                         end = clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r]);
+      if (!Inside(begin)) continue;
+      Stretch wait{Stretch::kWait, INT64_MIN, INT64_MIN, {}, 0};
+      for (const OtherThread& other : out_.others)
+        for (const std::uint32_t i : other.collectives) {
+          const RankCollective& c = out_.collectives[i];
+          if (c.begin_ns < begin || c.begin_ns >= end || c.end_ns > end) continue;
+          wait.begin_ns = std::max(wait.begin_ns, c.begin_ns);
+          wait.end_ns = std::max(wait.end_ns, c.end_ns);
+          wait.collectives.push_back(i);
+        }
+      if (!wait.collectives.empty() && wait.end_ns > wait.begin_ns) points_.push_back(std::move(wait));
+    }
+  }
+
+  void AddCalls() {
+    std::vector<Stretch>& out = out_.training;
+    const auto& calls = t_.mpi_calls;
+    for (std::uint32_t row = 0; row < calls.rows(); ++row) {
+      if (calls.thread[row] != training_ || !InsideMpi(calls, row)) continue;
+      Stretch call{Stretch::kCall,
+                   clock_.ToCluster(calls.begin_ns[row]),
+                   clock_.ToCluster(calls.begin_ns[row] + calls.duration_ns[row]),
+                   {},
+                   0};
+      if (!Inside(call.begin_ns)) continue;
+      const auto at = by_call_.find(row);
+      const MpiClass cls = ClassOfOp(calls.op[row]);
+      if (at != by_call_.end()) {
+        call.kind = out_.collectives[at->second[0]].posted ? Stretch::kPost : Stretch::kBlocking;
+        call.collectives = at->second;
+      } else if (cls == MpiClass::kWait) {
+        call.kind = Stretch::kWait;
+      }
+      out.push_back(std::move(call));
+    }
+    out.insert(out.end(), points_.begin(), points_.end());
+    std::stable_sort(out.begin(), out.end(), [](const Stretch& a, const Stretch& b) {
+      return std::tuple(a.begin_ns, a.end_ns) < std::tuple(b.begin_ns, b.end_ns);
+    });
+    // Each wait of MPI's takes what ended since the last one, wherever it was tested.
+    std::size_t next = 0;
+    for (Stretch& stretch : out) {
+      if (stretch.kind != Stretch::kWait || !stretch.collectives.empty()) continue;
+      for (; next < open_.size() && out_.collectives[open_[next]].end_ns <= stretch.end_ns; ++next)
+        if (out_.collectives[open_[next]].begin_ns <= stretch.begin_ns) stretch.collectives.push_back(open_[next]);
+    }
+  }
+
+  // Collectives that nobody waited for end within their step all the same.
+  void WaitBeforeStepEnds() {
+    std::vector<bool> waited(out_.collectives.size(), false);
+    for (const Stretch& stretch : out_.training)
+      if (stretch.kind == Stretch::kWait || stretch.kind == Stretch::kBlocking)
+        for (const std::uint32_t i : stretch.collectives) waited[i] = true;
+    for (Stretch& stretch : out_.training) {
+      if (stretch.kind != Stretch::kStepEnd) continue;
+      for (std::uint32_t i = 0; i < out_.collectives.size(); ++i) {
+        if (waited[i] || out_.collectives[i].end_ns > stretch.begin_ns) continue;
+        waited[i] = true;
+        stretch.collectives.push_back(i);
+      }
+    }
+  }
+
+  static MpiClass ClassOfOp(std::uint16_t op) {
+    for (const MpiOpInfo& info : kMpiOps)
+      if (static_cast<std::uint16_t>(info.op) == op) return info.cls;
+    return MpiClass::kOther;
+  }
+
+  const schema::RankTables& t_;
+  const RankClockMap& clock_;
+  const RankWindow& window_;
+  const std::uint32_t training_;
+  RankStretches out_;
+  std::map<std::uint32_t, std::vector<std::uint32_t>> by_call_, others_;
+  std::vector<std::uint32_t> open_;
+  std::vector<Stretch> points_;
+};
+
+}  // namespace
+
+RankStretches CutIntoStretches(const schema::RankTables& tables, const RankClockMap& clock, const RankWindow& window,
+                               std::vector<RankCollective> collectives) {
+  return Cutter(tables, clock, window, std::move(collectives)).Run();
+}
+
+}  // namespace lockstep::replay

@@ -1,0 +1,60 @@
+#pragma once
+// One rank's part of a run on CPU ranks: what its threads' time is cut into. Cluster time.
+
+#include <cstdint>
+#include <vector>
+
+#include "core/schema.h"
+#include "merge/timeline/timeline.h"
+
+namespace lockstep::replay {
+
+// One rank's part of a collective that can be replayed.
+struct RankCollective {
+  std::uint32_t row = 0;         // Of the rank's collectives; kNone if it never was (a question's own).
+  std::uint32_t collective = 0;  // Of HostRun::collectives.
+  std::uint32_t thread = 0;
+  bool posted = false;   // Non-blocking or persistent.
+  bool in_wait = false;  // Moved in its wait only.
+  std::int64_t begin_ns = 0, wait_begin_ns = 0, end_ns = 0;
+};
+
+// What a thread's time is cut into.
+struct Stretch {
+  enum Kind : std::uint8_t {
+    kCall,      // In MPI, nothing below.
+    kPost,      // Posts `collectives`.
+    kWait,      // Ends when `collectives` have.
+    kBlocking,  // Is collectives[0].
+    kStepEnd,   // A point: the step `step` ends.
+    kFeed,      // A point: another thread's collectives[0] can begin.
+  };
+  Kind kind;
+  std::int64_t begin_ns, end_ns;
+  std::vector<std::uint32_t> collectives;  // Of RankStretches::collectives.
+  std::uint32_t step = 0;
+};
+
+struct OtherThread {
+  std::uint32_t thread = 0;
+  std::vector<std::uint32_t> collectives;  // Blocking ones, by begin.
+  std::vector<bool> fed;                   // Each: the training thread's point at its begin lets it begin.
+};
+
+struct RankStretches {
+  std::int64_t begin_ns = 0;  // Of the first step.
+  std::vector<RankCollective> collectives;
+  std::vector<Stretch> training;  // By begin; points before what begins at the same time.
+  std::vector<OtherThread> others;
+};
+
+struct RankWindow {
+  std::int64_t begin_ns = 0;
+  std::vector<std::int64_t> step_ends_ns;  // Ascending.
+};
+
+// `collectives`: those of the rank that can be replayed. Window and collectives in cluster time.
+RankStretches CutIntoStretches(const schema::RankTables& tables, const RankClockMap& clock, const RankWindow& window,
+                               std::vector<RankCollective> collectives);
+
+}  // namespace lockstep::replay
