@@ -145,8 +145,11 @@ void GpuRecords::OnCopy(const GpuCopyRecord& record, const RecordContext& contex
 }
 
 void GpuRecords::OnSync(const GpuSyncRecord& record, const RecordContext& context) {
-  const std::int64_t begin = context.clock.Ns(record.begin_ticks), end = context.clock.Ns(record.end_ticks);
-  Touch(begin, end);
+  std::int64_t begin = kNoTime, end = kNoTime;  // Event records may have no time of their own.
+  if (record.begin_ticks != 0) {
+    begin = context.clock.Ns(record.begin_ticks), end = context.clock.Ns(record.end_ticks);
+    Touch(begin, end);
+  }
   tables_.sync.Append({.begin_ns = begin,
                        .duration_ns = DurationNs(begin, end),
                        .kind = record.head.flags,
@@ -266,6 +269,7 @@ void GpuRecords::SortAndLink() {
   sort(tables_.api, tables_.api.begin_ns);
   sort(tables_.overheads, tables_.overheads.begin_ns);
   sort(tables_.gpu_memory, tables_.gpu_memory.time_ns);
+  TimeFromCalls();
   const std::vector<std::uint32_t> moved = sort(tables_.sync, tables_.sync.begin_ns);
   if (!moved.empty()) {
     std::vector<std::uint64_t> syncs(event_syncs_.size());
@@ -273,6 +277,24 @@ void GpuRecords::SortAndLink() {
     event_syncs_ = std::move(syncs);
   }
   LinkEvents();
+}
+
+// An event record without a time has that of the call that made it, or of the last call before that one.
+void GpuRecords::TimeFromCalls() {
+  schema::Sync& sync = tables_.sync;
+  if (std::find(sync.begin_ns.begin(), sync.begin_ns.end(), kNoTime) == sync.begin_ns.end()) return;
+  std::map<std::uint64_t, std::int64_t> calls;
+  for (std::size_t i = 0; i < tables_.api.rows(); ++i)
+    if (tables_.api.correlation[i] != 0) calls.emplace(tables_.api.correlation[i], tables_.api.begin_ns[i]);
+  for (std::size_t i = 0; i < sync.rows(); ++i) {
+    if (sync.begin_ns[i] != kNoTime) continue;
+    const auto after = calls.upper_bound(sync.correlation[i]);
+    if (after != calls.begin())
+      sync.begin_ns[i] = std::prev(after)->second;
+    else
+      sync.begin_ns[i] = after != calls.end() ? after->second : first_ns_ != kNoTime ? first_ns_ : 0;
+    sync.duration_ns[i] = 0;
+  }
 }
 
 // A wait is for the event's most recent record at the time of the call (CUDA driver API, cuStreamWaitEvent).

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/fact.h"
 #include "trace/sort_rows.h"
 #include "trace/strings.h"
 
@@ -18,9 +19,15 @@ constexpr std::uint8_t kNcclCommKind = 3;
 // A flush that the agent asked for is the last one if the process ended so soon after it.
 constexpr std::int64_t kSoonNs = 2'000'000'000;
 
-std::string_view MetaText(const schema::RankTables& tables, std::string_view key) {
-  for (std::size_t i = 0; i < tables.meta.rows(); ++i)
-    if (TextOf(tables, tables.meta.key[i]) == key) return TextOf(tables, tables.meta.value[i]);
+// What the source said when it gave up.
+std::string WhyRefused(const schema::RankTables& tables) {
+  for (std::size_t i = 0; i < tables.meta.rows(); ++i) {
+    const std::string_view key = TextOf(tables, tables.meta.key[i]);
+    if (key != "fact.cupti" && !key.starts_with("fact.cupti.")) continue;
+    const std::string line = "cupti\t" + std::string(TextOf(tables, tables.meta.value[i]));
+    const std::string_view why = FactValue(line, "why"), remedy = FactValue(line, "remedy");
+    if (!why.empty()) return std::string(why) + (remedy.empty() ? "" : "; ") + std::string(remedy);
+  }
   return {};
 }
 
@@ -43,9 +50,9 @@ void AddGpuLosses(ProcessDecoder& decoder, schema::RankTables& tables, const Tic
     if (tail_lost) decoder.AddLoss(Loss::kGpuTailLost, 1, flushed, end, kNone, "process " + std::to_string(state.pid));
   }
   if (state.cupti_state == kRefused) {
-    const std::string_view why = MetaText(tables, "fact.cupti");
+    const std::string why = WhyRefused(tables);
     decoder.AddLoss(Loss::kGpuNotCaptured, 1, kNoTime, kNoTime, kNone,
-                    why.empty() ? "process " + std::to_string(state.pid) : std::string(why));
+                    why.empty() ? "process " + std::to_string(state.pid) : why);
   }
   if (decoder.nccl().untied() == 0) return;
   if (state.cupti_state == 0 && tables.kernels.rows() == 0)

@@ -324,7 +324,7 @@ class Finder {
       op.tie = TieOfCall(i);
       const bool told = row.comm < comms_with_events_.size() && comms_with_events_[row.comm] != 0;
       // A plugin that sees this communicator would have told of it, had it launched a kernel.
-      if (told && !Alone(row.comm) && (op.tie.kernel == kNone || taken_.contains(op.tie.kernel))) {
+      if (told && !Alone(row.comm) && (!op.tie.tied() || taken_.contains(op.tie.kernel))) {
         ++found_.orphans;
         continue;
       }

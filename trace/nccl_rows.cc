@@ -82,7 +82,10 @@ struct Facts {
     if (call != nullptr) return call->function == static_cast<std::uint8_t>(CollectiveKind::kSendRecv);
     return api->kind == NcclEvent::kP2pApi;
   }
-  bool receives() const { return (event == nullptr && call != nullptr ? call->direction : told()->function) == 1; }
+  bool receives() const {
+    const bool said = event != nullptr && event->function <= 1;
+    return (!said && call != nullptr ? call->direction : told()->function) == 1;
+  }
   CollectiveKind kind() const {
     const std::uint8_t kind = event == nullptr && call != nullptr ? call->function : told()->function;
     return kind <= static_cast<std::uint8_t>(CollectiveKind::kSendRecv) ? static_cast<CollectiveKind>(kind)
@@ -156,6 +159,10 @@ void NcclRecords::MakeRows() {
     }
     const auto [elements, dtype] = facts.elements();
     const std::uint64_t item = SizeOf(dtype);
+    if (facts.p2p() && facts.told() != nullptr && facts.told()->function > 1 && facts.call == nullptr) {
+      ++orphans_;  // Part of a collective that NCCL makes of messages, without a word on its direction.
+      continue;
+    }
     if (facts.p2p()) {
       const std::int32_t peer = std::max(facts.peer(), -1);
       tables_.p2p.Append({.comm = comm,
