@@ -1,5 +1,6 @@
 // A training job on the tests' NCCL and GPU: job SHARED_FILE [--steps N] [--slow RANK:FACTOR] [--end HOW] ...
 //
+// --claim N: alone, but NCCL believes in N ranks (of one it tells nothing and launches nothing).
 // Each rank is a process; what NCCL's ranks would tell each other goes through SHARED_FILE: when each of
 // them arrives at a collective, so that its kernels end together, TRANSFER after the last has come.
 #include <dlfcn.h>
@@ -34,7 +35,7 @@ constexpr std::int64_t kKernelNs = 1'000'000, kTransferNs = 400'000;
 struct Shared {
   std::atomic<int> have_id, joined;
   ncclUniqueId id;
-  std::atomic<std::int64_t> arrivals[kMostOperations][kMostRanks];
+  std::atomic<std::int64_t> present[kMostOperations][kMostRanks], arrivals[kMostOperations][kMostRanks];
 };
 
 int g_rank = 0, g_size = 1, g_operation = 0;
@@ -53,26 +54,52 @@ std::int64_t NowNs() {
 }
 
 void Launch(cudaStream_t stream, const char* kernel, std::size_t) {
-  static std::set<std::string> names;  // The GPU keeps addresses.
+  static auto& names = *new std::set<std::string>;  // The GPU keeps addresses, beyond the end of main.
   const auto number = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(stream));
-  const std::int64_t arrival = std::max(NowNs() + 20'000, fake_gpu_stream_end_ns(number));
   const int operation = g_operation++;
   if (operation >= kMostOperations) throw std::runtime_error("too many operations");
-  auto& arrivals = g_shared->arrivals[operation];
-  arrivals[g_rank].store(arrival);
-  std::int64_t last = arrival;
   const std::int64_t begin = NowNs();
-  for (int rank = 0; rank < g_size; ++rank) {
-    std::int64_t theirs = 0;
-    // A rank that died is not waited for for ever.
-    while ((theirs = arrivals[rank].load()) == 0 && NowNs() - begin < 3'000'000'000) usleep(50);
-    last = std::max(last, theirs);
+  // A rank that died is not waited for for ever.
+  const auto wait = [&](std::atomic<std::int64_t>* of_ranks) {
+    std::int64_t last = 0;
+    for (int rank = 0; rank < g_size; ++rank) {
+      std::int64_t theirs = 0;
+      while ((theirs = of_ranks[rank].load()) == 0 && NowNs() - begin < 3'000'000'000) usleep(50);
+      last = std::max(last, theirs);
+    }
+    return last;
+  };
+  // First that all are here, so that what they say then is not outdated by a long wait.
+  g_shared->present[operation][g_rank].store(1);
+  wait(g_shared->present[operation]);
+  g_shared->arrivals[operation][g_rank].store(std::max(NowNs(), fake_gpu_stream_end_ns(number)));
+  const std::int64_t end = wait(g_shared->arrivals[operation]) + kTransferNs;
+  const std::int64_t arrival = std::max(NowNs(), fake_gpu_stream_end_ns(number));
+  fake_gpu_launch(number, names.emplace(kernel).first->c_str(), std::max<std::int64_t>(end - arrival, 10'000));
+}
+
+// What NCCL 2.28 logs of a call with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=COLL, into NCCL_DEBUG_FILE (%p: process).
+void Log(const char* function, std::size_t count, int operation) {
+  const char* file = std::getenv("NCCL_DEBUG_FILE");
+  if (file == nullptr) return;
+  std::string path = file;
+  if (const std::size_t at = path.find("%p"); at != std::string::npos) path.replace(at, 2, std::to_string(getpid()));
+  if (std::FILE* log = std::fopen(path.c_str(), "a"); log != nullptr) {
+    std::fprintf(log,
+                 "vm:%d:%d [0] NCCL INFO %s: opCount 0 sendbuff 0x1 recvbuff 0x1 count %zu datatype 7 op %d root 0 "
+                 "comm 0x1 [nranks=%d] stream 0x1\n",
+                 getpid(), getpid(), function, count, operation, g_size);
+    std::fclose(log);
   }
-  fake_gpu_launch(number, names.emplace(kernel).first->c_str(), last + kTransferNs - arrival);
+}
+
+void Reduce(float* memory, std::size_t count, int operation, ncclComm_t comm, cudaStream_t stream) {
+  Log("AllReduce", count, operation);
+  ncclAllReduce(memory, memory, count, ncclFloat32, operation, comm, stream);
 }
 
 struct Job {
-  int steps = 30, slow_rank = -1;
+  int steps = 30, slow_rank = -1, claim = 0;
   double slow_factor = 1;
   std::string end = "return";
 
@@ -87,7 +114,7 @@ struct Job {
       g_shared->have_id.store(1);
     }
     while (g_shared->have_id.load() == 0) usleep(1000);
-    ncclCommInitRank(&comm, g_size, g_shared->id, g_rank);
+    ncclCommInitRank(&comm, std::max(g_size, claim), g_shared->id, g_rank);
     fakeNcclOnLaunch(Launch);
     compute = fake_gpu_stream_create();
     reduce = fake_gpu_stream_create();
@@ -111,11 +138,11 @@ struct Job {
       fake_gpu_launch(compute, "_Z8backwardPKfPf", Scaled(kKernelNs));
       fake_gpu_event_record(compute, ready[layer]);
       fake_gpu_stream_wait(reduce, ready[layer]);
-      ncclAllReduce(memory, memory, 4096u << layer, ncclFloat32, ncclAvg, comm, Stream());
+      Reduce(memory, 4096u << layer, ncclAvg, comm, Stream());
     }
     ncclGroupStart();  // One kernel for both.
-    ncclAllReduce(memory, memory, 64, ncclFloat32, ncclSum, comm, Stream());
-    ncclAllReduce(memory + 64, memory + 64, 32, ncclFloat32, ncclMax, comm, Stream());
+    Reduce(memory, 64, ncclSum, comm, Stream());
+    Reduce(memory + 64, 32, ncclMax, comm, Stream());
     ncclGroupEnd();
     fake_gpu_event_record(reduce, done);
     fake_gpu_stream_wait(compute, done);
@@ -166,6 +193,7 @@ int Main(int argc, char** argv) {
     const std::string name = argv[i], value = argv[i + 1];
     if (name == "--steps") job.steps = std::stoi(value);
     if (name == "--end") job.end = value;
+    if (name == "--claim") job.claim = std::stoi(value);
     if (name == "--slow") {
       job.slow_rank = std::stoi(value);
       job.slow_factor = std::stod(value.substr(value.find(':') + 1));
@@ -181,7 +209,10 @@ int Main(int argc, char** argv) {
   g_shared = static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   close(fd);
   job.Start();
+  const std::int64_t begin = NowNs();
   for (int step = 0; step < job.steps; ++step) job.Step();
+  if (std::getenv("JOB_TIMES") != nullptr && g_rank == 0)
+    std::printf("%.3f ms each\n", static_cast<double>(NowNs() - begin) * 1e-6 / job.steps);
   const int code = job.Finish();
 #ifdef JOB_WITH_MPI
   MPI_Finalize();
