@@ -25,6 +25,14 @@ def run_directories(build, seeds):
         subprocess.run([build / "lockstep", "merge", out], check=True, capture_output=True)
 
 
+def gpu(build, seeds):
+    """Two ranks on NCCL, which no machine without GPU could have run."""
+    if not (build / "tests/gpu_seeds").exists():
+        return
+    subprocess.run([build / "tests/gpu_seeds", seeds], check=True)
+    subprocess.run([build / "lockstep", "merge", seeds / "gpu_nccl"], check=False, capture_output=True)
+
+
 def spools(build, seeds):
     """Jobs that end badly leave spools as they are; killed agents leave segments too."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_"))}
@@ -81,6 +89,7 @@ def main():
     seeds.mkdir(parents=True, exist_ok=True)
     if not any(seeds.iterdir()):
         run_directories(build, seeds)
+        gpu(build, seeds)
         spools(build, seeds)
     command = [fuzzer, seeds, where / "work", "--seconds", options.seconds, "--jobs", options.jobs, "--seed", options.seed]
     if options.inputs:
