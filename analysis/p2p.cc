@@ -75,8 +75,13 @@ std::vector<std::int64_t> PerRank(const Context& context, const Analysis& analys
       continue;
     }
     std::vector<std::int64_t> values;
+    const auto& cells = context.tables().step_ranks;
+    const bool gpu = context.tables().ranks.gpu[context.RankRow(p)] != 0;
     for (const std::size_t step : context.usable_steps())
-      if (const std::size_t cell = context.Cell(step, p); cell != kNowhere) values.push_back(of_steps[cell]);
+      if (const std::size_t cell = context.Cell(step, p); cell != kNowhere)
+        // A GPU computes on while a stream of it waits: only what shows as idle or exposed costs.
+        values.push_back(gpu ? std::min(of_steps[cell], cells.idle_ns[cell] + cells.exposed_unsplit_ns[cell])
+                             : of_steps[cell]);
     costs.push_back(values.empty() ? 0 : LowerMedian(std::move(values)));
   }
   return costs;
@@ -127,7 +132,10 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
                                 others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) : "");
   finding.brief = kind.sender ? fmt::format("rank {} waits for rank {} to send", waiting, late)
                               : fmt::format("rank {} waits for rank {} to receive", waiting, late);
-  if (s.per_step) finding.saves_ns_per_step = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
+  const bool gpu = analysis.run.gpu_ranks > 0;
+  const std::int64_t waited = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
+  if (s.per_step)
+    finding.saves_ns_per_step = gpu ? std::min(waited, s.terms.idle_ns + s.terms.exposed_unsplit_ns) : waited;
   finding.upper_bound = true;
   finding.confidence = 0.7;
   finding.rank = late;
@@ -141,7 +149,13 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   if (kind.sender && pair->wrong_order_ns * 4 > ns) {
     finding.evidence +=
         fmt::format("; {} of the wait while an earlier message lay there", Percent(pair->wrong_order_ns, ns));
-    finding.action = "receive in the order of arrival: MPI_Waitany over posted receives, or MPI_ANY_SOURCE";
+    finding.action = gpu ? "receive in the order of sending, or on a stream per partner"
+                         : "receive in the order of arrival: MPI_Waitany over posted receives, or MPI_ANY_SOURCE";
+  } else if (gpu) {
+    finding.action = fmt::format(
+        "give rank {} less to do before it, or rank {} more that needs no message (more micro-batches, another "
+        "schedule of the pipeline)",
+        late, waiting);
   } else if (kind.sender) {
     finding.action = fmt::format(
         "send earlier on rank {} or give it less to do before; let rank {} compute between MPI_Irecv and MPI_Wait",

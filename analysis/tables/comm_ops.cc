@@ -16,6 +16,11 @@ namespace {
 constexpr std::int64_t kNoTime = schema::kNoTime;
 constexpr std::uint32_t kNone = schema::kNone;
 
+constexpr auto kGpu = static_cast<std::uint8_t>(CollectiveMode::kGpu);
+
+// Its kernel was not found: that it was enqueued is all that is known.
+bool OnGpuAtUnknownTime(std::uint8_t mode, std::int64_t end_ns) { return mode == kGpu && end_ns == kNoTime; }
+
 class Collector {
  public:
   explicit Collector(const RankView& rank) : rank_(rank), t_(rank.tables) {}
@@ -152,7 +157,7 @@ class Collector {
     const Interval span = CapturedSpan(t_);
     const RankClockMap clock = Clock();
     for (std::uint32_t row = 0; row < c.rows(); ++row) {
-      if (!Counts(row)) continue;
+      if (!Counts(row) || OnGpuAtUnknownTime(c.mode[row], c.end_ns[row])) continue;
       const std::int64_t begin = c.begin_ns[row];
       // Never completed: still in flight when the rank was last heard of.
       const std::int64_t end = std::max(begin, c.end_ns[row] == kNoTime ? span.end : c.end_ns[row]);
@@ -187,13 +192,15 @@ class Collector {
     const RankClockMap clock = Clock();
     const Interval span = CapturedSpan(t_);
     for (std::uint32_t row = 0; row < p.rows(); ++row) {
-      if (p.outcome[row] == 1) continue;
+      if (p.outcome[row] == 1 || OnGpuAtUnknownTime(p.mode[row], p.end_ns[row])) continue;
       const bool posted = IsPosted(p.mode[row]), receive = p.direction[row] == 1;
       if (posted && receive && p.end_ns[row] == kNoTime) continue;
       std::int64_t begin = p.begin_ns[row], end = p.end_ns[row];
       if (end == kNoTime) end = posted ? std::max(begin, p.post_end_ns[row]) : span.end;
       // Before its send was posted a receive has nothing to move.
-      if (receive && row < rank_.partner_begin_ns.size()) {
+      if (p.mode[row] == kGpu) {
+        // Its kernel keeps the GPU busy from its start on.
+      } else if (receive && row < rank_.partner_begin_ns.size()) {
         if (rank_.partner_begin_ns[row] != kNoTime) begin = std::max(begin, clock.ToLocal(rank_.partner_begin_ns[row]));
       } else {
         out_.receives_alone += receive;

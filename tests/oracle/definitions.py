@@ -191,7 +191,7 @@ def split_rows(activity):
         op["wait"] = op["transfer"] = None
         op["censored"] = False
         if op.get("p2p"):
-            if op["receive"] and op.get("send_post") is not None:
+            if op["receive"] and op.get("send_post") is not None and op["mode"] != 3:
                 begin = min(max(begin, activity.to_local(op["send_post"])), end)
             op["flight"] = (begin, end)
             continue

@@ -205,10 +205,10 @@ def read_rank(path, rank):
             end = max(int(p["begin_ns"][i]), int(p["post_end_ns"][i]))
         comm = int(p["comm"][i])
         peer = int(p["peer_world_rank"][i])
-        if peer < 0 and comm < n_comms and comms["kind"][comm] != 1:
+        if isinstance(peer, int) and peer < 0 and comm < n_comms and comms["kind"][comm] != 1:
             peer = member(comm, int(p["peer"][i]))
         identified = comm < n_comms and comms["global_id"][comm] != 0 and not comms["unidentified"][comm]
-        if peer < 0 and identified and comms["kind"][comm] == 1:
+        if isinstance(peer, int) and peer < 0 and identified and comms["kind"][comm] == 1:
             peer = ("inter", int(comms["global_id"][comm]), int(p["peer"][i]), int(comms["first_world_rank"][comm]))
         known = identified and peer != -1
         ends_of = (peer, rank) if receive else (rank, peer)
