@@ -55,6 +55,7 @@ class RawWriter {
   void Write(const Api& api, const RecordSizes& sizes, bool realtime, std::uint8_t* buffer, std::size_t valid_bytes);
 
  private:
+  const RawMoment made_ = RawNow();  // Before the first record.
   bool Open(const Api& api, bool realtime);
   std::uint8_t* Item(std::uint32_t type, std::uint32_t number, std::uint32_t bytes);
   std::uint32_t TextOf(const char* text);

@@ -16,6 +16,7 @@ namespace lockstep::cupti {
 namespace {
 
 constexpr std::int64_t kMostSpanNs = 60'000'000'000;
+constexpr std::int64_t kMarginNs = 20'000'000;
 constexpr std::uint32_t kMostTexts = 1 << 20;
 
 // Of the file being replayed; functions are asked for through a pointer without a context.
@@ -110,7 +111,8 @@ extern "C" __attribute__((visibility("default"))) long long lockstep_gpu_replay(
   memset(g_functions, 0, sizeof g_functions);
   const RawMoment begin = file.header().begin, end = LastMoment(file), here = RawNow();
   const std::int64_t span_ns = std::clamp<std::int64_t>(end.raw_ns - begin.raw_ns, 0, kMostSpanNs);
-  SleepNs(std::max<std::int64_t>(span_ns, 20'000'000));
+  // The first records may be from before the recorder was ready: they belong into this run, too.
+  SleepNs(span_ns + 2 * kMarginNs);
   const RawMoment now = RawNow();
 
   // Their ticks and ours may be of different length.
@@ -123,7 +125,7 @@ extern "C" __attribute__((visibility("default"))) long long lockstep_gpu_replay(
   scale.foreign = true;
   const bool realtime = file.header().realtime != 0;
   scale.from = realtime ? static_cast<std::uint64_t>(begin.realtime_ns) : begin.ticks;
-  scale.ticks = here.ticks;
+  scale.ticks = here.ticks + static_cast<std::uint64_t>(rate(here, now) * static_cast<double>(kMarginNs));
   scale.ticks_per_unit = rate(here, now) / (realtime ? 1.0 : rate(begin, end));
 
   static Api api;

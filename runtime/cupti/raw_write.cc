@@ -66,7 +66,7 @@ bool RawWriter::Open(const Api& api, bool realtime) {
     if (fd_ < 0 && errno != EEXIST) break;
   }
   block_ = static_cast<std::uint8_t*>(FreshMemory(sizeof(RawBlock) + kBlockBytes));
-  const RawHeader header{kRawMagic, kRawVersion, api.version, realtime ? 1u : 0u, sizeof(RawHeader), RawNow()};
+  const RawHeader header{kRawMagic, kRawVersion, api.version, realtime ? 1u : 0u, sizeof(RawHeader), made_};
   if (fd_ >= 0 && block_ != nullptr && WriteAll(fd_, &header, sizeof header)) return true;
   if (fd_ >= 0) close(fd_);
   fd_ = -1;
