@@ -192,6 +192,7 @@ void ProcessDecoder::SortTables() {
 
 void ProcessDecoder::CountLosses() {
   AddToldLosses();
+  nccl_.CountLosses();
   AddLoss(Loss::kUnknownRecord, unknown_records_);
   AddLoss(Loss::kRequestUnknown, unknown_requests_);
   AddLoss(Loss::kRangeOpen, open_ranges_);

@@ -269,6 +269,7 @@ void GpuRecords::SortAndLink() {
   sort(tables_.api, tables_.api.begin_ns);
   sort(tables_.overheads, tables_.overheads.begin_ns);
   sort(tables_.gpu_memory, tables_.gpu_memory.time_ns);
+  NameDevices();
   TimeFromCalls();
   const std::vector<std::uint32_t> moved = sort(tables_.sync, tables_.sync.begin_ns);
   if (!moved.empty()) {
@@ -277,6 +278,23 @@ void GpuRecords::SortAndLink() {
     event_syncs_ = std::move(syncs);
   }
   LinkEvents();
+}
+
+// Synchronisations name their context only; what ran in it says which device that is.
+void GpuRecords::NameDevices() {
+  constexpr std::uint16_t kUnknown = 65535;
+  schema::Sync& sync = tables_.sync;
+  std::unordered_map<std::uint32_t, std::uint16_t> devices;
+  const auto learn = [&](const auto& table) {
+    for (std::size_t i = 0; i < table.rows(); ++i)
+      if (table.device[i] != kUnknown) devices.try_emplace(table.context[i], table.device[i]);
+  };
+  learn(tables_.kernels);
+  learn(tables_.copies);
+  learn(sync);
+  for (std::size_t i = 0; i < sync.rows(); ++i)
+    if (const auto known = devices.find(sync.context[i]); sync.device[i] == kUnknown && known != devices.end())
+      sync.device[i] = known->second;
 }
 
 // An event record without a time has that of the call that made it, or of the last call before that one.

@@ -60,6 +60,7 @@ class GpuRecords {
   void OnMemory(const GpuMemoryRecord& record, const RecordContext& context);
   void Touch(std::int64_t begin_ns, std::int64_t end_ns);
   void SeeThread(std::uint32_t tid, std::int64_t begin_ns, std::int64_t end_ns);
+  void NameDevices();
   void TimeFromCalls();
   void LinkEvents();
   // Row of strings -> row of its readable form, and whether that is a communication library's.

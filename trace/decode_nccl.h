@@ -61,7 +61,10 @@ class NcclRecords {
   // After kernels, copies and api have their final rows and threads.
   void MakeRows();
 
-  std::uint64_t untied() const { return untied_; }  // Operations without their kernel.
+  // What was not found. After the process's windows are known.
+  void CountLosses();
+
+  std::uint64_t untied() const { return untied_.size(); }  // Operations without their kernel.
 
  private:
   Interval OnBegin(const NcclBeginRecord& record, const RecordContext& context);
@@ -71,6 +74,7 @@ class NcclRecords {
   // Row of comms of a communicator's number; made when nothing was said of it yet.
   std::uint32_t CommRow(std::uint32_t number, std::int64_t ns);
   void PairEnds();
+  void MakeOperations();
 
   ProcessDecoder& decoder_;
   schema::RankTables& tables_;
@@ -82,7 +86,15 @@ class NcclRecords {
   };
   std::vector<Ending> endings_;
   std::unordered_map<std::uint32_t, NcclComm> comms_;  // By number.
-  std::uint64_t orphans_ = 0, untied_ = 0;
+  // Operations without kernel, and per communicator when those that have one were enqueued.
+  struct Untied {
+    std::uint32_t comm;
+    std::int64_t enqueued_ns;
+  };
+  std::vector<Untied> untied_;
+  std::unordered_map<std::uint32_t, std::vector<std::int64_t>> tied_ns_;
+  std::vector<std::int64_t> replayed_ns_, kernels_untied_ns_;
+  std::uint64_t orphans_ = 0;
 };
 
 }  // namespace lockstep

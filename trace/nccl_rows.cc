@@ -6,6 +6,7 @@
 
 #include "core/collective.h"
 #include "core/comm_kernels.h"
+#include "core/window.h"
 #include "trace/decode_nccl.h"
 #include "trace/nccl_operations.h"
 #include "trace/process_decoder.h"
@@ -121,6 +122,19 @@ struct Span {
 
 void NcclRecords::MakeRows() {
   PairEnds();
+  MakeOperations();
+  const schema::Kernels& kernels = tables_.kernels;
+  std::vector<std::uint8_t> nccl_named(kernels.rows() == 0 ? 0 : tables_.strings.rows());
+  for (std::uint32_t i = 0; i < nccl_named.size(); ++i) nccl_named[i] = IsNcclKernelName(TextOf(tables_, i));
+  for (std::uint32_t row = 0; row < kernels.rows(); ++row)
+    if (kernels.work_rule[row] != 1 && kernels.name[row] < nccl_named.size() && nccl_named[kernels.name[row]] != 0)
+      kernels_untied_ns_.push_back(kernels.begin_ns[row]);
+  events_ = {};
+  calls_ = {};
+}
+
+void NcclRecords::MakeOperations() {
+  if (events_.empty() && calls_.empty()) return;
   const NcclFound found = FindNcclOperations(tables_, events_, calls_);
   schema::Kernels& kernels = tables_.kernels;
   std::unordered_map<std::uint32_t, std::uint32_t> shared;  // Kernel -> operations.
@@ -138,7 +152,6 @@ void NcclRecords::MakeRows() {
 
   std::map<std::tuple<std::uint32_t, std::uint8_t>, std::uint64_t> next_collective;
   std::map<std::tuple<std::uint32_t, std::int32_t, bool>, std::uint64_t> next_message;
-  Span untied, replayed;
   for (const NcclOperation& op : found.operations) {
     const Facts facts{event_at(op.event), event_at(op.api), op.call == kNone ? nullptr : &calls_[op.call]};
     const std::uint32_t comm = facts.comm();
@@ -153,10 +166,11 @@ void NcclRecords::MakeRows() {
       begin = tie.copy_begin_ns;
       end = tie.copy_end_ns;
     } else if (op.replay != 0) {
-      replayed.Add(enqueued);
+      replayed_ns_.push_back(enqueued);
     } else if (size != 1) {  // In place, one rank's collective launches nothing.
-      untied.Add(enqueued);
+      untied_.push_back({comm, enqueued});
     }
+    if (tie.tied()) tied_ns_[comm].push_back(enqueued);
     const auto [elements, dtype] = facts.elements();
     const std::uint64_t item = SizeOf(dtype);
     if (facts.p2p() && facts.told() != nullptr && facts.told()->function > 1 && facts.call == nullptr) {
@@ -229,20 +243,34 @@ void NcclRecords::MakeRows() {
                                                                       : 0});
   }
 
-  untied_ = untied.count;
-  decoder_.AddLoss(Loss::kNcclUntied, untied.count, untied.first_ns, untied.last_ns);
+  orphans_ += found.orphans;
+}
+
+void NcclRecords::CountLosses() {
+  // The GPU is behind the host: what was enqueued last before recording went off ran, and was left out, afterwards.
+  constexpr auto kRunEnd = static_cast<std::uint8_t>(WindowCause::kRunEnd);
+  const schema::Windows& windows = tables_.windows;
+  for (auto& [comm, times] : tied_ns_) std::sort(times.begin(), times.end());
+  Span lost, later, replayed, kernels;
+  for (const Untied& one : untied_) {
+    const auto after = std::upper_bound(windows.begin_ns.begin(), windows.begin_ns.end(), one.enqueued_ns);
+    const auto window = static_cast<std::size_t>(after - windows.begin_ns.begin());
+    bool last = window > 0 && windows.end_cause[window - 1] != kRunEnd;
+    if (const auto tied = tied_ns_.find(one.comm); last && tied != tied_ns_.end()) {
+      const auto next = std::upper_bound(tied->second.begin(), tied->second.end(), one.enqueued_ns);
+      last = next == tied->second.end() || *next > windows.end_ns[window - 1];
+    }
+    (last ? later : lost).Add(one.enqueued_ns);
+  }
+  for (const std::int64_t ns : replayed_ns_) replayed.Add(ns);
+  for (const std::int64_t ns : kernels_untied_ns_) kernels.Add(ns);
+  decoder_.AddLoss(Loss::kNcclUntied, lost.count, lost.first_ns, lost.last_ns);
   decoder_.AddLoss(Loss::kNcclUntied, replayed.count, replayed.first_ns, replayed.last_ns, kNone,
                    "replayed by CUDA graphs: their kernels are there, but nothing says which is whose");
-  decoder_.AddLoss(Loss::kNcclEventOrphan, orphans_ + found.orphans);
-  Span kernels_untied;
-  std::vector<std::uint8_t> nccl_named(tables_.strings.rows());
-  for (std::uint32_t i = 0; i < nccl_named.size(); ++i) nccl_named[i] = IsNcclKernelName(TextOf(tables_, i));
-  for (std::uint32_t row = 0; row < kernels.rows(); ++row)
-    if (kernels.work_rule[row] != 1 && kernels.name[row] < nccl_named.size() && nccl_named[kernels.name[row]] != 0)
-      kernels_untied.Add(kernels.begin_ns[row]);
-  decoder_.AddLoss(Loss::kNcclKernelUntied, kernels_untied.count, kernels_untied.first_ns, kernels_untied.last_ns);
-  events_ = {};
-  calls_ = {};
+  decoder_.AddLoss(Loss::kGpuOutOfWindow, later.count, later.first_ns, later.last_ns, kNone,
+                   "NCCL operations whose kernels began after recording went off");
+  decoder_.AddLoss(Loss::kNcclKernelUntied, kernels.count, kernels.first_ns, kernels.last_ns);
+  decoder_.AddLoss(Loss::kNcclEventOrphan, orphans_);
 }
 
 }  // namespace lockstep

@@ -619,6 +619,29 @@ TEST_F(DecodeNcclTest, TheJobsRankIsNcclsOnlyWhereOneCommunicatorHoldsTheJob) {
   EXPECT_EQ(ranks("clock_mode\traw\nworld_size\t4\n"), "<absent>") << "two orders of the same ranks";
 }
 
+// The GPU is behind the host: the last operations of a window run when recording is off.
+TEST_F(DecodeNcclTest, OperationsThatRanAfterTheirWindowAreNoLoss) {
+  nccl_.records.Add(WindowRecord{{RecordKind::kWindow, 1, 1}, WindowCause::kSteps, 0, 0, 50, 10, 0});
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    const std::uint64_t at = 100 + 100 * i;
+    nccl_.Add(Begin{.event = NcclEvent::kKernelLaunch, .id = 1 + 2 * i, .ticks = at});
+    nccl_.End(NcclEvent::kKernelLaunch, 1 + 2 * i, at + 10);
+    nccl_.Add(Begin{.event = NcclEvent::kCollective,
+                    .id = 2 + 2 * i,
+                    .ticks = at + 11,
+                    .kind = CollectiveKind::kAllReduce,
+                    .count = 10,
+                    .seq = i});
+    // The second's kernel was lost otherwise.
+    if (i == 0 || i == 2) Launch(at + 1, static_cast<std::uint32_t>(50 + i), at + 50, at + 60);
+  }
+  nccl_.records.Add(WindowRecord{{RecordKind::kWindow, 0, 1}, WindowCause::kSteps, 0, 0, 600, 20, 0});
+  const schema::RankTables t = Tables(GpuProcess(gpu_, &nccl_, "clock_mode\traw\nrank\t0\nrecording\tsteps\n"));
+  ASSERT_EQ(t.collectives.rows(), 4u);
+  EXPECT_EQ(LossCount(t, "NcclUntied"), 1u);
+  EXPECT_EQ(LossCount(t, "GpuOutOfWindow"), 1u);
+}
+
 TEST_F(DecodeNcclTest, NoKernelAtAllIsSuspicious) {
   nccl_.Add(
       Begin{.event = NcclEvent::kCollective, .id = 2, .ticks = 110, .kind = CollectiveKind::kAllReduce, .count = 10});
