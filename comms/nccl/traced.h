@@ -49,9 +49,9 @@ inline Result Traced(const Shape& shape, Call&& call) {
   CommRef ref = shape.comm != nullptr ? RefOf(shape.comm) : 0;
   const bool recording = ring::Recording();
   CallFrame frame;
-  const std::uint64_t begin = ring::Ticks();
+  const std::uint64_t begin = recording ? ring::Ticks() : 0;
   const Result result = Framed(frame, call);
-  const std::uint64_t end = ring::Ticks();
+  const std::uint64_t end = recording ? ring::Ticks() : 0;
   if (shape.comm != nullptr && frame.seen != 0 && frame.seen != ref) [[unlikely]]
     ref = Join(shape.comm, ref, frame.seen);
   // Counted whether or not recording is on: it names the operation across ranks.

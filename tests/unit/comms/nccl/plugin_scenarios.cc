@@ -257,6 +257,13 @@ void Kernels() {
   g_host->Finalize(context);
 }
 
+// For callgrind: so many all-reduces, 5 events each.
+void Loop(int count) {
+  void* context = g_host->Init(1, nullptr, 1, 2, 0);
+  for (int i = 0; i < 10 + count; ++i) AllReduce(context, static_cast<std::uint64_t>(i));
+  g_host->Finalize(context);
+}
+
 // A copy-engine collective (v6), written byte by byte at the offsets of the interface's layout.
 void Layout() {
   void* context = g_host->Init(1, nullptr, 1, 2, 0);
@@ -309,6 +316,8 @@ int main(int argc, char** argv) {
     Windows();
   else if (name == "kernels")
     Kernels();
+  else if (name == "loop")
+    Loop(argc > 3 ? std::atoi(argv[3]) : 0);
   else if (name == "layout")
     Layout();
   else
