@@ -65,10 +65,11 @@ bool SetAttribute(int attribute, const void* value, std::size_t bytes) {
          g_capture.api.set_attribute(attribute, &bytes, const_cast<void*>(value)) == kSuccess;
 }
 
-bool Enable(std::uint32_t kind) {
-  if (g_capture.api.enable(kind) != kSuccess) return false;
-  g_capture.kinds |= std::uint64_t{1} << kind;
-  return true;
+// Records of one kind less are no reason to have none.
+void Enable(std::uint32_t kind) {
+  const std::uint64_t bit = std::uint64_t{1} << kind;
+  const bool enabled = g_capture.api.enable(kind) == kSuccess;
+  (enabled ? g_capture.kinds : g_capture.refused_kinds) |= bit;
 }
 
 }  // namespace

@@ -204,6 +204,12 @@ void Flusher::Run() {
   snprintf(fact, sizeof fact, "cupti\tstate=recording\tversion=%u\tpath=%s\tclock=%s\tfunctions=%s",
            capture_.api.version, capture_.api.path, capture_.own_clock ? "own" : "realtime",
            capture_.filters_functions ? "filtered" : "all");
+  for (std::uint32_t kind = 1; kind < kKindLimit; ++kind) {
+    if ((capture_.refused_kinds >> kind & 1) == 0) continue;
+    const std::size_t used = strlen(fact);
+    snprintf(fact + used, sizeof fact - used, strstr(fact, "refused_kinds") != nullptr ? ",%u" : "\trefused_kinds=%u",
+             kind);
+  }
   output_.WriteFact(fact);
   Clock();
   std::int64_t next_flush_ns = RawNs() + kFlushNs;

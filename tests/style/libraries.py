@@ -17,6 +17,7 @@ ONLY = {  # file -> all it may need
     "liblockstep.so": LIBC,
     "liblockstep-cudart.so": LIBC + r"|liblockstep\.so",
     "liblockstep-ompi40.so": LIBC + r"|liblockstep\.so",
+    "liblockstep-gpu.so": LIBC + r"|liblockstep\.so",
 }
 NEVER = {  # file -> what it may not need
     "lockstep": r"libmpi.*|libopen-.*|libhdf5_openmpi.*|libcupti.*|libcuda.*|libcudart.*|libnccl.*|liblockstep.*",
