@@ -1,5 +1,6 @@
 """GPU capture end to end on the tests' GPU and NCCL: check.py BUILD_DIR REAL_CUPTI CASE"""
 import glob
+import json
 import os
 import pathlib
 import shutil
@@ -136,6 +137,10 @@ class Chain(Case):
             terms = ("compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns",
                      "idle_ns")
             self.assertEqual(sum(rank[t] for t in terms), rank["span_ns"])
+        # The reductions' stream waits for gradients, the compute stream for the reductions.
+        table = jobs.run([jobs.LOCKSTEP, "analyze", self.run_dir().directory, "--table", "stream-waits", "--json", "-"], "/")
+        rows = json.loads(table.stdout)["rows"]
+        self.assertEqual(len({(row[2], row[3]) for row in rows}), 2, rows)
         waits = {rank["rank"]: rank["exposed_wait_ns"] for rank in analysis["ranks"]}
         self.assertLess(waits[1], min(waits[0], waits[2]) / 2)
 

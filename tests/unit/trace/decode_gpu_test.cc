@@ -149,6 +149,16 @@ TEST_F(DecodeGpuTest, WaitsReferToTheLastRecordByOrderOfCalls) {
   EXPECT_EQ(t.sync.record_stream, (std::vector<std::uint32_t>{7, 8, 9, kNone, kNone, kNone, kNone, kNone}));
 }
 
+TEST_F(DecodeGpuTest, SynchronisationsAreOnTheDeviceOfTheirContext) {
+  GpuThread gpu;
+  gpu.Add(
+      GpuThread::Sync{.kind = 2, .begin = 1, .end = 1, .correlation = 40, .stream = 20, .event = 1, .device = 65535});
+  const schema::RankTables alone = Tables(GpuProcess(gpu));
+  EXPECT_EQ(alone.sync.device[0], 65535);  // Nothing says which.
+  gpu.Add(GpuThread::Kernel{.name = "k", .begin = 5, .end = 9});
+  EXPECT_EQ(Tables(GpuProcess(gpu)).sync.device[0], 0);
+}
+
 TEST_F(DecodeGpuTest, WaitsReferToTheRecordTheyNameWhereTheyDo) {
   GpuThread gpu;
   using Sync = GpuThread::Sync;
@@ -244,7 +254,8 @@ TEST_F(DecodeGpuTest, TheTailIsLostWhenNobodyFlushed) {
 
 TEST_F(DecodeGpuTest, ARefusedSourceSaysWhy) {
   SpoolBuilder spool = Ended(4'999'000'000, 0, 0, 0, 2);
-  spool.Thread(3, 100).Records(ThreadRecords().Text(RecordKind::kFact, 0, "cupti\tstate=refused\twhy=no driver\tremedy=\tversion=0"), 3);
+  spool.Thread(3, 100).Records(
+      ThreadRecords().Text(RecordKind::kFact, 0, "cupti\tstate=refused\twhy=no driver\tremedy=\tversion=0"), 3);
   const schema::RankTables t = Tables(spool);
   EXPECT_EQ(LossCount(t, "GpuNotCaptured"), 1u);
   for (std::size_t i = 0; i < t.losses.rows(); ++i)

@@ -51,12 +51,14 @@ class GpuThread {
     std::uint64_t begin, end;
     std::uint32_t correlation = 0, stream = 0xffffffffu, event = 0;
     std::uint64_t event_sync = 0;
+    std::uint16_t device = 0;
   };
   GpuThread& Add(const Sync& s) {
     GpuSyncRecord record{};
     record.head = {RecordKind::kGpuSync, s.kind, 2};
     record.correlation = s.correlation, record.begin_ticks = s.begin, record.end_ticks = s.end;
     record.stream = s.stream, record.event = s.event, record.event_sync = s.event_sync, record.context = 1;
+    record.device = s.device;
     records.Add(record);
     return *this;
   }

@@ -1,0 +1,81 @@
+"""The checks of PyTorch jobs, and of the profiler inside them."""
+
+import json
+import pathlib
+
+from checks import check, expect, kernel_names, tied
+from harness import SOURCE
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+@check(300)
+def torch_ddp(ctx):
+    words = ctx.torch(SOURCE / "examples/torch/ddp_train.py", "--steps", "30", "--layers", "6", "--width", "512",
+                      "--bucket-cap-mb", "2")
+    job = ctx.launch(words, ctx.ranks, timeout=200)
+    values = {}
+    for rank, file in enumerate(ctx.files(job)):
+        kernels, by_operation, collectives, with_kernel = tied(file)
+        expect(kernels > 0 and kernels == by_operation, f"rank {rank}: {by_operation} of {kernels} NCCL kernels are tied")
+        expect(file.rows("gradient_buckets") > 1, f"rank {rank}: {file.rows('gradient_buckets')} gradient buckets")
+        values = {"nccl_kernels": kernels, "collectives": collectives, "buckets": file.rows("gradient_buckets"),
+                  "steps": file.rows("steps"), "kernels": file.rows("kernels")}
+    code, analysis, stderr = job.run.analyze()
+    expect(analysis is not None and analysis["trust"]["unmatched_collectives"] == 0, f"exit {code}: {stderr[-300:]}")
+    expect(analysis["buckets"] and len(analysis["buckets"]["sizes"]) > 1, f"buckets: {analysis['buckets']}")
+    return {**values, "bucket_bytes": [b if isinstance(b, int) else b.get("bytes") for b in analysis["buckets"]["sizes"]]}
+
+
+@check(300)
+def torch_fsdp(ctx):
+    words = ctx.torch(SOURCE / "examples/torch/fsdp_train.py", "--steps", "12", "--layers", "4", "--width", "512",
+                      "--heads", "8", "--batch", "4", "--length", "128", "--vocabulary", "4096")
+    job = ctx.launch(words, ctx.ranks, timeout=200)
+    code, analysis, stderr = job.run.analyze()
+    expect(analysis is not None and analysis["trust"]["unmatched_collectives"] == 0, f"exit {code}: {stderr[-300:]}")
+    ops = {}
+    for row in analysis["collectives"]:
+        ops[row["op"]] = ops.get(row["op"], 0) + row["count"]
+    gathers = sum(count for op, count in ops.items() if "gather" in op)
+    scatters = sum(count for op, count in ops.items() if "scatter" in op)
+    # Five units: four blocks and the root; each gathered in forward and, but for the root, again in backward.
+    expect(gathers >= 12 * 5 and scatters >= 12 * 5, f"operations: {ops}")
+    for rank, file in enumerate(ctx.files(job)):
+        kernels, by_operation = tied(file)[:2]
+        expect(kernels == by_operation > 0, f"rank {rank}: {by_operation} of {kernels} NCCL kernels are tied")
+    return {"all_gathers": gathers, "reduce_scatters": scatters}
+
+
+def profiled(ctx, bare):
+    out = ctx.dir / f"profile-{'bare' if bare else 'traced'}.json"
+    job = ctx.launch(ctx.torch(HERE / "profiled.py", str(out)), bare=bare, timeout=240)
+    return job, json.loads(out.read_text())
+
+
+@check(400)
+def torch_profiler_inside(ctx):
+    """torch.profiler gets the same events as without us; our capture has a marked gap and goes on afterwards."""
+    _, alone = profiled(ctx, True)
+    job, beside = profiled(ctx, False)
+    expect(alone["kernels"] > 0 and alone["kernels"] == beside["kernels"],
+           f"torch.profiler saw {beside['kernels']} kernels, {alone['kernels']} without Lockstep")
+    file = ctx.files(job)[0]
+    expect(file.losses.get("GpuCaptureTaken", 0) >= 1, f"the gap is not marked: {file.losses}")
+    # The steps after the profiler's: their kernels have a name of their own.
+    after = sum("sinh" in name.lower() for name in kernel_names(file))
+    before = sum("cosh" in name.lower() for name in kernel_names(file))
+    expect(before > 0, "no kernel from before the profiler began")
+    expect(after > 0, "capture was not taken up again after the profiler's end")
+    return {"profiler_kernels": beside["kernels"], "before": before, "after": after, "of_each": alone["steps"]}
+
+
+@check(300)
+def torch_exception(ctx):
+    job = ctx.launch(ctx.torch(HERE / "profiled.py", "-", "--raise"), codes=(1,), timeout=240)
+    file = ctx.files(job)[0]
+    expect("ended by --raise" in job.err[0], f"stderr: {job.err[0][-300:]}")
+    expect("GpuTailLost" not in file.losses, f"{file.losses}")
+    count = sum("cosh" in name.lower() for name in kernel_names(file))
+    expect(count >= 40, f"{count} kernels of 40 steps")
+    return {"kernels": file.rows("kernels"), "exit": job.codes[0]}

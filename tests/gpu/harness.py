@@ -1,0 +1,206 @@
+"""What the GPU checks share: starting ranks that share a GPU, and reading what came of it."""
+
+import collections
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Failed(Exception):
+    """A check's expectation does not hold; the text says what was found."""
+
+
+class Skipped(Exception):
+    """A check needs what this machine lacks."""
+
+
+@dataclasses.dataclass
+class Job:
+    codes: list  # Per rank.
+    out: list
+    err: list
+    seconds: float
+    run: object = None  # jobs.Run if it was traced.
+
+    def text(self):
+        return "\n".join(self.out)
+
+
+# Several ranks on one GPU, for tests only: NCCL refuses it unless each process claims to be a host of its own
+# (NCCL 2.27 to 2.30 compare host and PCI bus; 2.30 has a switch), which leaves the network as transport.
+def sharing_environment(rank):
+    return {"NCCL_HOSTID": f"lockstep-rank{rank}", "NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_NET": "Socket",
+            "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1",
+            "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_NCHANNELS": "2", "NCCL_CUMEM_ENABLE": "0"}
+
+
+class Context:
+    def __init__(self, build, python, fake, ranks, record, pairs):
+        self.build, self.python, self.fake, self.ranks = pathlib.Path(build).resolve(), python, fake, ranks
+        self.record, self.pairs = record, pairs
+        self.lockstep = str(self.build / "lockstep")
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-gpu-"))
+        self.jobs = 0
+        sys.argv[1:2] = [str(self.build)]  # Where jobs looks.
+        sys.path.insert(0, str(SOURCE / "tests/e2e"))
+        import jobs
+        self.rank_files = jobs
+        self.environment = {k: v for k, v in jobs.ENVIRONMENT.items() if not k.startswith(("NCCL_", "TORCH", "MASTER_"))}
+        self.environment["NCCL_CONF_FILE"] = "/dev/null"
+        if fake:
+            self.environment["LOCKSTEP_NVML"] = str(self.build / "tests/libfake_nvml.so")
+
+    def clean(self):
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def gpus(self):
+        if self.fake:
+            return 1
+        done = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True)
+        return len([line for line in done.stdout.splitlines() if line.startswith("GPU ")])
+
+    # --- programs ---
+
+    def training(self, steps, *options):
+        """The native training job. Options it does not have in its fake form are left out there."""
+        if not self.fake:
+            return [str(self.build / "ddp_nccl"), "--steps", str(steps), *options]
+        kept = []
+        for name, value in zip(options, [*options[1:], ""]):
+            if name == "--end":
+                kept += [name, value]
+        self.jobs += 1
+        return [str(self.build / "tests/e2e_gpu_job"), str(self.dir / f"shared{self.jobs}"), "--steps", str(steps), *kept]
+
+    def torch(self, script, *options):
+        if self.fake:
+            raise Skipped("PyTorch needs a real GPU")
+        probe = subprocess.run([self.python, "-c", "import torch; print(torch.cuda.is_available())"],
+                               capture_output=True, text=True)
+        if probe.stdout.strip() != "True":
+            raise Skipped(f"no PyTorch with CUDA under {self.python}")
+        return [self.python, str(script), *options]
+
+    # --- running ---
+
+    def start(self, words, ranks=1, env=None, options=(), bare=False):
+        """[Popen], the directory. Ranks find each other as torchrun's do."""
+        self.jobs += 1
+        place = self.dir / f"job{self.jobs}"
+        place.mkdir()
+        port = str(20000 + (os.getpid() * 37 + self.jobs * 11) % 20000)
+        started = []
+        sharing = ranks > self.gpus()
+        for rank in range(ranks):
+            full = {**self.environment, "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
+                    "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+                    **(sharing_environment(rank) if sharing else {}), **(env or {})}
+            if sharing:
+                full["LOCAL_RANK"] = "0"  # Scripts take device LOCAL_RANK.
+            agent = [] if bare else [self.lockstep, "run", "--after", "none", *options, "--"]
+            out, err = open(place / f"out{rank}", "w"), open(place / f"err{rank}", "w")
+            started.append(subprocess.Popen([*agent, *map(str, words)], cwd=place, env=full, stdout=out, stderr=err))
+            out.close()
+            err.close()
+        return started, place
+
+    def finish(self, started, place, timeout=120, traced=True):
+        begin, late = time.monotonic(), False
+        for process in started:
+            try:
+                process.wait(max(1, timeout - (time.monotonic() - begin)))
+            except subprocess.TimeoutExpired:
+                late = True
+                process.kill()
+                process.wait()
+        texts = [[(place / f"{name}{rank}").read_text(errors="replace") for rank in range(len(started))]
+                 for name in ("out", "err")]
+        job = Job([process.returncode for process in started], *texts, time.monotonic() - begin)
+        if traced:
+            found = sorted(place.glob("lockstep.out/2*"))
+            job.run = self.rank_files.Run(found[-1]) if found else None
+        if late:
+            raise Failed(f"not finished after {timeout} s; stderr of rank 0 ends: {job.err[0][-400:]}")
+        return job
+
+    def launch(self, words, ranks=1, env=None, options=(), bare=False, timeout=120, codes=(0,)):
+        job = self.finish(*self.start(words, ranks, env, options, bare), timeout, not bare)
+        if any(code not in codes for code in job.codes):
+            raise Failed(f"exit codes {job.codes}; stderr: {' '.join(job.err)[-600:]}")
+        if not bare and job.run is None:
+            raise Failed(f"no run directory; stderr: {job.err[0][-400:]}")
+        return job
+
+    def files(self, job):
+        """Rank files; of a job that ended badly those made from what it left."""
+        if job.run.spools():
+            subprocess.run([self.lockstep, "merge", str(job.run.directory)], capture_output=True, timeout=120)
+        found = job.run.files()
+        if not found:
+            raise Failed("no rank file")
+        return list(found.values())
+
+
+# NCCL INFO AllReduce: opCount 1 sendbuff 0x.. recvbuff 0x.. count 4096 datatype 7 op 0 root 0 comm 0x.. [nranks=2] stream 0x..
+CALL = re.compile(r"NCCL INFO (\w+): opCount \w+ .*? count (\d+) datatype (\d+) ")
+
+
+def nccl_calls(directory):
+    """Per process id: function -> calls, as NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=COLL logged them."""
+    found = {}
+    for path in pathlib.Path(directory).glob("nccl.*"):
+        calls = collections.Counter(match[1] for match in CALL.finditer(path.read_text(errors="replace"))
+                                    if int(match[2]) > 0)
+        found[int(path.suffix[1:])] = calls
+    return found
+
+
+KINDS = {}
+
+
+def kind_names():
+    """Number of a CollectiveKind -> NCCL's name of the function."""
+    if not KINDS:
+        text = (SOURCE / "core/collective.h").read_text()
+        body = text[text.index("enum class CollectiveKind"):]
+        for name, number in re.findall(r"k(\w+) = (\d+)", body[:body.index("};")]):
+            KINDS[int(number)] = name
+    return KINDS
+
+
+SAME = {"AllToAll": "AlltoAll"}
+
+
+def recorded_calls(file):
+    """Function -> operations in a rank file, communicators of NCCL only."""
+    kinds = kind_names()
+    nccl = {int(c) for c, kind in zip(file.column("comms", "comm"), file.column("comms", "kind")) if int(kind) == 3}
+    found = collections.Counter()
+    for comm, kind in zip(file.column("collectives", "comm"), file.column("collectives", "kind")):
+        if int(comm) in nccl:
+            name = kinds.get(int(kind), str(int(kind)))
+            found[SAME.get(name, name)] += 1
+    for comm, direction in zip(file.column("p2p", "comm"), file.column("p2p", "direction")):
+        if int(comm) in nccl:
+            found["Recv" if int(direction) else "Send"] += 1
+    return found
+
+
+def milliseconds_per_step(job):
+    match = re.search(r"([\d.]+) ms each", job.text())
+    if match is None:
+        raise Failed(f"the job printed no step time: {job.text()[-200:]}")
+    return float(match[1])
+
+
+def stop(process, number=signal.SIGTERM):
+    process.send_signal(number)
