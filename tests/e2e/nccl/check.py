@@ -157,9 +157,9 @@ def chained():
     with Job(3, env={"NCCL_PROFILER_PLUGIN": str(other), "OTHER_PLUGIN_MASK": "2",
                      "OTHER_PLUGIN_OUT": str(place / "saw")}) as job:
         job.same()
-        saw = dict(line.rsplit(": ", 1) for line in (place / "saw").read_text().splitlines())
-        check(int(saw["finalize"]) == 4 and "foreign handle" not in saw, f"{saw}")
         for rank, file in enumerate(job.files):
+            saw = dict(line.rsplit(": ", 1) for line in (place / f"saw{rank}").read_text().splitlines())
+            check(int(saw["finalize"]) == 4 and "foreign handle" not in saw, f"{saw}")
             check(file.losses.get("NcclPluginChained") == 1, f"{file.losses}")
             found = operations(file)
             for what in expected(1):

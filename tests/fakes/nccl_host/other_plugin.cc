@@ -100,7 +100,8 @@ int Finalize(void* context) {
   ++g_seen["finalize"];
   const char* path = std::getenv("OTHER_PLUGIN_OUT");
   if (--g_users != 0 || path == nullptr) return kSuccess;
-  std::FILE* file = std::fopen(path, "w");
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");  // A file each.
+  std::FILE* file = std::fopen((std::string(path) + (rank == nullptr ? "" : rank)).c_str(), "w");
   if (file == nullptr) return kSuccess;
   for (const auto& [what, count] : g_seen) std::fprintf(file, "%s: %d\n", what.c_str(), count);
   std::fclose(file);
