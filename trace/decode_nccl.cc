@@ -81,7 +81,7 @@ Interval NcclRecords::OnBegin(const NcclBeginRecord& record, const RecordContext
 
 Interval NcclRecords::OnEnd(const NcclEndRecord& record, const RecordContext& context) {
   const std::int64_t ns = context.clock.Ns(record.ticks);
-  endings_.push_back({record.id, ns});
+  endings_.push_back({record.id, record.value, ns});
   return {ns, ns};
 }
 
@@ -158,7 +158,9 @@ void NcclRecords::PairEnds() {
       continue;
     }
     NcclEventRow& event = events_[at->second];
-    if (event.end_ns == kNoTime) event.end_ns = std::max(event.begin_ns, ending.ns);
+    if (event.end_ns != kNoTime) continue;
+    event.end_ns = std::max(event.begin_ns, ending.ns);
+    event.end_value = ending.value;
   }
   endings_ = {};
 }

@@ -26,6 +26,7 @@ class ProcessDecoder;
 struct NcclEventRow {
   std::uint64_t id, parent, group, seq, count, stream, buffer;
   std::int64_t begin_ns, end_ns;  // kNoTime: no end seen.
+  std::uint64_t end_value = 0;    // Kernel channels: the GPU's timer at its end.
   std::uint32_t comm, thread;
   std::uint32_t algorithm, protocol, name;  // Rows of strings.
   std::int32_t peer;
@@ -81,7 +82,7 @@ class NcclRecords {
   std::vector<NcclEventRow> events_;  // Of each thread in the order of its ring. `comm`: row of comms.
   std::vector<NcclCallRow> calls_;
   struct Ending {
-    std::uint64_t id;
+    std::uint64_t id, value;
     std::int64_t ns;
   };
   std::vector<Ending> endings_;

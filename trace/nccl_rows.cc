@@ -8,6 +8,7 @@
 #include "core/comm_kernels.h"
 #include "core/window.h"
 #include "trace/decode_nccl.h"
+#include "trace/nccl_channels.h"
 #include "trace/nccl_operations.h"
 #include "trace/process_decoder.h"
 
@@ -135,6 +136,7 @@ void NcclRecords::MakeRows() {
 
 void NcclRecords::MakeOperations() {
   if (events_.empty() && calls_.empty()) return;
+  const NcclChannels channels(events_);
   const NcclFound found = FindNcclOperations(tables_, events_, calls_);
   schema::Kernels& kernels = tables_.kernels;
   std::unordered_map<std::uint32_t, std::uint32_t> shared;  // Kernel -> operations.
@@ -165,6 +167,8 @@ void NcclRecords::MakeOperations() {
     } else if (tie.tied()) {
       begin = tie.copy_begin_ns;
       end = tie.copy_end_ns;
+    } else if (facts.event != nullptr && op.replay == 0 && channels.TimesOf(facts.event->id, begin, end)) {
+      // NCCL's own times of the kernel, where CUPTI has none: less exact by the delay of its polling.
     } else if (op.replay != 0) {
       replayed_ns_.push_back(enqueued);
     } else if (size != 1) {  // In place, one rank's collective launches nothing.
@@ -190,7 +194,7 @@ void NcclRecords::MakeOperations() {
                           .begin_ns = begin,
                           .post_end_ns = facts.returned(),
                           .last_incomplete_ns = kNoTime,
-                          .wait_begin_ns = tie.tied() ? begin : kNoTime,
+                          .wait_begin_ns = end != kNoTime ? begin : kNoTime,
                           .end_ns = end,
                           .bytes = Product(elements, item),
                           .outcome = 0,
@@ -224,7 +228,7 @@ void NcclRecords::MakeOperations() {
          .begin_ns = begin,
          .post_end_ns = facts.returned(),
          .last_incomplete_ns = kNoTime,
-         .wait_begin_ns = tie.tied() ? begin : kNoTime,
+         .wait_begin_ns = end != kNoTime ? begin : kNoTime,
          .end_ns = end,
          .bytes = bytes,
          .count = count,

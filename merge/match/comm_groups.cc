@@ -92,8 +92,8 @@ std::vector<CommGroup> GroupByComm(const std::vector<MatchRank>& ranks, unsigned
     }
     for (auto& [comm, rank_on_comm] : found[r]) {
       auto& members = groups[comm].ranks;
-      // Two handles of one communicator (a damaged file): its rows together.
-      if (!members.empty() && members.back().rank == r) {
+      // Two handles of one member (a damaged file): its rows together. A process with several GPUs is several.
+      if (!members.empty() && members.back().rank == r && members.back().comm_rank == rank_on_comm.comm_rank) {
         members.back().rows.insert(members.back().rows.end(), rank_on_comm.rows.begin(), rank_on_comm.rows.end());
         std::sort(members.back().rows.begin(), members.back().rows.end(), [&](std::uint32_t a, std::uint32_t b) {
           return key_of(members.back().rank, a) < key_of(members.back().rank, b);

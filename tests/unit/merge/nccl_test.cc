@@ -207,6 +207,24 @@ TEST(NcclMatch, ACommunicatorOfOneRankDoesNotCommunicate) {
   EXPECT_EQ(job.terms[0].idle_ns, 110);
 }
 
+// ncclCommInitAll: one process is several members.
+TEST(NcclMatch, OneProcessMayBeSeveralMembers) {
+  Merged job(1);
+  AddComm(job[0], 0, 2);
+  AddComm(job[0], 1, 2);
+  for (std::uint32_t gpu = 0; gpu < 2; ++gpu) {
+    const std::int64_t begin = gpu == 0 ? 100 : 130;
+    Add(job[0], CollectiveKind::kAllReduce, 0, begin, 200, job[0].Kernel("nccl", begin, 200, begin - 5, 1));
+    job[0].t.collectives.comm[gpu] = 1 + gpu;
+  }
+  job.Run();
+  ASSERT_EQ(job.collectives().rows(), 1u);
+  EXPECT_EQ(job.collectives().seen[0], 2u);
+  EXPECT_EQ(job.matched.mismatched, 0u);
+  EXPECT_EQ(job.matched.unmatched, 0u);
+  EXPECT_EQ(job.collectives().transfer_ns[0], 70);
+}
+
 TEST(NcclMatch, StepsAreFoundInTheOrderOfOneFunction) {
   Merged job(2);
   for (std::int32_t r = 0; r < 2; ++r) {

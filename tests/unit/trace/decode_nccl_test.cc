@@ -619,6 +619,32 @@ TEST_F(DecodeNcclTest, TheJobsRankIsNcclsOnlyWhereOneCommunicatorHoldsTheJob) {
   EXPECT_EQ(ranks("clock_mode\traw\nworld_size\t4\n"), "<absent>") << "two orders of the same ranks";
 }
 
+// With --nccl-kernel-channels NCCL tells its kernels' times itself, by the GPU's timer and some time after.
+TEST_F(DecodeNcclTest, KernelChannelsGiveTimesWhereCuptiHasNone) {
+  constexpr std::uint64_t kEpoch = 1'756'135'989'000'000'000;
+  const auto channel = [&](std::uint64_t id, std::uint64_t parent, std::uint64_t from, std::uint64_t to,
+                           std::uint64_t delay) {
+    nccl_.Add(Begin{
+        .event = NcclEvent::kKernelChannel, .id = id, .ticks = from + delay, .parent = parent, .count = kEpoch + from});
+    nccl_.records.Add(NcclEndRecord{{RecordKind::kNcclEnd, static_cast<std::uint8_t>(NcclEvent::kKernelChannel), 1},
+                                    0,
+                                    id,
+                                    to + 3 * delay,
+                                    kEpoch + to});
+  };
+  nccl_.Add(
+      Begin{.event = NcclEvent::kCollective, .id = 2, .ticks = 100, .kind = CollectiveKind::kAllReduce, .count = 10});
+  channel(3, 2, 300, 900, 7);
+  channel(4, 2, 280, 880, 9);
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.collectives.rows(), 1u);
+  EXPECT_EQ(t.collectives.begin_ns[0], 287) << "the smallest delay is the clocks' difference";
+  EXPECT_EQ(t.collectives.end_ns[0], 907);
+  EXPECT_EQ(t.collectives.enqueue_begin_ns[0], 100);
+  EXPECT_EQ(t.collectives.kernel[0], kNone);
+  EXPECT_EQ(LossCount(t, "NcclUntied"), 0u);
+}
+
 // The GPU is behind the host: the last operations of a window run when recording is off.
 TEST_F(DecodeNcclTest, OperationsThatRanAfterTheirWindowAreNoLoss) {
   nccl_.records.Add(WindowRecord{{RecordKind::kWindow, 1, 1}, WindowCause::kSteps, 0, 0, 50, 10, 0});

@@ -83,6 +83,29 @@ TEST(ImportTrace, IdsThatAreNone) {
   EXPECT_EQ(s.event[1], 9u);
 }
 
+TEST(ImportTrace, WaitsOfStreamsSayForWhichRecord) {
+  const auto trace = Imported(
+      Event("cuda_sync", "Stream Wait Event", "1", "1",
+            R"({"stream": 20, "correlation": 12, "wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 11,)"
+            R"( "wait_on_cuda_event_id": 4, "device": 0, "context": 1})") +
+      "," +
+      Event("cuda_sync", "Event Sync", "2", "1",
+            R"({"stream": -1, "correlation": 14, "wait_on_stream": 20, "wait_on_cuda_event_record_corr_id": 13})") +
+      "," +
+      Event("cuda_sync", "Stream Wait Event", "3", "1",
+            R"({"stream": 20, "correlation": 15, "wait_on_stream": -1, "wait_on_cuda_event_record_corr_id": -1})"));
+  const schema::Sync& s = trace.tables.sync;
+  ASSERT_EQ(s.rows(), 3u);
+  EXPECT_EQ(s.record_correlation[0], 11u);
+  EXPECT_EQ(s.record_stream[0], 7u);
+  EXPECT_EQ(s.stream[0], 20u);
+  EXPECT_EQ(s.kind[1], 1);
+  EXPECT_EQ(s.record_correlation[1], 13u);
+  EXPECT_EQ(s.record_stream[1], 20u);
+  EXPECT_EQ(s.record_correlation[2], 0u) << "recorded before the trace began";
+  EXPECT_EQ(s.record_stream[2], schema::kNone);
+}
+
 TEST(ImportTrace, MultiGpuProcessKeepsDevices) {
   const auto trace = Imported(Event("kernel", "k", "1", "1", R"({"device": 0, "stream": 7, "correlation": 1})") + "," +
                               Event("kernel", "k", "1", "1", R"({"device": 3, "stream": 7, "correlation": 2})"));
