@@ -38,12 +38,12 @@ struct Capture {
   BufferPool pool;
   Foreign foreign;
   ProcessEntry* process = nullptr;
-  bool own_clock = false;  // CUPTI has our timestamp callback; false: its times are CLOCK_REALTIME ns.
-  bool filters_functions = false;
-  bool zeroed_told = false;         // CUPTI relies on zeroed buffers.
-  std::uint64_t kinds = 0;          // Enabled for us, bit per kind.
-  std::uint64_t refused_kinds = 0;  // Wanted, but the library has not got them, or not for this GPU.
-  std::uint64_t armed_ticks = 0;    // First time.
+  std::atomic<bool> own_clock{false};  // CUPTI has our timestamp callback; false: its times are CLOCK_REALTIME ns.
+  std::atomic<bool> filters_functions{false};
+  std::atomic<bool> zeroed_told{false};         // CUPTI relies on zeroed buffers.
+  std::atomic<std::uint64_t> kinds{0};          // Enabled for us, bit per kind.
+  std::atomic<std::uint64_t> refused_kinds{0};  // Wanted, but the library has not got them, or not for this GPU.
+  std::atomic<std::uint64_t> armed_ticks{0};    // First time.
   std::int64_t pid = 0;
 };
 extern Capture g_capture;

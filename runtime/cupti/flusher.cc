@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <new>
 
 #include "runtime/cupti/capture.h"
 #include "runtime/cupti/decode.h"
@@ -86,7 +88,8 @@ void Flusher::Clock() {
     ticks_per_ns_ = static_cast<double>(ticks - first_ticks_) / static_cast<double>(raw_ns - first_raw_ns_);
   }
   const auto slack = static_cast<std::uint64_t>(static_cast<double>(kSlackMs) * 1e6 * ticks_per_ns_);
-  decoder_.Believe(capture_.armed_ticks > slack ? capture_.armed_ticks - slack : 0, ticks + slack);
+  const std::uint64_t armed_ticks = capture_.armed_ticks.load(std::memory_order_relaxed);
+  decoder_.Believe(armed_ticks > slack ? armed_ticks - slack : 0, ticks + slack);
   realtime_.foreign = true;
   realtime_.from = static_cast<std::uint64_t>(RealtimeNs());
   realtime_.ticks = ring::Ticks();
@@ -139,7 +142,9 @@ void Flusher::Publish(std::uint64_t flush_ticks, bool forced) {
 void Flusher::Flush(bool forced) {
   const std::uint64_t now = ring::Ticks();
   bool flushed = false;
-  if (capture_.owner.load(std::memory_order_acquire) == Owner::kOurs) {
+  // Before the first record there is nothing, and perhaps cuInit has not even returned.
+  const bool used = capture_.process->cupti_used.load(std::memory_order_relaxed) != 0;
+  if (used && capture_.owner.load(std::memory_order_acquire) == Owner::kOurs) {
     Control control(kFlushNs);
     if (control.held() && capture_.owner.load(std::memory_order_acquire) == Owner::kOurs)
       flushed = capture_.api.flush_all(forced ? kFlushForced : 0) == kSuccess;
@@ -277,6 +282,22 @@ bool StartFlusher() {
   return made;
 }
 
+namespace {
+
+// The flusher is stuck in CUPTI: said by the thread that ends the process.
+void TailLost() {
+  LossRecord record{};
+  record.head = {RecordKind::kLoss, 0, 2};
+  record.name = lockstep_intern(Info(Loss::kGpuTailLost).name.data());
+  record.detail = lockstep_intern("CUPTI did not give its last records within two seconds");
+  record.count = 1;
+  record.first_ticks = g_capture.process->gpu_flushed_ticks.load(std::memory_order_relaxed);
+  record.last_ticks = ring::Ticks();
+  if (ring::Page() != nullptr) lockstep_emit_slow(&record, 2, 1);
+}
+
+}  // namespace
+
 void EndFlush(bool ask_cupti) {
   if (!g_started.load() || g_capture.pid != getpid()) return;
   const std::int64_t now = RawNs();
@@ -292,7 +313,8 @@ void EndFlush(bool ask_cupti) {
   for (;;) {
     const std::uint32_t done = g_end_done.load(std::memory_order_acquire);
     const std::int64_t left = until - RawNs();
-    if (static_cast<std::int32_t>(done - wanted) >= 0 || left <= 0) return;
+    if (static_cast<std::int32_t>(done - wanted) >= 0) return;
+    if (left <= 0) return TailLost();
     Wait(g_end_done, done, std::min(left, kTickNs));
   }
 }

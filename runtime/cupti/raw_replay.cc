@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 
 #include "runtime/cupti/callbacks.h"
 #include "runtime/cupti/decode.h"
@@ -164,6 +165,7 @@ extern "C" __attribute__((visibility("default"))) long long lockstep_gpu_replay(
     records += 1;
   });
   output.WriteLosses();
+  process->gpu_flushed_ticks.store(ring::Ticks());
   munmap(static_cast<void*>(texts), sizeof(char*) * kMostTexts);
   return records;
 }

@@ -84,21 +84,27 @@ void Deliver(std::size_t valid) {
   state.in_callback = false;
 }
 
-// Linear between two moments, as CUPTI converts GPU times.
-std::uint64_t OnItsClock(std::int64_t raw_ns) {
-  State& state = TheState();
-  const std::int64_t now = RawNs();
-  if (state.timestamp == nullptr) return RealtimeNs() - static_cast<std::uint64_t>(now - raw_ns);
-  const std::uint64_t time = state.timestamp();
-  const double rate = now > state.anchor_raw_ns ? static_cast<double>(time - state.anchor_time) /
-                                                      static_cast<double>(now - state.anchor_raw_ns)
-                                                : 1;
-  return time - static_cast<std::uint64_t>(static_cast<std::int64_t>(rate * static_cast<double>(now - raw_ns)));
-}
+// Linear between two moments, as CUPTI converts GPU times; one pair of moments for all of a flush.
+struct ItsClock {
+  std::int64_t now_ns;
+  std::uint64_t time;
+  double rate = 1;
+  ItsClock() {
+    const State& state = TheState();
+    now_ns = RawNs();
+    time = state.timestamp != nullptr ? state.timestamp() : RealtimeNs();
+    if (state.timestamp != nullptr && now_ns > state.anchor_raw_ns)
+      rate = static_cast<double>(time - state.anchor_time) / static_cast<double>(now_ns - state.anchor_raw_ns);
+  }
+  std::uint64_t At(std::int64_t raw_ns) const {
+    return time - static_cast<std::uint64_t>(static_cast<std::int64_t>(rate * static_cast<double>(now_ns - raw_ns)));
+  }
+};
 
 void Settle(bool forced) {
   State& state = TheState();
-  const std::int64_t now = RawNs();
+  const ItsClock clock;
+  const std::int64_t now = clock.now_ns;
   std::vector<Pending> left;
   for (Pending& work : state.pending) {
     const bool done = work.end_ns <= now;
@@ -106,7 +112,7 @@ void Settle(bool forced) {
       left.push_back(std::move(work));
       continue;
     }
-    const std::uint64_t begin = done ? OnItsClock(work.begin_ns) : 0, end = done ? OnItsClock(work.end_ns) : 0;
+    const std::uint64_t begin = done ? clock.At(work.begin_ns) : 0, end = done ? clock.At(work.end_ns) : 0;
     if (work.begin_at != 0) std::memcpy(work.record.data() + work.begin_at, &begin, sizeof begin);
     if (work.end_at != 0) std::memcpy(work.record.data() + work.end_at, &end, sizeof end);
     Put(work.kind, work.record);

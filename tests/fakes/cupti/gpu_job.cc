@@ -1,5 +1,6 @@
 // gpu_job SCENARIO: programs on the fake GPU. Prints what the test compares.
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -124,6 +125,29 @@ int main(int argc, char** argv) {
     usleep(100'000);
     Profile(steps, true);
     usleep(1'200'000);
+    Steps(steps);
+  } else if (scenario == "stranger") {  // A profiler that finds CUPTI by dlsym, and frees what it is given.
+    void* cupti = dlopen("libcupti.so.13", RTLD_NOW);
+    const auto find = [&](const char* name) { return dlsym(cupti, name); };
+    const auto enable = reinterpret_cast<int (*)(std::uint32_t)>(find("cuptiActivityEnable"));
+    const auto disable = reinterpret_cast<int (*)(std::uint32_t)>(find("cuptiActivityDisable"));
+    const auto flush = reinterpret_cast<int (*)(std::uint32_t)>(find("cuptiActivityFlushAll"));
+    const auto callbacks =
+        reinterpret_cast<int (*)(lockstep::cupti::BufferRequested, lockstep::cupti::BufferCompleted)>(
+            find("cuptiActivityRegisterCallbacks"));
+    Steps(steps);
+    callbacks(
+        [](std::uint8_t** buffer, std::size_t* bytes, std::size_t* most) {
+          *bytes = 4 << 20;
+          *buffer = static_cast<std::uint8_t*>(std::calloc(1, *bytes));
+          *most = 0;
+        },
+        [](void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t) { std::free(buffer); });
+    enable(10);
+    Steps(steps);
+    usleep(700'000);
+    disable(10);
+    flush(1);
     Steps(steps);
   } else if (scenario == "unfinished") {  // Leaves while the GPU is at work.
     fake_gpu_launch(FAKE_GPU_DEFAULT_STREAM, "_Z4donev", 10'000);

@@ -194,7 +194,11 @@ TEST_F(CuptiSource, BuffersThatRunOutAreCounted) {
   EXPECT_GT(dropped, 0u);
   EXPECT_EQ(
       run.Count(RecordKind::kGpuKernel) + run.Count(RecordKind::kGpuApi) + run.Count(RecordKind::kGpuSync) + dropped,
-      120'002u);
+      120'002u)
+      << dropped << " dropped by CUPTI, " << run.Count(RecordKind::kGpuKernel) << " kernels, "
+      << run.Count(RecordKind::kGpuApi) << " calls, " << run.Count(RecordKind::kGpuSync) << " synchronisations, "
+      << segment_->view().ring(segment_->view().rings()[1].offset).total_dropped << " dropped by the ring";
+  EXPECT_EQ(run.Losses().size(), 1u);
 }
 
 // Nobody drains the ring: what finds no room is counted by it, and the end is not held up.
@@ -278,6 +282,13 @@ TEST_F(CuptiSource, AnotherProfilerGetsAllOfItAndWeTheRest) {
   EXPECT_EQ(Process().cupti_state.load(), 1u);
 }
 
+// Nothing tells us, so records are missing; nobody may crash.
+TEST_F(CuptiSource, AProfilerThatFindsCuptiItself) {
+  const Outcome run = Start({"stranger", "3"});
+  EXPECT_EQ(run.status, 0) << run.errors;
+  EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"});
+}
+
 TEST_F(CuptiSource, RefusalsAreOneLineAndAFact) {
   const struct {
     const char* fail;
@@ -314,6 +325,7 @@ TEST_F(CuptiSource, AStuckLibraryDoesNotHoldUpTheEnd) {
   EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"});
   EXPECT_LT(run.seconds, 6);
   EXPECT_EQ(Process().gpu_flushed_ticks.load(), 0u);
+  EXPECT_EQ(run.Losses(), (std::map<std::string, std::uint64_t>{{"GpuTailLost", 1}}));
 }
 
 TEST_F(CuptiSource, ForksAndExecs) {
