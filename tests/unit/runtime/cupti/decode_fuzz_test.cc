@@ -24,22 +24,24 @@ TEST_P(Fuzz, AnyContents) {
     const int records = 1 + static_cast<int>(random() % 12);
     for (int i = 0; i < records; ++i) {
       const std::uint32_t kind = kKinds[random() % std::size(kKinds)];
-      std::vector<std::uint8_t> record(sizes_.bytes[kind]);
-      if (record.empty()) continue;
-      for (auto& byte : record) byte = static_cast<std::uint8_t>(random() % 4 == 0 ? random() : random() % 3);
-      std::memcpy(record.data(), &kind, sizeof kind);
-      if (const std::uint32_t at = NameOffset(kind); at != 0 && at + 8 <= record.size()) {
-        const char* name = random() % 2 != 0 ? "name" : nullptr;
-        std::memcpy(record.data() + at, &name, sizeof name);
-      }
+      std::uint8_t record[256] = {};
+      const std::size_t bytes = std::min<std::size_t>(sizes_.bytes[kind], sizeof record);
+      if (bytes == 0) continue;
+      for (std::size_t at = 0; at < bytes; ++at)
+        record[at] = static_cast<std::uint8_t>(random() % 4 == 0 ? random() : random() % 3);
+      std::memcpy(record, &kind, sizeof kind);
+      const std::size_t name_at = NameOffset(kind);
       // Plausible times in half of them, so that they get further.
-      if (random() % 2 != 0 && record.size() >= 40)
+      if (random() % 2 != 0 && bytes >= 40)
         for (const std::size_t at : {8u, 16u, 24u}) {
           const std::uint64_t time = kLow + random() % (kHigh - kLow);
-          if (!(NameOffset(kind) != 0 && at + 8 > NameOffset(kind)))
-            std::memcpy(record.data() + at, &time, sizeof time);
+          std::memcpy(record + at, &time, sizeof time);
         }
-      buffer_.insert(buffer_.end(), record.begin(), record.end());
+      if (name_at != 0 && name_at + 8 <= bytes) {
+        const char* name = random() % 2 != 0 ? "name" : nullptr;
+        std::memcpy(record + name_at, &name, sizeof name);
+      }
+      buffer_.insert(buffer_.end(), record, record + bytes);
     }
     if (random() % 3 == 0) buffer_.resize(random() % (buffer_.size() + 1));
     decoded += Decode();
