@@ -33,6 +33,7 @@ constexpr Pass kPasses[] = {
     {"starved", "totals per rank", HasTotals, FindStarved},
     {"buckets", "gradient buckets as PyTorch's hooks tell them", HasBuckets, JoinBuckets},
     {"backends", "", Always, FindUnrecordedBackend},
+    {"gpus_unrecorded", "", Always, FindUnrecordedGpus},
     {"verdict", "", Always, Conclude},
 };
 

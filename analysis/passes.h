@@ -36,6 +36,7 @@ void FindInputBound(const Context& context, Analysis& analysis);         // inpu
 void FindStarved(const Context& context, Analysis& analysis);            // starved.cc
 void JoinBuckets(const Context& context, Analysis& analysis);            // buckets.cc
 void FindUnrecordedBackend(const Context& context, Analysis& analysis);  // backends.cc
+void FindUnrecordedGpus(const Context& context, Analysis& analysis);     // gpus_unrecorded.cc
 void Conclude(const Context& context, Analysis& analysis);               // verdict.cc
 
 // Runs all of them.

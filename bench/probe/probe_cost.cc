@@ -277,7 +277,8 @@ double StartUp(const std::string& preload, const std::string& segment) {
 void StartUpRows(double seconds) {
   TestSegment segment(Options());
   const std::string probe = Directory() + "/liblockstep.so",
-                    both = probe + ":" + Directory() + "/liblockstep-ompi40.so";
+                    both = probe + ":" + Directory() + "/liblockstep-ompi40.so",
+                    all = both + ":" + Directory() + "/liblockstep-gpu.so";
   struct Variant {
     const char* name;
     std::string preload, segment;
@@ -287,7 +288,8 @@ void StartUpRows(double seconds) {
                                 {"  with liblockstep.so, no run", probe, "", {}, {}},
                                 {"  with liblockstep.so in a run", probe, segment.path(), {}, {}},
                                 {"  and the MPI wrappers, no run", both, "", {}, {}},
-                                {"  and the MPI wrappers in a run", both, segment.path(), {}, {}}};
+                                {"  and the MPI wrappers in a run", both, segment.path(), {}, {}},
+                                {"  and the GPU sources in a run", all, segment.path(), {}, {}}};
   const double until = Now() + seconds * 1e9;
   for (int round = 0; round < 20 || Now() < until; ++round)
     for (Variant& variant : variants) {

@@ -4,7 +4,7 @@
     mpirun -np 2 lockstep run -- python3 examples/torch/ddp_train.py
 
 Without a GPU, DDP's gradient buckets are reduced over MPI by a communication hook, because
-Lockstep sees MPI and not gloo; --plain-gloo leaves the hook out. With GPUs: NCCL. The script
+Lockstep sees MPI and not gloo; --plain-gloo leaves the hook out. With GPUs: NCCL (--backend). The script
 knows nothing of Lockstep and runs the same without it. --slow-rank and --slow-input are faults
 for Lockstep to find.
 """
@@ -72,13 +72,17 @@ def main():
     parser.add_argument("--workers", type=int, default=0, help="DataLoader worker processes per rank")
     parser.add_argument("--slow-rank", type=rank_value, metavar="RANK:FACTOR", default=(-1, 1.0))
     parser.add_argument("--slow-input", type=rank_value, metavar="RANK:MS", default=(-1, 0.0))
+    parser.add_argument("--backend", choices=["auto", "nccl", "gloo"], default="auto",
+                        help="auto: NCCL where PyTorch sees a GPU, else gloo")
     parser.add_argument("--plain-gloo", action="store_true", help="without a GPU: let gloo reduce the gradients")
     parser.add_argument("--save", metavar="FILE", help="rank 0 writes the final parameters there")
     options = parser.parse_args()
 
     rank, size, local_rank = rank_and_size()
-    gpu = torch.cuda.is_available()
-    device = torch.device("cuda", local_rank) if gpu else torch.device("cpu")
+    gpu = options.backend == "nccl" or (options.backend == "auto" and torch.cuda.is_available() and
+                                        dist.is_nccl_available())
+    # Ranks beyond the number of GPUs share them: NCCL must be told that (docs/gpu.md).
+    device = torch.device("cuda", local_rank % torch.cuda.device_count()) if gpu else torch.device("cpu")
     if gpu:
         torch.cuda.set_device(device)
     else:

@@ -295,6 +295,10 @@ class Environment(Case):
         self.assertEqual(len(lines), 1, done.stderr)
         self.assertIn("NVreg_RestrictProfilingToAdminUsers", lines[0])
         self.assertEqual(self.files()[0].rows("kernels"), 0)
+        code, analysis, _ = self.run_dir().analyze()
+        self.assertEqual(code, 3)
+        self.assertIn("GPU activity was not recorded", analysis["verdict"])
+        self.assertIn("NVreg_RestrictProfilingToAdminUsers", analysis["verdict"])
 
     def test_nvml_hangs(self):
         done = self.one(self.alone("--steps", "150"), {"LOCKSTEP_FAKE_NVML": "hang"})
