@@ -56,7 +56,7 @@ bool BufferPool::Filled(std::uint8_t* memory, std::size_t valid_bytes, void* con
   const std::uint32_t used = this->used();
   for (std::uint32_t i = 0; i < used; ++i) {
     Buffer& buffer = buffers_[i];
-    if (buffer.memory != memory || buffer.state.load(std::memory_order_acquire) != Buffer::kOut) continue;
+    if (buffer.state.load(std::memory_order_acquire) != Buffer::kOut || buffer.memory != memory) continue;
     if (valid_bytes == 0) {
       buffer.state.store(Buffer::kFree, std::memory_order_release);
       return true;

@@ -99,7 +99,7 @@ void Flusher::Clock() {
 void Flusher::Decode() {
   Buffer* buffer = capture_.pool.TakeFilled();
   if (buffer == nullptr) return;
-  if (!at_exit_) {
+  if (!at_exit_ && g_end_wanted.load() == 0) {
     // CUDA is up by now, so this runs before CUDA's own handlers, and before what they end.
     at_exit_ = true;
     atexit([] { EndFlush(true); });
