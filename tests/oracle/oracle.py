@@ -251,6 +251,8 @@ def check_analysis(d, expected, path):
     with open(path) as f:
         analysis = json.load(f)
     bad = []
+    if d.gpu:
+        check_gpus(d, analysis, simulate.Run(d), bad)
     if not d.marks:
         return bad
     want = {(e["index"], e["rank"]): e for e in expected["step_ranks"]}
@@ -264,6 +266,42 @@ def check_analysis(d, expected, path):
                 if d.ideal_clocks and cell[term] != e[term]:
                     bad.append(f"analysis: step {step['index']} rank {cell['rank']} {term}: {cell[term]}, oracle {e[term]}")
     return bad
+
+
+def check_gpus(d, analysis, run, bad):
+    """Sensors, profiling's own time, operations that share a kernel: what analysis.json says of them."""
+    def same(what, got, want):
+        if got != want and not (isinstance(want, float) and isinstance(got, float) and abs(got - want) < 1e-12):
+            bad.append(f"analysis: {what}: {got}, oracle {want}")
+
+    if d.sensors and d.ideal_clocks and not d.ends and d.marks:
+        for gpu in analysis["gpus"]:
+            r = run.ranks[gpu["rank"]]
+            end = max([r.t, r.compute_free, r.copy_free, *r.comm_free.values()])
+            times = range(d.epoch, end + 1, d.sensors["period"])
+            throttle = d.throttled.get(r.rank)
+            within = [t for t in times if r.marks[0][1] <= t <= r.marks[-1][1]] or list(times)
+            same(f"rank {r.rank} samples", gpu["samples"], len(within))
+            same(f"rank {r.rank} clock", gpu["sm_clock_mhz"], throttle["clock"] if throttle else d.sensors["clock"])
+            same(f"rank {r.rank} throttled", gpu["throttled"], len(within) if throttle else 0)
+            same(f"rank {r.rank} reasons", gpu["throttle_reasons"], throttle["reasons"] if throttle else 0)
+        same("GPUs with sensors", len(analysis["gpus"]), d.ranks)
+    elif not d.sensors:
+        same("GPUs with sensors", analysis["gpus"], [])
+    taken = sum(definitions.length(definitions.union(r.overheads)) for r in run.ranks)
+    if d.ideal_clocks and not d.ends and not d.missing:
+        span = sum(row["span_ns"] for row in analysis["ranks"])
+        same("overhead", analysis["trust"]["overhead_fraction"], taken / span if taken else None)
+    shared = {}
+    for body, times in (("setup", 1), ("step", d.steps), ("teardown", 1)):
+        for op in d.bodies[body]:
+            if op["do"] == "nccl" and len(op["parts"]) > 1 and not op["on"] and not d.ends:
+                shared[op["comm"]] = shared.get(op["comm"], 0) + times * len(op["parts"]) * len(d.groups(op["comm"]))
+    if not d.ends:
+        same("operations that share a kernel", sum(row["grouped"] for row in analysis["collectives"]), sum(shared.values()))
+    for row in analysis["collectives"]:
+        if row["grouped"] == row["count"]:
+            same(f"transfer of {row['bytes']} bytes that always share a kernel", row["transfer_ns_median"], None)
 
 
 def main():
