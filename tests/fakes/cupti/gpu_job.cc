@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -126,6 +127,44 @@ int main(int argc, char** argv) {
     Profile(steps, true);
     usleep(1'200'000);
     Steps(steps);
+  } else if (scenario == "window") {  // Recorded, not recorded, recorded.
+    const auto start = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "lockstep_start"));
+    const auto stop = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "lockstep_stop"));
+    Steps(steps);
+    stop();
+    Steps(steps + 1);
+    start();
+    Steps(steps);
+  } else if (scenario == "contest") {  // Threads launch while a profiler comes and goes.
+    static std::atomic<bool> ended{false};
+    static std::atomic<long> launched{0};
+    std::vector<pthread_t> threads(4);
+    for (pthread_t& thread : threads)
+      pthread_create(
+          &thread, nullptr,
+          [](void*) -> void* {
+            const std::uint32_t stream = fake_gpu_stream_create();
+            while (!ended) {
+              fake_gpu_launch(stream, "_Z7contestv", 1'000);
+              launched += 1;
+              usleep(200);
+            }
+            fake_gpu_stream_synchronize(stream);
+            return nullptr;
+          },
+          nullptr);
+    cuptiActivityRegisterCallbacks(Profiler::Requested, Profiler::Completed);
+    for (int i = 0; i < steps; ++i) {
+      for (const std::uint32_t kind : {10u, 5u}) cuptiActivityEnable(kind);
+      usleep(20'000);
+      for (const std::uint32_t kind : {10u, 5u}) cuptiActivityDisable(kind);
+      cuptiActivityFlushAll(1);
+      usleep(static_cast<useconds_t>(i % 3) * 60'000);
+    }
+    usleep(200'000);
+    ended = true;
+    for (const pthread_t thread : threads) pthread_join(thread, nullptr);
+    std::printf("launched %ld seen %d strange %ld\n", launched.load(), Profiler::kernels > 0, Profiler::strange);
   } else if (scenario == "stranger") {  // A profiler that finds CUPTI by dlsym, and frees what it is given.
     void* cupti = dlopen("libcupti.so.13", RTLD_NOW);
     const auto find = [&](const char* name) { return dlsym(cupti, name); };

@@ -256,6 +256,31 @@ TEST_F(CuptiSource, OutsideWindowsNothingIsWritten) {
   EXPECT_EQ(run.Losses().at("GpuOutOfWindow"), 3u * 14 + 2);
 }
 
+// The switch is turned long before the records of that time arrive.
+TEST_F(CuptiSource, WhatBeganInAWindowIsInIt) {
+  const Outcome run = Start({"window", "3"});
+  EXPECT_EQ(run.status, 0) << run.errors;
+  ExpectSteps(run, 6);
+  EXPECT_EQ(run.Losses(), (std::map<std::string, std::uint64_t>{{"GpuOutOfWindow", 4u * 14 + 2}}));
+}
+
+// Threads launch while a profiler comes and goes, sometimes before CUPTI is ours again.
+TEST_F(CuptiSource, AProfilerThatComesAndGoes) {
+  const Outcome run = Start({"contest", "12"});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  ASSERT_EQ(run.lines.size(), 2u);
+  long launched = 0;
+  ASSERT_EQ(std::sscanf(run.lines[0].c_str(), "launched %ld seen 1 strange 0", &launched), 1) << run.lines[0];
+  EXPECT_EQ(run.lines[1], "violations 0");
+  const std::size_t ours = run.Count(RecordKind::kGpuKernel);
+  EXPECT_GT(ours, 0u);
+  EXPECT_LT(ours, static_cast<std::size_t>(launched));
+  const auto losses = run.Losses();
+  EXPECT_GE(losses.at("GpuCaptureTaken"), 1u);
+  EXPECT_LE(losses.at("GpuCaptureTaken"), 12u);
+  EXPECT_EQ(Process().cupti_state.load(), 1u);
+}
+
 // Another profiler (torch.profiler) comes twice, once detaching CUPTI at its end.
 TEST_F(CuptiSource, AnotherProfilerGetsAllOfItAndWeTheRest) {
   const Outcome run = Start({"profiler", "3"});
