@@ -36,19 +36,6 @@ struct Flags {
   TableFlags table;
 };
 
-// "110:310" -> 110 and 309: the end is not included, as in `lockstep run --steps`.
-Status ParseSteps(const std::string& text, MergeOptions& options) {
-  if (text.empty()) return Ok();
-  long long first = -1, end = -1;
-  char rest = 0;
-  if (std::sscanf(text.c_str(), "%lld:%lld%c", &first, &end, &rest) != 2 || first < 0 || end <= first)
-    return Error{ErrorCode::kUsage, "not a range of steps: " + text, "--steps",
-                 "--steps 110:310 for the steps 110 to 309"};
-  options.first_step = first;
-  options.last_step = end - 1;
-  return Ok();
-}
-
 // Whole or not at all: readers never see half a file.
 Status WriteFile(const std::string& path, const std::string& text) {
   const std::string part = path + ".part";
@@ -113,7 +100,10 @@ int Analyze(const Flags& flags) {
   merge.clock = flags.clock == "off"    ? ClockChoice::kOff
                 : flags.clock == "wall" ? ClockChoice::kWall
                                         : ClockChoice::kAuto;
-  if (Status steps = ParseSteps(flags.steps, merge); !steps.ok()) return PrintError(steps.error());
+  const Result<StepRange> steps = ParseSteps(flags.steps);
+  if (!steps.ok()) return PrintError(steps.error());
+  merge.first_step = steps.value().first;
+  merge.last_step = steps.value().last;
   // A table narrows by itself: the timeline of the whole window serves any steps.
   const std::int64_t first_step = merge.first_step, last_step = merge.last_step;
   if (!flags.table.name.empty()) merge.first_step = merge.last_step = -1;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 
@@ -39,6 +40,26 @@ Result<std::string> ResolveRun(const std::string& run) {
   }
   const fs::path real = fs::canonical(path, ignored);
   return (ignored ? path : real).string();
+}
+
+Result<StepRange> ParseSteps(std::string_view text) {
+  StepRange range;
+  if (text.empty()) return range;
+  const Error bad{ErrorCode::kUsage, "'" + std::string(text) + "' is no range of steps", "--steps",
+                  "--steps 110:310 for the steps 110 to 309"};
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return bad;
+  const auto number = [](std::string_view part, std::int64_t& value) {
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    return error == std::errc() && end == part.data() + part.size() && value >= 0;
+  };
+  const std::string_view from = text.substr(0, colon), to = text.substr(colon + 1);
+  std::int64_t end = -1;
+  if (!from.empty() && !number(from, range.first)) return bad;
+  if (!to.empty() && (!number(to, end) || end == 0)) return bad;
+  if (!from.empty() && !to.empty() && end <= range.first) return bad;
+  range.last = to.empty() ? -1 : end - 1;
+  return range;
 }
 
 }  // namespace lockstep::cli

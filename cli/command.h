@@ -3,8 +3,10 @@
 // function to run in `chosen`. The list of all is in main.cc.
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "core/result.h"
 
@@ -26,6 +28,7 @@ void AddRun(CLI::App& root, Chosen& chosen);
 void AddImport(CLI::App& root, Chosen& chosen);
 void AddMerge(CLI::App& root, Chosen& chosen);
 void AddAnalyze(CLI::App& root, Chosen& chosen);
+void AddWhatIf(CLI::App& root, Chosen& chosen);
 void AddInfo(CLI::App& root, Chosen& chosen);
 
 // `lockstep run [options] [--] PROGRAM ...`: keeps PROGRAM and its words for `run`
@@ -38,6 +41,13 @@ void NameEnvironment(CLI::App& command);
 
 // "error: what" / "  where" / "  try: hint" on stderr. Returns the exit code for the error.
 int PrintError(const Error& error);
+
+// "110:310" -> 110 and 309: the end is not included, as in `lockstep run --steps`. Either end may be left out
+// (-1: no bound); "" is neither. kUsage for anything else.
+struct StepRange {
+  std::int64_t first = -1, last = -1;
+};
+Result<StepRange> ParseSteps(std::string_view text);
 
 // RUN argument -> directory: "" or "latest" means lockstep.out/latest under the
 // current directory. kNotFound names what was looked for and what to do.

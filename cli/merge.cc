@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -21,27 +20,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-// "110:310" is steps 110 to 309; either side may be left out.
-Status ParseSteps(const std::string& text, MergeOptions& options) {
-  if (text.empty()) return Ok();
-  const Error bad{ErrorCode::kUsage, "'" + text + "' is no range of steps", "--steps",
-                  "--steps 110:310 for steps 110 to 309"};
-  const std::size_t colon = text.find(':');
-  if (colon == std::string::npos) return bad;
-  const auto number = [](std::string_view part, std::int64_t& value) {
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    return error == std::errc() && end == part.data() + part.size() && value >= 0;
-  };
-  const std::string_view from = std::string_view(text).substr(0, colon), to = std::string_view(text).substr(colon + 1);
-  std::int64_t first = -1, end = -1;
-  if (!from.empty() && !number(from, first)) return bad;
-  if (!to.empty() && (!number(to, end) || end == 0)) return bad;
-  if (!from.empty() && !to.empty() && end <= first) return bad;
-  options.first_step = first;
-  options.last_step = to.empty() ? -1 : end - 1;
-  return Ok();
-}
 
 bool HasDataLoss(const Timeline& timeline) {
   for (const std::uint32_t name : timeline.tables.losses.name) {
@@ -136,7 +114,10 @@ int RunMerge(const MergeFlags& flags, MergeTeam* team) {
                                           : ClockChoice::kAuto;
   options.classes = flags.classes;
   options.window = flags.window;
-  if (const Status steps = ParseSteps(flags.steps, options); !steps.ok()) return failed(steps.error());
+  const Result<StepRange> steps = ParseSteps(flags.steps);
+  if (!steps.ok()) return failed(steps.error());
+  options.first_step = steps.value().first;
+  options.last_step = steps.value().last;
   if (flags.window == "hta" && !flags.steps.empty())
     return failed({ErrorCode::kUsage, "--window hta chooses its steps itself", "--steps", "leave one of them out"});
   auto progress = std::make_unique<Progress>(!speaks || isatty(STDERR_FILENO) == 0);

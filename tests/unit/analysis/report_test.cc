@@ -9,6 +9,7 @@
 #include "analysis/report/format.h"
 #include "analysis/report/json.h"
 #include "analysis/report/text.h"
+#include "core/loss.h"
 #include "tests/unit/analysis/synthetic_job.h"
 
 namespace lockstep::test {
@@ -141,6 +142,36 @@ TEST(Text, LossesComeWithTheirRemedy) {
   const std::string text = RenderText(analysis, {});
   EXPECT_NE(text.find("records dropped because a thread's ring was full: 42 (ranks 1,2)"), std::string::npos) << text;
   EXPECT_NE(text.find("raise --ring-size"), std::string::npos);
+}
+
+TEST(Text, EveryKindOfLossIsShown) {
+  Job job = Simulate({});
+  for (const LossInfo& info : kLosses) AddLoss(job.timeline.tables, info.name, 1, 7);
+  const Analysis analysis = job.Analyze();
+  TextOptions wide;
+  wide.width = 10'000;
+  const std::string text = RenderText(analysis, wide);
+  const auto json = nlohmann::json::parse(RenderJson(analysis));
+  ASSERT_EQ(json["losses"].size(), std::size(kLosses));
+  for (const LossInfo& info : kLosses) {
+    EXPECT_NE(text.find(std::string(info.sentence) + ": 7 (rank 1)"), std::string::npos) << info.name;
+    const auto row = std::find_if(json["losses"].begin(), json["losses"].end(),
+                                  [&](const auto& each) { return each["name"] == info.name; });
+    ASSERT_NE(row, json["losses"].end()) << info.name;
+    EXPECT_EQ((*row)["severity"], info.severity == Severity::kDataLoss ? "data_loss" : "notice");
+  }
+}
+
+TEST(Text, DetailsOfOneLossAreOneLine) {
+  Analysis analysis = Simulate({}).Analyze();
+  analysis.losses.clear();
+  for (const char* detail : {"kind 22", "kind 22", "kind 31", "kind 40", "kind 41", "kind 42"})
+    analysis.losses.push_back({"GpuRecordUnknown", 1, 2, false, "GPU records of a kind that is not used", "", detail});
+  TextOptions wide;
+  wide.width = 10'000;
+  EXPECT_NE(
+      RenderText(analysis, wide).find("not used: 12 (rank 1); kind 22; kind 31; kind 40; 2 more in analysis.json"),
+      std::string::npos);
 }
 
 TEST(Text, ExplanationListsTheRowsBehind) {
