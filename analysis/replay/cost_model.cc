@@ -87,20 +87,25 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
   if (knots.empty()) return std::nullopt;
   const auto after = std::lower_bound(knots.begin(), knots.end(), bytes,
                                       [](const Knot& knot, std::uint64_t wanted) { return knot.bytes < wanted; });
-  Estimate estimate{0, 0, 0, false};
-  double sigma = 0;
+  Estimate estimate{0, 0, 0, false, 1};
+  double sigma = 0;  // Of single transfers.
+  const auto of_median = [](const Knot& knot) { return knot.spread / std::sqrt(static_cast<double>(knot.samples)); };
   if (after != knots.end() && after->bytes == bytes) {
     estimate.ns = after->transfer_ns;
     sigma = after->spread;
+    estimate.factor = std::exp(kSigmas * of_median(*after));
   } else if (after != knots.begin() && after != knots.end()) {
     estimate.ns = Between(after[-1], *after, bytes);
     sigma = std::hypot(std::max(after[-1].spread, after->spread), between_);
+    estimate.factor = std::exp(kSigmas * std::hypot(std::max(of_median(after[-1]), of_median(*after)), between_));
   } else {
     estimate.extrapolated = true;
     const bool below = after == knots.begin();
     const Knot& end = below ? knots.front() : knots.back();
     const double doublings = std::abs(LogBytes(bytes) - LogBytes(end.bytes)) / std::log(2.0);
     sigma = std::hypot(end.spread, between_) + kExtrapolationPerDoubling * doublings;
+    estimate.factor =
+        std::exp(kSigmas * (std::hypot(of_median(end), between_) + kExtrapolationPerDoubling * doublings));
     if (knots.size() == 1) {
       // Proportional if it is all bandwidth, the same if it is all latency.
       const double proportional = end.transfer_ns * static_cast<double>(std::max<std::uint64_t>(bytes, 1)) /
@@ -108,6 +113,8 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
       estimate.ns = below ? std::sqrt(proportional * end.transfer_ns) : proportional;
       estimate.low_ns = std::min(proportional, end.transfer_ns) * std::exp(-kSigmas * sigma);
       estimate.high_ns = std::max(proportional, end.transfer_ns) * std::exp(kSigmas * sigma);
+      estimate.factor *= std::max(estimate.ns / std::min(proportional, end.transfer_ns),
+                                  std::max(proportional, end.transfer_ns) / estimate.ns);
       return estimate;
     }
     // On the straight line through the two last knots, but never dearer a byte than there nor cheaper a call.

@@ -36,6 +36,7 @@ class CostModel {
   struct Estimate {
     double ns, low_ns, high_ns;  // About 90 % of single transfers.
     bool extrapolated;
+    double factor;  // What `ns` itself may be off by, up or down; above 1. 90 %.
   };
   // Nothing if there is no usable size.
   std::optional<Estimate> At(std::uint64_t bytes) const;

@@ -134,8 +134,10 @@ class Maker {
     const RankStretches& rank = run_.stretches[r];
     std::int64_t last = stretch.begin_ns;
     std::vector<std::uint32_t> list = stretch.collectives;  // In the order in which they were posted.
+    // On all ranks the same, also of those posted at once.
     std::sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return rank.collectives[a].begin_ns < rank.collectives[b].begin_ns;
+      const RankCollective &c = rank.collectives[a], &d = rank.collectives[b];
+      return std::pair(c.begin_ns, c.collective) < std::pair(d.begin_ns, d.collective);
     });
     for (const std::uint32_t i : list) {
       const RankCollective& c = rank.collectives[i];
@@ -225,7 +227,9 @@ class Maker {
         turn = std::max(starts, begin + static_cast<std::int64_t>(static_cast<double>(through - begin) * share));
         for (const Member& member : members_[c]) {
           job_.graph.operations()[member.operation].duration_ns = Took(c, turn - starts);
-          job_.graph.operations()[member.exit].duration_ns = std::max<std::int64_t>(0, member.end_ns - turn);
+          job_.graph.operations()[member.exit].duration_ns = run_.collectives[c].transfer_ns >= 0
+                                                                 ? run_.collectives[c].exit_ns
+                                                                 : std::max<std::int64_t>(0, member.end_ns - turn);
         }
       }
     }

@@ -85,8 +85,8 @@ class Reader {
         chosen.end_ns = m.end_high_ns[k];
         chosen_[PositionOf(m.rank[k])].push_back(chosen);
       }
-      run_.collectives.push_back({static_cast<std::uint32_t>(i), c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]),
-                                  c.bytes[i], c.seen[i], -1});
+      run_.collectives.push_back(
+          {static_cast<std::uint32_t>(i), c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]), c.bytes[i], c.seen[i]});
     }
   }
 

@@ -19,8 +19,10 @@ struct HostCollective {
   CollectiveKind kind = CollectiveKind::kNone;
   std::uint64_t bytes = 0;
   std::uint32_t members = 0;
-  // As the last arrival found it to be, if a question says so; -1: as measured.
+  // Once all are there and it is their turn, if a question says so; -1: as measured.
   std::int64_t transfer_ns = -1;
+  // From then until a rank is through, if a question says so.
+  std::int64_t exit_ns = 0;
 };
 
 struct HostRun {

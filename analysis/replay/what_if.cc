@@ -1,0 +1,249 @@
+#include "analysis/replay/what_if.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analysis/statistics.h"
+
+namespace lockstep::replay {
+namespace {
+
+constexpr std::uint64_t kSeed = 20'260;
+// A faster network does not move bytes faster than hosts copy them: bytes a ns.
+constexpr double kHostCopyBytesPerNs = 10;
+
+std::vector<std::int64_t> Comparable(std::vector<std::int64_t> lengths) {
+  if (lengths.size() > 1) lengths.erase(lengths.begin());
+  return lengths;
+}
+
+std::string Mebibytes(std::uint64_t bytes) { return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+// The same work of other ranks, by step and place in it.
+void EqualiseWork(const HostRun& run, const std::vector<std::int32_t>& ranks, Job& job) {
+  std::vector<bool> slow(run.ranks.size(), false);
+  for (std::size_t r = 0; r < run.ranks.size(); ++r)
+    slow[r] = std::find(ranks.begin(), ranks.end(), run.ranks[r]) != ranks.end();
+  using Place = std::pair<std::uint32_t, std::uint32_t>;  // Step, position.
+  std::map<Place, std::vector<std::int64_t>> healthy;
+  std::map<Place, std::int64_t> total;  // (rank, step)
+  std::map<Place, std::uint32_t> count;
+  auto& operations = job.graph.operations();
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const JobOperation& about = job.operations[i];
+    if (about.role != Role::kWork) continue;
+    total[{about.rank, about.step}] += operations[i].duration_ns;
+    ++count[{about.rank, about.step}];
+    if (!slow[about.rank]) healthy[{about.step, about.position}].push_back(operations[i].duration_ns);
+  }
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const JobOperation& about = job.operations[i];
+    if (about.role != Role::kWork || !slow[about.rank]) continue;
+    std::vector<std::int64_t> totals;
+    bool alike = true;
+    for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+      if (slow[r]) continue;
+      totals.push_back(total[{r, about.step}]);
+      alike &= count[{r, about.step}] == count[{about.rank, about.step}];
+    }
+    if (alike) {
+      operations[i].duration_ns = LowerMedian(healthy[{about.step, about.position}]);
+    } else if (const std::int64_t own = total[{about.rank, about.step}]; own > 0) {
+      // Cut differently: as long as theirs in all.
+      operations[i].duration_ns = std::llround(static_cast<double>(operations[i].duration_ns) *
+                                               static_cast<double>(LowerMedian(totals)) / static_cast<double>(own));
+    }
+  }
+}
+
+// What the last operation of the step waited for, and that for, by what it was.
+std::string LimitOf(const HostRun& run, const Job& job, const Schedule& schedule) {
+  std::map<std::string, std::int64_t> shares;
+  std::int64_t whole = 0;
+  std::uint32_t last = kNone;
+  for (const std::uint32_t end : job.step_ends.back())
+    if (end != kNone && (last == kNone || schedule.end_ns[end] > schedule.end_ns[last])) last = end;
+  if (last == kNone) return {};
+  const std::vector<std::uint32_t> chain = CriticalChain(job.graph, schedule, last);
+  for (std::size_t k = 1; k < chain.size(); ++k) {
+    const JobOperation& about = job.operations[chain[k]];
+    const std::int64_t ns = schedule.end_ns[chain[k]] - schedule.end_ns[chain[k - 1]];
+    if (ns <= 0 || about.rank == kNone) continue;
+    whole += ns;
+    if (about.role == Role::kMember || about.role == Role::kExit)
+      shares["communication"] += ns;
+    else if (about.role == Role::kWork)
+      shares[fmt::format("work of rank {}", run.ranks[about.rank])] += ns;
+    else
+      shares["MPI calls"] += ns;
+  }
+  if (whole == 0) return {};
+  const auto most =
+      std::max_element(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return fmt::format("{} is {:.0f} % of what the step waits for", most->first,
+                     100 * static_cast<double>(most->second) / static_cast<double>(whole));
+}
+
+}  // namespace
+
+Result<WhatIf> WhatIf::Make(HostRun run, const std::vector<HostRun>& calibration) {
+  WhatIf what_if;
+  what_if.run_ = std::move(run);
+  what_if.buckets_ = FindBuckets(what_if.run_);
+  const Job job = MakeJob(what_if.run_);
+  const auto add = [&](const BucketSequence& buckets, const ReductionTimes& times) {
+    for (std::size_t i = 0; i < times.transfer_ns.size(); ++i)
+      what_if.costs_.Add(buckets.bytes[i % buckets.bytes.size()], times.transfer_ns[i]);
+  };
+  if (what_if.buckets_) {
+    what_if.times_ = TimesOf(what_if.run_, *what_if.buckets_, job);
+    add(*what_if.buckets_, what_if.times_);
+  }
+  for (const HostRun& other : calibration)
+    if (const auto buckets = FindBuckets(other)) add(*buckets, TimesOf(other, *buckets, MakeJob(other)));
+  what_if.costs_.Fit();
+  if (what_if.buckets_) FitSteps(*what_if.buckets_, what_if.costs_, what_if.times_);
+  const Result<Schedule> schedule = Simulator(job.graph).Run();
+  if (!schedule.ok()) return schedule.error();
+  what_if.replayed_ns_ = job.StepLengths(schedule.value());
+  return what_if;
+}
+
+std::int64_t WhatIf::measured_step_ns() const { return LowerMedian(Comparable(run_.measured_step_ns)); }
+std::int64_t WhatIf::replayed_step_ns() const { return LowerMedian(Comparable(replayed_ns_)); }
+
+double WhatIf::self_error() const {
+  std::vector<double> errors;
+  for (std::size_t i = 1; i < replayed_ns_.size(); ++i)
+    errors.push_back(std::abs(static_cast<double>(replayed_ns_[i] - run_.measured_step_ns[i])) /
+                     static_cast<double>(std::max<std::int64_t>(1, run_.measured_step_ns[i])));
+  return LowerMedian(std::move(errors));
+}
+
+Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer* answer) const {
+  const auto caveat = [&](std::string text) {
+    if (answer != nullptr) answer->caveats.push_back(std::move(text));
+  };
+  switch (question.kind) {
+    case Question::kNoOverlap:
+      return MakeJob(run_, {.wait_for_overlap = false});
+    case Question::kBucketCap: {
+      if (!buckets_)
+        return Error{ErrorCode::kUnsupported, "the steps do not reduce gradients in the same buckets each", "",
+                     "buckets can be predicted for jobs that all-reduce the same sizes every step"};
+      const BucketSizes sizes = SizesFor(*buckets_, question.first_bytes, question.cap_bytes);
+      if (sizes.interpolated) caveat("sizes of single gradients are not known: buckets end where the cap says");
+      for (const std::uint64_t bytes : sizes.bytes) {
+        const auto cost = costs_.At(bytes);
+        if (!cost || !cost->extrapolated) continue;
+        caveat(fmt::format("no transfer of {} was measured: extrapolated; --calibrate with a run of such buckets",
+                           Mebibytes(bytes)));
+        break;
+      }
+      Result<HostRun> changed = Rebucket(run_, *buckets_, sizes.bytes, costs_, times_);
+      if (!changed.ok()) return changed.error();
+      for (HostCollective& c : changed.value().collectives)
+        if (c.transfer_ns >= 0) c.transfer_ns = std::llround(static_cast<double>(c.transfer_ns) * cost_factor);
+      return MakeJob(changed.value());
+    }
+    default:
+      break;
+  }
+  Job job = MakeJob(run_);
+  auto& operations = job.graph.operations();
+  if (question.kind == Question::kWithoutRanks) {
+    EqualiseWork(run_, question.ranks, job);
+    return job;
+  }
+  const auto line = costs_.AlphaBeta();
+  if (question.kind == Question::kNetwork && !line) caveat("no cost table: all of a transfer scales with bandwidth");
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const JobOperation& about = job.operations[i];
+    if (about.role != Role::kMember && about.role != Role::kExit) continue;
+    if (question.kind == Question::kFreeCommunication) {
+      operations[i].duration_ns = 0;
+      continue;
+    }
+    const auto bytes = static_cast<double>(run_.collectives[about.collective].bytes);
+    const double alpha = line ? line->alpha_ns : 0, beta = line ? line->beta_ns_per_byte * bytes : 1;
+    const double factor =
+        alpha + beta > 0 ? (alpha * question.latency + beta / question.bandwidth) / (alpha + beta) : 1;
+    const auto now = static_cast<double>(operations[i].duration_ns);
+    // What is faster than the hosts copy already stays as it is.
+    const double floor = about.role == Role::kMember ? std::min(now, bytes / kHostCopyBytesPerNs) : 0;
+    operations[i].duration_ns = std::llround(std::max(floor, now * factor));
+  }
+  return job;
+}
+
+Result<std::vector<std::int64_t>> WhatIf::Lengths(const Question& question, double cost_factor, Answer* answer) const {
+  LS_TRY(const Job job, Changed(question, cost_factor, answer));
+  const Result<Schedule> schedule = Simulator(job.graph).Run();
+  if (!schedule.ok()) return schedule.error();
+  if (answer != nullptr) answer->limit = LimitOf(run_, job, schedule.value());
+  return job.StepLengths(schedule.value());
+}
+
+Result<Answer> WhatIf::Ask(const Question& question) const {
+  Answer answer;
+  switch (question.kind) {
+    case Question::kFreeCommunication:
+      answer.question = "communication free";
+      break;
+    case Question::kNetwork:
+      answer.question = fmt::format("bandwidth x {:g}, latency x {:g}", question.bandwidth, question.latency);
+      break;
+    case Question::kNoOverlap:
+      answer.question = "no overlap";
+      break;
+    case Question::kWithoutRanks: {
+      answer.question = question.ranks.size() == 1 ? "without what slows rank" : "without what slows ranks";
+      for (const std::int32_t rank : question.ranks) {
+        if (std::find(run_.ranks.begin(), run_.ranks.end(), rank) == run_.ranks.end())
+          return Error{ErrorCode::kUsage, fmt::format("the run has no rank {}", rank), "--without-rank",
+                       fmt::format("ranks {} to {}", run_.ranks.front(), run_.ranks.back())};
+        answer.question += fmt::format(" {}", rank);
+      }
+      if (question.ranks.size() >= run_.ranks.size())
+        return Error{ErrorCode::kUsage, "no rank is left to compare with", "--without-rank", "leave one out"};
+      answer.try_it = "give these ranks the work, the cores and the input that the others have";
+      break;
+    }
+    case Question::kBucketCap:
+      answer.question = question.cap_bytes >= (buckets_ ? buckets_->total_bytes() : 0) &&
+                                question.first_bytes >= (buckets_ ? buckets_->total_bytes() : 0)
+                            ? "all gradients in one bucket"
+                            : fmt::format("bucket cap {}", Mebibytes(question.cap_bytes));
+      answer.try_it = fmt::format("DistributedDataParallel(..., bucket_cap_mb={:.4g})",
+                                  static_cast<double>(question.cap_bytes) / (1 << 20));
+      break;
+  }
+  LS_TRY(const std::vector<std::int64_t> changed, Lengths(question, 1, &answer));
+  const std::vector<std::int64_t> after = Comparable(changed), before = Comparable(replayed_ns_);
+  std::vector<std::int64_t> gains;
+  for (std::size_t i = 0; i < after.size(); ++i) gains.push_back(before[i] - after[i]);
+  answer.step_ns = LowerMedian(after);
+  answer.gain_ns = LowerMedian(gains);
+  const std::vector<double> values(after.begin(), after.end());
+  const auto interval = BootstrapInterval(values, BlockLength({values}), Statistic::kMedian, kSeed);
+  double low = interval.first, high = interval.second;
+  if (question.kind == Question::kBucketCap) {
+    // The costs may be off by what interpolation is worth, all one way.
+    const BucketSizes sizes = SizesFor(*buckets_, question.first_bytes, question.cap_bytes);
+    double factor = 1;
+    for (const std::uint64_t bytes : sizes.bytes)
+      if (const auto cost = costs_.At(bytes)) factor = std::max(factor, cost->factor);
+    LS_TRY(const std::vector<std::int64_t> dear, Lengths(question, factor, nullptr));
+    LS_TRY(const std::vector<std::int64_t> cheap, Lengths(question, 1 / factor, nullptr));
+    low -= static_cast<double>(std::max<std::int64_t>(0, answer.step_ns - LowerMedian(Comparable(cheap))));
+    high += static_cast<double>(std::max<std::int64_t>(0, LowerMedian(Comparable(dear)) - answer.step_ns));
+  }
+  const double self = std::abs(static_cast<double>(replayed_step_ns() - measured_step_ns()));
+  answer.step_interval_ns = {std::llround(std::max(0.0, low - self)), std::llround(high + self)};
+  return answer;
+}
+
+}  // namespace lockstep::replay

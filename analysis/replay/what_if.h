@@ -1,0 +1,64 @@
+#pragma once
+// Questions to a run: how long would a step be if ...? Each is answered by replaying the
+// recorded steps, every one with its own durations, with only that changed.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/replay/rebucket.h"
+
+namespace lockstep::replay {
+
+struct Question {
+  enum Kind : std::uint8_t {
+    kFreeCommunication,  // Transfers take no time; waiting for late ranks stays.
+    kNetwork,            // Bandwidth times `bandwidth`, latency times `latency`.
+    kNoOverlap,          // What is posted moves only when it is waited for.
+    kWithoutRanks,       // The work of `ranks` takes as long as the same work on the others.
+    kBucketCap,          // Gradients in buckets of `first_bytes`, then `cap_bytes`.
+  };
+  Kind kind;
+  double bandwidth = 1, latency = 1;
+  std::vector<std::int32_t> ranks;
+  std::uint64_t first_bytes = 0, cap_bytes = 0;
+};
+
+struct Answer {
+  std::string question;      // "bucket cap 4 MiB"
+  std::int64_t step_ns = 0;  // Median over the replayed steps.
+  std::int64_t gain_ns = 0;  // Median over the steps of replayed minus changed: positive is faster.
+  std::pair<std::int64_t, std::int64_t> step_interval_ns{0, 0};  // 95 %: of the median over steps, and of the costs.
+  std::string limit;                                             // What the changed step then consists of most.
+  std::string try_it;                                            // What to do to have it; "" if it is a bound only.
+  std::vector<std::string> caveats;
+};
+
+class WhatIf {
+ public:
+  // Replays the run as it was. `calibration`: other runs of the same job, with other bucket sizes.
+  static Result<WhatIf> Make(HostRun run, const std::vector<HostRun>& calibration = {});
+
+  std::int64_t measured_step_ns() const;  // Median; without the first step, whose begin is not comparable.
+  std::int64_t replayed_step_ns() const;  // The same of the replay with nothing changed.
+  double self_error() const;              // Median over steps of |replayed - measured| / measured.
+  const HostRun& run() const { return run_; }
+  const std::optional<BucketSequence>& buckets() const { return buckets_; }
+  const CostModel& costs() const { return costs_; }
+
+  Result<Answer> Ask(const Question& question) const;
+
+ private:
+  Result<std::vector<std::int64_t>> Lengths(const Question& question, double cost_factor, Answer* answer) const;
+  Result<Job> Changed(const Question& question, double cost_factor, Answer* answer) const;
+
+  HostRun run_;
+  std::optional<BucketSequence> buckets_;
+  CostModel costs_;
+  ReductionTimes times_;
+  std::vector<std::int64_t> replayed_ns_;
+};
+
+}  // namespace lockstep::replay

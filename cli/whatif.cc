@@ -1,0 +1,195 @@
+// lockstep whatif: how long a step would be if something were different, from a replay of
+// the recorded ones.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "analysis/replay/what_if.h"
+#include "analysis/report/format.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "merge/merge.h"
+#include "runtime/agent/recover.h"
+
+namespace lockstep::cli {
+namespace {
+
+using replay::Answer;
+using replay::HostRun;
+using replay::Question;
+using replay::WhatIf;
+
+struct Flags {
+  std::string run, json;
+  std::vector<std::string> calibrate;
+  std::vector<double> caps_mb;
+  double first_mb = 1, bandwidth = 1, latency = 1;
+  std::vector<std::int32_t> without;
+  bool free_communication = false, no_overlap = false, one_bucket = false, quiet = false;
+  unsigned jobs = 0;
+};
+
+std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(mebibytes * (1 << 20)); }
+
+Result<HostRun> Read(const std::string& name, const Flags& flags) {
+  LS_TRY(const std::string directory, ResolveRun(name));
+  MergeOptions merge;
+  merge.run_dir = directory;
+  merge.jobs = flags.jobs;
+  auto progress = std::make_unique<Progress>(flags.quiet);
+  merge.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
+  merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
+  if (merge.write) FinishLeftSpools(merge.run_dir);
+  LS_TRY(const Timeline timeline, OpenOrMerge(merge));
+  return replay::ReadHostRun(timeline, {.jobs = flags.jobs});
+}
+
+// What was asked, or, if nothing was, what most users want to know.
+std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if) {
+  std::vector<Question> questions;
+  const auto add = [&](Question::Kind kind) -> Question& {
+    questions.emplace_back();
+    questions.back().kind = kind;
+    return questions.back();
+  };
+  const bool network = flags.bandwidth != 1 || flags.latency != 1;
+  const bool any = flags.free_communication || flags.no_overlap || flags.one_bucket || network ||
+                   !flags.without.empty() || !flags.caps_mb.empty();
+  if (flags.free_communication || !any) add(Question::kFreeCommunication);
+  if (network || !any) {
+    Question& question = add(Question::kNetwork);
+    question.bandwidth = any ? flags.bandwidth : 2;
+    question.latency = flags.latency;
+  }
+  if (flags.no_overlap || !any) add(Question::kNoOverlap);
+  if (!flags.without.empty()) add(Question::kWithoutRanks).ranks = flags.without;
+  std::vector<double> caps = flags.caps_mb;
+  const bool buckets = what_if.buckets().has_value();
+  if (!any && buckets) caps = {1, 4, 10, 25, 50};
+  for (const double cap : caps) {
+    // More than there is: that is one bucket, and said once.
+    if (!any && Bytes(cap) + Bytes(flags.first_mb) > what_if.buckets()->total_bytes()) continue;
+    Question& question = add(Question::kBucketCap);
+    question.first_bytes = Bytes(std::min(cap, flags.first_mb));
+    question.cap_bytes = Bytes(cap);
+  }
+  if (flags.one_bucket || (!any && buckets)) {
+    Question& question = add(Question::kBucketCap);
+    question.first_bytes = question.cap_bytes = UINT64_MAX;
+  }
+  return questions;
+}
+
+nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& answers) {
+  nlohmann::ordered_json json;
+  json["schema"] = "lockstep.whatif/1";
+  json["steps"] = what_if.run().steps.size();
+  json["measured_step_ns"] = what_if.measured_step_ns();
+  json["replayed_step_ns"] = what_if.replayed_step_ns();
+  json["self_error"] = what_if.self_error();
+  json["answers"] = nlohmann::ordered_json::array();
+  for (const Answer& answer : answers)
+    json["answers"].push_back({{"question", answer.question},
+                               {"step_ns", answer.step_ns},
+                               {"gain_ns", answer.gain_ns},
+                               {"low_ns", answer.step_interval_ns.first},
+                               {"high_ns", answer.step_interval_ns.second},
+                               {"limit", answer.limit},
+                               {"try", answer.try_it},
+                               {"caveats", answer.caveats}});
+  return json;
+}
+
+std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers) {
+  std::string text =
+      fmt::format("{} steps of {} ranks replayed: a step takes {}, replayed {} ({:.2f} % off)\n\n",
+                  what_if.run().steps.size(), what_if.run().ranks.size(), Duration(what_if.measured_step_ns()),
+                  Duration(what_if.replayed_step_ns()), 100 * what_if.self_error());
+  std::size_t width = 0;
+  for (const Answer& answer : answers) width = std::max(width, answer.question.size());
+  text += fmt::format("{:<{}}  {:>10}  {:>10}  {:>7}  {:>23}\n", "if", width, "step", "gain", "", "95 % of medians");
+  for (const Answer& answer : answers) {
+    text += fmt::format("{:<{}}  {:>10}  {:>10}  {:>+6.1f}%  {:>10} - {:>10}\n", answer.question, width,
+                        Duration(answer.step_ns), Duration(answer.gain_ns),
+                        100 * static_cast<double>(answer.gain_ns) /
+                            static_cast<double>(std::max<std::int64_t>(1, what_if.replayed_step_ns())),
+                        Duration(answer.step_interval_ns.first), Duration(answer.step_interval_ns.second));
+    if (!answer.limit.empty()) text += fmt::format("    then {}\n", answer.limit);
+    if (!answer.try_it.empty()) text += fmt::format("    try: {}\n", answer.try_it);
+    for (const std::string& caveat : answer.caveats) text += fmt::format("    note: {}\n", caveat);
+  }
+  return text;
+}
+
+int Run(const Flags& flags) {
+  Result<HostRun> run = Read(flags.run, flags);
+  if (!run.ok()) return PrintError(run.error());
+  std::vector<HostRun> calibration;
+  for (const std::string& name : flags.calibrate) {
+    Result<HostRun> other = Read(name, flags);
+    if (!other.ok()) return PrintError(other.error());
+    calibration.push_back(std::move(other).value());
+  }
+  const Result<WhatIf> what_if = WhatIf::Make(std::move(run).value(), calibration);
+  if (!what_if.ok()) return PrintError(what_if.error());
+  std::vector<Answer> answers;
+  for (const Question& question : Questions(flags, what_if.value())) {
+    Result<Answer> answer = what_if.value().Ask(question);
+    if (!answer.ok()) return PrintError(answer.error());
+    answers.push_back(std::move(answer).value());
+  }
+  if (flags.json != "-") std::fputs(AsText(what_if.value(), answers).c_str(), stdout);
+  if (flags.json.empty()) return kOk;
+  const std::string json = AsJson(what_if.value(), answers).dump(2) + "\n";
+  if (flags.json == "-") {
+    std::fputs(json.c_str(), stdout);
+    return kOk;
+  }
+  std::ofstream out(flags.json);
+  out << json;
+  if (!out.flush())
+    return PrintError({ErrorCode::kIo, "cannot write the answers", flags.json, "name another file with --json"});
+  return kOk;
+}
+
+}  // namespace
+
+void AddWhatIf(CLI::App& root, Chosen& chosen) {
+  CLI::App* app =
+      root.add_subcommand("whatif", "Predict the step time under a change, by replaying the recorded steps");
+  app->footer(
+      "Examples:\n"
+      "  lockstep whatif                          the usual questions, on the latest run\n"
+      "  lockstep whatif RUN --bucket-cap-mb 4 10 --calibrate OTHER\n"
+      "  lockstep whatif RUN --without-rank 3     what does rank 3 cost?\n"
+      "CPU runs over MPI with marked steps; other changes of the job are not predicted.");
+  auto flags = std::make_shared<Flags>();
+  app->add_option("run", flags->run, "Run directory")->type_name("RUN");
+  app->add_flag("--free-communication", flags->free_communication, "Transfers take no time; late ranks stay late");
+  app->add_option("--bandwidth", flags->bandwidth, "Network bandwidth times this")->check(CLI::PositiveNumber);
+  app->add_option("--latency", flags->latency, "Network latency times this")->check(CLI::NonNegativeNumber);
+  app->add_flag("--no-overlap", flags->no_overlap, "Non-blocking collectives move only when they are waited for");
+  app->add_option("--without-rank", flags->without, "The work of these ranks takes as long as on the others");
+  app->add_option("--bucket-cap-mb", flags->caps_mb, "Gradients in buckets of this many MiB")
+      ->check(CLI::PositiveNumber);
+  app->add_option("--first-bucket-mb", flags->first_mb, "Limit of the first bucket in MiB")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app->add_flag("--one-bucket", flags->one_bucket, "All gradients in one bucket");
+  app->add_option("--calibrate", flags->calibrate,
+                  "Other runs of the same job, with other buckets: their transfers count too");
+  app->add_option("--json", flags->json, "Write the answers to this file, - for stdout");
+  app->add_option("-j,--jobs", flags->jobs, "Threads, 0 for all cores");
+  app->add_flag("-q,--quiet", flags->quiet, "No progress");
+  app->callback([&chosen, flags] { chosen = [flags] { return Run(*flags); }; });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,148 @@
+#include "analysis/replay/what_if.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::replay {
+namespace {
+
+constexpr std::int64_t kMs = 1'000'000;
+constexpr std::uint64_t kMiB = 1 << 20;
+
+// Two ranks: 10 ms forward, then gradients of 8 MiB over a backward pass of 8 ms, each bucket posted when it is
+// ready and taking 1 ms + 0.5 ms a MiB one after the other, a wait, 2 ms of optimizer. Rank 1's work takes `slow` times
+// as long.
+HostRun MakeRun(const std::vector<std::uint64_t>& bucket_mib, double slow = 1, std::size_t steps = 10) {
+  HostRun run;
+  run.ranks = {0, 1};
+  run.stretches.resize(2);
+  std::vector<std::int64_t> now(2, 0);
+  for (std::size_t step = 0; step < steps; ++step) {
+    run.steps.push_back(static_cast<std::int64_t>(step));
+    std::vector<std::vector<std::int64_t>> posts(2);
+    const std::int64_t begin = *std::max_element(now.begin(), now.end());
+    for (std::size_t r = 0; r < 2; ++r) {
+      const double factor = r == 1 ? slow : 1;
+      double at = static_cast<double>(now[r]) + 10 * kMs * factor;
+      for (const std::uint64_t mib : bucket_mib)
+        posts[r].push_back(std::llround(at += kMs * factor * static_cast<double>(mib)));
+    }
+    std::int64_t turn = 0;
+    std::vector<std::uint32_t> made[2];
+    for (std::size_t k = 0; k < bucket_mib.size(); ++k) {
+      turn = std::max({turn, posts[0][k], posts[1][k]}) + kMs + kMs / 2 * static_cast<std::int64_t>(bucket_mib[k]);
+      const auto c = static_cast<std::uint32_t>(run.collectives.size());
+      run.collectives.push_back({c, 7, CollectiveKind::kAllReduce, bucket_mib[k] * kMiB, 2});
+      for (std::size_t r = 0; r < 2; ++r) {
+        RankStretches& rank = run.stretches[r];
+        made[r].push_back(static_cast<std::uint32_t>(rank.collectives.size()));
+        rank.collectives.push_back({c, c, 0, true, false, posts[r][k], 0, turn});
+        rank.training.push_back({Stretch::kPost, posts[r][k], posts[r][k], {made[r].back()}, 0});
+      }
+    }
+    std::int64_t last = 0;
+    for (std::size_t r = 0; r < 2; ++r) {
+      RankStretches& rank = run.stretches[r];
+      const std::int64_t entry = posts[r].back(), leave = std::max(entry, turn);
+      rank.training.push_back({Stretch::kWait, entry, leave, made[r], 0});
+      now[r] = leave + std::llround(2 * kMs * (r == 1 ? slow : 1));
+      rank.training.push_back({Stretch::kStepEnd, now[r], now[r], {}, static_cast<std::uint32_t>(step)});
+      last = std::max(last, now[r]);
+    }
+    run.measured_step_ns.push_back(last - begin);
+  }
+  return run;
+}
+
+Question Cap(double mib, double first_mib) {
+  Question question;
+  question.kind = Question::kBucketCap;
+  question.first_bytes = static_cast<std::uint64_t>(first_mib * kMiB);
+  question.cap_bytes = static_cast<std::uint64_t>(mib * kMiB);
+  return question;
+}
+Question Of(Question::Kind kind) {
+  Question question;
+  question.kind = kind;
+  return question;
+}
+
+Answer Ask(const WhatIf& what_if, const Question& question) {
+  const Result<Answer> answer = what_if.Ask(question);
+  EXPECT_TRUE(answer.ok()) << answer.error().what;
+  return answer.ok() ? answer.value() : Answer{};
+}
+WhatIf Make(HostRun run, const std::vector<HostRun>& calibration = {}) {
+  Result<WhatIf> what_if = WhatIf::Make(std::move(run), calibration);
+  EXPECT_TRUE(what_if.ok()) << what_if.error().what;
+  return std::move(what_if).value();
+}
+
+TEST(WhatIf, NothingChangedGivesTheMeasuredSteps) {
+  for (const double slow : {1.0, 1.3}) {
+    const WhatIf what_if = Make(MakeRun({2, 2, 4}, slow));
+    EXPECT_EQ(what_if.self_error(), 0);
+    EXPECT_EQ(what_if.replayed_step_ns(), what_if.measured_step_ns());
+  }
+}
+
+// The truth is the same job made with the other buckets.
+TEST(WhatIf, AnotherBucketingIsPredicted) {
+  const std::vector<std::uint64_t> truths[] = {{8}, {4, 4}, {2, 2, 2, 2}, {1, 1, 1, 1, 1, 1, 1, 1}};
+  const WhatIf what_if = Make(MakeRun({2, 2, 4}), {MakeRun({1, 1, 1, 1, 1, 1, 1, 1}), MakeRun({8})});
+  const WhatIf slowed = Make(MakeRun({2, 2, 4}, 1.5), {MakeRun({1, 1, 1, 1, 1, 1, 1, 1}), MakeRun({8})});
+  for (const auto& truth : truths) {
+    const auto mib = static_cast<double>(truth[0]);
+    const Answer answer = Ask(what_if, Cap(mib, mib));
+    const auto expected = static_cast<double>(MakeRun(truth).measured_step_ns[5]);
+    EXPECT_NEAR(static_cast<double>(answer.step_ns) / expected, 1, 0.005) << mib;
+    EXPECT_LE(answer.step_interval_ns.first, answer.step_ns);
+    EXPECT_GE(answer.step_interval_ns.second, answer.step_ns);
+    EXPECT_NEAR(static_cast<double>(Ask(slowed, Cap(mib, mib)).step_ns) /
+                    static_cast<double>(MakeRun(truth, 1.5).measured_step_ns[5]),
+                1, 0.005)
+        << mib;
+  }
+  EXPECT_EQ(Ask(what_if, Cap(4, 4)).step_ns, Ask(what_if, Cap(4, 3.5)).step_ns)
+      << "a bucket that ends where one of the run's did needs no interpolation";
+}
+
+TEST(WhatIf, ASlowRankIsPriced) {
+  const WhatIf what_if = Make(MakeRun({2, 2, 4}, 1.3));
+  Question question = Of(Question::kWithoutRanks);
+  question.ranks = {1};
+  const Answer answer = Ask(what_if, question);
+  EXPECT_EQ(answer.step_ns, MakeRun({2, 2, 4}).measured_step_ns[5]);
+  EXPECT_NE(answer.limit.find("%"), std::string::npos);
+  question.ranks = {0};
+  EXPECT_LE(Ask(what_if, question).gain_ns, 0) << "rank 0 slows nobody";
+  question.ranks = {5};
+  EXPECT_EQ(what_if.Ask(question).error().code, ErrorCode::kUsage);
+  question.ranks = {0, 1};
+  EXPECT_EQ(what_if.Ask(question).error().code, ErrorCode::kUsage);
+}
+
+TEST(WhatIf, CommunicationFreeFasterAndWithoutOverlap) {
+  const WhatIf what_if = Make(MakeRun({2, 2, 4}));
+  EXPECT_EQ(Ask(what_if, Of(Question::kFreeCommunication)).step_ns, 20 * kMs);
+  // 2 + 2 + 3 ms after the backward pass instead of 3 ms.
+  EXPECT_EQ(Ask(what_if, Of(Question::kNoOverlap)).step_ns, 27 * kMs);
+  Question twice = Of(Question::kNetwork);
+  twice.bandwidth = 2;
+  // The last bucket: 1 ms + 2 ms becomes 1 ms + 1 ms.
+  EXPECT_NEAR(static_cast<double>(Ask(what_if, twice).step_ns), 22 * kMs, 0.02 * kMs);
+}
+
+TEST(WhatIf, JobsWithoutEqualStepsHaveNoBuckets) {
+  HostRun run = MakeRun({2, 2, 4});
+  run.collectives[1].bytes = kMiB;
+  const WhatIf what_if = Make(std::move(run));
+  EXPECT_FALSE(what_if.buckets().has_value());
+  EXPECT_EQ(what_if.Ask(Cap(4, 1)).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(Ask(what_if, Of(Question::kFreeCommunication)).step_ns, 20 * kMs);
+}
+
+}  // namespace
+}  // namespace lockstep::replay
