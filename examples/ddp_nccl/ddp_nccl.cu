@@ -63,7 +63,7 @@ class Trainer {
     }
     CHECK(cudaMemsetAsync(loss_, 0, sizeof(float), compute_));
     SquaredError<<<Blocks(cells_), 256, 0, compute_>>>(x, targets_[step % kBatches], error_[0], loss_,
-                                                        static_cast<int>(cells_));
+                                                       static_cast<int>(cells_));
     lockstep_range_pop();
     lockstep_range_push_category("backward", LOCKSTEP_BACKWARD);
     std::size_t bucket = 0;
@@ -83,7 +83,7 @@ class Trainer {
     lockstep_range_pop();
     lockstep_range_push_category("optimizer", LOCKSTEP_OPTIMIZER);
     GradientStep<<<Blocks(parameters_), 256, 0, compute_>>>(w_, g_, static_cast<float>(o_.learning_rate),
-                                                             1.f / static_cast<float>(place_.size), parameters_);
+                                                            1.f / static_cast<float>(place_.size), parameters_);
     CHECK(cudaGetLastError());
     lockstep_range_pop();
   }
