@@ -1,6 +1,7 @@
 // What NCCL's threads launched, and what became of it on the GPU.
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "core/comm_kernels.h"
 #include "trace/nccl_operations.h"
@@ -64,23 +65,25 @@ std::span<const LaunchIndex::Launch> LaunchIndex::Within(std::uint32_t thread, s
 
 std::vector<std::uint32_t> LaunchIndex::KernelsOf(std::span<const Launch> launches) const {
   std::vector<std::uint32_t> rows;
+  std::unordered_set<std::uint64_t> seen;  // A runtime call and the driver call inside it have one correlation.
   for (const Launch& launch : launches) {
+    if (!seen.insert(launch.correlation).second) continue;
     const auto [first, last] = WithCorrelation(kernels_, launch.correlation);
-    for (auto at = first; at != last; ++at)
-      // A runtime call and the driver call inside it have one correlation.
-      if (std::find(rows.begin(), rows.end(), at->second) == rows.end()) rows.push_back(at->second);
+    for (auto at = first; at != last; ++at) rows.push_back(at->second);
   }
   return rows;
 }
 
 NcclTie LaunchIndex::TieOf(std::span<const Launch> launches) const {
   NcclTie tie;
-  const std::vector<std::uint32_t> rows = KernelsOf(launches);
-  const auto own = std::find_if(rows.begin(), rows.end(), [&](std::uint32_t row) { return IsNccl(row); });
-  if (!rows.empty()) {
-    tie.kernel = own != rows.end() ? *own : rows.front();
-    return tie;
+  for (const Launch& launch : launches) {
+    const auto [first, last] = WithCorrelation(kernels_, launch.correlation);
+    for (auto at = first; at != last; ++at) {
+      if (IsNccl(at->second)) return {.kernel = at->second};
+      if (tie.kernel == kNone) tie.kernel = at->second;
+    }
   }
+  if (tie.tied()) return tie;
   for (const Launch& launch : launches) {
     const auto [first, last] = WithCorrelation(copies_, launch.correlation);
     for (auto at = first; at != last; ++at) {
