@@ -27,7 +27,7 @@ cudaStream_t Handle(std::uint32_t stream) { return reinterpret_cast<cudaStream_t
 
 void Launch(cudaStream_t stream, const char* kernel, std::size_t) {
   static std::mutex mutex;
-  static std::set<std::string> names;  // The GPU keeps addresses.
+  static auto& names = *new std::set<std::string>;  // The GPU keeps addresses, and its records are fetched at exit.
   const char* name = nullptr;
   {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -105,5 +105,5 @@ int main(int argc, char** argv) {
   for (ncclComm_t comm : {alone, column, row, world}) call(ncclCommDestroy(comm));
   std::printf("rank %d: %ld calls, violations %llu\n", rank, calls,
               static_cast<unsigned long long>(fake_gpu_violations()));
-  return rank == 0 ? 6 : 0;
+  return 0;
 }

@@ -240,7 +240,9 @@ void Launch(std::vector<Task> tasks) {
       event.kernel_launch.stream = own[0].stream;
       Host().Start(comm->context, &launch, event);
     }
-    if (auto* hook = g_launch.load(); hook != nullptr) hook(own[0].stream, KernelName(own[0]).c_str(), bytes);
+    // What is captured does not run.
+    if (auto* hook = g_launch.load(); hook != nullptr && !t.capturing)
+      hook(own[0].stream, KernelName(own[0]).c_str(), bytes);
     if (launch != nullptr) Host().Stop(launch);
     if (t.capturing)
       g_graph.push_back(own);
