@@ -89,9 +89,6 @@ void SlotRun::Tick() {
   clock_link_->Drain(*spool_);
   const bool limited = window_->limit_reached();
   window_->Tick(RawNs(), spool_->bytes());
-  const bool recording = segment_->view().header().recording.load(std::memory_order_relaxed) != 0;
-  if (was_recording_ && !recording) gpu_flush_->Ask();
-  was_recording_ = recording;
   if (options_.estimate) step_bytes_.Add(segment_->view().header().window.next_step.load(), drain_->records_bytes());
   if (window_->limit_reached() && !limited)
     drain_->CountLoss(Loss::kBytesLimit, 1, "--max-bytes " + std::to_string(options_.max_bytes));

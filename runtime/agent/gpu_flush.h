@@ -1,7 +1,8 @@
 #pragma once
-// Asks the application's GPU source for what CUPTI still holds: before the application
-// is ended by a signal, and when a capture window has closed. CUPTI hands records out
-// when its buffers are full or when asked; unasked, the source asks it about twice a second.
+// Asks the application's GPU source for what CUPTI still holds, before the application is
+// ended by a signal. Not at other times: the source fetches about twice a second by itself
+// (what a closed window or a size limit leaves with CUPTI comes that way), and what is
+// fetched by force while a kernel runs has no times for that kernel.
 
 #include <cstdint>
 #include <vector>

@@ -89,7 +89,6 @@ class SlotRun {
   std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;
   std::int64_t term_ns_ = 0;  // When the launcher began to end the job, 0 never.
   bool terminating_ = false, traced_ = false;
-  bool was_recording_ = false;  // At the last tick.
   int start_errno_ = 0;
   RunResult result_;
 };
