@@ -142,6 +142,7 @@ class Rank {
                                .end = Tick(),
                                .kind = CollectiveKind::kReduceScatter,
                                .count = 8,
+                               .seq = seq_,
                                .comm = kNcclCommBit | 2});
   }
   void Waits() {
