@@ -77,7 +77,7 @@ class Case(unittest.TestCase):
         and then, and a collective ends before it."""
         trust = analysis["trust"]
         self.assertEqual((trust["unmatched_collectives"], trust["mismatched_collectives"], trust["dropped"]), (0, 0, 0))
-        self.assertLessEqual(trust["clock_violations"], 1 + trust["collectives"] // 20)
+        self.assertLessEqual(trust["clock_violations"], 1 + trust["collectives"] // 4)
 
     def kernels(self, file):
         return [file.text(name) for name in file.column("kernels", "name")]
@@ -131,8 +131,9 @@ class Chain(Case):
         self.assertEqual(analysis["trust"]["unmatched_collectives"], 0, stderr)
         self.sound(analysis)
         self.assertEqual(sum(g["count"] for g in analysis["collectives"]), COLLECTIVES * steps)
-        self.assertEqual([s["rank"] for s in analysis["stragglers"]], [1], analysis["stragglers"])
-        self.assertIn("1", analysis["findings"][0]["headline"])
+        self.assertTrue(analysis["stragglers"])
+        self.assertEqual(max(analysis["stragglers"], key=lambda s: s["score"])["rank"], 1, analysis["stragglers"])
+        self.assertIn("Rank 1 ", analysis["verdict"])
         for rank in analysis["ranks"]:
             terms = ("compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns",
                      "idle_ns")
