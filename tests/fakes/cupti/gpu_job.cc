@@ -127,6 +127,37 @@ int main(int argc, char** argv) {
     Profile(steps, true);
     usleep(1'200'000);
     Steps(steps);
+  } else if (scenario == "values") {  // One of each, with numbers to find again.
+    const std::uint32_t first = fake_gpu_stream_create(), second = fake_gpu_stream_create();
+    fake_gpu_kernel kernel{};
+    kernel.name = "_Z9values_ofPfi";
+    kernel.duration_ns = 4'000'000;
+    for (int i = 0; i < 3; ++i) {
+      kernel.grid[i] = 11 + i;
+      kernel.block[i] = 2 + i;
+    }
+    kernel.registers_per_thread = 77;
+    kernel.static_shared_bytes = 1234;
+    kernel.dynamic_shared_bytes = 56789;
+    kernel.cluster[0] = 2;
+    kernel.cluster[1] = 3;
+    kernel.cluster[2] = 1;
+    fake_gpu_launch_kernel(first, &kernel);
+    kernel.driver = 1;
+    kernel.duration_ns = 2'000'000;
+    fake_gpu_launch_kernel(second, &kernel);
+    kernel.driver = 0;
+    fake_gpu_graph_launch(first, 21, &kernel, 1);
+    const int kinds[] = {1, 2, 8, 10};
+    for (int i = 0; i < 4; ++i)
+      fake_gpu_copy(first, kinds[i], static_cast<std::uint64_t>(1000 + i), 1'000'000 * (i + 1));
+    fake_gpu_memset(second, 1004, 5'000'000);
+    const std::uint32_t event = fake_gpu_event_create();
+    fake_gpu_event_record(first, event);
+    fake_gpu_stream_wait(second, event);
+    fake_gpu_event_synchronize(event);
+    fake_gpu_stream_synchronize(second);
+    fake_gpu_device_synchronize();
   } else if (scenario == "window") {  // Recorded, not recorded, recorded.
     const auto start = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "lockstep_start"));
     const auto stop = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "lockstep_stop"));
