@@ -120,7 +120,7 @@ class Context:
                 process.wait(max(1, timeout - (time.monotonic() - begin)))
             except subprocess.TimeoutExpired:
                 late = True
-                process.kill()
+                kill_with_children(process.pid)
                 process.wait()
         texts = [[(place / f"{name}{rank}").read_text(errors="replace") for rank in range(len(started))]
                  for name in ("out", "err")]
@@ -202,5 +202,16 @@ def milliseconds_per_step(job):
     return float(match[1])
 
 
-def stop(process, number=signal.SIGTERM):
-    process.send_signal(number)
+def kill_with_children(pid):
+    """An agent that is killed leaves its program running, and the GPU busy."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        if parent == pid:
+            kill_with_children(int(stat.parent.name))
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
