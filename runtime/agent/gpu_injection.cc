@@ -33,7 +33,8 @@ std::string BaseName(const std::string& path) {
 std::string NvidiaToolIn(const std::string& preload) {
   for (std::size_t at = 0; at < preload.size();) {
     const std::size_t end = std::min(preload.find_first_of(" :", at), preload.size());
-    const std::string entry = preload.substr(at, end - at), name = BaseName(entry);
+    std::string entry = preload.substr(at, end - at);
+    const std::string name = BaseName(entry);
     at = end + 1;
     for (const char* tool : {"libToolsInjection", "libTreeLauncher", "libcuda-injection"})
       if (name.rfind(tool, 0) == 0) return entry;
