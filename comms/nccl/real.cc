@@ -23,18 +23,30 @@ void* InLibrary(const char* library, const char* name, const void* ours) {
   return found;
 }
 
-struct Unusual {
-  char path[512];
+// The n-th loaded object's path. They are looked into one by one, outside of the loader's walk: it holds a lock.
+struct Nth {
+  std::uint32_t wanted, at;
+  char path[1024];
 };
-
-// A library with "nccl" in its name under another soname.
-int FindUnusual(dl_phdr_info* info, std::size_t, void* data) {
-  const char* slash = info->dlpi_name == nullptr ? nullptr : strrchr(info->dlpi_name, '/');
-  if (slash == nullptr || strstr(slash, "ccl") == nullptr || strstr(slash, "profiler") != nullptr ||
-      strstr(slash, "-net") != nullptr || strlen(info->dlpi_name) >= sizeof(Unusual::path))
-    return 0;
-  strcpy(static_cast<Unusual*>(data)->path, info->dlpi_name);
+int TakeNth(dl_phdr_info* info, std::size_t, void* data) {
+  auto& nth = *static_cast<Nth*>(data);
+  if (nth.at++ != nth.wanted) return 0;
+  const char* path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
+  const std::size_t bytes = strnlen(path, sizeof nth.path);
+  if (bytes < sizeof nth.path) memcpy(nth.path, path, bytes + 1);
   return 1;
+}
+
+// Whatever object has it: an NCCL of another name, or linked statically into a library that was loaded for its user
+// alone but calls its own functions by their public names. That one must work, whoever stands before it.
+void* InAnyObject(const char* name, const void* ours) {
+  for (std::uint32_t i = 0; i < 8192; ++i) {
+    Nth nth{i, 0, {}};
+    if (dl_iterate_phdr(TakeNth, &nth) == 0) return nullptr;
+    if (strchr(nth.path, '/') == nullptr) continue;  // The program itself, the kernel's.
+    if (void* found = InLibrary(nth.path, name, ours); found != nullptr) return found;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -44,9 +56,7 @@ void* FindReal(const char* name, const void* ours) {
   if (void* found = dlsym(RTLD_NEXT, name); found != nullptr && found != ours) return found;
   for (const char* library : kLibraries)
     if (void* found = InLibrary(library, name, ours); found != nullptr) return found;
-  Unusual unusual{};
-  if (dl_iterate_phdr(FindUnusual, &unusual) != 0) return InLibrary(unusual.path, name, ours);
-  return nullptr;
+  return InAnyObject(name, ours);
 }
 
 }  // namespace lockstep::nccl

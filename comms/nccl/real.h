@@ -6,8 +6,8 @@
 namespace lockstep::nccl {
 
 // Address of NCCL's function of that name that comes after `ours`: the next in the program's
-// scope, else that of a libnccl which was loaded for its user alone (PyTorch's is). Null if
-// this process has none. Cold: a linker's look-up. Thread: any.
+// scope, else that of a libnccl which was loaded for its user alone (PyTorch's is), else of any
+// object that has it. Null if this process has none. Cold: a linker's look-up. Thread: any.
 void* FindReal(const char* name, const void* ours);
 
 // One function; looked up when first called, for libnccl may come late. F: pointer to function.

@@ -1,6 +1,7 @@
 // For calls_test.cc: a program that is not linked with NCCL and looks for it.
 //   nccl_find absent          as PyTorch extensions do: is there one in the process?
 //   nccl_find local PATH      loaded for itself only, called through its handle and by name
+//   nccl_find inside PATH     a library that brings its own NCCL along, linked statically
 //   nccl_find real PATH       what the real libnccl answers without a driver
 //   nccl_find ranges PATH     its functions by its handle, without a communicator: each fails, after its NVTX range
 //   began
@@ -32,6 +33,10 @@ int main(int argc, char** argv) {
   if (library == nullptr) {
     std::printf("%s\n", dlerror());
     return 1;
+  }
+  if (how == "inside") {
+    std::printf("result %d\n", reinterpret_cast<int (*)()>(dlsym(library, "use_nccl"))());
+    return 0;
   }
   UniqueId id{};
   std::strcpy(id.internal, "local");

@@ -87,6 +87,17 @@ TEST(NcclRanges, CommunicatorsAndCallsOfAStaticNccl) {
 #endif
 }
 
+TEST(NcclFind, OneThatIsInsideALibraryLoadedForItsUserAlone) {
+  TestSegment segment;
+  const Output output = Traced(segment, kFind, {"inside", LOCKSTEP_BUILD_DIR "/tests/libuses_nccl.so"});
+  EXPECT_EQ(output.out, "result 0\n");
+  EXPECT_EQ(output.errors, "");
+  const NcclRecords records(segment);
+  ASSERT_EQ(records.CallsOf("ncclAllReduce").size(), 1u);
+  EXPECT_EQ(records.CallsOf("ncclAllReduce")[0].record.reduction, 4);
+  EXPECT_EQ(records.Of(NcclEvent::kCollective).size(), 1u);
+}
+
 // NCCL's own ranges, where neither the plugin nor the interposed functions see its calls.
 TEST(NcclFind, TheRealLibrarysRangesAreItsCalls) {
 #ifndef LOCKSTEP_NCCL_LIBRARY
