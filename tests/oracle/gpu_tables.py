@@ -181,6 +181,7 @@ class Waits:
                 self.on[op.device, op.context, op.stream].append((correlation(op), self.place[id(op)], op))
         for line in self.on.values():
             line.sort(key=lambda entry: entry[:2])
+        self.at = {id(entry[2]): n for line in self.on.values() for n, entry in enumerate(line)}
         self.streams = sorted({(op.device, op.context, op.stream) for op in rank.ops})
         self.recorded = {c: i for i, c in reversed(list(enumerate(s["correlation"]))) if s["kind"][i] == 5 and c}
         has_record = lambda i: (0 < s["record_correlation"][i] <= s["correlation"][i] and s["record_stream"][i] != NONE)
@@ -220,7 +221,7 @@ class Waits:
         """(the operation that held it or None, the wait's row, something is unknown)"""
         stream = (op.device, op.context, op.stream)
         line = self.on[stream]
-        at = next((n for n, entry in enumerate(line) if entry[2] is op), None)
+        at = self.at.get(id(op))
         if at is None:
             return None, None, False
         correlation, before = line[at][0], line[at - 1][0] if at else -1
@@ -257,7 +258,7 @@ def stream_waits(rank, inside):
         if held is None or held.end > op.begin:
             continue
         line = w.on[op.device, op.context, op.stream]
-        at = next(n for n, entry in enumerate(line) if entry[2] is op)
+        at = w.at[id(op)]
         free = max((o.end for _, _, o in line[:at]), default=None)
         ready = [t for t in (free, op.api.end if op.api else None) if t is not None]
         if ready and held.end > max(ready):
@@ -543,7 +544,7 @@ class Graph:
 
 class Checker:
     def __init__(self, lockstep, run):
-        self.lockstep, self.run, self.bad, self.compared = lockstep, run, [], 0
+        self.lockstep, self.run, self.bad, self.compared, self.tables = lockstep, run, [], 0, {}
         with h5py.File(os.path.join(run, "timeline.h5"), "r") as f:
             columns = lambda name: {c: f[name][c][:].tolist() for c in f[name]}
             totals, steps, ranks = columns("rank_totals"), columns("step_ranks"), columns("ranks")
@@ -559,13 +560,15 @@ class Checker:
         self.files = {r: os.path.join(run, text[f]) for r, f in zip(ranks["rank"], ranks["file"]) if f < len(text)}
 
     def table(self, name, rank):
-        done = subprocess.run([self.lockstep, "analyze", self.run, "--table", name, "--rank", str(rank), "--top", "0",
-                               "--json", "-"], capture_output=True, text=True)
-        if done.returncode not in (0, 3):
-            sys.exit(f"--table {name}: exit {done.returncode}\n{done.stderr}")
-        table = json.loads(done.stdout)
-        columns = [c["name"] for c in table["columns"]]
-        return [dict(zip(columns, row)) for row in table["rows"]]
+        if name not in self.tables:
+            done = subprocess.run([self.lockstep, "analyze", self.run, "--table", name, "--rank", "all", "--top", "0",
+                                   "--json", "-"], capture_output=True, text=True)
+            if done.returncode not in (0, 3):
+                sys.exit(f"--table {name}: exit {done.returncode}\n{done.stderr}")
+            table = json.loads(done.stdout)
+            columns = [c["name"] for c in table["columns"]]
+            self.tables[name] = [dict(zip(columns, row)) for row in table["rows"]]
+        return [row for row in self.tables[name] if row["rank"] == rank]
 
     def same(self, what, got, want):
         self.compared += 1
