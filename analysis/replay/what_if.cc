@@ -212,14 +212,17 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
       answer.try_it = "give these ranks the work, the cores and the input that the others have";
       break;
     }
-    case Question::kBucketCap:
-      answer.question = question.cap_bytes >= (buckets_ ? buckets_->total_bytes() : 0) &&
-                                question.first_bytes >= (buckets_ ? buckets_->total_bytes() : 0)
-                            ? "all gradients in one bucket"
-                            : fmt::format("bucket cap {}", Mebibytes(question.cap_bytes));
-      answer.try_it = fmt::format("DistributedDataParallel(..., bucket_cap_mb={:.4g})",
-                                  static_cast<double>(question.cap_bytes) / (1 << 20));
+    case Question::kBucketCap: {
+      const std::uint64_t total = buckets_ ? buckets_->total_bytes() : 0;
+      const bool one = question.first_bytes >= total;
+      answer.question =
+          one ? "all gradients in one bucket" : fmt::format("bucket cap {}", Mebibytes(question.cap_bytes));
+      // DDP's first bucket has a limit of its own, which this does not move.
+      answer.try_it = one ? fmt::format("reduce all {} at once, after the backward pass", Mebibytes(total))
+                          : fmt::format("DistributedDataParallel(..., bucket_cap_mb={:.4g})",
+                                        static_cast<double>(question.cap_bytes) / (1 << 20));
       break;
+    }
   }
   LS_TRY(const std::vector<std::int64_t> changed, Lengths(question, 1, &answer));
   const std::vector<std::int64_t> after = Comparable(changed), before = Comparable(replayed_ns_);
