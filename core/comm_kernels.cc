@@ -17,8 +17,8 @@ bool IsCommKernelName(std::string_view name) {
        {"nccl", "rccl", "mscclKernel", "msccl_", "msccl::", "mscclpp", "nvshmem", "nvshmemi_"})
     if (name.starts_with(prefix)) return true;
   for (const std::string_view part :
-       {"ncclDevKernel", "ncclKernel", "rcclDevKernel", "deep_ep::", "dpsk::ep::", "nvshmem", "mscclpp::",
-        "multimem_all_reduce", "multimem_one_shot", "multimem_all_gather", "multimem_reduce_scatter",
+       {"ncclDevKernel", "ncclKernel", "rcclDevKernel", "deep_ep::", "dpsk::ep::", "nvshmem",
+        "mscclpp::", "multimem_all_reduce", "multimem_one_shot", "multimem_all_gather", "multimem_reduce_scatter",
         "one_shot_all_reduce", "two_shot_all_reduce", "one_shot_allreduce", "two_shot_allreduce",
         "cross_device_reduce"})
     if (Has(name, part)) return true;

@@ -76,7 +76,7 @@ std::int32_t RankFromNccl(const schema::RankTables& tables, const std::map<std::
     if (rank >= 0 && rank != comms.rank[i]) return -1;
     rank = comms.rank[i];
   }
-  return world_size > 1 && static_cast<std::uint64_t>(rank + 1) <= world_size ? rank : -1;
+  return world_size > 1 && (rank < 0 || static_cast<std::uint64_t>(rank) < world_size) ? rank : -1;
 }
 
 void AddGpuSamples(schema::RankTables& tables, const TickMap& map, const std::vector<GpuSample>& samples,
