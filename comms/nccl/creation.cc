@@ -12,7 +12,8 @@ namespace {
 
 struct Made {
   CommFacts facts{NcclSource::kInterposed};
-  std::uint64_t since = 0;  // Ticks before the call.
+  std::uint64_t since = 0;       // Ticks before the call.
+  const void* caller = nullptr;  // Of a split: whose NCCL is asked.
 };
 
 // Its communicator is known to the plugin under which number? 0: not at all, or more than one could be it.
@@ -33,10 +34,10 @@ void Adopt(CommHandle handle, const CallFrame& frame, const Made& made) {
 }
 
 // Rank and size of a communicator that is ready; asked of NCCL where no plugin tells them.
-void AskNccl(CommHandle handle, CommFacts& facts) {
+void AskNccl(CommHandle handle, const void* caller, CommFacts& facts) {
   using Query = Result (*)(CommHandle, int*);
-  const auto count = reinterpret_cast<Query>(FindReal("ncclCommCount", nullptr));
-  const auto rank = reinterpret_cast<Query>(FindReal("ncclCommUserRank", nullptr));
+  const auto count = reinterpret_cast<Query>(FindReal("ncclCommCount", nullptr, caller));
+  const auto rank = reinterpret_cast<Query>(FindReal("ncclCommUserRank", nullptr, caller));
   int value = 0;
   if (count != nullptr && count(handle, &value) == kSuccess && value > 0)
     facts.size = static_cast<std::uint32_t>(value);
@@ -64,7 +65,8 @@ Result Create(const char* name, CommHandle* out, Made made, CommHandle parent, C
   const ErrnoKeeper errno_keeper;
   CommHandle handle = out != nullptr && (result == kSuccess || result == kInProgress) ? *out : nullptr;
   if (handle != nullptr) {
-    if (made.facts.size == 0 && frame.inits == 0 && result == kSuccess && g_groups == 0) AskNccl(handle, made.facts);
+    if (made.facts.size == 0 && frame.inits == 0 && result == kSuccess && g_groups == 0)
+      AskNccl(handle, made.caller, made.facts);
     Adopt(handle, frame, made);
   }
   // One that is not ready yet is named by nobody: the plugin may still say what NCCL calls it.
@@ -77,8 +79,9 @@ Result Create(const char* name, CommHandle* out, Made made, CommHandle parent, C
 }
 
 // The n-th communicator made of `parent` with that colour.
-Made ChildOf(CommHandle parent, std::int64_t color, const Config* config) {
+Made ChildOf(CommHandle parent, std::int64_t color, const Config* config, const void* caller) {
   Made made;
+  made.caller = caller;
   Comm* comm = FindComm(RefOf(parent));
   if (comm == nullptr) return made;
   Hash64 hash;
@@ -170,13 +173,13 @@ LS_EXPORT Result ncclCommInitAll(CommHandle* comms, int devices, const int* list
 }
 
 LS_EXPORT Result ncclCommSplit(CommHandle comm, int color, int key, CommHandle* made, Config* config) {
-  return Create("ncclCommSplit", made, ChildOf(comm, color, config), comm,
+  return Create("ncclCommSplit", made, ChildOf(comm, color, config, __builtin_return_address(0)), comm,
                 LS_REAL(ncclCommSplit, comm, color, key, made, config));
 }
 
 LS_EXPORT Result ncclCommShrink(CommHandle comm, int* excluded, int excluded_count, CommHandle* made, Config* config,
                                 int flags) {
-  return Create("ncclCommShrink", made, ChildOf(comm, -2, config), comm,
+  return Create("ncclCommShrink", made, ChildOf(comm, -2, config, __builtin_return_address(0)), comm,
                 LS_REAL(ncclCommShrink, comm, excluded, excluded_count, made, config, flags));
 }
 

@@ -49,11 +49,43 @@ void* InAnyObject(const char* name, const void* ours) {
   return nullptr;
 }
 
+struct Around {
+  std::uintptr_t address;
+  AddressSpan span;
+};
+int TakeAround(dl_phdr_info* info, std::size_t, void* data) {
+  auto& around = *static_cast<Around*>(data);
+  AddressSpan span{~std::uintptr_t{0}, 0};
+  bool inside = false;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& part = info->dlpi_phdr[i];
+    if (part.p_type != PT_LOAD) continue;
+    const std::uintptr_t begin = info->dlpi_addr + part.p_vaddr, end = begin + part.p_memsz;
+    if (begin < span.begin) span.begin = begin;
+    if (end > span.end) span.end = end;
+    inside = inside || (around.address >= begin && around.address < end);
+  }
+  if (!inside) return 0;
+  around.span = span;
+  return 1;
+}
+
 }  // namespace
 
-void* FindReal(const char* name, const void* ours) {
+bool ObjectAround(const void* address, AddressSpan& span) {
+  Around around{reinterpret_cast<std::uintptr_t>(address), {}};
+  if (address == nullptr || dl_iterate_phdr(TakeAround, &around) == 0) return false;
+  span = around.span;
+  return true;
+}
+
+void* FindReal(const char* name, const void* ours, const void* caller) {
   const ErrnoKeeper errno_keeper;
   if (void* found = dlsym(RTLD_NEXT, name); found != nullptr && found != ours) return found;
+  Dl_info object{};
+  if (caller != nullptr && dladdr(caller, &object) != 0 && object.dli_fname != nullptr &&
+      strchr(object.dli_fname, '/') != nullptr)
+    if (void* found = InLibrary(object.dli_fname, name, ours); found != nullptr) return found;
   for (const char* library : kLibraries)
     if (void* found = InLibrary(library, name, ours); found != nullptr) return found;
   return InAnyObject(name, ours);

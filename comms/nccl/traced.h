@@ -69,10 +69,11 @@ static_assert(static_cast<unsigned>(CollectiveKind::kSendRecv) + 1 < 16);
 
 #define LS_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Calls the function behind `name`, or says that there is none.
+// Calls the function behind `name`, or says that there is none. Only in the body of the interposed function itself,
+// whose caller decides which NCCL is meant.
 #define LS_REAL(name, ...)                                                               \
-  [&]() -> ::lockstep::nccl::Result {                                                    \
+  [&, caller = __builtin_return_address(0)]() -> ::lockstep::nccl::Result {              \
     static constinit ::lockstep::nccl::Real<decltype(&name)> real(#name);                \
-    const auto function = real.Get(&name);                                               \
+    const auto function = real.Get(&name, caller);                                       \
     return function != nullptr ? function(__VA_ARGS__) : ::lockstep::nccl::kSystemError; \
   }

@@ -1,7 +1,7 @@
 // For calls_test.cc: a program that is not linked with NCCL and looks for it.
 //   nccl_find absent          as PyTorch extensions do: is there one in the process?
 //   nccl_find local PATH      loaded for itself only, called through its handle and by name
-//   nccl_find inside PATH     a library that brings its own NCCL along, linked statically
+//   nccl_find inside PATH [LIBNCCL]   a library that brings its own NCCL along, linked statically
 //   nccl_find real PATH       what the real libnccl answers without a driver
 //   nccl_find ranges PATH     its functions by its handle, without a communicator: each fails, after its NVTX range
 //   began
@@ -35,6 +35,13 @@ int main(int argc, char** argv) {
     return 1;
   }
   if (how == "inside") {
+    // Perhaps beside an NCCL of somebody else, which is called first.
+    void* other = argc > 3 ? dlopen(argv[3], RTLD_NOW | RTLD_LOCAL) : nullptr;
+    if (argc > 3) {
+      auto* call = reinterpret_cast<AllReduce>(dlsym(RTLD_DEFAULT, "ncclAllReduce"));
+      if (call == nullptr) call = reinterpret_cast<AllReduce>(dlsym(other, "ncclAllReduce"));
+      std::printf("other %d\n", call(data, data, 4, 7, 0, nullptr, nullptr));
+    }
     std::printf("result %d\n", reinterpret_cast<int (*)()>(dlsym(library, "use_nccl"))());
     return 0;
   }

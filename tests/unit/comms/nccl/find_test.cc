@@ -96,6 +96,12 @@ TEST(NcclFind, OneThatIsInsideALibraryLoadedForItsUserAlone) {
   ASSERT_EQ(records.CallsOf("ncclAllReduce").size(), 1u);
   EXPECT_EQ(records.CallsOf("ncclAllReduce")[0].record.reduction, 4);
   EXPECT_EQ(records.Of(NcclEvent::kCollective).size(), 1u);
+
+  // Each caller reaches its own of two.
+  TestSegment both;
+  const Output two = Traced(
+      both, kFind, {"inside", LOCKSTEP_BUILD_DIR "/tests/libuses_nccl.so", std::string(kFakeDir) + "/libnccl.so.2"});
+  EXPECT_EQ(two.out, "other 4\nresult 0\n");
 }
 
 // NCCL's own ranges, where neither the plugin nor the interposed functions see its calls.
