@@ -1,0 +1,254 @@
+// NCCL's graphs, calls without plugin, communicators and what is not found.
+
+#include "nccl_fixture.h"
+
+namespace lockstep {
+namespace {
+
+using schema::kNone;
+using schema::kNoTime;
+
+// Graphs: nothing ran when it was captured; replays are told only where there are proxies.
+TEST_F(DecodeNcclTest, CapturedOperationsAreNoRowsAndReplaysAre) {
+  nccl_.Add(Begin{.event = NcclEvent::kGroupApi, .id = 1, .ticks = 90, .captured = true});
+  nccl_.Add(Begin{.event = NcclEvent::kCollectiveApi,
+                  .id = 2,
+                  .ticks = 95,
+                  .parent = 1,
+                  .kind = CollectiveKind::kAllReduce,
+                  .count = 10,
+                  .captured = true});
+  nccl_.Add(Begin{.event = NcclEvent::kKernelLaunch, .id = 3, .ticks = 100, .parent = 1});
+  nccl_.End(NcclEvent::kKernelLaunch, 3, 110);
+  nccl_.Add(Call{.name = "ncclAllReduce", .begin = 89, .end = 120, .kind = CollectiveKind::kAllReduce, .count = 10});
+  gpu_.Add(Api{.name = "cuLaunchKernelEx", .begin = 105, .end = 106, .correlation = 50});
+  gpu_.Add(Kernel{.name = kAllReduceKernel, .begin = 1000, .end = 1100, .correlation = 60, .graph_node = 5});
+  gpu_.Add(Kernel{.name = kAllReduceKernel, .begin = 2000, .end = 2100, .correlation = 61, .graph_node = 5});
+  {
+    const schema::RankTables t = Run();
+    EXPECT_EQ(t.collectives.rows(), 0u);
+    EXPECT_EQ(LossCount(t, "NcclUntied"), 0u);
+    EXPECT_EQ(LossCount(t, "NcclKernelUntied"), 2u);
+    EXPECT_EQ(t.kernels.work, (std::vector<std::uint8_t>{1, 1}));
+  }
+  NcclThread callback;
+  for (std::uint64_t i = 0; i < 2; ++i)
+    callback.Add(Begin{.event = NcclEvent::kCollective,
+                       .id = 10 + i,
+                       .ticks = 990 + 1000 * i,
+                       .parent = 2,
+                       .kind = CollectiveKind::kAllReduce,
+                       .count = 10,
+                       .seq = 4});
+  SpoolBuilder spool = GpuProcess(gpu_, &nccl_);
+  spool.Thread(3, 333).Records(callback.records, 3);
+  const schema::RankTables t = Tables(spool);
+  ASSERT_EQ(t.collectives.rows(), 2u);
+  EXPECT_EQ(t.collectives.seq, (std::vector<std::uint64_t>{4, 4}));
+  EXPECT_EQ(t.collectives.start, (std::vector<std::uint32_t>{1, 2})) << "one key each";
+  EXPECT_EQ(t.collectives.kernel[0], kNone);
+}
+
+// Calls alone: communicators of one rank, and where no plugin could be had.
+TEST_F(DecodeNcclTest, ACommunicatorOfOneRankIsSeenByItsCallsOnly) {
+  nccl_.Add(Comm{.id = 0x111,
+                 .ticks = 7,
+                 .size = 1,
+                 .rank = 0,
+                 .comm = kComm2,
+                 .source = NcclSource::kInterposed,
+                 .name = "solo"});
+  nccl_.Add(Call{.name = "ncclAllReduce",
+                 .begin = 100,
+                 .end = 110,
+                 .kind = CollectiveKind::kAllReduce,
+                 .count = 10,
+                 .seq = 0,
+                 .comm = kComm2});
+  nccl_.Add(Call{.name = "ncclAllReduce",
+                 .begin = 200,
+                 .end = 210,
+                 .kind = CollectiveKind::kAllReduce,
+                 .count = 10,
+                 .seq = 1,
+                 .comm = kComm2});
+  nccl_.Add(Call{.name = "ncclAllReduce",
+                 .begin = 300,
+                 .end = 310,
+                 .kind = CollectiveKind::kAllReduce,
+                 .count = 10,
+                 .seq = 2,
+                 .result = 4,
+                 .comm = kComm2});
+  gpu_.Add(Api{.name = "cudaMemcpyAsync", .begin = 102, .end = 105, .correlation = 9, .kind = 2});
+  GpuCopyRecord copy{};
+  copy.head = {RecordKind::kGpuCopy, 1, 2};
+  copy.kind = 3, copy.begin_ticks = 400, copy.end_ticks = 450, copy.correlation = 9;
+  gpu_.records.Add(copy);
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.collectives.rows(), 2u) << "the failed one did nothing";
+  EXPECT_EQ(t.collectives.begin_ns, (std::vector<std::int64_t>{200, 400}));
+  EXPECT_EQ(t.collectives.end_ns, (std::vector<std::int64_t>{kNoTime, 450})) << "in place: nothing to do";
+  EXPECT_EQ(t.collectives.kernel[1], kNone);
+  EXPECT_EQ(LossCount(t, "NcclUntied"), 0u);
+  EXPECT_EQ(TextOf(t, t.comms.name[t.collectives.comm[0]]), "solo");
+}
+
+TEST_F(DecodeNcclTest, WithoutPluginCallsHaveTheKernelsOfTheirGroup) {
+  nccl_.Add(Call{.name = "ncclAllReduce",
+                 .begin = 100,
+                 .end = 120,
+                 .kind = CollectiveKind::kAllReduce,
+                 .count = 10,
+                 .seq = 0,
+                 .reduction = 1});
+  nccl_.Add(Call{.name = "ncclGroupStart", .begin = 200, .end = 201});
+  for (std::uint64_t i = 0; i < 2; ++i)
+    nccl_.Add(Call{.name = "ncclReduceScatter",
+                   .begin = 210 + 10 * i,
+                   .end = 212 + 10 * i,
+                   .kind = CollectiveKind::kReduceScatter,
+                   .count = 10,
+                   .seq = i});
+  nccl_.Add(Call{.name = "ncclGroupEnd", .begin = 240, .end = 260});
+  // The range that NCCL itself puts around its work is no second call.
+  nccl_.Add(Call{.name = "ncclAllReduce",
+                 .begin = 101,
+                 .end = 119,
+                 .kind = CollectiveKind::kAllReduce,
+                 .count = 40,
+                 .dtype = DataType::kByte,
+                 .source = NcclSource::kNvtx});
+  Launch(110, 50, 300, 400);
+  Launch(250, 51, 500, 600, "ncclDevKernel_ReduceScatter");
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.collectives.rows(), 3u);
+  EXPECT_EQ(t.collectives.begin_ns, (std::vector<std::int64_t>{300, 500, 500}));
+  EXPECT_EQ(t.collectives.kernel_operations, (std::vector<std::uint32_t>{1, 2, 2}));
+  EXPECT_EQ(t.collectives.bytes[1], 160u);
+  EXPECT_EQ(t.collectives.dtype[0], static_cast<int>(DataType::kFloat32));
+}
+
+TEST_F(DecodeNcclTest, NvtxAloneTellsBytes) {
+  nccl_.Add(Call{.name = "ncclAllGather",
+                 .begin = 100,
+                 .end = 120,
+                 .kind = CollectiveKind::kAllGather,
+                 .count = 64,
+                 .dtype = DataType::kByte,
+                 .seq = 3,
+                 .source = NcclSource::kNvtx});
+  Launch(110, 50, 300, 400, "ncclDevKernel_AllGather_RING_LL");
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.collectives.rows(), 1u);
+  EXPECT_EQ(t.collectives.bytes[0], 256u);
+  EXPECT_EQ(t.collectives.seq[0], 3u);
+  EXPECT_EQ(t.collectives.begin_ns[0], 300);
+}
+
+TEST_F(DecodeNcclTest, EndsWithoutBeginsAreCounted) {
+  nccl_.End(NcclEvent::kCollective, 4711, 100);
+  nccl_.Add(Begin{.event = NcclEvent::kCollective,
+                  .id = 2,
+                  .ticks = 110,
+                  .parent = 99,
+                  .kind = CollectiveKind::kAllReduce,
+                  .count = 10,
+                  .seq = 0});
+  nccl_.End(NcclEvent::kCollective, 2, 105);  // Clocks of two cores.
+  const schema::RankTables t = Run();
+  EXPECT_EQ(t.collectives.rows(), 1u);
+  EXPECT_EQ(t.collectives.post_end_ns[0], 110);
+  EXPECT_EQ(LossCount(t, "NcclEventOrphan"), 1u);
+}
+
+TEST_F(DecodeNcclTest, TheWordOfThePluginIdentifiesACommunicator) {
+  nccl_.Add(Comm{.id = 0x5, .ticks = 10, .comm = kComm2, .source = NcclSource::kInterposed, .name = "dp"});
+  nccl_.Add(Comm{.id = 0x99, .ticks = 11, .size = 8, .rank = 3, .comm = kComm2, .parent = 0xabc});
+  nccl_.Add(Comm{.id = 0x6, .ticks = 12, .comm = kComm2, .source = NcclSource::kInterposed});
+  nccl_.Add(Comm{.id = 0, .ticks = 500, .comm = kComm2, .flags = 64});
+  // The plugin's number and the interposed one of the same communicator.
+  nccl_.Add(Comm{.id = 0xabc, .ticks = 13, .comm = kNcclCommBit | 9, .source = NcclSource::kInterposed});
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.comms.rows(), 2u);
+  EXPECT_EQ(t.comms.global_id, (std::vector<std::uint64_t>{0xabc, 0x99}));
+  EXPECT_EQ(t.comms.size[1], 8u);
+  EXPECT_EQ(t.comms.rank[1], 3);
+  EXPECT_EQ(t.comms.parent_id[1], 0xabcu);
+  EXPECT_EQ(t.comms.end_ns[1], 500);
+  EXPECT_EQ(TextOf(t, t.comms.name[1]), "dp");
+  EXPECT_EQ(t.comms.unidentified, (std::vector<std::uint8_t>{0, 0}));
+}
+
+TEST_F(DecodeNcclTest, TheJobsRankIsNcclsOnlyWhereOneCommunicatorHoldsTheJob) {
+  const auto ranks = [&](std::string_view meta) { return MetaOf(Tables(GpuProcess(gpu_, &nccl_, meta)), "rank"); };
+  EXPECT_EQ(ranks("clock_mode\traw\nworld_size\t4\n"), "2");
+  EXPECT_EQ(ranks("clock_mode\traw\nworld_size\t8\n"), "<absent>");
+  EXPECT_EQ(ranks("clock_mode\traw\n"), "<absent>");
+  EXPECT_EQ(ranks("clock_mode\traw\nworld_size\t4\nrank\t1\n"), "1");
+  const schema::RankTables t = Tables(GpuProcess(gpu_, &nccl_, "clock_mode\traw\nworld_size\t4\n"));
+  EXPECT_EQ(t.processes.world_rank[0], 2);
+  EXPECT_EQ(t.processes.rank_source[0], 3);
+  nccl_.Add(Comm{.id = 0x77, .ticks = 9, .size = 4, .rank = 1, .comm = kComm2});
+  EXPECT_EQ(ranks("clock_mode\traw\nworld_size\t4\n"), "<absent>") << "two orders of the same ranks";
+}
+
+// With --nccl-kernel-channels NCCL tells its kernels' times itself, by the GPU's timer and some time after.
+TEST_F(DecodeNcclTest, KernelChannelsGiveTimesWhereCuptiHasNone) {
+  constexpr std::uint64_t kEpoch = 1'756'135'989'000'000'000;
+  const auto channel = [&](std::uint64_t id, std::uint64_t parent, std::uint64_t from, std::uint64_t to,
+                           std::uint64_t delay) {
+    nccl_.Add(Begin{
+        .event = NcclEvent::kKernelChannel, .id = id, .ticks = from + delay, .parent = parent, .count = kEpoch + from});
+    nccl_.records.Add(NcclEndRecord{{RecordKind::kNcclEnd, static_cast<std::uint8_t>(NcclEvent::kKernelChannel), 1},
+                                    0,
+                                    id,
+                                    to + 3 * delay,
+                                    kEpoch + to});
+  };
+  nccl_.Add(
+      Begin{.event = NcclEvent::kCollective, .id = 2, .ticks = 100, .kind = CollectiveKind::kAllReduce, .count = 10});
+  channel(3, 2, 300, 900, 7);
+  channel(4, 2, 280, 880, 9);
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.collectives.rows(), 1u);
+  EXPECT_EQ(t.collectives.begin_ns[0], 287) << "the smallest delay is the clocks' difference";
+  EXPECT_EQ(t.collectives.end_ns[0], 907);
+  EXPECT_EQ(t.collectives.enqueue_begin_ns[0], 100);
+  EXPECT_EQ(t.collectives.kernel[0], kNone);
+  EXPECT_EQ(LossCount(t, "NcclUntied"), 0u);
+}
+
+// The GPU is behind the host: the last operations of a window run when recording is off.
+TEST_F(DecodeNcclTest, OperationsThatRanAfterTheirWindowAreNoLoss) {
+  nccl_.records.Add(WindowRecord{{RecordKind::kWindow, 1, 1}, WindowCause::kSteps, 0, 0, 50, 10, 0});
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    const std::uint64_t at = 100 + 100 * i;
+    nccl_.Add(Begin{.event = NcclEvent::kKernelLaunch, .id = 1 + 2 * i, .ticks = at});
+    nccl_.End(NcclEvent::kKernelLaunch, 1 + 2 * i, at + 10);
+    nccl_.Add(Begin{.event = NcclEvent::kCollective,
+                    .id = 2 + 2 * i,
+                    .ticks = at + 11,
+                    .kind = CollectiveKind::kAllReduce,
+                    .count = 10,
+                    .seq = i});
+    // The second's kernel was lost otherwise.
+    if (i == 0 || i == 2) Launch(at + 1, static_cast<std::uint32_t>(50 + i), at + 50, at + 60);
+  }
+  nccl_.records.Add(WindowRecord{{RecordKind::kWindow, 0, 1}, WindowCause::kSteps, 0, 0, 600, 20, 0});
+  const schema::RankTables t = Tables(GpuProcess(gpu_, &nccl_, "clock_mode\traw\nrank\t0\nrecording\tsteps\n"));
+  ASSERT_EQ(t.collectives.rows(), 4u);
+  EXPECT_EQ(LossCount(t, "NcclUntied"), 1u);
+  EXPECT_EQ(LossCount(t, "GpuOutOfWindow"), 1u);
+}
+
+TEST_F(DecodeNcclTest, NoKernelAtAllIsSuspicious) {
+  nccl_.Add(
+      Begin{.event = NcclEvent::kCollective, .id = 2, .ticks = 110, .kind = CollectiveKind::kAllReduce, .count = 10});
+  const schema::RankTables t = Run();
+  EXPECT_EQ(LossCount(t, "ZeroRecords"), 1u);
+  EXPECT_EQ(LossCount(t, "NcclUntied"), 1u);
+}
+
+}  // namespace
+}  // namespace lockstep
