@@ -147,7 +147,7 @@ struct NcclBeginRecord {  // 3 slots
   std::uint64_t count;
   std::uint64_t stream;   // Handle; 0 not known.
   std::int32_t peer;      // P2p: peer; collectives: root; -1 none. In the communicator's ranks.
-  std::uint8_t function;  // CollectiveKind; of P2p: 0 send 1 receive.
+  std::uint8_t function;  // CollectiveKind; of P2p: 0 send 1 receive 2 see name.
   std::uint8_t dtype;     // DataType
   std::uint8_t channels;
   std::uint8_t flags;                 // kNcclCaptured
