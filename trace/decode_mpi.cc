@@ -133,7 +133,10 @@ void ProcessDecoder::AddCollective(const Thread& thread, const MpiRecord& record
                               .dtype = record.dtype,
                               .root = std::max(record.peer, -1),
                               .call = call,
-                              .kernel = kNone});
+                              .kernel = kNone,
+                              .enqueue_begin_ns = kNoTime,
+                              .algorithm = kNone,
+                              .protocol = kNone});
 }
 
 // False for MPI_PROC_NULL: no message, no row.
@@ -170,7 +173,8 @@ bool ProcessDecoder::AddP2p(const Thread& thread, const MpiRecord& record, bool 
                       .outcome = error      ? kFailed
                                  : blocking ? kCompleted
                                             : kNeverCompleted,
-                      .call = call});
+                      .call = call,
+                      .kernel = kNone});
   const std::uint64_t probed = std::uint64_t{record.start} << 32 | record.seq;
   if (receive && (op == MpiOp::kMrecv || op == MpiOp::kImrecv) && probed != 0)
     probed_ns_[static_cast<std::uint32_t>(tables_.p2p.rows() - 1)] = TickConverter(thread.clock).Ns(probed);

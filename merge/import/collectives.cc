@@ -428,7 +428,8 @@ class Finder {
                      .end_ns = end,
                      .bytes = bytes,
                      .outcome = 0,
-                     .call = kNone});
+                     .call = kNone,
+                     .kernel = kNone});
     }
     return true;
   }
@@ -439,6 +440,8 @@ class Finder {
     const CommArgs args = ArgsOf(carrier, first_op);
     Row row;
     schema::Collectives::Row& v = row.values;
+    v.enqueue_begin_ns = kNoTime;
+    v.algorithm = v.protocol = kNone;
     CollectiveKind kind = args.name == kNone ? CollectiveKind::kNone : KindOfOperation(Text(args.name));
     if (kind == CollectiveKind::kNone && first_op != kNoOp) kind = ops_[first_op].kind;
     if (kind == CollectiveKind::kNone) kind = KindOfKernel(Text(t_.kernels.name[carrier.row]));

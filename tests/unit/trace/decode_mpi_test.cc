@@ -31,6 +31,9 @@ TEST_F(DecodeMpi, BlockingCollective) {
   EXPECT_EQ(row.root, -1);
   EXPECT_EQ(row.call, 0u);
   EXPECT_EQ(row.kernel, kNone);
+  EXPECT_EQ(row.algorithm, kNone);
+  EXPECT_EQ(row.protocol, kNone);
+  EXPECT_EQ(row.enqueue_begin_ns, kNoTime);
   ASSERT_EQ(t.comms.rows(), 1u);
   EXPECT_EQ(t.comms.global_id[row.comm], 77u);
   EXPECT_EQ(t.comms.size[row.comm], 4u);
@@ -137,6 +140,7 @@ TEST_F(DecodeMpi, SendrecvGivesTwoRowsOfOneCall) {
   EXPECT_EQ(t.p2p.tag, (std::vector<std::int32_t>{2, 4}));
   EXPECT_EQ(t.p2p.bytes, (std::vector<std::uint64_t>{100, 50}));
   EXPECT_EQ(t.p2p.call, (std::vector<std::uint32_t>{0, 0}));
+  EXPECT_EQ(t.p2p.kernel, (std::vector<std::uint32_t>{kNone, kNone}));
 }
 
 TEST_F(DecodeMpi, ProcNullIsNoMessageButItsRequestIsKnown) {
