@@ -29,7 +29,9 @@ class Maker {
   // first rank is through; what the others still need is an operation of its own, `exit`, else kNone.
   struct Member {
     std::uint32_t operation, exit;
-    std::int64_t arrival_ns, end_ns;
+    std::int64_t arrival_ns, end_ns, end_low_ns;
+    bool seen_later =
+        false;  // One of a later turn was seen complete by the same call: that may have been why it returned.
   };
   struct Later {
     std::uint32_t operation;
@@ -55,7 +57,8 @@ class Maker {
       exit = Add({}, {Role::kExit, r, step, 0, c.collective});
       job_.graph.Needs(exit, operation);
     }
-    members_[c.collective].push_back({operation, exit, c.in_wait ? c.wait_begin_ns : c.begin_ns, c.end_ns});
+    members_[c.collective].push_back(
+        {operation, exit, c.in_wait ? c.wait_begin_ns : c.begin_ns, c.end_ns, c.end_low_ns});
     operation_of_[r][i] = exit == kNone ? operation : exit;
     return operation;
   }
@@ -210,6 +213,14 @@ class Maker {
   }
 
   void SetTurns(const std::vector<std::uint32_t>& list) {
+    std::map<std::uint32_t, std::int64_t> next_end;  // By lane.
+    for (auto c = list.rbegin(); c != list.rend(); ++c)
+      for (Member& member : members_[*c]) {
+        const std::uint32_t lane = job_.graph.operations()[member.operation].lane;
+        const auto [at, last] = next_end.try_emplace(lane, member.end_ns);
+        member.seen_later = !last && at->second == member.end_ns;
+        at->second = member.end_ns;
+      }
     std::int64_t turn = INT64_MIN;
     for (std::size_t i = 0; i < list.size();) {
       // One call completed several: when each of them was through is not known; by their bytes.
@@ -227,9 +238,10 @@ class Maker {
         turn = std::max(starts, begin + static_cast<std::int64_t>(static_cast<double>(through - begin) * share));
         for (const Member& member : members_[c]) {
           job_.graph.operations()[member.operation].duration_ns = Took(c, turn - starts);
-          job_.graph.operations()[member.exit].duration_ns = run_.collectives[c].transfer_ns >= 0
-                                                                 ? run_.collectives[c].exit_ns
-                                                                 : std::max<std::int64_t>(0, member.end_ns - turn);
+          job_.graph.operations()[member.exit].duration_ns =
+              run_.collectives[c].transfer_ns >= 0
+                  ? run_.collectives[c].exit_ns
+                  : std::max<std::int64_t>(0, (member.seen_later ? member.end_low_ns : member.end_ns) - turn);
         }
       }
     }

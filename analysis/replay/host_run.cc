@@ -83,6 +83,7 @@ class Reader {
         chosen.collective = static_cast<std::uint32_t>(run_.collectives.size());
         chosen.in_wait = in_wait;
         chosen.end_ns = m.end_high_ns[k];
+        chosen.end_low_ns = m.end_low_ns[k];
         chosen_[PositionOf(m.rank[k])].push_back(chosen);
       }
       run_.collectives.push_back(

@@ -16,7 +16,8 @@ struct RankCollective {
   std::uint32_t thread = 0;
   bool posted = false;   // Non-blocking or persistent.
   bool in_wait = false;  // Moved in its wait only.
-  std::int64_t begin_ns = 0, wait_begin_ns = 0, end_ns = 0;
+  // It ended between `end_low_ns` and `end_ns`, when the call returned that saw it complete.
+  std::int64_t begin_ns = 0, wait_begin_ns = 0, end_ns = 0, end_low_ns = 0;
 };
 
 // What a thread's time is cut into.

@@ -38,7 +38,7 @@ HostRun MakeRun(const std::vector<std::uint64_t>& bucket_mib, double slow = 1, s
       for (std::size_t r = 0; r < 2; ++r) {
         RankStretches& rank = run.stretches[r];
         made[r].push_back(static_cast<std::uint32_t>(rank.collectives.size()));
-        rank.collectives.push_back({c, c, 0, true, false, posts[r][k], 0, turn});
+        rank.collectives.push_back({c, c, 0, true, false, posts[r][k], 0, turn, turn});
         rank.training.push_back({Stretch::kPost, posts[r][k], posts[r][k], {made[r].back()}, 0});
       }
     }
