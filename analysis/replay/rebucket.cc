@@ -5,17 +5,11 @@
 #include <map>
 #include <numeric>
 
+#include "analysis/statistics.h"
 #include "core/interval.h"
 
 namespace lockstep::replay {
 namespace {
-
-std::int64_t LowerMedianOf(std::vector<std::int64_t> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // When the gradients of one rank and step are ready: cumulative bytes -> time.
 class Readiness {
@@ -180,7 +174,7 @@ class RankChange {
       kept.back().end_ns = Without(stretch.end_ns);
       Replace(kept.back().collectives);
     }
-    const std::int64_t post_ns = LowerMedianOf(std::move(posts));
+    const std::int64_t post_ns = LowerMedian(std::move(posts));
     std::int64_t added_ns = 0;
     std::size_t next = 0;
     for (Stretch& stretch : kept) {
@@ -345,8 +339,8 @@ ReductionTimes TimesOf(const HostRun& run, const BucketSequence& buckets, const 
     if (about.role == Role::kMember) took[place[about.collective]].push_back(ns);
     if (about.role == Role::kExit) exits.push_back(ns);
   }
-  for (auto& each : took) times.transfer_ns.push_back(LowerMedianOf(std::move(each)));
-  times.exit_ns = LowerMedianOf(std::move(exits));
+  for (auto& each : took) times.transfer_ns.push_back(LowerMedian(std::move(each)));
+  times.exit_ns = LowerMedian(std::move(exits));
   return times;
 }
 

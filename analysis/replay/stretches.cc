@@ -32,7 +32,7 @@ class Cutter {
     // What a test found complete has moved before, even if not seen when.
     std::set<std::int64_t> waits;
     for (std::uint32_t row = 0; row < t_.mpi_calls.rows(); ++row)
-      if (ClassOfOp(t_.mpi_calls.op[row]) == MpiClass::kWait) waits.insert(clock.ToCluster(t_.mpi_calls.begin_ns[row]));
+      if (IsWait(t_.mpi_calls.op[row])) waits.insert(clock.ToCluster(t_.mpi_calls.begin_ns[row]));
     for (RankCollective& c : out_.collectives) c.in_wait &= waits.contains(c.wait_begin_ns);
     // In order of their ends: whoever waits next after one has ended waits for it.
     std::stable_sort(open_.begin(), open_.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -103,11 +103,10 @@ class Cutter {
                    0};
       if (!Inside(call.begin_ns)) continue;
       const auto at = by_call_.find(row);
-      const MpiClass cls = ClassOfOp(calls.op[row]);
       if (at != by_call_.end()) {
         call.kind = out_.collectives[at->second[0]].posted ? Stretch::kPost : Stretch::kBlocking;
         call.collectives = at->second;
-      } else if (cls == MpiClass::kWait) {
+      } else if (IsWait(calls.op[row])) {
         call.kind = Stretch::kWait;
       }
       out.push_back(std::move(call));
@@ -141,10 +140,9 @@ class Cutter {
     }
   }
 
-  static MpiClass ClassOfOp(std::uint16_t op) {
-    for (const MpiOpInfo& info : kMpiOps)
-      if (static_cast<std::uint16_t>(info.op) == op) return info.cls;
-    return MpiClass::kOther;
+  static bool IsWait(std::uint16_t op) {
+    const MpiOpInfo* info = FindMpiOp(op);
+    return info != nullptr && info->cls == MpiClass::kWait;
   }
 
   const schema::RankTables& t_;

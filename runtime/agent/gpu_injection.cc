@@ -19,16 +19,6 @@ constexpr const char* kPlugin = "NCCL_PROFILER_PLUGIN";
 constexpr const char* kStatic = "STATIC_PLUGIN";
 constexpr const char* kDefaultPlugin = "libnccl-profiler.so";
 
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : value;
-}
-
-std::string BaseName(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
-}
-
 // Launchers of nsys and ncu that set CUDA's variable themselves, further down.
 std::string NvidiaToolIn(const std::string& preload) {
   for (std::size_t at = 0; at < preload.size();) {

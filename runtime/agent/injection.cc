@@ -23,15 +23,6 @@ namespace {
 constexpr const char* kNvtx = "NVTX_INJECTION64_PATH";
 constexpr const char* kPython = "PYTHONPATH";
 
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : value;
-}
-
-std::string BaseName(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
-}
 std::string Directory(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 bool BeginsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
@@ -108,6 +99,16 @@ std::string LinkTo(const std::string& directory) {
 }
 
 }  // namespace
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+std::string BaseName(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
 
 std::string LocateLibrary(const std::string& entry) {
   if (entry.find('/') != std::string::npos) return entry;

@@ -43,6 +43,10 @@ long EnclosingAgent(int rank);
 // system's directories). Names with a slash are returned as they are.
 std::string LocateLibrary(const std::string& name);
 
+// A variable of this process, "" if it is not set; the last part of a path.
+std::string Environment(const char* name);
+std::string BaseName(const std::string& path);
+
 // Whether the shared library defines MPI functions of its own (a profiler's wrappers).
 bool DefinesMpi(const std::string& path);
 

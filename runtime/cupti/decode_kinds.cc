@@ -76,6 +76,20 @@ std::uint32_t DriverVersion() {
   return known ? static_cast<std::uint32_t>(version) : 0;
 }
 
+// What all copies have; the graph's node is there from `node_bytes` on, its id from 8 more.
+template <typename Record>
+void FillCopy(const Record& record, std::uint64_t begin, std::uint64_t end, std::uint32_t bytes,
+              std::uint32_t node_bytes, GpuCopyRecord& copy) {
+  copy.begin_ticks = begin;
+  copy.end_ticks = end;
+  copy.correlation = record.correlation;
+  copy.stream = record.stream;
+  copy.context = record.context;
+  copy.bytes = record.bytes;
+  if (bytes >= node_bytes) copy.graph_node = record.graph_node;
+  if (bytes >= node_bytes + 8) copy.graph = record.graph;
+}
+
 }  // namespace
 
 void Decoder::Kernel(const KernelRecord& record, std::uint32_t bytes) {
@@ -118,14 +132,7 @@ void Decoder::Copy(const CopyRecord& record, std::uint32_t bytes) {
   copy.device = DeviceId(record.device);
   copy.source_device = from_host || copy.kind == 0 ? kNoDevice : copy.device;
   copy.destination_device = to_host || copy.kind == 0 ? kNoDevice : copy.device;
-  copy.begin_ticks = begin;
-  copy.end_ticks = end;
-  copy.correlation = record.correlation;
-  copy.stream = record.stream;
-  copy.context = record.context;
-  copy.bytes = record.bytes;
-  if (bytes >= 72) copy.graph_node = record.graph_node;
-  if (bytes >= 80) copy.graph = record.graph;
+  FillCopy(record, begin, end, bytes, 72, copy);
   output_.Write(copy);
 }
 
@@ -138,14 +145,7 @@ void Decoder::PeerCopy(const PeerCopyRecord& record, std::uint32_t bytes) {
   copy.device = DeviceId(record.device);
   copy.source_device = DeviceId(record.source_device);
   copy.destination_device = DeviceId(record.destination_device);
-  copy.begin_ticks = begin;
-  copy.end_ticks = end;
-  copy.correlation = record.correlation;
-  copy.stream = record.stream;
-  copy.context = record.context;
-  copy.bytes = record.bytes;
-  if (bytes >= 80) copy.graph_node = record.graph_node;
-  if (bytes >= 88) copy.graph = record.graph;
+  FillCopy(record, begin, end, bytes, 80, copy);
   output_.Write(copy);
 }
 
@@ -160,14 +160,7 @@ void Decoder::Memset(const MemsetRecord& record, std::uint32_t bytes) {
   copy.source_device = kNoDevice;
   // Memory that only the host owns was written by the device all the same.
   copy.destination_device = copy.device;
-  copy.begin_ticks = begin;
-  copy.end_ticks = end;
-  copy.correlation = record.correlation;
-  copy.stream = record.stream;
-  copy.context = record.context;
-  copy.bytes = record.bytes;
-  if (bytes >= 72) copy.graph_node = record.graph_node;
-  if (bytes >= 80) copy.graph = record.graph;
+  FillCopy(record, begin, end, bytes, 72, copy);
   output_.Write(copy);
 }
 
