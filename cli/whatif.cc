@@ -23,8 +23,8 @@ namespace lockstep::cli {
 namespace {
 
 using replay::Answer;
-using replay::HostRun;
 using replay::Question;
+using replay::RecordedRun;
 using replay::WhatIf;
 
 struct Flags {
@@ -39,7 +39,7 @@ struct Flags {
 
 std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(mebibytes * (1 << 20)); }
 
-Result<HostRun> Read(const std::string& name, const Flags& flags) {
+Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& flags) {
   LS_TRY(const std::string directory, ResolveRun(name));
   MergeOptions merge;
   merge.run_dir = directory;
@@ -49,7 +49,7 @@ Result<HostRun> Read(const std::string& name, const Flags& flags) {
   merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
   if (merge.write) FinishLeftSpools(merge.run_dir);
   LS_TRY(const Timeline timeline, OpenOrMerge(merge));
-  return replay::ReadHostRun(timeline, {.jobs = flags.jobs});
+  return replay::ReadRun(timeline, {.jobs = flags.jobs});
 }
 
 // What was asked, or, if nothing was, what most users want to know.
@@ -130,11 +130,11 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers) {
 }
 
 int Run(const Flags& flags) {
-  Result<HostRun> run = Read(flags.run, flags);
+  Result<std::unique_ptr<RecordedRun>> run = Read(flags.run, flags);
   if (!run.ok()) return PrintError(run.error());
-  std::vector<HostRun> calibration;
+  std::vector<std::unique_ptr<RecordedRun>> calibration;
   for (const std::string& name : flags.calibrate) {
-    Result<HostRun> other = Read(name, flags);
+    Result<std::unique_ptr<RecordedRun>> other = Read(name, flags);
     if (!other.ok()) return PrintError(other.error());
     calibration.push_back(std::move(other).value());
   }

@@ -1,8 +1,16 @@
-#include "analysis/replay/host_job.h"
+// The graph (graph.h) of a run on CPU ranks. Each rank's training thread is a lane of its
+// own work between MPI calls, calls, and collectives; a non-blocking collective takes its
+// turn on a queued lane of its communicator; collectives of other threads (PyTorch over
+// MPI has a thread for them) are lanes that the training thread feeds.
+//
+// With nothing changed the replay gives the recorded times back, but for what it cannot
+// know: work between two calls begins when the one before it ends, in any replay.
 
 #include <algorithm>
 #include <map>
 #include <utility>
+
+#include "analysis/replay/host_run.h"
 
 namespace lockstep::replay {
 namespace {
@@ -258,20 +266,6 @@ class Maker {
 
 }  // namespace
 
-std::vector<std::int64_t> Job::StepLengths(const Schedule& schedule) const {
-  std::vector<std::int64_t> lengths;
-  std::int64_t before = 0;
-  for (const std::uint32_t start : starts) before = std::max(before, schedule.end_ns[start]);
-  for (const std::vector<std::uint32_t>& ends : step_ends) {
-    std::int64_t end = before;
-    for (const std::uint32_t operation : ends)
-      if (operation != kNone) end = std::max(end, schedule.end_ns[operation]);
-    lengths.push_back(end - before);
-    before = end;
-  }
-  return lengths;
-}
-
-Job MakeJob(const HostRun& run, const JobOptions& options) { return Maker(run, options).Make(); }
+Job HostRun::MakeJob(const JobOptions& options) const { return Maker(*this, options).Make(); }
 
 }  // namespace lockstep::replay

@@ -30,7 +30,7 @@ std::vector<std::size_t> ChooseSteps(const schema::TlSteps& steps, std::size_t m
 
 class Reader {
  public:
-  Reader(const Timeline& timeline, const HostRunOptions& options)
+  Reader(const Timeline& timeline, const ReadRunOptions& options)
       : timeline_(timeline), t_(timeline.tables), options_(options) {}
 
   Result<HostRun> Read() {
@@ -148,14 +148,14 @@ class Reader {
 
   const Timeline& timeline_;
   const schema::TimelineTables& t_;
-  const HostRunOptions& options_;
+  const ReadRunOptions& options_;
   HostRun run_;
   std::vector<std::vector<RankCollective>> chosen_;  // Per rank.
 };
 
 }  // namespace
 
-Result<HostRun> ReadHostRun(const Timeline& timeline, const HostRunOptions& options) {
+Result<HostRun> ReadHostRun(const Timeline& timeline, const ReadRunOptions& options) {
   return Reader(timeline, options).Read();
 }
 

@@ -23,7 +23,7 @@ std::vector<std::int64_t> Comparable(std::vector<std::int64_t> lengths) {
 std::string Mebibytes(std::uint64_t bytes) { return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
 // The same work of other ranks, by step and place in it.
-void EqualiseWork(const HostRun& run, const std::vector<std::int32_t>& ranks, Job& job) {
+void EqualiseWork(const RecordedRun& run, const std::vector<std::int32_t>& ranks, Job& job) {
   std::vector<bool> slow(run.ranks.size(), false);
   for (std::size_t r = 0; r < run.ranks.size(); ++r)
     slow[r] = std::find(ranks.begin(), ranks.end(), run.ranks[r]) != ranks.end();
@@ -60,7 +60,7 @@ void EqualiseWork(const HostRun& run, const std::vector<std::int32_t>& ranks, Jo
 }
 
 // What the last operation of the step waited for, and that for, by what it was.
-std::string LimitOf(const HostRun& run, const Job& job, const Schedule& schedule) {
+std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& schedule) {
   std::map<std::string, std::int64_t> shares;
   std::int64_t whole = 0;
   std::uint32_t last = kNone;
@@ -89,21 +89,23 @@ std::string LimitOf(const HostRun& run, const Job& job, const Schedule& schedule
 
 }  // namespace
 
-Result<WhatIf> WhatIf::Make(HostRun run, const std::vector<HostRun>& calibration) {
+Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run,
+                            const std::vector<std::unique_ptr<RecordedRun>>& calibration) {
   WhatIf what_if;
   what_if.run_ = std::move(run);
-  what_if.buckets_ = FindBuckets(what_if.run_);
-  const Job job = MakeJob(what_if.run_);
+  what_if.buckets_ = what_if.run_->FindBuckets();
+  const Job job = what_if.run_->MakeJob();
   const auto add = [&](const BucketSequence& buckets, const ReductionTimes& times) {
     for (std::size_t i = 0; i < times.transfer_ns.size(); ++i)
       what_if.costs_.Add(buckets.bytes[i % buckets.bytes.size()], times.transfer_ns[i]);
   };
   if (what_if.buckets_) {
-    what_if.times_ = TimesOf(what_if.run_, *what_if.buckets_, job);
+    what_if.times_ = TimesOf(what_if.run_->collectives.size(), *what_if.buckets_, job);
     add(*what_if.buckets_, what_if.times_);
   }
-  for (const HostRun& other : calibration)
-    if (const auto buckets = FindBuckets(other)) add(*buckets, TimesOf(other, *buckets, MakeJob(other)));
+  for (const auto& other : calibration)
+    if (const auto buckets = other->FindBuckets())
+      add(*buckets, TimesOf(other->collectives.size(), *buckets, other->MakeJob()));
   what_if.costs_.Fit();
   if (what_if.buckets_) FitSteps(*what_if.buckets_, what_if.costs_, what_if.times_);
   const Result<Schedule> schedule = Simulator(job.graph).Run();
@@ -112,14 +114,14 @@ Result<WhatIf> WhatIf::Make(HostRun run, const std::vector<HostRun>& calibration
   return what_if;
 }
 
-std::int64_t WhatIf::measured_step_ns() const { return LowerMedian(Comparable(run_.measured_step_ns)); }
+std::int64_t WhatIf::measured_step_ns() const { return LowerMedian(Comparable(run_->measured_step_ns)); }
 std::int64_t WhatIf::replayed_step_ns() const { return LowerMedian(Comparable(replayed_ns_)); }
 
 double WhatIf::self_error() const {
   std::vector<double> errors;
   for (std::size_t i = 1; i < replayed_ns_.size(); ++i)
-    errors.push_back(std::abs(static_cast<double>(replayed_ns_[i] - run_.measured_step_ns[i])) /
-                     static_cast<double>(std::max<std::int64_t>(1, run_.measured_step_ns[i])));
+    errors.push_back(std::abs(static_cast<double>(replayed_ns_[i] - run_->measured_step_ns[i])) /
+                     static_cast<double>(std::max<std::int64_t>(1, run_->measured_step_ns[i])));
   return LowerMedian(std::move(errors));
 }
 
@@ -129,7 +131,7 @@ Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer
   };
   switch (question.kind) {
     case Question::kNoOverlap:
-      return MakeJob(run_, {.wait_for_overlap = false});
+      return run_->MakeJob({.wait_for_overlap = false});
     case Question::kBucketCap: {
       if (!buckets_)
         return Error{ErrorCode::kUnsupported, "the steps do not reduce gradients in the same buckets each", "",
@@ -143,19 +145,19 @@ Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer
                            Mebibytes(bytes)));
         break;
       }
-      Result<HostRun> changed = Rebucket(run_, *buckets_, sizes.bytes, costs_, times_);
+      Result<std::unique_ptr<RecordedRun>> changed = run_->Rebucket(*buckets_, sizes.bytes, costs_, times_);
       if (!changed.ok()) return changed.error();
-      for (HostCollective& c : changed.value().collectives)
+      for (RunCollective& c : changed.value()->collectives)
         if (c.transfer_ns >= 0) c.transfer_ns = std::llround(static_cast<double>(c.transfer_ns) * cost_factor);
-      return MakeJob(changed.value());
+      return changed.value()->MakeJob();
     }
     default:
       break;
   }
-  Job job = MakeJob(run_);
+  Job job = run_->MakeJob();
   auto& operations = job.graph.operations();
   if (question.kind == Question::kWithoutRanks) {
-    EqualiseWork(run_, question.ranks, job);
+    EqualiseWork(*run_, question.ranks, job);
     return job;
   }
   const auto line = costs_.AlphaBeta();
@@ -167,7 +169,7 @@ Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer
       operations[i].duration_ns = 0;
       continue;
     }
-    const auto bytes = static_cast<double>(run_.collectives[about.collective].bytes);
+    const auto bytes = static_cast<double>(run_->collectives[about.collective].bytes);
     const double alpha = line ? line->alpha_ns : 0, beta = line ? line->beta_ns_per_byte * bytes : 1;
     const double factor =
         alpha + beta > 0 ? (alpha * question.latency + beta / question.bandwidth) / (alpha + beta) : 1;
@@ -183,7 +185,7 @@ Result<std::vector<std::int64_t>> WhatIf::Lengths(const Question& question, doub
   LS_TRY(const Job job, Changed(question, cost_factor, answer));
   const Result<Schedule> schedule = Simulator(job.graph).Run();
   if (!schedule.ok()) return schedule.error();
-  if (answer != nullptr) answer->limit = LimitOf(run_, job, schedule.value());
+  if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule.value());
   return job.StepLengths(schedule.value());
 }
 
@@ -202,12 +204,12 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
     case Question::kWithoutRanks: {
       answer.question = question.ranks.size() == 1 ? "without what slows rank" : "without what slows ranks";
       for (const std::int32_t rank : question.ranks) {
-        if (std::find(run_.ranks.begin(), run_.ranks.end(), rank) == run_.ranks.end())
+        if (std::find(run_->ranks.begin(), run_->ranks.end(), rank) == run_->ranks.end())
           return Error{ErrorCode::kUsage, fmt::format("the run has no rank {}", rank), "--without-rank",
-                       fmt::format("ranks {} to {}", run_.ranks.front(), run_.ranks.back())};
+                       fmt::format("ranks {} to {}", run_->ranks.front(), run_->ranks.back())};
         answer.question += fmt::format(" {}", rank);
       }
-      if (question.ranks.size() >= run_.ranks.size())
+      if (question.ranks.size() >= run_->ranks.size())
         return Error{ErrorCode::kUsage, "no rank is left to compare with", "--without-rank", "leave one out"};
       answer.try_it = "give these ranks the work, the cores and the input that the others have";
       break;

@@ -3,12 +3,13 @@
 // recorded steps, every one with its own durations, with only that changed.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "analysis/replay/rebucket.h"
+#include "analysis/replay/recorded_run.h"
 
 namespace lockstep::replay {
 
@@ -39,12 +40,13 @@ struct Answer {
 class WhatIf {
  public:
   // Replays the run as it was. `calibration`: other runs of the same job, with other bucket sizes.
-  static Result<WhatIf> Make(HostRun run, const std::vector<HostRun>& calibration = {});
+  static Result<WhatIf> Make(std::unique_ptr<RecordedRun> run,
+                             const std::vector<std::unique_ptr<RecordedRun>>& calibration = {});
 
   std::int64_t measured_step_ns() const;  // Median; without the first step, whose begin is not comparable.
   std::int64_t replayed_step_ns() const;  // The same of the replay with nothing changed.
   double self_error() const;              // Median over steps of |replayed - measured| / measured.
-  const HostRun& run() const { return run_; }
+  const RecordedRun& run() const { return *run_; }
   const std::optional<BucketSequence>& buckets() const { return buckets_; }
   const CostModel& costs() const { return costs_; }
 
@@ -54,7 +56,7 @@ class WhatIf {
   Result<std::vector<std::int64_t>> Lengths(const Question& question, double cost_factor, Answer* answer) const;
   Result<Job> Changed(const Question& question, double cost_factor, Answer* answer) const;
 
-  HostRun run_;
+  std::unique_ptr<RecordedRun> run_;
   std::optional<BucketSequence> buckets_;
   CostModel costs_;
   ReductionTimes times_;

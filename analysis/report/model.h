@@ -168,10 +168,82 @@ struct BucketRow {
   std::int64_t collectives = 0;   // Instances found for it in the steps that count.
   std::optional<std::int64_t> transfer_ns_median, wait_ns_median;
 };
+// What a step would take with another cap; from replay.
+struct BucketCurvePoint {
+  double cap_mb = 0;        // MiB, as DDP's bucket_cap_mb; the largest that gives this bucketing.
+  std::size_t buckets = 0;  // How many it makes.
+  std::int64_t predicted_step_ns = 0, low_ns = 0, high_ns = 0;  // Median; 95 %.
+  bool extrapolated = false;                                    // Some size lies outside of what was measured.
+  bool one_bucket = false;                                      // All gradients at once.
+};
+// A measured size and what the cost table and the line alpha + beta * size say of it.
+struct BucketCost {
+  std::uint64_t bytes = 0;
+  std::int64_t transfer_ns = 0;  // Median.
+  std::int64_t samples = 0;
+  double spread = 0;      // Robust standard deviation of the logarithm.
+  bool doubtful = false;  // Outlier, or impossible.
+};
 struct Buckets {
   std::vector<BucketRow> rows;              // Empty: nothing said.
   std::optional<std::uint64_t> cap_bytes;   // Of the first model.
   std::int64_t steps = 0, steps_whole = 0;  // Steps looked at; those in which every bucket was found.
+  // What follows is from replay; empty where nothing could be replayed.
+  std::vector<std::uint64_t> sizes;  // Bytes, in launch order.
+  std::string recognised_by;         // "hooks", "sequence"; how `sizes` are known.
+  bool exact_sizes = false;          // Sizes of single gradients are known: bucketings are exact.
+  std::vector<BucketCost> costs;
+  std::optional<double> alpha_ns, beta_ns_per_byte, line_error;       // To explain only.
+  std::optional<double> interference_compute, interference_transfer;  // Slowdown while both run; estimated.
+  std::optional<double> current_cap_mb;
+  std::vector<BucketCurvePoint> curve;                   // By cap.
+  std::optional<double> recommended_cap_mb;              // Empty: no other is better than the intervals.
+  std::optional<std::pair<double, double>> flat_cap_mb;  // Caps that are as good as the recommended one.
+  std::string try_it;
+};
+
+// Parameters sharded (FSDP and its kind): a unit is gathered before it is used and its gradients scattered after.
+struct FsdpUnit {
+  std::uint32_t unit = 0;  // In forward order.
+  std::uint64_t bytes = 0;
+  std::int64_t gather_exposed_ns = 0;  // Median over steps: max(0, all-gather's end - end of the compute before).
+  std::int64_t scatter_exposed_ns = 0;
+};
+struct Fsdp {
+  std::vector<FsdpUnit> units;                  // Empty: none recognised.
+  std::optional<std::int64_t> scatter_tail_ns;  // Reduce-scatter after the backward pass has ended; median.
+};
+
+// Does communication hide as well as it could? From replay; definitions.md, overlap score.
+struct OverlapScore {
+  std::int64_t actual_ns = 0;        // T_act, replayed.
+  std::int64_t no_overlap_ns = 0;    // T_noov
+  std::int64_t free_comm_ns = 0;     // T_free
+  std::int64_t best_ns = 0;          // T_best
+  std::optional<double> efficiency;  // (T_noov - T_act) / (T_noov - T_best); empty where these are equal.
+};
+
+// OSDI'25; replay/counterfactual.h.
+struct CounterfactualResult {
+  double slowdown = 1;                                   // S
+  std::vector<std::pair<std::string, double>> by_type;   // S_t: "compute", "host", "communication".
+  std::vector<std::pair<std::int32_t, double>> by_rank;  // S_w
+  std::optional<double> worst_ranks, last_stage;         // M_W, M_S
+  double self_error = 0;                                 // |replayed - measured| / measured.
+};
+
+// Where the time of a step goes along what it waited for, across ranks; median over steps.
+struct CriticalShare {
+  std::int32_t rank = -1;  // -1: communication between ranks.
+  std::string what;        // "compute", "host", "transfer", "input", a range's or a kernel's name.
+  std::int64_t ns = 0;     // Per step.
+};
+// Delay as Scalasca defines it (Boehme et al., ICPP'10): work that a rank does beyond the others and that they
+// wait for at the next synchronisation (short-term), or later, by those it made late (long-term).
+struct DelayRow {
+  std::int32_t rank = -1;
+  std::string where;                                 // Name of the range or "" if none encloses it.
+  std::int64_t short_term_ns = 0, long_term_ns = 0;  // Of all ranks' waiting, per step.
 };
 
 // What the sensors of a rank's GPU said, over the samples that count (docs/trace-format.md, rank_gpus).
@@ -203,6 +275,9 @@ struct Straggler {
   std::int64_t saves_ns = 0;                                      // Per step, or per slice of a run without steps.
   std::pair<std::int64_t, std::int64_t> saves_interval_ns{0, 0};  // 95 %, of saves_ns.
   std::optional<std::int64_t> onset_step;                         // drifting.
+  // What replay without it says: of the step, not of the others' waiting. Empty where nothing could be replayed.
+  std::optional<std::int64_t> replayed_saves_ns;
+  std::optional<double> removed, added;  // replay/counterfactual.h
 };
 
 // Rows behind a finding, for --explain.
@@ -218,6 +293,9 @@ struct Finding {
   std::string evidence;  // The numbers, with their counts.
   std::string action;    // The flag, the line, the machine.
   std::optional<std::int64_t> saves_ns_per_step;
+  std::optional<std::pair<std::int64_t, std::int64_t>> saves_interval_ns;  // 95 %.
+  std::string then;              // What limits the step next: "work of rank 0". "" unknown.
+  bool replayed = false;         // The price is a replay's.
   bool upper_bound = false;      // It saves at most that.
   double confidence = 0;         // 0...1
   std::int32_t rank = -1;        // The rank it names, -1 none.
@@ -246,7 +324,13 @@ struct Analysis {
   P2p p2p;
   std::vector<Group> groups;
   Buckets buckets;
-  std::string unrecorded;  // Communication that no source records, as a verdict; "" none.
+  Fsdp fsdp;
+  std::optional<OverlapScore> overlap;
+  std::optional<CounterfactualResult> counterfactual;
+  std::vector<CriticalShare> critical_path;  // Across ranks, largest first.
+  std::vector<DelayRow> delays;              // Largest first.
+  std::string replay_skipped;                // Why nothing could be replayed; "".
+  std::string unrecorded;                    // Communication that no source records, as a verdict; "" none.
   std::vector<Straggler> stragglers;
   std::vector<GpuRow> gpus;          // Those whose sensors were read.
   std::vector<Finding> findings;     // At most five, costliest first.

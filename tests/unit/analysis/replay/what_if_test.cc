@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/replay/host_run.h"
+
 namespace lockstep::replay {
 namespace {
 
@@ -75,7 +77,9 @@ Answer Ask(const WhatIf& what_if, const Question& question) {
   return answer.ok() ? answer.value() : Answer{};
 }
 WhatIf Make(HostRun run, const std::vector<HostRun>& calibration = {}) {
-  Result<WhatIf> what_if = WhatIf::Make(std::move(run), calibration);
+  std::vector<std::unique_ptr<RecordedRun>> others;
+  for (const HostRun& other : calibration) others.push_back(std::make_unique<HostRun>(other));
+  Result<WhatIf> what_if = WhatIf::Make(std::make_unique<HostRun>(std::move(run)), others);
   EXPECT_TRUE(what_if.ok()) << what_if.error().what;
   return std::move(what_if).value();
 }

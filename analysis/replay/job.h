@@ -1,16 +1,11 @@
 #pragma once
-// The graph (graph.h) of a run on CPU ranks. Each rank's training thread is a lane of its
-// own work between MPI calls, calls, and collectives; a non-blocking collective takes its
-// turn on a queued lane of its communicator; collectives of other threads (PyTorch over
-// MPI has a thread for them) are lanes that the training thread feeds.
-//
-// With nothing changed the replay gives the recorded times back, but for what it cannot
-// know: work between two calls begins when the one before it ends, in any replay.
+// The graph (graph.h) of a run's steps, with what its operations stand for. Made from what was
+// recorded (recorded_run.h); questions change it or what it is made from.
 
 #include <cstdint>
 #include <vector>
 
-#include "analysis/replay/host_run.h"
+#include "analysis/replay/graph.h"
 #include "analysis/replay/simulate.h"
 
 namespace lockstep::replay {
@@ -28,10 +23,10 @@ enum class Role : std::uint8_t {
 
 struct JobOperation {
   Role role = Role::kOther;
-  std::uint32_t rank = kNone;        // Position in HostRun::ranks.
-  std::uint32_t step = kNone;        // Position in HostRun::steps.
+  std::uint32_t rank = kNone;        // Position in RecordedRun::ranks.
+  std::uint32_t step = kNone;        // Position in RecordedRun::steps.
   std::uint32_t position = 0;        // n-th of its role, rank and step on its lane: the same work on other ranks.
-  std::uint32_t collective = kNone;  // Of HostRun::collectives.
+  std::uint32_t collective = kNone;  // Of RecordedRun::collectives.
 };
 
 struct Job {
@@ -47,8 +42,8 @@ struct Job {
 
 struct JobOptions {
   bool wait_for_overlap = true;  // False: what is posted moves only when it is waited for.
+  // Durations are made what they would be alone, so that a replay under this interference gives the recorded ones.
+  Interference interference;
 };
-
-Job MakeJob(const HostRun& run, const JobOptions& options = {});
 
 }  // namespace lockstep::replay

@@ -1,0 +1,21 @@
+#include "analysis/replay/job.h"
+
+#include <algorithm>
+
+namespace lockstep::replay {
+
+std::vector<std::int64_t> Job::StepLengths(const Schedule& schedule) const {
+  std::vector<std::int64_t> lengths;
+  std::int64_t before = 0;
+  for (const std::uint32_t start : starts) before = std::max(before, schedule.end_ns[start]);
+  for (const std::vector<std::uint32_t>& ends : step_ends) {
+    std::int64_t end = before;
+    for (const std::uint32_t operation : ends)
+      if (operation != kNone) end = std::max(end, schedule.end_ns[operation]);
+    lengths.push_back(end - before);
+    before = end;
+  }
+  return lengths;
+}
+
+}  // namespace lockstep::replay
