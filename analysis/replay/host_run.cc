@@ -14,17 +14,20 @@ namespace {
 constexpr std::int64_t kNoTime = schema::kNoTime;
 
 // Rows of steps that are usable, consecutive in number: the longest stretch, its last ones.
-std::vector<std::size_t> ChooseSteps(const schema::TlSteps& steps, std::size_t most) {
+std::vector<std::size_t> ChooseSteps(const schema::TlSteps& steps, const ReadRunOptions& options) {
   std::vector<std::size_t> order, best, run;
   for (std::size_t i = 0; i < steps.rows(); ++i)
-    if (steps.complete[i] && !steps.warmup[i] && steps.step_ns[i] > 0) order.push_back(i);
+    if (steps.complete[i] && !steps.warmup[i] && steps.step_ns[i] > 0 && steps.index[i] >= options.first_step &&
+        steps.index[i] <= options.last_step)
+      order.push_back(i);
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return steps.index[a] < steps.index[b]; });
   for (const std::size_t i : order) {
     if (!run.empty() && steps.index[i] != steps.index[run.back()] + 1) run.clear();
     run.push_back(i);
     if (run.size() >= best.size()) best = run;
   }
-  if (best.size() > most) best.erase(best.begin(), best.end() - static_cast<std::ptrdiff_t>(most));
+  if (best.size() > options.most_steps)
+    best.erase(best.begin(), best.end() - static_cast<std::ptrdiff_t>(options.most_steps));
   return best;
 }
 
@@ -34,7 +37,7 @@ class Reader {
       : timeline_(timeline), t_(timeline.tables), options_(options) {}
 
   Result<HostRun> Read() {
-    const std::vector<std::size_t> steps = ChooseSteps(t_.steps, options_.most_steps);
+    const std::vector<std::size_t> steps = ChooseSteps(t_.steps, options_);
     if (steps.empty())
       return Error{ErrorCode::kUnsupported, "nothing to replay: the run has no complete steps", timeline_.run_dir,
                    "mark steps with lockstep_step(), or name a range with --step-range"};
@@ -95,7 +98,8 @@ class Reader {
     run_.stretches.resize(run_.ranks.size());
     std::vector<std::optional<Error>> errors(run_.ranks.size());
     ParallelFor(options_.jobs, run_.ranks.size(), [&](std::size_t r) {
-      const Result<schema::RankTables> tables = timeline_.ReadRank(run_.ranks[r]);
+      const Result<schema::RankTables> tables =
+          options_.read_rank ? options_.read_rank(run_.ranks[r]) : timeline_.ReadRank(run_.ranks[r]);
       if (!tables.ok()) {
         errors[r] = tables.error();
         return;

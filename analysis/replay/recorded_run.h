@@ -3,6 +3,7 @@
 // (host_run.h: CPU ranks over MPI); questions (what_if.h) are asked through this.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "analysis/replay/job.h"
 #include "analysis/replay/rebucket.h"
 #include "core/result.h"
+#include "core/schema.h"
 #include "merge/timeline/timeline.h"
 
 namespace lockstep::replay {
@@ -57,7 +59,11 @@ class RecordedRun {
 
 struct ReadRunOptions {
   std::size_t most_steps = 40;  // Of the longest stretch of usable steps, its last ones.
-  unsigned jobs = 0;            // Threads that read ranks.
+  // Only steps with these numbers.
+  std::int64_t first_step = INT64_MIN, last_step = INT64_MAX;
+  unsigned jobs = 0;  // Threads that read ranks.
+  // Tables of a rank. Empty: Timeline::ReadRank.
+  std::function<Result<schema::RankTables>(std::int32_t rank)> read_rank;
 };
 
 // kUnsupported if there is nothing to replay: no steps.
