@@ -19,27 +19,14 @@
 // Nothing here is ever freed, and no pointer that NCCL holds is one: contexts and events
 // are numbers with a generation, because NCCL uses both after their end.
 
-#include <errno.h>
-
 #include <atomic>
 #include <cstdint>
 
+#include "core/errno_keeper.h"
 #include "core/gpu_records.h"
 #include "core/ring_writer.h"
 
 namespace lockstep::nccl {
-
-// Nothing of ours shows in errno.
-class ErrnoKeeper {
- public:
-  ErrnoKeeper() : value_(errno) {}
-  ~ErrnoKeeper() { errno = value_; }
-  ErrnoKeeper(const ErrnoKeeper&) = delete;
-  ErrnoKeeper& operator=(const ErrnoKeeper&) = delete;
-
- private:
-  int value_;
-};
 
 // This process is not profiled, or not its GPUs.
 inline bool Inert() {

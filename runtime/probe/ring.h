@@ -2,23 +2,10 @@
 // The cold half of the probe: claiming a process entry and rings, writing when the
 // short way of core/ring_writer.h does not apply. Only runtime/probe includes it.
 
-#include <errno.h>
-
+#include "core/errno_keeper.h"
 #include "core/ring_writer.h"
 
 namespace lockstep::probe {
-
-// Nothing the probe does shows in errno.
-class ErrnoKeeper {
- public:
-  ErrnoKeeper() : value_(errno) {}
-  ~ErrnoKeeper() { errno = value_; }
-  ErrnoKeeper(const ErrnoKeeper&) = delete;
-  ErrnoKeeper& operator=(const ErrnoKeeper&) = delete;
-
- private:
-  int value_;
-};
 
 // The thread's ring of its own while it is being written the slow way; gives the
 // short way back (or parks it) at the end. `page` null: drop, already counted.

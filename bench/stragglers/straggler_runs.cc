@@ -1,0 +1,104 @@
+// Synthetic runs through make_run, merge and analysis in one process: a description per line in, what the
+// analysis says of stragglers per line out. Thousands of runs in minutes; bench/stragglers/run asks.
+//
+//   straggler_runs DIR < requests > answers
+//
+// A request: {"id": any, "text": "ranks 8\n...", "base": "directory that the text's files are relative to"}.
+// DIR is scratch space, best on a tmpfs.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "analysis/analyze.h"
+#include "make_run/run_directory.h"
+#include "merge/merge.h"
+
+namespace {
+
+using lockstep::Analysis;
+using nlohmann::json;
+
+json Describe(const lockstep::Timeline& timeline, const Analysis& analysis) {
+  json answer;
+  const auto& steps = timeline.tables.steps;
+  std::vector<std::int64_t> step_ns;
+  for (std::size_t i = 0; i < steps.rows(); ++i)
+    if (steps.complete[i] && !steps.warmup[i] && steps.step_ns[i] >= 0) step_ns.push_back(steps.step_ns[i]);
+  answer["step_ns"] = step_ns;
+  answer["verdict"] = analysis.verdict;
+  answer["remarks"] = analysis.remarks;
+  answer["stragglers"] = json::array();
+  for (const lockstep::Straggler& s : analysis.stragglers) {
+    json row = {{"rank", s.rank},
+                {"score", s.score},
+                {"p", s.p_value},
+                {"kind", s.kind},
+                {"cause", s.cause},
+                {"saves_ns", s.saves_ns},
+                {"low_ns", s.saves_interval_ns.first},
+                {"high_ns", s.saves_interval_ns.second}};
+    if (s.onset_step) row["onset"] = *s.onset_step;
+    answer["stragglers"].push_back(std::move(row));
+  }
+  answer["findings"] = json::array();
+  for (const lockstep::Finding& f : analysis.findings) {
+    json row = {{"id", f.id}, {"headline", f.headline}, {"evidence", f.evidence}, {"action", f.action}};
+    if (f.saves_ns_per_step) row["saves_ns"] = *f.saves_ns_per_step;
+    answer["findings"].push_back(std::move(row));
+  }
+  answer["eps_max_ns"] = analysis.trust.clock_error_ns_max.value_or(-1);
+  std::int64_t ties = 0, last = 0;
+  for (const lockstep::ArrivalRow& row : analysis.arrivals) {
+    ties = std::max(ties, row.ties);
+    last += row.last;
+  }
+  answer["ties"] = ties;
+  answer["last"] = last;
+  return answer;
+}
+
+lockstep::Result<json> Answer(const json& request, const std::string& directory) {
+  const std::string text = request.at("text"), base = request.value("base", ".");
+  LS_CHECK(lockstep::make_run::MakeRun(text, base + "/text", directory, {}, 1));
+  lockstep::MergeOptions merge;
+  merge.run_dir = directory;
+  merge.jobs = 1;
+  merge.write = false;
+  LS_TRY(const lockstep::Timeline timeline, lockstep::MergeRun(merge));
+  lockstep::AnalyzeOptions options;
+  options.jobs = 1;
+  LS_TRY(const Analysis analysis, lockstep::Analyze(timeline, options));
+  return Describe(timeline, analysis);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: straggler_runs DIR < requests > answers\n");
+    return 2;
+  }
+  const std::string directory = std::string(argv[1]) + "/" + std::to_string(getpid());
+  bool failed = false;
+  for (std::string line; std::getline(std::cin, line);) {
+    const json request = json::parse(line, nullptr, false);
+    if (!request.is_object() || !request.contains("text")) {
+      std::fprintf(stderr, "straggler_runs: not a request: %.80s\n", line.c_str());
+      return 2;
+    }
+    std::error_code ignored;
+    std::filesystem::remove_all(directory, ignored);
+    const lockstep::Result<json> answer = Answer(request, directory);
+    json out = answer.ok() ? answer.value() : json{{"error", answer.error().what + ": " + answer.error().where}};
+    failed |= !answer.ok();
+    out["id"] = request.value("id", json());
+    std::cout << out.dump() << std::endl;
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(directory, ignored);
+  return failed ? 1 : 0;
+}
