@@ -19,13 +19,23 @@ enum class Role : std::uint8_t {
   kMember,  // One rank's part of a collective.
   kExit,    // What a rank needs to be through a collective that another rank is through.
   kStepEnd,
+  kKernel,  // GPU kernels that follow each other on a stream, gaps between them included; of one rank, not
+            // communication.
+  kCopy,    // GPU copies.
+  kLaunch,  // Host work (and launch latency) until the GPU can run what is launched; runs beside the thread's kWork.
+  kSync,    // A host thread waits for the GPU; its duration is what the call takes once the GPU is done.
 };
+// Durations that are a rank's own doing: what questions about slow ranks compare and change.
+constexpr bool IsOwnWork(Role role) {
+  return role == Role::kWork || role == Role::kKernel || role == Role::kCopy || role == Role::kLaunch;
+}
 
 struct JobOperation {
   Role role = Role::kOther;
-  std::uint32_t rank = kNone;        // Position in RecordedRun::ranks.
-  std::uint32_t step = kNone;        // Position in RecordedRun::steps.
-  std::uint32_t position = 0;        // n-th of its role, rank and step on its lane: the same work on other ranks.
+  std::uint32_t rank = kNone;  // Position in RecordedRun::ranks.
+  std::uint32_t step = kNone;  // Position in RecordedRun::steps.
+  // n-th of its role, rank and step (on GPU ranks over all threads and streams): the same work on other ranks.
+  std::uint32_t position = 0;
   std::uint32_t collective = kNone;  // Of RecordedRun::collectives.
 };
 

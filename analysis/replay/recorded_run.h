@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,7 +34,9 @@ class RecordedRun {
   std::vector<std::int64_t> steps;             // Their numbers; consecutive.
   std::vector<std::int64_t> measured_step_ns;  // As the timeline has them; the first is not comparable.
   std::vector<RunCollective> collectives;      // Those that every member has, ended, within the steps.
-  std::uint64_t left_out = 0;  // Collectives that other ranks lack or that never ended: of fixed length here.
+  std::uint64_t left_out = 0;      // Collectives that other ranks lack or that never ended: of fixed length here.
+  bool whole_window = false;       // The run has no steps: all that was recorded is replayed as one.
+  std::vector<std::string> notes;  // What the replay does not know or had to guess, in words.
 
   // With nothing changed it replays to what was recorded.
   virtual Job MakeJob(const JobOptions& options) const = 0;
