@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "analysis/replay/more_ranks.h"
+#include "analysis/replay/perfect_schedule.h"
 #include "analysis/statistics.h"
 
 namespace lockstep::replay {
@@ -73,6 +75,10 @@ std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& sche
     const std::int64_t ns = schedule.end_ns[chain[k]] - schedule.end_ns[chain[k - 1]];
     if (ns <= 0 || about.rank == kNone) continue;
     whole += ns;
+    if (about.role == Role::kWork && about.rank >= run.ranks.size()) {
+      shares["work of the slowest rank"] += ns;
+      continue;
+    }
     if (about.role == Role::kMember || about.role == Role::kExit)
       shares["communication"] += ns;
     else if (about.role == Role::kWork)
@@ -137,10 +143,12 @@ Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer
         return Error{ErrorCode::kUnsupported, "the steps do not reduce gradients in the same buckets each", "",
                      "buckets can be predicted for jobs that all-reduce the same sizes every step"};
       const BucketSizes sizes = SizesFor(*buckets_, question.first_bytes, question.cap_bytes);
+      if (answer != nullptr) answer->bucket_bytes = sizes.bytes;
       if (sizes.interpolated) caveat("sizes of single gradients are not known: buckets end where the cap says");
       for (const std::uint64_t bytes : sizes.bytes) {
         const auto cost = costs_.At(bytes);
         if (!cost || !cost->extrapolated) continue;
+        if (answer != nullptr) answer->extrapolated = true;
         caveat(fmt::format("no transfer of {} was measured: extrapolated; --calibrate with a run of such buckets",
                            Mebibytes(bytes)));
         break;
@@ -151,6 +159,21 @@ Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer
         if (c.transfer_ns >= 0) c.transfer_ns = std::llround(static_cast<double>(c.transfer_ns) * cost_factor);
       return changed.value()->MakeJob();
     }
+    case Question::kOverlap: {
+      Job job = run_->MakeJob();
+      if (!buckets_ || !HasBlockingReductions(*run_, *buckets_, job))
+        return Error{ErrorCode::kUnsupported, "there are no blocking reductions of gradients to post instead", "",
+                     "what is posted already overlaps as far as its wait allows"};
+      PostReductions(*run_, *buckets_, job);
+      caveat("taken for granted: nothing between the reductions of a step needs their results");
+      return job;
+    }
+    case Question::kMoreRanks:
+      caveat("an extrapolation: the work of a rank and the bus bandwidth stay, the latency grows with the ranks");
+      if (answer != nullptr) answer->extrapolated = true;
+      return WithMoreRanks(*run_, costs_, question.rank_count,
+                           cost_factor < 1 ? LatencyGrowth::kTree : LatencyGrowth::kRing,
+                           kSeed + static_cast<std::uint64_t>(cost_factor > 1));
     default:
       break;
   }
@@ -182,11 +205,26 @@ Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer
 }
 
 Result<std::vector<std::int64_t>> WhatIf::Lengths(const Question& question, double cost_factor, Answer* answer) const {
+  if (question.kind == Question::kPerfectSchedule) return BestLengths(answer);
   LS_TRY(const Job job, Changed(question, cost_factor, answer));
   const Result<Schedule> schedule = Simulator(job.graph).Run();
   if (!schedule.ok()) return schedule.error();
   if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule.value());
   return job.StepLengths(schedule.value());
+}
+
+// The best of the better schedules; the recorded one where there is none.
+Result<std::vector<std::int64_t>> WhatIf::BestLengths(Answer* answer) const {
+  std::vector<std::int64_t> best = replayed_ns_;
+  for (const Job& job : BetterSchedules(*run_, buckets_, costs_, times_)) {
+    const Result<Schedule> schedule = Simulator(job.graph).Run();
+    if (!schedule.ok()) continue;
+    std::vector<std::int64_t> lengths = job.StepLengths(schedule.value());
+    if (LowerMedian(Comparable(lengths)) >= LowerMedian(Comparable(best))) continue;
+    best = std::move(lengths);
+    if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule.value());
+  }
+  return best;
 }
 
 Result<Answer> WhatIf::Ask(const Question& question) const {
@@ -200,6 +238,17 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
       break;
     case Question::kNoOverlap:
       answer.question = "no overlap";
+      break;
+    case Question::kPerfectSchedule:
+      answer.question = "perfect schedule";
+      break;
+    case Question::kOverlap:
+      answer.question = "overlap on";
+      answer.try_it = "post the reductions (MPI_Iallreduce, async_op=True) where they are called, wait after the last";
+      break;
+    case Question::kMoreRanks:
+      answer.question = fmt::format("{} ranks, weak scaling", question.rank_count);
+      answer.try_it = fmt::format("mpirun -np {}, with the same work for each rank", question.rank_count);
       break;
     case Question::kWithoutRanks: {
       answer.question = question.ranks.size() == 1 ? "without what slows rank" : "without what slows ranks";
@@ -235,6 +284,17 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
   const std::vector<double> values(after.begin(), after.end());
   const auto interval = BootstrapInterval(values, BlockLength({values}), Statistic::kMedian, kSeed);
   double low = interval.first, high = interval.second;
+  const std::vector<double> won(gains.begin(), gains.end());
+  const auto gain_interval = BootstrapInterval(won, BlockLength({won}), Statistic::kMedian, kSeed);
+  double dearer = 0, cheaper = 0;
+  if (question.kind == Question::kMoreRanks) {
+    // Another draw of the jitter, and a latency that grows with the logarithm of the ranks.
+    LS_TRY(const std::vector<std::int64_t> other, Lengths(question, 2, nullptr));
+    LS_TRY(const std::vector<std::int64_t> tree, Lengths(question, 0.5, nullptr));
+    const std::int64_t step = answer.step_ns, again = LowerMedian(Comparable(other));
+    cheaper = static_cast<double>(std::max<std::int64_t>({0, step - again, step - LowerMedian(Comparable(tree))}));
+    dearer = static_cast<double>(std::max<std::int64_t>(0, again - step));
+  }
   if (question.kind == Question::kBucketCap) {
     // The costs may be off by what interpolation is worth, all one way.
     const BucketSizes sizes = SizesFor(*buckets_, question.first_bytes, question.cap_bytes);
@@ -243,11 +303,15 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
       if (const auto cost = costs_.At(bytes)) factor = std::max(factor, cost->factor);
     LS_TRY(const std::vector<std::int64_t> dear, Lengths(question, factor, nullptr));
     LS_TRY(const std::vector<std::int64_t> cheap, Lengths(question, 1 / factor, nullptr));
-    low -= static_cast<double>(std::max<std::int64_t>(0, answer.step_ns - LowerMedian(Comparable(cheap))));
-    high += static_cast<double>(std::max<std::int64_t>(0, LowerMedian(Comparable(dear)) - answer.step_ns));
+    cheaper = static_cast<double>(std::max<std::int64_t>(0, answer.step_ns - LowerMedian(Comparable(cheap))));
+    dearer = static_cast<double>(std::max<std::int64_t>(0, LowerMedian(Comparable(dear)) - answer.step_ns));
   }
+  low -= cheaper;
+  high += dearer;
   const double self = std::abs(static_cast<double>(replayed_step_ns() - measured_step_ns()));
   answer.step_interval_ns = {std::llround(std::max(0.0, low - self)), std::llround(high + self)};
+  answer.gain_interval_ns = {std::llround(gain_interval.first - dearer - self),
+                             std::llround(gain_interval.second + cheaper + self)};
   return answer;
 }
 

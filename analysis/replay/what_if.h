@@ -20,11 +20,15 @@ struct Question {
     kNoOverlap,          // What is posted moves only when it is waited for.
     kWithoutRanks,       // The work of `ranks` takes as long as the same work on the others.
     kBucketCap,          // Gradients in buckets of `first_bytes`, then `cap_bytes`.
+    kPerfectSchedule,    // The best legal order of what communicates, on the same network (perfect_schedule.h).
+    kOverlap,            // Blocking reductions of gradients are posted where they are, and waited for after the last.
+    kMoreRanks,          // Weak scaling to `rank_count` ranks (more_ranks.h).
   };
   Kind kind;
   double bandwidth = 1, latency = 1;
   std::vector<std::int32_t> ranks;
   std::uint64_t first_bytes = 0, cap_bytes = 0;
+  std::size_t rank_count = 0;
 };
 
 struct Answer {
@@ -32,6 +36,9 @@ struct Answer {
   std::int64_t step_ns = 0;  // Median over the replayed steps.
   std::int64_t gain_ns = 0;  // Median over the steps of replayed minus changed: positive is faster.
   std::pair<std::int64_t, std::int64_t> step_interval_ns{0, 0};  // 95 %: of the median over steps, and of the costs.
+  std::pair<std::int64_t, std::int64_t> gain_interval_ns{0, 0};  // The same of the gain, paired by step.
+  std::vector<std::uint64_t> bucket_bytes;                       // Of another bucketing, in launch order.
+  bool extrapolated = false;                                     // Beyond what was measured.
   std::string limit;                                             // What the changed step then consists of most.
   std::string try_it;                                            // What to do to have it; "" if it is a bound only.
   std::vector<std::string> caveats;
@@ -54,6 +61,7 @@ class WhatIf {
 
  private:
   Result<std::vector<std::int64_t>> Lengths(const Question& question, double cost_factor, Answer* answer) const;
+  Result<std::vector<std::int64_t>> BestLengths(Answer* answer) const;
   Result<Job> Changed(const Question& question, double cost_factor, Answer* answer) const;
 
   std::unique_ptr<RecordedRun> run_;
