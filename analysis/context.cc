@@ -118,6 +118,21 @@ std::int64_t Context::MedianArrival(std::size_t c) const {
                                                begin + static_cast<std::ptrdiff_t>(timeline_.FirstMember(c + 1))));
 }
 
+const ReplayedRun* Context::Replayed() const {
+  if (replay_tried_) return replayed_.get();
+  replay_tried_ = true;
+  if (!options_.replay) {
+    replay_skipped_ = "not asked for (--no-replay)";
+    return nullptr;
+  }
+  Result<std::unique_ptr<const ReplayedRun>> made = ReplayedRun::Make(*this);
+  if (made.ok())
+    replayed_ = std::move(made).value();
+  else
+    replay_skipped_ = made.error().what;
+  return replayed_.get();
+}
+
 std::int64_t ToInt(std::string_view text, std::int64_t otherwise) {
   std::int64_t value = otherwise;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

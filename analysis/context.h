@@ -4,10 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "analysis/analyze.h"
+#include "analysis/replayed_run.h"
 #include "core/interval.h"
 
 namespace lockstep {
@@ -37,6 +40,8 @@ class Context {
 
   // The analysis window in step numbers, inclusive; any if it is not given in steps.
   bool InWindow(std::int64_t step_index) const { return step_index >= first_step_ && step_index <= last_step_; }
+  std::int64_t first_step() const { return first_step_; }
+  std::int64_t last_step() const { return last_step_; }
   // Rows of tables.steps that medians are taken over: complete, no warm-up, length known,
   // within the window; by index.
   const std::vector<std::size_t>& usable_steps() const { return usable_; }
@@ -65,6 +70,12 @@ class Context {
   // Lower median of its members' arrivals, cluster time.
   std::int64_t MedianArrival(std::size_t collective) const;
 
+  // The run for replays, read when first asked for; nullptr where it cannot be replayed. Not for several threads at
+  // once; what it points to is.
+  const ReplayedRun* Replayed() const;
+  // Why not; "" if it can be, or nobody asked.
+  const std::string& replay_skipped() const { return replay_skipped_; }
+
  private:
   void IndexSteps();
   void SliceIntoUnits();
@@ -76,6 +87,9 @@ class Context {
   std::vector<Unit> units_;
   bool units_are_steps_ = false, narrowed_ = false;
   std::int64_t first_step_ = INT64_MIN, last_step_ = INT64_MAX;
+  mutable bool replay_tried_ = false;
+  mutable std::unique_ptr<const ReplayedRun> replayed_;
+  mutable std::string replay_skipped_;
 };
 
 // Whole number in a text; `otherwise` if it is none.

@@ -34,6 +34,10 @@ constexpr Pass kPasses[] = {
     {"buckets", "gradient buckets as PyTorch's hooks tell them", HasBuckets, JoinBuckets},
     {"backends", "", Always, FindUnrecordedBackend},
     {"gpus_unrecorded", "", Always, FindUnrecordedGpus},
+    {"replay", "", Always, DescribeReplay},
+    {"overlap", "", Always, ScoreOverlap},
+    {"bucket_curve", "", Always, PredictBuckets},
+    {"counterfactual", "", Always, CountCounterfactuals},
     {"verdict", "", Always, Conclude},
 };
 

@@ -37,6 +37,10 @@ void FindStarved(const Context& context, Analysis& analysis);            // star
 void JoinBuckets(const Context& context, Analysis& analysis);            // buckets.cc
 void FindUnrecordedBackend(const Context& context, Analysis& analysis);  // backends.cc
 void FindUnrecordedGpus(const Context& context, Analysis& analysis);     // gpus_unrecorded.cc
+void DescribeReplay(const Context& context, Analysis& analysis);         // overlap_score.cc
+void ScoreOverlap(const Context& context, Analysis& analysis);           // overlap_score.cc
+void PredictBuckets(const Context& context, Analysis& analysis);         // bucket_curve.cc
+void CountCounterfactuals(const Context& context, Analysis& analysis);   // counterfactual_pass.cc
 void Conclude(const Context& context, Analysis& analysis);               // verdict.cc
 
 // Runs all of them.
@@ -48,3 +52,5 @@ inline constexpr double kWorthShare = 0.01;
 inline constexpr double kNameShare = 0.02;
 
 }  // namespace lockstep
+// Replays further off than this from what was recorded price nothing (OSDI'25 discards such traces).
+inline constexpr double kMostSelfError = 0.05;

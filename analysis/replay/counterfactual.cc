@@ -45,6 +45,11 @@ Counterfactual::Counterfactual(Graph& graph, const Likeness& likeness, StepLengt
     if (likeness.alike[i] != kNone) ordinary_ns_[i] = ordinary.at({likeness.alike[i], likeness.by_median[i]});
 }
 
+Counterfactual::Counterfactual(Graph& graph, std::vector<std::int64_t> ordinary_ns, StepLengths lengths)
+    : graph_(graph), simulator_(graph), lengths_(std::move(lengths)), ordinary_ns_(std::move(ordinary_ns)) {
+  for (const Operation& operation : graph.operations()) real_ns_.push_back(operation.duration_ns);
+}
+
 Result<std::vector<std::int64_t>> Counterfactual::ReplaySteps(const std::function<bool(std::uint32_t)>& ordinary) {
   auto& operations = graph_.operations();
   for (std::uint32_t i = 0; i < operations.size(); ++i)

@@ -33,6 +33,8 @@ class Counterfactual {
  public:
   // The graph's durations stay as they are between calls; not for several threads at once.
   Counterfactual(Graph& graph, const Likeness& likeness, StepLengths lengths);
+  // The same with what is ordinary given, per operation.
+  Counterfactual(Graph& graph, std::vector<std::int64_t> ordinary_ns, StepLengths lengths);
 
   // Mean step in ns with the durations of operations for which `ordinary(operation)` holds made
   // ordinary. Whatever error the simulator gives.

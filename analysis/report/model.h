@@ -214,6 +214,15 @@ struct Fsdp {
   std::optional<std::int64_t> scatter_tail_ns;  // Reduce-scatter after the backward pass has ended; median.
 };
 
+// What was replayed, and how well that gives back what was recorded.
+struct ReplayFacts {
+  std::int64_t steps = 0, first_step = 0, last_step = 0;
+  std::int64_t measured_step_ns = 0, replayed_step_ns = 0;  // Medians.
+  double self_error = 0;                                    // Median of |replayed - measured| / measured.
+  std::string sampled;                                      // "40 of 400 steps"; "" all.
+  std::vector<std::string> notes;                           // What the replay does not know.
+};
+
 // Does communication hide as well as it could? From replay; definitions.md, overlap score.
 struct OverlapScore {
   std::int64_t actual_ns = 0;        // T_act, replayed.
@@ -230,6 +239,7 @@ struct CounterfactualResult {
   std::vector<std::pair<std::int32_t, double>> by_rank;  // S_w
   std::optional<double> worst_ranks, last_stage;         // M_W, M_S
   double self_error = 0;                                 // |replayed - measured| / measured.
+  bool ranks_sampled = false;                            // by_rank has only those with most work beyond the ordinary.
 };
 
 // Where the time of a step goes along what it waited for, across ranks; median over steps.
@@ -328,6 +338,7 @@ struct Analysis {
   std::optional<OverlapScore> overlap;
   std::optional<CounterfactualResult> counterfactual;
   std::vector<CriticalShare> critical_path;  // Across ranks, largest first.
+  std::optional<ReplayFacts> replay;
   std::vector<DelayRow> delays;              // Largest first.
   std::string replay_skipped;                // Why nothing could be replayed; "".
   std::string unrecorded;                    // Communication that no source records, as a verdict; "" none.

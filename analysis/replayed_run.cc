@@ -1,0 +1,71 @@
+#include "analysis/replayed_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "analysis/context.h"
+#include "analysis/report/format.h"
+
+namespace lockstep {
+namespace {
+
+// An event of the ranks' files becomes about two operations: itself and what comes before it. A play of a million
+// operations takes about a second.
+constexpr double kOperationsPerEvent = 2;
+constexpr double kMostOperations = 1e6;
+// Files are read whole, whatever part of them is replayed: beyond this it would double the time of the analysis.
+constexpr std::uint64_t kMostEventsRead = 60'000'000;
+constexpr std::size_t kMostSteps = 40, kLeastSteps = 4;
+// Operations that one pass may play, all its replays together.
+constexpr double kPlayedPerPass = 12e6;
+// Where more of the collectives than this lack members, ranks do not wait for each other in the replay.
+constexpr double kMostLeftOut = 0.1;
+
+Error TooMuch(const Context& context, std::uint64_t events) {
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("{} are more than a replay within the analysis may cost",
+                           Plural(static_cast<std::int64_t>(events), "event")),
+               context.timeline().run_dir, "lockstep whatif RUN replays it all the same"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& context) {
+  const auto& ranks = context.tables().ranks;
+  std::uint64_t events = 0;
+  for (std::size_t i = 0; i < context.ranks().size(); ++i) events += ranks.events[context.RankRow(i)];
+  if (events > kMostEventsRead) return TooMuch(context, events);
+  const std::size_t all = std::max<std::size_t>(1, context.tables().steps.rows());
+  const double of_step = kOperationsPerEvent * static_cast<double>(events) / static_cast<double>(all);
+  const double fit = of_step > 0 ? kMostOperations / of_step : kMostSteps;
+  if (fit < static_cast<double>(kLeastSteps) / 4) return TooMuch(context, events);
+
+  replay::ReadRunOptions options;
+  options.most_steps = static_cast<std::size_t>(std::clamp<double>(fit, kLeastSteps, kMostSteps));
+  options.first_step = context.first_step();
+  options.last_step = context.last_step();
+  options.jobs = context.options().jobs;
+  options.read_rank = context.options().read_rank;
+  LS_TRY(std::unique_ptr<replay::RecordedRun> run, replay::ReadRun(context.timeline(), options));
+  const std::uint64_t collectives = run->collectives.size() + run->left_out;
+  if (static_cast<double>(run->left_out) > kMostLeftOut * static_cast<double>(collectives))
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{} of {} collectives lack members or never ended", run->left_out, collectives),
+                 context.timeline().run_dir, "record all ranks"};
+  LS_TRY(replay::WhatIf what_if, replay::WhatIf::Make(std::move(run)));
+  std::unique_ptr<ReplayedRun> replayed(new ReplayedRun(std::move(what_if)));
+  replayed->job_ = replayed->run().MakeJob();
+  LS_TRY(replayed->schedule_, replay::Simulator(replayed->job_.graph).Run());
+  const std::size_t steps = replayed->run().steps.size(), usable = context.usable_steps().size();
+  if (steps < usable) replayed->sampled_ = fmt::format("{} of {} steps", steps, usable);
+  return std::unique_ptr<const ReplayedRun>(std::move(replayed));
+}
+
+std::size_t ReplayedRun::Plays(std::size_t least, std::size_t most) const {
+  const double fit = kPlayedPerPass / std::max(1.0, static_cast<double>(job_.graph.operations().size()));
+  return std::max(least, static_cast<std::size_t>(std::min(fit, static_cast<double>(most))));
+}
+
+}  // namespace lockstep
