@@ -59,6 +59,7 @@ extern void lockstep_probe_mark(const char* name) LOCKSTEP_WEAK;
 extern void lockstep_probe_start(void) LOCKSTEP_WEAK;
 extern void lockstep_probe_stop(void) LOCKSTEP_WEAK;
 extern int lockstep_probe_recording(void) LOCKSTEP_WEAK;
+extern void lockstep_probe_gradients(const lockstep_int64* bytes, int count) LOCKSTEP_WEAK;
 #undef LOCKSTEP_WEAK
 
 #if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)
@@ -114,6 +115,14 @@ LOCKSTEP_INLINE void lockstep_stop(void) {
 
 /* 1 while calls are being recorded, else 0. For skipping the making of expensive names. */
 LOCKSTEP_INLINE int lockstep_recording(void) { return lockstep_probe_recording ? lockstep_probe_recording() : 0; }
+
+/* Sizes of the model's gradients in bytes, in the order in which they become
+ * ready, as they are grouped into buckets. Call it once, on the thread that
+ * trains; a second model follows with a call of its own. `lockstep whatif` can
+ * then say exactly which buckets another limit gives. */
+LOCKSTEP_INLINE void lockstep_gradients(const lockstep_int64* bytes, int count) {
+  if (lockstep_probe_gradients) lockstep_probe_gradients(bytes, count);
+}
 #undef LOCKSTEP_INLINE
 #endif /* LOCKSTEP_BUILDING_PROBE */
 

@@ -22,6 +22,8 @@ class Pace {
   // waiting, and once per piece. A disabled pace does not wait, only polls.
   Pace(bool enabled, double factor, std::int64_t poll_ns, std::function<void()> poll);
 
+  // Another factor from now on.
+  void Stretch(double factor) { factor_ = factor; }
   void Begin() { deadline_ns_ = NowNs(); }
   void Finish(double duration_ns);
   // The same without stretching and polling: time that no rank's slowness touches.

@@ -8,6 +8,7 @@
 //   mpirun -np 4 ddp_mpi --progress none              communication moves only in MPI_Waitall
 //   mpirun -np 4 ddp_mpi --bucket-cap-mb 0.5 --print-buckets
 //   mpirun -np 4 ddp_mpi --check                      against a serial run on the combined batch
+//   mpirun -np 2 ddp_mpi --work real --report times.json --compare cap=25 --compare cap=1,overlap=late
 //
 // Under Lockstep put `lockstep run --` before ddp_mpi; nothing else changes.
 
@@ -15,10 +16,15 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
+#include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "examples/common/compare.h"
 #include "examples/common/faults.h"
 #include "examples/common/network.h"
 #include "examples/common/pace.h"
@@ -40,27 +46,55 @@ class Trainer {
         rank_(rank),
         ranks_(ranks),
         network_(options.layers, options.width, options.batch, options.seed),
-        reducer_(network_, options, ranks, calls, [this] { faults_.BeforeCollective(); }),
-        pace_(options.work == Work::kTimed, options.faults.slow[static_cast<std::size_t>(rank)], options.poll_us * 1000,
-              [this] { reducer_.Poll(); }),
-        faults_(options.faults, rank, pace_) {}
+        pace_(options.work == Work::kTimed, 1, options.poll_us * 1000, [this] { ways_[way_].reducer.Poll(); }),
+        faults_(options.faults, rank, pace_) {
+    const auto add = [&](const Options& way) {
+      ways_.emplace_back(way, network_, ranks, calls, [this] { faults_.BeforeCollective(); });
+    };
+    for (const std::string& text : options.compare) {
+      Options way = options;
+      Changed(text, ranks, way);
+      add(way);
+    }
+    if (ways_.empty()) add(options);
+    Use(0);
+    std::vector<lockstep_int64> bytes;
+    for (const Bucket& bucket : reducer().buckets())
+      for (const std::size_t tensor : bucket.tensors)
+        bytes.push_back(static_cast<lockstep_int64>(network_.TensorBytes(tensor)));
+    lockstep_gradients(bytes.data(), static_cast<int>(bytes.size()));
+  }
 
   Network& network() { return network_; }
-  const Reducer& reducer() const { return reducer_; }
+  const Reducer& reducer() const { return ways_[way_].reducer; }
+  // The next steps are made in the n-th of the ways that --compare names.
+  void Use(std::size_t way) {
+    way_ = way;
+    pace_.Stretch(Slow());
+  }
 
   void Step(int step) {
-    reducer_.BeginStep();
+    Reducer& reducer = ways_[way_].reducer;
+    reducer.BeginStep();
     pace_.Begin();
     LoadInput(step);
     Forward();
     faults_.BetweenPasses(step);
     Backward();
-    reducer_.Wait();
+    reducer.Wait();
     Optimize();
   }
 
  private:
-  double Extra() const { return options_.work == Work::kReal ? faults_.slow() - 1 : 0; }
+  struct Way {
+    Way(const Options& changed, Network& network, int ranks, CallCounts& calls, std::function<void()> before)
+        : options(changed), reducer(network, options, ranks, calls, std::move(before)) {}
+    Options options;
+    Reducer reducer;
+  };
+
+  double Slow() const { return ways_[way_].options.faults.slow[static_cast<std::size_t>(rank_)]; }
+  double Extra() const { return options_.work == Work::kReal ? Slow() - 1 : 0; }
   // Time of one layer in a pass that takes `share` of the step's compute: the same
   // for all layers, since narrow ones stand for convolutions over large images.
   double LayerNs(double share) const {
@@ -92,16 +126,16 @@ class Trainer {
     for (std::size_t l = network_.layers().size(); l-- > 0;) {
       network_.Backward(l);
       network_.RepeatBackward(l, Extra());
-      reducer_.Pack(l);
+      ways_[way_].reducer.Pack(l);
       pace_.Finish(LayerNs(kBackwardShare));
-      reducer_.Launch();
+      ways_[way_].reducer.Launch();
     }
   }
 
   void Optimize() {
     const PhaseRange range("optimizer", LOCKSTEP_OPTIMIZER);
     pace_.Begin();
-    reducer_.Unpack();
+    ways_[way_].reducer.Unpack();
     network_.Update(static_cast<float>(options_.learning_rate));
     pace_.Finish(options_.step_ms * 1e6 * kOptimizerShare);
   }
@@ -109,9 +143,10 @@ class Trainer {
   const Options& options_;
   int rank_, ranks_;
   Network network_;
-  Reducer reducer_;
   Pace pace_;
   FaultInjector faults_;
+  std::deque<Way> ways_;  // Reducers keep references to their options.
+  std::size_t way_ = 0;
 };
 
 // Trains once more in this process alone on the combined batches.
@@ -144,7 +179,15 @@ int Run(const Options& options, int rank, int ranks, CallCounts& calls) {
 
   ++calls.barrier;
   MPI_Barrier(MPI_COMM_WORLD);
-  for (int step = 0; step < options.steps; ++step) {
+  if (!options.compare.empty()) {
+    int step = 0;
+    ++calls.gather;
+    outcome.compared = CompareWays(
+        options.compare.size(), options.steps, options.block_steps, rank, ranks,
+        [&](std::size_t way) { trainer->Use(way); }, [&] { trainer->Step(step++); });
+    trainer->Use(0);
+  }
+  for (int step = 0; step < (options.compare.empty() ? options.steps : 0); ++step) {
     marks.push_back(NowNs());
     lockstep_step();
     trainer->Step(step);
@@ -152,8 +195,10 @@ int Run(const Options& options, int rank, int ranks, CallCounts& calls) {
       gradients.emplace_back(trainer->network().gradients().begin(), trainer->network().gradients().end());
     }
   }
-  marks.push_back(NowNs());
-  lockstep_step_end();
+  if (options.compare.empty()) {
+    marks.push_back(NowNs());
+    lockstep_step_end();
+  }
 
   for (std::size_t i = 1; i < marks.size(); ++i) outcome.step_ns.push_back(marks[i] - marks[i - 1]);
   outcome.hash = HashFloats(trainer->network().parameters());
@@ -194,6 +239,8 @@ int Run(const Options& options, int rank, int ranks, CallCounts& calls) {
 
 int main(int argc, char** argv) {
   using namespace lockstep::example;
-  const auto helper = [](const Options& options) { return options.overlap && options.progress == Progress::kThread; };
+  const auto helper = [](const Options& options) {
+    return options.overlap != Overlap::kOff && options.progress == Progress::kThread;
+  };
   return TrainingMain<Options, CallCounts>(argc, argv, "ddp_mpi", ParseOptions, helper, Run);
 }

@@ -17,11 +17,12 @@ Reducer::Reducer(Network& network, const Options& options, int ranks, CallCounts
       scale_(1.0f / static_cast<float>(ranks)),
       calls_(calls),
       before_collective_(std::move(before_collective)),
-      helper_(options.overlap && options.progress == Progress::kThread, options.poll_us * 1000, [this] {
-        const bool open = AnyOpen();
-        if (open) TestSome(requests_.size());
-        return open;
-      }) {
+      helper_(options.overlap != Overlap::kOff && options.progress == Progress::kThread, options.poll_us * 1000,
+              [this] {
+                const bool open = AnyOpen();
+                if (open) TestSome(requests_.size());
+                return open;
+              }) {
   std::vector<std::uint64_t> bytes;
   for (std::size_t i = 0; i < network.tensor_count(); ++i) bytes.push_back(network.TensorBytes(i));
   buckets_ = AssignBuckets(bytes, Bytes(options.first_bucket_mb), Bytes(options.bucket_cap_mb));
@@ -46,7 +47,10 @@ void Reducer::Pack(std::size_t layer) {
 }
 
 void Reducer::Launch() {
-  if (!options_.overlap) return;
+  if (options_.overlap == Overlap::kOn) LaunchComplete();
+}
+
+void Reducer::LaunchComplete() {
   for (; next_ < buckets_.size() && missing_[next_] == 0; ++next_) Launch(next_);
 }
 
@@ -86,17 +90,18 @@ void Reducer::TestSome(std::size_t requests) {
 }
 
 void Reducer::Poll() {
-  if (options_.overlap && options_.progress == Progress::kTest && AnyOpen()) TestSome(next_);
+  if (options_.overlap != Overlap::kOff && options_.progress == Progress::kTest && AnyOpen()) TestSome(next_);
 }
 
 void Reducer::Wait() {
-  if (!options_.overlap) {
+  if (options_.overlap == Overlap::kOff) {
     for (std::vector<float>& data : flat_) {
       before_collective_();
       ++calls_.allreduce;
       MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     }
   } else {
+    LaunchComplete();
     const std::unique_lock lock = helper_.Lock();
     helper_.Pause();
     ++calls_.waitall;

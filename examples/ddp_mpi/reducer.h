@@ -37,7 +37,7 @@ class Reducer {
   void BeginStep();
   // Copies the gradients of a layer's tensors into their buckets.
   void Pack(std::size_t layer);
-  // Launches every bucket that is now complete, strictly in index order.
+  // Launches every bucket that is now complete, strictly in index order (Overlap::kOn; else Wait does).
   void Launch();
   // Lets MPI make progress (Progress::kTest only).
   void Poll();
@@ -48,6 +48,7 @@ class Reducer {
 
  private:
   void PackTensor(std::size_t tensor);
+  void LaunchComplete();
   void Launch(std::size_t bucket);
   bool AnyOpen() const;
   void TestSome(std::size_t requests);

@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "examples/common/compare.h"
 #include "examples/common/results.h"
 
 namespace lockstep::example {
@@ -32,12 +33,13 @@ bool WriteReport(const Options& options, const std::vector<Bucket>& buckets, con
   const bool timed = options.work == Work::kTimed;
   std::fprintf(file, "{\n  \"ranks\": %zu, \"steps\": %d, \"warmup_steps\": %zu,\n", outcome.calls.size(),
                options.steps, kWarmupSteps);
-  std::fprintf(file, "  \"overlap\": \"%s\", \"progress\": \"%s\", \"work\": \"%s\",\n", options.overlap ? "on" : "off",
+  std::fprintf(file, "  \"overlap\": \"%s\", \"progress\": \"%s\", \"work\": \"%s\",\n", Name(options.overlap),
                Name(options.progress), timed ? "timed" : "real");
   std::fprintf(file, "  \"step_ms\": %.6f, \"step_ms_median\": %.6f,\n", MeanStepMs(outcome.step_ns),
                MedianStepMs(outcome.step_ns));
   std::fprintf(file, "  \"step_ns\": ");
   PrintList(file, outcome.step_ns, [&](std::int64_t ns) { std::fprintf(file, "%" PRId64, ns); });
+  if (!outcome.compared.empty()) PrintCompared(file, options.block_steps, options.compare, outcome.compared);
   if (timed) {
     std::fprintf(file, ",\n  \"healthy_compute_ms\": %.6f, \"input_ms\": %.6f", options.step_ms, options.input_ms);
   }

@@ -16,10 +16,11 @@ struct Outcome {
   std::uint64_t hash = 0;                   // Of the parameters.
   bool identical = false;                   // Parameters are bitwise equal on all ranks.
   bool checked = false, check_passed = false;
-  double gradient_error = 0, parameter_error = 0;  // Largest relative L2 distance to the serial run.
-  std::vector<std::uint64_t> tensor_bytes;         // In registration order.
-  std::vector<std::int64_t> step_ns;               // Rank 0's steps, begin to begin.
-  std::vector<CallCounts> calls;                   // By rank, complete including MPI_Finalize.
+  double gradient_error = 0, parameter_error = 0;   // Largest relative L2 distance to the serial run.
+  std::vector<std::uint64_t> tensor_bytes;          // In registration order.
+  std::vector<std::int64_t> step_ns;                // Rank 0's steps, begin to begin.
+  std::vector<std::vector<std::int64_t>> compared;  // Per way of --compare: all its steps, block after block.
+  std::vector<CallCounts> calls;                    // By rank, complete including MPI_Finalize.
 };
 
 void PrintBuckets(const std::vector<Bucket>& buckets);

@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "examples/common/compare.h"
 #include "examples/common/faults.h"
 #include "examples/common/network.h"
 #include "examples/common/pace.h"
@@ -47,6 +48,7 @@ class Trainer {
         faults_(options.faults, rank, pace_) {}
 
   const Shards& shards() const { return shards_; }
+  void UsePrefetch(bool on) { shards_.UsePrefetch(on); }
 
   void Step(int step) {
     pace_.Begin();
@@ -150,13 +152,23 @@ int Run(const Options& options, int rank, int ranks, CallCounts& calls) {
   std::vector<std::int64_t> marks;
   ++calls.barrier;
   MPI_Barrier(MPI_COMM_WORLD);
-  for (int step = 0; step < options.steps; ++step) {
+  if (!options.compare.empty()) {
+    int step = 0;
+    ++calls.gather;
+    outcome.compared = CompareWays(
+        options.compare.size(), options.steps, options.block_steps, rank, ranks,
+        [&](std::size_t way) { trainer->UsePrefetch(options.compare[way] == "prefetch=1"); },
+        [&] { trainer->Step(step++); });
+  }
+  for (int step = 0; step < (options.compare.empty() ? options.steps : 0); ++step) {
     marks.push_back(NowNs());
     lockstep_step();
     trainer->Step(step);
   }
-  marks.push_back(NowNs());
-  lockstep_step_end();
+  if (options.compare.empty()) {
+    marks.push_back(NowNs());
+    lockstep_step_end();
+  }
 
   for (std::size_t i = 1; i < marks.size(); ++i) outcome.step_ns.push_back(marks[i] - marks[i - 1]);
   const std::vector<float> parameters = trainer->Parameters();

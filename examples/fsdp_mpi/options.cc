@@ -13,6 +13,14 @@ int ParseOptions(int argc, char** argv, int rank, int ranks, Options& options) {
            "when it is needed (MPI_Allgather)")
         ->check(CLI::IsMember({0, 1}))
         ->capture_default_str();
+    app.add_option("--compare", options.compare,
+                   "prefetch=0 or prefetch=1: train in each of these ways in turn, --block-steps each, for --steps "
+                   "rounds; the times go to --report")
+        ->check(CLI::IsMember({"prefetch=0", "prefetch=1"}))
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    app.add_option("--block-steps", options.block_steps, "Steps of one way before the next")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
   };
   const int code = ParseTrainingOptions(
       argc, argv, rank, ranks,

@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "examples/common/compare.h"
 #include "examples/common/results.h"
 
 namespace lockstep::example {
@@ -31,6 +32,7 @@ bool WriteReport(const Options& options, const Outcome& outcome) {
                MedianStepMs(outcome.step_ns));
   std::fprintf(file, "  \"step_ns\": ");
   PrintList(file, outcome.step_ns, [&](std::int64_t ns) { std::fprintf(file, "%" PRId64, ns); });
+  if (!outcome.compared.empty()) PrintCompared(file, options.block_steps, options.compare, outcome.compared);
   if (timed) {
     std::fprintf(file, ",\n  \"healthy_compute_ms\": %.6f, \"input_ms\": %.6f", options.step_ms, options.input_ms);
   }

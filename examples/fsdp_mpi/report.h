@@ -14,10 +14,11 @@ struct Outcome {
   std::uint64_t hash = 0;                   // Of the parameters.
   bool identical = false;                   // All ranks gathered the same parameters, bit by bit.
   bool checked = false, check_passed = false;
-  double parameter_error = 0;             // Relative L2 distance to the serial run.
-  std::vector<std::uint64_t> unit_bytes;  // As gathered, padding included.
-  std::vector<std::int64_t> step_ns;      // Rank 0's steps, begin to begin.
-  std::vector<CallCounts> calls;          // By rank, complete including MPI_Finalize.
+  double parameter_error = 0;                       // Relative L2 distance to the serial run.
+  std::vector<std::uint64_t> unit_bytes;            // As gathered, padding included.
+  std::vector<std::int64_t> step_ns;                // Rank 0's steps, begin to begin.
+  std::vector<std::vector<std::int64_t>> compared;  // Per way of --compare: all its steps, block after block.
+  std::vector<CallCounts> calls;                    // By rank, complete including MPI_Finalize.
 };
 
 void PrintOutcome(const Options& options, const Outcome& outcome);

@@ -10,6 +10,7 @@ Shards::Shards(Network& network, const Options& options, int rank, int ranks, Ca
                std::function<void()> before_collective)
     : network_(network),
       options_(options),
+      prefetch_(options.prefetch),
       rank_(rank),
       ranks_(ranks),
       calls_(calls),
@@ -47,7 +48,7 @@ Shards::Shards(Network& network, const Options& options, int rank, int ranks, Ca
 std::uint64_t Shards::UnitBytes(std::size_t unit) const { return units_[unit].send.size() * sizeof(float); }
 
 void Shards::Prefetch(std::size_t unit) {
-  if (!options_.prefetch) return;
+  if (!prefetch_) return;
   const Unit& own = units_[unit];
   before_collective_();
   const std::unique_lock lock = helper_.Lock();

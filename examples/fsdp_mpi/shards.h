@@ -51,6 +51,8 @@ class Shards {
   // Begins to gather a unit that will be needed soon (--prefetch 1 only). At most
   // two units may be under way or in the buffers: one in use and the next.
   void Prefetch(std::size_t unit);
+  // Instead of what --prefetch says; between steps.
+  void UsePrefetch(bool on) { prefetch_ = on; }
   // Returns when the unit's parameters are in the network.
   void Gather(std::size_t unit);
   // The whole unit is not needed any more. What uses it all the same computes
@@ -77,6 +79,7 @@ class Shards {
 
   Network& network_;
   const Options& options_;
+  bool prefetch_;
   int rank_, ranks_;
   CallCounts& calls_;
   std::function<void()> before_collective_;

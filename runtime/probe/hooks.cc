@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "runtime/probe/ring.h"
 #include "runtime/probe/window.h"
@@ -42,7 +43,6 @@ void MarkUsed() {
 
 void WriteFact(const char* text) {
   if (lockstep_probe.segment == nullptr || text == nullptr || lockstep_ring() == nullptr) return;
-  MarkUsed();
   std::uint32_t bytes = static_cast<std::uint32_t>(strnlen(text, kMaxFactBytes + 1));
   const bool cut = bytes > kMaxFactBytes;
   if (cut) bytes = kMaxFactBytes;
@@ -92,6 +92,7 @@ void NoteUnhookedPython() {
   if (dl_iterate_phdr(IsTorch, nullptr) == 0) return;
   const bool isolated = PythonFlag("Py_IsolatedFlag") != 0 || PythonFlag("Py_IgnoreEnvironmentFlag") != 0 ||
                         PythonFlag("Py_NoSiteFlag") != 0;
+  MarkUsed();
   WriteFact(isolated ? "python_isolated" : "torch_unhooked\twhat=PYTHONPATH did not lead to Lockstep's sitecustomize");
   if (ProcessEntry* entry = ClaimedProcess(); entry != nullptr) entry->python_hook.store(3, std::memory_order_relaxed);
 }
@@ -172,8 +173,29 @@ __attribute__((visibility("default"))) void lockstep_hook_range_end(const char* 
 // "name\tkey=value\tkey=value". Written while recording is off as well: facts are about the whole run.
 __attribute__((visibility("default"))) void lockstep_hook_fact(const char* text) {
   const ErrnoKeeper errno_keeper;
+  if (lockstep_probe.segment != nullptr) MarkUsed();
   WriteFact(text);
 }
+
+// As many facts as it takes, each with the place of its first gradient.
+__attribute__((visibility("default"))) void lockstep_probe_gradients(const long long* bytes, int count) {
+  if (lockstep_probe.segment == nullptr || bytes == nullptr) return;
+  const ErrnoKeeper errno_keeper;
+  if (RingPage* page = lockstep_ring(); page != nullptr && page->producer.named == 0) MarkLockstepUsed();
+  constexpr int kDigits = 21;  // And a blank.
+  char text[2048];
+  for (int i = 0; i < count;) {
+    char* to = text + snprintf(text, sizeof text, "gradients\tfrom=%d\tbytes=", i);
+    for (; i < count && to + kDigits < text + sizeof text; ++i) {
+      if (to[-1] != '=') *to++ = ' ';
+      to = std::to_chars(to, text + sizeof text - 1, std::max(0LL, bytes[i])).ptr;
+    }
+    *to = 0;
+    WriteFact(text);
+  }
+}
+void lockstep_gradients(const long long* bytes, int count)
+    __attribute__((alias("lockstep_probe_gradients"), visibility("default")));
 
 // kind as in the table gpu_memory.
 __attribute__((visibility("default"))) void lockstep_hook_memory(int kind, int device, unsigned long long allocated,

@@ -150,6 +150,18 @@ def _numbers(text):
     return [int(part) for part in str(text).replace(",", " ").split()]
 
 
+def _report_gradients(model, parameters):
+    """Their sizes, so that another bucket limit's buckets are known and not guessed."""
+    begin = 0
+    for i in range(1, len(parameters) + 1):
+        one_more = i < len(parameters) and parameters[i].dtype == parameters[begin].dtype and i - begin < 1000
+        if not one_more:
+            probe.fact("gradients", model=model.index, **{"from": begin},
+                       dtype=str(parameters[begin].dtype).replace("torch.", ""),
+                       bytes=" ".join(str(p.numel() * p.element_size()) for p in parameters[begin:i]))
+            begin = i
+
+
 def _report_buckets(ddp, model, data):
     rebuilt = bool(_numbers(data.get("rebuilt_bucket_sizes", "")))
     sizes = _numbers(data.get("rebuilt_bucket_sizes" if rebuilt else "bucket_sizes", ""))
@@ -163,6 +175,10 @@ def _report_buckets(ddp, model, data):
         sizes, dtypes = [bytes_ for bytes_, _ in seen], [dtype for _, dtype in seen]
     else:
         dtypes = None
+    order = [index for group in indices for index in group]
+    if sorted(order) != list(range(len(parameters))):
+        order = range(len(parameters))[::-1]  # As DDP registers them, until it has seen them arrive.
+    _report_gradients(model, [parameters[index] for index in order])
     cap = _numbers(data.get("bucket_cap_bytes", 0))
     for i, bytes_ in enumerate(sizes):
         own = indices[i] if rebuilt and len(indices) == len(sizes) else []
