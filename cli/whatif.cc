@@ -33,7 +33,7 @@ struct Flags {
   std::vector<double> caps_mb;
   double first_mb = 1, bandwidth = 1, latency = 1;
   std::vector<std::int32_t> without;
-  bool free_communication = false, no_overlap = false, one_bucket = false, quiet = false;
+  bool free_communication = false, no_overlap = false, one_bucket = false, together = false, quiet = false;
   unsigned jobs = 0;
 };
 
@@ -84,6 +84,12 @@ std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if) {
   if (flags.one_bucket || (!any && buckets)) {
     Question& question = add(Question::kBucketCap);
     question.first_bytes = question.cap_bytes = UINT64_MAX;
+  }
+  if (flags.together && questions.size() > 1) {
+    Question all;
+    all.kind = Question::kTogether;
+    all.together = std::move(questions);
+    return {all};
   }
   return questions;
 }
@@ -184,6 +190,7 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app->add_flag("--one-bucket", flags->one_bucket, "All gradients in one bucket");
+  app->add_flag("--together", flags->together, "All that is asked for at once, instead of one by one");
   app->add_option("--calibrate", flags->calibrate,
                   "Other runs of the same job, with other buckets: their transfers count too");
   app->add_option("--json", flags->json, "Write the answers to this file, - for stdout");

@@ -93,6 +93,31 @@ std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& sche
                      100 * static_cast<double>(most->second) / static_cast<double>(whole));
 }
 
+void Note(Answer* answer, std::string text) {
+  if (answer != nullptr) answer->caveats.push_back(std::move(text));
+}
+
+// `bandwidth` 0: transfers take no time.
+void ScaleNetwork(const RecordedRun& run, const std::optional<CostModel::Line>& line, double bandwidth, double latency,
+                  Job& job) {
+  auto& operations = job.graph.operations();
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const JobOperation& about = job.operations[i];
+    if (about.role != Role::kMember && about.role != Role::kExit) continue;
+    if (bandwidth == 0) {
+      operations[i].duration_ns = 0;
+      continue;
+    }
+    const auto bytes = static_cast<double>(run.collectives[about.collective].bytes);
+    const double alpha = line ? line->alpha_ns : 0, beta = line ? line->beta_ns_per_byte * bytes : 1;
+    const double factor = alpha + beta > 0 ? (alpha * latency + beta / bandwidth) / (alpha + beta) : 1;
+    const auto now = static_cast<double>(operations[i].duration_ns);
+    // What is faster than the hosts copy already stays as it is.
+    const double floor = about.role == Role::kMember ? std::min(now, bytes / kHostCopyBytesPerNs) : 0;
+    operations[i].duration_ns = std::llround(std::max(floor, now * factor));
+  }
+}
+
 }  // namespace
 
 Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run,
@@ -131,75 +156,64 @@ double WhatIf::self_error() const {
   return LowerMedian(std::move(errors));
 }
 
+Result<std::unique_ptr<RecordedRun>> WhatIf::OtherBuckets(const Question& question, double cost_factor,
+                                                          Answer* answer) const {
+  if (!buckets_)
+    return Error{ErrorCode::kUnsupported, "the steps do not reduce gradients in the same buckets each", "",
+                 "buckets can be predicted for jobs that all-reduce the same sizes every step"};
+  const BucketSizes sizes = SizesFor(*buckets_, question.first_bytes, question.cap_bytes);
+  if (answer != nullptr) answer->bucket_bytes = sizes.bytes;
+  if (sizes.interpolated) Note(answer, "sizes of single gradients are not known: buckets end where the cap says");
+  for (const std::uint64_t bytes : sizes.bytes) {
+    const auto cost = costs_.At(bytes);
+    if (!cost || !cost->extrapolated) continue;
+    if (answer != nullptr) answer->extrapolated = true;
+    Note(answer, fmt::format("no transfer of {} was measured: extrapolated; --calibrate with a run of such buckets",
+                             Mebibytes(bytes)));
+    break;
+  }
+  Result<std::unique_ptr<RecordedRun>> changed = run_->Rebucket(*buckets_, sizes.bytes, costs_, times_);
+  if (!changed.ok()) return changed;
+  for (RunCollective& c : changed.value()->collectives)
+    if (c.transfer_ns >= 0) c.transfer_ns = std::llround(static_cast<double>(c.transfer_ns) * cost_factor);
+  return changed;
+}
+
 Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer* answer) const {
-  const auto caveat = [&](std::string text) {
-    if (answer != nullptr) answer->caveats.push_back(std::move(text));
-  };
-  switch (question.kind) {
-    case Question::kNoOverlap:
-      return run_->MakeJob({.wait_for_overlap = false});
-    case Question::kBucketCap: {
-      if (!buckets_)
-        return Error{ErrorCode::kUnsupported, "the steps do not reduce gradients in the same buckets each", "",
-                     "buckets can be predicted for jobs that all-reduce the same sizes every step"};
-      const BucketSizes sizes = SizesFor(*buckets_, question.first_bytes, question.cap_bytes);
-      if (answer != nullptr) answer->bucket_bytes = sizes.bytes;
-      if (sizes.interpolated) caveat("sizes of single gradients are not known: buckets end where the cap says");
-      for (const std::uint64_t bytes : sizes.bytes) {
-        const auto cost = costs_.At(bytes);
-        if (!cost || !cost->extrapolated) continue;
-        if (answer != nullptr) answer->extrapolated = true;
-        caveat(fmt::format("no transfer of {} was measured: extrapolated; --calibrate with a run of such buckets",
-                           Mebibytes(bytes)));
-        break;
-      }
-      Result<std::unique_ptr<RecordedRun>> changed = run_->Rebucket(*buckets_, sizes.bytes, costs_, times_);
-      if (!changed.ok()) return changed.error();
-      for (RunCollective& c : changed.value()->collectives)
-        if (c.transfer_ns >= 0) c.transfer_ns = std::llround(static_cast<double>(c.transfer_ns) * cost_factor);
-      return changed.value()->MakeJob();
+  if (question.kind == Question::kMoreRanks) {
+    Note(answer, "an extrapolation: the work of a rank and the bus bandwidth stay, the latency grows with the ranks");
+    if (answer != nullptr) answer->extrapolated = true;
+    return WithMoreRanks(*run_, costs_, question.rank_count,
+                         cost_factor < 1 ? LatencyGrowth::kTree : LatencyGrowth::kRing,
+                         kSeed + static_cast<std::uint64_t>(cost_factor > 1));
+  }
+  const std::vector<Question> all =
+      question.kind == Question::kTogether ? question.together : std::vector<Question>{question};
+  // First what changes the run, then what changes the graph made from it.
+  std::unique_ptr<RecordedRun> other;
+  JobOptions options;
+  for (const Question& each : all) {
+    if (each.kind == Question::kNoOverlap) options.wait_for_overlap = false;
+    if (each.kind != Question::kBucketCap) continue;
+    LS_TRY(other, OtherBuckets(each, cost_factor, answer));
+  }
+  const RecordedRun& run = other ? *other : *run_;
+  Job job = run.MakeJob(options);
+  for (const Question& each : all) {
+    if (each.kind == Question::kWithoutRanks) EqualiseWork(run, each.ranks, job);
+    if (each.kind == Question::kFreeCommunication) ScaleNetwork(run, std::nullopt, 0, 0, job);
+    if (each.kind == Question::kNetwork) {
+      const auto line = costs_.AlphaBeta();
+      if (!line) Note(answer, "no cost table: all of a transfer scales with bandwidth");
+      ScaleNetwork(run, line, each.bandwidth, each.latency, job);
     }
-    case Question::kOverlap: {
-      Job job = run_->MakeJob();
-      if (!buckets_ || !HasBlockingReductions(*run_, *buckets_, job))
+    if (each.kind == Question::kOverlap) {
+      if (other || !buckets_ || !HasBlockingReductions(run, *buckets_, job))
         return Error{ErrorCode::kUnsupported, "there are no blocking reductions of gradients to post instead", "",
                      "what is posted already overlaps as far as its wait allows"};
-      PostReductions(*run_, *buckets_, job);
-      caveat("taken for granted: nothing between the reductions of a step needs their results");
-      return job;
+      PostReductions(run, *buckets_, job);
+      Note(answer, "taken for granted: nothing between the reductions of a step needs their results");
     }
-    case Question::kMoreRanks:
-      caveat("an extrapolation: the work of a rank and the bus bandwidth stay, the latency grows with the ranks");
-      if (answer != nullptr) answer->extrapolated = true;
-      return WithMoreRanks(*run_, costs_, question.rank_count,
-                           cost_factor < 1 ? LatencyGrowth::kTree : LatencyGrowth::kRing,
-                           kSeed + static_cast<std::uint64_t>(cost_factor > 1));
-    default:
-      break;
-  }
-  Job job = run_->MakeJob();
-  auto& operations = job.graph.operations();
-  if (question.kind == Question::kWithoutRanks) {
-    EqualiseWork(*run_, question.ranks, job);
-    return job;
-  }
-  const auto line = costs_.AlphaBeta();
-  if (question.kind == Question::kNetwork && !line) caveat("no cost table: all of a transfer scales with bandwidth");
-  for (std::size_t i = 0; i < operations.size(); ++i) {
-    const JobOperation& about = job.operations[i];
-    if (about.role != Role::kMember && about.role != Role::kExit) continue;
-    if (question.kind == Question::kFreeCommunication) {
-      operations[i].duration_ns = 0;
-      continue;
-    }
-    const auto bytes = static_cast<double>(run_->collectives[about.collective].bytes);
-    const double alpha = line ? line->alpha_ns : 0, beta = line ? line->beta_ns_per_byte * bytes : 1;
-    const double factor =
-        alpha + beta > 0 ? (alpha * question.latency + beta / question.bandwidth) / (alpha + beta) : 1;
-    const auto now = static_cast<double>(operations[i].duration_ns);
-    // What is faster than the hosts copy already stays as it is.
-    const double floor = about.role == Role::kMember ? std::min(now, bytes / kHostCopyBytesPerNs) : 0;
-    operations[i].duration_ns = std::llround(std::max(floor, now * factor));
   }
   return job;
 }
@@ -227,8 +241,7 @@ Result<std::vector<std::int64_t>> WhatIf::BestLengths(Answer* answer) const {
   return best;
 }
 
-Result<Answer> WhatIf::Ask(const Question& question) const {
-  Answer answer;
+Status WhatIf::Describe(const Question& question, Answer& answer) const {
   switch (question.kind) {
     case Question::kFreeCommunication:
       answer.question = "communication free";
@@ -274,7 +287,27 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
                                         static_cast<double>(question.cap_bytes) / (1 << 20));
       break;
     }
+    case Question::kTogether: {
+      std::size_t bucketings = 0;
+      for (const Question& each : question.together) {
+        bucketings += each.kind == Question::kBucketCap;
+        if (each.kind == Question::kPerfectSchedule || each.kind == Question::kMoreRanks || bucketings > 1)
+          return Error{ErrorCode::kUsage, "these changes cannot be made together", "--together",
+                       "at most one bucket cap, no --perfect-schedule, no --ranks"};
+        Answer part;
+        if (Status told = Describe(each, part); !told.ok()) return told;
+        answer.question += (answer.question.empty() ? "" : " + ") + part.question;
+        if (!part.try_it.empty()) answer.try_it += (answer.try_it.empty() ? "" : "; ") + part.try_it;
+      }
+      break;
+    }
   }
+  return Ok();
+}
+
+Result<Answer> WhatIf::Ask(const Question& question) const {
+  Answer answer;
+  if (Status told = Describe(question, answer); !told.ok()) return told.error();
   LS_TRY(const std::vector<std::int64_t> changed, Lengths(question, 1, &answer));
   const std::vector<std::int64_t> after = Comparable(changed), before = Comparable(replayed_ns_);
   std::vector<std::int64_t> gains;
@@ -295,11 +328,10 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
     cheaper = static_cast<double>(std::max<std::int64_t>({0, step - again, step - LowerMedian(Comparable(tree))}));
     dearer = static_cast<double>(std::max<std::int64_t>(0, again - step));
   }
-  if (question.kind == Question::kBucketCap) {
+  if (!answer.bucket_bytes.empty()) {
     // The costs may be off by what interpolation is worth, all one way.
-    const BucketSizes sizes = SizesFor(*buckets_, question.first_bytes, question.cap_bytes);
     double factor = 1;
-    for (const std::uint64_t bytes : sizes.bytes)
+    for (const std::uint64_t bytes : answer.bucket_bytes)
       if (const auto cost = costs_.At(bytes)) factor = std::max(factor, cost->factor);
     LS_TRY(const std::vector<std::int64_t> dear, Lengths(question, factor, nullptr));
     LS_TRY(const std::vector<std::int64_t> cheap, Lengths(question, 1 / factor, nullptr));

@@ -23,12 +23,14 @@ struct Question {
     kPerfectSchedule,    // The best legal order of what communicates, on the same network (perfect_schedule.h).
     kOverlap,            // Blocking reductions of gradients are posted where they are, and waited for after the last.
     kMoreRanks,          // Weak scaling to `rank_count` ranks (more_ranks.h).
+    kTogether,           // All of `together` at once; neither kPerfectSchedule nor kMoreRanks, one bucketing.
   };
   Kind kind;
   double bandwidth = 1, latency = 1;
   std::vector<std::int32_t> ranks;
   std::uint64_t first_bytes = 0, cap_bytes = 0;
   std::size_t rank_count = 0;
+  std::vector<Question> together;
 };
 
 struct Answer {
@@ -63,6 +65,8 @@ class WhatIf {
   Result<std::vector<std::int64_t>> Lengths(const Question& question, double cost_factor, Answer* answer) const;
   Result<std::vector<std::int64_t>> BestLengths(Answer* answer) const;
   Result<Job> Changed(const Question& question, double cost_factor, Answer* answer) const;
+  Result<std::unique_ptr<RecordedRun>> OtherBuckets(const Question& question, double cost_factor, Answer* answer) const;
+  Status Describe(const Question& question, Answer& answer) const;
 
   std::unique_ptr<RecordedRun> run_;
   std::optional<BucketSequence> buckets_;

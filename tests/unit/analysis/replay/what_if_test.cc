@@ -148,5 +148,19 @@ TEST(WhatIf, JobsWithoutEqualStepsHaveNoBuckets) {
   EXPECT_EQ(Ask(what_if, Of(Question::kFreeCommunication)).step_ns, 20 * kMs);
 }
 
+// Two causes that hide behind each other, mended together: the same job made without both.
+TEST(WhatIf, ChangesAreMadeTogether) {
+  const WhatIf what_if = Make(MakeRun({2, 2, 4}, 1.5), {MakeRun({1, 1, 1, 1, 1, 1, 1, 1})});
+  Question without = Of(Question::kWithoutRanks), both = Of(Question::kTogether);
+  without.ranks = {1};
+  both.together = {without, Cap(2, 2)};
+  const Answer answer = Ask(what_if, both);
+  EXPECT_NEAR(static_cast<double>(answer.step_ns) / static_cast<double>(MakeRun({2, 2, 2, 2}).measured_step_ns[5]), 1,
+              0.005);
+  EXPECT_NE(answer.question.find(" + "), std::string::npos);
+  both.together.push_back(Cap(4, 4));
+  EXPECT_FALSE(what_if.Ask(both).ok()) << "one bucketing at a time";
+}
+
 }  // namespace
 }  // namespace lockstep::replay
