@@ -4,32 +4,17 @@
 #include <optional>
 #include <string>
 
+#include "analysis/replay/chosen_steps.h"
 #include "analysis/replay/graph.h"
+#include "analysis/replay/host_messages.h"
 #include "merge/parallel.h"
 #include "merge/timeline/activity_stream.h"
+#include "merge/timeline/rank_pass.h"
 
 namespace lockstep::replay {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
-
-// Rows of steps that are usable, consecutive in number: the longest stretch, its last ones.
-std::vector<std::size_t> ChooseSteps(const schema::TlSteps& steps, const ReadRunOptions& options) {
-  std::vector<std::size_t> order, best, run;
-  for (std::size_t i = 0; i < steps.rows(); ++i)
-    if (steps.complete[i] && !steps.warmup[i] && steps.step_ns[i] > 0 && steps.index[i] >= options.first_step &&
-        steps.index[i] <= options.last_step)
-      order.push_back(i);
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return steps.index[a] < steps.index[b]; });
-  for (const std::size_t i : order) {
-    if (!run.empty() && steps.index[i] != steps.index[run.back()] + 1) run.clear();
-    run.push_back(i);
-    if (run.size() >= best.size()) best = run;
-  }
-  if (best.size() > options.most_steps)
-    best.erase(best.begin(), best.end() - static_cast<std::ptrdiff_t>(options.most_steps));
-  return best;
-}
 
 class Reader {
  public:
@@ -97,6 +82,7 @@ class Reader {
   Status ReadRanks() {
     run_.stretches.resize(run_.ranks.size());
     std::vector<std::optional<Error>> errors(run_.ranks.size());
+    std::vector<std::vector<MessageHalf>> halves(run_.ranks.size());
     ParallelFor(options_.jobs, run_.ranks.size(), [&](std::size_t r) {
       const Result<schema::RankTables> tables =
           options_.read_rank ? options_.read_rank(run_.ranks[r]) : timeline_.ReadRank(run_.ranks[r]);
@@ -107,9 +93,11 @@ class Reader {
       const RankClockMap clock(t_.clock, run_.ranks[r]);
       run_.stretches[r] =
           CutIntoStretches(tables.value(), clock, WindowOf(r, clock), Complete(r, tables.value(), clock));
+      halves[r] = MessageHalves(tables.value(), clock, run_.ranks[r], TrainingThread(tables.value()));
     });
     for (const auto& error : errors)
       if (error) return *error;
+    JoinMessages(run_.ranks, halves, run_.stretches);
     for (const RankStretches& rank : run_.stretches)
       if (rank.training.empty())
         return Error{ErrorCode::kUnsupported, "a rank lacks the steps that the others have", timeline_.run_dir,
