@@ -42,6 +42,9 @@ class RecordedRun {
   virtual Job MakeJob(const JobOptions& options) const = 0;
   Job MakeJob() const { return MakeJob(JobOptions{}); }
 
+  // No network moves bytes faster than this: hosts copy them (10 GB/s).
+  virtual double floor_bytes_per_ns() const { return 10; }
+
   virtual InterferenceEstimate EstimateInterference() const { return {}; }
 
   // The reductions of one communicator that carry most bytes, if every replayed step has the same

@@ -6,60 +6,22 @@
 #include <cmath>
 #include <map>
 
+#include "analysis/replay/equal_work.h"
 #include "analysis/replay/more_ranks.h"
 #include "analysis/replay/perfect_schedule.h"
+#include "analysis/replay/prefetch.h"
 #include "analysis/statistics.h"
 
 namespace lockstep::replay {
 namespace {
 
 constexpr std::uint64_t kSeed = 20'260;
-// A faster network does not move bytes faster than hosts copy them: bytes a ns.
-constexpr double kHostCopyBytesPerNs = 10;
-
 std::vector<std::int64_t> Comparable(std::vector<std::int64_t> lengths) {
   if (lengths.size() > 1) lengths.erase(lengths.begin());
   return lengths;
 }
 
 std::string Mebibytes(std::uint64_t bytes) { return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / (1 << 20)); }
-
-// The same work of other ranks, by step and place in it.
-void EqualiseWork(const RecordedRun& run, const std::vector<std::int32_t>& ranks, Job& job) {
-  std::vector<bool> slow(run.ranks.size(), false);
-  for (std::size_t r = 0; r < run.ranks.size(); ++r)
-    slow[r] = std::find(ranks.begin(), ranks.end(), run.ranks[r]) != ranks.end();
-  using Place = std::pair<std::uint32_t, std::uint32_t>;  // Step, position.
-  std::map<Place, std::vector<std::int64_t>> healthy;
-  std::map<Place, std::int64_t> total;  // (rank, step)
-  std::map<Place, std::uint32_t> count;
-  auto& operations = job.graph.operations();
-  for (std::size_t i = 0; i < operations.size(); ++i) {
-    const JobOperation& about = job.operations[i];
-    if (about.role != Role::kWork) continue;
-    total[{about.rank, about.step}] += operations[i].duration_ns;
-    ++count[{about.rank, about.step}];
-    if (!slow[about.rank]) healthy[{about.step, about.position}].push_back(operations[i].duration_ns);
-  }
-  for (std::size_t i = 0; i < operations.size(); ++i) {
-    const JobOperation& about = job.operations[i];
-    if (about.role != Role::kWork || !slow[about.rank]) continue;
-    std::vector<std::int64_t> totals;
-    bool alike = true;
-    for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
-      if (slow[r]) continue;
-      totals.push_back(total[{r, about.step}]);
-      alike &= count[{r, about.step}] == count[{about.rank, about.step}];
-    }
-    if (alike) {
-      operations[i].duration_ns = LowerMedian(healthy[{about.step, about.position}]);
-    } else if (const std::int64_t own = total[{about.rank, about.step}]; own > 0) {
-      // Cut differently: as long as theirs in all.
-      operations[i].duration_ns = std::llround(static_cast<double>(operations[i].duration_ns) *
-                                               static_cast<double>(LowerMedian(totals)) / static_cast<double>(own));
-    }
-  }
-}
 
 // What the last operation of the step waited for, and that for, by what it was.
 std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& schedule) {
@@ -70,6 +32,8 @@ std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& sche
     if (end != kNone && (last == kNone || schedule.end_ns[end] > schedule.end_ns[last])) last = end;
   if (last == kNone) return {};
   const std::vector<std::uint32_t> chain = CriticalChain(job.graph, schedule, last);
+  const bool gpu = std::any_of(job.operations.begin(), job.operations.end(),
+                               [](const JobOperation& about) { return about.role == Role::kKernel; });
   for (std::size_t k = 1; k < chain.size(); ++k) {
     const JobOperation& about = job.operations[chain[k]];
     const std::int64_t ns = schedule.end_ns[chain[k]] - schedule.end_ns[chain[k - 1]];
@@ -79,12 +43,15 @@ std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& sche
       shares["work of the slowest rank"] += ns;
       continue;
     }
-    if (about.role == Role::kMember || about.role == Role::kExit)
+    if (about.role == Role::kMember || about.role == Role::kExit || about.role == Role::kMessage)
       shares["communication"] += ns;
-    else if (about.role == Role::kWork)
-      shares[fmt::format("work of rank {}", run.ranks[about.rank])] += ns;
+    else if (about.role == Role::kWork || about.role == Role::kLaunch)
+      shares[fmt::format("{} of rank {}", gpu ? "host work" : "work", run.ranks[about.rank])] += ns;
+    else if (about.role == Role::kKernel || about.role == Role::kCopy)
+      shares[fmt::format("{} of rank {}", about.role == Role::kKernel ? "kernels" : "copies", run.ranks[about.rank])] +=
+          ns;
     else
-      shares["MPI calls"] += ns;
+      shares[gpu ? "launches and synchronisation" : "MPI calls"] += ns;
   }
   if (whole == 0) return {};
   const auto most =
@@ -103,6 +70,8 @@ void ScaleNetwork(const RecordedRun& run, const std::optional<CostModel::Line>& 
   auto& operations = job.graph.operations();
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const JobOperation& about = job.operations[i];
+    // Messages have no cost table; without transfers they take no time either.
+    if (about.role == Role::kMessage && bandwidth == 0) operations[i].duration_ns = 0;
     if (about.role != Role::kMember && about.role != Role::kExit) continue;
     if (bandwidth == 0) {
       operations[i].duration_ns = 0;
@@ -112,8 +81,8 @@ void ScaleNetwork(const RecordedRun& run, const std::optional<CostModel::Line>& 
     const double alpha = line ? line->alpha_ns : 0, beta = line ? line->beta_ns_per_byte * bytes : 1;
     const double factor = alpha + beta > 0 ? (alpha * latency + beta / bandwidth) / (alpha + beta) : 1;
     const auto now = static_cast<double>(operations[i].duration_ns);
-    // What is faster than the hosts copy already stays as it is.
-    const double floor = about.role == Role::kMember ? std::min(now, bytes / kHostCopyBytesPerNs) : 0;
+    // What is faster than the ranks' memory or links already stays as it is.
+    const double floor = about.role == Role::kMember ? std::min(now, bytes / run.floor_bytes_per_ns()) : 0;
     operations[i].duration_ns = std::llround(std::max(floor, now * factor));
   }
 }
@@ -150,7 +119,7 @@ std::int64_t WhatIf::replayed_step_ns() const { return LowerMedian(Comparable(re
 
 double WhatIf::self_error() const {
   std::vector<double> errors;
-  for (std::size_t i = 1; i < replayed_ns_.size(); ++i)
+  for (std::size_t i = replayed_ns_.size() > 1; i < replayed_ns_.size(); ++i)
     errors.push_back(std::abs(static_cast<double>(replayed_ns_[i] - run_->measured_step_ns[i])) /
                      static_cast<double>(std::max<std::int64_t>(1, run_->measured_step_ns[i])));
   return LowerMedian(std::move(errors));
@@ -199,6 +168,14 @@ Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer
   }
   const RecordedRun& run = other ? *other : *run_;
   Job job = run.MakeJob(options);
+  for (const Question& each : all) {
+    if (each.kind != Question::kPrefetch) continue;
+    std::optional<Job> earlier = WithPrefetch(run, each.depth);
+    if (!earlier)
+      return Error{ErrorCode::kUnsupported, "the steps do not gather parameters in the same order on all ranks", "",
+                   "prefetching can be predicted for jobs that all-gather the same units every step"};
+    job = std::move(*earlier);
+  }
   for (const Question& each : all) {
     if (each.kind == Question::kWithoutRanks) EqualiseWork(run, each.ranks, job);
     if (each.kind == Question::kFreeCommunication) ScaleNetwork(run, std::nullopt, 0, 0, job);
@@ -258,6 +235,14 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
     case Question::kOverlap:
       answer.question = "overlap on";
       answer.try_it = "post the reductions (MPI_Iallreduce, async_op=True) where they are called, wait after the last";
+      break;
+    case Question::kPrefetch:
+      answer.question = fmt::format("parameters gathered {} ahead",
+                                    question.depth == 1 ? "one unit" : fmt::format("{} units", question.depth));
+      answer.try_it = fmt::format(
+          "FSDP(..., forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE); FSDP2: "
+          "set_modules_to_forward_prefetch and set_modules_to_backward_prefetch with {} each",
+          question.depth == 1 ? "one unit" : fmt::format("{} units", question.depth));
       break;
     case Question::kMoreRanks:
       answer.question = fmt::format("{} ranks, weak scaling", question.rank_count);
