@@ -81,7 +81,7 @@ class Trainer {
     Forward();
     faults_.BetweenPasses(step);
     Backward();
-    reducer.Wait();
+    if (!options_.queue) reducer.Wait();
     Optimize();
   }
 
@@ -130,6 +130,8 @@ class Trainer {
       pace_.Finish(LayerNs(kBackwardShare));
       ways_[way_].reducer.Launch();
     }
+    // As in PyTorch, where the call of the backward pass returns with the gradients averaged.
+    if (options_.queue) ways_[way_].reducer.Wait();
   }
 
   void Optimize() {
@@ -240,7 +242,7 @@ int Run(const Options& options, int rank, int ranks, CallCounts& calls) {
 int main(int argc, char** argv) {
   using namespace lockstep::example;
   const auto helper = [](const Options& options) {
-    return options.overlap != Overlap::kOff && options.progress == Progress::kThread;
+    return options.overlap != Overlap::kOff && (options.queue || options.progress == Progress::kThread);
   };
   return TrainingMain<Options, CallCounts>(argc, argv, "ddp_mpi", ParseOptions, helper, Run);
 }

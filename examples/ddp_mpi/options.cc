@@ -63,6 +63,9 @@ int ParseOptions(int argc, char** argv, int rank, int ranks, Options& options) {
                    "on: MPI_Iallreduce during backward; late: the same after it; off: MPI_Allreduce after it")
         ->transform(CLI::CheckedTransformer(overlaps))
         ->default_str("on");
+    app.add_flag("--reduce-thread", options.queue,
+                 "A thread reduces the buckets by MPI_Allreduce, one after the other, as PyTorch's MPI backend does; "
+                 "instead of MPI_Iallreduce and --progress");
     app.add_option("--compare", options.compare,
                    "Train in each of these ways in turn, --block-steps each, for --steps rounds; the times go to "
                    "--report. \"cap=MIB,first=MIB,overlap=on|late|off,slow=RANK:FACTOR\", each part optional")

@@ -17,6 +17,7 @@ struct Options : TrainingOptions {
   double bucket_cap_mb = 25;
   double first_bucket_mb = 1;
   Overlap overlap = Overlap::kOn;
+  bool queue = false;  // A thread reduces the buckets by MPI_Allreduce, one after the other (reduce_queue.h).
   bool print_buckets = false;
   // --compare: the job is run in each of these ways in turn, block by block, in one process.
   std::vector<std::string> compare;  // As written.

@@ -17,12 +17,14 @@ Reducer::Reducer(Network& network, const Options& options, int ranks, CallCounts
       scale_(1.0f / static_cast<float>(ranks)),
       calls_(calls),
       before_collective_(std::move(before_collective)),
-      helper_(options.overlap != Overlap::kOff && options.progress == Progress::kThread, options.poll_us * 1000,
+      helper_(!options.queue && options.overlap != Overlap::kOff && options.progress == Progress::kThread,
+              options.poll_us * 1000,
               [this] {
                 const bool open = AnyOpen();
                 if (open) TestSome(requests_.size());
                 return open;
-              }) {
+              }),
+      queue_(options.queue && options.overlap != Overlap::kOff, [this](std::size_t bucket) { Reduce(bucket); }) {
   std::vector<std::uint64_t> bytes;
   for (std::size_t i = 0; i < network.tensor_count(); ++i) bytes.push_back(network.TensorBytes(i));
   buckets_ = AssignBuckets(bytes, Bytes(options.first_bucket_mb), Bytes(options.bucket_cap_mb));
@@ -69,13 +71,23 @@ void Reducer::PackTensor(std::size_t tensor) {
 }
 
 void Reducer::Launch(std::size_t bucket) {
-  std::vector<float>& data = flat_[bucket];
   before_collective_();
+  if (queue_.wanted()) {
+    queue_.Push(bucket);
+    return;
+  }
+  std::vector<float>& data = flat_[bucket];
   const std::unique_lock lock = helper_.Lock();
   ++calls_.iallreduce;
   MPI_Iallreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
                  &requests_[bucket]);
   helper_.Wake();
+}
+
+void Reducer::Reduce(std::size_t bucket) {
+  std::vector<float>& data = flat_[bucket];
+  ++calls_.allreduce;
+  MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
 bool Reducer::AnyOpen() const {
@@ -95,11 +107,13 @@ void Reducer::Poll() {
 
 void Reducer::Wait() {
   if (options_.overlap == Overlap::kOff) {
-    for (std::vector<float>& data : flat_) {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
       before_collective_();
-      ++calls_.allreduce;
-      MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+      Reduce(b);
     }
+  } else if (queue_.wanted()) {
+    LaunchComplete();
+    queue_.Wait();
   } else {
     LaunchComplete();
     const std::unique_lock lock = helper_.Lock();

@@ -12,6 +12,7 @@
 #include "examples/common/progress_helper.h"
 #include "examples/ddp_mpi/buckets.h"
 #include "examples/ddp_mpi/options.h"
+#include "examples/ddp_mpi/reduce_queue.h"
 
 namespace lockstep::example {
 
@@ -48,6 +49,7 @@ class Reducer {
 
  private:
   void PackTensor(std::size_t tensor);
+  void Reduce(std::size_t bucket);
   void LaunchComplete();
   void Launch(std::size_t bucket);
   bool AnyOpen() const;
@@ -68,6 +70,7 @@ class Reducer {
 
   // requests_ and calls_.testsome are touched under its lock only. Last: it ends first.
   ProgressHelper helper_;
+  ReduceQueue queue_;
 };
 
 }  // namespace lockstep::example
