@@ -38,6 +38,9 @@ constexpr Pass kPasses[] = {
     {"overlap", "", Always, ScoreOverlap},
     {"bucket_curve", "", Always, PredictBuckets},
     {"counterfactual", "", Always, CountCounterfactuals},
+    {"critical_path", "", Always, FindCriticalPath},
+    {"delays", "", Always, AttributeDelays},
+    {"fsdp", "", Always, RecogniseShards},
     {"verdict", "", Always, Conclude},
 };
 

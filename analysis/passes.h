@@ -42,6 +42,11 @@ void ScoreOverlap(const Context& context, Analysis& analysis);           // over
 void PredictBuckets(const Context& context, Analysis& analysis);         // bucket_curve.cc
 void CountCounterfactuals(const Context& context, Analysis& analysis);   // counterfactual_pass.cc
 void Conclude(const Context& context, Analysis& analysis);               // verdict.cc
+void FindCriticalPath(const Context& context, Analysis& analysis);       // critical_across.cc
+void AttributeDelays(const Context& context, Analysis& analysis);        // delay_pass.cc
+void RecogniseShards(const Context& context, Analysis& analysis);        // fsdp.cc
+void FindUnrecordedBackend(const Context& context, Analysis& analysis);  // backends.cc
+void FindUnrecordedGpus(const Context& context, Analysis& analysis);     // gpus_unrecorded.cc
 
 // Runs all of them.
 void RunPasses(const Context& context, Analysis& analysis);

@@ -32,7 +32,7 @@ struct Flags {
   std::string json, bytes_matrix, steps, classes = "lockstep", window = "lockstep", clock = "auto";
   unsigned jobs = 0;
   std::size_t explain = 0;
-  bool quiet = false;
+  bool quiet = false, no_replay = false;
   TableFlags table;
 };
 
@@ -128,6 +128,7 @@ int Analyze(const Flags& flags) {
   }
   AnalyzeOptions options;
   options.jobs = flags.jobs;
+  options.replay = !flags.no_replay;
   Result<Analysis> analysis = lockstep::Analyze(timeline.value(), options);
   progress.reset();
   if (!analysis.ok()) return PrintError(analysis.error());
@@ -194,6 +195,7 @@ void AddAnalyze(CLI::App& root, Chosen& chosen) {
       ->capture_default_str();
   app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
   app->add_option("--explain", flags->explain, "Print the rows behind finding N")->type_name("N");
+  app->add_flag("--no-replay", flags->no_replay, "Leave out what takes a replay of the run: it is the slower part");
   AddTableFlags(*app, flags->table);
   app->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
   app->callback([flags, &chosen] { chosen = [flags] { return Analyze(*flags); }; });

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/analyze.h"
 #include "analysis/replay/what_if.h"
 #include "analysis/report/format.h"
 #include "cli/command.h"
@@ -33,13 +34,18 @@ struct Flags {
   std::vector<double> caps_mb;
   double first_mb = 1, bandwidth = 1, latency = 1;
   std::vector<std::int32_t> without;
+  std::vector<std::size_t> ranks, prefetch;
+  std::string overlap;
+  bool without_stragglers = false, perfect_schedule = false;
   bool free_communication = false, no_overlap = false, one_bucket = false, together = false, quiet = false;
   unsigned jobs = 0;
 };
 
 std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(mebibytes * (1 << 20)); }
 
-Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& flags) {
+// `stragglers`: those that the analysis names, if asked for.
+Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& flags,
+                                          std::vector<std::int32_t>* stragglers = nullptr) {
   LS_TRY(const std::string directory, ResolveRun(name));
   MergeOptions merge;
   merge.run_dir = directory;
@@ -49,11 +55,22 @@ Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& 
   merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
   if (merge.write) FinishLeftSpools(merge.run_dir);
   LS_TRY(const Timeline timeline, OpenOrMerge(merge));
+  if (stragglers != nullptr) {
+    AnalyzeOptions options;
+    options.jobs = flags.jobs;
+    options.replay = false;
+    LS_TRY(const Analysis analysis, Analyze(timeline, options));
+    for (const Straggler& straggler : analysis.stragglers) stragglers->push_back(straggler.rank);
+    if (stragglers->empty())
+      return Error{ErrorCode::kUnsupported, "the analysis names no straggler in this run", directory,
+                   "--without-rank R asks about a rank of your own choice"};
+  }
   return replay::ReadRun(timeline, {.jobs = flags.jobs});
 }
 
 // What was asked, or, if nothing was, what most users want to know.
-std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if) {
+std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if,
+                                const std::vector<std::int32_t>& stragglers) {
   std::vector<Question> questions;
   const auto add = [&](Question::Kind kind) -> Question& {
     questions.emplace_back();
@@ -62,15 +79,22 @@ std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if) {
   };
   const bool network = flags.bandwidth != 1 || flags.latency != 1;
   const bool any = flags.free_communication || flags.no_overlap || flags.one_bucket || network ||
-                   !flags.without.empty() || !flags.caps_mb.empty();
+                   !flags.without.empty() || !flags.caps_mb.empty() || !flags.ranks.empty() ||
+                   !flags.prefetch.empty() || !flags.overlap.empty() || flags.without_stragglers ||
+                   flags.perfect_schedule;
   if (flags.free_communication || !any) add(Question::kFreeCommunication);
   if (network || !any) {
     Question& question = add(Question::kNetwork);
     question.bandwidth = any ? flags.bandwidth : 2;
     question.latency = flags.latency;
   }
-  if (flags.no_overlap || !any) add(Question::kNoOverlap);
+  if (flags.no_overlap || flags.overlap == "off" || !any) add(Question::kNoOverlap);
+  if (flags.overlap == "on") add(Question::kOverlap);
+  if (flags.perfect_schedule || !any) add(Question::kPerfectSchedule);
   if (!flags.without.empty()) add(Question::kWithoutRanks).ranks = flags.without;
+  if (!stragglers.empty()) add(Question::kWithoutRanks).ranks = stragglers;
+  for (const std::size_t depth : flags.prefetch) add(Question::kPrefetch).depth = depth;
+  for (const std::size_t ranks : flags.ranks) add(Question::kMoreRanks).rank_count = ranks;
   std::vector<double> caps = flags.caps_mb;
   const bool buckets = what_if.buckets().has_value();
   if (!any && buckets) caps = {1, 4, 10, 25, 50};
@@ -108,6 +132,9 @@ nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& 
                                {"gain_ns", answer.gain_ns},
                                {"low_ns", answer.step_interval_ns.first},
                                {"high_ns", answer.step_interval_ns.second},
+                               {"gain_low_ns", answer.gain_interval_ns.first},
+                               {"gain_high_ns", answer.gain_interval_ns.second},
+                               {"extrapolated", answer.extrapolated},
                                {"limit", answer.limit},
                                {"try", answer.try_it},
                                {"caveats", answer.caveats}});
@@ -136,7 +163,8 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers) {
 }
 
 int Run(const Flags& flags) {
-  Result<std::unique_ptr<RecordedRun>> run = Read(flags.run, flags);
+  std::vector<std::int32_t> stragglers;
+  Result<std::unique_ptr<RecordedRun>> run = Read(flags.run, flags, flags.without_stragglers ? &stragglers : nullptr);
   if (!run.ok()) return PrintError(run.error());
   std::vector<std::unique_ptr<RecordedRun>> calibration;
   for (const std::string& name : flags.calibrate) {
@@ -147,7 +175,7 @@ int Run(const Flags& flags) {
   const Result<WhatIf> what_if = WhatIf::Make(std::move(run).value(), calibration);
   if (!what_if.ok()) return PrintError(what_if.error());
   std::vector<Answer> answers;
-  for (const Question& question : Questions(flags, what_if.value())) {
+  for (const Question& question : Questions(flags, what_if.value(), stragglers)) {
     Result<Answer> answer = what_if.value().Ask(question);
     if (!answer.ok()) return PrintError(answer.error());
     answers.push_back(std::move(answer).value());
@@ -183,6 +211,18 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
   app->add_option("--bandwidth", flags->bandwidth, "Network bandwidth times this")->check(CLI::PositiveNumber);
   app->add_option("--latency", flags->latency, "Network latency times this")->check(CLI::NonNegativeNumber);
   app->add_flag("--no-overlap", flags->no_overlap, "Non-blocking collectives move only when they are waited for");
+  app->add_option("--overlap", flags->overlap,
+                  "on: blocking reductions are posted where they are, and waited for after the last; off: --no-overlap")
+      ->check(CLI::IsMember({"on", "off"}));
+  app->add_flag("--perfect-schedule", flags->perfect_schedule,
+                "The best order of all communication on the same network: a bound");
+  app->add_option("--prefetch", flags->prefetch, "Parameters (FSDP) are gathered this many units before their use")
+      ->type_name("UNITS");
+  app->add_option("--ranks", flags->ranks, "That many ranks with the same work each: an extrapolation")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  app->add_flag("--without-stragglers", flags->without_stragglers,
+                "The work of all ranks that lockstep analyze names takes as long as on the others");
   app->add_option("--without-rank", flags->without, "The work of these ranks takes as long as on the others");
   app->add_option("--bucket-cap-mb", flags->caps_mb, "Gradients in buckets of this many MiB")
       ->check(CLI::PositiveNumber);

@@ -29,6 +29,7 @@ class Maker {
     job_.step_ends.assign(run_.steps.size(), std::vector<std::uint32_t>(run_.ranks.size(), kNone));
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) AddRank(r, run_.stretches[r].begin_ns - first);
     SetTransfers();
+    LinkMessages();
     return std::move(job_);
   }
 
@@ -53,6 +54,29 @@ class Maker {
   }
 
   bool InWait(const RankCollective& c) const { return c.posted && (c.in_wait || !options_.wait_for_overlap); }
+
+  // What this call awaits of other ranks is linked when all ranks are there.
+  std::uint32_t AddAwaiting(const Operation& operation, const JobOperation& about, const Stretch& stretch) {
+    const std::uint32_t made = Add(operation, about);
+    if (!stretch.awaits.empty()) awaiting_.push_back({made, &stretch});
+    return made;
+  }
+
+  void LinkMessages() {
+    for (const auto& [operation, stretch] : awaiting_) {
+      bool linked = false;
+      for (const std::uint32_t port : stretch->awaits) {
+        const auto at = ports_.find(port);
+        if (at == ports_.end()) continue;
+        job_.graph.Needs(operation, at->second);
+        linked = true;
+      }
+      if (!linked) continue;
+      Operation& call = job_.graph.operations()[operation];
+      call.duration_ns = std::min(call.duration_ns, stretch->after_ns);
+      if (job_.operations[operation].role == Role::kCall) job_.operations[operation].role = Role::kMessage;
+    }
+  }
 
   std::uint32_t AddMember(std::uint32_t r, std::uint32_t i, std::uint32_t lane, std::uint32_t step) {
     const RankCollective& c = run_.stretches[r].collectives[i];
@@ -98,9 +122,13 @@ class Maker {
         cursor = stretch.begin_ns;
       }
       const std::int64_t length = std::max<std::int64_t>(0, stretch.end_ns - cursor);
+      if (!stretch.offers.empty()) {
+        const std::uint32_t there = Add({.lane = lane}, {Role::kOther, r, step});
+        for (const std::uint32_t port : stretch.offers) ports_[port] = there;
+      }
       switch (stretch.kind) {
         case Stretch::kCall:
-          Add({.duration_ns = length, .lane = lane}, about(Role::kCall));
+          AddAwaiting({.duration_ns = length, .lane = lane}, about(Role::kCall), stretch);
           break;
         case Stretch::kPost:
           for (std::size_t k = 0; k < stretch.collectives.size(); ++k) {
@@ -158,7 +186,8 @@ class Maker {
       enqueue.enqueues = AddMember(r, i, TurnsOf(r, c.collective), step);
       Add(enqueue, {Role::kOther, r, step});
     }
-    return {Add({.duration_ns = std::min(length, stretch.end_ns - last), .lane = lane}, about), std::move(list)};
+    return {AddAwaiting({.duration_ns = std::min(length, stretch.end_ns - last), .lane = lane}, about, stretch),
+            std::move(list)};
   }
 
   void AddOthers(std::uint32_t r, const std::map<std::uint32_t, std::uint32_t>& feeds) {
@@ -262,6 +291,8 @@ class Maker {
   std::vector<std::uint32_t> groups_;                                       // [collective]: the graph's, kNone.
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> turns_;  // (rank, communicator) -> lane
   std::vector<std::vector<std::uint32_t>> operation_of_;                    // [rank][its collective]
+  std::map<std::uint32_t, std::uint32_t> ports_;  // Ends of messages -> what makes them available.
+  std::vector<std::pair<std::uint32_t, const Stretch*>> awaiting_;
 };
 
 }  // namespace

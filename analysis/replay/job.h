@@ -19,11 +19,12 @@ enum class Role : std::uint8_t {
   kMember,  // One rank's part of a collective.
   kExit,    // What a rank needs to be through a collective that another rank is through.
   kStepEnd,
-  kKernel,  // GPU kernels that follow each other on a stream, gaps between them included; of one rank, not
-            // communication.
-  kCopy,    // GPU copies.
-  kLaunch,  // Host work (and launch latency) until the GPU can run what is launched; runs beside the thread's kWork.
-  kSync,    // A host thread waits for the GPU; its duration is what the call takes once the GPU is done.
+  kKernel,   // GPU kernels that follow each other on a stream, gaps between them included; of one rank, not
+             // communication.
+  kCopy,     // GPU copies.
+  kLaunch,   // Host work (and launch latency) until the GPU can run what is launched; runs beside the thread's kWork.
+  kSync,     // A host thread waits for the GPU; its duration is what the call takes once the GPU is done.
+  kMessage,  // A call that returns once messages or their receivers of other ranks are there: what it takes then.
 };
 // Durations that are a rank's own doing: what questions about slow ranks compare and change.
 constexpr bool IsOwnWork(Role role) {

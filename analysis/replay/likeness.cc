@@ -128,6 +128,7 @@ WorkKind KindOf(const Job& job, std::uint32_t i) {
   switch (job.operations[i].role) {
     case Role::kMember:
     case Role::kExit:
+    case Role::kMessage:
       return WorkKind::kCommunication;
     case Role::kKernel:
     case Role::kCopy:

@@ -76,14 +76,15 @@ class Order {
 
 using Gathers = std::vector<std::vector<std::vector<Gather>>>;
 
-Gathers Find(const RecordedRun& run, const Job& job, const Order& order) {
+Gathers Find(const RecordedRun& run, const Job& job, const Order& order, CollectiveKind kind) {
   Gathers found(run.ranks.size(), std::vector<std::vector<Gather>>(run.steps.size()));
   for (std::uint32_t i = 0; i < job.operations.size(); ++i) {
     const JobOperation& about = job.operations[i];
     if (about.role != Role::kMember || about.collective == kNone || about.step >= run.steps.size()) continue;
-    if (run.collectives[about.collective].kind != CollectiveKind::kAllGather) continue;
+    if (run.collectives[about.collective].kind != kind) continue;
     const std::uint32_t consumer = order.ConsumerOf(i);
-    if (consumer != kNone) found[about.rank][about.step].push_back({i, consumer, about.collective});
+    if (consumer != kNone)
+      found[about.rank][about.step].push_back({i, consumer, order.Before(consumer), about.collective});
   }
   for (auto& rank : found)
     for (auto& step : rank) {
@@ -97,16 +98,16 @@ Gathers Find(const RecordedRun& run, const Job& job, const Order& order) {
 
 }  // namespace
 
-std::vector<std::vector<std::vector<Gather>>> FindGathers(const RecordedRun& run, const Job& job) {
+std::vector<std::vector<std::vector<Gather>>> FindGathers(const RecordedRun& run, const Job& job, CollectiveKind kind) {
   if (run.ranks.empty() || run.steps.empty()) return {};
-  return Find(run, job, Order(job));
+  return Find(run, job, Order(job), kind);
 }
 
 std::optional<Job> WithPrefetch(const RecordedRun& run, std::size_t depth) {
   if (run.ranks.empty() || run.steps.empty()) return std::nullopt;
   Job job = run.MakeJob();
   const Order order(job);
-  const Gathers gathers = Find(run, job, order);
+  const Gathers gathers = Find(run, job, order, CollectiveKind::kAllGather);
   if (gathers.empty()) return std::nullopt;
 
   // What takes its turn anew: all that shares a lane with an all-gather, in the order in which the program then comes

@@ -17,11 +17,13 @@ inline constexpr std::size_t kWholeStep = static_cast<std::size_t>(-1);
 struct Gather {
   std::uint32_t member;    // Operation.
   std::uint32_t consumer;  // The first operation of the rank that cannot begin before it has ended.
+  std::uint32_t before;    // What precedes that one on its thread or stream; kNone: nothing.
   std::uint32_t collective;
 };
 
-// [rank][step], in order of their use. Empty lists where ranks or steps differ in what they gather, or gather nothing.
-std::vector<std::vector<std::vector<Gather>>> FindGathers(const RecordedRun& run, const Job& job);
+// [rank][step], in order of their use. Empty if ranks or steps differ in how many there are, or there are none. `kind`:
+// all-gathers of parameters, or reduce-scatters of gradients.
+std::vector<std::vector<std::vector<Gather>>> FindGathers(const RecordedRun& run, const Job& job, CollectiveKind kind);
 
 // Each all-gather may begin as soon as the one `depth` before it is about to be used; kWholeStep: when the step begins.
 // 0: only when it is needed. What is on its communicator keeps its order otherwise. Nothing if the run gathers nothing.

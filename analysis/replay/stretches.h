@@ -34,6 +34,10 @@ struct Stretch {
   std::int64_t begin_ns, end_ns;
   std::vector<std::uint32_t> collectives;  // Of RankStretches::collectives.
   std::uint32_t step = 0;
+  // Messages (host_messages.h): ends that this call's begin makes available to other ranks, ends of other ranks without
+  // which it cannot return, and how long it takes once all of those are there (-1: awaits none).
+  std::vector<std::uint32_t> offers = {}, awaits = {};
+  std::int64_t after_ns = -1;
 };
 
 struct OtherThread {

@@ -22,6 +22,7 @@ struct Question {
     kBucketCap,          // Gradients in buckets of `first_bytes`, then `cap_bytes`.
     kPerfectSchedule,    // The best legal order of what communicates, on the same network (perfect_schedule.h).
     kOverlap,            // Blocking reductions of gradients are posted where they are, and waited for after the last.
+    kPrefetch,           // Parameters are gathered `depth` units before they are used (prefetch.h).
     kMoreRanks,          // Weak scaling to `rank_count` ranks (more_ranks.h).
     kTogether,           // All of `together` at once; neither kPerfectSchedule nor kMoreRanks, one bucketing.
   };
@@ -29,7 +30,7 @@ struct Question {
   double bandwidth = 1, latency = 1;
   std::vector<std::int32_t> ranks;
   std::uint64_t first_bytes = 0, cap_bytes = 0;
-  std::size_t rank_count = 0;
+  std::size_t rank_count = 0, depth = 0;
   std::vector<Question> together;
 };
 

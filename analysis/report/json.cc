@@ -249,16 +249,36 @@ Json StragglerOf(const Straggler& s) {
           {"cause", s.cause},
           {"saves_ns_per_step", OrNull(s.saves_ns_per_step)},
           {"saves_interval_ns", Json::array({s.saves_interval_ns.first, s.saves_interval_ns.second})},
+          {"replayed_saves_ns_per_step", OrNull(s.replayed_saves_ns)},
+          {"removed", OrNull(s.removed)},
+          {"added", OrNull(s.added)},
           {"onset_step", OrNull(s.onset_step)},
           {"gpu", EvidenceOf(s.gpu)}};
 }
 
-// Predictions need a cost model; what is known without one is here already.
+Json CostModelOf(const Buckets& buckets) {
+  if (buckets.costs.empty()) return nullptr;
+  Json table = Json::array();
+  for (const BucketCost& cost : buckets.costs)
+    table.push_back({{"bytes", cost.bytes},
+                     {"transfer_ns", cost.transfer_ns},
+                     {"samples", cost.samples},
+                     {"spread", cost.spread},
+                     {"doubtful", cost.doubtful}});
+  return {{"table", table},
+          {"alpha_ns", OrNull(buckets.alpha_ns)},
+          {"beta_ns_per_byte", OrNull(buckets.beta_ns_per_byte)},
+          {"line_error", OrNull(buckets.line_error)},
+          {"interference_compute", OrNull(buckets.interference_compute)},
+          {"interference_transfer", OrNull(buckets.interference_transfer)}};
+}
+
+// What replay says is null where nothing could be replayed.
 Json BucketsOf(const Buckets& buckets) {
-  if (buckets.rows.empty()) return nullptr;
+  if (buckets.rows.empty() && buckets.sizes.empty()) return nullptr;
   Json json, sizes = Json::array(), rows = Json::array();
   for (const BucketRow& row : buckets.rows) {
-    sizes.push_back(row.bytes);
+    if (buckets.sizes.empty()) sizes.push_back(row.bytes);
     rows.push_back({{"model", row.model},
                     {"bucket", row.bucket},
                     {"bytes", row.bytes},
@@ -269,15 +289,93 @@ Json BucketsOf(const Buckets& buckets) {
                     {"transfer_ns_median", OrNull(row.transfer_ns_median)},
                     {"wait_ns_median", OrNull(row.wait_ns_median)}});
   }
-  json["sizes"] = std::move(sizes);
+  json["sizes"] = buckets.sizes.empty() ? std::move(sizes) : Json(buckets.sizes);
+  json["recognised_by"] = buckets.recognised_by.empty() ? Json("hooks") : Json(buckets.recognised_by);
+  json["exact_sizes"] = buckets.exact_sizes;
   json["rows"] = std::move(rows);
   json["steps"] = buckets.steps;
   json["steps_matched"] = buckets.steps_whole;
-  json["current_cap_mb"] =
-      buckets.cap_bytes ? Json(static_cast<double>(*buckets.cap_bytes) / (1 << 20)) : Json(nullptr);
-  json["cost_model"] = nullptr;
-  json["curve"] = nullptr;
-  json["recommended_cap_mb"] = nullptr;
+  json["current_cap_mb"] = buckets.current_cap_mb ? Json(*buckets.current_cap_mb)
+                           : buckets.cap_bytes    ? Json(static_cast<double>(*buckets.cap_bytes) / (1 << 20))
+                                                  : Json(nullptr);
+  json["cost_model"] = CostModelOf(buckets);
+  if (buckets.curve.empty()) {
+    json["curve"] = nullptr;
+  } else {
+    json["curve"] = Json::array();
+    for (const BucketCurvePoint& point : buckets.curve)
+      json["curve"].push_back({{"cap_mb", point.cap_mb},
+                               {"buckets", point.buckets},
+                               {"predicted_step_ns", point.predicted_step_ns},
+                               {"low_ns", point.low_ns},
+                               {"high_ns", point.high_ns},
+                               {"extrapolated", point.extrapolated},
+                               {"one_bucket", point.one_bucket}});
+  }
+  json["recommended_cap_mb"] = OrNull(buckets.recommended_cap_mb);
+  json["flat_cap_mb"] = OrNull(buckets.flat_cap_mb);
+  json["try"] = OrNull(buckets.try_it);
+  return json;
+}
+
+Json FsdpOf(const Fsdp& fsdp) {
+  if (fsdp.units.empty()) return nullptr;
+  Json units = Json::array();
+  for (const FsdpUnit& unit : fsdp.units)
+    units.push_back({{"unit", unit.unit},
+                     {"bytes", unit.bytes},
+                     {"gather_exposed_ns", unit.gather_exposed_ns},
+                     {"scatter_exposed_ns", unit.scatter_exposed_ns}});
+  return {{"units", units}, {"scatter_tail_ns", OrNull(fsdp.scatter_tail_ns)}};
+}
+
+Json ReplayOf(const Analysis& a) {
+  if (!a.replay) return {{"skipped", OrNull(a.replay_skipped)}};
+  return {{"skipped", nullptr},
+          {"steps", a.replay->steps},
+          {"first_step", a.replay->first_step},
+          {"last_step", a.replay->last_step},
+          {"sampled", OrNull(a.replay->sampled)},
+          {"measured_step_ns", a.replay->measured_step_ns},
+          {"replayed_step_ns", a.replay->replayed_step_ns},
+          {"self_error", a.replay->self_error},
+          {"notes", a.replay->notes}};
+}
+
+Json OverlapOf(const std::optional<OverlapScore>& overlap) {
+  if (!overlap) return nullptr;
+  return {{"t_actual_ns", overlap->actual_ns},
+          {"t_no_overlap_ns", overlap->no_overlap_ns},
+          {"t_free_comm_ns", overlap->free_comm_ns},
+          {"t_best_ns", overlap->best_ns},
+          {"efficiency", OrNull(overlap->efficiency)},
+          {"comm_cost_ns", overlap->actual_ns - overlap->free_comm_ns},
+          {"achievable_gain_ns", overlap->actual_ns - overlap->best_ns}};
+}
+
+Json CounterfactualOf(const std::optional<CounterfactualResult>& c) {
+  if (!c) return nullptr;
+  Json by_type = Json::object(), by_rank = Json::array();
+  for (const auto& [type, slowdown] : c->by_type) by_type[type] = slowdown;
+  for (const auto& [rank, slowdown] : c->by_rank) by_rank.push_back({{"rank", rank}, {"slowdown", slowdown}});
+  return {{"S", c->slowdown},
+          {"S_t", by_type},
+          {"S_w", by_rank},
+          {"S_w_sampled", c->ranks_sampled},
+          {"M_W", OrNull(c->worst_ranks)},
+          {"M_S", OrNull(c->last_stage)},
+          {"self_error", c->self_error}};
+}
+
+Json EvidenceOf(const Evidence& evidence) {
+  Json json{{"columns", evidence.columns}, {"rows", Json::array()}};
+  // The whole list is what --explain is for.
+  constexpr std::size_t kMostRows = 50;
+  for (std::size_t i = 0; i < std::min(evidence.rows.size(), kMostRows); ++i) json["rows"].push_back(evidence.rows[i]);
+  if (!evidence.names.empty())
+    json["names"] = std::vector<std::string>(
+        evidence.names.begin(),
+        evidence.names.begin() + static_cast<std::ptrdiff_t>(std::min(evidence.names.size(), kMostRows)));
   return json;
 }
 
@@ -366,9 +464,20 @@ std::string RenderJson(const Analysis& a) {
   json.AddList("gpus", a.gpus, GpuOf);
   json.Add("gaps", nullptr);
   json.Add("buckets", BucketsOf(a.buckets));
-  json.Add("overlap", nullptr);
+  json.Add("fsdp", FsdpOf(a.fsdp));
+  json.Add("replay", ReplayOf(a));
+  json.Add("overlap", OverlapOf(a.overlap));
   json.AddList("stragglers", a.stragglers, StragglerOf);
-  json.Add("counterfactual", nullptr);
+  json.Add("counterfactual", CounterfactualOf(a.counterfactual));
+  json.AddList("critical_path", a.critical_path, [](const CriticalShare& share) {
+    return Json{{"rank", share.rank < 0 ? Json(nullptr) : Json(share.rank)}, {"what", share.what}, {"ns", share.ns}};
+  });
+  json.AddList("delays", a.delays, [](const DelayRow& row) {
+    return Json{{"rank", row.rank},
+                {"where", OrNull(row.where)},
+                {"short_term_ns", row.short_term_ns},
+                {"long_term_ns", row.long_term_ns}};
+  });
   json.AddList("findings", a.findings, FindingOf);
   json.Add("additivity", OrNull(a.additivity));
   json.AddList("losses", a.losses, [](const LossRow& loss) {

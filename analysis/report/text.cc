@@ -156,6 +156,7 @@ class Writer {
     }
     if (!legend.empty()) Line("  " + legend);
     Line("  " + Overlap());
+    ReplayedOverlap();
     if (s.input_ns * 100 > whole) Line(fmt::format("  idle includes {} of input", Duration(s.input_ns)));
     MpiPart("MPI-IO", &RankRow::mpi_io_ns, s.mpi_io_ns);
     MpiPart("one-sided MPI", &RankRow::mpi_rma_ns, s.mpi_rma_ns);
@@ -215,6 +216,27 @@ class Writer {
     return fmt::format("communication {} to {}, of which {} to {} hidden under compute ({} to {})", Duration(s.comm_ns),
                        Duration(s.comm_high_ns), Duration(s.hidden_comm_ns), Duration(s.hidden_comm_high_ns),
                        Percent(low), Percent(high));
+  }
+
+  // What hiding communication would gain: exposed is not yet cost.
+  void ReplayedOverlap() {
+    if (!a_.overlap || !a_.replay) return;
+    const OverlapScore& o = *a_.overlap;
+    const std::int64_t cost = o.actual_ns - o.free_comm_ns, gain = o.actual_ns - o.best_ns;
+    if (cost * 100 < o.actual_ns && a_.summary.terms.ExposedComm() * 100 < a_.summary.terms.Sum()) return;
+    std::string text =
+        fmt::format("replayed: communication costs {} of a step", Duration(std::max<std::int64_t>(0, cost)));
+    if (gain * 100 >= o.actual_ns)
+      text += fmt::format(", the best order of it would win {}", Duration(gain));
+    else if (cost * 100 >= o.actual_ns)
+      text += ", no other order of it would win more than 1 %";
+    if (o.efficiency && o.no_overlap_ns - o.best_ns > o.actual_ns / 100)
+      text += fmt::format("; {} of what can be hidden is", Percent(std::clamp(*o.efficiency, 0.0, 1.0)));
+    const std::int64_t exposed = a_.summary.terms.exposed_transfer_ns + a_.summary.terms.exposed_unsplit_ns;
+    if (a_.summary.per_step && exposed * 50 > a_.summary.terms.Sum() && cost * 2 < exposed)
+      text += fmt::format(". Of {} exposed the rest waits for other things anyway", Duration(exposed));
+    if (!a_.replay->sampled.empty()) text += fmt::format(" ({} replayed)", a_.replay->sampled);
+    Wrapped("  ", text);
   }
 
   void Findings() {

@@ -1,0 +1,86 @@
+// What a step waits for, one after the other, across ranks: the chain of causes that ends
+// with the last of the replayed steps.
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analysis/enclosing_range.h"
+#include "analysis/passes.h"
+#include "analysis/replay/likeness.h"
+#include "analysis/statistics.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMaxShares = 40, kMaxRanksNamed = 8;
+
+struct Link {
+  std::uint32_t operation;
+  std::int64_t ns;
+};
+
+std::vector<Link> Chain(const replay::Job& job, const replay::Schedule& schedule) {
+  std::uint32_t last = replay::kNone;
+  for (const std::uint32_t end : job.step_ends.back())
+    if (end != replay::kNone && (last == replay::kNone || schedule.end_ns[end] > schedule.end_ns[last])) last = end;
+  std::vector<Link> links;
+  if (last == replay::kNone) return links;
+  const std::vector<std::uint32_t> chain = CriticalChain(job.graph, schedule, last);
+  for (std::size_t k = 1; k < chain.size(); ++k)
+    if (const std::int64_t ns = schedule.end_ns[chain[k]] - schedule.end_ns[chain[k - 1]]; ns > 0)
+      links.push_back({chain[k], ns});
+  return links;
+}
+
+}  // namespace
+
+void FindCriticalPath(const Context& context, Analysis& analysis) {
+  const ReplayedRun* replayed = context.Replayed();
+  if (replayed == nullptr || replayed->run().steps.empty()) return;
+  const replay::Job& job = replayed->job();
+  const std::vector<Link> chain = Chain(job, replayed->schedule());
+
+  // Names for the ranks that are on it most.
+  std::map<std::uint32_t, std::int64_t> of_rank;
+  for (const Link& link : chain)
+    if (const std::uint32_t r = job.operations[link.operation].rank; r != replay::kNone) of_rank[r] += link.ns;
+  std::vector<std::uint32_t> ranks;
+  for (const auto& [rank, ns] : of_rank) ranks.push_back(rank);
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return of_rank[a] > of_rank[b]; });
+  ranks.resize(std::min(ranks.size(), kMaxRanksNamed));
+  const EnclosingRanges names(context, *replayed, ranks);
+
+  std::map<std::pair<std::int32_t, std::string>, std::vector<std::int64_t>> shares;  // [step]
+  const std::size_t steps = replayed->run().steps.size();
+  for (const Link& link : chain) {
+    const replay::JobOperation& about = job.operations[link.operation];
+    if (about.rank == replay::kNone || about.step >= steps) continue;
+    const replay::WorkKind kind = KindOf(job, link.operation);
+    const bool between = kind == replay::WorkKind::kCommunication;
+    std::string what;
+    if (between)
+      what = "transfer";
+    else if (kind == replay::WorkKind::kNeither)
+      what = "other";
+    else
+      what = NameOf(kind);
+    if (about.role == replay::Role::kWork)
+      if (const std::string name = names.Of(link.operation); !name.empty()) what += ": " + name;
+    auto& by_step = shares[{between ? -1 : replayed->run().ranks[about.rank], what}];
+    by_step.resize(steps, 0);
+    by_step[about.step] += link.ns;
+  }
+  for (auto& [key, by_step] : shares) {
+    // The first step begins before what is replayed.
+    if (steps > 1) by_step.erase(by_step.begin());
+    if (const std::int64_t ns = LowerMedian(std::move(by_step)); ns > 0)
+      analysis.critical_path.push_back({key.first, key.second, ns});
+  }
+  std::stable_sort(analysis.critical_path.begin(), analysis.critical_path.end(),
+                   [](const CriticalShare& a, const CriticalShare& b) { return a.ns > b.ns; });
+  if (analysis.critical_path.size() > kMaxShares) analysis.critical_path.resize(kMaxShares);
+}
+
+}  // namespace lockstep

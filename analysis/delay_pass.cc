@@ -1,0 +1,51 @@
+// Whose work makes others wait, at once and through others; from the recorded schedule.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analysis/enclosing_range.h"
+#include "analysis/passes.h"
+#include "analysis/replay/delays.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMaxRows = 40, kMaxRanksNamed = 8;
+
+}  // namespace
+
+void AttributeDelays(const Context& context, Analysis& analysis) {
+  const ReplayedRun* replayed = context.Replayed();
+  if (replayed == nullptr || replayed->run().ranks.size() < 2) return;
+  const replay::Job& job = replayed->job();
+  const replay::Delays delays = FindDelays(replayed->run(), job, replayed->schedule());
+  const auto steps = static_cast<double>(std::max<std::size_t>(1, replayed->run().steps.size()));
+
+  std::map<std::uint32_t, double> of_rank;
+  for (const replay::DelayCost& cost : delays.costs)
+    of_rank[job.operations[cost.operation].rank] += cost.short_term_ns + cost.long_term_ns;
+  std::vector<std::uint32_t> ranks;
+  for (const auto& [rank, ns] : of_rank) ranks.push_back(rank);
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return of_rank[a] > of_rank[b]; });
+  ranks.resize(std::min(ranks.size(), kMaxRanksNamed));
+  const EnclosingRanges names(context, *replayed, ranks);
+
+  std::map<std::pair<std::int32_t, std::string>, std::pair<double, double>> rows;
+  for (const replay::DelayCost& cost : delays.costs) {
+    auto& row = rows[{replayed->run().ranks[job.operations[cost.operation].rank], names.Of(cost.operation)}];
+    row.first += cost.short_term_ns;
+    row.second += cost.long_term_ns;
+  }
+  for (const auto& [key, costs] : rows) {
+    const DelayRow row{key.first, key.second, std::llround(costs.first / steps), std::llround(costs.second / steps)};
+    if (row.short_term_ns + row.long_term_ns > 0) analysis.delays.push_back(row);
+  }
+  std::stable_sort(analysis.delays.begin(), analysis.delays.end(), [](const DelayRow& a, const DelayRow& b) {
+    return a.short_term_ns + a.long_term_ns > b.short_term_ns + b.long_term_ns;
+  });
+  if (analysis.delays.size() > kMaxRows) analysis.delays.resize(kMaxRows);
+}
+
+}  // namespace lockstep

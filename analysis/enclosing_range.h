@@ -1,0 +1,32 @@
+#pragma once
+// What the application called the part of its step that an operation of a replay belongs to.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "analysis/context.h"
+
+namespace lockstep {
+
+class EnclosingRanges {
+ public:
+  // Reads the ranges of these ranks (positions in the replayed run), no others have names.
+  EnclosingRanges(const Context& context, const ReplayedRun& replayed, const std::vector<std::uint32_t>& ranks);
+
+  // Name of the innermost range of the training thread around the middle of it, its category where it has none; "" if
+  // there is no range, or the rank was not read.
+  std::string Of(std::uint32_t operation) const;
+
+ private:
+  struct Range {
+    std::int64_t begin_ns, end_ns;  // Rank clock.
+    std::string name;
+  };
+  const ReplayedRun& replayed_;
+  std::map<std::uint32_t, std::vector<Range>> ranges_;               // By begin.
+  std::map<std::uint32_t, std::vector<std::int64_t>> step_ends_ns_;  // Rank clock; [step]
+};
+
+}  // namespace lockstep
