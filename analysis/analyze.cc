@@ -31,4 +31,14 @@ Result<Analysis> Analyze(const Timeline& timeline, const AnalyzeOptions& options
   return analysis;
 }
 
+bool IncompleteInput(const Timeline& timeline) {
+  const AnalyzeOptions options;
+  const Context context(timeline, options);
+  Analysis analysis;
+  DescribeRun(context, analysis);
+  JudgeTrust(context, analysis);
+  CollectLosses(context, analysis);
+  return analysis.incomplete();
+}
+
 }  // namespace lockstep

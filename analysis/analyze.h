@@ -25,5 +25,7 @@ struct AnalyzeOptions {
 // kMalformed if the tables contradict each other (row numbers out of range).
 // Lost or missing data is no error: it is in Analysis::losses.
 Result<Analysis> Analyze(const Timeline& timeline, const AnalyzeOptions& options);
+// Data was lost or the input is suspicious: exit 3. Cheap: nothing is searched for.
+bool IncompleteInput(const Timeline& timeline);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "analysis/statistics.h"
+#include "analysis/warmup.h"
 
 namespace lockstep {
 namespace {
@@ -61,6 +62,24 @@ void Context::IndexSteps() {
     const std::size_t position = Position(cells.rank[i]);
     if (step != row_of.end() && position != kNowhere) cells_[step->second * ranks_.size() + position] = i;
   }
+  LeaveOutSlowStart();
+}
+
+void Context::LeaveOutSlowStart() {
+  std::vector<std::int64_t> own_ns;
+  for (const std::size_t row : usable_) {
+    // The rank in the middle: one that is late makes the others wait, which is no warm-up.
+    std::vector<std::int64_t> of_ranks;
+    for (std::size_t p = 0; p < ranks_.size(); ++p)
+      if (const std::size_t cell = Cell(row, p); cell != kNowhere) {
+        const IdentityTerms terms = TermsOf(cell);
+        of_ranks.push_back(terms.Sum() - terms.exposed_wait_ns);
+      }
+    own_ns.push_back(LowerMedian(std::move(of_ranks)));
+  }
+  const auto first = static_cast<std::ptrdiff_t>(CountWarmup(own_ns));
+  slow_start_.assign(usable_.begin(), usable_.begin() + first);
+  usable_.erase(usable_.begin(), usable_.begin() + first);
 }
 
 void Context::SliceIntoUnits() {

@@ -42,9 +42,11 @@ class Context {
   bool InWindow(std::int64_t step_index) const { return step_index >= first_step_ && step_index <= last_step_; }
   std::int64_t first_step() const { return first_step_; }
   std::int64_t last_step() const { return last_step_; }
-  // Rows of tables.steps that medians are taken over: complete, no warm-up, length known,
-  // within the window; by index.
+  // Rows of tables.steps that medians are taken over: complete, no warm-up (flagged, or found: slow_start), length
+  // known, within the window; by index.
   const std::vector<std::size_t>& usable_steps() const { return usable_; }
+  // First steps that nobody flagged and that are warm-up all the same (warmup.h); by index.
+  const std::vector<std::size_t>& slow_start() const { return slow_start_; }
   // Rows of tables.steps by index.
   const std::vector<std::size_t>& steps() const { return steps_; }
   // Row of tables.step_ranks of a step (row of tables.steps) on a rank (position); kNowhere if absent.
@@ -78,12 +80,13 @@ class Context {
 
  private:
   void IndexSteps();
+  void LeaveOutSlowStart();
   void SliceIntoUnits();
 
   const Timeline& timeline_;
   const AnalyzeOptions& options_;
   std::vector<std::int32_t> ranks_;
-  std::vector<std::size_t> rank_rows_, steps_, usable_, cells_;
+  std::vector<std::size_t> rank_rows_, steps_, usable_, slow_start_, cells_;
   std::vector<Unit> units_;
   bool units_are_steps_ = false, narrowed_ = false;
   std::int64_t first_step_ = INT64_MIN, last_step_ = INT64_MAX;

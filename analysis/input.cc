@@ -3,17 +3,11 @@
 #include <fmt/format.h>
 
 #include "analysis/passes.h"
+#include "analysis/replay_price.h"
 #include "analysis/report/format.h"
 #include "analysis/statistics.h"
 
 namespace lockstep {
-namespace {
-
-// Every job loads something; bound by it is another matter.
-constexpr double kBoundShare = 0.05;
-
-}  // namespace
-
 void FindInputBound(const Context& context, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
@@ -41,7 +35,7 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   } else {
     input = static_cast<std::int64_t>(1e-9 * static_cast<double>(LowerMedian(shares_ppb)) * static_cast<double>(whole));
   }
-  if (whole <= 0 || static_cast<double>(input) < kBoundShare * static_cast<double>(whole)) return;
+  if (whole <= 0 || static_cast<double>(input) < kNameShare * static_cast<double>(whole)) return;
   finding.id = "input.bound";
   finding.headline =
       s.per_step ? fmt::format("The ranks wait for input for {} of each {} step.", Duration(input), Duration(whole))
@@ -51,6 +45,14 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   finding.upper_bound = true;
   finding.confidence = 0.9;
   finding.evidence = fmt::format("{} per step in ranges marked as input on the median rank", Duration(input));
+  if (constexpr std::uint8_t kInput = 1;
+      const auto price = s.per_step ? PriceWithoutRanges(context, kInput) : std::nullopt) {
+    finding.saves_ns_per_step = price->gain_ns;
+    finding.saves_interval_ns = price->interval;
+    finding.replayed = true;
+    finding.upper_bound = false;
+    finding.evidence += fmt::format("; {} steps replayed without it", price->steps);
+  }
   finding.action = "load the next batch in the background while this one computes";
   if (!s.per_step) finding.evidence = fmt::format("{} of the window in ranges marked as input", Percent(input, whole));
   analysis.findings.push_back(std::move(finding));

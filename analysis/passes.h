@@ -33,20 +33,21 @@ void FindTurns(const Context& context, Analysis& analysis);              // turn
 void FindWaitOnlyProgress(const Context& context, Analysis& analysis);   // progress.cc
 void FindExposedTransfer(const Context& context, Analysis& analysis);    // transfer.cc
 void FindInputBound(const Context& context, Analysis& analysis);         // input.cc
+void FindCauses(const Context& context, Analysis& analysis);             // causes/causes.cc
+void TellWarmup(const Context& context, Analysis& analysis);             // warmup.cc
+void FindBursts(const Context& context, Analysis& analysis);             // bursts.cc
 void FindStarved(const Context& context, Analysis& analysis);            // starved.cc
 void JoinBuckets(const Context& context, Analysis& analysis);            // buckets.cc
-void FindUnrecordedBackend(const Context& context, Analysis& analysis);  // backends.cc
-void FindUnrecordedGpus(const Context& context, Analysis& analysis);     // gpus_unrecorded.cc
 void DescribeReplay(const Context& context, Analysis& analysis);         // overlap_score.cc
 void ScoreOverlap(const Context& context, Analysis& analysis);           // overlap_score.cc
 void PredictBuckets(const Context& context, Analysis& analysis);         // bucket_curve.cc
 void CountCounterfactuals(const Context& context, Analysis& analysis);   // counterfactual_pass.cc
-void Conclude(const Context& context, Analysis& analysis);               // verdict.cc
 void FindCriticalPath(const Context& context, Analysis& analysis);       // critical_across.cc
 void AttributeDelays(const Context& context, Analysis& analysis);        // delay_pass.cc
 void RecogniseShards(const Context& context, Analysis& analysis);        // fsdp.cc
 void FindUnrecordedBackend(const Context& context, Analysis& analysis);  // backends.cc
 void FindUnrecordedGpus(const Context& context, Analysis& analysis);     // gpus_unrecorded.cc
+void Conclude(const Context& context, Analysis& analysis);               // verdict.cc
 
 // Runs all of them.
 void RunPasses(const Context& context, Analysis& analysis);
@@ -55,7 +56,7 @@ void RunPasses(const Context& context, Analysis& analysis);
 inline constexpr double kWorthShare = 0.01;
 // A rank is named, and starvation reported, from this share of the step.
 inline constexpr double kNameShare = 0.02;
-
-}  // namespace lockstep
 // Replays further off than this from what was recorded price nothing (OSDI'25 discards such traces).
 inline constexpr double kMostSelfError = 0.05;
+
+}  // namespace lockstep

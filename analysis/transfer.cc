@@ -25,6 +25,17 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
     if (finding.id == "p2p.late_receiver") exposed -= std::min(s.late_receiver_ns, exposed);
   }
   exposed = std::max(exposed, s.terms.exposed_transfer_ns);
+  // Exposed is not yet cost: where the host decides when the step ends, hiding communication gains nothing.
+  const std::int64_t all_exposed = exposed;
+  if (analysis.comm_on_path_ns) exposed = std::min(exposed, *analysis.comm_on_path_ns);
+  if (whole > 0 && 2 * exposed < all_exposed &&
+      static_cast<double>(all_exposed) >= kNameShare * static_cast<double>(whole))
+    analysis.remarks.push_back(fmt::format(
+        "Communication is exposed for {} of the step, but the GPU waits for its host: hiding it would gain {}.",
+        Percent(all_exposed, whole),
+        static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)
+            ? "next to nothing"
+            : fmt::format("at most {}", Percent(exposed, whole))));
   if (whole <= 0 || static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
 
   Finding finding;

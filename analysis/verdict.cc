@@ -1,40 +1,55 @@
-// The one sentence, what belongs right under it, and the order of the findings.
+// The one sentence and what belongs right under it.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "analysis/findings.h"
 #include "analysis/passes.h"
 #include "analysis/report/format.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMaxFindings = 5;
-
-void Order(Analysis& analysis) {
-  std::stable_sort(analysis.findings.begin(), analysis.findings.end(), [](const Finding& a, const Finding& b) {
-    return a.saves_ns_per_step.value_or(-1) > b.saves_ns_per_step.value_or(-1);
-  });
-  if (analysis.findings.size() > kMaxFindings) analysis.findings.resize(kMaxFindings);
-
-  // Every finding prices another term of the identity, so prices add up.
-  std::int64_t sum = 0;
-  std::size_t priced = 0;
-  for (const Finding& finding : analysis.findings) {
-    if (!finding.saves_ns_per_step) continue;
-    sum += *finding.saves_ns_per_step;
-    ++priced;
-  }
-  if (priced < 2) return;
-  analysis.additivity = fmt::format("These are separate parts of the step: together at most {} ({}).", Duration(sum),
-                                    Percent(sum, analysis.summary.terms.Sum()));
-}
-
 const Finding* Find(const Analysis& analysis, std::string_view id) {
   for (const Finding& finding : analysis.findings)
     if (finding.id == id) return &finding;
   return nullptr;
+}
+
+// What the verdict says: the largest gain; but what is certain goes before what is at most that much, unless
+// it is small beside it.
+const Finding* MostWorth(const Analysis& analysis) {
+  const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
+                               [](const Finding& f) { return f.id != "warmup.captured"; });
+  if (at == analysis.findings.end()) return nullptr;
+  const Finding& first = *at;
+  constexpr double kSmallBeside = 0.25;
+  if (first.upper_bound)
+    for (const std::string_view id : {"straggler.arrival", "progress.wait_only"})
+      if (const Finding* finding = Find(analysis, id))
+        if (GainShare(analysis, *finding) < 0 ||
+            GainShare(analysis, *finding) >= kSmallBeside * GainShare(analysis, first))
+          return finding;
+  return &first;
+}
+
+// A healthy run, with what was looked at.
+std::string Nothing(const Analysis& analysis) {
+  const Summary& s = analysis.summary;
+  std::vector<std::string> looked;
+  if (analysis.run.ranks > 1) looked.insert(looked.end(), {"late ranks", "exposed communication"});
+  looked.push_back("input");
+  if (analysis.run.gpu_ranks > 0) looked.insert(looked.end(), {"host syncs", "launches", "copies", "memory"});
+  if (s.per_step) looked.push_back("periodic bursts");
+  std::string list;
+  for (std::size_t i = 0; i < looked.size(); ++i)
+    list += (i == 0 ? "" : i + 1 == looked.size() ? " and " : ", ") + looked[i];
+  return fmt::format("nothing found that costs more than {} of {} ({} looked at).", Percent(kNameShare),
+                     s.per_step ? fmt::format("each {} step", Duration(s.terms.Sum())) : "the time", list);
 }
 
 bool Communicates(const Context& context) {
@@ -58,17 +73,18 @@ std::string Sentence(const Context& context, Analysis& analysis) {
     return fmt::format("Only one of {} ranks has a readable file: nothing to compare.", run.ranks_expected);
   if (!analysis.unrecorded.empty()) return analysis.unrecorded;
   if (run.ranks == 1) {
-    if (const Finding* input = Find(analysis, "input.bound")) return input->headline;
-    return communicates ? "One rank: nothing to compare." : "One rank that does not communicate: nothing to compare.";
+    if (const Finding* first = MostWorth(analysis)) return first->headline;
+    return fmt::format("One rank{}: nothing to compare, and {}", communicates ? "" : " that does not communicate",
+                       Nothing(analysis));
   }
   if (!communicates) {
     analysis.suspicious = true;
     return fmt::format("{} ranks, but no communication was recorded: that is suspicious.", run.ranks);
   }
-  for (const std::string_view id : {"straggler.arrival", "progress.wait_only"})
-    if (const Finding* finding = Find(analysis, id)) return finding->headline;
-  for (const Finding& finding : analysis.findings) return finding.headline;
-  return "Nothing above 1 % to gain from communication.";
+  if (const Finding* first = MostWorth(analysis)) return first->headline;
+  std::string nothing = Nothing(analysis);
+  nothing[0] = 'N';
+  return nothing;
 }
 
 void Remark(const Context& context, Analysis& analysis) {
@@ -114,7 +130,7 @@ void Remark(const Context& context, Analysis& analysis) {
 }  // namespace
 
 void Conclude(const Context& context, Analysis& analysis) {
-  Order(analysis);
+  ChooseFindings(context, analysis);
   analysis.verdict = Sentence(context, analysis);
   Remark(context, analysis);
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <system_error>
 
 #include "analysis/report/format.h"
@@ -31,7 +32,7 @@ struct Flags {
   std::vector<std::string> runs;  // A run directory, or traces.
   std::string json, bytes_matrix, steps, classes = "lockstep", window = "lockstep", clock = "auto";
   unsigned jobs = 0;
-  std::size_t explain = 0;
+  std::optional<std::int64_t> explain;  // Of a finding, from 1.
   bool quiet = false, no_replay = false;
   TableFlags table;
 };
@@ -151,11 +152,13 @@ int Analyze(const Flags& flags) {
     if (Status written = WriteFile(flags.json, json); !written.ok()) return PrintError(written.error());
 
   const TextOptions text = TextOptions::ForFile(STDOUT_FILENO);
-  if (flags.explain > 0) {
-    const std::string rows = RenderExplanation(analysis.value(), flags.explain, text);
+  if (flags.explain) {
+    const std::size_t n = analysis.value().findings.size();
+    const std::string rows =
+        *flags.explain > 0 ? RenderExplanation(analysis.value(), static_cast<std::size_t>(*flags.explain), text) : "";
     if (rows.empty())
-      return PrintError({ErrorCode::kUsage, fmt::format("there is no finding {}", flags.explain), "--explain",
-                         fmt::format("a number from 1 to {}", analysis.value().findings.size())});
+      return PrintError({ErrorCode::kUsage, fmt::format("there is no finding {}", *flags.explain), "--explain",
+                         n == 0 ? "this run has no findings: leave it out" : fmt::format("a number from 1 to {}", n)});
     return ToStdout(rows) ? code : kFailed;
   }
   std::string out = RenderText(analysis.value(), text);

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "analysis/analyze.h"
 #include "analysis/report/text.h"
 #include "analysis/tables/table.h"
 #include "cli/command.h"

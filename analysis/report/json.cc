@@ -385,9 +385,14 @@ Json FindingOf(const Finding& f) {
           {"evidence", f.evidence},
           {"action", f.action},
           {"saves_ns_per_step", OrNull(f.saves_ns_per_step)},
+          {"saves_interval_ns", OrNull(f.saves_interval_ns)},
+          {"saves_share", OrNull(f.saves_share)},
           {"upper_bound", f.upper_bound},
+          {"replayed", f.replayed},
+          {"then", f.then.empty() ? Json(nullptr) : Json(f.then)},
           {"confidence", f.confidence},
-          {"rank", f.rank < 0 ? Json(nullptr) : Json(f.rank)}};
+          {"rank", f.rank < 0 ? Json(nullptr) : Json(f.rank)},
+          {"explain", EvidenceOf(f.rows)}};
 }
 
 // The document as Json::dump(1) would write it, but key by key and lists row by row:

@@ -294,6 +294,7 @@ struct Straggler {
 struct Evidence {
   std::vector<std::string> columns;
   std::vector<std::vector<std::int64_t>> rows;
+  std::vector<std::string> names;  // What each row is of; empty if the numbers say it.
 };
 
 struct Finding {
@@ -304,6 +305,8 @@ struct Finding {
   std::string action;    // The flag, the line, the machine.
   std::optional<std::int64_t> saves_ns_per_step;
   std::optional<std::pair<std::int64_t, std::int64_t>> saves_interval_ns;  // 95 %.
+  std::optional<double> saves_share;  // Of the window, in runs without steps.
+  std::string part;                   // Of the step, that it prices: two findings of one part overlap. "" by id.
   std::string then;              // What limits the step next: "work of rank 0". "" unknown.
   bool replayed = false;         // The price is a replay's.
   bool upper_bound = false;      // It saves at most that.
@@ -335,16 +338,18 @@ struct Analysis {
   std::vector<Group> groups;
   Buckets buckets;
   Fsdp fsdp;
+  std::optional<ReplayFacts> replay;
   std::optional<OverlapScore> overlap;
   std::optional<CounterfactualResult> counterfactual;
   std::vector<CriticalShare> critical_path;  // Across ranks, largest first.
-  std::optional<ReplayFacts> replay;
   std::vector<DelayRow> delays;              // Largest first.
   std::string replay_skipped;                // Why nothing could be replayed; "".
   std::string unrecorded;                    // Communication that no source records, as a verdict; "" none.
   std::vector<Straggler> stragglers;
   std::vector<GpuRow> gpus;          // Those whose sensors were read.
   std::vector<Finding> findings;     // At most five, costliest first.
+  // Of GPU ranks: communication on their critical paths, per step; hiding it gains no more. Empty: unknown.
+  std::optional<std::int64_t> comm_on_path_ns;
   std::string additivity;            // How the prices combine; "" if there is nothing to add.
   std::string verdict;               // One sentence.
   std::vector<std::string> remarks;  // Further sentences that belong right under it.

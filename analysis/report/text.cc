@@ -248,7 +248,9 @@ class Writer {
       const Finding& f = a_.findings[i];
       const std::string kind = f.id.substr(0, f.id.find('.'));
       std::string line = fmt::format("  {}  {} {}", i + 1, Pad(kind, 10), f.brief);
-      std::string price = "unknown";
+      std::string price = f.saves_share ? fmt::format("{}{}", f.upper_bound ? std::string(g_.at_most) + " " : "",
+                                                      Percent(*f.saves_share))
+                                        : "no price";
       if (f.saves_ns_per_step)
         price = fmt::format("{}{}  {}", f.upper_bound ? std::string(g_.at_most) + " " : "",
                             Duration(*f.saves_ns_per_step), Percent(*f.saves_ns_per_step, whole));
@@ -480,7 +482,7 @@ std::string RenderText(const Analysis& analysis, const TextOptions& options) {
 std::string RenderExplanation(const Analysis& analysis, std::size_t number, const TextOptions&) {
   if (number == 0 || number > analysis.findings.size()) return {};
   const Finding& f = analysis.findings[number - 1];
-  std::string text = fmt::format("{}  {}\n  {}\n  {}\n\n", number, f.id, f.headline, f.evidence);
+  std::string text = fmt::format("{}  {}\n  {}\n  {}\n  {}\n\n", number, f.id, f.headline, f.evidence, f.action);
   std::vector<std::size_t> widths;
   for (const std::string& column : f.rows.columns) widths.push_back(column.size());
   for (const auto& row : f.rows.rows)
@@ -488,9 +490,11 @@ std::string RenderExplanation(const Analysis& analysis, std::size_t number, cons
   std::string line;
   for (std::size_t i = 0; i < f.rows.columns.size(); ++i) line += "  " + Pad(f.rows.columns[i], widths[i], true);
   text += line + "\n";
-  for (const auto& row : f.rows.rows) {
+  for (std::size_t r = 0; r < f.rows.rows.size(); ++r) {
+    const auto& row = f.rows.rows[r];
     line.clear();
     for (std::size_t i = 0; i < row.size(); ++i) line += "  " + Pad(std::to_string(row[i]), widths[i], true);
+    if (r < f.rows.names.size()) line += "  " + f.rows.names[r];
     text += line + "\n";
   }
   return text;

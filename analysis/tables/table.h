@@ -117,8 +117,6 @@ Result<Table> MakeTable(std::string_view name, const Timeline& timeline, const T
 // The same where the ranks' tables come from elsewhere (tests).
 Result<Table> MakeTable(std::string_view name, const Timeline& timeline, const TableOptions& options,
                         const std::function<Result<schema::RankTables>(std::int32_t rank)>& read);
-// Data was lost or the input is suspicious: exit 3.
-bool IncompleteInput(const Timeline& timeline);
 
 // Every table with its columns, as Markdown: the generated part of docs/tables.md.
 std::string TablesMarkdown();

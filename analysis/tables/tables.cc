@@ -4,8 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "analysis/context.h"
-#include "analysis/passes.h"
 #include "analysis/report/format.h"
 #include "analysis/tables/kinds.h"
 #include "analysis/tables/pool.h"
@@ -186,16 +184,6 @@ Result<Table> MakeTable(std::string_view name, const Timeline& timeline, const T
     LS_TRY(auto tables, read(rank));
     return Contents{std::move(tables), {}};
   });
-}
-
-bool IncompleteInput(const Timeline& timeline) {
-  const AnalyzeOptions options;
-  const Context context(timeline, options);
-  Analysis analysis;
-  DescribeRun(context, analysis);
-  JudgeTrust(context, analysis);
-  CollectLosses(context, analysis);
-  return analysis.incomplete();
 }
 
 std::string_view NameOf(ColumnKind kind) {

@@ -1,0 +1,55 @@
+#pragma once
+// A cause that a rank's own events show. Each is one file; the list is in causes.cc.
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "analysis/causes/cost.h"
+#include "analysis/causes/witness.h"
+#include "analysis/context.h"
+#include "analysis/report/model.h"
+
+namespace lockstep {
+
+class Cause {
+ public:
+  virtual ~Cause() = default;
+  virtual void Prepare(std::size_t witnesses) = 0;
+  // Keeps what it needs of a rank, whose events go away afterwards. At the same time for different i.
+  virtual void Look(std::size_t i, const Witness& witness) = 0;
+  // After all have been looked at, in the order of the list.
+  virtual void Tell(const Context& context, Analysis& analysis) = 0;
+};
+
+template <typename Evidence>
+class CauseOf : public Cause {
+ public:
+  void Prepare(std::size_t witnesses) override { found_.resize(witnesses); }
+  void Look(std::size_t i, const Witness& witness) override { found_[i] = See(witness); }
+
+ protected:
+  virtual std::optional<Evidence> See(const Witness& witness) const = 0;  // Nothing: the rank cannot tell.
+  std::vector<const Evidence*> found() const {
+    std::vector<const Evidence*> all;
+    for (const auto& one : found_)
+      if (one) all.push_back(&*one);
+    return all;
+  }
+
+ private:
+  std::vector<std::optional<Evidence>> found_;
+};
+
+std::unique_ptr<Cause> MakeInputSource();     // input_source.cc
+std::unique_ptr<Cause> MakeHostSyncs();       // host_syncs.cc
+std::unique_ptr<Cause> MakeLaunchBound();     // launch_bound.cc
+std::unique_ptr<Cause> MakeHostWork();        // host_work.cc
+std::unique_ptr<Cause> MakeKernelFixes();     // kernel_fixes.cc
+std::unique_ptr<Cause> MakeSmallGrids();      // small_grids.cc
+std::unique_ptr<Cause> MakePageableCopies();  // pageable_copies.cc
+std::unique_ptr<Cause> MakeMemoryLimit();     // memory_limit.cc
+std::unique_ptr<Cause> MakeMemoryGrowth();    // memory_growth.cc
+std::unique_ptr<Cause> MakeHostBoundComm();   // host_bound.cc
+
+}  // namespace lockstep

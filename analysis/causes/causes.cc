@@ -1,0 +1,51 @@
+// Causes that ranks' own events show. A few ranks are read, the same program runs on all of
+// them; what only one of them does is a straggler's cause and searched for there.
+
+#include <algorithm>
+#include <optional>
+
+#include "analysis/causes/cause.h"
+#include "analysis/passes.h"
+#include "merge/parallel.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMostGpuRanks = 4, kMostHostRanks = 2;
+
+constexpr std::unique_ptr<Cause> (*kCauses[])() = {
+    MakeInputSource, MakeHostSyncs,      MakeLaunchBound, MakeHostWork,     MakeKernelFixes,
+    MakeSmallGrids,  MakePageableCopies, MakeMemoryLimit, MakeMemoryGrowth, MakeHostBoundComm,
+};
+
+// GPU ranks if there are any: evenly chosen.
+std::vector<std::int32_t> ChooseRanks(const Context& context) {
+  std::vector<std::int32_t> gpu;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p)
+    if (context.tables().ranks.gpu[context.RankRow(p)]) gpu.push_back(context.ranks()[p]);
+  const std::vector<std::int32_t>& all = gpu.empty() ? context.ranks() : gpu;
+  const std::size_t n = std::min(all.size(), gpu.empty() ? kMostHostRanks : kMostGpuRanks);
+  std::vector<std::int32_t> chosen;
+  for (std::size_t i = 0; i < n; ++i) chosen.push_back(all[i * all.size() / n]);
+  return chosen;
+}
+
+}  // namespace
+
+void FindCauses(const Context& context, Analysis& analysis) {
+  const std::vector<std::int32_t> ranks = ChooseRanks(context);
+  std::vector<std::unique_ptr<Cause>> causes;
+  for (const auto make : kCauses) causes.push_back(make());
+  for (const auto& cause : causes) cause->Prepare(ranks.size());
+  const ViewIndex index(context.timeline());
+  ParallelFor(context.options().jobs, ranks.size(), [&](std::size_t i) {
+    Result<schema::RankTables> tables =
+        context.options().read_rank ? context.options().read_rank(ranks[i]) : context.timeline().ReadRank(ranks[i]);
+    if (!tables.ok()) return;  // Counted and told where files are.
+    const Witness witness(context, index, ranks[i], std::move(tables).value());
+    for (const auto& cause : causes) cause->Look(i, witness);
+  });
+  for (const auto& cause : causes) cause->Tell(context, analysis);
+}
+
+}  // namespace lockstep

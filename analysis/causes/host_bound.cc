@@ -1,0 +1,37 @@
+// Exposed is not yet cost: a job whose GPU waits for its host gains nothing from hiding communication. How much of
+// it lies on the ranks' critical paths bounds what it can gain.
+
+#include "analysis/causes/cause.h"
+
+namespace lockstep {
+namespace {
+
+struct OnPath {
+  RankCost communication;
+};
+
+class HostBoundComm : public CauseOf<OnPath> {
+ public:
+  std::optional<OnPath> See(const Witness& witness) const override {
+    if (!witness.gpu()) return std::nullopt;
+    OnPath on_path{RankCost::OfPaths(witness)};
+    for (std::size_t p = 0; p < witness.paths().size(); ++p)
+      for (const CriticalPathFinder::Share& share : witness.path_finder().Shares(witness.paths()[p].path))
+        if (share.category == PathCategory::kCommunication) on_path.communication.ns[p] += share.ns;
+    return on_path;
+  }
+
+  void Tell(const Context& context, Analysis& analysis) override {
+    std::vector<RankCost> costs;
+    for (const OnPath* one : found()) costs.push_back(one->communication);
+    if (costs.empty()) return;
+    const Cost cost = CostOf(costs, analysis.summary.terms.Sum(), context.options().seed);
+    analysis.comm_on_path_ns = cost.ns;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Cause> MakeHostBoundComm() { return std::make_unique<HostBoundComm>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,166 @@
+// The GPU runs dry because the host waited for it: .item(), synchronise, blocking copies.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "analysis/causes/cause.h"
+#include "analysis/passes.h"
+#include "analysis/report/format.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint32_t kNone = schema::kNone;
+
+struct Site {
+  std::string call, op, range;
+  friend auto operator<=>(const Site&, const Site&) = default;
+};
+struct SiteSum {
+  std::int64_t calls = 0, gaps = 0, idle_ns = 0;
+};
+struct Syncs {
+  RankCost cost;
+  std::map<Site, SiteSum> sites;
+};
+
+struct Remedy {
+  std::string_view text;  // Within the operator's or the call's name.
+  std::string_view action;
+};
+// By operator, then by call.
+constexpr Remedy kRemedies[] = {
+    {"aten::item", "read the value every n-th step, or keep it on the GPU (loss.detach()) and read it one step later"},
+    {"aten::_local_scalar_dense",
+     "read the value every n-th step, or keep it on the GPU (loss.detach()) and read it one step later"},
+    {"aten::is_nonzero", "decide without reading the tensor back: torch.where, or test every n-th step"},
+    {"aten::nonzero", "avoid shapes that depend on data: torch.where or a mask instead of indexing with booleans"},
+    {"aten::masked_select", "avoid shapes that depend on data: torch.where or a mask instead of masked_select"},
+    {"aten::unique", "avoid shapes that depend on data, or find them ahead of time"},
+    {"aten::_to_copy", "copy with non_blocking=True into pinned memory, and wait only where the values are used"},
+    {"aten::copy_", "copy with non_blocking=True into pinned memory, and wait only where the values are used"},
+    {"DeviceSynchronize", "remove the synchronise of the whole device: streams order their work by themselves"},
+    {"Memcpy", "copy asynchronously (cudaMemcpyAsync, non_blocking=True) from and into pinned memory"},
+    {"StreamSynchronize", "wait on an event where the result is used, not on the stream right after the launch"},
+    {"EventSynchronize", "wait later, or let the stream wait for the event (cudaStreamWaitEvent)"},
+};
+
+std::string_view ActionFor(const Site& site) {
+  for (const Remedy& remedy : kRemedies)
+    if (site.op.find(remedy.text) != std::string::npos) return remedy.action;
+  for (const Remedy& remedy : kRemedies)
+    if (site.call.find(remedy.text) != std::string::npos) return remedy.action;
+  return "do not wait for the GPU inside the step, or wait where the result is used";
+}
+
+std::string Where(const Site& site) {
+  std::string text = ShortName(site.call);
+  if (!site.op.empty()) text = fmt::format("{} ({})", ShortName(site.op), text);
+  if (!site.range.empty()) text += fmt::format(" in \"{}\"", ShortName(site.range));
+  return text;
+}
+
+class HostSyncs : public CauseOf<Syncs> {
+ public:
+  std::optional<Syncs> See(const Witness& witness) const override {
+    if (!witness.gpu()) return std::nullopt;
+    Syncs syncs{RankCost(witness), {}};
+    const auto& blocking = witness.gaps().blocking;
+    for (const BlockingCall& call : blocking)
+      if (witness.HostStretchAt(call.begin_ns) != kNowhere) ++syncs.sites[SiteOf(witness, call)].calls;
+    for (const Gap& gap : witness.gaps().gaps) {
+      if (gap.device != witness.device() || witness.KindOf(gap) != IdleKind::kSync || gap.blocking == kNone) continue;
+      SiteSum& sum = syncs.sites[SiteOf(witness, blocking[gap.blocking])];
+      bool inside = false;
+      witness.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) {
+        syncs.cost.ns[stretch] += ns;
+        sum.idle_ns += ns;
+        inside = true;
+      });
+      sum.gaps += inside;
+    }
+    return syncs;
+  }
+
+  void Tell(const Context& context, Analysis& analysis) override {
+    const std::int64_t whole = analysis.summary.terms.Sum();
+    std::vector<RankCost> costs;
+    std::map<Site, SiteSum> sites;
+    std::int64_t stretches = 0;
+    for (const Syncs* one : found()) {
+      costs.push_back(one->cost);
+      stretches += static_cast<std::int64_t>(one->cost.step.size());
+      for (const auto& [site, sum] : one->sites) {
+        sites[site].calls += sum.calls;
+        sites[site].gaps += sum.gaps;
+        sites[site].idle_ns += sum.idle_ns;
+      }
+    }
+    const Cost cost = CostOf(costs, whole, context.options().seed);
+    if (cost.ns <= 0) return;
+    std::vector<std::pair<Site, SiteSum>> order(sites.begin(), sites.end());
+    std::stable_sort(order.begin(), order.end(),
+                     [](const auto& a, const auto& b) { return a.second.idle_ns > b.second.idle_ns; });
+    const auto& [site, worst] = order.front();
+    const double per = static_cast<double>(std::max<std::int64_t>(1, stretches));
+    Finding finding;
+    finding.id = "sync.host";
+    finding.part = "sync";
+    finding.headline = fmt::format("The host waits for the GPU, which then has nothing to do for {}: most after {}.",
+                                   OfTheStep(cost, whole), Where(site));
+    finding.brief = fmt::format("GPU idle after {}", site.op.empty() ? ShortName(site.call) : ShortName(site.op));
+    std::int64_t idle = 0;
+    for (const auto& [each, sum] : order) idle += sum.idle_ns;
+    finding.evidence = cost.per_step
+                           ? fmt::format("{}: {:.3g} calls per step, {} of this idle time after {:.3g} of them",
+                                         Where(site), static_cast<double>(worst.calls) / per,
+                                         Percent(worst.idle_ns, idle), static_cast<double>(worst.gaps) / per)
+                           : fmt::format("{}: {} calls, {} of this idle time after {} of them", Where(site),
+                                         Count(worst.calls), Percent(worst.idle_ns, idle), Count(worst.gaps));
+    if (order.size() > 1 && order[1].second.idle_ns * 10 > idle)
+      finding.evidence += fmt::format("; {} after {}", Percent(order[1].second.idle_ns, idle), Where(order[1].first));
+    finding.action = ActionFor(site);
+    finding.upper_bound = true;
+    finding.confidence = 0.7;
+    SetPrice(cost, finding);
+    finding.rows = {{"calls", "idle_gaps", "idle_ns"}, {}};
+    for (const auto& [each, sum] : order) {
+      if (sum.idle_ns == 0 && finding.rows.rows.size() >= 20) break;
+      finding.rows.rows.push_back({sum.calls, sum.gaps, sum.idle_ns});
+      finding.rows.names.push_back(Where(each));
+    }
+    analysis.findings.push_back(std::move(finding));
+  }
+
+ private:
+  // The innermost operator and the innermost range of the application around the call.
+  static Site SiteOf(const Witness& witness, const BlockingCall& call) {
+    constexpr std::uint8_t kCpuOp = 3, kPythonFunction = 4;
+    Site site{BlockingName(witness.view(), call), {}, {}};
+    if (call.thread == kNone) return site;
+    const auto& ranges = witness.view().tables.ranges;
+    for (std::uint32_t range = witness.nest().At(call.thread, call.begin_ns); range != kNone;
+         range = witness.nest().Parent(range)) {
+      const std::uint8_t source = ranges.source[range];
+      if (source == kCpuOp) {
+        // aten::item calls aten::_local_scalar_dense: what the program wrote is the outer one.
+        const std::string_view name = witness.RangeName(range);
+        if (site.op.empty() || (name.starts_with("aten::") && site.op.starts_with("aten::") && site.range.empty()))
+          site.op = name;
+      } else if (source != kPythonFunction && site.range.empty() &&
+                 !witness.RangeName(range).starts_with("ProfilerStep#")) {
+        site.range = witness.RangeName(range);
+      }
+    }
+    return site;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Cause> MakeHostSyncs() { return std::make_unique<HostSyncs>(); }
+
+}  // namespace lockstep

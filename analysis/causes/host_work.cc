@@ -1,0 +1,118 @@
+// The GPU has nothing to do while the host does something else for longer than launches take.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/causes/cause.h"
+#include "analysis/passes.h"
+#include "analysis/report/format.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint32_t kNone = schema::kNone;
+
+struct Sum {
+  std::int64_t gaps = 0, ns = 0;
+};
+struct Work {
+  RankCost cost;
+  std::map<std::string, Sum> by_name;
+};
+
+class HostWork : public CauseOf<Work> {
+ public:
+  std::optional<Work> See(const Witness& witness) const override {
+    if (!witness.gpu()) return std::nullopt;
+    Work work{RankCost(witness), {}};
+    for (const Gap& gap : witness.gaps().gaps) {
+      if (gap.device != witness.device() || witness.KindOf(gap) != IdleKind::kHostWork) continue;
+      Sum& sum = work.by_name[NameOf(witness, gap)];
+      bool inside = false;
+      witness.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) {
+        work.cost.ns[stretch] += ns;
+        sum.ns += ns;
+        inside = true;
+      });
+      sum.gaps += inside;
+    }
+    return work;
+  }
+
+  void Tell(const Context& context, Analysis& analysis) override {
+    const std::int64_t whole = analysis.summary.terms.Sum();
+    std::vector<RankCost> costs;
+    std::map<std::string, Sum> by_name;
+    std::int64_t stretches = 0, total = 0, gaps = 0;
+    for (const Work* one : found()) {
+      costs.push_back(one->cost);
+      stretches += static_cast<std::int64_t>(one->cost.step.size());
+      for (const auto& [name, sum] : one->by_name) {
+        by_name[name].gaps += sum.gaps;
+        by_name[name].ns += sum.ns;
+        total += sum.ns, gaps += sum.gaps;
+      }
+    }
+    const Cost cost = CostOf(costs, whole, context.options().seed);
+    if (cost.ns <= 0 || total <= 0) return;
+    std::vector<std::pair<std::string, Sum>> order(by_name.begin(), by_name.end());
+    std::stable_sort(order.begin(), order.end(),
+                     [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
+    const auto& [name, most] = order.front();
+    const bool named = !name.empty();
+    Finding finding;
+    finding.id = "host.work";
+    finding.part = "host";
+    finding.headline = fmt::format(
+        "The GPU has nothing to do for {} while the host {}.", OfTheStep(cost, whole),
+        named && most.ns * 2 > total ? fmt::format("is in \"{}\"", name) : "does other work between launches");
+    finding.brief = named && most.ns * 2 > total ? fmt::format("GPU idle while the host is in {}", ShortName(name, 32))
+                                                 : "GPU idle while the host does other work";
+    const auto of = [&](const std::pair<std::string, Sum>& one) {
+      return fmt::format("{} {}", Percent(one.second.ns, total),
+                         one.first.empty() ? std::string("outside all ranges") : fmt::format("in \"{}\"", one.first));
+    };
+    const std::string count =
+        cost.per_step ? fmt::format("{:.3g} gaps per step", static_cast<double>(gaps) / static_cast<double>(stretches))
+                      : fmt::format("{} gaps", Count(gaps));
+    finding.evidence =
+        fmt::format("{} of {} on average: {}", count, Duration(total / std::max<std::int64_t>(1, gaps)), of(order[0]));
+    for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)
+      if (order[i].second.ns * 10 > total) finding.evidence += ", " + of(order[i]);
+    finding.action = named ? fmt::format(
+                                 "take \"{}\" out of the step, into another thread, or overlap it with what "
+                                 "the GPU still has to do",
+                                 name)
+                           : "see what the host does there: name ranges (record_function, NVTX), or record operators "
+                             "(--torch-ops)";
+    finding.upper_bound = true;
+    finding.confidence = named ? 0.6 : 0.5;
+    SetPrice(cost, finding);
+    finding.rows = {{"gaps", "idle_ns"}, {}};
+    for (const auto& [each, sum] : order) {
+      if (finding.rows.rows.size() >= 20) break;
+      finding.rows.rows.push_back({sum.gaps, sum.ns});
+      finding.rows.names.push_back(each.empty() ? "outside all ranges" : each);
+    }
+    analysis.findings.push_back(std::move(finding));
+  }
+
+ private:
+  // What covers half of the wait; a whole step or the profiler's mark says nothing.
+  static std::string NameOf(const Witness& witness, const Gap& gap) {
+    std::uint32_t range = gap.host_range;
+    while (range != kNone && witness.RangeName(range).starts_with("ProfilerStep#"))
+      range = witness.nest().Parent(range);
+    if (range != kNone) return ShortName(witness.RangeName(range));
+    if (gap.host_call != kNone) return ShortName(witness.view().Text(witness.view().tables.api.name[gap.host_call]));
+    return {};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Cause> MakeHostWork() { return std::make_unique<HostWork>(); }
+
+}  // namespace lockstep

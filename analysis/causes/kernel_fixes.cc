@@ -1,0 +1,126 @@
+// Kernels that decide the step's length and have a known remedy. Only time on the critical path counts: where
+// the GPU waits for its host anyway, faster kernels gain nothing.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/kernel_patterns.h"
+#include "analysis/passes.h"
+#include "analysis/report/format.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kManyInOptimizer = 20;
+
+struct NameSum {
+  std::int64_t count = 0, ns = 0;
+};
+struct OfPattern {
+  RankCost cost;
+  std::map<std::string, NameSum> by_name;
+  std::int64_t count = 0;
+};
+struct Kernels {
+  std::vector<OfPattern> of;  // Per pattern.
+  std::int64_t on_path_ns = 0;
+};
+
+class KernelFixes : public CauseOf<Kernels> {
+ public:
+  std::optional<Kernels> See(const Witness& witness) const override {
+    if (!witness.gpu()) return std::nullopt;
+    const auto& ops = witness.activity().timeline.ops;
+    const std::vector<std::uint8_t> pattern = MatchPatterns(witness);
+    Kernels kernels;
+    kernels.of.resize(KernelPatterns().size());
+    for (OfPattern& one : kernels.of) one.cost = RankCost::OfPaths(witness);
+    for (std::size_t p = 0; p < witness.paths().size(); ++p)
+      for (const PathPiece& piece : witness.paths()[p].path.pieces) {
+        if ((piece.edge != PathEdge::kOp && piece.edge != PathEdge::kCut) || ops[piece.op].copy) continue;
+        const std::int64_t ns = piece.end_ns - piece.begin_ns;
+        kernels.on_path_ns += ns;
+        if (pattern[piece.op] == kNoPattern) continue;
+        OfPattern& one = kernels.of[pattern[piece.op]];
+        one.cost.ns[p] += ns;
+        ++one.count;
+        NameSum& sum = one.by_name[OpName(witness.view(), ops[piece.op])];
+        ++sum.count;
+        sum.ns += ns;
+      }
+    return kernels;
+  }
+
+  void Tell(const Context& context, Analysis& analysis) override {
+    for (std::size_t p = 0; p < KernelPatterns().size(); ++p) TellOne(context, analysis, p);
+  }
+
+ private:
+  void TellOne(const Context& context, Analysis& analysis, std::size_t p) const {
+    const KernelPattern& pattern = KernelPatterns()[p];
+    const std::int64_t whole = analysis.summary.terms.Sum();
+    std::vector<RankCost> costs;
+    std::map<std::string, NameSum> by_name;
+    std::int64_t count = 0, stretches = 0, total = 0;
+    for (const Kernels* one : found()) {
+      costs.push_back(one->of[p].cost);
+      count += one->of[p].count;
+      stretches += static_cast<std::int64_t>(one->of[p].cost.step.size());
+      for (const auto& [name, sum] : one->of[p].by_name) {
+        by_name[name].count += sum.count;
+        by_name[name].ns += sum.ns;
+        total += sum.ns;
+      }
+    }
+    Cost cost = CostOf(costs, whole, context.options().seed);
+    if (cost.ns <= 0 || stretches == 0 || cost.share < pattern.least_share) return;
+    if (pattern.needs == KernelPattern::kInOptimizer && count < kManyInOptimizer * stretches) return;
+    std::vector<std::pair<std::string, NameSum>> order(by_name.begin(), by_name.end());
+    std::stable_sort(order.begin(), order.end(),
+                     [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
+    Finding finding;
+    finding.id = pattern.id;
+    finding.part = pattern.id;
+    finding.headline = fmt::format("{} spent in {}.", Capital(OfTheStep(cost, whole)), pattern.what);
+    finding.brief = std::string(pattern.what.substr(0, pattern.what.find(',')));
+    const double per = static_cast<double>(stretches);
+    finding.evidence = cost.per_step ? fmt::format("{:.3g} kernels per step on the critical path, {} each",
+                                                   static_cast<double>(count) / per,
+                                                   Duration(total / std::max<std::int64_t>(1, count)))
+                                     : fmt::format("{} kernels on the critical path, {} each", Count(count),
+                                                   Duration(total / std::max<std::int64_t>(1, count)));
+    finding.evidence +=
+        fmt::format("; most in {} ({})", ShortName(order[0].first, 40), Percent(order[0].second.ns, total));
+    finding.action = pattern.action;
+    finding.upper_bound = true;
+    finding.confidence = 0.5;
+    finding.rows = {{"count", "on_critical_path_ns"}, {}};
+    for (const auto& [name, sum] : order) {
+      if (finding.rows.rows.size() >= 20) break;
+      finding.rows.rows.push_back({sum.count, sum.ns});
+      finding.rows.names.push_back(name);
+    }
+    cost.ns = static_cast<std::int64_t>(static_cast<double>(cost.ns) * pattern.removable);
+    cost.share *= pattern.removable;
+    if (cost.interval_ns) {
+      cost.interval_ns->first =
+          static_cast<std::int64_t>(static_cast<double>(cost.interval_ns->first) * pattern.removable);
+      cost.interval_ns->second =
+          static_cast<std::int64_t>(static_cast<double>(cost.interval_ns->second) * pattern.removable);
+    }
+    SetPrice(cost, finding);
+    analysis.findings.push_back(std::move(finding));
+  }
+
+  // "1.2 ms of each 17 ms step are", "12 % of the time is".
+  static std::string Capital(const std::string& part) { return part + (part.ends_with("step") ? " are" : " is"); }
+};
+
+}  // namespace
+
+std::unique_ptr<Cause> MakeKernelFixes() { return std::make_unique<KernelFixes>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,122 @@
+// The GPU waits for launches: the host cannot launch kernels as fast as the GPU runs them.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "analysis/causes/cause.h"
+#include "analysis/passes.h"
+#include "analysis/report/format.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kShortNs = 10'000;
+constexpr std::size_t kPhases = 7;
+constexpr std::uint8_t kOptimizer = 4;
+
+struct Launches {
+  RankCost cost;
+  std::int64_t idle_ns = 0, gaps = 0;  // All idle time; gaps of this kind.
+  std::int64_t kernels = 0, short_kernels = 0, kernel_ns = 0, launch_ns = 0, launches = 0;
+  std::int64_t optimizer_kernels = 0, optimizer_gap_ns = 0;
+};
+
+class LaunchBound : public CauseOf<Launches> {
+ public:
+  std::optional<Launches> See(const Witness& witness) const override {
+    if (!witness.gpu()) return std::nullopt;
+    Launches all;
+    all.cost = RankCost(witness);
+    for (const Gap& gap : witness.gaps().gaps) {
+      if (gap.device != witness.device()) continue;
+      const bool launch = witness.KindOf(gap) == IdleKind::kLaunch;
+      const bool optimizer = launch && witness.PhaseOf(gap.host_range) == kOptimizer;
+      bool inside = false;
+      witness.ForEachPart(gap, !launch, [&](std::size_t stretch, std::int64_t ns) {
+        all.idle_ns += ns;
+        inside = true;
+        if (launch) all.cost.ns[stretch] += ns;
+        if (optimizer) all.optimizer_gap_ns += ns;
+      });
+      all.gaps += launch && inside;
+    }
+    const auto& api = witness.view().tables.api;
+    std::vector<bool> seen(api.rows(), false);
+    for (const GpuOp& op : witness.activity().timeline.ops) {
+      if (!op.busy || op.copy || witness.StretchAt(op.begin_ns) == kNowhere) continue;
+      ++all.kernels;
+      all.kernel_ns += op.end_ns - op.begin_ns;
+      all.short_kernels += op.end_ns - op.begin_ns < kShortNs;
+      if (op.api == schema::kNone || seen[op.api]) continue;
+      seen[op.api] = true;
+      ++all.launches;
+      all.launch_ns += api.duration_ns[op.api];
+      all.optimizer_kernels +=
+          witness.PhaseOf(witness.nest().At(api.thread[op.api], api.begin_ns[op.api])) == kOptimizer;
+    }
+    return all;
+  }
+
+  void Tell(const Context& context, Analysis& analysis) override {
+    const std::int64_t whole = analysis.summary.terms.Sum();
+    std::vector<RankCost> costs;
+    Launches all;
+    std::int64_t stretches = 0;
+    Evidence rows{{"rank", "launch_idle_ns", "idle_ns", "gaps", "kernels", "short_kernels", "launch_call_ns"}, {}};
+    for (const Launches* one : found()) {
+      costs.push_back(one->cost);
+      stretches += static_cast<std::int64_t>(one->cost.step.size());
+      rows.rows.push_back({one->cost.rank, one->cost.Total(), one->idle_ns, one->gaps, one->kernels, one->short_kernels,
+                           one->launch_ns});
+      all.idle_ns += one->idle_ns, all.gaps += one->gaps, all.kernels += one->kernels;
+      all.short_kernels += one->short_kernels, all.kernel_ns += one->kernel_ns, all.launches += one->launches;
+      all.launch_ns += one->launch_ns, all.optimizer_kernels += one->optimizer_kernels;
+      all.optimizer_gap_ns += one->optimizer_gap_ns;
+    }
+    const Cost cost = CostOf(costs, whole, context.options().seed);
+    if (cost.ns <= 0 || all.kernels == 0) return;
+    std::int64_t total = 0;
+    for (const RankCost& one : costs) total += one.Total();
+    Finding finding;
+    finding.id = "launch.bound";
+    finding.part = "launch";
+    finding.headline = fmt::format("The GPU waits {} for its next kernel to be launched: the host cannot keep up.",
+                                   OfTheStep(cost, whole));
+    finding.brief = "GPU waits for kernels to be launched";
+    const double per = static_cast<double>(std::max<std::int64_t>(1, stretches));
+    const std::string kernels =
+        cost.per_step ? fmt::format("{} kernels per step",
+                                    Count(static_cast<std::int64_t>(static_cast<double>(all.kernels) / per + 0.5)))
+                      : fmt::format("{} kernels", Count(all.kernels));
+    finding.evidence = fmt::format(
+        "{} of the GPU's idle time in {} gaps of {} on average; {} of {} on average, {} of them below 10 us",
+        Percent(total, all.idle_ns), Count(all.gaps), Duration(total / std::max<std::int64_t>(1, all.gaps)), kernels,
+        Duration(all.kernel_ns / all.kernels), Percent(all.short_kernels, all.kernels));
+    if (all.launches > 0)
+      finding.evidence += fmt::format("; {} of host time per launching call", Duration(all.launch_ns / all.launches));
+    if (all.optimizer_gap_ns * 3 > total) {
+      finding.evidence +=
+          fmt::format("; {} of it in the optimizer, which launches {} of the kernels",
+                      Percent(all.optimizer_gap_ns, total), Percent(all.optimizer_kernels, all.launches));
+      finding.action =
+          "fused or foreach optimizer (torch.optim ...(fused=True)); then CUDA graphs or torch.compile for the rest";
+    } else {
+      finding.action =
+          "launch less: torch.compile(mode=\"reduce-overhead\") or CUDA graphs, fused kernels; or more work per "
+          "launch: a larger batch";
+    }
+    finding.upper_bound = true;
+    finding.confidence = 0.7;
+    SetPrice(cost, finding);
+    finding.rows = std::move(rows);
+    analysis.findings.push_back(std::move(finding));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Cause> MakeLaunchBound() { return std::make_unique<LaunchBound>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,137 @@
+// Memory that grows from step to step: a leak.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/causes/cause.h"
+#include "analysis/report/format.h"
+#include "analysis/tables/cells.h"
+#include "analysis/tables/kinds.h"
+
+namespace lockstep {
+namespace {
+
+// Over what was recorded, of the peak and in bytes; below that it may be anything.
+constexpr double kLeastGrowth = 0.01;
+constexpr double kLeastBytes = 4e6;
+constexpr std::size_t kLeastSteps = 12;
+
+struct Growth {
+  std::int32_t rank = -1;
+  bool gpu = true;
+  std::int64_t device = -1, peak = 0, capacity = -1, steps = 0;
+  double slope = 0, low = 0, high = 0;
+};
+
+class MemoryGrowth : public CauseOf<std::vector<Growth>> {
+ public:
+  std::optional<std::vector<Growth>> See(const Witness& witness) const override {
+    if (!witness.per_step() || witness.stretches().size() < kLeastSteps || witness.view().tables.gpu_memory.rows() == 0)
+      return std::nullopt;
+    std::vector<Growth> all = Slopes(witness, 0);
+    // What fills up once grows in the first half and not in the second.
+    const std::vector<Growth> late = Slopes(witness, witness.stretches().size() / 2);
+    std::erase_if(all, [&](const Growth& g) {
+      const auto same = std::find_if(late.begin(), late.end(),
+                                     [&](const Growth& l) { return l.gpu == g.gpu && l.device == g.device; });
+      return same == late.end() || same->slope < 0.5 * g.slope;
+    });
+    return all;
+  }
+
+  void Tell(const Context&, Analysis& analysis) override {
+    const Growth* worst = nullptr;
+    std::size_t grow = 0;
+    Evidence rows{{"rank", "device", "bytes_per_step", "low", "high", "peak_bytes", "steps"}, {}};
+    for (const auto* rank : found())
+      for (const Growth& g : *rank) {
+        ++grow;
+        rows.rows.push_back(
+            {g.rank, g.device, std::llround(g.slope), std::llround(g.low), std::llround(g.high), g.peak, g.steps});
+        if (worst == nullptr || g.slope * (g.gpu ? 4 : 1) > worst->slope * (worst->gpu ? 4 : 1)) worst = &g;
+      }
+    if (worst == nullptr) return;
+    const auto bytes = [](double n) { return Bytes(static_cast<std::uint64_t>(std::max(0.0, n))); };
+    const char* what = worst->gpu ? "GPU memory" : "The process's memory";
+    Finding finding;
+    finding.id = "memory.growth";
+    finding.part = "memory.growth";
+    finding.headline = fmt::format("{} grows by {} per step (rank {}{}).", what, bytes(worst->slope), worst->rank,
+                                   grow > 1 ? ", and others" : "");
+    finding.brief = worst->gpu ? "GPU memory grows from step to step" : "host memory grows from step to step";
+    finding.evidence = fmt::format("{} to {} per step (95 %) over {} steps, peak {}", bytes(worst->low),
+                                   bytes(worst->high), worst->steps, bytes(static_cast<double>(worst->peak)));
+    if (worst->capacity > worst->peak)
+      finding.evidence += fmt::format(
+          "; full after {} more steps",
+          Count(static_cast<std::int64_t>(static_cast<double>(worst->capacity - worst->peak) / worst->slope)));
+    finding.action = worst->gpu
+                         ? "find what keeps tensors across steps: sums of losses without .detach() or .item(), "
+                           "lists of outputs, hooks that hold activations"
+                         : "find what keeps data across steps: lists of results or logs, caches without a bound, "
+                           "DataLoader workers that copy";
+    finding.confidence = 0.8;
+    finding.rows = std::move(rows);
+    analysis.findings.push_back(std::move(finding));
+  }
+
+ private:
+  static std::vector<Growth> Slopes(const Witness& witness, std::size_t from) {
+    // The table's own arithmetic over the steps from there on.
+    RankView view;
+    const RankView& all = witness.view();
+    view.rank = all.rank;
+    view.timeline = all.timeline;
+    view.tables.gpu_memory = all.tables.gpu_memory;
+    view.tables.devices = all.tables.devices;
+    view.tables.strings = all.tables.strings;
+    view.tables.string_bytes = all.tables.string_bytes;
+    std::int64_t steps = 0;
+    for (std::size_t i = 0; i < all.tables.steps.rows(); ++i) {
+      const std::size_t at = witness.HostStretchAt(all.tables.steps.begin_ns[i]);
+      if (at == kNowhere || at < from) continue;
+      view.tables.steps.Append({.index = all.tables.steps.index[i],
+                                .begin_ns = all.tables.steps.begin_ns[i],
+                                .end_ns = all.tables.steps.end_ns[i],
+                                .complete = 1});
+      view.host_windows.push_back({all.tables.steps.begin_ns[i], all.tables.steps.end_ns[i]});
+      ++steps;
+    }
+    std::sort(view.host_windows.begin(), view.host_windows.end(),
+              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+    Table table = kMemoryTable.head();
+    kMemoryTable.rank_rows(view, {}, table);
+    const auto column = [&](std::string_view name) {
+      return static_cast<std::size_t>(std::find_if(table.columns.begin(), table.columns.end(),
+                                                   [&](const TableColumn& c) { return c.name == name; }) -
+                                      table.columns.begin());
+    };
+    const std::size_t kind = column("memory"), device = column("device"), peak = column("peak_allocated_bytes"),
+                      capacity = column("capacity_bytes"), slope = column("growth_bytes_per_step"),
+                      low = column("growth_low_bytes_per_step"), high = column("growth_high_bytes_per_step"),
+                      grows = column("grows");
+    std::vector<Growth> found;
+    for (const auto& row : table.rows) {
+      if (TextOfCell(row[grows]) != "yes") continue;
+      Growth g;
+      g.rank = all.rank;
+      g.gpu = TextOfCell(row[kind]) == "gpu";
+      g.device = IntOf(row[device], -1);
+      g.peak = IntOf(row[peak]);
+      g.capacity = IntOf(row[capacity], -1);
+      g.steps = steps;
+      g.slope = RealOf(row[slope]), g.low = RealOf(row[low]), g.high = RealOf(row[high]);
+      const double grown = g.slope * static_cast<double>(steps);
+      if (grown >= kLeastGrowth * static_cast<double>(g.peak) && grown >= kLeastBytes) found.push_back(g);
+    }
+    return found;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Cause> MakeMemoryGrowth() { return std::make_unique<MemoryGrowth>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,137 @@
+// GPU memory is full: the allocator asks the driver within steps, and each time the GPU stands still.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/cause.h"
+#include "analysis/passes.h"
+#include "analysis/report/format.h"
+#include "analysis/tables/cells.h"
+#include "analysis/tables/kinds.h"
+
+namespace lockstep {
+namespace {
+
+// A caching allocator holds what it once had: only what is allocated tells how full a GPU is.
+constexpr double kNearlyFull = 0.9;
+
+struct Memory {
+  RankCost cost;
+  std::int64_t calls = 0, call_ns = 0, allocated = -1, reserved = -1, capacity = -1;
+};
+
+class MemoryLimit : public CauseOf<Memory> {
+ public:
+  std::optional<Memory> See(const Witness& witness) const override {
+    if (!witness.gpu()) return std::nullopt;
+    const RankView& view = witness.view();
+    Memory memory;
+    memory.cost = RankCost(witness);
+    for (const Gap& gap : witness.gaps().gaps)
+      if (gap.device == witness.device() && witness.KindOf(gap) == IdleKind::kAllocator)
+        witness.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) { memory.cost.ns[stretch] += ns; });
+    for (std::uint32_t row = 0; row < view.tables.api.rows(); ++row) {
+      const std::string_view name = view.Text(view.tables.api.name[row]);
+      if (!AsksDriver(name) || witness.HostStretchAt(view.tables.api.begin_ns[row]) == kNowhere) continue;
+      ++memory.calls;
+      memory.call_ns += view.tables.api.duration_ns[row];
+    }
+    Table table = kMemoryTable.head();
+    kMemoryTable.rank_rows(view, {}, table);
+    const auto column = [&](std::string_view name) {
+      return static_cast<std::size_t>(std::find_if(table.columns.begin(), table.columns.end(),
+                                                   [&](const TableColumn& c) { return c.name == name; }) -
+                                      table.columns.begin());
+    };
+    const std::size_t kind = column("memory"), device = column("device"), allocated = column("peak_allocated_bytes"),
+                      reserved = column("peak_reserved_bytes"), capacity = column("capacity_bytes");
+    for (const auto& row : table.rows)
+      if (TextOfCell(row[kind]) == "gpu" && IntOf(row[device]) == witness.device()) {
+        memory.allocated = IntOf(row[allocated], -1);
+        memory.reserved = IntOf(row[reserved], -1);
+        memory.capacity = IntOf(row[capacity], -1);
+      }
+    // Only a balance is known, not what was there before: no share of the whole.
+    if (memory.reserved < 0) memory.allocated = -1;
+    return memory;
+  }
+
+  void Tell(const Context& context, Analysis& analysis) override {
+    const std::int64_t whole = analysis.summary.terms.Sum();
+    std::vector<RankCost> costs;
+    std::int64_t calls = 0, call_ns = 0, stretches = 0;
+    const Memory* fullest = nullptr;
+    const auto share = [](const Memory& m) {
+      return m.capacity > 0 && m.allocated >= 0 ? static_cast<double>(m.allocated) / static_cast<double>(m.capacity)
+                                                : -1.0;
+    };
+    Evidence rows{{"rank", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "driver_calls",
+                   "driver_call_ns", "gpu_idle_ns"},
+                  {}};
+    for (const Memory* one : found()) {
+      costs.push_back(one->cost);
+      calls += one->calls, call_ns += one->call_ns;
+      stretches += static_cast<std::int64_t>(one->cost.step.size());
+      if (fullest == nullptr || share(*one) > share(*fullest)) fullest = one;
+      rows.rows.push_back(
+          {one->cost.rank, one->allocated, one->reserved, one->capacity, one->calls, one->call_ns, one->cost.Total()});
+    }
+    if (fullest == nullptr) return;
+    const Cost cost = CostOf(costs, whole, context.options().seed);
+    const bool full = share(*fullest) >= kNearlyFull;
+    const bool stalls = cost.ns > 0 && cost.share >= kWorthShare;
+    if (!full && !stalls) return;
+    Finding finding;
+    finding.id = "memory.limit";
+    finding.part = "memory";
+    const std::string level =
+        share(*fullest) >= 0
+            ? fmt::format("{} of {} allocated at the peak ({})", Bytes(static_cast<std::uint64_t>(fullest->allocated)),
+                          Bytes(static_cast<std::uint64_t>(fullest->capacity)), Percent(share(*fullest)))
+            : std::string();
+    if (stalls) {
+      finding.headline = fmt::format("The GPU stands still for {} while the host allocates and frees its memory{}.",
+                                     OfTheStep(cost, whole), full ? ", which is nearly full" : "");
+      finding.brief = "device memory allocated and freed within steps";
+      finding.evidence =
+          fmt::format("{}, {} each{}",
+                      cost.per_step ? fmt::format("{:.3g} cudaMalloc and cudaFree per step",
+                                                  static_cast<double>(calls) / static_cast<double>(stretches))
+                                    : fmt::format("{} cudaMalloc and cudaFree", Count(calls)),
+                      Duration(call_ns / std::max<std::int64_t>(1, calls)), level.empty() ? "" : "; " + level);
+      SetPrice(cost, finding);
+      finding.upper_bound = true;
+      finding.confidence = 0.7;
+    } else {
+      finding.headline = fmt::format("GPU memory is nearly full on rank {}: {}.", fullest->cost.rank, level);
+      finding.brief = "GPU memory is nearly full";
+      finding.evidence =
+          level + fmt::format(", {} held by the allocator; it costs nothing yet",
+                              Bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(0, fullest->reserved))));
+      finding.rank = found().size() > 1 ? -1 : fullest->cost.rank;
+      finding.confidence = 0.9;
+    }
+    finding.action = full ? "activation checkpointing (torch.utils.checkpoint), a smaller batch, or sharded states "
+                            "(FSDP); PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation"
+                          : "allocate once and keep it (a caching or pooled allocator, cudaMallocAsync); in PyTorch no "
+                            "torch.cuda.empty_cache() within steps";
+    finding.rows = std::move(rows);
+    analysis.findings.push_back(std::move(finding));
+  }
+
+ private:
+  static bool AsksDriver(std::string_view name) {
+    for (const std::string_view start :
+         {"cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cuMemAlloc", "cuMemFree", "cuMemCreate", "cuMemRelease"})
+      if (name.starts_with(start))
+        return name.find("Host") == std::string_view::npos && name.find("Async") == std::string_view::npos;
+    return false;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Cause> MakeMemoryLimit() { return std::make_unique<MemoryLimit>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,85 @@
+// Copies from pageable host memory: staged through a pinned buffer, and the host waits for the staging.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/cause.h"
+#include "analysis/passes.h"
+#include "analysis/report/format.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint8_t kHostToDevice = 1, kPageable = 1;
+
+struct Copies {
+  RankCost cost;
+  std::int64_t count = 0, bytes = 0, ns = 0, all = 0, host_ns = 0;
+};
+
+class PageableCopies : public CauseOf<Copies> {
+ public:
+  std::optional<Copies> See(const Witness& witness) const override {
+    if (!witness.gpu()) return std::nullopt;
+    const auto& table = witness.view().tables.copies;
+    const auto& ops = witness.activity().timeline.ops;
+    Copies copies;
+    copies.cost = RankCost::OfPaths(witness);
+    for (const GpuOp& op : ops) {
+      if (!op.copy || table.kind[op.row] != kHostToDevice || witness.StretchAt(op.begin_ns) == kNowhere) continue;
+      ++copies.all;
+      if (table.host_memory[op.row] != kPageable) continue;
+      ++copies.count;
+      copies.bytes += static_cast<std::int64_t>(table.bytes[op.row]);
+      copies.ns += op.end_ns - op.begin_ns;
+      if (op.api != schema::kNone) copies.host_ns += witness.view().tables.api.duration_ns[op.api];
+    }
+    for (std::size_t p = 0; p < witness.paths().size(); ++p)
+      for (const PathPiece& piece : witness.paths()[p].path.pieces) {
+        if (piece.edge != PathEdge::kOp && piece.edge != PathEdge::kCut) continue;
+        const GpuOp& op = ops[piece.op];
+        if (op.copy && table.kind[op.row] == kHostToDevice && table.host_memory[op.row] == kPageable)
+          copies.cost.ns[p] += piece.end_ns - piece.begin_ns;
+      }
+    return copies;
+  }
+
+  void Tell(const Context& context, Analysis& analysis) override {
+    const std::int64_t whole = analysis.summary.terms.Sum();
+    std::vector<RankCost> costs;
+    Copies all;
+    Evidence rows{{"rank", "pageable_copies", "copies_to_gpu", "bytes", "copy_ns", "host_call_ns"}, {}};
+    for (const Copies* one : found()) {
+      costs.push_back(one->cost);
+      all.count += one->count, all.bytes += one->bytes, all.ns += one->ns, all.all += one->all;
+      all.host_ns += one->host_ns;
+      rows.rows.push_back({one->cost.rank, one->count, one->all, one->bytes, one->ns, one->host_ns});
+    }
+    const Cost cost = CostOf(costs, whole, context.options().seed);
+    if (cost.ns <= 0 || all.count == 0) return;
+    Finding finding;
+    finding.id = "copy.pageable";
+    finding.part = "copy";
+    finding.headline = fmt::format("{} go into copies to the GPU from pageable memory.", OfTheStep(cost, whole));
+    finding.brief = "copies to the GPU from pageable memory";
+    const double seconds = static_cast<double>(std::max<std::int64_t>(1, all.ns)) * 1e-9;
+    finding.evidence =
+        fmt::format("{} of {} copies to the GPU, {} each at {}; the host spends {} in the call that starts one",
+                    Count(all.count), Count(all.all), Bytes(static_cast<std::uint64_t>(all.bytes / all.count)),
+                    Bandwidth(static_cast<double>(all.bytes) / seconds), Duration(all.host_ns / all.count));
+    finding.action =
+        "pinned memory and asynchronous copies: DataLoader(pin_memory=True) and .to(device, non_blocking=True)";
+    finding.upper_bound = true;
+    finding.confidence = 0.8;
+    SetPrice(cost, finding);
+    finding.rows = std::move(rows);
+    analysis.findings.push_back(std::move(finding));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Cause> MakePageableCopies() { return std::make_unique<PageableCopies>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,145 @@
+// Kernels with fewer blocks than the GPU has multiprocessors: the rest of it stands idle while they run.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/kernel_patterns.h"
+#include "analysis/passes.h"
+#include "analysis/report/format.h"
+
+namespace lockstep {
+namespace {
+
+// What is shorter lasts as long as it takes to start: more blocks would not make it shorter.
+constexpr std::int64_t kLongEnoughNs = 20'000;
+constexpr double kWorthTelling = 0.03;
+
+struct NameSum {
+  std::int64_t count = 0, ns = 0, unused_ns = 0, blocks = 0;
+};
+struct Grids {
+  RankCost cost;
+  std::map<std::string, NameSum> by_name;
+  std::int64_t multiprocessors = 0, known_ns = 0;
+};
+
+class SmallGrids : public CauseOf<Grids> {
+ public:
+  std::optional<Grids> See(const Witness& witness) const override {
+    if (!witness.gpu()) return std::nullopt;
+    const schema::RankTables& t = witness.view().tables;
+    std::map<std::uint16_t, std::int64_t> multiprocessors;
+    for (std::uint32_t row = 0; row < t.devices.rows(); ++row)
+      if (t.devices.sm_count[row] > 0) multiprocessors[t.devices.device[row]] = t.devices.sm_count[row];
+    if (multiprocessors.empty() || t.kernel_shapes.rows() == 0) return std::nullopt;
+    const auto& timeline = witness.activity().timeline;
+    const std::vector<std::uint8_t> pattern = MatchPatterns(witness);
+    const std::vector<bool> alone = Alone(timeline.ops);
+    Grids grids{RankCost::OfPaths(witness), {}, 0, 0};
+    for (std::size_t p = 0; p < witness.paths().size(); ++p)
+      for (const PathPiece& piece : witness.paths()[p].path.pieces) {
+        if (piece.edge != PathEdge::kOp) continue;
+        const GpuOp& op = timeline.ops[piece.op];
+        // Communication is meant to be small; what has a remedy of its own is told there.
+        if (op.copy || op.cls != KernelClass::kCompute || pattern[piece.op] != kNoPattern) continue;
+        const auto sms = multiprocessors.find(timeline.DeviceOf(op));
+        const std::uint32_t shape = t.kernels.shape[op.row];
+        if (sms == multiprocessors.end() || shape >= t.kernel_shapes.rows()) continue;
+        const std::int64_t ns = piece.end_ns - piece.begin_ns;
+        grids.known_ns += ns;
+        grids.multiprocessors = sms->second;
+        const std::int64_t blocks =
+            std::int64_t{t.kernel_shapes.grid_x[shape]} * t.kernel_shapes.grid_y[shape] * t.kernel_shapes.grid_z[shape];
+        if (blocks <= 0 || blocks >= sms->second || !alone[piece.op] || op.end_ns - op.begin_ns < kLongEnoughNs)
+          continue;
+        const auto unused = static_cast<std::int64_t>(
+            static_cast<double>(ns) * (1 - static_cast<double>(blocks) / static_cast<double>(sms->second)));
+        grids.cost.ns[p] += unused;
+        NameSum& sum = grids.by_name[OpName(witness.view(), op)];
+        ++sum.count;
+        sum.ns += ns;
+        sum.unused_ns += unused;
+        sum.blocks += blocks;
+      }
+    return grids;
+  }
+
+  void Tell(const Context& context, Analysis& analysis) override {
+    const std::int64_t whole = analysis.summary.terms.Sum();
+    std::vector<RankCost> costs;
+    std::map<std::string, NameSum> by_name;
+    std::int64_t stretches = 0, small_ns = 0, known_ns = 0, count = 0, multiprocessors = 0;
+    for (const Grids* one : found()) {
+      costs.push_back(one->cost);
+      stretches += static_cast<std::int64_t>(one->cost.step.size());
+      known_ns += one->known_ns;
+      multiprocessors = std::max(multiprocessors, one->multiprocessors);
+      for (const auto& [name, sum] : one->by_name) {
+        NameSum& all = by_name[name];
+        all.count += sum.count, all.ns += sum.ns, all.unused_ns += sum.unused_ns, all.blocks += sum.blocks;
+        small_ns += sum.ns, count += sum.count;
+      }
+    }
+    const Cost cost = CostOf(costs, whole, context.options().seed);
+    if (cost.share < kWorthTelling || by_name.empty()) return;
+    std::vector<std::pair<std::string, NameSum>> order(by_name.begin(), by_name.end());
+    std::stable_sort(order.begin(), order.end(),
+                     [](const auto& a, const auto& b) { return a.second.unused_ns > b.second.unused_ns; });
+    const auto& [name, most] = order.front();
+    const std::int64_t blocks = most.blocks / std::max<std::int64_t>(1, most.count);
+    Finding finding;
+    finding.id = "gpu.small_grids";
+    finding.part = "small_grids";
+    finding.headline = fmt::format(
+        "Kernels too small for the GPU leave most of it idle: worth {}, had they blocks for all {} multiprocessors.",
+        OfTheStep(cost, whole), multiprocessors);
+    finding.brief = "kernels with too few blocks for the GPU";
+    finding.evidence = fmt::format(
+        "{} with fewer than {} blocks, {} of compute time; most in {}: {} of {} on average",
+        cost.per_step
+            ? fmt::format("{:.3g} kernels per step", static_cast<double>(count) / static_cast<double>(stretches))
+            : fmt::format("{} kernels", Count(count)),
+        multiprocessors, Percent(small_ns, known_ns), ShortName(name, 40), Plural(blocks, "block"),
+        Duration(most.ns / std::max<std::int64_t>(1, most.count)));
+    finding.action =
+        "give each launch more to do: a larger batch, several problems in one (batched, grouped) kernel, split-K; or "
+        "run "
+        "independent kernels on several streams";
+    finding.upper_bound = true;
+    finding.confidence = 0.5;
+    SetPrice(cost, finding);
+    finding.rows = {{"count", "blocks", "on_critical_path_ns", "unused_ns"}, {}};
+    for (const auto& [each, sum] : order) {
+      if (finding.rows.rows.size() >= 20) break;
+      finding.rows.rows.push_back(
+          {sum.count, sum.blocks / std::max<std::int64_t>(1, sum.count), sum.ns, sum.unused_ns});
+      finding.rows.names.push_back(each);
+    }
+    analysis.findings.push_back(std::move(finding));
+  }
+
+ private:
+  // No other kernel runs beside it: what it leaves unused is idle. Operations are by begin.
+  static std::vector<bool> Alone(const std::vector<GpuOp>& ops) {
+    std::vector<bool> alone(ops.size(), true);
+    std::size_t longest = kNowhere;  // Of those so far the one that ends last.
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (ops[i].copy || !ops[i].busy) continue;
+      if (longest != kNowhere && ops[longest].end_ns > ops[i].begin_ns) {
+        alone[i] = false;
+        alone[longest] = false;
+      }
+      if (longest == kNowhere || ops[i].end_ns > ops[longest].end_ns) longest = i;
+    }
+    return alone;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Cause> MakeSmallGrids() { return std::make_unique<SmallGrids>(); }
+
+}  // namespace lockstep

@@ -1,0 +1,81 @@
+#include "one_gpu.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/interval.h"
+
+namespace lockstep::test {
+
+void OneGpu::Device(std::uint16_t major, std::uint32_t multiprocessors) {
+  tables.devices.Append({.device = 0,
+                         .name = Intern("GPU"),
+                         .memory_bytes = 80'000'000'000,
+                         .sm_count = multiprocessors,
+                         .compute_major = major,
+                         .vendor = 1});
+}
+
+void OneGpu::Steps(int steps) {
+  for (int i = 0; i < steps; ++i) Step(i, i * kStep * us, (i + 1) * kStep * us);
+}
+
+void OneGpu::Kernel(std::string_view name, std::int64_t begin, std::int64_t length, std::uint32_t shape,
+                    std::uint32_t stream) {
+  Launched(name, begin, begin + length, std::max<std::int64_t>(0, begin - 500), stream);
+  tables.kernels.shape.back() = shape;
+}
+
+Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks) {
+  std::vector<const HandMade*> hand_made(ranks.begin(), ranks.end());
+  std::int64_t end = 0;
+  for (const OneGpu* rank : ranks)
+    for (const std::int64_t step_end : rank->tables.steps.end_ns) end = std::max(end, step_end);
+  for (const OneGpu* rank : ranks)
+    for (std::size_t i = 0; end == 0 && i < rank->tables.kernels.rows(); ++i)
+      end = rank->tables.kernels.begin_ns[i] + rank->tables.kernels.duration_ns[i];
+  Timeline timeline = TimelineOf(hand_made, std::vector<Interval>(ranks.size(), {0, end}));
+  auto& t = timeline.tables;
+  const auto busy = [&](std::size_t rank, Interval window) {
+    std::vector<Interval> all;
+    const auto& kernels = ranks[rank]->tables.kernels;
+    for (std::size_t i = 0; i < kernels.rows(); ++i)
+      all.push_back({kernels.begin_ns[i], kernels.begin_ns[i] + kernels.duration_ns[i]});
+    return TotalWithin(Normalize(std::move(all)), window);
+  };
+  std::fill(t.ranks.gpu.begin(), t.ranks.gpu.end(), std::uint8_t{1});
+  for (std::size_t i = 0; i < t.step_ranks.rows(); ++i) {
+    const Interval window{t.step_ranks.begin_ns[i], t.step_ranks.end_ns[i]};
+    t.step_ranks.compute_ns[i] = busy(static_cast<std::size_t>(t.step_ranks.rank[i]), window);
+    t.step_ranks.idle_ns[i] = window.end - window.begin - t.step_ranks.compute_ns[i];
+  }
+  for (std::size_t i = 0; i < t.rank_totals.rows(); ++i) {
+    t.rank_totals.compute_ns[i] = busy(i, {0, end});
+    t.rank_totals.idle_ns[i] = end - t.rank_totals.compute_ns[i];
+  }
+  const auto& steps = ranks[0]->tables.steps;
+  for (std::size_t i = 0; i < steps.rows(); ++i)
+    t.steps.Append({.index = steps.index[i],
+                    .begin_ns = steps.begin_ns[i],
+                    .end_ns = steps.end_ns[i],
+                    .step_ns = steps.end_ns[i] - steps.begin_ns[i],
+                    .ranks = static_cast<std::uint32_t>(ranks.size()),
+                    .complete = 1});
+  AnalyzeOptions options;
+  options.replay = false;
+  options.read_rank = [&](std::int32_t rank) -> Result<schema::RankTables> {
+    return ranks.at(static_cast<std::size_t>(rank))->tables;
+  };
+  Result<Analysis> analysis = Analyze(timeline, options);
+  EXPECT_TRUE(analysis.ok());
+  return analysis.ok() ? std::move(analysis).value() : Analysis{};
+}
+
+const Finding* FindIn(const Analysis& analysis, std::string_view id) {
+  for (const Finding& finding : analysis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+}  // namespace lockstep::test

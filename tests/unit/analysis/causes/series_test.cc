@@ -1,0 +1,112 @@
+// Causes that the steps' lengths show: warm-up that was recorded, bursts that recur.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "analysis/warmup.h"
+#include "tests/unit/analysis/synthetic_job.h"
+
+namespace lockstep::test {
+namespace {
+
+std::vector<std::int64_t> Steps(std::size_t n, const std::function<double(std::size_t)>& factor) {
+  Noise noise(7);
+  std::vector<std::int64_t> ns;
+  for (std::size_t i = 0; i < n; ++i)
+    ns.push_back(static_cast<std::int64_t>(40e6 * factor(i) * (1 + 0.005 * noise.Next())));
+  return ns;
+}
+
+TEST(Warmup, IsFoundWhereverItEnds) {
+  for (const std::size_t length : {1u, 3u, 6u, 10u})
+    EXPECT_EQ(CountWarmup(Steps(40, [&](std::size_t i) { return i < length ? 1.8 : 1.0; })), length);
+  // Falling off slowly: as long as it stands out.
+  EXPECT_EQ(CountWarmup(Steps(40, [](std::size_t i) { return 1 + (i < 5 ? 1.0 - 0.18 * static_cast<double>(i) : 0); })),
+            5u);
+}
+
+TEST(Warmup, IsNothingElse) {
+  EXPECT_EQ(CountWarmup(Steps(40, [](std::size_t) { return 1.0; })), 0u);
+  EXPECT_EQ(CountWarmup(Steps(40, [](std::size_t i) { return i < 20 ? 1.5 : 1.0; })), 0u);       // A change.
+  EXPECT_EQ(CountWarmup(Steps(40, [](std::size_t i) { return i % 10 == 0 ? 1.8 : 1.0; })), 0u);  // Bursts.
+  EXPECT_EQ(CountWarmup(Steps(6, [](std::size_t i) { return i < 1 ? 3.0 : 1.0; })), 0u);         // Too few to tell.
+  EXPECT_EQ(CountWarmup(Steps(40, [](std::size_t i) { return i < 3 ? 0.5 : 1.0; })), 0u);
+}
+
+const Finding* Find(const Analysis& analysis, std::string_view id) {
+  for (const Finding& finding : analysis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+TEST(Warmup, StaysOutOfMediansAndIsTold) {
+  JobSpec spec;
+  spec.warmup = 0;
+  spec.transfer_ns = 10'000;
+  spec.steps = 12;
+  spec.compute = [](int step, int) { return step < 4 ? 90'000'000 : 40'000'000; };
+  const Analysis analysis = Simulate(spec).Analyze();
+  const Finding* finding = Find(analysis, "warmup.captured");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->rows.rows.size(), 4u);
+  EXPECT_LT(*analysis.summary.job_step_ns_p99, 50'000'000);
+  EXPECT_TRUE(analysis.steps[3].warmup);
+  EXPECT_FALSE(analysis.steps[4].warmup);
+  // A healthy run all the same.
+  EXPECT_NE(analysis.verdict.find("othing found"), std::string::npos) << analysis.verdict;
+}
+
+TEST(Warmup, OneLateRankIsNone) {
+  JobSpec spec;
+  spec.warmup = 0;
+  spec.compute = [](int step, int rank) { return step < 4 && rank == 2 ? 90'000'000 : 40'000'000; };
+  EXPECT_EQ(Find(Simulate(spec).Analyze(), "warmup.captured"), nullptr);
+}
+
+Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64_t ns = 20'000'000) {
+  JobSpec spec;
+  spec.steps = 62;
+  spec.transfer_ns = 10'000;
+  Noise noise(3);
+  std::vector<double> jitter;
+  for (int i = 0; i < 62 * 4; ++i) jitter.push_back(noise.Next());
+  spec.compute = [=](int step, int rank) {
+    return static_cast<std::int64_t>(40e6 * (1 + 0.002 * jitter[static_cast<std::size_t>(4 * step + rank)])) +
+           (burst(step, rank) ? ns : 0);
+  };
+  return Simulate(spec).Analyze();
+}
+
+TEST(Bursts, PeriodAndCostComeBack) {
+  const Analysis analysis = Bursts([](int step, int) { return step % 10 == 5; });
+  const Finding* finding = Find(analysis, "burst.periodic");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->headline.find("Every 10 steps"), std::string::npos) << finding->headline;
+  // 6 of 60 steps, 20 ms each.
+  EXPECT_NEAR(static_cast<double>(*finding->saves_ns_per_step), 2e6, 0.05 * 2e6);
+  EXPECT_EQ(finding->rank, -1);
+  EXPECT_EQ(finding->rows.rows.size(), 6u);
+}
+
+TEST(Bursts, OfOneRankAreOneFinding) {
+  const Analysis analysis = Bursts([](int step, int rank) { return step % 6 == 5 && rank == 0; });
+  const Finding* finding = Find(analysis, "burst.periodic");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->rank, 0);
+  EXPECT_NE(finding->headline.find("Every 6 steps rank 0"), std::string::npos) << finding->headline;
+  EXPECT_EQ(Find(analysis, "straggler.arrival"), nullptr);
+}
+
+TEST(Bursts, WithoutAPeriodAreNone) {
+  EXPECT_EQ(
+      Find(Bursts([](int step, int) { return step == 9 || step == 14 || step == 31 || step == 34 || step == 50; }),
+           "burst.periodic"),
+      nullptr);
+  EXPECT_EQ(Find(Bursts([](int, int) { return false; }), "burst.periodic"), nullptr);
+  // Below the scatter.
+  EXPECT_EQ(Find(Bursts([](int step, int) { return step % 10 == 5; }, 300'000), "burst.periodic"), nullptr);
+}
+
+}  // namespace
+}  // namespace lockstep::test
