@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "analysis/replay/awaited.h"
 #include "analysis/replay/equal_work.h"
 #include "analysis/replay/more_ranks.h"
 #include "analysis/replay/perfect_schedule.h"
@@ -168,6 +169,7 @@ Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer
   }
   const RecordedRun& run = other ? *other : *run_;
   Job job = run.MakeJob(options);
+  if (!options.wait_for_overlap) MoveOnlyWhenAwaited(job);
   for (const Question& each : all) {
     if (each.kind != Question::kPrefetch) continue;
     std::optional<Job> earlier = WithPrefetch(run, each.depth);
