@@ -396,7 +396,6 @@ class RankMaker {
     for (const std::uint32_t wait : lane.waits) Needs(made, wait);
     if (takes_waits) lane.waits.clear();
     threads_[thread].enqueues.push_back({made, 0});
-    lane.last = made;
     return made;
   }
 

@@ -24,8 +24,8 @@ class Collector {
   Collector(const schema::RankTables& tables, std::int32_t rank, const RankClockMap& clock,
             const GpuRankRequest& request, GpuRank& out)
       : t_(tables), rank_(rank), clock_(clock), request_(request), out_(out), launches_(FindLaunches(tables)) {
+    FindCalls();
     FindMarks();
-    begin_ns_ = marks_ns_.empty() ? INT64_MIN : marks_ns_.front();
     out.end_ns = request.bounds_ns.empty() ? INT64_MIN : C(request.bounds_ns.back());
   }
 
@@ -85,24 +85,42 @@ class Collector {
   }
   std::int64_t C(std::int64_t local_ns) const { return clock_.ToCluster(local_ns); }
 
-  // When the kernels were launched that begin a step on the GPU (merge/timeline/gpu_windows.h).
+  // Correlations count up as calls are made: what has no call in the trace was asked for after what has the
+  // next lower one.
+  void FindCalls() {
+    const auto add = [&](const std::vector<std::uint64_t>& correlations, const std::vector<std::uint32_t>& calls) {
+      for (std::size_t row = 0; row < calls.size(); ++row)
+        if (calls[row] != kNone)
+          calls_.emplace_back(correlations[row], t_.api.begin_ns[calls[row]]);
+        else
+          some_unlaunched_ = true;
+    };
+    add(t_.kernels.correlation, launches_.of_kernel);
+    add(t_.copies.correlation, launches_.of_copy);
+    if (!some_unlaunched_) calls_.clear();
+    std::sort(calls_.begin(), calls_.end());
+  }
+  std::int64_t CallOf(std::uint32_t api, std::uint64_t correlation, std::int64_t begin) const {
+    if (api != kNone) return t_.api.begin_ns[api];
+    if (correlation == 0) return begin;
+    const auto after = std::lower_bound(calls_.begin(), calls_.end(), std::pair(correlation, INT64_MIN));
+    return after == calls_.begin() ? begin : std::min(begin, after[-1].second);
+  }
+
+  // The kernels that begin a step on the GPU (merge/timeline/gpu_windows.h), and when they were launched.
   void FindMarks() {
-    std::map<std::int64_t, std::int64_t> launched;
-    for (const std::int64_t bound : request_.bounds_ns) launched.emplace(bound, INT64_MAX);
-    if (launched.empty()) return;
+    if (request_.bounds_ns.empty()) return;
+    std::map<std::int64_t, std::pair<std::int64_t, std::uint32_t>> first;  // Begin -> launch, row.
+    for (const std::int64_t bound : request_.bounds_ns) first.emplace(bound, std::pair(INT64_MAX, kNone));
     for (std::uint32_t row = 0; row < t_.kernels.rows(); ++row) {
       const std::int64_t begin = t_.kernels.begin_ns[row];
-      if (begin < launched.begin()->first || begin > launched.rbegin()->first) continue;
-      const auto at = launched.find(begin);
-      if (at == launched.end()) continue;
-      const std::uint32_t api = launches_.of_kernel[row];
-      at->second = std::min(at->second, api == kNone ? begin : t_.api.begin_ns[api]);
+      if (begin < first.begin()->first || begin > first.rbegin()->first) continue;
+      if (const auto at = first.find(begin); at != first.end())
+        at->second =
+            std::min(at->second, std::pair(CallOf(launches_.of_kernel[row], t_.kernels.correlation[row], begin), row));
     }
-    for (const std::int64_t bound : request_.bounds_ns) {
-      const std::int64_t mark = launched.at(bound);
-      ends_with_kernel_ = mark != INT64_MAX;
-      marks_ns_.push_back(mark == INT64_MAX ? bound : mark);
-    }
+    for (const std::int64_t bound : request_.bounds_ns) gate_rows_.push_back(first.at(bound).second);
+    begin_ns_ = gate_rows_.front() == kNone ? request_.bounds_ns.front() : first.begin()->second.first;
   }
 
   // ---- Operations ----
@@ -153,7 +171,7 @@ class Collector {
                  std::uint32_t context, std::uint32_t stream) {
     const std::uint16_t lane = LaneOf(device, context, stream);
     raw.launched = api != kNone;
-    const std::int64_t call = raw.launched ? t_.api.begin_ns[api] : begin;
+    const std::int64_t call = CallOf(api, raw.correlation, begin);
     if (call < begin_ns_) {
       raw_.carry_ns[lane] = std::max(raw_.carry_ns[lane], C(begin + duration));
       return false;
@@ -361,8 +379,8 @@ class Collector {
                         a.row) < std::tuple(b.key_ns, OrderOf(b.item.kind), b.correlation,
                                             b.item.kind == GpuItem::kSync, b.item.begin_ns, b.row);
     });
-    if (!marks_ns_.empty())
-      out_.origin_ns = C(marks_ns_.front());
+    if (begin_ns_ != INT64_MIN)
+      out_.origin_ns = C(begin_ns_);
     else
       out_.origin_ns = raw_.items.empty() ? 0 : raw_.items.front().key_ns;
   }
@@ -372,27 +390,26 @@ class Collector {
            item.kind == GpuItem::kFixed;
   }
 
-  // The first kernel launched in each step, as merge has them (merge/timeline/gpu_windows.h); without steps whatever
-  // the GPU did first.
+  // Without steps: whatever the GPU did first.
   void FindGates() {
     auto& items = raw_.items;
-    if (marks_ns_.empty()) {
+    if (gate_rows_.empty()) {
       std::uint32_t first = kNone;
-      for (std::uint32_t i = 0; i < items.size(); ++i)
-        if (items[i].item.kind <= GpuItem::kFixed &&
-            (first == kNone || items[i].item.begin_ns < items[first].item.begin_ns))
-          first = i;
+      for (std::uint32_t i = 0; i < items.size(); ++i) {
+        if (items[i].item.kind > GpuItem::kFixed) continue;
+        if (first == kNone || items[i].item.begin_ns < items[first].item.begin_ns) first = i;
+        out_.end_ns = std::max(out_.end_ns, items[i].item.end_ns);
+      }
       raw_.gates = {first, kNone};
-      for (const RawItem& raw : items) out_.end_ns = std::max(out_.end_ns, raw.item.end_ns);
       return;
     }
-    std::uint32_t i = 0;
-    for (std::size_t bound = 0; bound < marks_ns_.size(); ++bound) {
-      const std::int64_t at = C(marks_ns_[bound]);
-      if (bound + 1 == marks_ns_.size() && !ends_with_kernel_) i = static_cast<std::uint32_t>(items.size());
-      while (i < items.size() && (items[i].key_ns < at || !IsKernel(items[i].item))) ++i;
-      raw_.gates.push_back(i < items.size() ? i : kNone);
-    }
+    std::map<std::uint32_t, std::uint32_t> at;
+    for (const std::uint32_t row : gate_rows_) at.emplace(row, kNone);
+    for (std::uint32_t i = 0; i < items.size(); ++i)
+      if (IsKernel(items[i].item))
+        if (const auto gate = at.find(items[i].row); gate != at.end()) gate->second = i;
+    at[kNone] = kNone;
+    for (const std::uint32_t row : gate_rows_) raw_.gates.push_back(at.at(row));
     if (raw_.gates.back() != kNone) items.resize(raw_.gates.back() + 1);
   }
 
@@ -403,8 +420,9 @@ class Collector {
   GpuRank& out_;
   const LaunchIndex launches_;
   GpuRaw raw_;
-  std::vector<std::int64_t> marks_ns_;  // On the host.
-  bool ends_with_kernel_ = false;
+  std::vector<std::pair<std::uint64_t, std::int64_t>> calls_;  // Correlation, call; where some have none.
+  bool some_unlaunched_ = false;
+  std::vector<std::uint32_t> gate_rows_;  // Of kernels.
   std::int64_t begin_ns_ = INT64_MIN;
   std::vector<BlockingCall> blocking_;
   std::map<std::uint32_t, bool> blocking_copy_;
