@@ -102,9 +102,9 @@ class Collector {
   }
   std::int64_t CallOf(std::uint32_t api, std::uint64_t correlation, std::int64_t begin) const {
     if (api != kNone) return t_.api.begin_ns[api];
-    if (correlation == 0) return begin;
+    if (correlation == 0 || calls_.empty()) return begin;
     const auto after = std::lower_bound(calls_.begin(), calls_.end(), std::pair(correlation, INT64_MIN));
-    return after == calls_.begin() ? begin : std::min(begin, after[-1].second);
+    return std::min(begin, after == calls_.begin() ? after->second : after[-1].second);
   }
 
   // The kernels that begin a step on the GPU (merge/timeline/gpu_windows.h), and when they were launched.

@@ -51,6 +51,8 @@ std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& sche
     else if (about.role == Role::kKernel || about.role == Role::kCopy)
       shares[fmt::format("{} of rank {}", about.role == Role::kKernel ? "kernels" : "copies", run.ranks[about.rank])] +=
           ns;
+    else if (gpu && about.role == Role::kCall)
+      shares["communication with ranks that are not here"] += ns;
     else
       shares[gpu ? "launches and synchronisation" : "MPI calls"] += ns;
   }
