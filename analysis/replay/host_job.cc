@@ -171,6 +171,10 @@ class Maker {
   Later AddWait(std::uint32_t r, std::uint32_t lane, std::uint32_t step, const Stretch& stretch, std::int64_t length,
                 const JobOperation& about) {
     const RankStretches& rank = run_.stretches[r];
+    if (!options_.wait_for_overlap && !stretch.collectives.empty()) {
+      const std::uint32_t begins = Add({.lane = lane}, {Role::kOther, r, step});
+      for (const std::uint32_t i : stretch.collectives) waits_.try_emplace({r, i}, begins);
+    }
     std::int64_t last = stretch.begin_ns;
     std::vector<std::uint32_t> list = stretch.collectives;  // In the order in which they were posted.
     // On all ranks the same, also of those posted at once.
@@ -206,7 +210,11 @@ class Maker {
         else if (c.begin_ns > cursor)
           Add({.duration_ns = c.begin_ns - cursor, .lane = lane}, {Role::kOther, r, step});
         const std::uint32_t member = AddMember(r, i, lane, step);
+        job_.graph.operations()[member].delay_ns = c.late_ns;
         if (other.fed[k]) job_.graph.Needs(member, feed->second);
+        // Not before the training thread has nothing else to do than to wait for it.
+        if (const auto wait = waits_.find({r, i}); !options_.wait_for_overlap && wait != waits_.end())
+          job_.graph.Needs(member, wait->second);
         cursor = c.end_ns;
       }
     }
@@ -291,6 +299,7 @@ class Maker {
   std::vector<std::uint32_t> groups_;                                       // [collective]: the graph's, kNone.
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> turns_;  // (rank, communicator) -> lane
   std::vector<std::vector<std::uint32_t>> operation_of_;                    // [rank][its collective]
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> waits_;  // (rank, its collective) -> wait's begin.
   std::map<std::uint32_t, std::uint32_t> ports_;  // Ends of messages -> what makes them available.
   std::vector<std::pair<std::uint32_t, const Stretch*>> awaiting_;
 };

@@ -94,6 +94,7 @@ class RankChange {
     Readiness ready;
     std::uint64_t sum = 0;
     std::vector<std::uint32_t> old;
+    std::vector<std::int64_t> late_ns;
     for (std::size_t k = 0; k < n; ++k) {
       const auto at = of_.find(buckets_.collectives[buckets_.first[step] + k]);
       if (at == of_.end()) return;
@@ -108,17 +109,21 @@ class RankChange {
       last_end = std::max(last_end, c.end_ns);
       // A thread that was busy began later than the gradients were ready: not known, but for the last one, whose
       // gradients are the last.
-      if (reducing_thread_ >= rank_.others.size() || k + 1 == n || Fed(old[k])) ready.Add(sum, Without(c.begin_ns));
+      if (reducing_thread_ >= rank_.others.size() || k + 1 == n || Fed(old[k])) ready.Add(sum, Without(ReadyOf(c)));
+      late_ns.push_back(c.late_ns);
     }
-    const std::int64_t earliest = Without(EarliestOf(step, rank_.collectives[old.front()].begin_ns));
+    const std::int64_t late = LowerMedian(std::move(late_ns));
+    const std::int64_t earliest = Without(EarliestOf(step, ReadyOf(rank_.collectives[old.front()])));
     std::uint64_t done = 0;
     for (std::size_t k = 0; k < bytes_.size(); ++k) {
       done += bytes_[k];
       RankCollective made = last;
       made.row = kNone;
       made.collective = first_new_ + step * static_cast<std::uint32_t>(bytes_.size()) + static_cast<std::uint32_t>(k);
-      made.begin_ns = k + 1 == bytes_.size() ? Without(last.begin_ns) : ready.At(done, earliest);
+      made.begin_ns = k + 1 == bytes_.size() ? Without(ReadyOf(last)) : ready.At(done, earliest);
       made.end_ns = last_end;
+      made.ready_ns = made.begin_ns;
+      made.late_ns = late;
       out_.collectives.push_back(made);
       const auto index = static_cast<std::uint32_t>(out_.collectives.size() - 1);
       launches_.push_back({made.begin_ns, index, step});
@@ -130,6 +135,9 @@ class RankChange {
     }
   }
 
+  static std::int64_t ReadyOf(const RankCollective& c) {
+    return c.ready_ns == RankCollective::kNotSaid ? c.begin_ns : c.ready_ns;
+  }
   bool Reduces(const Stretch& stretch) const { return !stretch.collectives.empty() && IsOld(stretch.collectives[0]); }
   // A time of the thread as it would be had the old reductions taken none of it.
   std::int64_t Without(std::int64_t ns) const {

@@ -5,9 +5,11 @@
 #include <set>
 #include <tuple>
 
+#include "core/interval.h"
 #include "core/mpi_ops.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/rank_pass.h"
+#include "trace/strings.h"
 
 namespace lockstep::replay {
 namespace {
@@ -15,6 +17,8 @@ namespace {
 // A thread that begins its next collective later than this after the last one had nothing to do in between.
 constexpr std::int64_t kBusyNs = 20'000;
 constexpr std::uint8_t kBackward = 3;  // ranges.category.
+// What PyTorch's hook names the ranges in which the training thread gives a bucket away; other programs may as well.
+constexpr std::string_view kGivesAway = "ddp bucket";
 
 class Cutter {
  public:
@@ -41,6 +45,8 @@ class Cutter {
   }
 
   RankStretches Run() {
+    FindGifts();
+    AddCpuTime();
     for (auto& [thread, list] : others_) AddOther(thread, list);
     AddBackwardWaits();
     for (std::uint32_t s = 0; s < window_.step_ends_ns.size(); ++s)
@@ -53,15 +59,66 @@ class Cutter {
  private:
   bool Inside(std::int64_t ns) const { return ns >= window_.begin_ns && ns < window_.step_ends_ns.back(); }
 
+  void FindGifts() {
+    const auto& ranges = t_.ranges;
+    for (std::size_t r = 0; r < ranges.rows(); ++r) {
+      if (ranges.thread[r] != training_ || ranges.kind[r] != 0) continue;
+      if (!TextOf(t_.strings, t_.string_bytes, ranges.name[r]).starts_with(kGivesAway)) continue;
+      const std::int64_t begin = clock_.ToCluster(ranges.begin_ns[r]);
+      if (Inside(begin)) gifts_.push_back({begin, clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r])});
+    }
+    std::stable_sort(gifts_.begin(), gifts_.end(),
+                     [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  }
+
+  // Of steps that end when the window's do.
+  void AddCpuTime() {
+    const auto& steps = t_.steps;
+    std::map<std::int64_t, std::int64_t> cpu;
+    for (std::size_t s = 0; s < steps.rows(); ++s)
+      if (steps.thread[s] == training_) cpu[clock_.ToCluster(steps.end_ns[s])] = steps.cpu_ns[s];
+    for (const std::int64_t end : window_.step_ends_ns) {
+      const auto at = cpu.find(end);
+      out_.step_cpu_ns.push_back(at == cpu.end() ? -1 : at->second);
+    }
+  }
+
+  // The n-th bucket given away in a step is the thread's n-th collective in it, if there are as many.
+  void MatchGifts(const std::vector<std::uint32_t>& list) {
+    std::size_t gift = 0, next = 0;
+    std::int64_t last_end = INT64_MIN;
+    for (const std::int64_t step_end : window_.step_ends_ns) {
+      std::size_t gifts_end = gift, list_end = next;
+      while (gifts_end < gifts_.size() && gifts_[gifts_end].begin < step_end) ++gifts_end;
+      while (list_end < list.size() && out_.collectives[list[list_end]].begin_ns < step_end) ++list_end;
+      bool alike = gifts_end - gift == list_end - next;
+      for (std::size_t k = 0; alike && next + k < list_end; ++k)
+        alike = gifts_[gift + k].begin <= out_.collectives[list[next + k]].begin_ns;
+      for (; next < list_end; ++next) {
+        RankCollective& c = out_.collectives[list[next]];
+        if (alike) {
+          c.ready_ns = gifts_[gift].begin;
+          given_ends_[list[next]] = gifts_[gift++].end;
+          c.late_ns = std::max<std::int64_t>(0, c.begin_ns - std::max(c.ready_ns, last_end));
+        }
+        last_end = c.end_ns;
+      }
+      gift = gifts_end;
+    }
+  }
+
   void AddOther(std::uint32_t thread, std::vector<std::uint32_t>& list) {
     std::stable_sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) {
       return out_.collectives[a].begin_ns < out_.collectives[b].begin_ns;
     });
+    MatchGifts(list);
     OtherThread other{thread, list, {}};
     std::int64_t last = INT64_MIN;
     for (const std::uint32_t i : list) {
-      const std::int64_t begin = out_.collectives[i].begin_ns;
-      const bool fed = last == INT64_MIN || begin - last > kBusyNs;
+      const RankCollective& c = out_.collectives[i];
+      const bool said = c.ready_ns != RankCollective::kNotSaid;
+      const std::int64_t begin = said ? c.ready_ns : c.begin_ns;
+      const bool fed = said || last == INT64_MIN || begin - last > kBusyNs;
       other.fed.push_back(fed);
       if (fed) points_.push_back({Stretch::kFeed, begin, begin, {i}, 0});
       last = out_.collectives[i].end_ns;
@@ -83,7 +140,8 @@ class Cutter {
         for (const std::uint32_t i : other.collectives) {
           const RankCollective& c = out_.collectives[i];
           if (c.begin_ns < begin || c.begin_ns >= end || c.end_ns > end) continue;
-          wait.begin_ns = std::max(wait.begin_ns, c.begin_ns);
+          const auto given = given_ends_.find(i);
+          wait.begin_ns = std::max(wait.begin_ns, given == given_ends_.end() ? c.begin_ns : given->second);
           wait.end_ns = std::max(wait.end_ns, c.end_ns);
           wait.collectives.push_back(i);
         }
@@ -153,6 +211,8 @@ class Cutter {
   std::map<std::uint32_t, std::vector<std::uint32_t>> by_call_, others_;
   std::vector<std::uint32_t> open_;
   std::vector<Stretch> points_;
+  IntervalSet gifts_;  // By begin; they do not overlap.
+  std::map<std::uint32_t, std::int64_t> given_ends_;
 };
 
 }  // namespace

@@ -18,6 +18,10 @@ struct RankCollective {
   bool in_wait = false;  // Moved in its wait only.
   // It ended between `end_low_ns` and `end_ns`, when the call returned that saw it complete.
   std::int64_t begin_ns = 0, wait_begin_ns = 0, end_ns = 0, end_low_ns = 0;
+  // Of another thread's: when the training thread gave it away, if it says so ("ddp bucket"), and how long after it
+  // could have begun it did.
+  std::int64_t ready_ns = kNotSaid, late_ns = 0;
+  static constexpr std::int64_t kNotSaid = INT64_MIN;
 };
 
 // What a thread's time is cut into.
@@ -51,6 +55,7 @@ struct RankStretches {
   std::vector<RankCollective> collectives;
   std::vector<Stretch> training;  // By begin; points before what begins at the same time.
   std::vector<OtherThread> others;
+  std::vector<std::int64_t> step_cpu_ns;  // CPU time of the training thread by step of the window, -1 unknown; or none.
 };
 
 struct RankWindow {

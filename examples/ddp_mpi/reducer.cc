@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/lockstep.h"
+
 namespace lockstep::example {
 namespace {
 
@@ -73,7 +75,10 @@ void Reducer::PackTensor(std::size_t tensor) {
 void Reducer::Launch(std::size_t bucket) {
   before_collective_();
   if (queue_.wanted()) {
+    // As Lockstep names what PyTorch's DDP does here: it says when the bucket was ready.
+    lockstep_range_push("ddp bucket");
     queue_.Push(bucket);
+    lockstep_range_pop();
     return;
   }
   std::vector<float>& data = flat_[bucket];
