@@ -113,6 +113,7 @@ class Sharded {
     for (const FsdpUnit& unit : analysis_.fsdp.units) exposed += unit.gather_exposed_ns;
     Finding finding;
     finding.id = "fsdp.prefetch";
+    finding.part = "transfer";
     finding.headline = fmt::format("Parameters are gathered too late: earlier, a step of {} would be {} shorter.",
                                    Duration(step), Duration(best->gain_ns));
     finding.brief = fmt::format("parameters gathered too late: {} ahead is enough",

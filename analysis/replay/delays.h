@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/replay/job.h"
 #include "analysis/replay/recorded_run.h"
 #include "analysis/replay/simulate.h"
 

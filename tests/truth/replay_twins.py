@@ -1,0 +1,252 @@
+"""What replay says of a run, against the run that was made with that change.
+
+  replay_twins.py BUILD [CASE...]
+
+Every expectation is the job step time of a twin that make_run made: other buckets, no overlap, a network that takes no
+time, nobody slow, gathers further ahead. Nothing here knows how the replay works.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+BUILD = sys.argv[1]
+ENV = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")} | {"NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+HEAD = "ranks {ranks}\nsteps 16\nwarmup 2\nseed 5\njitter 0.2%\n"
+failed = 0
+
+
+def check(what, condition, shown=""):
+    global failed
+    print(("ok      " if condition else "FAILED  ") + what + (f": {shown}" if shown != "" else ""))
+    failed += not condition
+
+
+def near(what, got, expected, tolerance):
+    off = None if got is None else got / expected - 1
+    check(what, off is not None and abs(off) <= tolerance,
+          f"{got} against {expected}" + ("" if off is None else f", {100 * off:+.2f} %"))
+
+
+class Place:
+    def __init__(self):
+        self.directory = tempfile.TemporaryDirectory(prefix="lockstep-twins-")
+        self.count = 0
+
+    def analyze(self, text, *options):
+        self.count += 1
+        out = os.path.join(self.directory.name, str(self.count))
+        spec = out + ".trace"
+        with open(spec, "w") as f:
+            f.write(text)
+        for command in ([os.path.join(BUILD, "make_run"), spec, out],
+                        [os.path.join(BUILD, "lockstep"), "analyze", out, "-q", "--json", out + ".json", *options]):
+            done = subprocess.run(command, capture_output=True, text=True, env=ENV)
+            if done.returncode not in (0, 3):
+                raise SystemExit(f"{command}: {done.stderr}")
+        self.run = out
+        with open(out + ".json") as f:
+            return json.load(f)
+
+    def whatif(self, run, *options):
+        done = subprocess.run([os.path.join(BUILD, "lockstep"), "whatif", run, "-q", "--json", "-", *options],
+                              capture_output=True, text=True, env=ENV)
+        if done.returncode != 0:
+            raise SystemExit(done.stderr)
+        return json.loads(done.stdout)["answers"]
+
+
+def step(analysis):
+    return analysis["summary"]["job_step_ns_median"]
+
+
+DDP = HEAD + """progress {progress}
+network alpha={alpha} bandwidth={bandwidth}
+{more}
+step
+  forward 10ms
+  backward 24ms buckets={buckets}
+  waitall
+  optimizer 2ms
+end
+"""
+
+
+def ddp(buckets="1MiB,3MiB,4MiB,4MiB,4MiB", alpha="400us", bandwidth="1GB/s", progress="thread", ranks=4, more=""):
+    return DDP.format(ranks=ranks, buckets=buckets, alpha=alpha, bandwidth=bandwidth, progress=progress, more=more)
+
+
+def buckets(place):
+    a = place.analyze(ddp())
+    b = a["buckets"]
+    check("the buckets are recognised", b["sizes"] == [1 << 20, 3 << 20] + [4 << 20] * 3, b["sizes"])
+    check("by their sequence", b["recognised_by"] == "sequence")
+    near("alpha of the line", b["cost_model"]["alpha_ns"], 400_000, 0.05)
+    near("beta of the line", b["cost_model"]["beta_ns_per_byte"], 1.0, 0.02)
+    check("self error", a["replay"]["self_error"] < 0.005, a["replay"]["self_error"])
+    near("replayed step", a["overlap"]["t_actual_ns"], step(a), 0.005)
+    # The curve's point of all in one against the run made that way.
+    one = [p for p in b["curve"] if p["one_bucket"]][0]
+    near("all in one", one["predicted_step_ns"], step(place.analyze(ddp("16MiB"))), 0.01)
+    # A cap of 8 MiB (first one 1 MiB) gives 1, 3 + 4 + ... as measured ends allow: 1, 7 or 11, the rest.
+    for point in b["curve"]:
+        check(f"cap {point['cap_mb']:g}: inside its interval", point["low_ns"] <= point["predicted_step_ns"] <= point["high_ns"])
+    halves = place.analyze(ddp("1MiB,7MiB,8MiB"))
+    eight = [p for p in b["curve"] if p["cap_mb"] in (6, 8) and p["buckets"] == 3]
+    if eight:
+        near("cap of 6 to 8 MiB", eight[-1]["predicted_step_ns"], step(halves), 0.01)
+
+
+def recommended(place):
+    # Far too many buckets on a slow-to-start network: fewer are better, by much.
+    many = ",".join(["256KiB"] * 64)
+    a = place.analyze(ddp(many, alpha="500us", bandwidth="4GB/s"))
+    b = a["buckets"]
+    check("a cap is recommended", b["recommended_cap_mb"] is not None)
+    finding = [f for f in a["findings"] if f["id"] == "buckets.cap"]
+    check("and is a finding", len(finding) == 1)
+    if finding:
+        bytes_ = int(b["recommended_cap_mb"] * (1 << 20))
+        count = max(1, (16 << 20) // bytes_)
+        twin = place.analyze(ddp(",".join([f"{(16 << 20) // count}B"] * count), alpha="500us", bandwidth="4GB/s"))
+        gain = step(a) - step(twin)
+        check("its price is what the twin gains", abs(finding[0]["saves_ns_per_step"] - gain) < 0.15 * gain + 0.01 * step(a),
+              f"{finding[0]['saves_ns_per_step']} against {gain}")
+    # And where buckets are as good as they get nothing is said.
+    good = place.analyze(ddp("1MiB,3MiB,4MiB,4MiB,4MiB", alpha="10us", bandwidth="20GB/s"))
+    check("nothing to gain: nothing recommended", good["buckets"]["recommended_cap_mb"] is None)
+    check("and no finding", not [f for f in good["findings"] if f["id"] == "buckets.cap"])
+
+
+def overlap(place):
+    a = place.analyze(ddp())
+    o = a["overlap"]
+    near("without overlap", o["t_no_overlap_ns"], step(place.analyze(ddp(progress="none"))), 0.01)
+    near("communication free", o["t_free_comm_ns"], step(place.analyze(ddp(alpha="0", bandwidth="1000000GB/s"))), 0.01)
+    check("in order", o["t_free_comm_ns"] <= o["t_best_ns"] <= o["t_actual_ns"] <= o["t_no_overlap_ns"], o)
+    check("efficiency", 0 <= o["efficiency"] <= 1, o["efficiency"])
+    # Blocking reductions: what posting them gains is the run that posts them.
+    body = "\n".join("  compute 6ms\n  {i}allreduce 4MiB" for _ in range(4))
+    text = HEAD.format(ranks=4) + "progress thread\nnetwork alpha=100us bandwidth=2GB/s\nstep\n  compute 5ms\n" + body + "\n{w}\n  compute 3ms\nend\n"
+    place.analyze(text.format(i="", w=""))
+    (answer,) = place.whatif(place.run, "--overlap", "on")
+    near("overlap on", answer["step_ns"], step(place.analyze(text.format(i="i", w="  waitall"))), 0.01)
+
+
+def stragglers(place):
+    slow = "slow rank=2 factor=1.25"
+    a, healthy = place.analyze(ddp(more=slow)), place.analyze(ddp())
+    check("named", [s["rank"] for s in a["stragglers"]] == [2])
+    saves = a["stragglers"][0]["replayed_saves_ns_per_step"]
+    gain = step(a) - step(healthy)
+    check("its price", abs(saves - gain) < 0.02 * step(a), f"{saves} against {gain}")
+    c = a["counterfactual"]
+    worst = max(c["S_w"], key=lambda each: each["slowdown"])
+    check("the slowest rank by S_w", worst["rank"] == 2, c)
+    check("M_W: it is all of it", c["M_W"] > 0.9, c["M_W"])
+    check("compute it is", c["S_t"]["compute"] > 1.1 and c["S_t"]["communication"] < 1.02, c["S_t"])
+    check("no stages", c["M_S"] is None)
+    check("healthy: S near 1", healthy["counterfactual"]["S"] < 1.02, healthy["counterfactual"]["S"])
+    (answer,) = place.whatif(place.run, "--without-rank", "2")
+    place.analyze(ddp(more=slow))
+    (answer,) = place.whatif(place.run, "--without-stragglers")
+    near("without stragglers", answer["step_ns"], step(healthy), 0.02)
+
+
+RING = HEAD + """network alpha=20us bandwidth=5GB/s
+{more}
+setup
+  barrier
+end
+step
+  compute 20ms
+  compute 1ms name=halo
+  ring 512KiB
+  compute 4ms
+  ring 512KiB
+  compute 3ms
+  allreduce 8
+end
+"""
+
+
+def ring(place):
+    a = place.analyze(RING.format(ranks=6, more="late rank=1 by=6ms at=halo"))
+    d = a["delays"]
+    check("the delayed rank is charged most", d and d[0]["rank"] == 1, d[:3])
+    check("where it was delayed", d and d[0]["where"] == "halo", d[:2])
+    others = sum(row["short_term_ns"] + row["long_term_ns"] for row in d if row["rank"] != 1)
+    own = sum(row["short_term_ns"] + row["long_term_ns"] for row in d if row["rank"] == 1)
+    check("messengers are not", others < 0.15 * own, f"{others} against {own}")
+    check("at once and through others", any(row["rank"] == 1 and row["long_term_ns"] > 0 for row in d))
+    near("the replay knows messages", a["replay"]["replayed_step_ns"], step(a), 0.005)
+    path = a["critical_path"]
+    check("on the critical path", path and path[0]["ns"] > 0)
+    total = sum(row["ns"] for row in path)
+    near("which is the step", total, step(a), 0.02)
+    healthy = place.analyze(RING.format(ranks=6, more=""))
+    place.analyze(RING.format(ranks=6, more="late rank=1 by=6ms at=halo"))
+    (answer,) = place.whatif(place.run, "--without-rank", "1")
+    near("without it", answer["step_ns"], step(healthy), 0.01)
+
+
+PIPELINE = HEAD + """network alpha=20us bandwidth=20GB/s
+comm dp block=2
+slow rank=6 factor={factor}
+slow rank=7 factor={factor}
+step
+  pipeline stages=4 microbatches=6 forward=2ms backward=4ms bytes=1MiB data=dp databytes=8MiB
+  optimizer 1ms
+end
+"""
+
+
+def pipeline(place):
+    a = place.analyze(PIPELINE.format(ranks=8, factor=1.3))
+    c = a["counterfactual"]
+    near("replayed", a["replay"]["replayed_step_ns"], step(a), 0.01)
+    check("the last stage is recognised and slow", c["M_S"] is not None and c["M_S"] > 0.5, c["M_S"])
+    check("S", c["S"] > 1.02, c["S"])
+
+
+FSDP = HEAD + """progress thread
+network alpha=50us bandwidth={bandwidth}
+step
+  fsdp units=6 bytes=8MiB forward=12ms backward=24ms prefetch={prefetch}
+  optimizer 500us
+end
+"""
+
+
+def fsdp(place):
+    bandwidth = "8GB/s"
+    off = place.analyze(FSDP.format(ranks=4, prefetch=0, bandwidth=bandwidth))
+    run = place.run
+    check("units", off["fsdp"] is not None and len(off["fsdp"]["units"]) == 6, off["fsdp"])
+    exposed = [unit["gather_exposed_ns"] for unit in off["fsdp"]["units"]]
+    check("their all-gathers are exposed", min(exposed) > 1_000_000, exposed)
+    finding = [f for f in off["findings"] if f["id"] == "fsdp.prefetch"]
+    check("a finding", len(finding) == 1)
+    on = place.analyze(FSDP.format(ranks=4, prefetch=1, bandwidth=bandwidth))
+    (answer,) = place.whatif(run, "--prefetch", "1")
+    near("with prefetching", answer["step_ns"], step(on), 0.03)
+    check("less is exposed then", sum(unit["gather_exposed_ns"] for unit in on["fsdp"]["units"]) < 0.6 * sum(exposed))
+    deep = place.analyze(FSDP.format(ranks=4, prefetch=1, bandwidth="200GB/s"))
+    check("where all is hidden nothing is said", not [f for f in deep["findings"] if f["id"] == "fsdp.prefetch"])
+
+
+def more_ranks(place):
+    place.analyze(ddp(ranks=4))
+    (answer,) = place.whatif(place.run, "--ranks", "16")
+    check("labelled", answer["extrapolated"] and answer["low_ns"] <= answer["step_ns"] <= answer["high_ns"], answer)
+
+
+CASES = [buckets, recommended, overlap, stragglers, ring, pipeline, fsdp, more_ranks]
+wanted = sys.argv[2:]
+for case in CASES:
+    if not wanted or case.__name__ in wanted:
+        print(case.__name__)
+        case(Place())
+sys.exit(failed > 0)

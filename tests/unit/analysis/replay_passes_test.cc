@@ -1,0 +1,91 @@
+// What the passes make of replays, on jobs in memory.
+
+#include <gtest/gtest.h>
+
+#include "analysis/report/json.h"
+#include "tests/unit/analysis/synthetic_job.h"
+
+namespace lockstep {
+namespace {
+
+using test::Job;
+using test::JobSpec;
+using test::Moves;
+using test::Simulate;
+
+constexpr std::int64_t kMs = 1'000'000;
+
+JobSpec Slowed() {
+  JobSpec spec;
+  spec.steps = 30;
+  spec.buckets = 8;
+  spec.compute = [](int step, int rank) {
+    return 40 * kMs + (step * 7919 + rank * 104729) % 100'000 + (rank == 2 ? 8 * kMs : 0);
+  };
+  return spec;
+}
+
+TEST(ReplayPasses, AnswersOfAJobInMemory) {
+  const Job job = Simulate(Slowed());
+  const Analysis analysis = job.Analyze();
+  ASSERT_EQ(analysis.replay_skipped, "");
+  ASSERT_TRUE(analysis.replay.has_value());
+  EXPECT_LT(analysis.replay->self_error, 0.02);
+  ASSERT_TRUE(analysis.overlap.has_value());
+  EXPECT_LE(analysis.overlap->free_comm_ns, analysis.overlap->best_ns);
+  EXPECT_LE(analysis.overlap->best_ns, analysis.overlap->actual_ns);
+  ASSERT_TRUE(analysis.counterfactual.has_value());
+  EXPECT_GT(analysis.counterfactual->slowdown, 1.05);
+  ASSERT_EQ(analysis.counterfactual->by_rank.size(), 4u);
+  ASSERT_TRUE(analysis.counterfactual->worst_ranks.has_value());
+  EXPECT_NEAR(*analysis.counterfactual->worst_ranks, 1, 0.1) << "one rank is slow, and nothing else";
+  EXPECT_EQ(analysis.counterfactual->last_stage, std::nullopt);
+  ASSERT_EQ(analysis.stragglers.size(), 1u);
+  ASSERT_TRUE(analysis.stragglers[0].replayed_saves_ns.has_value());
+  EXPECT_NEAR(static_cast<double>(*analysis.stragglers[0].replayed_saves_ns), 8 * kMs, 0.5 * kMs);
+  ASSERT_FALSE(analysis.delays.empty());
+  EXPECT_EQ(analysis.delays[0].rank, 2);
+  std::int64_t path = 0;
+  for (const CriticalShare& share : analysis.critical_path) path += share.ns;
+  EXPECT_NEAR(static_cast<double>(path), static_cast<double>(analysis.replay->replayed_step_ns),
+              0.03 * static_cast<double>(analysis.replay->replayed_step_ns));
+  EXPECT_EQ(analysis.buckets.sizes.size(), 8u);
+  EXPECT_EQ(analysis.buckets.recognised_by, "sequence");
+  ASSERT_FALSE(analysis.buckets.curve.empty());
+  for (const BucketCurvePoint& point : analysis.buckets.curve) {
+    EXPECT_LE(point.low_ns, point.predicted_step_ns);
+    EXPECT_GE(point.high_ns, point.predicted_step_ns);
+  }
+}
+
+TEST(ReplayPasses, TheSameForAnyNumberOfThreads) {
+  const Job job = Simulate(Slowed());
+  std::string texts[2];
+  for (const unsigned jobs : {1u, 4u}) {
+    AnalyzeOptions options = job.Options();
+    options.jobs = jobs;
+    const Result<Analysis> analysis = Analyze(job.timeline, options);
+    ASSERT_TRUE(analysis.ok());
+    texts[jobs == 4] = RenderJson(analysis.value());
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
+TEST(ReplayPasses, WhatIsNotReplayedIsNullWithItsReason) {
+  JobSpec spec = Slowed();
+  AnalyzeOptions options;
+  const Job job = Simulate(spec);
+  options = job.Options();
+  options.replay = false;
+  const Result<Analysis> analysis = Analyze(job.timeline, options);
+  ASSERT_TRUE(analysis.ok());
+  EXPECT_NE(analysis.value().replay_skipped, "");
+  EXPECT_FALSE(analysis.value().overlap.has_value());
+  const std::string json = RenderJson(analysis.value());
+  EXPECT_NE(json.find("\"overlap\": null"), std::string::npos);
+  EXPECT_NE(json.find("\"counterfactual\": null"), std::string::npos);
+  EXPECT_NE(json.find("--no-replay"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep
