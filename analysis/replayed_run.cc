@@ -19,9 +19,23 @@ constexpr double kMostOperations = 1e6;
 constexpr std::uint64_t kMostEventsRead = 60'000'000;
 constexpr std::size_t kMostSteps = 40, kLeastSteps = 4;
 // Operations that one pass may play, all its replays together.
-constexpr double kPlayedPerPass = 12e6;
-// Where more of the collectives than this lack members, ranks do not wait for each other in the replay.
-constexpr double kMostLeftOut = 0.1;
+constexpr double kPlayedPerPass = 6e6;
+// Where more than this share of what ranks did together lacks a member, ranks do not wait for each other in the replay.
+constexpr double kMostLacking = 0.1;
+
+// Of the parts that ranks had in collectives of usable steps those whose collective is not whole.
+double Lacking(const Context& context) {
+  const auto& c = context.tables().collectives;
+  const auto& usable = context.usable_steps();
+  const auto& index = context.tables().steps.index;
+  double all = 0, lacking = 0;
+  for (std::size_t i = 0; i < c.rows(); ++i) {
+    if (!usable.empty() && (c.step[i] < index[usable.front()] || c.step[i] > index[usable.back()])) continue;
+    all += c.seen[i];
+    if (c.seen[i] != c.expected[i] || c.mismatch[i]) lacking += c.seen[i];
+  }
+  return all > 0 ? lacking / all : 0;
+}
 
 Error TooMuch(const Context& context, std::uint64_t events) {
   return Error{ErrorCode::kUnsupported,
@@ -42,6 +56,12 @@ Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& cont
   const double fit = of_step > 0 ? kMostOperations / of_step : kMostSteps;
   if (fit < static_cast<double>(kLeastSteps) / 4) return TooMuch(context, events);
 
+  if (const double lacking = Lacking(context); lacking > kMostLacking)
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("{} of the ranks' collectives lack members: ranks would not wait for each other", Percent(lacking)),
+        context.timeline().run_dir, "record all ranks"};
+
   replay::ReadRunOptions options;
   options.most_steps = static_cast<std::size_t>(std::clamp<double>(fit, kLeastSteps, kMostSteps));
   options.first_step = context.first_step();
@@ -49,11 +69,6 @@ Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& cont
   options.jobs = context.options().jobs;
   options.read_rank = context.options().read_rank;
   LS_TRY(std::unique_ptr<replay::RecordedRun> run, replay::ReadRun(context.timeline(), options));
-  const std::uint64_t collectives = run->collectives.size() + run->left_out;
-  if (static_cast<double>(run->left_out) > kMostLeftOut * static_cast<double>(collectives))
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("{} of {} collectives lack members or never ended", run->left_out, collectives),
-                 context.timeline().run_dir, "record all ranks"};
   LS_TRY(replay::WhatIf what_if, replay::WhatIf::Make(std::move(run)));
   std::unique_ptr<ReplayedRun> replayed(new ReplayedRun(std::move(what_if)));
   replayed->job_ = replayed->run().MakeJob();
