@@ -172,7 +172,7 @@ int Run(const Flags& flags) {
     if (!other.ok()) return PrintError(other.error());
     calibration.push_back(std::move(other).value());
   }
-  const Result<WhatIf> what_if = WhatIf::Make(std::move(run).value(), calibration);
+  const Result<WhatIf> what_if = WhatIf::Make(std::move(run).value(), std::move(calibration));
   if (!what_if.ok()) return PrintError(what_if.error());
   std::vector<Answer> answers;
   for (const Question& question : Questions(flags, what_if.value(), stragglers)) {

@@ -7,6 +7,7 @@
 // know: work between two calls begins when the one before it ends, in any replay.
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -78,6 +79,15 @@ class Maker {
     }
   }
 
+  // Work in this time of a rank, without what transfers of the recorded run slowed it by.
+  std::int64_t AloneNs(std::uint32_t r, Interval work) const {
+    const std::int64_t ns = work.end - work.begin;
+    const double slowdown = options_.interference.compute_slowdown;
+    if (slowdown <= 0 || r >= run_.overlap.transferring.size()) return ns;
+    const auto beside = static_cast<double>(TotalWithin(run_.overlap.transferring[r], work));
+    return ns - std::llround(beside * slowdown / (1 + slowdown));
+  }
+
   std::uint32_t AddMember(std::uint32_t r, std::uint32_t i, std::uint32_t lane, std::uint32_t step) {
     const RankCollective& c = run_.stretches[r].collectives[i];
     if (groups_[c.collective] == kNone) groups_[c.collective] = job_.graph.AddCollective();
@@ -117,7 +127,7 @@ class Maker {
     for (const Stretch& stretch : rank.training) {
       if (step >= run_.steps.size()) break;
       if (stretch.begin_ns > cursor) {
-        Add({.duration_ns = stretch.begin_ns - cursor, .lane = lane, .activity = Activity::kCompute},
+        Add({.duration_ns = AloneNs(r, {cursor, stretch.begin_ns}), .lane = lane, .activity = Activity::kCompute},
             about(Role::kWork));
         cursor = stretch.begin_ns;
       }
@@ -254,7 +264,10 @@ class Maker {
   }
   std::int64_t Took(std::uint32_t c, std::int64_t measured_ns) const {
     const std::int64_t given = run_.collectives[c].transfer_ns;
-    return given >= 0 ? given : std::max<std::int64_t>(0, measured_ns);
+    if (given >= 0) return given;
+    const double share =
+        options_.interference.any() ? run_.overlap.AloneShare(c, options_.interference.transfer_slowdown) : 1;
+    return std::llround(static_cast<double>(std::max<std::int64_t>(0, measured_ns)) * share);
   }
 
   void SetTurns(const std::vector<std::uint32_t>& list) {

@@ -148,7 +148,9 @@ class Reader {
 }  // namespace
 
 Result<HostRun> ReadHostRun(const Timeline& timeline, const ReadRunOptions& options) {
-  return Reader(timeline, options).Read();
+  LS_TRY(HostRun run, Reader(timeline, options).Read());
+  run.overlap = OverlapOf(run);
+  return run;
 }
 
 }  // namespace lockstep::replay

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/replay/host_interference.h"
 #include "analysis/replay/recorded_run.h"
 #include "analysis/replay/stretches.h"
 
@@ -16,8 +17,12 @@ class HostRun : public RecordedRun {
  public:
   std::vector<RankStretches> stretches;  // Per rank.
 
+  HostOverlap overlap;  // Of the run as recorded; empty in runs made in memory.
+
   using RecordedRun::MakeJob;
-  Job MakeJob(const JobOptions& options) const override;       // host_job.cc
+  Job MakeJob(const JobOptions& options) const override;  // host_job.cc
+  InterferenceEstimate EstimateInterference() const override { return EstimateWith({}); }
+  InterferenceEstimate EstimateWith(const std::vector<const RecordedRun*>& others) const override;
   std::optional<BucketSequence> FindBuckets() const override;  // host_rebucket.cc
   Result<std::unique_ptr<RecordedRun>> Rebucket(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
                                                 const CostModel& costs, const ReductionTimes& times) const override;

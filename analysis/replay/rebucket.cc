@@ -14,6 +14,11 @@ std::uint64_t BucketSequence::total_bytes() const {
 
 BucketSizes SizesFor(const BucketSequence& buckets, std::uint64_t first_bytes, std::uint64_t cap_bytes) {
   BucketSizes sizes;
+  if (!buckets.gradients.empty()) {
+    for (const GradientBucket& bucket : AssignBuckets(buckets.gradients, first_bytes, cap_bytes))
+      sizes.bytes.push_back(bucket.bytes);
+    return sizes;
+  }
   std::vector<std::uint64_t> ends;
   std::uint64_t total = 0;
   for (const std::uint64_t bytes : buckets.bytes) ends.push_back(total += bytes);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "analysis/replay/bucket_rule.h"
 #include "analysis/replay/cost_model.h"
 #include "analysis/replay/job.h"
 #include "core/collective.h"
@@ -31,11 +32,13 @@ struct BucketSequence {
   std::vector<std::uint64_t> bytes;        // In the order in which they are launched.
   std::vector<std::uint32_t> first;        // [step]: of `collectives`, then bytes.size() of them.
   std::vector<std::uint32_t> collectives;  // Of RecordedRun::collectives, by step and place.
+  std::vector<Gradient> gradients;         // What they consist of; none if not known.
   std::uint64_t total_bytes() const;
 };
 
-// Bytes of the buckets that a cap gives. Where the sizes of the gradients are not known buckets end where measured ones
-// ended, if that is within a quarter of the cap behind the limit, else at the limit itself (`interpolated`).
+// Bytes of the buckets that a cap gives: DDP's rule, if the sizes of the gradients are known. Where the sizes of the
+// gradients are not known buckets end where measured ones ended, if that is within a quarter of the cap behind the
+// limit, else at the limit itself (`interpolated`).
 struct BucketSizes {
   std::vector<std::uint64_t> bytes;
   bool interpolated = false;

@@ -1,6 +1,7 @@
 #include "analysis/replay/recorded_run.h"
 
 #include "analysis/replay/gpu_run.h"
+#include "analysis/replay/gradients.h"
 #include "analysis/replay/host_run.h"
 
 namespace lockstep::replay {
@@ -16,9 +17,11 @@ Result<std::unique_ptr<RecordedRun>> ReadRun(const Timeline& timeline, const Rea
                  timeline.run_dir, "a replay needs ranks of one kind: leave the others out with --ranks"};
   if (gpu >= 0) {
     LS_TRY(GpuRun run, ReadGpuRun(timeline, options));
+    run.gradients = GradientsOf(timeline);
     return std::unique_ptr<RecordedRun>(std::make_unique<GpuRun>(std::move(run)));
   }
   LS_TRY(HostRun run, ReadHostRun(timeline, options));
+  run.gradients = GradientsOf(timeline);
   return std::unique_ptr<RecordedRun>(std::make_unique<HostRun>(std::move(run)));
 }
 

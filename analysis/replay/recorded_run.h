@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/replay/bucket_rule.h"
 #include "analysis/replay/cost_model.h"
 #include "analysis/replay/job.h"
 #include "analysis/replay/rebucket.h"
@@ -34,9 +35,10 @@ class RecordedRun {
   std::vector<std::int64_t> steps;             // Their numbers; consecutive.
   std::vector<std::int64_t> measured_step_ns;  // As the timeline has them; the first is not comparable.
   std::vector<RunCollective> collectives;      // Those that every member has, ended, within the steps.
-  std::uint64_t left_out = 0;      // Collectives that other ranks lack or that never ended: of fixed length here.
-  bool whole_window = false;       // The run has no steps: all that was recorded is replayed as one.
-  std::vector<std::string> notes;  // What the replay does not know or had to guess, in words.
+  std::uint64_t left_out = 0;  // Collectives that other ranks lack or that never ended: of fixed length here.
+  std::vector<std::vector<Gradient>> gradients;  // Of each model, if the run says (gradients.h).
+  bool whole_window = false;                     // The run has no steps: all that was recorded is replayed as one.
+  std::vector<std::string> notes;                // What the replay does not know or had to guess, in words.
 
   // With nothing changed it replays to what was recorded.
   virtual Job MakeJob(const JobOptions& options) const = 0;
@@ -46,6 +48,11 @@ class RecordedRun {
   virtual double floor_bytes_per_ns() const { return 10; }
 
   virtual InterferenceEstimate EstimateInterference() const { return {}; }
+  // The same with other runs of the job beside this one: two bucketings tell more than one.
+  virtual InterferenceEstimate EstimateWith(const std::vector<const RecordedRun*>& others) const {
+    (void)others;
+    return EstimateInterference();
+  }
 
   // The reductions of one communicator that carry most bytes, if every replayed step has the same
   // sequence of at least one: what DDP and its kind do. Nothing otherwise.

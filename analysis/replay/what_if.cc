@@ -8,6 +8,7 @@
 
 #include "analysis/replay/awaited.h"
 #include "analysis/replay/equal_work.h"
+#include "analysis/replay/gradients.h"
 #include "analysis/replay/more_ranks.h"
 #include "analysis/replay/perfect_schedule.h"
 #include "analysis/replay/prefetch.h"
@@ -17,6 +18,8 @@ namespace lockstep::replay {
 namespace {
 
 constexpr std::uint64_t kSeed = 20'260;
+// By how much more interference may let a replay miss what was recorded.
+constexpr double kMostErrorOfInterference = 0.005;
 std::vector<std::int64_t> Comparable(std::vector<std::int64_t> lengths) {
   if (lengths.size() > 1) lengths.erase(lengths.begin());
   return lengths;
@@ -92,29 +95,133 @@ void ScaleNetwork(const RecordedRun& run, const std::optional<CostModel::Line>& 
 
 }  // namespace
 
-Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run,
-                            const std::vector<std::unique_ptr<RecordedRun>>& calibration) {
+namespace {
+
+// Graphs that are made otherwise than by MakeJob with options know nothing of it.
+bool UsesInterference(const Question& question) {
+  const auto plain = [](const Question& each) {
+    return each.kind == Question::kPrefetch || each.kind == Question::kMoreRanks ||
+           each.kind == Question::kPerfectSchedule;
+  };
+  return !plain(question) && std::none_of(question.together.begin(), question.together.end(), plain);
+}
+
+}  // namespace
+
+Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::unique_ptr<RecordedRun>> calibration) {
   WhatIf what_if;
   what_if.run_ = std::move(run);
+  what_if.calibration_ = std::move(calibration);
   what_if.buckets_ = what_if.run_->FindBuckets();
-  const Job job = what_if.run_->MakeJob();
-  const auto add = [&](const BucketSequence& buckets, const ReductionTimes& times) {
-    for (std::size_t i = 0; i < times.transfer_ns.size(); ++i)
-      what_if.costs_.Add(buckets.bytes[i % buckets.bytes.size()], times.transfer_ns[i]);
+  std::vector<const RecordedRun*> others;
+  for (const auto& other : what_if.calibration_) others.push_back(other.get());
+  const auto play = [&]() -> Status {
+    const Interference& interference = what_if.interference_.value;
+    const Job job = what_if.run_->MakeJob({.interference = interference});
+    LS_TRY(const Schedule schedule, Simulator(job.graph).Run(interference));
+    what_if.replayed_ns_ = job.StepLengths(schedule);
+    return Ok();
   };
-  if (what_if.buckets_) {
-    what_if.times_ = TimesOf(what_if.run_->collectives.size(), *what_if.buckets_, job);
-    add(*what_if.buckets_, what_if.times_);
+  if (Status played = play(); !played.ok()) return played.error();
+  const double plain_error = what_if.self_error();
+  what_if.interference_ = what_if.run_->EstimateWith(others);
+  if (what_if.interference_.value.any()) {
+    if (Status played = play(); !played.ok()) return played.error();
+    // Whatever the estimate, a replay with nothing changed comes first.
+    if (what_if.self_error() > plain_error + kMostErrorOfInterference) {
+      what_if.interference_ = {};
+      if (Status again = play(); !again.ok()) return again.error();
+    }
   }
-  for (const auto& other : calibration)
-    if (const auto buckets = other->FindBuckets())
-      add(*buckets, TimesOf(other->collectives.size(), *buckets, other->MakeJob()));
-  what_if.costs_.Fit();
-  if (what_if.buckets_) FitSteps(*what_if.buckets_, what_if.costs_, what_if.times_);
-  const Result<Schedule> schedule = Simulator(job.graph).Run();
-  if (!schedule.ok()) return schedule.error();
-  what_if.replayed_ns_ = job.StepLengths(schedule.value());
+  if (what_if.buckets_) {
+    const auto total = what_if.buckets_->total_bytes();
+    for (const std::vector<Gradient>& gradients : what_if.run_->gradients)
+      if (MakeUp(gradients, what_if.buckets_->bytes)) what_if.buckets_->gradients = gradients;
+    std::vector<std::pair<const RecordedRun*, BucketSequence>> bases{{what_if.run_.get(), *what_if.buckets_}};
+    for (const RecordedRun* other : others)
+      if (auto buckets = other->FindBuckets(); buckets) bases.push_back({other, std::move(*buckets)});
+    for (const auto& [base, buckets] : bases) {
+      const ReductionTimes times =
+          TimesOf(base->collectives.size(), buckets, base->MakeJob({.interference = what_if.interference_.value}));
+      for (std::size_t k = 0; k < times.transfer_ns.size(); ++k)
+        what_if.costs_.Add(buckets.bytes[k % buckets.bytes.size()], times.transfer_ns[k]);
+      if (base == what_if.run_.get()) what_if.times_ = times;
+    }
+    what_if.costs_.Fit();
+    FitSteps(*what_if.buckets_, what_if.costs_, what_if.times_);
+    for (const auto& [base, buckets] : bases) {
+      if (buckets.total_bytes() != total || base->ranks != what_if.run_->ranks) continue;
+      // One that cannot be told apart does without.
+      if (Result<Base> made = what_if.MakeBase(*base, buckets); made.ok())
+        what_if.bases_.push_back(std::move(made).value());
+    }
+    if (!what_if.bases_.empty() && what_if.bases_.front().run != what_if.run_.get()) what_if.bases_.clear();
+  }
   return what_if;
+}
+
+Result<WhatIf::Base> WhatIf::MakeBase(const RecordedRun& run, const BucketSequence& buckets) const {
+  Base base;
+  base.run = &run;
+  base.buckets = buckets;
+  base.times = TimesOf(run.collectives.size(), buckets, run.MakeJob({.interference = interference_.value}));
+  FitSteps(buckets, costs_, base.times);
+  base.step_ns = static_cast<double>(LowerMedian(Comparable(run.measured_step_ns)));
+  LS_TRY(const std::vector<std::int64_t> lengths, BucketLengths(base, buckets.bytes, Assumed()));
+  const auto again = static_cast<double>(LowerMedian(Comparable(lengths)));
+  if (again > 0) base.correction = base.step_ns / again;
+  return base;
+}
+
+Result<std::vector<std::int64_t>> WhatIf::BucketLengths(const Base& base, const std::vector<std::uint64_t>& bytes,
+                                                        const Assume& assume) const {
+  LS_TRY(const std::unique_ptr<RecordedRun> changed, base.run->Rebucket(base.buckets, bytes, costs_, base.times));
+  for (RunCollective& c : changed->collectives)
+    if (c.transfer_ns >= 0) c.transfer_ns = std::llround(static_cast<double>(c.transfer_ns) * assume.cost_factor);
+  const Job job = changed->MakeJob({.interference = assume.interference});
+  LS_TRY(const Schedule schedule, Simulator(job.graph).Run(assume.interference));
+  return job.StepLengths(schedule);
+}
+
+// What a prediction of a run's own buckets is off by, for other numbers of buckets in between.
+double WhatIf::CorrectionFor(std::size_t buckets) const {
+  std::map<double, std::vector<double>> known;
+  for (const Base& base : bases_)
+    known[std::log(static_cast<double>(base.buckets.bytes.size()))].push_back(base.correction);
+  std::vector<std::pair<double, double>> points;
+  for (const auto& [count, values] : known) {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    points.push_back({count, sum / static_cast<double>(values.size())});
+  }
+  if (points.empty()) return 1;
+  const double at = std::clamp(std::log(static_cast<double>(std::max<std::size_t>(1, buckets))), points.front().first,
+                               points.back().first);
+  for (std::size_t i = 1; i < points.size(); ++i)
+    if (at <= points[i].first)
+      return points[i - 1].second + (at - points[i - 1].first) / (points[i].first - points[i - 1].first) *
+                                        (points[i].second - points[i - 1].second);
+  return points.front().second;
+}
+
+Result<std::pair<double, double>> WhatIf::Agreement(const std::vector<std::uint64_t>& bytes) const {
+  const auto predicted = [&](const Base& base, const std::vector<std::uint64_t>& sizes) -> Result<double> {
+    LS_TRY(const std::vector<std::int64_t> lengths, BucketLengths(base, sizes, Assumed()));
+    return static_cast<double>(LowerMedian(Comparable(lengths))) * CorrectionFor(sizes.size());
+  };
+  std::vector<double> ratios;
+  double again = 0;  // How far runs of the same buckets are apart.
+  for (const Base& base : bases_) {
+    LS_TRY(const double changed, predicted(base, bytes));
+    LS_TRY(const double now, predicted(base, buckets_->bytes));
+    ratios.push_back(changed / std::max(1.0, now));
+    if (base.buckets.bytes == buckets_->bytes)
+      again = std::max(again, std::abs(base.step_ns / bases_.front().step_ns - 1));
+  }
+  double mean = 0, apart = 0;
+  for (const double ratio : ratios) mean += ratio / static_cast<double>(ratios.size());
+  for (const double ratio : ratios) apart = std::max(apart, std::abs(ratio / mean - 1));
+  return std::pair(mean / ratios.front(), std::max(apart, again));
 }
 
 std::int64_t WhatIf::measured_step_ns() const { return LowerMedian(Comparable(run_->measured_step_ns)); }
@@ -151,7 +258,8 @@ Result<std::unique_ptr<RecordedRun>> WhatIf::OtherBuckets(const Question& questi
   return changed;
 }
 
-Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer* answer) const {
+Result<Job> WhatIf::Changed(const Question& question, const Assume& assume, Answer* answer) const {
+  const double cost_factor = assume.cost_factor;
   if (question.kind == Question::kMoreRanks) {
     Note(answer, "an extrapolation: the work of a rank and the bus bandwidth stay, the latency grows with the ranks");
     if (answer != nullptr) answer->extrapolated = true;
@@ -163,7 +271,7 @@ Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer
       question.kind == Question::kTogether ? question.together : std::vector<Question>{question};
   // First what changes the run, then what changes the graph made from it.
   std::unique_ptr<RecordedRun> other;
-  JobOptions options;
+  JobOptions options{.interference = assume.interference};
   for (const Question& each : all) {
     if (each.kind == Question::kNoOverlap) options.wait_for_overlap = false;
     if (each.kind != Question::kBucketCap) continue;
@@ -199,13 +307,13 @@ Result<Job> WhatIf::Changed(const Question& question, double cost_factor, Answer
   return job;
 }
 
-Result<std::vector<std::int64_t>> WhatIf::Lengths(const Question& question, double cost_factor, Answer* answer) const {
+Result<std::vector<std::int64_t>> WhatIf::Lengths(const Question& question, const Assume& assume,
+                                                  Answer* answer) const {
   if (question.kind == Question::kPerfectSchedule) return BestLengths(answer);
-  LS_TRY(const Job job, Changed(question, cost_factor, answer));
-  const Result<Schedule> schedule = Simulator(job.graph).Run();
-  if (!schedule.ok()) return schedule.error();
-  if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule.value());
-  return job.StepLengths(schedule.value());
+  LS_TRY(const Job job, Changed(question, assume, answer));
+  LS_TRY(const Schedule schedule, Simulator(job.graph).Run(assume.interference));
+  if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule);
+  return job.StepLengths(schedule);
 }
 
 // The best of the better schedules; the recorded one where there is none.
@@ -297,7 +405,17 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
 Result<Answer> WhatIf::Ask(const Question& question) const {
   Answer answer;
   if (Status told = Describe(question, answer); !told.ok()) return told.error();
-  LS_TRY(const std::vector<std::int64_t> changed, Lengths(question, 1, &answer));
+  const Assume assume = UsesInterference(question) ? Assumed() : Assume{};
+  LS_TRY(std::vector<std::int64_t> changed, Lengths(question, assume, &answer));
+  double apart = 0;
+  if (question.kind == Question::kBucketCap && !bases_.empty() && answer.bucket_bytes == buckets_->bytes) {
+    changed = replayed_ns_;  // What was recorded is known.
+  } else if (question.kind == Question::kBucketCap && !bases_.empty()) {
+    LS_TRY(const auto agreement, Agreement(answer.bucket_bytes));
+    const double correction = CorrectionFor(answer.bucket_bytes.size());
+    for (std::int64_t& ns : changed) ns = std::llround(static_cast<double>(ns) * correction * agreement.first);
+    apart = agreement.second + std::abs(correction - 1) / 2;
+  }
   const std::vector<std::int64_t> after = Comparable(changed), before = Comparable(replayed_ns_);
   std::vector<std::int64_t> gains;
   for (std::size_t i = 0; i < after.size(); ++i) gains.push_back(before[i] - after[i]);
@@ -311,8 +429,8 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
   double dearer = 0, cheaper = 0;
   if (question.kind == Question::kMoreRanks) {
     // Another draw of the jitter, and a latency that grows with the logarithm of the ranks.
-    LS_TRY(const std::vector<std::int64_t> other, Lengths(question, 2, nullptr));
-    LS_TRY(const std::vector<std::int64_t> tree, Lengths(question, 0.5, nullptr));
+    LS_TRY(const std::vector<std::int64_t> other, Lengths(question, {2, {}}, nullptr));
+    LS_TRY(const std::vector<std::int64_t> tree, Lengths(question, {0.5, {}}, nullptr));
     const std::int64_t step = answer.step_ns, again = LowerMedian(Comparable(other));
     cheaper = static_cast<double>(std::max<std::int64_t>({0, step - again, step - LowerMedian(Comparable(tree))}));
     dearer = static_cast<double>(std::max<std::int64_t>(0, again - step));
@@ -322,11 +440,27 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
     double factor = 1;
     for (const std::uint64_t bytes : answer.bucket_bytes)
       if (const auto cost = costs_.At(bytes)) factor = std::max(factor, cost->factor);
-    LS_TRY(const std::vector<std::int64_t> dear, Lengths(question, factor, nullptr));
-    LS_TRY(const std::vector<std::int64_t> cheap, Lengths(question, 1 / factor, nullptr));
-    cheaper = static_cast<double>(std::max<std::int64_t>(0, answer.step_ns - LowerMedian(Comparable(cheap))));
-    dearer = static_cast<double>(std::max<std::int64_t>(0, LowerMedian(Comparable(dear)) - answer.step_ns));
+    LS_TRY(const std::vector<std::int64_t> dear, Lengths(question, {factor, assume.interference}, nullptr));
+    LS_TRY(const std::vector<std::int64_t> cheap, Lengths(question, {1 / factor, assume.interference}, nullptr));
+    LS_TRY(const std::vector<std::int64_t> even, Lengths(question, assume, nullptr));
+    const std::int64_t step = LowerMedian(Comparable(even));
+    cheaper = static_cast<double>(std::max<std::int64_t>(0, step - LowerMedian(Comparable(cheap))));
+    dearer = static_cast<double>(std::max<std::int64_t>(0, LowerMedian(Comparable(dear)) - step));
   }
+  if (assume.interference.any()) {
+    // How much computing and communicating slow each other is known to its interval only.
+    LS_TRY(const std::vector<std::int64_t> even, Lengths(question, assume, nullptr));
+    for (const double slowdown : {interference_.compute_interval.first, interference_.compute_interval.second}) {
+      Assume other = assume;
+      other.interference.compute_slowdown = slowdown;
+      LS_TRY(const std::vector<std::int64_t> lengths, Lengths(question, other, nullptr));
+      const auto more = static_cast<double>(LowerMedian(Comparable(lengths)) - LowerMedian(Comparable(even)));
+      dearer = std::max(dearer, more);
+      cheaper = std::max(cheaper, -more);
+    }
+  }
+  cheaper += apart * static_cast<double>(answer.step_ns);
+  dearer += apart * static_cast<double>(answer.step_ns);
   low -= cheaper;
   high += dearer;
   const double self = std::abs(static_cast<double>(replayed_step_ns() - measured_step_ns()));

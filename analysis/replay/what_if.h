@@ -51,25 +51,49 @@ class WhatIf {
  public:
   // Replays the run as it was. `calibration`: other runs of the same job, with other bucket sizes.
   static Result<WhatIf> Make(std::unique_ptr<RecordedRun> run,
-                             const std::vector<std::unique_ptr<RecordedRun>>& calibration = {});
+                             std::vector<std::unique_ptr<RecordedRun>> calibration = {});
 
   std::int64_t measured_step_ns() const;  // Median; without the first step, whose begin is not comparable.
   std::int64_t replayed_step_ns() const;  // The same of the replay with nothing changed.
   double self_error() const;              // Median over steps of |replayed - measured| / measured.
   const RecordedRun& run() const { return *run_; }
   const std::optional<BucketSequence>& buckets() const { return buckets_; }
-  const CostModel& costs() const { return costs_; }
+  const CostModel& costs() const { return costs_; }  // Of transfers beside which nobody computes.
+  const InterferenceEstimate& interference() const { return interference_; }
 
   Result<Answer> Ask(const Question& question) const;
 
  private:
-  Result<std::vector<std::int64_t>> Lengths(const Question& question, double cost_factor, Answer* answer) const;
+  // A run that tells what other buckets would cost: the one that is asked, and those beside it.
+  struct Base {
+    const RecordedRun* run = nullptr;
+    BucketSequence buckets;
+    ReductionTimes times;
+    double step_ns = 0;     // As measured, median.
+    double correction = 1;  // Of that over its replay with its own buckets predicted as if they were others.
+  };
+  // What the questions and assumptions of one replay are.
+  struct Assume {
+    double cost_factor = 1;
+    Interference interference;
+  };
+  Assume Assumed(double cost_factor = 1) const { return {cost_factor, interference_.value}; }
+  Result<Base> MakeBase(const RecordedRun& run, const BucketSequence& buckets) const;
+  Result<std::vector<std::int64_t>> BucketLengths(const Base& base, const std::vector<std::uint64_t>& bytes,
+                                                  const Assume& assume) const;
+  double CorrectionFor(std::size_t buckets) const;
+  // Of the answer to a question of other buckets, what the runs beside this one make of it, and how far they are apart.
+  Result<std::pair<double, double>> Agreement(const std::vector<std::uint64_t>& bytes) const;
+  Result<std::vector<std::int64_t>> Lengths(const Question& question, const Assume& assume, Answer* answer) const;
   Result<std::vector<std::int64_t>> BestLengths(Answer* answer) const;
-  Result<Job> Changed(const Question& question, double cost_factor, Answer* answer) const;
+  Result<Job> Changed(const Question& question, const Assume& assume, Answer* answer) const;
   Result<std::unique_ptr<RecordedRun>> OtherBuckets(const Question& question, double cost_factor, Answer* answer) const;
   Status Describe(const Question& question, Answer& answer) const;
 
   std::unique_ptr<RecordedRun> run_;
+  std::vector<std::unique_ptr<RecordedRun>> calibration_;
+  InterferenceEstimate interference_;
+  std::vector<Base> bases_;  // run_'s first, if it has buckets.
   std::optional<BucketSequence> buckets_;
   CostModel costs_;
   ReductionTimes times_;

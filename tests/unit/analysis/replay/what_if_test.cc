@@ -79,7 +79,7 @@ Answer Ask(const WhatIf& what_if, const Question& question) {
 WhatIf Make(HostRun run, const std::vector<HostRun>& calibration = {}) {
   std::vector<std::unique_ptr<RecordedRun>> others;
   for (const HostRun& other : calibration) others.push_back(std::make_unique<HostRun>(other));
-  Result<WhatIf> what_if = WhatIf::Make(std::make_unique<HostRun>(std::move(run)), others);
+  Result<WhatIf> what_if = WhatIf::Make(std::make_unique<HostRun>(std::move(run)), std::move(others));
   EXPECT_TRUE(what_if.ok()) << what_if.error().what;
   return std::move(what_if).value();
 }
