@@ -220,7 +220,7 @@ class Writer {
 
   // What hiding communication would gain: exposed is not yet cost.
   void ReplayedOverlap() {
-    if (!a_.overlap || !a_.replay) return;
+    if (!a_.overlap || !a_.replay || !a_.summary.per_step) return;
     const OverlapScore& o = *a_.overlap;
     const std::int64_t cost = o.actual_ns - o.free_comm_ns, gain = o.actual_ns - o.best_ns;
     if (cost * 100 < o.actual_ns && a_.summary.terms.ExposedComm() * 100 < a_.summary.terms.Sum()) return;
@@ -233,7 +233,7 @@ class Writer {
     if (o.efficiency && o.no_overlap_ns - o.best_ns > o.actual_ns / 100)
       text += fmt::format("; {} of what can be hidden is", Percent(std::clamp(*o.efficiency, 0.0, 1.0)));
     const std::int64_t exposed = a_.summary.terms.exposed_transfer_ns + a_.summary.terms.exposed_unsplit_ns;
-    if (a_.summary.per_step && exposed * 50 > a_.summary.terms.Sum() && cost * 2 < exposed)
+    if (exposed * 50 > a_.summary.terms.Sum() && cost * 2 < exposed)
       text += fmt::format(". Of {} exposed the rest waits for other things anyway", Duration(exposed));
     if (!a_.replay->sampled.empty()) text += fmt::format(" ({} replayed)", a_.replay->sampled);
     Wrapped("  ", text);
