@@ -302,10 +302,9 @@ class Resolver {
 
 }  // namespace
 
-GpuRank DistillGpuRank(const schema::RankTables& tables, std::int32_t rank, const RankClockMap& clock,
-                       const GpuRankRequest& request) {
+GpuRank DistillGpuRank(const schema::RankTables& tables, const RankClockMap& clock, const GpuRankRequest& request) {
   GpuRank out;
-  Resolver(CollectGpuRaw(tables, rank, clock, request, out), out).Run();
+  Resolver(CollectGpuRaw(tables, clock, request, out), out).Run();
   return out;
 }
 

@@ -45,7 +45,7 @@ struct GpuItem {
 
 struct GpuMessage {
   std::uint64_t comm = 0, seq = 0, bytes = 0;
-  std::int32_t source = -1, destination = -1, tag = -1;  // World ranks.
+  std::int32_t source = -1, destination = -1, tag = -1;  // Ranks of comm.
   std::uint32_t item = 0;                                // Those of one kernel share it.
   bool send = false;
 };
@@ -95,7 +95,6 @@ struct GpuRankRequest {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> collectives;
 };
 
-GpuRank DistillGpuRank(const schema::RankTables& tables, std::int32_t rank, const RankClockMap& clock,
-                       const GpuRankRequest& request);
+GpuRank DistillGpuRank(const schema::RankTables& tables, const RankClockMap& clock, const GpuRankRequest& request);
 
 }  // namespace lockstep::replay

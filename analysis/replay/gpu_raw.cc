@@ -21,9 +21,8 @@ bool Has(std::string_view text, std::string_view part) { return text.find(part) 
 
 class Collector {
  public:
-  Collector(const schema::RankTables& tables, std::int32_t rank, const RankClockMap& clock,
-            const GpuRankRequest& request, GpuRank& out)
-      : t_(tables), rank_(rank), clock_(clock), request_(request), out_(out), launches_(FindLaunches(tables)) {
+  Collector(const schema::RankTables& tables, const RankClockMap& clock, const GpuRankRequest& request, GpuRank& out)
+      : t_(tables), clock_(clock), request_(request), out_(out), launches_(FindLaunches(tables)) {
     FindCalls();
     FindMarks();
     out.end_ns = request.bounds_ns.empty() ? INT64_MIN : C(request.bounds_ns.back());
@@ -143,15 +142,15 @@ class Collector {
     for (std::uint32_t row = 0; row < p.rows(); ++row) {
       const std::uint32_t kernel = p.kernel[row];
       if (kernel >= carried_.size() || carried_[kernel] != kNone || p.comm[row] >= t_.comms.rows() ||
-          p.peer_world_rank[row] < 0)
+          t_.comms.global_id[p.comm[row]] == 0 || p.peer[row] < 0)
         continue;
       GpuMessage message;
       message.comm = t_.comms.global_id[p.comm[row]];
       message.seq = p.seq[row];
       message.bytes = p.bytes[row];
       message.send = p.direction[row] == 0;
-      message.source = message.send ? rank_ : p.peer_world_rank[row];
-      message.destination = message.send ? p.peer_world_rank[row] : rank_;
+      message.source = message.send ? t_.comms.rank[p.comm[row]] : p.peer[row];
+      message.destination = message.send ? p.peer[row] : t_.comms.rank[p.comm[row]];
       message.tag = p.tag[row];
       message.item = kernel;
       out_.messages.push_back(message);
@@ -414,7 +413,6 @@ class Collector {
   }
 
   const schema::RankTables& t_;
-  const std::int32_t rank_;
   const RankClockMap& clock_;
   const GpuRankRequest& request_;
   GpuRank& out_;
@@ -437,9 +435,9 @@ class Collector {
 
 }  // namespace
 
-GpuRaw CollectGpuRaw(const schema::RankTables& tables, std::int32_t rank, const RankClockMap& clock,
-                     const GpuRankRequest& request, GpuRank& out) {
-  return Collector(tables, rank, clock, request, out).Collect();
+GpuRaw CollectGpuRaw(const schema::RankTables& tables, const RankClockMap& clock, const GpuRankRequest& request,
+                     GpuRank& out) {
+  return Collector(tables, clock, request, out).Collect();
 }
 
 }  // namespace lockstep::replay

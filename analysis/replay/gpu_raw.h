@@ -36,8 +36,8 @@ struct GpuRaw {
 };
 
 // Fills out's lanes, threads, groups, messages (each with its kernel's row as `item`), same_kernel and origin.
-GpuRaw CollectGpuRaw(const schema::RankTables& tables, std::int32_t rank, const RankClockMap& clock,
-                     const GpuRankRequest& request, GpuRank& out);
+GpuRaw CollectGpuRaw(const schema::RankTables& tables, const RankClockMap& clock, const GpuRankRequest& request,
+                     GpuRank& out);
 
 // Where one thread went on when another one had stopped: autograd runs on a thread of its own. `activity`: per
 // thread, when it did something.

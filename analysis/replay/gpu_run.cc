@@ -125,7 +125,7 @@ class Reader {
         errors[r] = tables.error();
         return;
       }
-      run_.gpu_ranks[r] = DistillGpuRank(tables.value(), run_.ranks[r], RankClockMap(t_.clock, run_.ranks[r]), request);
+      run_.gpu_ranks[r] = DistillGpuRank(tables.value(), RankClockMap(t_.clock, run_.ranks[r]), request);
     });
     for (const auto& error : errors)
       if (error) return *error;
