@@ -9,6 +9,7 @@
 
 #include "analysis/passes.h"
 #include "analysis/replay/bucket_rule.h"
+#include "analysis/replayed_run.h"
 #include "analysis/report/format.h"
 #include "merge/parallel.h"
 
@@ -55,7 +56,8 @@ Question Of(const Buckets& buckets, const BucketSequence& sequence, const Candid
   return question;
 }
 
-// Caps in half octaves, and the present one; the largest of those that give the same buckets.
+// One cap for each bucketing where the gradients are known, else caps in half octaves; and the present one. Of those
+// that give the same buckets the largest.
 std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& sequence, std::size_t most) {
   const auto total = static_cast<double>(sequence.total_bytes()) / kMiB;
   std::vector<double> caps;
@@ -63,6 +65,12 @@ std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& 
        cap *= 2) {
     caps.push_back(cap);
     if (cap * 1.5 < total) caps.push_back(cap * 1.5);
+  }
+  if (!sequence.gradients.empty()) {
+    caps.clear();
+    for (const std::uint64_t cap :
+         replay::DistinctCaps(sequence.gradients, replay::kDdpFirstBucketBytes, kMaxPoints * 4))
+      caps.push_back(static_cast<double>(cap) / kMiB);
   }
   if (buckets.current_cap_mb && *buckets.current_cap_mb < total) caps.push_back(*buckets.current_cap_mb);
   std::sort(caps.begin(), caps.end());
@@ -210,6 +218,7 @@ void PredictBuckets(const Context& context, Analysis& analysis) {
   const BucketSequence& sequence = *replayed->what_if().buckets();
   buckets.sizes = sequence.bytes;
   buckets.recognised_by = HooksTell(buckets, sequence) ? "hooks" : "sequence";
+  buckets.exact_sizes = !sequence.gradients.empty();
   DescribeCosts(*replayed, buckets);
 
   const std::size_t points =

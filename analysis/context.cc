@@ -5,6 +5,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "analysis/replayed_run.h"
 #include "analysis/statistics.h"
 #include "analysis/warmup.h"
 
@@ -28,6 +29,8 @@ Context::Context(const Timeline& timeline, const AnalyzeOptions& options) : time
   IndexSteps();
   SliceIntoUnits();
 }
+
+Context::~Context() = default;
 
 std::size_t Context::Position(std::int32_t rank) const {
   const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), rank);

@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "analysis/analyze.h"
-#include "analysis/replayed_run.h"
 #include "core/interval.h"
 
 namespace lockstep {
+
+class ReplayedRun;  // replayed_run.h
 
 inline constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
 
@@ -28,6 +29,7 @@ struct Unit {
 class Context {
  public:
   Context(const Timeline& timeline, const AnalyzeOptions& options);
+  ~Context();
 
   const Timeline& timeline() const { return timeline_; }
   const schema::TimelineTables& tables() const { return timeline_.tables; }

@@ -10,6 +10,7 @@
 #include "analysis/passes.h"
 #include "analysis/replay/counterfactual.h"
 #include "analysis/replay/likeness.h"
+#include "analysis/replayed_run.h"
 
 namespace lockstep {
 namespace {

@@ -8,6 +8,7 @@
 #include "analysis/enclosing_range.h"
 #include "analysis/passes.h"
 #include "analysis/replay/likeness.h"
+#include "analysis/replayed_run.h"
 #include "analysis/statistics.h"
 
 namespace lockstep {

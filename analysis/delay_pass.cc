@@ -7,6 +7,7 @@
 #include "analysis/enclosing_range.h"
 #include "analysis/passes.h"
 #include "analysis/replay/delays.h"
+#include "analysis/replayed_run.h"
 
 namespace lockstep {
 namespace {

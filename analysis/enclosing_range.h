@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/context.h"
+#include "analysis/replayed_run.h"
 
 namespace lockstep {
 

@@ -9,6 +9,7 @@
 
 #include "analysis/passes.h"
 #include "analysis/replay/bucket_rule.h"
+#include "analysis/replayed_run.h"
 #include "analysis/report/format.h"
 
 namespace lockstep {

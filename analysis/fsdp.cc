@@ -7,6 +7,7 @@
 
 #include "analysis/passes.h"
 #include "analysis/replay/prefetch.h"
+#include "analysis/replayed_run.h"
 #include "analysis/report/format.h"
 #include "analysis/statistics.h"
 

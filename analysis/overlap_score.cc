@@ -1,6 +1,7 @@
 // Does communication hide as well as it could, and what does it cost? From replay.
 
 #include "analysis/passes.h"
+#include "analysis/replayed_run.h"
 
 namespace lockstep {
 namespace {

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "analysis/replayed_run.h"
 #include "analysis/statistics.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"

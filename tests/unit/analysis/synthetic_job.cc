@@ -7,12 +7,14 @@
 #include "analysis/statistics.h"
 #include "core/collective.h"
 #include "core/interval.h"
+#include "core/mpi_ops.h"
 
 namespace lockstep::test {
 namespace {
 
 struct Operation {
   std::vector<std::int64_t> arrival, entered, returned;  // Per rank: post, completing call's entry and return.
+  std::vector<std::uint32_t> call;                       // Per rank: row of mpi_calls that posted it.
   std::int64_t last = 0, end = 0;                        // A_c and the end of its transfer.
   bool censored = false;
   int step = 0;
@@ -58,9 +60,16 @@ class Simulator {
     samples.Append({now, 0, cpu_[r], delay_[r]});
   }
 
-  void Call(std::size_t r, std::int64_t begin, std::int64_t end) {
+  std::uint32_t Call(std::size_t r, std::int64_t begin, std::int64_t end, MpiOp op) {
     in_mpi_[r].push_back({begin, end});
-    job_.ranks[r].mpi_calls.Append({.begin_ns = begin, .duration_ns = end - begin, .thread = 0, .comm = 0, .count = 1});
+    auto& calls = job_.ranks[r].mpi_calls;
+    calls.Append({.begin_ns = begin,
+                  .duration_ns = end - begin,
+                  .thread = 0,
+                  .op = static_cast<std::uint16_t>(op),
+                  .comm = 0,
+                  .count = 1});
+    return static_cast<std::uint32_t>(calls.rows() - 1);
   }
 
   void Step(int step, std::vector<std::int64_t>& now) {
@@ -79,7 +88,7 @@ class Simulator {
         Compute(r, now[r], spec_.compute(step, static_cast<int>(r)) / spec_.buckets);
         op.arrival.push_back(now[r]);
         if (!spec_.blocking) {
-          Call(r, now[r], now[r] + 1000);
+          op.call.push_back(Call(r, now[r], now[r] + 1000, MpiOp::kIallreduce));
           now[r] += 1000;
         }
       }
@@ -88,7 +97,7 @@ class Simulator {
       if (spec_.blocking) {
         op.entered = op.arrival;
         op.returned.assign(n_, op.end);
-        for (std::size_t r = 0; r < n_; ++r) Call(r, now[r], op.end);
+        for (std::size_t r = 0; r < n_; ++r) op.call.push_back(Call(r, now[r], op.end, MpiOp::kAllreduce));
         now.assign(n_, op.end);
       }
       operations_.push_back(std::move(op));
@@ -110,7 +119,7 @@ class Simulator {
                                               : std::max(operations_[i].end, operations_[i].arrival[r]));
     for (std::size_t r = 0; r < n_; ++r) {
       const std::int64_t end = std::max(now[r], network_free);
-      Call(r, now[r], end);
+      Call(r, now[r], end, MpiOp::kWaitall);
       now[r] = end;
     }
   }
@@ -195,7 +204,8 @@ class Simulator {
                                         .last_incomplete_ns = schema::kNoTime,
                                         .wait_begin_ns = op.entered[r],
                                         .end_ns = op.returned[r],
-                                        .bytes = spec_.bucket_bytes});
+                                        .bytes = spec_.bucket_bytes,
+                                        .call = op.call[r]});
       flights_[r].push_back({op.arrival[r], op.returned[r]});
       waits_[r].push_back({op.arrival[r], op.last});
       if (!op.censored) transfers_[r].push_back({op.last, op.returned[r]});
