@@ -11,7 +11,14 @@ namespace {
 class Equaliser {
  public:
   Equaliser(const RecordedRun& run, std::vector<bool> slow, Job& job)
-      : run_(run), slow_(std::move(slow)), operations_(job.graph.operations()), about_(job.operations) {}
+      : run_(run), slow_(std::move(slow)), operations_(job.graph.operations()), about_(job.operations) {
+    kinds_.assign(run_.ranks.size() * run_.steps.size(), 0);
+    for (const JobOperation& about : about_)
+      if (about.likeness != 0 && about.rank < run_.ranks.size() && about.step < run_.steps.size()) {
+        std::uint64_t& kind = kinds_[about.step * run_.ranks.size() + about.rank];
+        kind = (kind ^ about.likeness) * 1'099'511'628'211u;
+      }
+  }
 
   void Do(Role role) {
     cells_.assign(run_.ranks.size() * run_.steps.size(), {});
@@ -35,9 +42,13 @@ class Equaliser {
 
   void Change(std::uint32_t step, std::uint32_t rank) {
     const std::vector<std::uint32_t>& own = Cell(step, rank);
-    std::vector<std::uint32_t> peers;
-    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r)
-      if (!slow_[r] && Cell(step, r).size() == own.size()) peers.push_back(r);
+    std::vector<std::uint32_t> peers, twins;  // Twins run the same kernels as well.
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
+      if (slow_[r] || Cell(step, r).size() != own.size()) continue;
+      peers.push_back(r);
+      if (kinds_[step * run_.ranks.size() + r] == kinds_[step * run_.ranks.size() + rank]) twins.push_back(r);
+    }
+    if (!twins.empty()) peers = std::move(twins);
     if (!peers.empty()) {
       for (std::size_t k = 0; k < own.size(); ++k) {
         std::vector<std::int64_t> theirs;
@@ -61,6 +72,7 @@ class Equaliser {
   std::vector<Operation>& operations_;
   const std::vector<JobOperation>& about_;
   std::vector<std::vector<std::uint32_t>> cells_;  // [step][rank]: its operations of the role, in order.
+  std::vector<std::uint64_t> kinds_;               // [step][rank]: which kernels, in order.
 };
 
 }  // namespace

@@ -95,6 +95,7 @@ class RankMaker {
     std::uint16_t chain_thread = 0, issuer = 0xffff, synced_by = 0xffff;
     Role chain_role = Role::kKernel;
     std::int64_t length_ns = 0, lead_ns = 0;
+    std::uint32_t likeness = 0;
     std::vector<std::uint32_t> waits;  // What the next operation needs.
     std::uint32_t last = kNone;
     std::int64_t end_ns = INT64_MIN;
@@ -146,6 +147,7 @@ class RankMaker {
     Thread& thread = threads_[lane.chain_thread];
     const std::uint32_t operation = lane.chain;
     if (!single_kernels_) Op(operation).duration_ns = lane.length_ns;
+    s_.job.operations[operation].likeness = lane.likeness;
     if (lane.chain_thread != GpuRank::kNobody) {
       const std::uint32_t launch = Add({.duration_ns = lane.lead_ns}, Role::kLaunch);
       Needs(launch, thread.h_op);
@@ -282,6 +284,7 @@ class RankMaker {
       lane.chain_thread = item.thread;
       lane.chain_role = role;
       lane.length_ns = lane.lead_ns = 0;
+      lane.likeness = 0;
       TakeWaits(lane, lane.chain, gated_ ? kNone : item.after);
       thread.enqueues.push_back({lane.chain, 0});
       thread.open.push_back(item.lane);
@@ -289,6 +292,7 @@ class RankMaker {
     }
     lane.lead_ns = std::max(lane.lead_ns, item.call_ns + item.lag_ns - thread.h_ns - lane.length_ns);
     lane.length_ns += delay + item.end_ns - item.begin_ns;
+    lane.likeness = lane.likeness * 31 + rank_.groups[item.ref];
     if (item.watched) {
       operation_of_[i] = lane.chain;
       CloseChain(lane);

@@ -84,7 +84,7 @@ struct GpuRank {
   std::vector<std::uint32_t> gates;
   std::int64_t end_ns = 0;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> same_kernel;  // Collectives that share a kernel.
-  std::uint32_t groups = 0;                                          // Name and shape of kernels, kind of copies.
+  std::vector<std::uint32_t> groups;  // Name and shape of kernels, kind of copies: a hash, the same on every rank.
   GpuResiduals residuals;
 };
 

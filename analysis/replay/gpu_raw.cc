@@ -78,9 +78,24 @@ class Collector {
     return at->second;
   }
   std::uint32_t GroupOf(std::uint32_t name, std::uint32_t shape) {
-    const auto [at, fresh] = groups_.try_emplace({name, shape}, out_.groups);
-    if (fresh) ++out_.groups;
+    const auto [at, fresh] = groups_.try_emplace({name, shape}, static_cast<std::uint32_t>(out_.groups.size()));
+    if (fresh) out_.groups.push_back(HashOf(name, shape));
     return at->second;
+  }
+  // Ids are the file's own.
+  std::uint32_t HashOf(std::uint32_t name, std::uint32_t shape) const {
+    std::uint32_t hash = 2'166'136'261u;  // FNV-1a.
+    const auto add = [&](std::uint32_t value) { hash = (hash ^ value) * 16'777'619u; };
+    for (const char c : TextOf(t_, name)) add(static_cast<unsigned char>(c));
+    const schema::KernelShapes& s = t_.kernel_shapes;
+    if (name == kNone) {
+      add(shape);
+    } else if (shape < s.rows()) {
+      for (const std::int32_t size :
+           {s.grid_x[shape], s.grid_y[shape], s.grid_z[shape], s.block_x[shape], s.block_y[shape], s.block_z[shape]})
+        add(static_cast<std::uint32_t>(size));
+    }
+    return hash;
   }
   std::int64_t C(std::int64_t local_ns) const { return clock_.ToCluster(local_ns); }
 

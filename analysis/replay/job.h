@@ -38,6 +38,8 @@ struct JobOperation {
   // n-th of its role, rank and step (on GPU ranks over all threads and streams): the same work on other ranks.
   std::uint32_t position = 0;
   std::uint32_t collective = kNone;  // Of RecordedRun::collectives.
+  // Of kernels: differs where their names and shapes do (stages of a pipeline do other work at the same position).
+  std::uint32_t likeness = 0;
 };
 
 struct Job {
@@ -55,6 +57,8 @@ struct JobOptions {
   bool wait_for_overlap = true;  // False: what is posted moves only when it is waited for.
   // Durations are made what they would be alone, so that a replay under this interference gives the recorded ones.
   Interference interference;
+  // What is posted moves at once, also where the recording saw it move only while it was waited for (CPU ranks).
+  bool progress = false;
 };
 
 }  // namespace lockstep::replay
