@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "analysis/statistics.h"
 
@@ -10,7 +11,7 @@ namespace lockstep::replay {
 namespace {
 
 constexpr std::uint64_t kSeed = 20'261;
-constexpr std::size_t kRounds = 400;
+constexpr std::size_t kRounds = 200;
 
 }  // namespace
 
@@ -87,6 +88,180 @@ std::int64_t GpuAlone::Transfer(std::uint32_t collective, Interval transfer) con
   return std::llround(alone);
 }
 
-InterferenceEstimate GpuRun::EstimateInterference() const { return {}; }
+namespace {
+
+// Slopes of computing and of transferring, from samples that a bootstrap draws rank by rank and step by step.
+class Estimator {
+ public:
+  explicit Estimator(const GpuRun& run) : run_(run), occupancy_(run) {
+    Kernels();
+    Transfers();
+  }
+
+  InterferenceEstimate Estimate() const {
+    InterferenceEstimate estimate;
+    if (!cells_.empty()) {
+      std::vector<std::size_t> all(cells_.size());
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+      estimate.value.compute_slowdown = Compute(all);
+      estimate.compute_interval = Interval95(cells_.size(), [&](const auto& drawn) { return Compute(drawn); });
+      estimate.samples += kernels_;
+    }
+    if (!transfers_.empty()) {
+      std::vector<std::size_t> all(transfers_.size());
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+      estimate.value.transfer_slowdown = Transfer(all);
+      estimate.transfer_interval = Interval95(transfers_.size(), [&](const auto& drawn) { return Transfer(drawn); });
+      estimate.samples += transfers_.size();
+    }
+    return estimate;
+  }
+
+ private:
+  static constexpr double kMostSlowdown = 8;
+
+  // Sums for a line through 0: how much longer, against how long beside a transfer; both in units of the kernel's time
+  // alone.
+  struct Cell {
+    double beside_longer = 0, beside_beside = 0;
+  };
+  struct Moved {
+    std::size_t group;
+    std::vector<std::pair<double, double>> by_share;  // Share of members that compute, ns.
+  };
+
+  // Kernels of one name and shape beside a transfer, against the same on that rank without one.
+  void Kernels() {
+    for (std::size_t r = 0; r < run_.gpu_ranks.size(); ++r) {
+      const GpuRank& rank = run_.gpu_ranks[r];
+      const IntervalSet& transfers = occupancy_.transferring(r);
+      std::vector<std::vector<std::int64_t>> alone(rank.groups.size());
+      std::vector<std::int64_t> beside(rank.items.size(), 0);
+      for (std::size_t i = 0; i < rank.items.size(); ++i) {
+        const GpuItem& item = rank.items[i];
+        if (item.kind != GpuItem::kKernel || item.end_ns <= item.begin_ns) continue;
+        beside[i] = TotalWithin(transfers, {item.begin_ns, item.end_ns});
+        if (beside[i] == 0) alone[item.ref].push_back(item.end_ns - item.begin_ns);
+      }
+      std::vector<std::int64_t> usual;
+      for (auto& each : alone) usual.push_back(each.size() < 3 ? 0 : LowerMedian(std::move(each)));
+      std::map<std::size_t, Cell> by_step;
+      std::size_t gate = 0;
+      for (std::size_t i = 0; i < rank.items.size(); ++i) {
+        while (gate < rank.gates.size() && rank.gates[gate] == i) ++gate;
+        const GpuItem& item = rank.items[i];
+        if (beside[i] == 0 || usual[item.ref] <= 0) continue;
+        const auto unit = static_cast<double>(usual[item.ref]);
+        const double x = static_cast<double>(beside[i]) / unit;
+        const double y = static_cast<double>(item.end_ns - item.begin_ns) / unit - 1;
+        Cell& cell = by_step[gate];
+        cell.beside_longer += x * y;
+        cell.beside_beside += x * x;
+        ++kernels_;
+      }
+      for (const auto& [step, cell] : by_step) cells_.push_back(cell);
+    }
+  }
+
+  // In a time t beside a transfer a kernel does what takes it t / (1 + slowdown) alone.
+  double Compute(const std::vector<std::size_t>& drawn) const {
+    Cell sum;
+    for (const std::size_t i : drawn) {
+      sum.beside_longer += cells_[i].beside_longer;
+      sum.beside_beside += cells_[i].beside_beside;
+    }
+    const double slope = sum.beside_beside > 0 ? sum.beside_longer / sum.beside_beside : 0;
+    return slope <= 0 ? 0 : std::min(kMostSlowdown, slope < 1 ? slope / (1 - slope) : kMostSlowdown);
+  }
+
+  // Transfers of one kind, size and communicator, some of which met more computing members than others.
+  void Transfers() {
+    std::map<std::tuple<std::uint64_t, CollectiveKind, std::uint64_t>, std::vector<Moved>> groups;
+    for (std::uint32_t c = 0; c < run_.collectives.size(); ++c) {
+      const Interval transfer = occupancy_.transfers()[c];
+      if (transfer.begin >= transfer.end) continue;
+      const std::vector<std::int64_t> by_computing = occupancy_.ByComputing(c, transfer);
+      if (by_computing.size() < 2) continue;
+      Moved moved{0, {}};
+      for (std::size_t k = 0; k < by_computing.size(); ++k)
+        if (by_computing[k] > 0)
+          moved.by_share.emplace_back(static_cast<double>(k) / static_cast<double>(by_computing.size() - 1),
+                                      static_cast<double>(by_computing[k]));
+      const RunCollective& about = run_.collectives[c];
+      groups[{about.comm, about.kind, about.bytes}].push_back(std::move(moved));
+    }
+    for (auto& [key, list] : groups) {
+      // Nothing to compare where all met the same.
+      double least = 1, most = 0;
+      for (const Moved& moved : list) {
+        double share = 0, whole = 0;
+        for (const auto& [of, ns] : moved.by_share) share += of * ns, whole += ns;
+        least = std::min(least, share / whole);
+        most = std::max(most, share / whole);
+      }
+      if (list.size() < 3 || most - least < 0.1) continue;
+      for (Moved& moved : list) {
+        moved.group = groups_;
+        transfers_.push_back(std::move(moved));
+      }
+      ++groups_;
+    }
+  }
+
+  // How unequal transfers of a group would be alone, were this the slowdown: in logarithms, so that all groups count.
+  double Spread(const std::vector<std::size_t>& drawn, double slowdown) const {
+    std::vector<double> sum(groups_, 0), squares(groups_, 0), count(groups_, 0);
+    for (const std::size_t i : drawn) {
+      const Moved& moved = transfers_[i];
+      double alone = 0;
+      for (const auto& [share, ns] : moved.by_share) alone += ns / (1 + slowdown * share);
+      const double log = std::log(alone);
+      sum[moved.group] += log;
+      squares[moved.group] += log * log;
+      ++count[moved.group];
+    }
+    double spread = 0;
+    for (std::size_t g = 0; g < groups_; ++g)
+      if (count[g] > 0) spread += squares[g] - sum[g] * sum[g] / count[g];
+    return spread;
+  }
+
+  // The slowdown that makes them most equal: golden section, the spread has one minimum where shares differ.
+  double Transfer(const std::vector<std::size_t>& drawn) const {
+    constexpr double kGolden = 0.6180339887498949;
+    double low = 0, high = kMostSlowdown;
+    for (int round = 0; round < 40; ++round) {
+      const double a = high - kGolden * (high - low), b = low + kGolden * (high - low);
+      if (Spread(drawn, a) <= Spread(drawn, b))
+        high = b;
+      else
+        low = a;
+    }
+    return low < 1e-6 ? 0 : (low + high) / 2;
+  }
+
+  template <typename F>
+  static std::pair<double, double> Interval95(std::size_t n, F&& value) {
+    SeededRandom random(kSeed);
+    std::vector<double> values;
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      std::vector<std::size_t> drawn(n);
+      for (std::size_t& each : drawn) each = random.Below(n);
+      values.push_back(value(drawn));
+    }
+    std::sort(values.begin(), values.end());
+    return {values[kRounds / 40], values[kRounds - 1 - kRounds / 40]};
+  }
+
+  const GpuRun& run_;
+  const GpuOccupancy occupancy_;
+  std::vector<Cell> cells_;  // Per rank and step.
+  std::vector<Moved> transfers_;
+  std::size_t groups_ = 0, kernels_ = 0;
+};
+
+}  // namespace
+
+InterferenceEstimate GpuRun::EstimateInterference() const { return Estimator(*this).Estimate(); }
 
 }  // namespace lockstep::replay
