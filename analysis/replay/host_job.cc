@@ -54,7 +54,9 @@ class Maker {
     return job_.graph.Add(operation);
   }
 
-  bool InWait(const RankCollective& c) const { return c.posted && (c.in_wait || !options_.wait_for_overlap); }
+  bool InWait(const RankCollective& c) const {
+    return c.posted && ((c.in_wait && !options_.progress) || !options_.wait_for_overlap);
+  }
 
   // What this call awaits of other ranks is linked when all ranks are there.
   std::uint32_t AddAwaiting(const Operation& operation, const JobOperation& about, const Stretch& stretch) {

@@ -113,7 +113,7 @@ std::vector<Job> BetterSchedules(const RecordedRun& run, const std::optional<Buc
           small.collectives.push_back(at);
         }
       }
-      Job job = changed.MakeJob();
+      Job job = changed.MakeJob({.progress = true});
       std::vector<bool> piece(changed.collectives.size(), false);
       for (const std::uint32_t c : small.collectives) piece[c] = true;
       for (std::size_t i = 0; i < job.operations.size(); ++i) {
@@ -132,6 +132,7 @@ std::vector<Job> BetterSchedules(const RecordedRun& run, const std::optional<Buc
       jobs.push_back(std::move(job));
     }
   }
+  if (Job moving = run.MakeJob({.progress = true}); moving.moved_in_wait > 0) jobs.push_back(std::move(moving));
   for (const std::size_t depth : {std::size_t{1}, std::size_t{2}, kWholeStep})
     if (std::optional<Job> job = WithPrefetch(run, depth)) jobs.push_back(std::move(*job));
   return jobs;
