@@ -54,6 +54,27 @@ IntervalSet RangesOf(const Context& context, std::int32_t rank, std::uint8_t cat
   return Normalize(std::move(intervals));
 }
 
+std::optional<ReplayPrice> Compare(const Context& context, const ReplayedRun& replayed, const replay::Job& changed) {
+  const auto played = replay::Simulator(changed.graph).Run();
+  if (!played.ok()) return std::nullopt;
+  const std::vector<std::int64_t> before = replayed.job().StepLengths(replayed.schedule()),
+                                  after = changed.StepLengths(played.value());
+  std::vector<double> gains;
+  std::vector<std::int64_t> whole;
+  // The first step's begin is not comparable.
+  for (std::size_t s = before.size() > 1 ? 1 : 0; s < before.size() && s < after.size(); ++s) {
+    gains.push_back(static_cast<double>(before[s] - after[s]));
+    whole.push_back(before[s] - after[s]);
+  }
+  if (gains.empty()) return std::nullopt;
+  ReplayPrice price;
+  price.steps = static_cast<std::int64_t>(gains.size());
+  price.gain_ns = LowerMedian(std::move(whole));
+  const auto [low, high] = BootstrapInterval(gains, BlockLength({gains}), Statistic::kMedian, context.options().seed);
+  price.interval = {std::llround(low), std::llround(high)};
+  return price;
+}
+
 }  // namespace
 
 std::optional<ReplayPrice> PriceWithoutRanges(const Context& context, std::uint8_t category) {
@@ -79,24 +100,34 @@ std::optional<ReplayPrice> PriceWithoutRanges(const Context& context, std::uint8
     std::int64_t& duration = job.graph.operations()[i].duration_ns;
     if (at.begin < at.end) duration = std::max<std::int64_t>(0, duration - TotalWithin(without[about.rank], at));
   }
-  const auto changed = replay::Simulator(job.graph).Run();
-  if (!changed.ok()) return std::nullopt;
-  const std::vector<std::int64_t> before = replayed->job().StepLengths(as_it_was),
-                                  after = job.StepLengths(changed.value());
-  std::vector<double> gains;
-  std::vector<std::int64_t> whole;
-  // The first step's begin is not comparable.
-  for (std::size_t s = before.size() > 1 ? 1 : 0; s < before.size() && s < after.size(); ++s) {
-    gains.push_back(static_cast<double>(before[s] - after[s]));
-    whole.push_back(before[s] - after[s]);
+  return Compare(context, *replayed, job);
+}
+
+std::optional<ReplayPrice> PriceWithoutSyncs(const Context& context) {
+  const ReplayedRun* replayed = context.Replayed();
+  if (replayed == nullptr || replayed->run().whole_window || replayed->what_if().self_error() > kMostSelfError)
+    return std::nullopt;
+  const replay::Job& job = replayed->job();
+  const auto syncs = [&](std::uint32_t operation) { return job.operations[operation].role == replay::Role::kSync; };
+  replay::Job changed;
+  changed.operations = job.operations;
+  changed.starts = job.starts;
+  changed.step_ends = job.step_ends;
+  for (const bool queued : job.graph.queued_lanes()) changed.graph.AddLane(queued);
+  for (std::uint32_t c = 0; c < job.graph.collectives(); ++c) changed.graph.AddCollective();
+  bool any = false;
+  for (std::uint32_t i = 0; i < job.graph.operations().size(); ++i) {
+    replay::Operation operation = job.graph.operations()[i];
+    if (syncs(i)) {
+      operation.duration_ns = operation.delay_ns = 0;
+      any = true;
+    }
+    changed.graph.Add(operation);
   }
-  if (gains.empty()) return std::nullopt;
-  ReplayPrice price;
-  price.steps = static_cast<std::int64_t>(gains.size());
-  price.gain_ns = LowerMedian(whole);
-  const auto [low, high] = BootstrapInterval(gains, BlockLength({gains}), Statistic::kMedian, context.options().seed);
-  price.interval = {std::llround(low), std::llround(high)};
-  return price;
+  // The call returns at once: it needs nothing but its thread.
+  for (const replay::Graph::Need& need : job.graph.needs())
+    if (!syncs(need.operation)) changed.graph.Needs(need.operation, need.earlier, need.lag_ns);
+  return any ? Compare(context, *replayed, changed) : std::nullopt;
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// What a step gains if the host did not spend time in certain ranges, by replay.
+// What a step gains without one of the host's own causes, by replay.
 
 #include <cstdint>
 #include <optional>
@@ -18,5 +18,8 @@ struct ReplayPrice {
 // Without the time in ranges of `category` (ranges.category) on the training threads. CPU ranks only: nothing where
 // nothing can be replayed or the replay's times cannot be laid over the recorded ones.
 std::optional<ReplayPrice> PriceWithoutRanges(const Context& context, std::uint8_t category);
+
+// If no host thread waited for its GPU: syncs and blocking copies return at once. GPU ranks.
+std::optional<ReplayPrice> PriceWithoutSyncs(const Context& context);
 
 }  // namespace lockstep

@@ -69,6 +69,8 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
     finding.evidence += fmt::format("; most in {} {} of {}", Count(largest->count), largest->op, Bytes(largest->bytes));
     if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
   }
+  if (analysis.run.ranks < analysis.run.ranks_expected && exposed > s.terms.exposed_transfer_ns)
+    finding.evidence += "; part of it may be waiting for ranks without a file";
   // No hidden communication at all: the job does not even try.
   finding.action = s.hidden_comm_high_ns * 20 < s.comm_high_ns
                        ? "post it earlier (non-blocking, while compute still runs), or send less"

@@ -37,6 +37,11 @@ const Finding* MostWorth(const Analysis& analysis) {
   return &first;
 }
 
+std::string OfTheOneThereIs(const Analysis& analysis) {
+  const Finding* first = MostWorth(analysis);
+  return first != nullptr ? " " + first->headline : std::string();
+}
+
 // A healthy run, with what was looked at.
 std::string Nothing(const Analysis& analysis) {
   const Summary& s = analysis.summary;
@@ -48,7 +53,7 @@ std::string Nothing(const Analysis& analysis) {
   std::string list;
   for (std::size_t i = 0; i < looked.size(); ++i)
     list += (i == 0 ? "" : i + 1 == looked.size() ? " and " : ", ") + looked[i];
-  return fmt::format("nothing found that costs more than {} of {} ({} looked at).", Percent(kNameShare),
+  return fmt::format("nothing found that costs more than {:.0f} % of {} ({} looked at).", 100 * kNameShare,
                      s.per_step ? fmt::format("each {} step", Duration(s.terms.Sum())) : "the time", list);
 }
 
@@ -68,9 +73,10 @@ std::string Sentence(const Context& context, Analysis& analysis) {
     return "No rank left a readable file: there is nothing to analyse.";
   }
   if (run.ranks_expected > 1 && run.ranks == 1 && !run.ranks_left_out.empty())
-    return "Only one rank was recorded: nothing to compare.";
+    return "Only one rank was recorded: nothing to compare." + OfTheOneThereIs(analysis);
   if (run.ranks_expected > 1 && run.ranks == 1)
-    return fmt::format("Only one of {} ranks has a readable file: nothing to compare.", run.ranks_expected);
+    return fmt::format("Only one of {} ranks has a readable file: nothing to compare.{}", run.ranks_expected,
+                       OfTheOneThereIs(analysis));
   if (!analysis.unrecorded.empty()) return analysis.unrecorded;
   if (run.ranks == 1) {
     if (const Finding* first = MostWorth(analysis)) return first->headline;

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "analysis/causes/cause.h"
-#include "analysis/passes.h"
+#include "analysis/replay_price.h"
 #include "analysis/report/format.h"
 
 namespace lockstep {
@@ -114,18 +114,30 @@ class HostSyncs : public CauseOf<Syncs> {
     finding.brief = fmt::format("GPU idle after {}", site.op.empty() ? ShortName(site.call) : ShortName(site.op));
     std::int64_t idle = 0;
     for (const auto& [each, sum] : order) idle += sum.idle_ns;
-    finding.evidence = cost.per_step
-                           ? fmt::format("{}: {:.3g} calls per step, {} of this idle time after {:.3g} of them",
-                                         Where(site), static_cast<double>(worst.calls) / per,
-                                         Percent(worst.idle_ns, idle), static_cast<double>(worst.gaps) / per)
-                           : fmt::format("{}: {} calls, {} of this idle time after {} of them", Where(site),
-                                         Count(worst.calls), Percent(worst.idle_ns, idle), Count(worst.gaps));
+    finding.evidence =
+        cost.per_step ? fmt::format("{}: {:.3g} {} per step, {} of this idle time after {:.3g} of them", Where(site),
+                                    static_cast<double>(worst.calls) / per, worst.calls == stretches ? "call" : "calls",
+                                    Percent(worst.idle_ns, idle), static_cast<double>(worst.gaps) / per)
+                      : fmt::format("{}: {} calls, {} of this idle time after {} of them", Where(site),
+                                    Count(worst.calls), Percent(worst.idle_ns, idle), Count(worst.gaps));
     if (order.size() > 1 && order[1].second.idle_ns * 10 > idle)
       finding.evidence += fmt::format("; {} after {}", Percent(order[1].second.idle_ns, idle), Where(order[1].first));
     finding.action = ActionFor(site);
     finding.upper_bound = true;
     finding.confidence = 0.7;
     SetPrice(cost, finding);
+    // What limits the step once nothing waits is for the replay to say; never more than these gaps.
+    if (const auto price = cost.per_step ? PriceWithoutSyncs(context) : std::nullopt) {
+      finding.evidence += fmt::format("; {} steps replayed without waiting for the GPU: {} shorter", price->steps,
+                                      Duration(std::max<std::int64_t>(0, price->gain_ns)));
+      if (price->gain_ns < cost.ns) {
+        finding.saves_ns_per_step = std::max<std::int64_t>(0, price->gain_ns);
+        finding.saves_interval_ns = {std::max<std::int64_t>(0, price->interval.first),
+                                     std::max<std::int64_t>(0, price->interval.second)};
+      }
+      finding.replayed = true;
+      finding.upper_bound = false;
+    }
     finding.rows = {{"calls", "idle_gaps", "idle_ns"}, {}};
     for (const auto& [each, sum] : order) {
       if (sum.idle_ns == 0 && finding.rows.rows.size() >= 20) break;

@@ -16,6 +16,7 @@ constexpr std::uint32_t kNone = schema::kNone;
 
 struct Sum {
   std::int64_t gaps = 0, ns = 0;
+  bool library = false;  // An operator of the framework or a call into the runtime: no work of the program's own.
 };
 struct Work {
   RankCost cost;
@@ -30,6 +31,7 @@ class HostWork : public CauseOf<Work> {
     for (const Gap& gap : witness.gaps().gaps) {
       if (gap.device != witness.device() || witness.KindOf(gap) != IdleKind::kHostWork) continue;
       Sum& sum = work.by_name[NameOf(witness, gap)];
+      sum.library = IsLibrary(witness, gap);
       bool inside = false;
       witness.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) {
         work.cost.ns[stretch] += ns;
@@ -45,14 +47,16 @@ class HostWork : public CauseOf<Work> {
     const std::int64_t whole = analysis.summary.terms.Sum();
     std::vector<RankCost> costs;
     std::map<std::string, Sum> by_name;
-    std::int64_t stretches = 0, total = 0, gaps = 0;
+    std::int64_t stretches = 0, total = 0, gaps = 0, library = 0;
     for (const Work* one : found()) {
       costs.push_back(one->cost);
       stretches += static_cast<std::int64_t>(one->cost.step.size());
       for (const auto& [name, sum] : one->by_name) {
         by_name[name].gaps += sum.gaps;
         by_name[name].ns += sum.ns;
+        by_name[name].library = sum.library;
         total += sum.ns, gaps += sum.gaps;
+        if (sum.library) library += sum.ns;
       }
     }
     const Cost cost = CostOf(costs, whole, context.options().seed);
@@ -61,15 +65,18 @@ class HostWork : public CauseOf<Work> {
     std::stable_sort(order.begin(), order.end(),
                      [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
     const auto& [name, most] = order.front();
-    const bool named = !name.empty();
+    const bool operators = 2 * library > total, named = !name.empty() && !operators && 2 * most.ns > total;
     Finding finding;
     finding.id = "host.work";
     finding.part = "host";
-    finding.headline = fmt::format(
-        "The GPU has nothing to do for {} while the host {}.", OfTheStep(cost, whole),
-        named && most.ns * 2 > total ? fmt::format("is in \"{}\"", name) : "does other work between launches");
-    finding.brief = named && most.ns * 2 > total ? fmt::format("GPU idle while the host is in {}", ShortName(name, 32))
-                                                 : "GPU idle while the host does other work";
+    finding.headline =
+        fmt::format("The GPU has nothing to do for {} while the host {}.", OfTheStep(cost, whole),
+                    named       ? fmt::format("is in \"{}\"", name)
+                    : operators ? fmt::format("works through operators, most of it in \"{}\"", LargestLibrary(order))
+                                : "does other work between launches");
+    finding.brief = named       ? fmt::format("GPU idle while the host is in {}", ShortName(name, 32))
+                    : operators ? "GPU idle: operators take too long on the host"
+                                : "GPU idle while the host does other work";
     const auto of = [&](const std::pair<std::string, Sum>& one) {
       return fmt::format("{} {}", Percent(one.second.ns, total),
                          one.first.empty() ? std::string("outside all ranges") : fmt::format("in \"{}\"", one.first));
@@ -81,14 +88,20 @@ class HostWork : public CauseOf<Work> {
         fmt::format("{} of {} on average: {}", count, Duration(total / std::max<std::int64_t>(1, gaps)), of(order[0]));
     for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)
       if (order[i].second.ns * 10 > total) finding.evidence += ", " + of(order[i]);
-    finding.action = named ? fmt::format(
-                                 "take \"{}\" out of the step, into another thread, or overlap it with what "
-                                 "the GPU still has to do",
-                                 name)
-                           : "see what the host does there: name ranges (record_function, NVTX), or record operators "
-                             "(--torch-ops)";
+    if (operators)
+      finding.action =
+          cost.per_step ? "let the host do less per step: torch.compile or CUDA graphs, a larger batch, a faster or "
+                          "less shared core; profiling operators slows them as well"
+                        : "first calls load libraries and tune: record later steps (schedule(wait, warmup), --steps); "
+                          "if it stays: torch.compile or CUDA graphs";
+    else if (named)
+      finding.action =
+          fmt::format("take \"{}\" out of the step, into another thread, or do it while the GPU still has work", name);
+    else
+      finding.action =
+          "see what the host does there: name ranges (record_function, NVTX), or record operators (--torch-ops)";
     finding.upper_bound = true;
-    finding.confidence = named ? 0.6 : 0.5;
+    finding.confidence = named || operators ? 0.6 : 0.5;
     SetPrice(cost, finding);
     finding.rows = {{"gaps", "idle_ns"}, {}};
     for (const auto& [each, sum] : order) {
@@ -100,6 +113,17 @@ class HostWork : public CauseOf<Work> {
   }
 
  private:
+  static bool IsLibrary(const Witness& witness, const Gap& gap) {
+    constexpr std::uint8_t kCpuOp = 3;
+    return gap.host_range != kNone ? witness.view().tables.ranges.source[gap.host_range] == kCpuOp
+                                   : gap.host_call != kNone;
+  }
+  static std::string LargestLibrary(const std::vector<std::pair<std::string, Sum>>& order) {
+    for (const auto& [name, sum] : order)
+      if (sum.library) return name;
+    return {};
+  }
+
   // What covers half of the wait; a whole step or the profiler's mark says nothing.
   static std::string NameOf(const Witness& witness, const Gap& gap) {
     std::uint32_t range = gap.host_range;

@@ -91,9 +91,13 @@ class LaunchBound : public CauseOf<Launches> {
                                     Count(static_cast<std::int64_t>(static_cast<double>(all.kernels) / per + 0.5)))
                       : fmt::format("{} kernels", Count(all.kernels));
     finding.evidence = fmt::format(
-        "{} of the GPU's idle time in {} gaps of {} on average; {} of {} on average, {} of them below 10 us",
-        Percent(total, all.idle_ns), Count(all.gaps), Duration(total / std::max<std::int64_t>(1, all.gaps)), kernels,
-        Duration(all.kernel_ns / all.kernels), Percent(all.short_kernels, all.kernels));
+        "{} of the GPU's idle time in {} of {} on average; {} of {} on average, {} of them below 10 us",
+        Percent(total, all.idle_ns),
+        cost.per_step ? fmt::format("{} gaps per step",
+                                    Count(static_cast<std::int64_t>(static_cast<double>(all.gaps) / per + 0.5)))
+                      : Count(all.gaps) + " gaps",
+        Duration(total / std::max<std::int64_t>(1, all.gaps)), kernels, Duration(all.kernel_ns / all.kernels),
+        Percent(all.short_kernels, all.kernels));
     if (all.launches > 0)
       finding.evidence += fmt::format("; {} of host time per launching call", Duration(all.launch_ns / all.launches));
     if (all.optimizer_gap_ns * 3 > total) {

@@ -61,7 +61,7 @@ class PageableCopies : public CauseOf<Copies> {
     Finding finding;
     finding.id = "copy.pageable";
     finding.part = "copy";
-    finding.headline = fmt::format("{} go into copies to the GPU from pageable memory.", OfTheStep(cost, whole));
+    finding.headline = fmt::format("Copies to the GPU from pageable memory take {}.", OfTheStep(cost, whole));
     finding.brief = "copies to the GPU from pageable memory";
     const double seconds = static_cast<double>(std::max<std::int64_t>(1, all.ns)) * 1e-9;
     finding.evidence =
