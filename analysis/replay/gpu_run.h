@@ -14,12 +14,13 @@ namespace lockstep::replay {
 class GpuRun : public RecordedRun {
  public:
   std::vector<GpuRank> gpu_ranks;  // Per rank.
-  // Grouped sends and receives follow the collectives proper in `collectives`: those of a rank's messages begin here,
-  // [rank][its message].
+  // [rank][its message]: of `collectives`, where messages follow the collectives proper; kNone: not in the replay.
   std::vector<std::vector<std::uint32_t>> of_message;
 
   using RecordedRun::MakeJob;
-  Job MakeJob(const JobOptions& options) const override;       // gpu_job.cc
+  Job MakeJob(const JobOptions& options) const override;  // gpu_job.cc
+  // One direction of a GPU's links: NVLink 4 of an H100, 450 GB/s (its data sheet says 900 for both).
+  double floor_bytes_per_ns() const override { return 450; }
   InterferenceEstimate EstimateInterference() const override;  // gpu_interference.cc
   std::optional<BucketSequence> FindBuckets() const override;  // gpu_rebucket.cc
   Result<std::unique_ptr<RecordedRun>> Rebucket(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
