@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 20'260;
 // By how much more interference may let a replay miss what was recorded.
-constexpr double kMostErrorOfInterference = 0.005;
+constexpr double kMostErrorOfInterference = 0.015;
 std::vector<std::int64_t> Comparable(std::vector<std::int64_t> lengths) {
   if (lengths.size() > 1) lengths.erase(lengths.begin());
   return lengths;
