@@ -125,6 +125,7 @@ nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& 
   json["measured_step_ns"] = what_if.measured_step_ns();
   json["replayed_step_ns"] = what_if.replayed_step_ns();
   json["self_error"] = what_if.self_error();
+  json["notes"] = what_if.run().notes;
   json["answers"] = nlohmann::ordered_json::array();
   for (const Answer& answer : answers)
     json["answers"].push_back({{"question", answer.question},
@@ -146,6 +147,7 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers) {
       fmt::format("{} steps of {} ranks replayed: a step takes {}, replayed {} ({:.2f} % off)\n\n",
                   what_if.run().steps.size(), what_if.run().ranks.size(), Duration(what_if.measured_step_ns()),
                   Duration(what_if.replayed_step_ns()), 100 * what_if.self_error());
+  for (const std::string& note : what_if.run().notes) text.insert(text.size() - 1, fmt::format("  note: {}\n", note));
   std::size_t width = 0;
   for (const Answer& answer : answers) width = std::max(width, answer.question.size());
   text += fmt::format("{:<{}}  {:>10}  {:>10}  {:>7}  {:>23}\n", "if", width, "step", "gain", "", "95 % of medians");
@@ -204,7 +206,7 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
       "  lockstep whatif                          the usual questions, on the latest run\n"
       "  lockstep whatif RUN --bucket-cap-mb 4 10 --calibrate OTHER\n"
       "  lockstep whatif RUN --without-rank 3     what does rank 3 cost?\n"
-      "CPU runs over MPI with marked steps; other changes of the job are not predicted.");
+      "CPU runs over MPI with marked steps and GPU runs; other changes of the job are not predicted.");
   auto flags = std::make_shared<Flags>();
   app->add_option("run", flags->run, "Run directory")->type_name("RUN");
   app->add_flag("--free-communication", flags->free_communication, "Transfers take no time; late ranks stay late");
