@@ -28,7 +28,7 @@ class HostRun : public RecordedRun {
                                                 const CostModel& costs, const ReductionTimes& times) const override;
 };
 
-// kUnsupported if there is nothing to replay: no steps, a GPU run.
+// Of ranks without GPU work. kUnsupported if there is nothing to replay: no steps.
 Result<HostRun> ReadHostRun(const Timeline& timeline, const ReadRunOptions& options = {});
 
 }  // namespace lockstep::replay
