@@ -16,6 +16,8 @@ namespace {
 // What is shorter lasts as long as it takes to start: more blocks would not make it shorter.
 constexpr std::int64_t kLongEnoughNs = 20'000;
 constexpr double kWorthTelling = 0.03;
+// Half of the multiprocessors and fewer: a little below their number is what many libraries choose on purpose.
+constexpr std::int64_t kFewBlocks = 2;
 
 struct NameSum {
   std::int64_t count = 0, ns = 0, unused_ns = 0, blocks = 0;
@@ -53,7 +55,8 @@ class SmallGrids : public CauseOf<Grids> {
         grids.multiprocessors = sms->second;
         const std::int64_t blocks =
             std::int64_t{t.kernel_shapes.grid_x[shape]} * t.kernel_shapes.grid_y[shape] * t.kernel_shapes.grid_z[shape];
-        if (blocks <= 0 || blocks >= sms->second || !alone[piece.op] || op.end_ns - op.begin_ns < kLongEnoughNs)
+        if (blocks <= 0 || kFewBlocks * blocks > sms->second || !alone[piece.op] ||
+            op.end_ns - op.begin_ns < kLongEnoughNs)
           continue;
         const auto unused = static_cast<std::int64_t>(
             static_cast<double>(ns) * (1 - static_cast<double>(blocks) / static_cast<double>(sms->second)));
@@ -98,7 +101,9 @@ class SmallGrids : public CauseOf<Grids> {
         OfTheStep(cost, whole), multiprocessors);
     finding.brief = "kernels with too few blocks for the GPU";
     finding.evidence = fmt::format(
-        "{} with fewer than {} blocks, {} of compute time; most in {}: {} of {} on average",
+        "{} with at most half as many blocks as the GPU's {} multiprocessors, {} of compute time; most in {}: {} of {} "
+        "on "
+        "average",
         cost.per_step
             ? fmt::format("{:.3g} kernels per step", static_cast<double>(count) / static_cast<double>(stretches))
             : fmt::format("{} kernels", Count(count)),

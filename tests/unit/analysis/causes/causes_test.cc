@@ -188,6 +188,7 @@ TEST(SmallGrids, PricedAtWhatStandsIdle) {
 
 TEST(SmallGrids, SilentWhereTheGpuIsFull) {
   EXPECT_EQ(FindIn(Grids(132, 500), "gpu.small_grids"), nullptr);
+  EXPECT_EQ(FindIn(Grids(108, 500), "gpu.small_grids"), nullptr);       // Nearly.
   EXPECT_EQ(FindIn(Grids(33, 10), "gpu.small_grids"), nullptr);         // Too short for it to matter.
   EXPECT_EQ(FindIn(Grids(33, 500, true), "gpu.small_grids"), nullptr);  // Another kernel uses the rest.
 }
