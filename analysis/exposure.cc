@@ -24,7 +24,8 @@ bool IsStretch(const schema::MpiCalls& calls, std::size_t i) {
 }
 
 // Shares of CPU and run-queue delay in the stretches outside `busy`, local time.
-void CpuShares(const schema::RankTables& t, std::uint32_t thread, const IntervalSet& busy, ExposedActivity& activity) {
+void CpuShares(const schema::RankTables& t, std::uint32_t thread, const IntervalSet& busy, const RankClockMap& clock,
+               ExposedActivity& activity) {
   const auto& samples = t.cpu_samples;
   std::int64_t wall = 0, cpu = 0, delay = 0, delay_wall = 0;
   std::size_t before = 0;
@@ -39,10 +40,14 @@ void CpuShares(const schema::RankTables& t, std::uint32_t thread, const Interval
       const Interval stretch{samples.time_ns[before], samples.time_ns[i]};
       const std::int64_t length = stretch.end - stretch.begin;
       if (length > 0 && TotalWithin(busy, stretch) * 20 <= length) {
+        ExposedActivity::CpuStretch& row = activity.cpu.emplace_back();
+        row.window = {clock.ToCluster(stretch.begin), clock.ToCluster(stretch.end)};
+        row.cpu_ns = samples.cpu_ns[i] - samples.cpu_ns[before];
         wall += length;
         cpu += samples.cpu_ns[i] - samples.cpu_ns[before];
         if (samples.run_delay_ns[i] >= 0 && samples.run_delay_ns[before] >= 0) {
-          delay += samples.run_delay_ns[i] - samples.run_delay_ns[before];
+          row.delay_ns = samples.run_delay_ns[i] - samples.run_delay_ns[before];
+          delay += row.delay_ns;
           delay_wall += length;
         }
       }
@@ -63,6 +68,28 @@ IntervalSet InMpi(const schema::RankTables& t, bool any_thread, std::uint32_t th
 }
 
 }  // namespace
+
+std::pair<double, double> ExposedActivity::CpuShares(const IntervalSet& windows) const {
+  std::int64_t wall = 0, cpu_ns = 0, delay = 0, delay_wall = 0;
+  std::size_t at = 0;
+  for (const CpuStretch& stretch : cpu) {
+    while (at < windows.size() && windows[at].end <= stretch.window.begin) ++at;
+    if (at == windows.size()) break;
+    if (stretch.window.end <= windows[at].begin) continue;
+    const std::int64_t length = stretch.window.end - stretch.window.begin;
+    // Across a boundary: to where most of it lies.
+    const std::int64_t inside =
+        std::min(stretch.window.end, windows[at].end) - std::max(stretch.window.begin, windows[at].begin);
+    if (inside * 2 < length) continue;
+    wall += length;
+    cpu_ns += stretch.cpu_ns;
+    if (stretch.delay_ns < 0) continue;
+    delay += stretch.delay_ns;
+    delay_wall += length;
+  }
+  return {wall > 0 ? static_cast<double>(cpu_ns) / static_cast<double>(wall) : -1,
+          delay_wall > 0 ? static_cast<double>(delay) / static_cast<double>(delay_wall) : -1};
+}
 
 ExposedActivity Activity(const schema::RankTables& t, const RankClockMap& clock) {
   ExposedActivity activity;
@@ -85,7 +112,7 @@ ExposedActivity Activity(const schema::RankTables& t, const RankClockMap& clock)
       if (t.ranges.thread[i] == thread && t.ranges.category[i] == kInput)
         input.push_back({t.ranges.begin_ns[i], t.ranges.begin_ns[i] + t.ranges.duration_ns[i]});
     local = Unite(InMpi(t, false, thread), Normalize(std::move(input)));
-    CpuShares(t, thread, local, activity);
+    CpuShares(t, thread, local, clock, activity);
   }
   activity.exposed.reserve(local.size());
   for (const Interval& stretch : local)

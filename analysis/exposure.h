@@ -2,6 +2,8 @@
 // When a rank was not computing: the time in which communication is exposed.
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "core/interval.h"
 #include "core/result.h"
@@ -20,6 +22,13 @@ struct ExposedActivity {
   // from neighbouring samples with nothing else between them. Parts per wall time
   // of those stretches; below 0: too few samples.
   double cpu_share = -1, offcpu_share = -1;
+  struct CpuStretch {
+    Interval window;  // Cluster time.
+    std::int64_t cpu_ns = 0, delay_ns = -1;
+  };
+  std::vector<CpuStretch> cpu;  // These stretches, in order of time.
+  // The same shares over the stretches within these windows (ordered, disjoint).
+  std::pair<double, double> CpuShares(const IntervalSet& windows) const;
 };
 
 ExposedActivity Activity(const schema::RankTables& tables, const RankClockMap& clock);

@@ -11,6 +11,16 @@ namespace {
 
 constexpr std::size_t kMaxWitnesses = 33;
 
+std::int64_t ResolutionNs(std::int64_t error_ns) {
+  // No bound: the largest number there is.
+  return error_ns > INT64_MAX / 4 ? INT64_MAX : static_cast<std::int64_t>(kResolution * static_cast<double>(error_ns));
+}
+
+std::int64_t InMessages(const schema::TlStepRanks& cells, std::size_t cell, bool gpu) {
+  // A GPU's receive is in flight from its kernel's begin, so it is in the unsplit part already.
+  return gpu ? 0 : std::min(cells.idle_ns[cell], cells.late_sender_ns[cell]);
+}
+
 }  // namespace
 
 LatenessTable Lateness(const Context& context) {
@@ -18,6 +28,7 @@ LatenessTable Lateness(const Context& context) {
   const auto& members = context.tables().collective_ranks;
   const std::size_t n = context.ranks().size(), units = context.units().size();
   LatenessTable late{std::vector(units, std::vector<double>(n, 0.0)),
+                     std::vector(units, std::vector<std::int64_t>(n, 0)),
                      std::vector(units, std::vector<std::int64_t>(n, 0))};
   std::vector<std::vector<std::int64_t>> counts(units, std::vector<std::int64_t>(n, 0));
   for (std::size_t c = 0; c < t.rows(); ++c) {
@@ -25,14 +36,16 @@ LatenessTable Lateness(const Context& context) {
     const std::size_t unit = context.UnitAt(t.last_arrival_ns[c]);
     if (unit == kNowhere) continue;
     const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
-    const std::int64_t median = context.MedianArrival(c);
+    const std::int64_t median = context.MedianArrival(c), resolution = ResolutionNs(t.error_ns[c]);
     for (std::size_t m = first; m < last; ++m) {
       const std::size_t p = context.Position(members.rank[m]);
       if (p == kNowhere) continue;
       const std::int64_t off = members.arrival_ns[m] - median;
-      if (std::llabs(off) > t.error_ns[c]) {
+      if (std::llabs(off) > resolution) {
         late.mean_ns[unit][p] += static_cast<double>(off);
         late.behind_ns[unit][p] += std::max<std::int64_t>(off, 0);
+      } else {
+        late.blurred_ns[unit][p] += std::max<std::int64_t>(off, 0);
       }
       ++counts[unit][p];
     }
@@ -41,6 +54,38 @@ LatenessTable Lateness(const Context& context) {
     for (std::size_t p = 0; p < n; ++p)
       if (counts[u][p] > 0) late.mean_ns[u][p] /= static_cast<double>(counts[u][p]);
   return late;
+}
+
+std::vector<std::vector<std::int64_t>> OwnExcess(const Context& context) {
+  std::vector<std::vector<std::int64_t>> excess;
+  if (!context.units_are_steps()) return excess;
+  const auto& cells = context.tables().step_ranks;
+  const std::size_t n = context.ranks().size();
+  for (const Unit& unit : context.units()) {
+    std::vector<std::int64_t>& row = excess.emplace_back(n, 0);
+    std::vector<std::int64_t> known;
+    for (std::size_t p = 0; p < n; ++p) {
+      const std::size_t cell = context.Cell(unit.step, p);
+      if (cell == kNowhere) continue;
+      const IdentityTerms terms = context.TermsOf(cell);
+      row[p] = terms.Sum() - terms.ExposedComm() -
+               InMessages(cells, cell, context.tables().ranks.gpu[context.RankRow(p)] != 0);
+      known.push_back(row[p]);
+    }
+    const std::int64_t median = LowerMedian(std::move(known));
+    for (std::size_t p = 0; p < n; ++p) row[p] = context.Cell(unit.step, p) == kNowhere ? 0 : row[p] - median;
+  }
+  return excess;
+}
+
+bool WaitsForMessages(const Context& context, std::size_t position, std::int64_t at_least_ns) {
+  const auto& cells = context.tables().step_ranks;
+  std::vector<std::int64_t> waits;
+  for (const std::size_t step : context.usable_steps())
+    if (const std::size_t cell = context.Cell(step, position); cell != kNowhere)
+      waits.push_back(cells.exposed_unsplit_ns[cell] +
+                      InMessages(cells, cell, context.tables().ranks.gpu[context.RankRow(position)] != 0));
+  return LowerQuantile(std::move(waits), 0.9) >= at_least_ns;
 }
 
 Suspects::Suspects(const Context& context, const std::vector<std::size_t>& positions)
@@ -67,7 +112,8 @@ Suspects::Suspects(const Context& context, const std::vector<std::size_t>& posit
       for (std::size_t m = first; m < last; ++m) {
         const std::int64_t arrival = members.arrival_ns[m];
         if (arrival <= others || !suspect(m)) continue;
-        const bool sure = members.rank[m] == t.last_rank[c] || (!among_themselves && arrival - others > t.error_ns[c]);
+        const bool sure =
+            members.rank[m] == t.last_rank[c] || (!among_themselves && arrival - others > ResolutionNs(t.error_ns[c]));
         if (sure) late_.push_back({context.Position(members.rank[m]), arrival});
       }
     }
@@ -89,7 +135,7 @@ Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& susp
   const std::size_t n = context.ranks().size();
   const std::int32_t rank = context.ranks()[witness];
   std::vector<std::vector<Interval>> waits(n);
-  std::vector<Interval> transfers, for_suspects;
+  std::vector<Interval> transfers, for_suspects, for_others;
   const auto wait = [](std::vector<Interval>& to, std::int64_t begin, std::int64_t end) {
     if (end > begin) to.push_back({begin, end});
   };
@@ -105,6 +151,7 @@ Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& susp
     if (!members.censored[m] && members.transfer_ns[m] >= 0 && end > came) transfers.push_back({came, end});
     if (const auto late = suspects.Late(c); !late.empty()) {
       const std::int64_t begin = std::max(suspects.OthersArrival(c), here);
+      wait(for_others, here, std::min(begin, end));
       std::int64_t last_of_them = INT64_MIN;
       for (const Suspects::Arrival& each : late) {
         if (each.position == witness) continue;
@@ -114,21 +161,24 @@ Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& susp
       wait(for_suspects, begin, std::min(last_of_them, end));
       continue;
     }
+    wait(for_others, here, came);
     if (t.last_rank[c] < 0 || t.last_rank[c] == rank) continue;
     if (const std::size_t culprit = context.Position(t.last_rank[c]); culprit != kNowhere)
       wait(waits[culprit], std::max(t.last_arrival_ns[c] - t.charge_ns[c], here), came);
   }
   const IntervalSet transferring = Normalize(std::move(transfers));
+  // Of several operations in flight one may wait for a suspect and another for somebody else: that is no suspect's.
+  const IntervalSet not_for_suspects = Unite(transferring, Normalize(std::move(for_others)));
   const std::vector<Unit>& units = context.units();
-  const auto per_unit = [&](std::vector<Interval> stretches) {
+  const auto per_unit = [&](std::vector<Interval> stretches, const IntervalSet& without) {
     std::vector<std::int64_t> by;
     if (stretches.empty()) return by;
-    IntervalSet set = Subtract(Normalize(std::move(stretches)), transferring);
+    IntervalSet set = Subtract(Normalize(std::move(stretches)), without);
     if (activity != nullptr) set = Intersect(set, activity->exposed);
     by.assign(units.size(), 0);
     for (std::size_t u = 0; u < units.size(); ++u) {
       std::int64_t ns = TotalWithin(set, units[u].window);
-      if (units[u].step != kNowhere)
+      if (activity == nullptr && units[u].step != kNowhere)
         if (const std::size_t cell = context.Cell(units[u].step, witness); cell != kNowhere)
           ns = std::min(ns, context.tables().step_ranks.exposed_wait_ns[cell]);
       by[u] = ns;
@@ -136,8 +186,9 @@ Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& susp
     return by;
   };
   Waits result;
-  for (std::vector<Interval>& each : waits) result.by.push_back(per_unit(std::move(each)));
-  result.suspects = per_unit(std::move(for_suspects));
+  for (std::size_t p = 0; p < n; ++p)
+    result.by.push_back(per_unit(std::move(waits[p]), suspects.Contains(p) ? not_for_suspects : transferring));
+  result.suspects = per_unit(std::move(for_suspects), not_for_suspects);
   return result;
 }
 

@@ -10,14 +10,29 @@
 
 namespace lockstep {
 
-// Per unit and rank (position), over the unit's collectives. Within the clocks' error of an instance a rank is on time.
+// Fewer cannot name a rank.
+inline constexpr std::size_t kMinUnits = 5;
+
+// An arrival counts as late if it is so by this many times the sum of two ranks' clock errors: three times one rank's.
+inline constexpr double kResolution = 1.5;
+
+// Per unit and rank (position), over the unit's collectives. Within the clocks' resolution of an instance a rank is on
+// time.
 struct LatenessTable {
   // Mean of arrival minus the lower median arrival, ns.
   std::vector<std::vector<double>> mean_ns;
   // Sum of what is above 0 of it: nobody waits longer for this rank, as long as most ranks are on time.
   std::vector<std::vector<std::int64_t>> behind_ns;
+  // The same sum over what lies within the resolution: what better clocks might show.
+  std::vector<std::vector<std::int64_t>> blurred_ns;
 };
 LatenessTable Lateness(const Context& context);
+
+// Per unit and rank: the rank's own time in the step beyond that of the lower median of all ranks, ns: its window
+// without exposed communication and without waiting for messages that had not been sent. Empty in runs without steps.
+std::vector<std::vector<std::int64_t>> OwnExcess(const Context& context);
+// Does it spend much of its step in messages, so that it may be late on another's account?
+bool WaitsForMessages(const Context& context, std::size_t position, std::int64_t at_least_ns);
 
 // Ranks suspected together. Each is compared with the last of the others, so that
 // two that are equally late do not hide each other.
@@ -30,7 +45,7 @@ class Suspects {
     std::size_t position;
     std::int64_t arrival_ns;
   };
-  // Of a collective: the suspects that came after everyone else, by more than the clocks' error.
+  // Of a collective: the suspects that came after everyone else, by more than the clocks' resolution.
   std::span<const Arrival> Late(std::size_t collective) const {
     return std::span(late_).subspan(first_[collective], first_[collective + 1] - first_[collective]);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace lockstep {
@@ -18,6 +19,10 @@ T LowerMedianOf(std::vector<T>& values) {
 constexpr std::size_t kMinBlocks = 10;
 // More blocks add no power worth their time.
 constexpr std::size_t kMaxBlocks = 64;
+// What begins later than this is too short to tell: blocks, and share of all.
+constexpr std::size_t kLeastTail = 5, kTailShare = 4;
+// Of differences between sums whose order must not depend on rounding.
+constexpr double kTolerance = 1e-9;
 
 }  // namespace
 
@@ -38,7 +43,32 @@ std::uint64_t SeededRandom::Next() {
   return x ^ (x >> 31);
 }
 
-std::size_t BlockLength(const std::vector<std::vector<double>>& series) {
+namespace {
+
+// Takes the means of both sides of its largest change of level away; most of a drifting rank's correlation is that.
+void RemoveShift(std::vector<double>& values) {
+  const std::size_t n = values.size(), least = std::max<std::size_t>(n / 10, 2);
+  if (n < 20) return;
+  const double all = std::accumulate(values.begin(), values.end(), 0.0);
+  double before = 0, best = 0, best_before = 0;
+  std::size_t at = 0;
+  for (std::size_t k = 1; k + least <= n; ++k) {
+    before += values[k - 1];
+    if (k < least) continue;
+    const double first = before / static_cast<double>(k), second = (all - before) / static_cast<double>(n - k);
+    const double explained = (first - second) * (first - second) * static_cast<double>(k) * static_cast<double>(n - k);
+    if (explained > best) {
+      best = explained;
+      best_before = before;
+      at = k;
+    }
+  }
+  if (at == 0) return;
+  for (std::size_t i = 0; i < n; ++i)
+    values[i] -= i < at ? best_before / static_cast<double>(at) : (all - best_before) / static_cast<double>(n - at);
+}
+
+std::size_t Length(const std::vector<std::vector<double>>& series, bool apart_from_a_shift) {
   double largest = 0;
   std::size_t n = 0;
   for (const std::vector<double>& values : series) {
@@ -49,8 +79,13 @@ std::size_t BlockLength(const std::vector<std::vector<double>>& series) {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
     std::vector<double> rank(values.size());
-    for (std::size_t i = 0; i < order.size(); ++i)
-      rank[order[i]] = static_cast<double>(i) - 0.5 * static_cast<double>(order.size() - 1);
+    // Equal values share a rank: their order of appearance would look like a trend.
+    for (std::size_t i = 0, j = 0; i < order.size(); i = j) {
+      while (j < order.size() && values[order[j]] == values[order[i]]) ++j;
+      for (std::size_t k = i; k < j; ++k)
+        rank[order[k]] = 0.5 * (static_cast<double>(i + j) - static_cast<double>(order.size()));
+    }
+    if (apart_from_a_shift) RemoveShift(rank);
     double variance = 0, lagged = 0;
     for (std::size_t i = 0; i < rank.size(); ++i) {
       variance += rank[i] * rank[i];
@@ -64,10 +99,17 @@ std::size_t BlockLength(const std::vector<std::vector<double>>& series) {
   return std::clamp<std::size_t>(static_cast<std::size_t>(std::ceil(2 * time)), 1, most);
 }
 
-std::pair<double, double> BootstrapInterval(const std::vector<double>& values, std::size_t block, Statistic statistic,
-                                            std::uint64_t seed, std::size_t rounds) {
+}  // namespace
+
+std::size_t BlockLength(const std::vector<std::vector<double>>& series) { return Length(series, false); }
+std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series) { return Length(series, true); }
+
+namespace {
+
+// Of each resample, ascending.
+std::vector<double> Bootstrap(const std::vector<double>& values, std::size_t block, Statistic statistic,
+                              std::uint64_t seed, std::size_t rounds) {
   const std::size_t n = values.size();
-  if (n == 0) return {0, 0};
   block = std::clamp<std::size_t>(block, 1, n);
   SeededRandom random(seed);
   std::vector<double> results;
@@ -100,12 +142,29 @@ std::pair<double, double> BootstrapInterval(const std::vector<double>& values, s
     }
   }
   std::sort(results.begin(), results.end());
+  return results;
+}
+
+}  // namespace
+
+double PairedTest(const std::vector<double>& differences, std::size_t block, std::uint64_t seed, std::size_t rounds) {
+  if (differences.empty()) return 1;
+  const std::vector<double> medians = Bootstrap(differences, block, Statistic::kMedian, seed, rounds);
+  const auto below = std::upper_bound(medians.begin(), medians.end(), 0.0) - medians.begin();
+  const auto above = medians.end() - std::lower_bound(medians.begin(), medians.end(), 0.0);
+  return std::min(1.0, 2 * static_cast<double>(1 + std::min(below, above)) / static_cast<double>(1 + rounds));
+}
+
+std::pair<double, double> BootstrapInterval(const std::vector<double>& values, std::size_t block, Statistic statistic,
+                                            std::uint64_t seed, std::size_t rounds) {
+  if (values.empty()) return {0, 0};
+  const std::vector<double> results = Bootstrap(values, block, statistic, seed, rounds);
   const auto at = [&](double p) { return results[static_cast<std::size_t>(p * static_cast<double>(rounds - 1))]; };
   return {at(0.025), at(0.975)};
 }
 
 std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>& values, std::size_t block,
-                                         std::uint64_t seed, std::size_t rounds, double interesting) {
+                                         std::uint64_t seed, std::size_t rounds, double interesting, bool by_size) {
   const std::size_t units = values.size(), subjects = units == 0 ? 0 : values[0].size();
   std::vector<double> p(subjects, 1.0);
   if (subjects < 2) return p;
@@ -117,6 +176,10 @@ std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>&
   std::vector<std::size_t> order(subjects);
   for (std::size_t unit = 0; unit < units; ++unit) {
     const std::vector<double>& row = values[unit];
+    if (by_size) {
+      for (std::size_t s = 0; s < subjects; ++s) sums[unit / block * subjects + s] += row[s];
+      continue;
+    }
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return row[a] < row[b]; });
     for (std::size_t i = 0; i < subjects;) {
@@ -126,25 +189,39 @@ std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>&
       for (; i < j; ++i) sums[unit / block * subjects + order[i]] += shared;
     }
   }
-  std::vector<double> observed(subjects, 0.0);
+  // A cell is a block of one subject: its sum beyond what any has, so that cells of a shorter last block compare.
+  const double center = by_size ? std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(units * subjects)
+                                : 0.5 * static_cast<double>(subjects - 1);
   for (std::size_t b = 0; b < blocks; ++b)
-    for (std::size_t s = 0; s < subjects; ++s) observed[s] += sums[b * subjects + s];
+    for (std::size_t s = 0; s < subjects; ++s)
+      sums[b * subjects + s] -= center * static_cast<double>(std::min(block, units - b * block));
+  // What is rare has no beginning.
+  const std::size_t least = by_size ? blocks : std::max(kLeastTail, (blocks + kTailShare - 1) / kTailShare);
+  const std::size_t last_begin = blocks - std::min(blocks, least);
+  std::vector<double> running(subjects);
+  // Largest over beginnings, of each subject.
+  const auto scan = [&](std::vector<double>& largest) {
+    std::fill(running.begin(), running.end(), 0.0);
+    std::fill(largest.begin(), largest.end(), -std::numeric_limits<double>::infinity());
+    for (std::size_t b = blocks; b-- > 0;) {
+      for (std::size_t s = 0; s < subjects; ++s) running[s] += sums[b * subjects + s];
+      if (b > last_begin) continue;
+      const double scale = 1 / std::sqrt(static_cast<double>(units - b * block));
+      for (std::size_t s = 0; s < subjects; ++s) largest[s] = std::max(largest[s], running[s] * scale);
+    }
+  };
+  std::vector<double> observed(subjects), null(subjects);
+  scan(observed);
 
   SeededRandom random(seed);
-  std::vector<double> null(subjects);
   std::vector<std::size_t> reached(subjects, 0);
   // Whoever is largest is reached least often.
   const auto top = static_cast<std::size_t>(std::max_element(observed.begin(), observed.end()) - observed.begin());
-  std::vector<std::uint32_t> label(subjects);
   for (std::size_t round = 0; round < rounds; ++round) {
-    std::fill(null.begin(), null.end(), 0.0);
-    for (std::size_t b = 0; b < blocks; ++b) {
-      std::iota(label.begin(), label.end(), 0u);
-      for (std::size_t s = subjects - 1; s > 0; --s) std::swap(label[s], label[random.Below(s + 1)]);
-      for (std::size_t s = 0; s < subjects; ++s) null[s] += sums[b * subjects + label[s]];
-    }
-    const double largest = *std::max_element(null.begin(), null.end());
-    // Sums of halves are exact in binary: no tolerance is needed.
+    for (std::size_t i = sums.size() - 1; i > 0; --i) std::swap(sums[i], sums[random.Below(i + 1)]);
+    scan(null);
+    double largest = *std::max_element(null.begin(), null.end());
+    largest += kTolerance * std::max(1.0, std::abs(largest));
     for (std::size_t s = 0; s < subjects; ++s) reached[s] += largest >= observed[s];
     if (static_cast<double>(1 + reached[top]) >= interesting * static_cast<double>(1 + rounds)) return p;
   }

@@ -32,6 +32,8 @@ class SeededRandom {
 // of the series (AR(1) estimate, largest over the series), at least 1, and such
 // that at least ten blocks remain where there are ten values.
 std::size_t BlockLength(const std::vector<std::vector<double>>& series);
+// The same, where a change of level at one time counts as no correlation.
+std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series);
 
 enum class Statistic : std::uint8_t { kMedian, kMean };
 
@@ -39,14 +41,22 @@ enum class Statistic : std::uint8_t { kMedian, kMean };
 std::pair<double, double> BootstrapInterval(const std::vector<double>& values, std::size_t block, Statistic statistic,
                                             std::uint64_t seed, std::size_t rounds = 1000);
 
-// Is some subject (rank) larger than the others more consistently than chance?
+// Is some subject (rank) larger than the others more consistently than chance, throughout or from some unit on?
 // values[unit][subject]. The statistic is a subject's mean rank among the
 // subjects of its unit (ties share), so that one wild unit counts no more than a
-// mild one. The null permutes subjects' labels in whole blocks of units, which
-// keeps their autocorrelation, and takes the largest statistic of all subjects,
+// mild one, in standard errors; of all units, or of those from one of them on if that is
+// more. The null shuffles whole blocks of units, which keeps their
+// autocorrelation, over units and subjects, and takes the largest statistic of all subjects and beginnings,
 // which makes p family-wise. Returns p per subject, never below 1 / (rounds + 1).
+// `by_size`: of values themselves instead of ranks and over all units, for what is rare: a wild unit stays wild
+// whoever it is given to.
 // Ends early once nobody's p can be below `interesting`: then all are 1.
 std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>& values, std::size_t block,
-                                         std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1);
+                                         std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1,
+                                         bool by_size = false);
+// Is the median of the differences of a pair other than 0? By moving-block bootstrap, two-sided; never below
+// 1 / (rounds + 1).
+double PairedTest(const std::vector<double>& differences, std::size_t block, std::uint64_t seed,
+                  std::size_t rounds = 1999);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "analysis/kernel_evidence.h"
 #include "analysis/straggler_price.h"
 
 namespace lockstep {
@@ -12,12 +13,15 @@ namespace lockstep {
 struct Cause {
   std::string name = "unknown";                                                            // As Straggler::cause.
   std::optional<std::int64_t> more_compute_ns, more_cpu_ns, more_delay_ns, more_input_ns;  // Than the median rank.
-  std::optional<GpuEvidence> gpu;                                                          // Cause "clock".
+  std::optional<GpuEvidence> gpu;         // Cause "clock", by its sensors.
+  std::optional<KernelEvidence> kernels;  // Cause "kernel", and "clock" by its kernels.
+  std::int64_t period = 0;                // Cause "gc": of steps.
 };
 
-// Of the rank at this position, whose lateness costs `price_ns` per unit.
+// Of the rank at this position, whose lateness costs `price` by unit; from `from` on if it drifts, and where it is late
+// in some units only, over those in which it costs `limit_ns`.
 Cause Explain(const Context& context, const Analysis& analysis, std::size_t position, const Witnessed& witnessed,
-              std::int64_t price_ns);
+              const std::vector<std::int64_t>& price, const Judged& judged, double limit_ns);
 
 // The rank's GPU runs at a clock that is lower than the others', or is throttled where the others are not;
 // nothing else is worth telling. gpu_evidence.cc

@@ -10,8 +10,10 @@ namespace lockstep {
 namespace {
 
 constexpr double kPersistentShare = 0.8;
-// An occasional straggler must be responsible for most of all such waiting, often enough to be no accident.
-constexpr double kOccasionalShare = 0.8, kMinOccasions = 8, kMinOccasionalShare = 0.1;
+// A drifting rank was late by no more than this share of what it is late now: noise alone makes a rank late at times.
+constexpr double kOnTimeShare = 0.35;
+// An occasional straggler must cost so many times what any other rank does, often enough to be no accident.
+constexpr double kOccasionalTimes = 2, kMinOccasions = 4, kMinOccasionalShare = 0.05;
 
 using Matrix = std::vector<std::vector<std::int64_t>>;  // [position][unit]
 
@@ -32,11 +34,43 @@ double Mean(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// The unit from which on the price is there to stay, having been absent before.
-std::optional<std::size_t> Onset(const std::vector<std::int64_t>& price, std::int64_t limit) {
-  const std::size_t n = price.size();
+// The rank's cost by one statistic over the units from `from` on, if it is above the limit and above what any rank
+// costs that is no suspect.
+std::optional<Cost> CostBy(Statistic statistic, const Context& context, const Matrix& price, const Suspects& suspects,
+                           std::size_t r, std::size_t from, double limit) {
+  const std::vector<std::int64_t> raw(price[r].begin() + static_cast<std::ptrdiff_t>(from), price[r].end());
+  const bool median = statistic == Statistic::kMedian;
+  const std::vector<double> own = median ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
+  // The costliest of the others.
+  std::vector<double> net = own;
+  double most = 0;
+  std::size_t costliest = r;
+  for (std::size_t o = 0; o < price.size(); ++o) {
+    if (suspects.Contains(o)) continue;
+    const std::vector<std::int64_t> theirs(price[o].begin() + static_cast<std::ptrdiff_t>(from), price[o].end());
+    const double mean = Mean(Winsorized(theirs));
+    if (mean <= most) continue;
+    most = mean;
+    costliest = o;
+  }
+  for (std::size_t u = 0; u < net.size() && costliest != r; ++u)
+    net[u] -= static_cast<double>(price[costliest][from + u]);
+  Cost cost;
+  cost.ns = median ? LowerMedian(own) : Mean(own);
+  const std::size_t block = BlockLength({own});
+  cost.interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
+  if (!median && cost.ns < kOccasionalTimes * most) return std::nullopt;
+  // That it is the rank's doing is what p says.
+  if (cost.ns < limit || (median ? LowerMedian(net) : Mean(net)) <= 0) return std::nullopt;
+  return cost;
+}
+
+}  // namespace
+
+std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std::int64_t limit) {
+  const std::size_t n = behind.size();
   if (n < 20) return std::nullopt;
-  const std::vector<double> values = Winsorized(price);
+  const std::vector<double> values = Winsorized(behind);
   double before = 0, after = Mean(values) * static_cast<double>(n), best = 0;
   std::size_t at = 0;
   for (std::size_t k = 1; k < n; ++k) {
@@ -50,36 +84,16 @@ std::optional<std::size_t> Onset(const std::vector<std::int64_t>& price, std::in
     }
   }
   if (at == 0) return std::nullopt;
-  const auto middle = price.begin() + static_cast<std::ptrdiff_t>(at);
-  if (ShareAbove({price.begin(), middle}, limit) > 0.3 || ShareAbove({middle, price.end()}, limit) < kPersistentShare)
+  const auto middle = behind.begin() + static_cast<std::ptrdiff_t>(at);
+  // Halfway between the two levels, whatever the noise.
+  const std::vector<std::int64_t> early(behind.begin(), middle), late(middle, behind.end());
+  const double level_before = Mean(Winsorized(early)), level_after = Mean(Winsorized(late));
+  const auto cut = static_cast<std::int64_t>(0.5 * (level_before + level_after));
+  if (best < static_cast<double>(limit) || level_before > kOnTimeShare * level_after || ShareAbove(early, cut) > 0.3 ||
+      ShareAbove(late, cut) < kPersistentShare)
     return std::nullopt;
   return at;
 }
-
-// The rank's cost by one statistic over the units from `from` on, if it is sure
-// to be above the limit and above what any rank costs that is no suspect.
-std::optional<Cost> CostBy(Statistic statistic, const Context& context, const Matrix& price, const Suspects& suspects,
-                           std::size_t r, std::size_t from, double limit) {
-  const std::vector<std::int64_t> raw(price[r].begin() + static_cast<std::ptrdiff_t>(from), price[r].end());
-  const bool median = statistic == Statistic::kMedian;
-  const std::vector<double> own = median ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
-  std::vector<double> net(own.size());
-  for (std::size_t u = 0; u < net.size(); ++u) {
-    std::int64_t other = 0;
-    for (std::size_t o = 0; o < price.size(); ++o)
-      if (!suspects.Contains(o)) other = std::max(other, price[o][from + u]);
-    net[u] = own[u] - static_cast<double>(other);
-  }
-  Cost cost;
-  cost.ns = median ? LowerMedian(own) : Mean(own);
-  const std::size_t block = BlockLength({own});
-  cost.interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
-  const auto net_interval = BootstrapInterval(net, block, statistic, context.options().seed + 102);
-  if (cost.ns < limit || cost.interval.first <= limit || net_interval.first <= 0.5 * limit) return std::nullopt;
-  return cost;
-}
-
-}  // namespace
 
 const ExposedActivity* Witnessed::Of(std::size_t position) const {
   const auto at = std::lower_bound(activity_of.begin(), activity_of.end(), position);
@@ -125,27 +139,22 @@ Cost CostTogether(const Context& context, const std::vector<std::int64_t>& price
 }
 
 std::optional<Judged> Judge(const Context& context, const Prices& prices, const Suspects& suspects, std::size_t r,
-                            double p_value, std::int64_t length, bool sharing) {
+                            const std::vector<std::int64_t>& behind, double p_value, std::int64_t length,
+                            bool sharing) {
   const Matrix& price = prices.of;
   const double limit = kNameShare * static_cast<double>(length);
   const auto limit_ns = static_cast<std::int64_t>(limit);
   // A drifting rank is priced at what it costs since it began.
-  const std::optional<std::size_t> onset = Onset(price[r], limit_ns);
+  const std::optional<std::size_t> onset = OnsetOf(behind, limit_ns);
   const std::size_t from = onset.value_or(0);
-  const std::vector<std::int64_t> own(price[r].begin() + static_cast<std::ptrdiff_t>(from), price[r].end());
+  const std::vector<std::int64_t> own(behind.begin() + static_cast<std::ptrdiff_t>(from), behind.end());
   const double share = ShareAbove(own, limit_ns);
 
   std::optional<Cost> cost;
-  if (share >= 0.5) cost = CostBy(Statistic::kMedian, context, price, suspects, r, from, limit);
-  if (!cost && !sharing && share < kPersistentShare && share >= kMinOccasionalShare &&
-      share * static_cast<double>(own.size()) >= kMinOccasions) {
-    // Late in some steps only: the median would say nothing or everything.
+  if (share >= kPersistentShare) cost = CostBy(Statistic::kMedian, context, price, suspects, r, from, limit);
+  // Late, or alone in it, in some steps only: the median would say nothing or everything.
+  if (!cost && !sharing && share >= kMinOccasionalShare && share * static_cast<double>(own.size()) >= kMinOccasions)
     cost = CostBy(Statistic::kMean, context, price, suspects, r, from, limit);
-    double all = 0;
-    for (std::size_t o = 0; o < price.size(); ++o)
-      if (o == r || !suspects.Contains(o)) all += Mean(Winsorized(price[o]));
-    if (cost && cost->ns < kOccasionalShare * all) cost.reset();
-  }
   if (!cost) return std::nullopt;
 
   Judged judged;

@@ -41,13 +41,18 @@ struct Cost {
 Cost CostTogether(const Context& context, const std::vector<std::int64_t>& price, std::size_t from_unit,
                   double limit_ns);
 
-// A suspect's kind and price if it deserves to be named: sure to cost `length_ns` x kNameShare, and more than any
+// The unit from which on a rank is late to stay, having been on time before; `behind`: by how much, by unit.
+std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std::int64_t limit_ns);
+
+// A suspect's kind and price if it deserves to be named: it costs `length_ns` x kNameShare, and surely more than any
 // rank that is no suspect. `sharing`: ranks share cores, where being late now and then is nobody's doing.
 struct Judged {
   Straggler straggler;
   std::size_t from_unit = 0;  // Drifting: priced from here on.
 };
+// `behind`: how late it is by unit, which tells its kind; what that costs depends on the others too.
 std::optional<Judged> Judge(const Context& context, const Prices& prices, const Suspects& suspects,
-                            std::size_t position, double p_value, std::int64_t length_ns, bool sharing);
+                            std::size_t position, const std::vector<std::int64_t>& behind, double p_value,
+                            std::int64_t length_ns, bool sharing);
 
 }  // namespace lockstep

@@ -20,7 +20,11 @@ namespace lockstep {
 namespace {
 
 constexpr double kSignificant = 0.01;
-constexpr std::size_t kMinUnits = 5, kRounds = 1999;
+constexpr std::size_t kRounds = 1999;
+// A rank that is late by less own work than this share of it passes another's lateness on.
+constexpr double kOwnShare = 0.5;
+// Of what is worth naming: latenesses that differ by less are equal.
+constexpr double kTieShare = 0.25;
 // Suspects whose own files are read for their cause; of further ones the timeline must do.
 constexpr std::size_t kMaxSuspectsRead = 32, kMaxExplained = 3;
 
@@ -44,10 +48,11 @@ class Search {
 
   void Run() {
     late_ = Lateness(context_);
-    if (!Suspect()) return;
+    if (!Suspect()) return TellResolution();
     witnesses_ = Witnesses(context_);
+    PassedOn();
     Narrow([&](const Prices& prices, const Suspects&, std::size_t r) { return WorthAtLeast(prices.of[r], limit_); });
-    if (positions_.empty()) return;
+    if (positions_.empty()) return TellResolution();
     ReadActivities();
     Name();
     if (named_.size() == 1) Tell(named_[0]);
@@ -64,19 +69,109 @@ class Search {
       if (WorthAtLeast(behind, limit_)) positions_.push_back(r);
     }
     if (positions_.empty()) return false;
-    std::vector<std::vector<double>> series(n, std::vector<double>(units));
+    // Late as a rule or from some unit on; or late by much, more often than others. Two questions, so each has half
+    // of the false alarms.
+    std::vector<std::vector<double>> much(units, std::vector<double>(n));
     for (std::size_t u = 0; u < units; ++u)
-      for (std::size_t r = 0; r < n; ++r) series[r][u] = late_.mean_ns[u][r];
-    p_ = LabelPermutationTest(late_.mean_ns, BlockLength(series), context_.options().seed, kRounds, kSignificant);
+      for (std::size_t r = 0; r < n; ++r) {
+        const auto by = static_cast<double>(late_.behind_ns[u][r]);
+        much[u][r] = by >= limit_ ? by : 0;
+      }
+    // Differences far below what is worth naming are none: healthy ranks tie, and the correlation of their noise with
+    // itself is of no consequence.
+    std::vector<std::vector<double>> rounded = late_.mean_ns;
+    for (std::vector<double>& unit : rounded)
+      for (double& value : unit) value = std::round(value / (kTieShare * limit_));
+    p_.assign(n, 1.0);
+    const auto also = [&](std::size_t r, double p) { p_[r] = std::min(p_[r], std::min(1.0, 2 * p)); };
+    const auto block = [&](const std::vector<std::vector<double>>& values) {
+      std::vector<std::vector<double>> series(n, std::vector<double>(units));
+      for (std::size_t u = 0; u < units; ++u)
+        for (std::size_t r = 0; r < n; ++r) series[r][u] = values[u][r];
+      return BlockLengthApartFromShift(series);
+    };
+    const auto permuted = [&](const std::vector<std::vector<double>>& values, bool by_size) {
+      const std::vector<double> p =
+          LabelPermutationTest(values, block(values), context_.options().seed, kRounds, kSignificant / 2, by_size);
+      for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
+    };
+    if (n == 2)
+      Pair(also);
+    else
+      permuted(rounded, false);
+    permuted(much, true);
     std::erase_if(positions_, [&](std::size_t r) { return p_[r] >= kSignificant; });
     return !positions_.empty();
+  }
+
+  // Suspects that waited for messages and did not more than others themselves: not to be named, but nobody to be
+  // compared with either, for they are late as long as whoever made them late is.
+  void PassedOn() {
+    const auto own = OwnExcess(context_);
+    if (own.empty()) return;
+    std::erase_if(positions_, [&](std::size_t r) {
+      std::vector<std::int64_t> behind, excess;
+      for (std::size_t u = 0; u < own.size(); ++u) {
+        if (static_cast<double>(late_.behind_ns[u][r]) < limit_) continue;
+        behind.push_back(late_.behind_ns[u][r]);
+        excess.push_back(own[u][r]);
+      }
+      if (behind.empty()) return false;
+      const double late = static_cast<double>(LowerMedian(std::move(behind)));
+      const bool passed = static_cast<double>(LowerMedian(std::move(excess))) < kOwnShare * late &&
+                          WaitsForMessages(context_, r, static_cast<std::int64_t>(0.5 * kOwnShare * late));
+      if (passed) messengers_.push_back(r);
+      return passed;
+    });
+  }
+
+  // Nobody is named, but the clocks could not have shown a rank that costs as much as would be worth it.
+  void TellResolution() {
+    std::int64_t worst = 0;
+    std::int32_t ranks = 0;
+    for (std::size_t r = 0; r < context_.ranks().size(); ++r) {
+      std::vector<std::int64_t> blurred;
+      for (const auto& unit : late_.blurred_ns) blurred.push_back(unit[r]);
+      const std::int64_t typical = LowerMedian(std::move(blurred));
+      if (static_cast<double>(typical) < limit_) continue;
+      worst = std::max(worst, typical);
+      ++ranks;
+    }
+    if (ranks == 0) return;
+    analysis_.remarks.push_back(fmt::format(
+        "Who comes last is below clock resolution: ranks differ by up to {} per {}, the clocks by up to {}; "
+        "no rank is named.",
+        Duration(worst), context_.units_are_steps() ? "step" : "slice",
+        Duration(analysis_.trust.clock_error_ns_max.value_or(0))));
+  }
+
+  // Of two ranks one is slower by as much as the other is faster: labels say little, sizes do.
+  template <typename Also>
+  void Pair(Also&& also) const {
+    for (const std::size_t r : positions_) {
+      const std::size_t from = OnsetOf(Behind(r), static_cast<std::int64_t>(limit_)).value_or(0);
+      std::vector<double> differences;
+      for (std::size_t u = from; u < late_.mean_ns.size(); ++u)
+        differences.push_back(late_.mean_ns[u][r] - late_.mean_ns[u][1 - r]);
+      if (LowerMedian(differences) > 0)
+        also(r,
+             PairedTest(differences, BlockLengthApartFromShift({differences}), context_.options().seed + 7, kRounds));
+    }
+  }
+
+  std::vector<std::int64_t> Behind(std::size_t position) const {
+    std::vector<std::int64_t> behind;
+    for (const auto& unit : late_.behind_ns) behind.push_back(unit[position]);
+    return behind;
   }
 
   // Drops suspects until all that are left are worth it beside those dropped.
   template <typename Worth>
   void Narrow(Worth&& worth) {
     for (bool dropped = true; dropped && !positions_.empty();) {
-      suspects_.emplace(context_, positions_);
+      std::vector<std::size_t> apart = positions_;
+      apart.insert(apart.end(), messengers_.begin(), messengers_.end());
+      suspects_.emplace(context_, apart);
       prices_ = PriceOf(context_, witnesses_, *suspects_, witnessed_);
       dropped = std::erase_if(positions_, [&](std::size_t r) { return !worth(prices_, *suspects_, r); }) > 0;
     }
@@ -114,12 +209,12 @@ class Search {
       again = false;
       named_.clear();
       Narrow([&](const Prices& prices, const Suspects& suspects, std::size_t r) {
-        return Judge(context_, prices, suspects, r, p_[r], length_, sharing).has_value();
+        return Judge(context_, prices, suspects, r, Behind(r), p_[r], length_, sharing).has_value();
       });
       for (const std::size_t r : positions_) {
-        Named named{r, *Judge(context_, prices_, *suspects_, r, p_[r], length_, sharing), {}};
+        Named named{r, *Judge(context_, prices_, *suspects_, r, Behind(r), p_[r], length_, sharing), {}};
         Straggler& straggler = named.judged.straggler;
-        named.cause = Explain(context_, analysis_, r, witnessed_, straggler.saves_ns);
+        named.cause = Explain(context_, analysis_, r, witnessed_, prices_.of[r], named.judged, limit_);
         straggler.cause = named.cause.name;
         straggler.gpu = named.cause.gpu;
         if (r < analysis_.ranks.size()) {
@@ -256,6 +351,7 @@ class Search {
   LatenessTable late_;
   std::vector<double> p_;
   std::vector<std::size_t> positions_, witnesses_;  // Of suspects; of those that wait.
+  std::vector<std::size_t> messengers_;             // Late on another's account.
   std::optional<Suspects> suspects_;
   Witnessed witnessed_;
   Prices prices_;

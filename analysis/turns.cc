@@ -3,13 +3,49 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
+#include "analysis/lateness.h"
 #include "analysis/passes.h"
 #include "analysis/report/format.h"
 
 namespace lockstep {
+namespace {
 
-void FindTurns(const Context&, Analysis& analysis) {
+// Instances by who came last, ties included: for the eye, not for a verdict.
+std::vector<std::int64_t> LatestCounts(const Context& context) {
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  std::vector<std::int64_t> latest(context.ranks().size(), 0);
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (!context.Comparable(c)) continue;
+    const auto begin = members.arrival_ns.begin();
+    const auto last = std::max_element(begin + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c)),
+                                       begin + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c + 1)));
+    const std::size_t p = context.Position(members.rank[static_cast<std::size_t>(last - begin)]);
+    if (p != kNowhere) ++latest[p];
+  }
+  return latest;
+}
+
+// "rank 7 came last in 5 of 8 collectives, rank 5 in 2, rank 4 in 1"
+std::string WhoCameLast(const Context& context, const std::vector<std::int64_t>& latest) {
+  constexpr std::size_t kMostNamed = 3;
+  std::vector<std::size_t> order(latest.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return latest[a] > latest[b]; });
+  const std::int64_t all = std::accumulate(latest.begin(), latest.end(), std::int64_t{0});
+  std::string text;
+  for (std::size_t i = 0; i < std::min(order.size(), kMostNamed) && latest[order[i]] > 0; ++i)
+    text += i == 0 ? fmt::format("rank {} came last in {} of {} collectives", context.ranks()[order[i]],
+                                 Count(latest[order[i]]), Count(all))
+                   : fmt::format(", rank {} in {}", context.ranks()[order[i]], Count(latest[order[i]]));
+  return text;
+}
+
+}  // namespace
+
+void FindTurns(const Context& context, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   std::int64_t left = s.terms.exposed_wait_ns;
@@ -19,27 +55,54 @@ void FindTurns(const Context&, Analysis& analysis) {
   Finding finding;
   finding.id = "wait.turns";
   const bool also = !analysis.stragglers.empty();
-  finding.headline =
-      s.per_step ? fmt::format("{}: waiting for whichever comes last costs {} of each {} step.",
-                               also ? "Apart from that the ranks take turns" : "No single rank is to blame",
-                               Duration(left), Duration(whole))
-                 : fmt::format("No single rank is to blame: waiting for whichever comes last takes {} of the time.",
-                               Percent(left, whole));
-  finding.brief = "the ranks take turns being late";
+  const auto units = static_cast<std::int64_t>(context.units().size());
+  const std::vector<std::int64_t> latest = LatestCounts(context);
+  const std::int64_t compared = std::accumulate(latest.begin(), latest.end(), std::int64_t{0});
+  std::int64_t unsure = compared;
+  for (const ArrivalRow& arrival : analysis.arrivals) unsure -= arrival.last;
+  if (!also && unsure * 2 > compared) {
+    finding.headline = s.per_step
+                           ? fmt::format(
+                                 "Waiting for whichever rank comes last costs {} of each {} step; which one is below "
+                                 "clock resolution.",
+                                 Duration(left), Duration(whole))
+                           : fmt::format(
+                                 "Waiting for whichever rank comes last takes {} of the time; which one is below clock "
+                                 "resolution.",
+                                 Percent(left, whole));
+    finding.brief = "waiting for whichever rank comes last";
+  } else if (!also && context.units().size() < kMinUnits) {
+    // Nothing says whether it is always the same one.
+    finding.headline =
+        s.per_step
+            ? fmt::format("Waiting for whichever rank comes last costs {} of each {} step; {} cannot tell which.",
+                          Duration(left), Duration(whole), Plural(units, "step"))
+            : fmt::format(
+                  "Waiting for whichever rank comes last takes {} of the time; the recording is too "
+                  "short to tell which.",
+                  Percent(left, whole));
+    finding.brief = "waiting for whichever rank comes last";
+  } else {
+    finding.headline =
+        s.per_step ? fmt::format("{}: waiting for whichever comes last costs {} of each {} step.",
+                                 also ? "Apart from that the ranks take turns" : "No single rank is to blame",
+                                 Duration(left), Duration(whole))
+                   : fmt::format("No single rank is to blame: waiting for whichever comes last takes {} of the time.",
+                                 Percent(left, whole));
+    finding.brief = "the ranks take turns being late";
+  }
   if (s.per_step) finding.saves_ns_per_step = left;
   finding.upper_bound = true;
   finding.confidence = 0.5;
 
-  std::int64_t most = 0, total = 0, ties = 0;
-  for (const ArrivalRow& arrival : analysis.arrivals) {
-    most = std::max(most, arrival.last);
-    total += arrival.last;
-    ties = std::max(ties, arrival.ties);
-    finding.rows.rows.push_back({arrival.rank, arrival.last, arrival.ties, arrival.charge_ns});
+  for (std::size_t p = 0; p < analysis.arrivals.size(); ++p) {
+    const ArrivalRow& arrival = analysis.arrivals[p];
+    finding.rows.rows.push_back(
+        {arrival.rank, arrival.last, p < latest.size() ? latest[p] : 0, arrival.ties, arrival.charge_ns});
   }
-  finding.rows.columns = {"rank", "last", "ties", "charge_ns"};
-  finding.evidence = fmt::format("{} of {} collectives had the same rank last at most, {} ties", Percent(most, total),
-                                 Count(total + ties), Count(ties));
+  finding.rows.columns = {"rank", "last", "last_or_tied", "ties", "charge_ns"};
+  finding.evidence = WhoCameLast(context, latest);
+  if (unsure > 0) finding.evidence += fmt::format("; {} of them by less than the clocks can tell", Count(unsure));
   finding.action =
       analysis.run.sharing_ranks > 0
           ? fmt::format("give each rank a core of its own: {} ranks share {} {}", analysis.run.sharing_ranks,

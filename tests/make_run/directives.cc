@@ -1,6 +1,7 @@
 // Lines before the bodies.
 
 #include <algorithm>
+#include <filesystem>
 #include <initializer_list>
 
 #include "make_run/parser.h"
@@ -51,6 +52,16 @@ void Parser::Kineto(Line& line) {
     else
       line.Fail("unknown word '" + *word + "'");
   }
+}
+
+void Parser::Resampled(Line& line) {
+  const std::filesystem::path given = line.Need(line.Plain(), "a file");
+  Result<Resample> read = Resample::Read((std::filesystem::path(file_name_).parent_path() / given).string());
+  if (!read.ok()) return line.Fail(read.error().what + ": " + read.error().where);
+  line.Int(line.Key("block"), &read.value().block);
+  line.Read(line.Key("scale"), ParsePpm, &read.value().scale_ppm);
+  if (read.value().block < 1) line.Fail("block= needs a positive number");
+  spec_.resample = std::make_shared<const Resample>(std::move(read).value());
 }
 
 std::string Parser::Directive(Line& line) {
@@ -139,16 +150,23 @@ std::string Parser::Directive(Line& line) {
     line.Read(line.Key("rtt"), ParseDuration, &s.bursts.rtt_ns);
     line.Read(line.Key("noise"), ParseDuration, &s.bursts.noise_ns);
     line.Read(line.Key("asymmetry"), ParseDuration, &s.bursts.asymmetry_ns);
-  } else if (verb == "late" || verb == "slow" || verb == "starve") {
+  } else if (verb == "resample") {
+    Resampled(line);
+  } else if (verb == "link") {
+    LinkSpec& link = s.links.emplace_back();
+    line.Int(std::optional(line.Need(line.Key("rank"), "rank=")), &link.from);
+    line.Int(std::optional(line.Need(line.Key("to"), "to=")), &link.to);
+    line.Read(std::optional(line.Need(line.Key("by"), "by=")), ParseDuration, &link.by_ns);
+  } else if (verb == "late" || verb == "slow" || verb == "starve" || verb == "stall") {
     Disturbance d;
     line.Int(std::optional(line.Need(line.Key("rank"), "rank=")), &d.rank);
-    if (verb == "late")
+    if (verb == "late" || verb == "stall")
       line.Read(std::optional(line.Need(line.Key("by"), "by=")), ParseDuration, &d.by_ns);
     else
       line.Read(std::optional(line.Need(line.Key("factor"), "factor=")), ParsePpm, &d.factor_ppm);
     Steps(line, &d.steps);
     d.at = line.Key("at").value_or("");
-    (verb == "late" ? s.late : verb == "slow" ? s.slow : s.starve).push_back(d);
+    (verb == "late" ? s.late : verb == "slow" ? s.slow : verb == "stall" ? s.stall : s.starve).push_back(d);
   } else if (verb == "missing") {
     line.Int(line.Key("rank"), &s.missing.emplace_back());
   } else if (verb == "died" || verb == "cut") {

@@ -74,6 +74,9 @@ schema::RankTables Emitter::Finish(std::int64_t end, std::int32_t signal, bool c
   Meta("app_cpu_ns", std::to_string(cpu_ns));
   Meta("agent_cpu_ns", std::to_string(cpu_ns / 1000));
   Meta("allowed_cores", "1");
+  std::int32_t core = 0;  // Each rank has one of its own.
+  while (core < rank_ && spec_.NodeOf(rank_ - core - 1) == spec_.NodeOf(rank_)) ++core;
+  Meta("allowed_cpus", std::to_string(core));
   Meta("recording", "all");
   Meta("sources", spec_.gpu ? "cupti,nccl" : "pmpi");
   if (spec_.gpu) {

@@ -72,7 +72,10 @@ class Line {
 
 class Parser {
  public:
-  explicit Parser(Spec* spec) : spec_(*spec) { spec_.comms.push_back({.name = "world"}); }
+  // `file_name`: what other files are named relative to.
+  Parser(Spec* spec, std::string_view file_name) : spec_(*spec), file_name_(file_name) {
+    spec_.comms.push_back({.name = "world"});
+  }
 
   std::string Directive(Line& line);
   std::string Operation(Line& line, std::vector<Op>* body);
@@ -87,7 +90,10 @@ class Parser {
     return 0;
   }
   void Kineto(Line& line);
+  void Resampled(Line& line);
   void Steps(Line& line, StepRange* range) {
+    line.Int(line.Key("every"), &range->every);
+    if (range->every < 1) line.Fail("every= needs a positive number");
     const auto text = line.Key("steps");
     if (!text) return;
     const auto parts = Split(*text, '-');
@@ -103,6 +109,7 @@ class Parser {
   void Backward(Line& line, const Op& op, const std::string& buckets, std::vector<Op>* body);
 
   Spec& spec_;
+  const std::string file_name_;
 };
 
 }  // namespace lockstep::make_run

@@ -29,11 +29,22 @@ Simulation::Simulation(const Spec& spec) : spec_(spec), stop_step_(static_cast<s
   for (std::size_t comm = 0; comm < spec.comms.size(); ++comm)
     busy_until_.emplace_back(static_cast<std::size_t>(GroupCount(spec, comm)), INT64_MIN);
   for (const EndSpec& end : spec.ends) stop_step_[static_cast<std::size_t>(end.rank)] = end.step;
-  for (const Disturbance& late : spec.late) {
+  const auto first_of = [&](const Disturbance& late) {
     std::size_t at = 0;
     while (at < spec.step.size() && !(CanBeDisturbed(spec.step[at]) && Concerns(spec.step[at], late.at))) ++at;
-    late_index_.push_back(at);
-  }
+    return at;
+  };
+  for (const Disturbance& late : spec.late) late_index_.push_back(first_of(late));
+  for (const Disturbance& stall : spec.stall) stall_index_.push_back(first_of(stall));
+  for (const Op& op : spec.step)
+    nth_compute_.push_back(nth_compute_.empty() ? 0 : nth_compute_.back() + IsCompute((&op)[-1]));
+}
+
+std::int64_t Simulation::Cost(const Op& op, std::int32_t from, std::int32_t to) const {
+  std::int64_t cost = Cost(op);
+  for (const LinkSpec& link : spec_.links)
+    if (link.from == from && link.to == to) cost += link.by_ns;
+  return cost;
 }
 
 std::int64_t Simulation::Cost(const Op& op) const {
@@ -41,8 +52,7 @@ std::int64_t Simulation::Cost(const Op& op) const {
   return spec_.alpha_ns + static_cast<std::int64_t>(static_cast<__int128>(op.bytes) * 1'000'000'000 / spec_.bandwidth);
 }
 
-std::int64_t Simulation::Duration(const RankState& state, const Place& place, std::int64_t repeat,
-                                  std::int64_t* off_cpu) const {
+std::int64_t Simulation::Duration(RankState& state, const Place& place, std::int64_t repeat) const {
   const Op& op = *place.op;
   const bool in_step = place.step >= 0 && place.step < spec_.steps;
   const auto hits = [&](const Disturbance& d) {
@@ -51,6 +61,8 @@ std::int64_t Simulation::Duration(const RankState& state, const Place& place, st
   __int128 d = op.duration_ns;
   for (const Disturbance& slow : spec_.slow)
     if (hits(slow) && Concerns(op, slow.at)) d = d * slow.factor_ppm / kMillion;
+  if (spec_.resample && in_step && IsCompute(op))
+    d = d * spec_.resample->FactorPpm(spec_.seed, state.rank, place.step, nth_compute_[place.index]) / kMillion;
   if (op.jitter_ppm != 0) {
     const std::uint64_t key =
         op.kind == OpKind::kKernel ? place.index * 1000 + static_cast<std::uint64_t>(repeat) : place.index;
@@ -65,8 +77,14 @@ std::int64_t Simulation::Duration(const RankState& state, const Place& place, st
   const __int128 on_cpu = d;
   for (const Disturbance& starve : spec_.starve)
     if (hits(starve) && Concerns(op, starve.at)) d = d * starve.factor_ppm / kMillion;
-  *off_cpu = static_cast<std::int64_t>(d - on_cpu);
-  return static_cast<std::int64_t>(d);
+  __int128 asleep = 0;
+  for (std::size_t i = 0; i < spec_.stall.size(); ++i)
+    if (repeat == 0 && hits(spec_.stall[i]) && stall_index_[i] == place.index) asleep += spec_.stall[i].by_ns;
+  if (op.kind != OpKind::kKernel) {
+    state.off_cpu += static_cast<std::int64_t>(d - on_cpu);
+    state.asleep += static_cast<std::int64_t>(asleep);
+  }
+  return static_cast<std::int64_t>(d + asleep);
 }
 
 std::size_t Simulation::FirstGroup(const Op& op) const {

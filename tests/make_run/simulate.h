@@ -44,7 +44,8 @@ class Simulation {
   };
   struct RankState {
     std::int32_t rank = 0;
-    std::int64_t t = 0, entry = 0, off_cpu = 0;
+    std::int64_t t = 0, entry = 0;
+    std::int64_t off_cpu = 0, asleep = 0;  // Runnable without a core; neither that nor running.
     bool stopped = false;
     std::vector<Pending> pending;
     std::int64_t polled_until = INT64_MIN;  // Progress thread: return of its last Test.
@@ -74,7 +75,10 @@ class Simulation {
 
   void Walk(const std::function<void(const Place&)>& execute,
             const std::function<void(std::int64_t, bool)>& mark) const;
-  std::int64_t Duration(const RankState& state, const Place& place, std::int64_t repeat, std::int64_t* off_cpu) const;
+  // What of it the rank spends off the CPU is added to its state.
+  std::int64_t Duration(RankState& state, const Place& place, std::int64_t repeat) const;
+  // Of a message from one rank to another.
+  std::int64_t Cost(const Op& op, std::int32_t from, std::int32_t to) const;
   std::int64_t Cost(const Op& op) const;
   // Groups that may take part: all, or those of the ranks that the operation concerns.
   std::size_t FirstGroup(const Op& op) const;
@@ -111,7 +115,8 @@ class Simulation {
   std::vector<Open> open_;                             // Cluster walk: posted, not done (progress none).
   std::vector<std::vector<std::int64_t>> busy_until_;  // Per communicator and group.
   std::vector<std::int64_t> stop_step_;                // Per rank: died or cut at the begin of this step; kNever.
-  std::vector<std::size_t> late_index_;                // Per `late`: operation of the step body.
+  std::vector<std::size_t> late_index_, stall_index_;  // Per `late`, `stall`: operation of the step body.
+  std::vector<std::size_t> nth_compute_;               // Per operation of the step body: compute operations before it.
 };
 
 }  // namespace lockstep::make_run

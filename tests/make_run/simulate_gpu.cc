@@ -29,7 +29,6 @@ std::string_view NcclName(CollectiveKind kind) {
 
 void Simulation::Gpu(RankState& state, const Place& place, Emitter* out) const {
   const Op& op = *place.op;
-  std::int64_t off_cpu = 0;
   const auto launch = [&](std::string_view name, std::uint8_t kind) {
     const std::int64_t begin = state.t += spec_.dispatch_ns;
     state.t += op.launch_ns;
@@ -47,14 +46,13 @@ void Simulation::Gpu(RankState& state, const Place& place, Emitter* out) const {
   };
   switch (op.kind) {
     case OpKind::kHost:
-      state.t += Duration(state, place, 0, &off_cpu);
-      state.off_cpu += off_cpu;
+      state.t += Duration(state, place, 0);
       return;
     case OpKind::kKernel:
       for (std::uint32_t i = 0; i < op.count; ++i) {
         launch("cudaLaunchKernel", 1);
         const std::int64_t begin = std::max(state.t + kLaunchLatencyNs, state.compute_free);
-        state.compute_free = begin + Duration(state, place, i, &off_cpu);
+        state.compute_free = begin + Duration(state, place, i);
         if (out != nullptr) out->Kernel(op.name, kComputeStream, state.correlation, 0, begin, state.compute_free);
       }
       return;

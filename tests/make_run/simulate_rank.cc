@@ -38,7 +38,7 @@ bool Simulation::IsRoot(const Op& op, std::int32_t group, std::int32_t rank) con
 }
 
 void Simulation::Sample(const RankState& state, Emitter* out) const {
-  if (out != nullptr) out->Cpu(state.t, state.t - spec_.epoch_ns - state.off_cpu, state.off_cpu);
+  if (out != nullptr) out->Cpu(state.t, state.t - spec_.epoch_ns - state.off_cpu - state.asleep, state.off_cpu);
 }
 
 void Simulation::TestOnce(RankState& state, Emitter* out) const {
@@ -101,13 +101,11 @@ void Simulation::ThreadPolls(RankState& state, std::int64_t until, Emitter* out)
 void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instance>* instances,
                         std::vector<std::int64_t>* rings, Emitter* out) const {
   const Op& op = *place.op;
-  std::int64_t off_cpu = 0;
   switch (op.kind) {
     case OpKind::kCompute: {
-      const std::int64_t duration = Duration(state, place, 0, &off_cpu);
+      const std::int64_t duration = Duration(state, place, 0);
       if (out != nullptr && !op.name.empty()) out->Push(op.name, op.category, state.t);
       Compute(state, duration, out);
-      state.off_cpu += off_cpu;
       if (out != nullptr && !op.name.empty()) out->Pop(state.t);
       return;
     }
@@ -225,7 +223,7 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
       return;
     }
     Sample(state, out);
-    state.t = std::max(state.entry + spec_.call_ns, sent + Cost(op));
+    state.t = std::max(state.entry + spec_.call_ns, sent + Cost(op, left, state.rank));
     if (out != nullptr) out->Ring(op, state.entry, state.t);
     Sample(state, out);
     return;
@@ -237,13 +235,14 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
       return;
     }
     if (op.kind == OpKind::kNcclRecv) {
-      const std::int64_t end = state.CommFree(op.stream) = std::max(state.entry, sent) + Cost(op);
+      const std::int64_t end = state.CommFree(op.stream) =
+          std::max(state.entry, sent) + Cost(op, state.rank - op.peer, state.rank);
       if (out != nullptr) out->GpuSendRecv(op, false, state.launched, state.entry, end);
       EndNccl(state, op, end, out);
       return;
     }
     Sample(state, out);
-    state.t = std::max(state.entry + spec_.call_ns, sent + Cost(op));
+    state.t = std::max(state.entry + spec_.call_ns, sent + Cost(op, state.rank - op.peer, state.rank));
     if (out != nullptr) out->Message(op, false, state.entry, state.t);
     Sample(state, out);
     return;
@@ -299,7 +298,7 @@ RankOutput Simulation::Rank(std::int32_t rank) const {
   Emitter out(spec_, rank);
   RankState state{.rank = rank, .t = spec_.epoch_ns};
   bool ended = false, cut = false;
-  const auto cpu = [&] { return state.t - spec_.epoch_ns - state.off_cpu; };
+  const auto cpu = [&] { return state.t - spec_.epoch_ns - state.off_cpu - state.asleep; };
   Walk(
       [&](const Place& place) {
         if (state.stopped || !place.op->Concerns(rank)) return;

@@ -75,7 +75,7 @@ std::int32_t Spec::DomainOf(std::int32_t rank) const {
 
 Result<Spec> ParseSpec(std::string_view text, std::string_view file_name, const std::vector<std::string>& sets) {
   Spec spec;
-  Parser parser(&spec);
+  Parser parser(&spec, file_name);
   std::map<std::string, std::string> variables;
   std::map<std::string, std::string> overrides;
   for (const std::string& set : sets) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/collective.h"
 #include "core/mpi_ops.h"
 #include "core/result.h"
+#include "make_run/resample.h"
 
 namespace lockstep::make_run {
 
@@ -78,15 +80,19 @@ struct CommSpec {
 };
 
 struct StepRange {
-  std::int64_t first = 0, last = INT64_MAX;
-  bool Contains(std::int64_t step) const { return step >= first && step <= last; }
+  std::int64_t first = 0, last = INT64_MAX, every = 1;
+  bool Contains(std::int64_t step) const { return step >= first && step <= last && (step - first) % every == 0; }
 };
-struct Disturbance {       // late, slow, starve
+struct Disturbance {       // late, slow, starve, stall
   std::int32_t rank = -1;  // -1: every rank.
   std::int64_t by_ns = 0;
   std::int64_t factor_ppm = kMillion;
   StepRange steps;
   std::string at;  // Empty: `late`: the first compute op of the step; `slow`: every compute op.
+};
+struct LinkSpec {  // Messages from one rank to another arrive later.
+  std::int32_t from = 0, to = 0;
+  std::int64_t by_ns = 0;
 };
 struct ClockSpec {
   std::int64_t offset_ns = 0, drift_ppb = 0;
@@ -152,7 +158,9 @@ struct Spec {
   KinetoSpec kineto;
   std::vector<CommSpec> comms;                            // [0] is the world.
   std::map<std::int32_t, ClockSpec> clocks, node_clocks;  // Of ranks; of nodes whose ranks have none.
-  std::vector<Disturbance> late, slow, starve;
+  std::vector<Disturbance> late, slow, starve, stall;
+  std::vector<LinkSpec> links;
+  std::shared_ptr<const Resample> resample;  // Null: none.
   std::vector<std::int32_t> missing;
   std::vector<EndSpec> ends;
   std::vector<Damage> damage;

@@ -71,5 +71,62 @@ TEST(Blocks, GrowWithAutocorrelationAndLeaveTen) {
   EXPECT_EQ(BlockLength({std::vector<double>(5, 1.0)}), 1u);
 }
 
+// Larger from the middle on only; the rest of the time anybody.
+TEST(Permutation, FindsTheOneThatIsLaterSinceTheMiddle) {
+  SeededRandom random(5);
+  std::vector<std::vector<double>> values(40, std::vector<double>(8));
+  for (std::size_t u = 0; u < values.size(); ++u)
+    for (std::size_t s = 0; s < 8; ++s) values[u][s] = random.Unit() + (s == 2 && u >= 20 ? 2 : 0);
+  EXPECT_LT(LabelPermutationTest(values, 1, 1)[2], 0.005);
+}
+
+// In a tenth of the units by much: their ranks say little, their sizes do. One wild unit says nothing.
+TEST(Permutation, BySizeFindsTheOneThatIsLateAtTimes) {
+  std::vector<std::vector<double>> values(100, std::vector<double>(8, 0.0));
+  SeededRandom random(6);
+  for (int i = 0; i < 12; ++i) values[random.Below(100)][random.Below(8)] = 2;
+  for (std::size_t u = 3; u < 100; u += 10) values[u][5] = 10;
+  EXPECT_LT(LabelPermutationTest(values, 1, 1, 1999, 1, true)[5], 0.005);
+  std::vector<std::vector<double>> once(100, std::vector<double>(8, 0.0));
+  once[40][1] = 1000;
+  once[70][2] = 3;
+  EXPECT_GT(LabelPermutationTest(once, 1, 1, 1999, 1, true)[1], 0.2);
+}
+
+TEST(Permutation, BySizeKeepsToItsRateWithHeavyTails) {
+  int alarms = 0;
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    SeededRandom random(seed);
+    std::vector<std::vector<double>> values(40, std::vector<double>(4, 0.0));
+    for (auto& unit : values)
+      for (double& value : unit)
+        if (random.Unit() < 0.1) value = 1 / (random.Unit() + 0.01);
+    const std::vector<double> p = LabelPermutationTest(values, 1, seed, 499, 1, true);
+    alarms += *std::min_element(p.begin(), p.end()) < 0.01;
+  }
+  EXPECT_LE(alarms, 11);
+}
+
+TEST(BlockLength, EqualValuesAndAChangeOfLevelAreNoCorrelation) {
+  EXPECT_EQ(BlockLength({std::vector<double>(60, 1.0)}), 2u);
+  SeededRandom random(3);
+  std::vector<double> shifted;
+  for (int i = 0; i < 60; ++i) shifted.push_back(random.Unit() + (i >= 30 ? 5 : 0));
+  EXPECT_GE(BlockLength({shifted}), 5u);
+  EXPECT_LE(BlockLengthApartFromShift({shifted}), 3u);
+}
+
+TEST(Paired, TellsTheSlowerOfTwo) {
+  SeededRandom random(4);
+  std::vector<double> slower, equal;
+  for (int i = 0; i < 30; ++i) {
+    equal.push_back(random.Unit() - 0.5);
+    slower.push_back(random.Unit() - 0.2);
+  }
+  EXPECT_LT(PairedTest(slower, 1, 1), 0.01);
+  EXPECT_GT(PairedTest(equal, 1, 1), 0.05);
+  EXPECT_EQ(PairedTest({}, 1, 1), 1);
+}
+
 }  // namespace
 }  // namespace lockstep::test
