@@ -20,7 +20,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kSignificant = 0.01;
-constexpr std::size_t kRounds = 1999;
+constexpr std::size_t kRounds = 3999;
 // A rank that is late by less own work than this share of it passes another's lateness on.
 constexpr double kOwnShare = 0.5;
 // Of what is worth naming: latenesses that differ by less are equal.
