@@ -107,9 +107,13 @@ class Maker {
     return operation;
   }
 
-  // Where a communicator's non-blocking collectives take their turns.
+  // Where a communicator's non-blocking collectives of one kind take their turns. Kinds go side by side: MPI promises
+  // no order of completion, and a gather that is waited for does not wait for reductions that nobody waits for yet.
+  std::pair<std::uint64_t, CollectiveKind> TurnKey(std::uint32_t collective) const {
+    return {run_.collectives[collective].comm, run_.collectives[collective].kind};
+  }
   std::uint32_t TurnsOf(std::uint32_t r, std::uint32_t collective) {
-    const auto [at, fresh] = turns_.try_emplace({r, run_.collectives[collective].comm}, 0);
+    const auto [at, fresh] = turns_.try_emplace({r, TurnKey(collective)}, 0);
     if (fresh) at->second = job_.graph.AddLane(true);
     return at->second;
   }
@@ -234,16 +238,16 @@ class Maker {
 
   // What transfers took once everyone was there and their turn had come.
   void SetTransfers() {
-    std::map<std::uint64_t, std::vector<std::uint32_t>> in_turns;  // Of a communicator, by first arrival.
+    std::map<std::pair<std::uint64_t, CollectiveKind>, std::vector<std::uint32_t>> in_turns;  // By first arrival.
     for (std::uint32_t c = 0; c < members_.size(); ++c) {
       if (members_[c].empty()) continue;
       if (members_[c][0].exit != kNone)
-        in_turns[run_.collectives[c].comm].push_back(c);
+        in_turns[TurnKey(c)].push_back(c);
       else
         for (const Member& member : members_[c])
           job_.graph.operations()[member.operation].duration_ns = Took(c, member.end_ns - Arrived(c));
     }
-    for (auto& [comm, list] : in_turns) {
+    for (auto& [key, list] : in_turns) {
       std::stable_sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) { return First(a) < First(b); });
       SetTurns(list);
     }
@@ -310,9 +314,9 @@ class Maker {
   const HostRun& run_;
   const JobOptions& options_;
   Job job_;
-  std::vector<std::vector<Member>> members_;                                // [collective]
-  std::vector<std::uint32_t> groups_;                                       // [collective]: the graph's, kNone.
-  std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> turns_;  // (rank, communicator) -> lane
+  std::vector<std::vector<Member>> members_;  // [collective]
+  std::vector<std::uint32_t> groups_;         // [collective]: the graph's, kNone.
+  std::map<std::pair<std::uint32_t, std::pair<std::uint64_t, CollectiveKind>>, std::uint32_t> turns_;  // -> lane
   std::vector<std::vector<std::uint32_t>> operation_of_;                    // [rank][its collective]
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> waits_;  // (rank, its collective) -> wait's begin.
   std::map<std::uint32_t, std::uint32_t> ports_;  // Ends of messages -> what makes them available.

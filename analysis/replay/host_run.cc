@@ -1,6 +1,7 @@
 #include "analysis/replay/host_run.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -32,9 +33,6 @@ class Reader {
     }
     for (std::size_t i = 0; i < t_.ranks.rows(); ++i) {
       if (t_.ranks.state[i] >= 3) continue;
-      if (t_.ranks.gpu[i])
-        return Error{ErrorCode::kUnsupported, "rank " + std::to_string(t_.ranks.rank[i]) + " computes on a GPU",
-                     timeline_.run_dir, "replay of GPU runs is not supported yet; CPU runs over MPI are"};
       run_.ranks.push_back(t_.ranks.rank[i]);
     }
     std::sort(run_.ranks.begin(), run_.ranks.end());
@@ -98,11 +96,33 @@ class Reader {
     for (const auto& error : errors)
       if (error) return *error;
     JoinMessages(run_.ranks, halves, run_.stretches);
+    KnowProgress();
     for (const RankStretches& rank : run_.stretches)
       if (rank.training.empty())
         return Error{ErrorCode::kUnsupported, "a rank lacks the steps that the others have", timeline_.run_dir,
                      "record the same steps on all ranks"};
     return Ok();
+  }
+
+  // Where half of a communicator's non-blocking collectives are seen to end outside of waits, on some rank, something
+  // makes them move; then those that ended in a wait did not only move there: their ranks waited for others.
+  void KnowProgress() {
+    std::vector<bool> posted(run_.collectives.size(), false), tested(run_.collectives.size(), false);
+    for (const RankStretches& rank : run_.stretches)
+      for (const RankCollective& c : rank.collectives) {
+        if (c.posted) posted[c.collective] = true;
+        if (c.by_test) tested[c.collective] = true;
+      }
+    std::map<std::uint64_t, std::pair<std::size_t, std::size_t>> counts;  // Communicator: tested, posted.
+    for (std::size_t c = 0; c < posted.size(); ++c) {
+      counts[run_.collectives[c].comm].first += tested[c];
+      counts[run_.collectives[c].comm].second += posted[c];
+    }
+    for (RankStretches& rank : run_.stretches)
+      for (RankCollective& c : rank.collectives) {
+        const auto& [some, all] = counts[run_.collectives[c.collective].comm];
+        if (2 * some >= all) c.in_wait = false;
+      }
   }
 
   RankWindow WindowOf(std::size_t r, const RankClockMap& clock) const {
@@ -145,10 +165,29 @@ class Reader {
   std::vector<std::vector<RankCollective>> chosen_;  // Per rank.
 };
 
+// What moved in its wait only did so on all ranks. Where a rank's wait is not seen, or not the same, collectives would
+// take their turns in another order than on the others: then none is taken to have moved in waits only.
+void AgreeOnWaits(HostRun& run) {
+  std::vector<bool> in_wait(run.collectives.size(), true);
+  for (const RankStretches& rank : run.stretches)
+    for (const RankCollective& c : rank.collectives)
+      if (!c.in_wait) in_wait[c.collective] = false;
+  const auto set = [&] {
+    for (RankStretches& rank : run.stretches)
+      for (RankCollective& c : rank.collectives) c.in_wait = in_wait[c.collective];
+  };
+  set();
+  const Job job = run.MakeJob();
+  if (Simulator(job.graph).Run().ok()) return;
+  in_wait.assign(in_wait.size(), false);
+  set();
+}
+
 }  // namespace
 
 Result<HostRun> ReadHostRun(const Timeline& timeline, const ReadRunOptions& options) {
   LS_TRY(HostRun run, Reader(timeline, options).Read());
+  AgreeOnWaits(run);
   run.overlap = OverlapOf(run);
   return run;
 }
