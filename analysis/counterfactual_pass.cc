@@ -20,7 +20,7 @@ using replay::Job;
 using replay::Question;
 
 constexpr std::size_t kMostRanks = 1024, kLeastRanks = 16;
-constexpr double kWorstShare = 0.03;
+constexpr double kWorstShare = 0.03, kLeastWaste = 0.002;
 
 class Counter {
  public:
@@ -50,7 +50,8 @@ class Counter {
     }
     result.ranks_sampled = asked.size() < replayed_.run().ranks.size();
     std::sort(result.by_rank.begin(), result.by_rank.end());
-    Groups(counter, result);
+    // Of a waste of nothing nobody has a share.
+    if (result.slowdown - 1 >= kLeastWaste) Groups(counter, result);
     for (Straggler& straggler : analysis_.stragglers) Price(counter, of_rank, straggler);
     analysis_.counterfactual = std::move(result);
   }

@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <numeric>
 
 #include "analysis/enclosing_range.h"
 #include "analysis/passes.h"
 #include "analysis/replay/likeness.h"
 #include "analysis/replayed_run.h"
-#include "analysis/statistics.h"
 
 namespace lockstep {
 namespace {
@@ -73,10 +72,13 @@ void FindCriticalPath(const Context& context, Analysis& analysis) {
     by_step.resize(steps, 0);
     by_step[about.step] += link.ns;
   }
-  for (auto& [key, by_step] : shares) {
-    // The first step begins before what is replayed.
-    if (steps > 1) by_step.erase(by_step.begin());
-    if (const std::int64_t ns = LowerMedian(std::move(by_step)); ns > 0)
+  // Means, so that shares sum to the step: of ranks that take turns on the path medians would leave nothing. The first
+  // step begins before what is replayed.
+  for (const auto& [key, by_step] : shares) {
+    const std::size_t from = steps > 1 ? 1 : 0;
+    const std::int64_t sum =
+        std::accumulate(by_step.begin() + static_cast<std::ptrdiff_t>(from), by_step.end(), std::int64_t{0});
+    if (const std::int64_t ns = sum / static_cast<std::int64_t>(steps - from); ns > 0)
       analysis.critical_path.push_back({key.first, key.second, ns});
   }
   std::stable_sort(analysis.critical_path.begin(), analysis.critical_path.end(),

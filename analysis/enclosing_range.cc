@@ -55,18 +55,30 @@ std::string EnclosingRanges::Of(std::uint32_t operation) const {
   const std::uint32_t end = replayed_.job().step_ends[about.step][about.rank];
   if (end == replay::kNone) return {};
   const replay::Schedule& schedule = replayed_.schedule();
-  const std::int64_t middle =
-      schedule.begin_ns[operation] + (schedule.end_ns[operation] - schedule.begin_ns[operation]) / 2;
-  const std::int64_t local = ends->second[about.step] + middle - schedule.end_ns[end];
-  // The last to begin of those that are still open; a step is no part of itself.
-  const auto& list = ranges->second;
-  auto at = std::upper_bound(list.begin(), list.end(), local,
+  // Where most of it lies that has a name: work is cut by calls, not by ranges.
+  constexpr int kSamples = 16;
+  std::map<std::string, int> counts;
+  const std::int64_t shift = ends->second[about.step] - schedule.end_ns[end];
+  const std::int64_t length = schedule.end_ns[operation] - schedule.begin_ns[operation];
+  for (int k = 0; k < kSamples; ++k)
+    if (const std::string* name =
+            At(ranges->second, shift + schedule.begin_ns[operation] + length * (2 * k + 1) / (2 * kSamples)))
+      ++counts[*name];
+  counts.erase("");
+  const auto most =
+      std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
+  return most == counts.end() ? std::string() : most->first;
+}
+
+// The last to begin of those that are still open.
+const std::string* EnclosingRanges::At(const std::vector<Range>& list, std::int64_t local_ns) {
+  auto at = std::upper_bound(list.begin(), list.end(), local_ns,
                              [](std::int64_t ns, const Range& range) { return ns < range.begin_ns; });
   for (std::size_t looked = 0; at != list.begin() && looked < 1000; ++looked) {
     --at;
-    if (at->end_ns > local) return at->name;
+    if (at->end_ns > local_ns) return &at->name;
   }
-  return {};
+  return nullptr;
 }
 
 }  // namespace lockstep

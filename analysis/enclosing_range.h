@@ -16,8 +16,8 @@ class EnclosingRanges {
   // Reads the ranges of these ranks (positions in the replayed run), no others have names.
   EnclosingRanges(const Context& context, const ReplayedRun& replayed, const std::vector<std::uint32_t>& ranks);
 
-  // Name of the innermost range of the training thread around the middle of it, its category where it has none; "" if
-  // there is no range, or the rank was not read.
+  // Name of the innermost range of the training thread that most of it lies in, its category where it has none; "" if
+  // it lies in none, or the rank was not read.
   std::string Of(std::uint32_t operation) const;
 
  private:
@@ -25,6 +25,8 @@ class EnclosingRanges {
     std::int64_t begin_ns, end_ns;  // Rank clock.
     std::string name;
   };
+  static const std::string* At(const std::vector<Range>& list, std::int64_t local_ns);
+
   const ReplayedRun& replayed_;
   std::map<std::uint32_t, std::vector<Range>> ranges_;               // By begin.
   std::map<std::uint32_t, std::vector<std::int64_t>> step_ends_ns_;  // Rank clock; [step]

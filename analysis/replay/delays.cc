@@ -26,6 +26,9 @@ class Finder {
     wait_of_.assign(operations_.size(), kNoWait);
     FindPredecessors();
     FindMembers();
+    for (const Graph::Need& need : job.graph.needs())
+      if (job.operations[need.earlier].rank != job.operations[need.operation].rank)
+        offered_[need.earlier].push_back(job.operations[need.operation].rank);
   }
 
   Delays Find() {
@@ -135,6 +138,10 @@ class Finder {
     bool first = true;
     while (at != kNone && parts.size() < kLongestInterval) {
       if (!first) {
+        // A message to the other.
+        if (const auto to = offered_.find(at);
+            to != offered_.end() && std::find(to->second.begin(), to->second.end(), other) != to->second.end())
+          break;
         if (operations_[at].collective != kNone) {
           if (TakesPart(job_.operations[at].collective, other)) break;
           const std::int64_t arrived = std::max(ArrivedNs(at), schedule_.begin_ns[at]);
@@ -248,6 +255,7 @@ class Finder {
   std::vector<std::uint32_t> before_, wait_of_;
   std::vector<bool> everyone_;
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> groups_;
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> offered_;  // To which ranks an operation sends.
   Delays result_;
 };
 

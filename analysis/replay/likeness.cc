@@ -25,6 +25,13 @@ class Likener {
  public:
   Likener(const RecordedRun& run, const Job& job) : run_(run), job_(job) {
     for (const Operation& operation : job.graph.operations()) ordinary_.push_back(operation.duration_ns);
+    const std::size_t ranks = run.ranks.size();
+    cuts_.assign(ranks * run.steps.size(), 14695981039346656037u);  // FNV-1a.
+    for (const JobOperation& about : job.operations) {
+      if (about.role == Role::kOther || about.rank >= ranks || about.step >= run.steps.size()) continue;
+      std::uint64_t& hash = cuts_[about.step * ranks + about.rank];
+      hash = (hash ^ static_cast<std::uint64_t>(about.role)) * 1099511628211u;
+    }
   }
 
   std::vector<std::int64_t> Run() {
@@ -55,21 +62,23 @@ class Likener {
       cell.sum += job_.graph.operations()[i].duration_ns;
     }
     if (list.empty()) return;
-    // How each rank mostly cuts its steps; ranks that cut them alike are compared (stages of a pipeline differ).
-    std::vector<std::uint32_t> usual(ranks);
+    // How each rank mostly cuts its steps, by the order of what it does; ranks that cut them alike are compared (stages
+    // of a pipeline do not).
+    std::vector<std::uint64_t> usual(ranks);
     std::size_t agree = 0;
     for (std::size_t r = 0; r < ranks; ++r) {
-      std::vector<std::int64_t> counts;
-      for (std::size_t s = 0; s < steps; ++s) counts.push_back(cells[s * ranks + r].count);
-      usual[r] = static_cast<std::uint32_t>(Middle(counts));
-      for (std::size_t s = 0; s < steps; ++s) agree += cells[s * ranks + r].count == usual[r];
+      std::map<std::uint64_t, std::size_t> seen;
+      for (std::size_t s = 0; s < steps; ++s) ++seen[cuts_[s * ranks + r]];
+      const auto most =
+          std::max_element(seen.begin(), seen.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
+      usual[r] = most->first;
+      agree += most->second;
     }
-    const bool by_piece = static_cast<double>(agree) >= kMostAgree * static_cast<double>(cells.size());
-    if (by_piece) {
-      std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<double, std::uint32_t>> sums;
+    if (static_cast<double>(agree) >= kMostAgree * static_cast<double>(cells.size())) {
+      std::map<std::pair<std::uint64_t, std::uint32_t>, std::pair<double, std::uint32_t>> sums;
       const auto whole = [&](std::uint32_t i) {
         const JobOperation& about = job_.operations[i];
-        return cells[about.step * ranks + about.rank].count == usual[about.rank];
+        return cuts_[about.step * ranks + about.rank] == usual[about.rank];
       };
       for (const std::uint32_t i : list) {
         if (!whole(i)) continue;
@@ -120,6 +129,7 @@ class Likener {
   const RecordedRun& run_;
   const Job& job_;
   std::vector<std::int64_t> ordinary_;
+  std::vector<std::uint64_t> cuts_;  // [step][rank]: what a rank does in a step, in its order, as a number.
 };
 
 }  // namespace

@@ -15,9 +15,9 @@ enum class WorkKind : std::uint8_t { kCompute, kHost, kCommunication, kNeither }
 WorkKind KindOf(const Job& job, std::uint32_t operation);
 std::string_view NameOf(WorkKind kind);  // "compute"
 
-// Per operation. Alike is the n-th work of ranks that do as much of it in a step, over all such ranks and steps; where
-// ranks or steps cut their work differently (polls, say) all of a rank's work of a step is scaled to its ordinary sum.
-// Transfers are alike by kind, size and group size.
+// Per operation. Alike is the n-th work of ranks that do the same kinds of things in the same order, over all such
+// ranks and steps; where ranks or steps cut their work differently (polls, say) all of a rank's work of a step is
+// scaled to its ordinary sum. Transfers are alike by kind, size and group size.
 std::vector<std::int64_t> OrdinaryDurations(const RecordedRun& run, const Job& job);
 
 }  // namespace lockstep::replay

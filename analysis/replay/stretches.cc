@@ -37,7 +37,10 @@ class Cutter {
     std::set<std::int64_t> waits;
     for (std::uint32_t row = 0; row < t_.mpi_calls.rows(); ++row)
       if (IsWait(t_.mpi_calls.op[row])) waits.insert(clock.ToCluster(t_.mpi_calls.begin_ns[row]));
-    for (RankCollective& c : out_.collectives) c.in_wait &= waits.contains(c.wait_begin_ns);
+    for (RankCollective& c : out_.collectives) {
+      c.by_test = c.posted && !waits.contains(c.wait_begin_ns);
+      c.in_wait &= !c.by_test;
+    }
     // In order of their ends: whoever waits next after one has ended waits for it.
     std::stable_sort(open_.begin(), open_.end(), [&](std::uint32_t a, std::uint32_t b) {
       return out_.collectives[a].end_ns < out_.collectives[b].end_ns;

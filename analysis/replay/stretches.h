@@ -21,6 +21,7 @@ struct RankCollective {
   // Of another thread's: when the training thread gave it away, if it says so ("ddp bucket"), and how long after it
   // could have begun it did.
   std::int64_t ready_ns = kNotSaid, late_ns = 0;
+  bool by_test = false;  // Posted, and seen complete by a call that does not wait.
   static constexpr std::int64_t kNotSaid = INT64_MIN;
 };
 

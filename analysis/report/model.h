@@ -242,7 +242,7 @@ struct CounterfactualResult {
   bool ranks_sampled = false;                            // by_rank has only those with most work beyond the ordinary.
 };
 
-// Where the time of a step goes along what it waited for, across ranks; median over steps.
+// Where the time of a step goes along what it waited for, across ranks; mean over steps.
 struct CriticalShare {
   std::int32_t rank = -1;  // -1: communication between ranks.
   std::string what;        // "compute", "host", "transfer", "input", a range's or a kernel's name.
