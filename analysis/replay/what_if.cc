@@ -18,6 +18,8 @@ namespace lockstep::replay {
 namespace {
 
 constexpr std::uint64_t kSeed = 20'260;
+// Steps of two runs of one job with the same buckets are within this.
+constexpr double kSameJob = 0.15;
 // By how much more interference may let a replay miss what was recorded.
 constexpr double kMostErrorOfInterference = 0.015;
 std::vector<std::int64_t> Comparable(std::vector<std::int64_t> lengths) {
@@ -209,19 +211,27 @@ Result<std::pair<double, double>> WhatIf::Agreement(const std::vector<std::uint6
     LS_TRY(const std::vector<std::int64_t> lengths, BucketLengths(base, sizes, Assumed()));
     return static_cast<double>(LowerMedian(Comparable(lengths))) * CorrectionFor(sizes.size());
   };
+  std::size_t finest = 0;
+  for (const Base& base : bases_) finest = std::max(finest, base.buckets.bytes.size());
   std::vector<double> ratios;
+  double own = 1;    // What this run alone makes of it.
   double again = 0;  // How far runs of the same buckets are apart.
   for (const Base& base : bases_) {
     LS_TRY(const double changed, predicted(base, bytes));
     LS_TRY(const double now, predicted(base, buckets_->bytes));
-    ratios.push_back(changed / std::max(1.0, now));
+    const double ratio = changed / std::max(1.0, now), alike = now / std::max(1.0, bases_.front().step_ns);
+    if (&base == &bases_.front()) own = ratio;
+    // Only runs of the job as it is in this one; merging buckets is exact, splitting them is not.
+    const bool finer = base.buckets.bytes.size() >= std::min(bytes.size(), finest);
+    if (finer && std::abs(alike - 1) <= kSameJob) ratios.push_back(ratio);
     if (base.buckets.bytes == buckets_->bytes)
       again = std::max(again, std::abs(base.step_ns / bases_.front().step_ns - 1));
   }
+  if (ratios.empty()) ratios.push_back(own);
   double mean = 0, apart = 0;
   for (const double ratio : ratios) mean += ratio / static_cast<double>(ratios.size());
   for (const double ratio : ratios) apart = std::max(apart, std::abs(ratio / mean - 1));
-  return std::pair(mean / ratios.front(), std::max(apart, again));
+  return std::pair(mean / own, std::max(apart, again));
 }
 
 std::int64_t WhatIf::measured_step_ns() const { return LowerMedian(Comparable(run_->measured_step_ns)); }
