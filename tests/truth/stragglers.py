@@ -57,7 +57,7 @@ def live(build):
         return 77
     real = ["--work", "real", "--layers", "6", "--width", "256", "--batch", "128", "--bucket-cap-mb", "0.25"]
     timed = ["--step-ms", "30", "--bucket-cap-mb", "0.25"]
-    jobs = [("2 ranks bound, compute 1.3x", 2, ["--bind-to", "core"], real + ["--slow-rank", "1:1.3"], 1, {"compute"}),
+    jobs = [("2 ranks bound, compute 2x", 2, ["--bind-to", "core"], real + ["--slow-rank", "1:2"], 1, {"compute"}),
             ("2 ranks bound, input", 2, ["--bind-to", "core"], real + ["--slow-input", "0:8"], 0, {"input"}),
             ("4 timed ranks, compute 1.3x", 4, ["--oversubscribe"], timed + ["--slow-rank", "2:1.3"], 2,
              {"compute", "waiting"}),
