@@ -157,6 +157,10 @@ std::optional<Job> WithPrefetch(const RecordedRun& run, std::size_t depth) {
 
   for (auto& rank : turns)
     for (auto& [lane, list] : rank) {
+      const auto& others = order.OnLane(lane);
+      const bool alone = job.graph.queued_lanes()[lane] &&
+                         std::all_of(others.begin(), others.end(),
+                                     [&](std::uint32_t i) { return job.graph.operations()[i].collective != kNone; });
       const std::uint32_t own = job.graph.AddLane();
       for (const Turn& turn : list) {
         Operation member = job.graph.operations()[turn.member];
@@ -170,6 +174,8 @@ std::optional<Job> WithPrefetch(const RecordedRun& run, std::size_t depth) {
         left.collective = kNone;
         left.duration_ns = left.delay_ns = 0;
         left.activity = Activity::kOther;
+        // Markers behind it on a stream go on waiting there; where there are none its old turn holds up nobody.
+        if (alone) left.lane = kNone;
         job.operations[turn.member].role = Role::kOther;
         job.graph.Needs(turn.member, made);
       }

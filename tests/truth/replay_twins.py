@@ -90,29 +90,32 @@ def buckets(place):
     # The curve's point of all in one against the run made that way.
     one = [p for p in b["curve"] if p["one_bucket"]][0]
     near("all in one", one["predicted_step_ns"], step(place.analyze(ddp("16MiB"))), 0.01)
-    # A cap of 8 MiB (first one 1 MiB) gives 1, 3 + 4 + ... as measured ends allow: 1, 7 or 11, the rest.
+    # A cap of 8 MiB (first one 1 MiB): no measured bucket ends within a quarter behind 9 MiB.
     for point in b["curve"]:
         check(f"cap {point['cap_mb']:g}: inside its interval", point["low_ns"] <= point["predicted_step_ns"] <= point["high_ns"])
-    halves = place.analyze(ddp("1MiB,7MiB,8MiB"))
-    eight = [p for p in b["curve"] if p["cap_mb"] in (6, 8) and p["buckets"] == 3]
+    halves = place.analyze(ddp("1MiB,8MiB,7MiB"))
+    eight = [p for p in b["curve"] if p["cap_mb"] == 8]
     if eight:
-        near("cap of 6 to 8 MiB", eight[-1]["predicted_step_ns"], step(halves), 0.01)
+        near("cap of 8 MiB", eight[-1]["predicted_step_ns"], step(halves), 0.01)
 
 
 def recommended(place):
-    # Far too many buckets on a slow-to-start network: fewer are better, by much.
-    many = ",".join(["256KiB"] * 64)
-    a = place.analyze(ddp(many, alpha="500us", bandwidth="4GB/s"))
+    # Far too many buckets on a slow-to-start network: fewer are better, by much. Two sizes tell its latency.
+    many = ["128KiB"] + ["256KiB"] * 63
+    slow = dict(alpha="500us", bandwidth="4GB/s")
+    a = place.analyze(ddp(",".join(many), **slow))
     b = a["buckets"]
     check("a cap is recommended", b["recommended_cap_mb"] is not None)
     finding = [f for f in a["findings"] if f["id"] == "buckets.cap"]
     check("and is a finding", len(finding) == 1)
     if finding:
-        bytes_ = int(b["recommended_cap_mb"] * (1 << 20))
-        count = max(1, (16 << 20) // bytes_)
-        twin = place.analyze(ddp(",".join([f"{(16 << 20) // count}B"] * count), alpha="500us", bandwidth="4GB/s"))
+        left, sizes = (63 * 256) << 10, [128 << 10]
+        while left > 0:
+            sizes.append(min(left, int(b["recommended_cap_mb"] * (1 << 20))))
+            left -= sizes[-1]
+        twin = place.analyze(ddp(",".join(f"{size}B" for size in sizes), **slow))
         gain = step(a) - step(twin)
-        check("its price is what the twin gains", abs(finding[0]["saves_ns_per_step"] - gain) < 0.15 * gain + 0.01 * step(a),
+        check("its price is what the twin gains", abs(finding[0]["saves_ns_per_step"] - gain) < 0.15 * gain,
               f"{finding[0]['saves_ns_per_step']} against {gain}")
     # And where buckets are as good as they get nothing is said.
     good = place.analyze(ddp("1MiB,3MiB,4MiB,4MiB,4MiB", alpha="10us", bandwidth="20GB/s"))
@@ -179,7 +182,7 @@ def ring(place):
     check("where it was delayed", d and d[0]["where"] == "halo", d[:2])
     others = sum(row["short_term_ns"] + row["long_term_ns"] for row in d if row["rank"] != 1)
     own = sum(row["short_term_ns"] + row["long_term_ns"] for row in d if row["rank"] == 1)
-    check("messengers are not", others < 0.15 * own, f"{others} against {own}")
+    check("messengers are not", others < 0.1 * own, f"{others} against {own}")
     check("at once and through others", any(row["rank"] == 1 and row["long_term_ns"] > 0 for row in d))
     near("the replay knows messages", a["replay"]["replayed_step_ns"], step(a), 0.005)
     path = a["critical_path"]
@@ -195,7 +198,6 @@ def ring(place):
 PIPELINE = HEAD + """network alpha=20us bandwidth=20GB/s
 comm dp block=2
 slow rank=6 factor={factor}
-slow rank=7 factor={factor}
 step
   pipeline stages=4 microbatches=6 forward=2ms backward=4ms bytes=1MiB data=dp databytes=8MiB
   optimizer 1ms
