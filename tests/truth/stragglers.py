@@ -3,7 +3,7 @@
 
   stragglers.py BUILD matrix|controls|clocks|alarms|live
 
-live: real jobs of ddp_mpi, two ranks bound to a core each, and four that pad their work by sleeping on two cores.
+live: jobs of ddp_mpi, four ranks that pad their work by sleeping, whatever cores there are.
 """
 import json
 import os
@@ -55,15 +55,11 @@ def live(build):
     if not shutil.which("mpirun") or not os.path.exists(os.path.join(build, "ddp_mpi")):
         print("SKIPPED: no mpirun or no ddp_mpi")
         return 77
-    real = ["--work", "real", "--layers", "6", "--width", "256", "--batch", "128", "--bucket-cap-mb", "0.25"]
     timed = ["--step-ms", "30", "--bucket-cap-mb", "0.25"]
-    jobs = [("2 ranks bound, compute 2x", 2, ["--bind-to", "core"], real + ["--slow-rank", "1:2"], 1, {"compute"}),
-            ("2 ranks bound, input", 2, ["--bind-to", "core"], real + ["--slow-input", "0:8"], 0, {"input"}),
-            ("4 timed ranks, compute 1.3x", 4, ["--oversubscribe"], timed + ["--slow-rank", "2:1.3"], 2,
+    # Real arithmetic depends on what else the machine does: bench/stragglers/run BUILD live.
+    jobs = [("4 timed ranks, compute 1.3x", 4, ["--oversubscribe"], timed + ["--slow-rank", "2:1.3"], 2,
              {"compute", "waiting"}),
             ("4 timed ranks, input", 4, ["--oversubscribe"], timed + ["--slow-input", "3:10"], 3, {"input"})]
-    if len(os.sched_getaffinity(0)) < 2:
-        jobs = jobs[2:]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_"))}
     failed = 0
     for name, ranks, binding, words, rank, causes in jobs:
