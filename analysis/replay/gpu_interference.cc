@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::uint64_t kSeed = 20'261;
 constexpr std::size_t kRounds = 200;
+// What cannot be told from this or less is none.
+constexpr double kLeast = 0.01;
 
 }  // namespace
 
@@ -106,6 +108,7 @@ class Estimator {
       estimate.value.compute_slowdown = Compute(all);
       estimate.compute_interval = Interval95(cells_.size(), [&](const auto& drawn) { return Compute(drawn); });
       estimate.samples += kernels_;
+      if (estimate.compute_interval.first < kLeast) estimate.value.compute_slowdown = 0;
     }
     if (!transfers_.empty()) {
       std::vector<std::size_t> all(transfers_.size());
@@ -113,12 +116,14 @@ class Estimator {
       estimate.value.transfer_slowdown = Transfer(all);
       estimate.transfer_interval = Interval95(transfers_.size(), [&](const auto& drawn) { return Transfer(drawn); });
       estimate.samples += transfers_.size();
+      if (estimate.transfer_interval.first < kLeast) estimate.value.transfer_slowdown = 0;
     }
     return estimate;
   }
 
  private:
   static constexpr double kMostSlowdown = 8;
+  static constexpr std::size_t kMostOfGroup = 100;
 
   // Sums for a line through 0: how much longer, against how long beside a transfer; both in units of the kernel's time
   // alone.
@@ -182,11 +187,14 @@ class Estimator {
       if (transfer.begin >= transfer.end) continue;
       const std::vector<std::int64_t> by_computing = occupancy_.ByComputing(c, transfer);
       if (by_computing.size() < 2) continue;
+      // Of many members the share is kept to a sixteenth.
+      const std::size_t members = by_computing.size() - 1, parts = std::min<std::size_t>(members, 16);
+      std::vector<double> ns(parts + 1, 0);
+      for (std::size_t k = 0; k <= members; ++k)
+        ns[(k * parts + members / 2) / members] += static_cast<double>(by_computing[k]);
       Moved moved{0, {}};
-      for (std::size_t k = 0; k < by_computing.size(); ++k)
-        if (by_computing[k] > 0)
-          moved.by_share.emplace_back(static_cast<double>(k) / static_cast<double>(by_computing.size() - 1),
-                                      static_cast<double>(by_computing[k]));
+      for (std::size_t part = 0; part <= parts; ++part)
+        if (ns[part] > 0) moved.by_share.emplace_back(static_cast<double>(part) / static_cast<double>(parts), ns[part]);
       const RunCollective& about = run_.collectives[c];
       groups[{about.comm, about.kind, about.bytes}].push_back(std::move(moved));
     }
@@ -200,9 +208,10 @@ class Estimator {
         most = std::max(most, share / whole);
       }
       if (list.size() < 3 || most - least < 0.1) continue;
-      for (Moved& moved : list) {
-        moved.group = groups_;
-        transfers_.push_back(std::move(moved));
+      // Enough to tell it from, spread over the run.
+      for (std::size_t i = 0; i < list.size(); i += list.size() / kMostOfGroup + 1) {
+        list[i].group = groups_;
+        transfers_.push_back(std::move(list[i]));
       }
       ++groups_;
     }

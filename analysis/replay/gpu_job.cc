@@ -20,6 +20,8 @@ namespace {
 
 // Of two ranks: what their clocks agree to.
 constexpr std::int64_t kSlackNs = 2'000;
+// Beyond so many items chains of kernels are slowed as a whole: an operation and its description take 150 bytes.
+constexpr std::size_t kMostSingle = 1'000'000;
 
 struct Member {
   std::uint32_t operation, rank;
@@ -42,13 +44,15 @@ struct Shared {
   std::vector<std::uint32_t> groups;         // [collective]: the graph's, kNone.
   std::vector<std::vector<Member>> members;  // [collective]
   std::vector<Exchange> exchanges;
+  // Under interference kernels are slowed one by one, not in chains: exact, and as large as the run.
+  bool single_kernels = false;
 };
 
 class RankMaker {
  public:
   RankMaker(Shared& shared, std::uint32_t r, std::int64_t job_origin_ns)
       : s_(shared), rank_(shared.run.gpu_ranks[r]), r_(r), job_origin_ns_(job_origin_ns) {
-    single_kernels_ = shared.options.interference.any();
+    single_kernels_ = shared.single_kernels;
   }
 
   void Make() {
@@ -273,12 +277,13 @@ class RankMaker {
                                 item.after != kNone || single_kernels_))
       CloseChain(lane);
     const std::int64_t delay = gated_ ? 0 : item.delay_ns;
+    const std::int64_t length =
+        role == Role::kKernel && s_.alone != nullptr ? s_.alone->Kernel(r_, item) : item.end_ns - item.begin_ns;
     if (lane.chain == kNone) {
       Operation operation{.lane = lane.lane, .activity = role == Role::kKernel ? Activity::kCompute : Activity::kOther};
       if (single_kernels_) {
         operation.delay_ns = delay;
-        operation.duration_ns =
-            role == Role::kKernel && s_.alone ? s_.alone->Kernel(r_, item) : item.end_ns - item.begin_ns;
+        operation.duration_ns = length;
       }
       lane.chain = Add(operation, role);
       lane.chain_thread = item.thread;
@@ -291,7 +296,7 @@ class RankMaker {
       lane.last = lane.chain;
     }
     lane.lead_ns = std::max(lane.lead_ns, item.call_ns + item.lag_ns - thread.h_ns - lane.length_ns);
-    lane.length_ns += delay + item.end_ns - item.begin_ns;
+    lane.length_ns += delay + length;
     lane.likeness = lane.likeness * 31 + rank_.groups[item.ref];
     if (item.watched) {
       operation_of_[i] = lane.chain;
@@ -533,7 +538,10 @@ void SetExchanges(Shared& s) {
 Job GpuRun::MakeJob(const JobOptions& options) const {
   std::unique_ptr<const GpuAlone> alone;
   if (options.interference.any()) alone = std::make_unique<GpuAlone>(*this, options.interference);
-  Shared shared{*this, options, alone.get(), {}, {}, {}, {}};
+  Shared shared{*this, options, alone.get(), {}, {}, {}, {}, false};
+  std::size_t items = 0;
+  for (const GpuRank& rank : gpu_ranks) items += rank.items.size();
+  shared.single_kernels = options.interference.any() && items <= kMostSingle;
   shared.groups.assign(collectives.size(), kNone);
   shared.members.resize(collectives.size());
   shared.job.step_ends.assign(steps.size(), std::vector<std::uint32_t>(ranks.size(), kNone));
