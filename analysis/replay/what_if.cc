@@ -417,7 +417,10 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
   if (Status told = Describe(question, answer); !told.ok()) return told.error();
   const Assume assume = UsesInterference(question) ? Assumed() : Assume{};
   LS_TRY(std::vector<std::int64_t> changed, Lengths(question, assume, &answer));
-  double apart = 0;
+  double apart = 0;  // What running the same again changes, if runs tell.
+  for (const Base& base : bases_)
+    if (base.buckets.bytes == bases_.front().buckets.bytes)
+      apart = std::max(apart, std::abs(base.step_ns / bases_.front().step_ns - 1));
   if (question.kind == Question::kBucketCap && !bases_.empty() && answer.bucket_bytes == buckets_->bytes) {
     changed = replayed_ns_;  // What was recorded is known.
   } else if (question.kind == Question::kBucketCap && !bases_.empty()) {
