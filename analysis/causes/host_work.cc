@@ -72,7 +72,7 @@ class HostWork : public CauseOf<Work> {
     finding.headline =
         fmt::format("The GPU has nothing to do for {} while the host {}.", OfTheStep(cost, whole),
                     named       ? fmt::format("is in \"{}\"", name)
-                    : operators ? fmt::format("works through operators, most of it in \"{}\"", LargestLibrary(order))
+                    : operators ? fmt::format("works through operators, \"{}\" before all", LargestLibrary(order))
                                 : "does other work between launches");
     finding.brief = named       ? fmt::format("GPU idle while the host is in {}", ShortName(name, 32))
                     : operators ? "GPU idle: operators take too long on the host"
