@@ -11,7 +11,8 @@
 namespace lockstep::replay {
 namespace {
 
-constexpr double kMostStolen = 0.9;     // Of a core's time; beyond, the CPU times are wrong.
+// Of a core's time. Two threads that share a core get half each; one that lacks more than this sleeps in its own work.
+constexpr double kMostStolen = 0.75;
 constexpr double kLeastOverlap = 0.02;  // Of a step: less tells nothing.
 constexpr double kMostSlowdown = 3;     // Of transfers.
 constexpr double kStep = 0.05;          // In which it is searched.
@@ -41,8 +42,8 @@ std::vector<std::vector<double>> StolenShares(const HostRun& run) {
       const std::int64_t cpu_ns = rank.step_cpu_ns[stretch.step];
       const auto length = static_cast<double>(stretch.end_ns - begin_ns);
       if (cpu_ns >= 0 && static_cast<double>(overlap_ns) > kLeastOverlap * length) {
-        const auto stolen = static_cast<double>(work_ns + in_mpi_ns - cpu_ns);
-        shares[stretch.step].push_back(std::clamp(stolen / static_cast<double>(overlap_ns), 0.0, kMostStolen));
+        const double share = static_cast<double>(work_ns + in_mpi_ns - cpu_ns) / static_cast<double>(overlap_ns);
+        if (share <= kMostStolen) shares[stretch.step].push_back(std::max(0.0, share));
       }
       work_ns = overlap_ns = in_mpi_ns = 0;
       begin_ns = stretch.end_ns;
