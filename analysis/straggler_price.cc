@@ -61,7 +61,8 @@ std::optional<Cost> CostBy(Statistic statistic, const Context& context, const Ma
   cost.interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
   if (!median && cost.ns < kOccasionalTimes * most) return std::nullopt;
   // That it is the rank's doing is what p says.
-  if (cost.ns < limit || (median ? LowerMedian(net) : Mean(net)) <= 0) return std::nullopt;
+  if (cost.ns < limit || cost.interval.first <= 0.5 * limit || (median ? LowerMedian(net) : Mean(net)) <= 0)
+    return std::nullopt;
   return cost;
 }
 
