@@ -125,7 +125,8 @@ class Recommendation {
   void Make(Analysis& analysis) const {
     const std::int64_t step = replayed_.what_if().replayed_step_ns();
     const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
-    // As good as the best: within what is worth a line. Of these one whose costs were measured, if there is one.
+    // As good as the best: within what is worth a line. Of these one whose costs were measured, if there is one, and
+    // the smallest change.
     std::size_t best = 0;
     for (std::size_t i = 1; i < answers_.size(); ++i)
       if (answers_[i].step_ns < answers_[best].step_ns) best = i;
@@ -148,7 +149,13 @@ class Recommendation {
 
  private:
   // Smaller is better.
-  std::pair<bool, std::int64_t> Rank(std::size_t i) const { return {answers_[i].extrapolated, answers_[i].step_ns}; }
+  std::pair<bool, double> Rank(std::size_t i) const {
+    const auto largest = [](const std::vector<std::uint64_t>& bytes) {
+      return std::log(static_cast<double>(*std::max_element(bytes.begin(), bytes.end())));
+    };
+    return {answers_[i].extrapolated,
+            std::abs(largest(candidates_[i].bytes) - largest(replayed_.what_if().buckets()->bytes))};
+  }
 
   static std::string Named(const Candidate& candidate) {
     return candidate.one_bucket ? "one bucket" : fmt::format("buckets of {:.4g} MiB", candidate.cap_mb);

@@ -120,7 +120,9 @@ class Counter {
     question.ranks = {straggler.rank};
     if (replayed_.run().ranks.size() > 1 && !replayed_.run().whole_window) {
       const Result<replay::Answer> answer = replayed_.what_if().Ask(question);
-      if (answer.ok()) straggler.replayed_saves_ns = answer.value().gain_ns;
+      if (answer.ok())
+        straggler.replayed_saves_ns =
+            straggler.kind == "transient" ? answer.value().mean_gain_ns : answer.value().gain_ns;
     }
     const auto at = known.find(static_cast<std::uint32_t>(r));
     if (at != known.end()) return Fill(at->second, straggler);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "analysis/report/format.h"
 #include "analysis/statistics.h"
 #include "analysis/straggler_cause.h"
 
@@ -47,18 +48,6 @@ std::optional<GpuEvidence> SlowClockOf(const Analysis& analysis, std::int32_t ra
     if (!worst || own.sm_clock_mhz.value_or(0) < worst->gpu.sm_clock_mhz.value_or(0)) worst = std::move(evidence);
   }
   return worst;
-}
-
-std::string ThrottleReasons(std::uint64_t reasons) {
-  constexpr std::pair<std::uint64_t, std::string_view> kReasons[] = {{4, "power cap"},
-                                                                     {8, "hardware slowdown"},
-                                                                     {32, "heat (software)"},
-                                                                     {64, "heat (hardware)"},
-                                                                     {128, "power brake"}};
-  std::string text;
-  for (const auto& [bit, name] : kReasons)
-    if ((reasons & bit) != 0) text += (text.empty() ? "" : ", ") + std::string(name);
-  return text;
 }
 
 std::string SlowClockText(const GpuEvidence& evidence) {

@@ -42,15 +42,16 @@ void ScoreOverlap(const Context& context, Analysis& analysis) {
   const Result<Answer> serial = Ask(*replayed, Question::kNoOverlap),
                        free = Ask(*replayed, Question::kFreeCommunication),
                        best = Ask(*replayed, Question::kPerfectSchedule);
-  if (!serial.ok() || !free.ok() || !best.ok()) return;
+  if (!free.ok() || !best.ok()) return;
   OverlapScore score;
   score.actual_ns = replayed->what_if().replayed_step_ns();
-  score.no_overlap_ns = serial.value().step_ns;
   score.free_comm_ns = free.value().step_ns;
   score.best_ns = best.value().step_ns;
-  const std::int64_t could = score.no_overlap_ns - score.best_ns;
-  if (could > 0)
-    score.efficiency = static_cast<double>(score.no_overlap_ns - score.actual_ns) / static_cast<double>(could);
+  if (serial.ok()) {
+    const std::int64_t slowest = serial.value().step_ns, could = slowest - score.best_ns;
+    score.no_overlap_ns = slowest;
+    if (could > 0) score.efficiency = static_cast<double>(slowest - score.actual_ns) / static_cast<double>(could);
+  }
   analysis.overlap = score;
 }
 

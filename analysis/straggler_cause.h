@@ -27,8 +27,6 @@ Cause Explain(const Context& context, const Analysis& analysis, std::size_t posi
 // nothing else is worth telling. gpu_evidence.cc
 std::optional<GpuEvidence> SlowClockOf(const Analysis& analysis, std::int32_t rank);
 std::string SlowClockText(const GpuEvidence& evidence);
-// "power cap, heat (hardware)"
-std::string ThrottleReasons(std::uint64_t reasons);
 
 // `name` and `node`: "rank 3", "node0"; or of several.
 std::string ActionFor(const Cause& cause, const std::string& name, const std::string& node);

@@ -12,8 +12,9 @@
 namespace lockstep {
 namespace {
 
-// Instances by who came last, ties included: for the eye, not for a verdict.
-std::vector<std::int64_t> LatestCounts(const Context& context) {
+// Instances by who came last, ties included: for the eye, not for a verdict. Those that `named` ranks came last in have
+// been told already.
+std::vector<std::int64_t> LatestCounts(const Context& context, const std::vector<Straggler>& named) {
   const auto& t = context.tables().collectives;
   const auto& members = context.tables().collective_ranks;
   std::vector<std::int64_t> latest(context.ranks().size(), 0);
@@ -25,11 +26,13 @@ std::vector<std::int64_t> LatestCounts(const Context& context) {
     const std::size_t p = context.Position(members.rank[static_cast<std::size_t>(last - begin)]);
     if (p != kNowhere) ++latest[p];
   }
+  for (const Straggler& straggler : named)
+    if (const std::size_t p = context.Position(straggler.rank); p != kNowhere) latest[p] = 0;
   return latest;
 }
 
 // "rank 7 came last in 5 of 8 collectives, rank 5 in 2, rank 4 in 1"
-std::string WhoCameLast(const Context& context, const std::vector<std::int64_t>& latest) {
+std::string WhoCameLast(const Context& context, const std::vector<std::int64_t>& latest, bool others) {
   constexpr std::size_t kMostNamed = 3;
   std::vector<std::size_t> order(latest.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -37,8 +40,8 @@ std::string WhoCameLast(const Context& context, const std::vector<std::int64_t>&
   const std::int64_t all = std::accumulate(latest.begin(), latest.end(), std::int64_t{0});
   std::string text;
   for (std::size_t i = 0; i < std::min(order.size(), kMostNamed) && latest[order[i]] > 0; ++i)
-    text += i == 0 ? fmt::format("rank {} came last in {} of {} collectives", context.ranks()[order[i]],
-                                 Count(latest[order[i]]), Count(all))
+    text += i == 0 ? fmt::format("rank {} came last in {} of {} {}collectives", context.ranks()[order[i]],
+                                 Count(latest[order[i]]), Count(all), others ? "other " : "")
                    : fmt::format(", rank {} in {}", context.ranks()[order[i]], Count(latest[order[i]]));
   return text;
 }
@@ -56,10 +59,13 @@ void FindTurns(const Context& context, Analysis& analysis) {
   finding.id = "wait.turns";
   const bool also = !analysis.stragglers.empty();
   const auto units = static_cast<std::int64_t>(context.units().size());
-  const std::vector<std::int64_t> latest = LatestCounts(context);
+  const std::vector<std::int64_t> latest = LatestCounts(context, analysis.stragglers);
   const std::int64_t compared = std::accumulate(latest.begin(), latest.end(), std::int64_t{0});
   std::int64_t unsure = compared;
-  for (const ArrivalRow& arrival : analysis.arrivals) unsure -= arrival.last;
+  for (const ArrivalRow& arrival : analysis.arrivals)
+    if (std::none_of(analysis.stragglers.begin(), analysis.stragglers.end(),
+                     [&](const Straggler& straggler) { return straggler.rank == arrival.rank; }))
+      unsure -= arrival.last;
   if (!also && unsure * 2 > compared) {
     finding.headline = s.per_step
                            ? fmt::format(
@@ -95,13 +101,14 @@ void FindTurns(const Context& context, Analysis& analysis) {
   finding.upper_bound = true;
   finding.confidence = 0.5;
 
+  const std::vector<std::int64_t> all = LatestCounts(context, {});
   for (std::size_t p = 0; p < analysis.arrivals.size(); ++p) {
     const ArrivalRow& arrival = analysis.arrivals[p];
     finding.rows.rows.push_back(
-        {arrival.rank, arrival.last, p < latest.size() ? latest[p] : 0, arrival.ties, arrival.charge_ns});
+        {arrival.rank, arrival.last, p < all.size() ? all[p] : 0, arrival.ties, arrival.charge_ns});
   }
   finding.rows.columns = {"rank", "last", "last_or_tied", "ties", "charge_ns"};
-  finding.evidence = WhoCameLast(context, latest);
+  finding.evidence = WhoCameLast(context, latest, also);
   if (unsure > 0) finding.evidence += fmt::format("; {} of them by less than the clocks can tell", Count(unsure));
   finding.action =
       analysis.run.sharing_ranks > 0

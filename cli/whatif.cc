@@ -9,6 +9,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -118,7 +119,12 @@ std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if,
   return questions;
 }
 
-nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& answers) {
+struct Unanswered {
+  std::string question, why;
+};
+
+nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& answers,
+                              const std::vector<Unanswered>& unanswered) {
   nlohmann::ordered_json json;
   json["schema"] = "lockstep.whatif/1";
   json["steps"] = what_if.run().steps.size();
@@ -139,10 +145,14 @@ nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& 
                                {"limit", answer.limit},
                                {"try", answer.try_it},
                                {"caveats", answer.caveats}});
+  json["unanswered"] = nlohmann::ordered_json::array();
+  for (const Unanswered& each : unanswered)
+    json["unanswered"].push_back({{"question", each.question}, {"why", each.why}});
   return json;
 }
 
-std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers) {
+std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
+                   const std::vector<Unanswered>& unanswered) {
   std::string text =
       fmt::format("{} steps of {} ranks replayed: a step takes {}, replayed {} ({:.2f} % off)\n\n",
                   what_if.run().steps.size(), what_if.run().ranks.size(), Duration(what_if.measured_step_ns()),
@@ -161,6 +171,7 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers) {
     if (!answer.try_it.empty()) text += fmt::format("    try: {}\n", answer.try_it);
     for (const std::string& caveat : answer.caveats) text += fmt::format("    note: {}\n", caveat);
   }
+  for (const Unanswered& each : unanswered) text += fmt::format("{}: not answered, {}\n", each.question, each.why);
   return text;
 }
 
@@ -177,14 +188,23 @@ int Run(const Flags& flags) {
   const Result<WhatIf> what_if = WhatIf::Make(std::move(run).value(), std::move(calibration));
   if (!what_if.ok()) return PrintError(what_if.error());
   std::vector<Answer> answers;
+  std::vector<Unanswered> unanswered;
+  std::optional<Error> last_error;
   for (const Question& question : Questions(flags, what_if.value(), stragglers)) {
     Result<Answer> answer = what_if.value().Ask(question);
-    if (!answer.ok()) return PrintError(answer.error());
-    answers.push_back(std::move(answer).value());
+    if (answer.ok()) {
+      answers.push_back(std::move(answer).value());
+      continue;
+    }
+    // What this run cannot answer must not cost the other answers.
+    if (answer.error().code != ErrorCode::kUnsupported) return PrintError(answer.error());
+    unanswered.push_back({what_if.value().Name(question), answer.error().what});
+    last_error = answer.error();
   }
-  if (flags.json != "-") std::fputs(AsText(what_if.value(), answers).c_str(), stdout);
+  if (answers.empty() && last_error) return PrintError(*last_error);
+  if (flags.json != "-") std::fputs(AsText(what_if.value(), answers, unanswered).c_str(), stdout);
   if (flags.json.empty()) return kOk;
-  const std::string json = AsJson(what_if.value(), answers).dump(2) + "\n";
+  const std::string json = AsJson(what_if.value(), answers, unanswered).dump(2) + "\n";
   if (flags.json == "-") {
     std::fputs(json.c_str(), stdout);
     return kOk;

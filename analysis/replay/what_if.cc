@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "analysis/replay/awaited.h"
 #include "analysis/replay/equal_work.h"
@@ -321,9 +322,20 @@ Result<std::vector<std::int64_t>> WhatIf::Lengths(const Question& question, cons
                                                   Answer* answer) const {
   if (question.kind == Question::kPerfectSchedule) return BestLengths(answer);
   LS_TRY(const Job job, Changed(question, assume, answer));
-  LS_TRY(const Schedule schedule, Simulator(job.graph).Run(assume.interference));
-  if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule);
-  return job.StepLengths(schedule);
+  Result<Schedule> schedule = Simulator(job.graph).Run(assume.interference);
+  if (!schedule.ok()) {
+    // The run itself replays (Make): it is the change that cannot be played.
+    return Error{ErrorCode::kUnsupported, "what the ranks would then wait for is not known", schedule.error().where,
+                 "the trace does not show all of what threads wait for: wait in MPI calls (MPI_Wait), or without a "
+                 "thread that completes collectives for others"};
+  }
+  if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule.value());
+  return job.StepLengths(schedule.value());
+}
+
+std::string WhatIf::Name(const Question& question) const {
+  Answer answer;
+  return Describe(question, answer).ok() ? answer.question : std::string("this");
 }
 
 // The best of the better schedules; the recorded one where there is none.
@@ -434,6 +446,9 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
   for (std::size_t i = 0; i < after.size(); ++i) gains.push_back(before[i] - after[i]);
   answer.step_ns = LowerMedian(after);
   answer.gain_ns = LowerMedian(gains);
+  if (!gains.empty())
+    answer.mean_gain_ns =
+        std::accumulate(gains.begin(), gains.end(), std::int64_t{0}) / static_cast<std::int64_t>(gains.size());
   const std::vector<double> values(after.begin(), after.end());
   const auto interval = BootstrapInterval(values, BlockLength({values}), Statistic::kMedian, kSeed);
   double low = interval.first, high = interval.second;

@@ -35,9 +35,10 @@ struct Question {
 };
 
 struct Answer {
-  std::string question;      // "bucket cap 4 MiB"
-  std::int64_t step_ns = 0;  // Median over the replayed steps.
-  std::int64_t gain_ns = 0;  // Median over the steps of replayed minus changed: positive is faster.
+  std::string question;           // "bucket cap 4 MiB"
+  std::int64_t step_ns = 0;       // Median over the replayed steps.
+  std::int64_t gain_ns = 0;       // Median over the steps of replayed minus changed: positive is faster.
+  std::int64_t mean_gain_ns = 0;  // The mean: of what happens in some steps only.
   std::pair<std::int64_t, std::int64_t> step_interval_ns{0, 0};  // 95 %: of the median over steps, and of the costs.
   std::pair<std::int64_t, std::int64_t> gain_interval_ns{0, 0};  // The same of the gain, paired by step.
   std::vector<std::uint64_t> bucket_bytes;                       // Of another bucketing, in launch order.
@@ -61,7 +62,9 @@ class WhatIf {
   const CostModel& costs() const { return costs_; }  // Of transfers beside which nobody computes.
   const InterferenceEstimate& interference() const { return interference_; }
 
+  // kUnsupported if this run cannot answer it, kUsage if it makes no sense.
   Result<Answer> Ask(const Question& question) const;
+  std::string Name(const Question& question) const;  // As Answer::question.
 
  private:
   // A run that tells what other buckets would cost: the one that is asked, and those beside it.

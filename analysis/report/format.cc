@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -116,6 +118,18 @@ std::string ShortRankList(const std::vector<std::int32_t>& ranks, std::size_t co
 
 std::string Plural(std::int64_t n, const char* noun) {
   return fmt::format("{} {}{}", Count(n), noun, n == 1 ? "" : "s");
+}
+
+std::string ThrottleReasons(std::uint64_t reasons) {
+  constexpr std::pair<std::uint64_t, std::string_view> kReasons[] = {{4, "power cap"},
+                                                                     {8, "hardware slowdown"},
+                                                                     {32, "heat (software)"},
+                                                                     {64, "heat (hardware)"},
+                                                                     {128, "power brake"}};
+  std::string text;
+  for (const auto& [bit, name] : kReasons)
+    if ((reasons & bit) != 0) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
 }
 
 }  // namespace lockstep

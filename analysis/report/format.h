@@ -22,5 +22,7 @@ std::string RankNames(const std::vector<std::int32_t>& ranks);
 std::string ShortRankList(const std::vector<std::int32_t>& ranks, std::size_t columns = 40);
 // "1 rank", "4 ranks".
 std::string Plural(std::int64_t n, const char* noun);
+// Of NVML's bits, those that cost: "power cap, heat (hardware)".
+std::string ThrottleReasons(std::uint64_t reasons);
 
 }  // namespace lockstep

@@ -345,7 +345,7 @@ Json ReplayOf(const Analysis& a) {
 Json OverlapOf(const std::optional<OverlapScore>& overlap) {
   if (!overlap) return nullptr;
   return {{"t_actual_ns", overlap->actual_ns},
-          {"t_no_overlap_ns", overlap->no_overlap_ns},
+          {"t_no_overlap_ns", OrNull(overlap->no_overlap_ns)},
           {"t_free_comm_ns", overlap->free_comm_ns},
           {"t_best_ns", overlap->best_ns},
           {"efficiency", OrNull(overlap->efficiency)},

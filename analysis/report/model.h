@@ -225,11 +225,11 @@ struct ReplayFacts {
 
 // Does communication hide as well as it could? From replay; definitions.md, overlap score.
 struct OverlapScore {
-  std::int64_t actual_ns = 0;        // T_act, replayed.
-  std::int64_t no_overlap_ns = 0;    // T_noov
-  std::int64_t free_comm_ns = 0;     // T_free
-  std::int64_t best_ns = 0;          // T_best
-  std::optional<double> efficiency;  // (T_noov - T_act) / (T_noov - T_best); empty where these are equal.
+  std::int64_t actual_ns = 0;                 // T_act, replayed.
+  std::optional<std::int64_t> no_overlap_ns;  // T_noov; empty where it is not seen what waits for what.
+  std::int64_t free_comm_ns = 0;              // T_free
+  std::int64_t best_ns = 0;                   // T_best
+  std::optional<double> efficiency;           // (T_noov - T_act) / (T_noov - T_best); empty where these are equal.
 };
 
 // OSDI'25; replay/counterfactual.h.
@@ -305,8 +305,8 @@ struct Finding {
   std::string action;    // The flag, the line, the machine.
   std::optional<std::int64_t> saves_ns_per_step;
   std::optional<std::pair<std::int64_t, std::int64_t>> saves_interval_ns;  // 95 %.
-  std::optional<double> saves_share;  // Of the window, in runs without steps.
-  std::string part;                   // Of the step, that it prices: two findings of one part overlap. "" by id.
+  std::optional<double> saves_share;                                       // Of the window, in runs without steps.
+  std::string part;              // Of the step, that it prices: two findings of one part overlap. "" by id.
   std::string then;              // What limits the step next: "work of rank 0". "" unknown.
   bool replayed = false;         // The price is a replay's.
   bool upper_bound = false;      // It saves at most that.
@@ -346,8 +346,8 @@ struct Analysis {
   std::string replay_skipped;                // Why nothing could be replayed; "".
   std::string unrecorded;                    // Communication that no source records, as a verdict; "" none.
   std::vector<Straggler> stragglers;
-  std::vector<GpuRow> gpus;          // Those whose sensors were read.
-  std::vector<Finding> findings;     // At most five, costliest first.
+  std::vector<GpuRow> gpus;       // Those whose sensors were read.
+  std::vector<Finding> findings;  // At most five, costliest first.
   // Of GPU ranks: communication on their critical paths, per step; hiding it gains no more. Empty: unknown.
   std::optional<std::int64_t> comm_on_path_ns;
   std::string additivity;            // How the prices combine; "" if there is nothing to add.

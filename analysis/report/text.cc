@@ -225,17 +225,17 @@ class Writer {
     const std::int64_t cost = o.actual_ns - o.free_comm_ns, gain = o.actual_ns - o.best_ns;
     if (cost * 100 < o.actual_ns && a_.summary.terms.ExposedComm() * 100 < a_.summary.terms.Sum()) return;
     std::string text =
-        fmt::format("replayed: communication costs {} of a step", Duration(std::max<std::int64_t>(0, cost)));
+        fmt::format("replayed without communication a step takes {} less", Duration(std::max<std::int64_t>(0, cost)));
     if (gain * 100 >= o.actual_ns)
-      text += fmt::format(", the best order of it would win {}", Duration(gain));
+      text += fmt::format("; hidden as well as it can be, {} less", Duration(gain));
     else if (cost * 100 >= o.actual_ns)
-      text += ", no other order of it would win more than 1 %";
-    if (o.efficiency && o.no_overlap_ns - o.best_ns > o.actual_ns / 100)
-      text += fmt::format("; {} of what can be hidden is", Percent(std::clamp(*o.efficiency, 0.0, 1.0)));
+      text += "; it is hidden as well as it can be, within 1 %";
+    if (o.efficiency && *o.no_overlap_ns - o.best_ns > o.actual_ns / 100)
+      text += fmt::format(" (overlap efficiency {})", Percent(std::clamp(*o.efficiency, 0.0, 1.0)));
     const std::int64_t exposed = a_.summary.terms.exposed_transfer_ns + a_.summary.terms.exposed_unsplit_ns;
     if (exposed * 50 > a_.summary.terms.Sum() && cost * 2 < exposed)
-      text += fmt::format(". Of {} exposed the rest waits for other things anyway", Duration(exposed));
-    if (!a_.replay->sampled.empty()) text += fmt::format(" ({} replayed)", a_.replay->sampled);
+      text += fmt::format(". Of {} exposed the rest would be spent on other things", Duration(exposed));
+    if (!a_.replay->sampled.empty()) text += fmt::format("; {} replayed", a_.replay->sampled);
     Wrapped("  ", text);
   }
 

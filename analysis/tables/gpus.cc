@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "analysis/straggler_cause.h"
+#include "analysis/report/format.h"
 #include "analysis/tables/cells.h"
 #include "analysis/tables/kinds.h"
 #include "merge/timeline/rank_gpus.h"
