@@ -223,7 +223,8 @@ class Writer {
     if (!a_.overlap || !a_.replay || !a_.summary.per_step) return;
     const OverlapScore& o = *a_.overlap;
     const std::int64_t cost = o.actual_ns - o.free_comm_ns, gain = o.actual_ns - o.best_ns;
-    if (cost * 100 < o.actual_ns && a_.summary.terms.ExposedComm() * 100 < a_.summary.terms.Sum()) return;
+    const std::int64_t exposed = a_.summary.terms.exposed_transfer_ns + a_.summary.terms.exposed_unsplit_ns;
+    if (cost * 100 < o.actual_ns && exposed * 100 < a_.summary.terms.Sum()) return;
     std::string text =
         fmt::format("replayed without communication a step takes {} less", Duration(std::max<std::int64_t>(0, cost)));
     if (gain * 100 >= o.actual_ns)
@@ -232,7 +233,6 @@ class Writer {
       text += "; it is hidden as well as it can be, within 1 %";
     if (o.efficiency && *o.no_overlap_ns - o.best_ns > o.actual_ns / 100)
       text += fmt::format(" (overlap efficiency {})", Percent(std::clamp(*o.efficiency, 0.0, 1.0)));
-    const std::int64_t exposed = a_.summary.terms.exposed_transfer_ns + a_.summary.terms.exposed_unsplit_ns;
     if (exposed * 50 > a_.summary.terms.Sum() && cost * 2 < exposed)
       text += fmt::format(". Of {} exposed the rest would be spent on other things", Duration(exposed));
     if (!a_.replay->sampled.empty()) text += fmt::format("; {} replayed", a_.replay->sampled);

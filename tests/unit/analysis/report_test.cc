@@ -178,7 +178,7 @@ TEST(Text, ExplanationListsTheRowsBehind) {
   const Analysis analysis = Simulate(SlowRank5of8()).Analyze();
   const std::string text = RenderExplanation(analysis, 1, {});
   EXPECT_NE(text.find("others_wait_ns"), std::string::npos);
-  EXPECT_EQ(Lines(text).size(), 5u + 20u);
+  EXPECT_EQ(Lines(text).size(), 6u + 20u) << "number, headline, evidence, action, blank, columns";
   EXPECT_EQ(RenderExplanation(analysis, 9, {}), "");
 }
 
