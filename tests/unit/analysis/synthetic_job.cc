@@ -288,8 +288,10 @@ AnalyzeOptions Job::Options() const {
   return options;
 }
 
-Analysis Job::Analyze() const {
-  Result<Analysis> result = lockstep::Analyze(timeline, Options());
+Analysis Job::Analyze(bool replay) const {
+  AnalyzeOptions options = Options();
+  options.replay = replay;
+  Result<Analysis> result = lockstep::Analyze(timeline, options);
   EXPECT_TRUE(result.ok()) << result.error().what;
   return result.ok() ? std::move(result).value() : Analysis{};
 }

@@ -41,7 +41,8 @@ struct Job {
   std::vector<std::int64_t> step_ns;  // Job step times, warm-up included.
 
   AnalyzeOptions Options() const;
-  Analysis Analyze() const;  // Fails the test on an error.
+  // Fails the test on an error. Without replay: for many runs of which only the naming is asked.
+  Analysis Analyze(bool replay = true) const;
   // Median of the job's steps without warm-up.
   std::int64_t MedianStep(int warmup) const;
 };
