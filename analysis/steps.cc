@@ -57,8 +57,8 @@ void TabulateSteps(const Context& context, Analysis& analysis) {
     StepRow step;
     step.index = steps.index[row];
     step.complete = steps.complete[row] != 0;
-    step.warmup = steps.warmup[row] != 0 ||
-                  std::find(context.slow_start().begin(), context.slow_start().end(), row) != context.slow_start().end();
+    step.warmup = steps.warmup[row] != 0 || std::find(context.slow_start().begin(), context.slow_start().end(), row) !=
+                                                context.slow_start().end();
     if (steps.step_ns[row] >= 0) step.step_ns = steps.step_ns[row];
     for (std::size_t p = 0; p < context.ranks().size(); ++p) {
       const std::size_t i = context.Cell(row, p);
