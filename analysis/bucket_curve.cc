@@ -110,7 +110,7 @@ void DescribeCosts(const ReplayedRun& replayed, Buckets& buckets) {
     buckets.beta_ns_per_byte = line->beta_ns_per_byte;
     buckets.line_error = line->median_error;
   }
-  const replay::InterferenceEstimate interference = replayed.run().EstimateInterference();
+  const replay::InterferenceEstimate& interference = replayed.what_if().interference();
   if (interference.samples == 0) return;
   buckets.interference_compute = interference.value.compute_slowdown;
   buckets.interference_transfer = interference.value.transfer_slowdown;

@@ -123,7 +123,7 @@ struct Named {
 // The range that the time is spent in: the innermost that takes at least half of it.
 std::optional<Named> NameIt(const Context& context, const Series& series, std::size_t position, std::int64_t excess) {
   const std::int32_t rank = context.ranks()[position];
-  const auto read = context.options().read_rank ? context.options().read_rank(rank) : context.timeline().ReadRank(rank);
+  const auto read = context.ReadRank(rank);
   if (!read.ok()) return std::nullopt;
   const schema::RankTables& t = read.value();
   struct Window {

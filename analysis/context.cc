@@ -8,6 +8,7 @@
 #include "analysis/replayed_run.h"
 #include "analysis/statistics.h"
 #include "analysis/warmup.h"
+#include "merge/timeline/rank_activity.h"
 
 namespace lockstep {
 namespace {
@@ -159,6 +160,14 @@ std::int64_t ToInt(std::string_view text, std::int64_t otherwise) {
   std::int64_t value = otherwise;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? value : otherwise;
+}
+
+Result<schema::RankTables> Context::ReadRank(std::int32_t rank) const {
+  return options_.read_rank ? options_.read_rank(rank) : timeline_.ReadRank(rank);
+}
+
+Result<schema::RankTables> Context::ReadActivity(std::int32_t rank) const {
+  return options_.read_rank ? options_.read_rank(rank) : ReadRankActivity(timeline_, rank);
 }
 
 }  // namespace lockstep

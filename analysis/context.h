@@ -74,6 +74,10 @@ class Context {
   // Lower median of its members' arrivals, cluster time.
   std::int64_t MedianArrival(std::size_t collective) const;
 
+  // Tables of a rank: all of them, or those that the breakdown of its time needs.
+  Result<schema::RankTables> ReadRank(std::int32_t rank) const;
+  Result<schema::RankTables> ReadActivity(std::int32_t rank) const;
+
   // The run for replays, read when first asked for; nullptr where it cannot be replayed. Not for several threads at
   // once; what it points to is.
   const ReplayedRun* Replayed() const;

@@ -25,7 +25,7 @@ constexpr double kWorstShare = 0.03, kLeastWaste = 0.002;
 class Counter {
  public:
   Counter(const Context& context, const ReplayedRun& replayed, Analysis& analysis)
-      : context_(context), replayed_(replayed), analysis_(analysis), job_(replayed.run().MakeJob()) {}
+      : context_(context), replayed_(replayed), analysis_(analysis), job_(replayed.job()) {}
 
   void Run() {
     Counterfactual counter(job_.graph, OrdinaryDurations(replayed_.run(), job_),
@@ -74,16 +74,10 @@ class Counter {
                      [&](std::uint32_t a, std::uint32_t b) { return beyond[a] > beyond[b]; });
     std::vector<bool> named(beyond.size(), false);
     for (const Straggler& straggler : analysis_.stragglers)
-      if (const std::size_t r = PositionOf(straggler.rank); r != kNowhere) named[r] = true;
+      if (const std::uint32_t r = replayed_.run().PositionOf(straggler.rank); r != replay::kNone) named[r] = true;
     std::stable_partition(ranks.begin(), ranks.end(), [&](std::uint32_t r) { return named[r]; });
     ranks.resize(room);
     return ranks;
-  }
-
-  std::size_t PositionOf(std::int32_t rank) const {
-    const auto& ranks = replayed_.run().ranks;
-    const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank);
-    return at != ranks.end() && *at == rank ? static_cast<std::size_t>(at - ranks.begin()) : kNowhere;
   }
 
   // M_W and M_S.
@@ -94,7 +88,7 @@ class Counter {
     const auto count = static_cast<std::size_t>(std::ceil(kWorstShare * static_cast<double>(n)));
     worst.resize(std::min(worst.size(), std::max<std::size_t>(1, count)));
     std::vector<bool> chosen(n, false);
-    for (const auto& [rank, slowdown] : worst) chosen[PositionOf(rank)] = true;
+    for (const auto& [rank, slowdown] : worst) chosen[replayed_.run().PositionOf(rank)] = true;
     const auto removed = [&](const std::vector<bool>& ranks) -> std::optional<double> {
       const Result<Counterfactual::Contribution> of = counter.Of([&](std::uint32_t i) {
         const std::uint32_t r = job_.operations[i].rank;
@@ -113,8 +107,8 @@ class Counter {
 
   void Price(Counterfactual& counter, const std::map<std::uint32_t, Counterfactual::Contribution>& known,
              Straggler& straggler) const {
-    const std::size_t r = PositionOf(straggler.rank);
-    if (r == kNowhere) return;
+    const std::uint32_t r = replayed_.run().PositionOf(straggler.rank);
+    if (r == replay::kNone) return;
     Question question;
     question.kind = Question::kWithoutRanks;
     question.ranks = {straggler.rank};
@@ -124,10 +118,9 @@ class Counter {
         straggler.replayed_saves_ns =
             straggler.kind == "transient" ? answer.value().mean_gain_ns : answer.value().gain_ns;
     }
-    const auto at = known.find(static_cast<std::uint32_t>(r));
+    const auto at = known.find(r);
     if (at != known.end()) return Fill(at->second, straggler);
-    const Result<Counterfactual::Contribution> of =
-        counter.Of([&](std::uint32_t i) { return Belongs(i, static_cast<std::uint32_t>(r)); });
+    const Result<Counterfactual::Contribution> of = counter.Of([&](std::uint32_t i) { return Belongs(i, r); });
     if (of.ok()) Fill(of.value(), straggler);
   }
   static void Fill(const Counterfactual::Contribution& of, Straggler& straggler) {

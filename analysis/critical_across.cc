@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMaxShares = 40, kMaxRanksNamed = 8;
+constexpr std::size_t kMaxShares = 40;
 
 struct Link {
   std::uint32_t operation;
@@ -21,9 +21,7 @@ struct Link {
 };
 
 std::vector<Link> Chain(const replay::Job& job, const replay::Schedule& schedule) {
-  std::uint32_t last = replay::kNone;
-  for (const std::uint32_t end : job.step_ends.back())
-    if (end != replay::kNone && (last == replay::kNone || schedule.end_ns[end] > schedule.end_ns[last])) last = end;
+  const std::uint32_t last = job.LastEnd(schedule);
   std::vector<Link> links;
   if (last == replay::kNone) return links;
   const std::vector<std::uint32_t> chain = CriticalChain(job.graph, schedule, last);
@@ -42,15 +40,11 @@ void FindCriticalPath(const Context& context, Analysis& analysis) {
   const std::vector<Link> chain = Chain(job, replayed->schedule());
 
   // Names for the ranks that are on it most.
-  std::map<std::uint32_t, std::int64_t> of_rank;
+  std::map<std::uint32_t, double> of_rank;
   for (const Link& link : chain)
-    if (const std::uint32_t r = job.operations[link.operation].rank; r != replay::kNone) of_rank[r] += link.ns;
-  std::vector<std::uint32_t> ranks;
-  for (const auto& [rank, ns] : of_rank) ranks.push_back(rank);
-  std::stable_sort(ranks.begin(), ranks.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return of_rank[a] > of_rank[b]; });
-  ranks.resize(std::min(ranks.size(), kMaxRanksNamed));
-  const EnclosingRanges names(context, *replayed, ranks);
+    if (const std::uint32_t r = job.operations[link.operation].rank; r != replay::kNone)
+      of_rank[r] += static_cast<double>(link.ns);
+  const EnclosingRanges names(context, *replayed, of_rank);
 
   std::map<std::pair<std::int32_t, std::string>, std::vector<std::int64_t>> shares;  // [step]
   const std::size_t steps = replayed->run().steps.size();

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMaxRows = 40, kMaxRanksNamed = 8;
+constexpr std::size_t kMaxRows = 40;
 
 }  // namespace
 
@@ -26,12 +26,7 @@ void AttributeDelays(const Context& context, Analysis& analysis) {
   std::map<std::uint32_t, double> of_rank;
   for (const replay::DelayCost& cost : delays.costs)
     of_rank[job.operations[cost.operation].rank] += cost.short_term_ns + cost.long_term_ns;
-  std::vector<std::uint32_t> ranks;
-  for (const auto& [rank, ns] : of_rank) ranks.push_back(rank);
-  std::stable_sort(ranks.begin(), ranks.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return of_rank[a] > of_rank[b]; });
-  ranks.resize(std::min(ranks.size(), kMaxRanksNamed));
-  const EnclosingRanges names(context, *replayed, ranks);
+  const EnclosingRanges names(context, *replayed, of_rank);
 
   std::map<std::pair<std::int32_t, std::string>, std::pair<double, double>> rows;
   for (const replay::DelayCost& cost : delays.costs) {

@@ -9,14 +9,20 @@
 namespace lockstep {
 namespace {
 
+constexpr std::size_t kMostRanksNamed = 8;
 constexpr std::array<std::string_view, 7> kCategories{"",          "input",         "forward",   "backward",
                                                       "optimizer", "communication", "checkpoint"};
 
 }  // namespace
 
 EnclosingRanges::EnclosingRanges(const Context& context, const ReplayedRun& replayed,
-                                 const std::vector<std::uint32_t>& ranks)
+                                 const std::map<std::uint32_t, double>& of_rank)
     : replayed_(replayed) {
+  std::vector<std::uint32_t> ranks;
+  for (const auto& [rank, ns] : of_rank) ranks.push_back(rank);
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return of_rank.at(a) > of_rank.at(b); });
+  ranks.resize(std::min(ranks.size(), kMostRanksNamed));
   const replay::RecordedRun& run = replayed.run();
   std::map<std::int32_t, std::uint32_t> position_of;
   for (const std::uint32_t r : ranks)
@@ -31,8 +37,7 @@ EnclosingRanges::EnclosingRanges(const Context& context, const ReplayedRun& repl
     ends[static_cast<std::size_t>(step)] = cells.end_ns[i];
   }
   for (const auto& [rank, position] : position_of) {
-    const Result<schema::RankTables> tables =
-        context.options().read_rank ? context.options().read_rank(rank) : context.timeline().ReadRank(rank);
+    const Result<schema::RankTables> tables = context.ReadRank(rank);
     if (!tables.ok()) continue;
     const auto& t = tables.value();
     const std::uint32_t training = TrainingThread(t);

@@ -13,8 +13,8 @@ namespace lockstep {
 
 class EnclosingRanges {
  public:
-  // Reads the ranges of these ranks (positions in the replayed run), no others have names.
-  EnclosingRanges(const Context& context, const ReplayedRun& replayed, const std::vector<std::uint32_t>& ranks);
+  // Reads the ranges of the few ranks (positions in the replayed run) that have most time here; no others have names.
+  EnclosingRanges(const Context& context, const ReplayedRun& replayed, const std::map<std::uint32_t, double>& of_rank);
 
   // Name of the innermost range of the training thread that most of it lies in, its category where it has none; "" if
   // it lies in none, or the rank was not read.

@@ -28,8 +28,7 @@ using ByName = std::map<std::string, Calls, std::less<>>;
 
 std::optional<ByName> KernelsOf(const Context& context, std::size_t position, const std::vector<std::size_t>& steps) {
   const std::int32_t rank = context.ranks()[position];
-  const Result<schema::RankTables> read =
-      context.options().read_rank ? context.options().read_rank(rank) : context.timeline().ReadRank(rank);
+  const Result<schema::RankTables> read = context.ReadRank(rank);
   if (!read.ok()) return std::nullopt;
   const schema::RankTables& tables = read.value();
   std::vector<Interval> windows;

@@ -64,8 +64,7 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   finding.rows.columns = {"rank", "posted", "posted_early", "moved_only_in_wait", "unattended_ns"};
   for (std::size_t i = 0; i < read; ++i) {
     const std::int32_t rank = context.ranks()[i * n / read];
-    const auto tables =
-        context.options().read_rank ? context.options().read_rank(rank) : ReadRankActivity(context.timeline(), rank);
+    const auto tables = context.ReadActivity(rank);
     if (!tables.ok()) continue;
     const ProgressCounts counts = CountProgress(tables.value());
     all.posted += counts.posted;

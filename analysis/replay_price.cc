@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 // A replay with nothing changed that is further off says nothing about a change.
-constexpr double kMostSelfError = 0.02;
+constexpr double kMostErrorOfReplay = 0.02;
 constexpr std::int64_t kSameTimeNs = 20'000;
 constexpr std::size_t kMostRanks = 64;
 
@@ -38,8 +38,7 @@ std::optional<std::int64_t> Origin(const Context& context, const ReplayedRun& re
 }
 
 IntervalSet RangesOf(const Context& context, std::int32_t rank, std::uint8_t category) {
-  const auto tables =
-      context.options().read_rank ? context.options().read_rank(rank) : ReadRankActivity(context.timeline(), rank);
+  const auto tables = context.ReadActivity(rank);
   if (!tables.ok()) return {};
   const schema::RankTables& t = tables.value();
   const RankClockMap clock(context.tables().clock, rank);
@@ -82,7 +81,7 @@ std::optional<ReplayPrice> PriceWithoutRanges(const Context& context, std::uint8
     if (context.tables().ranks.gpu[context.RankRow(p)]) return std::nullopt;
   if (context.ranks().size() > kMostRanks) return std::nullopt;
   const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || replayed->run().whole_window || replayed->what_if().self_error() > kMostSelfError)
+  if (replayed == nullptr || replayed->run().whole_window || replayed->what_if().self_error() > kMostErrorOfReplay)
     return std::nullopt;
   const auto origin = Origin(context, *replayed);
   if (!origin) return std::nullopt;
@@ -105,7 +104,7 @@ std::optional<ReplayPrice> PriceWithoutRanges(const Context& context, std::uint8
 
 std::optional<ReplayPrice> PriceWithoutSyncs(const Context& context) {
   const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || replayed->run().whole_window || replayed->what_if().self_error() > kMostSelfError)
+  if (replayed == nullptr || replayed->run().whole_window || replayed->what_if().self_error() > kMostErrorOfReplay)
     return std::nullopt;
   const replay::Job& job = replayed->job();
   const auto syncs = [&](std::uint32_t operation) { return job.operations[operation].role == replay::Role::kSync; };

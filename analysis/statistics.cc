@@ -29,6 +29,16 @@ constexpr double kTolerance = 1e-9;
 std::int64_t LowerMedian(std::vector<std::int64_t> values) { return LowerMedianOf(values); }
 double LowerMedian(std::vector<double> values) { return LowerMedianOf(values); }
 
+double MiddleMedian(std::vector<std::int64_t> values) {
+  const std::size_t half = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half), values.end());
+  const auto upper = static_cast<double>(values[half]);
+  if (values.size() % 2 != 0) return upper;
+  return (upper +
+          static_cast<double>(*std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half)))) /
+         2;
+}
+
 std::int64_t LowerQuantile(std::vector<std::int64_t> values, double p) {
   if (values.empty()) return 0;
   const auto at = static_cast<std::ptrdiff_t>(p * static_cast<double>(values.size() - 1));

@@ -13,6 +13,8 @@ namespace lockstep {
 // The lower of two for even sizes; 0 for none.
 std::int64_t LowerMedian(std::vector<std::int64_t> values);
 double LowerMedian(std::vector<double> values);
+// Mean of the middle two for even sizes, as numpy and pandas have it. Not for none.
+double MiddleMedian(std::vector<std::int64_t> values);
 // Element at floor(p * (n - 1)) of the sorted values; 0 for none.
 std::int64_t LowerQuantile(std::vector<std::int64_t> values, double p);
 

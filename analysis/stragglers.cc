@@ -189,9 +189,7 @@ class Search {
     std::vector<std::optional<ExposedActivity>> activities(read.size());
     ParallelFor(context_.options().jobs, read.size(), [&](std::size_t i) {
       const std::int32_t rank = context_.ranks()[read[i]];
-      const Result<schema::RankTables> tables = context_.options().read_rank
-                                                    ? context_.options().read_rank(rank)
-                                                    : ReadRankActivity(context_.timeline(), rank);
+      const Result<schema::RankTables> tables = context_.ReadActivity(rank);
       if (tables.ok()) activities[i] = Activity(tables.value(), RankClockMap(context_.tables().clock, rank));
     });
     witnessed_.exact = true;

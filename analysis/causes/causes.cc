@@ -39,8 +39,7 @@ void FindCauses(const Context& context, Analysis& analysis) {
   for (const auto& cause : causes) cause->Prepare(ranks.size());
   const ViewIndex index(context.timeline());
   ParallelFor(context.options().jobs, ranks.size(), [&](std::size_t i) {
-    Result<schema::RankTables> tables =
-        context.options().read_rank ? context.options().read_rank(ranks[i]) : context.timeline().ReadRank(ranks[i]);
+    Result<schema::RankTables> tables = context.ReadRank(ranks[i]);
     if (!tables.ok()) return;  // Counted and told where files are.
     const Witness witness(context, index, ranks[i], std::move(tables).value());
     for (const auto& cause : causes) cause->Look(i, witness);

@@ -103,15 +103,11 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
               [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
     Table table = kMemoryTable.head();
     kMemoryTable.rank_rows(view, {}, table);
-    const auto column = [&](std::string_view name) {
-      return static_cast<std::size_t>(std::find_if(table.columns.begin(), table.columns.end(),
-                                                   [&](const TableColumn& c) { return c.name == name; }) -
-                                      table.columns.begin());
-    };
-    const std::size_t kind = column("memory"), device = column("device"), peak = column("peak_allocated_bytes"),
-                      capacity = column("capacity_bytes"), slope = column("growth_bytes_per_step"),
-                      low = column("growth_low_bytes_per_step"), high = column("growth_high_bytes_per_step"),
-                      grows = column("grows");
+    const std::size_t kind = ColumnOf(table, "memory"), device = ColumnOf(table, "device"),
+                      peak = ColumnOf(table, "peak_allocated_bytes"), capacity = ColumnOf(table, "capacity_bytes"),
+                      slope = ColumnOf(table, "growth_bytes_per_step"),
+                      low = ColumnOf(table, "growth_low_bytes_per_step"),
+                      high = ColumnOf(table, "growth_high_bytes_per_step"), grows = ColumnOf(table, "grows");
     std::vector<Growth> found;
     for (const auto& row : table.rows) {
       if (TextOfCell(row[grows]) != "yes") continue;

@@ -39,13 +39,9 @@ class MemoryLimit : public CauseOf<Memory> {
     }
     Table table = kMemoryTable.head();
     kMemoryTable.rank_rows(view, {}, table);
-    const auto column = [&](std::string_view name) {
-      return static_cast<std::size_t>(std::find_if(table.columns.begin(), table.columns.end(),
-                                                   [&](const TableColumn& c) { return c.name == name; }) -
-                                      table.columns.begin());
-    };
-    const std::size_t kind = column("memory"), device = column("device"), allocated = column("peak_allocated_bytes"),
-                      reserved = column("peak_reserved_bytes"), capacity = column("capacity_bytes");
+    const std::size_t kind = ColumnOf(table, "memory"), device = ColumnOf(table, "device"),
+                      allocated = ColumnOf(table, "peak_allocated_bytes"),
+                      reserved = ColumnOf(table, "peak_reserved_bytes"), capacity = ColumnOf(table, "capacity_bytes");
     for (const auto& row : table.rows)
       if (TextOfCell(row[kind]) == "gpu" && IntOf(row[device]) == witness.device()) {
         memory.allocated = IntOf(row[allocated], -1);

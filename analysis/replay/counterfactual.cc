@@ -6,19 +6,10 @@
 #include <map>
 #include <numeric>
 
+#include "analysis/statistics.h"
+
 namespace lockstep::replay {
 namespace {
-
-// Mean of the middle two, as numpy and pandas have it.
-double Median(std::vector<std::int64_t>& values) {
-  const std::size_t half = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half), values.end());
-  const auto upper = static_cast<double>(values[half]);
-  if (values.size() % 2 != 0) return upper;
-  return (upper +
-          static_cast<double>(*std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half)))) /
-         2;
-}
 
 double Mean(const std::vector<std::int64_t>& values) {
   double sum = 0;
@@ -39,7 +30,7 @@ Counterfactual::Counterfactual(Graph& graph, const Likeness& likeness, StepLengt
       classes[{likeness.alike[i], likeness.by_median[i]}].push_back(operations[i].duration_ns);
   }
   std::map<std::pair<std::uint32_t, bool>, std::int64_t> ordinary;
-  for (auto& [key, values] : classes) ordinary[key] = std::llround(key.second ? Median(values) : Mean(values));
+  for (auto& [key, values] : classes) ordinary[key] = std::llround(key.second ? MiddleMedian(values) : Mean(values));
   ordinary_ns_ = real_ns_;
   for (std::size_t i = 0; i < operations.size(); ++i)
     if (likeness.alike[i] != kNone) ordinary_ns_[i] = ordinary.at({likeness.alike[i], likeness.by_median[i]});

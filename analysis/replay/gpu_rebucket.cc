@@ -324,21 +324,10 @@ Result<std::unique_ptr<RecordedRun>> GpuRun::Rebucket(const BucketSequence& buck
                                                       const ReductionTimes& times) const {
   auto changed = std::make_unique<GpuRun>(*this);
   const auto first_new = static_cast<std::uint32_t>(collectives.size());
-  for (std::size_t step = 0; step < buckets.first.size(); ++step)
-    for (const std::uint64_t each : bytes) {
-      const auto cost = costs.At(each);
-      if (!cost)
-        return Error{ErrorCode::kUnsupported, "no transfer of the run is good for a cost table", "",
-                     "record steps whose reductions do not all take no time"};
-      RunCollective made;
-      made.row = kNone;
-      made.comm = buckets.comm;
-      made.kind = CollectiveKind::kAllReduce;
-      made.bytes = each;
-      made.members = static_cast<std::uint32_t>(ranks.size());
-      made.transfer_ns = std::llround(cost->ns * times.step_factor[step]);
-      changed->collectives.push_back(made);
-    }
+  LS_TRY(const std::vector<RunCollective> reductions,
+         NewReductions(buckets, bytes, costs, times, ranks.size(),
+                       "record steps whose reductions do not all take no time"));
+  changed->collectives.insert(changed->collectives.end(), reductions.begin(), reductions.end());
   for (std::size_t r = 0; r < gpu_ranks.size(); ++r)
     changed->gpu_ranks[r] = RankChange(gpu_ranks[r], buckets, bytes, first_new).Make();
   return std::unique_ptr<RecordedRun>(std::move(changed));

@@ -34,7 +34,7 @@ class Reader {
     if (steps.empty()) WholeWindow();
     if (run_.measured_step_ns.empty() || run_.measured_step_ns.front() <= 0)
       return Error{ErrorCode::kUnsupported, "nothing to replay: no GPU work was recorded", timeline_.run_dir,
-                   "record with the GPU's source on; see lockstep doctor"};
+                   "record with the GPU's source on: without lockstep run --gpu off"};
     ChooseCollectives();
     if (Status read = ReadRanks(); !read.ok()) return read.error();
     Settle();
@@ -44,17 +44,12 @@ class Reader {
   }
 
  private:
-  std::size_t PositionOf(std::int32_t rank) const {
-    const auto at = std::lower_bound(run_.ranks.begin(), run_.ranks.end(), rank);
-    return at != run_.ranks.end() && *at == rank ? static_cast<std::size_t>(at - run_.ranks.begin()) : kNone;
-  }
-
   void WholeWindow() {
     run_.whole_window = true;
     run_.steps.push_back(0);
     std::int64_t begin = INT64_MIN, end = INT64_MIN;
     for (std::size_t i = 0; i < t_.rank_totals.rows(); ++i) {
-      if (PositionOf(t_.rank_totals.rank[i]) == kNone) continue;
+      if (run_.PositionOf(t_.rank_totals.rank[i]) == kNone) continue;
       const RankClockMap clock(t_.clock, t_.rank_totals.rank[i]);
       begin = std::max(begin, clock.ToCluster(t_.rank_totals.begin_ns[i]));
       end = std::max(end, clock.ToCluster(t_.rank_totals.end_ns[i]));
@@ -69,7 +64,7 @@ class Reader {
     for (std::size_t i = 0; i < c.rows(); ++i) {
       bool whole = c.seen[i] == c.expected[i] && c.seen[i] > 0 && !c.mismatch[i], inside = run_.whole_window;
       for (std::size_t k = timeline_.FirstMember(i); k < timeline_.FirstMember(i + 1); ++k) {
-        whole &= PositionOf(m.rank[k]) != kNone;
+        whole &= run_.PositionOf(m.rank[k]) != kNone;
         // What is launched in a step may begin in the next one.
         inside |= m.step[k] >= run_.steps.front() - 1 && m.step[k] <= run_.steps.back() + 1;
       }
@@ -80,7 +75,7 @@ class Reader {
       }
       const auto number = static_cast<std::uint32_t>(run_.collectives.size());
       for (std::size_t k = timeline_.FirstMember(i); k < timeline_.FirstMember(i + 1); ++k)
-        chosen_[PositionOf(m.rank[k])].push_back({m.row[k], number});
+        chosen_[run_.PositionOf(m.rank[k])].push_back({m.row[k], number});
       run_.collectives.push_back(
           {static_cast<std::uint32_t>(i), c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]), c.bytes[i], c.seen[i]});
     }

@@ -286,22 +286,10 @@ Result<std::unique_ptr<RecordedRun>> HostRun::Rebucket(const BucketSequence& buc
                                                        const ReductionTimes& times) const {
   auto changed = std::make_unique<HostRun>(*this);
   const auto first_new = static_cast<std::uint32_t>(collectives.size());
-  for (std::size_t step = 0; step < buckets.first.size(); ++step)
-    for (const std::uint64_t each : bytes) {
-      const auto cost = costs.At(each);
-      if (!cost)
-        return Error{ErrorCode::kUnsupported, "no transfer of the run is good for a cost table", "",
-                     "record steps whose reductions are seen to end: poll them, or wait for each"};
-      RunCollective made;
-      made.row = kNone;
-      made.comm = buckets.comm;
-      made.kind = CollectiveKind::kAllReduce;
-      made.bytes = each;
-      made.members = static_cast<std::uint32_t>(ranks.size());
-      made.transfer_ns = std::llround(cost->ns * times.step_factor[step]);
-      made.exit_ns = times.exit_ns;
-      changed->collectives.push_back(made);
-    }
+  LS_TRY(const std::vector<RunCollective> reductions,
+         NewReductions(buckets, bytes, costs, times, ranks.size(),
+                       "record steps whose reductions are seen to end: poll them, or wait for each"));
+  changed->collectives.insert(changed->collectives.end(), reductions.begin(), reductions.end());
   for (std::size_t r = 0; r < stretches.size(); ++r)
     changed->stretches[r] = RankChange(stretches[r], buckets, bytes, first_new).Make();
   return std::unique_ptr<RecordedRun>(std::move(changed));

@@ -42,11 +42,6 @@ class Reader {
   }
 
  private:
-  std::size_t PositionOf(std::int32_t rank) const {
-    const auto at = std::lower_bound(run_.ranks.begin(), run_.ranks.end(), rank);
-    return at != run_.ranks.end() && *at == rank ? static_cast<std::size_t>(at - run_.ranks.begin()) : kNone;
-  }
-
   void ChooseCollectives() {
     chosen_.resize(run_.ranks.size());
     const auto& c = t_.collectives;
@@ -54,7 +49,7 @@ class Reader {
     for (std::size_t i = 0; i < c.rows(); ++i) {
       bool whole = c.seen[i] == c.expected[i] && c.seen[i] > 0 && !c.mismatch[i], inside = false, in_wait = false;
       for (std::size_t k = timeline_.FirstMember(i); k < timeline_.FirstMember(i + 1); ++k) {
-        whole &= PositionOf(m.rank[k]) != kNone;
+        whole &= run_.PositionOf(m.rank[k]) != kNone;
         inside |= m.step[k] >= run_.steps.front() && m.step[k] <= run_.steps.back();
         in_wait |= m.censored[k] != 0;
       }
@@ -70,7 +65,7 @@ class Reader {
         chosen.in_wait = in_wait;
         chosen.end_ns = m.end_high_ns[k];
         chosen.end_low_ns = m.end_low_ns[k];
-        chosen_[PositionOf(m.rank[k])].push_back(chosen);
+        chosen_[run_.PositionOf(m.rank[k])].push_back(chosen);
       }
       run_.collectives.push_back(
           {static_cast<std::uint32_t>(i), c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]), c.bytes[i], c.seen[i]});

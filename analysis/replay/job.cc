@@ -18,4 +18,11 @@ std::vector<std::int64_t> Job::StepLengths(const Schedule& schedule) const {
   return lengths;
 }
 
+std::uint32_t Job::LastEnd(const Schedule& schedule) const {
+  std::uint32_t last = kNone;
+  for (const std::uint32_t end : step_ends.back())
+    if (end != kNone && (last == kNone || schedule.end_ns[end] > schedule.end_ns[last])) last = end;
+  return last;
+}
+
 }  // namespace lockstep::replay

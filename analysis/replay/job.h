@@ -51,6 +51,8 @@ struct Job {
 
   // max over ranks of a step's end minus that of the step before; of the first from its latest begin.
   std::vector<std::int64_t> StepLengths(const Schedule& schedule) const;
+  // What ends the last step, on the rank that ends it last; kNone if no rank does.
+  std::uint32_t LastEnd(const Schedule& schedule) const;
 };
 
 struct JobOptions {

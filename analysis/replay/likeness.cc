@@ -5,21 +5,13 @@
 #include <map>
 #include <tuple>
 
+#include "analysis/statistics.h"
+
 namespace lockstep::replay {
 namespace {
 
 // Of steps in which ranks agree on how their work is cut, the share from which on it is compared piece by piece.
 constexpr double kMostAgree = 0.9;
-
-double Middle(std::vector<std::int64_t>& values) {
-  const std::size_t half = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half), values.end());
-  const auto upper = static_cast<double>(values[half]);
-  if (values.size() % 2 != 0) return upper;
-  return (upper +
-          static_cast<double>(*std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half)))) /
-         2;
-}
 
 class Likener {
  public:
@@ -121,7 +113,7 @@ class Likener {
     for (std::uint32_t i = 0; i < job_.operations.size(); ++i)
       if (is(i)) values[of(i)].push_back(job_.graph.operations()[i].duration_ns);
     std::map<Class, std::int64_t> ordinary;
-    for (auto& [key, list] : values) ordinary[key] = std::llround(Middle(list));
+    for (auto& [key, list] : values) ordinary[key] = std::llround(MiddleMedian(std::move(list)));
     for (std::uint32_t i = 0; i < job_.operations.size(); ++i)
       if (is(i)) ordinary_[i] = ordinary.at(of(i));
   }

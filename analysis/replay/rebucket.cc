@@ -70,4 +70,25 @@ void FitSteps(const BucketSequence& buckets, const CostModel& costs, ReductionTi
   }
 }
 
+Result<std::vector<RunCollective>> NewReductions(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
+                                                 const CostModel& costs, const ReductionTimes& times,
+                                                 std::size_t members, const char* remedy) {
+  std::vector<RunCollective> reductions;
+  for (std::size_t step = 0; step < buckets.first.size(); ++step)
+    for (const std::uint64_t each : bytes) {
+      const auto cost = costs.At(each);
+      if (!cost) return Error{ErrorCode::kUnsupported, "no transfer of the run is good for a cost table", "", remedy};
+      RunCollective made;
+      made.row = kNone;
+      made.comm = buckets.comm;
+      made.kind = CollectiveKind::kAllReduce;
+      made.bytes = each;
+      made.members = static_cast<std::uint32_t>(members);
+      made.transfer_ns = std::llround(cost->ns * times.step_factor[step]);
+      made.exit_ns = times.exit_ns;
+      reductions.push_back(made);
+    }
+  return reductions;
+}
+
 }  // namespace lockstep::replay

@@ -2,6 +2,7 @@
 // Some steps of a run, read for replay. What ranks did in them is the business of its kinds
 // (host_run.h: CPU ranks over MPI); questions (what_if.h) are asked through this.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,6 +40,12 @@ class RecordedRun {
   std::vector<std::vector<Gradient>> gradients;  // Of each model, if the run says (gradients.h).
   bool whole_window = false;                     // The run has no steps: all that was recorded is replayed as one.
   std::vector<std::string> notes;                // What the replay does not know or had to guess, in words.
+
+  // Of a rank in `ranks`; kNone if it is not replayed.
+  std::uint32_t PositionOf(std::int32_t rank) const {
+    const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank);
+    return at != ranks.end() && *at == rank ? static_cast<std::uint32_t>(at - ranks.begin()) : kNone;
+  }
 
   // With nothing changed it replays to what was recorded.
   virtual Job MakeJob(const JobOptions& options) const = 0;

@@ -34,9 +34,7 @@ std::string Mebibytes(std::uint64_t bytes) { return fmt::format("{:.4g} MiB", st
 std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& schedule) {
   std::map<std::string, std::int64_t> shares;
   std::int64_t whole = 0;
-  std::uint32_t last = kNone;
-  for (const std::uint32_t end : job.step_ends.back())
-    if (end != kNone && (last == kNone || schedule.end_ns[end] > schedule.end_ns[last])) last = end;
+  const std::uint32_t last = job.LastEnd(schedule);
   if (last == kNone) return {};
   const std::vector<std::uint32_t> chain = CriticalChain(job.graph, schedule, last);
   const bool gpu = std::any_of(job.operations.begin(), job.operations.end(),
@@ -95,10 +93,6 @@ void ScaleNetwork(const RecordedRun& run, const std::optional<CostModel::Line>& 
     operations[i].duration_ns = std::llround(std::max(floor, now * factor));
   }
 }
-
-}  // namespace
-
-namespace {
 
 // Graphs that are made otherwise than by MakeJob with options know nothing of it.
 bool UsesInterference(const Question& question) {

@@ -1,6 +1,7 @@
 #pragma once
 // Small words for those who fill tables.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -33,6 +34,12 @@ inline double RealOf(const Cell& cell, double otherwise = 0) {
 inline std::string_view TextOfCell(const Cell& cell) {
   const auto* value = std::get_if<std::string>(&cell);
   return value != nullptr ? std::string_view(*value) : std::string_view();
+}
+// Of the column with this name; how many there are if none has it.
+inline std::size_t ColumnOf(const Table& table, std::string_view name) {
+  return static_cast<std::size_t>(std::find_if(table.columns.begin(), table.columns.end(),
+                                               [&](const TableColumn& column) { return column.name == name; }) -
+                                  table.columns.begin());
 }
 // A row of all ranks together.
 inline bool IsPooled(const std::vector<Cell>& row) { return std::holds_alternative<std::string>(row[0]); }
