@@ -139,6 +139,9 @@ class Recommendation {
 
     Buckets& buckets = analysis.buckets;
     buckets.recommended_cap_mb = candidates_[chosen].cap_mb;
+    const Question question = Of(buckets, *replayed_.what_if().buckets(), candidates_[chosen]);
+    buckets.recommended_cap_bytes = question.cap_bytes;
+    buckets.recommended_first_bytes = question.first_bytes;
     std::size_t low = chosen, high = chosen;
     while (low > 0 && as_good(low - 1)) --low;
     while (high + 1 < answers_.size() && as_good(high + 1)) ++high;

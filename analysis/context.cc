@@ -27,6 +27,9 @@ Context::Context(const Timeline& timeline, const AnalyzeOptions& options) : time
   std::sort(rank_rows_.begin(), rank_rows_.end(),
             [&](std::size_t a, std::size_t b) { return ranks.rank[a] < ranks.rank[b]; });
   for (const std::size_t row : rank_rows_) ranks_.push_back(ranks.rank[row]);
+  const auto& cells = tables().step_ranks;
+  own_compute_ns_ = cells.compute_ns;
+  for (std::size_t i = 0; i < own_compute_ns_.size(); ++i) own_compute_ns_[i] -= cells.helper_wait_ns[i];
   IndexSteps();
   SliceIntoUnits();
 }

@@ -3,25 +3,14 @@
 #include <algorithm>
 
 #include "core/collective.h"
+#include "merge/timeline/activity_stream.h"
+#include "merge/timeline/helper_waits.h"
+#include "merge/timeline/rank_pass.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::uint8_t kInput = 1;  // ranges.category.
-
-std::uint32_t TrainingThread(const schema::RankTables& t) {
-  for (std::size_t i = 0; i < t.threads.rows(); ++i)
-    if (t.threads.training[i]) return t.threads.thread[i];
-  return t.threads.rows() > 0 ? t.threads.thread[0] : 0;
-}
-
-// A row of coalesced polls spans what the thread did between them. Polls this
-// close together are a thread that spins in MPI; else it computed in between.
-// The same rule as in merge/timeline/rank_pass.cc, which makes the terms.
-constexpr std::int64_t kSpinPeriodNs = 20'000;
-bool IsStretch(const schema::MpiCalls& calls, std::size_t i) {
-  return calls.count[i] <= 1 || calls.duration_ns[i] / calls.count[i] <= kSpinPeriodNs;
-}
 
 // Shares of CPU and run-queue delay in the stretches outside `busy`, local time.
 void CpuShares(const schema::RankTables& t, std::uint32_t thread, const IntervalSet& busy, const RankClockMap& clock,
@@ -62,7 +51,7 @@ void CpuShares(const schema::RankTables& t, std::uint32_t thread, const Interval
 IntervalSet InMpi(const schema::RankTables& t, bool any_thread, std::uint32_t thread) {
   std::vector<Interval> calls;
   for (std::size_t i = 0; i < t.mpi_calls.rows(); ++i)
-    if ((any_thread || t.mpi_calls.thread[i] == thread) && IsStretch(t.mpi_calls, i))
+    if ((any_thread || t.mpi_calls.thread[i] == thread) && InsideMpi(t.mpi_calls, i))
       calls.push_back({t.mpi_calls.begin_ns[i], t.mpi_calls.begin_ns[i] + t.mpi_calls.duration_ns[i]});
   return Normalize(std::move(calls));
 }
@@ -111,7 +100,8 @@ ExposedActivity Activity(const schema::RankTables& t, const RankClockMap& clock)
     for (std::size_t i = 0; i < t.ranges.rows(); ++i)
       if (t.ranges.thread[i] == thread && t.ranges.category[i] == kInput)
         input.push_back({t.ranges.begin_ns[i], t.ranges.begin_ns[i] + t.ranges.duration_ns[i]});
-    local = Unite(InMpi(t, false, thread), Normalize(std::move(input)));
+    local = Unite(Unite(InMpi(t, false, thread), Normalize(std::move(input))),
+                  HelperWaits(t, thread));
     CpuShares(t, thread, local, clock, activity);
   }
   activity.exposed.reserve(local.size());

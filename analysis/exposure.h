@@ -14,7 +14,8 @@ namespace lockstep {
 
 // What an analysis needs of one rank's own tables, in cluster time.
 struct ExposedActivity {
-  // CPU ranks: the training thread in MPI or in a range marked as input. GPU
+  // CPU ranks: the training thread in MPI, in a range marked as input, or waiting for
+  // collectives of another thread. GPU
   // ranks: no compute kernel running.
   IntervalSet exposed;
   bool gpu = false;

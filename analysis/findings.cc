@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 #include <vector>
 
 #include "analysis/passes.h"
-#include "analysis/replay/bucket_rule.h"
 #include "analysis/replayed_run.h"
 #include "analysis/report/format.h"
 
@@ -96,10 +94,8 @@ void ReplayTogether(const Context& context, Analysis& analysis) {
       both{.kind = replay::Question::kTogether};
   for (const Straggler& straggler : analysis.stragglers) without.ranks.push_back(straggler.rank);
   std::sort(without.ranks.begin(), without.ranks.end());
-  constexpr double kMiB = 1024.0 * 1024;
-  buckets.cap_bytes = static_cast<std::uint64_t>(std::llround(*analysis.buckets.recommended_cap_mb * kMiB));
-  buckets.first_bytes = std::min(buckets.cap_bytes, replay::kDdpFirstBucketBytes);
-  if (analysis.buckets.recognised_by != "hooks") buckets.first_bytes = buckets.cap_bytes;
+  buckets.cap_bytes = analysis.buckets.recommended_cap_bytes;
+  buckets.first_bytes = analysis.buckets.recommended_first_bytes;
   both.together = {without, buckets};
   const Result<replay::Answer> answer = replayed->what_if().Ask(both);
   if (!answer.ok()) return;

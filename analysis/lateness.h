@@ -29,7 +29,7 @@ struct LatenessTable {
 LatenessTable Lateness(const Context& context);
 
 // Per unit and rank: the rank's own time in the step beyond that of the lower median of all ranks, ns: its window
-// without exposed communication and without waiting for messages that had not been sent. Empty in runs without steps.
+// without exposed communication, sleeping for other threads' collectives and without waiting for messages that had not been sent. Empty in runs without steps.
 std::vector<std::vector<std::int64_t>> OwnExcess(const Context& context);
 // Does it spend much of its step in messages, so that it may be late on another's account?
 bool WaitsForMessages(const Context& context, std::size_t position, std::int64_t at_least_ns);
@@ -66,7 +66,7 @@ std::vector<std::size_t> Witnesses(const Context& context);
 // What one witness waits for whom, per unit, ns. Several collectives in flight
 // count once; time in which another of the witness' collectives transfers does
 // not count. With its activity exactly the exposed part, without (null) at most
-// the step's exposed wait.
+// the step's exposed wait and waiting for other threads' collectives.
 struct Waits {
   // [culprit][unit]; empty for ranks it never waits for. For a suspect: until it arrives, from when all that are no
   // suspects have; for others: from the second to last arrival to theirs, where they are last.

@@ -11,11 +11,11 @@
 namespace lockstep {
 namespace {
 
-// What a rank did by itself in a step. CPU ranks: outside MPI and input. GPU
+// What a rank did by itself in a step. CPU ranks: compute, awake. GPU
 // ranks: compute and own gaps, that is all but communication.
 double Work(const Context& context, std::size_t cell, bool gpu) {
   const IdentityTerms terms = context.TermsOf(cell);
-  return static_cast<double>(gpu ? terms.Sum() - terms.ExposedComm() : terms.compute_ns);
+  return static_cast<double>(gpu ? terms.Sum() - terms.ExposedComm() : context.own_compute_ns()[cell]);
 }
 
 // score[position] and its interval, from ln(work) relative to the step's median rank.
@@ -117,6 +117,7 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
     row.late_sender_ns = t.late_sender_ns[i];
     row.late_receiver_ns = t.late_receiver_ns[i];
     row.input_ns = t.input_ns[i];
+    row.helper_wait_ns = t.helper_wait_ns[i];
     if (t.comm_ns[i] > 0)
       row.overlap_fraction = static_cast<double>(t.overlap_ns[i]) / static_cast<double>(t.comm_ns[i]);
     if (t.cpu_ns[i] >= 0) row.cpu_ns = t.cpu_ns[i];

@@ -144,12 +144,12 @@ Cause Explain(const Context& context, const Analysis& analysis, std::size_t r, c
     const auto here = Excess(context, steps, r, column), there = Excess(context, before, r, column);
     return here && there ? std::max(here, there) : here;
   };
-  cause.more_compute_ns = Excess(context, steps, r, cells.compute_ns);
+  cause.more_compute_ns = Excess(context, steps, r, context.own_compute_ns());
   cause.more_input_ns = more(cells.input_ns);
   if (const ExposedActivity* own = witnessed.Of(r); own != nullptr && own->cpu_share >= 0) {
     std::vector<std::int64_t> cpu, delay;
     const auto of = [&](std::size_t p, double share) -> std::optional<std::int64_t> {
-      const auto compute = MedianOf(context, steps, p, cells.compute_ns);
+      const auto compute = MedianOf(context, steps, p, context.own_compute_ns());
       if (!compute || share < 0) return std::nullopt;
       return static_cast<std::int64_t>(static_cast<double>(*compute) * share);
     };

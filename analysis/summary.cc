@@ -1,8 +1,11 @@
 // Where a step goes: the identity's terms, as means over ranks of the median step.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "analysis/passes.h"
+#include "analysis/report/format.h"
 #include "analysis/statistics.h"
 
 namespace lockstep {
@@ -35,8 +38,19 @@ void Average(const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
   s.late_sender_ns = mean(t.late_sender_ns);
   s.late_receiver_ns = mean(t.late_receiver_ns);
   s.input_ns = mean(t.input_ns);
+  s.helper_wait_ns = mean(t.helper_wait_ns);
   s.cpu_ns = known_mean(t.cpu_ns);
   s.offcpu_ns = known_mean(t.offcpu_ns);
+}
+
+// The term's definition says compute; what it is here must be said beside it.
+void TellHelperWaits(Analysis& analysis) {
+  const Summary& s = analysis.summary;
+  if (static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum())) return;
+  analysis.remarks.push_back(fmt::format(
+      "Of compute, {}{} is the training thread asleep until another thread's collectives end: exposed communication that "
+      "no call of its own shows.",
+      Duration(s.helper_wait_ns), s.per_step ? " per step" : ""));
 }
 
 }  // namespace
@@ -74,10 +88,12 @@ void Summarize(const Context& context, Analysis& analysis) {
     return static_cast<double>(part) / static_cast<double>(whole);
   };
   s.overlap_fraction = fraction(s.hidden_comm_ns, s.comm_ns);
-  s.overlap_low = s.overlap_fraction;
+  // What the training thread slept through was not hidden by its work.
+  s.overlap_low = fraction(std::max<std::int64_t>(0, s.hidden_comm_ns - s.helper_wait_ns), s.comm_ns);
   s.overlap_high = fraction(s.hidden_comm_high_ns, s.comm_high_ns);
   // The certain part may be null where nothing is certain to have moved.
   if (!s.overlap_low && s.overlap_high) s.overlap_low = 0.0;
+  TellHelperWaits(analysis);
 }
 
 }  // namespace lockstep

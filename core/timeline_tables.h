@@ -79,6 +79,7 @@
   X(i64, late_sender_ns, "ns", "in receives and their waits before the send had begun")        \
   X(i64, late_receiver_ns, "ns", "in sends and their waits before the receive was posted")     \
   X(i64, input_ns, "ns", "part of idle inside ranges marked as input")                         \
+  X(i64, helper_wait_ns, "ns", "part of compute: asleep until other threads' collectives end") \
   X(i64, cpu_ns, "ns", "CPU time of the training thread, -1 unknown")                          \
   X(i64, offcpu_ns, "ns", "training thread runnable without a core, -1 unknown")
 

@@ -8,6 +8,7 @@
 #include "core/interval.h"
 #include "core/mpi_ops.h"
 #include "merge/timeline/activity_stream.h"
+#include "merge/timeline/helper_waits.h"
 #include "merge/timeline/rank_pass.h"
 #include "trace/strings.h"
 
@@ -17,8 +18,6 @@ namespace {
 // A thread that begins its next collective later than this after the last one had nothing to do in between.
 constexpr std::int64_t kBusyNs = 20'000;
 constexpr std::uint8_t kBackward = 3;  // ranges.category.
-// What PyTorch's hook names the ranges in which the training thread gives a bucket away; other programs may as well.
-constexpr std::string_view kGivesAway = "ddp bucket";
 
 class Cutter {
  public:
@@ -66,7 +65,7 @@ class Cutter {
     const auto& ranges = t_.ranges;
     for (std::size_t r = 0; r < ranges.rows(); ++r) {
       if (ranges.thread[r] != training_ || ranges.kind[r] != 0) continue;
-      if (!TextOf(t_.strings, t_.string_bytes, ranges.name[r]).starts_with(kGivesAway)) continue;
+      if (!TextOf(t_.strings, t_.string_bytes, ranges.name[r]).starts_with(kGivesBucketAway)) continue;
       const std::int64_t begin = clock_.ToCluster(ranges.begin_ns[r]);
       if (Inside(begin)) gifts_.push_back({begin, clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r])});
     }

@@ -149,6 +149,7 @@ Json SummaryOf(const Analysis& a) {
   json["overlap_high"] = OrNull(s.overlap_high);
   AddMpiParts(json, s);
   json["input_ns"] = s.input_ns;
+  json["helper_wait_ns"] = s.helper_wait_ns;
   json["cpu_ns"] = OrNull(s.cpu_ns);
   json["offcpu_ns"] = OrNull(s.offcpu_ns);
   return json;
@@ -168,6 +169,7 @@ Json RankOf(const RankRow& row) {
   json["copy_ns"] = row.copy_ns;
   AddMpiParts(json, row);
   json["input_ns"] = row.input_ns;
+  json["helper_wait_ns"] = row.helper_wait_ns;
   json["cpu_ns"] = OrNull(row.cpu_ns);
   json["offcpu_ns"] = OrNull(row.offcpu_ns);
   json["last_fraction"] = OrNull(row.last_fraction);

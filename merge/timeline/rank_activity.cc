@@ -29,7 +29,7 @@ Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32
     if (sources.size() > 1 && WorldRankOf(tables) != rank) continue;
     const std::unique_ptr<EventReader> events = source->OpenEvents();
     ReadWhole(*events, {"begin_ns", "duration_ns", "thread", "count"}, tables.mpi_calls);
-    ReadWhole(*events, {"begin_ns", "duration_ns", "thread", "category"}, tables.ranges);
+    ReadWhole(*events, {"begin_ns", "duration_ns", "thread", "category", "name"}, tables.ranges);
     ReadWhole(*events, {"begin_ns", "duration_ns", "work"}, tables.kernels);
     ReadWhole(*events, {"time_ns", "thread", "cpu_ns", "run_delay_ns"}, tables.cpu_samples);
     return tables;

@@ -12,6 +12,7 @@
 #include "merge/readers/event_reader.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/gpu_windows.h"
+#include "merge/timeline/helper_waits.h"
 #include "merge/timeline/hta_window.h"
 #include "merge/timeline/phases.h"
 
@@ -35,6 +36,7 @@ class Pass {
     if (out_.gpu && in_.hta_window) hta_ = SelectHtaWindow(tables_, in_.hta_until_ns);
     FindWindows();
     FindInside();
+    if (!out_.gpu) helper_waits_ = HelperWaits(head_, events_, training_);
     tables_.AllColumns();
     // Rows are in order of time in our own files. Where they are not, nothing can be let go on the way.
     if (!Stream(false)) Stream(true);
@@ -237,6 +239,7 @@ class Pass {
     row.comm_ns = t.comm_ns, row.overlap_ns = t.overlap_ns;
     row.comm_high_ns = t.comm_high_ns, row.overlap_high_ns = t.overlap_high_ns;
     row.copy_ns = t.copy_ns, row.mpi_other_ns = t.mpi_other_ns, row.input_ns = t.input_ns;
+    row.helper_wait_ns = std::min(t.compute_ns, helped_.Within(window));
     row.mpi_io_ns = t.mpi_io_ns, row.mpi_rma_ns = t.mpi_rma_ns;
     row.late_sender_ns = late_sender_.Within(window), row.late_receiver_ns = late_receiver_.Within(window);
     row.cpu_ns = cpu_ns, row.offcpu_ns = offcpu_ns;
@@ -261,6 +264,7 @@ class Pass {
       late_sender_ = Measure(in_.p2p_waits->late_sender);
       late_receiver_ = Measure(in_.p2p_waits->late_receiver);
     }
+    helped_ = Measure(helper_waits_);
     CounterCurve cpu(windows_), delay(windows_);
     ReadSamples(cpu, delay);
     const Interval total{parts_.front().begin, parts_.back().end};
@@ -302,11 +306,13 @@ class Pass {
     // Steps do not overlap, so equal lengths are the same time.
     const bool covered = row.span_ns > 0 && marked_ns == row.span_ns;
     Put(row, sum, total, covered ? marked_cpu : sampled_cpu, off_cpu);
-    row.late_sender_ns = row.late_receiver_ns = 0;
+    row.late_sender_ns = row.late_receiver_ns = row.helper_wait_ns = 0;
     for (const Interval& part : parts_) {
+      row.helper_wait_ns += helped_.Within(part);
       row.late_sender_ns += late_sender_.Within(part);
       row.late_receiver_ns += late_receiver_.Within(part);
     }
+    row.helper_wait_ns = std::min(row.helper_wait_ns, row.compute_ns);
     out_.totals.Append(row);
   }
 
@@ -319,10 +325,11 @@ class Pass {
   std::uint32_t training_ = 0;
   std::optional<HtaWindow> hta_;
   std::vector<Interval> windows_, parts_;
+  IntervalSet helper_waits_;
   std::vector<Terms> terms_;
   std::vector<std::int64_t> asked_, inside_before_;
   std::optional<PhaseRanges> phases_;
-  Measure late_sender_, late_receiver_;
+  Measure late_sender_, late_receiver_, helped_;
   std::size_t recent_ = 0;
   RankPassResult out_;
 };

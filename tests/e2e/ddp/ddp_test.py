@@ -243,6 +243,26 @@ class Straggler(Case):
         self.assertEqual(max(last, key=last.get), 2)
 
 
+class StragglerBehindAnotherThread(Case):
+    # The others wait for it in a thread of their own, while their training threads sleep.
+    arguments = ["--steps", "40", "--step-ms", "100", "--bucket-cap-mb", "0.25", "--slow-rank", "2:1.3", "--reduce-thread"]
+
+    def test_sound(self):
+        self.check_sound()
+
+    def test_it_is_named_and_priced(self):
+        self.assertEqual([s["rank"] for s in self.job.analysis["stragglers"]], [2])
+        self.assertGreater(self.job.analysis["stragglers"][0]["saves_ns_per_step"], 22e6)
+        self.assertLess(self.job.analysis["stragglers"][0]["saves_ns_per_step"], 36e6)
+
+    def test_who_slept_is_told(self):
+        waits = {row["rank"]: row["helper_wait_ns"] / 38 for row in self.job.analysis["ranks"]}
+        for rank in (0, 1, 3):
+            self.assertGreater(waits[rank], 20e6)
+        self.assertLess(waits[2], 15e6)
+        self.assertTrue(any("another thread's collectives" in r for r in self.job.analysis["remarks"]))
+
+
 class TwoRanks(Case):
     arguments, ranks = ["--steps", "15"], 2
 

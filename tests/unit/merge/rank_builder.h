@@ -42,6 +42,8 @@ class RankBuilder {
     t.meta.Append({.key = strings_.Intern(key), .value = strings_.Intern(value)});
   }
 
+  std::uint32_t Text(std::string_view text) { return strings_.Intern(text); }
+
   std::uint32_t Call(MpiOp op, std::int64_t begin, std::int64_t end, std::uint32_t thread = 0,
                      std::uint32_t count = 1) {
     t.mpi_calls.Append({.begin_ns = begin,

@@ -1,0 +1,141 @@
+#include "merge/timeline/helper_waits.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/collective.h"
+#include "merge/timeline/breakdown.h"
+#include "trace/strings.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint8_t kInput = 1;  // ranges.category.
+constexpr std::string_view kRangeColumns[] = {"begin_ns", "duration_ns", "thread", "category", "name"};
+constexpr std::string_view kCallColumns[] = {"begin_ns", "duration_ns", "thread"};
+constexpr std::string_view kSampleColumns[] = {"time_ns", "thread", "run_delay_ns"};
+// Between the end of what was waited for and the next thing recorded: waking up, and a share of the wait for what is
+// done with the result.
+constexpr std::int64_t kWakeUpNs = 100'000;
+constexpr double kAfterShare = 0.1;
+
+struct Step {
+  Interval window;
+  std::int64_t cpu_ns;
+};
+
+// What is known of the training thread.
+struct Evidence {
+  std::vector<Step> steps;          // Complete ones, by time.
+  std::vector<std::int64_t> signs;  // When it did something.
+  std::vector<std::int64_t> given;  // When it had given a bucket away.
+  IntervalSet input;
+};
+
+template <typename Table, typename Each>
+void ForEachRow(EventReader& events, ColumnNames columns, Each&& each) {
+  RowCursor<Table> cursor(events, columns);
+  while (const Table* rows = cursor.Next())
+    for (std::size_t i = 0; i < rows->rows(); ++i) each(*rows, i);
+}
+
+Evidence Collect(const schema::RankTables& head, EventReader& events, std::uint32_t training) {
+  Evidence evidence;
+  for (std::size_t s = 0; s < head.steps.rows(); ++s) {
+    if (head.steps.thread[s] != training || head.steps.cpu_ns[s] < 0 || head.steps.complete[s] == 0) continue;
+    evidence.steps.push_back({{head.steps.begin_ns[s], head.steps.end_ns[s]}, head.steps.cpu_ns[s]});
+    evidence.signs.insert(evidence.signs.end(), {head.steps.begin_ns[s], head.steps.end_ns[s]});
+  }
+  if (evidence.steps.empty()) return evidence;
+  std::sort(evidence.steps.begin(), evidence.steps.end(),
+            [](const Step& a, const Step& b) { return a.window.begin < b.window.begin; });
+  std::vector<bool> gives(head.strings.rows());
+  for (std::uint32_t s = 0; s < gives.size(); ++s)
+    gives[s] = TextOf(head.strings, head.string_bytes, s).starts_with(kGivesBucketAway);
+  std::vector<Interval> input;
+  ForEachRow<schema::Ranges>(events, kRangeColumns, [&](const schema::Ranges& rows, std::size_t i) {
+    if (rows.thread[i] != training) return;
+    const Interval range{rows.begin_ns[i], rows.begin_ns[i] + rows.duration_ns[i]};
+    evidence.signs.insert(evidence.signs.end(), {range.begin, range.end});
+    if (rows.category[i] == kInput) input.push_back(range);
+    if (rows.name[i] < gives.size() && gives[rows.name[i]]) evidence.given.push_back(range.end);
+  });
+  ForEachRow<schema::MpiCalls>(events, kCallColumns, [&](const schema::MpiCalls& rows, std::size_t i) {
+    if (rows.thread[i] == training)
+      evidence.signs.insert(evidence.signs.end(), {rows.begin_ns[i], rows.begin_ns[i] + rows.duration_ns[i]});
+  });
+  std::sort(evidence.signs.begin(), evidence.signs.end());
+  std::sort(evidence.given.begin(), evidence.given.end());
+  evidence.input = Normalize(std::move(input));
+  return evidence;
+}
+
+// The last one in [window.begin, before); window.begin - 1: none.
+std::int64_t LastWithin(const std::vector<std::int64_t>& times, Interval window, std::int64_t before) {
+  const auto after = std::lower_bound(times.begin(), times.end(), before);
+  return after == times.begin() || after[-1] < window.begin ? window.begin - 1 : after[-1];
+}
+
+// From when the training thread had nothing to do but to wait for the collective that ended at `end_ns`; `end_ns`: it
+// had.
+std::int64_t WaitedFrom(const Evidence& evidence, Interval step, std::int64_t end_ns) {
+  const std::int64_t given = LastWithin(evidence.given, step, step.end);
+  if (given >= step.begin) return std::min(given, end_ns);
+  const std::int64_t before = LastWithin(evidence.signs, step, end_ns);
+  const auto next = std::lower_bound(evidence.signs.begin(), evidence.signs.end(), end_ns);
+  if (before < step.begin || next == evidence.signs.end()) return end_ns;
+  const auto soon = kWakeUpNs + static_cast<std::int64_t>(kAfterShare * static_cast<double>(end_ns - before));
+  return *next - end_ns <= soon ? before : end_ns;
+}
+
+// Of `set`, what is nearest to its end and `ns` long together.
+void AppendLast(const IntervalSet& set, std::int64_t ns, std::vector<Interval>& out) {
+  for (auto at = set.rbegin(); at != set.rend() && ns > 0; ++at) {
+    const std::int64_t length = std::min(ns, at->end - at->begin);
+    out.push_back({at->end - length, at->end});
+    ns -= length;
+  }
+}
+
+}  // namespace
+
+IntervalSet HelperWaits(const schema::RankTables& head, EventReader& events, std::uint32_t training) {
+  const schema::Collectives& c = head.collectives;
+  std::vector<Interval> others;
+  for (std::size_t i = 0; i < c.rows(); ++i)
+    if (c.mode[i] == static_cast<std::uint8_t>(CollectiveMode::kBlocking) && c.thread[i] != training &&
+        c.end_ns[i] > c.begin_ns[i])
+      others.push_back({c.begin_ns[i], c.end_ns[i]});
+  if (others.empty()) return {};
+  const Evidence evidence = Collect(head, events, training);
+  if (evidence.steps.empty()) return {};
+  std::vector<Interval> windows;
+  for (const Step& step : evidence.steps) windows.push_back(step.window);
+  CounterCurve delay(windows);
+  ForEachRow<schema::CpuSamples>(events, kSampleColumns, [&](const schema::CpuSamples& rows, std::size_t i) {
+    if (rows.thread[i] == training && rows.run_delay_ns[i] >= 0) delay.Add(rows.time_ns[i], rows.run_delay_ns[i]);
+  });
+
+  std::vector<Interval> until_ends;
+  for (const Interval& collective : others) {
+    const auto after = std::lower_bound(windows.begin(), windows.end(), collective.end,
+                                        [](const Interval& window, std::int64_t ns) { return window.begin < ns; });
+    if (after == windows.begin() || collective.end > after[-1].end) continue;
+    const std::int64_t from = WaitedFrom(evidence, after[-1], collective.end);
+    if (from < collective.end) until_ends.push_back({from, collective.end});
+  }
+  const IntervalSet candidates = Intersect(Normalize(std::move(until_ends)), Normalize(std::move(others)));
+  std::vector<Interval> waits;
+  for (std::size_t s = 0; s < windows.size(); ++s) {
+    const std::int64_t blocked = windows[s].end - windows[s].begin - evidence.steps[s].cpu_ns -
+                                 std::max<std::int64_t>(0, delay.Within(s)) - TotalWithin(evidence.input, windows[s]);
+    AppendLast(Subtract(Clip(candidates, windows[s]), evidence.input), blocked, waits);
+  }
+  return Normalize(std::move(waits));
+}
+
+IntervalSet HelperWaits(const schema::RankTables& tables, std::uint32_t training) {
+  return HelperWaits(tables, *ReadFromMemory(tables), training);
+}
+
+}  // namespace lockstep
