@@ -8,7 +8,6 @@
 #include "analysis/replay/chosen_steps.h"
 #include "analysis/replay/graph.h"
 #include "analysis/replay/host_messages.h"
-#include "analysis/replay/moved_outside.h"
 #include "merge/parallel.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/rank_pass.h"
@@ -119,11 +118,6 @@ class Reader {
         const auto& [some, all] = counts[run_.collectives[c.collective].comm];
         if (2 * some >= all) c.in_wait = false;
       }
-    const auto moved = MovedOutsideWaits(run_);
-    for (RankStretches& rank : run_.stretches)
-      for (RankCollective& c : rank.collectives)
-        if (moved.contains({run_.collectives[c.collective].comm, run_.collectives[c.collective].kind}))
-          c.in_wait = false;
   }
 
   RankWindow WindowOf(std::size_t r, const RankClockMap& clock) const {
