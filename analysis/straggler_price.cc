@@ -62,11 +62,11 @@ std::optional<Cost> CostBy(Statistic statistic, const Context& context, const Ma
   if (!median && cost.ns < kOccasionalTimes * most) return std::nullopt;
   // Sure to cost the limit, and more than the costliest of the others: autocorrelated noise makes some rank the
   // costliest of any short run, and p alone names one of ten such runs. What happens in a tenth of the steps has a mean
-  // that is known to a third only, however sure it is that it happens: there half of the limit is enough.
-  const double sure = median ? limit : 0.5 * limit;
+  // that is known to a third only, however sure it is that it happens: there less is enough.
+  const double sure = median ? limit : 0.75 * limit;
   if (cost.ns < limit || cost.interval.first <= sure) return std::nullopt;
   const auto net_interval = BootstrapInterval(net, block, statistic, context.options().seed + 102);
-  if (net_interval.first <= 0.5 * sure) return std::nullopt;
+  if (net_interval.first <= 0.5 * limit) return std::nullopt;
   return cost;
 }
 

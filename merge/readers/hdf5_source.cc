@@ -48,7 +48,7 @@ class Hdf5Source final : public RankSource {
     All(read, t.devices), All(read, t.gpu_samples), All(read, t.overheads);
     All(read, t.clock_bursts), All(read, t.clock_snapshots), All(read, t.losses);
     Some(read, t.collectives,
-         {"comm", "seq", "start", "kind", "mode", "uneven", "begin_ns", "post_end_ns", "last_incomplete_ns",
+         {"comm", "seq", "start", "kind", "mode", "thread", "uneven", "begin_ns", "post_end_ns", "last_incomplete_ns",
           "wait_begin_ns", "end_ns", "bytes", "dtype", "root", "kernel", "kernel_operations"});
     Some(read, t.p2p,
          {"comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns", "post_end_ns",
