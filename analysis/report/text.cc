@@ -213,8 +213,12 @@ class Writer {
     if (high - low < 0.02)
       return fmt::format("communication {}, of which {} hidden under compute ({})", Duration(s.comm_ns),
                          Duration(s.hidden_comm_ns), Percent(low));
-    return fmt::format("communication {} to {}, of which {} to {} hidden under compute ({} to {})", Duration(s.comm_ns),
-                       Duration(s.comm_high_ns), Duration(s.hidden_comm_ns), Duration(s.hidden_comm_high_ns),
+    const auto range = [](std::int64_t from, std::int64_t to) {
+      const std::string begin = Duration(from), end = Duration(to);
+      return begin == end ? begin : begin + " to " + end;
+    };
+    return fmt::format("communication {}, of which {} hidden under compute ({} to {})", range(s.comm_ns, s.comm_high_ns),
+                       range(std::max<std::int64_t>(0, s.hidden_comm_ns - s.helper_wait_ns), s.hidden_comm_high_ns),
                        Percent(low), Percent(high));
   }
 
