@@ -38,7 +38,8 @@ class Heatmap {
     for (std::size_t s = 0; s < context_.steps().size(); ++s) {
       const std::size_t row = context_.steps()[s];
       if (s % per_column_ == 0) steps.push_back(table.index[row]);
-      flags[s / per_column_] |= (table.warmup[row] ? 1 : 0) | (table.complete[row] ? 0 : 2);
+      flags[s / per_column_] |=
+          (table.warmup[row] ? 1 : 0) | (table.complete[row] ? 0 : 2) | (context_.InWindow(table.index[row]) ? 0 : 4);
     }
     json["ranks"] = Packed(ranks);
     json["steps"] = Packed(steps);

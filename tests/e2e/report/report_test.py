@@ -35,12 +35,23 @@ def equal(left, right, what):
     check(left == right, f"{what}: {str(left)[:300]} is not {str(right)[:300]}")
 
 
-def synthetic(place, case, *words):
-    """A run directory of one of the goldens' descriptions."""
-    run = place / case
-    done = jobs.run([jobs.BUILD / "make_run", GOLDEN / case / "run.trace", run, *words], place)
+def described(place, name, text, *more):
+    """A synthetic run from its description (tests/make_run)."""
+    run = place / name
+    (place / f"{name}.trace").write_text(text)
+    done = jobs.run([jobs.BUILD / "make_run", place / f"{name}.trace", run, *more], place)
     equal(done.returncode, 0, done.stderr.decode())
     return run
+
+
+def synthetic(place, case, *more):
+    """The same of one of the goldens' descriptions."""
+    return described(place, case, (GOLDEN / case / "run.trace").read_text(), *more)
+
+
+# Collectives that repeat nothing: no steps to be found.
+NO_STEPS = "ranks 3\nsteps 1\nmarks off\nnetwork alpha=20us bandwidth=5GB/s skew=2us\njitter 1%\nlate rank=1 by=2ms\nstep\n" + "".join(
+    f"  compute {i % 7 + 1}ms\n  allreduce {i + 1}KiB\n" for i in range(40)) + "end\n"
 
 
 def report(run, *words, codes=(0, 3)):
@@ -89,6 +100,9 @@ def same_numbers(browser, page, analysis):
         return
     cells = {(cell["rank"], step["index"]): cell for step in analysis["steps"] for cell in step["ranks"]}
     rows = [row for row in saved(browser, page, "heatmap") if row["step_ns"] != ""]
+    # The page also has what lies outside of the analysis window, marked so.
+    inside = {step["index"] for step in analysis["steps"]}
+    rows = [row for row in rows if int(row["step"]) in inside]
     equal(len(rows), len(cells), "cells of the heatmap")
     for row in rows:
         cell = cells[int(row["rank"]), int(row["step"])]
@@ -219,16 +233,16 @@ def demo(place):
         session = browser.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         from browser import Page
         page = browser.pages[session] = Page(browser, session)
-        page.wait("document.readyState === 'complete' && !document.getElementById('plain').hidden")
+        page.wait("document.readyState === 'complete' && document.getElementById('plain')?.hidden === false")
         check(analysis["verdict"][:40] in " ".join(page.eval("document.getElementById('plain').textContent").split()), "the summary as text where plots fail")
 
 
 def kinds(place):
     """Runs of every kind, synthetic ones: GPUs, no steps, missing ranks, messages, shards."""
     with Browser() as browser:
-        for case in ("gpu_ddp", "fsdp_gpu", "pipeline_gpu", "no_steps", "missing_rank", "ended_early", "clock_offset_drift", "healthy", "pipeline", "hiccup"):
+        for case in ("gpu_ddp", "fsdp_gpu", "pipeline_gpu", "unmarked", "no_steps", "missing_rank", "ended_early", "clock_offset_drift", "healthy", "pipeline", "hiccup"):
             try:
-                run = synthetic(place, case)
+                run = described(place, case, NO_STEPS) if case == "unmarked" else synthetic(place, case)
                 path, analysis, _ = report(run)
                 page = browser.open(path)
                 sound(page, path)
@@ -239,12 +253,21 @@ def kinds(place):
                 check(analysis["verdict"] in text, "verdict")
                 if case == "gpu_ddp":
                     gpu(browser, page, analysis)
-                if case == "no_steps":
+                if case == "unmarked":
                     check("This run has no steps" in text, "says why there is no heatmap")
+                    name = page.eval("document.querySelector('[data-csv^=pieces-slice]')?.dataset.csv")
+                    check("slices" in text and name and len(saved(browser, page, name)) > 10, "a timeline of slices")
                 if case in ("missing_rank", "ended_early"):
                     check("incomplete or doubtful" in text, "says that it is incomplete")
             except AssertionError as error:
                 raise AssertionError(f"{case}: {error}") from error
+
+
+        # Nothing at all to see, of a program that does nothing.
+        run = place / "sleep"
+        jobs.run([jobs.LOCKSTEP, "run", "-o", run, "--after", "none", "--", "/bin/sleep", "0.1"], place)
+        path, _, _ = report(run)
+        sound(browser.open(path), path)
 
 
 def gpu(browser, page, analysis):
@@ -270,13 +293,13 @@ def gpu(browser, page, analysis):
 def imported(place):
     """Kineto traces, one rank of them too."""
     with Browser() as browser:
-        for name, case, more in (("traces", "gpu_ddp", ["--kineto", "distributed_info"]), ):
+        for name, case, more in (("traces", "gpu_ddp", ["--kineto", "nccl=seq"]), ):
             run = synthetic(place, case, *more)
             done = jobs.run([jobs.LOCKSTEP, "report", run, "-o", place / f"{name}.html"], place, timeout=300)
             check(done.returncode in (0, 3), done.stderr.decode())
             page = browser.open(place / f"{name}.html")
             sound(page, place / f"{name}.html")
-            single = sorted(path for path in run.rglob("*") if path.suffix in (".json", ".gz") and "manifest" not in path.name)
+            single = sorted(path for path in run.iterdir() if path.suffix in (".json", ".gz") and "pt.trace" in path.name)
             done = jobs.run([jobs.LOCKSTEP, "report", single[0], "-o", place / "one.html"], place, timeout=300)
             check(done.returncode in (0, 3), done.stderr.decode())
             page = browser.open(place / "one.html")
@@ -285,7 +308,7 @@ def imported(place):
 
 
 HOSTILE = ["</script><script>document.body.dataset.owned=1</script>", "<img src=x onerror=\"document.body.dataset.owned=1\">", "\"'><b>bold</b>&amp;",
-           "=HYPERLINK(\"http://example.com\")", "\u202egnp.exe", "a\u2028b\u0000c\u001b[31m", "@LOCKSTEP_DATA@ $& $1 -->", "x" * 5000, "\ud83d\ude00 Größe"]
+           "=HYPERLINK(\"http://example.com\")", "\u202egnp.exe", "a\u2028b\u0000c\u001b[31m", "@LOCKSTEP_DATA@ $& $1 -->", "x" * 5000, "\U0001f600 Größe"]
 
 
 def hostile(place):

@@ -76,7 +76,12 @@ export function scatter(data) {
     if (buckets?.current_cap_mb && kind.op === 'all-reduce') marker(u, buckets.current_cap_mb * kMiB, `cap now ${number(buckets.current_cap_mb)} MiB`, colour('fg2'), 0);
     if (buckets?.recommended_cap_mb && kind.op === 'all-reduce') marker(u, buckets.recommended_cap_mb * kMiB, `try ${number(buckets.recommended_cap_mb)} MiB`, colour('good'), 1);
   };
-  const range = (u, low, high) => [Math.max(low, 1e-6) / 1.6, high * 1.6];
+  // To 1, 2 or 5 times a power of ten: uPlot labels the ends of a logarithmic axis, too.
+  const snap = (v, up) => {
+    const power = 10 ** Math.floor(Math.log10(v)), digits = [1, 2, 5, 10];
+    return power * (up ? digits.find((d) => d * power >= v * 0.999) : digits.findLast((d) => d * power <= v * 1.001));
+  };
+  const range = (u, low, high) => [snap(Math.max(low, 1e-6) / 1.3, false), snap(high * 1.3, true)];
   const plot = chart({
     name: 'scatter', height: 300, points,
     label: 'Transfer time against size of collectives, both logarithmic. Left and right move from point to point; the data is in the table below.',
@@ -123,9 +128,12 @@ export function curve(data) {
     parts.push(absent(...[why].flat()));
   } else {
     const all = buckets.curve, flat = buckets.flat_cap_mb;
+    // Intervals may be much wider than what the curve has to say: they are cut, not the curve flattened.
+    const steps = all.map((p) => p.predicted_step_ns / 1e6), least = Math.min(...steps), most = Math.max(...steps), room = Math.max(most - least, 0.05 * most);
+    const bottom = Math.max(Math.min(...all.map((p) => p.low_ns / 1e6)), least - room) - room * 0.1, top = Math.min(Math.max(...all.map((p) => p.high_ns / 1e6)), most + room) + room * 0.25;
     const options = () => ({
       cursor: { drag: { x: true, y: false } },
-      scales: { x: { time: false, distr: 3, range: (u, low, high) => [low / 1.3, high * 1.3] }, y: { range: (u, low, high) => [low - (high - low) * 0.15, high + (high - low) * 0.2 || high * 1.05] } },
+      scales: { x: { time: false, distr: 3, range: (u, low, high) => [low / 1.3, high * 1.3] }, y: { range: [bottom, top] } },
       axes: [{ values: (u, splits) => splits.map((v) => (v === null ? '' : number(v) + ' MiB')), space: 60 }, { values: (u, splits) => splits.map((v) => duration(v * 1e6)), size: 64 }],
       series: [{}, { stroke: colour('point'), width: 2, points: { show: true, size: 7, fill: colour('bg') } }, { stroke: colour('line'), width: 1, points: { show: false } }, { stroke: colour('line'), width: 1, points: { show: false } }],
       bands: [{ series: [3, 2], fill: colour('band') }],

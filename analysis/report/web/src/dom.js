@@ -8,7 +8,7 @@ export function h(tag, options, ...children) {
     else if (key === 'class') element.className = value;
     else element.setAttribute(key, value === true ? '' : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 

@@ -61,7 +61,7 @@ export function heatmap(data, openStep) {
     // Warm-up and incomplete steps are told apart: they are in no median.
     for (let column = 0; column < columns; ++column) {
       if (!map.flags[column]) continue;
-      g.fillStyle = map.flags[column] & 2 ? colour('wait') : colour('fg2');
+      g.fillStyle = map.flags[column] & 6 ? colour('wait') : colour('fg2');
       g.fillRect(left + column * plotWidth(w) / columns, top + mapHeight + 2, Math.max(2, plotWidth(w) / columns - 1), 3);
     }
     // Scale.
@@ -89,7 +89,8 @@ export function heatmap(data, openStep) {
     return {
       lines: [`${rankName(row)} · ${stepName(column)}`,
         `${kMeasures[measure][0]} ${Number.isNaN(value) ? 'not recorded' : duration(value)}${binned ? ' (largest)' : ''}`,
-        ...(flags & 1 ? ['warm-up: in no median'] : []), ...(flags & 2 ? ['not complete on every rank'] : [])],
+        ...(flags & 1 ? ['warm-up: in no median'] : []), ...(flags & 2 ? ['not complete on every rank'] : []),
+        ...(flags & 4 ? ['outside of what is analysed: in no figure'] : [])],
       x: left + (column + 0.5) * plotWidth(width) / columns, y: top + (row + 0.5) * mapHeight / rows,
     };
   }
