@@ -35,15 +35,17 @@ function scores(data) {
   let order = all.rank.length ? [...all.rank.keys()].filter((r) => all.straggler_score[r] !== null) : [];
   if (!order.length) return absent('Work of ranks is not compared: that takes two ranks and two complete steps.');
   if (order.length > kRows) order = order.sort((a, b) => Math.abs(all.straggler_score[b]) - Math.abs(all.straggler_score[a])).slice(0, kRows).sort((a, b) => a - b);
-  const low = Math.min(-0.01, ...order.map((r) => all.score_low[r] ?? 0)), high = Math.max(0.01, ...order.map((r) => all.score_high[r] ?? 0));
+  // The scores are logarithms; shown is how much more work that is.
+  const more = (value) => Math.expm1(value ?? 0);
+  const low = Math.min(-0.01, ...order.map((r) => more(all.score_low[r]))), high = Math.max(0.01, ...order.map((r) => more(all.score_high[r])));
   const left = 64, rowHeight = 15;
   let width = 0, cursor = null;
-  const x = (v) => left + 8 + (v - low) / (high - low) * (width - left - 24);
+  const x = (v) => left + 8 + (v - low) / (high - low) * (width - left - 24), at = (score) => x(more(score));
   const named = new Set(data.analysis.stragglers.map((s) => s.rank));
   const tell = (row) => {
     const r = order[row];
     return r === undefined ? null : { lines: [`rank ${all.rank[r]}: work ${all.straggler_score[r] >= 0 ? '+' : ''}${percent(Math.expm1(all.straggler_score[r]))} against the median rank`,
-      `95 %: ${percent(Math.expm1(all.score_low[r]))} to ${percent(Math.expm1(all.score_high[r]))}`], x: x(all.straggler_score[r]), y: row * rowHeight + 8 };
+      `95 %: ${percent(Math.expm1(all.score_low[r]))} to ${percent(Math.expm1(all.score_high[r]))}`], x: at(all.straggler_score[r]), y: row * rowHeight + 8 };
   };
   const plot = canvasPlot({
     label: 'Each rank\'s work against the median rank\'s, with 95 % interval. Up and down move from rank to rank.',
@@ -66,11 +68,11 @@ function scores(data) {
         g.strokeStyle = g.fillStyle = colour(named.has(all.rank[r]) ? 'wait' : 'point');
         g.lineWidth = 1.5;
         g.beginPath();
-        g.moveTo(x(all.score_low[r] ?? all.straggler_score[r]), y);
-        g.lineTo(x(all.score_high[r] ?? all.straggler_score[r]), y);
+        g.moveTo(at(all.score_low[r] ?? all.straggler_score[r]), y);
+        g.lineTo(at(all.score_high[r] ?? all.straggler_score[r]), y);
         g.stroke();
         g.beginPath();
-        g.arc(x(all.straggler_score[r]), y, 3.5, 0, 7);
+        g.arc(at(all.straggler_score[r]), y, 3.5, 0, 7);
         g.fill();
       });
     },
@@ -139,7 +141,7 @@ export function stragglers(data) {
   if (analysis.delays.length) {
     const rows = analysis.delays;
     const column = (key, title) => ({ key, title, numeric: true, value: (i) => rows[i][key], text: (i) => duration(rows[i][key]) });
-    parts.push(h('h3', {}, 'Where delays begin'), h('p', { class: 'note' }, 'Work beyond the others\' and all the waiting that it causes, at the next synchronisation or, passed on, later.'), table([
+    parts.push(h('h3', {}, 'Where delays begin'), h('p', { class: 'note' }, 'Work beyond the others\' and the waiting of all ranks together that it causes per step, at the next synchronisation or, passed on, later.'), table([
       { key: 'rank', title: 'rank', numeric: true, value: (i) => rows[i].rank, text: (i) => String(rows[i].rank) },
       { key: 'where', title: 'in', value: (i) => rows[i].where, text: (i) => rows[i].where ?? '(no range)' },
       column('short_term_ns', 'waiting at once'), column('long_term_ns', 'waiting later')], rows.length, { sortBy: 'short_term_ns' }),
