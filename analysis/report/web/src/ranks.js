@@ -127,8 +127,8 @@ export function ranks(data) {
     h('div', { class: 'controls' }, viewControl, n > 1 ? sortControl : null),
     legend([...parts.map(([, title, swatch]) => [swatch, title]), ['hidden striped', 'communication hidden under compute: costs nothing']]),
     plot.box, pages,
-    step ? h('div', {}, h('p', { class: 'dim' }, `of the median step (${step.index})`), behind('ranks-median-step', stepColumns, n)) : null,
-    h('p', { class: 'dim' }, 'of the whole analysis window'), behind('ranks', columns, n),
+    step ? h('div', {}, h('p', { class: 'dim behind-of' }, `of the median step (${step.index})`), behind('ranks-median-step', stepColumns, n)) : null,
+    h('p', { class: 'dim behind-of' }, 'of the whole analysis window'), behind('ranks', columns, n),
   ];
 }
 
