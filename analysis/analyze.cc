@@ -1,6 +1,6 @@
 #include "analysis/analyze.h"
 
-#include "analysis/context.h"
+#include "analysis/analyze_with.h"
 #include "analysis/passes.h"
 
 namespace lockstep {
@@ -23,12 +23,18 @@ Status CheckTables(const Timeline& timeline) {
 
 }  // namespace
 
-Result<Analysis> Analyze(const Timeline& timeline, const AnalyzeOptions& options) {
+Result<Analysis> AnalyzeWith(const Timeline& timeline, const AnalyzeOptions& options,
+                             const std::function<void(const Context&, const Analysis&)>& then) {
   LS_CHECK(CheckTables(timeline));
   Analysis analysis;
   const Context context(timeline, options);
   RunPasses(context, analysis);
+  if (then) then(context, analysis);
   return analysis;
+}
+
+Result<Analysis> Analyze(const Timeline& timeline, const AnalyzeOptions& options) {
+  return AnalyzeWith(timeline, options, nullptr);
 }
 
 bool IncompleteInput(const Timeline& timeline) {

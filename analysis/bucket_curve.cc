@@ -1,6 +1,8 @@
 // What a step would take with gradients in other buckets: from replay, for every bucketing
 // worth telling apart, and which of them to try.
 
+#include "analysis/bucket_curve.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,15 +48,6 @@ struct Candidate {
   std::vector<std::uint64_t> bytes;
   bool one_bucket;
 };
-
-Question Of(const Buckets& buckets, const BucketSequence& sequence, const Candidate& candidate) {
-  Question question;
-  question.kind = Question::kBucketCap;
-  question.cap_bytes =
-      candidate.one_bucket ? UINT64_MAX : static_cast<std::uint64_t>(std::llround(candidate.cap_mb * kMiB));
-  question.first_bytes = candidate.one_bucket ? UINT64_MAX : FirstLimit(buckets, sequence, question.cap_bytes);
-  return question;
-}
 
 // One cap for each bucketing where the gradients are known, else caps in half octaves; and the present one. Of those
 // that give the same buckets the largest.
@@ -220,6 +213,14 @@ class Recommendation {
 
 }  // namespace
 
+Question QuestionOfCap(const Buckets& buckets, const BucketSequence& sequence, double cap_mb, bool one_bucket) {
+  Question question;
+  question.kind = Question::kBucketCap;
+  question.cap_bytes = one_bucket ? UINT64_MAX : static_cast<std::uint64_t>(std::llround(cap_mb * kMiB));
+  question.first_bytes = one_bucket ? UINT64_MAX : FirstLimit(buckets, sequence, question.cap_bytes);
+  return question;
+}
+
 void PredictBuckets(const Context& context, Analysis& analysis) {
   const ReplayedRun* replayed = context.Replayed();
   Buckets& buckets = analysis.buckets;
@@ -236,7 +237,8 @@ void PredictBuckets(const Context& context, Analysis& analysis) {
   std::vector<Candidate> candidates = Candidates(buckets, sequence, points);
   std::vector<std::optional<Answer>> asked(candidates.size());
   ParallelFor(context.options().jobs, candidates.size(), [&](std::size_t i) {
-    const Result<Answer> answer = replayed->what_if().Ask(Of(buckets, sequence, candidates[i]));
+    const Result<Answer> answer =
+        replayed->what_if().Ask(QuestionOfCap(buckets, sequence, candidates[i].cap_mb, candidates[i].one_bucket));
     if (answer.ok()) asked[i] = answer.value();
   });
   std::vector<Answer> answers;

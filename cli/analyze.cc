@@ -20,6 +20,7 @@
 #include "cli/command.h"
 #include "cli/imported.h"
 #include "cli/progress.h"
+#include "cli/write_file.h"
 #include "merge/merge.h"
 #include "runtime/agent/recover.h"
 
@@ -37,22 +38,7 @@ struct Flags {
   TableFlags table;
 };
 
-// Whole or not at all: readers never see half a file.
-Status WriteFile(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  const auto failed = [&] {
-    const std::string reason = std::generic_category().message(errno);
-    ::unlink(part.c_str());
-    return Error{ErrorCode::kIo, "cannot write the analysis: " + reason, path,
-                 "lockstep analyze --json FILE elsewhere"};
-  };
-  std::FILE* file = std::fopen(part.c_str(), "we");
-  if (file == nullptr) return failed();
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written) return failed();
-  if (std::rename(part.c_str(), path.c_str()) != 0) return failed();
-  return Ok();
-}
+constexpr const char* kElsewhere = "lockstep analyze --json FILE elsewhere";
 
 std::string FilesLine(const std::string& run_dir) {
   std::string line;
@@ -137,7 +123,7 @@ int Analyze(const Flags& flags) {
   const std::string json = RenderJson(analysis.value());
   int code = analysis.value().incomplete() ? kIncomplete : kOk;
   if (merge.write) {
-    if (Status written = WriteFile(merge.run_dir + "/analysis.json", json); !written.ok())
+    if (Status written = WriteWhole(merge.run_dir + "/analysis.json", json, kElsewhere); !written.ok())
       code = PrintError(written.error());
   } else if (!flags.quiet) {
     std::fprintf(stderr, "lockstep: %s is read-only: analysis.json is not written there\n", merge.run_dir.c_str());
@@ -145,11 +131,12 @@ int Analyze(const Flags& flags) {
   if (!flags.bytes_matrix.empty()) {
     const std::string csv = BytesMatrix(timeline.value().tables.p2p_pairs);
     if (flags.bytes_matrix == "-") return ToStdout(csv) ? code : kFailed;
-    if (Status written = WriteFile(flags.bytes_matrix, csv); !written.ok()) return PrintError(written.error());
+    if (Status written = WriteWhole(flags.bytes_matrix, csv, kElsewhere); !written.ok())
+      return PrintError(written.error());
   }
   if (flags.json == "-") return ToStdout(json) ? code : kFailed;
   if (!flags.json.empty())
-    if (Status written = WriteFile(flags.json, json); !written.ok()) return PrintError(written.error());
+    if (Status written = WriteWhole(flags.json, json, kElsewhere); !written.ok()) return PrintError(written.error());
 
   const TextOptions text = TextOptions::ForFile(STDOUT_FILENO);
   if (flags.explain) {

@@ -28,6 +28,7 @@ void AddRun(CLI::App& root, Chosen& chosen);
 void AddImport(CLI::App& root, Chosen& chosen);
 void AddMerge(CLI::App& root, Chosen& chosen);
 void AddAnalyze(CLI::App& root, Chosen& chosen);
+void AddReport(CLI::App& root, Chosen& chosen);
 void AddWhatIf(CLI::App& root, Chosen& chosen);
 void AddInfo(CLI::App& root, Chosen& chosen);
 

@@ -215,7 +215,10 @@ int Run(const Flags& flags) {
     FinishLike(result.value());
   }
   AfterOptions after;
-  after.after = flags.after == "none" ? After::kNone : flags.after == "merge" ? After::kMerge : After::kAnalyze;
+  after.after = flags.after == "none"     ? After::kNone
+                : flags.after == "merge"  ? After::kMerge
+                : flags.after == "report" ? After::kReport
+                                          : After::kAnalyze;
   after.to = flags.after_to;
   after.clock = flags.clock;
   after.wait_ms = flags.after_wait_s * 1000;

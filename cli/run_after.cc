@@ -187,6 +187,14 @@ void RunAfter(const RunResult& result, const AfterOptions& options) {
     }
     std::vector<std::string> words = {options.after == After::kMerge ? "merge" : "analyze", dir};
     if (options.clock == "off" || options.clock == "wall") words.insert(words.end(), {"--clock", options.clock});
+    if (options.after == After::kReport) {
+      // Before the verdict, which is the last thing shown and names the page.
+      std::vector<std::string> page = words;
+      page[0] = "report";
+      page.push_back("-q");
+      const int made = RunSelf(page, out_fd);
+      if (made != 0 && made != 3 && !options.quiet) Say("`lockstep report` did not succeed");
+    }
     const int code = RunSelf(words, out_fd);
     if (code != 0 && code != 3 && !options.quiet)
       Say("`lockstep " + words[0] + "` did not succeed; the recorded data is complete in " + dir);

@@ -1,0 +1,123 @@
+#include "analysis/report/html/heatmap.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "analysis/statistics.h"
+
+namespace lockstep {
+namespace {
+
+// Of cells that stand for several.
+constexpr int kBitsOfBins = 9;
+
+class Heatmap {
+ public:
+  Heatmap(const Context& context, const HeatmapLimits& limits) : context_(context) {
+    const auto binned = [](std::size_t n, std::size_t most) { return std::max<std::size_t>(1, (n + most - 1) / most); };
+    per_row_ = binned(context.ranks().size(), limits.rows);
+    per_column_ = binned(context.steps().size(), limits.columns);
+    rows_ = (context.ranks().size() + per_row_ - 1) / per_row_;
+    columns_ = (context.steps().size() + per_column_ - 1) / per_column_;
+  }
+
+  PageJson Make() {
+    for (auto& measure : cells_) measure.assign(rows_ * columns_, kUnknownCell);
+    for (std::size_t s = 0; s < context_.steps().size(); ++s) AddStep(s);
+    AddDelays();
+    PageJson json;
+    json["ranks_per_row"] = per_row_;
+    json["steps_per_column"] = per_column_;
+    json["rank_count"] = context_.ranks().size();
+    json["step_count"] = context_.steps().size();
+    std::vector<std::int64_t> ranks, steps, flags(columns_, 0);
+    for (std::size_t row = 0; row < rows_; ++row) ranks.push_back(context_.ranks()[row * per_row_]);
+    const auto& table = context_.tables().steps;
+    for (std::size_t s = 0; s < context_.steps().size(); ++s) {
+      const std::size_t row = context_.steps()[s];
+      if (s % per_column_ == 0) steps.push_back(table.index[row]);
+      flags[s / per_column_] |=
+          (table.warmup[row] ? 1 : 0) | (table.complete[row] ? 0 : 2) | (context_.InWindow(table.index[row]) ? 0 : 4);
+    }
+    json["ranks"] = Packed(ranks);
+    json["steps"] = Packed(steps);
+    json["flags"] = Packed(flags);
+    static constexpr const char* kNames[kMeasures] = {"delay_ns", "step_ns",     "compute_ns",
+                                                      "wait_ns",  "transfer_ns", "idle_ns"};
+    for (std::size_t m = 0; m < kMeasures; ++m) {
+      if (std::all_of(cells_[m].begin(), cells_[m].end(), [](std::int64_t v) { return v == kUnknownCell; })) {
+        json["measures"][kNames[m]] = nullptr;
+        continue;
+      }
+      if (per_row_ * per_column_ > 1) RoundTo(kBitsOfBins, cells_[m]);
+      json["measures"][kNames[m]] = Packed(cells_[m]);
+    }
+    return json;
+  }
+
+ private:
+  enum Measure : std::size_t { kDelay, kStep, kCompute, kWait, kTransfer, kIdle, kMeasures };
+
+  void Put(Measure measure, std::size_t position, std::size_t step, std::int64_t value) {
+    std::int64_t& cell = cells_[measure][position / per_row_ * columns_ + step / per_column_];
+    cell = std::max(cell, value);
+  }
+
+  void AddStep(std::size_t s) {
+    const auto& table = context_.tables().step_ranks;
+    for (std::size_t p = 0; p < context_.ranks().size(); ++p) {
+      const std::size_t cell = context_.Cell(context_.steps()[s], p);
+      if (cell == kNowhere) continue;
+      const IdentityTerms terms = context_.TermsOf(cell);
+      Put(kStep, p, s, table.end_ns[cell] - table.begin_ns[cell]);
+      Put(kCompute, p, s, terms.compute_ns);
+      Put(kWait, p, s, terms.exposed_wait_ns);
+      Put(kTransfer, p, s, terms.exposed_transfer_ns + terms.exposed_unsplit_ns);
+      Put(kIdle, p, s, terms.idle_ns);
+    }
+  }
+
+  // Behind the first rank to arrive, lower median over the step's collectives. Step by step: of thousands of ranks
+  // the arrivals of one step are kept at a time.
+  void AddDelays() {
+    const auto& t = context_.tables().collectives;
+    const auto& members = context_.tables().collective_ranks;
+    std::unordered_map<std::int64_t, std::size_t> position_of;
+    for (std::size_t s = 0; s < context_.steps().size(); ++s)
+      position_of.emplace(context_.tables().steps.index[context_.steps()[s]], s);
+    std::vector<std::pair<std::size_t, std::size_t>> by_step;  // Position of the step, row of collectives.
+    for (std::size_t c = 0; c < t.rows(); ++c) {
+      if (!context_.Comparable(c)) continue;
+      if (const auto step = position_of.find(t.step[c]); step != position_of.end())
+        by_step.emplace_back(step->second, c);
+    }
+    std::stable_sort(by_step.begin(), by_step.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<std::vector<std::int64_t>> delays(context_.ranks().size());
+    for (std::size_t i = 0; i < by_step.size(); ++i) {
+      const std::size_t c = by_step[i].second;
+      for (std::size_t m = context_.timeline().FirstMember(c); m < context_.timeline().FirstMember(c + 1); ++m)
+        if (const std::size_t p = context_.Position(members.rank[m]); p != kNowhere)
+          delays[p].push_back(members.arrival_ns[m] - t.first_arrival_ns[c]);
+      if (i + 1 < by_step.size() && by_step[i + 1].first == by_step[i].first) continue;
+      for (std::size_t p = 0; p < delays.size(); ++p) {
+        if (!delays[p].empty()) Put(kDelay, p, by_step[i].first, LowerMedian(delays[p]));
+        delays[p].clear();
+      }
+    }
+  }
+
+  const Context& context_;
+  std::size_t per_row_, per_column_, rows_, columns_;
+  std::vector<std::int64_t> cells_[kMeasures];
+};
+
+}  // namespace
+
+PageJson HeatmapOf(const Context& context, const HeatmapLimits& limits) {
+  if (context.steps().empty() || context.ranks().empty()) return nullptr;
+  return Heatmap(context, limits).Make();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,18 @@
+#pragma once
+// Rank by step: what each rank did in each step, for the plot that shows a sick rank as a
+// row, a global stall as a column.
+
+#include "analysis/context.h"
+#include "analysis/report/html/packed.h"
+
+namespace lockstep {
+
+struct HeatmapLimits {
+  std::size_t rows = 400, columns = 500;  // Beyond them neighbours share a cell, which shows the largest.
+};
+
+// null without steps. {"ranks":[first of each row],"steps":[first of each column],"ranks_per_row","steps_per_column",
+// "flags":[of each column: 1 warm-up, 2 incomplete, 4 outside of the analysis window],"measures":{"delay_ns":packed,...}}, row by row.
+PageJson HeatmapOf(const Context& context, const HeatmapLimits& limits);
+
+}  // namespace lockstep

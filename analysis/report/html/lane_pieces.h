@@ -1,0 +1,43 @@
+#pragma once
+// One rank's step cut into pieces of one activity each: the identity, drawn.
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/tables/comm_ops.h"
+#include "core/interval.h"
+
+namespace lockstep {
+
+// What a rank does in a piece; numbers as in the page (web/src/timeline.js).
+enum class PieceState : std::uint8_t {
+  kCompute = 0,
+  kHiddenTransfer = 1,  // Computes, and beside it something transfers, ...
+  kHiddenWait = 2,      // ... waits for another rank, ...
+  kHiddenUnsplit = 3,   // ... moves and cannot be split,
+  kPosted = 4,          // ... or is posted: nothing shows that it moves.
+  kTransfer = 5,        // Exposed.
+  kWait = 6,
+  kUnsplit = 7,
+  kCopy = 8,
+  kIdle = 9,
+  kInput = 10,  // Part of idle.
+};
+
+struct Piece {
+  std::int64_t end_ns;
+  PieceState state;
+};
+
+// What of a rank happens when, rank clock.
+struct RankLane {
+  RankComm comm;
+  IntervalSet copy, input;
+};
+
+// Contiguous from window.begin to window.end. The sums over the states are the six terms of merge/timeline/breakdown.h.
+std::vector<Piece> CutIntoPieces(const RankLane& lane, Interval window);
+// At most `most` pieces: the window in as many equal parts, each as what fills most of it.
+std::vector<Piece> Coarsened(const std::vector<Piece>& pieces, Interval window, std::size_t most);
+
+}  // namespace lockstep

@@ -1,0 +1,16 @@
+#pragma once
+// What a step would take if several things were different at once: every combination
+// of the sliders' positions, replayed.
+
+#include "analysis/context.h"
+#include "analysis/report/html/packed.h"
+#include "analysis/report/model.h"
+
+namespace lockstep {
+
+// {"skipped": why} where nothing can be replayed. {"replayed_step_ns","self_error","axes":{"bandwidth":[..., null:
+// free], "cap_mb":[null: as it is,...],"without":[[],[ranks]]},"points": packed columns, bandwidth slowest, without
+// fastest; unknown: not answered}. How many combinations depends on the size of the job, not on the time it takes.
+PageJson WhatIfGridOf(const Context& context, const Analysis& analysis);
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// Numbers as people read them: as analysis/report/format.cc writes them, which tests compare.
+
+function threeDigits(value) {
+  const size = Math.abs(value);
+  let text = value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
+  if (text.includes('.')) text = text.replace(/\.?0+$/, '');
+  return text === '-0' ? '0' : text;
+}
+
+const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
+
+export function duration(ns) {
+  if (!known(ns)) return 'unknown';
+  const size = Math.abs(ns);
+  if (ns === 0) return '0';
+  if (size < 999.5) return `${Math.round(ns)} ns`;
+  if (size < 999.5e3) return threeDigits(ns / 1e3) + ' us';
+  if (size < 9999.5e6) return threeDigits(ns / 1e6) + ' ms';
+  if (size < 600e9) return threeDigits(ns / 1e9) + ' s';
+  return threeDigits(ns / 60e9) + ' min';
+}
+
+export function percent(fraction) {
+  if (!known(fraction)) return 'unknown';
+  const value = 100 * fraction, size = Math.abs(value);
+  if (value === 0) return '0 %';
+  if (size < 0.1) return '< 0.1 %';
+  return size < 9.95 ? value.toFixed(1) + ' %' : value.toFixed(0) + ' %';
+}
+
+export const share = (part, whole) => (whole > 0 ? percent(part / whole) : '-');
+
+export function bytes(n) {
+  if (!known(n)) return 'unknown';
+  if (n < 1000) return `${n} B`;
+  if (n < 999.5e3) return threeDigits(n / 1e3) + ' kB';
+  if (n < 999.5e6) return threeDigits(n / 1e6) + ' MB';
+  if (n < 999.5e9) return threeDigits(n / 1e9) + ' GB';
+  return threeDigits(n / 1e12) + ' TB';
+}
+
+export function bandwidth(bytesPerSecond) {
+  if (!known(bytesPerSecond)) return 'unknown';
+  if (bytesPerSecond >= 999.5e6) return threeDigits(bytesPerSecond / 1e9) + ' GB/s';
+  if (bytesPerSecond >= 999.5e3) return threeDigits(bytesPerSecond / 1e6) + ' MB/s';
+  return threeDigits(bytesPerSecond / 1e3) + ' kB/s';
+}
+
+export function count(n) {
+  if (!known(n)) return 'unknown';
+  return String(n).replace(/\B(?=(\d{3})+(?!\d))/g, '\u202f');
+}
+
+export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
+export const number = (value, digits = 4) => (known(value) ? String(Number(value.toPrecision(digits))) : 'unknown');
+export const milliseconds = (ns) => (known(ns) ? (ns === 0 ? '0' : (ns / 1e6).toFixed(Math.abs(ns) >= 99.95e6 ? 0 : Math.abs(ns) >= 9.995e6 ? 1 : 2)) : '-');

@@ -1,0 +1,100 @@
+// The page: sections in order, theme, printing.
+
+import { absent, h } from './dom.js';
+import { load } from './data.js';
+import { redrawAll, tipElement } from './plot.js';
+import { figures, findings, header, verdict } from './overview.js';
+import { heatmap } from './heatmap.js';
+import { ranks } from './ranks.js';
+import { curve, scatter } from './buckets.js';
+import { stragglers } from './stragglers.js';
+import { timeline } from './timeline.js';
+import { whatIf } from './whatif.js';
+import { collectives, facts, trust } from './simple.js';
+
+const root = document.documentElement;
+
+function themeButton() {
+  const dark = () => (root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches);
+  const button = h('button', { type: 'button', class: 'small', id: 'theme', onclick: () => {
+    root.dataset.theme = dark() ? 'light' : 'dark';
+    label();
+    redrawAll();
+  } });
+  const label = () => (button.textContent = dark() ? 'light' : 'dark');
+  label();
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { label(); redrawAll(); });
+  return button;
+}
+
+// Paper is white, whatever the screen is.
+function preparePrinting() {
+  let before;
+  addEventListener('beforeprint', () => {
+    before = root.dataset.theme;
+    root.dataset.theme = 'light';
+    redrawAll();
+  });
+  addEventListener('afterprint', () => {
+    if (before) root.dataset.theme = before;
+    else delete root.dataset.theme;
+    redrawAll();
+  });
+}
+
+// One section that fails must not take the others with it.
+function guarded(make) {
+  try {
+    return make();
+  } catch (error) {
+    console.error(error);
+    return [absent(`This section could not be drawn: ${error.message}`)];
+  }
+}
+
+async function main() {
+  const page = document.getElementById('page'), plain = document.getElementById('plain');
+  plain.hidden = true;
+  try {
+    const data = await load();
+    const lanes = { open: () => {} };
+    const sections = [
+      ['findings', 'What to fix', () => findings(data)],
+      ['heatmap', 'Ranks and steps', () => heatmap(data, (step) => lanes.open(step))],
+      ['ranks', 'Where a step goes', () => ranks(data)],
+      ['buckets', 'Transfer time and bucket size', () => [h('div', { class: 'two' }, h('div', {}, h('h3', {}, 'Transfer time against size'), scatter(data)), h('div', {}, h('h3', {}, 'Step time against bucket cap'), curve(data)))]],
+      ['stragglers', 'Stragglers', () => stragglers(data)],
+      ['timeline', 'Timeline of a step', () => {
+        const made = timeline(data);
+        lanes.open = made.open;
+        return made.section;
+      }],
+      ['whatif', 'What if', () => whatIf(data)],
+      ['collectives', 'Collectives', () => collectives(data)],
+      ['trust', 'How far to trust this', () => trust(data)],
+      ['facts', 'The run', () => facts(data)],
+    ];
+    const list = (items) => items.flat(4).filter(Boolean);
+    page.append(
+      h('a', { class: 'skip', href: '#findings' }, 'Skip to the findings'),
+      h('header', {}, h('div', {}, header(data)), themeButton()),
+      h('nav', { 'aria-label': 'Sections' }, sections.map(([id, title]) => h('a', { href: '#' + id }, title))),
+      h('main', {},
+        data.incomplete ? h('p', { class: 'warning', role: 'note' }, 'The data of this run is incomplete or doubtful: see ', h('a', { href: '#trust' }, 'how far to trust this'), '.') : '',
+        verdict(data), figures(data),
+        sections.map(([id, title, make]) => h('section', { id, 'aria-labelledby': id + '-title' }, h('h2', { id: id + '-title' }, title), list([guarded(make)])))),
+      tipElement);
+    preparePrinting();
+    redrawAll();
+    document.body.dataset.ready = Math.round(performance.now());
+    // After the frame that shows it; for tests and bench/report.
+    requestAnimationFrame(() => setTimeout(() => (document.body.dataset.painted = Math.round(performance.now()))));
+  } catch (error) {
+    // An old browser, or a page that was cut: the summary as text is in it, too.
+    console.error(error);
+    page.replaceChildren(h('p', { class: 'warning' }, `The plots cannot be shown: ${error.message}. It takes a browser of 2023 or later. The summary:`));
+    plain.hidden = false;
+  }
+}
+
+main();

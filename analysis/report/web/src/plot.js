@@ -1,0 +1,106 @@
+// Canvases that know their theme, their size, the pointer and the keyboard.
+
+import { h } from './dom.js';
+
+const redraws = new Set();
+
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
+
+export function redrawAll() {
+  for (const redraw of redraws) redraw();
+}
+export function onRedraw(redraw) {
+  redraws.add(redraw);
+}
+
+const tip = h('div', { id: 'tip', role: 'status', 'aria-live': 'polite', hidden: true });
+export const tipElement = tip;
+
+export function showTip(lines, x, y) {
+  tip.replaceChildren(...lines.map((line, i) => h('div', { class: i ? '' : 'first' }, h('bdi', {}, line))));
+  tip.hidden = false;
+  const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
+  tip.style.left = Math.max(4, Math.min(x + 14, room) + scrollX) + 'px';
+  const below = y + 16 + tip.offsetHeight < innerHeight;
+  tip.style.top = (below ? y + 16 : Math.max(4, y - tip.offsetHeight - 10)) + scrollY + 'px';
+}
+export function hideTip() {
+  tip.hidden = true;
+}
+
+// draw(g, width, height) with height(width) in CSS pixels. at(x, y) -> {lines, x, y}|null: what lies there; keys(key,
+// shift) -> the same, or true (redrawn, nothing to tell), or false (not ours).
+export function canvasPlot({ label, height, draw, at, keys, pressed }) {
+  const canvas = h('canvas', { tabindex: 0, role: 'img', 'aria-label': label });
+  const g = canvas.getContext('2d');
+  let width = 0;
+  const redraw = () => {
+    const box = canvas.parentElement;
+    if (!box || !box.clientWidth) return;
+    width = box.clientWidth;
+    const tall = height(width), ratio = Math.min(3, devicePixelRatio || 1);
+    canvas.style.height = tall + 'px';
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(tall * ratio);
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    g.font = '11px system-ui, sans-serif';
+    g.textBaseline = 'middle';
+    draw(g, width, tall);
+  };
+  const tell = (found, rect) => (found ? showTip(found.lines, rect.left + found.x, rect.top + found.y) : hideTip());
+  canvas.addEventListener('pointermove', (event) => {
+    const rect = canvas.getBoundingClientRect();
+    tell(at(event.clientX - rect.left, event.clientY - rect.top), rect);
+  });
+  canvas.addEventListener('pointerleave', hideTip);
+  canvas.addEventListener('blur', hideTip);
+  if (pressed) canvas.addEventListener('click', (event) => {
+    const rect = canvas.getBoundingClientRect();
+    pressed(event.clientX - rect.left, event.clientY - rect.top);
+  });
+  canvas.addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === 'Escape') return hideTip();
+    const found = keys?.(event.key, event.shiftKey);
+    if (!found) return;
+    event.preventDefault();
+    if (found !== true) tell(found, canvas.getBoundingClientRect());
+  });
+  onRedraw(redraw);
+  const box = h('div', { class: 'plot' }, canvas);
+  new ResizeObserver(() => box.clientWidth !== width && redraw()).observe(box);
+  return { box, canvas, redraw };
+}
+
+// Stripes over a colour: what is hidden does not look like what costs.
+export function stripes(g, base, line) {
+  const tile = document.createElement('canvas'), ratio = Math.min(3, devicePixelRatio || 1);
+  tile.width = tile.height = Math.round(6 * ratio);
+  const t = tile.getContext('2d');
+  t.scale(tile.width / 6, tile.height / 6);
+  t.fillStyle = base;
+  t.fillRect(0, 0, 6, 6);
+  t.strokeStyle = line;
+  t.lineWidth = 1.3;
+  t.beginPath();
+  for (const x of [-6, 0, 6]) {
+    t.moveTo(x, 6);
+    t.lineTo(x + 6, 0);
+  }
+  t.stroke();
+  const pattern = g.createPattern(tile, 'repeat');
+  pattern.setTransform(new DOMMatrix().scale(6 / tile.width));
+  return pattern;
+}
+
+// 1, 2 or 5 times a power of ten, about `ticks` of them from 0 to `span`.
+export function niceStep(span, ticks) {
+  const raw = Math.max(span, 1e-9) / ticks, power = 10 ** Math.floor(Math.log10(raw));
+  return power * [1, 2, 5, 10].find((factor) => factor * power >= raw);
+}
+
+const kViridis = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+export function viridis(t) {
+  const at = Math.max(0, Math.min(0.9999, t)) * 4, i = Math.floor(at), f = at - i;
+  return kViridis[i].map((v, k) => Math.round(v + (kViridis[i + 1][k] - v) * f));
+}

@@ -1,0 +1,121 @@
+// lockstep report: the analysis as one page that any browser shows without a network.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analysis/report/format.h"
+#include "analysis/report/html/html.h"
+#include "analysis/report/json.h"
+#include "cli/command.h"
+#include "cli/imported.h"
+#include "cli/progress.h"
+#include "cli/write_file.h"
+#include "merge/merge.h"
+#include "runtime/agent/recover.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Flags {
+  std::vector<std::string> runs;  // A run directory, or traces.
+  std::string output, steps, timeline_steps, classes = "lockstep", clock = "auto";
+  unsigned jobs = 0;
+  bool quiet = false, no_replay = false;
+};
+
+int Report(const Flags& flags) {
+  const Result<StepRange> steps = ParseSteps(flags.steps), shown = ParseSteps(flags.timeline_steps);
+  if (!steps.ok()) return PrintError(steps.error());
+  if (!shown.ok())
+    return PrintError({ErrorCode::kUsage, shown.error().what, "--timeline-steps", "--timeline-steps 110:120"});
+  Result<std::string> run = ResolveRunOrTraces(flags.runs, flags.jobs, flags.quiet);
+  if (!run.ok()) return PrintError(run.error());
+  MergeOptions merge;
+  merge.run_dir = run.value();
+  merge.jobs = flags.jobs;
+  merge.classes = flags.classes;
+  merge.clock = flags.clock == "off"    ? ClockChoice::kOff
+                : flags.clock == "wall" ? ClockChoice::kWall
+                                        : ClockChoice::kAuto;
+  merge.first_step = steps.value().first;
+  merge.last_step = steps.value().last;
+
+  const bool writable = ::access(merge.run_dir.c_str(), W_OK) == 0;
+  if (!writable && flags.output.empty())
+    return PrintError({ErrorCode::kIo, "the run directory is read-only", merge.run_dir, "lockstep report RUN -o FILE"});
+  auto progress = std::make_unique<Progress>(flags.quiet);
+  merge.progress = [&](std::string_view phase, double done) {
+    if (progress) progress->Show(phase, done);
+  };
+  merge.write = writable;
+  if (writable) FinishLeftSpools(merge.run_dir);
+  Result<Timeline> timeline = OpenOrMerge(merge);
+  if (!timeline.ok()) {
+    progress.reset();
+    return PrintError(timeline.error());
+  }
+  AnalyzeOptions options;
+  options.jobs = flags.jobs;
+  options.replay = !flags.no_replay;
+  HtmlOptions html;
+  if (!flags.timeline_steps.empty()) {
+    html.first_timeline_step = std::max<std::int64_t>(0, shown.value().first);
+    html.last_timeline_step = shown.value().last < 0 ? INT64_MAX : shown.value().last;
+  }
+  const Result<HtmlReport> report = MakeHtmlReport(timeline.value(), options, html);
+  progress.reset();
+  if (!report.ok()) return PrintError(report.error());
+
+  const int code = report.value().analysis.incomplete() ? kIncomplete : kOk;
+  const std::string& page = report.value().page;
+  if (flags.output == "-")
+    return std::fwrite(page.data(), 1, page.size(), stdout) == page.size() && std::fflush(stdout) == 0 ? code : kFailed;
+  const std::string path = flags.output.empty() ? merge.run_dir + "/report.html" : flags.output;
+  const std::string hint = "lockstep report RUN -o FILE elsewhere";
+  if (Status written = WriteWhole(path, page, hint); !written.ok()) return PrintError(written.error());
+  // Both say the same: a page beside an older analysis would not.
+  if (writable)
+    if (Status written = WriteWhole(merge.run_dir + "/analysis.json", RenderJson(report.value().analysis), hint);
+        !written.ok())
+      return PrintError(written.error());
+  if (!flags.quiet) {
+    const std::string line = fmt::format("{}\n\n  {}  {}    opens in any browser, needs no network\n",
+                                         report.value().analysis.verdict, path, lockstep::Bytes(page.size()));
+    if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) return kFailed;
+  }
+  return code;
+}
+
+}  // namespace
+
+void AddReport(CLI::App& root, Chosen& chosen) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* app = root.add_subcommand("report", "Write the analysis as one HTML page: plots, timeline, what-if");
+  app->add_option("run", flags->runs,
+                  "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
+      ->type_name("RUN");
+  app->add_option("-o,--output", flags->output,
+                  "Write the page to FILE instead of RUN/report.html; - for standard output")
+      ->type_name("FILE");
+  app->add_option("--steps", flags->steps, "Analyse steps A to B-1 only")->type_name("A:B");
+  app->add_option("--timeline-steps", flags->timeline_steps,
+                  "Steps whose timeline the page has beside the median, longest and shortest")
+      ->type_name("A:B");
+  app->add_option("--classes", flags->classes, "How kernels are told apart")
+      ->check(CLI::IsMember({"lockstep", "hta"}))
+      ->capture_default_str();
+  app->add_option("--clock", flags->clock, "Clocks: auto, off (as they are), wall (accept wall-clock accuracy)")
+      ->check(CLI::IsMember({"auto", "off", "wall"}))
+      ->capture_default_str();
+  app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
+  app->add_flag("--no-replay", flags->no_replay, "Leave out what takes a replay of the run: it is the slower part");
+  app->add_flag("-q,--quiet", flags->quiet, "No progress and no closing line");
+  app->callback([flags, &chosen] { chosen = [flags] { return Report(*flags); }; });
+}
+
+}  // namespace lockstep::cli
