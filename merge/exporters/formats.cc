@@ -1,0 +1,35 @@
+// The formats of `lockstep export`, the default first.
+
+#include "merge/exporters/writers.h"
+
+namespace lockstep::exporters {
+
+const std::vector<Format>& Formats() {
+  static const std::vector<Format> kFormats = {
+      {"perfetto", "one timeline for ui.perfetto.dev", "timeline.pftrace", false, 55, MakePerfettoWriter, {}},
+      {"chrome", "the same as JSON, for other viewers", "timeline.json", false, 190, MakeChromeWriter, {}},
+      {"kineto",
+       "a trace per rank, for Holistic Trace Analysis and TensorBoard",
+       "kineto",
+       true,
+       220,
+       MakeKinetoWriter,
+       {}},
+      {"csv", "a file per table", "csv", true, 90, MakeCsvWriter, {}},
+#ifdef LOCKSTEP_OTF2
+      {"otf2", "an archive for Vampir and Scalasca", "otf2", true, 30, MakeOtf2Writer, {}},
+#else
+      {"otf2", "an archive for Vampir and Scalasca", "otf2", true, 30, nullptr,
+       "apt-get install libotf2-trace-dev, then build lockstep again"},
+#endif
+  };
+  return kFormats;
+}
+
+const Format* FindFormat(std::string_view name) {
+  for (const Format& format : Formats())
+    if (format.name == name) return &format;
+  return nullptr;
+}
+
+}  // namespace lockstep::exporters
