@@ -169,8 +169,8 @@ void Connection::Start() {
 void Connection::OnRequest(error_code error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow)
     return Refuse(http::status::request_header_fields_too_large);
-  if (error == beast::error::timeout || error == http::error::end_of_stream || error == http::error::partial_message ||
-      error.category() == asio::error::get_system_category() || error == asio::error::operation_aborted) {
+  if (error && (error == beast::error::timeout || error == http::error::end_of_stream ||
+                error == http::error::partial_message || error.category() == boost::system::system_category())) {
     server_.Refused();
     return Goodbye(false);
   }

@@ -53,7 +53,7 @@ void AppendCell(std::string& out, const schema::ColumnInfo& column, T value, Tex
 
 template <typename Table>
 std::string HeaderOf(bool with_rank) {
-  std::string line = with_rank ? "rank" : "";
+  std::string line = with_rank ? "file_rank" : "";  // Some tables have a column rank.
   for (const schema::ColumnInfo& column : Table::kColumns) {
     if (!line.empty()) line += ',';
     line += column.name;
@@ -84,6 +84,10 @@ class CsvWriter final : public Writer {
       status = WriteTimelineTable("timeline_" + std::string(Table::kInfo.name), table);
     });
     return status;
+  }
+
+  bool Takes(EventKind kind) const override {
+    return kind != EventKind::kCounter && kind != EventKind::kStep && kind != EventKind::kHostStep;
   }
 
   Status BeginRank(const ExportRank& rank) override {

@@ -15,7 +15,7 @@ namespace {
 using schema::kNoTime;
 
 constexpr std::int64_t kMostShortNs = 100'000'000;  // A budget leaves out no detail longer than that.
-constexpr int kTries = 4;
+constexpr int kTries = 6;
 
 std::vector<std::int32_t> PresentRanks(const Timeline& timeline) {
   std::vector<std::int32_t> ranks;
@@ -81,25 +81,21 @@ Result<Interval> WindowOf(const Timeline& timeline, const RankIndex& index, cons
       least > most ? "leave --steps out" : "steps from " + std::to_string(least) + " to " + std::to_string(most)};
 }
 
-// The least duration with which details fit, if everything else is written; ranks' details together.
-std::int64_t LeastFor(const std::vector<Extent>& extents, std::uint64_t events_allowed, std::int64_t at_least) {
-  std::uint64_t fixed = 0;
+// The least duration with which no more than so many details are left, of all ranks together; at most kMostShortNs.
+std::int64_t LeastFor(const std::vector<Extent>& extents, std::uint64_t details_allowed, std::int64_t at_least) {
   std::array<std::uint64_t, 64> details{};
   for (const Extent& extent : extents)
     for (std::size_t kind = 0; kind < kEventKinds; ++kind)
-      for (std::size_t bin = 0; bin < 64; ++bin) {
-        if (IsDetail(static_cast<EventKind>(kind)))
-          details[bin] += extent.by_duration[kind][bin];
-        else
-          fixed += extent.by_duration[kind][bin];
-      }
-  std::uint64_t sum = fixed;
-  for (std::size_t bin = 63; bin > 0; --bin) {
-    sum += details[bin];
-    const std::int64_t least = bin >= 62 ? INT64_MAX : std::int64_t{1} << (bin + 1);
-    if (sum > events_allowed) return std::min(std::max(least, at_least), kMostShortNs);
+      for (std::size_t bin = 0; bin < 64 && IsDetail(static_cast<EventKind>(kind)); ++bin)
+        details[bin] += extent.by_duration[kind][bin];
+  std::uint64_t sum = 0;
+  for (int bin = 63; bin >= 0; --bin) {
+    sum += details[static_cast<std::size_t>(bin)];
+    // Bin b holds 2^b to 2^(b+1) - 1 ns, the lowest one 0 as well.
+    if (sum > details_allowed)
+      return std::min(std::max(bin >= 62 ? kMostShortNs : std::int64_t{1} << (bin + 1), at_least), kMostShortNs);
   }
-  return sum + details[0] > events_allowed ? std::max<std::int64_t>(2, at_least) : at_least;
+  return at_least;
 }
 
 class Exporter {
@@ -117,21 +113,15 @@ class Exporter {
     run_.output = options_.output;
     run_.ranks = ranks_;
     selection_.window = run_.window;
+    FindMembers();
     run_.flow_ends = ChooseFlows(timeline_, instances_, ranks_, options_.flows, selection_);
     selection_.least_ns = options_.least_ns;
-    const std::uint64_t per_event = std::max(options_.format->bytes_per_event, 1u);
-    if (options_.budget_bytes > 0)
-      selection_.least_ns = LeastFor(extents_, options_.budget_bytes / per_event, options_.least_ns);
     for (int attempt = 1;; ++attempt) {
       LS_CHECK(WriteAll());
       if (options_.budget_bytes == 0 || result_.bytes <= options_.budget_bytes) break;
       result_.over_budget = selection_.least_ns >= kMostShortNs || attempt == kTries;
       if (result_.over_budget) break;
-      // Estimates missed: what was left is taken down by as much as it was too large, and some more.
-      const double excess = static_cast<double>(result_.bytes) / static_cast<double>(options_.budget_bytes);
-      const auto allowed = static_cast<std::uint64_t>(static_cast<double>(result_.events()) / excess * 0.9);
-      selection_.least_ns = std::max(LeastFor(extents_, allowed, options_.least_ns), selection_.least_ns * 2);
-      selection_.least_ns = std::min(selection_.least_ns, kMostShortNs);
+      Shorten();
     }
     return std::move(result_);
   }
@@ -166,6 +156,32 @@ class Exporter {
       return Error{ErrorCode::kNotFound, "no rank of this run can be read", timeline_.run_dir,
                    "lockstep info RUN says what is there"};
     return Ok();
+  }
+
+  void FindMembers() {
+    const schema::TlCollectives& c = timeline_.tables.collectives;
+    for (std::size_t row = 0; row < c.rows(); ++row) {
+      std::vector<std::int32_t>& members = run_.comm_members[c.comm_id[row]];
+      const std::size_t first = timeline_.FirstMember(row), end = timeline_.FirstMember(row + 1);
+      if (end - first <= members.size()) continue;
+      const auto& ranks = timeline_.tables.collective_ranks.rank;
+      members.assign(ranks.begin() + static_cast<std::ptrdiff_t>(first),
+                     ranks.begin() + static_cast<std::ptrdiff_t>(end));
+      std::sort(members.begin(), members.end());
+    }
+  }
+
+  // What was written is too large: leaves out as many details as that takes by its bytes per event, and some more.
+  void Shorten() {
+    std::uint64_t details = 0;
+    for (std::size_t kind = 0; kind < kEventKinds; ++kind)
+      if (IsDetail(static_cast<EventKind>(kind))) details += result_.written[kind];
+    const double per_event =
+        static_cast<double>(result_.bytes) / static_cast<double>(std::max<std::uint64_t>(result_.events(), 1));
+    const double excess = static_cast<double>(result_.bytes - options_.budget_bytes) / per_event * 1.05;
+    const auto allowed = static_cast<std::uint64_t>(std::max(0.0, static_cast<double>(details) - excess));
+    const std::int64_t least = LeastFor(extents_, allowed, options_.least_ns);
+    selection_.least_ns = std::min(std::max({least, selection_.least_ns * 2, std::int64_t{2}}), kMostShortNs);
   }
 
   // First and last moment of all that will be written.
@@ -219,6 +235,7 @@ class Exporter {
       LS_CHECK(events.Walk(
           selection_, extents_[i],
           [&](const Event& event) {
+            if (!writer->Takes(event.kind)) return Ok();
             ++result_.written[static_cast<std::size_t>(event.kind)];
             return writer->Write(event);
           },
@@ -228,6 +245,8 @@ class Exporter {
         troubles.push_back("rank " + std::to_string(ranks_[i]) + ": " + line);
       Progress("export", 0.2 + 0.75 * static_cast<double>(i + 1) / static_cast<double>(ranks_.size()));
     }
+    for (std::size_t kind = 0; kind < kEventKinds; ++kind)
+      if (!writer->Takes(static_cast<EventKind>(kind))) result_.left_out[kind] = 0;
     for (std::size_t kind = 0; kind < kEventKinds; ++kind)
       if (result_.left_out[kind] > 0)
         run_.remarks.push_back(std::to_string(result_.left_out[kind]) + " " +

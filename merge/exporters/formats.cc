@@ -6,20 +6,14 @@ namespace lockstep::exporters {
 
 const std::vector<Format>& Formats() {
   static const std::vector<Format> kFormats = {
-      {"perfetto", "one timeline for ui.perfetto.dev", "timeline.pftrace", false, 55, MakePerfettoWriter, {}},
-      {"chrome", "the same as JSON, for other viewers", "timeline.json", false, 190, MakeChromeWriter, {}},
-      {"kineto",
-       "a trace per rank, for Holistic Trace Analysis and TensorBoard",
-       "kineto",
-       true,
-       220,
-       MakeKinetoWriter,
-       {}},
-      {"csv", "a file per table", "csv", true, 90, MakeCsvWriter, {}},
+      {"perfetto", "one timeline for ui.perfetto.dev", "timeline.pftrace", false, MakePerfettoWriter, {}},
+      {"chrome", "the same as JSON, for other viewers", "timeline.json", false, MakeChromeWriter, {}},
+      {"kineto", "a trace per rank, for Holistic Trace Analysis and TensorBoard", "kineto", true, MakeKinetoWriter, {}},
+      {"csv", "a file per table", "csv", true, MakeCsvWriter, {}},
 #ifdef LOCKSTEP_OTF2
-      {"otf2", "an archive for Vampir and Scalasca", "otf2", true, 30, MakeOtf2Writer, {}},
+      {"otf2", "an archive for Vampir and Scalasca", "otf2", true, MakeOtf2Writer, {}},
 #else
-      {"otf2", "an archive for Vampir and Scalasca", "otf2", true, 30, nullptr,
+      {"otf2", "an archive for Vampir and Scalasca", "otf2", true, nullptr,
        "apt-get install libotf2-trace-dev, then build lockstep again"},
 #endif
   };

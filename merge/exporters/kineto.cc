@@ -29,6 +29,18 @@ constexpr std::string_view kStepPrefix = "ProfilerStep#";
 
 class KinetoWriter final : public Writer {
  public:
+  bool Takes(EventKind kind) const override {
+    switch (kind) {
+      case EventKind::kCollective:  // Told by their kernels, or by the calls of MPI.
+      case EventKind::kMessage:
+      case EventKind::kSensors:
+      case EventKind::kCounter:
+        return false;
+      default:
+        return true;
+    }
+  }
+
   Status Begin(const ExportRun& run) override {
     run_ = &run;
     std::error_code error;
@@ -97,7 +109,7 @@ class KinetoWriter final : public Writer {
           Step(event, event.as<schema::TlStepRanks::Row>().index, rank_.training_thread);
         break;
       default:
-        break;  // Collectives and messages are told by their kernels, or by the calls of MPI.
+        break;
     }
     return out_->status();
   }
@@ -170,7 +182,7 @@ class KinetoWriter final : public Writer {
     out += expected.empty() ? std::to_string(run_->timeline->tables.ranks.rows()) : std::string(expected);
     out += ",\n    \"pg_count\": ";
     AppendUnsigned(out, head_->comms.rows());
-    out += ",\n    \"pg_config\": " + GroupList(*head_);
+    out += ",\n    \"pg_config\": " + GroupList(*head_, run_->comm_members);
     out += "\n  },\n  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": ";
     AppendInt(out, run_->base_ns);
     out += ",\n  \"exportedBy\": \"Lockstep " LOCKSTEP_VERSION "\",\n  \"traceEvents\": [";
@@ -296,12 +308,12 @@ class KinetoWriter final : public Writer {
       if (shape.occupancy_percent >= 0) Signed("est. achieved occupancy %", shape.occupancy_percent);
     }
     if (const auto at = collective_of_.find(static_cast<std::uint32_t>(event.number)); at != collective_of_.end()) {
-      AppendCollectiveArgs(out, *head_, at->second);
+      AppendCollectiveArgs(out, *head_, run_->comm_members, at->second);
     } else if (row.work == 1) {
       auto message = message_of_.find({-1, static_cast<std::int64_t>(event.number)});
       if (message == message_of_.end()) message = message_of_.find({row.begin_ns, row.begin_ns + row.duration_ns});
       if (message != message_of_.end() && message->second != kNone)
-        AppendMessageArgs(out, *head_, message->second, rank_.rank);
+        AppendMessageArgs(out, *head_, run_->comm_members, message->second, rank_.rank);
     }
     EndArgs();
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/collective.h"
@@ -14,7 +15,8 @@ namespace lockstep::exporters {
 namespace {
 
 constexpr std::uint8_t kTorchGroup = 4;
-constexpr std::size_t kListed = 30;  // torch/csrc/profiler/util.cpp: longer lists are cut.
+constexpr std::uint8_t kGuessed = 2;  // Of comms.identity: who reads the trace has to guess it again.
+constexpr std::size_t kListed = 30;   // torch/csrc/profiler/util.cpp: longer lists are cut.
 
 struct GroupName {
   std::string name, description;
@@ -31,18 +33,6 @@ GroupName NameOf(const schema::RankTables& head, std::uint32_t comm) {
   return {std::string(text), "undefined"};
 }
 
-std::vector<std::int32_t> MembersOf(const schema::RankTables& head, std::uint32_t comm) {
-  std::vector<std::int32_t> members;
-  if (head.comms.stride[comm] != 0) {
-    for (std::uint32_t i = 0; i < head.comms.size[comm] && i < 1u << 20; ++i)
-      members.push_back(head.comms.first_world_rank[comm] + static_cast<std::int32_t>(i) * head.comms.stride[comm]);
-  } else {
-    for (std::size_t i = 0; i < head.comm_members.rows(); ++i)
-      if (head.comm_members.comm[i] == comm) members.push_back(head.comm_members.world_rank[i]);
-  }
-  return members;
-}
-
 void AppendList(std::string& out, const std::vector<std::int32_t>& members) {
   out += '[';
   for (std::size_t i = 0; i < members.size(); ++i) {
@@ -52,8 +42,8 @@ void AppendList(std::string& out, const std::vector<std::int32_t>& members) {
   out += ']';
 }
 
-void AppendGroup(std::string& out, const schema::RankTables& head, std::uint32_t comm) {
-  if (comm >= head.comms.rows()) return;
+void AppendGroup(std::string& out, const schema::RankTables& head, const CommMembers& known, std::uint32_t comm) {
+  if (comm >= head.comms.rows() || head.comms.identity[comm] == kGuessed) return;
   const GroupName group = NameOf(head, comm);
   out += ", \"Group size\": ";
   AppendUnsigned(out, head.comms.size[comm]);
@@ -66,7 +56,7 @@ void AppendGroup(std::string& out, const schema::RankTables& head, std::uint32_t
     AppendInt(out, head.comms.first_world_rank[comm]);
     out += ", \"Global rank stride\": ";
     AppendInt(out, head.comms.stride[comm]);
-  } else if (const std::vector<std::int32_t> members = MembersOf(head, comm);
+  } else if (const std::vector<std::int32_t> members = MembersOf(head, known, comm);
              !members.empty() && members.size() <= kListed && members.size() == head.comms.size[comm]) {
     out += ", \"Process Group Ranks\": \"";
     AppendList(out, members);
@@ -120,7 +110,22 @@ std::uint64_t Elements(std::uint64_t bytes, std::uint16_t dtype) { return bytes 
 
 }  // namespace
 
-void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, std::uint32_t row) {
+std::vector<std::int32_t> MembersOf(const schema::RankTables& head, const CommMembers& known, std::uint32_t comm) {
+  std::vector<std::int32_t> members;
+  if (head.comms.stride[comm] != 0) {
+    for (std::uint32_t i = 0; i < head.comms.size[comm] && i < 1u << 20; ++i)
+      members.push_back(head.comms.first_world_rank[comm] + static_cast<std::int32_t>(i) * head.comms.stride[comm]);
+    return members;
+  }
+  for (std::size_t i = 0; i < head.comm_members.rows(); ++i)
+    if (head.comm_members.comm[i] == comm) members.push_back(head.comm_members.world_rank[i]);
+  if (!members.empty()) return members;
+  const auto at = known.find(head.comms.global_id[comm]);
+  return at != known.end() && at->second.size() == head.comms.size[comm] ? at->second : members;
+}
+
+void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, const CommMembers& known,
+                          std::uint32_t row) {
   const schema::Collectives& c = head.collectives;
   const auto kind = static_cast<CollectiveKind>(c.kind[row]);
   const std::string_view name = TorchName(kind);
@@ -139,7 +144,7 @@ void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, std:
     AppendSizes(out, in_part ? part : all, out_part ? part : all, c.dtype[row]);
   }
   if (!c.uneven[row]) out += ", \"In split size\": \"[]\", \"Out split size\": \"[]\"";
-  AppendGroup(out, head, comm);
+  AppendGroup(out, head, known, comm);
   if (c.root[row] >= 0) {
     out += ", \"Rank\": ";
     AppendInt(out, c.root[row]);
@@ -150,13 +155,14 @@ void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, std:
   }
 }
 
-void AppendMessageArgs(std::string& out, const schema::RankTables& head, std::uint32_t row, std::int32_t rank) {
+void AppendMessageArgs(std::string& out, const schema::RankTables& head, const CommMembers& known, std::uint32_t row,
+                       std::int32_t rank) {
   const schema::P2p& p = head.p2p;
   const bool send = p.direction[row] == 0;
   out += send ? ", \"Collective name\": \"send\"" : ", \"Collective name\": \"recv\"";
   // Messages have no type: bytes.
   if (p.bytes[row] > 0) AppendSizes(out, p.bytes[row], p.bytes[row], 0);
-  AppendGroup(out, head, p.comm[row]);
+  AppendGroup(out, head, known, p.comm[row]);
   if (p.peer[row] >= 0) {
     out += ", \"Rank\": ";
     AppendInt(out, p.peer[row]);
@@ -169,18 +175,20 @@ void AppendMessageArgs(std::string& out, const schema::RankTables& head, std::ui
   }
 }
 
-std::string GroupList(const schema::RankTables& head) {
+std::string GroupList(const schema::RankTables& head, const CommMembers& known) {
   std::string out = "[";
+  bool first = true;
   for (std::uint32_t comm = 0; comm < head.comms.rows(); ++comm) {
+    if (head.comms.identity[comm] == kGuessed) continue;
     const GroupName group = NameOf(head, comm);
-    out += comm == 0 ? "\n    {\"pg_name\": " : ",\n    {\"pg_name\": ";
+    out += std::exchange(first, false) ? "\n    {\"pg_name\": " : ",\n    {\"pg_name\": ";
     AppendJsonText(out, group.name);
     out += ", \"pg_desc\": ";
     AppendJsonText(out, group.description);
     out += ", \"backend_config\": \"cuda:nccl\", \"pg_size\": ";
     AppendUnsigned(out, head.comms.size[comm]);
     out += ", \"ranks\": ";
-    AppendList(out, MembersOf(head, comm));
+    AppendList(out, MembersOf(head, known, comm));
     out += '}';
   }
   return out + ']';

@@ -17,6 +17,7 @@
 #include "core/collective.h"
 #include "core/mpi_ops.h"
 #include "merge/exporters/describe.h"
+#include "merge/exporters/kineto_comm.h"
 #include "merge/exporters/text.h"
 #include "merge/exporters/tracks.h"
 #include "merge/exporters/writers.h"
@@ -79,6 +80,17 @@ class Otf2Writer final : public Writer {
     if (archive_ != nullptr) OTF2_Archive_Close(archive_);
   }
 
+  bool Takes(EventKind kind) const override {
+    switch (kind) {
+      case EventKind::kHostStep:
+      case EventKind::kSync:
+      case EventKind::kOverhead:
+        return false;
+      default:
+        return !IsValue(kind);
+    }
+  }
+
   Status Begin(const ExportRun& run) override {
     run_ = &run;
     namespace fs = std::filesystem;
@@ -118,16 +130,8 @@ class Otf2Writer final : public Writer {
       case EventKind::kMessage:
         Message(event.as<schema::P2p::Row>(), begin, end, event.ended);
         return status();
-      case EventKind::kRange:
-      case EventKind::kMpiCall:
-      case EventKind::kMpiRequest:
-      case EventKind::kApi:
-      case EventKind::kKernel:
-      case EventKind::kCopy:
-      case EventKind::kStep:
-        break;
       default:
-        return Ok();
+        break;
     }
     const auto close = [this](Lane& lane, std::int64_t ns) { Leave(lane, ns); };
     Lane* lane = tracks_.Open(event.kind, TrackOf(event), begin, end, close);
@@ -194,7 +198,6 @@ class Otf2Writer final : public Writer {
     bool gpu;
   };
   struct Comm {
-    std::uint64_t global_id;
     OTF2_StringRef name;
     std::vector<std::int32_t> members;  // World ranks.
   };
@@ -366,16 +369,7 @@ class Otf2Writer final : public Writer {
     if (comms.unidentified[comm] || comms.global_id[comm] == 0 || comms.kind[comm] != 0) return OTF2_UNDEFINED_COMM;
     const auto [at, fresh] = comm_of_.try_emplace(comms.global_id[comm], static_cast<OTF2_CommRef>(comm_list_.size()));
     if (!fresh) return at->second;
-    Comm entry{comms.global_id[comm], Text(CommTitle(*rank_.head, comm)), {}};
-    if (comms.stride[comm] != 0) {
-      for (std::uint32_t i = 0; i < comms.size[comm] && i < 1u << 20; ++i)
-        entry.members.push_back(comms.first_world_rank[comm] + static_cast<std::int32_t>(i) * comms.stride[comm]);
-    } else {
-      const schema::CommMembers& members = rank_.head->comm_members;
-      for (std::size_t i = 0; i < members.rows(); ++i)
-        if (members.comm[i] == comm) entry.members.push_back(members.world_rank[i]);
-    }
-    comm_list_.push_back(std::move(entry));
+    comm_list_.push_back({Text(CommTitle(*rank_.head, comm)), MembersOf(*rank_.head, run_->comm_members, comm)});
     return at->second;
   }
 

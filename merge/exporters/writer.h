@@ -32,6 +32,9 @@ struct ExportRun {
   std::vector<std::string> remarks;  // What was left out, for the output's own metadata.
   // Arrows that end at an instance's last arriver, numbered as Event::flow: (row of collectives, number), sorted.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> flow_ends;
+  // World ranks of communicators by global id, in ascending order, as far as their collectives show: files of NCCL
+  // know the number of members only.
+  std::unordered_map<std::uint64_t, std::vector<std::int32_t>> comm_members;
   // Of communicators by global id, as far as ranks were walked already.
   std::unordered_map<std::uint64_t, std::string> comm_names;
 };
@@ -52,6 +55,8 @@ class Writer {
  public:
   virtual ~Writer() = default;
   virtual bool wants_cluster() const { return false; }
+  // The format has something for events of this kind.
+  virtual bool Takes(EventKind) const { return true; }
   virtual Status Begin(const ExportRun& run) = 0;
   virtual Status BeginRank(const ExportRank& rank) = 0;
   virtual Status Write(const Event& event) = 0;
@@ -71,7 +76,6 @@ struct Format {
   std::string_view name, summary;
   std::string_view default_output;  // In the run directory.
   bool directory;                   // The output is a directory.
-  std::uint32_t bytes_per_event;    // Roughly, for --budget.
   // Null: this build cannot write it; `missing` says what it takes.
   std::unique_ptr<Writer> (*make)(const WriterOptions& options);
   std::string_view missing;
