@@ -4,7 +4,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <system_error>
 #include <vector>
@@ -20,25 +19,19 @@ namespace {
 constexpr std::size_t kColumnsOfFiles = 100;
 
 // "0,4-7"; "all": every rank's rows beside those of all together.
-Status ParseRanks(const std::string& text, TableOptions& options) {
+Status FillRanks(const std::string& text, TableOptions& options) {
   if (text.empty()) return Ok();
   if (text == "all") {
     options.every_rank = true;
     return Ok();
   }
-  const Error bad{ErrorCode::kUsage, "not a list of ranks: " + text, "--rank", "--rank 0,4-7, or --rank all"};
-  const char *at = text.data(), *const end = at + text.size();
-  while (at != end) {
-    std::int32_t first = 0, last = 0;
-    auto read = std::from_chars(at, end, first);
-    if (read.ec != std::errc() || first < 0) return bad;
-    last = first;
-    if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
-    if (read.ec != std::errc() || last < first || last - first >= 1 << 20) return bad;
-    for (std::int32_t rank = first; rank <= last; ++rank) options.ranks.push_back(rank);
-    at = read.ptr;
-    if (at != end && (*at++ != ',' || at == end)) return bad;
+  Result<std::vector<std::int32_t>> ranks = ParseRanks(text, "--rank");
+  if (!ranks.ok()) {
+    Error error = ranks.error();
+    error.hint += ", or --rank all";
+    return error;
   }
+  options.ranks.assign(ranks.value().begin(), ranks.value().end());
   return Ok();
 }
 
@@ -103,7 +96,7 @@ int CheckTableFlags(const TableFlags& flags) {
   for (const TableKind& kind : TableKinds()) {
     if (kind.name == flags.name) {
       TableOptions ignored;
-      Status ranks = ParseRanks(flags.ranks, ignored);
+      Status ranks = FillRanks(flags.ranks, ignored);
       return ranks.ok() ? kOk : PrintError(ranks.error());
     }
     names += (names.empty() ? "" : ", ") + std::string(kind.name);
@@ -114,7 +107,7 @@ int CheckTableFlags(const TableFlags& flags) {
 int PrintTable(const TableFlags& flags, const std::string& json, std::int64_t first_step, std::int64_t last_step,
                unsigned jobs, const Timeline& timeline, const std::function<void(double)>& progress) {
   TableOptions options;
-  if (Status ranks = ParseRanks(flags.ranks, options); !ranks.ok()) return PrintError(ranks.error());
+  if (Status ranks = FillRanks(flags.ranks, options); !ranks.ok()) return PrintError(ranks.error());
   options.first_step = first_step;
   options.last_step = last_step;
   options.top = flags.top;

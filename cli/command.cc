@@ -62,4 +62,23 @@ Result<StepRange> ParseSteps(std::string_view text) {
   return range;
 }
 
+Result<std::vector<std::int32_t>> ParseRanks(std::string_view text, const std::string& flag) {
+  const Error bad{ErrorCode::kUsage, "not a list of ranks: '" + std::string(text) + "'", flag, flag + " 0,4-7"};
+  std::vector<std::int32_t> ranks;
+  const char *at = text.data(), *const end = at + text.size();
+  if (at == end) return bad;
+  while (at != end) {
+    std::int32_t first = 0, last = 0;
+    auto read = std::from_chars(at, end, first);
+    if (read.ec != std::errc() || first < 0) return bad;
+    last = first;
+    if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
+    if (read.ec != std::errc() || last < first || last - first >= 1 << 20) return bad;
+    for (std::int32_t rank = first; rank <= last; ++rank) ranks.push_back(rank);
+    at = read.ptr;
+    if (at != end && (*at++ != ',' || at == end)) return bad;
+  }
+  return ranks;
+}
+
 }  // namespace lockstep::cli

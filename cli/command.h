@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/result.h"
 
@@ -31,6 +32,8 @@ void AddAnalyze(CLI::App& root, Chosen& chosen);
 void AddReport(CLI::App& root, Chosen& chosen);
 void AddWhatIf(CLI::App& root, Chosen& chosen);
 void AddInfo(CLI::App& root, Chosen& chosen);
+void AddExport(CLI::App& root, Chosen& chosen);
+void AddOpen(CLI::App& root, Chosen& chosen);
 
 // `lockstep run [options] [--] PROGRAM ...`: keeps PROGRAM and its words for `run`
 // and returns how many of argc are Lockstep's own. They must not reach the parser:
@@ -49,6 +52,9 @@ struct StepRange {
   std::int64_t first = -1, last = -1;
 };
 Result<StepRange> ParseSteps(std::string_view text);
+
+// "0,4-7" -> 0, 4, 5, 6, 7; kUsage, naming the flag, for anything but numbers and ranges of them.
+Result<std::vector<std::int32_t>> ParseRanks(std::string_view text, const std::string& flag);
 
 // RUN argument -> directory: "" or "latest" means lockstep.out/latest under the
 // current directory. kNotFound names what was looked for and what to do.

@@ -1,0 +1,202 @@
+// lockstep export: a run as a file of another tool.
+
+#include "merge/exporters/export.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "analysis/report/format.h"
+#include "cli/command.h"
+#include "cli/found.h"
+#include "cli/imported.h"
+#include "cli/progress.h"
+#include "merge/merge.h"
+#include "runtime/agent/recover.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using exporters::EventKind;
+
+struct ExportFlags {
+  std::vector<std::string> runs;
+  std::string format = "perfetto", output, steps, ranks, min_dur, budget, clock = "auto";
+  std::size_t flows = 200;
+  unsigned jobs = 0;
+  bool split = false, no_findings = false, quiet = false;
+};
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+// "5us", "200MB"; a plain number is in the first unit of 1.
+Result<std::int64_t> ParseQuantity(std::string_view text, const std::vector<Unit>& units, const std::string& flag,
+                                   const char* example) {
+  const Error bad{ErrorCode::kUsage, "'" + std::string(text) + "' is no quantity", flag, flag + " " + example};
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !(number >= 0)) return bad;
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  for (const Unit& known : units)
+    if (unit == known.name && number * known.factor < 9e18) return static_cast<std::int64_t>(number * known.factor);
+  return bad;
+}
+
+Status FillOptions(const ExportFlags& flags, exporters::ExportOptions& options) {
+  options.format = exporters::FindFormat(flags.format);
+  if (options.format->make == nullptr)
+    return Error{ErrorCode::kUnsupported, "this lockstep was built without " + flags.format, "--format",
+                 std::string(options.format->missing)};
+  LS_TRY(const StepRange steps, ParseSteps(flags.steps));
+  options.first_step = steps.first;
+  options.last_step = steps.last;
+  if (!flags.ranks.empty()) {
+    LS_TRY(options.ranks, ParseRanks(flags.ranks, "--ranks"));
+  }
+  if (!flags.min_dur.empty()) {
+    LS_TRY(options.least_ns, ParseQuantity(flags.min_dur, {{"", 1}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}},
+                                           "--min-dur", "5us"));
+  }
+  if (!flags.budget.empty()) {
+    LS_TRY(const std::int64_t bytes, ParseQuantity(flags.budget,
+                                                   {{"", 1},
+                                                    {"B", 1},
+                                                    {"kB", 1e3},
+                                                    {"MB", 1e6},
+                                                    {"GB", 1e9},
+                                                    {"KiB", 1024},
+                                                    {"MiB", 1048576},
+                                                    {"GiB", 1073741824}},
+                                                   "--budget", "200MB"));
+    if (bytes == 0) return Error{ErrorCode::kUsage, "a budget of nothing", "--budget", "--budget 200MB"};
+    options.budget_bytes = static_cast<std::uint64_t>(bytes);
+  }
+  options.output = flags.output;
+  options.flows = flags.flows;
+  options.jobs = flags.jobs;
+  options.writer.split = flags.split;
+  if (flags.split && flags.format != "perfetto")
+    return Error{ErrorCode::kUsage, "--split is for Perfetto", "--format " + flags.format,
+                 flags.format == "kineto" ? "leave it out: kineto is a file per rank anyway" : "leave one of them out"};
+  return Ok();
+}
+
+std::string Number(std::uint64_t value) {
+  std::string text = std::to_string(value);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+// What there is most of comes first; counters are values, no events.
+std::string CountsText(const exporters::Counts& counts) {
+  std::vector<std::pair<std::uint64_t, EventKind>> some;
+  for (std::size_t kind = 0; kind < exporters::kEventKinds; ++kind)
+    if (counts[kind] > 0 && static_cast<EventKind>(kind) != EventKind::kCounter)
+      some.emplace_back(counts[kind], static_cast<EventKind>(kind));
+  std::stable_sort(some.begin(), some.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text;
+  for (const auto& [count, kind] : some)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", Number(count), exporters::PluralOf(kind));
+  return text;
+}
+
+int Report(const ExportFlags& flags, const exporters::ExportOptions& options, const exporters::ExportResult& result) {
+  std::uint64_t events = 0;
+  for (std::size_t kind = 0; kind < exporters::kEventKinds; ++kind)
+    if (!exporters::IsValue(static_cast<EventKind>(kind))) events += result.written[kind];
+  std::printf("%s\n",
+              fmt::format("{}: {} of {} {} on {} {}", result.output, lockstep::Bytes(result.bytes), Number(events),
+                          events == 1 ? "event" : "events", result.ranks, result.ranks == 1 ? "rank" : "ranks")
+                  .c_str());
+  if (const std::string counts = CountsText(result.written); !counts.empty()) std::printf("  %s\n", counts.c_str());
+  if (const std::string dropped = CountsText(result.left_out); !dropped.empty())
+    std::printf("  left out, below %s: %s\n", lockstep::Duration(result.least_ns).c_str(), dropped.c_str());
+  for (const std::string& line : result.troubles) std::printf("  lost: %s\n", line.c_str());
+  if (result.over_budget)
+    std::printf(
+        "  larger than --budget %s: what is left is steps, collectives and long events\n"
+        "        try: --steps A:B or --ranks 0-3\n",
+        flags.budget.c_str());
+  if (options.format->name == "perfetto" && !flags.split)
+    std::printf("  next:  lockstep open %s\n", flags.runs.size() == 1 ? flags.runs[0].c_str() : "");
+  return std::fflush(stdout) != 0 ? kFailed : result.troubles.empty() ? kOk : kIncomplete;
+}
+
+int Run(const ExportFlags& flags) {
+  exporters::ExportOptions options;
+  if (Status filled = FillOptions(flags, options); !filled.ok()) return PrintError(filled.error());
+  Result<std::string> run = ResolveRunOrTraces(flags.runs, flags.jobs, flags.quiet);
+  if (!run.ok()) return PrintError(run.error());
+  auto progress = std::make_unique<Progress>(flags.quiet);
+  MergeOptions merge;
+  merge.run_dir = run.value();
+  merge.jobs = flags.jobs;
+  merge.clock = ClockChoiceOf(flags.clock);
+  merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
+  merge.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
+  if (merge.write) FinishLeftSpools(merge.run_dir);
+  const Result<Timeline> timeline = OpenOrMerge(merge);
+  if (!timeline.ok()) {
+    progress.reset();
+    return PrintError(timeline.error());
+  }
+  if (options.output.empty() && !merge.write) {
+    progress.reset();
+    return PrintError(
+        {ErrorCode::kUsage, "the run directory cannot be written to", merge.run_dir, "name another place with -o"});
+  }
+  std::string trouble;
+  if (!flags.no_findings && (flags.format == "perfetto" || flags.format == "chrome"))
+    options.findings = FindingsOf(timeline.value(), flags.jobs, trouble);
+  options.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
+  const Result<exporters::ExportResult> result = exporters::Export(timeline.value(), options);
+  progress.reset();
+  if (!result.ok()) return PrintError(result.error());
+  if (!trouble.empty() && !flags.quiet) std::fprintf(stderr, "lockstep: no findings in it: %s\n", trouble.c_str());
+  return Report(flags, options, result.value());
+}
+
+}  // namespace
+
+void AddExport(CLI::App& root, Chosen& chosen) {
+  auto flags = std::make_shared<ExportFlags>();
+  CLI::App* app = root.add_subcommand("export", "Write a run for another tool: Perfetto, Kineto, Chrome, CSV, OTF2");
+  std::vector<std::string> names;
+  std::string summary;
+  for (const exporters::Format& format : exporters::Formats()) {
+    names.emplace_back(format.name);
+    summary += fmt::format("{}{}: {}", summary.empty() ? "" : "; ", format.name, format.summary);
+  }
+  app->add_option("run", flags->runs,
+                  "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
+      ->type_name("RUN");
+  app->add_option("--format", flags->format, summary)->check(CLI::IsMember(names))->capture_default_str();
+  app->add_option("-o,--output", flags->output, "File or directory to make (default: in the run directory)")
+      ->type_name("PATH");
+  app->add_option("--steps", flags->steps, "Steps A to B-1 only")->type_name("A:B");
+  app->add_option("--ranks", flags->ranks, "These ranks only, as in 0,4-7")->type_name("LIST");
+  app->add_option("--min-dur", flags->min_dur,
+                  "Leave out ranges, calls, kernels, copies and messages shorter than that, as in 5us")
+      ->type_name("TIME");
+  app->add_option("--budget", flags->budget,
+                  "The output's size at most, as in 200MB: the shortest of those are left out, and it is said which")
+      ->type_name("SIZE");
+  app->add_option("--flows", flags->flows, "perfetto: arrows, for the costliest waits")->capture_default_str();
+  app->add_flag("--split", flags->split, "perfetto: an archive with a file per rank");
+  AddClockFlag(*app, flags->clock);
+  app->add_flag("--no-findings", flags->no_findings, "Leave out what an analysis finds");
+  app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
+  app->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
+  app->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });
+}
+
+}  // namespace lockstep::cli

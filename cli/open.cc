@@ -1,0 +1,184 @@
+// lockstep open: a run's timeline in Perfetto's page.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include "analysis/report/format.h"
+#include "cli/command.h"
+#include "cli/found.h"
+#include "cli/imported.h"
+#include "cli/progress.h"
+#include "cli/serve_file.h"
+#include "merge/exporters/export.h"
+#include "merge/merge.h"
+#include "runtime/agent/recover.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kLargeBytes = 1'000'000'000;  // The page's memory is 2 GB in all (v58).
+
+struct OpenFlags {
+  std::vector<std::string> runs;
+  std::optional<std::int64_t> step;
+  std::string clock = "auto", ui = "https://ui.perfetto.dev";
+  std::uint16_t port = 9001;
+  unsigned jobs = 0;
+  bool stay = false, quiet = false;
+};
+
+// Removed when the command ends.
+struct Temporary {
+  std::string path;
+  ~Temporary() {
+    if (!path.empty()) ::unlink(path.c_str());
+  }
+};
+
+bool IsFresh(const std::string& file, const std::string& timeline) {
+  std::error_code absent;
+  const auto made = fs::last_write_time(file, absent);
+  if (absent) return false;
+  const auto merged = fs::last_write_time(timeline, absent);
+  return absent || made >= merged;
+}
+
+// Cluster time of 0 in an exported file, which says so in its first packets.
+std::optional<std::int64_t> BaseOf(const std::string& file) {
+  std::string begin(4096, '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<std::size_t>(in.gcount()));
+  constexpr std::string_view kBefore = "time 0 is ";
+  const std::size_t at = begin.find(kBefore);
+  if (at == std::string::npos) return std::nullopt;
+  std::int64_t base_ns = 0;
+  const char* from = begin.data() + at + kBefore.size();
+  const auto [end, error] = std::from_chars(from, begin.data() + begin.size(), base_ns);
+  if (error != std::errc()) return std::nullopt;
+  return base_ns;
+}
+
+std::string HostName() {
+  char name[256] = "";
+  return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "HOST";
+}
+
+int Run(const OpenFlags& flags) {
+  const auto origin_end = flags.ui.find('/', flags.ui.find("://") + 3);
+  const std::string origin = flags.ui.substr(0, origin_end);
+  if (!(origin.starts_with("https://") || origin.starts_with("http://")))
+    return PrintError({ErrorCode::kUsage, "no address of a page: " + flags.ui, "--ui", "--ui https://ui.perfetto.dev"});
+  Result<std::string> run = ResolveRunOrTraces(flags.runs, flags.jobs, flags.quiet);
+  if (!run.ok()) return PrintError(run.error());
+  auto progress = std::make_unique<Progress>(flags.quiet);
+  MergeOptions merge;
+  merge.run_dir = run.value();
+  merge.jobs = flags.jobs;
+  merge.clock = ClockChoiceOf(flags.clock);
+  merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
+  merge.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
+  if (merge.write) FinishLeftSpools(merge.run_dir);
+  const Result<Timeline> timeline = OpenOrMerge(merge);
+  if (!timeline.ok()) {
+    progress.reset();
+    return PrintError(timeline.error());
+  }
+  Temporary temporary;
+  std::string file = (fs::path(merge.run_dir) / "timeline.pftrace").string();
+  int code = kOk;
+  if (!IsFresh(file, merge.run_dir + "/timeline.h5")) {
+    exporters::ExportOptions options;
+    options.format = exporters::FindFormat("perfetto");
+    options.jobs = flags.jobs;
+    if (!merge.write) {
+      std::error_code ignored;
+      file = (fs::temp_directory_path(ignored) / fmt::format("lockstep-{}.pftrace", ::getpid())).string();
+      temporary.path = file;
+    }
+    options.output = file;
+    std::string trouble;
+    options.findings = FindingsOf(timeline.value(), flags.jobs, trouble);
+    options.progress = merge.progress;
+    const Result<exporters::ExportResult> made = exporters::Export(timeline.value(), options);
+    progress.reset();
+    if (!made.ok()) return PrintError(made.error());
+    for (const std::string& line : made.value().troubles) std::fprintf(stderr, "lockstep: lost: %s\n", line.c_str());
+    if (!made.value().troubles.empty()) code = kIncomplete;
+  }
+  progress.reset();
+
+  std::string url = fmt::format("{}/#!/?url=http://127.0.0.1:{}/timeline.pftrace", origin, flags.port);
+  if (flags.step) {
+    const Result<Interval> window = exporters::StepWindow(timeline.value(), *flags.step, flags.jobs);
+    if (!window.ok()) {
+      Error error = window.error();
+      error.where = "--step";
+      return PrintError(error);
+    }
+    if (const auto base_ns = BaseOf(file))
+      url += fmt::format("&visStart={}&visEnd={}", std::max<std::int64_t>(0, window.value().begin - *base_ns),
+                         std::max<std::int64_t>(0, window.value().end - *base_ns));
+  }
+  std::error_code ignored;
+  const std::uint64_t bytes = fs::file_size(file, ignored);
+  ServeOptions options;
+  options.path = file;
+  options.name = "timeline.pftrace";
+  options.origin = origin;
+  options.port = flags.port;
+  options.stay = flags.stay;
+  options.ready = [&] {
+    std::printf("%s (%s)\n  open:  %s\n  from another machine, there:  ssh -N -L %u:127.0.0.1:%u %s\n", file.c_str(),
+                lockstep::Bytes(bytes).c_str(), url.c_str(), flags.port, flags.port, HostName().c_str());
+    if (bytes > kLargeBytes)
+      std::printf("  this is much for a web page; smaller:  lockstep export RUN --budget 500MB, or --steps A:B\n");
+    std::printf("  served to %s only, until %s; Ctrl-C ends it\n", origin.c_str(),
+                flags.stay ? "then" : "it has been fetched");
+    std::fflush(stdout);
+  };
+  const Result<Served> served = Serve(options);
+  if (!served.ok()) return PrintError(served.error());
+  const std::string refused = served.value().refused == 0 ? "" : fmt::format(", {} refused", served.value().refused);
+  std::printf("%s%s\n",
+              served.value().why == Served::kFetched ? "fetched: done"
+              : served.value().fetched > 0           ? "interrupted, fetched before"
+                                                     : "interrupted, not fetched",
+              refused.c_str());
+  return std::fflush(stdout) == 0 ? code : kFailed;
+}
+
+}  // namespace
+
+void AddOpen(CLI::App& root, Chosen& chosen) {
+  auto flags = std::make_shared<OpenFlags>();
+  CLI::App* app = root.add_subcommand("open", "Show a run's timeline in Perfetto's page (ui.perfetto.dev)");
+  app->add_option("run", flags->runs,
+                  "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
+      ->type_name("RUN");
+  app->add_option("--step", flags->step, "Show this step")->type_name("N");
+  AddClockFlag(*app, flags->clock);
+  app->add_option("--ui", flags->ui, "Address of the page, if you have one of your own")
+      ->type_name("URL")
+      ->capture_default_str();
+  app->add_option("--port", flags->port, "Perfetto's own page may read from 9001 only")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
+  app->add_flag("--stay", flags->stay, "Go on serving after it has been fetched");
+  app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
+  app->add_flag("-q,--quiet", flags->quiet, "No progress on standard error");
+  app->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });
+}
+
+}  // namespace lockstep::cli

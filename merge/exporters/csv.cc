@@ -1,0 +1,251 @@
+// One CSV file per table: the ranks' events with the columns of the rank files, and the timeline's own tables. Times
+// are the cluster's, texts stand instead of their numbers; unknown is empty.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "merge/exporters/out_file.h"
+#include "merge/exporters/text.h"
+#include "merge/exporters/writers.h"
+#include "merge/readers/event_reader.h"
+#include "trace/strings.h"
+
+namespace lockstep::exporters {
+namespace {
+
+using schema::kNone;
+using schema::kNoTime;
+
+constexpr std::size_t kRows = 4096;
+
+// A moment, not a length of time: of the rank tables' columns in ns those that say when.
+bool IsMoment(const schema::ColumnInfo& column) {
+  if (column.unit != "ns") return false;
+  constexpr std::string_view kMoments[] = {
+      "begin_ns",      "end_ns",           "time_ns",  "post_end_ns", "last_incomplete_ns",
+      "wait_begin_ns", "enqueue_begin_ns", "first_ns", "last_ns"};
+  for (const std::string_view name : kMoments)
+    if (column.name == name) return true;
+  return false;
+}
+
+// Appends a value as a cell. `text` gives the string of a number.
+template <typename T, typename Text>
+void AppendCell(std::string& out, const schema::ColumnInfo& column, T value, Text&& text) {
+  if (column.unit == "string") {
+    AppendCsvText(out, text(static_cast<std::uint32_t>(value)));
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    if (value != kNoTime) AppendInt(out, value);
+  } else if constexpr (std::is_signed_v<T>) {
+    AppendInt(out, value);
+  } else if (sizeof(T) != 4 || value != static_cast<T>(kNone)) {
+    AppendUnsigned(out, value);
+  }
+}
+
+template <typename Table>
+std::string HeaderOf(bool with_rank) {
+  std::string line = with_rank ? "file_rank" : "";  // Some tables have a column rank.
+  for (const schema::ColumnInfo& column : Table::kColumns) {
+    if (!line.empty()) line += ',';
+    line += column.name;
+  }
+  return line + '\n';
+}
+
+// Rows of one table of the ranks, collected until they are worth a look at their columns.
+template <typename Table>
+struct Sheet {
+  Table rows;
+};
+
+class CsvWriter final : public Writer {
+ public:
+  Status Begin(const ExportRun& run) override {
+    run_ = &run;
+    std::error_code error;
+    std::filesystem::create_directories(run.output, error);
+    if (error)
+      return Error{ErrorCode::kIo, "cannot make the directory: " + error.message(), run.output, "-o DIR elsewhere"};
+    Status status = Ok();
+    const Timeline& timeline = *run.timeline;
+    timeline.tables.ForEachTable([&](const auto& table) {
+      using Table = std::remove_cvref_t<decltype(table)>;
+      // Texts are in the other tables already.
+      if (!status.ok() || Table::kInfo.name == "strings" || Table::kInfo.name == "string_bytes") return;
+      status = WriteTimelineTable("timeline_" + std::string(Table::kInfo.name), table);
+    });
+    return status;
+  }
+
+  bool Takes(EventKind kind) const override {
+    return kind != EventKind::kCounter && kind != EventKind::kStep && kind != EventKind::kHostStep;
+  }
+
+  Status BeginRank(const ExportRank& rank) override {
+    rank_ = rank;
+    const schema::RankTables& head = *rank.head;
+    LS_CHECK(WriteHeadTable(head.meta));
+    LS_CHECK(WriteHeadTable(head.processes));
+    LS_CHECK(WriteHeadTable(head.threads));
+    LS_CHECK(WriteHeadTable(head.comms));
+    LS_CHECK(WriteHeadTable(head.comm_members));
+    LS_CHECK(WriteHeadTable(head.steps));
+    LS_CHECK(WriteHeadTable(head.windows));
+    LS_CHECK(WriteHeadTable(head.devices));
+    LS_CHECK(WriteHeadTable(head.gradient_buckets));
+    std::vector<std::string_view> columns;
+    for (const schema::ColumnInfo& column : schema::KernelShapes::kColumns) columns.push_back(column.name);
+    RowCursor<schema::KernelShapes> shapes(*rank.reader, columns);
+    LS_CHECK(WriteHeadTable(schema::KernelShapes{}));
+    while (const schema::KernelShapes* piece = shapes.Next()) LS_CHECK(WriteHeadTable(*piece));
+    return WriteHeadTable(head.losses);
+  }
+
+  Status Write(const Event& event) override {
+    switch (event.kind) {
+      case EventKind::kRange:
+        return Add<schema::Ranges>(event);
+      case EventKind::kMpiCall:
+        return Add<schema::MpiCalls>(event);
+      case EventKind::kMpiRequest:
+        return Add<schema::MpiRequests>(event);
+      case EventKind::kCollective:
+        return Add<schema::Collectives>(event);
+      case EventKind::kMessage:
+        return Add<schema::P2p>(event);
+      case EventKind::kKernel:
+        return Add<schema::Kernels>(event);
+      case EventKind::kCopy:
+        return Add<schema::Copies>(event);
+      case EventKind::kSync:
+        return Add<schema::Sync>(event);
+      case EventKind::kApi:
+        return Add<schema::Api>(event);
+      case EventKind::kOverhead:
+        return Add<schema::Overheads>(event);
+      case EventKind::kMemory:
+        return Add<schema::GpuMemory>(event);
+      case EventKind::kSensors:
+        return Add<schema::GpuSamples>(event);
+      default:
+        return Ok();  // The timeline's tables have it.
+    }
+  }
+
+  Status EndRank() override {
+    Status status = Ok();
+    std::apply([&](auto&... sheet) { ((status = status.ok() ? Flush(sheet) : status), ...); }, sheets_);
+    return status;
+  }
+
+  Status Finish() override {
+    for (auto& [name, file] : files_) LS_CHECK(file->Close());
+    return Ok();
+  }
+  std::uint64_t bytes() const override {
+    std::uint64_t sum = 0;
+    for (const auto& [name, file] : files_) sum += file->bytes();
+    return sum;
+  }
+
+ private:
+  template <typename Table>
+  Status Add(const Event& event) {
+    auto& sheet = std::get<Sheet<Table>>(sheets_);
+    sheet.rows.Append(event.as<typename Table::Row>());
+    return sheet.rows.rows() < kRows ? Ok() : Flush(sheet);
+  }
+
+  template <typename Table>
+  Status Flush(Sheet<Table>& sheet) {
+    const Status status = WriteHeadTable(sheet.rows);
+    sheet.rows = {};
+    return status;
+  }
+
+  template <typename Table>
+  Result<OutFile*> FileOf(const std::string& name, bool with_rank) {
+    auto& file = files_[name];
+    if (file == nullptr) {
+      file = std::make_unique<OutFile>();
+      LS_CHECK(file->Open((std::filesystem::path(run_->output) / (name + ".csv")).string()));
+      file->Put(HeaderOf<Table>(with_rank));
+    }
+    return file.get();
+  }
+
+  // Rows of the current rank.
+  template <typename Table>
+  Status WriteHeadTable(const Table& table) {
+    LS_TRY(OutFile * file, FileOf<Table>(std::string(Table::kInfo.name), true));
+    const std::size_t rows = table.rows();
+    const auto text = [this](std::uint32_t id) { return TextOf(*rank_.head, id); };
+    std::vector<std::string> lines(rows);
+    for (std::string& line : lines) AppendInt(line, rank_.rank);
+    table.ForEachColumn([&](const schema::ColumnInfo& column, const auto& values) {
+      const bool moment = IsMoment(column);
+      for (std::size_t i = 0; i < rows; ++i) {
+        lines[i] += ',';
+        if (i >= values.size()) continue;
+        using T = typename std::remove_cvref_t<decltype(values)>::value_type;
+        if constexpr (std::is_same_v<T, std::int64_t>) {
+          const bool convert = moment && values[i] != kNoTime;
+          AppendCell(lines[i], column, convert ? rank_.clock->ToCluster(values[i]) : values[i], text);
+        } else {
+          AppendCell(lines[i], column, values[i], text);
+        }
+      }
+    });
+    for (std::string& line : lines) {
+      line += '\n';
+      file->Put(line);
+    }
+    return file->status();
+  }
+
+  template <typename Table>
+  Status WriteTimelineTable(const std::string& name, const Table& table) {
+    LS_TRY(OutFile * file, FileOf<Table>(name, false));
+    const auto text = [this](std::uint32_t id) { return run_->timeline->Text(id); };
+    for (std::size_t begin = 0; begin < table.rows(); begin += kRows) {
+      const std::size_t rows = std::min(kRows, table.rows() - begin);
+      std::vector<std::string> lines(rows);
+      bool first = true;
+      table.ForEachColumn([&](const schema::ColumnInfo& column, const auto& values) {
+        for (std::size_t i = 0; i < rows; ++i) {
+          if (!first) lines[i] += ',';
+          AppendCell(lines[i], column, values[begin + i], text);
+        }
+        first = false;
+      });
+      for (std::string& line : lines) {
+        line += '\n';
+        file->Put(line);
+      }
+    }
+    return file->status();
+  }
+
+  const ExportRun* run_ = nullptr;
+  ExportRank rank_;
+  std::map<std::string, std::unique_ptr<OutFile>> files_;
+  std::tuple<Sheet<schema::Ranges>, Sheet<schema::MpiCalls>, Sheet<schema::MpiRequests>, Sheet<schema::Collectives>,
+             Sheet<schema::P2p>, Sheet<schema::Kernels>, Sheet<schema::Copies>, Sheet<schema::Sync>, Sheet<schema::Api>,
+             Sheet<schema::Overheads>, Sheet<schema::GpuMemory>, Sheet<schema::GpuSamples>>
+      sheets_;
+};
+
+}  // namespace
+
+std::unique_ptr<Writer> MakeCsvWriter(const WriterOptions&) { return std::make_unique<CsvWriter>(); }
+
+}  // namespace lockstep::exporters

@@ -1,0 +1,29 @@
+#pragma once
+// What PyTorch writes of a collective or message at its kernel.
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/schema.h"
+
+namespace lockstep::exporters {
+
+// World ranks of communicators that the rank's own file does not list, by global id (ExportRun::comm_members).
+using CommMembers = std::unordered_map<std::uint64_t, std::vector<std::int32_t>>;
+
+// Appends `, "Collective name": ..., "Process Group Name": ...` for a row of collectives or p2p.
+// Columns that the head does not hold (merge/readers/rank_source.h's ReadHead) are not looked at.
+void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, const CommMembers& members,
+                          std::uint32_t row);
+void AppendMessageArgs(std::string& out, const schema::RankTables& head, const CommMembers& members, std::uint32_t row,
+                       std::int32_t rank);
+
+// The list of groups in distributedInfo: `[{"pg_name": ...}, ...]`.
+std::string GroupList(const schema::RankTables& head, const CommMembers& members);
+
+// World ranks of a row of comms in its own order, empty if nothing tells.
+std::vector<std::int32_t> MembersOf(const schema::RankTables& head, const CommMembers& members, std::uint32_t comm);
+
+}  // namespace lockstep::exporters

@@ -1,0 +1,57 @@
+#include "merge/exporters/out_file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace lockstep::exporters {
+
+OutFile::~OutFile() {
+  if (file_ == nullptr) return;
+  std::fclose(file_);
+  ::unlink((path_ + ".part").c_str());
+}
+
+Status OutFile::Open(const std::string& path) {
+  path_ = path;
+  buffer_.reserve(kBuffer + (64 << 10));
+  file_ = std::fopen((path + ".part").c_str(), "wbe");
+  if (file_ == nullptr) error_ = errno;
+  return status();
+}
+
+void OutFile::Flush() {
+  if (file_ != nullptr && error_ == 0 && std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size())
+    error_ = errno == 0 ? EIO : errno;
+  written_ += buffer_.size();
+  buffer_.clear();
+}
+
+void OutFile::PutAt(std::uint64_t offset, std::string_view text) {
+  Flush();
+  if (file_ == nullptr || error_ != 0) return;
+  if (::fseeko(file_, static_cast<off_t>(offset), SEEK_SET) != 0 ||
+      std::fwrite(text.data(), 1, text.size(), file_) != text.size() || ::fseeko(file_, 0, SEEK_END) != 0)
+    error_ = errno == 0 ? EIO : errno;
+}
+
+Status OutFile::status() const {
+  if (error_ == 0) return Ok();
+  return Error{ErrorCode::kIo, "cannot write the export: " + std::generic_category().message(error_), path_,
+               "name a place with room that can be written with -o"};
+}
+
+Status OutFile::Close() {
+  Flush();
+  if (file_ != nullptr) {
+    if (std::fclose(file_) != 0 && error_ == 0) error_ = errno;
+    file_ = nullptr;
+    const std::string part = path_ + ".part";
+    if (error_ == 0 && std::rename(part.c_str(), path_.c_str()) != 0) error_ = errno;
+    if (error_ != 0) ::unlink(part.c_str());
+  }
+  return status();
+}
+
+}  // namespace lockstep::exporters

@@ -1,0 +1,22 @@
+#pragma once
+// Names come from the application and may hold anything; files of text hold UTF-8.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep::exporters {
+
+// Bytes that are no UTF-8 become U+FFFD; valid text comes back as it is. `scratch` holds the result if it differs.
+std::string_view ValidUtf8(std::string_view text, std::string& scratch);
+
+// Appends "text" with its quotes, escaped for JSON.
+void AppendJsonText(std::string& out, std::string_view text);
+// Appends one cell of a CSV file, in quotes where it needs them (RFC 4180).
+void AppendCsvText(std::string& out, std::string_view text);
+void AppendInt(std::string& out, std::int64_t value);
+void AppendUnsigned(std::string& out, std::uint64_t value);
+// Microseconds with three decimals: exactly the nanoseconds.
+void AppendMicroseconds(std::string& out, std::int64_t ns);
+
+}  // namespace lockstep::exporters
