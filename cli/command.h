@@ -29,6 +29,9 @@ void AddImport(CLI::App& root, Chosen& chosen);
 void AddMerge(CLI::App& root, Chosen& chosen);
 void AddAnalyze(CLI::App& root, Chosen& chosen);
 void AddWhatIf(CLI::App& root, Chosen& chosen);
+void AddDiff(CLI::App& root, Chosen& chosen);
+void AddRecover(CLI::App& root, Chosen& chosen);
+void AddDoctor(CLI::App& root, Chosen& chosen);
 void AddInfo(CLI::App& root, Chosen& chosen);
 
 // `lockstep run [options] [--] PROGRAM ...`: keeps PROGRAM and its words for `run`

@@ -38,7 +38,7 @@ OUTSIDE = {
     r"nlohmann/.*": ["runtime/agent", "merge", "analysis", "cli", "tests", "bench"],
     r"(oneapi/)?tbb/.*": ["merge", "analysis", "trace", "tests", "bench"],
     r"boost/.*": ["merge", "analysis", "tests", "bench"],
-    r"fmt/.*|spdlog/.*": ["trace", "runtime/agent", "merge", "analysis", "cli", "tests", "bench"],
+    r"fmt/.*|spdlog/.*": ["trace", "runtime/agent", "runtime/doctor", "merge", "analysis", "cli", "tests", "bench"],
     r"gtest/.*|gmock/.*": ["tests"],
     r"benchmark/.*": ["bench"],
 }
