@@ -34,7 +34,7 @@ std::string Change(const MeasureResult& result) {
   return Signed(result.difference.value, result.measure->fraction);
 }
 
-std::string Interval(const MeasureResult& result) {
+std::string IntervalText(const MeasureResult& result) {
   if (result.base.count == 0 || result.now.count == 0) return "";
   if (result.relative && !result.measure->fraction)
     return fmt::format("{:+.1f} to {:+.1f} %", 100 * result.relative->low, 100 * result.relative->high);
@@ -149,7 +149,7 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
   for (const MeasureResult& result : c.measures) {
     const std::string verdict(Name(result.verdict));
     out += fmt::format("  {:<22} {:>10} {:>10} {:>13}  {:<22} {}\n", result.measure->text, Value(result, result.base),
-                       Value(result, result.now), Change(result), Interval(result),
+                       Value(result, result.now), Change(result), IntervalText(result),
                        result.verdict == Verdict::kWorse    ? paint("31", verdict)
                        : result.verdict == Verdict::kBetter ? paint("32", verdict)
                                                             : verdict);
@@ -201,7 +201,7 @@ std::string RenderDiffMarkdown(const Comparison& c) {
   for (const MeasureResult& result : c.measures) {
     const std::string verdict(Name(result.verdict));
     out += fmt::format("| {} | {} | {} | {} | {} | {} |\n", Escaped(result.measure->name), Value(result, result.base),
-                       Value(result, result.now), Change(result), Interval(result),
+                       Value(result, result.now), Change(result), IntervalText(result),
                        result.verdict == Verdict::kWorse ? "**" + verdict + "**" : verdict);
   }
   if (!c.causes.empty()) {

@@ -233,7 +233,9 @@ Finding LookAtMpiTools(const Machine& machine) {
   return Refused(machine, "MPI", "no other tool's MPI wrappers (Score-P, TAU and others) are in the way");
 }
 
-Finding LookAtNvtx(const Machine& machine) { return Refused(machine, "NVTX", "no other tool has the place of the NVTX injection"); }
+Finding LookAtNvtx(const Machine& machine) {
+  return Refused(machine, "NVTX", "no other tool has the place of the NVTX injection");
+}
 
 Finding TestHdf5(const Machine&) {
   const ScratchDirectory scratch;

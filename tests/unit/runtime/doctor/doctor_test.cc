@@ -42,8 +42,13 @@ class Doctor : public testing::Test {
     machine_.shm_dir = (fs::path(dir_.path()) / "shm").string();
     machine_.scratch = dir_.path();
     machine_.write_seconds = 0.05;
-    machine_.libraries = [] { return Libraries{"/x/liblockstep.so", "/x/liblockstep-ompi40.so", "/x/liblockstep-gpu.so", "", "/x/lockstep-clock"}; };
-    machine_.find_library = [this](const std::string& name) { return libraries_.contains(name) ? libraries_[name] : ""; };
+    machine_.libraries = [] {
+      return Libraries{"/x/liblockstep.so", "/x/liblockstep-ompi40.so", "/x/liblockstep-gpu.so", "",
+                       "/x/lockstep-clock"};
+    };
+    machine_.find_library = [this](const std::string& name) {
+      return libraries_.contains(name) ? libraries_[name] : "";
+    };
     machine_.find_program = [this](const std::string& name) {
       if (name.find('/') != std::string::npos) return fs::exists(name) ? name : std::string();
       return programs_.contains(name) ? programs_[name] : "";
@@ -98,7 +103,8 @@ TEST_F(Doctor, AllIsWell) {
   for (const Check& check : Checks()) {
     if (self_tests.contains(check.name)) continue;
     const Finding finding = check.look(machine_);
-    EXPECT_TRUE(finding.status == Status::kOk || finding.status == Status::kNotHere) << check.name << ": " << finding.text;
+    EXPECT_TRUE(finding.status == Status::kOk || finding.status == Status::kNotHere)
+        << check.name << ": " << finding.text;
   }
   Expect("clock", Status::kOk, "TSC is invariant");
   Expect("mpi", Status::kOk, "4.1.4");
@@ -106,7 +112,10 @@ TEST_F(Doctor, AllIsWell) {
 }
 
 TEST_F(Doctor, Libraries) {
-  machine_.libraries = [] { return Result<Libraries>(Error{ErrorCode::kNotFound, "liblockstep.so was not found", "/x", "set LOCKSTEP_LIBRARY_DIR"}); };
+  machine_.libraries = [] {
+    return Result<Libraries>(
+        Error{ErrorCode::kNotFound, "liblockstep.so was not found", "/x", "set LOCKSTEP_LIBRARY_DIR"});
+  };
   Expect("lockstep", Status::kBlocker, "was not found");
   Expect("probe", Status::kNotHere, "");
 }
@@ -159,7 +168,8 @@ TEST_F(Doctor, OtherToolsInTheEnvironment) {
   Expect("nccl_plugin", Status::kWarning, "switches that off");
   ::setenv("NCCL_PROFILER_PLUGIN", "/opt/inspector.so", 1);
   Expect("nccl_plugin", Status::kOk, "is called by Lockstep's");
-  for (const char* name : {"SCOREP_EXPERIMENT_DIRECTORY", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN"})
+  for (const char* name :
+       {"SCOREP_EXPERIMENT_DIRECTORY", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN"})
     ::unsetenv(name);
 }
 
@@ -173,7 +183,8 @@ TEST_F(Doctor, Preload) {
 }
 
 TEST_F(Doctor, Gpu) {
-  Write(root_ / "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\n");
+  Write(root_ / "proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\n");
   Expect("gpu_driver", Status::kOk, "535.104.05, CUDA 12");
   Expect("cupti", Status::kWarning, "no libcupti");
   libraries_["libcupti.so.12"] = "/cuda/libcupti.so.12";
@@ -204,8 +215,8 @@ TEST_F(Doctor, Memory) {
 
 TEST_F(Doctor, StaleMemory) {
   // Of a process that cannot be: above the kernel's largest number.
-  std::ofstream(machine_.shm_dir + "/lockstep-" + std::to_string(::getuid()) + "-0123456789abcdef-0-4194305").write(
-      std::string(8192, 'x').c_str(), 8192);
+  std::ofstream(machine_.shm_dir + "/lockstep-" + std::to_string(::getuid()) + "-0123456789abcdef-0-4194305")
+      .write(std::string(8192, 'x').c_str(), 8192);
   Expect("stale_memory", Status::kWarning, "1 segment");
   std::ofstream(machine_.shm_dir + "/lockstep-" + std::to_string(::getuid()) + "-other") << "x";
 }
@@ -289,10 +300,10 @@ TEST_F(Doctor, StaticProgram) {
   std::string image(64 + 56, '\0');
   const unsigned char ident[] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
   for (std::size_t i = 0; i < sizeof ident; ++i) image[i] = static_cast<char>(ident[i]);
-  image[32] = 64;           // e_phoff
-  image[54] = 56;           // e_phentsize
-  image[56] = 1;            // e_phnum
-  image[64] = 1;            // PT_LOAD
+  image[32] = 64;  // e_phoff
+  image[54] = 56;  // e_phentsize
+  image[56] = 1;   // e_phnum
+  image[64] = 1;   // PT_LOAD
   const std::string path = dir_.path() + "/static";
   Write(path, image);
   machine_.program = path;
