@@ -80,7 +80,7 @@ std::pair<double, double> ExposedActivity::CpuShares(const IntervalSet& windows)
           delay_wall > 0 ? static_cast<double>(delay) / static_cast<double>(delay_wall) : -1};
 }
 
-ExposedActivity Activity(const schema::RankTables& t, const RankClockMap& clock) {
+ExposedActivity ActivityOf(const schema::RankTables& t, const RankClockMap& clock) {
   ExposedActivity activity;
   activity.gpu = t.kernels.rows() > 0;
   IntervalSet local;

@@ -32,7 +32,7 @@ struct ExposedActivity {
   std::pair<double, double> CpuShares(const IntervalSet& windows) const;
 };
 
-ExposedActivity Activity(const schema::RankTables& tables, const RankClockMap& clock);
+ExposedActivity ActivityOf(const schema::RankTables& tables, const RankClockMap& clock);
 
 // How a rank's non-blocking collectives were moved on.
 struct ProgressCounts {

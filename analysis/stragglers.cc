@@ -190,7 +190,7 @@ class Search {
     ParallelFor(context_.options().jobs, read.size(), [&](std::size_t i) {
       const std::int32_t rank = context_.ranks()[read[i]];
       const Result<schema::RankTables> tables = context_.ReadActivity(rank);
-      if (tables.ok()) activities[i] = Activity(tables.value(), RankClockMap(context_.tables().clock, rank));
+      if (tables.ok()) activities[i] = ActivityOf(tables.value(), RankClockMap(context_.tables().clock, rank));
     });
     witnessed_.exact = true;
     for (std::size_t i = 0; i < read.size(); ++i) {

@@ -15,6 +15,7 @@ namespace {
 constexpr double kMostStolen = 0.75;
 constexpr double kLeastOverlap = 0.02;  // Of a step: less tells nothing.
 constexpr double kMostSlowdown = 3;     // Of transfers.
+constexpr double kNeighbours = 2;       // Sizes within this factor of each other.
 constexpr double kStep = 0.05;          // In which it is searched.
 constexpr double kWorthIt = 0.05;       // By how much it must explain the costs better than none.
 constexpr std::size_t kResamples = 200;
@@ -92,23 +93,22 @@ double Middle(std::vector<double> values) {
   return *at;
 }
 
-// Mean |relative error| of a straight line through the places' medians (alone[place][slowdown]).
+// How far the places' medians are from what their neighbours in size cost, as a share of all of it: whatever the curve of
+// costs is (it bends where an algorithm changes or a cache ends), transfers of nearly the same size cost nearly the same.
+// The neighbours' mean rate (of its logarithm), by nearness.
 double Misfit(const std::vector<double>& bytes, const std::vector<double>& ns) {
-  double w = 0, ws = 0, wss = 0, wt = 0, wst = 0, misfit = 0, all = 0;
+  double misfit = 0, all = 0;
   for (std::size_t i = 0; i < ns.size(); ++i) {
-    // The relative error counts, and large transfers more than small ones: they are what a step consists of.
-    const double weight = 1 / std::max(1.0, ns[i]);
-    w += weight, ws += weight * bytes[i], wss += weight * bytes[i] * bytes[i], wt += weight * ns[i];
-    wst += weight * bytes[i] * ns[i];
-  }
-  const double determinant = w * wss - ws * ws;
-  double alpha = 0, beta = wss > 0 ? wst / wss : 0;
-  if (determinant > 1e-9 * w * wss && (wss * wt - ws * wst) > 0) {
-    alpha = (wss * wt - ws * wst) / determinant;
-    beta = (w * wst - ws * wt) / determinant;
-  }
-  for (std::size_t i = 0; i < ns.size(); ++i) {
-    misfit += std::abs(alpha + beta * bytes[i] - ns[i]);
+    double weights = 0, rate = 0;
+    for (std::size_t j = 0; j < ns.size(); ++j) {
+      const double apart = std::abs(std::log(bytes[j] / bytes[i])) / std::log(kNeighbours);
+      if (j == i || apart >= 1) continue;
+      const double weight = (1 - apart) * (1 - apart);
+      weights += weight;
+      rate += weight * std::log(std::max(1.0, ns[j]) / bytes[j]);
+    }
+    if (weights <= 0) continue;
+    misfit += std::abs(std::exp(rate / weights) * bytes[i] - ns[i]);
     all += ns[i];
   }
   return all > 0 ? misfit / all : 0;

@@ -28,8 +28,8 @@ struct HostOverlap {
 HostOverlap OverlapOf(const HostRun& run);
 
 // Compute: what the training thread lacked of its core's time in its own work, while transfers were under way.
-// Transfers: the slowdown with which the reductions of all runs cost what their size says, on one line, whether or not
-// ranks computed meanwhile. 0 each where runs do not tell.
+// Transfers: the slowdown with which reductions of nearly the same size cost nearly the same, whether or not ranks
+// computed meanwhile. 0 each where runs do not tell.
 InterferenceEstimate EstimateHostInterference(std::span<const HostRun* const> runs);
 
 }  // namespace lockstep::replay

@@ -39,7 +39,7 @@ class Maker {
   // first rank is through; what the others still need is an operation of its own, `exit`, else kNone.
   struct Member {
     std::uint32_t operation, exit;
-    std::int64_t arrival_ns, end_ns, end_low_ns;
+    std::int64_t arrival_ns, looked_ns, end_ns, end_low_ns;  // `looked`: began the call that saw it complete.
     bool seen_later =
         false;  // One of a later turn was seen complete by the same call: that may have been why it returned.
   };
@@ -102,7 +102,7 @@ class Maker {
       job_.graph.Needs(exit, operation);
     }
     members_[c.collective].push_back(
-        {operation, exit, c.in_wait ? c.wait_begin_ns : c.begin_ns, c.end_ns, c.end_low_ns});
+        {operation, exit, c.in_wait ? c.wait_begin_ns : c.begin_ns, c.wait_begin_ns, c.end_ns, c.end_low_ns});
     operation_of_[r][i] = exit == kNone ? operation : exit;
     return operation;
   }
@@ -305,7 +305,8 @@ class Maker {
           job_.graph.operations()[member.exit].duration_ns =
               run_.collectives[c].transfer_ns >= 0
                   ? run_.collectives[c].exit_ns
-                  : std::max<std::int64_t>(0, (member.seen_later ? member.end_low_ns : member.end_ns) - turn);
+                  : std::max<std::int64_t>(
+                        0, (member.seen_later ? member.end_low_ns : member.end_ns) - std::max(turn, member.looked_ns));
         }
       }
     }

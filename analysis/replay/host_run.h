@@ -21,6 +21,7 @@ class HostRun : public RecordedRun {
 
   using RecordedRun::MakeJob;
   Job MakeJob(const JobOptions& options) const override;  // host_job.cc
+  bool moves_in_calls() const override { return true; }
   InterferenceEstimate EstimateInterference() const override { return EstimateWith({}); }
   InterferenceEstimate EstimateWith(const std::vector<const RecordedRun*>& others) const override;
   std::optional<BucketSequence> FindBuckets() const override;  // host_rebucket.cc

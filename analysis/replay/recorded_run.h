@@ -54,6 +54,9 @@ class RecordedRun {
   // No network moves bytes faster than this: hosts copy them (10 GB/s).
   virtual double floor_bytes_per_ns() const { return 10; }
 
+  // Data moves for certain only while some thread is inside MPI.
+  virtual bool moves_in_calls() const { return false; }
+
   virtual InterferenceEstimate EstimateInterference() const { return {}; }
   // The same with other runs of the job beside this one: two bucketings tell more than one.
   virtual InterferenceEstimate EstimateWith(const std::vector<const RecordedRun*>& others) const {

@@ -292,6 +292,11 @@ Result<Job> WhatIf::Changed(const Question& question, const Assume& assume, Answ
       return Error{ErrorCode::kUnsupported, "the steps do not gather parameters in the same order on all ranks", "",
                    "prefetching can be predicted for jobs that all-gather the same units every step"};
     job = std::move(*earlier);
+    if (run.moves_in_calls())
+      Note(answer,
+           each.depth > 0 && job.moved_in_wait == 0
+               ? "if data moves while ranks compute; an MPI that is not called moves less, down to no gain"
+               : "if posted gathers moved in their waits only; what moved before them would cost more than this");
   }
   for (const Question& each : all) {
     if (each.kind == Question::kWithoutRanks) EqualiseWork(run, each.ranks, job);
@@ -481,6 +486,9 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
       cheaper = std::max(cheaper, -more);
     }
   }
+  // Where gathers are blocking now, nothing shows that data moves while nobody calls MPI.
+  if (question.kind == Question::kPrefetch && question.depth > 0 && run_->moves_in_calls())
+    dearer = std::max(dearer, static_cast<double>(answer.gain_ns));
   cheaper += apart * static_cast<double>(answer.step_ns);
   dearer += apart * static_cast<double>(answer.step_ns);
   low -= cheaper;
