@@ -144,7 +144,44 @@ Result<FileFacts> LookAtSpool(const std::string& path) {
   return facts;
 }
 
+// analysis.json, manifest.json, a baseline, the output of a command: its lists as tables, what stands alone as facts.
+Result<FileFacts> LookAtJson(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const Json json = Json::parse(file, nullptr, false);
+  if (!json.is_object() || !json.contains("schema") || !json["schema"].is_string())
+    return Error{ErrorCode::kMalformed,
+                 json.is_discarded() ? "the JSON is damaged or cut" : "no JSON file of Lockstep's", path,
+                 "make it again; traces of torch.profiler are read by lockstep import"};
+  FileFacts facts;
+  facts.path = path;
+  facts.format = json["schema"].get<std::string>();
+  facts.complete = true;
+  const auto text = [](const Json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  for (const auto& [key, value] : json.items()) {
+    if (key == "schema") continue;
+    if (value.is_array()) {
+      facts.tables.push_back({key, value.size(), {}, {}});
+    } else if (value.is_object()) {
+      for (const auto& [inner, part] : value.items())
+        if (!part.is_structured()) facts.meta.emplace_back(key + "." + inner, text(part));
+    } else {
+      facts.meta.emplace_back(key, text(value));
+    }
+  }
+  return facts;
+}
+
+bool IsJson(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char first = 0;
+  file >> first;  // White space is skipped.
+  return first == '{';
+}
+
 Result<FileFacts> LookAt(const std::string& path, bool digest) {
+  if (IsJson(path)) return LookAtJson(path);
   if (fs::path(path).extension() == ".spool") return LookAtSpool(path);
   return LookAtTables(path, digest);
 }
@@ -293,7 +330,8 @@ void AddInfo(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<InfoFlags>();
   CLI::App* info = root.add_subcommand("info", "Show what a rank file, a timeline or a run holds");
   info->add_option("FILE_OR_RUN", flags->what,
-                   "rank file, timeline.h5, spool, or a run's directory (default: the latest run)");
+                   "rank file, timeline.h5, spool, analysis.json or other JSON of ours, or a run's directory (default: "
+                   "the latest run)");
   info->add_flag(
       "--digest", flags->digest,
       "checksums of the values: each table, each dataset, the file, all; equal however the files were written");

@@ -3,6 +3,7 @@
 #include "runtime/agent/recover.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -184,6 +185,8 @@ int CodeOf(const Report& report) {
 }
 
 int Recover(const Flags& flags) {
+  // A file that may not grow is an error to be told, not an end: nothing may be half done.
+  ::signal(SIGXFSZ, SIG_IGN);
   Report report;
   auto run = ResolveRun(flags.run);
   // Memory can be cleaned where there is no run at all.
