@@ -50,7 +50,8 @@ struct FileFacts {
     std::uint64_t count;
   };
   std::vector<LossFacts> losses;
-  std::vector<std::string> damaged;
+  std::vector<std::string> damaged, notes;
+  bool recovered = false;  // Made from what an agent left.
   std::uint64_t missing_columns = 0;
   std::optional<std::uint64_t> digest;  // Of everything it says.
 };
@@ -97,6 +98,7 @@ Result<FileFacts> LookAtTables(const std::string& path, bool digest) {
   facts.path = path;
   facts.format = file.format();
   facts.complete = file.complete();
+  facts.recovered = file.Attribute("recovered", std::int64_t{0}) != 0;
   const bool rank_file = file.format() == schema::kRankFileFormat;
   const auto add_rows = [&](const auto& infos) {
     for (const schema::TableInfo& table : infos)
@@ -127,6 +129,13 @@ Result<FileFacts> LookAtSpool(const std::string& path) {
   FileFacts facts;
   facts.path = path;
   facts.format = "spool, version 1";
+  if (decoded.ended) facts.notes.push_back("the application's end was seen; its rank file was not made yet");
+  if (decoded.recovered_from_rings > 0)
+    facts.notes.push_back(WithCommas(decoded.recovered_from_rings) + " records are still in shared memory only");
+  if (decoded.bad_blocks > 0) facts.notes.push_back(WithCommas(decoded.bad_blocks) + " blocks cannot be read");
+  if (decoded.processes.size() > 1)
+    facts.notes.push_back(WithCommas(decoded.processes.size()) + " processes; this is the first of them");
+  facts.notes.push_back("lockstep recover makes a rank file of it");
   const schema::RankTables& tables = decoded.processes.front().tables;
   tables.ForEachTable([&](const auto& table) {
     facts.tables.push_back({std::string(table.kInfo.name), table.rows(), {}});
@@ -135,7 +144,44 @@ Result<FileFacts> LookAtSpool(const std::string& path) {
   return facts;
 }
 
+// analysis.json, manifest.json, a baseline, the output of a command: its lists as tables, what stands alone as facts.
+Result<FileFacts> LookAtJson(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const Json json = Json::parse(file, nullptr, false);
+  if (!json.is_object() || !json.contains("schema") || !json["schema"].is_string())
+    return Error{ErrorCode::kMalformed,
+                 json.is_discarded() ? "the JSON is damaged or cut" : "no JSON file of Lockstep's", path,
+                 "make it again; traces of torch.profiler are read by lockstep import"};
+  FileFacts facts;
+  facts.path = path;
+  facts.format = json["schema"].get<std::string>();
+  facts.complete = true;
+  const auto text = [](const Json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  for (const auto& [key, value] : json.items()) {
+    if (key == "schema") continue;
+    if (value.is_array()) {
+      facts.tables.push_back({key, value.size(), {}, {}});
+    } else if (value.is_object()) {
+      for (const auto& [inner, part] : value.items())
+        if (!part.is_structured()) facts.meta.emplace_back(key + "." + inner, text(part));
+    } else {
+      facts.meta.emplace_back(key, text(value));
+    }
+  }
+  return facts;
+}
+
+bool IsJson(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char first = 0;
+  file >> first;  // White space is skipped.
+  return first == '{';
+}
+
 Result<FileFacts> LookAt(const std::string& path, bool digest) {
+  if (IsJson(path)) return LookAtJson(path);
   if (fs::path(path).extension() == ".spool") return LookAtSpool(path);
   return LookAtTables(path, digest);
 }
@@ -168,7 +214,10 @@ bool Suspicious(const FileFacts& facts) {
 
 void Print(const FileFacts& facts, bool digest) {
   std::printf("%s\n  %s, %s\n", facts.path.c_str(), facts.format.c_str(),
-              facts.complete ? "complete" : "not complete: its writer did not finish");
+              !facts.complete   ? "not complete: its writer did not finish"
+              : facts.recovered ? "complete, recovered from what its agent left"
+                                : "complete");
+  for (const std::string& note : facts.notes) std::printf("  %s\n", note.c_str());
   if (!facts.meta.empty()) std::printf("\n");
   for (const auto& [key, value] : facts.meta) std::printf("  %-18s %s\n", key.c_str(), value.c_str());
   std::printf("\n  %-18s %14s%s\n", "table", "rows", digest ? "  digest" : "");
@@ -194,6 +243,8 @@ void Print(const FileFacts& facts, bool digest) {
 
 Json ToJson(const FileFacts& facts) {
   Json json{{"file", facts.path}, {"format", facts.format}, {"complete", facts.complete}};
+  json["recovered"] = facts.recovered;
+  json["notes"] = facts.notes;
   Json tables = Json::object(), meta = Json::object(), losses = Json::array();
   for (const TableFacts& table : facts.tables) {
     tables[table.name] = {{"rows", table.rows}};
@@ -279,7 +330,8 @@ void AddInfo(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<InfoFlags>();
   CLI::App* info = root.add_subcommand("info", "Show what a rank file, a timeline or a run holds");
   info->add_option("FILE_OR_RUN", flags->what,
-                   "rank file, timeline.h5, spool, or a run's directory (default: the latest run)");
+                   "rank file, timeline.h5, spool, analysis.json or other JSON of ours, or a run's directory (default: "
+                   "the latest run)");
   info->add_flag(
       "--digest", flags->digest,
       "checksums of the values: each table, each dataset, the file, all; equal however the files were written");

@@ -13,13 +13,14 @@ Result<std::vector<RunFile>> ConvertSpool(const std::string& spool_path, const R
   ::setpriority(PRIO_PROCESS, 0, 10);
   LS_TRY(const Decoded decoded, DecodeSpool({.spool_path = spool_path}));
   std::vector<RunFile> files;
-  for (std::size_t i = 0; i < decoded.processes.size(); ++i) {
+  // The main one last: whoever finds it finds all.
+  for (std::size_t i = decoded.processes.size(); i-- > 0;) {
     const std::string suffix = i == 0 ? ".h5" : ".p" + std::to_string(i + 1) + ".h5";
     const std::string path = dir.RankFile(slot, suffix.c_str());
     LS_CHECK(WriteRankFile(path, decoded.processes[i].tables));
     struct stat info {};
     ::stat(path.c_str(), &info);
-    files.push_back({path, static_cast<std::uint64_t>(info.st_size)});
+    files.insert(files.begin(), {path, static_cast<std::uint64_t>(info.st_size)});
   }
   return files;
 }

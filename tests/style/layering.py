@@ -40,7 +40,7 @@ OUTSIDE = {
     r"boost/(asio|beast)/.*": ["cli", "tests", "bench"],
     r"boost/(?!asio/|beast/).*": ["merge", "analysis", "tests", "bench"],
     r"protozero/.*|otf2/.*": ["merge/exporters", "tests", "bench"],
-    r"fmt/.*|spdlog/.*": ["trace", "runtime/agent", "merge", "analysis", "cli", "tests", "bench"],
+    r"fmt/.*|spdlog/.*": ["trace", "runtime/agent", "runtime/doctor", "merge", "analysis", "cli", "tests", "bench"],
     r"gtest/.*|gmock/.*": ["tests"],
     r"benchmark/.*": ["bench"],
 }

@@ -1,0 +1,140 @@
+// A sample as JSON, and back.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/diff/sample.h"
+
+namespace lockstep::diff {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr const char* kSchema = "lockstep.baseline/1";
+
+// Times are whole ns in files; fractions keep nine digits.
+double Rounded(double value) { return std::fabs(value) >= 100 ? std::round(value) : std::round(value * 1e9) / 1e9; }
+
+Json ToJson(const Spread& spread) {
+  if (spread.count == 0) return nullptr;
+  return {{"median", Rounded(spread.median)},
+          {"low", Rounded(spread.low)},
+          {"high", Rounded(spread.high)},
+          {"count", spread.count}};
+}
+
+// Every access below may throw where the file is not what it says.
+Spread ToSpread(const Json& json) {
+  if (json.is_null()) return {};
+  return {json.at("median").get<double>(), json.at("low").get<double>(), json.at("high").get<double>(),
+          json.at("count").get<std::int64_t>()};
+}
+
+template <typename T>
+std::optional<T> OrNothing(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  if (at == json.end() || at->is_null()) return std::nullopt;
+  return at->get<T>();
+}
+
+template <typename T>
+Json OrNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+RunSample Parse(const Json& json) {
+  RunSample sample;
+  const Json& run = json.at("run");
+  sample.job = run.at("job").get<std::string>();
+  sample.lockstep_version = json.at("lockstep_version").get<std::string>();
+  sample.ranks = run.at("ranks").get<std::int64_t>();
+  sample.nodes = run.at("nodes").get<std::int64_t>();
+  sample.gpu_ranks = run.at("gpu_ranks").get<std::int64_t>();
+  sample.gpu_names = run.at("gpu_names").get<std::vector<std::string>>();
+  sample.steps_kind = run.at("steps_kind").get<std::string>();
+  sample.classes = run.at("classes").get<std::string>();
+  sample.steps = run.at("steps").get<std::int64_t>();
+  sample.shared_cores = run.at("shared_cores").get<std::int64_t>();
+  sample.incomplete = run.at("incomplete").get<std::vector<std::string>>();
+  for (const auto& [name, spread] : json.at("measures").items()) sample.measures.push_back({name, ToSpread(spread)});
+  for (const Json& rank : json.at("ranks"))
+    sample.rank_samples.push_back({rank.at("rank").get<std::int32_t>(), rank.at("node").get<std::string>(),
+                                   ToSpread(rank.at("compute_ns")), OrNothing<std::int64_t>(rank, "sm_clock_mhz"),
+                                   OrNothing<std::string>(rank, "straggler").value_or("")});
+  for (const Json& row : json.at("collectives"))
+    sample.collectives.push_back({row.at("op").get<std::string>(), row.at("members").get<std::int64_t>(),
+                                  row.at("bytes").get<std::uint64_t>(), row.at("per_step").get<double>(),
+                                  ToSpread(row.at("transfer_ns")), ToSpread(row.at("wait_ns"))});
+  for (const auto& [name, spread] : json.at("phases").items()) sample.phases.push_back({name, ToSpread(spread)});
+  sample.bucket_cap_mb = OrNothing<double>(json, "bucket_cap_mb");
+  sample.kernels_per_step = OrNothing<double>(json, "kernels_per_step");
+  for (const Json& row : json.at("kernels"))
+    sample.kernels.push_back(
+        {row.at("name").get<std::string>(), row.at("per_step").get<double>(), row.at("step_ns").get<double>()});
+  return sample;
+}
+
+}  // namespace
+
+std::string BaselineJson(const RunSample& sample) {
+  Json json{{"schema", kSchema}, {"lockstep_version", sample.lockstep_version}};
+  json["run"] = {{"job", sample.job},
+                 {"ranks", sample.ranks},
+                 {"nodes", sample.nodes},
+                 {"gpu_ranks", sample.gpu_ranks},
+                 {"gpu_names", sample.gpu_names},
+                 {"steps_kind", sample.steps_kind},
+                 {"classes", sample.classes},
+                 {"steps", sample.steps},
+                 {"shared_cores", sample.shared_cores},
+                 {"incomplete", sample.incomplete}};
+  json["measures"] = Json::object();
+  for (const MeasureSample& measure : sample.measures) json["measures"][measure.name] = ToJson(measure.spread);
+  json["ranks"] = Json::array();
+  // A baseline lives with the job's sources: what a machine is called does not belong there.
+  for (const RankSample& rank : sample.rank_samples)
+    json["ranks"].push_back({{"rank", rank.rank},
+                             {"node", ""},
+                             {"compute_ns", ToJson(rank.work_ns)},
+                             {"sm_clock_mhz", OrNull(rank.sm_clock_mhz)},
+                             {"straggler", rank.straggler.empty() ? Json(nullptr) : Json(rank.straggler)}});
+  json["collectives"] = Json::array();
+  for (const CollectiveSample& row : sample.collectives)
+    json["collectives"].push_back({{"op", row.op},
+                                   {"members", row.members},
+                                   {"bytes", row.bytes},
+                                   {"per_step", Rounded(row.per_step)},
+                                   {"transfer_ns", ToJson(row.transfer_ns)},
+                                   {"wait_ns", ToJson(row.wait_ns)}});
+  json["phases"] = Json::object();
+  for (const PhaseSample& phase : sample.phases) json["phases"][phase.name] = ToJson(phase.spread);
+  json["bucket_cap_mb"] = OrNull(sample.bucket_cap_mb);
+  json["kernels_per_step"] = OrNull(sample.kernels_per_step);
+  json["kernels"] = Json::array();
+  for (const KernelSample& kernel : sample.kernels)
+    json["kernels"].push_back(
+        {{"name", kernel.name}, {"per_step", Rounded(kernel.per_step)}, {"step_ns", Rounded(kernel.step_ns)}});
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<RunSample> ParseBaseline(const std::string& text, const std::string& path) {
+  const auto refuse = [&](std::string what) {
+    return Error{ErrorCode::kMalformed, std::move(what), path,
+                 "make one: lockstep diff RUN --save-baseline FILE; or name a run's directory"};
+  };
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return refuse("this file is no baseline: it is not JSON");
+  const auto schema = json.find("schema");
+  if (schema == json.end() || !schema->is_string()) return refuse("this JSON file is no baseline");
+  if (*schema != kSchema) return refuse(fmt::format("this file is {}, not {}", schema->get<std::string>(), kSchema));
+  try {
+    RunSample sample = Parse(json);
+    sample.label = path;
+    return sample;
+  } catch (const Json::exception& error) {
+    return refuse(fmt::format("the baseline is damaged: {}", error.what()));
+  }
+}
+
+}  // namespace lockstep::diff

@@ -1,0 +1,296 @@
+// What changed between two runs and explains their difference.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <tuple>
+
+#include "analysis/diff/compare.h"
+#include "analysis/passes.h"
+#include "analysis/report/format.h"
+#include "analysis/statistics.h"
+
+namespace lockstep::diff {
+namespace {
+
+constexpr std::size_t kMostOfAKind = 4;
+// Launches per step, clocks: what changes by less is the same.
+constexpr double kCountShare = 0.02, kClockShare = 0.03;
+
+std::string Ns(double ns) { return Duration(static_cast<std::int64_t>(std::llround(std::fabs(ns)))); }
+std::string Change(double now, double base) {
+  return base > 0 ? fmt::format("{:+.1f} %", 100 * (now - base) / base) : "new";
+}
+std::string PerStep(double count) {
+  return std::fabs(count - std::round(count)) < 0.005 ? Count(std::llround(count)) : fmt::format("{:.2f}", count);
+}
+
+class Causes {
+ public:
+  Causes(const RunSample& base, const RunSample& now) : base_(base), now_(now) {
+    if (const MeasureSample* step = base.Find("step_ns")) worth_ns_ = kWorthShare * step->spread.median;
+  }
+
+  std::vector<Cause> All() {
+    Ranks();
+    Buckets();
+    Collectives();
+    Phases();
+    Kernels();
+    Clocks();
+    return std::move(causes_);
+  }
+
+ private:
+  // Surely other than 0, and worth a line.
+  bool Counts(const Difference& difference) const {
+    return (difference.low > 0 || difference.high < 0) && std::fabs(difference.value) >= worth_ns_ &&
+           difference.value != 0;
+  }
+
+  void Add(std::string kind, std::int32_t rank, std::string what, std::string sentence, const Difference& difference) {
+    causes_.push_back({std::move(kind), rank, std::move(what), std::move(sentence), difference.value,
+                       std::pair(difference.low, difference.high)});
+  }
+
+  void Ranks() {
+    struct Both {
+      const RankSample *base, *now;
+      Difference difference;
+    };
+    std::vector<Both> ranks;
+    std::vector<double> changes;
+    for (const RankSample& now : now_.rank_samples)
+      for (const RankSample& base : base_.rank_samples)
+        if (base.rank == now.rank && base.work_ns.count > 0 && now.work_ns.count > 0) {
+          ranks.push_back({&base, &now, DifferenceOf(base.work_ns, now.work_ns, kWiden99)});
+          changes.push_back(ranks.back().difference.value);
+        }
+    if (ranks.empty()) return;
+    // What all ranks have in common is not one rank's. Of two ranks the one that changed less tells it.
+    double common = LowerMedian(changes);
+    if (changes.size() == 2) common = std::fabs(changes[0]) < std::fabs(changes[1]) ? changes[0] : changes[1];
+    Difference all{common, common, common};
+    const MeasureSample *base_compute = base_.Find("compute_ns"), *now_compute = now_.Find("compute_ns");
+    if (base_compute != nullptr && now_compute != nullptr) {
+      const Difference mean = DifferenceOf(base_compute->spread, now_compute->spread, kWiden99);
+      all.low += mean.low - mean.value;
+      all.high += mean.high - mean.value;
+      if (Counts(all))
+        Add("all_ranks", -1, "compute",
+            fmt::format("all ranks compute {} {} per step ({})", Ns(common), common > 0 ? "longer" : "less",
+                        Change(base_compute->spread.median + common, base_compute->spread.median)),
+            all);
+    }
+    std::vector<Both> own;
+    for (Both& rank : ranks) {
+      rank.difference.value -= common;
+      rank.difference.low -= common;
+      rank.difference.high -= common;
+      if (ranks.size() > 1 && Counts(rank.difference)) own.push_back(rank);
+    }
+    std::stable_sort(own.begin(), own.end(), [](const Both& a, const Both& b) {
+      return std::fabs(a.difference.value) > std::fabs(b.difference.value);
+    });
+    for (std::size_t i = 0; i < std::min(own.size(), kMostOfAKind); ++i) {
+      const Both& rank = own[i];
+      const bool longer = rank.difference.value > 0;
+      std::string sentence =
+          fmt::format("rank {}{} computes {} {} per step ({}){}", rank.now->rank,
+                      rank.now->node.empty() ? "" : " on " + rank.now->node, Ns(rank.difference.value),
+                      longer ? "longer" : "less", Change(rank.now->work_ns.median, rank.base->work_ns.median),
+                      longer && ranks.size() > 1 ? "; the others do not" : "");
+      if (longer && !rank.now->straggler.empty() && rank.now->straggler != "unknown")
+        sentence += fmt::format("; it is a straggler now, cause: {}", rank.now->straggler);
+      if (!rank.base->node.empty() && !rank.now->node.empty() && rank.base->node != rank.now->node)
+        sentence += fmt::format("; it was on {}", rank.base->node);
+      Add("rank", rank.now->rank, "compute", std::move(sentence), rank.difference);
+    }
+    if (own.size() > kMostOfAKind) {
+      std::vector<std::int32_t> rest;
+      for (std::size_t i = kMostOfAKind; i < own.size(); ++i) rest.push_back(own[i].now->rank);
+      std::sort(rest.begin(), rest.end());
+      causes_.push_back({"rank", -1, "compute", "so do, by less, " + RankNames(rest), std::nullopt, std::nullopt});
+    }
+    Stragglers();
+  }
+
+  // Where the breakdown shows nothing, the analysis may: late for another reason than computing.
+  void Stragglers() {
+    for (const RankSample& now : now_.rank_samples) {
+      const auto named = std::any_of(causes_.begin(), causes_.end(), [&](const Cause& cause) {
+        return cause.rank == now.rank && cause.change_ns.value_or(0) > 0;
+      });
+      const auto before = std::find_if(base_.rank_samples.begin(), base_.rank_samples.end(),
+                                       [&](const RankSample& base) { return base.rank == now.rank; });
+      if (named || now.straggler.empty() || before == base_.rank_samples.end() || !before->straggler.empty()) continue;
+      causes_.push_back({"straggler", now.rank, now.straggler,
+                         fmt::format("rank {} holds the others back now, cause: {}", now.rank, now.straggler),
+                         std::nullopt, std::nullopt});
+    }
+  }
+
+  using Sizes = std::map<std::uint64_t, double>;  // Bytes -> per step.
+  static std::string Text(const Sizes& sizes) {
+    std::string text;
+    std::size_t shown = 0;
+    for (auto at = sizes.rbegin(); at != sizes.rend(); ++at) {
+      if (shown++ == kMostOfAKind) return text + fmt::format(" + {} other sizes", sizes.size() - kMostOfAKind);
+      text += fmt::format("{}{} x {}", text.empty() ? "" : " + ", PerStep(at->second), Bytes(at->first));
+    }
+    return text.empty() ? "none" : text;
+  }
+
+  // Collectives of other sizes, or another number of them: another bucket cap, another model.
+  void Buckets() {
+    struct Sides {
+      Sizes base, now;
+      double base_ns = 0, now_ns = 0;
+      bool known = true;
+    };
+    std::map<std::pair<std::string, std::int64_t>, Sides> groups;
+    const auto collect = [&](const RunSample& run, Sizes Sides::*sizes, double Sides::*ns) {
+      for (const CollectiveSample& row : run.collectives) {
+        Sides& sides = groups[{row.op, row.members}];
+        (sides.*sizes)[row.bytes] += row.per_step;
+        sides.*ns += row.transfer_ns.median;
+        sides.known = sides.known && row.transfer_ns.count > 0;
+      }
+    };
+    collect(base_, &Sides::base, &Sides::base_ns);
+    collect(now_, &Sides::now, &Sides::now_ns);
+    for (const auto& [key, sides] : groups) {
+      const auto count = [](const Sizes& sizes, std::uint64_t bytes) {
+        const auto at = sizes.find(bytes);
+        return at == sizes.end() ? 0.0 : at->second;
+      };
+      const auto differs = [&](const Sizes& from) {
+        return std::any_of(from.begin(), from.end(), [&](const auto& size) {
+          const double a = count(sides.base, size.first), b = count(sides.now, size.first);
+          // One in a hundred steps is a checkpoint's, or an evaluation's.
+          return std::fabs(a - b) > std::max(0.1, kCountShare * std::max(a, b));
+        });
+      };
+      if (!differs(sides.base) && !differs(sides.now)) continue;
+      std::string sentence = fmt::format("{} of {} per step: {} became {}", key.first, Plural(key.second, "rank"),
+                                         Text(sides.base), Text(sides.now));
+      Cause cause{"buckets", -1, key.first, std::move(sentence), std::nullopt, std::nullopt};
+      if (sides.known) {
+        cause.change_ns = sides.now_ns - sides.base_ns;
+        cause.sentence += fmt::format("; they transfer for {} instead of {}", Ns(sides.now_ns), Ns(sides.base_ns));
+      }
+      if (base_.bucket_cap_mb && now_.bucket_cap_mb && *base_.bucket_cap_mb != *now_.bucket_cap_mb)
+        cause.sentence += fmt::format("; bucket_cap_mb {:g} became {:g}", *base_.bucket_cap_mb, *now_.bucket_cap_mb);
+      causes_.push_back(std::move(cause));
+    }
+  }
+
+  // The same collectives, slower or faster.
+  void Collectives() {
+    std::vector<Cause> found;
+    for (const CollectiveSample& now : now_.collectives)
+      for (const CollectiveSample& base : base_.collectives) {
+        if (std::tie(base.op, base.members, base.bytes) != std::tie(now.op, now.members, now.bytes)) continue;
+        if (std::fabs(base.per_step - now.per_step) > kCountShare * base.per_step) continue;  // Buckets() says so.
+        if (base.transfer_ns.count == 0 || now.transfer_ns.count == 0) continue;
+        const Difference difference = DifferenceOf(base.transfer_ns, now.transfer_ns, kWiden99);
+        if (!Counts(difference)) continue;
+        found.push_back({"collective", -1, now.op,
+                         fmt::format("{} x {} of {}: transfer {} {} per step ({})", PerStep(now.per_step), now.op,
+                                     Bytes(now.bytes), Ns(difference.value), difference.value > 0 ? "longer" : "less",
+                                     Change(now.transfer_ns.median, base.transfer_ns.median)),
+                         difference.value, std::pair(difference.low, difference.high)});
+      }
+    Take(std::move(found));
+  }
+
+  void Phases() {
+    std::vector<Cause> found;
+    for (const PhaseSample& now : now_.phases)
+      for (const PhaseSample& base : base_.phases) {
+        if (base.name != now.name || base.spread.count == 0 || now.spread.count == 0) continue;
+        const Difference difference = DifferenceOf(base.spread, now.spread, kWiden99);
+        if (!Counts(difference)) continue;
+        found.push_back(
+            {"phase", -1, now.name,
+             fmt::format("{} takes {} {} per step ({}), its waiting included", now.name, Ns(difference.value),
+                         difference.value > 0 ? "longer" : "less", Change(now.spread.median, base.spread.median)),
+             difference.value, std::pair(difference.low, difference.high)});
+      }
+    Take(std::move(found));
+  }
+
+  // Totals without an interval: they name what changed, the measures say whether it did.
+  void Kernels() {
+    if (!base_.kernels_per_step || !now_.kernels_per_step) return;
+    const double before = *base_.kernels_per_step, after = *now_.kernels_per_step;
+    if (std::fabs(after - before) > kCountShare * std::max(before, after))
+      causes_.push_back(
+          {"kernels_per_step", -1, "",
+           fmt::format("{} kernels per step became {} ({})", PerStep(before), PerStep(after), Change(after, before)),
+           std::nullopt, std::nullopt});
+    std::map<std::string, std::pair<const KernelSample*, const KernelSample*>> names;
+    for (const KernelSample& kernel : base_.kernels) names[kernel.name].first = &kernel;
+    for (const KernelSample& kernel : now_.kernels) names[kernel.name].second = &kernel;
+    std::vector<Cause> found;
+    for (const auto& [name, sides] : names) {
+      const double base_ns = sides.first == nullptr ? 0 : sides.first->step_ns;
+      const double now_ns = sides.second == nullptr ? 0 : sides.second->step_ns;
+      const double change = now_ns - base_ns;
+      if (std::fabs(change) < worth_ns_) continue;
+      const double base_n = sides.first == nullptr ? 0 : sides.first->per_step;
+      const double now_n = sides.second == nullptr ? 0 : sides.second->per_step;
+      std::string sentence;
+      if (sides.first == nullptr) {
+        sentence = fmt::format("kernel {} is new: {} per step in {} launches", name, Ns(now_ns), PerStep(now_n));
+      } else if (sides.second == nullptr) {
+        sentence =
+            fmt::format("kernel {} is gone: it took {} per step in {} launches", name, Ns(base_ns), PerStep(base_n));
+      } else {
+        sentence = fmt::format("kernel {}: {} {} per step ({}), {}", name, Ns(change), change > 0 ? "longer" : "less",
+                               Change(now_ns, base_ns),
+                               std::fabs(now_n - base_n) > kCountShare * base_n
+                                   ? fmt::format("{} launches became {}", PerStep(base_n), PerStep(now_n))
+                                   : fmt::format("in as many launches ({})", PerStep(now_n)));
+      }
+      found.push_back({"kernel", -1, name, std::move(sentence), change, std::nullopt});
+    }
+    Take(std::move(found));
+  }
+
+  void Clocks() {
+    std::vector<Cause> found;
+    for (const RankSample& now : now_.rank_samples)
+      for (const RankSample& base : base_.rank_samples) {
+        if (base.rank != now.rank || !base.sm_clock_mhz || !now.sm_clock_mhz || *base.sm_clock_mhz <= 0) continue;
+        const auto before = static_cast<double>(*base.sm_clock_mhz), after = static_cast<double>(*now.sm_clock_mhz);
+        if (std::fabs(after - before) < kClockShare * before) continue;
+        found.push_back({"gpu_clock", now.rank, "",
+                         fmt::format("rank {}'s GPU runs at {} MHz instead of {} ({})", now.rank, *now.sm_clock_mhz,
+                                     *base.sm_clock_mhz, Change(after, before)),
+                         std::nullopt, std::nullopt});
+      }
+    Take(std::move(found));
+  }
+
+  void Take(std::vector<Cause> found) {
+    std::stable_sort(found.begin(), found.end(), [](const Cause& a, const Cause& b) {
+      return std::fabs(a.change_ns.value_or(0)) > std::fabs(b.change_ns.value_or(0));
+    });
+    if (found.size() > kMostOfAKind) found.resize(kMostOfAKind);
+    causes_.insert(causes_.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
+  }
+
+  const RunSample &base_, &now_;
+  double worth_ns_ = 0;
+  std::vector<Cause> causes_;
+};
+
+}  // namespace
+
+std::vector<Cause> FindCauses(const RunSample& base, const RunSample& now) { return Causes(base, now).All(); }
+
+}  // namespace lockstep::diff

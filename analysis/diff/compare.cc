@@ -1,0 +1,220 @@
+#include "analysis/diff/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/report/format.h"
+
+namespace lockstep::diff {
+namespace {
+
+std::string List(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+// Why these two say nothing about each other; "" if they do.
+std::string Incomparable(const RunSample& base, const RunSample& now) {
+  if (base.ranks != now.ranks)
+    return fmt::format("{} against {}: a step of another number of ranks is another step", Plural(base.ranks, "rank"),
+                       Plural(now.ranks, "rank"));
+  const auto kind = [](const RunSample& run) {
+    return run.gpu_ranks == 0 ? "CPU" : run.gpu_ranks < run.ranks ? "partly GPU" : "GPU";
+  };
+  if (std::string_view(kind(base)) != kind(now))
+    return fmt::format("a {} run against a {} run: what counts as compute is not the same", kind(base), kind(now));
+  if (base.gpu_names != now.gpu_names)
+    return fmt::format("other GPUs: {} against {}", List(base.gpu_names), List(now.gpu_names));
+  if (base.steps_kind != now.steps_kind) {
+    const auto said = [](const RunSample& run) { return run.steps_kind.empty() ? "no steps" : run.steps_kind; };
+    return fmt::format("other kinds of steps: {} against {}", said(base), said(now));
+  }
+  if (base.classes != now.classes)
+    return fmt::format("kernels were told apart in two ways: {} against {}", base.classes, now.classes);
+  return "";
+}
+
+std::string TooFew(const RunSample& base, const RunSample& now) {
+  if (base.steps >= kLeastSteps && now.steps >= kLeastSteps) return "";
+  const auto count = [](const RunSample& run) {
+    return run.steps_kind.empty() ? std::string("no steps") : Count(run.steps);
+  };
+  return fmt::format("both runs need {} complete steps after warm-up: base has {}, new has {}", kLeastSteps,
+                     count(base), count(now));
+}
+
+Limit UsualLimit(const Measure& measure) {
+  Limit limit;
+  limit.measure = measure.name;
+  limit.share = kOtherShare;
+  limit.text = fmt::format("{}{:g} %", measure.less_is_better ? "+" : "-", 100 * kOtherShare);
+  return limit;
+}
+
+class Judge {
+ public:
+  Judge(const Comparison& comparison, std::string too_few, double step_ns)
+      : too_few_(std::move(too_few)), step_ns_(step_ns), comparison_(comparison) {}
+
+  MeasureResult Of(const Measure& measure, Limit limit) const {
+    MeasureResult result;
+    result.measure = &measure;
+    result.limit = std::move(limit);
+    if (const MeasureSample* sample = comparison_.base.Find(measure.name)) result.base = sample->spread;
+    if (const MeasureSample* sample = comparison_.now.Find(measure.name)) result.now = sample->spread;
+    if (result.base.count == 0 || result.now.count == 0) {
+      result.reason = result.base.count == 0 ? (result.now.count == 0 ? "neither run says" : "the base does not say")
+                                             : "the new run does not say";
+      if (!too_few_.empty()) result.reason = too_few_;
+      return result;
+    }
+    const bool careful = !result.limit.asked && measure.name != std::string_view("step_ns");
+    result.difference = DifferenceOf(result.base, result.now, careful ? kWiden99 : 1);
+    const double base = result.base.median;
+    if (base > 0)
+      result.relative = {result.difference.value / base, result.difference.low / base, result.difference.high / base};
+    if (!too_few_.empty()) {
+      result.reason = too_few_;
+      return result;
+    }
+    const double least = Least(result);
+    const Difference& d = result.difference;
+    if ((d.low > 0 || d.high < 0) && std::fabs(d.value) >= least && d.value != 0) {
+      result.verdict = (d.value > 0) == measure.less_is_better ? Verdict::kWorse : Verdict::kBetter;
+    } else if (d.low > -least && d.high < least) {
+      result.verdict = Verdict::kSame;
+    } else if (d.low == 0 && d.high == 0) {
+      result.verdict = Verdict::kSame;
+    } else {
+      result.reason = d.low > 0 || d.high < 0 ? "it changed, but the limit is within its interval"
+                                              : "its interval holds no change as well as one beyond the limit";
+    }
+    return result;
+  }
+
+ private:
+  // What counts, in the measure's unit.
+  double Least(const MeasureResult& result) const {
+    if (result.limit.absolute) return *result.limit.absolute;
+    const double share = result.limit.share * std::fabs(result.base.median);
+    if (result.limit.asked) return share;
+    if (result.measure->fraction) return std::max(share, kOtherShare);
+    return std::max(share, kOtherStepShare * step_ns_);
+  }
+
+  std::string too_few_;
+  double step_ns_;
+  const Comparison& comparison_;
+};
+
+std::string SignedDuration(double ns) {
+  return (ns > 0 ? "+" : "") + Duration(static_cast<std::int64_t>(std::llround(ns)));
+}
+
+// The part of the step that changed most, in words.
+std::string LargestPart(const std::vector<MeasureResult>& measures, bool grew) {
+  const MeasureResult* largest = nullptr;
+  for (const MeasureResult& result : measures) {
+    const std::string_view name = result.measure->name;
+    if (name != "compute_ns" && name != "exposed_wait_ns" && name != "exposed_transfer_ns" &&
+        name != "exposed_unsplit_ns" && name != "exposed_copy_ns" && name != "idle_ns")
+      continue;
+    if (result.verdict != (grew ? Verdict::kWorse : Verdict::kBetter)) continue;
+    if (largest == nullptr || std::fabs(result.difference.value) > std::fabs(largest->difference.value))
+      largest = &result;
+  }
+  if (largest == nullptr) return "";
+  std::string_view name = largest->measure->text;
+  while (name.starts_with(' ')) name.remove_prefix(1);
+  if (name == "transfer") name = "exposed transfer";
+  if (name == "not split") name = "exposed communication";
+  return fmt::format("{} {} on average over the ranks", name, SignedDuration(largest->difference.value));
+}
+
+std::string Sentence(const Comparison& c) {
+  const MeasureResult& step = c.measures.front();
+  const auto duration = [](double ns) { return Duration(static_cast<std::int64_t>(std::llround(ns))); };
+  switch (c.verdict) {
+    case Verdict::kCannotTell:
+      return "It cannot be told whether a step takes longer: " + step.reason + ".";
+    case Verdict::kSame:
+      return fmt::format("A step takes as long as before: {} and {}.", duration(step.base.median),
+                         duration(step.now.median));
+    case Verdict::kBetter:
+    case Verdict::kWorse:
+      break;
+  }
+  const bool grew = c.verdict == Verdict::kWorse;
+  std::string text = fmt::format("A step takes {} {}: {} became {} ({:+.1f} %).",
+                                 duration(std::fabs(step.difference.value)), grew ? "longer" : "less",
+                                 duration(step.base.median), duration(step.now.median), 100 * step.relative->value);
+  if (const std::string part = LargestPart(c.measures, grew); !part.empty()) text.insert(text.size() - 1, ", " + part);
+  return text;
+}
+
+void AddRemarks(Comparison& c) {
+  const auto add = [&](std::string text) { c.remarks.push_back(std::move(text)); };
+  for (const auto& [which, run] : {std::pair("base", &c.base), std::pair("new", &c.now)})
+    for (const std::string& why : run->incomplete) add(fmt::format("the {} run is not complete: {}", which, why));
+  if (c.base.job != c.now.job && !c.base.job.empty() && !c.now.job.empty())
+    add(fmt::format("the programs are called differently: {} and {}", c.base.job, c.now.job));
+  if (c.base.nodes != c.now.nodes)
+    add(fmt::format("{} against {}", Plural(c.base.nodes, "node"), Plural(c.now.nodes, "node")));
+  if (c.base.lockstep_version != c.now.lockstep_version)
+    add(fmt::format("made by Lockstep {} and {}", c.base.lockstep_version, c.now.lockstep_version));
+  if (c.base.shared_cores > 0 || c.now.shared_cores > 0)
+    add("ranks share cores: their steps depend on what the scheduler makes of it, from run to run");
+}
+
+}  // namespace
+
+std::string_view Name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kSame:
+      return "same";
+    case Verdict::kBetter:
+      return "better";
+    case Verdict::kWorse:
+      return "worse";
+    case Verdict::kCannotTell:
+      break;
+  }
+  return "cannot tell";
+}
+
+Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limit>& limits) {
+  if (const std::string why = Incomparable(base, now); !why.empty())
+    return Error{ErrorCode::kUnsupported, "these runs cannot be compared: " + why, base.label + " and " + now.label,
+                 "compare runs of the same job, ranks and machines; steps need lockstep_step() or hooks in both"};
+  Comparison c;
+  c.base = std::move(base);
+  c.now = std::move(now);
+  const MeasureSample* step = c.base.Find("step_ns");
+  const Judge judge(c, TooFew(c.base, c.now), step == nullptr ? 0 : step->spread.median);
+  for (const Measure& measure : Measures()) {
+    const auto asked =
+        std::find_if(limits.begin(), limits.end(), [&](const Limit& limit) { return limit.measure == measure.name; });
+    Limit limit = asked != limits.end() ? *asked : UsualLimit(measure);
+    // The step is judged by its own limit whatever else is asked for.
+    if (asked == limits.end() && measure.name == std::string_view("step_ns"))
+      limit = ParseLimits(kDefaultLimits).value().front(), limit.asked = false;
+    MeasureResult result = judge.Of(measure, std::move(limit));
+    const bool nothing =
+        (result.base.count == 0 && result.now.count == 0) ||
+        (result.base.median == 0 && result.now.median == 0 && result.base.high == 0 && result.now.high == 0);
+    const bool wanted = asked != limits.end() || measure.name == std::string_view("step_ns");
+    if (nothing && !wanted) continue;
+    c.regression = c.regression || (result.limit.asked && result.verdict == Verdict::kWorse);
+    c.measures.push_back(std::move(result));
+  }
+  c.verdict = c.measures.front().verdict;
+  c.sentence = Sentence(c);
+  if (TooFew(c.base, c.now).empty()) c.causes = FindCauses(c.base, c.now);
+  AddRemarks(c);
+  return c;
+}
+
+}  // namespace lockstep::diff

@@ -1,0 +1,74 @@
+#pragma once
+// Two runs beside each other: per measure better, worse, same or cannot tell, and what explains it.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/diff/measures.h"
+#include "analysis/diff/sample.h"
+
+namespace lockstep::diff {
+
+enum class Verdict : std::uint8_t { kSame, kBetter, kWorse, kCannotTell };
+std::string_view Name(Verdict verdict);  // "cannot tell"
+
+// What a change must exceed to count.
+struct Limit {
+  std::string measure;
+  double share = 0;                // Of the base's median; used unless absolute_ns is given.
+  std::optional<double> absolute;  // In the measure's unit.
+  bool asked = false;              // By --fail-on: worse is a regression, and the interval is 95 % (else 99 %).
+  std::string text;                // "+3 %", as shown.
+};
+
+// "step_ns:+3%,exposed_wait_ns:+2ms,overlap_fraction:-5%". kUsage for unknown measures and for what is no limit.
+Result<std::vector<Limit>> ParseLimits(std::string_view text);
+inline constexpr std::string_view kDefaultLimits = "step_ns:+3%";
+
+// Both sides need so many steps.
+inline constexpr std::int64_t kLeastSteps = 20;
+// Measures that nobody asked for change by this share of themselves, and of the step, at least.
+inline constexpr double kOtherShare = 0.05, kOtherStepShare = 0.01;
+
+struct MeasureResult {
+  const Measure* measure = nullptr;
+  Limit limit;
+  Spread base, now;
+  Difference difference;               // In the measure's unit.
+  std::optional<Difference> relative;  // The same over the base's median; empty where that is 0.
+  Verdict verdict = Verdict::kCannotTell;
+  std::string reason;  // Of "cannot tell".
+};
+
+// Something that changed and explains a difference, or may.
+struct Cause {
+  std::string kind;        // rank, all_ranks, collective, buckets, kernel, kernels_per_step, phase, gpu_clock,
+                           // straggler.
+  std::int32_t rank = -1;  // That it names.
+  std::string what;        // Of the collective, kernel or phase.
+  std::string sentence;
+  std::optional<double> change_ns;                       // Per step; + is slower.
+  std::optional<std::pair<double, double>> interval_ns;  // 99 %.
+};
+
+struct Comparison {
+  RunSample base, now;
+  std::vector<MeasureResult> measures;  // In the order of Measures(); those that neither run has left out.
+  std::vector<Cause> causes;            // Largest first.
+  std::vector<std::string> remarks;
+  Verdict verdict = Verdict::kCannotTell;  // Of the step.
+  std::string sentence;
+  bool regression = false;  // A measure with a limit that was asked for is worse.
+  bool incomplete() const { return !base.incomplete.empty() || !now.incomplete.empty(); }
+};
+
+// kUnsupported with the reason for runs that cannot be compared.
+Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limit>& limits);
+
+// causes.cc
+std::vector<Cause> FindCauses(const RunSample& base, const RunSample& now);
+
+}  // namespace lockstep::diff

@@ -1,0 +1,26 @@
+#pragma once
+// What two runs are compared by, step by step: the one list.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "analysis/context.h"
+
+namespace lockstep::diff {
+
+struct Measure {
+  std::string_view name;  // As JSON, --fail-on and analysis.json have it, unit included.
+  std::string_view text;  // In a table.
+  bool less_is_better = true;
+  bool fraction = false;  // Else ns.
+  // Of a step (row of tables.steps); empty: not known.
+  std::optional<double> (*of_step)(const Context& context, std::size_t step_row);
+};
+
+// step_ns first.
+std::span<const Measure> Measures();
+const Measure* FindMeasure(std::string_view name);
+
+}  // namespace lockstep::diff

@@ -1,0 +1,235 @@
+#include "analysis/diff/sample.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "analysis/context.h"
+#include "analysis/diff/measures.h"
+#include "analysis/report/format.h"
+#include "analysis/tables/cells.h"
+#include "analysis/tables/table.h"
+#include "core/collective.h"
+#include "core/version.h"
+
+namespace lockstep::diff {
+namespace {
+
+// A baseline stays small: what no step notices is left out.
+constexpr std::size_t kMostCollectives = 100, kMostKernels = 100;
+
+void AddMeasures(const Context& context, RunSample& sample) {
+  for (const Measure& measure : Measures()) {
+    std::vector<double> series;
+    for (const std::size_t row : context.usable_steps())
+      if (const auto value = measure.of_step(context, row)) series.push_back(*value);
+    // Known for some of the steps only is not comparable.
+    if (series.size() != context.usable_steps().size()) series.clear();
+    sample.measures.push_back({std::string(measure.name), SpreadOf(series)});
+  }
+}
+
+void AddRanks(const Context& context, const Analysis& analysis, RunSample& sample) {
+  const auto& cells = context.tables().step_ranks;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p) {
+    RankSample rank;
+    rank.rank = context.ranks()[p];
+    rank.node = context.timeline().Text(context.tables().ranks.node[context.RankRow(p)]);
+    std::vector<double> work;
+    for (const std::size_t row : context.usable_steps())
+      if (const std::size_t cell = context.Cell(row, p); cell != kNowhere)
+        work.push_back(static_cast<double>(cells.compute_ns[cell]));
+    rank.work_ns = SpreadOf(work);
+    for (const GpuRow& gpu : analysis.gpus)
+      if (gpu.rank == rank.rank && gpu.sm_clock_mhz) rank.sm_clock_mhz = gpu.sm_clock_mhz;
+    for (const Straggler& straggler : analysis.stragglers)
+      if (straggler.rank == rank.rank) rank.straggler = straggler.cause;
+    sample.rank_samples.push_back(std::move(rank));
+  }
+}
+
+void AddCollectives(const Context& context, RunSample& sample) {
+  struct PerStep {
+    double count = 0;
+    bool transfer_known = true, wait_known = true;
+    std::vector<double> transfer, wait;  // Per usable step.
+  };
+  const auto& t = context.tables().collectives;
+  const auto& usable = context.usable_steps();
+  std::map<std::int64_t, std::size_t> position;
+  for (std::size_t i = 0; i < usable.size(); ++i) position[context.tables().steps.index[usable[i]]] = i;
+  std::map<std::tuple<std::uint8_t, std::uint32_t, std::uint64_t>, PerStep> kinds;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    const auto at = position.find(t.step[c]);
+    if (at == position.end()) continue;
+    PerStep& kind = kinds[{t.kind[c], t.expected[c], t.bytes[c]}];
+    if (kind.transfer.empty()) {
+      kind.transfer.assign(usable.size(), 0);
+      kind.wait.assign(usable.size(), 0);
+    }
+    kind.count += 1;
+    // The first of those that share a kernel carries the times of all.
+    if (context.OfSameKernel(c)) continue;
+    if (t.transfer_ns[c] < 0 || t.censored[c]) kind.transfer_known = false;
+    if (t.wait_ns[c] < 0) kind.wait_known = false;
+    kind.transfer[at->second] += static_cast<double>(std::max<std::int64_t>(0, t.transfer_ns[c]));
+    kind.wait[at->second] += static_cast<double>(std::max<std::int64_t>(0, t.wait_ns[c]));
+  }
+  for (const auto& [key, kind] : kinds) {
+    CollectiveSample row;
+    row.op = Name(static_cast<CollectiveKind>(std::get<0>(key)));
+    row.members = std::get<1>(key);
+    row.bytes = std::get<2>(key);
+    row.per_step = kind.count / static_cast<double>(usable.size());
+    if (kind.transfer_known) row.transfer_ns = SpreadOf(kind.transfer);
+    if (kind.wait_known) row.wait_ns = SpreadOf(kind.wait);
+    sample.collectives.push_back(std::move(row));
+  }
+  std::stable_sort(sample.collectives.begin(), sample.collectives.end(),
+                   [](const CollectiveSample& a, const CollectiveSample& b) {
+                     return a.transfer_ns.median + a.wait_ns.median > b.transfer_ns.median + b.wait_ns.median;
+                   });
+  if (sample.collectives.size() > kMostCollectives) sample.collectives.resize(kMostCollectives);
+}
+
+void AddPhases(const Analysis& analysis, RunSample& sample) {
+  struct Named {
+    std::string_view name;
+    std::int64_t Phases::*value;
+  };
+  static constexpr Named kPhases[] = {{"input", &Phases::input_ns},
+                                      {"forward", &Phases::forward_ns},
+                                      {"backward", &Phases::backward_ns},
+                                      {"optimizer", &Phases::optimizer_ns},
+                                      {"communication", &Phases::communication_ns},
+                                      {"checkpoint", &Phases::checkpoint_ns}};
+  for (const Named& phase : kPhases) {
+    std::vector<double> series;
+    bool any = false;
+    for (const StepRow& step : analysis.steps) {
+      if (!step.complete || step.warmup || step.ranks.empty()) continue;
+      double sum = 0;
+      for (const StepCell& cell : step.ranks) sum += cell.phases ? static_cast<double>((*cell.phases).*phase.value) : 0;
+      any = any || sum > 0;
+      series.push_back(sum / static_cast<double>(step.ranks.size()));
+    }
+    if (any) sample.phases.push_back({std::string(phase.name), SpreadOf(series)});
+  }
+}
+
+Status AddKernels(const Timeline& timeline, const AnalyzeOptions& options, const Analysis& analysis,
+                  RunSample& sample) {
+  if (sample.gpu_ranks == 0 || analysis.run.steps == 0) return Ok();
+  TableOptions all;
+  all.top = 0;
+  all.jobs = options.jobs;
+  LS_TRY(const Table table, options.read_rank ? MakeTable("kernels", timeline, all, options.read_rank)
+                                              : MakeTable("kernels", timeline, all));
+  std::map<std::string_view, std::size_t> at;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) at[table.columns[i].name] = i;
+  const double rank_steps = static_cast<double>(analysis.run.steps) * static_cast<double>(sample.gpu_ranks);
+  std::map<std::string, KernelSample> families;
+  double count = 0;
+  for (const std::vector<Cell>& row : table.rows) {
+    const auto launches = static_cast<double>(IntOf(row[at["count"]]));
+    count += launches;
+    const std::string family = KernelFamily(TextOfCell(row[at["kernel"]]));
+    KernelSample& kernel = families[family];
+    kernel.name = family;
+    kernel.per_step += launches / rank_steps;
+    kernel.step_ns += static_cast<double>(IntOf(row[at["total_ns"]])) / rank_steps;
+  }
+  sample.kernels_per_step = count / rank_steps;
+  for (auto& [name, kernel] : families) sample.kernels.push_back(std::move(kernel));
+  std::stable_sort(sample.kernels.begin(), sample.kernels.end(),
+                   [](const KernelSample& a, const KernelSample& b) { return a.step_ns > b.step_ns; });
+  if (sample.kernels.size() > kMostKernels) sample.kernels.resize(kMostKernels);
+  return Ok();
+}
+
+std::vector<std::string> WhyIncomplete(const Analysis& analysis) {
+  std::vector<std::string> why;
+  if (!analysis.run.ranks_missing.empty())
+    why.push_back("nothing is there of " + RankNames(analysis.run.ranks_missing));
+  if (!analysis.run.ranks_ended_early.empty())
+    why.push_back(RankNames(analysis.run.ranks_ended_early) + " ended early");
+  if (analysis.trust.unmatched_collectives > 0)
+    why.push_back(Plural(analysis.trust.unmatched_collectives, "collective") + " found no partner");
+  if (analysis.trust.clock_violations > 0)
+    why.push_back(Plural(analysis.trust.clock_violations, "collective") + " contradict the clocks");
+  for (const LossRow& loss : analysis.losses)
+    if (loss.data_loss)
+      why.push_back(Count(static_cast<std::int64_t>(loss.count)) + " " + loss.sentence +
+                    (loss.rank < 0 ? "" : fmt::format(" (rank {})", loss.rank)));
+  if (why.empty() && analysis.incomplete()) why.push_back(analysis.verdict);
+  return why;
+}
+
+}  // namespace
+
+const MeasureSample* RunSample::Find(std::string_view name) const {
+  for (const MeasureSample& measure : measures)
+    if (measure.name == name) return &measure;
+  return nullptr;
+}
+
+std::string KernelFamily(std::string_view name) {
+  // "void at::native::(anonymous namespace)::f<4, g<x>>(int)": the last name before the arguments that are not within
+  // brackets.
+  std::string flat;
+  int depth = 0;
+  constexpr std::string_view kAnonymous = "(anonymous namespace)";
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (depth == 0 && name.substr(i).starts_with(kAnonymous)) {
+      i += kAnonymous.size() - 1;
+      continue;
+    }
+    const char c = name[i];
+    if (c == '<') {
+      ++depth;
+    } else if (c == '>' && depth > 0) {
+      --depth;
+    } else if (depth == 0) {
+      if (c == '(') break;
+      flat += c;
+    }
+  }
+  while (!flat.empty() && flat.back() == ' ') flat.pop_back();
+  const std::size_t colon = flat.rfind(':');
+  if (colon != std::string::npos) flat.erase(0, colon + 1);
+  const std::size_t space = flat.rfind(' ');
+  if (space != std::string::npos) flat.erase(0, space + 1);
+  return flat.empty() ? std::string(name) : flat;
+}
+
+Result<RunSample> SampleOf(const Timeline& timeline, const AnalyzeOptions& options, std::string label) {
+  AnalyzeOptions plain = options;
+  plain.replay = false;
+  LS_TRY(const Analysis analysis, Analyze(timeline, plain));
+  const Context context(timeline, plain);
+  RunSample sample;
+  sample.label = std::move(label);
+  sample.job = analysis.run.job;
+  sample.lockstep_version = LOCKSTEP_VERSION;
+  sample.ranks = analysis.run.ranks_expected;
+  sample.nodes = analysis.run.nodes;
+  sample.gpu_ranks = analysis.run.gpu_ranks;
+  sample.gpu_names = analysis.run.gpu_names;
+  sample.steps_kind = timeline.Meta("step_source");
+  if (context.steps().empty()) sample.steps_kind.clear();
+  sample.classes = analysis.run.classes;
+  sample.steps = static_cast<std::int64_t>(context.usable_steps().size());
+  if (analysis.run.sharing_ranks > 0) sample.shared_cores = analysis.run.shared_cores;
+  sample.incomplete = WhyIncomplete(analysis);
+  AddMeasures(context, sample);
+  AddRanks(context, analysis, sample);
+  if (sample.steps > 0) AddCollectives(context, sample);
+  AddPhases(analysis, sample);
+  if (analysis.buckets.cap_bytes) sample.bucket_cap_mb = static_cast<double>(*analysis.buckets.cap_bytes) / (1 << 20);
+  LS_CHECK(AddKernels(timeline, plain, analysis, sample));
+  return sample;
+}
+
+}  // namespace lockstep::diff

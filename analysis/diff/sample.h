@@ -1,0 +1,81 @@
+#pragma once
+// What stands for a run in a comparison: medians over its steps with their intervals, and what may explain a
+// change of them. Small: as JSON it is a baseline that can be kept with the job's sources.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/analyze.h"
+#include "analysis/diff/spread.h"
+
+namespace lockstep::diff {
+
+struct MeasureSample {
+  std::string name;  // Of measures.h.
+  Spread spread;     // count 0: not known in this run.
+};
+
+struct RankSample {
+  std::int32_t rank = -1;
+  std::string node;
+  Spread work_ns;                            // Compute of a step, rank clock.
+  std::optional<std::int64_t> sm_clock_mhz;  // Of its GPU, lower median.
+  std::string straggler;                     // Cause, where the analysis names it a straggler; "" else.
+};
+
+// Collectives of one kind, size of group and number of bytes.
+struct CollectiveSample {
+  std::string op;
+  std::int64_t members = 0;
+  std::uint64_t bytes = 0;
+  double per_step = 0;
+  Spread transfer_ns, wait_ns;  // Sums over a step of the instances' medians over ranks; count 0: unknown.
+};
+
+// Of one name, template arguments left out.
+struct KernelSample {
+  std::string name;
+  double per_step = 0;  // Launches of a rank.
+  double step_ns = 0;   // Their time, of a rank.
+};
+
+struct PhaseSample {
+  std::string name;  // "forward"
+  Spread spread;     // Mean over ranks.
+};
+
+struct RunSample {
+  std::string label;  // Where it is.
+  std::string job, lockstep_version;
+  std::int64_t ranks = 0, nodes = 0, gpu_ranks = 0;  // ranks: the world's size.
+  std::vector<std::string> gpu_names;
+  std::string steps_kind;  // "marks", "hooks" .., "" without steps.
+  std::string classes;
+  std::int64_t steps = 0;               // That count: complete on every rank, no warm-up.
+  std::int64_t shared_cores = 0;        // More ranks than cores; 0: each has its own.
+  std::vector<std::string> incomplete;  // Why the run is not complete, in words.
+  std::vector<MeasureSample> measures;
+  std::vector<RankSample> rank_samples;
+  std::vector<CollectiveSample> collectives;
+  std::vector<PhaseSample> phases;
+  std::optional<double> bucket_cap_mb;
+  std::optional<double> kernels_per_step;  // Of a rank; empty without GPU.
+  std::vector<KernelSample> kernels;
+
+  const MeasureSample* Find(std::string_view name) const;
+};
+
+// Analyses the run (without replay) and reads the tables of its GPU ranks.
+Result<RunSample> SampleOf(const Timeline& timeline, const AnalyzeOptions& options, std::string label);
+
+// "lockstep.baseline/1". Ends with a newline.
+std::string BaselineJson(const RunSample& sample);
+// kMalformed with the reason.
+Result<RunSample> ParseBaseline(const std::string& text, const std::string& path);
+
+// A kernel's name without return type, namespaces and arguments: "gemm_kernel".
+std::string KernelFamily(std::string_view name);
+
+}  // namespace lockstep::diff

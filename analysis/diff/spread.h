@@ -1,0 +1,32 @@
+#pragma once
+// A median over steps, how well one run tells it, and how far two of them are apart.
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::diff {
+
+// Lower median of a series with its 95 % interval. Small enough to be kept in a baseline, and all that a
+// comparison needs: two runs are compared from their spreads alone.
+struct Spread {
+  double median = 0, low = 0, high = 0;
+  std::int64_t count = 0;  // Values it is of; 0: nothing is known.
+};
+
+// `series` in the order of its steps. Moving-block bootstrap of the median with two lengths of block: the series'
+// autocorrelation time, and a sixth of the series, which sees drifts and levels that last for much of a run; the wider
+// interval counts. Both are widened by Student's t for the number of blocks, as few blocks tell their own
+// spread badly.
+Spread SpreadOf(const std::vector<double>& series);
+
+struct Difference {
+  double value = 0, low = 0, high = 0;  // new - base.
+};
+// Of two independent medians, from their intervals (Zou and Donner, Statistics in Medicine 27, 2008); its sides
+// `widen` times as long.
+Difference DifferenceOf(const Spread& base, const Spread& now, double widen = 1);
+
+// Of a 99 % interval beside one of 95 %, of a normal distribution.
+inline constexpr double kWiden99 = 1.3143;
+
+}  // namespace lockstep::diff

@@ -1,0 +1,218 @@
+#include "analysis/report/diff.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/report/format.h"
+
+namespace lockstep {
+namespace {
+
+using diff::Comparison;
+using diff::MeasureResult;
+using diff::Spread;
+using diff::Verdict;
+using Json = nlohmann::ordered_json;
+
+std::string Value(const MeasureResult& result, const Spread& spread) {
+  if (spread.count == 0) return "-";
+  if (result.measure->fraction) return fmt::format("{:.1f} %", 100 * spread.median);
+  return Duration(static_cast<std::int64_t>(std::llround(spread.median)));
+}
+
+std::string Signed(double value, bool fraction) {
+  if (fraction) return fmt::format("{:+.1f} points", 100 * value);
+  return (value > 0 ? "+" : "") + Duration(static_cast<std::int64_t>(std::llround(value)));
+}
+
+std::string Change(const MeasureResult& result) {
+  if (result.base.count == 0 || result.now.count == 0) return "-";
+  if (result.relative && !result.measure->fraction) return fmt::format("{:+.1f} %", 100 * result.relative->value);
+  return Signed(result.difference.value, result.measure->fraction);
+}
+
+std::string IntervalText(const MeasureResult& result) {
+  if (result.base.count == 0 || result.now.count == 0) return "";
+  if (result.relative && !result.measure->fraction)
+    return fmt::format("{:+.1f} to {:+.1f} %", 100 * result.relative->low, 100 * result.relative->high);
+  return Signed(result.difference.low, result.measure->fraction) + " to " +
+         Signed(result.difference.high, result.measure->fraction);
+}
+
+std::string Facts(const diff::RunSample& run) {
+  std::string text = run.job;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  add(Plural(run.ranks, "rank"));
+  for (const std::string& gpu : run.gpu_names) add(gpu);
+  add(Plural(run.steps, "step"));
+  return text;
+}
+
+// Of the limits that were asked for: what exit code 4 means.
+std::string Regressions(const Comparison& c) {
+  std::string text;
+  for (const MeasureResult& result : c.measures)
+    if (result.limit.asked && result.verdict == Verdict::kWorse)
+      text += fmt::format("{}{} {} (limit {})", text.empty() ? "" : ", ", result.measure->name, Change(result),
+                          result.limit.text);
+  return text;
+}
+
+void Wrap(std::string& out, std::string_view indent, std::string_view text, std::size_t width) {
+  std::string line;
+  const auto flush = [&] {
+    out.append(indent).append(line).append("\n");
+    line.clear();
+  };
+  while (!text.empty()) {
+    const std::size_t space = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, space);
+    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) flush();
+    line.append(line.empty() ? "" : " ").append(word);
+    text.remove_prefix(std::min(space + 1, text.size()));
+  }
+  if (!line.empty()) flush();
+}
+
+Json ToJson(const Spread& spread, bool fraction) {
+  if (spread.count == 0) return nullptr;
+  if (fraction) return {{"median", spread.median}, {"low", spread.low}, {"high", spread.high}, {"count", spread.count}};
+  return {{"median", std::llround(spread.median)},
+          {"low", std::llround(spread.low)},
+          {"high", std::llround(spread.high)},
+          {"count", spread.count}};
+}
+
+Json ToJson(const MeasureResult& result) {
+  const bool known = result.base.count > 0 && result.now.count > 0, fraction = result.measure->fraction;
+  const auto number = [&](double value) -> Json {
+    if (!known) return nullptr;
+    return fraction ? Json(value) : Json(std::llround(value));
+  };
+  const auto share = [&](double diff::Difference::*part) -> Json {
+    return known && result.relative ? Json((*result.relative).*part) : Json(nullptr);
+  };
+  Json json{{"name", result.measure->name},
+            {"verdict", Name(result.verdict)},
+            {"reason", result.reason.empty() ? Json(nullptr) : Json(result.reason)},
+            {"base", ToJson(result.base, fraction)},
+            {"new", ToJson(result.now, fraction)},
+            {"difference", number(result.difference.value)},
+            {"difference_low", number(result.difference.low)},
+            {"difference_high", number(result.difference.high)},
+            {"relative", share(&diff::Difference::value)},
+            {"relative_low", share(&diff::Difference::low)},
+            {"relative_high", share(&diff::Difference::high)},
+            {"limit", result.limit.text},
+            {"fails", result.limit.asked}};
+  return json;
+}
+
+Json RunJson(const diff::RunSample& run) {
+  return {{"label", run.label},
+          {"job", run.job},
+          {"lockstep_version", run.lockstep_version},
+          {"ranks", run.ranks},
+          {"nodes", run.nodes},
+          {"gpu_ranks", run.gpu_ranks},
+          {"gpu_names", run.gpu_names},
+          {"steps", run.steps},
+          {"steps_kind", run.steps_kind.empty() ? Json(nullptr) : Json(run.steps_kind)},
+          {"incomplete", run.incomplete}};
+}
+
+// Within a cell of a table.
+std::string Escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|' || c == '<' || c == '*' || c == '_' || c == '`' || c == '\\') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
+  const auto paint = [&](std::string_view code, const std::string& text) {
+    return options.color ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
+  };
+  std::string out =
+      fmt::format("base  {}\n      {}\nnew   {}\n      {}\n\n", c.base.label, Facts(c.base), c.now.label, Facts(c.now));
+  Wrap(out, "  ", c.sentence, options.width);
+  for (const std::string& remark : c.remarks) Wrap(out, "  ", "note: " + remark, options.width);
+  out += fmt::format("\n  {:<22} {:>10} {:>10} {:>13}  {:<22} {}\n", "median over steps", "base", "new", "change",
+                     "interval", "verdict");
+  for (const MeasureResult& result : c.measures) {
+    const std::string verdict(Name(result.verdict));
+    out += fmt::format("  {:<22} {:>10} {:>10} {:>13}  {:<22} {}\n", result.measure->text, Value(result, result.base),
+                       Value(result, result.now), Change(result), IntervalText(result),
+                       result.verdict == Verdict::kWorse    ? paint("31", verdict)
+                       : result.verdict == Verdict::kBetter ? paint("32", verdict)
+                                                            : verdict);
+  }
+  // One reason is the same for all measures if there are too few steps.
+  std::string last;
+  for (const MeasureResult& result : c.measures) {
+    if (result.verdict != Verdict::kCannotTell || result.reason == last) continue;
+    std::string_view name = result.measure->text;
+    while (name.starts_with(' ')) name.remove_prefix(1);
+    Wrap(out, "    ", fmt::format("{}: {}", name, result.reason), options.width);
+    last = result.reason;
+  }
+  if (!c.causes.empty()) {
+    out += c.verdict == Verdict::kSame ? "\n  WHAT CHANGED\n" : "\n  WHY\n";
+    for (const diff::Cause& cause : c.causes) Wrap(out, "  ", cause.sentence, options.width);
+  }
+  out += '\n';
+  Wrap(out, "  ", c.regression ? "regression: " + Regressions(c) : std::string("no regression"), options.width);
+  return out;
+}
+
+std::string RenderDiffJson(const Comparison& c) {
+  Json json{{"schema", kDiffSchema},  {"verdict", Name(c.verdict)},   {"regression", c.regression},
+            {"sentence", c.sentence}, {"incomplete", c.incomplete()}, {"base", RunJson(c.base)},
+            {"new", RunJson(c.now)}};
+  json["measures"] = Json::array();
+  for (const MeasureResult& result : c.measures) json["measures"].push_back(ToJson(result));
+  json["causes"] = Json::array();
+  for (const diff::Cause& cause : c.causes)
+    json["causes"].push_back(
+        {{"kind", cause.kind},
+         {"rank", cause.rank < 0 ? Json(nullptr) : Json(cause.rank)},
+         {"what", cause.what},
+         {"sentence", cause.sentence},
+         {"change_ns_per_step", cause.change_ns ? Json(std::llround(*cause.change_ns)) : Json(nullptr)},
+         {"interval_ns", cause.interval_ns ? Json::array({std::llround(cause.interval_ns->first),
+                                                          std::llround(cause.interval_ns->second)})
+                                           : Json(nullptr)}});
+  json["remarks"] = c.remarks;
+  // Labels are paths: any bytes.
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string RenderDiffMarkdown(const Comparison& c) {
+  std::string out =
+      fmt::format("### Lockstep: {}\n\n{}\n\n", c.regression ? "regression" : Name(c.verdict), Escaped(c.sentence));
+  out += "| median over steps | base | new | change | interval | verdict |\n|---|---:|---:|---:|---|---|\n";
+  for (const MeasureResult& result : c.measures) {
+    const std::string verdict(Name(result.verdict));
+    out += fmt::format("| {} | {} | {} | {} | {} | {} |\n", Escaped(result.measure->name), Value(result, result.base),
+                       Value(result, result.now), Change(result), IntervalText(result),
+                       result.verdict == Verdict::kWorse ? "**" + verdict + "**" : verdict);
+  }
+  if (!c.causes.empty()) {
+    out += '\n';
+    for (const diff::Cause& cause : c.causes) out += "- " + Escaped(cause.sentence) + "\n";
+  }
+  for (const std::string& remark : c.remarks) out += fmt::format("\n> note: {}\n", Escaped(remark));
+  if (c.regression) out += fmt::format("\n{}\n", Escaped(Regressions(c)));
+  out += fmt::format("\nbase: {} ({}), new: {} ({})\n", Escaped(c.base.label), Escaped(Facts(c.base)),
+                     Escaped(c.now.label), Escaped(Facts(c.now)));
+  return out;
+}
+
+}  // namespace lockstep

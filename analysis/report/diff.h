@@ -1,0 +1,18 @@
+#pragma once
+// A comparison of two runs, rendered: for a terminal, for programs, for a merge request.
+
+#include <string>
+
+#include "analysis/diff/compare.h"
+#include "analysis/report/text.h"
+
+namespace lockstep {
+
+inline constexpr char kDiffSchema[] = "lockstep.diff/1";
+
+// All end with a newline.
+std::string RenderDiffText(const diff::Comparison& comparison, const TextOptions& options);
+std::string RenderDiffJson(const diff::Comparison& comparison);
+std::string RenderDiffMarkdown(const diff::Comparison& comparison);
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+#pragma once
+// What can keep a run from being recorded well, one check per line of `lockstep doctor`. The list is checks.cc.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/doctor/machine.h"
+
+namespace lockstep::doctor {
+
+enum class Status : std::uint8_t {
+  kOk,
+  kWarning,  // Something will be missing, slow or inexact.
+  kBlocker,  // Nothing, or nothing of a whole source that is there, can be recorded.
+  kNotHere,  // There is nothing to check.
+};
+std::string_view Name(Status status);  // "not here"
+
+struct Finding {
+  Status status = Status::kOk;
+  std::string text;    // One sentence, no newline.
+  std::string remedy;  // Of warnings and blockers.
+};
+
+struct Check {
+  std::string_view name;  // As JSON has it: stable.
+  Finding (*look)(const Machine& machine);
+};
+std::span<const Check> Checks();
+
+// software.cc: what Lockstep itself consists of, and whether it gets into programs.
+Finding LookAtLibraries(const Machine& machine);
+Finding TestProbe(const Machine& machine);
+Finding LookAtProgram(const Machine& machine);
+Finding LookAtPreload(const Machine& machine);
+Finding LookAtMpi(const Machine& machine);
+Finding TestMpi(const Machine& machine);
+Finding LookAtMpiTools(const Machine& machine);
+Finding LookAtNvtx(const Machine& machine);
+Finding TestHdf5(const Machine& machine);
+// gpu.cc
+Finding LookAtDriver(const Machine& machine);
+Finding LookAtCupti(const Machine& machine);
+Finding LookAtCuptiSlot(const Machine& machine);
+Finding LookAtNccl(const Machine& machine);
+Finding LookAtNcclPlugin(const Machine& machine);
+// system.cc: memory, disks, clocks, limits.
+Finding LookAtSharedMemory(const Machine& machine);
+Finding LookForStaleMemory(const Machine& machine);
+Finding TestScratch(const Machine& machine);
+Finding LookAtClock(const Machine& machine);
+Finding LookAtClockSync(const Machine& machine);
+Finding LookAtLimits(const Machine& machine);
+Finding LookAtCores(const Machine& machine);
+
+// What runs inside the self-tests: marks, and, with `mpi`, calls MPI found in the process. Its exit code.
+int RunSelfTestChild(bool mpi);
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,58 @@
+#pragma once
+// Where the checks of `lockstep doctor` take their facts from. ThisMachine() is the real thing; a test gives others
+// one by one, and so sees each fault once.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "runtime/agent/libraries.h"
+
+namespace lockstep::doctor {
+
+struct CommandOutput {
+  bool started = false, timed_out = false;
+  int code = -1;     // 128 + signal if it was killed.
+  std::string text;  // Standard output and error.
+};
+
+// adjtimex(2).
+struct ClockSync {
+  bool synchronised = false;
+  std::int64_t max_error_us = 0;
+};
+
+struct Space {
+  std::uint64_t free_bytes = 0, total_bytes = 0;
+  std::string kind;  // "tmpfs", "nfs", "lustre" ..; "" another.
+};
+
+struct Machine {
+  std::string root;                  // Before the paths of files in /proc, /sys and the like.
+  std::string shm_dir = "/dev/shm";  // As the agent's.
+  std::string scratch = ".";         // Where runs will be written.
+  std::string program;               // That will be run; "" not known.
+  int ranks_per_node = 1;            // Expected.
+  double write_seconds = 0.5;        // How long the scratch space is written to at most.
+  std::function<Result<Libraries>()> libraries;
+  // Path of a shared library or of a program by name, "" if there is none.
+  std::function<std::string(const std::string&name)> find_library, find_program;
+  // Environment as this process's, less what a launcher put there.
+  std::function<CommandOutput(const std::vector<std::string>& words, int timeout_s)> run;
+  // Soft limit of getrlimit(2), RLIM_INFINITY as UINT64_MAX; empty: not known.
+  std::function<std::optional<std::uint64_t>(int resource)> limit;
+  std::function<std::optional<ClockSync>()> clock_sync;
+  std::function<std::optional<Space>(const std::string& directory)> space;
+  std::function<bool()> superuser;
+
+  // A file below root; empty if it cannot be read.
+  std::optional<std::string> Read(const std::string& path) const;
+  std::string Below(const std::string& path) const { return root + path; }
+};
+
+Machine ThisMachine();
+
+}  // namespace lockstep::doctor

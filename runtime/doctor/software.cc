@@ -1,0 +1,280 @@
+// What Lockstep consists of, and whether it gets into programs.
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/mpi_ops.h"
+#include "runtime/agent/injection.h"
+#include "runtime/doctor/check.h"
+#include "runtime/lockstep.h"
+#include "trace/strings.h"
+#include "trace/table_file.h"
+
+namespace lockstep::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMark = "lockstep doctor";
+constexpr int kBarriers = 3, kSelfTestSeconds = 30;
+
+// Gone with all that is in it.
+class ScratchDirectory {
+ public:
+  ScratchDirectory() {
+    const std::string wanted = Environment("TMPDIR");
+    path_ = (wanted.starts_with('/') ? wanted : std::string("/tmp")) + "/lockstep-doctor-XXXXXX";
+    if (::mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string LastLine(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  text.erase(0, text.rfind('\n') + 1);
+  return text.substr(0, 200);
+}
+
+// What the ranks of a self-test recorded.
+struct Recorded {
+  std::string trouble;  // "" none.
+  int files = 0, marks = 0, barriers = 0;
+};
+
+Recorded RunSelfTest(const Machine& machine, bool mpi, int ranks) {
+  Recorded recorded;
+  const ScratchDirectory scratch;
+  if (scratch.path().empty()) {
+    recorded.trouble = "no temporary directory can be made";
+    return recorded;
+  }
+  const std::string self = SelfPath(), run = scratch.path() + "/run";
+  std::vector<std::string> words;
+  if (mpi) {
+    words = {"mpirun", "--oversubscribe", "-np", std::to_string(ranks)};
+    // Open MPI 4 refuses root otherwise.
+    if (machine.superuser()) words.insert(words.begin() + 1, "--allow-run-as-root");
+  }
+  for (const char* word : {"run", "--quiet", "--after", "none", "--gpu", "off", "-o"}) {
+    if (std::string_view(word) == "run") words.push_back(self);
+    words.emplace_back(word);
+  }
+  for (const std::string& word : {run, std::string("--"), self, std::string("doctor"), std::string("--self-test-child"),
+                                  std::string(mpi ? "mpi" : "marks")})
+    words.push_back(word);
+  const CommandOutput output = machine.run(words, kSelfTestSeconds);
+  if (!output.started || output.timed_out || output.code != 0) {
+    recorded.trouble = !output.started ? words[0] + " cannot be started: " + output.text
+                       : output.timed_out
+                           ? fmt::format("it did not end within {} s", kSelfTestSeconds)
+                           : fmt::format("it ended with code {}: {}", output.code, LastLine(output.text));
+    return recorded;
+  }
+  std::error_code ignored;
+  for (fs::directory_iterator at(run + "/ranks", ignored), end; !ignored && at != end; at.increment(ignored)) {
+    if (at->path().extension() != ".h5") continue;
+    const auto contents = ReadRankFile(at->path().string());
+    if (!contents.ok()) continue;
+    ++recorded.files;
+    const schema::RankTables& tables = contents.value().tables;
+    for (const std::uint32_t name : tables.ranges.name) recorded.marks += TextOf(tables, name) == kMark;
+    for (std::size_t i = 0; i < tables.mpi_calls.rows(); ++i)
+      if (tables.mpi_calls.op[i] == static_cast<std::uint16_t>(MpiOp::kBarrier))
+        recorded.barriers += static_cast<int>(tables.mpi_calls.count[i]);
+  }
+  if (recorded.files == 0)
+    recorded.trouble = "it left no rank file" + (output.text.empty() ? "" : ": " + LastLine(output.text));
+  return recorded;
+}
+
+// The launcher's family and version: what `mpirun --version` says first.
+struct Launcher {
+  std::string path, text;
+  bool open_mpi = false;
+};
+Launcher FindLauncher(const Machine& machine) {
+  Launcher launcher;
+  for (const char* name : {"mpirun", "mpiexec"})
+    if (launcher.path.empty()) launcher.path = machine.find_program(name);
+  if (launcher.path.empty()) return launcher;
+  const CommandOutput output = machine.run({launcher.path, "--version"}, 10);
+  launcher.text = output.text.substr(0, output.text.find('\n'));
+  launcher.open_mpi =
+      output.text.find("Open MPI") != std::string::npos || output.text.find("OpenRTE") != std::string::npos;
+  return launcher;
+}
+
+Finding Refused(const Machine& machine, std::string_view source, std::string good) {
+  const auto libraries = machine.libraries();
+  if (!libraries.ok()) return {Status::kNotHere, "Lockstep's libraries were not found", ""};
+  const auto injection = PlanInjection(libraries.value(), "");
+  if (!injection.ok()) return {Status::kBlocker, injection.error().what, injection.error().hint};
+  injection.value().RemoveLink();
+  for (const RefusedSource& refused : injection.value().refused)
+    if (refused.source.starts_with(source))
+      return {Status::kWarning, refused.source + ": " + refused.why, refused.remedy};
+  return {Status::kOk, std::move(good), ""};
+}
+
+}  // namespace
+
+Finding LookAtLibraries(const Machine& machine) {
+  const auto libraries = machine.libraries();
+  if (!libraries.ok())
+    return {Status::kBlocker, libraries.error().what + " (" + libraries.error().where + ")", libraries.error().hint};
+  const Libraries& found = libraries.value();
+  std::string missing;
+  if (found.ompi.empty()) missing += " no MPI wrappers (built without MPI);";
+  if (found.gpu.empty()) missing += " no GPU library;";
+  if (found.clock_program.empty()) missing += " no lockstep-clock;";
+  if (!missing.empty()) missing.back() = ' ';
+  return {Status::kOk,
+          "libraries in " + found.probe.substr(0, found.probe.rfind('/')) + (missing.empty() ? "" : ":" + missing), ""};
+}
+
+Finding TestProbe(const Machine& machine) {
+  if (!machine.libraries().ok()) return {Status::kNotHere, "without its library nothing can be tested", ""};
+  const Recorded recorded = RunSelfTest(machine, false, 1);
+  if (recorded.trouble.empty() && recorded.marks == 1)
+    return {Status::kOk, "a program that was run under Lockstep was recorded", ""};
+  return {Status::kBlocker,
+          "a program that was run under Lockstep was not recorded" +
+              (recorded.trouble.empty() ? std::string(": LD_PRELOAD has no effect here") : ": " + recorded.trouble),
+          "see what `lockstep run -- true` says; a security policy (seccomp, AppArmor) may keep LD_PRELOAD out"};
+}
+
+Finding LookAtPreload(const Machine& machine) {
+  const std::string preload = Environment("LD_PRELOAD");
+  if (preload.empty()) return {Status::kOk, "nothing else is preloaded", ""};
+  std::string missing;
+  for (std::size_t at = 0; at < preload.size();) {
+    const std::size_t end = std::min(preload.find_first_of(" :", at), preload.size());
+    const std::string entry = preload.substr(at, end - at);
+    at = end + 1;
+    if (entry.empty()) continue;
+    const std::string path = machine.find_library(entry);
+    if (path.empty() || ::access(path.c_str(), R_OK) != 0) missing += (missing.empty() ? "" : ", ") + entry;
+  }
+  if (!missing.empty())
+    return {Status::kWarning, "LD_PRELOAD names what is not there: " + missing, "unset it, or mend the path"};
+  return {Status::kOk, "LD_PRELOAD stays as it is, Lockstep comes behind it: " + preload, ""};
+}
+
+Finding LookAtMpi(const Machine& machine) {
+  const auto libraries = machine.libraries();
+  const Launcher launcher = FindLauncher(machine);
+  const std::string open_mpi = machine.find_library("libmpi.so.40"), mpich = machine.find_library("libmpi.so.12");
+  if (launcher.path.empty() && open_mpi.empty() && mpich.empty()) return {Status::kNotHere, "no MPI was found", ""};
+  if (libraries.ok() && libraries.value().ompi.empty())
+    return {Status::kBlocker,
+            "MPI is here (" + (launcher.text.empty() ? open_mpi + mpich : launcher.text) +
+                ") but this Lockstep was built without it: MPI calls are not recorded",
+            "build Lockstep where mpi.h is (Debian: libopenmpi-dev)"};
+  if (!launcher.path.empty() && !launcher.open_mpi)
+    return {
+        Status::kBlocker,
+        fmt::format("{} is {}: only programs of Open MPI 4 are recorded", launcher.path,
+                    launcher.text.empty() ? "not Open MPI" : launcher.text),
+        "build and start the program with Open MPI 4 (module load openmpi); all but MPI is recorded with this one too"};
+  // Open MPI 5 kept the library's number (libmpi.so.40), and with it the interface.
+  std::string version = launcher.text;
+  const std::size_t number = version.find_last_of(' ');
+  const int major = number == std::string::npos ? 0 : std::atoi(version.c_str() + number + 1);
+  if (!launcher.path.empty() && major != 4 && major != 5 && major != 0)
+    return {Status::kWarning, version + ": tested is Open MPI 4.1", "use Open MPI 4.1"};
+  if (major == 5)
+    return {Status::kWarning, version + ": its calls are recorded, but tested is Open MPI 4.1",
+            "use Open MPI 4.1 if in doubt"};
+  if (!open_mpi.empty() && !mpich.empty())
+    return {Status::kOk,
+            (version.empty() ? open_mpi : version) + "; MPICH's library is here as well: its programs are not recorded",
+            ""};
+  if (open_mpi.empty() && !mpich.empty())
+    return {Status::kBlocker, mpich + " is MPICH's (or Intel's) interface: only programs of Open MPI 4 are recorded",
+            "build and start the program with Open MPI 4"};
+  return {Status::kOk, version.empty() ? open_mpi : version, ""};
+}
+
+Finding TestMpi(const Machine& machine) {
+  const auto libraries = machine.libraries();
+  const Launcher launcher = FindLauncher(machine);
+  if (!libraries.ok() || libraries.value().ompi.empty() || launcher.path.empty() || !launcher.open_mpi)
+    return {Status::kNotHere, "no Open MPI to be tested", ""};
+  constexpr int kRanks = 2;
+  const Recorded recorded = RunSelfTest(machine, true, kRanks);
+  if (recorded.trouble.empty() && recorded.files == kRanks && recorded.barriers == kRanks * kBarriers)
+    return {Status::kOk, fmt::format("{} ranks under mpirun: every MPI call was recorded", kRanks), ""};
+  return {Status::kBlocker,
+          recorded.trouble.empty()
+              ? fmt::format("{} ranks made {} MPI_Barrier calls, {} were recorded in {} files", kRanks,
+                            kRanks * kBarriers, recorded.barriers, recorded.files)
+              : fmt::format("a test of {} ranks under mpirun failed: {}", kRanks, recorded.trouble),
+          recorded.trouble.empty() ? "another tool's MPI wrappers may come first: see mpi_tools and preload"
+                                   : "see whether `mpirun -np 2 hostname` works"};
+}
+
+Finding LookAtMpiTools(const Machine& machine) {
+  const auto libraries = machine.libraries();
+  if (!libraries.ok() || libraries.value().ompi.empty()) return {Status::kNotHere, "MPI is not recorded here", ""};
+  return Refused(machine, "MPI", "no other tool's MPI wrappers (Score-P, TAU and others) are in the way");
+}
+
+Finding LookAtNvtx(const Machine& machine) {
+  return Refused(machine, "NVTX", "no other tool has the place of the NVTX injection");
+}
+
+Finding TestHdf5(const Machine&) {
+  const ScratchDirectory scratch;
+  if (scratch.path().empty())
+    return {Status::kWarning, "no temporary directory can be made, so it was not tested",
+            "set TMPDIR to a directory that can be written"};
+  const std::string path = scratch.path() + "/test.h5";
+  schema::RankTables tables;
+  tables.ranges.Append({.begin_ns = 1, .duration_ns = 2});
+  if (const lockstep::Status written = WriteRankFile(path, tables); !written.ok())
+    return {Status::kBlocker, "a rank file cannot be written: " + written.error().what,
+            "check HDF5's library and TMPDIR"};
+  const auto read = ReadRankFile(path);
+  if (!read.ok() || !read.value().complete || read.value().tables.ranges.duration_ns != tables.ranges.duration_ns)
+    return {Status::kBlocker, "a rank file was not read back as it was written", "check HDF5's library (ldd lockstep)"};
+  return {Status::kOk, "a rank file was written and read back", ""};
+}
+
+int RunSelfTestChild(bool mpi) {
+  lockstep_mark(kMark);
+  if (!mpi) return 0;
+  // As a program linked to it would have it: global, and called by whoever defines the name first.
+  if (::dlopen("libmpi.so.40", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    std::fprintf(stderr, "libmpi.so.40 cannot be loaded: %s\n", ::dlerror());
+    return 1;
+  }
+  const auto init = reinterpret_cast<int (*)(int*, char***)>(::dlsym(RTLD_DEFAULT, "MPI_Init"));
+  const auto barrier = reinterpret_cast<int (*)(void*)>(::dlsym(RTLD_DEFAULT, "MPI_Barrier"));
+  const auto finalize = reinterpret_cast<int (*)()>(::dlsym(RTLD_DEFAULT, "MPI_Finalize"));
+  // Open MPI's MPI_COMM_WORLD.
+  void* world = ::dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world");
+  if (init == nullptr || barrier == nullptr || finalize == nullptr || world == nullptr) {
+    std::fprintf(stderr, "libmpi.so.40 is not Open MPI's\n");
+    return 1;
+  }
+  if (init(nullptr, nullptr) != 0) return 1;
+  for (int i = 0; i < kBarriers; ++i)
+    if (barrier(world) != 0) return 1;
+  return finalize();
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,150 @@
+"""lockstep diff on run directories of make_run: what was put in is said, in every form, with the right exit code."""
+
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import jobs  # noqa: E402
+
+SPEC = """
+ranks 4
+steps 40
+warmup 2
+seed %(seed)d
+jitter 1%%
+network alpha=20us bandwidth=5GB/s
+%(more)s
+step
+  input 1ms
+  forward 10ms
+  backward 20ms buckets=%(buckets)s
+  waitall
+  optimizer 1ms
+end
+"""
+
+
+def setUpModule():
+    global PLACE
+    PLACE = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-diff-test-"))
+
+
+def tearDownModule():
+    shutil.rmtree(PLACE, True)
+
+
+def run(name, seed=1, more="", buckets="1MiB,4MiB,4MiB", *options):
+    directory = PLACE / name
+    if not directory.exists():
+        spec = PLACE / (name + ".run")
+        spec.write_text(SPEC % {"seed": seed, "more": more, "buckets": buckets})
+        done = jobs.run([jobs.BUILD / "make_run", spec, directory, *options], cwd=PLACE)
+        assert done.returncode == 0, done.stderr
+    return directory
+
+
+def diff(*arguments):
+    return jobs.run([jobs.LOCKSTEP, "diff", "-q", *arguments], cwd=PLACE)
+
+
+def compare(*arguments):
+    done = diff("--json", "-", *arguments)
+    return done.returncode, json.loads(done.stdout)
+
+
+class Diff(unittest.TestCase):
+    def test_nothing_changed(self):
+        code, report = compare(run("a"), run("b", 2))
+        self.assertEqual((code, report["verdict"], report["regression"]), (0, "same", False))
+        self.assertEqual(report["schema"], "lockstep.diff/1")
+        self.assertEqual(report["causes"], [])
+
+    def test_slow_rank(self):
+        slow = run("slow", 3, "slow rank=2 factor=1.1")
+        code, report = compare(run("a"), slow)
+        self.assertEqual((code, report["verdict"]), (4, "worse"))
+        self.assertEqual([cause["rank"] for cause in report["causes"] if cause["kind"] == "rank"], [2])
+        step = report["measures"][0]
+        self.assertEqual(step["name"], "step_ns")
+        self.assertGreater(step["difference_low"], 0)
+        self.assertLess(step["difference_low"], step["difference"])
+        self.assertEqual(step["difference"], step["new"]["median"] - step["base"]["median"])
+        # The other way round it is better, and no regression; a limit decides.
+        self.assertEqual(compare(slow, run("a"))[0], 0)
+        self.assertEqual(compare(slow, run("a"))[1]["verdict"], "better")
+        self.assertEqual(compare(run("a"), slow, "--fail-on", "step_ns:+50%")[0], 0)
+
+    def test_text_and_markdown(self):
+        slow = run("slow", 3, "slow rank=2 factor=1.1")
+        done = diff(run("a"), slow, "--markdown", "summary.md", "--json", "report.json")
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("rank 2", done.stdout.decode())
+        self.assertIn("regression: step_ns", done.stdout.decode())
+        self.assertIn("| step\\_ns |", (PLACE / "summary.md").read_text())
+        self.assertEqual(json.loads((PLACE / "report.json").read_text())["verdict"], "worse")
+        self.assertTrue(diff(run("a"), slow, "--markdown", "-").stdout.startswith(b"### Lockstep: regression"))
+
+    def test_other_buckets(self):
+        _, report = compare(run("a"), run("one", 4, buckets="9MiB"))
+        (cause,) = [cause for cause in report["causes"] if cause["kind"] == "buckets"]
+        self.assertEqual(cause["what"], "all-reduce")
+        self.assertIn("2 x 4.19 MB + 1 x 1.05 MB became 1 x 9.44 MB", cause["sentence"])
+
+    def test_incomparable(self):
+        done = diff(run("a"), run("eight", 5, "let x 0\n", "9MiB", "--set", "ranks=8"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("4 ranks against 8 ranks", done.stderr.decode())
+        self.assertEqual(done.stderr.count(b"\n"), 3, done.stderr)
+        self.assertEqual(done.stdout, b"")
+        done = diff(run("a"), run("unmarked", 6, "marks off"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("other kinds of steps", done.stderr.decode())
+
+    def test_too_few_steps(self):
+        code, report = compare(run("a"), run("short", 7, "slow rank=1 factor=1.5", "9MiB", "--set", "steps=15"))
+        self.assertEqual((code, report["verdict"]), (0, "cannot tell"))
+        self.assertIn("20 complete steps", report["sentence"])
+
+    def test_incomplete_run(self):
+        code, report = compare(run("a"), run("died", 8, "died rank=1 step=35 signal=9"))
+        self.assertEqual(code, 3)
+        self.assertTrue(report["incomplete"])
+        self.assertTrue(any("rank 1" in remark for remark in report["remarks"]), report["remarks"])
+
+    def test_baseline(self):
+        slow = run("slow", 3, "slow rank=2 factor=1.1")
+        done = diff(run("a"), "--save-baseline", "base.json")
+        self.assertEqual((done.returncode, done.stdout), (0, b""), done.stderr)
+        self.assertLess(os.path.getsize(PLACE / "base.json"), 20000)
+        _, direct = compare(run("a"), slow)
+        code, through = compare("base.json", slow)
+        self.assertEqual(code, 4)
+        self.assertEqual([m["verdict"] for m in through["measures"]], [m["verdict"] for m in direct["measures"]])
+        self.assertEqual(through["causes"], direct["causes"])
+        self.assertNotIn("node0", (PLACE / "base.json").read_text())
+
+    def test_same_answer_for_any_number_of_threads(self):
+        slow = run("slow", 3, "slow rank=2 factor=1.1")
+        self.assertEqual(diff(run("a"), slow, "--json", "-", "-j", "1").stdout,
+                         diff(run("a"), slow, "--json", "-", "-j", "3").stdout)
+
+    def test_an_analysis_stands_for_its_run(self):
+        self.assertEqual(jobs.run([jobs.LOCKSTEP, "analyze", "-q", run("a")], cwd=PLACE).returncode, 0)
+        self.assertEqual(compare(run("a") / "analysis.json", run("b", 2))[1]["verdict"], "same")
+
+    def test_usage(self):
+        for arguments in (["nowhere", run("a")], [run("a"), "nowhere"], [run("a"), run("b", 2), "--fail-on", "speed:+3%"],
+                          [run("a"), run("b", 2), "--json", "-", "--markdown", "-"],
+                          [run("a"), run("b", 2), "--json", "/proc/nowhere/x"]):
+            done = diff(*arguments)
+            self.assertIn(done.returncode, (1, 2), arguments)
+            self.assertEqual(done.stderr.count(b"\n"), 3, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -1,0 +1,185 @@
+#include "analysis/diff/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analysis/report/diff.h"
+#include "tests/unit/analysis/diff/runs.h"
+
+namespace lockstep::test {
+namespace {
+
+using diff::Verdict;
+
+const diff::Cause* Find(const diff::Comparison& comparison, std::string_view kind) {
+  for (const diff::Cause& cause : comparison.causes)
+    if (cause.kind == kind) return &cause;
+  return nullptr;
+}
+
+std::string WhyNot(const diff::RunSample& base, const diff::RunSample& now) {
+  const auto comparison = diff::Compare(base, now, diff::ParseLimits(diff::kDefaultLimits).value());
+  return comparison.ok() ? "" : comparison.error().what;
+}
+
+TEST(Diff, ARunIsTheSameAsItself) {
+  const auto run = SampleRun(MakeRun({}, 1), "run");
+  const auto comparison = CompareRuns(run, run);
+  for (const auto& result : comparison.measures) EXPECT_EQ(result.verdict, Verdict::kSame) << result.measure->name;
+  EXPECT_TRUE(comparison.causes.empty());
+  EXPECT_FALSE(comparison.regression);
+}
+
+TEST(Diff, OtherBucketsAreNamed) {
+  PairSpec many, few;
+  few.buckets = 2;
+  few.bucket_bytes = 2'500'000;
+  const auto comparison = CompareRuns(SampleRun(MakeRun(many, 1), "base"), SampleRun(MakeRun(few, 2), "new"));
+  const diff::Cause* cause = Find(comparison, "buckets");
+  ASSERT_NE(cause, nullptr);
+  EXPECT_EQ(cause->what, "all-reduce");
+  EXPECT_NE(cause->sentence.find("5 x 1 MB became 2 x 2.5 MB"), std::string::npos) << cause->sentence;
+}
+
+TEST(Diff, WhatCannotBeComparedIsRefused) {
+  const auto run = SampleRun(MakeRun({}, 1), "run");
+  auto other = run;
+  other.ranks = 8;
+  EXPECT_NE(WhyNot(run, other).find("4 ranks against 8 ranks"), std::string::npos);
+  other = run;
+  other.gpu_ranks = 4;
+  EXPECT_NE(WhyNot(run, other).find("a CPU run against a GPU run"), std::string::npos);
+  other = run;
+  other.steps_kind = "signature";
+  EXPECT_NE(WhyNot(run, other).find("other kinds of steps"), std::string::npos);
+  other = run;
+  other.gpu_names = {"H200"};
+  EXPECT_NE(WhyNot(run, other).find("other GPUs"), std::string::npos);
+  other = run;
+  other.classes = "hta";
+  EXPECT_NE(WhyNot(run, other).find("told apart"), std::string::npos);
+}
+
+TEST(Diff, TooFewStepsCannotTell) {
+  PairSpec short_run, slower;
+  short_run.steps = 21;  // 19 of them count.
+  slower.factor = 1.5;
+  const auto base = SampleRun(MakeRun(short_run, 1), "base");
+  const auto now = SampleRun(MakeRun(slower, 2), "new");
+  for (const auto& comparison : {CompareRuns(base, now), CompareRuns(now, base)}) {
+    EXPECT_EQ(comparison.verdict, Verdict::kCannotTell);
+    EXPECT_FALSE(comparison.regression);
+    EXPECT_NE(comparison.sentence.find("20 complete steps"), std::string::npos) << comparison.sentence;
+  }
+  short_run.steps = 22;
+  EXPECT_EQ(CompareRuns(SampleRun(MakeRun(short_run, 1), "base"), now).verdict, Verdict::kWorse);
+}
+
+TEST(Diff, LimitsDecideWhatIsARegression) {
+  PairSpec slower;
+  slower.factor = 1.05;
+  const auto base = SampleRun(MakeRun({}, 1), "base"), now = SampleRun(MakeRun(slower, 2), "new");
+  EXPECT_TRUE(CompareRuns(base, now).regression);
+  EXPECT_FALSE(CompareRuns(base, now, "step_ns:+10%").regression);
+  EXPECT_TRUE(CompareRuns(base, now, "step_ns:+1ms").regression);
+  EXPECT_FALSE(CompareRuns(base, now, "step_ns:+3ms").regression);
+  EXPECT_TRUE(CompareRuns(base, now, "compute_ns:+3%").regression);
+  EXPECT_FALSE(CompareRuns(base, now, "exposed_transfer_ns:+3%").regression);
+  // Better is no regression.
+  EXPECT_FALSE(CompareRuns(now, base).regression);
+  EXPECT_EQ(CompareRuns(now, base).verdict, Verdict::kBetter);
+}
+
+TEST(Diff, LimitsThatMakeNoSense) {
+  for (const char* text :
+       {"", "step_ns", "step_ns:", "step_ns:fast", "steps:+3%", "step_ns:+3", "step_ns:-3%", "step_ns:+3%,step_ns:+4%",
+        "overlap_fraction:+3%", "overlap_fraction:-3ms", "step_ns:+nan%", "step_ns:+3parsec"}) {
+    const auto limits = diff::ParseLimits(text);
+    EXPECT_FALSE(limits.ok()) << text;
+    if (!limits.ok()) EXPECT_EQ(limits.error().code, ErrorCode::kUsage) << text;
+  }
+  EXPECT_TRUE(diff::ParseLimits("step_ns:3%, overlap_fraction:-5 %").ok());
+}
+
+TEST(Diff, ABaselineStandsForItsRun) {
+  PairSpec slower;
+  slower.factor = 1.05;
+  slower.slowed = 2;
+  const auto base = SampleRun(MakeRun({}, 1), "base"), now = SampleRun(MakeRun(slower, 2), "new");
+  const std::string text = diff::BaselineJson(base);
+  EXPECT_LT(text.size(), 20'000u);
+  auto again = diff::ParseBaseline(text, "base");
+  ASSERT_TRUE(again.ok()) << again.error().what;
+  EXPECT_EQ(diff::BaselineJson(again.value()), text);
+  const auto direct = CompareRuns(base, now), through = CompareRuns(again.value(), now);
+  ASSERT_EQ(direct.measures.size(), through.measures.size());
+  for (std::size_t i = 0; i < direct.measures.size(); ++i)
+    EXPECT_EQ(direct.measures[i].verdict, through.measures[i].verdict);
+  ASSERT_EQ(direct.causes.size(), through.causes.size());
+  EXPECT_EQ(direct.sentence, through.sentence);
+}
+
+TEST(Diff, DamagedBaselinesAreErrors) {
+  const std::string good = diff::BaselineJson(SampleRun(MakeRun({}, 1), "base"));
+  for (const std::string& text : {std::string(), std::string("[]"), std::string("{}"), good.substr(0, good.size() / 2),
+                                  std::string("{\"schema\": \"lockstep.analysis/1\"}"),
+                                  std::string("{\"schema\": \"lockstep.baseline/1\", \"run\": 7}")}) {
+    const auto parsed = diff::ParseBaseline(text, "base.json");
+    EXPECT_FALSE(parsed.ok()) << text;
+    if (!parsed.ok()) EXPECT_EQ(parsed.error().code, ErrorCode::kMalformed);
+  }
+}
+
+TEST(Diff, RenderedFormsAgree) {
+  PairSpec slower;
+  slower.factor = 1.05;
+  slower.slowed = 2;
+  const auto comparison = CompareRuns(SampleRun(MakeRun({}, 1), "a|b"), SampleRun(MakeRun(slower, 2), "new"));
+  const std::string text = RenderDiffText(comparison, {}), markdown = RenderDiffMarkdown(comparison);
+  const auto json = nlohmann::json::parse(RenderDiffJson(comparison));
+  EXPECT_EQ(json.at("verdict"), "worse");
+  EXPECT_EQ(json.at("regression"), true);
+  EXPECT_EQ(json.at("causes").at(0).at("rank"), 2);
+  EXPECT_EQ(json.at("measures").at(0).at("name"), "step_ns");
+  EXPECT_GT(json.at("measures").at(0).at("relative_low"), 0.0);
+  for (const std::string& out : {text, markdown}) {
+    EXPECT_NE(out.find("rank 2"), std::string::npos) << out;
+    EXPECT_NE(out.find("worse"), std::string::npos) << out;
+  }
+  EXPECT_NE(markdown.find("a\\|b"), std::string::npos) << markdown;
+  for (const char c : text) EXPECT_NE(c, '\x1b');
+}
+
+TEST(Diff, KernelsByFamily) {
+  EXPECT_EQ(diff::KernelFamily("void at::native::(anonymous namespace)::softmax<4, foo<int>>(float*, int)"), "softmax");
+  EXPECT_EQ(diff::KernelFamily("ampere_sgemm_128x64_tn"), "ampere_sgemm_128x64_tn");
+  EXPECT_EQ(diff::KernelFamily("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+  EXPECT_EQ(diff::KernelFamily("<"), "<");
+}
+
+TEST(Diff, ChangesOfKernelsAreNamed) {
+  auto base = SampleRun(MakeRun({}, 1), "base");
+  base.gpu_ranks = 4;
+  base.kernels_per_step = 100;
+  base.kernels = {{"gemm", 50, 20e6}, {"softmax", 50, 5e6}};
+  base.rank_samples[1].sm_clock_mhz = 1800;
+  auto now = base;
+  now.kernels_per_step = 150;
+  now.kernels = {{"gemm", 50, 22e6}, {"copy", 100, 3e6}};
+  now.rank_samples[1].sm_clock_mhz = 1200;
+  const auto comparison = CompareRuns(base, now);
+  ASSERT_NE(Find(comparison, "kernels_per_step"), nullptr);
+  EXPECT_NE(Find(comparison, "kernels_per_step")->sentence.find("100 kernels per step became 150"), std::string::npos);
+  std::string all;
+  for (const auto& cause : comparison.causes) all += cause.sentence + "\n";
+  EXPECT_NE(all.find("kernel gemm: 2 ms longer per step (+10.0 %), in as many launches (50)"), std::string::npos)
+      << all;
+  EXPECT_NE(all.find("kernel softmax is gone"), std::string::npos) << all;
+  EXPECT_NE(all.find("kernel copy is new"), std::string::npos) << all;
+  EXPECT_NE(all.find("rank 1's GPU runs at 1200 MHz instead of 1800"), std::string::npos) << all;
+}
+
+}  // namespace
+}  // namespace lockstep::test
