@@ -163,6 +163,12 @@ void AddAnalyze(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<Flags>();
   CLI::App* app =
       root.add_subcommand("analyze", "Say what slows a run down, what it costs per step, and what to change");
+  app->footer(
+      "Examples:\n"
+      "  lockstep analyze                         the latest run\n"
+      "  lockstep analyze RUN --explain 1         the rows behind finding 1\n"
+      "  lockstep analyze traces/*.json.gz        traces of torch.profiler\n"
+      "  lockstep analyze RUN --json - --steps 20:120");
   app->add_option("run", flags->runs,
                   "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
       ->type_name("RUN");

@@ -35,6 +35,8 @@ void AddDiff(CLI::App& root, Chosen& chosen);
 void AddRecover(CLI::App& root, Chosen& chosen);
 void AddDoctor(CLI::App& root, Chosen& chosen);
 void AddInfo(CLI::App& root, Chosen& chosen);
+void AddCompletion(CLI::App& root, Chosen& chosen);
+void AddMan(CLI::App& root, Chosen& chosen);
 void AddExport(CLI::App& root, Chosen& chosen);
 void AddOpen(CLI::App& root, Chosen& chosen);
 

@@ -170,6 +170,11 @@ int Run(const ExportFlags& flags) {
 void AddExport(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<ExportFlags>();
   CLI::App* app = root.add_subcommand("export", "Write a run for another tool: Perfetto, Kineto, Chrome, CSV, OTF2");
+  app->footer(
+      "Examples:\n"
+      "  lockstep export                          timeline.pftrace of the latest run, for ui.perfetto.dev\n"
+      "  lockstep export RUN --format kineto      a trace per rank on one clock\n"
+      "  lockstep export RUN --steps 100:110 --budget 200MB");
   std::vector<std::string> names;
   std::string summary;
   for (const exporters::Format& format : exporters::Formats()) {

@@ -111,8 +111,14 @@ int Run(const ImportFlags& flags) {
 void AddImport(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<ImportFlags>();
   CLI::App* command = root.add_subcommand("import", "Make a run directory of other tools' traces");
+  command->footer(
+      "Example:\n"
+      "  lockstep import kineto traces/*.json.gz -o RUN      then:  lockstep analyze RUN");
   command->require_subcommand(1);
   CLI::App* kineto = command->add_subcommand("kineto", "Traces of torch.profiler: Chrome JSON, plain or gzip");
+  kineto->footer(
+      "Example:\n"
+      "  lockstep import kineto traces/*.json.gz -o RUN      then:  lockstep analyze RUN");
   kineto->add_option("files", flags->files, "Trace files of all ranks, or directories that hold them")
       ->type_name("FILES")
       ->required();

@@ -329,6 +329,11 @@ int Info(const InfoFlags& flags) {
 void AddInfo(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<InfoFlags>();
   CLI::App* info = root.add_subcommand("info", "Show what a rank file, a timeline or a run holds");
+  info->footer(
+      "Examples:\n"
+      "  lockstep info                            the latest run\n"
+      "  lockstep info RUN/ranks/rank-00003.h5    tables and rows of one file\n"
+      "  lockstep info RUN --digest               what is equal however it was written");
   info->add_option("FILE_OR_RUN", flags->what,
                    "rank file, timeline.h5, spool, analysis.json or other JSON of ours, or a run's directory (default: "
                    "the latest run)");

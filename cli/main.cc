@@ -12,8 +12,9 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr void (*kCommands[])(CLI::App&, Chosen&) = {AddRun,  AddImport, AddMerge, AddAnalyze, AddReport,  AddWhatIf,
-                                                     AddInfo, AddExport, AddOpen,  AddDiff,    AddRecover, AddDoctor};
+constexpr void (*kCommands[])(CLI::App&, Chosen&) = {AddRun,     AddImport, AddMerge,      AddAnalyze, AddReport,
+                                                     AddWhatIf,  AddInfo,   AddExport,     AddOpen,    AddDiff,
+                                                     AddRecover, AddDoctor, AddCompletion, AddMan};
 
 // Started without some of them (>&-), a file of ours would get the number, and the
 // next message would be written into it. Closed again in whatever is started.

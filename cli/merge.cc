@@ -171,6 +171,10 @@ void AddMerge(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<MergeFlags>();
   CLI::App* command =
       root.add_subcommand("merge", "Bring the ranks of a run onto one clock and match what they did together");
+  command->footer(
+      "Examples:\n"
+      "  lockstep merge RUN             analyze does it by itself where it is not done\n"
+      "  mpirun -np 8 lockstep-merge-mpi RUN      the same by many processes");
   AddMergeFlags(*command, *flags);
   command->callback([flags, &chosen] { chosen = [flags] { return RunMerge(*flags, nullptr); }; });
 }

@@ -163,6 +163,10 @@ int Run(const OpenFlags& flags) {
 void AddOpen(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<OpenFlags>();
   CLI::App* app = root.add_subcommand("open", "Show a run's timeline in Perfetto's page (ui.perfetto.dev)");
+  app->footer(
+      "Examples:\n"
+      "  lockstep open                            the latest run\n"
+      "  lockstep open RUN --step 120");
   app->add_option("run", flags->runs,
                   "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
       ->type_name("RUN");

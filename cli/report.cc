@@ -96,6 +96,10 @@ int Report(const Flags& flags) {
 void AddReport(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<Flags>();
   CLI::App* app = root.add_subcommand("report", "Write the analysis as one HTML page: plots, timeline, what-if");
+  app->footer(
+      "Examples:\n"
+      "  lockstep report                          RUN/report.html of the latest run\n"
+      "  lockstep report RUN -o step.html");
   app->add_option("run", flags->runs,
                   "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
       ->type_name("RUN");

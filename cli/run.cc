@@ -286,7 +286,10 @@ void AddGpuOptions(CLI::App& run, Flags& flags) {
 void AddRun(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<Flags>();
   CLI::App* run = root.add_subcommand("run", "Run a program and record it; its output and exit code stay as they are");
-  run->footer("lockstep run [OPTIONS] [--] PROGRAM [ARGUMENTS]      PROGRAM may be mpirun or srun with its options");
+  run->footer(
+      "Examples:\n"
+      "  mpirun -np 8 lockstep run -- python train.py\n"
+      "  lockstep run --steps 110:310 -- mpirun -np 8 ./app      the launcher's options stay its own");
   run->add_option("-o,--output", flags->output, "The run directory itself (default: lockstep.out/DATE-TIME-xxxx)");
   run->add_option("--after", flags->after, "What rank 0 does after success: none, merge, analyze, report")
       ->check(CLI::IsMember({"none", "merge", "analyze", "report"}));
