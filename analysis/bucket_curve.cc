@@ -132,7 +132,8 @@ class Recommendation {
 
     Buckets& buckets = analysis.buckets;
     buckets.recommended_cap_mb = candidates_[chosen].cap_mb;
-    const Question question = Of(buckets, *replayed_.what_if().buckets(), candidates_[chosen]);
+    const Question question = QuestionOfCap(buckets, *replayed_.what_if().buckets(), candidates_[chosen].cap_mb,
+                                            candidates_[chosen].one_bucket);
     buckets.recommended_cap_bytes = question.cap_bytes;
     buckets.recommended_first_bytes = question.first_bytes;
     std::size_t low = chosen, high = chosen;
