@@ -12,7 +12,8 @@ struct HeatmapLimits {
 };
 
 // null without steps. {"ranks":[first of each row],"steps":[first of each column],"ranks_per_row","steps_per_column",
-// "flags":[of each column: 1 warm-up, 2 incomplete, 4 outside of the analysis window],"measures":{"delay_ns":packed,...}}, row by row.
+// "flags":[of each column: 1 warm-up, 2 incomplete, 4 outside of the analysis
+// window],"measures":{"delay_ns":packed,...}}, row by row.
 PageJson HeatmapOf(const Context& context, const HeatmapLimits& limits);
 
 }  // namespace lockstep

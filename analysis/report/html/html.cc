@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "analysis/analyze_with.h"
@@ -228,8 +229,10 @@ PageJson Ranks(const Context& context, const Analysis& analysis) {
 }
 
 PageJson PayloadOf(const Context& context, const Analysis& analysis, const HtmlOptions& html) {
-  std::filesystem::path directory = std::filesystem::path(context.timeline().run_dir).lexically_normal();
-  if (directory.filename().empty()) directory = directory.parent_path();
+  // The run's own name, also where it was asked for as `latest`.
+  std::error_code gone;
+  std::filesystem::path directory = std::filesystem::weakly_canonical(context.timeline().run_dir, gone);
+  if (gone || directory.filename().empty()) directory = context.timeline().run_dir;
   PageJson json;
   json["schema"] = "lockstep.report/1";
   json["run_name"] = directory.filename().string();

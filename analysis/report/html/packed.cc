@@ -10,7 +10,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint32_t kUnknownRaw = 0xffffffff;
+// Three days in ns; the page's doubles are exact to 2^53.
+constexpr std::size_t kMostBytes = 6;
+
+constexpr std::uint64_t AllOnes(std::size_t bytes) { return (std::uint64_t{1} << 8 * bytes) - 1; }
 
 std::string Base64(const std::vector<std::uint8_t>& bytes) {
   static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -73,19 +76,18 @@ PageJson Packed(const std::vector<std::int64_t>& values) {
   if (low > high) low = high = 0;
   const std::uint64_t span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   std::uint64_t unit = 1;
-  // The page counts in doubles: beyond 2^53 digits are gone anyway.
-  while (span / unit >= kUnknownRaw) unit *= 2;
-  std::vector<std::uint8_t> planes(values.size() * 4);
+  std::size_t width = 1;  // Bytes of a value.
+  while (width < kMostBytes && span >= AllOnes(width)) ++width;
+  while (span / unit >= AllOnes(width)) unit *= 2;
+  std::vector<std::uint8_t> planes(values.size() * width);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint32_t raw =
-        values[i] == kUnknownCell
-            ? kUnknownRaw
-            : static_cast<std::uint32_t>((static_cast<std::uint64_t>(values[i]) - static_cast<std::uint64_t>(low)) /
-                                         unit);
-    for (std::size_t plane = 0; plane < 4; ++plane)
+    const std::uint64_t raw = values[i] == kUnknownCell
+                                  ? AllOnes(width)
+                                  : (static_cast<std::uint64_t>(values[i]) - static_cast<std::uint64_t>(low)) / unit;
+    for (std::size_t plane = 0; plane < width; ++plane)
       planes[plane * values.size() + i] = static_cast<std::uint8_t>(raw >> 8 * plane);
   }
-  return {{"packed", Base64(Deflated(planes))}, {"n", values.size()}, {"base", low}, {"unit", unit}};
+  return {{"packed", Base64(Deflated(planes))}, {"n", values.size()}, {"width", width}, {"base", low}, {"unit", unit}};
 }
 
 void RoundTo(int bits, std::vector<std::int64_t>& values) {

@@ -14,9 +14,9 @@ using PageJson = nlohmann::ordered_json;  // Keys in the order written: same run
 // In a packed column: not known, null in the page.
 inline constexpr std::int64_t kUnknownCell = INT64_MIN;
 
-// {"packed": base64, "n": count, "base": b, "unit": u}: value = b + u * raw, where raw is a little-endian u32,
-// 0xffffffff unknown; the raws' first bytes lie together, then their second and so on, deflated (zlib). Exact
-// (u = 1) unless the values span more than 2^32 - 2.
+// {"packed": base64, "n": count, "width": w, "base": b, "unit": u}: value = b + u * raw, where raw has w bytes, the
+// lowest first, all ones unknown; the raws' first bytes lie together, then their second and so on, deflated (zlib).
+// Exact (u = 1) unless the values span more than 2^48 - 2.
 PageJson Packed(const std::vector<std::int64_t>& values);
 
 // A column whose values need not be exact: kept to `bits` significant bits, so that it packs better.

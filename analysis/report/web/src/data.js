@@ -6,12 +6,10 @@ async function inflate(packed) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-async function unpack({ packed, n, base, unit }) {
-  const planes = await inflate(packed), values = new Float64Array(n);
-  for (let i = 0; i < n; ++i) {
-    const raw = (planes[i] | (planes[n + i] << 8) | (planes[2 * n + i] << 16) | (planes[3 * n + i] << 24)) >>> 0;
-    values[i] = raw === 0xffffffff ? NaN : base + unit * raw;
-  }
+async function unpack({ packed, n, width, base, unit }) {
+  const planes = await inflate(packed), values = new Float64Array(n), unknown = 2 ** (8 * width) - 1;
+  for (let plane = width - 1; plane >= 0; --plane) for (let i = 0; i < n; ++i) values[i] = values[i] * 256 + planes[plane * n + i];
+  for (let i = 0; i < n; ++i) values[i] = values[i] === unknown ? NaN : base + unit * values[i];
   return values;
 }
 

@@ -23,6 +23,9 @@ export function heatmap(data, openStep) {
   const present = Object.keys(kMeasures).filter((key) => map.measures[key]);
   let measure = present[0], cursor = null;
   const limits = {};
+  // Of a difference of two ranks' times.
+  const { clock_error_ns_max: clockError } = data.analysis.trust;
+  const clocks = clockError === null ? 'clock error unknown' : `clock error ± ${duration(2 * clockError)} at most`;
   const limit = (key) => (limits[key] ??= Math.max(1, quantile(map.measures[key], 0.99) * 1.02));
   const floor = (key) => (key === 'step_ns' || key === 'compute_ns' ? quantile(map.measures[key], 0.01) : 0);
 
@@ -89,6 +92,7 @@ export function heatmap(data, openStep) {
     return {
       lines: [`${rankName(row)} · ${stepName(column)}`,
         `${kMeasures[measure][0]} ${Number.isNaN(value) ? 'not recorded' : duration(value)}${binned ? ' (largest)' : ''}`,
+        ...(measure === 'delay_ns' ? [clocks] : []),
         ...(flags & 1 ? ['warm-up: in no median'] : []), ...(flags & 2 ? ['not complete on every rank'] : []),
         ...(flags & 4 ? ['outside of what is analysed: in no figure'] : [])],
       x: left + (column + 0.5) * plotWidth(width) / columns, y: top + (row + 0.5) * mapHeight / rows,
@@ -135,7 +139,7 @@ export function heatmap(data, openStep) {
   function describe() {
     note.textContent = `Each cell: ${kMeasures[measure][1]}` +
       (binned ? `; the largest of ${plural(map.ranks_per_row, 'rank')} and ${plural(map.steps_per_column, 'step')} each (${count(map.rank_count)} ranks, ${count(map.step_count)} steps).` : '.') +
-      ' A row that stands out is a slow rank, a block a node, a column something that hit all.';
+      (measure === 'delay_ns' ? ` Across ranks: ${clocks}.` : '') + ' A row that stands out is a slow rank, a block a node, a column something that hit all.';
   }
   describe();
   const columnsOfTable = [

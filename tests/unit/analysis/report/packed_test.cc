@@ -64,8 +64,13 @@ TEST(Packed, UnitGrowsWithTheSpan) {
   EXPECT_EQ(Packed({1, 2, 3})["unit"], 1);
   EXPECT_EQ(Packed({-5, 2, kUnknownCell})["base"], -5);
   EXPECT_EQ(Packed({})["n"], 0);
-  const PageJson wide = Packed({0, std::int64_t{1} << 40});
-  EXPECT_GT(wide["unit"].get<std::uint64_t>(), 255u);
+  // Totals of long runs: exact.
+  const PageJson wide = Packed({0, (std::int64_t{1} << 48) - 2});
+  EXPECT_EQ(wide["unit"], 1);
+  EXPECT_EQ(wide["width"], 6);
+  EXPECT_EQ(Packed({0, 254})["width"], 1);
+  EXPECT_EQ(Packed({0, 255})["width"], 2);  // 255 is unknown.
+  EXPECT_GT(Packed({0, std::int64_t{1} << 50})["unit"].get<std::uint64_t>(), 1u);
   EXPECT_NO_THROW(Packed({INT64_MIN + 1, INT64_MAX}));
 }
 
