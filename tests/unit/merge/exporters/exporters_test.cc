@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "merge/exporters/rank_events.h"
 #include "merge/exporters/table_stream.h"
 #include "merge/exporters/text.h"
 #include "merge/exporters/tracks.h"
@@ -128,6 +129,15 @@ TEST(TableStream, EmptyAndWithoutTimes) {
   EXPECT_EQ(stream.place.begin_ns, 5);
   stream.Pop();
   EXPECT_FALSE(stream.Ready());
+}
+
+TEST(Bins, EachBeginsWhereTheOneBeforeEnds) {
+  for (std::size_t bin = 0; bin < kBins; ++bin) {
+    EXPECT_EQ(BinOf(static_cast<std::uint64_t>(FirstOf(bin))), bin);
+    if (bin == 0) continue;
+    EXPECT_EQ(BinOf(static_cast<std::uint64_t>(FirstOf(bin) - 1)), bin - 1);
+  }
+  EXPECT_LT(BinOf(INT64_MAX), kBins);
 }
 
 TEST(Text, OnlyUtf8IsLeft) {
