@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "analysis/analyze.h"
 #include "analysis/report/format.h"
 #include "cli/command.h"
 #include "cli/found.h"
@@ -109,7 +110,8 @@ std::string CountsText(const exporters::Counts& counts) {
   return text;
 }
 
-int Report(const ExportFlags& flags, const exporters::ExportOptions& options, const exporters::ExportResult& result) {
+int Report(const ExportFlags& flags, const exporters::ExportOptions& options, const exporters::ExportResult& result,
+           bool incomplete) {
   std::uint64_t events = 0;
   for (std::size_t kind = 0; kind < exporters::kEventKinds; ++kind)
     if (!exporters::IsValue(static_cast<EventKind>(kind))) events += result.written[kind];
@@ -128,7 +130,8 @@ int Report(const ExportFlags& flags, const exporters::ExportOptions& options, co
         flags.budget.c_str());
   if (options.format->name == "perfetto" && !flags.split)
     std::printf("  next:  lockstep open %s\n", flags.runs.size() == 1 ? flags.runs[0].c_str() : "");
-  return std::fflush(stdout) != 0 ? kFailed : result.troubles.empty() ? kOk : kIncomplete;
+  if (incomplete) std::printf("  the run is incomplete: lockstep analyze says what is missing\n");
+  return std::fflush(stdout) != 0 ? kFailed : result.troubles.empty() && !incomplete ? kOk : kIncomplete;
 }
 
 int Run(const ExportFlags& flags) {
@@ -162,7 +165,7 @@ int Run(const ExportFlags& flags) {
   progress.reset();
   if (!result.ok()) return PrintError(result.error());
   if (!trouble.empty() && !flags.quiet) std::fprintf(stderr, "lockstep: no findings in it: %s\n", trouble.c_str());
-  return Report(flags, options, result.value());
+  return Report(flags, options, result.value(), IncompleteInput(timeline.value()));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "core/collective.h"
 #include "core/hex.h"
 #include "core/mpi_ops.h"
+#include "merge/readers/rank_source.h"
 #include "trace/strings.h"
 
 namespace lockstep::exporters {
@@ -81,10 +82,15 @@ std::uint32_t DtypeBytes(std::uint16_t dtype) {
 }
 
 std::string CommTitle(const schema::RankTables& head, std::uint32_t comm) {
+  constexpr std::uint8_t kSelf = 2;
   const schema::Comms& comms = head.comms;
   if (comm >= comms.rows()) return {};
   if (const std::string_view name = TextOf(head, comms.name[comm]); !name.empty()) return std::string(name);
-  return comms.unidentified[comm] ? "communicator " + std::to_string(comm) : Hex(comms.global_id[comm]);
+  if (comms.unidentified[comm]) return "communicator " + std::to_string(comm);
+  if (comms.kind[comm] == kSelf) return "self";
+  const bool all = comms.size[comm] > 1 && comms.size[comm] == MetaNumber(head, "world_size", 0);
+  return (all ? "all" : std::to_string(comms.size[comm])) + (comms.size[comm] == 1 ? " rank (" : " ranks (") +
+         Hex(comms.global_id[comm], 8) + ")";
 }
 
 std::string_view Describer::Text(std::uint32_t id) const { return TextOf(*rank_.head, id); }

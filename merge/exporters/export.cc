@@ -83,17 +83,12 @@ Result<Interval> WindowOf(const Timeline& timeline, const RankIndex& index, cons
 
 // The least duration with which no more than so many details are left, of all ranks together; at most kMostShortNs.
 std::int64_t LeastFor(const std::vector<Extent>& extents, std::uint64_t details_allowed, std::int64_t at_least) {
-  std::array<std::uint64_t, 64> details{};
-  for (const Extent& extent : extents)
-    for (std::size_t kind = 0; kind < kEventKinds; ++kind)
-      for (std::size_t bin = 0; bin < 64 && IsDetail(static_cast<EventKind>(kind)); ++bin)
-        details[bin] += extent.by_duration[kind][bin];
   std::uint64_t sum = 0;
-  for (int bin = 63; bin >= 0; --bin) {
-    sum += details[static_cast<std::size_t>(bin)];
-    // Bin b holds 2^b to 2^(b+1) - 1 ns, the lowest one 0 as well.
-    if (sum > details_allowed)
-      return std::min(std::max(bin >= 62 ? kMostShortNs : std::int64_t{1} << (bin + 1), at_least), kMostShortNs);
+  for (std::size_t bin = kBins; bin-- > 0;) {
+    for (const Extent& extent : extents) sum += extent.details[bin];
+    if (sum <= details_allowed) continue;
+    const std::int64_t least = bin + 1 < kBins ? FirstOf(bin + 1) : kMostShortNs;
+    return std::min(std::max(least, at_least), kMostShortNs);
   }
   return at_least;
 }
@@ -181,7 +176,9 @@ class Exporter {
     const double excess = static_cast<double>(result_.bytes - options_.budget_bytes) / per_event * 1.05;
     const auto allowed = static_cast<std::uint64_t>(std::max(0.0, static_cast<double>(details) - excess));
     const std::int64_t least = LeastFor(extents_, allowed, options_.least_ns);
-    selection_.least_ns = std::min(std::max({least, selection_.least_ns * 2, std::int64_t{2}}), kMostShortNs);
+    // Further by an eighth at least, so that it comes to an end.
+    const std::int64_t further = selection_.least_ns + selection_.least_ns / 8 + 2;
+    selection_.least_ns = std::min(std::max(least, further), kMostShortNs);
   }
 
   // First and last moment of all that will be written.

@@ -1,7 +1,6 @@
 #include "merge/exporters/rank_events.h"
 
 #include <algorithm>
-#include <bit>
 #include <filesystem>
 #include <queue>
 #include <set>
@@ -262,8 +261,7 @@ Extent RankEvents::Look(const Interval& window) {
     if (end < window.begin || begin >= window.end) return;
     extent.first_ns = std::min(extent.first_ns, begin);
     extent.last_ns = std::max(extent.last_ns, end);
-    const auto width = static_cast<std::uint64_t>(end - begin);
-    ++extent.by_duration[static_cast<std::size_t>(kind)][width == 0 ? 0 : std::bit_width(width) - 1];
+    if (IsDetail(kind)) ++extent.details[BinOf(static_cast<std::uint64_t>(end - begin))];
   };
   ForEachEventTable(last_ns, [&]<typename Table>(EventKind kind, ColumnNames, auto where) {
     RowCursor<Table> cursor(*reader_, kTimeColumns);

@@ -3,6 +3,7 @@
 // is a few pieces of each table, however long the run was.
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -42,11 +43,23 @@ struct Selection {
 
 using Counts = std::array<std::uint64_t, kEventKinds>;
 
+// Durations in bins of an eighth of a power of two: exact below 16 ns, to 12 % above.
+inline constexpr std::size_t kBins = 62 * 8;
+constexpr std::size_t BinOf(std::uint64_t ns) {
+  if (ns < 8) return static_cast<std::size_t>(ns);
+  const auto power = static_cast<std::size_t>(std::bit_width(ns) - 1);
+  return (power - 2) * 8 + (ns >> (power - 3) & 7);
+}
+// The least duration of a bin.
+constexpr std::int64_t FirstOf(std::size_t bin) {
+  return bin < 8 ? static_cast<std::int64_t>(bin) : static_cast<std::int64_t>(8 + bin % 8) << (bin / 8 - 1);
+}
+
 // How much a rank has, without walking it.
 struct Extent {
   std::int64_t first_ns = INT64_MAX, last_ns = INT64_MIN;  // Cluster time; first > last: nothing.
-  // Events within the window by kind and by log2 of their ns.
-  std::array<std::array<std::uint64_t, 64>, kEventKinds> by_duration{};
+  // Details within the window, counted by BinOf their ns.
+  std::array<std::uint64_t, kBins> details{};
   std::array<bool, kEventKinds> unordered{};  // Tables that are not in order of time, by kind.
 };
 

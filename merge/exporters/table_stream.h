@@ -34,7 +34,8 @@ class Stream {
 };
 
 // Rows may come after rows that begin later if these are of their own piece or the one before it; `whole`: anyhow, at
-// the price of holding all of the table. `Where(row)` gives a Place; rows without a time are passed over.
+// the price of holding all of the table. `columns`: all of them, rows are taken whole. `Where(row)` gives a Place; rows
+// without a time are passed over.
 template <typename Table, typename Where>
 class TableStream final : public Stream {
  public:

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "merge/exporters/rank_events.h"
 #include "merge/exporters/table_stream.h"
 #include "merge/exporters/text.h"
 #include "merge/exporters/tracks.h"
@@ -80,12 +81,15 @@ TEST(Tracks, TooManyBesideEachOther) {
   EXPECT_EQ(placed, 256);
 }
 
+// A row is taken as a whole, so all its columns are read.
+constexpr std::string_view kColumns[] = {"begin_ns", "duration_ns", "thread", "name",
+                                         "kind",     "correlation", "result", "vendor"};
+
 // Begins as the stream gives them.
 std::vector<std::int64_t> Order(const std::vector<std::int64_t>& begins, bool whole) {
   schema::RankTables tables;
   for (const std::int64_t begin : begins) tables.api.Append({.begin_ns = begin, .duration_ns = 1});
   const auto reader = ReadFromMemory(tables);
-  constexpr std::string_view kColumns[] = {"begin_ns", "duration_ns"};
   const auto where = [](const schema::Api::Row& row) { return Place{row.begin_ns, row.begin_ns + row.duration_ns}; };
   TableStream<schema::Api, decltype(where)> stream(*reader, kColumns, EventKind::kApi, whole, where);
   std::vector<std::int64_t> given;
@@ -121,13 +125,21 @@ TEST(TableStream, EmptyAndWithoutTimes) {
   tables.api.Append({.begin_ns = schema::kNoTime});
   tables.api.Append({.begin_ns = 5});
   const auto reader = ReadFromMemory(tables);
-  constexpr std::string_view kColumns[] = {"begin_ns"};
   const auto where = [](const schema::Api::Row& row) { return Place{row.begin_ns, row.begin_ns}; };
   TableStream<schema::Api, decltype(where)> stream(*reader, kColumns, EventKind::kApi, false, where);
   ASSERT_TRUE(stream.Ready());
   EXPECT_EQ(stream.place.begin_ns, 5);
   stream.Pop();
   EXPECT_FALSE(stream.Ready());
+}
+
+TEST(Bins, EachBeginsWhereTheOneBeforeEnds) {
+  for (std::size_t bin = 0; bin < kBins; ++bin) {
+    EXPECT_EQ(BinOf(static_cast<std::uint64_t>(FirstOf(bin))), bin);
+    if (bin == 0) continue;
+    EXPECT_EQ(BinOf(static_cast<std::uint64_t>(FirstOf(bin) - 1)), bin - 1);
+  }
+  EXPECT_LT(BinOf(INT64_MAX), kBins);
 }
 
 TEST(Text, OnlyUtf8IsLeft) {
