@@ -34,6 +34,11 @@ Counts Pairs(const PairSpec& base, const PairSpec& now, std::uint64_t seed) {
     const auto pair = seed + 2 * static_cast<std::uint64_t>(i);
     Count(CompareRuns(SampleRun(MakeRun(base, pair), "base"), SampleRun(MakeRun(now, pair + 1), "new")), counts);
   }
+  testing::Test::RecordProperty("same", counts.same);
+  testing::Test::RecordProperty("better", counts.better);
+  testing::Test::RecordProperty("worse", counts.worse);
+  testing::Test::RecordProperty("cannot_tell", counts.cannot_tell);
+  testing::Test::RecordProperty("any_changed", counts.any_changed);
   return counts;
 }
 
@@ -108,7 +113,7 @@ TEST(DiffTruth, SlowNoiseMakesNoFalseAlarms) {
         excluded += comparison.measures[0].difference.low > 0 || comparison.measures[0].difference.high < 0;
         changed += comparison.verdict == Verdict::kBetter || comparison.verdict == Verdict::kWorse;
       }
-      RecordProperty("steps " + std::to_string(steps) + " memory " + std::to_string(memory), excluded);
+      RecordProperty("changed_of_" + std::to_string(steps) + "_memory_" + std::to_string(memory), changed);
       EXPECT_LE(changed, kMostWrong) << steps << " steps, memory " << memory << ": 0 outside in " << excluded;
     }
 }
