@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -56,6 +57,8 @@ int CoresAllowed() {
 
 int Doctor(const Flags& flags) {
   if (!flags.self_test_child.empty()) return doctor::RunSelfTestChild(flags.self_test_child == "mpi");
+  // Files that may not grow are a finding, not our end.
+  ::signal(SIGXFSZ, SIG_IGN);
   const bool text = flags.json != "-";
   const bool color = text && isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   std::vector<Line> lines;

@@ -13,6 +13,9 @@ std::mutex& Hdf5Mutex() {
 Hdf5Lock::Hdf5Lock() : lock_(Hdf5Mutex()) {
   // Per thread: a thread-safe libhdf5 keeps an error stack, and its printing, for each.
   static thread_local const bool quiet = [] {
+    // Files are closed where they are used. What could not be written (disk full, ulimit -f) HDF5 1.10.8 would try
+    // again at exit, and crash.
+    H5dont_atexit();
     H5open();
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     return true;

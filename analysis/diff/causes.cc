@@ -102,7 +102,9 @@ class Causes {
           fmt::format("rank {}{} computes {} {} per step ({}){}", rank.now->rank,
                       rank.now->node.empty() ? "" : " on " + rank.now->node, Ns(rank.difference.value),
                       longer ? "longer" : "less", Change(rank.now->work_ns.median, rank.base->work_ns.median),
-                      longer && ranks.size() > 1 ? "; the others do not" : "");
+                      !longer || ranks.size() < 2 ? ""
+                      : Counts(all)               ? ", beyond what all do"
+                                                  : "; the others do not");
       if (longer && !rank.now->straggler.empty() && rank.now->straggler != "unknown")
         sentence += fmt::format("; it is a straggler now, cause: {}", rank.now->straggler);
       if (!rank.base->node.empty() && !rank.now->node.empty() && rank.base->node != rank.now->node)

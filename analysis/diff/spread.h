@@ -16,7 +16,7 @@ struct Spread {
 // `series` in the order of its steps. Moving-block bootstrap of the median with two lengths of block: the series'
 // autocorrelation time, and a sixth of the series, which sees drifts and levels that last for much of a run; the wider
 // interval counts. Both are widened by Student's t for the number of blocks, as few blocks tell their own
-// spread badly.
+// spread badly. Where steps resemble their neighbours the interval is at least that of a series with such a memory.
 Spread SpreadOf(const std::vector<double>& series);
 
 struct Difference {

@@ -64,7 +64,12 @@ CommandOutput RunCommand(const std::vector<std::string>& words, int timeout_s) {
   // A group of its own: what it starts ends with it.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  // And with the dispositions that a job has, whatever ours are.
+  sigset_t usual;
+  sigemptyset(&usual);
+  sigaddset(&usual, SIGXFSZ);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
   pid_t pid = -1;
   const int error = ::posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), variables.data());
   posix_spawn_file_actions_destroy(&actions);

@@ -125,7 +125,7 @@ class Diff(unittest.TestCase):
         code, through = compare("base.json", slow)
         self.assertEqual(code, 4)
         self.assertEqual([m["verdict"] for m in through["measures"]], [m["verdict"] for m in direct["measures"]])
-        self.assertEqual(through["causes"], direct["causes"])
+        self.assertEqual([c["sentence"] for c in through["causes"]], [c["sentence"] for c in direct["causes"]])
         self.assertNotIn("node0", (PLACE / "base.json").read_text())
 
     def test_same_answer_for_any_number_of_threads(self):

@@ -97,7 +97,9 @@ TEST(Diff, LimitsThatMakeNoSense) {
         "overlap_fraction:+3%", "overlap_fraction:-3ms", "step_ns:+nan%", "step_ns:+3parsec"}) {
     const auto limits = diff::ParseLimits(text);
     EXPECT_FALSE(limits.ok()) << text;
-    if (!limits.ok()) EXPECT_EQ(limits.error().code, ErrorCode::kUsage) << text;
+    if (!limits.ok()) {
+      EXPECT_EQ(limits.error().code, ErrorCode::kUsage) << text;
+    }
   }
   EXPECT_TRUE(diff::ParseLimits("step_ns:3%, overlap_fraction:-5 %").ok());
 }
@@ -127,15 +129,18 @@ TEST(Diff, DamagedBaselinesAreErrors) {
                                   std::string("{\"schema\": \"lockstep.baseline/1\", \"run\": 7}")}) {
     const auto parsed = diff::ParseBaseline(text, "base.json");
     EXPECT_FALSE(parsed.ok()) << text;
-    if (!parsed.ok()) EXPECT_EQ(parsed.error().code, ErrorCode::kMalformed);
+    if (!parsed.ok()) {
+      EXPECT_EQ(parsed.error().code, ErrorCode::kMalformed);
+    }
   }
 }
 
 TEST(Diff, RenderedFormsAgree) {
-  PairSpec slower;
+  PairSpec base, slower;
+  base.noise = slower.noise = 0.005;
   slower.factor = 1.05;
   slower.slowed = 2;
-  const auto comparison = CompareRuns(SampleRun(MakeRun({}, 1), "a|b"), SampleRun(MakeRun(slower, 2), "new"));
+  const auto comparison = CompareRuns(SampleRun(MakeRun(base, 1), "a|b"), SampleRun(MakeRun(slower, 2), "new"));
   const std::string text = RenderDiffText(comparison, {}), markdown = RenderDiffMarkdown(comparison);
   const auto json = nlohmann::json::parse(RenderDiffJson(comparison));
   EXPECT_EQ(json.at("verdict"), "worse");
