@@ -100,8 +100,7 @@ ExposedActivity ActivityOf(const schema::RankTables& t, const RankClockMap& cloc
     for (std::size_t i = 0; i < t.ranges.rows(); ++i)
       if (t.ranges.thread[i] == thread && t.ranges.category[i] == kInput)
         input.push_back({t.ranges.begin_ns[i], t.ranges.begin_ns[i] + t.ranges.duration_ns[i]});
-    local = Unite(Unite(InMpi(t, false, thread), Normalize(std::move(input))),
-                  HelperWaits(t, thread));
+    local = Unite(Unite(InMpi(t, false, thread), Normalize(std::move(input))), HelperWaits(t, thread));
     CpuShares(t, thread, local, clock, activity);
   }
   activity.exposed.reserve(local.size());

@@ -29,7 +29,8 @@ struct LatenessTable {
 LatenessTable Lateness(const Context& context);
 
 // Per unit and rank: the rank's own time in the step beyond that of the lower median of all ranks, ns: its window
-// without exposed communication, sleeping for other threads' collectives and without waiting for messages that had not been sent. Empty in runs without steps.
+// without exposed communication, sleeping for other threads' collectives and without waiting for messages that had not
+// been sent. Empty in runs without steps.
 std::vector<std::vector<std::int64_t>> OwnExcess(const Context& context);
 // Does it spend much of its step in messages, so that it may be late on another's account?
 bool WaitsForMessages(const Context& context, std::size_t position, std::int64_t at_least_ns);

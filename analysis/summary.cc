@@ -47,10 +47,11 @@ void Average(const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
 void TellHelperWaits(Analysis& analysis) {
   const Summary& s = analysis.summary;
   if (static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum())) return;
-  analysis.remarks.push_back(fmt::format(
-      "Of compute, {}{} is the training thread asleep until another thread's collectives end: exposed communication that "
-      "no call of its own shows.",
-      Duration(s.helper_wait_ns), s.per_step ? " per step" : ""));
+  analysis.remarks.push_back(
+      fmt::format("Of compute, {}{} is the training thread asleep until another thread's collectives end: exposed "
+                  "communication that "
+                  "no call of its own shows.",
+                  Duration(s.helper_wait_ns), s.per_step ? " per step" : ""));
 }
 
 }  // namespace

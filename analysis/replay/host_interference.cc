@@ -93,9 +93,9 @@ double Middle(std::vector<double> values) {
   return *at;
 }
 
-// How far the places' medians are from what their neighbours in size cost, as a share of all of it: whatever the curve of
-// costs is (it bends where an algorithm changes or a cache ends), transfers of nearly the same size cost nearly the same.
-// The neighbours' mean rate (of its logarithm), by nearness.
+// How far the places' medians are from what their neighbours in size cost, as a share of all of it: whatever the curve
+// of costs is (it bends where an algorithm changes or a cache ends), transfers of nearly the same size cost nearly the
+// same. The neighbours' mean rate (of its logarithm), by nearness.
 double Misfit(const std::vector<double>& bytes, const std::vector<double>& ns) {
   double misfit = 0, all = 0;
   for (std::size_t i = 0; i < ns.size(); ++i) {

@@ -70,8 +70,8 @@ struct Summary {
   std::int64_t comm_ns = 0, hidden_comm_ns = 0, comm_high_ns = 0, hidden_comm_high_ns = 0;
   std::optional<double> overlap_fraction, overlap_low, overlap_high;
   std::int64_t mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, input_ns = 0;  // Parts of idle.
-  std::int64_t helper_wait_ns = 0;  // Part of compute (merge/timeline/helper_waits.h).
-  std::int64_t late_sender_ns = 0, late_receiver_ns = 0;                       // Of all time, see docs/definitions.md.
+  std::int64_t helper_wait_ns = 0;                        // Part of compute (merge/timeline/helper_waits.h).
+  std::int64_t late_sender_ns = 0, late_receiver_ns = 0;  // Of all time, see docs/definitions.md.
   std::optional<std::int64_t> cpu_ns, offcpu_ns;
 };
 
@@ -197,8 +197,8 @@ struct Buckets {
   std::optional<double> alpha_ns, beta_ns_per_byte, line_error;       // To explain only.
   std::optional<double> interference_compute, interference_transfer;  // Slowdown while both run; estimated.
   std::optional<double> current_cap_mb;
-  std::vector<BucketCurvePoint> curve;                   // By cap.
-  std::optional<double> recommended_cap_mb;              // Empty: no other is better than the intervals.
+  std::vector<BucketCurvePoint> curve;       // By cap.
+  std::optional<double> recommended_cap_mb;  // Empty: no other is better than the intervals.
   std::uint64_t recommended_cap_bytes = 0, recommended_first_bytes = 0;  // As they were replayed.
   std::optional<std::pair<double, double>> flat_cap_mb;  // Caps that are as good as the recommended one.
   std::string try_it;

@@ -217,7 +217,8 @@ class Writer {
       const std::string begin = Duration(from), end = Duration(to);
       return begin == end ? begin : begin + " to " + end;
     };
-    return fmt::format("communication {}, of which {} hidden under compute ({} to {})", range(s.comm_ns, s.comm_high_ns),
+    return fmt::format("communication {}, of which {} hidden under compute ({} to {})",
+                       range(s.comm_ns, s.comm_high_ns),
                        range(std::max<std::int64_t>(0, s.hidden_comm_ns - s.helper_wait_ns), s.hidden_comm_high_ns),
                        Percent(low), Percent(high));
   }

@@ -21,7 +21,8 @@ inline constexpr std::string_view kGivesBucketAway = "ddp bucket";
 // - in other steps: did nothing that is recorded (a range's begin or end, a call of MPI's) between something and the
 //   end of such a collective, but did soon after it, as who was woken by it does;
 // of both at most the last B of each step, where B is the time it was blocked: the step's length minus its CPU time,
-// its time on the run queue (where that was sampled) and its ranges marked as input. Who waits by spinning is computing.
+// its time on the run queue (where that was sampled) and its ranges marked as input. Who waits by spinning is
+// computing.
 IntervalSet HelperWaits(const schema::RankTables& head, EventReader& events, std::uint32_t training);
 // The same of tables in memory.
 IntervalSet HelperWaits(const schema::RankTables& tables, std::uint32_t training);

@@ -8,8 +8,8 @@
 namespace lockstep {
 
 // The head tables, and of the long ones these columns (the others are empty): mpi_calls begin, duration, thread,
-// count; ranges begin, duration, thread, category, name; kernels begin, duration, work; cpu_samples whole. Some 20 bytes
-// a row. Errors as Timeline::ReadRank.
+// count; ranges begin, duration, thread, category, name; kernels begin, duration, work; cpu_samples whole. Some 20
+// bytes a row. Errors as Timeline::ReadRank.
 Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32_t rank);
 
 }  // namespace lockstep

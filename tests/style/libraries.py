@@ -20,7 +20,7 @@ ONLY = {  # file -> all it may need
     "liblockstep-gpu.so": LIBC + r"|liblockstep\.so",
 }
 NEVER = {  # file -> what it may not need
-    "lockstep": r"libmpi.*|libopen-.*|libhdf5_openmpi.*|libcupti.*|libcuda.*|libcudart.*|libnccl.*|liblockstep.*",
+    "lockstep": r"libmpi.*|libopen-(rte|pal).*|libhdf5_openmpi.*|libcupti.*|libcuda.*|libcudart.*|libnccl.*|liblockstep.*",
     "lockstep-clock": r"libhdf5.*|libcupti.*|libcuda.*|libnccl.*",
 }
 
