@@ -166,7 +166,8 @@ class Browser:
         """The text of a file that the page saved, and removes it."""
         path, end = self.downloads / name, time.monotonic() + seconds
         while time.monotonic() < end:
-            if path.exists():
+            # Chromium 156 reserves the name with an empty file first; ours are never empty.
+            if path.exists() and path.stat().st_size > 0:
                 text = path.read_bytes().decode()
                 path.unlink()
                 return text
