@@ -3,7 +3,6 @@
 #include "analysis/analyze.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -19,10 +18,9 @@
 #include "cli/analyze_table.h"
 #include "cli/command.h"
 #include "cli/imported.h"
-#include "cli/progress.h"
+#include "cli/open_run.h"
 #include "cli/write_file.h"
 #include "merge/merge.h"
-#include "runtime/agent/recover.h"
 
 namespace lockstep::cli {
 namespace {
@@ -84,9 +82,7 @@ int Analyze(const Flags& flags) {
   merge.window = flags.window;
   if (flags.window == "hta" && !flags.steps.empty())
     return PrintError({ErrorCode::kUsage, "--window hta chooses its steps itself", "--steps", "leave one of them out"});
-  merge.clock = flags.clock == "off"    ? ClockChoice::kOff
-                : flags.clock == "wall" ? ClockChoice::kWall
-                                        : ClockChoice::kAuto;
+  merge.clock = ClockChoiceOf(flags.clock);
   const Result<StepRange> steps = ParseSteps(flags.steps);
   if (!steps.ok()) return PrintError(steps.error());
   merge.first_step = steps.value().first;
@@ -96,13 +92,7 @@ int Analyze(const Flags& flags) {
   if (!flags.table.name.empty()) merge.first_step = merge.last_step = -1;
 
   auto progress = std::make_unique<Progress>(flags.quiet);
-  merge.progress = [&](std::string_view phase, double done) {
-    if (progress) progress->Show(phase, done);
-  };
-  // A run that cannot be written to can still be read.
-  merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
-  if (merge.write) FinishLeftSpools(merge.run_dir);
-  Result<Timeline> timeline = OpenOrMerge(merge);
+  Result<Timeline> timeline = OpenRun(merge, *progress);
   if (!timeline.ok()) {
     progress.reset();
     return PrintError(timeline.error());
@@ -186,9 +176,7 @@ void AddAnalyze(CLI::App& root, Chosen& chosen) {
                   "hta: totals over the window of Holistic Trace Analysis, for comparisons with it")
       ->check(CLI::IsMember({"lockstep", "hta"}))
       ->capture_default_str();
-  app->add_option("--clock", flags->clock, "Clocks: auto, off (as they are), wall (accept wall-clock accuracy)")
-      ->check(CLI::IsMember({"auto", "off", "wall"}))
-      ->capture_default_str();
+  AddClockFlag(*app, flags->clock);
   app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
   app->add_option("--explain", flags->explain, "Print the rows behind finding N")->type_name("N");
   app->add_flag("--no-replay", flags->no_replay, "Leave out what takes a replay of the run: it is the slower part");

@@ -14,9 +14,8 @@
 #include "analysis/analyze.h"
 #include "cli/command.h"
 #include "cli/imported.h"
-#include "cli/progress.h"
+#include "cli/open_run.h"
 #include "merge/merge.h"
-#include "runtime/agent/recover.h"
 
 namespace lockstep::cli {
 namespace {
@@ -63,11 +62,8 @@ Result<diff::RunSample> Read(const std::string& name, const Flags& flags) {
   MergeOptions merge;
   merge.run_dir = directory;
   merge.jobs = flags.jobs;
-  auto progress = std::make_unique<Progress>(flags.quiet);
-  merge.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
-  merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
-  if (merge.write) FinishLeftSpools(merge.run_dir);
-  LS_TRY(const Timeline timeline, OpenOrMerge(merge));
+  Progress progress(flags.quiet);
+  LS_TRY(const Timeline timeline, OpenRun(merge, progress));
   AnalyzeOptions options;
   options.jobs = flags.jobs;
   return diff::SampleOf(timeline, options, name.empty() ? "latest" : name);

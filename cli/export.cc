@@ -3,7 +3,6 @@
 #include "merge/exporters/export.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
@@ -16,9 +15,8 @@
 #include "cli/command.h"
 #include "cli/found.h"
 #include "cli/imported.h"
-#include "cli/progress.h"
+#include "cli/open_run.h"
 #include "merge/merge.h"
-#include "runtime/agent/recover.h"
 
 namespace lockstep::cli {
 namespace {
@@ -144,10 +142,7 @@ int Run(const ExportFlags& flags) {
   merge.run_dir = run.value();
   merge.jobs = flags.jobs;
   merge.clock = ClockChoiceOf(flags.clock);
-  merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
-  merge.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
-  if (merge.write) FinishLeftSpools(merge.run_dir);
-  const Result<Timeline> timeline = OpenOrMerge(merge);
+  const Result<Timeline> timeline = OpenRun(merge, *progress);
   if (!timeline.ok()) {
     progress.reset();
     return PrintError(timeline.error());

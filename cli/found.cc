@@ -62,14 +62,4 @@ std::vector<exporters::Finding> FindingsOf(const Timeline& timeline, unsigned jo
   return findings;
 }
 
-void AddClockFlag(CLI::App& app, std::string& clock) {
-  app.add_option("--clock", clock, "Clocks: auto, off (as they are), wall (accept wall-clock accuracy)")
-      ->check(CLI::IsMember({"auto", "off", "wall"}))
-      ->capture_default_str();
-}
-
-ClockChoice ClockChoiceOf(const std::string& clock) {
-  return clock == "off" ? ClockChoice::kOff : clock == "wall" ? ClockChoice::kWall : ClockChoice::kAuto;
-}
-
 }  // namespace lockstep::cli

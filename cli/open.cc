@@ -15,11 +15,10 @@
 #include "cli/command.h"
 #include "cli/found.h"
 #include "cli/imported.h"
-#include "cli/progress.h"
+#include "cli/open_run.h"
 #include "cli/serve_file.h"
 #include "merge/exporters/export.h"
 #include "merge/merge.h"
-#include "runtime/agent/recover.h"
 
 namespace lockstep::cli {
 namespace {
@@ -86,10 +85,7 @@ int Run(const OpenFlags& flags) {
   merge.run_dir = run.value();
   merge.jobs = flags.jobs;
   merge.clock = ClockChoiceOf(flags.clock);
-  merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
-  merge.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
-  if (merge.write) FinishLeftSpools(merge.run_dir);
-  const Result<Timeline> timeline = OpenOrMerge(merge);
+  const Result<Timeline> timeline = OpenRun(merge, *progress);
   if (!timeline.ok()) {
     progress.reset();
     return PrintError(timeline.error());
@@ -109,7 +105,7 @@ int Run(const OpenFlags& flags) {
     options.output = file;
     std::string trouble;
     options.findings = FindingsOf(timeline.value(), flags.jobs, trouble);
-    options.progress = merge.progress;
+    options.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
     const Result<exporters::ExportResult> made = exporters::Export(timeline.value(), options);
     progress.reset();
     if (!made.ok()) return PrintError(made.error());

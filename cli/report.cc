@@ -13,10 +13,9 @@
 #include "analysis/report/json.h"
 #include "cli/command.h"
 #include "cli/imported.h"
-#include "cli/progress.h"
+#include "cli/open_run.h"
 #include "cli/write_file.h"
 #include "merge/merge.h"
-#include "runtime/agent/recover.h"
 
 namespace lockstep::cli {
 namespace {
@@ -39,9 +38,7 @@ int Report(const Flags& flags) {
   merge.run_dir = run.value();
   merge.jobs = flags.jobs;
   merge.classes = flags.classes;
-  merge.clock = flags.clock == "off"    ? ClockChoice::kOff
-                : flags.clock == "wall" ? ClockChoice::kWall
-                                        : ClockChoice::kAuto;
+  merge.clock = ClockChoiceOf(flags.clock);
   merge.first_step = steps.value().first;
   merge.last_step = steps.value().last;
 
@@ -49,12 +46,7 @@ int Report(const Flags& flags) {
   if (!writable && flags.output.empty())
     return PrintError({ErrorCode::kIo, "the run directory is read-only", merge.run_dir, "lockstep report RUN -o FILE"});
   auto progress = std::make_unique<Progress>(flags.quiet);
-  merge.progress = [&](std::string_view phase, double done) {
-    if (progress) progress->Show(phase, done);
-  };
-  merge.write = writable;
-  if (writable) FinishLeftSpools(merge.run_dir);
-  Result<Timeline> timeline = OpenOrMerge(merge);
+  Result<Timeline> timeline = OpenRun(merge, *progress);
   if (!timeline.ok()) {
     progress.reset();
     return PrintError(timeline.error());
@@ -113,9 +105,7 @@ void AddReport(CLI::App& root, Chosen& chosen) {
   app->add_option("--classes", flags->classes, "How kernels are told apart")
       ->check(CLI::IsMember({"lockstep", "hta"}))
       ->capture_default_str();
-  app->add_option("--clock", flags->clock, "Clocks: auto, off (as they are), wall (accept wall-clock accuracy)")
-      ->check(CLI::IsMember({"auto", "off", "wall"}))
-      ->capture_default_str();
+  AddClockFlag(*app, flags->clock);
   app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
   app->add_flag("--no-replay", flags->no_replay, "Leave out what takes a replay of the run: it is the slower part");
   app->add_flag("-q,--quiet", flags->quiet, "No progress and no closing line");

@@ -2,7 +2,6 @@
 // the recorded ones.
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -17,9 +16,8 @@
 #include "analysis/replay/what_if.h"
 #include "analysis/report/format.h"
 #include "cli/command.h"
-#include "cli/progress.h"
+#include "cli/open_run.h"
 #include "merge/merge.h"
-#include "runtime/agent/recover.h"
 
 namespace lockstep::cli {
 namespace {
@@ -51,11 +49,8 @@ Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& 
   MergeOptions merge;
   merge.run_dir = directory;
   merge.jobs = flags.jobs;
-  auto progress = std::make_unique<Progress>(flags.quiet);
-  merge.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
-  merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
-  if (merge.write) FinishLeftSpools(merge.run_dir);
-  LS_TRY(const Timeline timeline, OpenOrMerge(merge));
+  Progress progress(flags.quiet);
+  LS_TRY(const Timeline timeline, OpenRun(merge, progress));
   if (stragglers != nullptr) {
     AnalyzeOptions options;
     options.jobs = flags.jobs;
