@@ -11,10 +11,11 @@
 namespace lockstep {
 namespace {
 
-// An event of the ranks' files becomes about two operations: itself and what comes before it. A play of a million
-// operations takes about a second.
-constexpr double kOperationsPerEvent = 2;
-constexpr double kMostOperations = 1e6;
+// An event of the ranks' files becomes about two operations: itself and what comes before it; a step of a rank is some
+// however little is in it. A play of a million operations takes about a second, and an analysis plays some hundred
+// times.
+constexpr double kOperationsPerEvent = 2, kOperationsPerRank = 8;
+constexpr double kMostOperations = 5e5;
 // Files are read whole, whatever part of them is replayed: beyond this it would double the time of the analysis.
 constexpr std::uint64_t kMostEventsRead = 60'000'000;
 constexpr std::size_t kMostSteps = 40, kLeastSteps = 4;
@@ -52,7 +53,8 @@ Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& cont
   for (std::size_t i = 0; i < context.ranks().size(); ++i) events += ranks.events[context.RankRow(i)];
   if (events > kMostEventsRead) return TooMuch(context, events);
   const std::size_t all = std::max<std::size_t>(1, context.tables().steps.rows());
-  const double of_step = kOperationsPerEvent * static_cast<double>(events) / static_cast<double>(all);
+  const double of_step = std::max(kOperationsPerEvent * static_cast<double>(events) / static_cast<double>(all),
+                                  kOperationsPerRank * static_cast<double>(context.ranks().size()));
   const double fit = of_step > 0 ? kMostOperations / of_step : kMostSteps;
   if (fit < static_cast<double>(kLeastSteps) / 4) return TooMuch(context, events);
 

@@ -241,11 +241,13 @@ class Maker {
     std::map<std::pair<std::uint64_t, CollectiveKind>, std::vector<std::uint32_t>> in_turns;  // By first arrival.
     for (std::uint32_t c = 0; c < members_.size(); ++c) {
       if (members_[c].empty()) continue;
-      if (members_[c][0].exit != kNone)
+      if (members_[c][0].exit != kNone) {
         in_turns[TurnKey(c)].push_back(c);
-      else
-        for (const Member& member : members_[c])
-          job_.graph.operations()[member.operation].duration_ns = Took(c, member.end_ns - Arrived(c));
+        continue;
+      }
+      const std::int64_t arrived_ns = Arrived(c);
+      for (const Member& member : members_[c])
+        job_.graph.operations()[member.operation].duration_ns = Took(c, member.end_ns - arrived_ns);
     }
     for (auto& [key, list] : in_turns) {
       std::stable_sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) { return First(a) < First(b); });

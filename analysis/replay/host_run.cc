@@ -16,6 +16,7 @@ namespace lockstep::replay {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
+constexpr std::size_t kNoCell = SIZE_MAX;
 
 class Reader {
  public:
@@ -73,6 +74,7 @@ class Reader {
   }
 
   Status ReadRanks() {
+    IndexCells();
     run_.stretches.resize(run_.ranks.size());
     std::vector<std::optional<Error>> errors(run_.ranks.size());
     std::vector<std::vector<MessageHalf>> halves(run_.ranks.size());
@@ -120,17 +122,25 @@ class Reader {
       }
   }
 
+  // Once for all ranks: there are as many cells as ranks times steps.
+  void IndexCells() {
+    const auto& cells = t_.step_ranks;
+    const std::size_t steps = run_.steps.size();
+    cells_.assign(run_.ranks.size() * steps, kNoCell);
+    for (std::size_t i = 0; i < cells.rows(); ++i) {
+      const std::int64_t step = cells.index[i] - run_.steps.front();
+      if (step < 0 || step >= static_cast<std::int64_t>(steps)) continue;
+      const std::uint32_t r = run_.PositionOf(cells.rank[i]);
+      if (r != kNone) cells_[r * steps + static_cast<std::size_t>(step)] = i;
+    }
+  }
+
   RankWindow WindowOf(std::size_t r, const RankClockMap& clock) const {
     RankWindow window;
     const auto& cells = t_.step_ranks;
-    std::vector<std::size_t> rows(run_.steps.size(), kNone);
-    for (std::size_t i = 0; i < cells.rows(); ++i) {
-      const std::int64_t step = cells.index[i] - run_.steps.front();
-      if (cells.rank[i] == run_.ranks[r] && step >= 0 && step < static_cast<std::int64_t>(rows.size()))
-        rows[static_cast<std::size_t>(step)] = i;
-    }
-    for (const std::size_t row : rows) {
-      if (row == kNone) return {};
+    for (std::size_t s = 0; s < run_.steps.size(); ++s) {
+      const std::size_t row = cells_[r * run_.steps.size() + s];
+      if (row == kNoCell) return {};
       if (window.step_ends_ns.empty()) window.begin_ns = clock.ToCluster(cells.begin_ns[row]);
       window.step_ends_ns.push_back(clock.ToCluster(cells.end_ns[row]));
     }
@@ -158,6 +168,7 @@ class Reader {
   const ReadRunOptions& options_;
   HostRun run_;
   std::vector<std::vector<RankCollective>> chosen_;  // Per rank.
+  std::vector<std::size_t> cells_;                   // Rows of step_ranks by rank and step; kNoCell.
 };
 
 // What moved in its wait only did so on all ranks. Where a rank's wait is not seen, or not the same, collectives would
