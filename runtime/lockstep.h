@@ -68,6 +68,8 @@ extern void lockstep_probe_gradients(const lockstep_int64* bytes, int count) LOC
 #define LOCKSTEP_INLINE static __inline__ __attribute__((unused))
 #endif
 
+/* NOLINTBEGIN(modernize-redundant-void-arg): C means it. */
+
 /* A boundary: the previous step ends and the next begins. The first call begins
  * step 0. Call it once per step, at the same place, on every rank; the thread
  * that calls it is the training thread. Numbers go on while recording is off. */
@@ -123,6 +125,8 @@ LOCKSTEP_INLINE int lockstep_recording(void) { return lockstep_probe_recording ?
 LOCKSTEP_INLINE void lockstep_gradients(const lockstep_int64* bytes, int count) {
   if (lockstep_probe_gradients) lockstep_probe_gradients(bytes, count);
 }
+
+/* NOLINTEND(modernize-redundant-void-arg) */
 #undef LOCKSTEP_INLINE
 #endif /* LOCKSTEP_BUILDING_PROBE */
 

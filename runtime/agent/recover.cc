@@ -135,12 +135,14 @@ class SlotFiles {
     read(head.strings), read(head.string_bytes), read(head.meta), read(head.losses);
     Describe(head, slot_);
     slot_.files.push_back(RankFile(0));
-    for (std::size_t i = 0; i == 0 || Exists(RankFile(i)); ++i) {
-      if (i > 0) slot_.files.push_back(RankFile(i));
-      auto of_process = i == 0 ? std::move(file) : TableFile::Open(RankFile(i));
-      if (!of_process.ok()) continue;
+    const auto count = [&](const TableFile& of_process) {
       for (const char* table : {"mpi_calls", "ranges", "kernels", "copies", "sync", "api", "gpu_memory"})
-        slot_.records += of_process.value().Rows(table);
+        slot_.records += of_process.Rows(table);
+    };
+    count(file.value());
+    for (std::size_t i = 1; Exists(RankFile(i)); ++i) {
+      slot_.files.push_back(RankFile(i));
+      if (const auto of_process = TableFile::Open(RankFile(i)); of_process.ok()) count(of_process.value());
     }
     return true;
   }

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 std::string DriverVersion(const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find_first_of(" \n\t", at), text.size());
-    const std::string word = text.substr(at, end - at);
+    std::string word = text.substr(at, end - at);
     at = end + 1;
     int major = 0, minor = 0;
     if (std::sscanf(word.c_str(), "%d.%d", &major, &minor) == 2 && major >= 100) return word;
@@ -56,11 +56,11 @@ Driver FindDriver(const Machine& machine) {
 
 // As runtime/cupti looks for it, but for what the program itself has loaded.
 std::string FindCupti(const Machine& machine) {
-  if (const std::string given = Environment(env::kCupti); !given.empty()) return given;
+  if (std::string given = Environment(env::kCupti); !given.empty()) return given;
   for (const char* name : {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so.11.7",
                            "libcupti.so.11.6", "libcupti.so.11.5", "libcupti.so.11.4", "libcupti.so.11.3",
                            "libcupti.so.11.2", "libcupti.so.11.1", "libcupti.so.11.0"})
-    if (const std::string path = machine.find_library(name); !path.empty()) return path;
+    if (std::string path = machine.find_library(name); !path.empty()) return path;
   std::string found;
   for (const char* pattern :
        {"/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so.1*", "/usr/local/cuda*/lib64/libcupti.so.1*",
