@@ -159,9 +159,7 @@ void AddAnalyze(CLI::App& root, Chosen& chosen) {
       "  lockstep analyze RUN --explain 1         the rows behind finding 1\n"
       "  lockstep analyze traces/*.json.gz        traces of torch.profiler\n"
       "  lockstep analyze RUN --json - --steps 20:120");
-  app->add_option("run", flags->runs,
-                  "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
-      ->type_name("RUN");
+  AddRunsArgument(*app, flags->runs);
   app->add_option("--json", flags->json,
                   "Write the analysis to FILE as well; - for standard output instead of the text")
       ->type_name("FILE");

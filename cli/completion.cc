@@ -59,18 +59,19 @@ void Bash(const std::vector<DescribedCommand>& commands) {
       "complete -F _lockstep lockstep\n");
 }
 
+// `path` is zsh's own: the search path as a list. A file of $fpath is run as the function that it defines, once.
 void Zsh(const std::vector<DescribedCommand>& commands) {
   fmt::print(
       "#compdef lockstep\n"
       "_lockstep() {{\n"
-      "  local path= word\n"
+      "  local at= word\n"
       "  for word in ${{words[2,CURRENT-1]}}; do\n"
       "    case $word in --) _default; return ;; -*) continue ;; esac\n"
-      "    case \"$path $word\" in\n");
+      "    case \"$at $word\" in\n");
   for (const DescribedCommand& command : commands)
     if (!command.path.empty())
-      fmt::print("      {}) path={} ;;\n", Quoted(" " + command.path), Quoted(" " + command.path));
-  fmt::print("    esac\n  done\n  local -a found\n  case $path in\n");
+      fmt::print("      {}) at={} ;;\n", Quoted(" " + command.path), Quoted(" " + command.path));
+  fmt::print("    esac\n  done\n  local -a found\n  case $at in\n");
   for (const DescribedCommand& command : commands) {
     fmt::print("    {}) found=(", Quoted(command.path.empty() ? "" : " " + command.path));
     // A colon ends the word.
@@ -91,9 +92,9 @@ void Zsh(const std::vector<DescribedCommand>& commands) {
   fmt::print(
       "  esac\n"
       "  _describe -o 'lockstep' found\n"
-      "  [[ $PREFIX != -* ]] && _files\n"
+      "  [[ $PREFIX == -* ]] || _files\n"
       "}}\n"
-      "compdef _lockstep lockstep 2>/dev/null || _lockstep \"$@\"\n");
+      "if [[ $funcstack[1] == _lockstep ]]; then _lockstep \"$@\"; else compdef _lockstep lockstep; fi\n");
 }
 
 void Fish(const std::vector<DescribedCommand>& commands) {

@@ -89,12 +89,6 @@ Status FillOptions(const ExportFlags& flags, exporters::ExportOptions& options) 
   return Ok();
 }
 
-std::string Number(std::uint64_t value) {
-  std::string text = std::to_string(value);
-  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
-}
-
 // What there is most of comes first; counters are values, no events.
 std::string CountsText(const exporters::Counts& counts) {
   std::vector<std::pair<std::uint64_t, EventKind>> some;
@@ -104,7 +98,8 @@ std::string CountsText(const exporters::Counts& counts) {
   std::stable_sort(some.begin(), some.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
   for (const auto& [count, kind] : some)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", Number(count), exporters::PluralOf(kind));
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", lockstep::Count(static_cast<std::int64_t>(count)),
+                        exporters::PluralOf(kind));
   return text;
 }
 
@@ -113,10 +108,10 @@ int Report(const ExportFlags& flags, const exporters::ExportOptions& options, co
   std::uint64_t events = 0;
   for (std::size_t kind = 0; kind < exporters::kEventKinds; ++kind)
     if (!exporters::IsValue(static_cast<EventKind>(kind))) events += result.written[kind];
-  std::printf("%s\n",
-              fmt::format("{}: {} of {} {} on {} {}", result.output, lockstep::Bytes(result.bytes), Number(events),
-                          events == 1 ? "event" : "events", result.ranks, result.ranks == 1 ? "rank" : "ranks")
-                  .c_str());
+  std::printf("%s\n", fmt::format("{}: {} of {} on {}", result.output, lockstep::Bytes(result.bytes),
+                                  lockstep::Plural(static_cast<std::int64_t>(events), "event"),
+                                  lockstep::Plural(static_cast<std::int64_t>(result.ranks), "rank"))
+                          .c_str());
   if (const std::string counts = CountsText(result.written); !counts.empty()) std::printf("  %s\n", counts.c_str());
   if (const std::string dropped = CountsText(result.left_out); !dropped.empty())
     std::printf("  left out, below %s: %s\n", lockstep::Duration(result.least_ns).c_str(), dropped.c_str());
@@ -179,9 +174,7 @@ void AddExport(CLI::App& root, Chosen& chosen) {
     names.emplace_back(format.name);
     summary += fmt::format("{}{}: {}", summary.empty() ? "" : "; ", format.name, format.summary);
   }
-  app->add_option("run", flags->runs,
-                  "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
-      ->type_name("RUN");
+  AddRunsArgument(*app, flags->runs);
   app->add_option("--format", flags->format, summary)->check(CLI::IsMember(names))->capture_default_str();
   app->add_option("-o,--output", flags->output, "File or directory to make (default: in the run directory)")
       ->type_name("PATH");

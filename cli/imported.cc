@@ -115,6 +115,12 @@ void ImportMeter::Show(const import::ImportProgress& progress) {
   std::fflush(stderr);
 }
 
+void AddRunsArgument(CLI::App& app, std::vector<std::string>& runs) {
+  app.add_option("run", runs,
+                 "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
+      ->type_name("RUN");
+}
+
 Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, unsigned jobs, bool quiet) {
   if (given.empty()) return ResolveRun("");
   if (given.size() == 1 && !import::HoldsTraces(given[0])) {

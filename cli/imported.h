@@ -1,6 +1,7 @@
 #pragma once
 // Trace files where a command wants a run directory.
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ class ImportMeter {
   bool quiet_, terminal_, shown_ = false;
   long long begin_ns_, last_ns_;
 };
+
+// The positional argument that ResolveRunOrTraces takes.
+void AddRunsArgument(CLI::App& app, std::vector<std::string>& runs);
 
 // The run directory that `given` stands for: as ResolveRun tells for one that is a run;
 // for trace files and directories of such an import in a cache beside them (DIR/.lockstep/,

@@ -163,9 +163,7 @@ void AddOpen(CLI::App& root, Chosen& chosen) {
       "Examples:\n"
       "  lockstep open                            the latest run\n"
       "  lockstep open RUN --step 120");
-  app->add_option("run", flags->runs,
-                  "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
-      ->type_name("RUN");
+  AddRunsArgument(*app, flags->runs);
   app->add_option("--step", flags->step, "Show this step")->type_name("N");
   AddClockFlag(*app, flags->clock);
   app->add_option("--ui", flags->ui, "Address of the page, if you have one of your own")

@@ -92,9 +92,7 @@ void AddReport(CLI::App& root, Chosen& chosen) {
       "Examples:\n"
       "  lockstep report                          RUN/report.html of the latest run\n"
       "  lockstep report RUN -o step.html");
-  app->add_option("run", flags->runs,
-                  "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
-      ->type_name("RUN");
+  AddRunsArgument(*app, flags->runs);
   app->add_option("-o,--output", flags->output,
                   "Write the page to FILE instead of RUN/report.html; - for standard output")
       ->type_name("FILE");

@@ -32,7 +32,6 @@ void AddMeasures(const Context& context, RunSample& sample) {
 }
 
 void AddRanks(const Context& context, const Analysis& analysis, RunSample& sample) {
-  const auto& cells = context.tables().step_ranks;
   for (std::size_t p = 0; p < context.ranks().size(); ++p) {
     RankSample rank;
     rank.rank = context.ranks()[p];
@@ -40,7 +39,7 @@ void AddRanks(const Context& context, const Analysis& analysis, RunSample& sampl
     std::vector<double> work;
     for (const std::size_t row : context.usable_steps())
       if (const std::size_t cell = context.Cell(row, p); cell != kNowhere)
-        work.push_back(static_cast<double>(cells.compute_ns[cell]));
+        work.push_back(static_cast<double>(context.own_compute_ns()[cell]));
     rank.work_ns = SpreadOf(work);
     for (const GpuRow& gpu : analysis.gpus)
       if (gpu.rank == rank.rank && gpu.sm_clock_mhz) rank.sm_clock_mhz = gpu.sm_clock_mhz;

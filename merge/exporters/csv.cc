@@ -71,11 +71,8 @@ class CsvWriter final : public Writer {
  public:
   Status Begin(const ExportRun& run) override {
     run_ = &run;
-    std::error_code error;
-    std::filesystem::create_directories(run.output, error);
-    if (error)
-      return Error{ErrorCode::kIo, "cannot make the directory: " + error.message(), run.output, "-o DIR elsewhere"};
-    Status status = Ok();
+    Status status = MakeDirectory(run.output);
+    if (!status.ok()) return status;
     const Timeline& timeline = *run.timeline;
     timeline.tables.ForEachTable([&](const auto& table) {
       using Table = std::remove_cvref_t<decltype(table)>;

@@ -43,11 +43,7 @@ class KinetoWriter final : public Writer {
 
   Status Begin(const ExportRun& run) override {
     run_ = &run;
-    std::error_code error;
-    std::filesystem::create_directories(run.output, error);
-    if (error)
-      return Error{ErrorCode::kIo, "cannot make the directory: " + error.message(), run.output, "-o DIR elsewhere"};
-    return Ok();
+    return MakeDirectory(run.output);
   }
 
   Status BeginRank(const ExportRank& rank) override {

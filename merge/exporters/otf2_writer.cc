@@ -18,6 +18,7 @@
 #include "core/mpi_ops.h"
 #include "merge/exporters/describe.h"
 #include "merge/exporters/kineto_comm.h"
+#include "merge/exporters/out_file.h"
 #include "merge/exporters/text.h"
 #include "merge/exporters/tracks.h"
 #include "merge/exporters/writers.h"
@@ -94,10 +95,14 @@ class Otf2Writer final : public Writer {
   Status Begin(const ExportRun& run) override {
     run_ = &run;
     namespace fs = std::filesystem;
+    if (Status made = MakeDirectory(run.output); !made.ok()) return made;
+    // The library adds to what is there, so an archive is removed first; a folder of the same name that belongs to none
+    // (traces of another tool) is somebody's.
+    const fs::path output(run.output);
     std::error_code error;
-    fs::create_directories(run.output, error);
-    // The library adds to what is there.
-    for (const char* old : {"traces.otf2", "traces.def", "traces"}) fs::remove_all(fs::path(run.output) / old, error);
+    if (fs::exists(output / "traces", error) && !fs::exists(output / "traces.otf2", error))
+      return Error{ErrorCode::kIo, "'traces' is there and belongs to no OTF2 archive", run.output, "-o DIR elsewhere"};
+    for (const char* old : {"traces.otf2", "traces.def", "traces"}) fs::remove_all(output / old, error);
     archive_ = OTF2_Archive_Open(run.output.c_str(), "traces", OTF2_FILEMODE_WRITE, kEventChunk, kDefinitionChunk,
                                  OTF2_SUBSTRATE_POSIX, OTF2_COMPRESSION_NONE);
     if (archive_ == nullptr) return Failed();

@@ -3,9 +3,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 
 namespace lockstep::exporters {
+
+Status MakeDirectory(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return Error{ErrorCode::kIo, "cannot make the directory: " + error.message(), path, "-o DIR elsewhere"};
+  return Ok();
+}
 
 OutFile::~OutFile() {
   if (file_ == nullptr) return;

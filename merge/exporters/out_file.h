@@ -10,6 +10,9 @@
 
 namespace lockstep::exporters {
 
+// For exporters whose output is a directory; kIo if it cannot be made.
+Status MakeDirectory(const std::string& path);
+
 // Writes PATH.part and renames it in Close; destroyed without Close it removes it. Errors stay until they are
 // asked for, so that a walk over millions of events checks once. Thread: one at a time.
 class OutFile {

@@ -82,6 +82,19 @@ class Commands(unittest.TestCase):
         # What follows -- is the program's.
         self.assertEqual(self.completed(["lockstep", "run", "--", "--st"]), [])
 
+    def test_zsh_completes(self):
+        if not shutil.which("zsh"):
+            self.skipTest("no zsh")
+        # What zsh's own functions would show, and whether programs are still found while it is made.
+        script = ('compdef() { :; }; _files() { :; }; _describe() { command -v ls > /dev/null || print no path; print -l -- ${(P)3}; }; '
+                  'eval "$(%s completion zsh)"; words=(lockstep "$@"); CURRENT=$#words; PREFIX=$words[-1]; _lockstep' % LOCKSTEP)
+        for path, (_, flags) in self.helps.items():
+            done = subprocess.run(["zsh", "-f", "-c", script, "zsh", *path, "-"], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), path)
+            shown = [line.split(":")[0] for line in done.stdout.splitlines()]
+            self.assertNotIn("no path", shown)
+            self.assertLessEqual(set(flags), set(shown), path)
+
     def test_zsh_and_fish_name_every_flag(self):
         zsh, fish = run("completion", "zsh"), run("completion", "fish")
         for path, (_, flags) in self.helps.items():

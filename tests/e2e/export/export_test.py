@@ -443,6 +443,21 @@ class Tables(Case):
 
 
 class Otf2(Case):
+    def test_a_folder_of_somebody_elses_stays(self):
+        run = runs.make(runs.MPI, self.directory)
+        out = self.directory / "mine"
+        (out / "traces").mkdir(parents=True)
+        (out / "traces" / "rank_0.json").write_text("{}")
+        done = jobs.run([jobs.LOCKSTEP, "export", run, "--format", "otf2", "-o", out], cwd="/")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertTrue((out / "traces" / "rank_0.json").exists())
+        # An archive of ours is replaced.
+        for _ in range(2):
+            done = jobs.run([jobs.LOCKSTEP, "export", run, "--format", "otf2", "-o", self.directory / "again"], cwd="/")
+            if b"built without otf2" in done.stderr:
+                self.skipTest("this build has no OTF2 (Debian: libotf2-trace-dev)")
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_counts(self):
         run = runs.make(runs.MPI, self.directory)
         out = self.directory / "otf2"
