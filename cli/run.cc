@@ -31,7 +31,8 @@ namespace {
 
 struct Flags {
   std::vector<std::string> command;
-  std::string output, spool_dir, after = "analyze", after_to, clock = "auto";
+  std::string output, spool_dir, after = "analyze", after_to, clock = "auto", metrics;
+  double live_s = 0;
   std::uint64_t max_bytes = std::uint64_t{2} << 30, ring_size = std::uint64_t{8} << 20,
                 ring_total = std::uint64_t{64} << 20;
   std::int64_t after_wait_s = 30;
@@ -46,6 +47,14 @@ struct Flags {
 std::vector<std::string>& Program() {
   static std::vector<std::string> words;
   return words;
+}
+
+constexpr double kLivePeriodS = 10;  // Of --metrics alone.
+
+std::string Number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
 }
 
 std::string Absolute(const std::string& path) {
@@ -86,6 +95,8 @@ std::vector<std::string> Words(const Flags& flags) {
   add("--ring-total", std::to_string(flags.ring_total));
   for (const auto& [name, value] : WindowWords(flags.window)) add(name, value);
   if (flags.window.trigger) words.emplace_back("--trigger");
+  if (flags.live_s > 0) add("--live", Number(flags.live_s));
+  add("--metrics", Absolute(flags.metrics));
   if (flags.estimate) words.emplace_back("--estimate");
   if (flags.quiet) words.emplace_back("--quiet");
   if (flags.torch_ops) words.emplace_back("--torch-ops");
@@ -183,6 +194,10 @@ int Run(const Flags& flags) {
   options.gpu_options = GpuOptions(flags);
   options.estimate = flags.estimate;
   options.every_slot = flags.every_slot;
+  options.live_lines = flags.live_s > 0;
+  options.metrics = Absolute(flags.metrics);
+  if (options.live_lines || !options.metrics.empty())
+    options.live_period_ns = static_cast<std::int64_t>((options.live_lines ? flags.live_s : kLivePeriodS) * 1e9);
   options.clock = flags.clock == "agent"                          ? ClockService::kAgent
                   : flags.clock == "tcp"                          ? ClockService::kTcp
                   : flags.clock == "off" || flags.clock == "wall" ? ClockService::kOff
@@ -199,6 +214,8 @@ int Run(const Flags& flags) {
     if (!value.empty()) options.recorded[key] = value;
   }
   if (flags.window.trigger) options.recorded["trigger"] = "true";
+  if (flags.live_s > 0) options.recorded["live"] = Number(flags.live_s);
+  if (!flags.metrics.empty()) options.recorded["metrics"] = flags.metrics;
   if (flags.gpu != "off") {
     options.recorded["cuda_graphs"] = flags.cuda_graphs;
     if (flags.gpu_memory) options.recorded["gpu_memory"] = "true";
@@ -309,6 +326,13 @@ void AddRun(CLI::App& root, Chosen& chosen) {
                   "Fast local directory for the spool (default: beside the rank file)");
   AddWindowOptions(*run, flags->window);
   AddGpuOptions(*run, *flags);
+  run->add_option("--live", flags->live_s,
+                  "While it runs rank 0 says every so many seconds: step time, exposed wait and transfer, last rank")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1.0, 86400.0));
+  run->add_option("--metrics", flags->metrics,
+                  "The same for Prometheus, in this file, kept up to date (node_exporter's textfile collector)")
+      ->type_name("FILE");
   run->add_flag("--estimate", flags->estimate, "Write nothing; say how much the window would need");
   run->add_flag("--print-env", flags->print_env, "Print the environment for schedulers that own the command line");
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");

@@ -87,6 +87,15 @@ void SlotRun::Tick() {
   const Drain::Pass pass = drain_->Run();
   drain_->WriteProcesses(false);
   clock_link_->Drain(*spool_);
+  if (live_)
+    live_->Tick([this] {
+      const ClockOffset offset = clock_link_->offset();
+      return Live::State{.records = drain_->records(),
+                         .dropped = drain_->dropped_records(),
+                         .recording = segment_->view().header().recording.load(std::memory_order_relaxed) != 0,
+                         .offset_ns = offset.offset_ns,
+                         .error_ns = offset.error_ns};
+    });
   const bool limited = window_->limit_reached();
   window_->Tick(RawNs(), spool_->bytes());
   if (options_.estimate) step_bytes_.Add(segment_->view().header().window.next_step.load(), drain_->records_bytes());

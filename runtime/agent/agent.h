@@ -26,8 +26,11 @@ struct RunOptions {
   std::uint64_t ring_total_bytes = std::uint64_t{64} << 20;  // Cap of the whole segment.
   ClockService clock = ClockService::kAuto;
   WindowPlan window;
-  std::uint32_t gpu_options = 0;  // SegmentHeader::gpu_options. kGpuOff: the GPU library is not even preloaded.
-  bool estimate = false;          // Record everything, write nothing, say what it would be.
+  std::uint32_t gpu_options = 0;    // SegmentHeader::gpu_options. kGpuOff: the GPU library is not even preloaded.
+  bool estimate = false;            // Record everything, write nothing, say what it would be.
+  std::int64_t live_period_ns = 0;  // Of the live figures; 0: none.
+  bool live_lines = false;          // Rank 0 says them.
+  std::string metrics;              // Rank 0 writes them here, for Prometheus; "": does not.
   bool quiet = false;
   bool every_slot = false;                      // The launcher's command line was rewritten: each rank has an agent.
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.

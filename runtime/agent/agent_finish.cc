@@ -45,6 +45,7 @@ void SlotRun::Finish() {
           ") but no step was seen: call lockstep_step(), or name a range with --step-range");
   }
   if (header.mailbox.state.load(std::memory_order_acquire) == 2) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
+  if (live_) live_->Finish();
   drain_->RunLast();
   if (options_.estimate) step_bytes_.Add(header.window.next_step.load(), drain_->records_bytes());
   clock_link_->Drain(*spool_);

@@ -64,7 +64,25 @@ std::string SlotRun::Prepare() {
   sampler_.emplace(clock_);
   gpu_sampler_.emplace(clock_);
   gpu_flush_.emplace(segment_->view());
+  StartLive();
   return PrepareInjection();
+}
+
+void SlotRun::StartLive() {
+  if (options_.live_period_ns <= 0) return;
+  const std::int32_t rank = launch_.slot();
+  live_.emplace(Live::Setup{.directory = dir_.absolute + "/ranks",
+                            .rank = rank,
+                            .ranks = launch_.slots(),
+                            .domain = segment_->view().header().clock_domain,
+                            .period_ns = options_.live_period_ns,
+                            .prints = options_.live_lines && rank == 0,
+                            .metrics = rank == 0 ? options_.metrics : "",
+                            .clock = clock_,
+                            .say = [](const std::string& text) { Say(text); }});
+  drain_->Observe([this](std::uint32_t ring, const RingEntry& entry, std::span<const iovec> records) {
+    live_->Take(ring, entry, records);
+  });
 }
 
 std::string SlotRun::PrepareInjection() {
@@ -139,6 +157,7 @@ void SlotRun::RemoveTraces() {
   injection_.RemoveLink();
   injection_ = {};
   if (clock_link_) clock_link_->Finish(false);
+  if (live_) live_->Finish();
   if (segment_) segment_->Remove();
   if (spool_) {
     spool_.reset();

@@ -35,6 +35,12 @@ ClockLink::ClockLink(ClockService mode, const LaunchEnv& launch, const EventCloc
   config.sink = [this](std::span<const BurstRow> rows) {
     const std::lock_guard lock(mutex_);
     rows_.insert(rows_.end(), rows.begin(), rows.end());
+    offset_ = {};
+    for (const BurstRow& row : rows) {
+      const std::int64_t round_trip = (row.t4 - row.t1) - (row.t3 - row.t2), error = round_trip / 2 + 1;
+      if (offset_.error_ns < 0 || error < offset_.error_ns)
+        offset_ = {(row.t2 - row.t1) / 2 + (row.t3 - row.t4) / 2, error};
+    }
   };
   auto started = ClockCoordinator::Start(std::move(config));
   if (!started.ok()) {
@@ -59,6 +65,11 @@ void ClockLink::Drain(SpoolWriter& spool) {
     // Few and precious: they may use the spool's reserve.
     spool.Append({SpoolKind::kBursts}, rows.data() + at, count * sizeof(BurstRow), true);
   }
+}
+
+ClockOffset ClockLink::offset() {
+  const std::lock_guard lock(mutex_);
+  return offset_;
 }
 
 void ClockLink::Finish(bool good) {

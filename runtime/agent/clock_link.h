@@ -2,6 +2,7 @@
 // The agent's side of the clock service: the coordinator measures on threads of
 // its own, the main loop takes the rows to the spool.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,11 @@
 
 namespace lockstep {
 
+// Of the reference's clock minus this one's; error -1: not measured.
+struct ClockOffset {
+  std::int64_t offset_ns = 0, error_ns = -1;
+};
+
 class ClockLink {
  public:
   // Listens and writes address and token into the segment's header. A clock
@@ -29,11 +35,14 @@ class ClockLink {
   // After a good end: one more burst; the server answers ranks that end later until
   // this object goes. After a bad end: stop at once.
   void Finish(bool good);
+  // From the quickest exchange of the last burst between agents.
+  ClockOffset offset();
   const std::string& trouble() const { return trouble_; }
 
  private:
   std::mutex mutex_;
   std::vector<BurstRow> rows_;
+  ClockOffset offset_;
   std::unique_ptr<ClockCoordinator> coordinator_;
   std::string trouble_;
 };

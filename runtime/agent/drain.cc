@@ -90,6 +90,7 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
   }
   if (state == SlotState::kClosed) {
     LeftOpen(index, entry, ring);
+    closed_dropped_ += ring.total_dropped;
     seen.announced = false;
     pass.freed += 1;
     entry.state.store(SlotState::kFree, std::memory_order_release);
@@ -104,6 +105,7 @@ void Drain::WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint6
   iovec parts[2] = {{const_cast<std::byte*>(slots + begin * kSlotBytes), straight * kSlotBytes},
                     {const_cast<std::byte*>(slots), (count - straight) * kSlotBytes}};
   const std::span<const iovec> payload(parts, count > straight ? 2 : 1);
+  if (observer_) observer_(index, entry, payload);
   const SpoolWriter::Key key{SpoolKind::kRecords, index, entry.generation, first};
   over_limit_ = over_limit_ || spool_.bytes() + sizeof(SpoolBlockHeader) + count * kSlotBytes > limit_bytes_;
   if (over_limit_) {
@@ -209,6 +211,17 @@ void Drain::ForEachThread(
     if (entry.state.load(std::memory_order_acquire) != SlotState::kActive || entry.offset == 0) continue;
     f(i, entry.generation, segment_.processes()[std::min(entry.process, kMaxProcesses - 1)].pid, entry.tid);
   }
+}
+
+std::uint64_t Drain::dropped_records() const {
+  std::uint64_t count = lost_records_ + closed_dropped_ + segment_.header().dropped_no_ring.load();
+  const std::uint32_t used = std::min(segment_.header().rings_used.load(std::memory_order_acquire), kMaxRings);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const RingEntry& entry = segment_.rings()[i];
+    if (entry.state.load(std::memory_order_acquire) == SlotState::kActive && Valid(entry))
+      count += segment_.ring(entry.offset).total_dropped;
+  }
+  return count;
 }
 
 bool Drain::any_process() const { return segment_.header().processes_used.load(std::memory_order_acquire) > 0; }

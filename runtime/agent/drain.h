@@ -4,10 +4,14 @@
 // as lost when the file cannot take them). Reads the segment with suspicion: the
 // application may have overwritten it.
 
+#include <sys/uio.h>
+
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/event_clock.h"
@@ -35,6 +39,9 @@ class Drain {
   // The first records that would make the spool longer, and all after them, are let go: recording has
   // stopped or is about to.
   void LimitBytes(std::uint64_t bytes) { limit_bytes_ = bytes; }
+  // Sees every run of whole records of a ring, before it is in the spool.
+  using Observer = std::function<void(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> records)>;
+  void Observe(Observer observer) { observer_ = std::move(observer); }
   void CountLoss(Loss loss, std::uint64_t count, std::string detail = {});
   // Process table entries that changed since they were last written.
   void WriteProcesses(bool all_changes, bool last_words = false);
@@ -44,6 +51,7 @@ class Drain {
   // Rings with a living owner, for CPU sampling: f(index, generation, pid, tid).
   void ForEachThread(const std::function<void(std::uint32_t, std::uint32_t, std::int64_t, std::int64_t)>& f) const;
   std::uint64_t lost_records() const { return lost_records_; }
+  std::uint64_t dropped_records() const;  // With those that found their ring full, or none.
   std::uint64_t records_bytes() const { return records_bytes_; }
   std::uint64_t records() const { return records_; }
   bool any_process() const;
@@ -72,12 +80,13 @@ class Drain {
   SegmentView segment_;
   SpoolWriter& spool_;
   EventClock clock_;
+  Observer observer_;
   std::vector<RingSeen> rings_;
   std::vector<std::string> processes_;                   // Last written bytes per index.
   std::unordered_map<std::uint16_t, LossCount> losses_;  // By Loss; not yet written.
   std::vector<std::string> loss_lines_;
   std::uint32_t bursts_written_ = 0;
-  std::uint64_t lost_records_ = 0, records_bytes_ = 0, records_ = 0, limit_bytes_ = UINT64_MAX;
+  std::uint64_t lost_records_ = 0, closed_dropped_ = 0, records_bytes_ = 0, records_ = 0, limit_bytes_ = UINT64_MAX;
   bool over_limit_ = false, limit_counted_ = false;
   std::uint64_t let_go_ = 0;         // Records beyond the limit.
   std::int64_t retry_after_ns_ = 0;  // After a failed write: not again before.

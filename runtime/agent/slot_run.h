@@ -19,6 +19,7 @@
 #include "runtime/agent/gpu_sampler.h"
 #include "runtime/agent/injection.h"
 #include "runtime/agent/libraries.h"
+#include "runtime/agent/live/live.h"
 #include "runtime/agent/run_dir.h"
 #include "runtime/agent/segment.h"
 #include "runtime/agent/spool_writer.h"
@@ -59,6 +60,7 @@ class SlotRun {
   // What CUPTI holds into the rings and the spool, waiting for it no longer than is decent.
   void FlushGpu();
   void SampleGpu();
+  void StartLive();
   void Finish();
   void Convert();
   bool good_end() const { return exit_.signal == 0 && exit_.code == 0; }
@@ -80,6 +82,7 @@ class SlotRun {
   WindowPlan plan_;
   std::optional<WindowControl> window_;
   StepBytes step_bytes_;
+  std::optional<Live> live_;
   std::int64_t begin_ns_ = 0;
   std::optional<CpuSampler> sampler_;
   std::optional<GpuSampler> gpu_sampler_;

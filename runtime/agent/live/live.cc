@@ -1,0 +1,123 @@
+#include "runtime/agent/live/live.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "runtime/agent/live/live_text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMostSteps = 16, kMostEntries = 4096;
+// Of a processor's time, at most, for reading and comparing all ranks: with thousands of them the period grows.
+constexpr double kGatherShare = 0.001;
+
+std::int64_t ClockNs(clockid_t id) {
+  timespec now{};
+  ::clock_gettime(id, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+// "": written; readers see the old file or the new one, whole.
+std::string WriteText(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part";
+  std::FILE* file = std::fopen(part.c_str(), "we");
+  if (file == nullptr) return std::strerror(errno);
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) == 0 && written && ::rename(part.c_str(), path.c_str()) == 0) return "";
+  const std::string why = std::strerror(errno);
+  ::unlink(part.c_str());
+  return why;
+}
+
+}  // namespace
+
+Live::Live(const Setup& setup) : setup_(setup), first_(TakeSnapshot(setup.clock)), now_(first_) {
+  published_epoch_ = gathered_epoch_ = ClockNs(CLOCK_REALTIME) / setup_.period_ns;
+  last_gather_ns_ = RawNs();
+}
+
+std::int64_t Live::Ns(std::uint64_t ticks) const {
+  // One rate over all the run so far: RAW and the TSC are one oscillator.
+  const auto ahead = static_cast<double>(static_cast<std::int64_t>(ticks - now_.ticks));
+  const auto span = static_cast<double>(now_.ticks - first_.ticks);
+  const double rate = span > 0 ? static_cast<double>(now_.raw_ns - first_.raw_ns) / span : 1;
+  return now_.raw_ns + std::llround(ahead * rate);
+}
+
+void Live::Tick(const std::function<State()>& state) {
+  before_ticks_ = last_tick_ticks_;
+  last_tick_ticks_ = setup_.clock.Ticks();
+  const std::int64_t now_ns = ClockNs(CLOCK_REALTIME), epoch = now_ns / setup_.period_ns;
+  if (epoch != published_epoch_) {
+    published_epoch_ = epoch;
+    Publish(epoch, state());
+  }
+  // The others' wall clocks and ticks may be late by as much.
+  if (setup_.rank == 0 && epoch != gathered_epoch_ && now_ns % setup_.period_ns >= setup_.period_ns / 4 &&
+      RawNs() >= not_before_ns_) {
+    gathered_epoch_ = epoch;
+    Gather(epoch);
+  }
+}
+
+void Live::Publish(std::int64_t epoch, const State& state) {
+  now_ = TakeSnapshot(setup_.clock);
+  LiveRank rank;
+  rank.rank = setup_.rank;
+  rank.epoch = epoch;
+  rank.domain = setup_.domain;
+  rank.offset_ns = state.offset_ns;
+  rank.error_ns = state.error_ns;
+  rank.recording = state.recording;
+  rank.records = state.records;
+  rank.dropped = state.dropped;
+  // Rings are taken one after the other: only up to the look before the last are all of them complete.
+  rank.steps =
+      steps_.Sample(before_ticks_, kMostSteps, kMostEntries, [this](std::uint64_t ticks) { return Ns(ticks); });
+  rank.steps_ended = steps_.steps();
+  if (const LiveSteps::Open open = steps_.open(); open.index >= 0) {
+    rank.open_step = open.index;
+    rank.open_ns = now_.raw_ns - Ns(open.begin_ticks);
+  }
+  rank.mpi_share = steps_.MpiShare(now_.ticks);
+  WriteLiveFile(setup_.directory, rank);  // If not, rank 0 says that nothing came.
+}
+
+void Live::Gather(std::int64_t epoch) {
+  const std::int64_t cpu_ns = ClockNs(CLOCK_THREAD_CPUTIME_ID), begin_ns = RawNs();
+  std::vector<LiveRank> ranks;
+  for (std::int32_t rank = 0; rank < setup_.ranks; ++rank)
+    if (std::optional<LiveRank> told = ReadLiveFile(setup_.directory, rank); told) ranks.push_back(std::move(*told));
+  const LiveFigures figures = ComputeLiveFigures(ranks, setup_.ranks, epoch);
+  std::string line = LiveLine(figures, setup_.ranks, begin_ns - last_gather_ns_);
+  last_gather_ns_ = begin_ns;
+  if (!setup_.metrics.empty()) {
+    const std::string why = WriteText(setup_.metrics, LiveMetrics(figures, setup_.ranks, ClockNs(CLOCK_REALTIME)));
+    if (!why.empty() && !metrics_failed_) setup_.say("--metrics " + setup_.metrics + ": " + why);
+    metrics_failed_ = !why.empty();
+  }
+  const auto cost_ns = static_cast<double>(ClockNs(CLOCK_THREAD_CPUTIME_ID) - cpu_ns);
+  not_before_ns_ = begin_ns + static_cast<std::int64_t>(cost_ns / kGatherShare);
+  if (not_before_ns_ > begin_ns + setup_.period_ns && !stretched_said_) {
+    stretched_said_ = true;
+    char text[80];
+    std::snprintf(text, sizeof text, " · from now on every %.0f s: asking all ranks takes %.0f ms",
+                  cost_ns / kGatherShare / 1e9, cost_ns / 1e6);
+    line += text;
+  }
+  if (setup_.prints) setup_.say(line);
+}
+
+void Live::Finish() {
+  const std::string path = LiveFileName(setup_.directory, setup_.rank);
+  ::unlink(path.c_str());
+}
+
+}  // namespace lockstep

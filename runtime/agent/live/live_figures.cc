@@ -1,0 +1,214 @@
+#include "runtime/agent/live/live_figures.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <unordered_map>
+
+#include "core/interval.h"
+
+namespace lockstep {
+namespace {
+
+struct Clock {
+  std::int64_t offset_ns = 0, error_ns = -1;  // -1: not known.
+};
+
+// One rank of a domain measures, all of it use it. The domain of the lowest rank is the reference.
+std::vector<Clock> ClocksOf(const std::vector<const LiveRank*>& ranks) {
+  std::map<std::uint64_t, Clock> domains;
+  for (const LiveRank* rank : ranks)
+    if (rank->error_ns >= 0) domains[rank->domain] = {rank->offset_ns, rank->error_ns};
+  if (!ranks.empty()) domains[ranks.front()->domain] = {0, 0};
+  std::vector<Clock> clocks;
+  for (const LiveRank* rank : ranks) {
+    const auto known = domains.find(rank->domain);
+    clocks.push_back(known == domains.end() ? Clock{} : known->second);
+  }
+  return clocks;
+}
+
+std::int64_t LowerMedian(std::vector<std::int64_t> values) {
+  if (values.empty()) return -1;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+struct Arrivals {
+  std::int64_t last_ns = std::numeric_limits<std::int64_t>::min(), second_ns = last_ns;
+  std::int64_t last_error_ns = 0, second_error_ns = 0;
+  std::size_t last = 0;  // Index of the rank.
+  std::uint32_t seen = 0, members = 0;
+
+  void Add(std::size_t rank, std::int64_t at_ns, std::int64_t error_ns) {
+    ++seen;
+    if (at_ns > last_ns) {
+      second_ns = last_ns;
+      second_error_ns = last_error_ns;
+      last_ns = at_ns;
+      last_error_ns = error_ns;
+      last = rank;
+    } else if (at_ns > second_ns) {
+      second_ns = at_ns;
+      second_error_ns = error_ns;
+    }
+  }
+  bool whole() const { return seen == members && seen > 1; }
+};
+
+struct Terms {
+  std::int64_t wait_ns = 0, transfer_ns = 0, unsplit_ns = 0;
+};
+
+// definitions.md: each exposed instant counts once, transfer before wait before unsplit.
+Terms TermsOf(const LiveStep& step, const Clock& clock, const std::unordered_map<std::uint64_t, Arrivals>& arrivals) {
+  Terms terms;
+  if (step.gpu_exposed_ns >= 0) {
+    terms.unsplit_ns = step.gpu_exposed_ns;
+    return terms;
+  }
+  std::vector<Interval> waits, transfers;
+  for (const LiveOperation& one : step.operations) {
+    const auto found = arrivals.find(one.key);
+    if (one.splits == 0 || clock.error_ns < 0 || found == arrivals.end() || !found->second.whole()) continue;
+    const std::int64_t all_there = std::clamp(found->second.last_ns - clock.offset_ns, one.begin_ns, one.end_ns);
+    waits.push_back({one.begin_ns, all_there});
+    transfers.push_back({all_there, one.end_ns});
+  }
+  const IntervalSet moving = Intersect(step.in_mpi, Normalize(std::move(transfers)));
+  const IntervalSet waiting = Subtract(Intersect(step.in_mpi, Normalize(std::move(waits))), moving);
+  terms.transfer_ns = Total(moving);
+  terms.wait_ns = Total(waiting);
+  terms.unsplit_ns = Total(step.in_mpi) - terms.transfer_ns - terms.wait_ns;
+  return terms;
+}
+
+const LiveStep* FindStep(const LiveRank& rank, std::int64_t index) {
+  for (const LiveStep& step : rank.steps)
+    if (step.index == index) return &step;
+  return nullptr;
+}
+
+// Steps that every rank that sampled any has sampled.
+std::vector<std::int64_t> CommonSteps(const std::vector<const LiveRank*>& ranks) {
+  std::map<std::int64_t, std::size_t> seen;
+  std::size_t sampling = 0;
+  for (const LiveRank* rank : ranks) {
+    sampling += rank->steps.empty() ? 0 : 1;
+    for (const LiveStep& step : rank->steps) ++seen[step.index];
+  }
+  std::vector<std::int64_t> common;
+  for (const auto& [index, count] : seen)
+    if (count == sampling) common.push_back(index);
+  return common;
+}
+
+}  // namespace
+
+LiveFigures ComputeLiveFigures(std::span<const LiveRank> told, std::int32_t expected, std::int64_t epoch) {
+  LiveFigures figures;
+  std::vector<const LiveRank*> ranks;
+  std::vector<bool> heard(static_cast<std::size_t>(std::max(expected, 0)));
+  for (const LiveRank& rank : told) {
+    if (rank.epoch < epoch - 1) continue;
+    ranks.push_back(&rank);
+    if (rank.rank >= 0 && rank.rank < expected) heard[static_cast<std::size_t>(rank.rank)] = true;
+  }
+  for (std::size_t rank = 0; rank < heard.size(); ++rank)
+    if (!heard[rank]) figures.silent.push_back(static_cast<std::int32_t>(rank));
+  std::sort(ranks.begin(), ranks.end(), [](const LiveRank* a, const LiveRank* b) { return a->rank < b->rank; });
+  figures.ranks = static_cast<std::int64_t>(ranks.size());
+  const std::vector<Clock> clocks = ClocksOf(ranks);
+
+  std::int64_t sharing = 0;
+  double share = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const LiveRank& rank = *ranks[r];
+    figures.records += rank.records;
+    figures.dropped += rank.dropped;
+    figures.recording = figures.recording || rank.recording;
+    if (r == 0 || rank.steps_ended < figures.steps_ended) {
+      figures.steps_ended = rank.steps_ended;
+      figures.open_step = rank.open_step;
+      figures.open_ns = rank.open_ns;
+      figures.open_rank = rank.rank;
+    }
+    if (rank.mpi_share >= 0) {
+      ++sharing;
+      share += rank.mpi_share;
+    }
+    figures.clock_error_ns = figures.clock_error_ns < 0 || clocks[r].error_ns < 0
+                                 ? -1
+                                 : std::max(figures.clock_error_ns, clocks[r].error_ns);
+  }
+  if (sharing > 0) figures.mpi_share = share / static_cast<double>(sharing);
+
+  std::vector<std::int64_t> step_ns, wait_ns, transfer_ns, unsplit_ns;
+  std::vector<std::int64_t> charges(ranks.size()), lasts(ranks.size());
+  for (const std::int64_t index : CommonSteps(ranks)) {
+    std::unordered_map<std::uint64_t, Arrivals> arrivals;
+    std::int64_t begin = std::numeric_limits<std::int64_t>::min(), end = begin, members = 0;
+    bool clocks_known = true;
+    std::vector<const LiveStep*> steps(ranks.size());
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      const LiveStep* step = steps[r] = FindStep(*ranks[r], index);
+      if (step == nullptr) continue;
+      ++members;
+      figures.gpu = figures.gpu || step->gpu_exposed_ns >= 0;
+      clocks_known = clocks_known && clocks[r].error_ns >= 0;
+      begin = std::max(begin, step->window.begin + clocks[r].offset_ns);
+      end = std::max(end, step->window.end + clocks[r].offset_ns);
+      if (clocks[r].error_ns < 0) continue;
+      for (const LiveOperation& one : step->operations) {
+        if (one.splits == 0) continue;
+        Arrivals& arrival = arrivals[one.key];
+        arrival.members = one.members;
+        arrival.Add(r, one.begin_ns + clocks[r].offset_ns, clocks[r].error_ns);
+      }
+    }
+    Terms sum;
+    std::int64_t longest = 0;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (steps[r] == nullptr) continue;
+      const Terms terms = TermsOf(*steps[r], clocks[r], arrivals);
+      sum.wait_ns += terms.wait_ns;
+      sum.transfer_ns += terms.transfer_ns;
+      sum.unsplit_ns += terms.unsplit_ns;
+      longest = std::max(longest, steps[r]->window.end - steps[r]->window.begin);
+    }
+    for (const auto& [key, arrival] : arrivals) {
+      if (!arrival.whole()) continue;
+      ++figures.collectives;
+      const std::int64_t margin = arrival.last_ns - arrival.second_ns;
+      if (margin <= 2 * (arrival.last_error_ns + arrival.second_error_ns)) {
+        ++figures.ties;
+        continue;
+      }
+      charges[arrival.last] += margin;
+      ++lasts[arrival.last];
+    }
+    // Job step time: from one step's end on its last rank to the next one's.
+    step_ns.push_back(clocks_known ? end - begin : longest);
+    wait_ns.push_back(sum.wait_ns / members);
+    transfer_ns.push_back(sum.transfer_ns / members);
+    unsplit_ns.push_back(sum.unsplit_ns / members);
+    figures.last_step = index;
+    if (figures.steps++ == 0) figures.first_step = index;
+  }
+  figures.step_ns = LowerMedian(std::move(step_ns));
+  figures.exposed_wait_ns = LowerMedian(std::move(wait_ns));
+  figures.exposed_transfer_ns = LowerMedian(std::move(transfer_ns));
+  figures.exposed_unsplit_ns = LowerMedian(std::move(unsplit_ns));
+  const auto most = std::max_element(charges.begin(), charges.end());
+  if (most != charges.end() && *most > 0) {
+    const auto r = static_cast<std::size_t>(most - charges.begin());
+    figures.last_rank = ranks[r]->rank;
+    figures.last_count = lasts[r];
+    figures.last_late_ns = charges[r] / lasts[r];
+  }
+  return figures;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,148 @@
+#include "runtime/agent/live/live_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <type_traits>
+
+#include "core/hash.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x314556494c4b434c;  // "LCKLIVE1"
+
+// Plain values one after the other; both ends are of one build and one byte order.
+class Writer {
+ public:
+  template <typename T>
+  void Add(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  template <typename T>
+  void AddAll(const std::vector<T>& values) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    Add(static_cast<std::uint64_t>(values.size()));
+    bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  }
+  std::string& bytes() { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  template <typename T>
+  bool Take(T& value) {
+    if (bytes_.size() < sizeof value) return false;
+    std::memcpy(&value, bytes_.data(), sizeof value);
+    bytes_.remove_prefix(sizeof value);
+    return true;
+  }
+  template <typename T>
+  bool TakeAll(std::vector<T>& values) {
+    std::uint64_t count = 0;
+    if (!Take(count) || count > bytes_.size() / sizeof(T)) return false;
+    values.resize(count);
+    if (count > 0) std::memcpy(values.data(), bytes_.data(), count * sizeof(T));
+    bytes_.remove_prefix(count * sizeof(T));
+    return true;
+  }
+
+ private:
+  std::string_view bytes_;
+};
+
+std::uint64_t Checksum(std::string_view bytes) {
+  Hash64 hash;
+  hash.Add(bytes);
+  return hash.value();
+}
+
+bool WriteWhole(const std::string& path, const std::string& bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return false;
+  const bool whole = ::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+  return ::close(fd) == 0 && whole;
+}
+
+}  // namespace
+
+std::string LiveFileName(const std::string& directory, std::int32_t rank) {
+  char name[32];
+  std::snprintf(name, sizeof name, "/.live-%05d", rank);
+  return directory + name;
+}
+
+bool WriteLiveFile(const std::string& directory, const LiveRank& rank) {
+  Writer out;
+  out.Add(kMagic);
+  out.Add(rank.rank);
+  out.Add(rank.epoch);
+  out.Add(rank.domain);
+  out.Add(rank.offset_ns);
+  out.Add(rank.error_ns);
+  out.Add(rank.steps_ended);
+  out.Add(rank.open_step);
+  out.Add(rank.open_ns);
+  out.Add(rank.mpi_share);
+  out.Add(rank.recording);
+  out.Add(rank.records);
+  out.Add(rank.dropped);
+  out.Add(static_cast<std::uint64_t>(rank.steps.size()));
+  for (const LiveStep& step : rank.steps) {
+    out.Add(step.index);
+    out.Add(step.window);
+    out.Add(step.gpu_exposed_ns);
+    out.AddAll(step.in_mpi);
+    out.AddAll(step.operations);
+  }
+  out.Add(Checksum(out.bytes()));
+  const std::string path = LiveFileName(directory, rank.rank), part = path + ".part";
+  if (WriteWhole(part, out.bytes()) && ::rename(part.c_str(), path.c_str()) == 0) return true;
+  ::unlink(part.c_str());
+  return false;
+}
+
+std::optional<LiveRank> ReadLiveFile(const std::string& directory, std::int32_t number, std::size_t size_limit) {
+  const int fd = ::open(LiveFileName(directory, number).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  struct stat info {};
+  std::string bytes;
+  if (::fstat(fd, &info) == 0 && info.st_size > 0 && static_cast<std::uint64_t>(info.st_size) <= size_limit) {
+    bytes.resize(static_cast<std::size_t>(info.st_size));
+    const ssize_t got = ::read(fd, bytes.data(), bytes.size());
+    bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+  }
+  ::close(fd);
+  std::uint64_t sum = 0;
+  if (bytes.size() < sizeof sum) return std::nullopt;
+  std::memcpy(&sum, bytes.data() + bytes.size() - sizeof sum, sizeof sum);
+  bytes.resize(bytes.size() - sizeof sum);
+  if (sum != Checksum(bytes)) return std::nullopt;
+
+  Reader in(bytes);
+  LiveRank rank;
+  std::uint64_t magic = 0, steps = 0;
+  if (!in.Take(magic) || magic != kMagic || !in.Take(rank.rank) || rank.rank != number || !in.Take(rank.epoch) ||
+      !in.Take(rank.domain) || !in.Take(rank.offset_ns) || !in.Take(rank.error_ns) || !in.Take(rank.steps_ended) ||
+      !in.Take(rank.open_step) || !in.Take(rank.open_ns) || !in.Take(rank.mpi_share) || !in.Take(rank.recording) ||
+      !in.Take(rank.records) || !in.Take(rank.dropped) || !in.Take(steps))
+    return std::nullopt;
+  for (; steps > 0; --steps) {
+    LiveStep step;
+    if (!in.Take(step.index) || !in.Take(step.window) || !in.Take(step.gpu_exposed_ns) || !in.TakeAll(step.in_mpi) ||
+        !in.TakeAll(step.operations))
+      return std::nullopt;
+    rank.steps.push_back(std::move(step));
+  }
+  return rank;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,355 @@
+#include "runtime/agent/live/live_steps.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "core/comm_kernels.h"
+#include "core/gpu_records.h"
+#include "core/hash.h"
+#include "core/mpi_ops.h"
+
+namespace lockstep {
+namespace {
+
+// A sample is taken every few seconds; what comes in between beyond this is not worth the memory (10 MB).
+constexpr std::size_t kMostKept = std::size_t{1} << 18;
+constexpr std::size_t kMostHandles = 4096;
+constexpr std::uint8_t kStepEnds = 0x80;
+constexpr std::uint8_t kCommFreed = 0x40, kCommRenamed = 0x20, kCommUnidentified = 0x80;
+
+const MpiOpInfo* InfoOf(std::uint16_t op) {
+  static const auto table = [] {
+    std::array<const MpiOpInfo*, 512> all{};
+    for (const MpiOpInfo& info : kMpiOps) all[static_cast<std::uint16_t>(info.op)] = &info;
+    return all;
+  }();
+  return op < table.size() ? table[op] : nullptr;
+}
+
+// PollRecord and OpenRequests of trace/ keep as many bits of a handle.
+std::uint64_t HandleKey(std::uint64_t handle) { return handle & ((std::uint64_t{1} << 52) - 1); }
+
+}  // namespace
+
+class LiveSteps::Reader {
+ public:
+  explicit Reader(std::span<const iovec> parts) : parts_(parts) {
+    for (const iovec& part : parts) bytes_ += part.iov_len;
+  }
+  std::size_t bytes() const { return bytes_; }
+  bool Copy(std::size_t at, void* to, std::size_t size) const {
+    if (at > bytes_ || size > bytes_ - at) return false;
+    auto* out = static_cast<std::byte*>(to);
+    for (const iovec& part : parts_) {
+      if (at >= part.iov_len) {
+        at -= part.iov_len;
+        continue;
+      }
+      const std::size_t count = std::min(size, part.iov_len - at);
+      std::memcpy(out, static_cast<const std::byte*>(part.iov_base) + at, count);
+      out += count;
+      size -= count;
+      at = 0;
+      if (size == 0) break;
+    }
+    return true;
+  }
+
+ private:
+  std::span<const iovec> parts_;
+  std::size_t bytes_ = 0;
+};
+
+void LiveSteps::Reset(std::uint32_t process) {
+  const std::int64_t steps = steps_;
+  *this = LiveSteps();
+  process_ = process;
+  steps_ = steps;
+}
+
+void LiveSteps::Take(std::uint32_t index, const RingEntry& entry, std::span<const iovec> parts) {
+  if (process_ >= 0 && entry.process != process_ && step_ring_ >= 0) return;
+  const Reader reader(parts);
+  RecordHead head;
+  for (std::size_t at = 0; reader.Copy(at, &head, sizeof head); at += std::size_t{head.slots} * kSlotBytes) {
+    if (head.slots == 0) return;
+    const bool ours = process_ == entry.process;
+    const auto load = [&](auto& record) {
+      return std::size_t{head.slots} * kSlotBytes >= sizeof record && reader.Copy(at, &record, sizeof record);
+    };
+    // The process that announces steps is the one to watch; before, the first that communicates.
+    if (!ours && (head.kind == RecordKind::kStep || (process_ < 0 && head.kind == RecordKind::kComm)))
+      Reset(entry.process);
+    if (process_ != entry.process) continue;
+    Ring& ring = rings_[index];
+    if (ring.generation != entry.generation) ring = Ring{.generation = entry.generation};
+    switch (head.kind) {
+      case RecordKind::kStep:
+        if (StepRecord record; load(record)) OnStep(index, record);
+        break;
+      case RecordKind::kMpi:
+        if (MpiRecord record; load(record)) {
+          RecordHead next{};
+          reader.Copy(at + std::size_t{head.slots} * kSlotBytes, &next, sizeof next);
+          OnMpi(index, record, next.kind == RecordKind::kCompletion);
+        }
+        break;
+      case RecordKind::kCompletion:
+        if (CompletionRecord record; load(record)) OnCompletion(ring, record);
+        break;
+      case RecordKind::kComm:
+        if (CommRecord record; load(record)) OnComm(record);
+        break;
+      case RecordKind::kString: {
+        StringRecord record;
+        if (!load(record)) break;
+        std::string text(std::min<std::size_t>(record.bytes, kMaxStringBytes), '\0');
+        if (reader.Copy(at + sizeof record, text.data(), text.size()) && IsCommKernelName(text))
+          ring.kernel_names[record.id] = true;
+        break;
+      }
+      case RecordKind::kGpuKernel:
+        if (GpuKernelRecord record; load(record)) {
+          gpu_ = true;
+          kernels_.push_back({{record.begin_ticks, record.end_ticks}, ring.kernel_names.contains(record.name)});
+          last_kernel_ticks_ = std::max(last_kernel_ticks_, record.end_ticks);
+        }
+        break;
+      default:
+        break;
+    }
+  }
+  KeepWithin();
+}
+
+void LiveSteps::OnStep(std::uint32_t ring, const StepRecord& record) {
+  // Another source of steps, another thread, or numbers that begin anew.
+  if (step_ring_ != ring ||
+      (!boundaries_.empty() && record.index <= boundaries_.back().index && (record.head.flags & kStepEnds) == 0)) {
+    boundaries_.clear();
+    calls_.clear();
+    step_ring_ = ring;
+  }
+  if (!boundaries_.empty() && (boundaries_.back().head.flags & kStepEnds) == 0) ++steps_;
+  boundaries_.push_back(record);
+}
+
+void LiveSteps::OnComm(const CommRecord& record) {
+  if ((record.head.flags & (kCommFreed | kCommRenamed)) != 0) return;
+  const bool known = (record.head.flags & kCommUnidentified) == 0;
+  comms_[record.comm] = {known ? record.global_id : 0, record.size};
+}
+
+std::int64_t LiveSteps::Add(const MpiRecord& record, std::uint32_t start, Ticks ticks) {
+  const MpiOpInfo* info = InfoOf(record.op);
+  const auto comm = comms_.find(record.comm);
+  if (info == nullptr || info->kind == CollectiveKind::kNone) return -1;
+  Hash64 key;
+  const bool named = comm != comms_.end() && comm->second.global_id != 0;
+  key.Add(named ? comm->second.global_id : ticks.begin);
+  key.Add(std::uint64_t{record.seq} << 32 | start);
+  const bool moves = record.bytes > 0 || info->kind == CollectiveKind::kBarrier;
+  const bool splits = named && moves && Splits(info->kind) && (record.head.flags & kMpiInterComm) == 0;
+  operations_.push_back({key.value(), ticks, named ? comm->second.size : 1, splits ? 1u : 0u});
+  return first_operation_ + static_cast<std::int64_t>(operations_.size()) - 1;
+}
+
+void LiveSteps::OnMpi(std::uint32_t index, const MpiRecord& record, bool completions_follow) {
+  Ring& ring = rings_[index];
+  ring.call = record;
+  const MpiOpInfo* info = InfoOf(record.op);
+  if (info == nullptr) return;
+  const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
+  if (recorded && !IsMpiOther(info->cls)) {
+    ring.mpi_ticks += record.end_ticks - record.begin_ticks;
+    if (index == step_ring_) calls_.push_back({record.begin_ticks, record.end_ticks});
+  }
+  switch (info->cls) {
+    case MpiClass::kCollective:
+      if (recorded) Add(record, 0, {record.begin_ticks, record.end_ticks});
+      break;
+    case MpiClass::kCollectiveInit:
+    case MpiClass::kSendInit:
+    case MpiClass::kRecvInit:
+      if (record.request != 0 && persistent_.size() < kMostHandles)
+        persistent_[HandleKey(record.request)] = {record, 0};
+      break;
+    case MpiClass::kStart:
+      if (!completions_follow && record.request != 0) Start(record, record.request, 0);
+      break;
+    case MpiClass::kWait:
+    case MpiClass::kTest:
+      if (!completions_follow && record.request != 0 && (record.head.flags & kMpiNothingCompleted) == 0)
+        Complete(record.request, record.end_ticks);
+      break;
+    case MpiClass::kRequest:
+      if (static_cast<MpiOp>(record.op) != MpiOp::kRequest_free || record.request == 0) break;
+      if (persistent_.erase(HandleKey(record.request)) == 0) Complete(record.request, record.end_ticks);
+      break;
+    default:
+      if (recorded && record.request != 0 && (record.head.flags & kMpiError) == 0)
+        Post(record.request, Add(record, 0, {record.begin_ticks, 0}), record.begin_ticks);
+      break;
+  }
+}
+
+void LiveSteps::OnCompletion(Ring& ring, const CompletionRecord& record) {
+  if ((record.head.flags & kCompletionStarted) != 0)
+    Start(ring.call, record.request, record.bytes);
+  else if (record.request != 0 && (record.head.flags & kCompletionPending) == 0)
+    Complete(record.request, ring.call.end_ticks);
+}
+
+void LiveSteps::Start(const MpiRecord& call, std::uint64_t handle, std::uint64_t nth) {
+  const auto made = persistent_.find(HandleKey(handle));
+  if (made == persistent_.end()) return;
+  Persistent& persistent = made->second;
+  persistent.starts = nth != 0 ? static_cast<std::uint32_t>(nth) : persistent.starts + 1;
+  if ((call.head.flags & kMpiUnrecorded) != 0) return;
+  Post(handle, Add(persistent.init, persistent.starts, {call.begin_ticks, 0}), call.begin_ticks);
+}
+
+void LiveSteps::Post(std::uint64_t handle, std::int64_t operation, std::uint64_t at_ticks) {
+  if (const auto early = completed_early_.find(HandleKey(handle)); early != completed_early_.end()) {
+    const std::uint64_t end = early->second.front();
+    early->second.pop_front();
+    if (early->second.empty()) completed_early_.erase(early);
+    if (end >= at_ticks) {
+      if (operation >= 0) operations_.back().ticks.end = end;
+      return;
+    }
+  }
+  if (posted_.size() < kMostHandles) posted_[HandleKey(handle)].push_back(operation);
+}
+
+void LiveSteps::Complete(std::uint64_t handle, std::uint64_t at_ticks) {
+  const auto queue = posted_.find(HandleKey(handle));
+  if (queue == posted_.end()) {
+    // Waiting for an inactive persistent request completes nothing.
+    if (completed_early_.size() < kMostHandles && !persistent_.contains(HandleKey(handle)))
+      completed_early_[HandleKey(handle)].push_back(at_ticks);
+    return;
+  }
+  const std::int64_t number = queue->second.front() - first_operation_;
+  queue->second.pop_front();
+  if (queue->second.empty()) posted_.erase(queue);
+  if (number >= 0) operations_[static_cast<std::size_t>(number)].ticks.end = at_ticks;
+}
+
+// Too much came since the last sample: the older half goes, and the steps it was in with it.
+void LiveSteps::KeepWithin() {
+  if (std::max({calls_.size(), operations_.size(), kernels_.size()}) <= kMostKept) return;
+  std::uint64_t before = 0;
+  if (calls_.size() > kMostKept) before = std::max(before, calls_[kMostKept / 2].begin);
+  if (operations_.size() > kMostKept) before = std::max(before, operations_[kMostKept / 2].ticks.begin);
+  if (kernels_.size() > kMostKept) before = std::max(before, kernels_[kMostKept / 2].ticks.begin);
+  Forget(before);
+  // Many that never end, or kernels far out of order.
+  while (operations_.size() > kMostKept) operations_.pop_front(), ++first_operation_;
+  while (kernels_.size() > kMostKept) kernels_.pop_front();
+  whole_from_ticks_ = std::max(whole_from_ticks_, before);
+  while (boundaries_.size() > 1 && boundaries_.front().ticks < before) boundaries_.pop_front();
+}
+
+void LiveSteps::Forget(std::uint64_t before_ticks) {
+  while (!calls_.empty() && calls_.front().end < before_ticks) calls_.pop_front();
+  while (!kernels_.empty() && kernels_.front().ticks.end < before_ticks) kernels_.pop_front();
+  // One that is never completed must not keep all that follow it.
+  while (!operations_.empty() && (operations_.front().ticks.end == 0 ? operations_.size() > kMostKept / 2
+                                                                     : operations_.front().ticks.end < before_ticks)) {
+    operations_.pop_front();
+    ++first_operation_;
+  }
+}
+
+std::size_t LiveSteps::Entries(Ticks window) const {
+  const auto count = [&](const auto& all, auto begin_of) {
+    const auto before = [&](const auto& one, std::uint64_t ticks) { return begin_of(one) < ticks; };
+    return static_cast<std::size_t>(std::lower_bound(all.begin(), all.end(), window.end, before) -
+                                    std::lower_bound(all.begin(), all.end(), window.begin, before));
+  };
+  return count(calls_, [](const Ticks& one) { return one.begin; }) +
+         count(operations_, [](const Operation& one) { return one.ticks.begin; });
+}
+
+LiveStep LiveSteps::Make(std::int64_t index, Ticks window,
+                         const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks) const {
+  LiveStep step{index, {ns_of_ticks(window.begin), ns_of_ticks(window.end)}, {}, {}, -1};
+  const auto inside = [&](const Ticks& one) { return one.begin < window.end && one.end > window.begin; };
+  if (gpu_) {
+    std::vector<Interval> communicates, computes;
+    for (const Kernel& kernel : kernels_)
+      if (inside(kernel.ticks))
+        (kernel.communicates ? communicates : computes)
+            .push_back({ns_of_ticks(kernel.ticks.begin), ns_of_ticks(kernel.ticks.end)});
+    step.gpu_exposed_ns =
+        Total(Subtract(Clip(Normalize(std::move(communicates)), step.window), Normalize(std::move(computes))));
+    return step;
+  }
+  std::vector<Interval> calls;
+  for (const Ticks& call : calls_)
+    if (inside(call)) calls.push_back({ns_of_ticks(call.begin), ns_of_ticks(call.end)});
+  step.in_mpi = Clip(Normalize(std::move(calls)), step.window);
+  for (const Operation& one : operations_)
+    if (one.ticks.end != 0 && inside(one.ticks))
+      step.operations.push_back(
+          {one.key, ns_of_ticks(one.ticks.begin), ns_of_ticks(one.ticks.end), one.members, one.splits});
+  return step;
+}
+
+std::vector<LiveStep> LiveSteps::Sample(std::uint64_t until_ticks, std::size_t most_steps, std::size_t most_entries,
+                                        const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks) {
+  // A GPU's records come in batches, seconds after their time.
+  if (gpu_) until_ticks = std::min(until_ticks, last_kernel_ticks_);
+  struct Candidate {
+    std::int64_t index;
+    Ticks window;
+  };
+  std::vector<Candidate> whole;
+  std::uint64_t last_end = 0;
+  for (std::size_t i = 1; i < boundaries_.size() && boundaries_[i].ticks <= until_ticks; ++i) {
+    const StepRecord& begin = boundaries_[i - 1];
+    last_end = boundaries_[i].ticks;
+    const bool next = (boundaries_[i].head.flags & kStepEnds) != 0 || boundaries_[i].index == begin.index + 1;
+    if ((begin.head.flags & kStepEnds) == 0 && next && begin.ticks >= whole_from_ticks_)
+      whole.push_back({begin.index, {begin.ticks, boundaries_[i].ticks}});
+  }
+  std::vector<LiveStep> steps;
+  if (last_end == 0) return steps;
+  for (std::int64_t stride = 1;; stride *= 2) {
+    std::size_t count = 0, entries = 0;
+    for (const Candidate& one : whole)
+      if (one.index % stride == 0) {
+        ++count;
+        entries += gpu_ ? 0 : Entries(one.window);
+      }
+    if (count > 1 && (count > most_steps || entries > most_entries)) continue;
+    if (entries > most_entries) break;  // A single step of that many: nothing to be sent every few seconds.
+    for (const Candidate& one : whole)
+      if (one.index % stride == 0) steps.push_back(Make(one.index, one.window, ns_of_ticks));
+    break;
+  }
+  while (boundaries_.front().ticks < last_end) boundaries_.pop_front();
+  Forget(last_end);
+  completed_early_.clear();
+  return steps;
+}
+
+LiveSteps::Open LiveSteps::open() const {
+  if (boundaries_.empty() || (boundaries_.back().head.flags & kStepEnds) != 0) return {};
+  return {boundaries_.back().index, boundaries_.back().ticks};
+}
+
+double LiveSteps::MpiShare(std::uint64_t now_ticks) {
+  std::uint64_t most = 0;
+  for (auto& [index, ring] : rings_) most = std::max(most, std::exchange(ring.mpi_ticks, 0));
+  const std::uint64_t span = share_from_ticks_ == 0 ? 0 : now_ticks - share_from_ticks_;
+  share_from_ticks_ = now_ticks;
+  if (most == 0 || span == 0) return -1;
+  return std::min(1.0, static_cast<double>(most) / static_cast<double>(span));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,357 @@
+// The live figures: what is made of records, what of all ranks' steps.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/gpu_records.h"
+#include "core/mpi_ops.h"
+#include "runtime/agent/live/live_figures.h"
+#include "runtime/agent/live/live_file.h"
+#include "runtime/agent/live/live_steps.h"
+#include "runtime/agent/live/live_text.h"
+#include "temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint32_t kWorld = 0;
+constexpr std::uint64_t kWorldId = 77;
+
+// Records as the probe writes them, ticks = ns.
+class Records {
+ public:
+  template <typename T>
+  Records& Add(RecordKind kind, T record, const std::string& text = {}) {
+    const std::size_t slots = (sizeof record + text.size() + kSlotBytes - 1) / kSlotBytes;
+    record.head = {kind, record.head.flags, static_cast<std::uint16_t>(slots)};
+    const std::size_t at = bytes_.size();
+    bytes_.resize(at + slots * kSlotBytes);
+    std::memcpy(bytes_.data() + at, &record, sizeof record);
+    std::memcpy(bytes_.data() + at + sizeof record, text.data(), text.size());
+    return *this;
+  }
+  Records& World(std::uint32_t size = 2) {
+    CommRecord comm{};
+    comm.comm = kWorld;
+    comm.global_id = kWorldId;
+    comm.size = size;
+    return Add(RecordKind::kComm, comm);
+  }
+  Records& Step(std::int64_t index, std::uint64_t ticks, bool ends = false) {
+    StepRecord step{};
+    step.head.flags = ends ? 0x80 : 0;
+    step.index = index;
+    step.ticks = ticks;
+    return Add(RecordKind::kStep, step);
+  }
+  Records& Mpi(MpiOp op, std::uint64_t begin, std::uint64_t end, std::uint32_t seq = 0, std::uint64_t request = 0,
+               std::uint64_t bytes = 8) {
+    MpiRecord call{};
+    call.op = static_cast<std::uint16_t>(op);
+    call.begin_ticks = begin;
+    call.end_ticks = end;
+    call.comm = kWorld;
+    call.seq = seq;
+    call.request = request;
+    call.bytes = bytes;
+    return Add(RecordKind::kMpi, call);
+  }
+  Records& Completion(std::uint64_t request, std::uint8_t flags = 0, std::uint64_t bytes = 0) {
+    CompletionRecord one{};
+    one.head.flags = flags;
+    one.request = request;
+    one.bytes = bytes;
+    return Add(RecordKind::kCompletion, one);
+  }
+  Records& Kernel(std::uint32_t name, std::uint64_t begin, std::uint64_t end) {
+    GpuKernelRecord kernel{};
+    kernel.name = name;
+    kernel.begin_ticks = begin;
+    kernel.end_ticks = end;
+    return Add(RecordKind::kGpuKernel, kernel);
+  }
+  Records& Name(std::uint32_t id, const std::string& text) {
+    StringRecord name{};
+    name.id = id;
+    name.bytes = static_cast<std::uint32_t>(text.size());
+    return Add(RecordKind::kString, name, text);
+  }
+  // In two parts, cut behind the `cut`-th slot.
+  void Into(LiveSteps& steps, std::uint32_t ring = 0, std::size_t cut = 0, std::uint32_t process = 0) {
+    RingEntry entry{};
+    entry.generation = 1;
+    entry.process = process;
+    const std::size_t first = std::min(bytes_.size(), cut * kSlotBytes);
+    const iovec parts[2] = {{bytes_.data(), first}, {bytes_.data() + first, bytes_.size() - first}};
+    steps.Take(ring, entry, std::span<const iovec>(parts, 2));
+  }
+
+ private:
+  std::string bytes_;
+};
+
+std::vector<LiveStep> SampleAll(LiveSteps& steps, std::uint64_t until = UINT64_MAX, std::size_t most = 16) {
+  return steps.Sample(until, most, 4096, [](std::uint64_t ticks) { return static_cast<std::int64_t>(ticks); });
+}
+
+TEST(LiveSteps, BlockingCallsWhereverARecordIsCut) {
+  for (std::size_t cut = 0; cut < 12; ++cut) {
+    LiveSteps steps;
+    Records()
+        .World()
+        .Step(0, 100)
+        .Mpi(MpiOp::kAllreduce, 150, 180, 0)
+        .Mpi(MpiOp::kBarrier, 190, 195, 1, 0, 0)
+        .Step(1, 200)
+        .Into(steps, 0, cut);
+    const auto sampled = SampleAll(steps);
+    ASSERT_EQ(sampled.size(), 1u);
+    EXPECT_EQ(sampled[0].window, (Interval{100, 200}));
+    EXPECT_EQ(sampled[0].in_mpi, (IntervalSet{{150, 180}, {190, 195}}));
+    ASSERT_EQ(sampled[0].operations.size(), 2u);
+    EXPECT_EQ(sampled[0].operations[0].begin_ns, 150);
+    EXPECT_EQ(sampled[0].operations[0].end_ns, 180);
+    EXPECT_EQ(sampled[0].operations[0].members, 2u);
+    EXPECT_EQ(sampled[0].operations[0].splits, 1u);
+    EXPECT_NE(sampled[0].operations[0].key, sampled[0].operations[1].key);
+    EXPECT_EQ(steps.open().index, 1);
+    EXPECT_EQ(steps.steps(), 1);
+  }
+}
+
+TEST(LiveSteps, AnOperationEndsWithTheCallThatCompletedIt) {
+  LiveSteps steps;
+  Records()
+      .World()
+      .Step(0, 100)
+      .Mpi(MpiOp::kIallreduce, 110, 112, 0, 5)
+      .Mpi(MpiOp::kIallreduce, 120, 122, 1, 5)  // Handles are not unique.
+      .Mpi(MpiOp::kWaitall, 150, 170, 0, 0, 2)
+      .Completion(5)
+      .Completion(5)
+      .Step(1, 200)
+      .Into(steps);
+  const auto sampled = SampleAll(steps);
+  ASSERT_EQ(sampled.size(), 1u);
+  ASSERT_EQ(sampled[0].operations.size(), 2u);
+  for (const LiveOperation& one : sampled[0].operations) EXPECT_EQ(one.end_ns, 170);
+  EXPECT_EQ(sampled[0].operations[1].begin_ns, 120);
+}
+
+TEST(LiveSteps, AnotherThreadMayCompleteAndBeReadFirst) {
+  LiveSteps steps;
+  Records().World().Step(0, 100).Into(steps, 1);
+  Records().Mpi(MpiOp::kWait, 150, 170, 0, 9).Into(steps, 0);
+  Records().Mpi(MpiOp::kIallreduce, 110, 112, 0, 9).Step(1, 200).Into(steps, 1);
+  const auto sampled = SampleAll(steps);
+  ASSERT_EQ(sampled.size(), 1u);
+  ASSERT_EQ(sampled[0].operations.size(), 1u);
+  EXPECT_EQ(sampled[0].operations[0].end_ns, 170);
+  EXPECT_EQ(sampled[0].in_mpi, (IntervalSet{{110, 112}})) << "the other thread's calls are not the training thread's";
+}
+
+TEST(LiveSteps, PersistentOperationsHaveAKeyPerStart) {
+  LiveSteps steps;
+  Records records;
+  records.World().Mpi(MpiOp::kAllreduce_init, 10, 12, 3, 6).Step(0, 100);
+  records.Mpi(MpiOp::kStart, 110, 111, 0, 0, 1).Completion(6, kCompletionStarted, 1);
+  records.Mpi(MpiOp::kWait, 120, 130, 0, 6, 1);
+  records.Mpi(MpiOp::kStart, 140, 141, 0, 0, 1).Completion(6, kCompletionStarted, 2);
+  records.Mpi(MpiOp::kWait, 150, 160, 0, 6, 1).Step(1, 200).Into(steps);
+  const auto sampled = SampleAll(steps);
+  ASSERT_EQ(sampled.size(), 1u);
+  ASSERT_EQ(sampled[0].operations.size(), 2u);
+  EXPECT_NE(sampled[0].operations[0].key, sampled[0].operations[1].key);
+  EXPECT_EQ(sampled[0].operations[0].end_ns, 130);
+  EXPECT_EQ(sampled[0].operations[1].end_ns, 160);
+}
+
+TEST(LiveSteps, RanksThatSampleForThemselvesSampleTheSameSteps) {
+  for (const std::int64_t first : {0, 1, 7}) {
+    LiveSteps steps;
+    Records records;
+    records.World();
+    for (std::int64_t i = first; i <= 100; ++i) records.Step(i, 1000 + static_cast<std::uint64_t>(i) * 10);
+    records.Into(steps);
+    const auto sampled = SampleAll(steps);
+    ASSERT_GE(sampled.size(), 8u);
+    ASSERT_LE(sampled.size(), 16u);
+    for (const LiveStep& step : sampled) EXPECT_EQ(step.index % 8, 0);
+    EXPECT_TRUE(SampleAll(steps).empty()) << "nothing twice";
+  }
+}
+
+TEST(LiveSteps, StepsThatAreNotWholeAreNotShown) {
+  LiveSteps steps;
+  Records records;
+  records.World().Step(0, 100).Step(1, 200).Step(5, 300);               // Records were dropped between 1 and 5.
+  records.Step(6, 400).Step(7, 500, true).Step(9, 900).Step(10, 1000);  // Recording was off in between.
+  records.Into(steps);
+  std::vector<std::int64_t> indices;
+  for (const LiveStep& step : SampleAll(steps, 950)) indices.push_back(step.index);
+  EXPECT_EQ(indices, (std::vector<std::int64_t>{0, 5, 6}));
+}
+
+TEST(LiveSteps, GpuRanksShowWhatNoOtherKernelHides) {
+  LiveSteps steps;
+  Records().World().Step(0, 100).Mpi(MpiOp::kBarrier, 110, 120, 0, 0, 0).Step(1, 200).Step(2, 300).Into(steps);
+  Records()
+      .Name(1, "_ZN7cutlass6KernelI4GemmEEvv")
+      .Name(2, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+      .Kernel(1, 110, 150)
+      .Kernel(2, 140, 180)
+      .Kernel(1, 210, 260)
+      .Into(steps, 3);
+  const auto sampled = SampleAll(steps);
+  ASSERT_EQ(sampled.size(), 1u) << "the last step's kernels may still be on their way";
+  EXPECT_EQ(sampled[0].gpu_exposed_ns, 30);
+  EXPECT_TRUE(sampled[0].in_mpi.empty());
+}
+
+TEST(LiveSteps, OfSeveralProcessesTheOneThatAnnouncesSteps) {
+  LiveSteps steps;
+  Records().World().Mpi(MpiOp::kBarrier, 10, 20, 0, 0, 0).Into(steps, 0, 0, 0);
+  Records().World().Step(0, 100).Mpi(MpiOp::kBarrier, 110, 120, 0, 0, 0).Step(1, 200).Into(steps, 1, 0, 1);
+  Records().Mpi(MpiOp::kBarrier, 150, 190, 1, 0, 0).Into(steps, 0, 0, 0);
+  const auto sampled = SampleAll(steps);
+  ASSERT_EQ(sampled.size(), 1u);
+  EXPECT_EQ(sampled[0].in_mpi, (IntervalSet{{110, 120}}));
+}
+
+TEST(LiveSteps, RubbishIsNoReasonToFall) {
+  for (unsigned seed = 1; seed < 200; ++seed) {
+    std::string bytes(64 * kSlotBytes, '\0');
+    unsigned state = seed;
+    for (char& byte : bytes) byte = static_cast<char>((state = state * 1103515245u + 12345u) >> 16);
+    for (std::size_t at = 0; at < bytes.size(); at += kSlotBytes) {  // Plausible heads.
+      bytes[at] = static_cast<char>(bytes[at] & 63);
+      bytes[at + 2] = static_cast<char>(bytes[at + 2] & 3);
+      bytes[at + 3] = 0;
+    }
+    LiveSteps steps;
+    RingEntry entry{};
+    const iovec part{bytes.data(), bytes.size()};
+    steps.Take(seed % 3, entry, {&part, 1});
+    steps.Take(seed % 2, entry, {&part, 1});
+    SampleAll(steps);
+    steps.MpiShare(1000);
+  }
+}
+
+LiveOperation Operation(std::uint64_t key, std::int64_t begin, std::int64_t end, std::uint32_t members = 2) {
+  return {key, begin, end, members, 1};
+}
+
+LiveRank Rank(std::int32_t rank, std::vector<LiveStep> steps, std::uint64_t domain = 1) {
+  LiveRank one;
+  one.rank = rank;
+  one.epoch = 100;
+  one.domain = domain;
+  one.steps_ended = static_cast<std::int64_t>(steps.size());
+  one.steps = std::move(steps);
+  return one;
+}
+
+TEST(LiveFigures, WaitingUntilTheLastThenTransfer) {
+  const std::vector<LiveRank> ranks = {
+      Rank(0, {{4, {0, 1000}, {{500, 900}}, {Operation(1, 500, 900)}, -1}}),
+      Rank(1, {{4, {0, 1010}, {{800, 890}}, {Operation(1, 800, 890)}, -1}}),
+  };
+  const LiveFigures figures = ComputeLiveFigures(ranks, 2, 100);
+  EXPECT_EQ(figures.steps, 1);
+  EXPECT_EQ(figures.step_ns, 1010);
+  EXPECT_EQ(figures.exposed_wait_ns, 150);  // 300 on rank 0.
+  EXPECT_EQ(figures.exposed_transfer_ns, (100 + 90) / 2);
+  EXPECT_EQ(figures.exposed_unsplit_ns, 0);
+  EXPECT_EQ(figures.last_rank, 1);
+  EXPECT_EQ(figures.last_count, 1);
+  EXPECT_EQ(figures.last_late_ns, 300);
+  EXPECT_TRUE(figures.silent.empty());
+}
+
+TEST(LiveFigures, OtherClocksAreMappedAndBoundWhatIsLast) {
+  const std::int64_t offset = 5'000'000'000;
+  std::vector<LiveRank> ranks = {
+      Rank(0, {{4, {0, 1000}, {{500, 900}}, {Operation(1, 500, 900)}, -1}}),
+      Rank(1,
+           {{4,
+             {offset, offset + 1010},
+             {{offset + 800, offset + 890}},
+             {Operation(1, offset + 800, offset + 890)},
+             -1}},
+           2),
+  };
+  EXPECT_EQ(ComputeLiveFigures(ranks, 2, 100).clock_error_ns, -1);
+  EXPECT_EQ(ComputeLiveFigures(ranks, 2, 100).exposed_wait_ns, 0) << "not compared yet: nothing is split";
+  EXPECT_GT(ComputeLiveFigures(ranks, 2, 100).exposed_unsplit_ns, 0);
+  ranks[1].offset_ns = -offset;
+  ranks[1].error_ns = 100;
+  const LiveFigures figures = ComputeLiveFigures(ranks, 2, 100);
+  EXPECT_EQ(figures.step_ns, 1010);
+  EXPECT_EQ(figures.exposed_wait_ns, 150);
+  EXPECT_EQ(figures.clock_error_ns, 100);
+  EXPECT_EQ(figures.last_rank, 1);
+  ranks[1].error_ns = 200;  // 2 (200 + 0) > 300.
+  EXPECT_EQ(ComputeLiveFigures(ranks, 2, 100).last_rank, -1);
+  EXPECT_EQ(ComputeLiveFigures(ranks, 2, 100).ties, 1);
+}
+
+TEST(LiveFigures, WhatSomebodyUnseenTookPartInIsNotSplit) {
+  std::vector<LiveRank> ranks = {
+      Rank(0, {{4, {0, 1000}, {{500, 900}}, {Operation(1, 500, 900, 3)}, -1}}),
+      Rank(1, {{4, {0, 1000}, {{800, 900}}, {Operation(1, 800, 900, 3)}, -1}}),
+      Rank(2, {{4, {0, 1000}, {{800, 900}}, {Operation(1, 850, 900, 3)}, -1}}),
+  };
+  ranks[2].epoch = 97;
+  const LiveFigures figures = ComputeLiveFigures(ranks, 4, 100);
+  EXPECT_EQ(figures.silent, (std::vector<std::int32_t>{2, 3}));
+  EXPECT_EQ(figures.exposed_unsplit_ns, 250);
+  EXPECT_EQ(figures.exposed_wait_ns, 0);
+  EXPECT_EQ(figures.collectives, 0);
+  const std::string line = LiveLine(figures, 4, 10'000'000'000);
+  EXPECT_NE(line.find("2 of 4 ranks, nothing from 2, 3"), std::string::npos) << line;
+}
+
+TEST(LiveFigures, NoStepSaysWhatRuns) {
+  LiveRank rank = Rank(0, {});
+  rank.steps_ended = 17;
+  rank.open_step = 17;
+  rank.open_ns = 23'000'000'000;
+  const std::string line = LiveLine(ComputeLiveFigures(std::vector{rank}, 1, 100), 1, 10'000'000'000);
+  EXPECT_EQ(line, "live: no step ended · step 17 runs for 23 s on rank 0");
+}
+
+TEST(LiveFile, ComesBackAndDamageIsSeen) {
+  const TempDir directory;
+  const std::string where = directory.path();
+  LiveRank rank =
+      Rank(3, {{4, {0, 1000}, {{500, 900}, {950, 960}}, {Operation(1, 500, 900)}, -1}, {5, {1000, 2000}, {}, {}, 7}});
+  rank.mpi_share = 0.25;
+  ASSERT_TRUE(WriteLiveFile(where, rank));
+  const auto read = ReadLiveFile(where, 3);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->steps.size(), 2u);
+  EXPECT_EQ(read->steps[0].in_mpi, rank.steps[0].in_mpi);
+  EXPECT_EQ(read->steps[1].gpu_exposed_ns, 7);
+  EXPECT_EQ(read->mpi_share, 0.25);
+  EXPECT_FALSE(ReadLiveFile(where, 2).has_value());
+  EXPECT_FALSE(WriteLiveFile(where + "/none", rank));
+
+  std::ifstream in(LiveFileName(where, 3), std::ios::binary);
+  const std::string whole{std::istreambuf_iterator<char>(in), {}};
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x41);
+    std::ofstream(LiveFileName(where, 3), std::ios::binary) << damaged;
+    EXPECT_FALSE(ReadLiveFile(where, 3).has_value()) << at;
+    std::ofstream(LiveFileName(where, 3), std::ios::binary) << whole.substr(0, at);
+    EXPECT_FALSE(ReadLiveFile(where, 3).has_value()) << at;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
