@@ -31,7 +31,7 @@ std::string WriteText(const std::string& path, const std::string& text) {
   if (file == nullptr) return std::strerror(errno);
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (std::fclose(file) == 0 && written && ::rename(part.c_str(), path.c_str()) == 0) return "";
-  const std::string why = std::strerror(errno);
+  std::string why = std::strerror(errno);
   ::unlink(part.c_str());
   return why;
 }
