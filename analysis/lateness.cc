@@ -78,14 +78,17 @@ std::vector<std::vector<std::int64_t>> OwnExcess(const Context& context) {
   return excess;
 }
 
-bool WaitsForMessages(const Context& context, std::size_t position, std::int64_t at_least_ns) {
+std::vector<std::int64_t> MessageWaits(const Context& context, std::size_t position) {
   const auto& cells = context.tables().step_ranks;
   std::vector<std::int64_t> waits;
-  for (const std::size_t step : context.usable_steps())
-    if (const std::size_t cell = context.Cell(step, position); cell != kNowhere)
-      waits.push_back(cells.exposed_unsplit_ns[cell] +
-                      InMessages(cells, cell, context.tables().ranks.gpu[context.RankRow(position)] != 0));
-  return LowerQuantile(std::move(waits), 0.9) >= at_least_ns;
+  for (const Unit& unit : context.units()) {
+    const std::size_t cell = context.Cell(unit.step, position);
+    waits.push_back(cell == kNowhere
+                        ? 0
+                        : cells.exposed_unsplit_ns[cell] +
+                              InMessages(cells, cell, context.tables().ranks.gpu[context.RankRow(position)] != 0));
+  }
+  return waits;
 }
 
 Suspects::Suspects(const Context& context, const std::vector<std::size_t>& positions)

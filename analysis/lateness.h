@@ -32,8 +32,9 @@ LatenessTable Lateness(const Context& context);
 // without exposed communication, sleeping for other threads' collectives and without waiting for messages that had not
 // been sent. Empty in runs without steps.
 std::vector<std::vector<std::int64_t>> OwnExcess(const Context& context);
-// Does it spend much of its step in messages, so that it may be late on another's account?
-bool WaitsForMessages(const Context& context, std::size_t position, std::int64_t at_least_ns);
+// Per unit: the rank's exposed time in what cannot be split and in messages that had not been sent, ns: as much of its
+// lateness may be on another's account. For runs with steps.
+std::vector<std::int64_t> MessageWaits(const Context& context, std::size_t position);
 
 // Ranks suspected together. Each is compared with the last of the others, so that
 // two that are equally late do not hide each other.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "analysis/passes.h"
 #include "analysis/report/format.h"
@@ -21,10 +22,13 @@ namespace {
 
 constexpr double kSignificant = 0.01;
 constexpr std::size_t kRounds = 3999;
-// A rank that is late by less own work than this share of it passes another's lateness on.
-constexpr double kOwnShare = 0.5;
+// A rank that is late by less own work than the first share of it, and has waited for messages for the second, passes
+// another's lateness on.
+constexpr double kOwnShare = 0.5, kWaitedShare = 0.25;
 // Of what is worth naming: latenesses that differ by less are equal.
 constexpr double kTieShare = 0.25;
+// Ranks whose latenesses sum up to less than this share of the latest one's do not count as late by size.
+constexpr double kSmallShare = 0.25;
 // Suspects whose own files are read for their cause; of further ones the timeline must do.
 constexpr std::size_t kMaxSuspectsRead = 32, kMaxExplained = 3;
 
@@ -84,15 +88,22 @@ class Search {
       for (double& value : unit) value = std::round(value / (kTieShare * limit_));
     p_.assign(n, 1.0);
     const auto also = [&](std::size_t r, double p) { p_[r] = std::min(p_[r], std::min(1.0, 2 * p)); };
-    const auto block = [&](const std::vector<std::vector<double>>& values) {
+    // By size, what is small does not decide: its correlation with itself is that of the noise.
+    const auto block = [&](const std::vector<std::vector<double>>& values, bool by_size) {
       std::vector<std::vector<double>> series(n, std::vector<double>(units));
       for (std::size_t u = 0; u < units; ++u)
         for (std::size_t r = 0; r < n; ++r) series[r][u] = values[u][r];
+      if (by_size) {
+        const auto sum = [](const std::vector<double>& of) { return std::accumulate(of.begin(), of.end(), 0.0); };
+        double most = 0;
+        for (const std::vector<double>& of : series) most = std::max(most, sum(of));
+        std::erase_if(series, [&](const std::vector<double>& of) { return sum(of) < kSmallShare * most; });
+      }
       return BlockLengthApartFromShift(series);
     };
     const auto permuted = [&](const std::vector<std::vector<double>>& values, bool by_size) {
       const std::vector<double> p =
-          LabelPermutationTest(values, block(values), context_.options().seed, kRounds, kSignificant / 2, by_size);
+          LabelPermutationTest(values, block(values, by_size), context_.options().seed, kRounds, kSignificant / 2, by_size);
       for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
     };
     if (n == 2)
@@ -110,16 +121,16 @@ class Search {
     const auto own = OwnExcess(context_);
     if (own.empty()) return;
     std::erase_if(positions_, [&](std::size_t r) {
-      std::vector<std::int64_t> behind, excess;
+      const std::vector<std::int64_t> waits = MessageWaits(context_, r);
+      // Sums: of what is late now and then the noise of the other steps says nothing.
+      double late = 0, excess = 0, waited = 0;
       for (std::size_t u = 0; u < own.size(); ++u) {
         if (static_cast<double>(late_.behind_ns[u][r]) < limit_) continue;
-        behind.push_back(late_.behind_ns[u][r]);
-        excess.push_back(own[u][r]);
+        late += static_cast<double>(late_.behind_ns[u][r]);
+        excess += static_cast<double>(own[u][r]);
+        waited += static_cast<double>(waits[u]);
       }
-      if (behind.empty()) return false;
-      const double late = static_cast<double>(LowerMedian(std::move(behind)));
-      const bool passed = static_cast<double>(LowerMedian(std::move(excess))) < kOwnShare * late &&
-                          WaitsForMessages(context_, r, static_cast<std::int64_t>(0.5 * kOwnShare * late));
+      const bool passed = late > 0 && excess < kOwnShare * late && waited >= kWaitedShare * late;
       if (passed) messengers_.push_back(r);
       return passed;
     });

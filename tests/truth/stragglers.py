@@ -32,6 +32,9 @@ def matrix():
     yield cases.slowed(8, 1.3, "periodic", "stall", 1, 80, 6, NOISE)
     yield cases.slowed(32, 1.1, "persistent", "compute", 2, 30, 7, NOISE)
     yield cases.slowed(8, 1.3, "persistent", "compute", 1, 40, 8, ("timed_work.csv", 1))
+    # Two that are late in the same few steps, and noise in all of them.
+    for cause, seed in (("input", 11), ("input", 16), ("stall", 16), ("stall", 18)):
+        yield cases.slowed(8, 2, "transient", cause, 2, 100, seed, ("real_work.csv", 0.05))
     yield from cases.propagated(8, 40, 1, NOISE)
 
 
