@@ -50,7 +50,6 @@ struct Cell {
   std::vector<Operation> ops;
   std::vector<NamedRange> ranges;
   std::size_t ops_left_out = 0;
-  std::vector<std::int64_t> terms;  // Six, and hidden; of step_ranks. Empty: a slice.
 };
 
 class Lanes {
@@ -227,9 +226,6 @@ class Lanes {
     const std::size_t row = context_.Cell(step.row, context_.Position(rank));
     if (row == kNowhere || table.end_ns[row] <= table.begin_ns[row]) return false;
     cell.window = {table.begin_ns[row], table.end_ns[row]};
-    const IdentityTerms t = context_.TermsOf(row);
-    cell.terms = {t.compute_ns,      t.exposed_wait_ns, t.exposed_transfer_ns, t.exposed_unsplit_ns,
-                  t.exposed_copy_ns, t.idle_ns,         table.overlap_ns[row]};
     return true;
   }
 
@@ -387,7 +383,6 @@ class Lanes {
     put("cell_ops", static_cast<std::int64_t>(cell.ops.size()));
     put("cell_ops_left_out", static_cast<std::int64_t>(cell.ops_left_out));
     put("cell_ranges", static_cast<std::int64_t>(cell.ranges.size()));
-    for (std::size_t i = 0; i < 7; ++i) put("cell_terms", i < cell.terms.size() ? cell.terms[i] : kUnknownCell);
     std::int64_t begin = cell.window.begin;
     for (const auto& [end, state] : cell.pieces) {
       put("piece_ns", end - begin);

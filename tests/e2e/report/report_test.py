@@ -229,6 +229,11 @@ def demo(place):
         page = browser.open(path, dark=True)
         sound(page, path)
         check(page.eval("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)", "dark by preference")
+        # A link to a section, which is made after the browser would have gone there.
+        page.eval("delete document.body.dataset.ready, location.hash = 'trust'")
+        page.call("Page.reload")
+        page.wait("document.readyState === 'complete' && document.body.dataset.ready")
+        check(page.eval("(r => r.top >= 0 && r.top < innerHeight)(document.getElementById('trust').getBoundingClientRect())"), "a link to a section")
     # Without a locale (uPlot), and without what old browsers lack.
     with Browser(language="C") as browser:
         sound(browser.open(path), path)

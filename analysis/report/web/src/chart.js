@@ -3,7 +3,7 @@
 import './locale_guard.js';
 import uPlot from 'uplot';
 import { h } from './dom.js';
-import { colour, hideTip, onRedraw, showTip } from './plot.js';
+import { addPlot, colour, hideTip, showTip } from './plot.js';
 
 // points(): [{x, y, lines}] in data units, for pointer and keyboard. options(): uPlot's, without size.
 export function chart({ label, height, options, data, points, name }) {
@@ -46,8 +46,7 @@ export function chart({ label, height, options, data, points, name }) {
     tell(order[at]);
   });
   box.addEventListener('blur', hideTip);
-  onRedraw(make);
-  new ResizeObserver(() => (!plot || plot.width !== box.clientWidth) && make()).observe(box);
+  addPlot({ box, redraw: make, width: () => plot?.width ?? 0 });
   return { box, redraw: () => { order = null; at = -1; make(); } };
 }
 

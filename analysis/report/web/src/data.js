@@ -1,32 +1,48 @@
 // The embedded data: JSON whose packed columns (analysis/report/html/packed.h) become Float64Arrays, NaN unknown.
 
+// Browsers have it since 2024 or 2025.
+const fromBase64 = Uint8Array.fromBase64 ?? ((digits) => {
+  const text = atob(digits), bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; ++i) bytes[i] = text.charCodeAt(i);
+  return bytes;
+});
+
 async function inflate(packed) {
-  const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  // Not from a Blob: its bytes would come back from another process, which takes longer than to inflate them.
+  const { readable, writable } = new DecompressionStream('deflate'), writer = writable.getWriter();
+  // Bytes that cannot be inflated fail the reading, too.
+  writer.write(fromBase64(packed)).catch(() => {});
+  writer.close().catch(() => {});
+  return new Uint8Array(await new Response(readable).arrayBuffer());
 }
 
-async function unpack({ packed, n, width, base, unit }) {
-  const planes = await inflate(packed), values = new Float64Array(n), unknown = 2 ** (8 * width) - 1;
-  for (let plane = width - 1; plane >= 0; --plane) for (let i = 0; i < n; ++i) values[i] = values[i] * 256 + planes[plane * n + i];
-  for (let i = 0; i < n; ++i) values[i] = values[i] === unknown ? NaN : base + unit * values[i];
+function numbers({ n, width, base, unit }, planes) {
+  const values = new Float64Array(n), unknown = 2 ** (8 * width) - 1;
+  for (let i = 0; i < n; ++i) {
+    let raw = planes[i];
+    for (let plane = 1, place = 256; plane < width; ++plane, place *= 256) raw += place * planes[plane * n + i];
+    values[i] = raw === unknown ? NaN : base + unit * raw;
+  }
   return values;
 }
 
-export async function load() {
-  const data = JSON.parse(document.getElementById('data').textContent);
-  const jobs = [];
-  const walk = (node) => {
-    for (const key of Object.keys(node)) {
+// The data with its columns still packed, and unpack(part ..), which makes those of these parts readable, or all.
+export function load() {
+  const data = JSON.parse(document.getElementById('data').textContent), packed = {};
+  for (const part of Object.keys(data)) {
+    const columns = (packed[part] = []);
+    const find = (node, key) => {
       const value = node[key];
-      if (value === null || typeof value !== 'object') continue;
-      if (typeof value.packed === 'string') jobs.push(unpack(value).then((column) => (node[key] = column)));
-      else walk(value);
-    }
-  };
-  walk(data);
-  await Promise.all(jobs);
-  return data;
+      if (value === null || typeof value !== 'object') return;
+      if (typeof value.packed === 'string') columns.push([node, key, value]);
+      else if (Array.isArray(value)) for (let i = 0; i < value.length; ++i) find(value, i);
+      else for (const one of Object.keys(value)) find(value, one);
+    };
+    find(data, part);
+  }
+  const unpack = (...parts) => Promise.all((parts.length ? parts : Object.keys(packed)).flatMap((part) => packed[part].splice(0)).map(
+    async ([node, key, column]) => (node[key] = numbers(column, await inflate(column.packed)))));
+  return { data, unpack };
 }
 
 // Bins of what has too many points are drawn by how many they hold.
@@ -36,6 +52,9 @@ export const maximum = (values) => {
   return most;
 };
 export function quantile(values, p) {
-  const sorted = Float64Array.from(values).filter((v) => !Number.isNaN(v)).sort();
-  return sorted.length ? sorted[Math.floor(p * (sorted.length - 1))] : 0;
+  // NaN sorts last.
+  const sorted = values.slice().sort();
+  let known = sorted.length;
+  while (known && Number.isNaN(sorted[known - 1])) --known;
+  return known ? sorted[Math.floor(p * (known - 1))] : 0;
 }

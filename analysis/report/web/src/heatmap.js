@@ -15,6 +15,10 @@ const kMeasures = {
   idle_ns: ['idle', 'neither compute nor communication'],
 };
 
+// A cell's colour is looked up: there are more cells than shades an eye tells apart. The last is that of unknown cells.
+const kShades = 1024;
+const shades = Uint8Array.from([...Array.from({ length: kShades }, (_, i) => [...viridis((i + 0.5) / kShades), 255]), [128, 128, 128, 40]].flat());
+
 export function heatmap(data, openStep) {
   const map = data.heatmap;
   if (!map) return [absent('This run has no steps, so there is nothing to lay out by step. Steps are seen where the program calls lockstep_step(), has a step range (--step-range NAME), trains with PyTorch under lockstep run, or repeats a sequence of collectives.')];
@@ -42,10 +46,10 @@ export function heatmap(data, openStep) {
   function draw(g, w, tall) {
     width = w;
     const values = map.measures[measure], most = limit(measure), least = Math.min(floor(measure), most * 0.98);
-    const image = new ImageData(columns, rows), empty = [128, 128, 128, 40];
+    const image = new ImageData(columns, rows), texel = image.data, scale = kShades / (most - least);
     for (let i = 0; i < values.length; ++i) {
-      const cell = Number.isNaN(values[i]) ? empty : [...viridis((values[i] - least) / (most - least)), 255];
-      image.data.set(cell, i * 4);
+      const shade = Number.isNaN(values[i]) ? kShades : Math.max(0, Math.min(kShades - 1, Math.floor((values[i] - least) * scale)));
+      for (let k = 0; k < 4; ++k) texel[i * 4 + k] = shades[shade * 4 + k];
     }
     const texels = document.createElement('canvas');
     texels.width = columns;

@@ -2,7 +2,7 @@
 
 import { absent, h } from './dom.js';
 import { load } from './data.js';
-import { redrawAll, tipElement } from './plot.js';
+import { drawNew, redrawAll, tipElement } from './plot.js';
 import { figures, findings, header, verdict } from './overview.js';
 import { heatmap } from './heatmap.js';
 import { ranks } from './ranks.js';
@@ -27,10 +27,11 @@ function themeButton() {
   return button;
 }
 
-// Paper is white, whatever the screen is.
-function preparePrinting() {
+// Paper is white, whatever the screen is, and has all that the screen shows only later.
+function preparePrinting(finish) {
   let before;
   addEventListener('beforeprint', () => {
+    finish();
     before = root.dataset.theme;
     root.dataset.theme = 'light';
     redrawAll();
@@ -52,11 +53,18 @@ function guarded(make) {
   }
 }
 
+const later = () => new Promise((done) => setTimeout(done));
+// After the next frame; a page in the background has none.
+const shown = () => (document.hidden ? later() : new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
+
 async function main() {
   const page = document.getElementById('page'), plain = document.getElementById('plain');
   plain.hidden = true;
+  // The browser would go back to a place of a page that is not as long yet.
+  history.scrollRestoration = 'manual';
   try {
-    const data = await load();
+    const { data, unpack } = load();
+    await unpack('ranks');
     const lanes = { open: () => {} };
     const sections = [
       ['findings', 'What to fix', () => findings(data)],
@@ -74,21 +82,47 @@ async function main() {
       ['trust', 'How far to trust this', () => trust(data)],
       ['facts', 'The run', () => facts(data)],
     ];
-    const list = (items) => items.flat(4).filter(Boolean);
+    const shells = sections.map(([id, title]) => h('section', { id, 'aria-labelledby': id + '-title' }, h('h2', { id: id + '-title' }, title)));
     page.append(
       h('a', { class: 'skip', href: '#findings' }, 'Skip to the findings'),
       h('header', {}, h('div', {}, header(data)), themeButton()),
       h('nav', { 'aria-label': 'Sections' }, sections.map(([id, title]) => h('a', { href: '#' + id }, title))),
       h('main', {},
         data.incomplete ? h('p', { class: 'warning', role: 'note' }, 'The data of this run is incomplete or doubtful: see ', h('a', { href: '#trust' }, 'how far to trust this'), '.') : '',
-        verdict(data), figures(data),
-        sections.map(([id, title, make]) => h('section', { id, 'aria-labelledby': id + '-title' }, h('h2', { id: id + '-title' }, title), list([guarded(make)])))),
+        verdict(data), figures(data), shells),
       tipElement);
-    preparePrinting();
-    redrawAll();
+    let next = 0;
+    const fillNext = () => {
+      const shell = shells[next], [, , make] = sections[next++];
+      shell.append(...[guarded(make)].flat(Infinity).filter(Boolean));
+    };
+    const inSight = (element) => element.getBoundingClientRect().top < innerHeight;
+    const nextInSight = () => next < shells.length && inSight(shells[next]);
+    // What is in sight is on the screen before the data of the rest is unpacked. That is then made piece by piece: the
+    // page answers its reader meanwhile.
+    fillNext();
+    if (nextInSight()) {
+      await unpack('heatmap');
+      fillNext();
+    }
+    if (nextInSight()) await unpack();
+    while (nextInSight()) fillNext();
+    drawNew(inSight);
+    await shown();
+    // This and `ready`, when all is drawn, are for tests and bench/report.
+    document.body.dataset.painted = Math.round(performance.now());
+    await unpack();
+    preparePrinting(() => {
+      while (next < shells.length) fillNext();
+      drawNew();
+    });
+    for (drawNew(); next < shells.length; drawNew()) {
+      await later();
+      if (next < shells.length) fillNext(); // Or printing has.
+    }
+    // The page was too short to go there.
+    if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
     document.body.dataset.ready = Math.round(performance.now());
-    // After the frame that shows it; for tests and bench/report.
-    requestAnimationFrame(() => setTimeout(() => (document.body.dataset.painted = Math.round(performance.now()))));
   } catch (error) {
     // An old browser, or a page that was cut: the summary as text is in it, too.
     console.error(error);

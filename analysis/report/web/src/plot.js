@@ -2,15 +2,38 @@
 
 import { h } from './dom.js';
 
-const redraws = new Set();
+// {box, redraw(), width(): as drawn last, 0 if never}
+const plots = [];
+const resized = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const plot = plots.find(({ box }) => box === target);
+    if (plot.width() !== target.clientWidth) plot.redraw();
+  }
+});
 
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
-
-export function redrawAll() {
-  for (const redraw of redraws) redraw();
+// Kept until the theme changes: to compute a style takes longer than to draw with it.
+const colours = new Map();
+export function colour(name) {
+  if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim());
+  return colours.get(name);
 }
-export function onRedraw(redraw) {
-  redraws.add(redraw);
+
+export function addPlot(plot) {
+  plots.push(plot);
+}
+export function redrawAll() {
+  colours.clear();
+  for (const plot of plots) plot.redraw();
+}
+
+// Those never drawn yet, if they are wanted.
+export function drawNew(wanted = () => true) {
+  for (const plot of plots) {
+    if (plot.begun || !wanted(plot.box)) continue;
+    plot.begun = true;
+    plot.redraw();
+    resized.observe(plot.box);
+  }
 }
 
 const tip = h('div', { id: 'tip', role: 'status', 'aria-live': 'polite', hidden: true });
@@ -28,17 +51,19 @@ export function hideTip() {
   tip.hidden = true;
 }
 
-// draw(g, width, height) with height(width) in CSS pixels. at(x, y) -> {lines, x, y}|null: what lies there; keys(key,
+// draw(g, width, height) with height() in CSS pixels. at(x, y) -> {lines, x, y}|null: what lies there; keys(key,
 // shift) -> the same, or true (redrawn, nothing to tell), or false (not ours).
 export function canvasPlot({ label, height, draw, at, keys, pressed }) {
   const canvas = h('canvas', { tabindex: 0, role: 'img', 'aria-label': label });
   const g = canvas.getContext('2d');
+  const box = h('div', { class: 'plot' }, canvas);
+  // Before it is drawn, too: what is below stays where it is.
+  canvas.style.height = height() + 'px';
   let width = 0;
   const redraw = () => {
-    const box = canvas.parentElement;
-    if (!box || !box.clientWidth) return;
+    if (!box.clientWidth) return;
     width = box.clientWidth;
-    const tall = height(width), ratio = Math.min(3, devicePixelRatio || 1);
+    const tall = height(), ratio = Math.min(3, devicePixelRatio || 1);
     canvas.style.height = tall + 'px';
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(tall * ratio);
@@ -66,9 +91,7 @@ export function canvasPlot({ label, height, draw, at, keys, pressed }) {
     event.preventDefault();
     if (found !== true) tell(found, canvas.getBoundingClientRect());
   });
-  onRedraw(redraw);
-  const box = h('div', { class: 'plot' }, canvas);
-  new ResizeObserver(() => box.clientWidth !== width && redraw()).observe(box);
+  addPlot({ box, redraw, width: () => width });
   return { box, canvas, redraw };
 }
 

@@ -27,7 +27,7 @@ function indexCells(lanes) {
   const c = lanes.columns, cells = [];
   let piece = 0, op = 0, range = 0;
   for (let i = 0; i < lanes.steps.length * lanes.ranks.length; ++i) {
-    cells.push({ begin: c.cell_begin[i], end: c.cell_end[i], coarse: c.cell_coarse[i], left: c.cell_ops_left_out[i], terms: c.cell_terms.subarray(i * 7, i * 7 + 7),
+    cells.push({ begin: c.cell_begin[i], end: c.cell_end[i], coarse: c.cell_coarse[i], left: c.cell_ops_left_out[i],
       piece, pieces: c.cell_pieces[i], op, ops: c.cell_ops[i], range, ranges: c.cell_ranges[i] });
     piece += c.cell_pieces[i];
     op += c.cell_ops[i];
