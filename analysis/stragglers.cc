@@ -102,8 +102,8 @@ class Search {
       return BlockLengthApartFromShift(series);
     };
     const auto permuted = [&](const std::vector<std::vector<double>>& values, bool by_size) {
-      const std::vector<double> p =
-          LabelPermutationTest(values, block(values, by_size), context_.options().seed, kRounds, kSignificant / 2, by_size);
+      const std::vector<double> p = LabelPermutationTest(values, block(values, by_size), context_.options().seed,
+                                                         kRounds, kSignificant / 2, by_size);
       for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
     };
     if (n == 2)
