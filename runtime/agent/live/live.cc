@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 
 #include "runtime/agent/live/live_text.h"
 
@@ -51,7 +52,25 @@ std::int64_t Live::Ns(std::uint64_t ticks) const {
   return now_.raw_ns + std::llround(ahead * rate);
 }
 
-void Live::Tick(const std::function<State()>& state) {
+void Live::Take(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> parts) noexcept {
+  if (over_) return;
+  try {
+    steps_.Take(ring, entry, parts);
+  } catch (const std::exception&) {
+    over_ = true;
+  }
+}
+
+void Live::Tick(const std::function<State()>& state) noexcept {
+  if (over_) return;
+  try {
+    Look(state);
+  } catch (const std::exception&) {
+    over_ = true;
+  }
+}
+
+void Live::Look(const std::function<State()>& state) {
   before_ticks_ = last_tick_ticks_;
   last_tick_ticks_ = setup_.clock.Ticks();
   const std::int64_t now_ns = ClockNs(CLOCK_REALTIME), epoch = now_ns / setup_.period_ns;

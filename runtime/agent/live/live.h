@@ -36,16 +36,15 @@ class Live {
   };
 
   explicit Live(const Setup& setup);
-  // Records on their way to the spool.
-  void Take(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> parts) {
-    steps_.Take(ring, entry, parts);
-  }
+  // Records on their way to the spool. Without memory for them there are no figures any more, and nothing else changes.
+  void Take(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> parts) noexcept;
   // After each look at the rings. `state` is asked for once a period. Thread: the agent's main loop.
-  void Tick(const std::function<State()>& state);
+  void Tick(const std::function<State()>& state) noexcept;
   // The application has ended: its file goes.
   void Finish();
 
  private:
+  void Look(const std::function<State()>& state);
   void Publish(std::int64_t epoch, const State& state);
   void Gather(std::int64_t epoch);
   std::int64_t Ns(std::uint64_t ticks) const;
@@ -57,7 +56,7 @@ class Live {
   std::int64_t published_epoch_ = 0, gathered_epoch_ = 0;
   std::int64_t not_before_ns_ = 0;  // Rank 0: its share of a processor is used up until then.
   std::int64_t last_gather_ns_ = 0;
-  bool metrics_failed_ = false, stretched_said_ = false;
+  bool over_ = false, metrics_failed_ = false, stretched_said_ = false;
 };
 
 }  // namespace lockstep
