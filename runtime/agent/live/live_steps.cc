@@ -73,6 +73,7 @@ void LiveSteps::Reset(std::uint32_t process) {
 void LiveSteps::Take(std::uint32_t index, const RingEntry& entry, std::span<const iovec> parts) {
   if (process_ >= 0 && entry.process != process_ && step_ring_ >= 0) return;
   const Reader reader(parts);
+  Ring* known = nullptr;  // Of this index, once the process is ours.
   RecordHead head;
   for (std::size_t at = 0; reader.Copy(at, &head, sizeof head); at += std::size_t{head.slots} * kSlotBytes) {
     if (head.slots == 0) return;
@@ -84,8 +85,11 @@ void LiveSteps::Take(std::uint32_t index, const RingEntry& entry, std::span<cons
     if (!ours && (head.kind == RecordKind::kStep || (process_ < 0 && head.kind == RecordKind::kComm)))
       Reset(entry.process);
     if (process_ != entry.process) continue;
-    Ring& ring = rings_[index];
-    if (ring.generation != entry.generation) ring = Ring{.generation = entry.generation};
+    if (known == nullptr) {
+      known = &rings_[index];
+      if (known->generation != entry.generation) *known = Ring{.generation = entry.generation};
+    }
+    Ring& ring = *known;
     switch (head.kind) {
       case RecordKind::kStep:
         if (StepRecord record; load(record)) OnStep(index, record);
@@ -94,7 +98,7 @@ void LiveSteps::Take(std::uint32_t index, const RingEntry& entry, std::span<cons
         if (MpiRecord record; load(record)) {
           RecordHead next{};
           reader.Copy(at + std::size_t{head.slots} * kSlotBytes, &next, sizeof next);
-          OnMpi(index, record, next.kind == RecordKind::kCompletion);
+          OnMpi(index, ring, record, next.kind == RecordKind::kCompletion);
         }
         break;
       case RecordKind::kCompletion:
@@ -157,8 +161,7 @@ std::int64_t LiveSteps::Add(const MpiRecord& record, std::uint32_t start, Ticks 
   return first_operation_ + static_cast<std::int64_t>(operations_.size()) - 1;
 }
 
-void LiveSteps::OnMpi(std::uint32_t index, const MpiRecord& record, bool completions_follow) {
-  Ring& ring = rings_[index];
+void LiveSteps::OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, bool completions_follow) {
   ring.call = record;
   const MpiOpInfo* info = InfoOf(record.op);
   if (info == nullptr) return;
@@ -215,7 +218,7 @@ void LiveSteps::Start(const MpiRecord& call, std::uint64_t handle, std::uint64_t
 void LiveSteps::Post(std::uint64_t handle, std::int64_t operation, std::uint64_t at_ticks) {
   if (const auto early = completed_early_.find(HandleKey(handle)); early != completed_early_.end()) {
     const std::uint64_t end = early->second.front();
-    early->second.pop_front();
+    early->second.erase(early->second.begin());
     if (early->second.empty()) completed_early_.erase(early);
     if (end >= at_ticks) {
       if (operation >= 0) operations_.back().ticks.end = end;
@@ -234,7 +237,7 @@ void LiveSteps::Complete(std::uint64_t handle, std::uint64_t at_ticks) {
     return;
   }
   const std::int64_t number = queue->second.front() - first_operation_;
-  queue->second.pop_front();
+  queue->second.erase(queue->second.begin());
   if (queue->second.empty()) posted_.erase(queue);
   if (number >= 0) operations_[static_cast<std::size_t>(number)].ticks.end = at_ticks;
 }

@@ -90,7 +90,7 @@ class LiveSteps {
   class Reader;
 
   void OnStep(std::uint32_t ring, const StepRecord& record);
-  void OnMpi(std::uint32_t ring, const MpiRecord& record, bool completions_follow);
+  void OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, bool completions_follow);
   void OnCompletion(Ring& ring, const CompletionRecord& record);
   void OnComm(const CommRecord& record);
   void Post(std::uint64_t handle, std::int64_t operation, std::uint64_t at_ticks);
@@ -115,9 +115,10 @@ class LiveSteps {
   std::deque<Kernel> kernels_;
   std::uint64_t last_kernel_ticks_ = 0;
   bool gpu_ = false;
-  // By handle: operations posted and not completed, and completions whose post is still to come (from another ring).
-  std::unordered_map<std::uint64_t, std::deque<std::int64_t>> posted_;
-  std::unordered_map<std::uint64_t, std::deque<std::uint64_t>> completed_early_;
+  // By handle, the oldest first: operations posted and not completed, and completions whose post is still to come (from
+  // another ring).
+  std::unordered_map<std::uint64_t, std::vector<std::int64_t>> posted_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> completed_early_;
   std::uint64_t whole_from_ticks_ = 0, share_from_ticks_ = 0;
   std::int64_t steps_ = 0;
 };
