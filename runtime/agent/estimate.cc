@@ -9,7 +9,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
+
+#include "runtime/agent/write_renamed.h"
 
 namespace lockstep {
 namespace {
@@ -102,12 +105,10 @@ std::int64_t StepBytes::Median() const {
 }
 
 void WriteEstimate(const RunDir& dir, const RankEstimate& estimate) {
-  const std::string path = PathOf(dir, estimate.rank), part = path + ".part";
-  std::ofstream file(part);
-  file << estimate.records << ' ' << estimate.bytes << ' ' << estimate.wall_ns << ' ' << estimate.steps << ' '
+  std::ostringstream text;
+  text << estimate.records << ' ' << estimate.bytes << ' ' << estimate.wall_ns << ' ' << estimate.steps << ' '
        << estimate.step_bytes_p50 << '\n';
-  file.close();
-  if (file) ::rename(part.c_str(), path.c_str());
+  WriteRenamed(PathOf(dir, estimate.rank), text.str());  // If not, rank 0 says which are missing.
 }
 
 std::vector<RankEstimate> CollectEstimates(const RunDir& dir, std::int32_t slots, std::int64_t wait_ms) {

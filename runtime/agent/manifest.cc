@@ -18,6 +18,7 @@
 #include <system_error>
 
 #include "core/version.h"
+#include "runtime/agent/write_renamed.h"
 
 namespace lockstep {
 namespace {
@@ -103,17 +104,7 @@ bool WriteManifest(const RunDir& dir, const RunOptions& options, const LaunchEnv
   json["host"] = HostName();
   // Arguments may hold any bytes; JSON holds UTF-8 only.
   const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  const std::string path = dir.absolute + "/manifest.json", part = path + ".part";
-  {
-    std::ofstream file(part, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.close();
-    if (!file) {
-      ::unlink(part.c_str());
-      return false;
-    }
-  }
-  return ::rename(part.c_str(), path.c_str()) == 0;
+  return WriteRenamed(dir.absolute + "/manifest.json", text).empty();
 }
 
 std::string StartMeta(const RunOptions& options, const LaunchEnv& launch, const RankFacts& facts) {

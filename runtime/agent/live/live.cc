@@ -4,13 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 
 #include "runtime/agent/live/live_text.h"
+#include "runtime/agent/write_renamed.h"
 
 namespace lockstep {
 namespace {
@@ -23,18 +22,6 @@ std::int64_t ClockNs(clockid_t id) {
   timespec now{};
   ::clock_gettime(id, &now);
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
-
-// "": written; readers see the old file or the new one, whole.
-std::string WriteText(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  std::FILE* file = std::fopen(part.c_str(), "we");
-  if (file == nullptr) return std::strerror(errno);
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) == 0 && written && ::rename(part.c_str(), path.c_str()) == 0) return "";
-  std::string why = std::strerror(errno);
-  ::unlink(part.c_str());
-  return why;
 }
 
 }  // namespace
@@ -118,7 +105,7 @@ void Live::Gather(std::int64_t epoch) {
   std::string line = LiveLine(figures, setup_.ranks, begin_ns - last_gather_ns_);
   last_gather_ns_ = begin_ns;
   if (!setup_.metrics.empty()) {
-    const std::string why = WriteText(setup_.metrics, LiveMetrics(figures, setup_.ranks, ClockNs(CLOCK_REALTIME)));
+    const std::string why = WriteRenamed(setup_.metrics, LiveMetrics(figures, setup_.ranks, ClockNs(CLOCK_REALTIME)));
     if (!why.empty() && !metrics_failed_) setup_.say("--metrics " + setup_.metrics + ": " + why);
     metrics_failed_ = !why.empty();
   }

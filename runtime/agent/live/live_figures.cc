@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <unordered_map>
 
 #include "core/interval.h"
@@ -15,12 +14,12 @@ struct Clock {
   std::int64_t offset_ns = 0, error_ns = -1;  // -1: not known.
 };
 
-// One rank of a domain measures, all of it use it. The domain of the lowest rank is the reference.
+// One rank of a domain measures, all of it use it. Rank 0's domain is the reference.
 std::vector<Clock> ClocksOf(const std::vector<const LiveRank*>& ranks) {
   std::map<std::uint64_t, Clock> domains;
   for (const LiveRank* rank : ranks)
     if (rank->error_ns >= 0) domains[rank->domain] = {rank->offset_ns, rank->error_ns};
-  if (!ranks.empty()) domains[ranks.front()->domain] = {0, 0};
+  if (!ranks.empty() && ranks.front()->rank == 0) domains[ranks.front()->domain] = {0, 0};
   std::vector<Clock> clocks;
   for (const LiveRank* rank : ranks) {
     const auto known = domains.find(rank->domain);
@@ -105,23 +104,56 @@ std::vector<std::int64_t> CommonSteps(const std::vector<const LiveRank*>& ranks)
   return common;
 }
 
-}  // namespace
+// A step of all ranks; null where a rank did not sample it.
+using Row = std::vector<const LiveStep*>;
 
-LiveFigures ComputeLiveFigures(std::span<const LiveRank> told, std::int32_t expected, std::int64_t epoch) {
-  LiveFigures figures;
-  std::vector<const LiveRank*> ranks;
-  std::vector<bool> heard(static_cast<std::size_t>(std::max(expected, 0)));
-  for (const LiveRank& rank : told) {
-    if (rank.epoch < epoch - 1) continue;
-    ranks.push_back(&rank);
-    if (rank.rank >= 0 && rank.rank < expected) heard[static_cast<std::size_t>(rank.rank)] = true;
+std::unordered_map<std::uint64_t, Arrivals> ArrivalsOf(const Row& row, const std::vector<Clock>& clocks) {
+  std::unordered_map<std::uint64_t, Arrivals> arrivals;
+  for (std::size_t r = 0; r < row.size(); ++r) {
+    if (row[r] == nullptr || clocks[r].error_ns < 0) continue;
+    for (const LiveOperation& one : row[r]->operations) {
+      if (one.splits == 0) continue;
+      Arrivals& arrival = arrivals[one.key];
+      arrival.members = one.members;
+      arrival.Add(r, one.begin_ns + clocks[r].offset_ns, clocks[r].error_ns);
+    }
   }
-  for (std::size_t rank = 0; rank < heard.size(); ++rank)
-    if (!heard[rank]) figures.silent.push_back(static_cast<std::int32_t>(rank));
-  std::sort(ranks.begin(), ranks.end(), [](const LiveRank* a, const LiveRank* b) { return a->rank < b->rank; });
-  figures.ranks = static_cast<std::int64_t>(ranks.size());
-  const std::vector<Clock> clocks = ClocksOf(ranks);
+  return arrivals;
+}
 
+// From one step's end on its last rank to the next one's; the longest rank's if clocks are not known.
+std::int64_t StepNs(const Row& row, const std::vector<Clock>& clocks) {
+  std::int64_t begin = std::numeric_limits<std::int64_t>::min(), end = begin, longest = 0;
+  bool known = true;
+  for (std::size_t r = 0; r < row.size(); ++r) {
+    if (row[r] == nullptr) continue;
+    const Interval& window = row[r]->window;
+    known = known && clocks[r].error_ns >= 0;
+    begin = std::max(begin, window.begin + clocks[r].offset_ns);
+    end = std::max(end, window.end + clocks[r].offset_ns);
+    longest = std::max(longest, window.end - window.begin);
+  }
+  return known ? end - begin : longest;
+}
+
+// Means over ranks.
+Terms MeanTerms(const Row& row, const std::vector<Clock>& clocks,
+                const std::unordered_map<std::uint64_t, Arrivals>& arrivals) {
+  Terms sum;
+  std::int64_t members = 0;
+  for (std::size_t r = 0; r < row.size(); ++r) {
+    if (row[r] == nullptr) continue;
+    const Terms terms = TermsOf(*row[r], clocks[r], arrivals);
+    sum.wait_ns += terms.wait_ns;
+    sum.transfer_ns += terms.transfer_ns;
+    sum.unsplit_ns += terms.unsplit_ns;
+    ++members;
+  }
+  return {sum.wait_ns / members, sum.transfer_ns / members, sum.unsplit_ns / members};
+}
+
+void AddWhatRanksSay(const std::vector<const LiveRank*>& ranks, const std::vector<Clock>& clocks,
+                     LiveFigures& figures) {
   std::int64_t sharing = 0;
   double share = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -144,40 +176,13 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> told, std::int32_t expe
                                  : std::max(figures.clock_error_ns, clocks[r].error_ns);
   }
   if (sharing > 0) figures.mpi_share = share / static_cast<double>(sharing);
+}
 
-  std::vector<std::int64_t> step_ns, wait_ns, transfer_ns, unsplit_ns;
-  std::vector<std::int64_t> charges(ranks.size()), lasts(ranks.size());
-  for (const std::int64_t index : CommonSteps(ranks)) {
-    std::unordered_map<std::uint64_t, Arrivals> arrivals;
-    std::int64_t begin = std::numeric_limits<std::int64_t>::min(), end = begin, members = 0;
-    bool clocks_known = true;
-    std::vector<const LiveStep*> steps(ranks.size());
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      const LiveStep* step = steps[r] = FindStep(*ranks[r], index);
-      if (step == nullptr) continue;
-      ++members;
-      figures.gpu = figures.gpu || step->gpu_exposed_ns >= 0;
-      clocks_known = clocks_known && clocks[r].error_ns >= 0;
-      begin = std::max(begin, step->window.begin + clocks[r].offset_ns);
-      end = std::max(end, step->window.end + clocks[r].offset_ns);
-      if (clocks[r].error_ns < 0) continue;
-      for (const LiveOperation& one : step->operations) {
-        if (one.splits == 0) continue;
-        Arrivals& arrival = arrivals[one.key];
-        arrival.members = one.members;
-        arrival.Add(r, one.begin_ns + clocks[r].offset_ns, clocks[r].error_ns);
-      }
-    }
-    Terms sum;
-    std::int64_t longest = 0;
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      if (steps[r] == nullptr) continue;
-      const Terms terms = TermsOf(*steps[r], clocks[r], arrivals);
-      sum.wait_ns += terms.wait_ns;
-      sum.transfer_ns += terms.transfer_ns;
-      sum.unsplit_ns += terms.unsplit_ns;
-      longest = std::max(longest, steps[r]->window.end - steps[r]->window.begin);
-    }
+// Who came last, over all steps.
+class LastArrivals {
+ public:
+  explicit LastArrivals(std::size_t ranks) : charges_ns_(ranks), counts_(ranks) {}
+  void Add(const std::unordered_map<std::uint64_t, Arrivals>& arrivals, LiveFigures& figures) {
     for (const auto& [key, arrival] : arrivals) {
       if (!arrival.whole()) continue;
       ++figures.collectives;
@@ -186,14 +191,57 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> told, std::int32_t expe
         ++figures.ties;
         continue;
       }
-      charges[arrival.last] += margin;
-      ++lasts[arrival.last];
+      charges_ns_[arrival.last] += margin;
+      ++counts_[arrival.last];
     }
-    // Job step time: from one step's end on its last rank to the next one's.
-    step_ns.push_back(clocks_known ? end - begin : longest);
-    wait_ns.push_back(sum.wait_ns / members);
-    transfer_ns.push_back(sum.transfer_ns / members);
-    unsplit_ns.push_back(sum.unsplit_ns / members);
+  }
+  void Tell(const std::vector<const LiveRank*>& ranks, LiveFigures& figures) const {
+    const auto most = std::max_element(charges_ns_.begin(), charges_ns_.end());
+    if (most == charges_ns_.end() || *most == 0) return;
+    const auto r = static_cast<std::size_t>(most - charges_ns_.begin());
+    figures.last_rank = ranks[r]->rank;
+    figures.last_count = counts_[r];
+    figures.last_late_ns = charges_ns_[r] / counts_[r];
+  }
+
+ private:
+  std::vector<std::int64_t> charges_ns_, counts_;
+};
+
+}  // namespace
+
+LiveFigures ComputeLiveFigures(std::span<const LiveRank> told, std::int32_t expected, std::int64_t epoch) {
+  LiveFigures figures;
+  std::vector<const LiveRank*> ranks;
+  std::vector<bool> heard(static_cast<std::size_t>(std::max(expected, 0)));
+  for (const LiveRank& rank : told) {
+    if (rank.epoch < epoch - 1) continue;
+    ranks.push_back(&rank);
+    if (rank.rank >= 0 && rank.rank < expected) heard[static_cast<std::size_t>(rank.rank)] = true;
+  }
+  for (std::size_t rank = 0; rank < heard.size(); ++rank)
+    if (!heard[rank]) figures.silent.push_back(static_cast<std::int32_t>(rank));
+  std::sort(ranks.begin(), ranks.end(), [](const LiveRank* a, const LiveRank* b) { return a->rank < b->rank; });
+  figures.ranks = static_cast<std::int64_t>(ranks.size());
+  const std::vector<Clock> clocks = ClocksOf(ranks);
+
+  AddWhatRanksSay(ranks, clocks, figures);
+
+  std::vector<std::int64_t> step_ns, wait_ns, transfer_ns, unsplit_ns;
+  LastArrivals last(ranks.size());
+  for (const std::int64_t index : CommonSteps(ranks)) {
+    Row row;
+    for (const LiveRank* rank : ranks) {
+      row.push_back(FindStep(*rank, index));
+      figures.gpu = figures.gpu || (row.back() != nullptr && row.back()->gpu_exposed_ns >= 0);
+    }
+    const auto arrivals = ArrivalsOf(row, clocks);
+    last.Add(arrivals, figures);
+    const Terms mean = MeanTerms(row, clocks, arrivals);
+    step_ns.push_back(StepNs(row, clocks));
+    wait_ns.push_back(mean.wait_ns);
+    transfer_ns.push_back(mean.transfer_ns);
+    unsplit_ns.push_back(mean.unsplit_ns);
     figures.last_step = index;
     if (figures.steps++ == 0) figures.first_step = index;
   }
@@ -201,13 +249,7 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> told, std::int32_t expe
   figures.exposed_wait_ns = LowerMedian(std::move(wait_ns));
   figures.exposed_transfer_ns = LowerMedian(std::move(transfer_ns));
   figures.exposed_unsplit_ns = LowerMedian(std::move(unsplit_ns));
-  const auto most = std::max_element(charges.begin(), charges.end());
-  if (most != charges.end() && *most > 0) {
-    const auto r = static_cast<std::size_t>(most - charges.begin());
-    figures.last_rank = ranks[r]->rank;
-    figures.last_count = lasts[r];
-    figures.last_late_ns = charges[r] / lasts[r];
-  }
+  last.Tell(ranks, figures);
   return figures;
 }
 

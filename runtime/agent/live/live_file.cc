@@ -6,9 +6,11 @@
 
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 #include <type_traits>
 
 #include "core/hash.h"
+#include "runtime/agent/write_renamed.h"
 
 namespace lockstep {
 namespace {
@@ -65,13 +67,6 @@ std::uint64_t Checksum(std::string_view bytes) {
   return hash.value();
 }
 
-bool WriteWhole(const std::string& path, const std::string& bytes) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return false;
-  const bool whole = ::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
-  return ::close(fd) == 0 && whole;
-}
-
 }  // namespace
 
 std::string LiveFileName(const std::string& directory, std::int32_t rank) {
@@ -104,10 +99,7 @@ bool WriteLiveFile(const std::string& directory, const LiveRank& rank) {
     out.AddAll(step.operations);
   }
   out.Add(Checksum(out.bytes()));
-  const std::string path = LiveFileName(directory, rank.rank), part = path + ".part";
-  if (WriteWhole(part, out.bytes()) && ::rename(part.c_str(), path.c_str()) == 0) return true;
-  ::unlink(part.c_str());
-  return false;
+  return WriteRenamed(LiveFileName(directory, rank.rank), out.bytes()).empty();
 }
 
 std::optional<LiveRank> ReadLiveFile(const std::string& directory, std::int32_t number, std::size_t size_limit) {

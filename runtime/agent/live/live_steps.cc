@@ -112,13 +112,13 @@ void LiveSteps::Take(std::uint32_t index, const RingEntry& entry, std::span<cons
         if (!load(record)) break;
         std::string text(std::min<std::size_t>(record.bytes, kMaxStringBytes), '\0');
         if (reader.Copy(at + sizeof record, text.data(), text.size()) && IsCommKernelName(text))
-          ring.kernel_names[record.id] = true;
+          ring.comm_kernels.insert(record.id);
         break;
       }
       case RecordKind::kGpuKernel:
         if (GpuKernelRecord record; load(record)) {
           gpu_ = true;
-          kernels_.push_back({{record.begin_ticks, record.end_ticks}, ring.kernel_names.contains(record.name)});
+          kernels_.push_back({{record.begin_ticks, record.end_ticks}, ring.comm_kernels.contains(record.name)});
           last_kernel_ticks_ = std::max(last_kernel_ticks_, record.end_ticks);
         }
         break;

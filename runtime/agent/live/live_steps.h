@@ -11,6 +11,7 @@
 #include <functional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/interval.h"
@@ -82,9 +83,9 @@ class LiveSteps {
   };
   struct Ring {
     std::uint32_t generation = 0;
-    MpiRecord call{};                                      // Whose completions follow.
-    std::unordered_map<std::uint32_t, bool> kernel_names;  // Id -> communicates.
-    std::uint64_t mpi_ticks = 0;                           // Since the last MpiShare.
+    MpiRecord call{};                                // Whose completions follow.
+    std::unordered_set<std::uint32_t> comm_kernels;  // Ids of their names.
+    std::uint64_t mpi_ticks = 0;                     // Since the last MpiShare.
   };
   // A record's fixed part, wherever `parts` cut it.
   class Reader;

@@ -371,7 +371,8 @@ class Places(Case):
         with h5py.File(self.latest() + "/ranks/rank-00000.h5") as f:
             found, lost = len(f["ranges/begin_ns"]), losses(f)
         self.assertGreater(found, 1000)
-        self.assertGreaterEqual(found + lost["SpoolWrite"], 300000)
+        # An agent that a busy machine keeps from running loses some in the ring too.
+        self.assertGreaterEqual(found + lost["SpoolWrite"] + lost.get("RingFull", 0), 300000)
         self.assertEqual(os.listdir(disk), [])
 
     def test_read_only_directory(self):

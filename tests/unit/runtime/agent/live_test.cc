@@ -300,6 +300,19 @@ TEST(LiveFigures, OtherClocksAreMappedAndBoundWhatIsLast) {
   EXPECT_EQ(ComputeLiveFigures(ranks, 2, 100).ties, 1);
 }
 
+TEST(LiveFigures, OffsetsAreToRankZerosClockEvenIfItIsNotSeen) {
+  std::vector<LiveRank> ranks = {
+      Rank(1, {{4, {0, 1000}, {{500, 900}}, {Operation(1, 500, 900)}, -1}}, 1),
+      Rank(2, {{4, {0, 1000}, {{800, 900}}, {Operation(1, 800, 900)}, -1}}, 2),
+  };
+  ranks[0].offset_ns = 400;
+  ranks[0].error_ns = ranks[1].error_ns = 1;
+  ranks[1].offset_ns = 0;
+  const LiveFigures figures = ComputeLiveFigures(ranks, 3, 100);
+  EXPECT_EQ(figures.last_rank, 1) << "500 + 400 is after 800";
+  EXPECT_EQ(figures.last_late_ns, 100);
+}
+
 TEST(LiveFigures, WhatSomebodyUnseenTookPartInIsNotSplit) {
   std::vector<LiveRank> ranks = {
       Rank(0, {{4, {0, 1000}, {{500, 900}}, {Operation(1, 500, 900, 3)}, -1}}),
