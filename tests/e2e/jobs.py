@@ -43,6 +43,17 @@ def run(words, cwd, env=None, timeout=120, **more):
     return done
 
 
+def on_this_machine(seconds):
+    """What may take this long on an idle machine, now: others want its cores too."""
+    return seconds * (1 + os.getloadavg()[0] / os.cpu_count())
+
+
+def steady(report):
+    """Whether ddp_mpi had the cores it needed. Steps of timed work last equally long where it had: else figures of
+    single ranks are the machine's."""
+    return report["step_ms"] * 1e6 <= 1.025 * min(report["step_ns"][report["warmup_steps"]:])
+
+
 def without_ours(stderr):
     """stderr less the lines Lockstep says itself: one voice, one prefix."""
     return b"".join(line for line in stderr.splitlines(keepends=True) if not line.startswith(b"lockstep: "))

@@ -47,7 +47,7 @@ class Case:
     analyze: int = None                  # Exit code of `lockstep analyze`, None: not asked.
     check: typing.Callable = None        # (test, job): what the trace must say.
     needs_root: bool = False
-    extra_seconds: float = 5             # What Lockstep may add to the wall time on a loaded machine.
+    extra_seconds: float = 5             # What Lockstep may add to the wall time.
 
 
 class Job:
@@ -180,7 +180,7 @@ class Matrix(unittest.TestCase):
             self.assertEqual(jobs.without_ours(traced.stderr), bare.stderr, "standard error")
         for name, content in kept.items():
             self.assertEqual(self.content(traced.directory / name), content, name)
-        self.assertLess(traced.seconds, bare.seconds + case.extra_seconds)
+        self.assertLess(traced.seconds, bare.seconds + jobs.on_this_machine(case.extra_seconds))
 
     def look_at_trace(self, case, traced):
         if case.recorded:

@@ -20,10 +20,16 @@ class WhatIf(unittest.TestCase):
         self.addCleanup(self.place.cleanup)
 
     def record(self, name, *options):
-        run = pathlib.Path(self.place.name) / name
-        done = jobs.run([*jobs.MPIRUN, "-np", 2, jobs.LOCKSTEP, "run", "-o", run, "--after", "none", "--",
-                         jobs.BUILD / "ddp_mpi", "--steps", 40, "--step-ms", STEP_MS, "--quiet", *options], self.place.name)
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        report = pathlib.Path(self.place.name) / "report.json"
+        for go in range(3):
+            run = pathlib.Path(self.place.name) / f"{name}-{go}"
+            done = jobs.run([*jobs.MPIRUN, "-np", 2, jobs.LOCKSTEP, "run", "-o", run, "--after", "none", "--",
+                             jobs.BUILD / "ddp_mpi", "--steps", 40, "--step-ms", STEP_MS, "--quiet", "--report", report,
+                             *options], self.place.name)
+            self.assertEqual(done.returncode, 0, done.stderr.decode())
+            self.busy = not jobs.steady(json.loads(report.read_text()))
+            if not self.busy:
+                break
         return run
 
     def ask(self, run, *options, code=0):
@@ -37,6 +43,8 @@ class WhatIf(unittest.TestCase):
         self.assertEqual(answers["schema"], "lockstep.whatif/1")
         self.assertLess(answers["self_error"], 0.02)
         (answer,) = answers["answers"]
+        if self.busy:
+            self.skipTest("steps were not equally long in three goes: the machine is busy")
         expected = 0.3 * STEP_MS * 1e6 * COMPUTE_SHARE
         self.assertAlmostEqual(answer["gain_ns"] / expected, 1, delta=0.15)
         self.assertLess(answer["low_ns"], answer["step_ns"] + 1)
