@@ -97,7 +97,7 @@ std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& 
 void DescribeCosts(const ReplayedRun& replayed, Buckets& buckets) {
   for (const replay::CostModel::Knot& knot : replayed.what_if().costs().knots())
     buckets.costs.push_back({knot.bytes, std::llround(knot.transfer_ns), static_cast<std::int64_t>(knot.samples),
-                             knot.spread, knot.doubt != replay::CostModel::Doubt::kNone});
+                             knot.spread, knot.doubt != replay::CostModel::Doubt::kNothing});
   if (const auto line = replayed.what_if().costs().AlphaBeta(); line && buckets.costs.size() > 1) {
     buckets.alpha_ns = line->alpha_ns;
     buckets.beta_ns_per_byte = line->beta_ns_per_byte;

@@ -48,11 +48,11 @@ void CostModel::Fit() {
       values.push_back(static_cast<double>(samples_[i].transfer_ns));
     const double middle = MedianOf(values);
     for (const double value : values) away.push_back(std::abs(std::log(value / middle)));
-    knots_.push_back({bytes, middle, kMadToSigma * MedianOf(std::move(away)), values.size(), Doubt::kNone});
+    knots_.push_back({bytes, middle, kMadToSigma * MedianOf(std::move(away)), values.size(), Doubt::kNothing});
   }
   FindDoubtful();
   for (const Knot& knot : knots_)
-    if (knot.doubt == Doubt::kNone) usable_.push_back(knot);
+    if (knot.doubt == Doubt::kNothing) usable_.push_back(knot);
   std::vector<double> errors;
   for (const double error : LeaveOneOut()) errors.push_back(std::abs(std::log1p(error)));
   between_ = kMadToSigma * MedianOf(std::move(errors));
@@ -70,7 +70,7 @@ void CostModel::FindDoubtful() {
     if (knot.transfer_ns <= nothing_ns * 1.1) knot.doubt = Doubt::kImpossible;
   std::vector<Knot*> real;
   for (Knot& knot : knots_)
-    if (knot.doubt == Doubt::kNone) real.push_back(&knot);
+    if (knot.doubt == Doubt::kNothing) real.push_back(&knot);
   for (std::size_t i = 0; i < real.size(); ++i) {
     // At the ends one neighbour and the one behind it must do: less for more bytes, both times.
     const bool first = i == 0, last = i + 1 == real.size();

@@ -20,7 +20,7 @@ class CostModel {
   bool empty() const { return knots_.empty(); }
 
   enum class Doubt : std::uint8_t {
-    kNone,
+    kNothing,
     kOutlier,     // Far slower than the sizes around it, both of them: kept out of interpolation.
     kImpossible,  // More bytes a second than any memory moves: nothing was transferred. Kept out of everything.
   };
@@ -29,7 +29,7 @@ class CostModel {
     double transfer_ns;  // Median.
     double spread;       // Robust standard deviation of the logarithm, within this size.
     std::size_t samples;
-    Doubt doubt = Doubt::kNone;
+    Doubt doubt = Doubt::kNothing;
   };
   const std::vector<Knot>& knots() const { return knots_; }  // By size.
 

@@ -18,6 +18,11 @@ std::vector<std::int64_t> Job::StepLengths(const Schedule& schedule) const {
   return lengths;
 }
 
+std::vector<std::int64_t> Comparable(std::vector<std::int64_t> step_lengths) {
+  if (step_lengths.size() > 1) step_lengths.erase(step_lengths.begin());
+  return step_lengths;
+}
+
 std::uint32_t Job::LastEnd(const Schedule& schedule) const {
   std::uint32_t last = kNone;
   for (const std::uint32_t end : step_ends.back())

@@ -55,6 +55,9 @@ struct Job {
   std::uint32_t LastEnd(const Schedule& schedule) const;
 };
 
+// Step lengths without the first, whose begin is not comparable, unless it is the only one.
+std::vector<std::int64_t> Comparable(std::vector<std::int64_t> step_lengths);
+
 struct JobOptions {
   bool wait_for_overlap = true;  // False: what is posted moves only when it is waited for.
   // Durations are made what they would be alone, so that a replay under this interference gives the recorded ones.

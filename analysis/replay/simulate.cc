@@ -3,63 +3,21 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <queue>
 #include <string>
 #include <tuple>
+#include <utility>
+
+#include "analysis/replay/propagate.h"
+#include "analysis/replay/structure.h"
 
 namespace lockstep::replay {
 
-// Lists of what depends on what, by index ranges.
-struct Simulator::Structure {
-  struct Dependent {
-    std::uint32_t operation;
-    std::uint32_t need;  // Of graph.needs().
-  };
-  std::vector<std::uint32_t> first_dependent;  // Operations + 1.
-  std::vector<Dependent> dependents;
-  std::vector<std::uint32_t> needed;  // Per operation: how many things it waits for, being enqueued included.
-  std::vector<std::uint32_t> first_in_lane, in_lane;  // Lanes in program order.
-  std::vector<std::uint32_t> first_member, members;   // Of collectives.
-  std::vector<std::uint32_t> enqueued_by;             // Operations of queued lanes.
-  std::uint32_t ranks = 0;
+namespace {
 
-  explicit Structure(const Graph& graph) {
-    const auto& operations = graph.operations();
-    const auto& needs = graph.needs();
-    needed.assign(operations.size(), 0);
-    first_dependent.assign(operations.size() + 1, 0);
-    for (const Graph::Need& need : needs) {
-      ++needed[need.operation];
-      ++first_dependent[need.earlier + 1];
-    }
-    for (std::size_t i = 0; i < operations.size(); ++i) first_dependent[i + 1] += first_dependent[i];
-    dependents.resize(needs.size());
-    std::vector<std::uint32_t> at(first_dependent.begin(), first_dependent.end());
-    for (std::uint32_t i = 0; i < needs.size(); ++i) dependents[at[needs[i].earlier]++] = {needs[i].operation, i};
-
-    const auto by = [&](std::size_t count, auto key, std::vector<std::uint32_t>& first,
-                        std::vector<std::uint32_t>& list) {
-      first.assign(count + 1, 0);
-      for (const Operation& operation : operations)
-        if (key(operation) != kNone) ++first[key(operation) + 1];
-      for (std::size_t i = 0; i < count; ++i) first[i + 1] += first[i];
-      list.resize(first[count]);
-      std::vector<std::uint32_t> next(first.begin(), first.end());
-      for (std::uint32_t i = 0; i < operations.size(); ++i)
-        if (key(operations[i]) != kNone) list[next[key(operations[i])]++] = i;
-    };
-    by(
-        graph.queued_lanes().size(), [](const Operation& o) { return o.lane; }, first_in_lane, in_lane);
-    by(
-        graph.collectives(), [](const Operation& o) { return o.collective; }, first_member, members);
-    for (const Operation& operation : operations) {
-      if (operation.enqueues != kNone) ++needed[operation.enqueues];
-      if (operation.rank >= 0) ranks = std::max(ranks, static_cast<std::uint32_t>(operation.rank) + 1);
-    }
-  }
-};
-
-class Simulator::Player {
+class Player {
  public:
   Player(const Graph& graph, const Structure& structure, const Interference& interference)
       : operations_(graph.operations()),
@@ -317,10 +275,14 @@ class Simulator::Player {
   std::size_t ended_ = 0;
 };
 
+}  // namespace
+
 Simulator::Simulator(const Graph& graph) : graph_(graph), structure_(std::make_unique<const Structure>(graph)) {}
 Simulator::~Simulator() = default;
 
 Result<Schedule> Simulator::Run(const Interference& interference) const {
+  if (structure_->fixed_order && !interference.any())
+    if (std::optional<Schedule> schedule = Propagate(graph_, *structure_)) return std::move(*schedule);
   return Player(graph_, *structure_, interference).Run();
 }
 

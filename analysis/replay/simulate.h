@@ -21,6 +21,8 @@
 
 namespace lockstep::replay {
 
+struct Structure;
+
 struct Interference {
   double compute_slowdown = 0, transfer_slowdown = 0;  // At least 0.
   bool any() const { return compute_slowdown > 0 || transfer_slowdown > 0; }
@@ -36,8 +38,8 @@ struct Schedule {
 };
 
 // Keeps what does not change between runs of one graph; durations, delays and lags are read
-// anew by each Run, lanes and needs are not. O((operations + needs) log operations), one thread;
-// several simulators run side by side.
+// anew by each Run, lanes and needs are not. One thread; several simulators run side by side.
+// O(operations + needs) where nothing depends on the order of time (propagate.h), times log operations else.
 class Simulator {
  public:
   explicit Simulator(const Graph& graph);  // Must outlive this.
@@ -46,8 +48,6 @@ class Simulator {
   Result<Schedule> Run(const Interference& interference = {}) const;
 
  private:
-  struct Structure;
-  class Player;
   const Graph& graph_;
   std::unique_ptr<const Structure> structure_;
 };

@@ -19,14 +19,8 @@ namespace lockstep::replay {
 namespace {
 
 constexpr std::uint64_t kSeed = 20'260;
-// Steps of two runs of one job with the same buckets are within this.
-constexpr double kSameJob = 0.15;
 // By how much more interference may let a replay miss what was recorded.
 constexpr double kMostErrorOfInterference = 0.015;
-std::vector<std::int64_t> Comparable(std::vector<std::int64_t> lengths) {
-  if (lengths.size() > 1) lengths.erase(lengths.begin());
-  return lengths;
-}
 
 std::string Mebibytes(std::uint64_t bytes) { return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
@@ -157,78 +151,6 @@ Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::u
   return what_if;
 }
 
-Result<WhatIf::Base> WhatIf::MakeBase(const RecordedRun& run, const BucketSequence& buckets) const {
-  Base base;
-  base.run = &run;
-  base.buckets = buckets;
-  base.times = TimesOf(run.collectives.size(), buckets, run.MakeJob({.interference = interference_.value}));
-  FitSteps(buckets, costs_, base.times);
-  base.step_ns = static_cast<double>(LowerMedian(Comparable(run.measured_step_ns)));
-  LS_TRY(const std::vector<std::int64_t> lengths, BucketLengths(base, buckets.bytes, Assumed()));
-  const auto again = static_cast<double>(LowerMedian(Comparable(lengths)));
-  if (again > 0) base.correction = base.step_ns / again;
-  return base;
-}
-
-Result<std::vector<std::int64_t>> WhatIf::BucketLengths(const Base& base, const std::vector<std::uint64_t>& bytes,
-                                                        const Assume& assume) const {
-  LS_TRY(const std::unique_ptr<RecordedRun> changed, base.run->Rebucket(base.buckets, bytes, costs_, base.times));
-  for (RunCollective& c : changed->collectives)
-    if (c.transfer_ns >= 0) c.transfer_ns = std::llround(static_cast<double>(c.transfer_ns) * assume.cost_factor);
-  const Job job = changed->MakeJob({.interference = assume.interference});
-  LS_TRY(const Schedule schedule, Simulator(job.graph).Run(assume.interference));
-  return job.StepLengths(schedule);
-}
-
-// What a prediction of a run's own buckets is off by, for other numbers of buckets in between.
-double WhatIf::CorrectionFor(std::size_t buckets) const {
-  std::map<double, std::vector<double>> known;
-  for (const Base& base : bases_)
-    known[std::log(static_cast<double>(base.buckets.bytes.size()))].push_back(base.correction);
-  std::vector<std::pair<double, double>> points;
-  for (const auto& [count, values] : known) {
-    double sum = 0;
-    for (const double value : values) sum += value;
-    points.push_back({count, sum / static_cast<double>(values.size())});
-  }
-  if (points.empty()) return 1;
-  const double at = std::clamp(std::log(static_cast<double>(std::max<std::size_t>(1, buckets))), points.front().first,
-                               points.back().first);
-  for (std::size_t i = 1; i < points.size(); ++i)
-    if (at <= points[i].first)
-      return points[i - 1].second + (at - points[i - 1].first) / (points[i].first - points[i - 1].first) *
-                                        (points[i].second - points[i - 1].second);
-  return points.front().second;
-}
-
-Result<std::pair<double, double>> WhatIf::Agreement(const std::vector<std::uint64_t>& bytes) const {
-  const auto predicted = [&](const Base& base, const std::vector<std::uint64_t>& sizes) -> Result<double> {
-    LS_TRY(const std::vector<std::int64_t> lengths, BucketLengths(base, sizes, Assumed()));
-    return static_cast<double>(LowerMedian(Comparable(lengths))) * CorrectionFor(sizes.size());
-  };
-  std::size_t finest = 0;
-  for (const Base& base : bases_) finest = std::max(finest, base.buckets.bytes.size());
-  std::vector<double> ratios;
-  double own = 1;    // What this run alone makes of it.
-  double again = 0;  // How far runs of the same buckets are apart.
-  for (const Base& base : bases_) {
-    LS_TRY(const double changed, predicted(base, bytes));
-    LS_TRY(const double now, predicted(base, buckets_->bytes));
-    const double ratio = changed / std::max(1.0, now), alike = now / std::max(1.0, bases_.front().step_ns);
-    if (&base == &bases_.front()) own = ratio;
-    // Only runs of the job as it is in this one; merging buckets is exact, splitting them is not.
-    const bool finer = base.buckets.bytes.size() >= std::min(bytes.size(), finest);
-    if (finer && std::abs(alike - 1) <= kSameJob) ratios.push_back(ratio);
-    if (base.buckets.bytes == buckets_->bytes)
-      again = std::max(again, std::abs(base.step_ns / bases_.front().step_ns - 1));
-  }
-  if (ratios.empty()) ratios.push_back(own);
-  double mean = 0, apart = 0;
-  for (const double ratio : ratios) mean += ratio / static_cast<double>(ratios.size());
-  for (const double ratio : ratios) apart = std::max(apart, std::abs(ratio / mean - 1));
-  return std::pair(mean / own, std::max(apart, again));
-}
-
 std::int64_t WhatIf::measured_step_ns() const { return LowerMedian(Comparable(run_->measured_step_ns)); }
 std::int64_t WhatIf::replayed_step_ns() const { return LowerMedian(Comparable(replayed_ns_)); }
 
@@ -240,37 +162,15 @@ double WhatIf::self_error() const {
   return LowerMedian(std::move(errors));
 }
 
-Result<std::unique_ptr<RecordedRun>> WhatIf::OtherBuckets(const Question& question, double cost_factor,
-                                                          Answer* answer) const {
-  if (!buckets_)
-    return Error{ErrorCode::kUnsupported, "the steps do not reduce gradients in the same buckets each", "",
-                 "buckets can be predicted for jobs that all-reduce the same sizes every step"};
-  const BucketSizes sizes = SizesFor(*buckets_, question.first_bytes, question.cap_bytes);
-  if (answer != nullptr) answer->bucket_bytes = sizes.bytes;
-  if (sizes.interpolated) Note(answer, "sizes of single gradients are not known: buckets end where the cap says");
-  for (const std::uint64_t bytes : sizes.bytes) {
-    const auto cost = costs_.At(bytes);
-    if (!cost || !cost->extrapolated) continue;
-    if (answer != nullptr) answer->extrapolated = true;
-    Note(answer, fmt::format("no transfer of {} was measured: extrapolated; --calibrate with a run of such buckets",
-                             Mebibytes(bytes)));
-    break;
-  }
-  Result<std::unique_ptr<RecordedRun>> changed = run_->Rebucket(*buckets_, sizes.bytes, costs_, times_);
-  if (!changed.ok()) return changed;
-  for (RunCollective& c : changed.value()->collectives)
-    if (c.transfer_ns >= 0) c.transfer_ns = std::llround(static_cast<double>(c.transfer_ns) * cost_factor);
-  return changed;
-}
-
-Result<Job> WhatIf::Changed(const Question& question, const Assume& assume, Answer* answer) const {
+Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assume& assume, Answer* answer) const {
   const double cost_factor = assume.cost_factor;
   if (question.kind == Question::kMoreRanks) {
     Note(answer, "an extrapolation: the work of a rank and the bus bandwidth stay, the latency grows with the ranks");
     if (answer != nullptr) answer->extrapolated = true;
-    return WithMoreRanks(*run_, costs_, question.rank_count,
-                         cost_factor < 1 ? LatencyGrowth::kTree : LatencyGrowth::kRing,
-                         kSeed + static_cast<std::uint64_t>(cost_factor > 1));
+    LS_TRY(Job more, WithMoreRanks(*run_, costs_, question.rank_count,
+                                   cost_factor < 1 ? LatencyGrowth::kTree : LatencyGrowth::kRing,
+                                   kSeed + static_cast<std::uint64_t>(cost_factor > 1)));
+    return ChangedJob{std::move(more), {}};
   }
   const std::vector<Question> all =
       question.kind == Question::kTogether ? question.together : std::vector<Question>{question};
@@ -314,14 +214,18 @@ Result<Job> WhatIf::Changed(const Question& question, const Assume& assume, Answ
       Note(answer, "taken for granted: nothing between the reductions of a step needs their results");
     }
   }
-  return job;
+  std::vector<std::uint32_t> predicted;
+  if (other)
+    for (std::uint32_t i = 0; i < job.operations.size(); ++i)
+      if (const JobOperation& about = job.operations[i];
+          about.role == Role::kMember && other->collectives[about.collective].transfer_ns >= 0)
+        predicted.push_back(i);
+  return ChangedJob{std::move(job), std::move(predicted)};
 }
 
-Result<std::vector<std::int64_t>> WhatIf::Lengths(const Question& question, const Assume& assume,
-                                                  Answer* answer) const {
-  if (question.kind == Question::kPerfectSchedule) return BestLengths(answer);
-  LS_TRY(const Job job, Changed(question, assume, answer));
-  Result<Schedule> schedule = Simulator(job.graph).Run(assume.interference);
+Result<std::vector<std::int64_t>> WhatIf::Play(const Job& job, const Simulator& simulator, const Assume& assume,
+                                               Answer* answer) const {
+  Result<Schedule> schedule = simulator.Run(assume.interference);
   if (!schedule.ok()) {
     // The run itself replays (Make): it is the change that cannot be played.
     return Error{ErrorCode::kUnsupported, "what the ranks would then wait for is not known", schedule.error().where,
@@ -330,6 +234,11 @@ Result<std::vector<std::int64_t>> WhatIf::Lengths(const Question& question, cons
   }
   if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule.value());
   return job.StepLengths(schedule.value());
+}
+
+Result<std::vector<std::int64_t>> WhatIf::Lengths(const Question& question, const Assume& assume) const {
+  LS_TRY(const ChangedJob changed, Changed(question, assume, nullptr));
+  return Play(changed.job, Simulator(changed.job.graph), assume, nullptr);
 }
 
 std::string WhatIf::Name(const Question& question) const {
@@ -426,8 +335,18 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
 Result<Answer> WhatIf::Ask(const Question& question) const {
   Answer answer;
   if (Status told = Describe(question, answer); !told.ok()) return told.error();
-  const Assume assume = UsesInterference(question) ? Assumed() : Assume{};
-  LS_TRY(std::vector<std::int64_t> changed, Lengths(question, assume, &answer));
+  const Assume assume = UsesInterference(question) ? Assume{1, interference_.value} : Assume{};
+  ChangedJob job;
+  std::optional<Simulator> simulator;
+  std::vector<std::int64_t> changed;
+  if (question.kind == Question::kPerfectSchedule) {
+    LS_TRY(changed, BestLengths(&answer));
+  } else {
+    LS_TRY(job, Changed(question, assume, &answer));
+    simulator.emplace(job.job.graph);
+    LS_TRY(changed, Play(job.job, *simulator, assume, &answer));
+  }
+  const std::int64_t predicted_ns = LowerMedian(Comparable(changed));
   double apart = 0;  // What running the same again changes, if runs tell.
   for (const Base& base : bases_)
     if (base.buckets.bytes == bases_.front().buckets.bytes)
@@ -435,7 +354,7 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
   if (question.kind == Question::kBucketCap && !bases_.empty() && answer.bucket_bytes == buckets_->bytes) {
     changed = replayed_ns_;  // What was recorded is known.
   } else if (question.kind == Question::kBucketCap && !bases_.empty()) {
-    LS_TRY(const auto agreement, Agreement(answer.bucket_bytes));
+    LS_TRY(const auto agreement, Agreement(answer.bucket_bytes, changed));
     const double correction = CorrectionFor(answer.bucket_bytes.size());
     for (std::int64_t& ns : changed) ns = std::llround(static_cast<double>(ns) * correction * agreement.first);
     apart = agreement.second + std::abs(correction - 1) / 2;
@@ -456,32 +375,24 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
   double dearer = 0, cheaper = 0;
   if (question.kind == Question::kMoreRanks) {
     // Another draw of the jitter, and a latency that grows with the logarithm of the ranks.
-    LS_TRY(const std::vector<std::int64_t> other, Lengths(question, {2, {}}, nullptr));
-    LS_TRY(const std::vector<std::int64_t> tree, Lengths(question, {0.5, {}}, nullptr));
+    LS_TRY(const std::vector<std::int64_t> other, Lengths(question, {2, {}}));
+    LS_TRY(const std::vector<std::int64_t> tree, Lengths(question, {0.5, {}}));
     const std::int64_t step = answer.step_ns, again = LowerMedian(Comparable(other));
     cheaper = static_cast<double>(std::max<std::int64_t>({0, step - again, step - LowerMedian(Comparable(tree))}));
     dearer = static_cast<double>(std::max<std::int64_t>(0, again - step));
   }
   if (!answer.bucket_bytes.empty()) {
-    // The costs may be off by what interpolation is worth, all one way.
-    double factor = 1;
-    for (const std::uint64_t bytes : answer.bucket_bytes)
-      if (const auto cost = costs_.At(bytes)) factor = std::max(factor, cost->factor);
-    LS_TRY(const std::vector<std::int64_t> dear, Lengths(question, {factor, assume.interference}, nullptr));
-    LS_TRY(const std::vector<std::int64_t> cheap, Lengths(question, {1 / factor, assume.interference}, nullptr));
-    LS_TRY(const std::vector<std::int64_t> even, Lengths(question, assume, nullptr));
-    const std::int64_t step = LowerMedian(Comparable(even));
-    cheaper = static_cast<double>(std::max<std::int64_t>(0, step - LowerMedian(Comparable(cheap))));
-    dearer = static_cast<double>(std::max<std::int64_t>(0, LowerMedian(Comparable(dear)) - step));
+    LS_TRY(const Range range, RangeOfCosts(question, assume, answer, predicted_ns, job, *simulator));
+    cheaper = static_cast<double>(range.less_ns);
+    dearer = static_cast<double>(range.more_ns);
   }
   if (assume.interference.any()) {
     // How much computing and communicating slow each other is known to its interval only.
-    LS_TRY(const std::vector<std::int64_t> even, Lengths(question, assume, nullptr));
     for (const double slowdown : {interference_.compute_interval.first, interference_.compute_interval.second}) {
       Assume other = assume;
       other.interference.compute_slowdown = slowdown;
-      LS_TRY(const std::vector<std::int64_t> lengths, Lengths(question, other, nullptr));
-      const auto more = static_cast<double>(LowerMedian(Comparable(lengths)) - LowerMedian(Comparable(even)));
+      LS_TRY(const std::vector<std::int64_t> lengths, Lengths(question, other));
+      const auto more = static_cast<double>(LowerMedian(Comparable(lengths)) - predicted_ns);
       dearer = std::max(dearer, more);
       cheaper = std::max(cheaper, -more);
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/replay/recorded_run.h"
+#include "analysis/replay/simulate.h"
 
 namespace lockstep::replay {
 
@@ -72,25 +73,39 @@ class WhatIf {
     const RecordedRun* run = nullptr;
     BucketSequence buckets;
     ReductionTimes times;
-    double step_ns = 0;     // As measured, median.
-    double correction = 1;  // Of that over its replay with its own buckets predicted as if they were others.
+    double step_ns = 0;      // As measured, median.
+    double correction = 1;   // Of that over its replay with its own buckets predicted as if they were others.
+    double as_asked_ns = 0;  // Its replay with the buckets of the run that is asked, predicted; median.
   };
   // What the questions and assumptions of one replay are.
   struct Assume {
     double cost_factor = 1;
     Interference interference;
   };
-  Assume Assumed(double cost_factor = 1) const { return {cost_factor, interference_.value}; }
+  // The job that a question makes of the run.
+  struct ChangedJob {
+    Job job;
+    std::vector<std::uint32_t> predicted;  // Operations that take what the costs say.
+  };
   Result<Base> MakeBase(const RecordedRun& run, const BucketSequence& buckets) const;
-  Result<std::vector<std::int64_t>> BucketLengths(const Base& base, const std::vector<std::uint64_t>& bytes,
-                                                  const Assume& assume) const;
+  Result<std::vector<std::int64_t>> BucketLengths(const Base& base, const std::vector<std::uint64_t>& bytes) const;
   double CorrectionFor(std::size_t buckets) const;
   // Of the answer to a question of other buckets, what the runs beside this one make of it, and how far they are apart.
-  Result<std::pair<double, double>> Agreement(const std::vector<std::uint64_t>& bytes) const;
-  Result<std::vector<std::int64_t>> Lengths(const Question& question, const Assume& assume, Answer* answer) const;
-  Result<std::vector<std::int64_t>> BestLengths(Answer* answer) const;
-  Result<Job> Changed(const Question& question, const Assume& assume, Answer* answer) const;
+  // `lengths`: what this one makes of it.
+  Result<std::pair<double, double>> Agreement(const std::vector<std::uint64_t>& bytes,
+                                              const std::vector<std::int64_t>& lengths) const;
   Result<std::unique_ptr<RecordedRun>> OtherBuckets(const Question& question, double cost_factor, Answer* answer) const;
+  Result<ChangedJob> Changed(const Question& question, const Assume& assume, Answer* answer) const;
+  Result<std::vector<std::int64_t>> Play(const Job& job, const Simulator& simulator, const Assume& assume,
+                                         Answer* answer) const;
+  Result<std::vector<std::int64_t>> Lengths(const Question& question, const Assume& assume) const;
+  // How much less and more a step may take than `step_ns`, median, since costs are known to a factor only.
+  struct Range {
+    std::int64_t less_ns = 0, more_ns = 0;
+  };
+  Result<Range> RangeOfCosts(const Question& question, const Assume& assume, const Answer& answer, std::int64_t step_ns,
+                             ChangedJob& changed, const Simulator& simulator) const;
+  Result<std::vector<std::int64_t>> BestLengths(Answer* answer) const;
   Status Describe(const Question& question, Answer& answer) const;
 
   std::unique_ptr<RecordedRun> run_;

@@ -67,7 +67,8 @@ TEST(CostModel, DoubtfulSizesAreKeptOut) {
   }
   model.Fit();
   for (const CostModel::Knot& knot : model.knots())
-    EXPECT_EQ(knot.doubt, knot.bytes == 1 << 14 ? CostModel::Doubt::kOutlier : CostModel::Doubt::kNone) << knot.bytes;
+    EXPECT_EQ(knot.doubt, knot.bytes == 1 << 14 ? CostModel::Doubt::kOutlier : CostModel::Doubt::kNothing)
+        << knot.bytes;
   EXPECT_NEAR(model.At(1 << 14)->ns, 10'000 + (1 << 14) / 10, 500);
   // Nothing is moved: half a microsecond for any size.
   CostModel idle;
@@ -118,7 +119,7 @@ TEST(CostModel, PublicMeasurementsLeaveOneOut) {
     for (double& error : errors) error = std::abs(error);
     std::sort(errors.begin(), errors.end());
     std::size_t doubtful = 0;
-    for (const auto& knot : log.out_of_place.knots()) doubtful += knot.doubt != CostModel::Doubt::kNone;
+    for (const auto& knot : log.out_of_place.knots()) doubtful += knot.doubt != CostModel::Doubt::kNothing;
     std::cout << ranks << " ranks: leave-one-out median " << 100 * errors[errors.size() / 2] << " %, worst "
               << 100 * errors.back() << " %, doubtful sizes " << doubtful << ", line's median error "
               << 100 * log.out_of_place.AlphaBeta()->median_error << " %\n";

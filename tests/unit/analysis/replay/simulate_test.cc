@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "analysis/replay/structure.h"
+
 namespace lockstep::replay {
 namespace {
 
@@ -152,6 +154,82 @@ TEST(Replay, AgreesWithTheLongestPathOnRandomGraphs) {
     const Schedule rated = Play(graph, {.compute_slowdown = 0.3, .transfer_slowdown = 0.3});
     ASSERT_EQ(rated.end_ns, s.end_ns);
   }
+}
+
+// Ranks with a thread, another thread, a stream that the first feeds (and the second, if `fixed` is false), and
+// collectives of all ranks on threads and streams. Operations that nothing slows: kOther.
+Graph RandomJob(std::mt19937& random, bool fixed) {
+  Graph graph;
+  const std::uint32_t ranks = 1 + random() % 4;
+  struct Rank {
+    std::uint32_t thread, other, stream;
+    std::vector<std::uint32_t> done;
+  };
+  std::vector<Rank> all;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    const auto thread = graph.AddLane(), other = graph.AddLane(), stream = graph.AddLane(true);
+    all.push_back({thread, other, stream, {}});
+  }
+  const auto some = [&](const Rank& rank, std::uint32_t operation) {
+    if (!rank.done.empty() && random() % 2 != 0)
+      graph.Needs(operation, rank.done[random() % rank.done.size()], random() % 3);
+  };
+  for (int round = 0; round < 12; ++round) {
+    const std::uint32_t kind = random() % 4, collective = kind == 3 ? graph.AddCollective() : kNone;
+    const bool on_stream = random() % 2 != 0;
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      Rank& rank = all[r];
+      // Few different lengths, so that many things happen at one time.
+      const auto make = [&](std::uint32_t lane, std::uint32_t of = kNone) {
+        const std::uint32_t made = graph.Add({.duration_ns = static_cast<std::int64_t>(random() % 4) * 10,
+                                              .delay_ns = static_cast<std::int64_t>(random() % 3),
+                                              .lane = lane,
+                                              .collective = of,
+                                              .rank = static_cast<std::int32_t>(r)});
+        some(rank, made);
+        return made;
+      };
+      std::uint32_t made = make(kind == 0 ? kNone : kind == 1 ? rank.other : rank.thread);
+      if (kind >= 2) {
+        const std::uint32_t target = make(on_stream || kind == 2 ? rank.stream : rank.thread, collective);
+        if (on_stream || kind == 2) {
+          const std::uint32_t launch = fixed || random() % 2 != 0 ? made : make(rank.other);
+          graph.operations()[launch].enqueues = target;
+          graph.operations()[launch].enqueue_lag_ns = static_cast<std::int64_t>(random() % 3);
+        }
+        rank.done.push_back(made);
+        made = target;
+      }
+      rank.done.push_back(made);
+    }
+  }
+  return graph;
+}
+
+// In order of time, and looked at in whatever order: the same, causes among equals included.
+TEST(Replay, WithAndWithoutEventsIsTheSame) {
+  std::mt19937 random(11);
+  int fixed = 0, played = 0;
+  for (int trial = 0; trial < 2000; ++trial) {
+    const Graph graph = RandomJob(random, trial % 4 != 0);
+    const Structure structure(graph);
+    fixed += structure.fixed_order;
+    ASSERT_TRUE(structure.fixed_order || trial % 4 == 0);
+    // Interference makes it follow events; nothing here is slowed by it.
+    const Result<Schedule> events = Simulator(graph).Run({.compute_slowdown = 1, .transfer_slowdown = 1});
+    const Result<Schedule> any = Simulator(graph).Run();
+    ASSERT_EQ(any.ok(), events.ok()) << trial;
+    if (!any.ok()) continue;
+    ++played;
+    ASSERT_EQ(any.value().begin_ns, events.value().begin_ns) << trial;
+    ASSERT_EQ(any.value().end_ns, events.value().end_ns) << trial;
+    ASSERT_EQ(any.value().length_ns, events.value().length_ns) << trial;
+    ASSERT_EQ(any.value().last_arrival, events.value().last_arrival) << trial;
+    ASSERT_EQ(any.value().cause, events.value().cause) << trial;
+  }
+  EXPECT_GT(fixed, 1500);
+  EXPECT_LT(fixed, 2000);
+  EXPECT_GT(played, 1000);
 }
 
 }  // namespace
