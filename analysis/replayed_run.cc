@@ -11,9 +11,9 @@
 namespace lockstep {
 namespace {
 
-// An event of the ranks' files becomes about two operations: itself and what comes before it; a step of a rank is some
-// however little is in it. A play of a million operations takes about a second, and an analysis plays some hundred
-// times.
+// An event of the ranks' files becomes two operations at most, itself and what comes before it, and far fewer where
+// kernels follow each other; a step of a rank is some however little is in it. A play of a million operations takes a
+// fifth of a second (a second where the order of time decides, propagate.h), and an analysis plays some hundred times.
 constexpr double kOperationsPerEvent = 2, kOperationsPerRank = 8;
 constexpr double kMostOperations = 5e5;
 // Files are read whole, whatever part of them is replayed: beyond this it would double the time of the analysis.
@@ -71,6 +71,16 @@ Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& cont
   options.jobs = context.options().jobs;
   options.read_rank = context.options().read_rank;
   LS_TRY(std::unique_ptr<replay::RecordedRun> run, replay::ReadRun(context.timeline(), options));
+  if (options.most_steps < kMostSteps && run->steps.size() < context.usable_steps().size()) {
+    // There was room for more of them.
+    const double made = static_cast<double>(run->MakeJob().graph.operations().size()) /
+                        static_cast<double>(std::max<std::size_t>(1, run->steps.size()));
+    const auto room = static_cast<std::size_t>(std::min<double>(kMostOperations / std::max(1.0, made), kMostSteps));
+    if (room >= 2 * options.most_steps) {
+      options.most_steps = room;
+      LS_TRY(run, replay::ReadRun(context.timeline(), options));
+    }
+  }
   LS_TRY(replay::WhatIf what_if, replay::WhatIf::Make(std::move(run)));
   std::unique_ptr<ReplayedRun> replayed(new ReplayedRun(std::move(what_if)));
   replayed->job_ = replayed->run().MakeJob();
