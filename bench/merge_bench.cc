@@ -1,5 +1,6 @@
-// merge + analyze on synthetic rank files: events per second and core, peak
-// memory, and both beside a floor of the same run: reading and inflating every
+// merge + analyze on synthetic rank files, without replay (a pass over what there
+// is) and with it (some steps played again, many times): events per second and core,
+// peak memory, and both beside a floor of the same run: reading and inflating every
 // column of the same files.
 //
 //   merge_bench [--dir DIR] [--quick] [--shape RANKSxEVENTS] [--jobs N]
@@ -92,7 +93,9 @@ std::uint64_t ReadAll(const std::string& run) {
   return events;
 }
 
-std::uint64_t MergeAndAnalyze(const std::string& run, unsigned jobs, bool analyze) {
+enum class Upto { kMerge, kAnalyze, kReplay };
+
+std::uint64_t MergeAndAnalyze(const std::string& run, unsigned jobs, Upto upto) {
   MergeOptions options;
   options.run_dir = run;
   options.jobs = jobs;
@@ -101,9 +104,10 @@ std::uint64_t MergeAndAnalyze(const std::string& run, unsigned jobs, bool analyz
     fmt::print(stderr, "error: {}\n  {}\n", timeline.error().what, timeline.error().where);
     return 0;
   }
-  if (analyze) {
+  if (upto != Upto::kMerge) {
     AnalyzeOptions analyze_options;
     analyze_options.jobs = jobs;
+    analyze_options.replay = upto == Upto::kReplay;
     const auto analysis = Analyze(timeline.value(), analyze_options);
     if (!analysis.ok()) {
       fmt::print(stderr, "error: {}\n  {}\n", analysis.error().what, analysis.error().where);
@@ -149,10 +153,10 @@ int main(int argc, char** argv) {
     dir = (std::filesystem::temp_directory_path() / fmt::format("lockstep-merge-bench-{}", getpid())).string();
   fmt::print(
       "merge + analyze of synthetic rank files; floor: reading and inflating every column, one thread\n"
-      "{:>16} {:>9} {:>8} {:>10} {:>10} {:>9} {:>9} {:>9} {:>7} {:>9}\n",
-      "ranks x events", "M events", "file MiB", "M ev/s", "M ev/s", "wall", "of which", "floor", "x floor", "peak MiB");
-  fmt::print("{:>16} {:>9} {:>8} {:>10} {:>10} {:>9} {:>9} {:>9} {:>7} {:>9}\n", "", "", "", "per core", "wall", "s",
-             "merge s", "M ev/s", "", "(floor)");
+      "{:>16} {:>9} {:>8}   {:^38}   {:^26}   {:^16}\n"
+      "{:>16} {:>9} {:>8}   {:>8} {:>6} {:>6} {:>6} {:>8}   {:>8} {:>8} {:>8}   {:>8} {:>7}\n",
+      "", "", "", "without replay (--no-replay)", "with replay", "floor", "ranks x events", "M events", "MiB",
+      "M/s core", "x floor", "s", "merge", "peak MiB", "M/s core", "s", "peak MiB", "M/s core", "MiB");
   int failed = 0;
   for (const Shape& shape : shapes) {
     const std::string run = fmt::format("{}/{}x{}", dir, shape.ranks, shape.events);
@@ -162,19 +166,22 @@ int main(int argc, char** argv) {
       return 1;
     }
     const Cost floor = Measure([&] { return ReadAll(run); });  // Also brings the files into the page cache.
-    const Cost merge = Measure([&] { return MergeAndAnalyze(run, jobs, false); });
-    const Cost both = Measure([&] { return MergeAndAnalyze(run, jobs, true); });
-    if (!floor.ok || !merge.ok || !both.ok) {
+    const Cost merge = Measure([&] { return MergeAndAnalyze(run, jobs, Upto::kMerge); });
+    const Cost pass = Measure([&] { return MergeAndAnalyze(run, jobs, Upto::kAnalyze); });
+    const Cost replay = Measure([&] { return MergeAndAnalyze(run, jobs, Upto::kReplay); });
+    if (!floor.ok || !merge.ok || !pass.ok || !replay.ok) {
       fmt::print("{:>10} x {:>6}k failed\n", shape.ranks, shape.events / 1000);
       failed = 1;
       continue;
     }
     const double events = static_cast<double>(floor.events) * 1e-6;
     fmt::print(
-        "{:>8} x {:>4}k {:>9.1f} {:>8.0f} {:>10.2f} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>7.2f} {:>4.0f} ({:.0f})\n",
-        shape.ranks, shape.events / 1000, events, static_cast<double>(Bytes(run)) / 1048576.0, events / both.cpu_s,
-        events / both.wall_s, both.wall_s, merge.wall_s, events / floor.cpu_s, both.cpu_s / floor.cpu_s, both.peak_mib,
-        floor.peak_mib);
+        "{:>8} x {:>4}k {:>9.1f} {:>8.0f}   {:>8.2f} {:>6.2f} {:>6.2f} {:>6.2f} {:>8.0f}   {:>8.2f} {:>8.2f} {:>8.0f}  "
+        " "
+        "{:>8.2f} {:>7.0f}\n",
+        shape.ranks, shape.events / 1000, events, static_cast<double>(Bytes(run)) / 1048576.0, events / pass.cpu_s,
+        pass.cpu_s / floor.cpu_s, pass.wall_s, merge.wall_s, pass.peak_mib, events / replay.cpu_s, replay.wall_s,
+        replay.peak_mib, events / floor.cpu_s, floor.peak_mib);
     std::fflush(stdout);
     if (own_dir) std::filesystem::remove_all(run);
   }

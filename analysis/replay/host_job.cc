@@ -28,6 +28,11 @@ class Maker {
     std::int64_t first = INT64_MAX;
     for (const RankStretches& rank : run_.stretches) first = std::min(first, rank.begin_ns);
     job_.step_ends.assign(run_.steps.size(), std::vector<std::uint32_t>(run_.ranks.size(), kNone));
+    std::size_t about = 0;  // A stretch and the work before it, a collective and its exit.
+    for (const RankStretches& rank : run_.stretches)
+      about += 1 + 2 * rank.training.size() + 2 * rank.collectives.size();
+    job_.operations.reserve(about);
+    job_.graph.operations().reserve(about);
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) AddRank(r, run_.stretches[r].begin_ns - first);
     SetTransfers();
     LinkMessages();

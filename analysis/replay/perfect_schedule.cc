@@ -10,8 +10,8 @@ namespace lockstep::replay {
 namespace {
 
 // Into how many pieces all gradients are cut: what is left behind the backward pass is then about 3 % of their
-// transfer.
-constexpr std::size_t kPieces = 32;
+// transfer; 13 % where the ranks and steps are so many that more pieces would be most of the job.
+constexpr std::size_t kMostPieces = 32, kLeastPieces = 8, kMostPiecesInAll = 150'000;
 
 // Lanes on which steps end: the threads that compute. GPU runs end theirs there too, and have no members on them.
 std::vector<std::uint32_t> TrainingLanes(const Job& job) {
@@ -93,7 +93,9 @@ std::vector<Job> BetterSchedules(const RecordedRun& run, const std::optional<Buc
   std::vector<Job> jobs;
   if (buckets) {
     const std::uint64_t total = buckets->total_bytes();
-    const std::size_t pieces = std::min<std::uint64_t>(kPieces, std::max<std::uint64_t>(1, total));
+    const std::size_t fit = kMostPiecesInAll / std::max<std::size_t>(1, run.ranks.size() * run.steps.size());
+    const std::size_t pieces =
+        std::min<std::uint64_t>(std::clamp(fit, kLeastPieces, kMostPieces), std::max<std::uint64_t>(1, total));
     std::vector<std::uint64_t> bytes(pieces, total / pieces);
     bytes.back() += total % pieces;
     Result<std::unique_ptr<RecordedRun>> cut = run.Rebucket(*buckets, bytes, costs, times);

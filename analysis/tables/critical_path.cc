@@ -1,6 +1,7 @@
 #include "analysis/tables/critical_path.h"
 
 #include <algorithm>
+#include <boost/sort/spinsort/spinsort.hpp>
 #include <limits>
 #include <queue>
 #include <utility>
@@ -119,9 +120,9 @@ class CriticalPathFinder::Graph {
     const auto end_order = [&](std::uint32_t a, std::uint32_t b) {
       return std::pair(stretches[a].at.end, stretches[a].thread) < std::pair(stretches[b].at.end, stretches[b].thread);
     };
-    std::sort(by_end.begin(), by_end.end(), end_order);
+    boost::sort::spinsort(by_end.begin(), by_end.end(), end_order);
     std::vector<std::uint32_t> by_begin = by_end;
-    std::sort(by_begin.begin(), by_begin.end(), [&](std::uint32_t a, std::uint32_t b) {
+    boost::sort::spinsort(by_begin.begin(), by_begin.end(), [&](std::uint32_t a, std::uint32_t b) {
       return std::pair(stretches[a].at.begin, stretches[a].thread) <
              std::pair(stretches[b].at.begin, stretches[b].thread);
     });
@@ -143,7 +144,8 @@ class CriticalPathFinder::Graph {
   }
 
   void SortNodes() {
-    std::sort(nodes_.begin(), nodes_.end(), [](const HostNode& a, const HostNode& b) {
+    // Sorted runs, one after the other.
+    boost::sort::spinsort(nodes_.begin(), nodes_.end(), [](const HostNode& a, const HostNode& b) {
       return std::tuple(a.time_ns, a.kind, a.thread, a.ref) < std::tuple(b.time_ns, b.kind, b.thread, b.ref);
     });
     std::vector<std::uint32_t> giver(hand_overs_, kNone);

@@ -1,6 +1,7 @@
 #include "analysis/tables/stream_waits.h"
 
 #include <algorithm>
+#include <boost/sort/spinsort/spinsort.hpp>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -30,7 +31,7 @@ class Finder {
     const auto before = [](const Item& a, const Item& b) {
       return std::tuple(a.correlation, a.what, a.row) < std::tuple(b.correlation, b.what, b.row);
     };
-    if (!std::is_sorted(items_.begin(), items_.end(), before)) std::sort(items_.begin(), items_.end(), before);
+    boost::sort::spinsort(items_.begin(), items_.end(), before);  // Sorted runs, one after the other.
     states_.resize(numbers_.size());
     for (const Item& item : items_) Visit(item);
     return std::move(out_);
