@@ -49,13 +49,6 @@ class Propagation {
     std::int64_t ready_ns = 0, begin_ns = 0, end_ns = 0;
     std::uint32_t cause = kNone, pending = 0;
   };
-  struct Lane {
-    std::vector<std::uint32_t> queue;  // Of queued lanes, as far as enqueued.
-    std::size_t head = 0;
-    bool busy = false;
-    std::int64_t free_ns = 0;
-    std::uint32_t last = kNone;
-  };
 
   void Drain() {
     while (!begun_.empty()) {
@@ -66,19 +59,11 @@ class Propagation {
   }
 
   void TryLane(std::uint32_t index) {
-    Lane& lane = lanes_[index];
+    PlayedLane& lane = lanes_[index];
     if (lane.busy) return;
-    std::uint32_t next;
-    if (queued_[index]) {
-      if (lane.head == lane.queue.size()) return;
-      next = lane.queue[lane.head];
-    } else {
-      const std::size_t at = s_.first_in_lane[index] + lane.head;
-      if (at == s_.first_in_lane[index + 1]) return;
-      next = s_.in_lane[at];
-    }
+    const std::uint32_t next = lane.Next(s_, index, queued_[index]);
+    if (next == kNone || states_[next].pending != 0) return;
     State& state = states_[next];
-    if (state.pending != 0) return;
     ++lane.head;
     lane.busy = true;
     if (lane.last != kNone && lane.free_ns >= state.ready_ns) state.cause = lane.last;
@@ -134,7 +119,7 @@ class Propagation {
     }
     const std::uint32_t index = operations_[i].lane;
     if (index == kNone) return;
-    Lane& lane = lanes_[index];
+    PlayedLane& lane = lanes_[index];
     lane.busy = false;
     lane.free_ns = end_ns;
     lane.last = i;
@@ -164,7 +149,7 @@ class Propagation {
   Schedule out_;
   std::vector<State> states_;
   std::vector<std::uint32_t> arrived_;
-  std::vector<Lane> lanes_;
+  std::vector<PlayedLane> lanes_;
   std::vector<std::uint32_t> begun_;  // What they bring about is still to be done.
   std::size_t ended_ = 0;
 };

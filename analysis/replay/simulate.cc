@@ -78,13 +78,6 @@ class Player {
       return std::tie(time_ns, begins, operation) > std::tie(other.time_ns, other.begins, other.operation);
     }
   };
-  struct Lane {
-    std::vector<std::uint32_t> queue;  // Of queued lanes, as far as enqueued.
-    std::size_t head = 0;
-    bool busy = false;
-    std::int64_t free_ns = 0;
-    std::uint32_t last = kNone;
-  };
   // Of an operation that interference may slow.
   struct Rate {
     double left_ns = 0, speed = 1;
@@ -101,18 +94,10 @@ class Player {
   }
 
   void TryLane(std::uint32_t index) {
-    Lane& lane = lanes_[index];
+    PlayedLane& lane = lanes_[index];
     if (lane.busy) return;
-    std::uint32_t next;
-    if (queued_[index]) {
-      if (lane.head == lane.queue.size()) return;
-      next = lane.queue[lane.head];
-    } else {
-      const std::size_t at = s_.first_in_lane[index] + lane.head;
-      if (at == s_.first_in_lane[index + 1]) return;
-      next = s_.in_lane[at];
-    }
-    if (pending_[next] != 0) return;
+    const std::uint32_t next = lane.Next(s_, index, queued_[index]);
+    if (next == kNone || pending_[next] != 0) return;
     ++lane.head;
     lane.busy = true;
     if (lane.last != kNone && lane.free_ns >= ready_[next]) out_.cause[next] = lane.last;
@@ -183,7 +168,7 @@ class Player {
       if (lane != kNone && pending_[dependent.operation] == 0) TryLane(lane);
     }
     if (operation.lane != kNone) {
-      Lane& lane = lanes_[operation.lane];
+      PlayedLane& lane = lanes_[operation.lane];
       lane.busy = false;
       lane.free_ns = now_;
       lane.last = i;
@@ -266,7 +251,7 @@ class Player {
   Schedule out_;
   std::vector<std::uint32_t> pending_, arrived_;
   std::vector<std::int64_t> ready_;
-  std::vector<Lane> lanes_;
+  std::vector<PlayedLane> lanes_;
   std::vector<Rate> rates_;
   std::vector<RankState> ranks_;
   std::vector<std::uint32_t> dirty_;
