@@ -13,7 +13,7 @@ namespace {
 
 // An event of the ranks' files becomes two operations at most, itself and what comes before it, and far fewer where
 // kernels follow each other; a step of a rank is some however little is in it. A play of a million operations takes a
-// fifth of a second (a second where the order of time decides, propagate.h), and an analysis plays some hundred times.
+// second at most, where the order of time decides (propagate.h), and an analysis plays some hundred times.
 constexpr double kOperationsPerEvent = 2, kOperationsPerRank = 8;
 constexpr double kMostOperations = 5e5;
 // Files are read whole, whatever part of them is replayed: beyond this it would double the time of the analysis.

@@ -176,9 +176,8 @@ int main(int argc, char** argv) {
     }
     const double events = static_cast<double>(floor.events) * 1e-6;
     fmt::print(
-        "{:>8} x {:>4}k {:>9.1f} {:>8.0f}   {:>8.2f} {:>6.2f} {:>6.2f} {:>6.2f} {:>8.0f}   {:>8.2f} {:>8.2f} {:>8.0f}  "
-        " "
-        "{:>8.2f} {:>7.0f}\n",
+        "{:>8} x {:>4}k {:>9.1f} {:>8.0f}   {:>8.2f} {:>6.2f} {:>6.2f} {:>6.2f} {:>8.0f}   {:>8.2f} {:>8.2f} {:>8.0f}"
+        "   {:>8.2f} {:>7.0f}\n",
         shape.ranks, shape.events / 1000, events, static_cast<double>(Bytes(run)) / 1048576.0, events / pass.cpu_s,
         pass.cpu_s / floor.cpu_s, pass.wall_s, merge.wall_s, pass.peak_mib, events / replay.cpu_s, replay.wall_s,
         replay.peak_mib, events / floor.cpu_s, floor.peak_mib);

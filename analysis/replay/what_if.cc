@@ -128,23 +128,22 @@ Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::u
     const auto total = what_if.buckets_->total_bytes();
     for (const std::vector<Gradient>& gradients : what_if.run_->gradients)
       if (MakeUp(gradients, what_if.buckets_->bytes)) what_if.buckets_->gradients = gradients;
-    std::vector<std::pair<const RecordedRun*, BucketSequence>> bases{{what_if.run_.get(), *what_if.buckets_}};
+    std::vector<Base> bases{{.run = what_if.run_.get(), .buckets = *what_if.buckets_}};
     for (const RecordedRun* other : others)
-      if (auto buckets = other->FindBuckets(); buckets) bases.push_back({other, std::move(*buckets)});
-    for (const auto& [base, buckets] : bases) {
-      const ReductionTimes times =
-          TimesOf(base->collectives.size(), buckets, base->MakeJob({.interference = what_if.interference_.value}));
-      for (std::size_t k = 0; k < times.transfer_ns.size(); ++k)
-        what_if.costs_.Add(buckets.bytes[k % buckets.bytes.size()], times.transfer_ns[k]);
-      if (base == what_if.run_.get()) what_if.times_ = times;
+      if (auto buckets = other->FindBuckets(); buckets) bases.push_back({.run = other, .buckets = std::move(*buckets)});
+    for (Base& base : bases) {
+      const Job job = base.run->MakeJob({.interference = what_if.interference_.value});
+      base.times = TimesOf(base.run->collectives.size(), base.buckets, job);
+      for (std::size_t k = 0; k < base.times.transfer_ns.size(); ++k)
+        what_if.costs_.Add(base.buckets.bytes[k % base.buckets.bytes.size()], base.times.transfer_ns[k]);
     }
+    what_if.times_ = bases.front().times;
     what_if.costs_.Fit();
     FitSteps(*what_if.buckets_, what_if.costs_, what_if.times_);
-    for (const auto& [base, buckets] : bases) {
-      if (buckets.total_bytes() != total || base->ranks != what_if.run_->ranks) continue;
+    for (Base& base : bases) {
+      if (base.buckets.total_bytes() != total || base.run->ranks != what_if.run_->ranks) continue;
       // One that cannot be told apart does without.
-      if (Result<Base> made = what_if.MakeBase(*base, buckets); made.ok())
-        what_if.bases_.push_back(std::move(made).value());
+      if (what_if.FinishBase(base).ok()) what_if.bases_.push_back(std::move(base));
     }
     if (!what_if.bases_.empty() && what_if.bases_.front().run != what_if.run_.get()) what_if.bases_.clear();
   }

@@ -87,7 +87,8 @@ class WhatIf {
     Job job;
     std::vector<std::uint32_t> predicted;  // Operations that take what the costs say.
   };
-  Result<Base> MakeBase(const RecordedRun& run, const BucketSequence& buckets) const;
+  // `base` has its run, buckets and times; the rest is added. An error: it cannot be played with other buckets.
+  Status FinishBase(Base& base) const;
   Result<std::vector<std::int64_t>> BucketLengths(const Base& base, const std::vector<std::uint64_t>& bytes) const;
   double CorrectionFor(std::size_t buckets) const;
   // Of the answer to a question of other buckets, what the runs beside this one make of it, and how far they are apart.

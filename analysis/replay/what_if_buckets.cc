@@ -21,21 +21,17 @@ double Typical(const std::vector<std::int64_t>& lengths) {
 
 }  // namespace
 
-Result<WhatIf::Base> WhatIf::MakeBase(const RecordedRun& run, const BucketSequence& buckets) const {
-  Base base;
-  base.run = &run;
-  base.buckets = buckets;
-  base.times = TimesOf(run.collectives.size(), buckets, run.MakeJob({.interference = interference_.value}));
-  FitSteps(buckets, costs_, base.times);
-  base.step_ns = static_cast<double>(LowerMedian(Comparable(run.measured_step_ns)));
-  LS_TRY(const std::vector<std::int64_t> again, BucketLengths(base, buckets.bytes));
+Status WhatIf::FinishBase(Base& base) const {
+  FitSteps(base.buckets, costs_, base.times);
+  base.step_ns = static_cast<double>(LowerMedian(Comparable(base.run->measured_step_ns)));
+  LS_TRY(const std::vector<std::int64_t> again, BucketLengths(base, base.buckets.bytes));
   if (const double again_ns = Typical(again); again_ns > 0) base.correction = base.step_ns / again_ns;
   base.as_asked_ns = Typical(again);
-  if (buckets.bytes != buckets_->bytes) {
+  if (base.buckets.bytes != buckets_->bytes) {
     LS_TRY(const std::vector<std::int64_t> as_asked, BucketLengths(base, buckets_->bytes));
     base.as_asked_ns = Typical(as_asked);
   }
-  return base;
+  return Ok();
 }
 
 Result<std::vector<std::int64_t>> WhatIf::BucketLengths(const Base& base,
