@@ -40,7 +40,7 @@ struct Flags {
   std::string gpu = "auto", cuda_graphs = "nodes";
   std::uint64_t gpu_buffers = 0;
   bool gpu_memory = false, nccl_kernel_channels = false;
-  bool estimate = false, print_env = false, quiet = false, every_slot = false, torch_ops = false;
+  bool estimate = false, print_env = false, quiet = false, torch_ops = false;
 };
 
 // Words behind our own options, set before the parser runs.
@@ -105,7 +105,6 @@ std::vector<std::string> Words(const Flags& flags) {
   if (flags.gpu_buffers != 0) add("--gpu-buffers", std::to_string(flags.gpu_buffers));
   if (flags.gpu_memory) words.emplace_back("--gpu-memory");
   if (flags.nccl_kernel_channels) words.emplace_back("--nccl-kernel-channels");
-  words.emplace_back("--every-slot");
   words.emplace_back("--");
   return words;
 }
@@ -193,7 +192,6 @@ int Run(const Flags& flags) {
   options.window = window.value();
   options.gpu_options = GpuOptions(flags);
   options.estimate = flags.estimate;
-  options.every_slot = flags.every_slot;
   options.live_lines = flags.live_s > 0;
   options.metrics = Absolute(flags.metrics);
   if (options.live_lines || !options.metrics.empty())
@@ -337,7 +335,6 @@ void AddRun(CLI::App& root, Chosen& chosen) {
   run->add_flag("--print-env", flags->print_env, "Print the environment for schedulers that own the command line");
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");
   run->add_flag("--quiet", flags->quiet, "Print nothing of our own but the verdict");
-  run->add_flag("--every-slot", flags->every_slot)->group("");
   run->callback([flags, &chosen] {
     flags->command = Program();
     chosen = [flags] { return Run(*flags); };

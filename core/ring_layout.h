@@ -16,7 +16,7 @@
 namespace lockstep {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x31474553504b434cu;  // "LCKPSEG1"
-inline constexpr std::uint32_t kSegmentVersion = 4;
+inline constexpr std::uint32_t kSegmentVersion = 5;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxRings = 4096;
 inline constexpr std::uint32_t kMaxRangeDepth = 64;  // Of lockstep.h's ranges, and again of NVTX's of all domains.
@@ -29,6 +29,14 @@ enum class SlotState : std::uint32_t {
   kClosed = 3,  // Owner is gone in good order; the agent drains it, then frees it.
 };
 
+// What became of the question whether all ranks make clock exchanges over the application's MPI.
+enum class AnchorAgreement : std::uint32_t {
+  kNone = 0,     // Not asked: no MPI, one rank, or not wanted here.
+  kAgreed = 1,   // Every rank's probe said yes.
+  kRefused = 2,  // Some rank said no, or said nothing.
+  kNoBoard = 3,  // No PMIx in the process to ask over.
+};
+
 // Filled in by the probe when MPI starts, read by the agent: where the clock
 // service of the reference rank is, and what this rank has to do in it.
 struct ClockMailbox {
@@ -37,6 +45,7 @@ struct ClockMailbox {
   std::int32_t leader;          // Lowest world rank in this rank's clock domain.
   std::int32_t reference;       // World rank of the reference leader (domain of rank 0).
   std::uint32_t domains;        // Distinct clock domains in the job.
+  std::atomic<AnchorAgreement> agreement;
   std::uint64_t domain;         // This rank's.
   char reference_address[192];  // "host:port,host:port": the reference agent's listening addresses.
 };
@@ -123,7 +132,7 @@ struct SegmentHeader {
   std::uint64_t clock_domain;
   char agent_address[192];        // Where this slot's agent listens for clock exchanges, "" if it does not.
   std::uint64_t clock_token;      // Shared secret of the run: what a clock connection must present.
-  std::uint32_t anchors_allowed;  // 1: every rank was started by an agent; the probe may talk MPI to the others.
+  std::uint32_t anchors_wanted;   // 1: the probe may agree with the others on clock exchanges over MPI.
   std::uint32_t anchor_timeout_ms;
 
   std::uint32_t gpu_options;                              // kGpu...

@@ -1,7 +1,5 @@
 #include "comms/launch/launch_env.h"
 
-#include <unistd.h>
-
 #include <climits>
 #include <cstdlib>
 #include <random>
@@ -23,11 +21,6 @@ std::int32_t Number(const GetEnv& get, const char* name) {
 std::string Text(const GetEnv& get, const char* name) {
   const char* text = get(name);
   return text == nullptr ? std::string() : std::string(text);
-}
-
-std::string_view BaseName(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
 // Step ids of Slurm's own steps (slurm.h: SLURM_BATCH_SCRIPT 0xfffffffb,
@@ -104,17 +97,6 @@ std::string RunId(const GetEnv& get, LaunchEnv& env) {
   return id;
 }
 
-// One application context (OMPI_NUM_APP_CTX, "app1 : app2" makes two) whose
-// program is this executable with `run` as first word: then every rank was started
-// with the same words. A wrapper between mpirun and us proves nothing. Variables
-// as Open MPI 4.1.4 sets them (orte/mca/odls/base, schizo_ompi).
-bool EveryRankHasAnAgent(const GetEnv& get, std::string_view self) {
-  if (Number(get, "OMPI_NUM_APP_CTX") != 1) return false;
-  const std::string command = Text(get, "OMPI_COMMAND"), words = Text(get, "OMPI_ARGV");
-  if (BaseName(command) != BaseName(self)) return false;
-  return words == "run" || words.starts_with("run ");
-}
-
 }  // namespace
 
 std::string_view Name(LaunchSource source) {
@@ -133,22 +115,18 @@ std::string_view Name(LaunchSource source) {
   return "none";
 }
 
-LaunchEnv ReadLaunchEnv(const GetEnv& get, std::string_view self) {
+LaunchEnv ReadLaunchEnv(const GetEnv& get) {
   LaunchEnv env;
   ReadRank(get, env);
   env.run_id = RunId(get, env);
   Hash64 hash;
   hash.Add(env.run_id);
   env.run_hash = hash.value();
-  env.anchors_allowed = env.source == LaunchSource::kOpenMpi && EveryRankHasAnAgent(get, self);
   return env;
 }
 
 LaunchEnv ReadLaunchEnv() {
-  char self[PATH_MAX];
-  const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self);
-  return ReadLaunchEnv([](const char* name) -> const char* { return std::getenv(name); },
-                       std::string_view(self, n < 0 ? 0 : static_cast<std::size_t>(n)));
+  return ReadLaunchEnv([](const char* name) -> const char* { return std::getenv(name); });
 }
 
 }  // namespace lockstep

@@ -39,18 +39,14 @@ struct LaunchEnv {
   std::uint64_t run_hash = 0;  // Of run_id; the same on every rank. Never 0.
   bool run_id_random = false;  // Nobody else can know it.
   bool run_id_weak = false;    // A later job may have the same: see runtime/agent/run_dir.h.
-  // Every rank provably runs under an agent of its own, so the probe may talk MPI
-  // to the others in MPI_Init without waiting for one that is not there.
-  bool anchors_allowed = false;
 
   std::int32_t slot() const { return rank < 0 ? 0 : rank; }  // For file names.
   std::int32_t slots() const { return world_size < 1 ? 1 : world_size; }
 };
 
-// `get` is getenv or a test's: null if unset. `self` is what the launcher started:
-// this process's executable path.
+// `get` is getenv or a test's: null if unset.
 using GetEnv = std::function<const char*(const char*)>;
-LaunchEnv ReadLaunchEnv(const GetEnv& get, std::string_view self);
+LaunchEnv ReadLaunchEnv(const GetEnv& get);
 LaunchEnv ReadLaunchEnv();  // Of this process.
 
 }  // namespace lockstep

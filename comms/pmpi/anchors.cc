@@ -4,13 +4,15 @@
 #include <string.h>
 #include <time.h>
 
+#include "comms/pmpi/agreement.h"
+#include "comms/pmpi/pmix_board.h"
 #include "comms/pmpi/pmpi_table.h"
 #include "core/event_clock.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kTagPing = 11, kTagReply = 12, kTagGone = 13;
+constexpr int kTagPing = 11, kTagReply = 12, kTagNote = 13;  // And the two after it.
 constexpr int kPings = 30, kLeastPings = 5;
 // All leaders are answered one after the other: 256 of them with 30 pings of 10 us
 // are 77 ms; more share that time.
@@ -18,8 +20,8 @@ constexpr int kPingBudget = 256 * kPings;
 constexpr int kCheckPings = 5, kCheckedPerDomain = 3;
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kSpinNs = 2 * kMs;
-// MPI_Finalize waits for every rank anyway; so may we, once all have taken part in MPI_Init.
-constexpr std::int64_t kFinalizeLimitNs = 60'000 * kMs;
+// Ranks reach MPI_Finalize further apart than they leave MPI_Init, and wait for each other in it anyway.
+constexpr std::int64_t kFinalizePatienceNs = 10'000 * kMs;
 
 struct Message {
   std::uint64_t number;
@@ -33,6 +35,7 @@ struct Member {
 };
 
 struct Anchor {
+  // kReady: `comm` can be used. kGone: given up, but what the others send there may be read.
   enum class State { kNone, kReady, kGone } state = State::kNone;
   bool tried = false;
   MPI_Comm comm = nullptr;
@@ -170,15 +173,66 @@ bool Exchange(const SegmentView& segment, std::int64_t limit_ns) {
   return well;
 }
 
+// Notes as messages on the private communicator, whose members have all agreed once. A message that nobody
+// receives any more is dropped by MPI_Finalize; waiting for one drives MPI's progress.
+class MessageBoard final : public AgreementBoard {
+ public:
+  bool Post(Note note, bool yes) override {
+    const std::int64_t first = std::int64_t{anchor.rank} * kAgreementFanout + 1;
+    const std::int64_t end = first + kAgreementFanout < anchor.size ? first + kAgreementFanout : anchor.size;
+    if (note != Note::kDecision && anchor.rank > 0) Send((anchor.rank - 1) / kAgreementFanout, note, yes);
+    if (note != Note::kVote)
+      for (std::int64_t child = first; child < end; ++child) Send(static_cast<int>(child), note, yes);
+    return true;
+  }
+  bool Publish() override { return true; }
+  Reply Await(int peer, Note note, std::int64_t deadline_ns) override {
+    const PmpiTable& mpi = Pmpi();
+    const std::int64_t begin = RawNs();
+    for (int there = 0; there == 0;) {
+      if (mpi.Iprobe(peer, Tag(note), anchor.comm, &there, MPI_STATUS_IGNORE) != MPI_SUCCESS) return Reply::kAbsent;
+      const std::int64_t now = RawNs();
+      if (there == 0 && now > deadline_ns) return Reply::kAbsent;
+      if (there == 0) Nap(now - begin);
+    }
+    char yes = 0;
+    if (mpi.Recv(&yes, 1, mpi.type_byte, peer, Tag(note), anchor.comm, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+      return Reply::kAbsent;
+    return yes != 0 ? Reply::kYes : Reply::kNo;
+  }
+
+ private:
+  static int Tag(Note note) { return kTagNote + static_cast<int>(note); }
+  static void Send(int peer, Note note, bool yes) {
+    // Read by MPI for as long as it likes; a request that is not done yet is MPI's to finish.
+    static const char kWords[] = {0, 1};
+    MPI_Request request;
+    int done = 0;
+    if (Pmpi().Isend(kWords + (yes ? 1 : 0), 1, Pmpi().type_byte, peer, Tag(note), anchor.comm, &request) ==
+            MPI_SUCCESS &&
+        Pmpi().Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0)
+      Pmpi().Request_free(&request);
+  }
+};
+
+// Everybody's, right after all have agreed to it, so that it comes before anything that the application does on
+// the world communicator. Not counted as a creation or a collective of the application: PMPI calls never reach the
+// wrappers. No attribute with a copy callback exists this early.
+bool MakeComm(std::int64_t deadline_ns) {
+  const PmpiTable& mpi = Pmpi();
+  MPI_Request request;
+  if (mpi.Comm_idup(mpi.comm_world, &anchor.comm, &request) != MPI_SUCCESS || !Finish(&request, deadline_ns)) {
+    anchor.comm = nullptr;  // Nobody may use it before it is made.
+    return false;
+  }
+  mpi.Comm_set_errhandler(anchor.comm, mpi.errors_return);
+  return true;
+}
+
 bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
   const PmpiTable& mpi = Pmpi();
   SegmentHeader& header = segment.header();
   MPI_Request request;
-  // Not counted as a creation or a collective of the application: PMPI calls never
-  // reach the wrappers. No attribute with a copy callback exists this early.
-  if (mpi.Comm_idup(mpi.comm_world, &anchor.comm, &request) != MPI_SUCCESS || !Finish(&request, deadline_ns))
-    return false;
-  mpi.Comm_set_errhandler(anchor.comm, mpi.errors_return);
   const auto size = static_cast<std::size_t>(anchor.size);
   // Kept on the heap until the exchange is over, and leaked if it is abandoned: MPI may still write there.
   auto* members = static_cast<Member*>(calloc(size + 1, sizeof(Member)));
@@ -236,20 +290,33 @@ void Abandon(const SegmentView& segment) {
 
 }  // namespace
 
-void ClockAnchorAtInit(const SegmentView& segment) {
+void ClockAnchorAtInit(const SegmentView& segment, bool able) {
   if (segment.base == nullptr || anchor.tried) return;
   anchor.tried = true;
   const PmpiTable& mpi = Pmpi();
   if (!mpi.found || !mpi.open_mpi) return;
   SegmentHeader& header = segment.header();
-  if (header.anchors_allowed == 0) return;
   mpi.Comm_rank(mpi.comm_world, &anchor.rank);
   mpi.Comm_size(mpi.comm_world, &anchor.size);
-  // A further process of the slot that made a world of its own has nobody to meet;
-  // neither has a rank that is not the one its agent stands for.
-  if (anchor.size < 2 || (header.slot_rank >= 0 && header.slot_rank != anchor.rank)) return;
+  // A further process of the slot that made a world of its own has nobody to meet.
+  if (anchor.size < 2) return;
+  ClockMailbox& mailbox = header.mailbox;
   const std::int64_t limit_ns = static_cast<std::int64_t>(header.anchor_timeout_ms) * kMs;
-  if (!Meet(segment, RawNs() + limit_ns)) {
+  PmixBoard board(anchor.rank);
+  if (!board.usable()) {
+    mailbox.agreement.store(AnchorAgreement::kNoBoard, std::memory_order_relaxed);
+    return;
+  }
+  // A rank that is not the one its agent stands for must not speak for it. Who is not able says so, and nobody
+  // waits for him.
+  able = able && header.anchors_wanted != 0 && (header.slot_rank < 0 || header.slot_rank == anchor.rank);
+  if (!Agree(board, anchor.rank, anchor.size, able, limit_ns)) {
+    mailbox.agreement.store(header.anchors_wanted != 0 ? AnchorAgreement::kRefused : AnchorAgreement::kNone,
+                            std::memory_order_relaxed);
+    return;
+  }
+  mailbox.agreement.store(AnchorAgreement::kAgreed, std::memory_order_relaxed);
+  if (!MakeComm(RawNs() + limit_ns) || !Meet(segment, RawNs() + limit_ns)) {
     Abandon(segment);
     return;
   }
@@ -259,29 +326,11 @@ void ClockAnchorAtInit(const SegmentView& segment) {
 
 void ClockAnchorAtFinalize(const SegmentView& segment) {
   if (segment.base == nullptr || anchor.comm == nullptr) return;
-  const PmpiTable& mpi = Pmpi();
-  if (anchor.state != Anchor::State::kReady) {
-    // Ranks 0 and 1 speak for all that gave up: whoever still hopes learns it from one of them.
-    if (anchor.state == Anchor::State::kGone && anchor.rank < 2 && anchor.leaders != nullptr) {
-      const Message gone{0, 0, 0, 0};
-      for (int peer = 0; peer < anchor.size; ++peer)
-        if (peer != anchor.rank) (void)SendMessage(gone, peer, kTagGone, RawNs() + 10 * kMs);
-    }
+  const bool able = anchor.state == Anchor::State::kReady;
+  MessageBoard board;
+  if (!Agree(board, anchor.rank, anchor.size, able, kFinalizePatienceNs)) {
+    if (able) Abandon(segment);
     return;  // The communicator may have unfinished operations: MPI_Finalize cleans it up.
-  }
-  MPI_Request request;
-  if (mpi.Ibarrier(anchor.comm, &request) != MPI_SUCCESS) return;
-  const std::int64_t begin = RawNs();
-  for (;;) {
-    int done = 0, gone = 0;
-    if (mpi.Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
-    if (done != 0) break;
-    if (mpi.Iprobe(MPI_ANY_SOURCE, kTagGone, anchor.comm, &gone, MPI_STATUS_IGNORE) != MPI_SUCCESS || gone != 0 ||
-        RawNs() - begin > kFinalizeLimitNs) {
-      Abandon(segment);
-      return;
-    }
-    Nap(RawNs() - begin);
   }
   const std::int64_t limit_ns = static_cast<std::int64_t>(segment.header().anchor_timeout_ms) * kMs;
   if (!Exchange(segment, limit_ns)) {
@@ -291,7 +340,7 @@ void ClockAnchorAtFinalize(const SegmentView& segment) {
   free(anchor.leaders);
   anchor.leaders = nullptr;
   anchor.state = Anchor::State::kNone;
-  mpi.Comm_free(&anchor.comm);
+  Pmpi().Comm_free(&anchor.comm);
 }
 
 }  // namespace lockstep

@@ -3,17 +3,22 @@
 // MPI_Init and MPI_Finalize, on a private communicator. They give the alignment
 // its ends, and tell the agents where the reference rank's clock service is.
 //
-// Only PMPI functions are called, through comms/pmpi/pmpi_table.h. Nothing blocks:
-// every wait ends at SegmentHeader.anchor_timeout_ms, then the exchange is
-// abandoned for good (mailbox state 2, loss AnchorAbandoned by its reader).
+// No MPI call that another rank must join is made before every rank's probe has
+// agreed to it (comms/pmpi/agreement.h): in MPI_Init through the launcher's
+// key-value store, in MPI_Finalize through messages on the private communicator.
+// Without agreement there are no anchors, and nothing else is different.
+//
+// Only PMPI functions are called, through comms/pmpi/pmpi_table.h. After an
+// agreement every wait ends at SegmentHeader.anchor_timeout_ms; then the exchange
+// is abandoned for good (mailbox state 2, loss AnchorAbandoned by its reader).
 
 #include "core/ring_layout.h"
 
 namespace lockstep {
 
-// After PMPI_Init(_thread) has returned MPI_SUCCESS, on the calling thread. Does
-// nothing unless SegmentHeader.anchors_allowed, or if it ran before.
-void ClockAnchorAtInit(const SegmentView& segment);
+// After PMPI_Init(_thread) has returned MPI_SUCCESS, on the calling thread, before any other thread may know of it.
+// `able`: the wrappers are the ones that the application calls. Does nothing if it ran before.
+void ClockAnchorAtInit(const SegmentView& segment, bool able);
 
 // Before PMPI_Finalize, on the calling thread. Frees the private communicator.
 void ClockAnchorAtFinalize(const SegmentView& segment);

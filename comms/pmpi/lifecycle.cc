@@ -2,15 +2,11 @@
 // defines MPI_Initialized, so whoever looks for MPI by that name finds us and must
 // hear "no".
 
+#include <pthread.h>
+
 #include "comms/pmpi/anchors.h"
 #include "comms/pmpi/fortran.h"
 #include "comms/pmpi/traced.h"
-
-namespace lockstep {
-// Where the anchors are not built in, there are none.
-void ClockAnchorAtInit(const SegmentView& segment) __attribute__((weak));
-void ClockAnchorAtFinalize(const SegmentView& segment) __attribute__((weak));
-}  // namespace lockstep
 
 // runtime/lockstep.h
 extern "C" void lockstep_start(void);
@@ -28,21 +24,37 @@ void WriteCall(MpiOp op, std::uint64_t begin, std::uint64_t end, int result) {
   Write(record, result);
 }
 
-template <typename Call>
-int Start(MpiOp op, Call&& call) {
-  // The ring before MPI: claiming it is not part of MPI_Init's time.
-  if (lockstep_probe.segment != nullptr) ring::Page();
-  const std::uint64_t begin = ring::Ticks();
-  const int result = call();
-  const std::uint64_t end = ring::Ticks();
-  if (result != MPI_SUCCESS) return result;
+// The thread that is inside MPI_Init, 0 none. MPI has started before our own first calls are made: other threads
+// that wait for MPI_Initialized would get between them, on one rank before and on another after, and collectives
+// would be matched with the wrong ones.
+std::atomic<pthread_t> g_starter{};
+static_assert(std::atomic<pthread_t>::is_always_lock_free);
+
+bool StartingElsewhere() {
+  const pthread_t starter = g_starter.load();
+  return starter != 0 && starter != pthread_self();
+}
+
+void Begin(MpiOp op, std::uint64_t begin, std::uint64_t end) {
   int level = MPI_THREAD_SINGLE;
   Pmpi().Query_thread(&level);
   FindFortranBindings();
   Activate(level);
-  if (!Active()) return result;
-  WriteCall(op, begin, end, result);
-  if (&ClockAnchorAtInit != nullptr) ClockAnchorAtInit(Segment());
+  if (!Active()) return;
+  WriteCall(op, begin, end, MPI_SUCCESS);
+  ClockAnchorAtInit(Segment(), CallsReachUs() && !Spawned());
+}
+
+template <typename Call>
+int Start(MpiOp op, Call&& call) {
+  // The ring before MPI: claiming it is not part of MPI_Init's time.
+  if (lockstep_probe.segment != nullptr) ring::Page();
+  g_starter.store(pthread_self());
+  const std::uint64_t begin = ring::Ticks();
+  const int result = call();
+  const std::uint64_t end = ring::Ticks();
+  if (result == MPI_SUCCESS) Begin(op, begin, end);
+  g_starter.store(0);
   return result;
 }
 
@@ -58,7 +70,7 @@ LS_EXPORT int MPI_Init_thread(int* argc, char*** argv, int required, int* provid
 
 LS_EXPORT int MPI_Finalize() {
   if (!Active()) return LS_PMPI(Finalize);
-  if (&ClockAnchorAtFinalize != nullptr) ClockAnchorAtFinalize(Segment());
+  ClockAnchorAtFinalize(Segment());
   Deactivate();
   std::uint64_t begin = 0, end = 0;
   int result = MPI_SUCCESS;
@@ -103,7 +115,7 @@ LS_EXPORT int MPI_Pcontrol(const int level, ...) {
 }
 
 LS_EXPORT int MPI_Initialized(int* flag) {
-  if (Pmpi().Initialized != nullptr) return Pmpi().Initialized(flag);
+  if (!StartingElsewhere() && Pmpi().Initialized != nullptr) return Pmpi().Initialized(flag);
   *flag = 0;
   return MPI_SUCCESS;
 }

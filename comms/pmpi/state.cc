@@ -7,7 +7,6 @@ namespace lockstep::pmpi {
 void StartComms();
 void StopComms();
 void StartTypes();
-bool Spawned();
 
 std::atomic<Mode> g_mode{Mode::kUnknown};
 
@@ -28,6 +27,9 @@ std::uint32_t SlotOf(std::uint64_t message) {
 
 }  // namespace
 
+// The application's calls reach us only if our definition is the first in its scope.
+bool CallsReachUs() { return dlsym(RTLD_DEFAULT, "MPI_Allreduce") == reinterpret_cast<void*>(&MPI_Allreduce); }
+
 void Activate(int thread_level) {
   const PmpiTable& mpi = Pmpi();
   ProcessEntry* process = mpi.open_mpi && lockstep_probe.segment != nullptr ? lockstep_process() : nullptr;
@@ -46,9 +48,7 @@ void Activate(int thread_level) {
   const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
   for (std::uint8_t i = 0; i < 4; ++i)
     if (levels[i] == thread_level) process->mpi_thread_level.store(i, std::memory_order_relaxed);
-  // The application's calls reach us only if our definition is the first in its scope.
-  void* first = dlsym(RTLD_DEFAULT, "MPI_Allreduce");
-  process->self_test.store(first == reinterpret_cast<void*>(&MPI_Allreduce) ? 1 : 2, std::memory_order_relaxed);
+  process->self_test.store(CallsReachUs() ? 1 : 2, std::memory_order_relaxed);
   process->mpi_used.store(1, std::memory_order_relaxed);
   process->mpi_initialized.store(1, std::memory_order_release);
   g_mode.store(Mode::kActive, std::memory_order_release);

@@ -32,6 +32,10 @@ void* FindHandle(void* library, const char* symbol);
 // MPI has started: fills in everything below. `thread_level` as MPI reported it.
 void Activate(int thread_level);
 void Deactivate();
+// The self-test: these wrappers are the ones that the application calls.
+bool CallsReachUs();
+// This process was started by MPI_Comm_spawn. After Activate.
+bool Spawned();
 
 struct Comm {
   std::uint64_t global_id, parent_id;

@@ -32,7 +32,6 @@ struct RunOptions {
   bool live_lines = false;          // Rank 0 says them.
   std::string metrics;              // Rank 0 writes them here, for Prometheus; "": does not.
   bool quiet = false;
-  bool every_slot = false;                      // The launcher's command line was rewritten: each rank has an agent.
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
 };
 

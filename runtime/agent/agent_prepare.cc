@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -15,7 +16,15 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint32_t kAnchorTimeoutMs = 2000;
+// How long the probe waits for another rank's in MPI_Init. Ranks that share a core leave MPI_Init one after the other.
+constexpr std::uint32_t kAnchorTimeoutMs = 2000, kLongestAnchorTimeoutMs = 10000;
+constexpr std::int64_t kPromptRanksPerCore = 4;
+
+std::uint32_t AnchorTimeoutMs(std::int32_t local_ranks) {
+  const std::int64_t cores = std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L);
+  const std::int64_t times = std::max<std::int64_t>(local_ranks / (cores * kPromptRanksPerCore), 1);
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(kAnchorTimeoutMs * times, kLongestAnchorTimeoutMs));
+}
 
 }  // namespace
 
@@ -147,9 +156,9 @@ void SlotRun::FillHeader() {
   header.distortion = clock_.distortion;
   header.clock_domain = ClockDomainHash(clock_.distortion, launch_.slot());
   const bool mpi_clock = options_.clock == ClockService::kAuto;
-  header.anchors_allowed = launch_.anchors_allowed && mpi_clock ? 1 : 0;
+  header.anchors_wanted = mpi_clock ? 1 : 0;
   header.gpu_options = options_.gpu_options;
-  header.anchor_timeout_ms = kAnchorTimeoutMs;
+  header.anchor_timeout_ms = AnchorTimeoutMs(launch_.local_size);
   header.mailbox.world_rank = header.mailbox.leader = header.mailbox.reference = -1;
 }
 

@@ -34,9 +34,7 @@ inline constexpr std::int64_t kFirstTickNs = 5 * kMillisecondNs;
 // Members in the order they come into being.
 class SlotRun {
  public:
-  explicit SlotRun(const RunOptions& options) : options_(options), launch_(ReadLaunchEnv()) {
-    if (options.every_slot) launch_.anchors_allowed = true;
-  }
+  explicit SlotRun(const RunOptions& options) : options_(options), launch_(ReadLaunchEnv()) {}
   Result<RunResult> Run();
 
  private:

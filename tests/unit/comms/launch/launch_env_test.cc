@@ -10,13 +10,11 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-LaunchEnv Read(const Variables& variables, std::string_view self = "/opt/bin/lockstep") {
-  return ReadLaunchEnv(
-      [&](const char* name) -> const char* {
-        const auto at = variables.find(name);
-        return at == variables.end() ? nullptr : at->second.c_str();
-      },
-      self);
+LaunchEnv Read(const Variables& variables) {
+  return ReadLaunchEnv([&](const char* name) -> const char* {
+    const auto at = variables.find(name);
+    return at == variables.end() ? nullptr : at->second.c_str();
+  });
 }
 
 const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "5"},
@@ -84,7 +82,6 @@ TEST(LaunchEnv, TorchrunBelowMpirunIsTheInnermost) {
   EXPECT_EQ(env.local_rank, 5);
   EXPECT_EQ(env.run_id, "torchrun:n1:29500/none.1");
   EXPECT_TRUE(env.run_id_weak);
-  EXPECT_FALSE(env.anchors_allowed);
 }
 
 TEST(LaunchEnv, SlurmStepButNotTheBatchScript) {
@@ -126,15 +123,6 @@ TEST(LaunchEnv, NonsenseIsNoRank) {
   EXPECT_EQ(Read({{"OMPI_COMM_WORLD_RANK", "-2"}}).rank, -1);
   EXPECT_EQ(Read({{"RANK", "4"}, {"WORLD_SIZE", "4"}}).rank, -1);
   EXPECT_EQ(Read({{"RANK", "4"}}).rank, -1);
-}
-
-TEST(LaunchEnv, AnchorsOnlyIfTheLauncherStartedNothingButAgents) {
-  EXPECT_TRUE(Read(kOpenMpi).anchors_allowed);
-  EXPECT_TRUE(Read(With(kOpenMpi, {{"OMPI_COMMAND", "/opt/bin/lockstep"}})).anchors_allowed);
-  EXPECT_FALSE(Read(With(kOpenMpi, {{"OMPI_NUM_APP_CTX", "2"}})).anchors_allowed);
-  EXPECT_FALSE(Read(With(kOpenMpi, {{"OMPI_COMMAND", "wrap.sh"}})).anchors_allowed);
-  EXPECT_FALSE(Read(With(kOpenMpi, {{"OMPI_ARGV", "runner"}})).anchors_allowed);
-  EXPECT_FALSE(Read({}).anchors_allowed);
 }
 
 }  // namespace

@@ -1,0 +1,56 @@
+#pragma once
+// All ranks decide one question alike, without any call that a rank could wait in
+// for somebody who is not there.
+//
+// Why: the clock anchors call collectives. A rank that calls one which another
+// never calls does not merely wait: on the application's communicators it shifts
+// the matching of everything that follows, and the results are wrong. So nothing
+// is called before every rank's own probe has said, in that very process and for
+// that very MPI_Init, that it will call it too.
+//
+// The ranks form a tree (kAgreementFanout children each; rank 0 is the root).
+// Each leaves three notes where its neighbours find them, in this order:
+//   here      "my probe takes part": from now on the other two will follow
+//   vote      to the parent: yes, if this rank and all ranks below it are able
+//   decision  to the children: the root's own vote, handed down
+// Waiting for "here" has a limit, after which the answer is no. A rank waits
+// without limit for one thing only, its parent's decision, and only after having
+// seen the parent's "here" and voted yes: giving up then could contradict a yes
+// that is on its way. Everything the parent does before it decides has a limit,
+// so the decision comes, or the parent's process is stopped or gone, which ends
+// or stops the job without us as well.
+// Proved on paper and by a random test of this very code
+// (docs/architecture.md, tests/unit/comms/pmpi).
+
+#include <cstdint>
+
+namespace lockstep {
+
+inline constexpr int kAgreementFanout = 32;
+
+enum class Note : int { kHere, kVote, kDecision };
+enum class Reply : int { kAbsent, kNo, kYes };
+
+// Where notes are left and found.
+class AgreementBoard {
+ public:
+  // Leaves a note of this rank; visible to its neighbours after Publish at the latest.
+  // False: it cannot be left.
+  virtual bool Post(Note note, bool yes) = 0;
+  virtual bool Publish() = 0;
+  // A neighbour's note, waiting for it until `deadline_ns` (RawNs) passes. kAbsent:
+  // it was not there in time, or nothing can be found any more.
+  virtual Reply Await(int peer, Note note, std::int64_t deadline_ns) = 0;
+
+ protected:
+  ~AgreementBoard() = default;
+};
+
+// Collective over ranks [0, size) without being one: whoever does not call it makes
+// the answer no for those who do. `able`: this rank would go through with it.
+// `patience_ns`: how long a neighbour that has not shown up yet is waited for.
+// Returns the same on every rank that calls it.
+bool Agree(AgreementBoard& board, int rank, int size, bool able, std::int64_t patience_ns,
+           int fanout = kAgreementFanout);
+
+}  // namespace lockstep
