@@ -37,7 +37,7 @@ struct Member {
 struct Anchor {
   // kReady: `comm` can be used. kGone: given up, but what the others send there may be read.
   enum class State { kNone, kReady, kGone } state = State::kNone;
-  bool tried = false;
+  bool tried = false, finished = false;
   MPI_Comm comm = nullptr;
   int rank = 0, size = 0;
   int leader = 0, place = 0;  // Of this rank's domain; place among its ranks.
@@ -325,7 +325,8 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
 }
 
 void ClockAnchorAtFinalize(const SegmentView& segment) {
-  if (segment.base == nullptr || anchor.comm == nullptr) return;
+  if (segment.base == nullptr || anchor.comm == nullptr || anchor.finished) return;
+  anchor.finished = true;
   const bool able = anchor.state == Anchor::State::kReady;
   MessageBoard board;
   if (!Agree(board, anchor.rank, anchor.size, able, kFinalizePatienceNs)) {

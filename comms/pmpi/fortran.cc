@@ -3,6 +3,8 @@
 #include <link.h>
 #include <string.h>
 
+#include <type_traits>
+
 #include "comms/pmpi/traced.h"
 
 // This library defines the PMPI_ function of everything it wraps: a call that
@@ -66,6 +68,9 @@ template <typename... Args, int (*kWrapper)(Args...), int (*PmpiTable::*kMember)
 struct Entry<kWrapper, kMember> {
   static int Call(Args... args) {
     if (FromFortran(__builtin_return_address(0))) return kWrapper(args...);
+    // Another tool's MPI_Finalize that is called instead of ours: the other ranks wait for this one's word.
+    if constexpr (std::is_same_v<decltype(kWrapper), decltype(&MPI_Finalize)>)
+      if (kWrapper == &MPI_Finalize) FinalizeBegins();
     auto* function = g_table.*kMember;
     if (function == nullptr) [[unlikely]]
       function = Pmpi().*kMember;

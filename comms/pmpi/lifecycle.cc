@@ -68,9 +68,13 @@ LS_EXPORT int MPI_Init_thread(int* argc, char*** argv, int required, int* provid
   return Start(MpiOp::kInit_thread, [&] { return LS_PMPI(Init_thread, argc, argv, required, provided); });
 }
 
+void FinalizeBegins() {
+  if (Active()) ClockAnchorAtFinalize(Segment());
+}
+
 LS_EXPORT int MPI_Finalize() {
   if (!Active()) return LS_PMPI(Finalize);
-  ClockAnchorAtFinalize(Segment());
+  FinalizeBegins();
   Deactivate();
   std::uint64_t begin = 0, end = 0;
   int result = MPI_SUCCESS;

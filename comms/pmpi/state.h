@@ -32,6 +32,8 @@ void* FindHandle(void* library, const char* symbol);
 // MPI has started: fills in everything below. `thread_level` as MPI reported it.
 void Activate(int thread_level);
 void Deactivate();
+// The application is about to finalise MPI, by whatever name it calls it: the last exchanges. Once; then nothing.
+void FinalizeBegins();
 // The self-test: these wrappers are the ones that the application calls.
 bool CallsReachUs();
 // This process was started by MPI_Comm_spawn. After Activate.
