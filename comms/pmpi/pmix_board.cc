@@ -25,16 +25,24 @@ struct Library {
 };
 Library g_pmix;
 
+// An Open MPI that was built with an internal copy has it in libopen-pal, under the same names (4.1.8).
+constexpr const char* kHolders[] = {"libpmix.so.2", "libopen-pal.so.40"};
+
 bool Find() {
-  // Open MPI's component has it open already: a reference that is never given back.
-  void* library = dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) return false;
-  g_pmix.initialized = reinterpret_cast<pmix::Initialized>(dlsym(library, "PMIx_Initialized"));
-  g_pmix.put = reinterpret_cast<pmix::Put>(dlsym(library, "PMIx_Put"));
-  g_pmix.commit = reinterpret_cast<pmix::Commit>(dlsym(library, "PMIx_Commit"));
-  g_pmix.get = reinterpret_cast<pmix::Get>(dlsym(library, "PMIx_Get"));
-  return g_pmix.initialized != nullptr && g_pmix.put != nullptr && g_pmix.commit != nullptr && g_pmix.get != nullptr &&
-         g_pmix.initialized() != 0;
+  for (const char* name : kHolders) {
+    // Open MPI has it open already: a reference that is never given back.
+    void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) continue;
+    g_pmix.initialized = reinterpret_cast<pmix::Initialized>(dlsym(library, "PMIx_Initialized"));
+    g_pmix.put = reinterpret_cast<pmix::Put>(dlsym(library, "PMIx_Put"));
+    g_pmix.commit = reinterpret_cast<pmix::Commit>(dlsym(library, "PMIx_Commit"));
+    g_pmix.get = reinterpret_cast<pmix::Get>(dlsym(library, "PMIx_Get"));
+    // Of two copies the one that MPI uses.
+    if (g_pmix.initialized != nullptr && g_pmix.put != nullptr && g_pmix.commit != nullptr && g_pmix.get != nullptr &&
+        g_pmix.initialized() != 0)
+      return true;
+  }
+  return false;
 }
 
 // The store is gone, and the job with it.

@@ -2,9 +2,8 @@
 // Notes for comms/pmpi/agreement.h in the launcher's own key-value store, which
 // every MPI process is connected to and which ends with the job: PMIx. Nothing of
 // it is collective, it crosses hosts, and it needs neither a shared directory nor
-// our agents. libpmix is found in the process (Open MPI loads it); where it is not
-// there under its own name (an Open MPI built with its internal copy, Slurm's
-// PMI-2) there is no board.
+// our agents. Found in the process, since Open MPI loads it; without it (Slurm's
+// PMI-2, an internal copy under other names) there is no board.
 
 #include <cstdint>
 
