@@ -42,9 +42,9 @@ enum class AnchorAgreement : std::uint32_t {
 struct ClockMailbox {
   std::atomic<std::uint32_t> state;  // 0 nothing yet, 1 valid, 2 abandoned.
   std::int32_t world_rank, world_size;
-  std::int32_t leader;          // Lowest world rank in this rank's clock domain.
-  std::int32_t reference;       // World rank of the reference leader (domain of rank 0).
-  std::uint32_t domains;        // Distinct clock domains in the job.
+  std::int32_t leader;     // Lowest world rank in this rank's clock domain.
+  std::int32_t reference;  // World rank of the reference leader (domain of rank 0).
+  std::uint32_t domains;   // Distinct clock domains in the job.
   std::atomic<AnchorAgreement> agreement;
   std::uint64_t domain;         // This rank's.
   char reference_address[192];  // "host:port,host:port": the reference agent's listening addresses.
@@ -130,9 +130,9 @@ struct SegmentHeader {
   ClockMode clock_mode;
   ClockDistortion distortion;
   std::uint64_t clock_domain;
-  char agent_address[192];        // Where this slot's agent listens for clock exchanges, "" if it does not.
-  std::uint64_t clock_token;      // Shared secret of the run: what a clock connection must present.
-  std::uint32_t anchors_wanted;   // 1: the probe may agree with the others on clock exchanges over MPI.
+  char agent_address[192];       // Where this slot's agent listens for clock exchanges, "" if it does not.
+  std::uint64_t clock_token;     // Shared secret of the run: what a clock connection must present.
+  std::uint32_t anchors_wanted;  // 1: the probe may agree with the others on clock exchanges over MPI.
   std::uint32_t anchor_timeout_ms;
 
   std::uint32_t gpu_options;                              // kGpu...

@@ -13,7 +13,6 @@
 #include <mpi.h>
 // After mpi.h.
 #include <mpi-ext.h>
-
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
