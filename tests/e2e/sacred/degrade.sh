@@ -11,11 +11,10 @@ no_environment) unset LD_PRELOAD LOCKSTEP_SEGMENT PYTHONPATH NVTX_INJECTION64_PA
 other_tool) LD_PRELOAD="$OTHER_TOOL:$LD_PRELOAD" && export LD_PRELOAD ;;
 late_tool) LD_PRELOAD="$LD_PRELOAD:$OTHER_TOOL" && export LD_PRELOAD ;;
 late) sleep 3 ;;
+# Read by the agent, so in front of it.
+other_protocol) export LOCKSTEP_LIBRARY_DIR="$OTHER_PROTOCOL" ;;
 # From here on in front of `lockstep run ... --`:
 bare) while [ "$1" != -- ]; do shift; done; shift ;;
-*) # Other options for this rank: --clock=off becomes the words "--clock off".
-  lockstep=$1
-  shift 2
-  set -- "$lockstep" run $(echo "$way" | tr = ' ') "$@" ;;
+*) export "$way" ;; # Other options for this rank, as variables.
 esac
 exec "$@"
