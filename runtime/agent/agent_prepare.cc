@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -16,15 +15,9 @@
 namespace lockstep {
 namespace {
 
-// How long the probe waits for another rank's in MPI_Init. Ranks that share a core leave MPI_Init one after the other.
-constexpr std::uint32_t kAnchorTimeoutMs = 2000, kLongestAnchorTimeoutMs = 10000;
-constexpr std::int64_t kPromptRanksPerCore = 4;
-
-std::uint32_t AnchorTimeoutMs(std::int32_t local_ranks) {
-  const std::int64_t cores = std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L);
-  const std::int64_t times = std::max<std::int64_t>(local_ranks / (cores * kPromptRanksPerCore), 1);
-  return static_cast<std::uint32_t>(std::min<std::int64_t>(kAnchorTimeoutMs * times, kLongestAnchorTimeoutMs));
-}
+// How long the probe waits for another rank's in MPI_Init, and for a partner in an exchange. Those that wait sleep, so
+// ranks that share a core do not hold each other up (96 on two cores agree within it).
+constexpr std::uint32_t kAnchorTimeoutMs = 2000;
 
 }  // namespace
 
@@ -158,7 +151,7 @@ void SlotRun::FillHeader() {
   const bool mpi_clock = options_.clock == ClockService::kAuto;
   header.anchors_wanted = mpi_clock ? 1 : 0;
   header.gpu_options = options_.gpu_options;
-  header.anchor_timeout_ms = AnchorTimeoutMs(launch_.local_size);
+  header.anchor_timeout_ms = kAnchorTimeoutMs;
   header.mailbox.world_rank = header.mailbox.leader = header.mailbox.reference = -1;
 }
 
