@@ -16,7 +16,7 @@
 namespace lockstep {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x31474553504b434cu;  // "LCKPSEG1"
-inline constexpr std::uint32_t kSegmentVersion = 4;
+inline constexpr std::uint32_t kSegmentVersion = 5;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxRings = 4096;
 inline constexpr std::uint32_t kMaxRangeDepth = 64;  // Of lockstep.h's ranges, and again of NVTX's of all domains.
@@ -29,16 +29,20 @@ enum class SlotState : std::uint32_t {
   kClosed = 3,  // Owner is gone in good order; the agent drains it, then frees it.
 };
 
+// Room for every address of a node: 46 of IPv4, 20 of IPv6.
+inline constexpr std::uint32_t kAddressListBytes = 1024;
+
 // Filled in by the probe when MPI starts, read by the agent: where the clock
 // service of the reference rank is, and what this rank has to do in it.
 struct ClockMailbox {
   std::atomic<std::uint32_t> state;  // 0 nothing yet, 1 valid, 2 abandoned.
   std::int32_t world_rank, world_size;
-  std::int32_t leader;          // Lowest world rank in this rank's clock domain.
-  std::int32_t reference;       // World rank of the reference leader (domain of rank 0).
-  std::uint32_t domains;        // Distinct clock domains in the job.
-  std::uint64_t domain;         // This rank's.
-  char reference_address[192];  // "host:port,host:port": the reference agent's listening addresses.
+  std::int32_t leader;                        // Lowest world rank in this rank's clock domain.
+  std::int32_t reference;                     // World rank of the reference leader (domain of rank 0).
+  std::uint32_t domains;                      // Distinct clock domains in the job.
+  std::uint64_t domain;                       // This rank's.
+  char reference_address[kAddressListBytes];  // "host:port,host:port": the reference agent's listening addresses.
+  std::uint8_t reference_key[32];             // Its SegmentHeader::clock_key; all 0: it did not come along.
 };
 
 // Rows measured inside the application (clock anchors in MPI_Init, Finalize).
@@ -121,8 +125,10 @@ struct SegmentHeader {
   ClockMode clock_mode;
   ClockDistortion distortion;
   std::uint64_t clock_domain;
-  char agent_address[192];        // Where this slot's agent listens for clock exchanges, "" if it does not.
-  std::uint64_t clock_token;      // Shared secret of the run: what a clock connection must present.
+  char agent_address[kAddressListBytes];  // Where this slot's agent listens for clock exchanges, "" if it does not.
+  // The run's key (comms/clock/run_key.h): who holds it may exchange clocks with this agent; all 0: it has none. The
+  // segment is this user's alone (0600).
+  std::uint8_t clock_key[32];
   std::uint32_t anchors_allowed;  // 1: every rank was started by an agent; the probe may talk MPI to the others.
   std::uint32_t anchor_timeout_ms;
 
