@@ -444,6 +444,47 @@ TEST(ClockCoordinator, MeetsThroughTheRunDirectory) {
   std::filesystem::remove_all(dir);
 }
 
+// The directories are not shared, or cannot be: no exchange, and a reason for it.
+TEST(ClockCoordinator, WithoutAKeyNothingIsBelieved) {
+  char pattern[] = "/tmp/lockstep-coordinator-XXXXXX";
+  ASSERT_NE(mkdtemp(pattern), nullptr);
+  const std::string dir = pattern;
+  Rows unused, rows;
+  ClockCoordinatorConfig zero;
+  zero.service = With(0, 42, {});
+  zero.world_size = 2;
+  zero.domain = 1;
+  zero.mode = ClockService::kTcp;
+  zero.meeting_dir = dir;
+  zero.sink = unused.Sink();
+  for (const std::uint8_t key : {std::uint8_t{0}, std::uint8_t{43}}) {
+    ClockCoordinatorConfig one = zero;
+    one.service = With(1, key, {});
+    one.domain = 2;
+    one.sink = rows.Sink();
+    one.listen = ClockListen::kNowhere;
+    auto a = ClockCoordinator::Start(zero), b = ClockCoordinator::Start(one);
+    ASSERT_TRUE(a.ok() && b.ok());
+    EXPECT_EQ(b.value()->address(), "");
+    std::string why;
+    for (int i = 0; i < 2000 && (why = b.value()->Trouble()).find("key") == std::string::npos; ++i)
+      std::this_thread::sleep_for(milliseconds(10));
+    EXPECT_NE(why.find("key"), std::string::npos) << why;
+    b.value()->Finish(100);
+    EXPECT_NE(b.value()->Trouble().find("key"), std::string::npos);
+    EXPECT_EQ(a.value()->Trouble(), "");
+  }
+  EXPECT_EQ(rows.Table().rows(), 0u);
+  // A server without a key is none.
+  zero.service = With(0, 0, {});
+  auto a = ClockCoordinator::Start(zero);
+  ASSERT_TRUE(a.ok());
+  EXPECT_EQ(a.value()->address(), "");
+  a = Error{ErrorCode::kInternal, "", "", ""};  // Ends it.
+  EXPECT_TRUE(std::filesystem::is_empty(dir));
+  std::filesystem::remove_all(dir);
+}
+
 TEST(ClockCoordinator, OffListensNowhere) {
   ClockCoordinatorConfig config;
   config.mode = ClockService::kOff;
