@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/imported.h"
 #include "cli/open_run.h"
+#include "cli/out.h"
 #include "cli/write_file.h"
 #include "merge/merge.h"
 
@@ -62,10 +62,6 @@ std::string BytesMatrix(const schema::TlP2pPairs& pairs) {
     csv += '\n';
   }
   return csv;
-}
-
-bool ToStdout(const std::string& text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
 }
 
 int Analyze(const Flags& flags) {
@@ -116,15 +112,15 @@ int Analyze(const Flags& flags) {
     if (Status written = WriteWhole(merge.run_dir + "/analysis.json", json, kElsewhere); !written.ok())
       code = PrintError(written.error());
   } else if (!flags.quiet) {
-    std::fprintf(stderr, "lockstep: %s is read-only: analysis.json is not written there\n", merge.run_dir.c_str());
+    Note("lockstep: {} is read-only: analysis.json is not written there\n", merge.run_dir);
   }
   if (!flags.bytes_matrix.empty()) {
     const std::string csv = BytesMatrix(timeline.value().tables.p2p_pairs);
-    if (flags.bytes_matrix == "-") return ToStdout(csv) ? code : kFailed;
+    if (flags.bytes_matrix == "-") return ShowText(csv) ? code : kFailed;
     if (Status written = WriteWhole(flags.bytes_matrix, csv, kElsewhere); !written.ok())
       return PrintError(written.error());
   }
-  if (flags.json == "-") return ToStdout(json) ? code : kFailed;
+  if (flags.json == "-") return ShowJson(json) ? code : kFailed;
   if (!flags.json.empty())
     if (Status written = WriteWhole(flags.json, json, kElsewhere); !written.ok()) return PrintError(written.error());
 
@@ -136,15 +132,15 @@ int Analyze(const Flags& flags) {
     if (rows.empty())
       return PrintError({ErrorCode::kUsage, fmt::format("there is no finding {}", *flags.explain), "--explain",
                          n == 0 ? "this run has no findings: leave it out" : fmt::format("a number from 1 to {}", n)});
-    return ToStdout(rows) ? code : kFailed;
+    return ShowText(rows) ? code : kFailed;
   }
   std::string out = RenderText(analysis.value(), text);
   const std::string files = FilesLine(merge.run_dir);
   if (!files.empty()) out += "\n  " + files + "\n";
   if (!analysis.value().findings.empty())
-    out += fmt::format("  next:  lockstep analyze {}--explain 1    the rows behind finding 1\n",
+    out += out::Format("  next:  lockstep analyze {}--explain 1    the rows behind finding 1\n",
                        flags.runs.empty() ? "" : (flags.runs.size() == 1 ? flags.runs[0] : run.value()) + " ");
-  return ToStdout(out) ? code : kFailed;
+  return ShowText(out) ? code : kFailed;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "analysis/report/text.h"
 #include "analysis/tables/table.h"
 #include "cli/command.h"
+#include "cli/out.h"
 
 namespace lockstep::cli {
 namespace {
@@ -46,9 +47,7 @@ bool Write(std::FILE* file, const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
 }
 
-// "-" is standard output.
 int WriteTo(const std::string& path, const std::string& text) {
-  if (path == "-") return Write(stdout, text) ? kOk : kFailed;
   std::FILE* file = std::fopen(path.c_str(), "we");
   bool written = file != nullptr && Write(file, text);
   int reason = errno;
@@ -81,13 +80,13 @@ void AddTableFlags(CLI::App& app, TableFlags& flags) {
 
 bool PrintTableHelp(const TableFlags& flags) {
   if (flags.name == "columns") {
-    Write(stdout, TablesMarkdown());
+    ShowText(TablesMarkdown());
     return true;
   }
   if (flags.name != "help") return false;
   std::string text;
   for (const TableKind& kind : TableKinds()) text += fmt::format("  {:<15} {}\n", kind.name, kind.answers);
-  Write(stdout, text + "\n  lockstep analyze RUN --table NAME [--rank R] [--steps A:B] [--top N] [--csv FILE]\n");
+  ShowText(text + "\n  lockstep analyze RUN --table NAME [--rank R] [--steps A:B] [--top N] [--csv FILE]\n");
   return true;
 }
 
@@ -123,15 +122,21 @@ int PrintTable(const TableFlags& flags, const std::string& json, std::int64_t fi
   bool shown = false;
   for (const auto& [path, render] : {std::pair(&flags.csv, &RenderTableCsv), std::pair(&json, &RenderTableJson)}) {
     if (path->empty()) continue;
-    shown |= *path == "-";
-    if (const int failed = WriteTo(*path, render(table.value())); failed != kOk) code = failed;
+    const std::string text = render(table.value());
+    // "-" is standard output.
+    if (*path == "-") {
+      shown = true;
+      if (!(path == &json ? ShowJson(text) : ShowText(text))) code = kFailed;
+    } else if (const int failed = WriteTo(*path, text); failed != kOk) {
+      code = failed;
+    }
   }
   if (!shown) {
     const TextOptions text = TextOptions::ForFile(STDOUT_FILENO);
-    if (!Write(stdout, RenderTableText(table.value(), text.color, TerminalColumns()))) code = kFailed;
+    if (!ShowText(RenderTableText(table.value(), text.color, TerminalColumns()))) code = kFailed;
   }
   if (code == kOk && (table.value().incomplete || IncompleteInput(timeline))) {
-    std::fprintf(stderr, "lockstep: the run's data is incomplete or doubtful: lockstep analyze says how\n");
+    Note("lockstep: the run's data is incomplete or doubtful: lockstep analyze says how\n");
     code = kIncomplete;
   }
   return code;

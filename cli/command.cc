@@ -4,15 +4,16 @@
 
 #include <cctype>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
+
+#include "cli/out.h"
 
 namespace lockstep::cli {
 
 int PrintError(const Error& error) {
-  std::fprintf(stderr, "error: %s\n", error.what.c_str());
-  if (!error.where.empty()) std::fprintf(stderr, "  %s\n", error.where.c_str());
-  if (!error.hint.empty()) std::fprintf(stderr, "  try: %s\n", error.hint.c_str());
+  Note("error: {}\n", error.what);
+  if (!error.where.empty()) Note("  {}\n", error.where);
+  if (!error.hint.empty()) Note("  try: {}\n", error.hint);
   return error.code == ErrorCode::kUsage ? kUsage : kFailed;
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 
 #include "cli/command.h"
 #include "cli/described.h"
+#include "cli/out.h"
 
 namespace lockstep::cli {
 namespace {
@@ -37,7 +37,7 @@ std::string Quoted(std::string_view text) {
 
 // Words are completed until `--`: what follows belongs to the program.
 void Bash(const std::vector<DescribedCommand>& commands) {
-  fmt::print(
+  ShowOwn(
       "_lockstep() {{\n"
       "  local word=${{COMP_WORDS[COMP_CWORD]}} path= i\n"
       "  COMPREPLY=()\n"
@@ -46,13 +46,13 @@ void Bash(const std::vector<DescribedCommand>& commands) {
       "    case \"$path ${{COMP_WORDS[i]}}\" in\n");
   for (const DescribedCommand& command : commands)
     if (!command.path.empty())
-      fmt::print("      {}) path={} ;;\n", Quoted(" " + command.path), Quoted(" " + command.path));
-  fmt::print("    esac\n  done\n  case $path in\n");
+      ShowOwn("      {}) path={} ;;\n", Quoted(" " + command.path), Quoted(" " + command.path));
+  ShowOwn("    esac\n  done\n  case $path in\n");
   for (const DescribedCommand& command : commands)
-    fmt::print("    {}) COMPREPLY=($(compgen -W '{} {}' -- \"$word\")) ;;\n",
-               Quoted(command.path.empty() ? "" : " " + command.path), fmt::join(command.below, " "),
-               fmt::join(Flags(command), " "));
-  fmt::print(
+    ShowOwn("    {}) COMPREPLY=($(compgen -W '{} {}' -- \"$word\")) ;;\n",
+            Quoted(command.path.empty() ? "" : " " + command.path), fmt::join(command.below, " "),
+            fmt::join(Flags(command), " "));
+  ShowOwn(
       "  esac\n"
       "  [[ $word != -* ]] && compopt -o default\n"
       "}}\n"
@@ -61,7 +61,7 @@ void Bash(const std::vector<DescribedCommand>& commands) {
 
 // `path` is zsh's own: the search path as a list. A file of $fpath is run as the function that it defines, once.
 void Zsh(const std::vector<DescribedCommand>& commands) {
-  fmt::print(
+  ShowOwn(
       "#compdef lockstep\n"
       "_lockstep() {{\n"
       "  local at= word\n"
@@ -69,14 +69,13 @@ void Zsh(const std::vector<DescribedCommand>& commands) {
       "    case $word in --) _default; return ;; -*) continue ;; esac\n"
       "    case \"$at $word\" in\n");
   for (const DescribedCommand& command : commands)
-    if (!command.path.empty())
-      fmt::print("      {}) at={} ;;\n", Quoted(" " + command.path), Quoted(" " + command.path));
-  fmt::print("    esac\n  done\n  local -a found\n  case $at in\n");
+    if (!command.path.empty()) ShowOwn("      {}) at={} ;;\n", Quoted(" " + command.path), Quoted(" " + command.path));
+  ShowOwn("    esac\n  done\n  local -a found\n  case $at in\n");
   for (const DescribedCommand& command : commands) {
-    fmt::print("    {}) found=(", Quoted(command.path.empty() ? "" : " " + command.path));
+    ShowOwn("    {}) found=(", Quoted(command.path.empty() ? "" : " " + command.path));
     // A colon ends the word.
     const auto entry = [](std::string_view word, std::string_view help) {
-      fmt::print(" {}", Quoted(fmt::format("{}:{}", word, help)));
+      ShowOwn(" {}", Quoted(fmt::format("{}:{}", word, help)));
     };
     for (const std::string& name : command.below) {
       const std::string path = command.path.empty() ? name : command.path + " " + name;
@@ -87,9 +86,9 @@ void Zsh(const std::vector<DescribedCommand>& commands) {
     for (const DescribedFlag& flag : command.flags)
       if (!flag.positional)
         for (const std::string& name : flag.names) entry(name, flag.help);
-    fmt::print(" ) ;;\n");
+    ShowOwn(" ) ;;\n");
   }
-  fmt::print(
+  ShowOwn(
       "  esac\n"
       "  _describe -o 'lockstep' found\n"
       "  [[ $PREFIX == -* ]] || _files\n"
@@ -107,13 +106,13 @@ void Fish(const std::vector<DescribedCommand>& commands) {
       begin = end + 1;
     }
     for (const std::string& name : command.below)
-      fmt::print("complete -c lockstep -n {} -a {}\n", Quoted(condition), name);
+      ShowOwn("complete -c lockstep -n {} -a {}\n", Quoted(condition), name);
     for (const DescribedFlag& flag : command.flags) {
       if (flag.positional) continue;
-      fmt::print("complete -c lockstep -n {}", Quoted(condition));
+      ShowOwn("complete -c lockstep -n {}", Quoted(condition));
       for (const std::string& name : flag.names)
-        fmt::print(" {} {}", name.starts_with("--") ? "-l" : "-s", name.substr(name.starts_with("--") ? 2 : 1));
-      fmt::print("{} -d {}\n", flag.value.empty() ? "" : " -r", Quoted(flag.help));
+        ShowOwn(" {} {}", name.starts_with("--") ? "-l" : "-s", name.substr(name.starts_with("--") ? 2 : 1));
+      ShowOwn("{} -d {}\n", flag.value.empty() ? "" : " -r", Quoted(flag.help));
     }
   }
 }

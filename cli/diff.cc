@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/imported.h"
 #include "cli/open_run.h"
+#include "cli/out.h"
 #include "merge/merge.h"
 
 namespace lockstep::cli {
@@ -69,10 +69,10 @@ Result<diff::RunSample> Read(const std::string& name, const Flags& flags) {
   return diff::SampleOf(timeline, options, name.empty() ? "latest" : name);
 }
 
-// Whole or not at all; "-" is standard output.
-Status Write(const std::string& path, const std::string& text) {
+// Whole or not at all; "-" is standard output, where it is shown by `show`.
+Status Write(const std::string& path, const std::string& text, bool (*show)(std::string_view)) {
   if (path == "-") {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return Ok();
+    if (show(text)) return Ok();
     return Error{ErrorCode::kIo, "standard output cannot be written", "", "name a file instead of -"};
   }
   const std::string part = path + ".part";
@@ -95,13 +95,12 @@ int Diff(const Flags& flags) {
   auto base = Read(flags.base, flags);
   if (!base.ok()) return PrintError(base.error());
   if (!flags.save_baseline.empty()) {
-    if (Status written = Write(flags.save_baseline, diff::BaselineJson(base.value())); !written.ok())
+    if (Status written = Write(flags.save_baseline, diff::BaselineJson(base.value()), ShowJson); !written.ok())
       return PrintError(written.error());
     if (flags.now.empty()) {
       if (!flags.quiet && flags.save_baseline != "-")
-        std::fprintf(stderr, "lockstep: %s holds %s of %s; next: lockstep diff %s NEW\n", flags.save_baseline.c_str(),
-                     (std::to_string(base.value().steps) + " steps").c_str(), base.value().label.c_str(),
-                     flags.save_baseline.c_str());
+        Note("lockstep: {} holds {} steps of {}; next: lockstep diff {} NEW\n", flags.save_baseline, base.value().steps,
+             base.value().label, flags.save_baseline);
       return base.value().incomplete.empty() ? kOk : kIncomplete;
     }
   }
@@ -111,12 +110,13 @@ int Diff(const Flags& flags) {
   if (!comparison.ok()) return PrintError(comparison.error());
   const diff::Comparison& c = comparison.value();
   if (!flags.json.empty())
-    if (Status written = Write(flags.json, RenderDiffJson(c)); !written.ok()) return PrintError(written.error());
+    if (Status written = Write(flags.json, RenderDiffJson(c), ShowJson); !written.ok())
+      return PrintError(written.error());
   if (!flags.markdown.empty())
-    if (Status written = Write(flags.markdown, RenderDiffMarkdown(c)); !written.ok())
+    if (Status written = Write(flags.markdown, RenderDiffMarkdown(c), ShowText); !written.ok())
       return PrintError(written.error());
   if (flags.json != "-" && flags.markdown != "-")
-    if (Status written = Write("-", RenderDiffText(c, TextOptions::ForFile(STDOUT_FILENO))); !written.ok())
+    if (Status written = Write("-", RenderDiffText(c, TextOptions::ForFile(STDOUT_FILENO)), ShowText); !written.ok())
       return PrintError(written.error());
   if (c.regression) return kRegression;
   return c.incomplete() ? kIncomplete : kOk;

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 
 #include "cli/command.h"
 #include "cli/doctor_run.h"
+#include "cli/out.h"
 #include "runtime/doctor/check.h"
 
 namespace lockstep::cli {
@@ -44,9 +44,9 @@ std::string Painted(doctor::Status status, bool color) {
 
 // One line per check, as soon as it is known: self-tests take a second.
 void Print(const Line& line, bool color) {
-  fmt::print("{} {:<14} {}{}\n", Painted(line.finding.status, color), line.name, line.finding.text,
-             line.finding.remedy.empty() ? "" : "; try: " + line.finding.remedy);
-  std::fflush(stdout);
+  ShowText(Painted(line.finding.status, color) +
+           out::Format(" {:<14} {}{}\n", line.name, line.finding.text,
+                       line.finding.remedy.empty() ? "" : "; try: " + line.finding.remedy));
 }
 
 int CoresAllowed() {
@@ -89,8 +89,7 @@ int Doctor(const Flags& flags) {
     warnings += line.finding.status == doctor::Status::kWarning;
   }
   if (text)
-    fmt::print("\n{} blocker{}, {} warning{}\n", blockers, blockers == 1 ? "" : "s", warnings,
-               warnings == 1 ? "" : "s");
+    Show("\n{} blocker{}, {} warning{}\n", blockers, blockers == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s");
   if (!flags.json.empty()) {
     Json json{
         {"schema", "lockstep.doctor/1"}, {"blockers", blockers}, {"warnings", warnings}, {"checks", Json::array()}};
@@ -102,7 +101,7 @@ int Doctor(const Flags& flags) {
     // Paths and the words of other programs hold any bytes.
     const std::string dumped = json.dump(2, ' ', false, Json::error_handler_t::replace);
     if (flags.json == "-") {
-      fmt::print("{}\n", dumped);
+      ShowJson(dumped + "\n");
     } else {
       std::ofstream file(flags.json);
       file << dumped << '\n';

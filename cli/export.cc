@@ -16,6 +16,7 @@
 #include "cli/found.h"
 #include "cli/imported.h"
 #include "cli/open_run.h"
+#include "cli/out.h"
 #include "merge/merge.h"
 
 namespace lockstep::cli {
@@ -108,23 +109,22 @@ int Report(const ExportFlags& flags, const exporters::ExportOptions& options, co
   std::uint64_t events = 0;
   for (std::size_t kind = 0; kind < exporters::kEventKinds; ++kind)
     if (!exporters::IsValue(static_cast<EventKind>(kind))) events += result.written[kind];
-  std::printf("%s\n", fmt::format("{}: {} of {} on {}", result.output, lockstep::Bytes(result.bytes),
-                                  lockstep::Plural(static_cast<std::int64_t>(events), "event"),
-                                  lockstep::Plural(static_cast<std::int64_t>(result.ranks), "rank"))
-                          .c_str());
-  if (const std::string counts = CountsText(result.written); !counts.empty()) std::printf("  %s\n", counts.c_str());
+  bool shown = Show("{}: {} of {} on {}\n", result.output, lockstep::Bytes(result.bytes),
+                    lockstep::Plural(static_cast<std::int64_t>(events), "event"),
+                    lockstep::Plural(static_cast<std::int64_t>(result.ranks), "rank"));
+  if (const std::string counts = CountsText(result.written); !counts.empty()) Show("  {}\n", counts);
   if (const std::string dropped = CountsText(result.left_out); !dropped.empty())
-    std::printf("  left out, below %s: %s\n", lockstep::Duration(result.least_ns).c_str(), dropped.c_str());
-  for (const std::string& line : result.troubles) std::printf("  lost: %s\n", line.c_str());
+    Show("  left out, below {}: {}\n", lockstep::Duration(result.least_ns), dropped);
+  for (const std::string& line : result.troubles) Show("  lost: {}\n", line);
   if (result.over_budget)
-    std::printf(
-        "  larger than --budget %s: what is left is steps, collectives and long events\n"
+    Show(
+        "  larger than --budget {}: what is left is steps, collectives and long events\n"
         "        try: --steps A:B or --ranks 0-3\n",
-        flags.budget.c_str());
+        flags.budget);
   if (options.format->name == "perfetto" && !flags.split)
-    std::printf("  next:  lockstep open %s\n", flags.runs.size() == 1 ? flags.runs[0].c_str() : "");
-  if (incomplete) std::printf("  the run is incomplete: lockstep analyze says what is missing\n");
-  return std::fflush(stdout) != 0 ? kFailed : result.troubles.empty() && !incomplete ? kOk : kIncomplete;
+    Show("  next:  lockstep open {}\n", flags.runs.size() == 1 ? flags.runs[0] : "");
+  if (incomplete) shown = Show("  the run is incomplete: lockstep analyze says what is missing\n") && shown;
+  return !shown ? kFailed : result.troubles.empty() && !incomplete ? kOk : kIncomplete;
 }
 
 int Run(const ExportFlags& flags) {
@@ -154,7 +154,7 @@ int Run(const ExportFlags& flags) {
   const Result<exporters::ExportResult> result = exporters::Export(timeline.value(), options);
   progress.reset();
   if (!result.ok()) return PrintError(result.error());
-  if (!trouble.empty() && !flags.quiet) std::fprintf(stderr, "lockstep: no findings in it: %s\n", trouble.c_str());
+  if (!trouble.empty() && !flags.quiet) Note("lockstep: no findings in it: {}\n", trouble);
   return Report(flags, options, result.value(), IncompleteInput(timeline.value()));
 }
 

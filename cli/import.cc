@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "analysis/report/format.h"
 #include "cli/command.h"
 #include "cli/imported.h"
+#include "cli/out.h"
 
 namespace lockstep::cli {
 namespace {
@@ -67,10 +67,10 @@ void PrintLosses(const import::ImportResult& result) {
         }
         line += row.ranks.size() > shown ? fmt::format(" and {} more)", row.ranks.size() - shown) : ")";
       }
-      std::printf("  %s %s\n", serious ? "lost:" : "note:", line.c_str());
+      Show("  {} {}\n", serious ? "lost:" : "note:", line);
       for (const std::string& detail : row.details)
-        if (serious || row.details.size() == 1) std::printf("        %s\n", detail.c_str());
-      if (serious) std::printf("        try: %.*s\n", static_cast<int>(info.remedy.size()), info.remedy.data());
+        if (serious || row.details.size() == 1) Show("        {}\n", detail);
+      if (serious) Show("        try: {}\n", info.remedy);
     }
   }
 }
@@ -90,20 +90,19 @@ int Run(const ImportFlags& flags) {
   meter.reset();
   if (!imported.ok()) return PrintError(imported.error());
   if (!flags.quiet)
-    for (const std::string& skipped : traces.value().skipped)
-      std::fprintf(stderr, "lockstep: skipped %s\n", skipped.c_str());
+    for (const std::string& skipped : traces.value().skipped) Note("lockstep: skipped {}\n", skipped);
 
   const import::ImportResult& r = imported.value();
   const auto many = [](std::uint64_t n, const char* word) {
     return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
   };
-  std::printf("%s\n", fmt::format("{} of {} ranks: {} ({}, {}, {}) from {} of JSON in {:.1f} s", r.ranks, r.world_size,
-                                  many(r.events, "event"), many(r.kernels, "kernel"), many(r.collectives, "collective"),
-                                  many(r.steps, "step"), Bytes(r.json_bytes), seconds)
-                          .c_str());
+  Show("{} of {} ranks: {} ({}, {}, {}) from {} of JSON in {:.1f} s\n", r.ranks, r.world_size, many(r.events, "event"),
+       many(r.kernels, "kernel"), many(r.collectives, "collective"), many(r.steps, "step"), Bytes(r.json_bytes),
+       seconds);
   PrintLosses(r);
-  std::printf("%s\n  next:  lockstep analyze %s\n", flags.output.c_str(), flags.output.c_str());
-  return std::fflush(stdout) != 0 ? kFailed : r.incomplete ? kIncomplete : kOk;
+  return !Show("{}\n  next:  lockstep analyze {}\n", flags.output, flags.output) ? kFailed
+         : r.incomplete                                                          ? kIncomplete
+                                                                                 : kOk;
 }
 
 }  // namespace

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 #include "analysis/report/format.h"
 #include "cli/command.h"
+#include "cli/out.h"
 #include "core/hash.h"
 
 namespace lockstep::cli {
@@ -54,17 +54,17 @@ Result<std::string> ImportIntoCache(const std::vector<std::string>& given, unsig
   if (!quiet)
     for (std::size_t i = 0; i < traces.skipped.size(); ++i) {
       if (i == 3 && traces.skipped.size() > 4) {
-        std::fprintf(stderr, "lockstep: and %zu more JSON files that are no traces\n", traces.skipped.size() - i);
+        Note("lockstep: and {} more JSON files that are no traces\n", traces.skipped.size() - i);
         break;
       }
-      std::fprintf(stderr, "lockstep: skipped %s\n", traces.skipped[i].c_str());
+      Note("lockstep: skipped {}\n", traces.skipped[i]);
     }
   LS_TRY(const std::string cache, CacheDirectory(import::CommonDirectory(traces.files)));
   Hash64 name;
   for (const import::TraceFile& file : traces.files) name.Add(std::string_view(file.real));
   const std::string run = (fs::path(cache) / fmt::format("import-{:016x}", name.value())).string();
   if (import::InputsOf(run) == import::InputsKey(traces, false)) {
-    if (!quiet) std::fprintf(stderr, "lockstep: traces as imported before in %s\n", run.c_str());
+    if (!quiet) Note("lockstep: traces as imported before in {}\n", run);
     return run;
   }
   // Made beside and moved there whole: two commands at once do not disturb each other.
@@ -83,8 +83,7 @@ Result<std::string> ImportIntoCache(const std::vector<std::string>& given, unsig
   fs::rename(options.run_dir, run, error);
   if (error) return options.run_dir;  // Somebody else's is there again: this one serves as well.
   if (!quiet)
-    std::fprintf(stderr, "lockstep: imported %zu %s into %s\n", traces.files.size(),
-                 traces.files.size() == 1 ? "trace" : "traces", run.c_str());
+    Note("lockstep: imported {} {} into {}\n", traces.files.size(), traces.files.size() == 1 ? "trace" : "traces", run);
   return run;
 }
 
@@ -94,7 +93,7 @@ ImportMeter::ImportMeter(bool quiet)
     : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), begin_ns_(NowNs()), last_ns_(begin_ns_) {}
 
 ImportMeter::~ImportMeter() {
-  if (shown_ && terminal_) std::fputs("\r\x1b[K", stderr);
+  if (shown_ && terminal_) ShowProgress("", true);
 }
 
 double ImportMeter::seconds() const { return static_cast<double>(NowNs() - begin_ns_) / 1e9; }
@@ -111,8 +110,7 @@ void ImportMeter::Show(const import::ImportProgress& progress) {
   const std::string text = fmt::format("lockstep: import {:.0f} %  {} of {} files  {:.0f} MB/s{}", 100 * done / all,
                                        progress.files_done, progress.files, done / 1e6 / elapsed,
                                        done > 0 ? "  " + Remaining(elapsed * (all - done) / done) + " left" : "");
-  std::fprintf(stderr, terminal_ ? "\r%s\x1b[K" : "%s\n", text.c_str());
-  std::fflush(stderr);
+  ShowProgress(text, terminal_);
 }
 
 void AddRunsArgument(CLI::App& app, std::vector<std::string>& runs) {

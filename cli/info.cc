@@ -1,17 +1,15 @@
 // lockstep info: what a file or a run holds.
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/out.h"
 #include "core/hash.h"
 #include "core/hex.h"
 #include "core/loss.h"
@@ -213,32 +211,29 @@ bool Suspicious(const FileFacts& facts) {
 }
 
 void Print(const FileFacts& facts, bool digest) {
-  std::printf("%s\n  %s, %s\n", facts.path.c_str(), facts.format.c_str(),
-              !facts.complete   ? "not complete: its writer did not finish"
-              : facts.recovered ? "complete, recovered from what its agent left"
-                                : "complete");
-  for (const std::string& note : facts.notes) std::printf("  %s\n", note.c_str());
-  if (!facts.meta.empty()) std::printf("\n");
-  for (const auto& [key, value] : facts.meta) std::printf("  %-18s %s\n", key.c_str(), value.c_str());
-  std::printf("\n  %-18s %14s%s\n", "table", "rows", digest ? "  digest" : "");
+  Show("{}\n  {}, {}\n", facts.path, facts.format,
+       !facts.complete   ? "not complete: its writer did not finish"
+       : facts.recovered ? "complete, recovered from what its agent left"
+                         : "complete");
+  for (const std::string& note : facts.notes) Show("  {}\n", note);
+  if (!facts.meta.empty()) Show("\n");
+  for (const auto& [key, value] : facts.meta) Show("  {:<18} {}\n", key, value);
+  Show("\n  {:<18} {:>14}{}\n", "table", "rows", digest ? "  digest" : "");
   for (const TableFacts& table : facts.tables) {
     if (table.rows == 0 && !digest) continue;
-    std::printf("  %-18s %14s%s\n", table.name.c_str(), WithCommas(table.rows).c_str(),
-                table.digest ? ("  " + Hex(*table.digest)).c_str() : "");
+    Show("  {:<18} {:>14}{}\n", table.name, WithCommas(table.rows), table.digest ? "  " + Hex(*table.digest) : "");
     for (const auto& [column, value] : table.columns)
-      if (table.rows != 0) std::printf("    %-31s  %s\n", column.c_str(), Hex(value).c_str());
+      if (table.rows != 0) Show("    {:<31}  {}\n", column, Hex(value));
   }
-  if (facts.digest) std::printf("  %-18s %14s  %s\n", "content", "", Hex(*facts.digest).c_str());
-  if (!facts.losses.empty()) std::printf("\n  not in this file\n");
+  if (facts.digest) Show("  {:<18} {:>14}  {}\n", "content", "", Hex(*facts.digest));
+  if (!facts.losses.empty()) Show("\n  not in this file\n");
   for (const FileFacts::LossFacts& loss : facts.losses) {
     const LossInfo* info = FindLoss(loss.name);
-    std::printf("  %14s %s%s%s\n", WithCommas(loss.count).c_str(),
-                std::string(info != nullptr ? info->sentence : loss.name).c_str(), loss.detail.empty() ? "" : ": ",
-                loss.detail.c_str());
+    Show("  {:>14} {}{}{}\n", WithCommas(loss.count), info != nullptr ? info->sentence : std::string_view(loss.name),
+         loss.detail.empty() ? "" : ": ", loss.detail);
   }
-  for (const std::string& damage : facts.damaged) std::printf("  damaged: %s\n", damage.c_str());
-  if (facts.missing_columns != 0)
-    std::printf("  %" PRIu64 " columns of this version are not in it\n", facts.missing_columns);
+  for (const std::string& damage : facts.damaged) Show("  damaged: {}\n", damage);
+  if (facts.missing_columns != 0) Show("  {} columns of this version are not in it\n", facts.missing_columns);
 }
 
 Json ToJson(const FileFacts& facts) {
@@ -267,7 +262,7 @@ Json ToJson(const FileFacts& facts) {
 
 int Info(const InfoFlags& flags) {
   if (flags.schema) {
-    std::fputs(SchemaMarkdown().c_str(), stdout);
+    ShowText(SchemaMarkdown());
     return kOk;
   }
   std::vector<std::string> files;
@@ -298,7 +293,7 @@ int Info(const InfoFlags& flags) {
     all.push_back(ToJson(facts.value()));
     if (facts.value().digest) digests.push_back(*facts.value().digest);
     if (flags.json == "-") continue;
-    if (readable > 1) std::printf("\n");
+    if (readable > 1) Show("\n");
     Print(facts.value(), flags.digest);
   }
   if (readable == 0) return kFailed;
@@ -309,12 +304,12 @@ int Info(const InfoFlags& flags) {
     Hash64 total;
     for (const std::uint64_t one : digests) total.Add(one);
     whole["digest"] = Hex(total.value());
-    if (flags.json != "-") std::printf("\ntotal %s\n", Hex(total.value()).c_str());
+    if (flags.json != "-") Show("\ntotal {}\n", Hex(total.value()));
   }
   // A file name may hold bytes that are no UTF-8.
   const std::string text = whole.dump(2, ' ', false, Json::error_handler_t::replace);
   if (flags.json == "-") {
-    std::printf("%s\n", text.c_str());
+    ShowJson(text + "\n");
   } else if (!flags.json.empty()) {
     std::ofstream out(flags.json);
     out << text << "\n";

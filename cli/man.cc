@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <string>
 #include <string_view>
 
 #include "cli/command.h"
 #include "cli/described.h"
+#include "cli/out.h"
 #include "core/version.h"
 
 namespace lockstep::cli {
@@ -39,19 +39,19 @@ std::string Names(const DescribedFlag& flag) {
 }
 
 void Print(const DescribedCommand& command) {
-  fmt::print(".SS lockstep {}\n{}.\n", Plain(command.path), Plain(command.help));
+  ShowOwn(".SS lockstep {}\n{}.\n", Plain(command.path), Plain(command.help));
   for (const DescribedFlag& flag : command.flags) {
-    fmt::print(".TP\n{}\n{}", Names(flag), flag.help.empty() ? "\\&" : Plain(flag.help));
-    if (!flag.environment.empty()) fmt::print(" (\\fI{}\\fR)", Plain(flag.environment));
-    fmt::print("\n");
+    ShowOwn(".TP\n{}\n{}", Names(flag), flag.help.empty() ? "\\&" : Plain(flag.help));
+    if (!flag.environment.empty()) ShowOwn(" (\\fI{}\\fR)", Plain(flag.environment));
+    ShowOwn("\n");
   }
   // Examples are aligned by hand.
-  if (!command.footer.empty()) fmt::print(".PP\n.nf\n{}\n.fi\n", Plain(command.footer));
+  if (!command.footer.empty()) ShowOwn(".PP\n.nf\n{}\n.fi\n", Plain(command.footer));
 }
 
 int Print(const CLI::App& root) {
   const auto commands = Describe(root);
-  fmt::print(
+  ShowOwn(
       ".TH LOCKSTEP 1 \"\" \"lockstep {0}\" \"User commands\"\n"
       ".SH NAME\nlockstep \\- {1}\n"
       ".SH SYNOPSIS\n.B mpirun \\-np\n.I N\n.B lockstep run \\-\\-\n.I PROGRAM ...\n.br\n.B lockstep\n.I COMMAND\n"
@@ -65,7 +65,7 @@ int Print(const CLI::App& root) {
       ".SH COMMANDS\n",
       LOCKSTEP_VERSION, Plain(commands.front().help));
   for (std::size_t i = 1; i < commands.size(); ++i) Print(commands[i]);
-  fmt::print(
+  ShowOwn(
       ".SH ENVIRONMENT\nEvery flag can be given as LOCKSTEP_<FLAG>, in capitals with underscores; what is on the "
       "command "
       "line\ncounts first.\n"

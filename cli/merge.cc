@@ -4,9 +4,7 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,6 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/merge_command.h"
+#include "cli/out.h"
 #include "cli/progress.h"
 #include "core/loss.h"
 #include "runtime/agent/recover.h"
@@ -76,23 +75,21 @@ void PrintLosses(const Timeline& timeline) {
       if (group.ranks.size() > 8) line += " and " + std::to_string(group.ranks.size() - 8) + " more";
       line += ")";
     }
-    std::printf("  %s %s\n", serious ? "lost:" : "note:", line.c_str());
-    if (!group.detail.empty())
-      std::printf("        %.*s\n", static_cast<int>(group.detail.size()), group.detail.data());
-    if (serious && info != nullptr)
-      std::printf("        try: %.*s\n", static_cast<int>(info->remedy.size()), info->remedy.data());
+    Show("  {} {}\n", serious ? "lost:" : "note:", line);
+    if (!group.detail.empty()) Show("        {}\n", group.detail);
+    if (serious && info != nullptr) Show("        try: {}\n", info->remedy);
   }
 }
 
 void Print(const Timeline& timeline) {
   const auto meta = [&](const char* key) { return std::string(timeline.Meta(key)); };
-  std::printf("%s of %s ranks, %zu steps, %zu collectives matched, %s events, %s dropped\n", meta("ranks").c_str(),
-              meta("ranks_expected").c_str(), timeline.tables.steps.rows(), timeline.tables.collectives.rows(),
-              meta("events").c_str(), meta("dropped").c_str());
-  std::printf("unmatched %s, mismatches %s, clock violations %s\n", meta("unmatched_collectives").c_str(),
-              meta("mismatches").c_str(), meta("clock_violations").c_str());
+  Show("{} of {} ranks, {} steps, {} collectives matched, {} events, {} dropped\n", meta("ranks"),
+       meta("ranks_expected"), timeline.tables.steps.rows(), timeline.tables.collectives.rows(), meta("events"),
+       meta("dropped"));
+  Show("unmatched {}, mismatches {}, clock violations {}\n", meta("unmatched_collectives"), meta("mismatches"),
+       meta("clock_violations"));
   PrintLosses(timeline);
-  std::printf("%s/timeline.h5\n", timeline.run_dir.c_str());
+  Show("{}/timeline.h5\n", timeline.run_dir);
 }
 
 }  // namespace
@@ -131,9 +128,11 @@ int RunMerge(const MergeFlags& flags, MergeTeam* team) {
 
   const int code = HasDataLoss(timeline.value()) ? kIncomplete : kOk;
   if (!speaks) return code;
-  const std::string json = flags.json.empty() ? "" : Json(timeline.value()).dump(2);
+  // Names hold any bytes.
+  const std::string json =
+      flags.json.empty() ? "" : Json(timeline.value()).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   if (flags.json == "-") {
-    std::cout << json << '\n';
+    ShowJson(json + "\n");
   } else {
     if (!flags.json.empty()) {
       std::ofstream file(flags.json);

@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -16,6 +14,7 @@
 #include "cli/found.h"
 #include "cli/imported.h"
 #include "cli/open_run.h"
+#include "cli/out.h"
 #include "cli/serve_file.h"
 #include "merge/exporters/export.h"
 #include "merge/merge.h"
@@ -36,11 +35,18 @@ struct OpenFlags {
   bool stay = false, quiet = false;
 };
 
-// Removed when the command ends.
+// A directory of this user's alone, removed with what is in it when the command ends.
 struct Temporary {
-  std::string path;
+  std::string directory;
+  bool Make() {
+    std::error_code ignored;
+    directory = (fs::temp_directory_path(ignored) / "lockstep-open-XXXXXX").string();
+    if (::mkdtemp(directory.data()) == nullptr) directory.clear();
+    return !directory.empty();
+  }
   ~Temporary() {
-    if (!path.empty()) ::unlink(path.c_str());
+    std::error_code ignored;
+    if (!directory.empty()) fs::remove_all(directory, ignored);
   }
 };
 
@@ -53,11 +59,10 @@ bool IsFresh(const std::string& file, const std::string& timeline) {
 }
 
 // Cluster time of 0 in an exported file, which says so in its first packets.
-std::optional<std::int64_t> BaseOf(const std::string& file) {
+std::optional<std::int64_t> BaseOf(const ServedFile& file) {
   std::string begin(4096, '\0');
-  std::ifstream in(file, std::ios::binary);
-  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  begin.resize(static_cast<std::size_t>(in.gcount()));
+  const ssize_t got = ::pread(file.fd(), begin.data(), begin.size(), 0);
+  begin.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
   constexpr std::string_view kBefore = "time 0 is ";
   const std::size_t at = begin.find(kBefore);
   if (at == std::string::npos) return std::nullopt;
@@ -98,9 +103,10 @@ int Run(const OpenFlags& flags) {
     options.format = exporters::FindFormat("perfetto");
     options.jobs = flags.jobs;
     if (!merge.write) {
-      std::error_code ignored;
-      file = (fs::temp_directory_path(ignored) / fmt::format("lockstep-{}.pftrace", ::getpid())).string();
-      temporary.path = file;
+      if (!temporary.Make())
+        return PrintError({ErrorCode::kIo, "neither the run directory nor a temporary one can be written",
+                           merge.run_dir, "set TMPDIR to a directory that can be written"});
+      file = temporary.directory + "/timeline.pftrace";
     }
     options.output = file;
     std::string trouble;
@@ -109,12 +115,19 @@ int Run(const OpenFlags& flags) {
     const Result<exporters::ExportResult> made = exporters::Export(timeline.value(), options);
     progress.reset();
     if (!made.ok()) return PrintError(made.error());
-    for (const std::string& line : made.value().troubles) std::fprintf(stderr, "lockstep: lost: %s\n", line.c_str());
+    for (const std::string& line : made.value().troubles) Note("lockstep: lost: {}\n", line);
     if (!made.value().troubles.empty()) code = kIncomplete;
   }
   progress.reset();
 
-  std::string url = fmt::format("{}/#!/?url=http://127.0.0.1:{}/timeline.pftrace", origin, flags.port);
+  const std::string secret = SecretPathPart();
+  if (secret.empty())
+    return PrintError({ErrorCode::kIo, "the system gives no random numbers, so the timeline would be open to all", "",
+                       "lockstep export RUN, then open the file in the page by hand"});
+  const Result<ServedFile> served_file = ServedFile::Open(file);
+  if (!served_file.ok()) return PrintError(served_file.error());
+  const std::string path = secret + "/timeline.pftrace";
+  std::string url = fmt::format("{}/#!/?url=http://127.0.0.1:{}/{}", origin, flags.port, path);
   if (flags.step) {
     const Result<Interval> window = exporters::StepWindow(timeline.value(), *flags.step, flags.jobs);
     if (!window.ok()) {
@@ -122,36 +135,34 @@ int Run(const OpenFlags& flags) {
       error.where = "--step";
       return PrintError(error);
     }
-    if (const auto base_ns = BaseOf(file))
+    if (const auto base_ns = BaseOf(served_file.value()))
       url += fmt::format("&visStart={}&visEnd={}", std::max<std::int64_t>(0, window.value().begin - *base_ns),
                          std::max<std::int64_t>(0, window.value().end - *base_ns));
   }
-  std::error_code ignored;
-  const std::uint64_t bytes = fs::file_size(file, ignored);
+  const std::uint64_t bytes = served_file.value().bytes();
   ServeOptions options;
-  options.path = file;
-  options.name = "timeline.pftrace";
+  options.file = &served_file.value();
+  options.path = path;
   options.origin = origin;
   options.port = flags.port;
   options.stay = flags.stay;
   options.ready = [&] {
-    std::printf("%s (%s)\n  open:  %s\n  from another machine, there:  ssh -N -L %u:127.0.0.1:%u %s\n", file.c_str(),
-                lockstep::Bytes(bytes).c_str(), url.c_str(), flags.port, flags.port, HostName().c_str());
+    Show("{} ({})\n  open:  {}\n  from another machine, there:  ssh -N -L {}:127.0.0.1:{} {}\n", file,
+         lockstep::Bytes(bytes), url, flags.port, flags.port, HostName());
     if (bytes > kLargeBytes)
-      std::printf("  this is much for a web page; smaller:  lockstep export RUN --budget 500MB, or --steps A:B\n");
-    std::printf("  served to %s only, until %s; Ctrl-C ends it\n", origin.c_str(),
-                flags.stay ? "then" : "it has been fetched");
-    std::fflush(stdout);
+      Show("  this is much for a web page; smaller:  lockstep export RUN --budget 500MB, or --steps A:B\n");
+    Show("  served to {} only, under this address only, until {}; Ctrl-C ends it\n", origin,
+         flags.stay ? "then" : "it has been fetched");
   };
   const Result<Served> served = Serve(options);
   if (!served.ok()) return PrintError(served.error());
   const std::string refused = served.value().refused == 0 ? "" : fmt::format(", {} refused", served.value().refused);
-  std::printf("%s%s\n",
-              served.value().why == Served::kFetched ? "fetched: done"
-              : served.value().fetched > 0           ? "interrupted, fetched before"
-                                                     : "interrupted, not fetched",
-              refused.c_str());
-  return std::fflush(stdout) == 0 ? code : kFailed;
+  const bool shown = Show("{}{}\n",
+                          served.value().why == Served::kFetched ? "fetched: done"
+                          : served.value().fetched > 0           ? "interrupted, fetched before"
+                                                                 : "interrupted, not fetched",
+                          refused);
+  return shown ? code : kFailed;
 }
 
 }  // namespace

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <string>
+
+#include "cli/out.h"
 
 namespace lockstep::cli {
 namespace {
@@ -25,7 +26,7 @@ Progress::Progress(bool quiet)
     : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), begin_(std::chrono::steady_clock::now()), last_(begin_) {}
 
 Progress::~Progress() {
-  if (shown_ && terminal_) std::fputs("\r\x1b[K", stderr);
+  if (shown_ && terminal_) ShowProgress("", true);
 }
 
 void Progress::Show(std::string_view phase, double done) {
@@ -37,8 +38,7 @@ void Progress::Show(std::string_view phase, double done) {
   std::string text = fmt::format("lockstep: {} {:.0f} %", phase, 100 * done);
   const double passed = std::chrono::duration<double>(now - begin_).count();
   if (done >= kFirstGuess && done < 1) text += fmt::format(", {} left", Remaining(passed * (1 - done) / done));
-  std::fprintf(stderr, terminal_ ? "\r%s\x1b[K" : "%s\n", text.c_str());
-  std::fflush(stderr);
+  ShowProgress(text, terminal_);
 }
 
 }  // namespace lockstep::cli

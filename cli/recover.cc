@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -17,6 +16,7 @@
 
 #include "analysis/report/format.h"
 #include "cli/command.h"
+#include "cli/out.h"
 #include "core/loss.h"
 #include "merge/readers/run_files.h"
 #include "runtime/agent/stale_segments.h"
@@ -121,24 +121,24 @@ std::string LossText(const RecoveredSlot::Lost& lost) {
 void Print(const Report& report) {
   std::size_t complete = 0;
   for (const RecoveredSlot& slot : report.recovery.slots) complete += slot.state == SlotRecovery::kComplete;
-  if (!report.run.empty()) fmt::print("{}\n", report.run);
+  if (!report.run.empty()) Show("{}\n", report.run);
   // Of many ranks in good order there is nothing to say one by one.
   const bool list_all = complete <= 16;
-  if (!list_all) fmt::print("  {} ranks are complete\n", complete);
+  if (!list_all) Show("  {} ranks are complete\n", complete);
   for (const RecoveredSlot& slot : report.recovery.slots) {
     if (slot.state == SlotRecovery::kComplete && !list_all && slot.lost.empty()) continue;
     const std::string name = slot.slot < 0 ? std::string("a file of another name") : fmt::format("rank {}", slot.slot);
-    fmt::print("  {:<9} {:<17} {}\n", name, Name(slot.state), Describe(slot));
-    for (const RecoveredSlot::Lost& lost : slot.lost) fmt::print("  {:<9}   missing: {}\n", "", LossText(lost));
+    Show("  {:<9} {:<17} {}\n", name, Name(slot.state), Describe(slot));
+    for (const RecoveredSlot::Lost& lost : slot.lost) Show("  {:<9}   missing: {}\n", "", LossText(lost));
   }
   for (const Report::Missing& missing : report.missing)
-    fmt::print("  {:<9} {:<17} {}\n", fmt::format("rank {}", missing.slot), "missing", missing.why);
-  for (const std::string& path : report.recovery.removed) fmt::print("  removed {}\n", path);
+    Show("  {:<9} {:<17} {}\n", fmt::format("rank {}", missing.slot), "missing", missing.why);
+  for (const std::string& path : report.recovery.removed) Show("  removed {}\n", path);
   for (const StaleSegment& segment : report.removed_segments)
-    fmt::print("  removed {} ({}{})\n", segment.path, Bytes(segment.bytes),
-               segment.unspooled ? ", with records of a run whose spool is gone or was not recovered" : "");
+    Show("  removed {} ({}{})\n", segment.path, Bytes(segment.bytes),
+         segment.unspooled ? ", with records of a run whose spool is gone or was not recovered" : "");
   for (const StaleSegment& segment : report.left_segments)
-    fmt::print(
+    Show(
         "  left {} ({}): it holds records of another run of the same job\n    try: lockstep recover on that run, or "
         "--stale to remove it\n",
         segment.path, Bytes(segment.bytes));
@@ -203,10 +203,9 @@ int Recover(const Flags& flags) {
   CleanSegments(flags, report);
   const std::string json = ToJson(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   if (flags.json == "-") {
-    std::cout << json << std::flush;
+    ShowJson(json);
   } else {
     Print(report);
-    std::fflush(stdout);
     if (!flags.json.empty()) {
       std::ofstream file(flags.json);
       file << json;

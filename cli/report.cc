@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/imported.h"
 #include "cli/open_run.h"
+#include "cli/out.h"
 #include "cli/write_file.h"
 #include "merge/merge.h"
 
@@ -65,8 +66,7 @@ int Report(const Flags& flags) {
 
   const int code = report.value().analysis.incomplete() ? kIncomplete : kOk;
   const std::string& page = report.value().page;
-  if (flags.output == "-")
-    return std::fwrite(page.data(), 1, page.size(), stdout) == page.size() && std::fflush(stdout) == 0 ? code : kFailed;
+  if (flags.output == "-") return ShowData(page) ? code : kFailed;
   const std::string path = flags.output.empty() ? merge.run_dir + "/report.html" : flags.output;
   const std::string hint = "lockstep report RUN -o FILE elsewhere";
   if (Status written = WriteWhole(path, page, hint); !written.ok()) return PrintError(written.error());
@@ -76,9 +76,9 @@ int Report(const Flags& flags) {
         !written.ok())
       return PrintError(written.error());
   if (!flags.quiet) {
-    const std::string line = fmt::format("{}\n\n  {}  {}    opens in any browser, needs no network\n",
-                                         report.value().analysis.verdict, path, lockstep::Bytes(page.size()));
-    if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) return kFailed;
+    if (!Show("{}\n\n  {}  {}    opens in any browser, needs no network\n", report.value().analysis.verdict, path,
+              lockstep::Bytes(page.size())))
+      return kFailed;
   }
   return code;
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/out.h"
 #include "cli/run_after.h"
 #include "comms/launch/launcher_args.h"
 #include "core/ring_layout.h"
@@ -131,16 +132,16 @@ int PrintEnv(const Flags& flags) {
   }
   auto libraries = FindLibraries();
   if (!libraries.ok()) return PrintError(libraries.error());
-  std::printf(
+  Show(
       "# For jobs whose command line you cannot change. With Open MPI 4.x this alone puts an\n"
       "# agent in front of every rank, as `mpirun ... lockstep run -- app` would:\n"
-      "export OMPI_MCA_orte_fork_agent=%s\n"
+      "export OMPI_MCA_orte_fork_agent={}\n"
       "# Elsewhere put this in front of the program (torchrun: --no-python):\n"
-      "#   %s\n"
+      "#   {}\n"
       "# The probe alone (no agent) records nothing: it stays idle without a ring segment, which\n"
       "# only an agent makes. Its library, for tools that merge LD_PRELOAD themselves:\n"
-      "#   LD_PRELOAD=%s\n",
-      ShellQuote({agent}).c_str(), ShellQuote(Words(flags)).c_str(), PreloadValue("", libraries.value()).c_str());
+      "#   LD_PRELOAD={}\n",
+      ShellQuote({agent}), ShellQuote(Words(flags)), PreloadValue("", libraries.value()));
   return kOk;
 }
 
@@ -152,7 +153,7 @@ int Launch(const Flags& flags) {
   argv.push_back(nullptr);
   ::execvp(argv[0], argv.data());
   const int error = errno;
-  std::fprintf(stderr, "lockstep: %s: %s\n", argv[0], std::strerror(error));
+  Note("lockstep: {}: {}\n", argv[0], std::strerror(error));
   return error == ENOENT ? 127 : 126;
 }
 

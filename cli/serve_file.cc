@@ -13,9 +13,13 @@
 #include <csignal>
 #include <list>
 #include <memory>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "comms/clock/run_key.h"
+#include "core/hex.h"
 
 namespace lockstep::cli {
 namespace {
@@ -32,6 +36,14 @@ constexpr std::size_t kPiece = 256 << 10;
 constexpr auto kForRequest = std::chrono::seconds(5);  // To send all of it.
 constexpr auto kForPiece = std::chrono::seconds(30);   // To take a piece: 9 kB/s through a slow tunnel.
 constexpr auto kForGoodbye = std::chrono::seconds(5);
+
+// Other users of this machine can connect as well and measure.
+bool Same(std::string_view a, std::string_view b) {
+  const auto bytes = [](std::string_view text) {
+    return std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+  };
+  return SameSecret(bytes(a), bytes(b));
+}
 
 class Server;
 
@@ -69,8 +81,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
 class Server {
  public:
-  Server(const ServeOptions& options, int file, std::uint64_t bytes)
-      : options_(options), file_(file), bytes_(bytes), acceptor_(io_), signals_(io_, SIGINT, SIGTERM) {}
+  explicit Server(const ServeOptions& options) : options_(options), acceptor_(io_), signals_(io_, SIGINT, SIGTERM) {}
 
   Status Listen() {
     const tcp::endpoint here(asio::ip::address_v4::loopback(), options_.port);
@@ -110,8 +121,8 @@ class Server {
   void Refused() { ++served_.refused; }
 
   const ServeOptions& options() const { return options_; }
-  int file() const { return file_; }
-  std::uint64_t bytes() const { return bytes_; }
+  int file() const { return options_.file->fd(); }
+  std::uint64_t bytes() const { return options_.file->bytes(); }
 
  private:
   void Accept() {
@@ -150,8 +161,6 @@ class Server {
   }
 
   const ServeOptions& options_;
-  const int file_;
-  const std::uint64_t bytes_;
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
   asio::signal_set signals_;
@@ -182,12 +191,12 @@ void Connection::OnRequest(error_code error) {
   // Another name for this address would be somebody's own page talking to itself (DNS rebinding).
   const std::string port = ":" + std::to_string(options.port);
   const std::string_view host = text(request[http::field::host]);
-  if (host != "127.0.0.1" + port && host != "localhost" + port) return Refuse(http::status::forbidden);
-  if (text(request[http::field::origin]) != options.origin || request.count(http::field::origin) != 1)
-    return Refuse(http::status::forbidden);
+  const bool here = host == "127.0.0.1" + port || host == "localhost" + port;
+  const bool page = text(request[http::field::origin]) == options.origin && request.count(http::field::origin) == 1;
   const bool get = request.method() == http::verb::get, preflight = request.method() == http::verb::options;
-  if (!get && !preflight && request.method() != http::verb::head) return Refuse(http::status::method_not_allowed);
-  if (text(request.target()) != "/" + options.name) return Refuse(http::status::not_found);
+  const bool method = get || preflight || request.method() == http::verb::head;
+  if (!Same(text(request.target()), "/" + options.path) || !here || !page || !method)
+    return Refuse(http::status::not_found);
 
   http::response<http::empty_body> response(preflight ? http::status::no_content : http::status::ok, 11);
   response.set(http::field::access_control_allow_origin, options.origin);
@@ -212,7 +221,6 @@ void Connection::Refuse(http::status status) {
   waiting_ = false;
   http::response<http::empty_body> response(status, 11);
   response.content_length(0);
-  if (status == http::status::method_not_allowed) response.set(http::field::allow, "GET, HEAD, OPTIONS");
   Answer(std::move(response));
 }
 
@@ -259,25 +267,33 @@ void Connection::Goodbye(bool fetched) {
 
 }  // namespace
 
-Result<Served> Serve(const ServeOptions& options) {
-  const int file = ::open(options.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+Result<ServedFile> ServedFile::Open(const std::string& path) {
+  // O_NONBLOCK: a pipe in its place keeps nobody waiting.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   struct stat about {};
-  if (file < 0 || ::fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) {
-    const std::string reason = file < 0 ? std::generic_category().message(errno) : "no regular file";
-    if (file >= 0) ::close(file);
-    return Error{ErrorCode::kIo, "cannot read the timeline: " + reason, options.path, "lockstep export RUN"};
-  }
-  Server server(options, file, static_cast<std::uint64_t>(about.st_size));
-  const Status listening = server.Listen();
-  if (!listening.ok()) {
-    ::close(file);
-    return listening.error();
-  }
+  if (fd >= 0 && ::fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
+    return ServedFile(fd, static_cast<std::uint64_t>(about.st_size));
+  const std::string reason = fd < 0 ? std::generic_category().message(errno) : "no regular file";
+  if (fd >= 0) ::close(fd);
+  return Error{ErrorCode::kIo, "cannot read the timeline: " + reason, path, "lockstep export RUN"};
+}
+
+ServedFile::~ServedFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::string SecretPathPart() {
+  std::uint64_t bits[2];
+  if (!RandomBytes({reinterpret_cast<std::uint8_t*>(bits), sizeof bits})) return "";
+  return Hex(bits[0]) + Hex(bits[1]);
+}
+
+Result<Served> Serve(const ServeOptions& options) {
+  Server server(options);
+  LS_CHECK(server.Listen());
   // A client that goes away in the middle is no reason to die.
   std::signal(SIGPIPE, SIG_IGN);
-  const Served served = server.Run();
-  ::close(file);
-  return served;
+  return server.Run();
 }
 
 }  // namespace lockstep::cli

@@ -4,14 +4,35 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "core/result.h"
 
 namespace lockstep::cli {
 
+// Open for as long as it is served: what is put in its place meanwhile is not served instead.
+class ServedFile {
+ public:
+  // kIo: it cannot be read, is a link or no regular file.
+  static Result<ServedFile> Open(const std::string& path);
+  ServedFile(ServedFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)), bytes_(other.bytes_) {}
+  ServedFile& operator=(ServedFile&&) = delete;
+  ~ServedFile();
+  int fd() const { return fd_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  ServedFile(int fd, std::uint64_t bytes) : fd_(fd), bytes_(bytes) {}
+  int fd_;
+  std::uint64_t bytes_;
+};
+
+// 128 random bits as 32 hexadecimal digits, for a path that nobody guesses; "" if the system gives none.
+std::string SecretPathPart();
+
 struct ServeOptions {
-  std::string path;    // The file.
-  std::string name;    // What it is called in the URL, without the slash.
+  const ServedFile* file = nullptr;
+  std::string path;    // What it is called in the URL, without the first slash: with SecretPathPart in it.
   std::string origin;  // The one page that may have it: "https://ui.perfetto.dev".
   std::uint16_t port = 9001;
   bool stay = false;  // Go on after it was fetched.
@@ -26,9 +47,10 @@ struct Served {
 };
 
 // Serves until the file has been fetched once as a whole, or SIGINT or SIGTERM. Everything but a GET, HEAD or CORS
-// preflight of that name from that origin is refused: other pages can neither read the file nor learn of it. A client
-// that does not finish its request, or does not take what it asked for, is dropped after some seconds, and an idle
-// one makes room for a new one. kIo: no such file, or the port is taken.
+// preflight of that path (compared in constant time) from that origin is answered by 404 and nothing else: neither
+// other pages nor other users of this machine can read the file or learn whether they guessed a part of it right. A
+// client that does not finish its request, or does not take what it asked for, is dropped after some seconds, and an
+// idle one makes room for a new one. kIo: the port is taken.
 Result<Served> Serve(const ServeOptions& options);
 
 }  // namespace lockstep::cli

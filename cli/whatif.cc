@@ -3,9 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,6 +15,7 @@
 #include "analysis/report/format.h"
 #include "cli/command.h"
 #include "cli/open_run.h"
+#include "cli/out.h"
 #include "merge/merge.h"
 
 namespace lockstep::cli {
@@ -152,21 +151,21 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
       fmt::format("{} steps of {} ranks replayed: a step takes {}, replayed {} ({:.2f} % off)\n\n",
                   what_if.run().steps.size(), what_if.run().ranks.size(), Duration(what_if.measured_step_ns()),
                   Duration(what_if.replayed_step_ns()), 100 * what_if.self_error());
-  for (const std::string& note : what_if.run().notes) text.insert(text.size() - 1, fmt::format("  note: {}\n", note));
+  for (const std::string& note : what_if.run().notes) text.insert(text.size() - 1, out::Format("  note: {}\n", note));
   std::size_t width = 0;
   for (const Answer& answer : answers) width = std::max(width, answer.question.size());
   text += fmt::format("{:<{}}  {:>10}  {:>10}  {:>7}  {:>23}\n", "if", width, "step", "gain", "", "95 % of medians");
   for (const Answer& answer : answers) {
-    text += fmt::format("{:<{}}  {:>10}  {:>10}  {:>+6.1f}%  {:>10} - {:>10}\n", answer.question, width,
+    text += out::Format("{:<{}}  {:>10}  {:>10}  {:>+6.1f}%  {:>10} - {:>10}\n", answer.question, width,
                         Duration(answer.step_ns), Duration(answer.gain_ns),
                         100 * static_cast<double>(answer.gain_ns) /
                             static_cast<double>(std::max<std::int64_t>(1, what_if.replayed_step_ns())),
                         Duration(answer.step_interval_ns.first), Duration(answer.step_interval_ns.second));
-    if (!answer.limit.empty()) text += fmt::format("    then {}\n", answer.limit);
-    if (!answer.try_it.empty()) text += fmt::format("    try: {}\n", answer.try_it);
-    for (const std::string& caveat : answer.caveats) text += fmt::format("    note: {}\n", caveat);
+    if (!answer.limit.empty()) text += out::Format("    then {}\n", answer.limit);
+    if (!answer.try_it.empty()) text += out::Format("    try: {}\n", answer.try_it);
+    for (const std::string& caveat : answer.caveats) text += out::Format("    note: {}\n", caveat);
   }
-  for (const Unanswered& each : unanswered) text += fmt::format("{}: not answered, {}\n", each.question, each.why);
+  for (const Unanswered& each : unanswered) text += out::Format("{}: not answered, {}\n", each.question, each.why);
   return text;
 }
 
@@ -197,11 +196,13 @@ int Run(const Flags& flags) {
     last_error = answer.error();
   }
   if (answers.empty() && last_error) return PrintError(*last_error);
-  if (flags.json != "-") std::fputs(AsText(what_if.value(), answers, unanswered).c_str(), stdout);
+  if (flags.json != "-") ShowText(AsText(what_if.value(), answers, unanswered));
   if (flags.json.empty()) return kOk;
-  const std::string json = AsJson(what_if.value(), answers, unanswered).dump(2) + "\n";
+  const std::string json = AsJson(what_if.value(), answers, unanswered)
+                               .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                           "\n";
   if (flags.json == "-") {
-    std::fputs(json.c_str(), stdout);
+    ShowJson(json);
     return kOk;
   }
   std::ofstream out(flags.json);

@@ -1,5 +1,5 @@
 # Finds what Lockstep uses and prints one table of it. Required: HDF5, libdeflate,
-# fmt, CLI11, nlohmann-json, simdjson, zlib, TBB, Boost.Math. MPI is needed for the Open MPI
+# fmt, CLI11, nlohmann-json, simdjson, zlib, TBB, Boost.Math, nettle. MPI is needed for the Open MPI
 # wrappers, lockstep-clock and the examples only; a CUDA toolkit for nothing but
 # checks of our own headers.
 
@@ -53,6 +53,13 @@ find_package(TBB REQUIRED)
 lockstep_note("oneTBB" "${TBB_VERSION}" "threads of merge")
 find_package(Boost REQUIRED)
 lockstep_note("Boost" "${Boost_VERSION}" "statistics")
+
+find_path(LOCKSTEP_NETTLE_INCLUDE nettle/hmac.h REQUIRED)
+find_library(LOCKSTEP_NETTLE_LIBRARY nettle REQUIRED)
+add_library(lockstep_nettle INTERFACE)
+target_include_directories(lockstep_nettle SYSTEM INTERFACE ${LOCKSTEP_NETTLE_INCLUDE})
+target_link_libraries(lockstep_nettle INTERFACE ${LOCKSTEP_NETTLE_LIBRARY})
+lockstep_note("nettle" "${LOCKSTEP_NETTLE_LIBRARY}" "proofs between agents, never in the application")
 
 find_path(LOCKSTEP_PROTOZERO_INCLUDE protozero/pbf_builder.hpp REQUIRED)
 lockstep_note("protozero" "${LOCKSTEP_PROTOZERO_INCLUDE}" "timelines for Perfetto")

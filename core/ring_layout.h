@@ -37,6 +37,9 @@ enum class AnchorAgreement : std::uint32_t {
   kNoBoard = 3,  // No PMIx in the process to ask over.
 };
 
+// Room for every address of a node: 46 of IPv4, 20 of IPv6.
+inline constexpr std::uint32_t kAddressListBytes = 1024;
+
 // Filled in by the probe when MPI starts, read by the agent: where the clock
 // service of the reference rank is, and what this rank has to do in it.
 struct ClockMailbox {
@@ -46,8 +49,9 @@ struct ClockMailbox {
   std::int32_t reference;  // World rank of the reference leader (domain of rank 0).
   std::uint32_t domains;   // Distinct clock domains in the job.
   std::atomic<AnchorAgreement> agreement;
-  std::uint64_t domain;         // This rank's.
-  char reference_address[192];  // "host:port,host:port": the reference agent's listening addresses.
+  std::uint64_t domain;                       // This rank's.
+  char reference_address[kAddressListBytes];  // "host:port,host:port": the reference agent's listening addresses.
+  std::uint8_t reference_key[32];             // Its SegmentHeader::clock_key; all 0: it did not come along.
 };
 
 // Rows measured inside the application (clock anchors in MPI_Init, Finalize).
@@ -130,8 +134,10 @@ struct SegmentHeader {
   ClockMode clock_mode;
   ClockDistortion distortion;
   std::uint64_t clock_domain;
-  char agent_address[192];       // Where this slot's agent listens for clock exchanges, "" if it does not.
-  std::uint64_t clock_token;     // Shared secret of the run: what a clock connection must present.
+  char agent_address[kAddressListBytes];  // Where this slot's agent listens for clock exchanges, "" if it does not.
+  // The run's key (comms/clock/run_key.h): who holds it may exchange clocks with this agent; all 0: it has none. The
+  // segment is this user's alone (0600).
+  std::uint8_t clock_key[32];
   std::uint32_t anchors_wanted;  // 1: the probe may agree with the others on clock exchanges over MPI.
   std::uint32_t anchor_timeout_ms;
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/report/format.h"
+#include "core/printed.h"
 
 namespace lockstep {
 namespace {
@@ -16,6 +17,8 @@ using diff::MeasureResult;
 using diff::Spread;
 using diff::Verdict;
 using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kWordColumns = 300;  // A name may have any length.
 
 std::string Value(const MeasureResult& result, const Spread& spread) {
   if (spread.count == 0) return "-";
@@ -61,7 +64,9 @@ std::string Regressions(const Comparison& c) {
   return text;
 }
 
-void Wrap(std::string& out, std::string_view indent, std::string_view text, std::size_t width) {
+void Wrap(std::string& out, std::string_view indent, std::string_view sentence, std::size_t width) {
+  const std::string clean = Printed(sentence);
+  std::string_view text = clean;
   std::string line;
   const auto flush = [&] {
     out.append(indent).append(line).append("\n");
@@ -69,7 +74,7 @@ void Wrap(std::string& out, std::string_view indent, std::string_view text, std:
   };
   while (!text.empty()) {
     const std::size_t space = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, space);
+    const std::string word = PrintedShort(text.substr(0, space), kWordColumns);
     if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) flush();
     line.append(line.empty() ? "" : " ").append(word);
     text.remove_prefix(std::min(space + 1, text.size()));
@@ -124,12 +129,12 @@ Json RunJson(const diff::RunSample& run) {
           {"incomplete", run.incomplete}};
 }
 
-// Within a cell of a table.
+// Within a cell of a table. Names make no links and no pictures either.
 std::string Escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
-    if (c == '|' || c == '<' || c == '*' || c == '_' || c == '`' || c == '\\') out += '\\';
-    out += c == '\n' ? ' ' : c;
+  for (const char c : Printed(text)) {
+    if (std::string_view("|<*_`\\[]").find(c) != std::string_view::npos) out += '\\';
+    out += c;
   }
   return out;
 }
@@ -140,8 +145,8 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
   const auto paint = [&](std::string_view code, const std::string& text) {
     return options.color ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
   };
-  std::string out =
-      fmt::format("base  {}\n      {}\nnew   {}\n      {}\n\n", c.base.label, Facts(c.base), c.now.label, Facts(c.now));
+  std::string out = fmt::format("base  {}\n      {}\nnew   {}\n      {}\n\n", Printed(c.base.label),
+                                Printed(Facts(c.base)), Printed(c.now.label), Printed(Facts(c.now)));
   Wrap(out, "  ", c.sentence, options.width);
   for (const std::string& remark : c.remarks) Wrap(out, "  ", "note: " + remark, options.width);
   out += fmt::format("\n  {:<22} {:>10} {:>10} {:>13}  {:<22} {}\n", "median over steps", "base", "new", "change",

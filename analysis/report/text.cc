@@ -13,6 +13,7 @@
 
 #include "analysis/report/collective_lines.h"
 #include "analysis/report/format.h"
+#include "core/printed.h"
 
 namespace lockstep {
 namespace {
@@ -25,11 +26,9 @@ struct Glyphs {
 constexpr Glyphs kUnicode{"█", "▒", "░", "▓", "▚", "·", "█", "→", "·", "≤", "±", "…", "–"};
 constexpr Glyphs kAscii{"#", "=", "-", "%", "c", ".", "#", "->", "|", "<=", "+-", "...", "-"};
 
-// Columns a UTF-8 text takes; all our glyphs are one wide.
-std::size_t Columns(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
+std::size_t Columns(std::string_view text) { return PrintedColumns(text); }
+// Of a name in a column, and of a word in a sentence.
+constexpr std::size_t kNameColumns = 24, kWordColumns = 300;
 std::string Pad(std::string text, std::size_t columns, bool right = false) {
   const std::size_t have = Columns(text);
   if (have >= columns) return text;
@@ -63,12 +62,17 @@ class Writer {
   }
   std::string Bold(std::string_view text) const { return Paint("1", text); }
   std::string Dim(std::string_view text) const { return Paint("2", text); }
+  // Whatever is in it, it is one line, and obeyed by no terminal but for our colors.
   void Line(std::string_view text = {}) {
-    out_ += text;
+    std::string line = PrintedLines(text, options_.color);
+    for (std::size_t at = 0; (at = line.find('\n', at)) != std::string::npos;) line.replace(at, 1, "\\x0a");
+    out_ += line;
     out_ += '\n';
   }
   // Breaks at spaces so that no line passes the width; further lines are indented.
-  void Wrapped(std::string_view indent, std::string_view text, std::string_view paint = {}) {
+  void Wrapped(std::string_view indent, std::string_view sentence, std::string_view paint = {}) {
+    const std::string clean = Printed(sentence);
+    std::string_view text = clean;
     std::string line;
     const auto flush = [&] {
       Line(std::string(indent) + (paint.empty() ? line : Paint(paint, line)));
@@ -76,7 +80,7 @@ class Writer {
     };
     while (!text.empty()) {
       const std::size_t space = std::min(text.find(' '), text.size());
-      const std::string_view word = text.substr(0, space);
+      const std::string word = PrintedShort(text.substr(0, space), kWordColumns);
       if (!line.empty() && Columns(indent) + Columns(line) + 1 + Columns(word) > options_.width) flush();
       if (!line.empty()) line += ' ';
       line += word;
@@ -263,7 +267,7 @@ class Writer {
     for (std::size_t i = 0; i < a_.findings.size(); ++i) {
       const Finding& f = a_.findings[i];
       const std::string kind = f.id.substr(0, f.id.find('.'));
-      std::string line = fmt::format("  {}  {} {}", i + 1, Pad(kind, 10), f.brief);
+      std::string line = fmt::format("  {}  {} {}", i + 1, Pad(kind, 10), PrintedShort(Printed(f.brief), kWordColumns));
       std::string price = f.saves_share ? fmt::format("{}{}", f.upper_bound ? std::string(g_.at_most) + " " : "",
                                                       Percent(*f.saves_share))
                                         : "no price";
@@ -331,8 +335,7 @@ class Writer {
     for (std::size_t i = 0; i < shown; ++i) {
       const RankRow& row = a_.ranks[order[i]];
       latest = std::max(latest, row.late_ns.value_or(0));
-      name_columns =
-          std::max(name_columns, std::to_string(row.rank).size() + 2 + std::min<std::size_t>(row.node.size(), 24));
+      name_columns = std::max(name_columns, std::to_string(row.rank).size() + 2 + Columns(NodeName(row)));
     }
     const bool per_step = a_.ranks[order[0]].step_terms.has_value();
     std::string head = "  " + Pad(fmt::format("RANKS  {}", per_step ? "ms/step" : "ms"), name_columns + 2);
@@ -357,10 +360,11 @@ class Writer {
     return fmt::format("{:.{}f}", ms, ns == 0 || ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : 2);
   }
 
+  static std::string NodeName(const RankRow& row) { return PrintedShort(Printed(row.node), kNameColumns); }
+
   void RankLine(const RankRow& row, const std::vector<const RankColumn*>& columns, std::size_t name_columns,
                 std::int64_t latest) {
-    std::string node = row.node.substr(0, 24);
-    std::string line = "  " + Pad(fmt::format("{}  {}", row.rank, node), name_columns + 2);
+    std::string line = "  " + Pad(fmt::format("{}  {}", row.rank, NodeName(row)), name_columns + 2);
     for (const RankColumn* column : columns) line += Pad(Milliseconds(column->value(row)), 10, true);
     if (a_.ranks.size() > 1) {
       line += Pad(row.last_fraction ? Percent(*row.last_fraction) : "-", 9, true) + "  ";
@@ -386,8 +390,8 @@ class Writer {
       std::string group =
           one.groups > 1 ? fmt::format("{} x {}", one.groups, one.row->group.size()) : RankList(one.row->group);
       if (Columns(group) > 13) group = group.substr(0, 10) + std::string(g_.rest);
-      std::string line = "  " + Pad(one.row->op, 16) + Pad(group, 14) + Pad(Count(one.count), 9, true) +
-                         Pad(Bytes(one.row->bytes), 11, true) +
+      std::string line = "  " + Pad(PrintedShort(Printed(one.row->op), 15), 16) + Pad(group, 14) +
+                         Pad(Count(one.count), 9, true) + Pad(Bytes(one.row->bytes), 11, true) +
                          Pad(one.transfer_ns ? Duration(*one.transfer_ns) : "-", 12, true) +
                          Pad(one.wait_ns ? Duration(*one.wait_ns) : "-", 11, true);
       line += "  " + (one.bus_bandwidth ? Bandwidth(*one.bus_bandwidth) : std::string("-"));
@@ -499,7 +503,8 @@ std::string RenderText(const Analysis& analysis, const TextOptions& options) {
 std::string RenderExplanation(const Analysis& analysis, std::size_t number, const TextOptions&) {
   if (number == 0 || number > analysis.findings.size()) return {};
   const Finding& f = analysis.findings[number - 1];
-  std::string text = fmt::format("{}  {}\n  {}\n  {}\n  {}\n\n", number, f.id, f.headline, f.evidence, f.action);
+  std::string text = fmt::format("{}  {}\n  {}\n  {}\n  {}\n\n", number, f.id, Printed(f.headline), Printed(f.evidence),
+                                 Printed(f.action));
   std::vector<std::size_t> widths;
   for (const std::string& column : f.rows.columns) widths.push_back(column.size());
   for (const auto& row : f.rows.rows)
@@ -511,7 +516,7 @@ std::string RenderExplanation(const Analysis& analysis, std::size_t number, cons
     const auto& row = f.rows.rows[r];
     line.clear();
     for (std::size_t i = 0; i < row.size(); ++i) line += "  " + Pad(std::to_string(row[i]), widths[i], true);
-    if (r < f.rows.names.size()) line += "  " + f.rows.names[r];
+    if (r < f.rows.names.size()) line += "  " + Printed(f.rows.names[r]);
     text += line + "\n";
   }
   return text;

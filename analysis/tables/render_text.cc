@@ -5,41 +5,15 @@
 
 #include "analysis/report/format.h"
 #include "analysis/tables/table.h"
+#include "core/printed.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::size_t kGap = 2, kLeastText = 30;
+constexpr std::size_t kMostText = 300;  // Of one name, wherever it stands: a name may have any length.
 
-std::size_t Columns(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
-// Control characters of names would move the cursor.
-std::string Printable(std::string_view text) {
-  std::string clean(text);
-  for (char& c : clean)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return clean;
-}
-
-// Names of kernels begin alike and end alike: what tells them apart may be at either end.
-std::string Shorten(const std::string& text, std::size_t columns) {
-  if (Columns(text) <= columns) return text;
-  const std::size_t tail = columns / 3, head = columns - tail - 2;
-  std::string out;
-  std::size_t at = 0;
-  const std::size_t all = Columns(text);
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) {
-      ++at;
-      if (at == head + 1) out += "..";
-    }
-    if (at <= head || at > all - tail) out += text[i];
-  }
-  return out;
-}
+std::size_t Columns(std::string_view text) { return PrintedColumns(text); }
 
 std::string ThreeDigits(double value) {
   const double size = std::fabs(value);
@@ -80,7 +54,7 @@ std::string Real(const TableColumn& column, double value) {
 std::string Shown(const TableColumn& column, const Cell& cell) {
   if (const auto* number = std::get_if<std::int64_t>(&cell)) return Integer(column, *number);
   if (const auto* real = std::get_if<double>(&cell)) return Real(column, *real);
-  if (const auto* text = std::get_if<std::string>(&cell)) return Printable(*text);
+  if (const auto* text = std::get_if<std::string>(&cell)) return PrintedShort(Printed(*text), kMostText);
   return "-";
 }
 
@@ -182,7 +156,7 @@ class TextTable {
     std::string line;
     for (std::size_t c = 0; c < shown_.size(); ++c) {
       if (!shown_[c]) continue;
-      const std::string cell = c == flexible_ ? Shorten(cells_[r][c], natural_[c]) : cells_[r][c];
+      const std::string cell = c == flexible_ ? PrintedShort(cells_[r][c], natural_[c]) : cells_[r][c];
       const std::string pad(natural_[c] - std::min(natural_[c], Columns(cell)), ' ');
       line += std::string(kGap, ' ');
       line += table_.columns[c].kind == ColumnKind::kText ? cell + pad : pad + cell;
@@ -206,7 +180,7 @@ class TextTable {
         line.clear();
       }
       line += line.empty() ? std::string(indent) : " ";
-      line += Printable(word);
+      line += PrintedShort(Printed(word), kMostText);
       text.remove_prefix(std::min(space + 1, text.size()));
     }
     if (!line.empty()) Painted(line, code);

@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kPings = 25;
-constexpr int kConnectMs = 500, kExchangeMs = 1000;
+constexpr int kConnectMs = 500, kHandshakeMs = 1000, kExchangeMs = 1000;
 constexpr auto kRetryFirst = std::chrono::milliseconds(200), kRetryMost = std::chrono::milliseconds(5000);
 
 }  // namespace
@@ -36,13 +36,14 @@ struct ClockClient::Impl {
   std::uint64_t tried = 0;   // Attempts ended, successful or not, after they were asked for.
   bool tried_ok = false;
   int fd = -1;  // Of the connection in use: shut down by the destructor.
-  std::atomic<std::uint64_t> bursts{0};
+  std::atomic<std::uint64_t> bursts{0}, unproven{0};
   std::uint32_t next_burst = 0;
   BurstPacer pacer;
   std::thread thread;
 
   void Run();
   net::Fd Open();
+  bool Handshake(int socket);
   bool Burst(int socket, std::vector<BurstRow>* rows);
   bool Pause(std::chrono::nanoseconds time);  // False: stop.
   bool Stopped() {
@@ -61,13 +62,16 @@ Result<std::unique_ptr<ClockClient>> ClockClient::Start(const ClockServiceConfig
   auto impl = std::make_unique<Impl>();
   impl->config = config;
   impl->reference_rank = reference_rank;
-  impl->addresses = net::SplitAddresses(address);
+  impl->addresses = net::SortedForThisHost(net::SplitAddresses(address));
   impl->sink = std::move(sink);
   impl->next_burst = first_burst;
   if (impl->addresses.empty()) {
     return Error{ErrorCode::kUsage, "no address of the reference rank's clock service",
                  "rank " + std::to_string(reference_rank), "start every rank with lockstep run"};
   }
+  if (IsEmpty(config.key))
+    return Error{ErrorCode::kUsage, "without the run's key no clock service is believed",
+                 "rank " + std::to_string(reference_rank), "use a run directory that all nodes see"};
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -97,6 +101,7 @@ bool ClockClient::FinalBurst(int limit_ms) {
 }
 
 std::uint64_t ClockClient::bursts() const { return impl_->bursts.load(std::memory_order_relaxed); }
+std::uint64_t ClockClient::unproven() const { return impl_->unproven.load(std::memory_order_relaxed); }
 
 bool ClockClient::Impl::Pause(std::chrono::nanoseconds time) {
   std::unique_lock lock(mutex);
@@ -148,23 +153,38 @@ void ClockClient::Impl::Run() {
 }
 
 net::Fd ClockClient::Impl::Open() {
-  for (const std::string& address : addresses) {
-    if (Stopped()) break;
-    net::Fd connection = net::Connect(address, kConnectMs, [this] { return Stopped(); });
-    if (!connection.open()) continue;
-    Use(connection.get());
-    net::SetTimeouts(connection.get(), kExchangeMs);
-    const net::Message hello{net::kHelloMagic, config.token, config.rank, 0};
-    net::Message reply{};
-    // The address may be another machine's, where another rank of this run listens: hence the rank in the answer.
-    if (net::SendAll(connection.get(), &hello, sizeof hello) &&
-        net::ReceiveAll(connection.get(), &reply, sizeof reply) && reply.magic == net::kHelloMagic &&
-        reply.b == reference_rank) {
-      return connection;
-    }
-    Use(-1);
+  net::Fd connection = net::ConnectAny(
+      addresses, kConnectMs, [this] { return Stopped(); },
+      [this](int socket) {
+        // The destructor cuts short what waits for an answer.
+        Use(socket);
+        const bool known = Handshake(socket);
+        if (!known) Use(-1);
+        return known;
+      });
+  return connection;
+}
+
+bool ClockClient::Impl::Handshake(int socket) {
+  net::SetTimeouts(socket, kHandshakeMs);
+  net::Hello hello, challenge;
+  hello.rank = config.rank;
+  if (!RandomBytes(hello.nonce) || !net::SendAll(socket, &hello, sizeof hello)) return false;
+  if (!net::ReceiveAll(socket, &challenge, sizeof challenge, kHandshakeMs) || challenge.magic != net::kHelloMagic)
+    return false;
+  // The address may be another machine's, where another rank of this run listens.
+  if (challenge.rank != reference_rank) return false;
+  const auto ours = net::BytesOf(hello), theirs = net::BytesOf(challenge);
+  const Proof own = Prove(config.key, ProofOf::kClient, ours, theirs);
+  Proof proof{};
+  if (!net::SendAll(socket, own.data(), own.size()) ||
+      !net::ReceiveAll(socket, proof.data(), proof.size(), kHandshakeMs) ||
+      !SameSecret(proof, Prove(config.key, ProofOf::kServer, ours, theirs))) {
+    unproven.fetch_add(1, std::memory_order_relaxed);
+    return false;
   }
-  return net::Fd();
+  net::SetTimeouts(socket, kExchangeMs);
+  return true;
 }
 
 bool ClockClient::Impl::Burst(int socket, std::vector<BurstRow>* rows) {

@@ -28,6 +28,8 @@ constexpr std::int64_t kElectionNs = 1'000'000'000;
 // Announcements read per election: all of a small job, else only those that can be on the same node.
 constexpr std::int32_t kScanAll = 256;
 constexpr std::int64_t kPlanLimitNs = 30'000'000'000, kMpiFirstRowNs = 5'000'000'000;
+// Addresses in a sentence.
+constexpr std::size_t kShownBytes = 120;
 constexpr std::int64_t kRecheckNs = 5'000'000'000;
 
 }  // namespace
@@ -46,6 +48,11 @@ struct ClockCoordinator::Impl {
   std::string meeting_dir;
   std::unique_ptr<ClockClient> client;
   std::unique_ptr<ClockProcess> process;
+  bool called = false;  // A client was started.
+  std::int32_t called_rank = -1;
+  std::string called_at;
+  std::string no_client;                   // Why there is none, though this slot is its domain's leader.
+  std::uint64_t bursts = 0, unproven = 0;  // Of a client that is gone.
   std::string state = "no exchange was needed or possible yet";
 
   // The coordinator thread's own.
@@ -59,7 +66,7 @@ struct ClockCoordinator::Impl {
   bool FromMailbox();
   bool FromMeeting(const std::string& directory);
   void Plan(const std::string& directory);
-  void StartClient(std::int32_t reference, const std::string& where);
+  void StartClient(std::int32_t reference, const std::string& where, const RunKey& key);
   void Say(std::string text) {
     std::lock_guard lock(mutex);
     state = std::move(text);
@@ -73,6 +80,11 @@ struct ClockCoordinator::Impl {
   std::int32_t rank() const { return config.service.rank; }
 };
 
+ClockListen WhereToListen(std::int32_t slot, std::int32_t world_size, std::int32_t local_size) {
+  if (slot != 0 || world_size == 1) return ClockListen::kNowhere;
+  return world_size > 0 && local_size == world_size ? ClockListen::kLoopback : ClockListen::kEverywhere;
+}
+
 Result<std::unique_ptr<ClockCoordinator>> ClockCoordinator::Start(ClockCoordinatorConfig config) {
   auto impl = std::make_unique<Impl>();
   impl->config = std::move(config);
@@ -81,10 +93,13 @@ Result<std::unique_ptr<ClockCoordinator>> ClockCoordinator::Start(ClockCoordinat
     impl->state = "off";
     return std::unique_ptr<ClockCoordinator>(new ClockCoordinator(std::move(impl)));
   }
-  auto server = ClockServer::Start(impl->config.service);
-  if (!server.ok()) return server.error();
-  impl->server = std::move(server).value();
-  impl->address = impl->server->address();
+  if (impl->config.listen != ClockListen::kNowhere && !IsEmpty(impl->config.service.key)) {
+    impl->config.service.loopback_only = impl->config.listen == ClockListen::kLoopback;
+    auto server = ClockServer::Start(impl->config.service);
+    if (!server.ok()) return server.error();
+    impl->server = std::move(server).value();
+    impl->address = impl->server->address();
+  }
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -102,7 +117,10 @@ ClockCoordinator::~ClockCoordinator() {
     std::lock_guard lock(impl_->mutex);
     directory = impl_->announced_in;
   }
-  if (!directory.empty()) RemoveAnnouncement(directory, impl_->rank());
+  if (directory.empty()) return;
+  RemoveAnnouncement(directory, impl_->rank());
+  // Nobody is left who could be called with it; whoever comes later makes another.
+  if (ReadAnnouncements(directory).empty()) RemoveSharedRunKey(directory);
 }
 
 const std::string& ClockCoordinator::address() const { return impl_->address; }
@@ -134,6 +152,8 @@ void ClockCoordinator::Finish(int limit_ms) {
   if (impl_->client) {
     std::lock_guard lock(impl_->mutex);
     impl_->state += ", " + std::to_string(impl_->client->bursts()) + " tcp bursts";
+    impl_->bursts = impl_->client->bursts();
+    impl_->unproven = impl_->client->unproven();
     impl_->client.reset();
   }
 }
@@ -154,6 +174,19 @@ std::string ClockCoordinator::Describe() const {
   std::lock_guard lock(impl_->mutex);
   if (!impl_->client) return impl_->state;
   return impl_->state + ", " + std::to_string(impl_->client->bursts()) + " bursts";
+}
+
+std::string ClockCoordinator::Trouble() const {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->no_client.empty()) return impl_->no_client;
+  if (!impl_->called) return "";
+  const std::uint64_t bursts = impl_->client ? impl_->client->bursts() : impl_->bursts;
+  const std::uint64_t unproven = impl_->client ? impl_->client->unproven() : impl_->unproven;
+  if (bursts > 0) return "";
+  if (unproven > 0)
+    return "what answers at " + impl_->called_at +
+           " holds another key than this agent (the run directory is not shared)";
+  return "the clock service of rank " + std::to_string(impl_->called_rank) + " was not reached at " + impl_->called_at;
 }
 
 void ClockCoordinator::Impl::Run() {
@@ -211,7 +244,10 @@ bool ClockCoordinator::Impl::FromMailbox() {
   } else if (mailbox.leader == mailbox.reference) {
     Say("reference of all clocks");
   } else if (!client && !where.empty()) {
-    StartClient(mailbox.reference, where);
+    // Of an application whose MPI brought the key along; else the directory's must do.
+    RunKey key{};
+    memcpy(key.data(), mailbox.reference_key, key.size());
+    StartClient(mailbox.reference, where, IsEmpty(key) ? config.service.key : key);
     return true;
   } else {
     return true;
@@ -220,6 +256,7 @@ bool ClockCoordinator::Impl::FromMailbox() {
   std::unique_ptr<ClockClient> unneeded;
   std::lock_guard lock(mutex);
   unneeded = std::move(client);
+  called = false;
   return true;
 }
 
@@ -246,7 +283,7 @@ bool ClockCoordinator::Impl::FromMeeting(const std::string& directory) {
     if (announcement && announcement->domain == config.domain) leader = other;
   }
   if (leader == rank()) {
-    if (!client) StartClient(0, reference->address);
+    if (!client) StartClient(0, reference->address, config.service.key);
     settled = now - reference_seen_ns > 6 * kRecheckNs;  // Whoever has not come by now comes too late to matter.
     return settled;
   }
@@ -254,6 +291,7 @@ bool ClockCoordinator::Impl::FromMeeting(const std::string& directory) {
   std::unique_ptr<ClockClient> unneeded;
   std::lock_guard lock(mutex);
   unneeded = std::move(client);
+  called = false;
   return settled = true;
 }
 
@@ -293,15 +331,21 @@ void ClockCoordinator::Impl::Plan(const std::string& directory) {
   state = "lockstep-clock";
 }
 
-void ClockCoordinator::Impl::StartClient(std::int32_t reference, const std::string& where) {
-  auto started = ClockClient::Start(config.service, reference, where, SafeSink(), kFirstTcpBurst);
+void ClockCoordinator::Impl::StartClient(std::int32_t reference, const std::string& where, const RunKey& key) {
+  ClockServiceConfig service = config.service;
+  service.key = key;
+  auto started = ClockClient::Start(service, reference, where, SafeSink(), kFirstTcpBurst);
+  std::lock_guard lock(mutex);
   if (!started.ok()) {
-    Say(started.error().what);
+    no_client = state = started.error().what;
     return;
   }
-  std::lock_guard lock(mutex);
+  no_client.clear();
   client = std::move(started).value();
-  state = "tcp to rank " + std::to_string(reference) + " at " + where;
+  called = true;
+  called_rank = reference;
+  called_at = where.size() <= kShownBytes ? where : where.substr(0, where.rfind(',', kShownBytes)) + ", ...";
+  state = "tcp to rank " + std::to_string(reference) + " at " + called_at;
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 //
 // Files in `meeting_dir`, each written under another name and renamed:
 //   .clock-00005     "rank world_size domain can_mpi address": one per slot
+//   .clock-key       the run's key: comms/clock/run_key.h
 //   .clock-plan      by rank 0's agent, --clock agent only: "mpi" or "none"
 
 #include <sys/types.h>
@@ -28,8 +29,18 @@ enum class ClockService : std::uint8_t {
   kOff,
 };
 
+// Where this slot's agent must be reachable. Only the reference rank is ever called.
+enum class ClockListen : std::uint8_t {
+  kNowhere,
+  kLoopback,    // All ranks are on this host (with clocks of their own: time namespaces, tests).
+  kEverywhere,  // Other hosts are part of the job, or may be.
+};
+// `world_size` and `local_size` as the launcher said; -1 where it did not.
+ClockListen WhereToListen(std::int32_t slot, std::int32_t world_size, std::int32_t local_size);
+
 struct ClockCoordinatorConfig {
-  ClockServiceConfig service;  // Token: the same on every rank of the run (derive it from the run id).
+  ClockServiceConfig service;  // Its key is used towards the service that the announcements name.
+  ClockListen listen = ClockListen::kEverywhere;
   std::int32_t world_size = -1;
   std::uint64_t domain = 0;  // ClockDomainHash(): SegmentHeader.clock_domain.
   ClockService mode = ClockService::kAuto;
@@ -67,6 +78,9 @@ class ClockCoordinator {
 
   // What happened, one line for the log ("tcp to rank 0 at 10.0.0.3:40123, 12 bursts").
   std::string Describe() const;
+  // Why the reference's clock service, which this slot was to measure with, gave nothing so far; "" if it did, or
+  // if that was nobody's task here.
+  std::string Trouble() const;
 
  private:
   struct Impl;

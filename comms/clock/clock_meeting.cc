@@ -13,6 +13,7 @@
 namespace lockstep {
 namespace {
 
+constexpr std::size_t kLongestFile = 64 << 10;
 constexpr char kPlanFile[] = "/.clock-plan";
 
 std::string AnnouncementPath(const std::string& directory, std::int32_t rank) {
@@ -23,7 +24,8 @@ std::string AnnouncementPath(const std::string& directory, std::int32_t rank) {
 
 Status WriteWhole(const std::string& path, const std::string& text) {
   const std::string part = path + ".part" + std::to_string(getpid());
-  const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  unlink(part.c_str());  // Of an agent with this id that was killed here.
+  const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   const bool written = fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const int error = errno;
   if (fd >= 0) close(fd);
@@ -35,25 +37,31 @@ Status WriteWhole(const std::string& path, const std::string& text) {
 }
 
 std::optional<std::string> ReadWhole(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return std::nullopt;
-  char buffer[512];
-  const ssize_t n = read(fd, buffer, sizeof buffer);
+  std::string text;
+  char buffer[4096];
+  ssize_t n = 0;
+  while (text.size() < kLongestFile && (n = read(fd, buffer, sizeof buffer)) > 0)
+    text.append(buffer, static_cast<std::size_t>(n));
   close(fd);
-  if (n <= 0) return std::nullopt;
-  return std::string(buffer, static_cast<std::size_t>(n));
+  if (n < 0 || text.empty()) return std::nullopt;
+  return text;
 }
 
 std::optional<ClockAnnouncement> Parse(const std::string& text) {
   ClockAnnouncement a;
-  char address[256] = "";
   if (text.empty() || text.back() != '\n') return std::nullopt;
-  int can_mpi = 0;
-  if (std::sscanf(text.c_str(), "%" SCNd32 " %" SCNd32 " %" SCNx64 " %d %255s", &a.rank, &a.world_size, &a.domain,
-                  &can_mpi, address) < 5)
+  int can_mpi = 0, at = 0;
+  if (std::sscanf(text.c_str(), "%" SCNd32 " %" SCNd32 " %" SCNx64 " %d %n", &a.rank, &a.world_size, &a.domain,
+                  &can_mpi, &at) < 4 ||
+      at == 0)
     return std::nullopt;
   a.can_mpi = can_mpi != 0;
-  a.address = strcmp(address, "-") == 0 ? "" : address;
+  a.address = text.substr(static_cast<std::size_t>(at));
+  a.address.erase(std::min(a.address.find_first_of(" \n"), a.address.size()));
+  if (a.address.empty()) return std::nullopt;
+  if (a.address == "-") a.address.clear();
   return a;
 }
 

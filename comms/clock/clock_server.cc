@@ -22,13 +22,16 @@ namespace {
 
 constexpr std::size_t kAddressLimit = sizeof(SegmentHeader::agent_address) - 1;
 constexpr std::size_t kMaxConnections = 4096, kMaxStrangers = 64;
-constexpr std::int64_t kHelloLimitNs = 2'000'000'000;
+constexpr std::int64_t kHandshakeLimitNs = 2'000'000'000;
 constexpr int kPingLimitMs = 20;  // A ping within a burst that takes longer gives others their turn.
 constexpr std::int64_t kBurstLimitNs = 100'000'000;
 
 struct Connection {
   net::Fd fd;
-  bool known = false;
+  enum class State { kHello, kProof, kKnown } state = State::kHello;
+  bool left = false;  // Closed by the other side before it said anything.
+  bool known() const { return state == State::kKnown; }
+  net::Hello hello, challenge;
   std::size_t filled = 0;  // Bytes of `message` received.
   net::Message message{};
   std::int64_t since_ns = 0;
@@ -47,20 +50,25 @@ struct ClockServer::Impl {
   void Run();
   void Accept();
   bool Serve(Connection& connection);
+  bool Challenge(Connection& connection);
+  bool Check(Connection& connection);
   bool Answer(Connection& connection);
 };
 
 Result<std::unique_ptr<ClockServer>> ClockServer::Start(const ClockServiceConfig& config) {
+  if (IsEmpty(config.key))
+    return Error{ErrorCode::kUsage, "the clock service has no key, so it could trust nobody", "",
+                 "run with --clock off"};
   auto impl = std::make_unique<Impl>();
   impl->config = config;
   std::uint16_t port = 0;
-  impl->listener = net::Listen(&port);
+  impl->listener = net::Listen(&port, config.loopback_only);
   impl->wake = net::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!impl->listener.open() || !impl->wake.open()) {
     return Error{ErrorCode::kIo, std::string("the clock service cannot listen: ") + strerror(errno), "",
                  "allow local TCP sockets, or run with --clock off"};
   }
-  impl->address = net::LocalAddresses(port, kAddressLimit);
+  impl->address = config.loopback_only ? "127.0.0.1:" + std::to_string(port) : net::LocalAddresses(port, kAddressLimit);
   // The agent handles signals in its own thread.
   sigset_t all, before;
   sigfillset(&all);
@@ -88,7 +96,7 @@ void ClockServer::Impl::Run() {
     bool strangers = false;
     for (const Connection& connection : connections) {
       polls.push_back({connection.fd.get(), POLLIN, 0});
-      strangers |= !connection.known;
+      strangers |= !connection.known();
     }
     if (poll(polls.data(), polls.size(), strangers ? 250 : -1) < 0 && errno != EINTR) return;
     if (polls[0].revents != 0) return;
@@ -97,9 +105,10 @@ void ClockServer::Impl::Run() {
     for (std::size_t i = 0; i < connections.size(); ++i) {
       Connection& connection = connections[i];
       bool keep = polls[i + 2].revents == 0 || Serve(connection);
-      if (keep && !connection.known && now - connection.since_ns > kHelloLimitNs) keep = false;
+      if (keep && !connection.known() && now - connection.since_ns > kHandshakeLimitNs) keep = false;
       if (!keep) {
-        if (!connection.known) refused.fetch_add(1, std::memory_order_relaxed);
+        // Gone without a word: one of ours that reached another address first.
+        if (!connection.known() && !connection.left) refused.fetch_add(1, std::memory_order_relaxed);
         continue;
       }
       if (kept != i) connections[kept] = std::move(connection);
@@ -120,10 +129,18 @@ void ClockServer::Impl::Accept() {
       return;
     }
     std::size_t strangers = 0;
-    for (const Connection& other : connections) strangers += other.known ? 0 : 1;
-    if (connections.size() >= kMaxConnections || strangers >= kMaxStrangers) {
+    auto oldest = connections.end();
+    for (auto other = connections.begin(); other != connections.end(); ++other)
+      if (!other->known() && ++strangers == 1) oldest = other;
+    if (connections.size() >= kMaxConnections && strangers == 0) {
       refused.fetch_add(1, std::memory_order_relaxed);
       continue;
+    }
+    // Whoever means it has proved himself within a round trip: the one that has been a stranger longest makes room,
+    // so that many idle ones do not keep anybody out.
+    if (connections.size() >= kMaxConnections || strangers >= kMaxStrangers) {
+      connections.erase(oldest);
+      refused.fetch_add(1, std::memory_order_relaxed);
     }
     const int on = 1;
     setsockopt(connection.fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -139,15 +156,40 @@ bool ClockServer::Impl::Serve(Connection& connection) {
   const ssize_t n =
       recv(connection.fd.get(), into + connection.filled, sizeof(net::Message) - connection.filled, MSG_DONTWAIT);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
-  if (n == 0) return false;
+  if (n == 0) {
+    connection.left = connection.state == Connection::State::kHello && connection.filled == 0;
+    return false;
+  }
   connection.filled += static_cast<std::size_t>(n);
   if (connection.filled < sizeof(net::Message)) return true;
   connection.filled = 0;
-  if (connection.known) return Answer(connection);
-  if (connection.message.magic != net::kHelloMagic || connection.message.a != config.token) return false;
-  connection.known = true;
-  const net::Message reply{net::kHelloMagic, 0, config.rank, 0};
-  return net::SendAll(connection.fd.get(), &reply, sizeof reply);
+  switch (connection.state) {
+    case Connection::State::kHello:
+      return Challenge(connection);
+    case Connection::State::kProof:
+      return Check(connection);
+    case Connection::State::kKnown:
+      break;
+  }
+  return Answer(connection);
+}
+
+bool ClockServer::Impl::Challenge(Connection& connection) {
+  memcpy(static_cast<void*>(&connection.hello), &connection.message, sizeof connection.hello);
+  if (connection.hello.magic != net::kHelloMagic) return false;
+  connection.challenge.rank = config.rank;
+  if (!RandomBytes(connection.challenge.nonce)) return false;
+  connection.state = Connection::State::kProof;
+  return net::SendAll(connection.fd.get(), &connection.challenge, sizeof connection.challenge);
+}
+
+bool ClockServer::Impl::Check(Connection& connection) {
+  const auto hello = net::BytesOf(connection.hello), challenge = net::BytesOf(connection.challenge);
+  if (!SameSecret(net::BytesOf(connection.message), Prove(config.key, ProofOf::kClient, hello, challenge)))
+    return false;
+  const Proof own = Prove(config.key, ProofOf::kServer, hello, challenge);
+  connection.state = Connection::State::kKnown;
+  return net::SendAll(connection.fd.get(), own.data(), own.size());
 }
 
 // The first ping of a burst has been read; the others are awaited right here: both

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "comms/clock/run_key.h"
 #include "core/event_clock.h"
 #include "core/result.h"
 #include "core/ring_layout.h"
@@ -18,9 +19,10 @@
 namespace lockstep {
 
 struct ClockServiceConfig {
-  std::int32_t rank = -1;   // Of this slot, -1 unknown.
-  std::uint64_t token = 0;  // Secret of the run (SegmentHeader.clock_token): both sides must hold it.
-  EventClock clock;         // What bursts are stamped with.
+  std::int32_t rank = -1;      // Of this slot, -1 unknown.
+  RunKey key{};                // Both sides prove that they hold it; all 0: none, so nobody is believed.
+  EventClock clock;            // What bursts are stamped with.
+  bool loopback_only = false;  // Where the server listens: all ranks are on this host.
 };
 
 // Transports of clock_bursts (core/rank_tables.h).
@@ -29,7 +31,7 @@ enum class ClockTransport : std::uint32_t { kMpiApplication = 1, kTcpAgents = 2,
 // Answers any number of clients, one burst at a time, from one thread.
 class ClockServer {
  public:
-  // Listens on every interface. kIo if the system refuses.
+  // Listens. kIo if the system refuses; kUsage without a key.
   static Result<std::unique_ptr<ClockServer>> Start(const ClockServiceConfig& config);
   ~ClockServer();  // Returns within 100 ms.
   ClockServer(const ClockServer&) = delete;
@@ -38,7 +40,7 @@ class ClockServer {
   // "10.0.0.3:40123,127.0.0.1:40123": every address it can be reached at, best
   // first; fits SegmentHeader.agent_address.
   const std::string& address() const;
-  // Connections dropped because they did not speak the protocol or did not hold the token.
+  // Connections dropped because they did not speak the protocol or did not prove that they hold the key.
   std::uint64_t refused() const;
 
  private:
@@ -66,6 +68,8 @@ class ClockClient {
   // rows are in the sink when it returns true.
   bool FinalBurst(int limit_ms = 200);
   std::uint64_t bursts() const;  // Completed so far.
+  // Answers under the reference's addresses that did not prove that they hold the key: nothing of them was believed.
+  std::uint64_t unproven() const;
 
  private:
   struct Impl;

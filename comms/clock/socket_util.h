@@ -5,9 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "comms/clock/run_key.h"
 
 namespace lockstep::net {
 
@@ -27,32 +30,54 @@ class Fd {
   int fd_;
 };
 
-// Listening on all interfaces, IPv4 and (where the kernel has it) IPv6; the port in `port`. Not open on failure
-// (errno).
-Fd Listen(std::uint16_t* port);
-// "127.0.0.1:port,10.0.0.3:port,[fd00::3]:port", at most `limit` characters.
+// Listening; the port in `port`. On all interfaces, IPv4 and (where the kernel has it) IPv6, or on 127.0.0.1 only.
+// Not open on failure (errno).
+Fd Listen(std::uint16_t* port, bool loopback_only);
+// "127.0.0.1:port,10.0.0.3:port,[fd00::3]:port", at most `limit` characters. Those that other hosts are likely to
+// reach come first; bridges of containers and virtual machines, which many hosts have with the same address, last.
 std::string LocalAddresses(std::uint16_t port, std::size_t limit);
 std::vector<std::string> SplitAddresses(std::string_view list);
+// The loopback first (on another host it is refused at once), then what lies in a network of this host's, then the
+// rest, and last what is an address of this host itself: another one's bridge.
+std::vector<std::string> SortedForThisHost(std::vector<std::string> addresses);
 // Blocking socket with TCP_NODELAY, connected within `timeout_ms`; not open on
 // failure, or once `stopped` says so (asked every 20 ms).
 Fd Connect(std::string_view address, int timeout_ms, const std::function<bool()>& stopped);
+// The first of `addresses` that connects and that `takes` (its descriptor) accepts. Each has `timeout_ms`; the next one
+// is tried beside those that are silent, so that addresses at which nothing answers cost little.
+Fd ConnectAny(const std::vector<std::string>& addresses, int timeout_ms, const std::function<bool()>& stopped,
+              const std::function<bool(int fd)>& takes);
 // Limits of later blocking calls.
 void SetTimeouts(int fd, int timeout_ms);
 bool SendAll(int fd, const void* data, std::size_t bytes);
-bool ReceiveAll(int fd, void* data, std::size_t bytes);
+// All of it within `limit_ms`, however it drips in; 0: each piece has the socket's own limit.
+bool ReceiveAll(int fd, void* data, std::size_t bytes, int limit_ms = 0);
 
 // What the two sides say. Little-endian as in memory; all messages of one size, so
 // that both directions of a ping cost the same.
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-inline constexpr std::uint64_t kHelloMagic = 0x31304b4c43534cu;  // "LSCLK01"
+inline constexpr std::uint64_t kHelloMagic = 0x32304b4c43534cu;  // "LSCLK02"
 inline constexpr std::uint64_t kPingMagic = 0x474e4950534cu;     // "LSPING"
+// First of all, from client to server, and the answer to it. Then both send a proof (comms/clock/run_key.h) over
+// these two, the client first: who does not hold the key learns nothing but the server's rank.
+struct Hello {
+  std::uint64_t magic = kHelloMagic;
+  std::int32_t rank = -1;  // Of the sender.
+  std::uint32_t reserved = 0;
+  std::uint8_t nonce[16] = {};
+};
+static_assert(sizeof(Hello) == 32);
 struct Message {
   std::uint64_t magic;
-  std::uint64_t a;  // Hello: token. Ping: number. Answer: number.
-  std::int64_t b;   // Hello: rank. Ping: pings still to come in this burst. Answer: t2.
+  std::uint64_t a;  // Ping: number. Answer: number.
+  std::int64_t b;   // Ping: pings still to come in this burst. Answer: t2.
   std::int64_t c;   // Answer: t3.
 };
-static_assert(sizeof(Message) == 32);
+static_assert(sizeof(Message) == 32 && sizeof(Message) == kProofBytes);
+template <typename T>
+std::span<const std::uint8_t> BytesOf(const T& message) {
+  return {reinterpret_cast<const std::uint8_t*>(&message), sizeof message};
+}
 inline constexpr int kMaxBurstPings = 64;
 
 }  // namespace lockstep::net

@@ -10,6 +10,7 @@
 
 #include "comms/nccl/mask.h"
 #include "core/env.h"
+#include "core/plain_line.h"
 
 namespace lockstep::nccl::chain {
 namespace {
@@ -106,10 +107,11 @@ std::uint64_t Known(int version) {
 
 void Complain(const char* plugin, const char* why) {
   char line[600];
-  const int n = snprintf(line, sizeof line,
-                         "lockstep: the NCCL profiler plugin %s is not called beside Lockstep's: %s\n", plugin, why);
-  if (n > 0 && write(STDERR_FILENO, line, n < int{sizeof line} ? static_cast<std::size_t>(n) : sizeof line - 1) < 0)
-    return;
+  const int n = snprintf(line, sizeof line - 1,
+                         "lockstep: the NCCL profiler plugin %s is not called beside Lockstep's: %s", plugin, why);
+  MakePlainLine(line);  // The path is the environment's.
+  strcat(line, "\n");  // There is room.
+  if (n > 0 && write(STDERR_FILENO, line, strlen(line)) < 0) return;
   TellFact("nccl_plugin_chained\tplugin=%s\tfailed=%s", plugin, why);
 }
 

@@ -243,9 +243,17 @@ bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
                      &request) != MPI_SUCCESS ||
       !Finish(&request, deadline_ns))
     return false;
-  static char address[sizeof header.agent_address];
-  if (anchor.rank == 0) memcpy(address, header.agent_address, sizeof address);
-  if (mpi.Ibcast(address, sizeof address, mpi.type_byte, 0, anchor.comm, &request) != MPI_SUCCESS ||
+  // Where rank 0's agent listens, and the key that proves it to be this job's.
+  struct Reference {
+    char address[sizeof header.agent_address];
+    std::uint8_t key[sizeof header.clock_key];
+  };
+  static Reference reference;
+  if (anchor.rank == 0) {
+    memcpy(reference.address, header.agent_address, sizeof reference.address);
+    memcpy(reference.key, header.clock_key, sizeof reference.key);
+  }
+  if (mpi.Ibcast(&reference, sizeof reference, mpi.type_byte, 0, anchor.comm, &request) != MPI_SUCCESS ||
       !Finish(&request, deadline_ns))
     return false;
 
@@ -278,7 +286,8 @@ bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
   mailbox.reference = 0;
   mailbox.domains = static_cast<std::uint32_t>(anchor.domains);
   mailbox.domain = header.clock_domain;
-  memcpy(mailbox.reference_address, address, sizeof mailbox.reference_address);
+  memcpy(mailbox.reference_address, reference.address, sizeof mailbox.reference_address);
+  memcpy(mailbox.reference_key, reference.key, sizeof mailbox.reference_key);
   mailbox.state.store(1, std::memory_order_release);
   return true;
 }

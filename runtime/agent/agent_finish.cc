@@ -61,6 +61,12 @@ void SlotRun::Finish() {
   std::string meta = "exit_code\t" + std::to_string(end.exit_code) + "\nexit_signal\t" +
                      (end.signal == 0 ? "" : std::to_string(end.signal)) + "\napp_cpu_ns\t" +
                      std::to_string(end.app_cpu_ns) + "\nagent_cpu_ns\t" + std::to_string(end.agent_cpu_ns) + "\n";
+  if (const std::string why = clock_link_->TakeTrouble(); !why.empty()) {
+    meta += "clock_trouble\t" + why + "\n";
+    // Where MPI was measured in the application itself nothing is missing that matters.
+    if (header.burst_rows.load(std::memory_order_acquire) == 0 && !options_.quiet)
+      Say("rank " + std::to_string(launch_.slot()) + " could not compare its clock: " + why);
+  }
   if (window_->limit_reached())
     meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";
   bool good = spool_->Append({SpoolKind::kMeta}, meta, true);

@@ -4,8 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "core/hash.h"
-
 namespace lockstep {
 namespace {
 
@@ -18,13 +16,20 @@ ClockLink::ClockLink(ClockService mode, const LaunchEnv& launch, const EventCloc
                      const std::string& meeting_dir, const std::string& clock_program,
                      std::function<bool()> interrupted) {
   SegmentHeader& header = segment.header();
-  Hash64 token;
-  token.Add("clock token");
-  token.Add(launch.run_id);
-  header.clock_token = token.value();
-  if (mode == ClockService::kOff) return;
+  // One rank has nobody to compare with; nothing is opened and nothing is written for it.
+  if (mode == ClockService::kOff || launch.world_size == 1 || launch.source == LaunchSource::kNone) return;
+  RunKey key{};
+  if (const Result<RunKey> shared = SharedRunKey(meeting_dir); shared.ok()) {
+    key = shared.value();
+  } else {
+    // Rank 0's own will do where the application's MPI brings it to the others.
+    no_shared_key_ = shared.error().what;
+    if (launch.slot() != 0 || !RandomBytes(key)) key = {};
+  }
+  std::memcpy(header.clock_key, key.data(), key.size());
   ClockCoordinatorConfig config;
-  config.service = {.rank = launch.slot(), .token = token.value(), .clock = clock};
+  config.service = {.rank = launch.slot(), .key = key, .clock = clock};
+  config.listen = WhereToListen(launch.slot(), launch.world_size, launch.local_size);
   config.world_size = launch.slots();
   config.domain = header.clock_domain;
   config.mode = mode;
@@ -65,6 +70,13 @@ void ClockLink::Drain(SpoolWriter& spool) {
     // Few and precious: they may use the spool's reserve.
     spool.Append({SpoolKind::kBursts}, rows.data() + at, count * sizeof(BurstRow), true);
   }
+}
+
+std::string ClockLink::TakeTrouble() {
+  if (coordinator_ == nullptr) return std::exchange(trouble_, "");
+  const std::string why = coordinator_->Trouble();
+  if (why.empty() || std::exchange(told_, true)) return "";
+  return why + (no_shared_key_.empty() ? "" : "; " + no_shared_key_);
 }
 
 ClockOffset ClockLink::offset() {

@@ -24,7 +24,7 @@ struct ClockOffset {
 
 class ClockLink {
  public:
-  // Listens and writes address and token into the segment's header. A clock
+  // Listens where other ranks may have to call, and writes address and key into the segment's header. A clock
   // service that cannot start is no reason not to run: trouble() says why.
   ClockLink(ClockService mode, const LaunchEnv& launch, const EventClock& clock, const SegmentView& segment,
             const std::string& meeting_dir, const std::string& clock_program, std::function<bool()> interrupted);
@@ -38,13 +38,17 @@ class ClockLink {
   // From the quickest exchange of the last burst between agents.
   ClockOffset offset();
   const std::string& trouble() const { return trouble_; }
+  // Why this slot, whose task it was, has no exchange with the reference rank; "" if there is nothing to say, or it
+  // has been said.
+  std::string TakeTrouble();
 
  private:
   std::mutex mutex_;
   std::vector<BurstRow> rows_;
   ClockOffset offset_;
   std::unique_ptr<ClockCoordinator> coordinator_;
-  std::string trouble_;
+  std::string trouble_, no_shared_key_;
+  bool told_ = false;
 };
 
 }  // namespace lockstep

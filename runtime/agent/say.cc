@@ -4,11 +4,13 @@
 
 #include <string>
 
+#include "core/printed.h"
+
 namespace lockstep {
 
 void Say(std::string_view text) {
   std::string line = "lockstep: ";
-  line += text;
+  line += Printed(text);
   line += '\n';
   const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
   static_cast<void>(ignored);

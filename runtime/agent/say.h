@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// Prints "lockstep: TEXT\n".
+// Prints "lockstep: TEXT\n", whatever names are in it made harmless (core/printed.h).
 void Say(std::string_view text);
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/plain_line.h"
 #include "runtime/cupti/capture.h"
 #include "runtime/cupti/fact.h"
 #include "runtime/cupti/flusher.h"
@@ -23,8 +24,10 @@ constinit std::atomic<int> g_begun{0};
 
 void Refuse(ProcessEntry& process, const char* why, const char* remedy) {
   char line[2048];
-  const int bytes = snprintf(line, sizeof line, "lockstep: GPU activity of this process is not recorded: %s%s%s\n", why,
-                             remedy[0] != 0 ? ": " : "", remedy);
+  const int bytes = snprintf(line, sizeof line - 1, "lockstep: GPU activity of this process is not recorded: %s%s%s",
+                             why, remedy[0] != 0 ? ": " : "", remedy);
+  MakePlainLine(line);
+  strcat(line, "\n");  // There is room.
   if (bytes > 0 && write(STDERR_FILENO, line, strnlen(line, sizeof line)) < 0) return;
   snprintf(line, sizeof line, "cupti\tstate=refused\twhy=%s\tremedy=%s\tversion=%u", why, remedy,
            g_capture.api.version);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <new>
 
+#include "core/plain_line.h"
 #include "runtime/cupti/callbacks.h"
 #include "runtime/cupti/decode.h"
 #include "runtime/cupti/raw_file.h"
@@ -106,7 +107,10 @@ extern "C" __attribute__((visibility("default"))) long long lockstep_gpu_replay(
   const char** texts = static_cast<const char**>(FreshMemory(sizeof(char*) * kMostTexts));
   if (problem == nullptr && texts == nullptr) problem = "needs more memory";
   if (problem != nullptr) {
-    fprintf(stderr, "lockstep: %s %s\n", path, problem);
+    char line[1024];
+    snprintf(line, sizeof line, "lockstep: %s %s", path, problem);
+    MakePlainLine(line);
+    fprintf(stderr, "%s\n", line);
     return -1;
   }
   memset(g_functions, 0, sizeof g_functions);

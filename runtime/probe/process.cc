@@ -16,6 +16,7 @@
 #include <atomic>
 
 #include "core/env.h"
+#include "core/plain_line.h"
 #include "runtime/probe/hooks.h"
 #include "runtime/probe/nvtx.h"
 #include "runtime/probe/nvtx_names.h"
@@ -41,8 +42,10 @@ ReadOnlyRange g_constant[4];
 
 void Complain(const char* what, const char* path) {
   char line[512];
-  const int n = snprintf(line, sizeof line, "lockstep: not recording this process: %s (%s)\n", what, path);
-  if (n > 0 && write(STDERR_FILENO, line, static_cast<std::size_t>(n) < sizeof line ? n : sizeof line - 1) < 0) return;
+  const int n = snprintf(line, sizeof line - 1, "lockstep: not recording this process: %s (%s)", what, path);
+  MakePlainLine(line);  // The path is the environment's.
+  strcat(line, "\n");  // There is room.
+  if (n > 0 && write(STDERR_FILENO, line, strlen(line)) < 0) return;
 }
 
 // Null if the file is usable.

@@ -37,6 +37,7 @@ OUTSIDE = {
     r"CLI/.*": ["cli", "examples", "tests", "bench"],
     r"nlohmann/.*": ["runtime/agent", "merge", "analysis", "cli", "tests", "bench"],
     r"(oneapi/)?tbb/.*": ["merge", "analysis", "trace", "tests", "bench"],
+    r"nettle/.*": ["comms/clock", "tests", "bench"],
     r"boost/(asio|beast)/.*": ["cli", "tests", "bench"],
     r"boost/(?!asio/|beast/).*": ["merge", "analysis", "tests", "bench"],
     r"protozero/.*|otf2/.*": ["merge/exporters", "tests", "bench"],

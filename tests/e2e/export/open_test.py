@@ -4,6 +4,7 @@ usage: open_test.py BUILD_DIR [unittest arguments]
 """
 
 import http.client
+import os
 import pathlib
 import re
 import signal
@@ -51,6 +52,7 @@ class Open(unittest.TestCase):
             line = self.server.stdout.readline()
             self.assertTrue(line, self.server.stderr.read() if self.server.poll() is not None else self.said)
             self.said.append(line)
+        self.path = re.search(rf"url=http://127.0.0.1:{self.port}(/[0-9a-f]{{32}}/timeline\.pftrace)", "".join(self.said)).group(1)
 
     def end(self):
         if self.server.poll() is None:
@@ -59,13 +61,13 @@ class Open(unittest.TestCase):
         self.server.stdout.close()
         self.server.stderr.close()
 
-    def ask(self, method="GET", target="/timeline.pftrace", **headers):
+    def ask(self, method="GET", target=None, **headers):
         """(status, headers, body); None: closed without an answer."""
         headers = {"Origin": ORIGIN, "Host": f"127.0.0.1:{self.port}",
                    **{name.replace("_", "-"): value for name, value in headers.items()}}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
-            connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
+            connection.putrequest(method, target or self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in headers.items():
                 if value is not None:
                     connection.putheader(name, value)
@@ -86,7 +88,7 @@ class Open(unittest.TestCase):
     def test_fetched_once(self):
         self.serve()
         said = "".join(self.said)
-        self.assertIn(f"https://ui.perfetto.dev/#!/?url=http://127.0.0.1:{self.port}/timeline.pftrace", said)
+        self.assertIn(f"https://ui.perfetto.dev/#!/?url=http://127.0.0.1:{self.port}{self.path}", said)
         self.assertIn(f"ssh -N -L {self.port}:127.0.0.1:{self.port}", said)
         status, _, body = self.ask("HEAD")
         self.assertEqual((status, body), (200, b""))
@@ -101,19 +103,22 @@ class Open(unittest.TestCase):
 
     def test_refused(self):
         self.serve("--stay")
-        refusals = [
-            (404, dict(target="/")), (404, dict(target="/../timeline.h5")), (404, dict(target="/timeline.h5")),
-            (404, dict(target="/%2e%2e/manifest.json")), (404, dict(target="/timeline.pftrace/../manifest.json")),
-            (404, dict(target="/timeline.pftrace%00")), (404, dict(target="//timeline.pftrace")),
-            (404, dict(target="/timeline.pftrace?x=1")), (404, dict(target="http://127.0.0.1/timeline.pftrace")),
-            (404, dict(target="/etc/passwd")),
-            (405, dict(method="POST")), (405, dict(method="PUT")), (405, dict(method="DELETE")), (405, dict(method="PATCH")),
-            (403, dict(Origin="https://evil.example")), (403, dict(Origin="null")), (403, dict(Origin=None)),
-            (403, dict(Origin="https://ui.perfetto.dev.evil.example")), (403, dict(Origin="http://ui.perfetto.dev")),
-            (403, dict(method="OPTIONS", Origin="https://evil.example")),
-            (403, dict(Host="evil.example")), (403, dict(Host=f"evil.example:{self.port}")), (403, dict(Host=None)),
-            (431, dict(X_Large="x" * 20_000)),
-        ]
+        path, other = self.path, "0123456789abcdef" * 2
+        refusals = [(404, request) for request in [
+            dict(target="/"), dict(target="/timeline.pftrace"), dict(target="/../timeline.h5"), dict(target="/timeline.h5"),
+            dict(target="/%2e%2e/manifest.json"), dict(target=path + "/../manifest.json"), dict(target=path + "%00"),
+            dict(target="/" + path), dict(target=path + "?x=1"), dict(target="http://127.0.0.1" + path),
+            dict(target="/etc/passwd"), dict(target=path[:33]), dict(target=path[:34]), dict(target=path[:-1]),
+            dict(target=path + "x"), dict(target=f"/{other}/timeline.pftrace"), dict(target=path[:32] + "/timeline.pftrace"),
+            dict(target=path.upper()), dict(target="/" + "/timeline.pftrace"), dict(target="//timeline.pftrace"),
+            dict(method="POST"), dict(method="PUT"), dict(method="DELETE"), dict(method="PATCH"),
+            dict(Origin="https://evil.example"), dict(Origin="null"), dict(Origin=None),
+            dict(Origin="https://ui.perfetto.dev.evil.example"), dict(Origin="http://ui.perfetto.dev"),
+            dict(method="OPTIONS", Origin="https://evil.example"),
+            dict(Host="evil.example"), dict(Host=f"evil.example:{self.port}"), dict(Host=None)]]
+        refusals.append((431, dict(X_Large="x" * 20_000)))
+        # Who has guessed a part of it right is told no more than who has not.
+        self.assertEqual(self.ask(target="/")[1], self.ask(method="POST", Origin="https://evil.example")[1])
         for status, request in refusals:
             with self.subTest(request if "X_Large" not in request else "large header"):
                 answer = self.ask(**request)
@@ -143,7 +148,7 @@ class Open(unittest.TestCase):
         idle = [socket.create_connection(("127.0.0.1", self.port), timeout=10) for _ in range(200)]
         for connection in idle[:100]:
             try:
-                connection.sendall(b"GET /timeline.pftrace HTTP/1.1\r\nHo")
+                connection.sendall(f"GET {self.path} HTTP/1.1\r\nHo".encode())
             except OSError:
                 pass
         begin = time.monotonic()
@@ -167,7 +172,7 @@ class Open(unittest.TestCase):
             self.assertLess(closed, 9)
         # Asks and does not read: the others are served.
         deaf = socket.create_connection(("127.0.0.1", self.port), timeout=10)
-        deaf.sendall(f"GET /timeline.pftrace HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nOrigin: {ORIGIN}\r\n\r\n".encode())
+        deaf.sendall(f"GET {self.path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nOrigin: {ORIGIN}\r\n\r\n".encode())
         fetches = [threading.Thread(target=self.fetch) for _ in range(8)]
         for thread in fetches:
             thread.start()
@@ -189,6 +194,41 @@ class Open(unittest.TestCase):
         for address in {i[4][0] for i in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)} - {"127.0.0.1"}:
             with self.assertRaises(OSError):
                 socket.create_connection((address, self.port), timeout=2).close()
+
+    def test_secret(self):
+        """Another token each time, and no way to the file without it: curl as any local user, with all headers right."""
+        paths = set()
+        for _ in range(3):
+            self.serve("--stay")
+            paths.add(self.path)
+            for guess in ("/timeline.pftrace", "/", *(paths - {self.path})):
+                self.assertEqual(self.ask(target=guess)[0], 404)
+            self.fetch()
+            self.end()
+        self.assertEqual(len(paths), 3)
+
+    def test_swapped_file(self):
+        """What was there when it was opened is served, and nothing that is no plain file is opened."""
+        file = self.made / "timeline.pftrace"
+        self.serve("--stay")
+        replaced = file.with_suffix(".new")
+        replaced.write_bytes(b"something else")
+        replaced.rename(file)
+        try:
+            self.fetch()
+            self.end()
+            other = file.with_suffix(".other")
+            other.write_bytes(b"somebody else's")
+            for make in (lambda: file.symlink_to(other), lambda: os.mkfifo(file)):
+                file.unlink()
+                make()
+                os.utime(file, (4e9, 4e9))  # Newer than the timeline: taken as it is.
+                done = jobs.run([jobs.LOCKSTEP, "open", self.made, "--port", free_port()], cwd="/", timeout=60)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(b"cannot", done.stderr)
+        finally:
+            file.unlink(missing_ok=True)
+            file.write_bytes(self.content)
 
     def test_taken_port(self):
         with socket.socket() as other:

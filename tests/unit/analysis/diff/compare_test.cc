@@ -156,6 +156,21 @@ TEST(Diff, RenderedFormsAgree) {
   for (const char c : text) EXPECT_NE(c, '\x1b');
 }
 
+TEST(DiffMarkdown, NamesAreText) {
+  PairSpec base, slower;
+  slower.factor = 1.05;
+  const std::string hostile =
+      "a|b\n# Heading\n<img src=x>[link](http://example.com)![p](http://example.com/x.png)`code`*x*\x1b[31m\u202e";
+  const auto comparison = CompareRuns(SampleRun(MakeRun(base, 1), hostile), SampleRun(MakeRun(slower, 2), hostile));
+  const std::string markdown = RenderDiffMarkdown(comparison);
+  for (const char* active : {"a|b", "\n# Heading", "<img", "[link]", "![p]", "`code`", "*x*", "\x1b", "\u202e"}) {
+    std::size_t at = markdown.find(active);
+    while (at != std::string::npos && at > 0 && markdown[at - 1] == '\\') at = markdown.find(active, at + 1);
+    EXPECT_EQ(at, std::string::npos) << active << " in " << markdown;
+  }
+  EXPECT_NE(markdown.find("\\\\x1b"), std::string::npos) << markdown;
+}
+
 TEST(Diff, KernelsByFamily) {
   EXPECT_EQ(diff::KernelFamily("void at::native::(anonymous namespace)::softmax<4, foo<int>>(float*, int)"), "softmax");
   EXPECT_EQ(diff::KernelFamily("ampere_sgemm_128x64_tn"), "ampere_sgemm_128x64_tn");

@@ -172,7 +172,7 @@ TEST(Tables, CsvQuotesWhatNeedsIt) {
   EXPECT_EQ(RenderTableCsv(Sample()),
             "rank,name,n,total_ns,size_bytes,share,speed_bytes_per_s,unknown\n"
             "3,plain,1234567,1500,2000,0.25,2500000000,\n"
-            "all,\"a \"\"b\"\", c\nd \xc3\xa9 \xff\",-1,-20,-2000,0,,\n");
+            "all,\"a \"\"b\"\", c\\x0ad \xc3\xa9 \\xff\",-1,-20,-2000,0,,\n");
 }
 
 TEST(Tables, JsonHasPlainValuesAndNull) {

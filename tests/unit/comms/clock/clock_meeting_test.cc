@@ -45,6 +45,14 @@ TEST_F(ClockMeeting, EveryoneReadsWhatEveryoneWrote) {
   EXPECT_TRUE(OneDomain(ReadAnnouncements(dir_)));
 }
 
+TEST_F(ClockMeeting, AnyNumberOfAddresses) {
+  std::string address = "127.0.0.1:40123";
+  for (int i = 0; i < 200; ++i)
+    address += ",10.0." + std::to_string(i) + ".3:40123,[fd00::" + std::to_string(i) + "]:40123";
+  ASSERT_TRUE(PublishAnnouncement(dir_, {0, 2, 5, address, false}).ok());
+  EXPECT_EQ(ReadAnnouncement(dir_, 0)->address, address);
+}
+
 TEST_F(ClockMeeting, GarbageAndHalfFilesAreNobody) {
   std::ofstream(dir_ + "/.clock-00001") << "1 4 00";
   std::ofstream(dir_ + "/.clock-00002") << "hello\n";

@@ -1,0 +1,68 @@
+#pragma once
+// The only way of a command to standard output and error (a test looks for others).
+// What is shown may hold names that somebody else chose; here they are made
+// harmless (core/printed.h), so that no command can forget it.
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "core/printed.h"
+
+namespace lockstep::cli {
+
+namespace out {
+
+// Texts become one harmless line each, whatever they hold; numbers stay.
+template <typename T>
+decltype(auto) Clean(const T& value) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    return Printed(std::string_view(value));
+  } else {
+    return (value);
+  }
+}
+
+template <typename... Args>
+std::string Format(fmt::format_string<Args...> format, const Args&... args) {
+  return [&](const auto&... clean) {
+    return fmt::vformat(fmt::string_view(format), fmt::make_format_args(clean...));
+  }(Clean(args)...);
+}
+
+}  // namespace out
+
+// Both return false if the system did not take it all. `text` is lines that are ready; what is no line end and no
+// color of ours is made visible even so.
+bool ShowText(std::string_view text);
+bool ShowNote(std::string_view text);  // On standard error.
+
+// Formats and shows: Show("{}: {} ranks\n", path, ranks). The format is ours and may hold line ends, the texts in it
+// may not.
+template <typename... Args>
+bool Show(fmt::format_string<Args...> format, const Args&... args) {
+  return ShowText(out::Format<Args...>(format, args...));
+}
+template <typename... Args>
+bool Note(fmt::format_string<Args...> format, const Args&... args) {
+  return ShowNote(out::Format<Args...>(format, args...));
+}
+
+// Of texts that are all our own, with line ends in them: manual, completion.
+template <typename... Args>
+bool ShowOwn(fmt::format_string<Args...> format, Args&&... args) {
+  return ShowText(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// The same values as in `json`; characters that a terminal obeys as \u escapes.
+bool ShowJson(std::string_view json);
+// Bytes for another program: a page of HTML.
+bool ShowData(std::string_view data);
+
+// A line on a terminal that the next one replaces; "" takes it away. Elsewhere (`terminal` false) a line of its own.
+void ShowProgress(std::string_view line, bool terminal);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,47 @@
+#pragma once
+// What the agents of one run know and nobody else: 32 random bytes, made once per
+// run. Whoever speaks on a port of Lockstep's proves that it holds them; they are
+// never sent over a connection of ours.
+//
+// They travel in two ways: through a file that only this user can read, in the
+// directory that the run's agents share, and through the application's own MPI
+// (SegmentHeader::clock_key of rank 0 to the others' ClockMailbox::reference_key).
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/result.h"
+
+namespace lockstep {
+
+using RunKey = std::array<std::uint8_t, 32>;
+
+// Fills `bytes` from the kernel (getrandom). False: it has none to give.
+bool RandomBytes(std::span<std::uint8_t> bytes);
+
+// In a time that says nothing about the contents. Different lengths are different.
+bool SameSecret(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b);
+
+// All zero: nobody filled it in.
+bool IsEmpty(const RunKey& key);
+
+// The key in DIRECTORY/.clock-key; whoever comes first makes it. A file is believed
+// only if it is a regular one of this user's, readable to nobody else, and whole.
+// kIo, saying what is wrong with it. Thread, process and host: any number at once.
+Result<RunKey> SharedRunKey(const std::string& directory);
+// Takes the file away.
+void RemoveSharedRunKey(const std::string& directory);
+
+// Who proves something. Each side's proof is worthless for the other side's part.
+enum class ProofOf : std::uint8_t { kClient, kServer };
+inline constexpr std::size_t kProofBytes = 32;
+using Proof = std::array<std::uint8_t, kProofBytes>;
+// HMAC-SHA256 over the side's name and both sides' first messages, which hold
+// nonces that are used once.
+Proof Prove(const RunKey& key, ProofOf side, std::span<const std::uint8_t> hello,
+            std::span<const std::uint8_t> challenge);
+
+}  // namespace lockstep

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Who may write to standard output and error. What Lockstep shows may hold names of others, so all of it goes through the
+few files that make them harmless (core/printed.h).
+
+usage: output.py SOURCE_DIR        checks the tree
+       output.py --self-test       checks that other ways are found
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+
+# Folders whose code ends up in the programs of Lockstep. The probe (runtime/probe, comms/pmpi, ...) says nothing at all.
+FOLDERS = ["core", "trace", "comms", "runtime", "merge", "analysis", "cli"]
+MAY = {
+    "cli/out.cc": "the way for commands",
+    "runtime/agent/say.cc": "the way for agents",
+    "runtime/doctor/software.cc": "self-test's child: the doctor reads its words and cleans them",
+    "comms/clock_mpi/lockstep_clock.cc": "rows for its agent on standard output",
+}
+# In the application's process: nothing may be allocated, so they clean in place. They must call it.
+IN_PROCESS = ["runtime/probe/process.cc", "runtime/cupti/inject.cc", "runtime/cupti/raw_replay.cc", "comms/nccl/chain.cc"]
+CLEANS = "MakePlainLine("
+WAYS = re.compile(r"\b(?:std::)?(?:printf|puts|putchar|vprintf|perror|psignal)\s*\(|\bfmt::print\b|\bstd::(?:cout|cerr|clog)\b|"
+                  r"\b(?:stdout|stderr)\b|\bSTD(?:OUT|ERR)_FILENO\b|\bdprintf\s*\(")
+# Not written to: asked about, handed on, closed, put elsewhere.
+HARMLESS = re.compile(r"isatty\(|ioctl\(|ForFile\(|dup2\(|fflush\(|freopen\(|<= STDERR_FILENO|int out_fd = |out_fd = STDERR_FILENO|"
+                      r"(?:!=|==) STDERR_FILENO|adddup2\(|#define|fcntl\(|Progress>\(!speaks")
+
+
+def stripped(text):
+    """Without comments and texts."""
+    text = re.sub(r"//[^\n]*", "", text)
+    return re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
+
+
+def check(root):
+    wrong, files = [], 0
+    for folder in FOLDERS:
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in (".h", ".cc"):
+                continue
+            files += 1
+            path = file.relative_to(root).as_posix()
+            if path in MAY:
+                continue
+            if path in IN_PROCESS and CLEANS in file.read_text():
+                continue
+            for number, line in enumerate(stripped(file.read_text()).splitlines(), 1):
+                if WAYS.search(line) and not HARMLESS.search(line):
+                    wrong.append(f"{path}:{number}: {line.strip()}: use cli/out.h (commands) or runtime/agent/say.h (agents)")
+    return wrong, files
+
+
+def self_test():
+    cases = {
+        'cli/a.cc|std::printf("%s", name);': True,
+        'cli/a.cc|std::fprintf(stderr, "x");': True,
+        'cli/a.cc|fmt::print("{}", name);': True,
+        'cli/a.cc|std::cout << name;': True,
+        'cli/a.cc|std::fwrite(a, 1, n, stdout);': True,
+        'runtime/agent/a.cc|::write(STDERR_FILENO, a, n);': True,
+        'merge/a.cc|perror("x");': True,
+        'cli/a.cc|std::snprintf(text, sizeof text, "%d", n);': False,
+        'cli/a.cc|// printf("x")': False,
+        'cli/a.cc|Show("stdout {}", name);': False,
+        'cli/a.cc|isatty(STDOUT_FILENO) == 1': False,
+        'cli/out.cc|std::fputs(a, stdout);': False,
+        'runtime/probe/process.cc|MakePlainLine(line); write(STDERR_FILENO, line, n);': False,
+        'runtime/probe/process.cc|write(STDERR_FILENO, line, n);': True,
+    }
+    bad = []
+    for case, expect_wrong in cases.items():
+        path, text = case.split("|", 1)
+        with tempfile.TemporaryDirectory() as directory:
+            file = pathlib.Path(directory) / path
+            file.parent.mkdir(parents=True)
+            file.write_text(text + "\n")
+            wrong, files = check(pathlib.Path(directory))
+            if files != 1 or bool(wrong) != expect_wrong:
+                bad.append(f"{case!r}: found {wrong}")
+    return bad
+
+
+def main(argument):
+    if argument == "--self-test":
+        wrong, files = self_test(), 1
+    else:
+        wrong, files = check(pathlib.Path(argument))
+    for line in wrong:
+        print(line)
+    if files < 1:
+        wrong.append("nothing was checked")
+        print(f"no source files under {argument}")
+    print(f"{len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
