@@ -61,6 +61,7 @@ void SlotRun::Finish() {
   std::string meta = "exit_code\t" + std::to_string(end.exit_code) + "\nexit_signal\t" +
                      (end.signal == 0 ? "" : std::to_string(end.signal)) + "\napp_cpu_ns\t" +
                      std::to_string(end.app_cpu_ns) + "\nagent_cpu_ns\t" + std::to_string(end.agent_cpu_ns) + "\n";
+  meta += "clock_service\t" + clock_link_->Describe() + "\n";
   if (window_->limit_reached())
     meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";
   bool good = spool_->Append({SpoolKind::kMeta}, meta, true);

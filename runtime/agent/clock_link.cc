@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "comms/clock/clock_meeting.h"
 #include "core/hash.h"
 
 namespace lockstep {
@@ -16,7 +17,8 @@ constexpr std::size_t kRowsPerBlock = kSpoolBlockBytes / sizeof(BurstRow);
 
 ClockLink::ClockLink(ClockService mode, const LaunchEnv& launch, const EventClock& clock, const SegmentView& segment,
                      const std::string& meeting_dir, const std::string& clock_program,
-                     std::function<bool()> interrupted) {
+                     std::function<bool()> interrupted)
+    : segment_(segment), meeting_dir_(meeting_dir), rank_(launch.slot()) {
   SegmentHeader& header = segment.header();
   Hash64 token;
   token.Add("clock token");
@@ -70,6 +72,22 @@ void ClockLink::Drain(SpoolWriter& spool) {
 ClockOffset ClockLink::offset() {
   const std::lock_guard lock(mutex_);
   return offset_;
+}
+
+std::string ClockLink::Describe() const {
+  if (!trouble_.empty()) return "no clock service: " + trouble_;
+  if (coordinator_ == nullptr) return "off";
+  std::string text = coordinator_->Describe();
+  const SegmentHeader& header = segment_.header();
+  const std::uint32_t mailbox = header.mailbox.state.load(std::memory_order_acquire);
+  if (rank_ == 0 || mailbox == 1 || (mailbox == 2 && header.mailbox.domains != 0)) return text;
+  const bool met = ReadAnnouncement(meeting_dir_, 0).has_value();
+  if (met && mailbox == 0) return text;
+  text += met ? "" : "; rank 0 is announced in no directory that this rank sees (the run directory is not shared)";
+  text += mailbox == 2                  ? "; the exchange in MPI_Init was abandoned"
+          : header.anchors_allowed == 0 ? "; no exchange in MPI_Init: not every rank is known to have an agent"
+                                        : "; no exchange in MPI_Init took place";
+  return text;
 }
 
 void ClockLink::Finish(bool good) {

@@ -38,6 +38,8 @@ class ClockLink {
   // From the quickest exchange of the last burst between agents.
   ClockOffset offset();
   const std::string& trouble() const { return trouble_; }
+  // How this rank's clock was related to the others', or why it was not; one line.
+  std::string Describe() const;
 
  private:
   std::mutex mutex_;
@@ -45,6 +47,9 @@ class ClockLink {
   ClockOffset offset_;
   std::unique_ptr<ClockCoordinator> coordinator_;
   std::string trouble_;
+  SegmentView segment_;
+  std::string meeting_dir_;
+  std::int32_t rank_;
 };
 
 }  // namespace lockstep
