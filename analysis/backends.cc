@@ -49,6 +49,18 @@ double ShareOfCalls(const Context& context) {
   return largest;
 }
 
+void AddUnrecorded(Analysis& analysis, std::string detail) {
+  const LossInfo& info = Info(Loss::kBackendNotCaptured);
+  LossRow loss;
+  loss.name = info.name;
+  loss.count = 1;
+  loss.data_loss = true;
+  loss.sentence = info.sentence;
+  loss.remedy = info.remedy;
+  loss.detail = std::move(detail);
+  analysis.losses.insert(analysis.losses.begin(), std::move(loss));
+}
+
 }  // namespace
 
 void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
@@ -61,6 +73,15 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
         isolated ? " (Python was started with -I, -E or -S)" : ""));
     break;
   }
+  ForEachFact(context, "mpi_unrecorded", [&](std::string_view fact) {
+    if (!analysis.unrecorded.empty()) return;
+    const std::string library(FactValue(fact, "library"));
+    analysis.unrecorded = fmt::format(
+        "This program uses {}, whose calls Lockstep does not record: the waits and transfers of MPI are missing below "
+        "and count as compute. To see them, build it with Open MPI 4.",
+        library.find("mpich") != std::string::npos || library.ends_with(".so.12") ? "MPICH (" + library + ")" : library);
+    AddUnrecorded(analysis, library + ": MPI of another library than Open MPI 4; build the program with that");
+  });
   std::set<std::string> backends;
   ForEachFact(context, "torch_backend", [&](std::string_view fact) {
     if (FactValue(fact, "recorded") == "0" && FactValue(fact, "size") != "1") backends.emplace(FactValue(fact, "name"));
@@ -86,18 +107,11 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
           ? "use the nccl backend"
           : "reduce over MPI in a DDP communication hook (examples/torch/ddp_train.py) or use the mpi backend; on GPUs "
             "the nccl backend";
+  if (!analysis.unrecorded.empty()) return;  // MPI was said to be missing already.
   analysis.unrecorded = fmt::format(
       "Communication through {} is not recorded ({}): its waits and transfers are missing below{}. To see it, {}.",
       names, what, analysis.run.gpu_ranks > 0 ? "" : " and count as compute", remedy);
-  const LossInfo& info = Info(Loss::kBackendNotCaptured);
-  LossRow loss;
-  loss.name = info.name;
-  loss.count = 1;
-  loss.data_loss = true;
-  loss.sentence = info.sentence;
-  loss.remedy = info.remedy;
-  loss.detail = fmt::format("{}: {}; {}", names, what, remedy);
-  analysis.losses.insert(analysis.losses.begin(), std::move(loss));
+  AddUnrecorded(analysis, fmt::format("{}: {}; {}", names, what, remedy));
 }
 
 }  // namespace lockstep

@@ -100,6 +100,12 @@ void Remark(const Context& context, Analysis& analysis) {
     add(fmt::format("{} of {} without a readable file: {} {}. Waiting for {} is not seen.", run.ranks_missing.size(),
                     Plural(run.ranks_expected, "rank"), run.ranks_missing.size() == 1 ? "rank" : "ranks",
                     ShortRankList(run.ranks_missing), run.ranks_missing.size() == 1 ? "it" : "them"));
+  if (const std::string_view differ = context.timeline().Meta("settings_differ"); !differ.empty())
+    add(fmt::format("The ranks were recorded with different settings: {}. Variables LOCKSTEP_... of a shell do not "
+                    "reach other hosts: give options on the command line.",
+                    differ));
+  if (const std::string_view why = context.timeline().Meta("clock_by_collectives"); !why.empty())
+    add(fmt::format("Clocks were not measured against each other and are bounded by collectives alone ({}).", why));
   if (!run.ranks_ended_early.empty())
     add(fmt::format("{} {} ended before the others; the analysis covers what was recorded.",
                     run.ranks_ended_early.size() == 1 ? "Rank" : "Ranks", ShortRankList(run.ranks_ended_early)));

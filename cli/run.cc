@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,7 @@
 #include "comms/launch/launcher_args.h"
 #include "core/ring_layout.h"
 #include "runtime/agent/agent.h"
+#include "runtime/agent/elf_file.h"
 #include "runtime/agent/estimate.h"
 #include "runtime/agent/libraries.h"
 #include "runtime/agent/manifest.h"
@@ -145,8 +147,26 @@ int PrintEnv(const Flags& flags) {
   return kOk;
 }
 
+// The interpreter that torchrun takes for its workers: PYTHON_EXEC, else its own.
+std::string PythonOf(const std::string& torchrun) {
+  if (const char* given = std::getenv("PYTHON_EXEC"); given != nullptr) return given;
+  const std::string python = ScriptInterpreter(FindProgram(torchrun));
+  return std::filesystem::path(python).filename().string().starts_with("python") ? python : "";
+}
+
+// torchrun gets an agent in front of each worker: their ranks are then those of the job, on any number of nodes.
+Result<std::vector<std::string>> LauncherWords(const Flags& flags) {
+  if (RecognizeLauncher(flags.command[0]) == Launcher::kTorchrun)
+    return InsertAgentForTorchrun(flags.command, Words(flags), PythonOf(flags.command[0]));
+  char real[PATH_MAX];
+  const std::string launcher = FindProgram(flags.command[0]);
+  const bool resolved = !launcher.empty() && ::realpath(launcher.c_str(), real) != nullptr;
+  return InsertAgent(flags.command, Words(flags),
+                     ForwardVariables(flags.command, resolved ? real : launcher, EnvironmentWith({})));
+}
+
 int Launch(const Flags& flags) {
-  auto words = InsertAgent(flags.command, Words(flags));
+  const auto words = LauncherWords(flags);
   if (!words.ok()) return PrintError(words.error());
   std::vector<char*> argv;
   for (const std::string& word : words.value()) argv.push_back(const_cast<char*>(word.c_str()));
@@ -178,7 +198,10 @@ int Run(const Flags& flags) {
   if (flags.command.empty())
     return PrintError({ErrorCode::kUsage, "no command to run", "lockstep run",
                        "lockstep run -- ./app      or  mpirun -np 4 lockstep run -- ./app"});
-  if (RecognizeLauncher(flags.command[0]) != Launcher::kNone) return Launch(flags);
+  const Launcher launcher = RecognizeLauncher(flags.command[0]);
+  // Where it cannot be told how torchrun starts its program, the agent stays around torchrun.
+  if (launcher != Launcher::kNone && (launcher != Launcher::kTorchrun || LauncherWords(flags).ok()))
+    return Launch(flags);
 
   // Read by runtime/python, in the application.
   if (flags.torch_ops) ::setenv("LOCKSTEP_TORCH_OPS", "1", 1);

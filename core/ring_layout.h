@@ -144,6 +144,7 @@ struct SegmentHeader {
   std::uint32_t gpu_options;                              // kGpu...
   std::atomic<std::uint32_t> recording;                   // 0: identities are counted, nothing is written.
   std::atomic<std::uint32_t> agent_gone;                  // Set by nobody alive: the agent closed the segment.
+  std::uint32_t clock_agent;                              // 1: --clock agent, which says that no rank uses MPI.
   std::atomic<std::uint64_t> next_free;                   // Bump offset for ring memory.
   std::atomic<std::uint64_t> ready_bytes;                 // [0, ready) is allocated and populated.
   std::atomic<std::uint32_t> rings_used, processes_used;  // High-water marks of the tables.

@@ -129,10 +129,26 @@ class Merger {
     LS_TRY(aligned_, AlignClocks(align, options_.clock, options_.jobs));
     for (const AlignLoss& loss : aligned_.losses)
       run_.losses.push_back(MakeLoss(loss.rank, loss.loss, loss.count, loss.detail));
+    NoteUnmeasuredClocks();
     for (RunRank& rank : run_.ranks) rank.head.clock_bursts = {}, rank.head.clock_snapshots = {};
     clocks_.reserve(run_.ranks.size());
     for (const RunRank& rank : run_.ranks) clocks_.emplace_back(aligned_.clock, rank.rank);
     return Ok();
+  }
+
+  // Why clocks are related by collectives alone, in the words of the first such rank's agent.
+  void NoteUnmeasuredClocks() {
+    constexpr std::uint8_t kCorridors = 3;
+    std::set<std::int32_t> ranks;
+    for (std::size_t i = 0; i < aligned_.clock.rows(); ++i)
+      if (aligned_.clock.method[i] == kCorridors) ranks.insert(aligned_.clock.rank[i]);
+    for (const RunRank& rank : run_.ranks) {
+      const std::string_view why = MetaValue(rank.head, "clock_service");
+      if (!ranks.contains(rank.rank) || why.empty()) continue;
+      unmeasured_clocks_ = "rank " + std::to_string(rank.rank) + ": " + std::string(why);
+      if (ranks.size() > 1) unmeasured_clocks_ += "; " + std::to_string(ranks.size() - 1) + " more";
+      return;
+    }
   }
 
   // Ranks that were not to be recorded (--ranks): their clock exchanges were needed, the rest is empty.
@@ -342,6 +358,8 @@ class Merger {
     tables.step_ranks = StepRankTable(passed_);
     tables.step_phases = StepPhaseTable(passed_);
     writer.Facts(run_);
+    writer.Settings(run_);
+    if (!unmeasured_clocks_.empty()) writer.Meta("clock_by_collectives", unmeasured_clocks_);
     writer.Gpus(run_);
     for (const RankPassResult& rank : passed_) tables.rank_totals.Append(rank.totals.Get(0));
 
@@ -429,6 +447,7 @@ class Merger {
   const MergeOptions& options_;
   RunFiles run_;
   AlignResult aligned_;
+  std::string unmeasured_clocks_;
   std::vector<RankClockMap> clocks_;
   std::vector<RankOutcome> outcomes_;
   std::vector<std::vector<RecordedWindow>> recorded_;

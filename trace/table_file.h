@@ -65,8 +65,8 @@ class TableFileWriter {
   Status SetAttribute(std::string_view name, std::int64_t value);
   Status SetAttribute(std::string_view name, std::string_view text);
 
-  // Creates the tables never appended to (empty), writes what is buffered, sets
-  // `complete`, closes, fsyncs and renames. Every table of the format exists afterwards.
+  // Writes what is buffered, sets `complete`, closes, fsyncs and renames. Afterwards every
+  // table of a timeline exists, and of a rank file those that have rows.
   Status Finish();
 
  private:

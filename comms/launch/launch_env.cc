@@ -1,13 +1,23 @@
 #include "comms/launch/launch_env.h"
 
+#include <unistd.h>
+
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <random>
+#include <vector>
 
 #include "core/hash.h"
 
 namespace lockstep {
 namespace {
+
+std::string_view BaseName(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
 
 // -1 unless `name` holds a whole non-negative number.
 std::int32_t Number(const GetEnv& get, const char* name) {
@@ -68,7 +78,7 @@ void ReadRank(const GetEnv& get, LaunchEnv& env) {
     take(LaunchSource::kTorchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
 }
 
-std::string RunId(const GetEnv& get, LaunchEnv& env) {
+std::string RunId(const GetEnv& get, std::string_view hydra, LaunchEnv& env) {
   const std::string torch = Text(get, "MASTER_ADDR") + ":" + Text(get, "MASTER_PORT");
   if (env.source == LaunchSource::kTorchrun && get("TORCHELASTIC_RUN_ID") != nullptr) {
     env.run_id_weak = true;
@@ -86,6 +96,7 @@ std::string RunId(const GetEnv& get, LaunchEnv& env) {
   if (env.source == LaunchSource::kTorchrun && torch != ":") return "master:" + torch;
   if (const char* space = get("PMIX_NAMESPACE"); space != nullptr && env.source != LaunchSource::kNone)
     return std::string("pmix:") + space;
+  if (env.source == LaunchSource::kPmi && !hydra.empty()) return "hydra:" + std::string(hydra);
   env.run_id_weak = false;
   env.run_id_random = true;
   std::random_device device;
@@ -95,6 +106,42 @@ std::string RunId(const GetEnv& get, LaunchEnv& env) {
   std::string id = "random:";
   for (int i = 60; i >= 0; i -= 4) id += kHex[bits >> i & 15];
   return id;
+}
+
+// Words of a process's command line; empty if it cannot be read.
+std::vector<std::string> CommandLine(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+pid_t ParentOf(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text, '\0');
+  const std::size_t end = text.rfind(')');  // The name may hold anything.
+  char state = 0;
+  int parent = 0;
+  return end != std::string::npos && std::sscanf(text.c_str() + end + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
+}
+
+// Hydra's proxies are started with `--control-port HOST:PORT`, where the job's one mpiexec listens, and `--pgid N` for
+// jobs that it spawns (MPICH 4.0.2). "" without one among the ancestors.
+std::string HydraJob() {
+  constexpr int kMostAncestors = 16;  // Wrappers between the proxy and us.
+  pid_t pid = ::getppid();
+  for (int i = 0; i < kMostAncestors && pid > 1; ++i, pid = ParentOf(pid)) {
+    const std::vector<std::string> words = CommandLine(pid);
+    if (words.empty() || BaseName(words[0]) != "hydra_pmi_proxy") continue;
+    std::string port, group;
+    for (std::size_t at = 1; at + 1 < words.size(); ++at) {
+      if (words[at] == "--control-port") port = words[at + 1];
+      if (words[at] == "--pgid") group = words[at + 1];
+    }
+    return port.empty() ? "" : port + "/" + group;
+  }
+  return {};
 }
 
 }  // namespace
@@ -115,10 +162,10 @@ std::string_view Name(LaunchSource source) {
   return "none";
 }
 
-LaunchEnv ReadLaunchEnv(const GetEnv& get) {
+LaunchEnv ReadLaunchEnv(const GetEnv& get, std::string_view hydra) {
   LaunchEnv env;
   ReadRank(get, env);
-  env.run_id = RunId(get, env);
+  env.run_id = RunId(get, hydra, env);
   Hash64 hash;
   hash.Add(env.run_id);
   env.run_hash = hash.value();
@@ -126,7 +173,8 @@ LaunchEnv ReadLaunchEnv(const GetEnv& get) {
 }
 
 LaunchEnv ReadLaunchEnv() {
-  return ReadLaunchEnv([](const char* name) -> const char* { return std::getenv(name); });
+  return ReadLaunchEnv([](const char* name) -> const char* { return std::getenv(name); },
+                       std::getenv("PMI_RANK") == nullptr ? std::string() : HydraJob());
 }
 
 }  // namespace lockstep

@@ -18,6 +18,7 @@
 //   Slurm step         SLURM_JOB_ID, SLURM_STEP_ID, SLURM_RESTART_COUNT
 //   RANK               MASTER_ADDR, MASTER_PORT; weak
 //   PMIx               PMIX_NAMESPACE; weak
+//   MPICH's hydra      where its mpiexec listens for the nodes' proxies, one of which is our ancestor; weak
 //   random: every slot is a run of its own.
 
 #include <cstdint>
@@ -46,7 +47,8 @@ struct LaunchEnv {
 
 // `get` is getenv or a test's: null if unset.
 using GetEnv = std::function<const char*(const char*)>;
-LaunchEnv ReadLaunchEnv(const GetEnv& get);
+// `hydra` is "HOST:PORT/GROUP" of the mpiexec of MPICH that started it, "" none: PMI's variables name no job.
+LaunchEnv ReadLaunchEnv(const GetEnv& get, std::string_view hydra = {});
 LaunchEnv ReadLaunchEnv();  // Of this process.
 
 }  // namespace lockstep

@@ -219,6 +219,36 @@ constexpr std::string_view kSrunFlags[] = {
 constexpr std::string_view kSrunLetters = "ABcCdDeFgGiJLmMnNopPqrStTUwWx";
 constexpr std::string_view kSrunLetterFlags = "EhHIjkKlOQsuvVXZ";
 
+// torchrun's options with a value (in the next word unless written as --name=value), dashes or underscores.
+constexpr std::string_view kTorchrunOneWord[] = {
+    "nnodes",
+    "nproc-per-node",
+    "rdzv-backend",
+    "rdzv-endpoint",
+    "rdzv-id",
+    "rdzv-conf",
+    "max-restarts",
+    "monitor-interval",
+    "start-method",
+    "event-log-handler",
+    "role",
+    "log-dir",
+    "redirects",
+    "tee",
+    "local-ranks-filter",
+    "duplicate-stdout-filters",
+    "duplicate-stderr-filters",
+    "node-rank",
+    "master-addr",
+    "master-port",
+    "local-addr",
+    "logs-specs",
+    "numa-binding",
+    "signals-to-handle",
+    "shutdown-timeout",
+};
+constexpr std::string_view kTorchrunFlags[] = {"standalone", "virtual-local-rank"};
+
 template <std::size_t N>
 bool In(const std::string_view (&list)[N], std::string_view name) {
   return std::find(std::begin(list), std::end(list), name) != std::end(list);
@@ -294,13 +324,15 @@ Launcher RecognizeLauncher(std::string_view program) {
   const std::string_view name = base.substr(0, base.find('.'));
   for (const std::string_view known : {"mpirun", "mpiexec", "orterun", "prterun"})
     if (name == known) return Launcher::kMpirun;
+  if (base == "torchrun") return Launcher::kTorchrun;
   return base == "srun" ? Launcher::kSrun : Launcher::kNone;
 }
 
 Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& command,
-                                             const std::vector<std::string>& agent) {
+                                             const std::vector<std::string>& agent,
+                                             const std::vector<std::string>& options) {
   const Launcher launcher = command.empty() ? Launcher::kNone : RecognizeLauncher(command[0]);
-  if (launcher == Launcher::kNone)
+  if (launcher != Launcher::kMpirun && launcher != Launcher::kSrun)
     return Error{ErrorCode::kUsage, "not a launcher Lockstep knows", command.empty() ? "" : command[0],
                  "LAUNCHER ... lockstep run -- PROGRAM"};
   std::vector<std::string> out = {command[0]};
@@ -312,6 +344,7 @@ Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& com
     LS_TRY(const std::size_t program,
            launcher == Launcher::kSrun ? ProgramOfSrun(command, begin, end) : ProgramOfMpirun(command, begin, end));
     const std::size_t at = std::min(program, end);
+    if (at < end) out.insert(out.end(), options.begin(), options.end());
     out.insert(out.end(), command.begin() + static_cast<std::ptrdiff_t>(begin),
                command.begin() + static_cast<std::ptrdiff_t>(at));
     if (at < end) {
@@ -328,6 +361,65 @@ Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& com
     return Error{ErrorCode::kUsage, "no program after the launcher's options", command[0],
                  "lockstep run -- " + command[0] + " -np 4 ./app"};
   return out;
+}
+
+Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::string>& command,
+                                                        const std::vector<std::string>& agent,
+                                                        const std::string& python) {
+  const Error unknown{ErrorCode::kUsage, "cannot tell how torchrun will start the program",
+                      command.empty() ? "" : command[0], "torchrun ... --no-python lockstep run -- python SCRIPT"};
+  bool module = false, plain = false;
+  std::vector<std::string> out = {command.empty() ? "" : command[0]};
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    if (word.size() < 2 || word[0] != '-') {
+      if (!plain && python.empty()) return unknown;
+      if (!plain) out.emplace_back("--no-python");
+      out.insert(out.end(), agent.begin(), agent.end());
+      if (!plain) out.insert(out.end(), {python, "-u"});
+      if (module) out.emplace_back("-m");
+      out.insert(out.end(), command.begin() + static_cast<std::ptrdiff_t>(i), command.end());
+      const bool there = plain && BaseName(word) == "lockstep" && i + 1 < command.size() && command[i + 1] == "run";
+      return there ? command : out;
+    }
+    std::string name = word.substr(word[1] == '-' ? 2 : 1);
+    std::replace(name.begin(), name.end(), '_', '-');
+    const bool attached = name.find('=') != std::string::npos;
+    name.resize(std::min(name.find('='), name.size()));
+    const bool letter = word[1] != '-';
+    if (letter ? word == "-m" : name == "module") {
+      module = true;  // Said to Python instead.
+      continue;
+    }
+    plain = plain || name == "no-python";
+    out.push_back(word);
+    if (letter ? (word[1] == 'r' || word[1] == 't') : In(kTorchrunOneWord, name)) {
+      if (letter ? word.size() > 2 : attached) continue;
+      if (++i < command.size()) out.push_back(command[i]);
+    } else if (letter || (!In(kTorchrunFlags, name) && name != "no-python")) {
+      return unknown;  // --help, --run-path, options of other versions and abbreviated ones.
+    }
+  }
+  return unknown;
+}
+
+std::vector<std::string> ForwardVariables(const std::vector<std::string>& command, std::string_view launcher,
+                                          const std::vector<std::string>& environment) {
+  const std::string_view name = BaseName(launcher);
+  if (name != "orterun" && name != "prterun" && name != "mpirun.openmpi" && name != "mpiexec.openmpi") return {};
+  // "You can use -x or mca_base_env_list, not both": orterun of 4.1.4 then does not start anything.
+  const auto excludes = [](const std::string& word) { return word.find("mca_base_env_list") != std::string::npos; };
+  if (std::any_of(command.begin(), command.end(), excludes)) return {};
+  std::vector<std::string> options;
+  for (const std::string& variable : environment) {
+    if (excludes(variable)) return {};
+    const std::string key = variable.substr(0, variable.find('='));
+    // What the user set: nothing that one process of ours says to another.
+    if (!key.starts_with("LOCKSTEP_") || key == "LOCKSTEP_SEGMENT" || key == "LOCKSTEP_NCCL_PLUGIN_CHAINED") continue;
+    const auto given = [&](const std::string& word) { return word == key || word.starts_with(key + "="); };
+    if (std::none_of(command.begin(), command.end(), given)) options.insert(options.end(), {"-x", key});
+  }
+  return options;
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 // hear "no".
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "comms/pmpi/anchors.h"
 #include "comms/pmpi/fortran.h"
@@ -22,6 +23,18 @@ void WriteCall(MpiOp op, std::uint64_t begin, std::uint64_t end, int result) {
   if (!ring::Recording()) return;
   MpiRecord record = MakeRecord(op, begin, end, kNoComm, Shape{});
   Write(record, result);
+}
+
+// lockstep-clock may hold the place in the job that the launcher keeps for this process: MPI_Init then aborts (Open MPI
+// 4.1.4), and nothing else would say why. The agent cannot know beforehand of MPI that a script or Python loads.
+void WarnOfAgentClock() {
+  const SegmentHeader* header = lockstep_probe.segment;
+  if (header == nullptr || header->clock_agent == 0 || header->slot_rank > 0) return;
+  static constexpr char kLine[] =
+      "lockstep: --clock agent is for programs without MPI, and this one calls MPI_Init, which may fail now: leave "
+      "--clock agent out\n";
+  const ssize_t ignored = write(STDERR_FILENO, kLine, sizeof kLine - 1);
+  static_cast<void>(ignored);
 }
 
 // The thread that is inside MPI_Init, 0 none. MPI has started before our own first calls are made: other threads
@@ -49,6 +62,7 @@ template <typename Call>
 int Start(MpiOp op, Call&& call) {
   // The ring before MPI: claiming it is not part of MPI_Init's time.
   if (lockstep_probe.segment != nullptr) ring::Page();
+  WarnOfAgentClock();
   g_starter.store(pthread_self());
   const std::uint64_t begin = ring::Ticks();
   const int result = call();

@@ -43,6 +43,8 @@ class TimelineWriter {
   void Gpus(const RunFiles& run);
   // Meta "fact.*" and gradient_buckets. run_facts.cc
   void Facts(const RunFiles& run);
+  // Meta "settings_differ": options of `lockstep run` that are not the same on all ranks. run_facts.cc
+  void Settings(const RunFiles& run);
   void Meta(std::string_view key, std::string_view value);
   void Meta(std::string_view key, std::int64_t value) { Meta(key, std::to_string(value)); }
 

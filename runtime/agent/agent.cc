@@ -82,6 +82,7 @@ void SlotRun::SampleGpu() {
 
 void SlotRun::Tick() {
   segment_->ExtendAhead(kRingHeaderBytes + std::uint64_t{segment_->view().header().other_ring_slots} * kSlotBytes);
+  segment_->PopulateAhead();
   // Short-lived processes: their rings and places are wanted before the next second.
   if (drain_->processes() > kManyProcesses) drain_->ReapDead(child_->pid());
   const Drain::Pass pass = drain_->Run();

@@ -67,6 +67,7 @@ void SlotRun::Finish() {
     if (header.burst_rows.load(std::memory_order_acquire) == 0 && !options_.quiet)
       Say("rank " + std::to_string(launch_.slot()) + " could not compare its clock: " + why);
   }
+  meta += "clock_service\t" + clock_link_->Describe() + "\n";
   if (window_->limit_reached())
     meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";
   bool good = spool_->Append({SpoolKind::kMeta}, meta, true);

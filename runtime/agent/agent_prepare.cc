@@ -46,8 +46,9 @@ std::string SlotRun::Prepare() {
   segment_.emplace(std::move(segment).value());
   if (segment_->on_disk() && speaks())
     Say("rings are on disk (" + segment_->tmpfs_trouble() + "): expect stalls of milliseconds in traced calls");
+  JudgeMpi();
   FillHeader();
-  clock_link_.emplace(options_.clock, launch_, clock_, segment_->view(), dir_.absolute + "/ranks",
+  clock_link_.emplace(clock_service_, launch_, clock_, segment_->view(), dir_.absolute + "/ranks",
                       libraries_.clock_program, [this] { return TerminationAsked(); });
   if (!clock_link_->trouble().empty() && speaks()) Say("no clock service: " + clock_link_->trouble());
   drain_.emplace(segment_->view(), *spool_, clock_);
@@ -148,11 +149,30 @@ void SlotRun::FillHeader() {
   header.clock_mode = clock_.mode;
   header.distortion = clock_.distortion;
   header.clock_domain = ClockDomainHash(clock_.distortion, launch_.slot());
-  const bool mpi_clock = options_.clock == ClockService::kAuto;
+  const bool mpi_clock = clock_service_ == ClockService::kAuto;
   header.anchors_wanted = mpi_clock ? 1 : 0;
   header.gpu_options = options_.gpu_options;
+  header.clock_agent = clock_service_ == ClockService::kAgent ? 1 : 0;
   header.anchor_timeout_ms = kAnchorTimeoutMs;
   header.mailbox.world_rank = header.mailbox.leader = header.mailbox.reference = -1;
+}
+
+void SlotRun::JudgeMpi() {
+  mpi_ = MpiOfProgram(options_.command[0]);
+  clock_service_ = options_.clock;
+  const std::string& program = options_.command[0];
+  // lockstep-clock would take the place that the launcher keeps for the program: its MPI_Init fails (Open MPI 4.1.4).
+  if (clock_service_ == ClockService::kAgent && mpi_.kind != LinkedMpi::kNone) {
+    clock_service_ = ClockService::kAuto;
+    if (speaks())
+      Say("--clock agent is for programs without MPI, and " + program + " uses " + mpi_.library +
+          ": clocks are measured as with --clock auto");
+  }
+  if (mpi_.kind != LinkedMpi::kMpich && mpi_.kind != LinkedMpi::kOther) return;
+  if (speaks())
+    Say(program + " uses " + (mpi_.kind == LinkedMpi::kMpich ? "MPICH" : "an older MPI") + " (" + mpi_.library +
+        "): its MPI calls are not recorded, ranges, steps and GPU work are; build it with Open MPI 4 to see them");
+  spool_->Append({SpoolKind::kMeta}, "fact.mpi_unrecorded\tlibrary=" + mpi_.library + "\n");
 }
 
 void SlotRun::RemoveTraces() {

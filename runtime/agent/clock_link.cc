@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "comms/clock/clock_meeting.h"
+
 namespace lockstep {
 namespace {
 
@@ -14,7 +16,8 @@ constexpr std::size_t kRowsPerBlock = kSpoolBlockBytes / sizeof(BurstRow);
 
 ClockLink::ClockLink(ClockService mode, const LaunchEnv& launch, const EventClock& clock, const SegmentView& segment,
                      const std::string& meeting_dir, const std::string& clock_program,
-                     std::function<bool()> interrupted) {
+                     std::function<bool()> interrupted)
+    : segment_(segment), meeting_dir_(meeting_dir), rank_(launch.slot()) {
   SegmentHeader& header = segment.header();
   // One rank has nobody to compare with; nothing is opened and nothing is written for it.
   if (mode == ClockService::kOff || launch.world_size == 1 || launch.source == LaunchSource::kNone) return;
@@ -82,6 +85,30 @@ std::string ClockLink::TakeTrouble() {
 ClockOffset ClockLink::offset() {
   const std::lock_guard lock(mutex_);
   return offset_;
+}
+
+std::string ClockLink::Describe() const {
+  if (!trouble_.empty()) return "no clock service: " + trouble_;
+  if (coordinator_ == nullptr) return "off";
+  std::string text = coordinator_->Describe();
+  const SegmentHeader& header = segment_.header();
+  const std::uint32_t mailbox = header.mailbox.state.load(std::memory_order_acquire);
+  if (rank_ == 0 || mailbox == 1 || (mailbox == 2 && header.mailbox.domains != 0)) return text;
+  const bool met = ReadAnnouncement(meeting_dir_, 0).has_value();
+  if (met && mailbox == 0) return text;
+  text += met ? "" : "; rank 0 is announced in no directory that this rank sees (the run directory is not shared)";
+  if (mailbox == 2) return text + "; the exchange in MPI_Init was abandoned";
+  switch (header.mailbox.agreement.load(std::memory_order_relaxed)) {
+    case AnchorAgreement::kRefused:
+      return text +
+             "; no exchange in MPI_Init: the program of some rank runs without Lockstep's probe, or not as on this one";
+    case AnchorAgreement::kNoBoard:
+      return text + "; no exchange in MPI_Init: this MPI has no PMIx over which ranks could agree to it";
+    case AnchorAgreement::kNone:
+    case AnchorAgreement::kAgreed:
+      break;
+  }
+  return text;
 }
 
 void ClockLink::Finish(bool good) {

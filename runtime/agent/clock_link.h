@@ -41,6 +41,8 @@ class ClockLink {
   // Why this slot, whose task it was, has no exchange with the reference rank; "" if there is nothing to say, or it
   // has been said.
   std::string TakeTrouble();
+  // How this rank's clock was related to the others', or why it was not; one line.
+  std::string Describe() const;
 
  private:
   std::mutex mutex_;
@@ -49,6 +51,9 @@ class ClockLink {
   std::unique_ptr<ClockCoordinator> coordinator_;
   std::string trouble_, no_shared_key_;
   bool told_ = false;
+  SegmentView segment_;
+  std::string meeting_dir_;
+  std::int32_t rank_;
 };
 
 }  // namespace lockstep

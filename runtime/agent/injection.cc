@@ -1,9 +1,7 @@
 #include "runtime/agent/injection.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 
 #include "core/env.h"
 #include "core/ring_layout.h"
+#include "runtime/agent/elf_file.h"
 #include "runtime/agent/gpu_injection.h"
 
 extern char** environ;
@@ -26,46 +25,6 @@ constexpr const char* kPython = "PYTHONPATH";
 std::string Directory(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 bool BeginsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
-
-// A read-only view of a whole file; empty if it cannot be read.
-class FileView {
- public:
-  explicit FileView(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat info {};
-    if (fd >= 0 && ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
-      void* base = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
-      if (base != MAP_FAILED) {
-        base_ = static_cast<const char*>(base);
-        bytes_ = static_cast<std::size_t>(info.st_size);
-      }
-    }
-    if (fd >= 0) ::close(fd);
-  }
-  ~FileView() {
-    if (base_ != nullptr) ::munmap(const_cast<char*>(base_), bytes_);
-  }
-  FileView(const FileView&) = delete;
-  FileView& operator=(const FileView&) = delete;
-
-  std::size_t bytes() const { return bytes_; }
-  template <typename T>
-  bool Read(std::uint64_t offset, T& out) const {
-    if (offset > bytes_ || sizeof out > bytes_ - offset) return false;
-    std::memcpy(&out, base_ + offset, sizeof out);
-    return true;
-  }
-  // "" if it does not end within the file.
-  std::string Text(std::uint64_t offset) const {
-    if (offset >= bytes_) return {};
-    const void* end = std::memchr(base_ + offset, 0, bytes_ - offset);
-    return end == nullptr ? std::string() : std::string(base_ + offset, static_cast<const char*>(end));
-  }
-
- private:
-  const char* base_ = nullptr;
-  std::size_t bytes_ = 0;
-};
 
 // Another tool's MPI wrappers. Symbols are looked up in order of loading, and what the
 // first library calls from its MPI_X is PMPI_X, which is the MPI library's own: of two
@@ -129,28 +88,6 @@ void Injection::RemoveLink() const {
   if (link.empty()) return;
   ::unlink(link.c_str());
   ::rmdir(Directory(link).c_str());
-}
-
-bool DefinesMpi(const std::string& path) {
-  const FileView file(path);
-  Elf64_Ehdr header;
-  if (!file.Read(0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64)
-    return false;
-  for (std::uint32_t i = 0; i < header.e_shnum; ++i) {
-    Elf64_Shdr section, strings;
-    if (!file.Read(header.e_shoff + std::uint64_t{i} * header.e_shentsize, section)) return false;
-    if (section.sh_type != SHT_DYNSYM || section.sh_entsize < sizeof(Elf64_Sym)) continue;
-    if (!file.Read(header.e_shoff + std::uint64_t{section.sh_link} * header.e_shentsize, strings)) return false;
-    for (std::uint64_t at = 0; at + section.sh_entsize <= section.sh_size; at += section.sh_entsize) {
-      Elf64_Sym symbol;
-      if (!file.Read(section.sh_offset + at, symbol)) return false;
-      if (symbol.st_shndx == SHN_UNDEF) continue;
-      const std::string name = file.Text(strings.sh_offset + symbol.st_name);
-      if (name == "MPI_Init" || name == "MPI_Init_thread" || name == "MPI_Allreduce") return true;
-    }
-  }
-  return false;
 }
 
 Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path) {

@@ -47,7 +47,4 @@ std::string LocateLibrary(const std::string& name);
 std::string Environment(const char* name);
 std::string BaseName(const std::string& path);
 
-// Whether the shared library defines MPI functions of its own (a profiler's wrappers).
-bool DefinesMpi(const std::string& path);
-
 }  // namespace lockstep

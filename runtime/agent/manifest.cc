@@ -146,6 +146,9 @@ std::string StartMeta(const RunOptions& options, const LaunchEnv& launch, const 
     add("allowed_cpus", cpus);
   }
   add("recording", facts.recording);
+  std::string settings;
+  for (const auto& [name, value] : options.recorded) settings += (settings.empty() ? "" : ";") + name + "=" + value;
+  add("options", settings);
   add("segment", facts.segment_path);
   return text;
 }

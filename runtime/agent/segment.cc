@@ -23,6 +23,9 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
+// Zeroing pages is most of what a segment costs: 0.2 ms per MiB, and a node may have hundreds of ranks
+// that write next to nothing. So a ring is populated as it fills, this part of it ahead.
+constexpr std::uint64_t kAheadPart = 8;
 constexpr std::uint32_t kMinSlots = 2048;  // A text of kMaxStringBytes takes 129.
 
 std::uint32_t SlotsFor(std::uint64_t bytes) {
@@ -120,6 +123,9 @@ std::string Segment::TryAt(const std::string& path, const SegmentRequest& reques
   header->other_ring_slots = other_slots;
   header->next_free.store(kArenaOffset);
   if (!ExtendTo(kArenaOffset + main_bytes())) return fail("fallocate");
+  const std::uint64_t first = kRingHeaderBytes + std::uint64_t{main_slots} * kSlotBytes / kAheadPart;
+  if (!Populate(0, kArenaOffset + first)) return fail("populating");
+  populated_ = {first};
   path_ = path;
   return "";
 }
@@ -128,6 +134,7 @@ Segment::Segment(Segment&& other) noexcept
     : view_(std::exchange(other.view_, {})),
       path_(std::move(other.path_)),
       tmpfs_trouble_(std::move(other.tmpfs_trouble_)),
+      populated_(std::move(other.populated_)),
       fd_(std::exchange(other.fd_, -1)),
       on_disk_(other.on_disk_),
       full_(other.full_),
@@ -147,15 +154,39 @@ bool Segment::ExtendTo(std::uint64_t end) {
   do {
     rc = ::fallocate(fd_, 0, static_cast<off_t>(ready), static_cast<off_t>(end - ready));
   } while (rc != 0 && errno == EINTR);
-  if (rc != 0 && errno != EOPNOTSUPP) return false;
-  std::byte* begin = view_.base + ready;
-  if (::madvise(begin, end - ready, MADV_POPULATE_WRITE) != 0) {
-    // ENOMEM, EFAULT, EHWPOISON: no memory. Anything else: an older kernel.
-    if (errno == ENOMEM || errno == EFAULT) return false;
-    Touch(begin, end - ready);
-  }
+  // Without fallocate it is the populating that makes sure of the space.
+  if (rc != 0 && (errno != EOPNOTSUPP || !Populate(ready, end))) return false;
   header.ready_bytes.store(end, std::memory_order_release);
   return true;
+}
+
+bool Segment::Populate(std::uint64_t begin, std::uint64_t end) {
+  begin = begin / kPageBytes * kPageBytes;
+  end = std::min(RoundUp(end), view_.bytes);
+  if (begin >= end) return true;
+  if (::madvise(view_.base + begin, end - begin, MADV_POPULATE_WRITE) == 0) return true;
+  // ENOMEM, EFAULT, EHWPOISON: no memory. Anything else: an older kernel, where only what nobody
+  // uses yet can be touched.
+  if (errno == ENOMEM || errno == EFAULT) return false;
+  if (begin >= view_.header().next_free.load(std::memory_order_acquire)) Touch(view_.base + begin, end - begin);
+  return true;
+}
+
+void Segment::PopulateAhead() {
+  const std::uint32_t used = std::min(view_.header().rings_used.load(std::memory_order_acquire), kMaxRings);
+  if (populated_.size() < used) populated_.resize(used);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const RingEntry& entry = view_.rings()[i];
+    const std::uint64_t offset = __atomic_load_n(&entry.offset, __ATOMIC_RELAXED);
+    const std::uint64_t capacity = __atomic_load_n(&entry.capacity_slots, __ATOMIC_RELAXED);
+    const std::uint64_t all = kRingHeaderBytes + capacity * kSlotBytes;
+    if (offset == 0 || populated_[i] >= all || offset > view_.bytes || all > view_.bytes - offset) continue;
+    const std::uint64_t head = std::min(view_.ring(offset).head.load(std::memory_order_relaxed), capacity);
+    const std::uint64_t wanted = std::min(all, kRingHeaderBytes + (head + capacity / kAheadPart) * kSlotBytes);
+    if (wanted <= populated_[i]) continue;
+    Populate(offset + populated_[i], offset + wanted);
+    populated_[i] = wanted;
+  }
 }
 
 void Segment::ExtendAhead(std::uint64_t ahead) {

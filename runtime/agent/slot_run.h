@@ -14,6 +14,7 @@
 #include "runtime/agent/clock_link.h"
 #include "runtime/agent/cpu_sampler.h"
 #include "runtime/agent/drain.h"
+#include "runtime/agent/elf_file.h"
 #include "runtime/agent/estimate.h"
 #include "runtime/agent/gpu_flush.h"
 #include "runtime/agent/gpu_sampler.h"
@@ -44,6 +45,8 @@ class SlotRun {
   std::string OpenSpool();
   std::string PrepareInjection();
   void FillHeader();
+  // What is known of the program's MPI before it starts.
+  void JudgeMpi();
   // Nothing was recorded and nothing will be: as if this slot had not been here.
   void RemoveTraces();
   Status StartChild();
@@ -72,6 +75,8 @@ class SlotRun {
   Injection injection_;
   EventClock clock_;
   std::string test_clock_, spool_path_;
+  ProgramMpi mpi_;
+  ClockService clock_service_ = ClockService::kAuto;
   std::optional<SignalGate> gate_;
   std::optional<Segment> segment_;
   std::optional<SpoolWriter> spool_;

@@ -18,24 +18,13 @@
 #include <fstream>
 #include <sstream>
 
+#include "runtime/agent/elf_file.h"
 #include "runtime/agent/injection.h"
 
 extern char** environ;
 
 namespace lockstep::doctor {
 namespace {
-
-std::string FindProgram(const std::string& name) {
-  if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
-  const std::string places = Environment("PATH");
-  for (std::size_t at = 0; at < places.size();) {
-    const std::size_t end = std::min(places.find(':', at), places.size());
-    std::string path = places.substr(at, end - at) + "/" + name;
-    if (end != at && ::access(path.c_str(), X_OK) == 0) return path;
-    at = end + 1;
-  }
-  return {};
-}
 
 // What a launcher around us, or a run of ours, would make a job inside believe.
 bool OfALauncher(const char* variable) {

@@ -14,6 +14,9 @@ import time
 
 import h5py
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import rank_tables  # noqa: E402
+
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 LOCKSTEP = str(BUILD / "lockstep")
@@ -72,9 +75,9 @@ class RankFile:
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
-        with h5py.File(path) as file:
+        with rank_tables.open_file(path) as file:
             self.tables = {name: {column: data[:] for column, data in group.items()} for name, group in file.items()
-                           if isinstance(group, h5py.Group)}
+                           if not isinstance(group, h5py.Dataset)}
             self.attributes = dict(file.attrs)
         data = bytes(self.tables["string_bytes"]["value"])
         strings = self.tables["strings"]

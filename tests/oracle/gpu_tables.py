@@ -18,6 +18,8 @@ import subprocess
 import sys
 
 import h5py
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import rank_tables  # noqa: E402
 import numpy as np
 
 NONE = 0xFFFFFFFF
@@ -86,7 +88,7 @@ def what_call(name):
 
 class Rank:
     def __init__(self, path, hta=False):
-        with h5py.File(path, "r") as f:
+        with rank_tables.open_file(path, "r") as f:
             t = {name: {column: f[name][column][:].tolist() for column in f[name]}
                  for name in ("strings", "string_bytes", "threads", "kernels", "copies", "sync", "api", "ranges",
                               "mpi_calls", "collectives") if name in f}

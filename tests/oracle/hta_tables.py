@@ -16,6 +16,8 @@ import subprocess
 import sys
 
 import h5py
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import rank_tables  # noqa: E402
 import numpy as np
 
 SETS = ("param_dlrm_8rank", "hta_df_index_rank1of2", "hta_nccl_args_rank0of2")
@@ -38,7 +40,7 @@ class Columns:
     """One rank's launches: (name, call begin, call duration, GPU begin, GPU duration, stream), in ns or HTA's us."""
 
     def __init__(self, path):
-        with h5py.File(path, "r") as f:
+        with rank_tables.open_file(path, "r") as f:
             t = {n: {c: f[n][c][:].tolist() for c in f[n]}
                  for n in ("strings", "string_bytes", "meta", "api", "kernels", "copies", "steps")}
         blob = bytes(t["string_bytes"]["value"])

@@ -14,6 +14,8 @@ import sys
 import tempfile
 
 import h5py
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import rank_tables  # noqa: E402
 
 VARIANTS = ("", "minified", "gz", "time=us", "nccl=seq operators=6 python=2 runtime=3 memory=1",
             "nccl=none names=old flows=no sync=no distributed=no layout=folders", "names=rccl vendor=amd operators=0 runtime=0 memory=0")
@@ -24,7 +26,7 @@ def nanoseconds(value, whole):
 
 
 def rank_file(path):
-    with h5py.File(path) as f:
+    with rank_tables.open_file(path) as f:
         text = bytes(f["string_bytes/value"][:])
         strings = [text[o:o + n].decode() for o, n in zip(f["strings/offset_bytes"][:], f["strings/length_bytes"][:])]
         columns = lambda table, *names: list(zip(*(f[f"{table}/{name}"][:].tolist() for name in names)))

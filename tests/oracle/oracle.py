@@ -15,6 +15,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import definitions
 import simulate
 
@@ -109,8 +110,8 @@ def expect(text, sets=()):
 
 
 def load(path):
-    import h5py
-    with h5py.File(path, "r") as f:
+    import rank_tables
+    with rank_tables.open_file(path) as f:
         return {table: {c: f[table][c][:] for c in f[table]} for table in f}
 
 

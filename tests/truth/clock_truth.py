@@ -21,6 +21,8 @@ import tempfile
 
 try:
     import h5py
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    import rank_tables  # noqa: E402
     import numpy as np
 except ImportError:
     print("SKIPPED: no h5py or numpy")
@@ -131,7 +133,7 @@ def judge(run, ranks, offsets=None):
     """Per rank other than 0: coverage, error p50 and max, bound p50 (ns), events, and errors by time."""
     clocks, local, round_trip = {}, {}, {}
     for rank in range(ranks):
-        with h5py.File(f"{run}/ranks/rank-{rank:05}.h5", "r") as file:
+        with rank_tables.open_file(f"{run}/ranks/rank-{rank:05}.h5", "r") as file:
             clocks[rank] = Clock(meta(file), (offsets or {}).get(rank, 0))
             local[rank] = events(file)
             bursts = file["clock_bursts"]
@@ -196,7 +198,7 @@ def truth(run, options, program, transport, spec=TWO_CLOCKS, jump=False, ranks=3
     assert merged.returncode in (0, 3), merged.stderr
     results, losses, violations = judge(run, ranks)
     for rank, result in results.items():
-        with h5py.File(f"{run}/ranks/rank-{rank:05}.h5", "r") as file:
+        with rank_tables.open_file(f"{run}/ranks/rank-{rank:05}.h5", "r") as file:
             kinds = set(file["clock_bursts/transport"][:].tolist())
         assert transport <= kinds, f"rank {rank}: exchanges over {kinds}, not {transport}"
         assert result["events"] > 100

@@ -15,6 +15,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import h5py  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import rank_tables  # noqa: E402
 import jobs  # noqa: E402
 import numpy as np  # noqa: E402
 
@@ -39,7 +41,7 @@ class Job:
         self.analysis = json.loads(analysis.read_text()) if analysis.exists() else None
 
     def rank(self, rank):
-        return h5py.File(self.run / "ranks" / f"rank-{rank:05}.h5")
+        return rank_tables.open_file(self.run / "ranks" / f"rank-{rank:05}.h5")
 
     def timeline(self):
         return h5py.File(self.run / "timeline.h5")

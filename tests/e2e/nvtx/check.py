@@ -11,6 +11,8 @@ if not os.path.exists(LOCKSTEP) or not os.path.exists(APP[0]):
     sys.exit(77)
 try:
     import h5py
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    import rank_tables  # noqa: E402
 except ImportError:
     print("skipped: no h5py")
     sys.exit(77)
@@ -23,7 +25,7 @@ class File:
     """A rank file as plain Python."""
 
     def __init__(self, path):
-        with h5py.File(path) as f:
+        with rank_tables.open_file(path) as f:
             data = bytes(f["string_bytes/value"][:])
             self.texts = [data[o:o + n].decode() for o, n in zip(f["strings/offset_bytes"][:], f["strings/length_bytes"][:])]
             self.tables = {t: {c: f[t][c][:] for c in f[t]} for t in

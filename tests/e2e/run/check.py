@@ -16,6 +16,8 @@ if not have(LOCKSTEP, TESTS + "e2e_marker"):
     sys.exit(77)
 try:
     import h5py
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    import rank_tables  # noqa: E402
 except ImportError:
     print("skipped: no h5py")
     sys.exit(77)
@@ -117,7 +119,7 @@ class Mpirun(Case):
         self.assertEqual(manifest["world_size"], 4)
         self.assertEqual(manifest["launcher"], "open-mpi")
         for rank in range(4):
-            with h5py.File("%s/ranks/rank-%05d.h5" % (run_dir, rank)) as f:
+            with rank_tables.open_file("%s/ranks/rank-%05d.h5" % (run_dir, rank)) as f:
                 self.assertEqual(meta(f)["rank"], str(rank))
                 self.assertEqual(meta(f)["exit_code"], "0")
                 self.assertEqual(len(f["collectives/seq"]), 20)
@@ -132,7 +134,7 @@ class Mpirun(Case):
         run_dir = self.compare(mode, code)
         self.assertEqual(self.finish(run_dir), 4)
         for rank in range(4):
-            with h5py.File("%s/ranks/rank-%05d.h5" % (run_dir, rank)) as f:
+            with rank_tables.open_file("%s/ranks/rank-%05d.h5" % (run_dir, rank)) as f:
                 facts = meta(f)
                 self.assertEqual(len(f["collectives/seq"]), 20)
                 if rank == 1:
@@ -186,7 +188,7 @@ class Alone(Case):
         self.assertEqual(self.lockstep("--", "bash", "-c", script).returncode, 0)
         marks = 0
         for path in glob.glob(self.latest() + "/ranks/*.h5"):
-            with h5py.File(path) as f:
+            with rank_tables.open_file(path) as f:
                 marks += len(f["ranges/begin_ns"])
         self.assertEqual(marks, 150)
 
@@ -220,7 +222,7 @@ class Alone(Case):
         self.assertEqual(process.wait(timeout=20), -signal.SIGTERM)
         run_dir = self.latest()
         self.assertEqual(self.finish(run_dir), 1)
-        with h5py.File(run_dir + "/ranks/rank-00000.h5") as f:
+        with rank_tables.open_file(run_dir + "/ranks/rank-00000.h5") as f:
             self.assertGreaterEqual(len(f["ranges/begin_ns"]), committed(self.dir + "/n"))
             self.assertEqual(meta(f)["exit_signal"], "15")
 
@@ -252,7 +254,7 @@ class Deaths(Case):
         return int(open("/proc/%d/task/%d/children" % (process.pid, process.pid)).read().split()[0])
 
     def marks(self, run_dir):
-        with h5py.File(run_dir + "/ranks/rank-00000.h5") as f:
+        with rank_tables.open_file(run_dir + "/ranks/rank-00000.h5") as f:
             return len(f["ranges/begin_ns"]), losses(f)
 
     def test_application_killed(self):
@@ -266,7 +268,7 @@ class Deaths(Case):
         # The mark is committed before the count says so.
         self.assertIn(found - committed(self.dir + "/n"), (0, 1))
         self.assertEqual(lost, {})
-        with h5py.File(run_dir + "/ranks/rank-00000.h5") as f:
+        with rank_tables.open_file(run_dir + "/ranks/rank-00000.h5") as f:
             self.assertEqual((int(f.attrs["complete"]), int(f.attrs["recovered"])), (1, 1))
         self.assertEqual(glob.glob(run_dir + "/ranks/*.spool"), [])
         self.assertEqual(self.finish(run_dir), 0)
@@ -342,14 +344,14 @@ class Places(Case):
         self.assertEqual((done.returncode, done.stdout), (0, "x\n"))
         self.assertNotIn("without Lockstep", done.stderr)
         room = os.statvfs("/dev/shm")
-        with h5py.File(self.latest() + "/ranks/rank-00000.h5") as f:
+        with rank_tables.open_file(self.latest() + "/ranks/rank-00000.h5") as f:
             self.assertLess(int(meta(f)["ring_bytes"]), room.f_blocks * room.f_frsize)
 
     def test_max_bytes(self):
         done = run([LOCKSTEP, "run", "--quiet", "--after", "none", "--max-bytes", "1M", "--", TESTS + "e2e_marker", "n",
                     "400000", "500"], self.dir)
         self.assertEqual(done.returncode, 0)
-        with h5py.File(self.latest() + "/ranks/rank-00000.h5") as f:
+        with rank_tables.open_file(self.latest() + "/ranks/rank-00000.h5") as f:
             found, lost = len(f["ranges/begin_ns"]), losses(f)
         self.assertEqual(lost.get("BytesLimit"), 1)
         self.assertGreater(found, 20000)
@@ -370,7 +372,7 @@ class Places(Case):
                     "500"], self.dir)
         self.assertEqual(done.returncode, 0)
         self.assertIn("records lost, the spool could not be written", done.stderr)
-        with h5py.File(self.latest() + "/ranks/rank-00000.h5") as f:
+        with rank_tables.open_file(self.latest() + "/ranks/rank-00000.h5") as f:
             found, lost = len(f["ranges/begin_ns"]), losses(f)
         self.assertGreater(found, 1000)
         # An agent that a busy machine keeps from running loses some in the ring too.

@@ -12,6 +12,8 @@ ENVIRONMENT["PYTHONDONTWRITEBYTECODE"] = "1"
 
 try:
     import h5py
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    import rank_tables  # noqa: E402
     import torch
     import torch.distributed
 except ImportError as error:
@@ -37,7 +39,7 @@ def run(words, cwd, timeout=120, **environment):
 
 class RankFile:
     def __init__(self, path):
-        with h5py.File(path) as f:
+        with rank_tables.open_file(path) as f:
             data = bytes(f["string_bytes/value"][:])
             self.texts = [data[o:o + n].decode() for o, n in zip(f["strings/offset_bytes"][:], f["strings/length_bytes"][:])]
             self.tables = {name: {c: f[name][c][:] for c in f[name]} for name in f}
