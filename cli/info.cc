@@ -17,6 +17,7 @@
 #include "core/loss.h"
 #include "trace/content_digest.h"
 #include "trace/decode.h"
+#include "trace/spool_facts.h"
 #include "trace/schema_text.h"
 #include "trace/strings.h"
 #include "trace/table_file.h"

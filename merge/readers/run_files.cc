@@ -13,6 +13,7 @@
 
 #include "merge/pack.h"
 #include "merge/parallel.h"
+#include "trace/spool_facts.h"
 #include "trace/strings.h"
 
 namespace lockstep {
@@ -370,7 +371,11 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
     entry.rank = rank;
     entry.file = found.candidate->file;
     entry.state = found.source->complete() ? RankState::kComplete : RankState::kRecovered;
-    if (!found.source->complete()) run.losses.push_back(MakeLoss(rank, Loss::kRankUnfinished, 1, entry.file));
+    if (!found.source->complete())
+      run.losses.push_back(MakeLoss(
+          rank, Loss::kRankUnfinished, 1,
+          entry.file +
+              (SpoolIsHeld((fs::path(run_dir) / entry.file).string()) ? ": still running, what is there so far" : "")));
     if (!found.head.damaged.empty()) {
       entry.state = RankState::kCutShort;
       for (const std::string& damage : found.head.damaged)
