@@ -89,14 +89,14 @@ int MoveOver(const std::string& from, const std::string& to) {
 }
 
 int MoveNew(const std::string& from, const std::string& to) {
-  // link() is atomic and refuses to replace, also over NFS.
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) return errno;
+  // NFS has no such flag; link() is atomic and refuses to replace there, too.
   if (::link(from.c_str(), to.c_str()) == 0) {
     ::unlink(from.c_str());
     return 0;
   }
-  if (errno == EEXIST) return errno;
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
-  if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) return errno;
+  if (errno != EPERM && errno != ENOSYS && errno != EOPNOTSUPP && errno != EMLINK) return errno;
   // Neither: the weaker way.
   struct stat info {};
   if (::lstat(to.c_str(), &info) == 0) return EEXIST;

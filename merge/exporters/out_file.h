@@ -13,8 +13,9 @@ namespace lockstep::exporters {
 // For exporters whose output is a directory; kIo if it cannot be made.
 Status MakeDirectory(const std::string& path);
 
-// Writes a file of its own beside PATH (core/own_file.h) and gives it that name in Close; destroyed without Close it removes it. Errors stay until they are
-// asked for, so that a walk over millions of events checks once. Thread: one at a time.
+// Writes a file of its own beside PATH (core/own_file.h) and gives it that name in Close; destroyed without Close it
+// removes it. Errors stay until they are asked for, so that a walk over millions of events checks once. Thread: one at
+// a time.
 class OutFile {
  public:
   OutFile() = default;

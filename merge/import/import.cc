@@ -462,6 +462,8 @@ std::string InputsKey(const TraceFiles& traces, bool python_functions) {
 }
 
 std::string InputsOf(const std::string& run_dir) {
+  std::error_code absent;
+  if (!fs::is_regular_file(fs::path(run_dir) / "manifest.json", absent)) return "";
   std::ifstream file(fs::path(run_dir) / "manifest.json");
   if (!file) return "";
   const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);

@@ -233,6 +233,8 @@ void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::
 
 ManifestFacts ReadManifest(const std::string& run_dir) {
   ManifestFacts facts;
+  std::error_code absent;
+  if (!fs::is_regular_file(fs::path(run_dir) / "manifest.json", absent)) return facts;
   std::ifstream file(fs::path(run_dir) / "manifest.json");
   if (!file) return facts;
   const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
