@@ -39,6 +39,13 @@ Result<std::string> ResolveRun(const std::string& run) {
                  latest ? "mpirun -np 4 lockstep run -- ./app      or name the run's directory"
                         : "lockstep analyze DIR, where DIR holds manifest.json and ranks/"};
   }
+  // Runs point it at a directory beside it. Whoever may write here may have put another link in its place.
+  if (run.empty() || run == "latest") {
+    const std::string target = fs::read_symlink(path, ignored).string();
+    if (!ignored && (target.find('/') != std::string::npos || target.starts_with('.')))
+      return Error{ErrorCode::kMalformed, "this link was not made by a run: it points to " + target, path.string(),
+                   "name the run's directory"};
+  }
   const fs::path real = fs::canonical(path, ignored);
   return (ignored ? path : real).string();
 }

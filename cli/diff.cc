@@ -15,6 +15,7 @@
 #include "cli/imported.h"
 #include "cli/open_run.h"
 #include "cli/out.h"
+#include "cli/write_file.h"
 #include "merge/merge.h"
 
 namespace lockstep::cli {
@@ -75,15 +76,7 @@ Status Write(const std::string& path, const std::string& text, bool (*show)(std:
     if (show(text)) return Ok();
     return Error{ErrorCode::kIo, "standard output cannot be written", "", "name a file instead of -"};
   }
-  const std::string part = path + ".part";
-  {
-    std::ofstream file(part, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.close();
-    if (file && ::rename(part.c_str(), path.c_str()) == 0) return Ok();
-  }
-  ::unlink(part.c_str());
-  return Error{ErrorCode::kIo, "the file cannot be written", path, "name a file that can be written"};
+  return WriteWhole(path, text, "name a file that can be written");
 }
 
 int Diff(const Flags& flags) {

@@ -18,7 +18,9 @@ bool ReadFindings(const std::string& run_dir, std::vector<exporters::Finding>& f
   std::error_code absent;
   const fs::path path = fs::path(run_dir) / "analysis.json";
   const auto made = fs::last_write_time(path, absent);
-  if (absent || made < fs::last_write_time(fs::path(run_dir) / "timeline.h5", absent) || absent) return false;
+  if (absent || !fs::is_regular_file(path, absent) ||
+      made < fs::last_write_time(fs::path(run_dir) / "timeline.h5", absent) || absent)
+    return false;
   std::ifstream file(path);
   const auto json = nlohmann::json::parse(file, nullptr, false);
   if (!json.is_object()) return false;

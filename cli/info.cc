@@ -16,6 +16,7 @@
 #include "trace/content_digest.h"
 #include "trace/decode.h"
 #include "trace/schema_text.h"
+#include "trace/spool_facts.h"
 #include "trace/strings.h"
 #include "trace/table_file.h"
 
@@ -179,6 +180,11 @@ bool IsJson(const std::string& path) {
 }
 
 Result<FileFacts> LookAt(const std::string& path, bool digest) {
+  // A pipe would hold us up, and could not be read twice.
+  std::error_code absent;
+  if (const fs::file_type type = fs::status(path, absent).type();
+      type == fs::file_type::fifo || type == fs::file_type::socket || type == fs::file_type::character)
+    return Error{ErrorCode::kMalformed, "this is no regular file", path, "name a file or a run's directory"};
   if (IsJson(path)) return LookAtJson(path);
   if (fs::path(path).extension() == ".spool") return LookAtSpool(path);
   return LookAtTables(path, digest);

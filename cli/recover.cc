@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   std::string run, json;
-  bool stale = false;
+  bool stale = false, without_memory = false;
 };
 
 std::string_view Name(SlotRecovery state) {
@@ -44,6 +44,8 @@ std::string_view Name(SlotRecovery state) {
       return "still running";
     case SlotRecovery::kElsewhere:
       return "elsewhere";
+    case SlotRecovery::kForeign:
+      return "another's";
     case SlotRecovery::kUnreadable:
       return "unreadable";
     case SlotRecovery::kUnwritten:
@@ -93,7 +95,7 @@ void CleanSegments(const Flags& flags, Report& report) {
     // A job's id may stand for several runs (several `lockstep run` in one script): another's records stay.
     if (!flags.stale && segment.unspooled) {
       report.left_segments.push_back(segment);
-    } else if (::unlink(segment.path.c_str()) == 0) {
+    } else if (RemoveStaleSegment(segment)) {
       report.removed_segments.push_back(segment);
     }
   }
@@ -197,7 +199,7 @@ int Recover(const Flags& flags) {
     if (!fs::is_directory(report.run + "/ranks", ignored))
       return PrintError({ErrorCode::kNotFound, "this is no run directory: there is no ranks/ in it", report.run,
                          "lockstep recover DIR, where DIR holds manifest.json and ranks/"});
-    report.recovery = RecoverRun(report.run);
+    report.recovery = RecoverRun(report.run, flags.without_memory);
     report.missing = FindMissing(report.run, report.recovery);
   }
   CleanSegments(flags, report);
@@ -240,6 +242,8 @@ void AddRecover(CLI::App& root, Chosen& chosen) {
   app->add_option("run", flags->run, "Run directory (default: the latest run)")->type_name("RUN");
   app->add_flag("--stale", flags->stale,
                 "Remove all shared-memory segments of yours on this machine that no process uses any more");
+  app->add_flag("--without-memory", flags->without_memory,
+                "Also finish ranks whose shared memory was on a machine or in a container that is gone");
   app->add_option("--json", flags->json, "Write the report to FILE; - for standard output instead of the text")
       ->type_name("FILE");
   app->callback([flags, &chosen] { chosen = [flags] { return Recover(*flags); }; });

@@ -10,10 +10,10 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 #include <vector>
 
+#include "runtime/agent/claim.h"
 #include "runtime/agent/libraries.h"
 #include "runtime/agent/say.h"
 
@@ -43,15 +43,10 @@ constexpr std::chrono::seconds kUnclaimedWait{5};
 
 // A slot is over when its rank file is there or its claim says why it is not.
 SlotEnd LookAt(const std::string& run_dir, std::int32_t slot) {
-  char name[32];
-  std::snprintf(name, sizeof name, "/ranks/.agent-%05d", slot);
-  std::ifstream claim(run_dir + name);
-  const bool claimed = claim.is_open();
-  std::string state;
-  claim >> state;
-  if (state == "done") return SlotEnd::kFile;
-  if (state == "failed") return SlotEnd::kFailed;
-  if (claimed) return SlotEnd::kPending;
+  const Claim claim = ReadClaim(ClaimPath(run_dir, slot));
+  if (claim.state == ClaimState::kDone) return SlotEnd::kFile;
+  if (claim.over()) return SlotEnd::kFailed;  // Or its agent is dead: it will not say so.
+  if (claim.state == ClaimState::kRunning) return SlotEnd::kPending;
   return Exists(RankPath(run_dir, slot, ".h5")) ? SlotEnd::kFile : SlotEnd::kUnclaimed;
 }
 

@@ -1,26 +1,36 @@
 #include "cli/write_file.h"
 
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
 
+#include "core/own_file.h"
+
 namespace lockstep::cli {
+namespace {
+
+// A device or a pipe (/dev/null, a shell's >(...)) is written to; giving a file its name would take it away.
+bool IsNoFile(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+int WriteInto(const std::string& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "we");
+  if (file == nullptr) return errno;
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const int error = written ? 0 : errno;
+  return std::fclose(file) != 0 && error == 0 ? errno : error;
+}
+
+}  // namespace
 
 Status WriteWhole(const std::string& path, const std::string& text, const std::string& hint) {
-  const std::string part = path + ".part";
-  const auto failed = [&] {
-    const std::string reason = std::generic_category().message(errno);
-    ::unlink(part.c_str());
-    return Error{ErrorCode::kIo, "cannot write the file: " + reason, path, hint};
-  };
-  std::FILE* file = std::fopen(part.c_str(), "we");
-  if (file == nullptr) return failed();
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written) return failed();
-  if (std::rename(part.c_str(), path.c_str()) != 0) return failed();
-  return Ok();
+  const int error = IsNoFile(path) ? WriteInto(path, text) : ReplaceFile(path, text, 0666);
+  if (error == 0) return Ok();
+  return Error{ErrorCode::kIo, "cannot write the file: " + std::generic_category().message(error), path, hint};
 }
 
 }  // namespace lockstep::cli

@@ -149,7 +149,9 @@ struct SegmentHeader {
   std::atomic<std::uint64_t> ready_bytes;                 // [0, ready) is allocated and populated.
   std::atomic<std::uint32_t> rings_used, processes_used;  // High-water marks of the tables.
   std::atomic<std::uint64_t> dropped_no_ring;
-  std::atomic<std::uint64_t> reserved_counters[8];
+  // Which spool these rings belong to: a number nobody can guess, which the spool has too, and the spool's inode.
+  std::uint64_t spool_nonce, spool_inode;
+  std::atomic<std::uint64_t> reserved_counters[6];
   WindowSpec window;
   ClockMailbox mailbox;
   std::atomic<std::uint32_t> burst_rows;  // Rows of `bursts` written.

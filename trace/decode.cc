@@ -476,16 +476,6 @@ Result<Decoded> Decode(const DecodeInput& input) {
 
 }  // namespace
 
-std::string SegmentOfSpool(const std::string& spool_path) {
-  const Result<SpoolFile> spool = SpoolFile::Open(spool_path);
-  if (!spool.ok()) return {};
-  Contents contents;
-  for (const SpoolBlock& block : spool.value().blocks())
-    if (block.header.kind == SpoolKind::kMeta) AddMeta(contents, block.payload);
-  const auto segment = contents.meta.find("segment");
-  return segment == contents.meta.end() ? std::string() : segment->second;
-}
-
 Result<Decoded> DecodeSpool(const DecodeInput& input) {
   try {
     return Decode(input);

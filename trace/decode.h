@@ -35,8 +35,4 @@ struct Decoded {
 // Everything readable is decoded, everything else is counted in `losses`.
 Result<Decoded> DecodeSpool(const DecodeInput& input);
 
-// Where the spool's meta says its rings are ("segment"); "" if it does not, or
-// cannot be read. The file may be gone.
-std::string SegmentOfSpool(const std::string& spool_path);
-
 }  // namespace lockstep

@@ -36,7 +36,7 @@ Look LookAt(const std::byte* at, std::size_t left, SpoolBlockHeader& header) {
 }  // namespace
 
 Result<SpoolFile> SpoolFile::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0)
     return Error{errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
                  std::string("cannot read the spool: ") + std::strerror(errno), path, "check the path and permissions"};

@@ -35,8 +35,8 @@ struct TablePart {
   std::uint64_t rows, digest;  // As TableFile::Digests says of that table there.
 };
 
-// Writes PATH.part, then renames it to PATH in Finish. A writer that is
-// destroyed without Finish leaves PATH.part behind: readable, `complete` = 0.
+// Writes a file of its own beside PATH (core/own_file.h), which Finish syncs and gives the name PATH: what was there
+// is replaced by the whole file or not at all. A writer that is destroyed without Finish leaves nothing.
 // Thread: one at a time.
 class TableFileWriter {
  public:

@@ -252,6 +252,9 @@ Result<TableFile> TableFile::Open(const std::string& path) {
   if (::stat(path.c_str(), &info) != 0)
     return Error{errno == EACCES ? ErrorCode::kIo : ErrorCode::kNotFound,
                  std::string("cannot read the file: ") + std::strerror(errno), path, "check the path and permissions"};
+  // A pipe would hold up whoever opens it.
+  if (!S_ISREG(info.st_mode))
+    return Error{ErrorCode::kMalformed, "this is no regular file", path, "remove it, or copy the file again"};
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->file_bytes = static_cast<std::uint64_t>(info.st_size);

@@ -1,4 +1,4 @@
-// Columns -> compressed chunks -> PATH.part -> PATH.
+// Columns -> compressed chunks -> a file that only we know -> PATH.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "core/own_file.h"
 #include "core/version.h"
 #include "trace/chunk_codec.h"
 #include "trace/file_index.h"
@@ -50,6 +51,7 @@ constexpr std::size_t kBatch = 64;
 
 struct TableFileWriter::Impl {
   std::string path, part;
+  OwnedFd part_file;  // Locked: whoever finds the part sees that its writer lives.
   std::string format;
   Hdf5Handle file;
   Hdf5Handle chunked;  // Creation properties of every dataset.
@@ -62,11 +64,14 @@ struct TableFileWriter::Impl {
   std::map<std::string, StoredAttribute> attributes;  // For the index.
   bool failed = false;
 
-  ~Impl() { Close(); }
+  ~Impl() {
+    Close();
+    if (part_file.open()) ::unlink(part.c_str());
+  }
 
   Error Failed(std::string what) {
     failed = true;
-    return Error{ErrorCode::kIo, std::move(what), part, "free space on that file system, or choose another with -o"};
+    return Error{ErrorCode::kIo, std::move(what), path, "free space on that file system, or choose another with -o"};
   }
 
   auto AddTable(const schema::TableInfo& info) {
@@ -228,25 +233,24 @@ struct TableFileWriter::Impl {
 TableFileWriter::TableFileWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TableFileWriter::TableFileWriter(TableFileWriter&&) noexcept = default;
 TableFileWriter& TableFileWriter::operator=(TableFileWriter&&) noexcept = default;
-TableFileWriter::~TableFileWriter() {
-  // The tables' last rows stay readable in PATH.part; what failed once is not tried again.
-  if (impl_ && impl_->file.ok() && !impl_->failed) (void)impl_->Flush();
-}
+TableFileWriter::~TableFileWriter() = default;
 
 Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::string_view format,
                                                 RunParallel parallel) {
   auto impl = std::make_unique<Impl>();
   impl->parallel = std::move(parallel);
   impl->path = path;
-  impl->part = path + ".part";
   impl->format = format;
   impl->attributes[kFormatAttribute] = {true, 0, std::string(format)};
-  // libhdf5's own error for a file that cannot be made names neither path nor reason.
-  const int probe = ::open(impl->part.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644);
-  if (probe < 0)
-    return Error{ErrorCode::kIo, std::string("cannot create the file: ") + std::strerror(errno), impl->part,
+  // Of writers that were killed. Rank files are too many for every agent to look for them; recovery does.
+  if (format != schema::kRankFileFormat) RemoveDeadParts(path);
+  impl->part_file = CreateBeside(path, 0644, &impl->part);
+  if (!impl->part_file.open())
+    return Error{ErrorCode::kIo, std::string("cannot create the file: ") + std::strerror(errno), path,
                  "choose a directory that can be written, with -o"};
-  ::close(probe);
+  // libhdf5 opens by name: this one means the file that was just made, whatever somebody puts in its place.
+  const std::string same = "/proc/self/fd/" + std::to_string(impl->part_file.get());
+  const std::string name = ::access(same.c_str(), W_OK) == 0 ? same : impl->part;
   {
     const Hdf5Lock lock;
     const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS));
@@ -254,7 +258,7 @@ Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::st
     H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
     DoNotLockFile(access.get());
     const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE));
-    impl->file = Hdf5Handle(H5Fcreate(impl->part.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+    impl->file = Hdf5Handle(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
     impl->chunked = Hdf5Handle(H5Pcreate(H5P_DATASET_CREATE));
     const hid_t chunked = impl->chunked.get();
     if (!impl->file.ok() || H5Pset_shuffle(chunked) < 0 || H5Pset_deflate(chunked, 1) < 0 ||
@@ -346,14 +350,14 @@ Status TableFileWriter::Finish() {
   const bool indexed = impl.CollectIndex();
   if (!impl.Close()) return impl.Failed("cannot write the end of the file");
 
-  const int file = ::open(impl.part.c_str(), O_RDWR | O_CLOEXEC);
+  const int file = impl.part_file.get();
   for (const auto& [name, value] : impl.attributes) impl.index.AddAttribute(name, value);
   // Without it the file is read through libhdf5.
-  if (file >= 0 && indexed) (void)impl.index.Append(file);
-  const bool synced = file >= 0 && ::fsync(file) == 0;
-  if (file >= 0) ::close(file);
-  if (!synced || std::rename(impl.part.c_str(), impl.path.c_str()) != 0)
-    return impl.Failed(std::string("cannot finish the file: ") + std::strerror(errno));
+  if (indexed) (void)impl.index.Append(file);
+  const int error = ::fsync(file) != 0 ? errno : MoveOver(impl.part, impl.path);
+  if (error != 0) return impl.Failed(std::string("cannot finish the file: ") + std::strerror(error));
+  impl.part_file.Reset();
+  SyncDirectoryOf(impl.path);
   return Ok();
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/hash.h"
+#include "core/hex.h"
 
 namespace lockstep {
 namespace {
@@ -78,11 +79,29 @@ void ReadRank(const GetEnv& get, LaunchEnv& env) {
     take(LaunchSource::kTorchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
 }
 
+// "/tmp/torchelastic_ab12/none_cd34/attempt_0/1/error.json": everything before the attempt is one launch's, with
+// --log_dir too (PyTorch 1.9 to 2.x: agent/server/local_elastic_agent.py, multiprocessing/api.py). "" if it is not
+// that: the variable may be a user's.
+std::string LaunchKey(const GetEnv& get) {
+  const std::string file = Text(get, "TORCHELASTIC_ERROR_FILE");
+  const std::size_t attempt = file.rfind("/attempt_");
+  if (attempt == std::string::npos || attempt == 0 || BaseName(file) != "error.json") return "";
+  Hash64 hash;
+  hash.Add(std::string_view(file).substr(0, attempt));
+  return Hex(hash.value());
+}
+
 std::string RunId(const GetEnv& get, std::string_view hydra, LaunchEnv& env) {
   const std::string torch = Text(get, "MASTER_ADDR") + ":" + Text(get, "MASTER_PORT");
   if (env.source == LaunchSource::kTorchrun && get("TORCHELASTIC_RUN_ID") != nullptr) {
+    env.launch_key = LaunchKey(get);
+    const std::string id =
+        "torchrun:" + torch + "/" + Text(get, "TORCHELASTIC_RUN_ID") + "." + Text(get, "TORCHELASTIC_RESTART_COUNT");
+    // Ranks of other nodes have another key: only where there are none is it part of the name.
+    if (!env.launch_key.empty() && env.world_size > 0 && env.local_size == env.world_size)
+      return id + "@" + env.launch_key;
     env.run_id_weak = true;
-    return "torchrun:" + torch + "/" + Text(get, "TORCHELASTIC_RUN_ID") + "." + Text(get, "TORCHELASTIC_RESTART_COUNT");
+    return id;
   }
   for (const char* name : {"OMPI_MCA_orte_precondition_transports", "OMPI_MCA_orte_hnp_uri"})
     if (const char* value = get(name); value != nullptr && *value != '\0') return std::string("open-mpi:") + value;

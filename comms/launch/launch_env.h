@@ -13,7 +13,8 @@
 //
 // Run id, first that is there (PMIX_NAMESPACE is a pid and repeats in containers,
 // so it comes last and is marked weak):
-//   torchrun (case 1)  MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT; weak
+//   torchrun (case 1)  MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT, and where all its
+//                      ranks are on one node the launch key; else weak
 //   Open MPI           OMPI_MCA_orte_precondition_transports, else OMPI_MCA_orte_hnp_uri
 //   Slurm step         SLURM_JOB_ID, SLURM_STEP_ID, SLURM_RESTART_COUNT
 //   RANK               MASTER_ADDR, MASTER_PORT; weak
@@ -40,6 +41,9 @@ struct LaunchEnv {
   std::uint64_t run_hash = 0;  // Of run_id; the same on every rank. Never 0.
   bool run_id_random = false;  // Nobody else can know it.
   bool run_id_weak = false;    // A later job may have the same: see runtime/agent/run_dir.h.
+  // What the ranks that one launcher process started share, and those of no other: of torchrun the directory that it
+  // makes for each launch (TORCHELASTIC_ERROR_FILE, below mkdtemp's). "" where there is no such thing.
+  std::string launch_key;
 
   std::int32_t slot() const { return rank < 0 ? 0 : rank; }  // For file names.
   std::int32_t slots() const { return world_size < 1 ? 1 : world_size; }

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "core/own_file.h"
+
 namespace lockstep::exporters {
 
 Status MakeDirectory(const std::string& path) {
@@ -18,14 +20,20 @@ Status MakeDirectory(const std::string& path) {
 OutFile::~OutFile() {
   if (file_ == nullptr) return;
   std::fclose(file_);
-  ::unlink((path_ + ".part").c_str());
+  ::unlink(part_.c_str());
 }
 
 Status OutFile::Open(const std::string& path) {
   path_ = path;
   buffer_.reserve(kBuffer + (64 << 10));
-  file_ = std::fopen((path + ".part").c_str(), "wbe");
-  if (file_ == nullptr) error_ = errno;
+  OwnedFd fd = CreateBeside(path, 0666, &part_);
+  if (fd.open()) file_ = ::fdopen(fd.get(), "wb");
+  if (file_ == nullptr) {
+    error_ = errno;
+    if (fd.open()) ::unlink(part_.c_str());
+  } else {
+    fd.Release();
+  }
   return status();
 }
 
@@ -55,9 +63,8 @@ Status OutFile::Close() {
   if (file_ != nullptr) {
     if (std::fclose(file_) != 0 && error_ == 0) error_ = errno;
     file_ = nullptr;
-    const std::string part = path_ + ".part";
-    if (error_ == 0 && std::rename(part.c_str(), path_.c_str()) != 0) error_ = errno;
-    if (error_ != 0) ::unlink(part.c_str());
+    if (error_ == 0) error_ = MoveOver(part_, path_);
+    if (error_ != 0) ::unlink(part_.c_str());
   }
   return status();
 }

@@ -21,6 +21,7 @@
 
 #include "core/hash.h"
 #include "core/hex.h"
+#include "core/own_file.h"
 #include "core/version.h"
 #include "merge/import/rank_import.h"
 #include "merge/parallel.h"
@@ -424,18 +425,11 @@ class Importer {
       losses.push_back(
           {{"name", Info(loss.loss).name}, {"rank", loss.rank}, {"count", loss.count}, {"detail", loss.detail}});
     }
-    const std::string path = (fs::path(options_.run_dir) / "manifest.json").string(), part = path + ".part";
-    {
-      std::ofstream file(part);
-      file << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-      if (!file.flush())
-        return Error{ErrorCode::kIo, "cannot write the manifest", part,
-                     "free space on that file system, or choose another with -o"};
-    }
-    std::error_code error;
-    fs::rename(part, path, error);
-    if (error)
-      return Error{ErrorCode::kIo, "cannot write the manifest: " + error.message(), path, "choose another with -o"};
+    const std::string path = (fs::path(options_.run_dir) / "manifest.json").string();
+    const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    if (const int error = ReplaceFile(path, text, 0666); error != 0)
+      return Error{ErrorCode::kIo, "cannot write the manifest: " + std::generic_category().message(error), path,
+                   "free space on that file system, or choose another with -o"};
     return Ok();
   }
 
@@ -468,6 +462,8 @@ std::string InputsKey(const TraceFiles& traces, bool python_functions) {
 }
 
 std::string InputsOf(const std::string& run_dir) {
+  std::error_code absent;
+  if (!fs::is_regular_file(fs::path(run_dir) / "manifest.json", absent)) return "";
   std::ifstream file(fs::path(run_dir) / "manifest.json");
   if (!file) return "";
   const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);

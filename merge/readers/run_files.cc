@@ -13,6 +13,7 @@
 
 #include "merge/pack.h"
 #include "merge/parallel.h"
+#include "trace/spool_facts.h"
 #include "trace/strings.h"
 
 namespace lockstep {
@@ -232,6 +233,8 @@ void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::
 
 ManifestFacts ReadManifest(const std::string& run_dir) {
   ManifestFacts facts;
+  std::error_code absent;
+  if (!fs::is_regular_file(fs::path(run_dir) / "manifest.json", absent)) return facts;
   std::ifstream file(fs::path(run_dir) / "manifest.json");
   if (!file) return facts;
   const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
@@ -370,7 +373,11 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
     entry.rank = rank;
     entry.file = found.candidate->file;
     entry.state = found.source->complete() ? RankState::kComplete : RankState::kRecovered;
-    if (!found.source->complete()) run.losses.push_back(MakeLoss(rank, Loss::kRankUnfinished, 1, entry.file));
+    if (!found.source->complete())
+      run.losses.push_back(MakeLoss(
+          rank, Loss::kRankUnfinished, 1,
+          entry.file +
+              (SpoolIsHeld((fs::path(run_dir) / entry.file).string()) ? ": still running, what is there so far" : "")));
     if (!found.head.damaged.empty()) {
       entry.state = RankState::kCutShort;
       for (const std::string& damage : found.head.damaged)

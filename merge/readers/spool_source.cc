@@ -7,6 +7,7 @@
 #include "core/spool_layout.h"
 #include "merge/readers/rank_source.h"
 #include "trace/decode.h"
+#include "trace/spool_facts.h"
 
 namespace lockstep {
 namespace {

@@ -218,6 +218,10 @@ Result<RunResult> SlotRun::Run() {
     facts.clock_domain = segment_->view().header().clock_domain;
     facts.ring_bytes = segment_->view().bytes;
     facts.segment_path = segment_->path();
+    facts.segment_device = segment_->device();
+    facts.nonce = segment_->view().header().spool_nonce;
+    facts.locked = spool_->locked();
+    facts.run_dir = dir_.absolute;
     facts.recording = options_.window.Includes(launch_.slot()) ? options_.window.text : "none";
     spool_->Append({SpoolKind::kMeta}, StartMeta(options_, launch_, facts));
     window_->Begin();

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "core/own_file.h"
 #include "runtime/agent/convert.h"
 #include "runtime/agent/say.h"
 #include "runtime/agent/slot_run.h"
@@ -85,6 +86,7 @@ void SlotRun::Finish() {
 
 void SlotRun::Convert() {
   if (!good_end()) {
+    spool_->Unlock();
     WriteClaim(dir_, false);
     if (term_ns_ != 0) {
       const std::int64_t left_ns = term_ns_ + kTermGraceNs - RawNs();
@@ -98,13 +100,16 @@ void SlotRun::Convert() {
     if (!options_.quiet)
       Say("rank " + std::to_string(launch_.slot()) + ": the rank file could not be written (" + files.error().what +
           "): the next `lockstep analyze` reads the spool");
+    spool_->Unlock();
     WriteClaim(dir_, false);
     return;
   }
   result_.files = std::move(files).value();
   result_.converted = true;
-  ::unlink(spool_path_.c_str());
-  if (const std::string usual = dir_.RankFile(launch_.slot(), ".spool"); usual != spool_path_) ::unlink(usual.c_str());
+  // The rank files are on the disk now.
+  RemoveOwn(spool_path_);
+  if (const std::string usual = dir_.RankFile(launch_.slot(), ".spool"); usual != spool_path_) RemoveOwnLink(usual);
+  spool_->Unlock();
   WriteClaim(dir_, true);
 }
 

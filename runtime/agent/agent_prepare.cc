@@ -9,6 +9,8 @@
 #include <cstring>
 
 #include "core/env.h"
+#include "core/own_file.h"
+#include "core/spool_name.h"
 #include "runtime/agent/say.h"
 #include "runtime/agent/slot_run.h"
 
@@ -37,6 +39,7 @@ std::string SlotRun::Prepare() {
                                                  : spool_path_.substr(0, spool_path_.rfind('.')) + ".ring";
   request.run_hash = launch_.run_hash;
   request.slot = launch_.slot();
+  request.spool_inode = spool_->inode();
   request.local_slots = launch_.local_size;
   request.total_bytes = options_.ring_total_bytes;
   request.main_ring_bytes = options_.ring_bytes;
@@ -120,20 +123,20 @@ std::string SlotRun::OpenSpool() {
   const std::string usual = dir_.RankFile(launch_.slot(), ".spool");
   spool_path_ = usual;
   if (!options_.spool_dir.empty()) {
-    char name[96];
-    std::snprintf(name, sizeof name, "/lockstep-%016llx-rank-%05d.%d.spool",
-                  static_cast<unsigned long long>(launch_.run_hash), launch_.slot(), static_cast<int>(::getpid()));
     char real[PATH_MAX];
     if (::realpath(options_.spool_dir.c_str(), real) == nullptr)
       return options_.spool_dir + " (--spool-dir): " + std::strerror(errno);
-    spool_path_ = real + std::string(name);
+    spool_path_ = real + ("/" + FormatSpoolName({launch_.run_hash, launch_.slot(), static_cast<int>(::getpid())}));
   }
   auto spool = SpoolWriter::Create(spool_path_);
   if (!spool.ok()) return spool.error().what + " (" + spool.error().where + ")";
   spool_.emplace(std::move(spool).value());
   // Readers look for the spool in the run directory, wherever it lies.
-  if (spool_path_ != usual && ::symlink(spool_path_.c_str(), usual.c_str()) != 0)
-    return usual + ": " + std::strerror(errno);
+  if (spool_path_ != usual && ::symlink(spool_path_.c_str(), usual.c_str()) != 0) {
+    const int error = errno;
+    RemoveOwn(spool_path_);
+    return usual + ": " + std::strerror(error);
+  }
   return "";
 }
 
@@ -182,9 +185,9 @@ void SlotRun::RemoveTraces() {
   if (live_) live_->Finish();
   if (segment_) segment_->Remove();
   if (spool_) {
+    RemoveOwn(spool_path_);
+    RemoveOwnLink(dir_.RankFile(launch_.slot(), ".spool"));
     spool_.reset();
-    ::unlink(spool_path_.c_str());
-    ::unlink(dir_.RankFile(launch_.slot(), ".spool").c_str());
   }
   if (!dir_.absolute.empty()) AbandonRunDir(dir_);
 }

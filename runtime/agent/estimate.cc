@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "core/own_file.h"
 #include "runtime/agent/write_renamed.h"
 
 namespace lockstep {
@@ -61,15 +62,16 @@ void Remove(const RunDir& dir) {
   for (const std::string& sub : {dir.absolute + "/ranks", dir.absolute}) {
     for (const auto& entry : fs::directory_iterator(sub, ignored)) {
       const std::string name = entry.path().filename().string();
-      for (const char* ours : {".agent-", ".estimate-", ".clock", ".window-", ".run-id"})
-        if (name.starts_with(ours)) ::unlink(entry.path().c_str());
+      for (const char* ours : {".agent-", ".estimate-", ".launch-", ".clock", ".window-", ".run-id"})
+        if (name.starts_with(ours)) RemoveOwn(entry.path().string());
     }
     ::rmdir(sub.c_str());
   }
   const fs::path base = fs::path(dir.absolute).parent_path();
   for (const auto& entry : fs::directory_iterator(base, ignored)) {
     if (!entry.path().filename().string().starts_with(".id-") || !entry.is_symlink(ignored)) continue;
-    if (fs::read_symlink(entry.path(), ignored) == fs::path(dir.absolute).filename()) ::unlink(entry.path().c_str());
+    if (fs::read_symlink(entry.path(), ignored) == fs::path(dir.absolute).filename())
+      RemoveOwnLink(entry.path().string());
   }
   ::rmdir(base.c_str());  // Was it made for this alone, it goes too.
 }

@@ -17,7 +17,9 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "core/hex.h"
 #include "core/version.h"
+#include "runtime/agent/process_state.h"
 #include "runtime/agent/write_renamed.h"
 
 namespace lockstep {
@@ -126,8 +128,7 @@ std::string StartMeta(const RunOptions& options, const LaunchEnv& launch, const 
   const std::string host = HostName();
   add("host", host);
   add("node", host);
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  if (std::string id; std::getline(boot, id)) add("boot_id", id);
+  if (const std::string id = BootId(); !id.empty()) add("boot_id", id);
   char hex[17];
   std::snprintf(hex, sizeof hex, "%016" PRIx64, facts.clock_domain);
   add("clock_domain", hex);
@@ -150,6 +151,13 @@ std::string StartMeta(const RunOptions& options, const LaunchEnv& launch, const 
   for (const auto& [name, value] : options.recorded) settings += (settings.empty() ? "" : ";") + name + "=" + value;
   add("options", settings);
   add("segment", facts.segment_path);
+  add("segment_device", std::to_string(facts.segment_device));
+  // What recovery asks before it touches anything (docs/recover.md).
+  add("nonce", Hex(facts.nonce, 16));
+  add("lock", facts.locked ? "ofd" : "none");
+  add("pid_namespace", PidNamespace());
+  add("agent_start", ProcessStart(::getpid()));
+  add("run_dir", facts.run_dir);
   return text;
 }
 

@@ -22,7 +22,9 @@ struct RankFacts {
   std::string test_clock;  // LOCKSTEP_TEST_CLOCK, "".
   std::uint64_t clock_domain = 0, ring_bytes = 0;
   std::int64_t app_pid = -1;
-  std::string segment_path;
+  std::string segment_path, run_dir;
+  std::uint64_t segment_device = 0, nonce = 0;
+  bool locked = false;            // The spool: that it is not locked any more proves that the agent has ended.
   std::string recording = "all";  // Which windows.
 };
 // "key\tvalue\n" lines of the start; see docs/trace-format.md for the keys.

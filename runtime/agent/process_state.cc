@@ -1,11 +1,39 @@
 #include "runtime/agent/process_state.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <fstream>
+#include <sstream>
 
 namespace lockstep {
+
+std::string PidNamespace() {
+  struct stat info {};
+  return ::stat("/proc/self/ns/pid", &info) == 0 ? std::to_string(info.st_ino) : std::string();
+}
+
+std::string ProcessStart(long pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return "";
+  // "pid (name) state ppid ...": the name may hold anything; the start is field 22, the 20th behind it.
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return "";
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string field;
+  for (int i = 0; i < 20; ++i)
+    if (!(fields >> field)) return "";
+  return field;
+}
+
+std::string BootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
 
 bool ProcessRuns(long pid) {
   if (pid <= 0 || (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH)) return false;

@@ -1,19 +1,14 @@
 #include "runtime/agent/recover.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <string_view>
 
 #include "core/loss.h"
-#include "runtime/agent/process_state.h"
-#include "runtime/agent/stale_segments.h"
+#include "core/own_file.h"
+#include "runtime/agent/left_spool.h"
 #include "trace/decode.h"
 #include "trace/strings.h"
 #include "trace/table_file.h"
@@ -28,25 +23,6 @@ std::string MetaOf(const schema::RankTables& tables, std::string_view key) {
   for (std::size_t i = 0; i < tables.meta.rows(); ++i)
     if (TextOf(tables, tables.meta.key[i]) == key) return std::string(TextOf(tables, tables.meta.value[i]));
   return "";
-}
-
-std::string BootId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
-}
-
-bool OnThisMachine(const schema::RankTables& tables) { return MetaOf(tables, "boot_id") == BootId(); }
-
-// Whether the spool's agent still writes it. Only on its own machine can one know.
-bool AgentRuns(const schema::RankTables& tables) {
-  const long pid = std::strtol(MetaOf(tables, "agent_pid").c_str(), nullptr, 10);
-  if (!ProcessRuns(pid)) return false;
-  // Somebody else may have the number by now.
-  std::error_code ignored;
-  const fs::path exe = fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", ignored);
-  return ignored || exe.filename() == "lockstep" || exe.filename() == "lockstep (deleted)";
 }
 
 // As the agent writes it, and marked: readers treat the rank as cut off.
@@ -83,10 +59,19 @@ void Describe(const schema::RankTables& tables, RecoveredSlot& slot) {
   }
 }
 
+struct RecoverOptions {
+  std::string not_ours;  // Why nothing here may be written or removed; "".
+  bool without_memory = false;
+};
+
 class SlotFiles {
  public:
-  SlotFiles(fs::path ranks, std::string base, Recovery& recovery)
-      : ranks_(std::move(ranks)), base_(std::move(base)), recovery_(recovery) {
+  SlotFiles(const std::string& run_dir, std::string base, const RecoverOptions& options, Recovery& recovery)
+      : run_dir_(run_dir),
+        ranks_(fs::path(run_dir) / "ranks"),
+        base_(std::move(base)),
+        options_(options),
+        recovery_(recovery) {
     constexpr std::string_view kPrefix = "rank-";
     if (base_.starts_with(kPrefix)) {
       const char* end = base_.data() + base_.size();
@@ -98,15 +83,36 @@ class SlotFiles {
   }
 
   RecoveredSlot Run() {
-    const bool spool = HasSpool();
+    if (!options_.not_ours.empty()) {
+      if (!LookAtRankFile()) Is(SlotRecovery::kForeign, options_.not_ours);
+      return std::move(slot_);
+    }
+    spool_ = TakeSpool({run_dir_, Path(".spool"), slot_.slot}, options_.without_memory);
     if (LookAtRankFile()) {
-      if (spool) DropSpoolIfDone();
+      if (spool_.state == LeftSpool::State::kFree) DropSpoolIfDone();
       RemoveParts();
-    } else if (spool) {
-      Recover();
-    } else {
-      slot_.state = SlotRecovery::kUnreadable;
-      slot_.why = "there is no spool, and its rank file was not finished: what can be read of it is used";
+      return std::move(slot_);
+    }
+    switch (spool_.state) {
+      case LeftSpool::State::kFree:
+        Recover();
+        break;
+      case LeftSpool::State::kAbsent:
+        Is(SlotRecovery::kUnreadable,
+           "there is no spool, and its rank file was not finished: what can be read of it is used");
+        break;
+      case LeftSpool::State::kRunning:
+        Is(SlotRecovery::kRunning, spool_.why);
+        break;
+      case LeftSpool::State::kElsewhere:
+        Is(SlotRecovery::kElsewhere, spool_.why);
+        break;
+      case LeftSpool::State::kForeign:
+        Is(SlotRecovery::kForeign, spool_.why);
+        break;
+      case LeftSpool::State::kUnreadable:
+        Is(SlotRecovery::kUnreadable, spool_.why);
+        break;
     }
     return std::move(slot_);
   }
@@ -116,9 +122,9 @@ class SlotFiles {
   std::string RankFile(std::size_t process) const {
     return process == 0 ? Path(".h5") : Path((".p" + std::to_string(process + 1) + ".h5").c_str());
   }
-  bool HasSpool() const {
-    std::error_code ignored;
-    return fs::symlink_status(Path(".spool"), ignored).type() != fs::file_type::not_found;
+  void Is(SlotRecovery state, std::string why) {
+    slot_.state = state;
+    slot_.why = std::move(why);
   }
 
   // False: there is none, or none that was finished.
@@ -150,75 +156,33 @@ class SlotFiles {
   // The main rank file is written last, so nothing of the spool is missing beside it, unless some of it could not be
   // read: then the spool is kept for whoever can.
   void DropSpoolIfDone() {
-    auto decoded = DecodeSpool({.spool_path = Path(".spool")});
+    auto decoded = DecodeSpool({.spool_path = spool_.path});
     slot_.spool_kept = !decoded.ok() && slot_.state == SlotRecovery::kBefore;
     if (slot_.spool_kept) return;
     if (decoded.ok() && !decoded.value().processes.empty()) {
-      const schema::RankTables& tables = decoded.value().processes.front().tables;
-      // Between writing its file and removing its spool.
-      if (OnThisMachine(tables) && AgentRuns(tables)) return;
       slot_.bad_blocks = decoded.value().bad_blocks;
       if (slot_.state == SlotRecovery::kBefore && slot_.bad_blocks > 0) {
         slot_.spool_kept = true;
         return;
       }
-      if (OnThisMachine(tables)) RemoveSegment(MetaOf(tables, "segment"));
+      RemoveSegment();
     }
     RemoveSpool();
   }
 
   void Recover() {
-    std::string segment;
-    {
-      auto first = DecodeSpool({.spool_path = Path(".spool")});
-      if (!first.ok() || first.value().processes.empty()) {
-        slot_.state = SlotRecovery::kUnreadable;
-        slot_.why = first.ok() ? "its spool holds nothing" : first.error().what;
-        std::error_code ignored;
-        if (!fs::exists(Path(".spool"), ignored) && fs::is_symlink(Path(".spool"), ignored))
-          slot_.why = "its spool is not on this machine: " + fs::read_symlink(Path(".spool"), ignored).string();
-        return;
-      }
-      const schema::RankTables& tables = first.value().processes.front().tables;
-      const bool here = OnThisMachine(tables);
-      if (!first.value().ended && !here) {
-        slot_.state = SlotRecovery::kElsewhere;
-        slot_.why = "it was recorded on " + MetaOf(tables, "host") +
-                    ", where its records may still lie in shared memory: run this there";
-        return;
-      }
-      // An agent whose application ended badly leaves its spool as it is; after a good end it is about to convert it.
-      const bool stays =
-          first.value().ended && (MetaOf(tables, "exit_code") != "0" || !MetaOf(tables, "exit_signal").empty());
-      if (here && !stays && AgentRuns(tables)) {
-        slot_.state = SlotRecovery::kRunning;
-        slot_.why = "its agent, process " + MetaOf(tables, "agent_pid") + ", still runs";
-        return;
-      }
-      if (here) segment = MetaOf(tables, "segment");
-      // What it still does goes to the rings, which are all there is of it: it has to end first.
-      if (const long user = first.value().ended || segment.empty() ? 0 : UserOfSegment(segment); user != 0) {
-        slot_.state = SlotRecovery::kRunning;
-        slot_.why = "its application, process " + std::to_string(user) + ", still runs";
-        return;
-      }
-    }
-    auto decoded = DecodeSpool({.spool_path = Path(".spool"), .segment_path = segment});
-    if (!decoded.ok()) {
-      slot_.state = SlotRecovery::kUnreadable;
-      slot_.why = decoded.error().what;
-      return;
-    }
-    Write(decoded.value(), segment);
+    const bool rings = spool_.segment.state == SpoolSegment::State::kFound;
+    auto decoded = DecodeSpool({.spool_path = spool_.path, .segment_path = rings ? spool_.segment.path : ""});
+    if (!decoded.ok()) return Is(SlotRecovery::kUnreadable, decoded.error().what);
+    if (decoded.value().processes.empty()) return Is(SlotRecovery::kUnreadable, "its spool holds nothing");
+    Write(decoded.value());
   }
 
-  void Write(const Decoded& decoded, const std::string& segment) {
+  void Write(const Decoded& decoded) {
     // Whoever finds the main one finds all.
     for (std::size_t i = decoded.processes.size(); i-- > 0;) {
       if (Status written = WriteRecovered(RankFile(i), decoded.processes[i].tables); !written.ok()) {
-        slot_.state = SlotRecovery::kUnwritten;
-        slot_.why = written.error().what;
-        ::unlink((RankFile(i) + ".part").c_str());
+        Is(SlotRecovery::kUnwritten, written.error().what);
         return;
       }
       slot_.records += Events(decoded.processes[i].tables);
@@ -229,7 +193,7 @@ class SlotFiles {
     slot_.bad_blocks = decoded.bad_blocks;
     Describe(decoded.processes.front().tables, slot_);
     slot_.end_known = decoded.ended;
-    RemoveSegment(segment);
+    RemoveSegment();
     slot_.spool_kept = decoded.bad_blocks > 0;
     if (!slot_.spool_kept) RemoveSpool();
     RemoveParts();
@@ -240,26 +204,30 @@ class SlotFiles {
     return fs::exists(path, ignored);
   }
   void Remove(const std::string& path) {
-    if (::unlink(path.c_str()) == 0) recovery_.removed.push_back(path);
+    if (RemoveOwn(path)) recovery_.removed.push_back(path);
   }
-  void RemoveSegment(const std::string& segment) {
-    if (!segment.empty()) Remove(segment);
+  void RemoveSegment() {
+    if (spool_.segment.state == SpoolSegment::State::kFound && spool_.segment.removable) Remove(spool_.segment.path);
   }
   void RemoveSpool() {
-    std::error_code ignored;
-    const fs::path target = fs::read_symlink(Path(".spool"), ignored);  // --spool-dir
-    if (!ignored && !target.empty()) Remove(target.string());
-    Remove(Path(".spool"));
+    // A spool that was put elsewhere knows which run directory it belongs to: a copied or made-up link proves nothing.
+    if (spool_.of_this_run)
+      Remove(spool_.path);
+    else
+      slot_.why = "its spool is left: it names another run directory (" + spool_.path + ")";
+    if (spool_.linked && RemoveOwnLink(Path(".spool"))) recovery_.removed.push_back(Path(".spool"));
   }
-  // Of writers that were interrupted; the finished files stand beside them.
+  // Of writers that were interrupted, as older versions called them; the finished files stand beside them.
   void RemoveParts() {
-    for (std::size_t i = 0; i < slot_.files.size(); ++i)
-      if (Exists(slot_.files[i] + ".part")) Remove(slot_.files[i] + ".part");
+    for (std::size_t i = 0; i < slot_.files.size(); ++i) Remove(slot_.files[i] + ".part");
   }
 
+  const std::string& run_dir_;
   fs::path ranks_;
   std::string base_;
+  const RecoverOptions& options_;
   Recovery& recovery_;
+  LeftSpool spool_;
   RecoveredSlot slot_;
 };
 
@@ -279,32 +247,39 @@ std::string BaseOf(const std::string& name) {
 
 }  // namespace
 
-Recovery RecoverRun(const std::string& run_dir) {
+Recovery RecoverRun(const std::string& run_dir, bool without_memory) {
+  const RecoverOptions options{NotOurRun(run_dir), without_memory};
   Recovery recovery;
   std::set<std::string> bases;
   std::error_code error;
-  const fs::path ranks = fs::path(run_dir) / "ranks";
+  const std::string ranks = run_dir + "/ranks";
   for (fs::directory_iterator at(ranks, error), end; !error && at != end; at.increment(error))
     if (const std::string base = BaseOf(at->path().filename().string()); !base.empty()) bases.insert(base);
-  for (const std::string& base : bases) recovery.slots.push_back(SlotFiles(ranks, base, recovery).Run());
+  for (const std::string& base : bases) recovery.slots.push_back(SlotFiles(run_dir, base, options, recovery).Run());
   std::stable_sort(recovery.slots.begin(), recovery.slots.end(),
                    [](const RecoveredSlot& a, const RecoveredSlot& b) { return a.slot < b.slot; });
+  if (options.not_ours.empty())
+    for (std::string& part : RemoveDeadPartsIn(ranks)) recovery.removed.push_back(std::move(part));
   return recovery;
 }
 
 std::size_t FinishLeftSpools(const std::string& run_dir) {
+  const RecoverOptions options{NotOurRun(run_dir), false};
+  if (!options.not_ours.empty()) return 0;
   std::error_code ignored;
   std::vector<std::string> bases;
   const fs::path ranks = fs::path(run_dir) / "ranks";
   for (fs::directory_iterator at(ranks, ignored), end; !ignored && at != end; at.increment(ignored)) {
     std::error_code absent;
-    if (at->path().extension() == ".spool" && !fs::exists(ranks / (at->path().stem().string() + ".h5"), absent))
+    if (at->path().extension() == ".spool" && !fs::exists(ranks / (at->path().stem().string() + ".h5"), absent) &&
+        !BaseOf(at->path().filename().string()).empty())
       bases.push_back(at->path().stem().string());
   }
   Recovery recovery;
   std::size_t finished = 0;
   for (const std::string& base : bases)
-    finished += SlotFiles(ranks, base, recovery).Run().state == SlotRecovery::kRecovered;
+    finished += SlotFiles(run_dir, base, options, recovery).Run().state == SlotRecovery::kRecovered;
+  if (finished > 0) RemoveDeadPartsIn(ranks.string());
   return finished;
 }
 

@@ -13,8 +13,9 @@ enum class SlotRecovery : std::uint8_t {
   kComplete,    // The agent's own rank file; nothing to do.
   kRecovered,   // Its rank file was made now.
   kBefore,      // Its rank file was made from a spool earlier.
-  kRunning,     // Agent or application still run.
-  kElsewhere,   // Recorded on another machine: whether its agent has ended is not known here.
+  kRunning,     // Agent or application still run, or may.
+  kElsewhere,   // Part of it lies on another machine, or in another container's memory.
+  kForeign,     // Another user's, or behind a link that is not ours: only read.
   kUnreadable,  // Neither spool nor rank file says anything.
   kUnwritten,   // The rank file could not be written; the spool is as it was.
 };
@@ -44,8 +45,10 @@ struct Recovery {
 
 // Everything that is left in RUN/ranks: writes rank files, then removes spools and segments. The files' root attribute
 // `recovered` is 1: what ended badly stays known. A spool with damaged blocks is kept beside its file. May be
-// repeated and interrupted at any time: a rank file appears whole, the main one last, and nothing is removed before.
-Recovery RecoverRun(const std::string& run_dir);
+// repeated and interrupted at any time: a rank file appears whole and on the disk, the main one last, and nothing is
+// removed before. What an agent, an application or another recovery holds (left_spool.h) is not touched.
+// `without_memory`: what lies where this machine cannot see it is given up, if its agent is known to have ended.
+Recovery RecoverRun(const std::string& run_dir, bool without_memory = false);
 
 // The same, but looks at slots without a rank file only: for commands that are about to read the run. Returns the
 // number of slots finished; trouble is no error: the spool stays, and everything reads spools as well.

@@ -13,7 +13,11 @@
 #include <ctime>
 #include <filesystem>
 
+#include "core/hash.h"
 #include "core/hex.h"
+#include "core/own_file.h"
+#include "runtime/agent/claim.h"
+#include "runtime/agent/process_state.h"
 
 namespace lockstep {
 namespace {
@@ -21,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kMaxTries = 100;
 constexpr std::time_t kWeakIdSeconds = 600;  // A later slot of the same job comes sooner.
+constexpr std::time_t kStartSeconds = 60;    // Between the first slots of a launch.
 constexpr std::time_t kOldLinkSeconds = 24 * 3600;
 
 std::string Reason(int error) { return std::strerror(error); }
@@ -35,29 +40,80 @@ int MakeDirectories(const std::string& path) {
   return S_ISDIR(info.st_mode) ? 0 : ENOTDIR;
 }
 
-constexpr std::size_t kClaimBytes = 8;
-constexpr const char* kClaimRunning = "running\n";
-constexpr const char* kClaimDone = "done   \n";
-constexpr const char* kClaimFailed = "failed \n";
+// DIR/ranks, itself and not by a link: what is written and removed there would be somewhere else.
+int MakeRanks(const std::string& dir) {
+  const std::string ranks = dir + "/ranks";
+  if (const int error = MakeDirectories(ranks); error != 0) return error;
+  struct stat info;
+  if (::lstat(ranks.c_str(), &info) != 0) return errno;
+  return S_ISDIR(info.st_mode) ? 0 : ELOOP;
+}
 
-enum class Claimed { kYes, kTaken, kNo };
+// A directory (or a link to one) that somebody else has put where all may put things, as /tmp.
+bool IsPlanted(const std::string& path) {
+  struct stat info, parent;
+  if (::lstat(path.c_str(), &info) != 0 || info.st_uid == ::geteuid() || info.st_uid == 0) return false;
+  const std::size_t slash = path.rfind('/');
+  const std::string above = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  return ::stat(above.c_str(), &parent) == 0 && (parent.st_mode & S_ISVTX) != 0 && (parent.st_mode & S_IWOTH) != 0;
+}
 
 // Claims the slot in `dir`; *error is errno on kNo.
-Claimed Claim(const std::string& dir, const LaunchEnv& launch, RunDir& out, int* error) {
-  if ((*error = MakeDirectories(dir + "/ranks")) != 0) return Claimed::kNo;
-  char name[32];
-  std::snprintf(name, sizeof name, "/.agent-%05d", launch.slot());
-  out.claim = dir + "/ranks" + name;
-  const int fd = ::open(out.claim.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    *error = errno;
-    return *error == EEXIST ? Claimed::kTaken : Claimed::kNo;
+Claimed ClaimSlot(const std::string& dir, const LaunchEnv& launch, RunDir& out, int* error) {
+  if ((*error = MakeRanks(dir)) != 0) return Claimed::kNo;
+  out.claim = ClaimPath(dir, launch.slot());
+  return MakeClaim(out.claim, launch, &out.claim_held, error);
+}
+
+// One word of each node about which launch this is.
+std::string LaunchPath(const std::string& dir) {
+  Hash64 node;
+  node.Add(std::string_view(BootId()));
+  return dir + "/ranks/.launch-" + Hex(node.value(), 16);
+}
+
+// "" if there is none.
+std::string ReadLaunch(const std::string& dir) {
+  const OwnedFd fd(::open(LaunchPath(dir).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  char text[64];
+  const ssize_t n = fd.open() ? ::read(fd.get(), text, sizeof text) : 0;
+  return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : std::string();
+}
+
+// The first of a node says it; the others agree. False: another launch was first.
+bool AgreeOnLaunch(const std::string& dir, const LaunchEnv& launch) {
+  if (launch.launch_key.empty()) return true;
+  const std::string mine = launch.launch_key + "\n", path = LaunchPath(dir);
+  std::string fresh;
+  const OwnedFd fd = CreateBeside(path, 0644, &fresh);
+  if (!fd.open()) return true;
+  const bool written = ::write(fd.get(), mine.data(), mine.size()) == static_cast<ssize_t>(mine.size());
+  const int error = written ? MoveNew(fresh, path) : ENOSPC;
+  if (error != 0) ::unlink(fresh.c_str());
+  return error != EEXIST || ReadLaunch(dir) == mine;
+}
+
+// Whether the run in `dir`, which has this launch's weak id and was begun at `since`, is this launch's.
+bool IsThisLaunch(const std::string& dir, const LaunchEnv& launch, std::time_t since) {
+  const std::time_t age = std::time(nullptr) - since;
+  if (age > kWeakIdSeconds) return false;
+  const std::string said = launch.launch_key.empty() ? std::string() : ReadLaunch(dir);
+  if (!said.empty()) return said == launch.launch_key + "\n";
+  bool any = false, begun_here = false, same_parent = false;
+  const std::string boot_id = BootId(), parent = ParentProcess();
+  std::error_code error;
+  for (fs::directory_iterator at(dir + "/ranks", error), end; !error && at != end; at.increment(error)) {
+    if (!at->path().filename().string().starts_with(".agent-") || at->path().extension() == ".part") continue;
+    const Claim claim = ReadClaim(at->path().string());
+    if (claim.world_size != launch.slots()) return false;
+    if (!claim.over()) return true;
+    any = true;
+    if (claim.boot_id != boot_id) continue;
+    begun_here = true;
+    same_parent = same_parent || (!parent.empty() && claim.parent == parent);
   }
-  // States are of one length, so that the last word needs no room on a disk that is full by then.
-  const ssize_t ignored = ::write(fd, kClaimRunning, kClaimBytes);
-  static_cast<void>(ignored);
-  ::close(fd);
-  return Claimed::kYes;
+  // Nobody has claimed yet, or all that did are over.
+  return !any || (age <= kStartSeconds && (same_parent || !begun_here));
 }
 
 std::string DatedName(std::uint64_t run_hash) {
@@ -69,6 +125,20 @@ std::string DatedName(std::uint64_t run_hash) {
   return text + Hex(run_hash, 4);
 }
 
+// What DatedName and MakeDated make: YYYYMMDD-HHMMSS-xxxx, -N behind it. A link may say anything.
+bool IsDatedName(std::string_view name) {
+  constexpr std::string_view kShape = "dddddddd-dddddd-xxxx";
+  if (name.size() < kShape.size()) return false;
+  for (std::size_t i = 0; i < kShape.size(); ++i) {
+    const char c = name[i];
+    const bool digit = c >= '0' && c <= '9';
+    if (kShape[i] == '-' ? c != '-' : !digit && (kShape[i] == 'd' || c < 'a' || c > 'f')) return false;
+  }
+  const std::string_view rest = name.substr(kShape.size());
+  return rest.empty() || (rest.size() <= 4 && rest[0] == '-' && rest.size() > 1 &&
+                          rest.find_first_not_of("0123456789", 1) == std::string_view::npos);
+}
+
 // Links of finished runs; harmless, but they would pile up.
 void PruneLinks(const std::string& base) {
   DIR* dir = ::opendir(base.c_str());
@@ -78,8 +148,7 @@ void PruneLinks(const std::string& base) {
     if (std::strncmp(entry->d_name, ".id-", 4) != 0) continue;
     const std::string path = base + "/" + entry->d_name;
     struct stat info;
-    if (::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode) && now - info.st_mtime > kOldLinkSeconds)
-      ::unlink(path.c_str());
+    if (::lstat(path.c_str(), &info) == 0 && now - info.st_mtime > kOldLinkSeconds) RemoveOwnLink(path);
   }
   ::closedir(dir);
 }
@@ -105,7 +174,7 @@ int ClaimDated(const std::string& base, const LaunchEnv& launch, RunDir& out) {
     const std::string name = MakeDated(base, launch.run_hash, &error);
     if (name.empty()) return error;
     out.path = base + "/" + name;
-    return Claim(out.path, launch, out, &error) == Claimed::kYes ? 0 : error;
+    return ClaimSlot(out.path, launch, out, &error) == Claimed::kYes ? 0 : error;
   }
   for (int n = 1; n < kMaxTries; ++n) {
     const std::string link = base + "/.id-" + Hex(launch.run_hash, 16) + (n == 1 ? "" : "-" + std::to_string(n));
@@ -116,9 +185,14 @@ int ClaimDated(const std::string& base, const LaunchEnv& launch, RunDir& out) {
       PruneLinks(base);
       const std::string name = MakeDated(base, launch.run_hash, &error);
       if (name.empty()) return error;
+      // Before anybody can find it.
+      const std::string fresh = base + "/" + name;
+      if (launch.run_id_weak && MakeRanks(fresh) == 0) AgreeOnLaunch(fresh, launch);
       if (::symlink(name.c_str(), link.c_str()) != 0) {
         error = errno;
-        ::rmdir((base + "/" + name).c_str());
+        RemoveOwn(LaunchPath(fresh));
+        ::rmdir((fresh + "/ranks").c_str());
+        ::rmdir(fresh.c_str());
         if (error != EEXIST) return error;
       }
       length = ::readlink(link.c_str(), target, sizeof target - 1);
@@ -126,14 +200,15 @@ int ClaimDated(const std::string& base, const LaunchEnv& launch, RunDir& out) {
     }
     target[length] = '\0';
     struct stat info;
-    if (launch.run_id_weak && ::lstat(link.c_str(), &info) == 0 && std::time(nullptr) - info.st_mtime > kWeakIdSeconds)
-      continue;
+    if (!IsDatedName(target) || ::lstat(link.c_str(), &info) != 0) continue;
+    const std::time_t since = info.st_mtime;
     out.path = base + "/" + target;
-    if (::stat(out.path.c_str(), &info) != 0) {
-      // Deleted since. Not repaired: another slot may be doing so, and two would part.
+    // Deleted since: not repaired, another slot may be doing so, and two would part.
+    if (::lstat(out.path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
+    if (launch.run_id_weak &&
+        (!IsThisLaunch(out.path, launch, since) || MakeRanks(out.path) != 0 || !AgreeOnLaunch(out.path, launch)))
       continue;
-    }
-    const Claimed claimed = Claim(out.path, launch, out, &error);
+    const Claimed claimed = ClaimSlot(out.path, launch, out, &error);
     if (claimed == Claimed::kYes) return 0;
     if (claimed == Claimed::kNo) return error;
   }
@@ -144,37 +219,30 @@ int ClaimDated(const std::string& base, const LaunchEnv& launch, RunDir& out) {
 int OwnsOutput(const std::string& dir, const LaunchEnv& launch, int* error) {
   const std::string id_path = dir + "/.run-id", mine = Hex(launch.run_hash, 16) + "\n";
   struct stat info;
-  if (::stat(id_path.c_str(), &info) != 0) {
+  if (::lstat(id_path.c_str(), &info) != 0) {
     for (const char* name : {"/manifest.json", "/timeline.h5", "/analysis.json"})
       if (::stat((dir + name).c_str(), &info) == 0) return 0;  // Made by something else, an import for instance.
-    const std::string fresh = id_path + "." + std::to_string(::getpid()) + "." + std::to_string(launch.slot());
-    const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) {
+    std::string fresh;
+    const OwnedFd fd = CreateBeside(id_path, 0644, &fresh);
+    if (!fd.open()) {
       *error = errno;
       return -1;
     }
-    const bool written = ::write(fd, mine.data(), mine.size()) == static_cast<ssize_t>(mine.size());
-    ::close(fd);
-    // link() is atomic and refuses to replace, also over NFS.
-    int rc = written ? ::link(fresh.c_str(), id_path.c_str()) : -1;
-    *error = written ? errno : ENOSPC;
-    if (rc != 0 && written && *error != EEXIST) {
-      // No hard links here: the weaker way, for one slot at a time.
-      rc = ::rename(fresh.c_str(), id_path.c_str());
-      *error = errno;
-    }
-    ::unlink(fresh.c_str());
-    if (rc != 0 && *error != EEXIST) return -1;
+    const bool written = ::write(fd.get(), mine.data(), mine.size()) == static_cast<ssize_t>(mine.size());
+    *error = written ? MoveNew(fresh, id_path) : ENOSPC;
+    if (*error != 0) ::unlink(fresh.c_str());
+    if (*error != 0 && *error != EEXIST) return -1;
   }
   char text[32] = {};
-  const int fd = ::open(id_path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
+  const OwnedFd fd(::open(id_path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!fd.open() || ::fstat(fd.get(), &info) != 0) {
     *error = errno;
     return -1;
   }
-  const ssize_t n = ::read(fd, text, sizeof text - 1);
-  ::close(fd);
-  return n > 0 && mine == text ? 1 : 0;
+  const ssize_t n = ::read(fd.get(), text, sizeof text - 1);
+  if (n <= 0 || mine != text) return 0;
+  if (!launch.run_id_weak) return 1;
+  return IsThisLaunch(dir, launch, info.st_mtime) && MakeRanks(dir) == 0 && AgreeOnLaunch(dir, launch) ? 1 : 0;
 }
 
 int ClaimOutput(const std::string& output, const LaunchEnv& launch, RunDir& out) {
@@ -187,7 +255,7 @@ int ClaimOutput(const std::string& output, const LaunchEnv& launch, RunDir& out)
     const int owns = OwnsOutput(dir, launch, &error);
     if (owns < 0) return error;
     if (owns == 0) continue;
-    const Claimed claimed = Claim(dir, launch, out, &error);
+    const Claimed claimed = ClaimSlot(dir, launch, out, &error);
     if (claimed == Claimed::kNo) return error;
     if (claimed == Claimed::kTaken) continue;
     out.path = dir;
@@ -208,15 +276,24 @@ std::string RunDir::RankFile(std::int32_t slot, const char* suffix) const {
 Result<RunDir> ClaimRunDir(const LaunchEnv& launch, const std::string& output) {
   RunDir dir;
   const std::string wanted = output.empty() ? "lockstep.out" : output;
-  int error = output.empty() ? ClaimDated(wanted, launch, dir) : ClaimOutput(wanted, launch, dir);
+  const bool planted = IsPlanted(wanted);
+  const int error = planted          ? EPERM
+                    : output.empty() ? ClaimDated(wanted, launch, dir)
+                                     : ClaimOutput(wanted, launch, dir);
   if (error != 0) {
     const char* tmp = std::getenv("TMPDIR");
     const std::string base =
-        std::string(tmp != nullptr && *tmp == '/' ? tmp : "/tmp") + "/lockstep.out-" + std::to_string(::getuid());
-    const std::string why = wanted + " cannot be written (" + Reason(error) + ")";
+        std::string(tmp != nullptr && *tmp == '/' ? tmp : "/tmp") + "/lockstep.out-" + std::to_string(::geteuid());
+    const std::string why = wanted + (planted ? " belongs to somebody else, in a directory where anybody may put things"
+                                      : error == ELOOP ? " cannot be used: it or its ranks/ is a link"
+                                                       : " cannot be written (" + Reason(error) + ")");
     dir = {};
-    if (const int second = ClaimDated(base, launch, dir); second != 0)
-      return Error{ErrorCode::kIo, why + "; " + base + " neither (" + Reason(second) + ")", wanted,
+    // Anybody may have been there first.
+    std::string refused = ::mkdir(base.c_str(), 0700) == 0 ? "" : NotOwnDirectory(base, false);
+    if (refused.empty())
+      if (const int second = ClaimDated(base, launch, dir); second != 0) refused = Reason(second);
+    if (!refused.empty())
+      return Error{ErrorCode::kIo, why + "; " + base + " neither (" + refused + ")", wanted,
                    "name a writable directory with --output"};
     dir.notice = why + ": this run's files go to " + dir.path;
   }
@@ -232,23 +309,20 @@ void PointLatest(const RunDir& dir) {
   if (dir.latest.empty()) return;
   const std::string fresh = dir.latest + "." + std::to_string(::getpid());
   const std::string target = dir.path.substr(dir.path.rfind('/') + 1);
-  ::unlink(fresh.c_str());
+  RemoveOwnLink(fresh);
   if (::symlink(target.c_str(), fresh.c_str()) != 0) return;
   if (::rename(fresh.c_str(), dir.latest.c_str()) != 0) ::unlink(fresh.c_str());
 }
 
 void WriteClaim(const RunDir& dir, bool done) {
-  const int fd = ::open(dir.claim.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  const ssize_t ignored = ::write(fd, done ? kClaimDone : kClaimFailed, kClaimBytes);
-  static_cast<void>(ignored);
-  ::close(fd);
+  if (dir.claim_held) EndClaim(*dir.claim_held, done);
 }
 
 void AbandonRunDir(const RunDir& dir) {
-  ::unlink(dir.claim.c_str());
+  RemoveOwn(dir.claim);
+  RemoveOwn(LaunchPath(dir.absolute));
   if (::rmdir((dir.absolute + "/ranks").c_str()) != 0) return;  // Another slot is at work there.
-  ::unlink((dir.absolute + "/.run-id").c_str());
+  RemoveOwn(dir.absolute + "/.run-id");
   ::rmdir(dir.absolute.c_str());
 }
 

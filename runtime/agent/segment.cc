@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -9,11 +10,15 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <new>
 #include <utility>
+
+#include "core/file_lock.h"
+#include "core/own_file.h"
+#include "core/segment_name.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14, <asm-generic/mman-common.h>
@@ -26,6 +31,7 @@ constexpr std::uint64_t kPageBytes = 4096;
 // Zeroing pages is most of what a segment costs: 0.2 ms per MiB, and a node may have hundreds of ranks
 // that write next to nothing. So a ring is populated as it fills, this part of it ahead.
 constexpr std::uint64_t kAheadPart = 8;
+constexpr int kMostNames = 100;
 constexpr std::uint32_t kMinSlots = 2048;  // A text of kMaxStringBytes takes 129.
 
 std::uint32_t SlotsFor(std::uint64_t bytes) {
@@ -47,21 +53,25 @@ void Touch(std::byte* begin, std::uint64_t bytes) {
 
 Result<Segment> Segment::Create(const SegmentRequest& request) {
   Segment segment;
-  char name[128];
-  std::snprintf(name, sizeof name, "/lockstep-%u-%016" PRIx64 "-%d-%d", static_cast<unsigned>(::getuid()),
-                request.run_hash, request.slot, static_cast<int>(::getpid()));
-  segment.tmpfs_trouble_ = segment.TryAt(request.tmpfs_dir + name, request, false);
+  SegmentName name{static_cast<unsigned>(::geteuid()), request.run_hash, request.slot, static_cast<int>(::getpid())};
+  for (; name.number < kMostNames; ++name.number) {
+    bool taken = false;
+    segment.tmpfs_trouble_ = segment.TryAt(request.tmpfs_dir + "/" + FormatSegmentName(name), request, false, &taken);
+    // The same process id, in a pid namespace of its own, of a run with the same id.
+    if (!taken) break;
+  }
   if (segment.tmpfs_trouble_.empty()) return segment;
   std::string disk_trouble = "no directory for it";
   if (!request.disk_path.empty()) {
-    disk_trouble = segment.TryAt(request.disk_path, request, true);
+    bool taken = false;
+    disk_trouble = segment.TryAt(request.disk_path, request, true, &taken);
     if (disk_trouble.empty()) return segment;
   }
   return Error{ErrorCode::kIo, "no shared memory for the rings: " + segment.tmpfs_trouble_ + "; " + disk_trouble,
                request.tmpfs_dir, "free space in " + request.tmpfs_dir + ", or lower --ring-total"};
 }
 
-std::string Segment::TryAt(const std::string& path, const SegmentRequest& request, bool disk) {
+std::string Segment::TryAt(const std::string& path, const SegmentRequest& request, bool disk, bool* taken) {
   std::uint32_t main_slots = SlotsFor(request.main_ring_bytes);
   const auto main_bytes = [&] { return kRingHeaderBytes + std::uint64_t{main_slots} * kSlotBytes; };
   // At least the first ring must fit, or no thread gets one.
@@ -88,9 +98,11 @@ std::string Segment::TryAt(const std::string& path, const SegmentRequest& reques
   if (room.f_blocks != 0 && available < total)
     return directory + " has " + std::to_string(available >> 20) + " MiB for it, " + std::to_string(total >> 20) +
            " MiB are needed";
-  ::unlink(path.c_str());
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return path + ": " + std::strerror(errno);
+  if (fd < 0) {
+    *taken = errno == EEXIST;
+    return path + ": " + std::strerror(errno);
+  }
   const auto fail = [&](const std::string& why) {
     const int error = errno;
     if (view_.base != nullptr) ::munmap(view_.base, total);
@@ -100,6 +112,9 @@ std::string Segment::TryAt(const std::string& path, const SegmentRequest& reques
     ::unlink(path.c_str());
     return path + ": " + why + ": " + std::strerror(error);
   };
+  struct stat info {};
+  // Whoever looks for what the dead have left may have been between these two.
+  if (TryLockShared(fd) == Locked::kHeld || ::fstat(fd, &info) != 0 || info.st_nlink == 0) return fail("lock");
   if (::ftruncate(fd, static_cast<off_t>(total)) != 0) return fail("ftruncate");
   void* base = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return fail("mmap");
@@ -119,6 +134,9 @@ std::string Segment::TryAt(const std::string& path, const SegmentRequest& reques
   header->agent_pid = ::getpid();
   header->run_hash = request.run_hash;
   header->slot_rank = -1;
+  header->spool_inode = request.spool_inode;
+  if (::getrandom(&header->spool_nonce, sizeof header->spool_nonce, GRND_NONBLOCK) < 0)
+    header->spool_nonce = static_cast<std::uint64_t>(::clock()) << 32 ^ header->spool_inode ^ (std::uint64_t{1} << 63);
   header->main_ring_slots = main_slots;
   header->other_ring_slots = other_slots;
   header->next_free.store(kArenaOffset);
@@ -127,6 +145,7 @@ std::string Segment::TryAt(const std::string& path, const SegmentRequest& reques
   if (!Populate(0, kArenaOffset + first)) return fail("populating");
   populated_ = {first};
   path_ = path;
+  device_ = info.st_dev;
   return "";
 }
 
@@ -136,6 +155,7 @@ Segment::Segment(Segment&& other) noexcept
       tmpfs_trouble_(std::move(other.tmpfs_trouble_)),
       populated_(std::move(other.populated_)),
       fd_(std::exchange(other.fd_, -1)),
+      device_(other.device_),
       on_disk_(other.on_disk_),
       full_(other.full_),
       removed_(other.removed_) {}
@@ -196,7 +216,7 @@ void Segment::ExtendAhead(std::uint64_t ahead) {
 }
 
 void Segment::Remove() {
-  if (!removed_) ::unlink(path_.c_str());
+  if (!removed_) RemoveOwn(path_);
   removed_ = true;
 }
 

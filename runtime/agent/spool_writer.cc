@@ -1,11 +1,14 @@
 #include "runtime/agent/spool_writer.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "core/own_file.h"
 
 namespace lockstep {
 namespace {
@@ -17,14 +20,30 @@ constexpr std::size_t kMaxParts = 4;
 }  // namespace
 
 Result<SpoolWriter> SpoolWriter::Create(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0)
-    return Error{ErrorCode::kIo, "cannot create the spool file: " + std::string(std::strerror(errno)), path,
+  std::string fresh;
+  OwnedFd file = CreateBeside(path, 0644, &fresh);
+  int error = file.open() ? 0 : errno;
+  struct stat info {};
+  OwnedFd lock;
+  if (error == 0) {
+    lock = OwnedFd(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
+    if (!lock.open() || ::fstat(file.get(), &info) != 0) error = errno;
+    if (error == 0) error = MoveNew(fresh, path);
+    if (error != 0) ::unlink(fresh.c_str());
+  }
+  if (error != 0)
+    return Error{ErrorCode::kIo, "cannot create the spool file: " + std::string(std::strerror(error)), path,
                  "set --output or --spool-dir to a writable directory"};
-  SpoolWriter writer(fd, path);
-  if (!writer.Allocate(kReserveBytes))
+  SpoolWriter writer(file.Release(), path);
+  // CreateBeside took it, if there is one to be had: having it already, one gets it again.
+  writer.locked_ = TryLockExclusive(lock.get()) == Locked::kYes;
+  writer.lock_ = std::move(lock);
+  writer.inode_ = static_cast<std::uint64_t>(info.st_ino);
+  if (!writer.Allocate(kReserveBytes)) {
+    ::unlink(path.c_str());
     return Error{ErrorCode::kIo, "no space for the spool file: " + std::string(std::strerror(writer.last_error_)), path,
                  "set --output or --spool-dir to a directory with space"};
+  }
   return writer;
 }
 
@@ -39,9 +58,12 @@ SpoolWriter& SpoolWriter::operator=(SpoolWriter&& other) noexcept {
   if (this != &other) {
     if (fd_ >= 0) ::close(fd_);
     fd_ = std::exchange(other.fd_, -1);
+    lock_ = std::move(other.lock_);
     path_ = std::move(other.path_);
     bytes_ = other.bytes_;
     allocated_ = other.allocated_;
+    inode_ = other.inode_;
+    locked_ = other.locked_;
     can_allocate_ = other.can_allocate_;
     counting_ = other.counting_;
     last_error_ = other.last_error_;

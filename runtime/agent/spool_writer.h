@@ -4,6 +4,9 @@
 // A full disk must not tear a block or silence its own report: space is allocated
 // ahead (fallocate keeps the size), and the last 128 KiB of it are for the blocks
 // that tell what was lost and that the application ended.
+//
+// The writer holds the file's exclusive lock (core/file_lock.h) from before it has its name until Unlock() or its
+// own end: as long as that is so, the spool and what it leads to are nobody else's to touch.
 
 #include <sys/uio.h>
 
@@ -12,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/file_lock.h"
 #include "core/result.h"
 #include "core/spool_layout.h"
 
@@ -19,7 +23,7 @@ namespace lockstep {
 
 class SpoolWriter {
  public:
-  // kIo if the file cannot be made. The descriptor is close-on-exec.
+  // kIo if the file cannot be made, or something has its name already. The descriptor is close-on-exec.
   static Result<SpoolWriter> Create(const std::string& path);
   // Writes nothing and counts what it would be.
   static SpoolWriter Counting();
@@ -40,8 +44,13 @@ class SpoolWriter {
     return Append(key, text.data(), text.size(), last_words);
   }
 
-  // Gives unused allocated space back and closes. False if the system reported a write error.
+  // Gives unused allocated space back and closes. False if the system reported a write error. The lock stays.
   bool Close();
+  // Whoever wants to finish what is left may do so.
+  void Unlock() { lock_.Reset(); }
+  // Whether there is a lock that proves something; where the file system has none there is not.
+  bool locked() const { return locked_; }
+  std::uint64_t inode() const { return inode_; }
 
   std::uint64_t bytes() const { return bytes_; }
   int last_error() const { return last_error_; }  // errno of the last failed Append.
@@ -52,9 +61,10 @@ class SpoolWriter {
   bool Allocate(std::uint64_t end);
 
   int fd_ = -1;
+  OwnedFd lock_;  // The same open file, and so the same lock, for longer.
   std::string path_;
-  std::uint64_t bytes_ = 0, allocated_ = 0;
-  bool can_allocate_ = true, counting_ = false;
+  std::uint64_t bytes_ = 0, allocated_ = 0, inode_ = 0;
+  bool can_allocate_ = true, counting_ = false, locked_ = false;
   int last_error_ = 0;
 };
 

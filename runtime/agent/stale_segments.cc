@@ -1,14 +1,15 @@
 #include "runtime/agent/stale_segments.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <filesystem>
 
 #include "core/hash.h"
+#include "core/own_file.h"
+#include "core/segment_name.h"
 #include "runtime/agent/process_state.h"
 #include "trace/leftover_rings.h"
 
@@ -16,11 +17,21 @@ namespace lockstep {
 
 namespace fs = std::filesystem;
 
-long UserOfSegment(const std::string& path) {
-  const Leftover left = ReadLeftover(path, {});
+namespace {
+
+long ProcessThatMaps(const Leftover& left, const std::string& path) {
   for (const ProcessState& process : left.processes)
     if (ProcessMaps(process.pid, path)) return process.pid;
   return 0;
+}
+
+}  // namespace
+
+SegmentUse UseOfSegment(const OwnedFd& file, const std::string& path) {
+  const Locked locked = TryLockExclusive(file.get());
+  // Versions without the lock were recorded by number alone, so both are asked.
+  const long pid = ProcessThatMaps(ReadLeftover(path, {}), path);
+  return {locked == Locked::kHeld || pid != 0, pid};
 }
 
 std::uint64_t RunHashOf(const std::string& run_id) {
@@ -33,28 +44,25 @@ std::vector<StaleSegment> FindStaleSegments(const std::string& directory) {
   std::vector<StaleSegment> stale;
   std::error_code error;
   for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    // As Segment::Create names them.
-    unsigned user = 0;
-    std::uint64_t hash = 0;
-    int slot = 0, pid = 0, read = 0;
-    const std::string name = at->path().filename().string();
-    if (std::sscanf(name.c_str(), "lockstep-%u-%16" SCNx64 "-%d-%d%n", &user, &hash, &slot, &pid, &read) != 4 ||
-        static_cast<std::size_t>(read) != name.size() || user != static_cast<unsigned>(::getuid()))
-      continue;
-    struct stat info {};
+    SegmentName name;
     const std::string path = at->path().string();
-    if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != ::getuid()) continue;
-    if (ProcessMaps(pid, path)) continue;
+    if (!ParseSegmentName(at->path().filename().string(), name) || name.user != ::geteuid()) continue;
+    const OwnedFd file = OpenOwn(path, O_RDWR);
+    struct stat info {};
+    if (!file.open() || ::fstat(file.get(), &info) != 0) continue;
+    if (ProcessMaps(name.pid, path) || UseOfSegment(file, path).used) continue;
     const Leftover left = ReadLeftover(path, {});
-    if (std::any_of(left.processes.begin(), left.processes.end(),
-                    [&](const ProcessState& process) { return ProcessMaps(process.pid, path); }))
-      continue;
     const bool unspooled =
         std::any_of(left.rings.begin(), left.rings.end(), [](const LeftoverRing& ring) { return !ring.slots.empty(); });
-    stale.push_back({path, static_cast<std::uint64_t>(info.st_blocks) * 512, hash, slot, unspooled});
+    stale.push_back({path, static_cast<std::uint64_t>(info.st_blocks) * 512, name.run_hash, name.slot, unspooled});
   }
   std::sort(stale.begin(), stale.end(), [](const StaleSegment& a, const StaleSegment& b) { return a.path < b.path; });
   return stale;
+}
+
+bool RemoveStaleSegment(const StaleSegment& segment) {
+  const OwnedFd file = OpenOwn(segment.path, O_RDWR);
+  return file.open() && !UseOfSegment(file, segment.path).used && RemoveOwn(segment.path);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/file_lock.h"
+
 namespace lockstep {
 
 struct StaleSegment {
@@ -15,11 +17,19 @@ struct StaleSegment {
   bool unspooled = false;  // Holds records that never reached a spool.
 };
 
-// Segments of this user in `directory` whose agent has ended and that no process of theirs has mapped. By path.
+// Segments of this user in `directory` that neither an agent nor a process of theirs holds, in whatever pid namespace
+// it is, and that none of this one has mapped. By path.
 std::vector<StaleSegment> FindStaleSegments(const std::string& directory = "/dev/shm");
+// Looks once more, and removes. False: somebody has it by now.
+bool RemoveStaleSegment(const StaleSegment& segment);
 
-// A process that was recorded into this segment still runs and has it mapped: its id, else 0.
-long UserOfSegment(const std::string& path);
+// Whether somebody may still write to a segment: agent or application holds its lock, or (where there are no locks) a
+// process that was recorded into it runs. `pid`: which, if that is known, else 0. The lock stays with `file`.
+struct SegmentUse {
+  bool used = false;
+  long pid = 0;
+};
+SegmentUse UseOfSegment(const OwnedFd& file, const std::string& path);
 
 // What a run's segments are named by (RunDir's .run-id, manifest.json: run_id).
 std::uint64_t RunHashOf(const std::string& run_id);

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/own_file.h"
+
 namespace lockstep {
 namespace {
 
@@ -24,7 +26,7 @@ constexpr std::int64_t kRateSpanNs = 4 * kSecondNs;
 
 std::string ReadFile(const std::string& path) {
   char text[256];
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return "";
   const ssize_t n = ::read(fd, text, sizeof text);
   ::close(fd);
@@ -34,13 +36,12 @@ std::string ReadFile(const std::string& path) {
 // Whole, and only if nobody was first (link() is atomic and refuses to replace, over NFS
 // too). False: there is one already, or the directory cannot be written.
 bool WriteOnce(const std::string& path, const std::string& text) {
-  const std::string fresh = path + "." + std::to_string(::getpid());
-  const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return false;
-  const bool written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  ::close(fd);
-  const bool done = written && ::link(fresh.c_str(), path.c_str()) == 0;
-  ::unlink(fresh.c_str());
+  std::string fresh;
+  const OwnedFd fd = CreateBeside(path, 0644, &fresh);
+  if (!fd.open()) return false;
+  const bool written = ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool done = written && MoveNew(fresh, path) == 0;
+  if (!done) ::unlink(fresh.c_str());
   return done;
 }
 

@@ -16,6 +16,7 @@
 #include <atomic>
 
 #include "core/env.h"
+#include "core/file_lock.h"
 #include "core/plain_line.h"
 #include "runtime/probe/hooks.h"
 #include "runtime/probe/nvtx.h"
@@ -44,7 +45,7 @@ void Complain(const char* what, const char* path) {
   char line[512];
   const int n = snprintf(line, sizeof line - 1, "lockstep: not recording this process: %s (%s)", what, path);
   MakePlainLine(line);  // The path is the environment's.
-  strcat(line, "\n");  // There is room.
+  strcat(line, "\n");   // There is room.
   if (n > 0 && write(STDERR_FILENO, line, strlen(line)) < 0) return;
 }
 
@@ -68,6 +69,12 @@ void MapSegment(const char* path) {
   SegmentHeader header;
   const char* problem = nullptr;
   void* base = MAP_FAILED;
+  // The mapping keeps the lock, in forked children too: nobody takes these rings for left as long as one of us is
+  // there. Held: somebody is finishing a dead agent's work, so what we would write nobody would read.
+  if (TryLockShared(fd) == Locked::kHeld) {
+    close(fd);
+    return;
+  }
   if (fstat(fd, &info) != 0 || pread(fd, static_cast<void*>(&header), sizeof header, 0) != ssize_t{sizeof header}) {
     problem = "the ring file cannot be read";
   } else if ((problem = Unusable(header, static_cast<std::uint64_t>(info.st_size))) == nullptr) {

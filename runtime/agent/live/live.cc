@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "core/own_file.h"
 #include "runtime/agent/live/live_text.h"
 #include "runtime/agent/write_renamed.h"
 
@@ -123,7 +124,7 @@ void Live::Gather(std::int64_t epoch) {
 
 void Live::Finish() {
   const std::string path = LiveFileName(setup_.directory, setup_.rank);
-  ::unlink(path.c_str());
+  RemoveOwn(path);
 }
 
 }  // namespace lockstep

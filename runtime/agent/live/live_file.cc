@@ -103,7 +103,7 @@ bool WriteLiveFile(const std::string& directory, const LiveRank& rank) {
 }
 
 std::optional<LiveRank> ReadLiveFile(const std::string& directory, std::int32_t number, std::size_t size_limit) {
-  const int fd = ::open(LiveFileName(directory, number).c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(LiveFileName(directory, number).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return std::nullopt;
   struct stat info {};
   std::string bytes;

@@ -160,19 +160,43 @@ TEST_F(TableFileTest, ThreadsReadAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(TableFileTest, AbandonedWriterLeavesAReadablePart) {
-  const schema::RankTables all = MakeTables(kChunkRows + 5);
+TEST_F(TableFileTest, AbandonedWriterLeavesNothing) {
+  std::ofstream(Path("a.h5")) << "before";
+  const auto entries = [&] {
+    return std::distance(fs::directory_iterator(fs::path(Path("a.h5")).parent_path()), fs::directory_iterator());
+  };
+  const auto before = entries();
   {
     auto writer = TableFileWriter::Create(Path("a.h5"), schema::kRankFileFormat);
     ASSERT_TRUE(writer.ok());
-    ASSERT_TRUE(writer.value().Append(all.mpi_calls).ok());
+    EXPECT_EQ(entries(), before + 1);
+    ASSERT_TRUE(writer.value().Append(MakeTables(kChunkRows + 5).mpi_calls).ok());
   }
-  EXPECT_FALSE(fs::exists(Path("a.h5")));
-  const auto read = ReadRankFile(Path("a.h5.part"));
-  ASSERT_TRUE(read.ok());
-  EXPECT_FALSE(read.value().complete);
-  ExpectEqual(read.value().tables.mpi_calls, all.mpi_calls);
-  EXPECT_EQ(read.value().tables.p2p.rows(), 0u);
+  EXPECT_EQ(entries(), before);
+  EXPECT_EQ(fs::file_size(Path("a.h5")), 6u);
+}
+
+// As a writer that was killed leaves it, and one that still writes.
+TEST_F(TableFileTest, PartsOfTheDeadGoAndThoseOfTheLivingStay) {
+  auto other = TableFileWriter::Create(Path("t.h5"), schema::kTimelineFormat);
+  ASSERT_TRUE(other.ok());
+  const std::string dead = Path(".t.h5.0123456789abcdef.part"), foreign = Path(".t.h5.notes.part");
+  std::ofstream(dead) << "half";
+  std::ofstream(foreign) << "x";
+  ASSERT_TRUE(WriteTimelineFile(Path("t.h5"), {}).ok());
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(foreign));
+  EXPECT_TRUE(other.value().Finish().ok());
+  EXPECT_TRUE(ReadTimelineFile(Path("t.h5")).ok());
+}
+
+TEST_F(TableFileTest, LinksAreReplacedAndNotFollowed) {
+  std::ofstream(Path("precious")) << "mine";
+  fs::create_symlink("precious", Path("a.h5"));
+  fs::create_symlink("precious", Path("a.h5.part"));
+  ASSERT_TRUE(WriteRankFile(Path("a.h5"), MakeTables(3)).ok());
+  EXPECT_EQ(fs::file_size(Path("precious")), 4u);
+  EXPECT_FALSE(fs::is_symlink(Path("a.h5")));
 }
 
 TEST_F(TableFileTest, AttributesComeBack) {

@@ -84,6 +84,35 @@ TEST(LaunchEnv, TorchrunBelowMpirunIsTheInnermost) {
   EXPECT_TRUE(env.run_id_weak);
 }
 
+TEST(LaunchEnv, LaunchesOfTorchrunDiffer) {
+  Variables variables = {{"TORCHELASTIC_RUN_ID", "none"},
+                         {"TORCHELASTIC_RESTART_COUNT", "0"},
+                         {"TORCHELASTIC_ERROR_FILE", "/tmp/torchelastic_a/none_b/attempt_0/0/error.json"},
+                         {"RANK", "0"},
+                         {"WORLD_SIZE", "2"},
+                         {"LOCAL_RANK", "0"},
+                         {"LOCAL_WORLD_SIZE", "2"},
+                         {"MASTER_ADDR", "127.0.0.1"},
+                         {"MASTER_PORT", "29500"}};
+  const LaunchEnv first = Read(variables);
+  EXPECT_FALSE(first.run_id_weak);
+  EXPECT_EQ(first.run_id.substr(0, 33), "torchrun:127.0.0.1:29500/none.0@" + first.launch_key.substr(0, 1));
+  variables["RANK"] = variables["LOCAL_RANK"] = "1";
+  variables["TORCHELASTIC_ERROR_FILE"] = "/tmp/torchelastic_a/none_b/attempt_0/1/error.json";
+  EXPECT_EQ(Read(variables).run_id, first.run_id);
+  variables["TORCHELASTIC_ERROR_FILE"] = "/tmp/torchelastic_a/none_c/attempt_0/1/error.json";
+  EXPECT_NE(Read(variables).run_id, first.run_id);
+  // Other nodes have other directories: there the name is what all share.
+  variables["WORLD_SIZE"] = "4";
+  const LaunchEnv of_two_nodes = Read(variables);
+  EXPECT_TRUE(of_two_nodes.run_id_weak);
+  EXPECT_EQ(of_two_nodes.run_id, "torchrun:127.0.0.1:29500/none.0");
+  EXPECT_FALSE(of_two_nodes.launch_key.empty());
+  // A user's own variable.
+  variables["TORCHELASTIC_ERROR_FILE"] = "/var/log/errors";
+  EXPECT_TRUE(Read(variables).launch_key.empty());
+}
+
 TEST(LaunchEnv, SlurmStepButNotTheBatchScript) {
   Variables variables = {{"SLURM_PROCID", "2"},       {"SLURM_NTASKS", "9"},  {"SLURM_STEP_NUM_TASKS", "4"},
                          {"SLURM_LOCALID", "0"},      {"SLURM_JOB_ID", "47"}, {"SLURM_STEP_ID", "3"},

@@ -1,6 +1,8 @@
 #include "runtime/agent/run_dir.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -117,6 +119,79 @@ TEST_F(RunDirTest, AbandonLeavesOthersAlone) {
   EXPECT_TRUE(fs::exists("out/ranks"));
   AbandonRunDir(b);
   EXPECT_FALSE(fs::exists("out"));
+}
+
+LaunchEnv Torchrun(std::int32_t rank, const std::string& key, std::int32_t world = 8) {
+  LaunchEnv env = Slot(rank, 77, true);
+  env.source = LaunchSource::kTorchrun;
+  env.world_size = world;
+  env.launch_key = key;
+  return env;
+}
+
+TEST_F(RunDirTest, ARerunWithTheSameIdIsAnotherRun) {
+  const RunDir a0 = ClaimRunDir(Torchrun(0, "first"), "").value();
+  WriteClaim(a0, false);  // At once, before the others are there.
+  const RunDir a1 = ClaimRunDir(Torchrun(1, "first"), "").value();
+  EXPECT_EQ(a1.absolute, a0.absolute);
+  // Slots that the first run never had, while it runs and when it is over.
+  const RunDir b5 = ClaimRunDir(Torchrun(5, "second"), "").value();
+  EXPECT_NE(b5.absolute, a0.absolute);
+  WriteClaim(a1, true);
+  const RunDir b6 = ClaimRunDir(Torchrun(6, "second"), "").value(), a7 = ClaimRunDir(Torchrun(7, "first"), "").value();
+  EXPECT_EQ(b6.absolute, b5.absolute);
+  EXPECT_EQ(a7.absolute, a0.absolute);
+  EXPECT_EQ(ClaimRunDir(Torchrun(2, "first", 4), "out").value().path, "out");
+  EXPECT_EQ(ClaimRunDir(Torchrun(3, "second", 4), "out").value().path, "out-2");
+  EXPECT_EQ(ClaimRunDir(Torchrun(3, "first", 4), "out").value().path, "out");
+}
+
+// As slots of another node, or of a launcher without a key: no word of this node about the launch.
+TEST_F(RunDirTest, WithoutAKeyARunThatLivesIsJoinedAndOneThatIsOverIsNot) {
+  std::string first;
+  {
+    const RunDir a = ClaimRunDir(Torchrun(0, ""), "").value();
+    first = a.absolute;
+    EXPECT_NE(ClaimRunDir(Torchrun(1, "", 4), "").value().absolute, first) << "of another size";
+    const RunDir b = ClaimRunDir(Torchrun(1, ""), "").value();
+    EXPECT_EQ(b.absolute, first);
+    WriteClaim(b, true);
+    EXPECT_EQ(ClaimRunDir(Torchrun(2, ""), "").value().absolute, first);
+  }
+  // Their agents are gone without a word. Older than a start takes:
+  for (const auto& entry : fs::directory_iterator("lockstep.out")) {
+    if (!entry.is_symlink()) continue;
+    const timespec times[2] = {{::time(nullptr) - 120, 0}, {::time(nullptr) - 120, 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, entry.path().c_str(), times, AT_SYMLINK_NOFOLLOW), 0);
+  }
+  EXPECT_NE(ClaimRunDir(Torchrun(3, ""), "").value().absolute, first);
+}
+
+TEST_F(RunDirTest, LinksOfStrangersAreNotFollowed) {
+  const RunDir a = ClaimRunDir(Slot(0, 3), "").value();
+  std::string link;
+  for (const auto& entry : fs::directory_iterator("lockstep.out"))
+    if (entry.is_symlink()) link = entry.path();
+  fs::create_directories("elsewhere/20200101-000000-0003");
+  for (const std::string target : {"../elsewhere/20200101-000000-0003", "../elsewhere", "..", "/"}) {
+    fs::remove(link);
+    fs::create_symlink(target, link);
+    const RunDir b = ClaimRunDir(Slot(1, 3), "").value();
+    EXPECT_EQ(fs::path(b.absolute).parent_path(), fs::canonical("lockstep.out")) << target;
+    EXPECT_TRUE(fs::is_empty("elsewhere/20200101-000000-0003"));
+  }
+}
+
+TEST_F(RunDirTest, RanksThatIsALinkIsNotUsed) {
+  fs::create_directories("out");
+  fs::create_directories("elsewhere");
+  fs::create_directory_symlink("../elsewhere", "out/ranks");
+  ::setenv("TMPDIR", dir_.path().c_str(), 1);
+  const auto dir = ClaimRunDir(Slot(0, 4), "out");
+  ::unsetenv("TMPDIR");
+  ASSERT_TRUE(dir.ok());
+  EXPECT_NE(dir.value().notice.find("link"), std::string::npos);
+  EXPECT_TRUE(fs::is_empty("elsewhere"));
 }
 
 }  // namespace

@@ -1,0 +1,76 @@
+#pragma once
+// Who is alive, asked of the kernel through a file: a lock that its holder takes and that ends with it.
+//
+// Locks of an open file description (fcntl(2), F_OFD_SETLK; Linux 3.15). Unlike process ids they mean the same in every
+// pid namespace and container that sees the file, over NFS too. Unlike flock(2) an exclusive one needs a descriptor
+// that may write, so a stranger who can only read the file cannot pass for its writer. They end with the last
+// reference to the open file, and a mapping is one (tested on 6.18: descriptor closed, file mapped, and again in a
+// forked child): whoever maps a file that was locked before holds the lock until it unmaps, executes or dies.
+//
+// Close-on-exec keeps a lock from a program that is started.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+namespace lockstep {
+
+enum class Locked : std::uint8_t {
+  kYes,
+  kHeld,         // By somebody else, in a way that excludes ours.
+  kUnsupported,  // This file system or kernel has none (ENOLCK, ENOSYS, EINVAL, ...): it proves nothing.
+};
+
+// Never waits for a lock. `type`: F_RDLCK or F_WRLCK.
+inline Locked TryLock(int fd, short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  int rc;
+  do {
+    rc = ::fcntl(fd, F_OFD_SETLK, &lock);
+  } while (rc != 0 && errno == EINTR);
+  if (rc == 0) return Locked::kYes;
+  return errno == EAGAIN || errno == EACCES ? Locked::kHeld : Locked::kUnsupported;
+}
+inline Locked TryLockExclusive(int fd) { return TryLock(fd, F_WRLCK); }  // The descriptor must be open for writing,
+inline Locked TryLockShared(int fd) { return TryLock(fd, F_RDLCK); }     // for reading.
+
+// Whether somebody holds the exclusive lock: kHeld, or kYes that nobody does. Any descriptor will do.
+inline Locked AskExclusive(int fd) {
+  struct flock lock {};
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  if (::fcntl(fd, F_OFD_GETLK, &lock) != 0) return Locked::kUnsupported;
+  return lock.l_type == F_UNLCK ? Locked::kYes : Locked::kHeld;
+}
+
+// A descriptor and what it locks.
+class OwnedFd {
+ public:
+  OwnedFd() = default;
+  explicit OwnedFd(int fd) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept {
+    if (this != &other) {
+      Reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~OwnedFd() { Reset(); }
+  int get() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
+  void Reset() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace lockstep

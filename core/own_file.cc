@@ -1,0 +1,174 @@
+#include "core/own_file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+namespace lockstep {
+namespace {
+
+constexpr int kMaxTries = 16;
+constexpr std::size_t kMaxNameBytes = 200;  // Of the 255 a file system allows.
+constexpr std::string_view kPartSuffix = ".part";
+constexpr std::size_t kRandomDigits = 16;
+
+std::string DirectoryOf(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// ".NAME." of `path`.
+std::string PartPrefix(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return "." + (slash == std::string::npos ? path : path.substr(slash + 1)).substr(0, kMaxNameBytes) + ".";
+}
+
+std::uint64_t Random() {
+  std::uint64_t value = 0;
+  if (::getrandom(&value, sizeof value, GRND_NONBLOCK) == static_cast<ssize_t>(sizeof value)) return value;
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_nsec) * 0x9e3779b97f4a7c15u ^ static_cast<std::uint64_t>(::getpid()) << 32;
+}
+
+// ".NAME.<16 hex digits>.part", where `prefix` is all or the beginning of ".NAME.".
+bool IsPartName(std::string_view name, std::string_view prefix) {
+  if (name.size() < prefix.size() + kRandomDigits + kPartSuffix.size()) return false;
+  const std::size_t digits = name.size() - kRandomDigits - kPartSuffix.size();
+  return name.starts_with(prefix) && name.ends_with(kPartSuffix) && name[digits - 1] == '.' &&
+         (digits == prefix.size() || prefix == ".") &&
+         name.substr(digits, kRandomDigits).find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::vector<std::string> RemoveParts(const std::string& directory, const std::string& prefix) {
+  std::vector<std::string> removed;
+  DIR* entries = ::opendir(directory.c_str());
+  if (entries == nullptr) return removed;
+  while (const dirent* entry = ::readdir(entries)) {
+    if (!IsPartName(entry->d_name, prefix)) continue;
+    std::string part = directory + "/" + entry->d_name;
+    const OwnedFd fd = OpenOwn(part, O_RDWR);
+    if (fd.open() && TryLockExclusive(fd.get()) == Locked::kYes && ::unlink(part.c_str()) == 0)
+      removed.push_back(std::move(part));
+  }
+  ::closedir(entries);
+  return removed;
+}
+
+}  // namespace
+
+OwnedFd CreateBeside(const std::string& path, mode_t mode, std::string* name) {
+  const std::string prefix = DirectoryOf(path) + "/" + PartPrefix(path);
+  for (int n = 0; n < kMaxTries; ++n) {
+    char digits[kRandomDigits + 1];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(Random()));
+    *name = prefix + digits + std::string(kPartSuffix);
+    OwnedFd fd(::open(name->c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    if (!fd.open()) {
+      if (errno == EEXIST) continue;
+      return fd;
+    }
+    // A stranger who may read could have been first, or whoever looks for what the dead have left.
+    struct stat info {};
+    if (TryLockExclusive(fd.get()) != Locked::kHeld && ::fstat(fd.get(), &info) == 0 && info.st_nlink > 0) return fd;
+    ::unlink(name->c_str());
+  }
+  errno = EAGAIN;
+  return OwnedFd();
+}
+
+int MoveOver(const std::string& from, const std::string& to) {
+  return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+}
+
+int MoveNew(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) return errno;
+  // NFS has no such flag; link() is atomic and refuses to replace there, too.
+  if (::link(from.c_str(), to.c_str()) == 0) {
+    ::unlink(from.c_str());
+    return 0;
+  }
+  if (errno != EPERM && errno != ENOSYS && errno != EOPNOTSUPP && errno != EMLINK) return errno;
+  // Neither: the weaker way.
+  struct stat info {};
+  if (::lstat(to.c_str(), &info) == 0) return EEXIST;
+  return MoveOver(from, to);
+}
+
+int ReplaceFile(const std::string& path, std::string_view text, mode_t mode, bool durable) {
+  std::string name;
+  OwnedFd fd = CreateBeside(path, mode, &name);
+  if (!fd.open()) return errno;
+  int error = 0;
+  while (!text.empty() && error == 0) {
+    const ssize_t n = ::write(fd.get(), text.data(), text.size());
+    if (n > 0)
+      text.remove_prefix(static_cast<std::size_t>(n));
+    else if (n == 0)
+      error = ENOSPC;
+    else if (errno != EINTR)
+      error = errno;
+  }
+  if (error == 0 && durable && ::fsync(fd.get()) != 0) error = errno;
+  const OwnedFd lock(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));  // Until it has its name.
+  // NFS reports late write errors here.
+  if (::close(fd.Release()) != 0 && error == 0) error = errno;
+  if (error == 0) error = MoveOver(name, path);
+  if (error != 0) ::unlink(name.c_str());
+  if (error == 0 && durable) SyncDirectoryOf(path);
+  return error;
+}
+
+void SyncDirectoryOf(const std::string& path) {
+  const OwnedFd directory(::open(DirectoryOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.open()) ::fsync(directory.get());
+}
+
+std::vector<std::string> RemoveDeadParts(const std::string& path) {
+  return RemoveParts(DirectoryOf(path), PartPrefix(path));
+}
+
+std::vector<std::string> RemoveDeadPartsIn(const std::string& directory) { return RemoveParts(directory, "."); }
+
+OwnedFd OpenOwn(const std::string& path, int flags) {
+  OwnedFd fd(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat info {};
+  if (!fd.open() || ::fstat(fd.get(), &info) != 0) return OwnedFd();
+  const int wrong = !S_ISREG(info.st_mode) ? EINVAL : info.st_uid != ::geteuid() ? EPERM : 0;
+  if (wrong == 0) return fd;
+  fd.Reset();
+  errno = wrong;
+  return fd;
+}
+
+bool RemoveOwn(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
+         ::unlink(path.c_str()) == 0;
+}
+
+bool RemoveOwnLink(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode) && info.st_uid == ::geteuid() &&
+         ::unlink(path.c_str()) == 0;
+}
+
+std::string NotOwnDirectory(const std::string& path, bool shared) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return std::strerror(errno);
+  if (S_ISLNK(info.st_mode)) return "it is a link";
+  if (!S_ISDIR(info.st_mode)) return "it is no directory";
+  if (info.st_uid != ::geteuid()) return "it belongs to user " + std::to_string(info.st_uid);
+  if (!shared && (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "others may write to it";
+  return "";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+#pragma once
+// Files in places where others may have put something: never through a link that somebody planted, never under a
+// name that somebody could foresee, never taking away what is not ours.
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/file_lock.h"
+
+namespace lockstep {
+
+// A new, empty file in the directory of `path`, ".NAME.<16 hex digits>.part" for its NAME, locked exclusively where
+// there are locks. `mode` less the umask. *name: what it is called. Not open: errno says why.
+OwnedFd CreateBeside(const std::string& path, mode_t mode, std::string* name);
+
+// Gives a file that CreateBeside made its name for good, replacing what is there: a link is replaced, not followed.
+// 0 or errno.
+int MoveOver(const std::string& from, const std::string& to);
+// The same, but replaces nothing: EEXIST. Atomic where the file system has hard links or RENAME_NOREPLACE.
+int MoveNew(const std::string& from, const std::string& to);
+
+// The whole text under its name, at no time half of it; `durable`: on the disk before this returns. 0 or errno.
+int ReplaceFile(const std::string& path, std::string_view text, mode_t mode, bool durable = false);
+
+// Directory entries of `path`'s directory reach the disk.
+void SyncDirectoryOf(const std::string& path);
+
+// Files that CreateBeside made for `path` and whose makers are dead are removed. Where there are no locks nobody
+// can tell, and they stay. Which were removed.
+std::vector<std::string> RemoveDeadParts(const std::string& path);
+// The same for whatever was made in a directory.
+std::vector<std::string> RemoveDeadPartsIn(const std::string& directory);
+
+// A regular file of this user, opened; a link in the last place is not followed, a pipe is not waited for. Not open:
+// errno says why (EPERM: another user's, EINVAL: no regular file, ELOOP: a link).
+OwnedFd OpenOwn(const std::string& path, int flags);
+
+// Removes a regular file of this user, by its name; nothing else. False: it was not there, or not ours.
+bool RemoveOwn(const std::string& path);
+// The same for a link of this user; what it points to stays.
+bool RemoveOwnLink(const std::string& path);
+
+// A directory of this user, itself and not by a link, that nobody else may write to unless `shared`. "" or what is
+// wrong with it, as part of a sentence.
+std::string NotOwnDirectory(const std::string& path, bool shared);
+
+}  // namespace lockstep
