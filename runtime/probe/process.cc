@@ -44,7 +44,7 @@ void Complain(const char* what, const char* path) {
   char line[512];
   const int n = snprintf(line, sizeof line - 1, "lockstep: not recording this process: %s (%s)", what, path);
   MakePlainLine(line);  // The path is the environment's.
-  strcat(line, "\n");  // There is room.
+  strcat(line, "\n");   // There is room.
   if (n > 0 && write(STDERR_FILENO, line, strlen(line)) < 0) return;
 }
 
