@@ -11,6 +11,7 @@
 #include "analysis/passes.h"
 #include "analysis/report/format.h"
 #include "analysis/statistics.h"
+#include "core/printed.h"
 #include "trace/strings.h"
 
 namespace lockstep {
@@ -235,11 +236,11 @@ void FindBursts(const Context& context, Analysis& analysis) {
                           many ? "are" : "is", WhatOf(named), Duration(each), Duration(per_step))
             : fmt::format("{} {} {} something that takes {} longer than other steps, {} per step on average.", every,
                           who, many ? "do" : "does", Duration(each), Duration(per_step));
-  finding.brief = named ? fmt::format("{} in every {} step", named->name.substr(0, 30),
+  finding.brief = named ? fmt::format("{} in every {} step", BeginOf(named->name, 30),
                                       period->steps > 0 ? fmt::format("{}th", period->steps) : "n-th")
                         : "steps that are slow on the host, again and again";
   if (named && period->steps == 0)
-    finding.brief = fmt::format("{} every {}", named->name.substr(0, 30), Duration(period->ns));
+    finding.brief = fmt::format("{} every {}", BeginOf(named->name, 30), Duration(period->ns));
   finding.evidence = fmt::format(
       "{} of {} steps, {} of {} distances between them alike; {} of each within {} on rank {}", series->bursts.size(),
       series->ns.size(), period->fitting, period->distances, Duration(named ? named->extra_ns : shares[0].host_ns),

@@ -9,6 +9,7 @@
 #include "analysis/report/format.h"
 #include "analysis/statistics.h"
 #include "core/interval.h"
+#include "core/printed.h"
 
 namespace lockstep {
 namespace {
@@ -115,7 +116,7 @@ std::optional<KernelEvidence> SlowKernelsOf(const Context& context, std::size_t 
   }
   evidence.factor = std::exp(sum / weight);
   for (std::size_t i = 0; i < std::min(slow.size(), kNamesTold); ++i)
-    evidence.names += (i == 0 ? "" : ", ") + std::string(slow[i].name.substr(0, 60));
+    evidence.names += (i == 0 ? "" : ", ") + std::string(BeginOf(slow[i].name, 60));
   if (slow.size() > kNamesTold) evidence.names += fmt::format(" and {} more", slow.size() - kNamesTold);
   return evidence;
 }

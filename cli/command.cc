@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <sstream>
 
 #include "cli/out.h"
 
@@ -15,6 +16,18 @@ int PrintError(const Error& error) {
   if (!error.where.empty()) Note("  {}\n", error.where);
   if (!error.hint.empty()) Note("  try: {}\n", error.hint);
   return error.code == ErrorCode::kUsage ? kUsage : kFailed;
+}
+
+int ShowParseError(const CLI::App& app, const CLI::ParseError& error) {
+  std::ostringstream text, trouble;
+  const int code = app.exit(error, text, trouble);
+  ShowText(text.str());
+  // Words of the command line are in it: they may come from a script that took them from anywhere.
+  std::string said = trouble.str();
+  const std::string what = error.what();
+  if (const std::size_t at = said.find(what); at != std::string::npos) said.replace(at, what.size(), Printed(what));
+  ShowNote(said);
+  return code;
 }
 
 void NameEnvironment(CLI::App& command) {

@@ -51,6 +51,9 @@ void NameEnvironment(CLI::App& command);
 // "error: what" / "  where" / "  try: hint" on stderr. Returns the exit code for the error.
 int PrintError(const Error& error);
 
+// What the parser has to say (help, version, what is wrong), on standard output or error. Returns CLI11's exit code.
+int ShowParseError(const CLI::App& app, const CLI::ParseError& error);
+
 // "110:310" -> 110 and 309: the end is not included, as in `lockstep run --steps`. Either end may be left out
 // (-1: no bound); "" is neither. kUsage for anything else.
 struct StepRange {

@@ -4,11 +4,9 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <sstream>
 #include <string>
 
 #include "cli/command.h"
-#include "cli/out.h"
 #include "core/version.h"
 
 namespace lockstep::cli {
@@ -43,11 +41,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(SplitProgram(app, argc, argv), argv);
   } catch (const CLI::ParseError& error) {
-    // Words of the command line are shown again: they may come from a script that took them from anywhere.
-    std::ostringstream text, trouble;
-    const int code = app.exit(error, text, trouble);
-    ShowText(text.str());
-    ShowNote(trouble.str());
+    const int code = ShowParseError(app, error);
     return code == 0 ? kOk : kUsage;
   }
   return chosen ? chosen() : kUsage;

@@ -5,11 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <sstream>
 
 #include "cli/command.h"
 #include "cli/merge_command.h"
-#include "cli/out.h"
 #include "core/version.h"
 #include "merge/mpi/mpi_team.h"
 
@@ -27,11 +25,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (team.index() != 0) return error.get_exit_code() == 0 ? lockstep::cli::kOk : lockstep::cli::kUsage;
-    std::ostringstream text, trouble;
-    const int code = app.exit(error, text, trouble);
-    lockstep::cli::ShowText(text.str());
-    lockstep::cli::ShowNote(trouble.str());
-    return code == 0 ? lockstep::cli::kOk : lockstep::cli::kUsage;
+    return lockstep::cli::ShowParseError(app, error) == 0 ? lockstep::cli::kOk : lockstep::cli::kUsage;
   }
   return lockstep::cli::RunMerge(flags, &team);
 }

@@ -174,6 +174,14 @@ std::string PrintedShort(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, end)) + ".." + std::string(text.substr(begin));
 }
 
+std::string_view BeginOf(std::string_view text, std::size_t bytes) {
+  if (text.size() <= bytes) return text;
+  std::size_t end = bytes;
+  // A character has four bytes at most: where more continue, it is none.
+  while (end > 0 && bytes - end < 3 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
 std::string PrintedJson(std::string_view json) {
   std::string out;
   out.reserve(json.size());

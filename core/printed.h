@@ -29,6 +29,9 @@ std::size_t PrintedColumns(std::string_view text);
 // names apart may be at either end.
 std::string PrintedShort(std::string_view text, std::size_t columns);
 
+// The begin of `text` in at most so many bytes, no character cut in two.
+std::string_view BeginOf(std::string_view text, std::size_t bytes);
+
 // JSON whose strings hold the same as before and no character that a terminal obeys: those that Printed makes visible
 // become \u escapes.
 std::string PrintedJson(std::string_view json);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/printed.h"
+
 namespace lockstep {
 namespace {
 
@@ -119,7 +121,7 @@ std::string ShortName(std::string_view name, std::size_t most) {
   if (const std::size_t colons = text.rfind("::");
       text.size() > most && colons != std::string::npos && colons + 2 < text.size())
     text = text.substr(colons + 2);
-  if (text.size() > most) text = text.substr(0, most - 3) + "...";
+  if (text.size() > most) text = std::string(BeginOf(text, most - 3)) + "...";
   return text;
 }
 

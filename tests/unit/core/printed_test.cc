@@ -78,6 +78,15 @@ TEST(Printed, ColumnsAndShortening) {
   EXPECT_EQ(PrintedShort(std::string(100'000, 'x'), 50).size(), 50u);
 }
 
+TEST(Printed, BeginsEndWithACharacter) {
+  EXPECT_EQ(BeginOf("abc", 3), "abc");
+  EXPECT_EQ(BeginOf("abcd", 3), "abc");
+  EXPECT_EQ(BeginOf("aé", 2), "a");
+  EXPECT_EQ(BeginOf("a🚀", 4), "a");
+  EXPECT_EQ(BeginOf("a🚀b", 5), "a🚀");
+  EXPECT_EQ(BeginOf("\x80\x80\x80\x80\x80\x80\x80", 5).size(), 2u);
+}
+
 TEST(Printed, JsonSaysTheSame) {
   EXPECT_EQ(PrintedJson("{\"a\": \"\u009b\u202e\x7f\U000e0041 \\u001b é\"}\n"),
             "{\"a\": \"\\u009b\\u202e\\u007f\\udb40\\udc41 \\u001b é\"}\n");
