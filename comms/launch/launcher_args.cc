@@ -344,9 +344,9 @@ Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& com
     LS_TRY(const std::size_t program,
            launcher == Launcher::kSrun ? ProgramOfSrun(command, begin, end) : ProgramOfMpirun(command, begin, end));
     const std::size_t at = std::min(program, end);
-    if (at < end) out.insert(out.end(), options.begin(), options.end());
     out.insert(out.end(), command.begin() + static_cast<std::ptrdiff_t>(begin),
                command.begin() + static_cast<std::ptrdiff_t>(at));
+    if (at < end) out.insert(out.end() - (out.back() == "--" ? 1 : 0), options.begin(), options.end());
     if (at < end) {
       any = true;
       const bool there = BaseName(command[at]) == "lockstep" && at + 1 < end && command[at + 1] == "run";
