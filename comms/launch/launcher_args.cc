@@ -374,7 +374,7 @@ Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::s
     const std::string& word = command[i];
     if (word.size() < 2 || word[0] != '-') {
       if (!plain && python.empty()) return unknown;
-      if (!plain) out.emplace_back("--no-python");
+      if (!plain) out.emplace_back("--no_python");  // With dashes from PyTorch 2.0 on only.
       out.insert(out.end(), agent.begin(), agent.end());
       if (!plain) out.insert(out.end(), {python, "-u"});
       if (module) out.emplace_back("-m");

@@ -80,12 +80,12 @@ std::string Torchrun(const std::string& command, const std::string& python = "/v
 
 TEST(LauncherArgs, Torchrun) {
   EXPECT_EQ(Torchrun("torchrun train.py --nnodes 3"),
-            "torchrun --no-python ! /venv/bin/python3 -u train.py --nnodes 3");
+            "torchrun --no_python ! /venv/bin/python3 -u train.py --nnodes 3");
   EXPECT_EQ(Torchrun("torchrun --nnodes 2 --nproc_per_node=2 --rdzv-endpoint h:1 -r 1 -t3 --standalone train.py a"),
-            "torchrun --nnodes 2 --nproc_per_node=2 --rdzv-endpoint h:1 -r 1 -t3 --standalone --no-python ! "
+            "torchrun --nnodes 2 --nproc_per_node=2 --rdzv-endpoint h:1 -r 1 -t3 --standalone --no_python ! "
             "/venv/bin/python3 -u train.py a");
   EXPECT_EQ(Torchrun("torchrun --nnodes 2 -m pack.train -m x"),
-            "torchrun --nnodes 2 --no-python ! /venv/bin/python3 -u -m pack.train -m x");
+            "torchrun --nnodes 2 --no_python ! /venv/bin/python3 -u -m pack.train -m x");
   EXPECT_EQ(Torchrun("torchrun --no_python ./app x", ""), "torchrun --no_python ! ./app x");
   EXPECT_EQ(Torchrun("torchrun --no-python lockstep run -- app"), "torchrun --no-python lockstep run -- app");
   for (const char* command : {"torchrun", "torchrun --nnodes 2", "torchrun --run-path x.py", "torchrun --frob 3 x.py",
