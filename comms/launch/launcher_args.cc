@@ -344,9 +344,9 @@ Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& com
     LS_TRY(const std::size_t program,
            launcher == Launcher::kSrun ? ProgramOfSrun(command, begin, end) : ProgramOfMpirun(command, begin, end));
     const std::size_t at = std::min(program, end);
-    if (at < end) out.insert(out.end(), options.begin(), options.end());
     out.insert(out.end(), command.begin() + static_cast<std::ptrdiff_t>(begin),
                command.begin() + static_cast<std::ptrdiff_t>(at));
+    if (at < end) out.insert(out.end() - (out.back() == "--" ? 1 : 0), options.begin(), options.end());
     if (at < end) {
       any = true;
       const bool there = BaseName(command[at]) == "lockstep" && at + 1 < end && command[at + 1] == "run";
@@ -374,7 +374,7 @@ Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::s
     const std::string& word = command[i];
     if (word.size() < 2 || word[0] != '-') {
       if (!plain && python.empty()) return unknown;
-      if (!plain) out.emplace_back("--no-python");
+      if (!plain) out.emplace_back("--no_python");  // With dashes from PyTorch 2.0 on only.
       out.insert(out.end(), agent.begin(), agent.end());
       if (!plain) out.insert(out.end(), {python, "-u"});
       if (module) out.emplace_back("-m");

@@ -27,7 +27,7 @@ Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& com
                                              const std::vector<std::string>& agent,
                                              const std::vector<std::string>& options = {});
 
-// The same for `torchrun [options] script args`, which becomes `torchrun [options] --no-python AGENT python -u script
+// The same for `torchrun [options] script args`, which becomes `torchrun [options] --no_python AGENT python -u script
 // args`, as torchrun itself starts its workers; `python` is the interpreter it would use. kUsage where that cannot be
 // told, for an option that is not known or a program that torchrun runs in another way.
 Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::string>& command,

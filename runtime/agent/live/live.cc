@@ -102,6 +102,7 @@ void Live::Gather(std::int64_t epoch) {
   std::vector<LiveRank> ranks;
   for (std::int32_t rank = 0; rank < setup_.ranks; ++rank)
     if (std::optional<LiveRank> told = ReadLiveFile(setup_.directory, rank); told) ranks.push_back(std::move(*told));
+  hearing_.Judge(ranks, epoch);
   const LiveFigures figures = ComputeLiveFigures(ranks, setup_.ranks, epoch);
   std::string line = LiveLine(figures, setup_.ranks, begin_ns - last_gather_ns_);
   last_gather_ns_ = begin_ns;

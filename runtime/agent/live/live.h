@@ -51,6 +51,7 @@ class Live {
 
   Setup setup_;
   LiveSteps steps_;
+  LiveHearing hearing_;
   ClockSnapshot first_, now_;
   std::uint64_t last_tick_ticks_ = 0, before_ticks_ = 0;
   std::int64_t published_epoch_ = 0, gathered_epoch_ = 0;

@@ -210,6 +210,14 @@ class LastArrivals {
 
 }  // namespace
 
+void LiveHearing::Judge(std::vector<LiveRank>& ranks, std::int64_t epoch) {
+  for (LiveRank& rank : ranks) {
+    const auto [heard, first] = heard_.try_emplace(rank.rank, Heard{rank.epoch, epoch});
+    if (heard->second.theirs != rank.epoch) heard->second = {rank.epoch, epoch};
+    rank.epoch = heard->second.ours;
+  }
+}
+
 LiveFigures ComputeLiveFigures(std::span<const LiveRank> told, std::int32_t expected, std::int64_t epoch) {
   LiveFigures figures;
   std::vector<const LiveRank*> ranks;

@@ -5,6 +5,7 @@
 // communication has in common with its work is not priced here.
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -33,7 +34,22 @@ struct LiveFigures {
   std::uint64_t records = 0, dropped = 0;
 };
 
-// `ranks`: what was read, one each; `expected`: ranks of the job. `epoch`: now.
+// Periods are numbered by each node's own wall clock, which may be seconds from rank 0's. So whether a rank still tells
+// something is judged by whether its number changes, not by the number.
+class LiveHearing {
+ public:
+  // What was read now, in period `epoch` of this node: LiveRank::epoch becomes the period of this node in which its
+  // present number was read first.
+  void Judge(std::vector<LiveRank>& ranks, std::int64_t epoch);
+
+ private:
+  struct Heard {
+    std::int64_t theirs = 0, ours = 0;
+  };
+  std::map<std::int32_t, Heard> heard_;
+};
+
+// `ranks`: what was read, one each, their `epoch` by this node's clock (LiveHearing); `expected`: ranks of the job. `epoch`: now.
 LiveFigures ComputeLiveFigures(std::span<const LiveRank> ranks, std::int32_t expected, std::int64_t epoch);
 
 }  // namespace lockstep

@@ -49,7 +49,7 @@ def check_layout(path):
                 assert column.maxshape == (None,)
         assert calls["op"].dtype == np.dtype("<u2") and calls["peer"].dtype == np.dtype("<i4")
         assert calls["begin_ns"].chunks == (65536,)
-        assert "p2p" not in f and set(f) == {"mpi_calls", "strings", "string_bytes", "meta"}, list(f)
+        assert "p2p" not in f and set(f) == {"mpi_calls", "steps", "strings", "string_bytes", "meta"}, list(f)
 
 
 def check_frame(path, code):

@@ -109,6 +109,26 @@ TEST_F(TableFileTest, ManySmallAppendsEqualOneBigOne) {
   }
 }
 
+TEST_F(TableFileTest, EmptyTablesStayOutOfRankFilesAndReadAsEmpty) {
+  schema::RankTables tables = MakeTables(10);
+  ASSERT_TRUE(WriteRankFile(Path("a.h5"), tables).ok());
+  const auto read = ReadRankFile(Path("a.h5"));
+  ASSERT_TRUE(read.ok());
+  EXPECT_TRUE(read.value().damaged.empty());
+  EXPECT_EQ(read.value().tables.kernels.rows(), 0u);
+  EXPECT_EQ(read.value().tables.mpi_calls.rows(), 10u);
+  const auto file = TableFile::Open(Path("a.h5"));
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE(file.value().complete() && file.value().indexed());
+  EXPECT_EQ(file.value().Rows("kernels"), 0u);
+  EXPECT_EQ(file.value().missing_columns(), 0u);
+  EXPECT_LT(fs::file_size(Path("a.h5")), 40'000u);
+  // Nothing at all is a file as well.
+  ASSERT_TRUE(WriteRankFile(Path("none.h5"), schema::RankTables{}).ok());
+  EXPECT_TRUE(ReadRankFile(Path("none.h5")).ok());
+  EXPECT_TRUE(TableFile::Open(Path("none.h5")).value().Digests().ok());
+}
+
 TEST_F(TableFileTest, OneChangedValueChangesTheDigest) {
   schema::RankTables tables = MakeTables(kChunkRows + 10);
   ASSERT_TRUE(WriteRankFile(Path("a.h5"), tables).ok());

@@ -10,11 +10,13 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-LaunchEnv Read(const Variables& variables) {
-  return ReadLaunchEnv([&](const char* name) -> const char* {
-    const auto at = variables.find(name);
-    return at == variables.end() ? nullptr : at->second.c_str();
-  });
+LaunchEnv Read(const Variables& variables, std::string_view hydra = {}) {
+  return ReadLaunchEnv(
+      [&](const char* name) -> const char* {
+        const auto at = variables.find(name);
+        return at == variables.end() ? nullptr : at->second.c_str();
+      },
+      hydra);
 }
 
 const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "5"},
@@ -136,6 +138,19 @@ TEST(LaunchEnv, Pmi) {
   EXPECT_EQ(env.rank, 1);
   EXPECT_EQ(env.world_size, 2);
   EXPECT_EQ(env.local_size, 2);
+}
+
+TEST(LaunchEnv, RanksOfOneHydraAreOneRun) {
+  const Variables first = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, second = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}};
+  EXPECT_TRUE(Read(first).run_id_random) << "not started by hydra";
+  const LaunchEnv a = Read(first, "lockstep", "head:4711/0"), b = Read(second, "lockstep", "head:4711/0");
+  EXPECT_EQ(a.run_id, "hydra:head:4711/0");
+  EXPECT_EQ(a.run_hash, b.run_hash);
+  EXPECT_FALSE(a.run_id_random);
+  EXPECT_TRUE(a.run_id_weak) << "a port comes back";
+  EXPECT_NE(a.run_hash, Read(first, "lockstep", "head:4712/0").run_hash);
+  // Where the launcher names the job itself that counts.
+  EXPECT_EQ(Read(kOpenMpi, "lockstep", "head:4711/0").run_id, Read(kOpenMpi).run_id);
 }
 
 TEST(LaunchEnv, NothingIsOneRankWithARandomId) {

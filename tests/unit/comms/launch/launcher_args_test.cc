@@ -29,6 +29,7 @@ TEST(LauncherArgs, Recognition) {
   for (const char* name : {"mpirun", "/usr/bin/mpiexec", "mpirun.openmpi", "orterun", "prterun", "mpiexec.hydra"})
     EXPECT_EQ(RecognizeLauncher(name), Launcher::kMpirun) << name;
   EXPECT_EQ(RecognizeLauncher("/usr/bin/srun"), Launcher::kSrun);
+  EXPECT_EQ(RecognizeLauncher("/venv/bin/torchrun"), Launcher::kTorchrun);
   for (const char* name : {"mpirunner", "python3", "./srun.sh", "bash", ""})
     EXPECT_EQ(RecognizeLauncher(name), Launcher::kNone) << name;
 }
@@ -64,6 +65,53 @@ TEST(LauncherArgs, Srun) {
   EXPECT_EQ(Insert("srun -K1 -I60 -ul -p debug --mpi pmix app"), "srun -K1 -I60 -ul -p debug --mpi pmix ! app");
   EXPECT_EQ(Insert("srun -lp debug app"), "srun -lp debug ! app");
   EXPECT_EQ(Insert("srun -n1 a : -n2 b"), "srun -n1 ! a : -n2 ! b");
+}
+
+std::string Join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+std::string Torchrun(const std::string& command, const std::string& python = "/venv/bin/python3") {
+  const auto out = InsertAgentForTorchrun(Split(command), {"!"}, python);
+  return out.ok() ? Join(out.value()) : "error";
+}
+
+TEST(LauncherArgs, Torchrun) {
+  EXPECT_EQ(Torchrun("torchrun train.py --nnodes 3"),
+            "torchrun --no_python ! /venv/bin/python3 -u train.py --nnodes 3");
+  EXPECT_EQ(Torchrun("torchrun --nnodes 2 --nproc_per_node=2 --rdzv-endpoint h:1 -r 1 -t3 --standalone train.py a"),
+            "torchrun --nnodes 2 --nproc_per_node=2 --rdzv-endpoint h:1 -r 1 -t3 --standalone --no_python ! "
+            "/venv/bin/python3 -u train.py a");
+  EXPECT_EQ(Torchrun("torchrun --nnodes 2 -m pack.train -m x"),
+            "torchrun --nnodes 2 --no_python ! /venv/bin/python3 -u -m pack.train -m x");
+  EXPECT_EQ(Torchrun("torchrun --no_python ./app x", ""), "torchrun --no_python ! ./app x");
+  EXPECT_EQ(Torchrun("torchrun --no-python lockstep run -- app"), "torchrun --no-python lockstep run -- app");
+  for (const char* command : {"torchrun", "torchrun --nnodes 2", "torchrun --run-path x.py", "torchrun --frob 3 x.py",
+                              "torchrun -h", "torchrun --nnod 2 x.py", ""})
+    EXPECT_EQ(Torchrun(command), "error") << command;
+  EXPECT_EQ(Torchrun("torchrun train.py", ""), "error") << "its Python is not known";
+}
+
+TEST(LauncherArgs, VariablesTravelWithOpenMpiAlone) {
+  const std::vector<std::string> environment = {"PATH=/bin", "LOCKSTEP_NVML=/x y", "LOCKSTEP_SEGMENT=/dev/shm/s",
+                                                "LOCKSTEP_LIVE=2"};
+  const auto forward = [&](const std::string& command, std::string_view launcher) {
+    return Join(ForwardVariables(Split(command), launcher, environment));
+  };
+  EXPECT_EQ(forward("mpirun -np 2 app", "/usr/bin/orterun"), "-x LOCKSTEP_NVML -x LOCKSTEP_LIVE");
+  EXPECT_EQ(forward("mpirun -np 2 -x LOCKSTEP_LIVE=5 -x LOCKSTEP_NVML app", "/usr/bin/orterun"), "");
+  EXPECT_EQ(forward("mpirun -np 2 app", "/usr/bin/mpiexec.hydra"), "");
+  EXPECT_EQ(forward("mpirun -np 2 app", ""), "");
+  // "You can use -x or mca_base_env_list, not both."
+  EXPECT_EQ(forward("mpirun -mca mca_base_env_list A=1 app", "/usr/bin/orterun"), "");
+  EXPECT_TRUE(ForwardVariables(Split("mpirun app"), "orterun", {"LOCKSTEP_LIVE=2", "OMPI_MCA_mca_base_env_list=A"})
+                  .empty());
+  const auto out = InsertAgent(Split("mpirun -np 1 a : -np 2 b"), {"!"}, {"-x", "V"});
+  ASSERT_TRUE(out.ok());
+  EXPECT_EQ(Join(out.value()), "mpirun -np 1 -x V ! a : -np 2 -x V ! b");
+  EXPECT_EQ(Join(InsertAgent(Split("mpirun -np 2 -- a"), {"!"}, {"-x", "V"}).value()), "mpirun -np 2 -x V -- ! a");
 }
 
 TEST(LauncherArgs, RefusesWhatItCannotRead) {

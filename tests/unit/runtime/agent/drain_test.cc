@@ -264,6 +264,53 @@ TEST(Segment, NoRoomAnywhereSaysWhy) {
   EXPECT_NE(segment.error().what.find("absent"), std::string::npos);
 }
 
+// Of a mapping of this process; bytes that are in its page table.
+std::uint64_t ResidentBytes(const std::string& path) {
+  std::ifstream maps("/proc/self/smaps");
+  bool here = false;
+  std::uint64_t kilobytes = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find('-') < line.find(' ')) here = line.find(path) != std::string::npos;
+    if (here && line.starts_with("Rss:")) kilobytes += std::stoull(line.substr(4));
+  }
+  return kilobytes << 10;
+}
+
+TEST(Segment, RingsArePopulatedAheadOfTheirWriters) {
+  TempDir dir;
+  constexpr std::uint64_t kRing = 8 << 20;
+  auto segment = Segment::Create({.tmpfs_dir = "/dev/shm",
+                                  .disk_path = dir.path() + "/ring",
+                                  .total_bytes = 64 << 20,
+                                  .main_ring_bytes = kRing,
+                                  .other_ring_bytes = kRing / 4});
+  ASSERT_TRUE(segment.ok());
+  const std::string path = segment.value().path();
+  const SegmentView view = segment.value().view();
+  EXPECT_GE(view.header().ready_bytes.load(), kArenaOffset + kRing) << "allocated: nobody meets a full tmpfs";
+  EXPECT_GE(ResidentBytes(path), kRing / 8);
+  EXPECT_LT(ResidentBytes(path), kRing / 2);
+  view.rings()[0].offset = kArenaOffset;
+  view.rings()[0].capacity_slots = view.header().main_ring_slots;
+  view.header().rings_used.store(1);
+  const std::uint64_t slots = view.header().main_ring_slots;
+  for (const auto& [head, least] : {std::pair<std::uint64_t, std::uint64_t>{0, kRing / 8},
+                                    {slots / 2, kRing * 5 / 8},
+                                    {slots / 4, kRing * 5 / 8},
+                                    {3 * slots, kRing}}) {
+    view.ring(kArenaOffset).head.store(head);
+    segment.value().PopulateAhead();
+    EXPECT_GE(ResidentBytes(path), least) << head;
+  }
+  // What is no ring of this segment (its file can be written by the program) is left alone.
+  view.rings()[1].offset = view.bytes - 4096;
+  view.rings()[1].capacity_slots = 0xffffffff;
+  view.rings()[2].offset = UINT64_MAX - 100;
+  view.header().rings_used.store(0xffffffff);
+  segment.value().PopulateAhead();
+  segment.value().Remove();
+}
+
 TEST(Segment, FallsBackToDiskAndRemembersWhy) {
   TempDir dir;
   auto segment = Segment::Create({.tmpfs_dir = dir.path() + "/absent",

@@ -11,6 +11,7 @@
 
 #include "core/env.h"
 #include "core/ring_layout.h"
+#include "runtime/agent/elf_file.h"
 #include "tests/unit/runtime/agent/temp_dir.h"
 
 namespace lockstep {

@@ -273,6 +273,21 @@ TEST(LiveFigures, WaitingUntilTheLastThenTransfer) {
   EXPECT_TRUE(figures.silent.empty());
 }
 
+TEST(LiveHearing, ARankIsSilentWhenItsNumberStandsStillWhateverItIs) {
+  LiveHearing hearing;
+  // A period of 2 s; rank 1's wall clock is 5 s behind, rank 2's an hour ahead, rank 3 says nothing from period 102 on.
+  for (std::int64_t epoch = 100; epoch < 106; ++epoch) {
+    std::vector<LiveRank> ranks = {Rank(0, {}), Rank(1, {}), Rank(2, {}), Rank(3, {})};
+    ranks[0].epoch = epoch;
+    ranks[1].epoch = epoch - 3;
+    ranks[2].epoch = epoch + 1800;
+    ranks[3].epoch = std::min<std::int64_t>(epoch, 102);
+    hearing.Judge(ranks, epoch);
+    const std::vector<std::int32_t> silent = epoch < 104 ? std::vector<std::int32_t>{} : std::vector<std::int32_t>{3};
+    EXPECT_EQ(ComputeLiveFigures(ranks, 4, epoch).silent, silent) << epoch;
+  }
+}
+
 TEST(LiveFigures, OtherClocksAreMappedAndBoundWhatIsLast) {
   const std::int64_t offset = 5'000'000'000;
   std::vector<LiveRank> ranks = {
