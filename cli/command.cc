@@ -1,31 +1,36 @@
 #include "cli/command.h"
 
-#include <sys/stat.h>
-
-#include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
 namespace lockstep::cli {
+namespace {
+
+CLI::Validator Number(const std::string& wanted, bool (*fits)(double)) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && std::isfinite(value) && fits(value);
+        return good ? std::string() : "'" + text + "' is no number " + wanted;
+      },
+      "", "");
+}
+}  // namespace
+
+CLI::Validator AboveZero() {
+  return Number("above 0", [](double value) { return value > 0; });
+}
+CLI::Validator NotNegative() {
+  return Number("of 0 or more", [](double value) { return value >= 0; });
+}
 
 int PrintError(const Error& error) {
   std::fprintf(stderr, "error: %s\n", error.what.c_str());
   if (!error.where.empty()) std::fprintf(stderr, "  %s\n", error.where.c_str());
   if (!error.hint.empty()) std::fprintf(stderr, "  try: %s\n", error.hint.c_str());
   return error.code == ErrorCode::kUsage ? kUsage : kFailed;
-}
-
-void NameEnvironment(CLI::App& command) {
-  for (CLI::App* below : command.get_subcommands({})) NameEnvironment(*below);
-  for (CLI::Option* option : command.get_options()) {
-    if (option->get_lnames().empty() || option->get_lnames()[0] == "help" || option->get_lnames()[0] == "version")
-      continue;
-    std::string name = "LOCKSTEP_";
-    for (const char c : option->get_lnames()[0])
-      name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    option->envname(name);
-  }
 }
 
 Result<std::string> ResolveRun(const std::string& run) {

@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/imported.h"
 #include "cli/open_run.h"
+#include "cli/write_file.h"
 #include "merge/merge.h"
 
 namespace lockstep::cli {
@@ -63,27 +64,15 @@ Result<diff::RunSample> Read(const std::string& name, const Flags& flags) {
   merge.run_dir = directory;
   merge.jobs = flags.jobs;
   Progress progress(flags.quiet);
-  LS_TRY(const Timeline timeline, OpenRun(merge, progress));
   AnalyzeOptions options;
   options.jobs = flags.jobs;
-  return diff::SampleOf(timeline, options, name.empty() ? "latest" : name);
+  return WithRun(merge, progress, [&](const Timeline& timeline) {
+    return diff::SampleOf(timeline, options, name.empty() ? "latest" : name);
+  });
 }
 
-// Whole or not at all; "-" is standard output.
 Status Write(const std::string& path, const std::string& text) {
-  if (path == "-") {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return Ok();
-    return Error{ErrorCode::kIo, "standard output cannot be written", "", "name a file instead of -"};
-  }
-  const std::string part = path + ".part";
-  {
-    std::ofstream file(part, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.close();
-    if (file && ::rename(part.c_str(), path.c_str()) == 0) return Ok();
-  }
-  ::unlink(part.c_str());
-  return Error{ErrorCode::kIo, "the file cannot be written", path, "name a file that can be written"};
+  return WriteOrPrint(path, text, "name a file that can be written");
 }
 
 int Diff(const Flags& flags) {

@@ -28,6 +28,13 @@ Progress::~Progress() {
   if (shown_ && terminal_) std::fputs("\r\x1b[K", stderr);
 }
 
+void Progress::Say(std::string_view text) {
+  if (quiet_) return;
+  const bool line = shown_ && terminal_;
+  std::fprintf(stderr, "%slockstep: %.*s\n", line ? "\r\x1b[K" : "", static_cast<int>(text.size()), text.data());
+  std::fflush(stderr);
+}
+
 void Progress::Show(std::string_view phase, double done) {
   const auto now = std::chrono::steady_clock::now();
   const auto pause = terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000);

@@ -18,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/run_after.h"
 #include "comms/launch/launcher_args.h"
+#include "core/env.h"
 #include "core/ring_layout.h"
 #include "runtime/agent/agent.h"
 #include "runtime/agent/estimate.h"
@@ -40,7 +41,7 @@ struct Flags {
   std::string gpu = "auto", cuda_graphs = "nodes";
   std::uint64_t gpu_buffers = 0;
   bool gpu_memory = false, nccl_kernel_channels = false;
-  bool estimate = false, print_env = false, quiet = false, every_slot = false, torch_ops = false;
+  bool estimate = false, print_env = false, quiet = false, every_slot = false, no_variables = false, torch_ops = false;
 };
 
 // Words behind our own options, set before the parser runs.
@@ -146,7 +147,10 @@ int PrintEnv(const Flags& flags) {
 }
 
 int Launch(const Flags& flags) {
-  auto words = InsertAgent(flags.command, Words(flags));
+  std::vector<std::string> agent = Words(flags);
+  // Variables are in these words already, and what is wrong with others was said once.
+  agent.insert(agent.end() - 1, "--no-variables");
+  auto words = InsertAgent(flags.command, agent);
   if (!words.ok()) return PrintError(words.error());
   std::vector<char*> argv;
   for (const std::string& word : words.value()) argv.push_back(const_cast<char*>(word.c_str()));
@@ -181,7 +185,7 @@ int Run(const Flags& flags) {
   if (RecognizeLauncher(flags.command[0]) != Launcher::kNone) return Launch(flags);
 
   // Read by runtime/python, in the application.
-  if (flags.torch_ops) ::setenv("LOCKSTEP_TORCH_OPS", "1", 1);
+  if (flags.torch_ops) ::setenv(env::kTorchOps, "1", 1);
   RunOptions options;
   options.command = flags.command;
   options.output = flags.output;
@@ -298,10 +302,23 @@ void AddGpuOptions(CLI::App& run, Flags& flags) {
       ->group(group);
 }
 
-}  // namespace
+// Paths are looked at where the program will run.
+std::string TroubleOfPaths(const Flags& flags) {
+  if (!Program().empty() && RecognizeLauncher(Program()[0]) != Launcher::kNone) return "";
+  const auto directory = [](const std::string& path) -> std::string {
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error) && ::access(path.c_str(), W_OK | X_OK) == 0) return "";
+    return error ? error.message() : "no directory that can be written to";
+  };
+  std::string trouble;
+  if (!flags.spool_dir.empty()) trouble = directory(flags.spool_dir);
+  for (const std::string& file : {flags.metrics, flags.after_to})
+    if (trouble.empty() && !file.empty())
+      trouble = directory(std::filesystem::path(Absolute(file)).parent_path().string());
+  return trouble;
+}
 
-void AddRun(CLI::App& root, Chosen& chosen) {
-  auto flags = std::make_shared<Flags>();
+CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<Flags>& flags) {
   CLI::App* run = root.add_subcommand("run", "Run a program and record it; its output and exit code stay as they are");
   run->footer(
       "Examples:\n"
@@ -338,10 +355,27 @@ void AddRun(CLI::App& root, Chosen& chosen) {
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");
   run->add_flag("--quiet", flags->quiet, "Print nothing of our own but the verdict");
   run->add_flag("--every-slot", flags->every_slot)->group("");
-  run->callback([flags, &chosen] {
+  run->add_flag("--no-variables", flags->no_variables)->group("");
+  return run;
+}
+
+}  // namespace
+
+void AddRun(CLI::App& root, Chosen& chosen) {
+  auto flags = std::make_shared<Flags>();
+  AddRunTo(root, flags)->callback([flags, &chosen] {
     flags->command = Program();
     chosen = [flags] { return Run(*flags); };
   });
+}
+
+std::string TroubleOfRun(const std::vector<std::string>& words) {
+  CLI::App root;
+  auto flags = std::make_shared<Flags>();
+  AddRunTo(root, flags);
+  root.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  const auto window = ParseWindow(flags->window);
+  return window.ok() ? TroubleOfPaths(*flags) : window.error().what;
 }
 
 // CLI11 2.1 gives words behind "--" of a subcommand to its parent, and takes the

@@ -10,4 +10,7 @@ namespace lockstep::cli {
 // Whole or not at all: readers never see half a file. kIo names the reason; `hint` is what to try.
 Status WriteWhole(const std::string& path, const std::string& text, const std::string& hint);
 
+// The same; "-" is standard output.
+Status WriteOrPrint(const std::string& path, const std::string& text, const std::string& hint);
+
 }  // namespace lockstep::cli

@@ -65,7 +65,7 @@ RunParallel Threads(const MergeOptions& options) {
 Status WriteShard(const MergeOptions& options, const schema::TimelineTables& tables, unsigned shard, unsigned shards,
                   std::vector<std::uint64_t>& digests) {
   LS_TRY(TableFileWriter writer, TableFileWriter::Create((fs::path(options.run_dir) / ShardName(shard)).string(),
-                                                         schema::kTimelineFormat, Threads(options)));
+                                                         schema::kTimelineFormat, Threads(options), Unfinished::kOwn));
   Status status = writer.SetAttribute("shard", static_cast<std::int64_t>(shard));
   tables.ForEachTable([&](const auto& table) {
     if (!status.ok() || !IsSharded(table.kInfo.name)) return;
@@ -81,7 +81,7 @@ Status WriteShard(const MergeOptions& options, const schema::TimelineTables& tab
 Status WriteIndex(const MergeOptions& options, const schema::TimelineTables& tables,
                   const std::vector<std::vector<std::uint64_t>>& digests) {
   LS_TRY(TableFileWriter writer, TableFileWriter::Create((fs::path(options.run_dir) / "timeline.h5").string(),
-                                                         schema::kTimelineFormat, Threads(options)));
+                                                         schema::kTimelineFormat, Threads(options), Unfinished::kOwn));
   const auto shards = static_cast<unsigned>(digests.size());
   Status status = Ok();
   std::size_t nth = 0;

@@ -8,8 +8,9 @@ namespace lockstep {
 namespace {
 
 template <typename Tables>
-Status WriteAll(const std::string& path, std::string_view format, const Tables& tables, RunParallel parallel = {}) {
-  LS_TRY(TableFileWriter writer, TableFileWriter::Create(path, format, std::move(parallel)));
+Status WriteAll(const std::string& path, std::string_view format, const Tables& tables, RunParallel parallel,
+                Unfinished unfinished) {
+  LS_TRY(TableFileWriter writer, TableFileWriter::Create(path, format, std::move(parallel), unfinished));
   Status status = Ok();
   tables.ForEachTable([&](const auto& table) {
     if (status.ok()) status = writer.Append(table);
@@ -43,7 +44,7 @@ Result<RankFileContents> ReadRankFile(const std::string& path) {
 }
 
 Status WriteRankFile(const std::string& path, const schema::RankTables& tables, RunParallel parallel) {
-  return WriteAll(path, schema::kRankFileFormat, tables, std::move(parallel));
+  return WriteAll(path, schema::kRankFileFormat, tables, std::move(parallel), Unfinished::kKept);
 }
 
 Result<schema::TimelineTables> ReadTimelineFile(const std::string& path) {
@@ -66,7 +67,8 @@ Result<schema::TimelineTables> ReadTimelineFile(const std::string& path) {
 }
 
 Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables, RunParallel parallel) {
-  return WriteAll(path, schema::kTimelineFormat, tables, std::move(parallel));
+  // Any command that reads the run may write it.
+  return WriteAll(path, schema::kTimelineFormat, tables, std::move(parallel), Unfinished::kOwn);
 }
 
 }  // namespace lockstep

@@ -35,14 +35,19 @@ struct TablePart {
   std::uint64_t rows, digest;  // As TableFile::Digests says of that table there.
 };
 
-// Writes PATH.part, then renames it to PATH in Finish. A writer that is
-// destroyed without Finish leaves PATH.part behind: readable, `complete` = 0.
-// Thread: one at a time.
+// Where a table file is written until it is finished.
+enum class Unfinished : unsigned char {
+  kKept,  // PATH.part, for a path with one writer. Without Finish it is left behind: readable, `complete` = 0.
+  kOwn,   // A name of its own (trace/part_file.h), for paths with several writers. Without Finish it is removed.
+};
+
+// Renames what it writes to PATH in Finish. Thread: one at a time.
 class TableFileWriter {
  public:
   // `format` is schema::kRankFileFormat or kTimelineFormat. kIo if the file cannot be made.
   // `parallel` compresses on several threads; what is written is the same.
-  static Result<TableFileWriter> Create(const std::string& path, std::string_view format, RunParallel parallel = {});
+  static Result<TableFileWriter> Create(const std::string& path, std::string_view format, RunParallel parallel = {},
+                                        Unfinished unfinished = Unfinished::kKept);
   TableFileWriter(TableFileWriter&&) noexcept;
   TableFileWriter& operator=(TableFileWriter&&) noexcept;
   ~TableFileWriter();

@@ -1,4 +1,4 @@
-// Columns -> compressed chunks -> PATH.part -> PATH.
+// Columns -> compressed chunks -> an unfinished file -> PATH.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 #include "trace/chunk_codec.h"
 #include "trace/file_index.h"
 #include "trace/hdf5_access.h"
+#include "trace/part_file.h"
 #include "trace/table_file.h"
 
 namespace lockstep {
@@ -50,6 +51,7 @@ constexpr std::size_t kBatch = 64;
 
 struct TableFileWriter::Impl {
   std::string path, part;
+  PartFile own;  // Of Unfinished::kOwn.
   std::string format;
   Hdf5Handle file;
   Hdf5Handle chunked;  // Creation properties of every dataset.
@@ -66,7 +68,8 @@ struct TableFileWriter::Impl {
 
   Error Failed(std::string what) {
     failed = true;
-    return Error{ErrorCode::kIo, std::move(what), part, "free space on that file system, or choose another with -o"};
+    return Error{ErrorCode::kIo, std::move(what), own.fd() >= 0 ? path : part,
+                 "free space on that file system, or choose another with -o"};
   }
 
   auto AddTable(const schema::TableInfo& info) {
@@ -224,11 +227,11 @@ TableFileWriter::TableFileWriter(TableFileWriter&&) noexcept = default;
 TableFileWriter& TableFileWriter::operator=(TableFileWriter&&) noexcept = default;
 TableFileWriter::~TableFileWriter() {
   // The tables' last rows stay readable in PATH.part; what failed once is not tried again.
-  if (impl_ && impl_->file.ok() && !impl_->failed) (void)impl_->Flush();
+  if (impl_ && impl_->file.ok() && !impl_->failed && impl_->own.fd() < 0) (void)impl_->Flush();
 }
 
-Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::string_view format,
-                                                RunParallel parallel) {
+Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::string_view format, RunParallel parallel,
+                                                Unfinished unfinished) {
   auto impl = std::make_unique<Impl>();
   impl->parallel = std::move(parallel);
   impl->path = path;
@@ -236,11 +239,18 @@ Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::st
   impl->format = format;
   impl->attributes[kFormatAttribute] = {true, 0, std::string(format)};
   // libhdf5's own error for a file that cannot be made names neither path nor reason.
-  const int probe = ::open(impl->part.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644);
-  if (probe < 0)
-    return Error{ErrorCode::kIo, std::string("cannot create the file: ") + std::strerror(errno), impl->part,
-                 "choose a directory that can be written, with -o"};
-  ::close(probe);
+  int error = 0;
+  if (unfinished == Unfinished::kOwn) {
+    error = impl->own.Open(path);
+    impl->part = impl->own.part();
+  } else if (const int probe = ::open(impl->part.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644); probe < 0) {
+    error = errno;
+  } else {
+    ::close(probe);
+  }
+  if (error != 0)
+    return Error{ErrorCode::kIo, std::string("cannot create the file: ") + std::strerror(error),
+                 unfinished == Unfinished::kOwn ? path : impl->part, "choose a directory that can be written, with -o"};
   {
     const Hdf5Lock lock;
     const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS));
@@ -349,8 +359,12 @@ Status TableFileWriter::Finish() {
   if (file >= 0 && indexed) (void)impl.index.Append(file);
   const bool synced = file >= 0 && ::fsync(file) == 0;
   if (file >= 0) ::close(file);
-  if (!synced || std::rename(impl.part.c_str(), impl.path.c_str()) != 0)
-    return impl.Failed(std::string("cannot finish the file: ") + std::strerror(errno));
+  int error = synced ? 0 : errno;
+  if (synced && impl.own.fd() >= 0)
+    error = impl.own.Publish();
+  else if (synced && std::rename(impl.part.c_str(), impl.path.c_str()) != 0)
+    error = errno;
+  if (error != 0) return impl.Failed(std::string("cannot finish the file: ") + std::strerror(error));
   return Ok();
 }
 

@@ -1,5 +1,6 @@
 #include "merge/exporters/out_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,16 +17,20 @@ Status MakeDirectory(const std::string& path) {
 }
 
 OutFile::~OutFile() {
-  if (file_ == nullptr) return;
-  std::fclose(file_);
-  ::unlink((path_ + ".part").c_str());
+  if (file_ != nullptr) std::fclose(file_);
 }
 
 Status OutFile::Open(const std::string& path) {
   path_ = path;
   buffer_.reserve(kBuffer + (64 << 10));
-  file_ = std::fopen((path + ".part").c_str(), "wbe");
-  if (file_ == nullptr) error_ = errno;
+  error_ = part_.Open(path);
+  if (error_ != 0) return status();
+  const int fd = ::fcntl(part_.fd(), F_DUPFD_CLOEXEC, 0);
+  file_ = fd < 0 ? nullptr : ::fdopen(fd, "wb");
+  if (file_ == nullptr) {
+    error_ = errno;
+    if (fd >= 0) ::close(fd);
+  }
   return status();
 }
 
@@ -55,9 +60,8 @@ Status OutFile::Close() {
   if (file_ != nullptr) {
     if (std::fclose(file_) != 0 && error_ == 0) error_ = errno;
     file_ = nullptr;
-    const std::string part = path_ + ".part";
-    if (error_ == 0 && std::rename(part.c_str(), path_.c_str()) != 0) error_ = errno;
-    if (error_ != 0) ::unlink(part.c_str());
+    if (error_ == 0) error_ = part_.Publish();
+    if (error_ != 0) part_.Drop();
   }
   return status();
 }

@@ -7,14 +7,15 @@
 #include <string_view>
 
 #include "core/result.h"
+#include "trace/part_file.h"
 
 namespace lockstep::exporters {
 
 // For exporters whose output is a directory; kIo if it cannot be made.
 Status MakeDirectory(const std::string& path);
 
-// Writes PATH.part and renames it in Close; destroyed without Close it removes it. Errors stay until they are
-// asked for, so that a walk over millions of events checks once. Thread: one at a time.
+// Writes a part (trace/part_file.h) and renames it in Close; destroyed without Close it removes it. Errors stay until
+// they are asked for, so that a walk over millions of events checks once. Thread: one at a time.
 class OutFile {
  public:
   OutFile() = default;
@@ -42,6 +43,7 @@ class OutFile {
   void Flush();
 
   std::string path_, buffer_;
+  PartFile part_;
   std::FILE* file_ = nullptr;
   std::uint64_t written_ = 0;
   int error_ = 0;
