@@ -15,6 +15,8 @@
 namespace lockstep {
 namespace {
 
+constexpr std::int64_t kMostRanksCounted = 1 << 20;
+
 std::vector<std::string> ShellWords(std::string_view command) {
   std::vector<std::string> words;
   std::string word;
@@ -133,6 +135,7 @@ void DescribeRun(const Context& context, Analysis& analysis) {
   run.command = timeline.Meta("command");
   run.job = JobName(run.command);
   run.classes = timeline.Meta("classes");
+  run.merged_with = timeline.Meta("options");
   if (run.classes.empty()) run.classes = "lockstep";
   run.ranks = static_cast<std::int64_t>(context.ranks().size());
 
@@ -151,19 +154,23 @@ void DescribeRun(const Context& context, Analysis& analysis) {
   }
   run.nodes = static_cast<std::int64_t>(nodes.size());
 
-  std::set<std::int32_t> missing;
+  std::vector<std::int32_t> missing;
   for (std::size_t row = 0; row < ranks.rows(); ++row)
-    if (ranks.state[row] == 3) missing.insert(ranks.rank[row]);
+    if (ranks.state[row] == 3) missing.push_back(ranks.rank[row]);
   std::set<std::int32_t> left_out;
   for (std::size_t row = 0; row < ranks.rows(); ++row)
     if (ranks.state[row] == 4) left_out.insert(ranks.rank[row]);
   run.ranks_left_out.assign(left_out.begin(), left_out.end());
-  const std::int64_t world = ToInt(timeline.Meta("world_size"), -1);
+  // A timeline may be anybody's: no more than merge ever counts.
+  const std::int64_t world = std::min<std::int64_t>(ToInt(timeline.Meta("world_size"), -1), kMostRanksCounted);
   for (std::int64_t r = 0; r < world; ++r)
     if (const auto rank = static_cast<std::int32_t>(r); context.Position(rank) == kNowhere && !left_out.contains(rank))
-      missing.insert(rank);
-  run.ranks_missing.assign(missing.begin(), missing.end());
-  run.ranks_expected = std::max<std::int64_t>(world, run.ranks + static_cast<std::int64_t>(missing.size()));
+      missing.push_back(rank);
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  run.ranks_missing = std::move(missing);
+  run.ranks_expected =
+      std::max<std::int64_t>(world, run.ranks + static_cast<std::int64_t>(run.ranks_missing.size()));
 
   const auto& steps = timeline.tables.steps;
   for (const std::size_t row : context.steps()) {

@@ -88,21 +88,22 @@ int Analyze(const Flags& flags) {
   if (!flags.table.name.empty()) merge.first_step = merge.last_step = -1;
 
   auto progress = std::make_unique<Progress>(flags.quiet);
-  Result<Timeline> timeline = OpenRun(merge, *progress);
-  if (!timeline.ok()) {
-    progress.reset();
-    return PrintError(timeline.error());
-  }
   if (!flags.table.name.empty()) {
-    return PrintTable(flags.table, flags.json, first_step, last_step, flags.jobs, timeline.value(), [&](double done) {
-      if (progress) progress->Show("read", done);
-      if (done >= 1) progress.reset();
+    const Result<MadeTable> table = WithRun(merge, *progress, [&](const Timeline& timeline) {
+      return MakeTableOf(flags.table, first_step, last_step, flags.jobs, timeline,
+                         [&](double done) { progress->Show("read", done); });
     });
+    progress.reset();
+    return table.ok() ? PrintTable(flags.table, flags.json, table.value()) : PrintError(table.error());
   }
   AnalyzeOptions options;
   options.jobs = flags.jobs;
   options.replay = !flags.no_replay;
-  Result<Analysis> analysis = lockstep::Analyze(timeline.value(), options);
+  std::string matrix;
+  const Result<Analysis> analysis = WithRun(merge, *progress, [&](const Timeline& timeline) {
+    if (!flags.bytes_matrix.empty()) matrix = BytesMatrix(timeline.tables.p2p_pairs);
+    return lockstep::Analyze(timeline, options);
+  });
   progress.reset();
   if (!analysis.ok()) return PrintError(analysis.error());
 
@@ -115,9 +116,8 @@ int Analyze(const Flags& flags) {
     Note("lockstep: {} is read-only: analysis.json is not written there\n", merge.run_dir);
   }
   if (!flags.bytes_matrix.empty()) {
-    const std::string csv = BytesMatrix(timeline.value().tables.p2p_pairs);
-    if (flags.bytes_matrix == "-") return ShowText(csv) ? code : kFailed;
-    if (Status written = WriteWhole(flags.bytes_matrix, csv, kElsewhere); !written.ok())
+    if (flags.bytes_matrix == "-") return ShowText(matrix) ? code : kFailed;
+    if (Status written = WriteWhole(flags.bytes_matrix, matrix, kElsewhere); !written.ok())
       return PrintError(written.error());
   }
   if (flags.json == "-") return ShowJson(json) ? code : kFailed;

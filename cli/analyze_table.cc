@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "analysis/analyze.h"
@@ -13,6 +13,7 @@
 #include "analysis/tables/table.h"
 #include "cli/command.h"
 #include "cli/out.h"
+#include "cli/write_file.h"
 
 namespace lockstep::cli {
 namespace {
@@ -48,16 +49,8 @@ bool Write(std::FILE* file, const std::string& text) {
 }
 
 int WriteTo(const std::string& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "we");
-  bool written = file != nullptr && Write(file, text);
-  int reason = errno;
-  if (file != nullptr && std::fclose(file) != 0 && written) {
-    reason = errno;
-    written = false;
-  }
-  if (written) return kOk;
-  return PrintError({ErrorCode::kIo, "cannot write the table: " + std::generic_category().message(reason), path,
-                     "another file, or - for standard output"});
+  const Status written = WriteWhole(path, text, "another file, or - for standard output");
+  return written.ok() ? kOk : PrintError(written.error());
 }
 
 }  // namespace
@@ -103,10 +96,10 @@ int CheckTableFlags(const TableFlags& flags) {
   return PrintError({ErrorCode::kUsage, "there is no table " + flags.name, "--table", "one of " + names});
 }
 
-int PrintTable(const TableFlags& flags, const std::string& json, std::int64_t first_step, std::int64_t last_step,
-               unsigned jobs, const Timeline& timeline, const std::function<void(double)>& progress) {
+Result<MadeTable> MakeTableOf(const TableFlags& flags, std::int64_t first_step, std::int64_t last_step, unsigned jobs,
+                              const Timeline& timeline, const std::function<void(double)>& progress) {
   TableOptions options;
-  if (Status ranks = FillRanks(flags.ranks, options); !ranks.ok()) return PrintError(ranks.error());
+  LS_CHECK(FillRanks(flags.ranks, options));
   options.first_step = first_step;
   options.last_step = last_step;
   options.top = flags.top;
@@ -114,15 +107,17 @@ int PrintTable(const TableFlags& flags, const std::string& json, std::int64_t fi
   options.min_length = flags.min_length;
   options.jobs = jobs;
   options.progress = progress;
-  const Result<Table> table = MakeTable(flags.name, timeline, options);
-  if (progress) progress(1);
-  if (!table.ok()) return PrintError(table.error());
+  LS_TRY(Table table, MakeTable(flags.name, timeline, options));
+  const bool incomplete = table.incomplete || IncompleteInput(timeline);
+  return MadeTable{std::move(table), incomplete};
+}
 
+int PrintTable(const TableFlags& flags, const std::string& json, const MadeTable& made) {
   int code = kOk;
   bool shown = false;
   for (const auto& [path, render] : {std::pair(&flags.csv, &RenderTableCsv), std::pair(&json, &RenderTableJson)}) {
     if (path->empty()) continue;
-    const std::string text = render(table.value());
+    const std::string text = render(made.table);
     // "-" is standard output.
     if (*path == "-") {
       shown = true;
@@ -133,9 +128,9 @@ int PrintTable(const TableFlags& flags, const std::string& json, std::int64_t fi
   }
   if (!shown) {
     const TextOptions text = TextOptions::ForFile(STDOUT_FILENO);
-    if (!ShowText(RenderTableText(table.value(), text.color, TerminalColumns()))) code = kFailed;
+    if (!ShowText(RenderTableText(made.table, text.color, TerminalColumns()))) code = kFailed;
   }
-  if (code == kOk && (table.value().incomplete || IncompleteInput(timeline))) {
+  if (code == kOk && made.incomplete) {
     Note("lockstep: the run's data is incomplete or doubtful: lockstep analyze says how\n");
     code = kIncomplete;
   }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+#include "analysis/tables/table.h"
+#include "core/result.h"
 #include "merge/timeline/timeline.h"
 
 namespace lockstep::cli {
@@ -22,9 +24,16 @@ bool PrintTableHelp(const TableFlags& flags);
 // 0 or the exit code of what is wrong with the flags, before any work is done.
 int CheckTableFlags(const TableFlags& flags);
 
-// `json`: file or "-" or "". Steps: as in MergeOptions. `progress`: done, 1 before the
-// table is shown. The exit code.
-int PrintTable(const TableFlags& flags, const std::string& json, std::int64_t first_step, std::int64_t last_step,
-               unsigned jobs, const Timeline& timeline, const std::function<void(double)>& progress = {});
+struct MadeTable {
+  Table table;
+  bool incomplete = false;  // It, or what it was made of.
+};
+
+// Steps: as in MergeOptions. `progress`: done.
+Result<MadeTable> MakeTableOf(const TableFlags& flags, std::int64_t first_step, std::int64_t last_step, unsigned jobs,
+                              const Timeline& timeline, const std::function<void(double)>& progress);
+
+// `json`: file or "-" or "". The exit code.
+int PrintTable(const TableFlags& flags, const std::string& json, const MadeTable& made);
 
 }  // namespace lockstep::cli

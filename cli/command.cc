@@ -1,15 +1,32 @@
 #include "cli/command.h"
 
-#include <sys/stat.h>
-
-#include <cctype>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 
 #include "cli/out.h"
 
 namespace lockstep::cli {
+namespace {
+
+CLI::Validator Number(const std::string& wanted, bool (*fits)(double)) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && std::isfinite(value) && fits(value);
+        return good ? std::string() : "'" + text + "' is no number " + wanted;
+      },
+      "", "");
+}
+}  // namespace
+
+CLI::Validator AboveZero() {
+  return Number("above 0", [](double value) { return value > 0; });
+}
+CLI::Validator NotNegative() {
+  return Number("of 0 or more", [](double value) { return value >= 0; });
+}
 
 int PrintError(const Error& error) {
   Note("error: {}\n", error.what);
@@ -28,18 +45,6 @@ int ShowParseError(const CLI::App& app, const CLI::ParseError& error) {
   if (const std::size_t at = said.find(what); at != std::string::npos) said.replace(at, what.size(), Printed(what));
   ShowNote(said);
   return code;
-}
-
-void NameEnvironment(CLI::App& command) {
-  for (CLI::App* below : command.get_subcommands({})) NameEnvironment(*below);
-  for (CLI::Option* option : command.get_options()) {
-    if (option->get_lnames().empty() || option->get_lnames()[0] == "help" || option->get_lnames()[0] == "version")
-      continue;
-    std::string name = "LOCKSTEP_";
-    for (const char c : option->get_lnames()[0])
-      name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    option->envname(name);
-  }
 }
 
 Result<std::string> ResolveRun(const std::string& run) {

@@ -45,14 +45,18 @@ void AddOpen(CLI::App& root, Chosen& chosen);
 // the program's options are not ours.
 int SplitProgram(CLI::App& root, int argc, char** argv);
 
-// Every flag of it and of what is below it can be given as LOCKSTEP_<FLAG>.
-void NameEnvironment(CLI::App& command);
+// What is wrong with a command line of `lockstep run` that the parser takes, its words without the program: "" nothing.
+// Asked of variables only: a flag that is wrong ends the command.
+std::string TroubleOfRun(const std::vector<std::string>& words);
 
 // "error: what" / "  where" / "  try: hint" on stderr. Returns the exit code for the error.
 int PrintError(const Error& error);
 
 // What the parser has to say (help, version, what is wrong), on standard output or error. Returns CLI11's exit code.
 int ShowParseError(const CLI::App& app, const CLI::ParseError& error);
+// Numbers. CLI11's own validators say what they want with the largest double, 309 digits of it.
+CLI::Validator AboveZero();
+CLI::Validator NotNegative();
 
 // "110:310" -> 110 and 309: the end is not included, as in `lockstep run --steps`. Either end may be left out
 // (-1: no bound); "" is neither. kUsage for anything else.

@@ -64,19 +64,18 @@ Result<diff::RunSample> Read(const std::string& name, const Flags& flags) {
   merge.run_dir = directory;
   merge.jobs = flags.jobs;
   Progress progress(flags.quiet);
-  LS_TRY(const Timeline timeline, OpenRun(merge, progress));
   AnalyzeOptions options;
   options.jobs = flags.jobs;
-  return diff::SampleOf(timeline, options, name.empty() ? "latest" : name);
+  return WithRun(merge, progress, [&](const Timeline& timeline) {
+    return diff::SampleOf(timeline, options, name.empty() ? "latest" : name);
+  });
 }
 
 // Whole or not at all; "-" is standard output, where it is shown by `show`.
 Status Write(const std::string& path, const std::string& text, bool (*show)(std::string_view)) {
-  if (path == "-") {
-    if (show(text)) return Ok();
-    return Error{ErrorCode::kIo, "standard output cannot be written", "", "name a file instead of -"};
-  }
-  return WriteWhole(path, text, "name a file that can be written");
+  if (path != "-") return WriteWhole(path, text, "name a file that can be written");
+  if (show(text)) return Ok();
+  return Error{ErrorCode::kIo, "standard output cannot be written", "", "name a file instead of -"};
 }
 
 int Diff(const Flags& flags) {

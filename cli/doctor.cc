@@ -13,6 +13,7 @@
 
 #include "cli/command.h"
 #include "cli/doctor_run.h"
+#include "cli/imported.h"
 #include "cli/out.h"
 #include "runtime/doctor/check.h"
 
@@ -73,7 +74,7 @@ int Doctor(const Flags& flags) {
     machine.ranks_per_node = flags.ranks > 0 ? flags.ranks : CoresAllowed();
     for (const doctor::Check& check : doctor::Checks()) add(std::string(check.name), check.look(machine));
   } else {
-    const auto run = ResolveRun(flags.run);
+    const auto run = ResolveOne(flags.run, flags.jobs, true);
     if (!run.ok()) return PrintError(run.error());
     auto findings = LookAtRun(run.value(), flags.jobs);
     if (findings.ok()) {
@@ -128,7 +129,7 @@ void AddDoctor(CLI::App& root, Chosen& chosen) {
   app->add_option("run", flags->run, "A run to look at instead of the machine")->type_name("RUN");
   app->add_option("--program", flags->program, "The program that will be run: can it be recorded?")->type_name("FILE");
   app->add_option("--ranks", flags->ranks, "Ranks per node that are planned (default: as many as cores)")
-      ->check(CLI::PositiveNumber)
+      ->check(AboveZero())
       ->type_name("N");
   app->add_option("-o,--output", flags->output, "Where runs will be written")->type_name("DIR")->capture_default_str();
   app->add_option("--json", flags->json, "Write the findings to FILE; - for standard output instead of the text")

@@ -137,25 +137,24 @@ int Run(const ExportFlags& flags) {
   merge.run_dir = run.value();
   merge.jobs = flags.jobs;
   merge.clock = ClockChoiceOf(flags.clock);
-  const Result<Timeline> timeline = OpenRun(merge, *progress);
-  if (!timeline.ok()) {
-    progress.reset();
-    return PrintError(timeline.error());
-  }
-  if (options.output.empty() && !merge.write) {
-    progress.reset();
-    return PrintError(
-        {ErrorCode::kUsage, "the run directory cannot be written to", merge.run_dir, "name another place with -o"});
-  }
   std::string trouble;
-  if (!flags.no_findings && (flags.format == "perfetto" || flags.format == "chrome"))
-    options.findings = FindingsOf(timeline.value(), flags.jobs, trouble);
+  bool incomplete = false;
   options.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
-  const Result<exporters::ExportResult> result = exporters::Export(timeline.value(), options);
+  const Result<exporters::ExportResult> result =
+      WithRun(merge, *progress, [&](const Timeline& timeline) -> Result<exporters::ExportResult> {
+        if (options.output.empty() && !merge.write)
+          return Error{ErrorCode::kUsage, "the run directory cannot be written to", merge.run_dir,
+                       "name another place with -o"};
+        trouble.clear();
+        if (!flags.no_findings && (flags.format == "perfetto" || flags.format == "chrome"))
+          options.findings = FindingsOf(timeline, flags.jobs, trouble);
+        incomplete = IncompleteInput(timeline);
+        return exporters::Export(timeline, options);
+      });
   progress.reset();
   if (!result.ok()) return PrintError(result.error());
   if (!trouble.empty() && !flags.quiet) Note("lockstep: no findings in it: {}\n", trouble);
-  return Report(flags, options, result.value(), IncompleteInput(timeline.value()));
+  return Report(flags, options, result.value(), incomplete);
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // False: there is no analysis of this timeline, or none that can be read.
-bool ReadFindings(const std::string& run_dir, std::vector<exporters::Finding>& findings) {
+bool ReadFindings(const Timeline& timeline, std::vector<exporters::Finding>& findings) {
+  const std::string& run_dir = timeline.run_dir;
   std::error_code absent;
   const fs::path path = fs::path(run_dir) / "analysis.json";
   const auto made = fs::last_write_time(path, absent);
@@ -24,6 +25,10 @@ bool ReadFindings(const std::string& run_dir, std::vector<exporters::Finding>& f
   std::ifstream file(path);
   const auto json = nlohmann::json::parse(file, nullptr, false);
   if (!json.is_object()) return false;
+  // Somebody may have analysed other steps meanwhile.
+  const auto run = json.find("run");
+  if (run == json.end() || !run->is_object() || run->value("merged_with", nlohmann::json()) != timeline.Meta("options"))
+    return false;
   const auto list = json.find("findings");
   if (list == json.end() || !list->is_array()) return false;
   const auto text = [](const nlohmann::json& from, const char* key) {
@@ -49,7 +54,7 @@ bool ReadFindings(const std::string& run_dir, std::vector<exporters::Finding>& f
 
 std::vector<exporters::Finding> FindingsOf(const Timeline& timeline, unsigned jobs, std::string& trouble) {
   std::vector<exporters::Finding> findings;
-  if (ReadFindings(timeline.run_dir, findings)) return findings;
+  if (ReadFindings(timeline, findings)) return findings;
   findings.clear();
   AnalyzeOptions options;
   options.jobs = jobs;

@@ -13,6 +13,8 @@
 #include "cli/command.h"
 #include "cli/imported.h"
 #include "cli/out.h"
+#include "merge/work_lock.h"
+#include "trace/part_file.h"
 
 namespace lockstep::cli {
 namespace {
@@ -29,9 +31,14 @@ struct ImportFlags {
 // A directory of somebody else's must not become a run by mistake.
 Status CheckOutput(const ImportFlags& flags) {
   std::error_code ignored;
-  if (!fs::exists(flags.output, ignored) ||
-      (fs::is_directory(flags.output, ignored) && fs::is_empty(flags.output, ignored)))
-    return Ok();
+  if (!fs::exists(flags.output, ignored)) return Ok();
+  if (fs::is_directory(flags.output, ignored)) {
+    // What is being made, here or by others.
+    bool empty = true;
+    for (fs::directory_iterator at(flags.output, ignored), end; !ignored && at != end; at.increment(ignored))
+      empty &= at->path().filename() == ".lockstep.lock" || IsPart(at->path().filename().string());
+    if (empty) return Ok();
+  }
   if (!fs::is_directory(flags.output, ignored))
     return Error{ErrorCode::kUsage, "the run directory is a file", flags.output, "choose another with -o"};
   if (!flags.force)
@@ -79,8 +86,16 @@ int Run(const ImportFlags& flags) {
   if (Status output = CheckOutput(flags); !output.ok()) return PrintError(output.error());
   Result<import::TraceFiles> traces = import::FindTraces(flags.files);
   if (!traces.ok()) return PrintError(traces.error());
+  // Made within the run directory under another name: who reads the run of before goes on reading it whole.
+  PartDirectory part;
+  std::error_code made;
+  fs::create_directories(flags.output, made);
+  if (!made) RemoveLeftovers(flags.output);
+  if (const int error = made ? made.value() : part.Open(flags.output + "/import"); error != 0)
+    return PrintError({ErrorCode::kIo, "cannot make the run directory: " + std::generic_category().message(error),
+                       flags.output, "choose another with -o"});
   import::ImportOptions options;
-  options.run_dir = flags.output;
+  options.run_dir = part.directory();
   options.jobs = flags.jobs;
   options.python_functions = flags.python_functions;
   auto meter = std::make_unique<ImportMeter>(flags.quiet);
@@ -89,6 +104,17 @@ int Run(const ImportFlags& flags) {
   const double seconds = meter->seconds();
   meter.reset();
   if (!imported.ok()) return PrintError(imported.error());
+  {
+    const WorkLock lock(WorkLockOf(flags.output), flags.output, [&](const std::string& text) {
+      if (!flags.quiet) Note("lockstep: {}\n", text);
+    });
+    if (lock.others_at_it())
+      return PrintError({ErrorCode::kIo, "another lockstep works on the run and does not get on", flags.output,
+                         "choose another with -o"});
+    // Somebody else may have made one meanwhile.
+    if (Status output = CheckOutput(flags); !output.ok()) return PrintError(output.error());
+    if (Status moved = import::MoveRun(part.directory(), flags.output); !moved.ok()) return PrintError(moved.error());
+  }
   if (!flags.quiet)
     for (const std::string& skipped : traces.value().skipped) Note("lockstep: skipped {}\n", skipped);
 

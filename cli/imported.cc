@@ -1,18 +1,16 @@
 #include "cli/imported.h"
 
 #include <fmt/format.h>
-#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 
 #include "analysis/report/format.h"
 #include "cli/command.h"
+#include "cli/import_cache.h"
 #include "cli/out.h"
-#include "core/hash.h"
 
 namespace lockstep::cli {
 namespace fs = std::filesystem;
@@ -24,67 +22,6 @@ std::string Remaining(double seconds) {
   if (seconds < 90) return fmt::format("{:.0f} s", seconds);
   if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
   return fmt::format("{:.1f} h", seconds / 3600);
-}
-
-// Can hold files of ours: made if need be.
-bool Usable(const fs::path& dir) {
-  std::error_code error;
-  fs::create_directories(dir, error);
-  return !error && ::access(dir.c_str(), W_OK | X_OK) == 0;
-}
-
-Result<std::string> CacheDirectory(const std::string& beside) {
-  const fs::path own = fs::path(beside) / ".lockstep";
-  if (!beside.empty() && Usable(own)) return own.string();
-  std::vector<fs::path> others;
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && xdg[0] == '/') others.emplace_back(xdg);
-  if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/')
-    others.push_back(fs::path(home) / ".cache");
-  std::error_code ignored;
-  if (const fs::path temporary = fs::temp_directory_path(ignored); !ignored)
-    others.push_back(temporary / fmt::format("lockstep-{}", ::getuid()));
-  for (const fs::path& other : others)
-    if (Usable(other / "lockstep")) return (other / "lockstep").string();
-  return Error{ErrorCode::kIo, "there is no directory to import into", own.string(),
-               "lockstep import kineto FILES -o RUN, then lockstep analyze RUN"};
-}
-
-Result<std::string> ImportIntoCache(const std::vector<std::string>& given, unsigned jobs, bool quiet) {
-  LS_TRY(const import::TraceFiles traces, import::FindTraces(given));
-  if (!quiet)
-    for (std::size_t i = 0; i < traces.skipped.size(); ++i) {
-      if (i == 3 && traces.skipped.size() > 4) {
-        Note("lockstep: and {} more JSON files that are no traces\n", traces.skipped.size() - i);
-        break;
-      }
-      Note("lockstep: skipped {}\n", traces.skipped[i]);
-    }
-  LS_TRY(const std::string cache, CacheDirectory(import::CommonDirectory(traces.files)));
-  Hash64 name;
-  for (const import::TraceFile& file : traces.files) name.Add(std::string_view(file.real));
-  const std::string run = (fs::path(cache) / fmt::format("import-{:016x}", name.value())).string();
-  if (import::InputsOf(run) == import::InputsKey(traces, false)) {
-    if (!quiet) Note("lockstep: traces as imported before in {}\n", run);
-    return run;
-  }
-  // Made beside and moved there whole: two commands at once do not disturb each other.
-  import::ImportOptions options;
-  options.run_dir = fmt::format("{}.part-{}", run, ::getpid());
-  options.jobs = jobs;
-  ImportMeter meter(quiet);
-  options.progress = [&](const import::ImportProgress& progress) { meter.Show(progress); };
-  Result<import::ImportResult> imported = import::Import(traces, options);
-  std::error_code error;
-  if (!imported.ok()) {
-    fs::remove_all(options.run_dir, error);
-    return imported.error();
-  }
-  fs::remove_all(run, error);
-  fs::rename(options.run_dir, run, error);
-  if (error) return options.run_dir;  // Somebody else's is there again: this one serves as well.
-  if (!quiet)
-    Note("lockstep: imported {} {} into {}\n", traces.files.size(), traces.files.size() == 1 ? "trace" : "traces", run);
-  return run;
 }
 
 }  // namespace
@@ -127,6 +64,10 @@ Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, un
     if (!pattern) return ResolveRun(given[0]);
   }
   return ImportIntoCache(given, jobs, quiet);
+}
+
+Result<std::string> ResolveOne(const std::string& given, unsigned jobs, bool quiet) {
+  return ResolveRunOrTraces(given.empty() ? std::vector<std::string>() : std::vector{given}, jobs, quiet);
 }
 
 }  // namespace lockstep::cli

@@ -32,5 +32,7 @@ void AddRunsArgument(CLI::App& app, std::vector<std::string>& runs);
 // for trace files and directories of such an import in a cache beside them (DIR/.lockstep/,
 // or below the user's cache directory), made now if it is not there or older.
 Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, unsigned jobs, bool quiet);
+// Of one word, "" for the latest run.
+Result<std::string> ResolveOne(const std::string& given, unsigned jobs, bool quiet);
 
 }  // namespace lockstep::cli

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/imported.h"
 #include "cli/out.h"
+#include "cli/write_file.h"
 #include "core/hash.h"
 #include "core/hex.h"
 #include "core/loss.h"
@@ -172,6 +174,9 @@ Result<FileFacts> LookAtJson(const std::string& path) {
   return facts;
 }
 
+// One of other tools, which is shown as what it becomes.
+bool IsTrace(const std::string& path) { return import::HoldsTraces(path) && import::LooksLikeTrace(path); }
+
 bool IsJson(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   char first = 0;
@@ -273,10 +278,10 @@ int Info(const InfoFlags& flags) {
   }
   std::vector<std::string> files;
   std::error_code ignored;
-  if (!flags.what.empty() && fs::is_regular_file(flags.what, ignored)) {
+  if (!flags.what.empty() && fs::is_regular_file(flags.what, ignored) && !IsTrace(flags.what)) {
     files.push_back(flags.what);
   } else {
-    const Result<std::string> run = ResolveRun(flags.what);
+    const Result<std::string> run = ResolveOne(flags.what, 0, false);
     if (!run.ok()) return PrintError(run.error());
     files = FilesOf(run.value());
     if (files.empty())
@@ -317,10 +322,8 @@ int Info(const InfoFlags& flags) {
   if (flags.json == "-") {
     ShowJson(text + "\n");
   } else if (!flags.json.empty()) {
-    std::ofstream out(flags.json);
-    out << text << "\n";
-    if (!out.flush())
-      return PrintError({ErrorCode::kIo, "cannot write the JSON file", flags.json, "name a file that can be written"});
+    if (Status written = WriteWhole(flags.json, text + "\n", "name a file that can be written"); !written.ok())
+      return PrintError(written.error());
   }
   return code;
 }
@@ -335,9 +338,10 @@ void AddInfo(CLI::App& root, Chosen& chosen) {
       "  lockstep info                            the latest run\n"
       "  lockstep info RUN/ranks/rank-00003.h5    tables and rows of one file\n"
       "  lockstep info RUN --digest               what is equal however it was written");
-  info->add_option("FILE_OR_RUN", flags->what,
-                   "rank file, timeline.h5, spool, analysis.json or other JSON of ours, or a run's directory (default: "
-                   "the latest run)");
+  info->add_option(
+      "FILE_OR_RUN", flags->what,
+      "rank file, timeline.h5, spool, analysis.json or other JSON of ours, a run's directory (default: the "
+      "latest run), or traces of torch.profiler");
   info->add_flag(
       "--digest", flags->digest,
       "checksums of the values: each table, each dataset, the file, all; equal however the files were written");

@@ -4,9 +4,15 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
+#include "cli/environment.h"
+#include "cli/out.h"
+#include "comms/launch/launch_env.h"
 #include "core/version.h"
 
 namespace lockstep::cli {
@@ -26,6 +32,31 @@ void HoldStandardStreams() {
   if (fd >= 0) ::close(fd);
 }
 
+void Parse(CLI::App& app, const std::vector<std::string>& words) {
+  app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them from the end.
+}
+
+// Before the first "--", if there is one.
+void AddVariables(std::vector<std::string>& words) {
+  const auto end = std::find(words.begin(), words.end(), "--");
+  const std::vector<std::string> own(words.begin(), end);
+  Variables variables;
+  Chosen ignored;
+  variables.add = [&](CLI::App& root) {
+    for (auto add : kCommands) add(root, ignored);
+  };
+  variables.parse = Parse;
+  const bool run = !own.empty() && own[0] == "run";
+  if (run) variables.check = TroubleOfRun;
+  std::vector<std::string> warnings;
+  const std::vector<std::string> more = WordsOfEnvironment(own, variables, warnings);
+  words.insert(words.begin() + (end - words.begin()), more.begin(), more.end());
+  const auto quiet = [](const std::string& word) { return word == "--quiet" || word == "--quiet=1" || word == "-q"; };
+  // Of a job's ranks one speaks.
+  if (std::any_of(words.begin(), words.end(), quiet) || (run && ReadLaunchEnv().rank > 0)) return;
+  for (const std::string& warning : warnings) Note("lockstep: {}\n", warning);
+}
+
 int Main(int argc, char** argv) {
   CLI::App app{"Lockstep: finds what makes a multi-rank training job slower than it should be.", "lockstep"};
   app.set_version_flag("--version", LOCKSTEP_VERSION);
@@ -37,13 +68,16 @@ int Main(int argc, char** argv) {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   Chosen chosen;
   for (auto add : kCommands) add(app, chosen);
-  NameEnvironment(app);
+  std::vector<std::string> words(argv + 1, argv + std::max(1, SplitProgram(app, argc, argv)));
+  AddVariables(words);
   try {
-    app.parse(SplitProgram(app, argc, argv), argv);
+    Parse(app, words);
   } catch (const CLI::ParseError& error) {
+    NameEnvironment(app);  // For the help.
     const int code = ShowParseError(app, error);
     return code == 0 ? kOk : kUsage;
   }
+  NameEnvironment(app);
   return chosen ? chosen() : kUsage;
 }
 

@@ -66,9 +66,10 @@ int Print(const CLI::App& root) {
       LOCKSTEP_VERSION, Plain(commands.front().help));
   for (std::size_t i = 1; i < commands.size(); ++i) Print(commands[i]);
   ShowOwn(
-      ".SH ENVIRONMENT\nEvery flag can be given as LOCKSTEP_<FLAG>, in capitals with underscores; what is on the "
-      "command "
-      "line\ncounts first.\n"
+      ".SH ENVIRONMENT\nFlags of lockstep run can be given as LOCKSTEP_<FLAG>, in capitals with underscores, those of "
+      "other\ncommands as LOCKSTEP_<COMMAND>_<FLAG>; each is named beside its flag. What is on the command line "
+      "counts first.\nAn empty variable counts as not set. One that cannot be used is named and left out: it ends no "
+      "command and keeps no\nprogram from running.\n"
       ".SH EXIT STATUS\nlockstep run: the program's own. Others:\n"
       ".TP\n{}\ndone\n.TP\n{}\nfailed\n.TP\n{}\nwrong usage\n.TP\n{}\nthe input is incomplete or suspicious; results "
       "were "

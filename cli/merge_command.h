@@ -2,6 +2,7 @@
 // What `lockstep merge` and `lockstep-merge-mpi` have in common: all but the processes.
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
 
 #include "merge/merge.h"
@@ -11,6 +12,7 @@ namespace lockstep::cli {
 struct MergeFlags {
   std::string run, clock = "auto", classes = "lockstep", window = "lockstep", steps, json;
   unsigned jobs = 0;
+  std::function<Result<std::string>(const std::string& run)> resolve;  // Instead of ResolveRun.
 };
 
 void AddMergeFlags(CLI::App& command, MergeFlags& flags);

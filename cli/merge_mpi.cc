@@ -18,7 +18,6 @@ int main(int argc, char** argv) {
   app.footer("mpirun -np 4 lockstep-merge-mpi RUN      then:  lockstep analyze RUN");
   lockstep::cli::MergeFlags flags;
   lockstep::cli::AddMergeFlags(app, flags);
-  lockstep::cli::NameEnvironment(app);
   // All processes are given the same words, so one message for all is enough.
   if (team.index() != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) return lockstep::cli::kFailed;
   try {

@@ -90,35 +90,44 @@ int Run(const OpenFlags& flags) {
   merge.run_dir = run.value();
   merge.jobs = flags.jobs;
   merge.clock = ClockChoiceOf(flags.clock);
-  const Result<Timeline> timeline = OpenRun(merge, *progress);
-  if (!timeline.ok()) {
-    progress.reset();
-    return PrintError(timeline.error());
-  }
   Temporary temporary;
   std::string file = (fs::path(merge.run_dir) / "timeline.pftrace").string();
   int code = kOk;
-  if (!IsFresh(file, merge.run_dir + "/timeline.h5")) {
+  std::optional<Interval> window;  // Of --step.
+  const auto make = [&](const Timeline& timeline) -> Status {
+    if (flags.step) {
+      auto found = exporters::StepWindow(timeline, *flags.step, flags.jobs);
+      if (!found.ok()) {
+        Error error = found.error();
+        error.where = "--step";
+        return error;
+      }
+      window = found.value();
+    }
+    code = kOk;
+    if (temporary.directory.empty() && IsFresh(file, merge.run_dir + "/timeline.h5")) return Ok();
     exporters::ExportOptions options;
     options.format = exporters::FindFormat("perfetto");
     options.jobs = flags.jobs;
     if (!merge.write) {
-      if (!temporary.Make())
-        return PrintError({ErrorCode::kIo, "neither the run directory nor a temporary one can be written",
-                           merge.run_dir, "set TMPDIR to a directory that can be written"});
+      // Made once, however often the run has to be read again.
+      if (temporary.directory.empty() && !temporary.Make())
+        return Error{ErrorCode::kIo, "neither the run directory nor a temporary one can be written", merge.run_dir,
+                     "set TMPDIR to a directory that can be written"};
       file = temporary.directory + "/timeline.pftrace";
     }
     options.output = file;
     std::string trouble;
-    options.findings = FindingsOf(timeline.value(), flags.jobs, trouble);
+    options.findings = FindingsOf(timeline, flags.jobs, trouble);
     options.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
-    const Result<exporters::ExportResult> made = exporters::Export(timeline.value(), options);
-    progress.reset();
-    if (!made.ok()) return PrintError(made.error());
-    for (const std::string& line : made.value().troubles) Note("lockstep: lost: {}\n", line);
-    if (!made.value().troubles.empty()) code = kIncomplete;
-  }
+    LS_TRY(const exporters::ExportResult made, exporters::Export(timeline, options));
+    for (const std::string& line : made.troubles) progress->Say("lost: " + line);
+    if (!made.troubles.empty()) code = kIncomplete;
+    return Ok();
+  };
+  const Status made = WithRun(merge, *progress, make);
   progress.reset();
+  if (!made.ok()) return PrintError(made.error());
 
   const std::string secret = SecretPathPart();
   if (secret.empty())
@@ -128,16 +137,10 @@ int Run(const OpenFlags& flags) {
   if (!served_file.ok()) return PrintError(served_file.error());
   const std::string path = secret + "/timeline.pftrace";
   std::string url = fmt::format("{}/#!/?url=http://127.0.0.1:{}/{}", origin, flags.port, path);
-  if (flags.step) {
-    const Result<Interval> window = exporters::StepWindow(timeline.value(), *flags.step, flags.jobs);
-    if (!window.ok()) {
-      Error error = window.error();
-      error.where = "--step";
-      return PrintError(error);
-    }
+  if (window) {
     if (const auto base_ns = BaseOf(served_file.value()))
-      url += fmt::format("&visStart={}&visEnd={}", std::max<std::int64_t>(0, window.value().begin - *base_ns),
-                         std::max<std::int64_t>(0, window.value().end - *base_ns));
+      url += fmt::format("&visStart={}&visEnd={}", std::max<std::int64_t>(0, window->begin - *base_ns),
+                         std::max<std::int64_t>(0, window->end - *base_ns));
   }
   const std::uint64_t bytes = served_file.value().bytes();
   ServeOptions options;

@@ -2,11 +2,32 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <string_view>
+#include <utility>
 
+#include "merge/work_lock.h"
 #include "runtime/agent/recover.h"
+#include "trace/part_file.h"
 
 namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Spools without a rank file: there may be something to finish.
+bool AnySpoolLeft(const std::string& run_dir) {
+  std::error_code error;
+  const fs::path ranks = fs::path(run_dir) / "ranks";
+  for (fs::directory_iterator at(ranks, error), end; !error && at != end; at.increment(error)) {
+    std::error_code absent;
+    if (at->path().extension() == ".spool" && !fs::exists(fs::path(at->path()).replace_extension(".h5"), absent))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void AddClockFlag(CLI::App& app, std::string& clock) {
   app.add_option("--clock", clock, "Clocks: auto, off (as they are), wall (accept wall-clock accuracy)")
@@ -19,12 +40,28 @@ ClockChoice ClockChoiceOf(const std::string& clock) {
 }
 
 Result<Timeline> OpenRun(MergeOptions& merge, Progress& progress) {
-  merge.progress = [&progress](std::string_view phase, double done) { progress.Show(phase, done); };
   merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
-  if (merge.write) FinishLeftSpools(merge.run_dir);
-  Result<Timeline> timeline = OpenOrMerge(merge);
+  merge.progress = [&progress](std::string_view phase, double done) { progress.Show(phase, done); };
+  Result<Timeline> timeline = [&]() -> Result<Timeline> {
+    if (!merge.write) return OpenOrMerge(merge);
+    RemoveLeftovers(merge.run_dir);
+    if (!AnySpoolLeft(merge.run_dir))
+      if (std::optional<Timeline> fresh = OpenFresh(merge)) return std::move(*fresh);
+    WorkLock lock(WorkLockOf(merge.run_dir), merge.run_dir, [&](const std::string& text) { progress.Say(text); });
+    merge.progress = [&](std::string_view phase, double done) {
+      lock.Touch();
+      progress.Show(phase, done);
+    };
+    if (!lock.others_at_it()) FinishLeftSpools(merge.run_dir);
+    return OpenOrMerge(merge);
+  }();
   merge.progress = {};
   return timeline;
+}
+
+void SayChanged(Progress& progress, const std::string& run_dir, bool last) {
+  progress.Say(last ? "files of " + run_dir + " still change: what was read may not fit together"
+                    : "files of " + run_dir + " changed while they were read: once more");
 }
 
 }  // namespace lockstep::cli

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <type_traits>
 
 #include "cli/progress.h"
 #include "core/result.h"
@@ -15,8 +16,29 @@ void AddClockFlag(CLI::App& app, std::string& clock);
 ClockChoice ClockChoiceOf(const std::string& clock);
 
 // The timeline of merge.run_dir, merged now if it is not there or older than the ranks' files; what killed ranks left
-// is finished first. Sets merge.write: a directory that cannot be written to is read all the same. `progress` must
-// outlive the call only.
+// is finished first. Commands that find the same to do wait for one another (merge/work_lock.h). Sets merge.write: a
+// directory that cannot be written to is read all the same. `progress` must outlive the call only.
 Result<Timeline> OpenRun(MergeOptions& merge, Progress& progress);
+
+// Says that ranks' files changed while they were read: once more, or, the last time, that it is left at that.
+void SayChanged(Progress& progress, const std::string& run_dir, bool last);
+
+// `work` on that timeline, a Result of something: from the beginning if ranks' files came, went or changed meanwhile,
+// so that nothing is said of a mixture. `work` leaves nothing behind that a second time would not replace.
+template <typename Work>
+auto WithRun(MergeOptions& merge, Progress& progress, Work&& work) -> std::invoke_result_t<Work, const Timeline&> {
+  constexpr int kAttempts = 3;
+  for (int attempt = 1;; ++attempt) {
+    const std::string seen = SeenFiles(merge.run_dir);
+    const Result<Timeline> timeline = OpenRun(merge, progress);
+    // What left spools become on the way is no change; what is not there any more may be under another name.
+    if (!timeline.ok() && (attempt == kAttempts || SeenFiles(merge.run_dir) == seen)) return timeline.error();
+    if (!timeline.ok()) continue;
+    auto result = work(timeline.value());
+    if (!Changed(timeline.value())) return result;
+    SayChanged(progress, merge.run_dir, attempt == kAttempts);
+    if (attempt == kAttempts) return result;
+  }
+}
 
 }  // namespace lockstep::cli

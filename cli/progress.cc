@@ -29,6 +29,12 @@ Progress::~Progress() {
   if (shown_ && terminal_) ShowProgress("", true);
 }
 
+void Progress::Say(std::string_view text) {
+  if (quiet_) return;
+  if (shown_ && terminal_) ShowProgress("", true);
+  Note("lockstep: {}\n", text);
+}
+
 void Progress::Show(std::string_view phase, double done) {
   const auto now = std::chrono::steady_clock::now();
   const auto pause = terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000);

@@ -17,6 +17,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   // `done`: share of everything, 0 to 1; the time it will still take is told from it.
   void Show(std::string_view phase, double done);
+  // A line that stays.
+  void Say(std::string_view text);
 
  private:
   bool quiet_, terminal_, shown_ = false;

@@ -16,9 +16,11 @@
 
 #include "analysis/report/format.h"
 #include "cli/command.h"
+#include "cli/imported.h"
 #include "cli/out.h"
 #include "core/loss.h"
 #include "merge/readers/run_files.h"
+#include "merge/work_lock.h"
 #include "runtime/agent/stale_segments.h"
 
 namespace lockstep::cli {
@@ -75,7 +77,8 @@ std::vector<Report::Missing> FindMissing(const std::string& run, const Recovery&
     std::error_code ignored;
     return fs::exists(fmt::format("{}/ranks/.agent-{:05}", run, slot), ignored);
   };
-  for (std::int64_t slot = 0; slot < ReadManifest(run).world_size; ++slot)
+  const std::int64_t slots = ReadManifest(run).world_size;
+  for (std::int64_t slot = 0; slot < slots; ++slot)
     if (!present.contains(slot))
       missing.push_back({slot, claimed(slot)
                                    ? "its agent left neither spool nor rank file"
@@ -190,7 +193,7 @@ int Recover(const Flags& flags) {
   // A file that may not grow is an error to be told, not an end: nothing may be half done.
   ::signal(SIGXFSZ, SIG_IGN);
   Report report;
-  auto run = ResolveRun(flags.run);
+  auto run = ResolveOne(flags.run, 0, false);
   // Memory can be cleaned where there is no run at all.
   if (!run.ok() && !(flags.stale && flags.run.empty())) return PrintError(run.error());
   if (run.ok()) {
@@ -199,6 +202,11 @@ int Recover(const Flags& flags) {
     if (!fs::is_directory(report.run + "/ranks", ignored))
       return PrintError({ErrorCode::kNotFound, "this is no run directory: there is no ranks/ in it", report.run,
                          "lockstep recover DIR, where DIR holds manifest.json and ranks/"});
+    const WorkLock lock(WorkLockOf(report.run), report.run,
+                        [](const std::string& text) { Note("lockstep: {}\n", text); });
+    if (lock.others_at_it())
+      return PrintError({ErrorCode::kIo, "another lockstep works on the run and does not get on", report.run,
+                         "end it, then run this again"});
     report.recovery = RecoverRun(report.run, flags.without_memory);
     report.missing = FindMissing(report.run, report.recovery);
   }

@@ -47,11 +47,6 @@ int Report(const Flags& flags) {
   if (!writable && flags.output.empty())
     return PrintError({ErrorCode::kIo, "the run directory is read-only", merge.run_dir, "lockstep report RUN -o FILE"});
   auto progress = std::make_unique<Progress>(flags.quiet);
-  Result<Timeline> timeline = OpenRun(merge, *progress);
-  if (!timeline.ok()) {
-    progress.reset();
-    return PrintError(timeline.error());
-  }
   AnalyzeOptions options;
   options.jobs = flags.jobs;
   options.replay = !flags.no_replay;
@@ -60,7 +55,8 @@ int Report(const Flags& flags) {
     html.first_timeline_step = std::max<std::int64_t>(0, shown.value().first);
     html.last_timeline_step = shown.value().last < 0 ? INT64_MAX : shown.value().last;
   }
-  const Result<HtmlReport> report = MakeHtmlReport(timeline.value(), options, html);
+  const Result<HtmlReport> report =
+      WithRun(merge, *progress, [&](const Timeline& timeline) { return MakeHtmlReport(timeline, options, html); });
   progress.reset();
   if (!report.ok()) return PrintError(report.error());
 

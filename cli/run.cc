@@ -20,6 +20,7 @@
 #include "cli/out.h"
 #include "cli/run_after.h"
 #include "comms/launch/launcher_args.h"
+#include "core/env.h"
 #include "core/ring_layout.h"
 #include "runtime/agent/agent.h"
 #include "runtime/agent/elf_file.h"
@@ -43,7 +44,7 @@ struct Flags {
   std::string gpu = "auto", cuda_graphs = "nodes";
   std::uint64_t gpu_buffers = 0;
   bool gpu_memory = false, nccl_kernel_channels = false;
-  bool estimate = false, print_env = false, quiet = false, torch_ops = false;
+  bool estimate = false, print_env = false, quiet = false, no_variables = false, torch_ops = false;
 };
 
 // Words behind our own options, set before the parser runs.
@@ -204,7 +205,7 @@ int Run(const Flags& flags) {
     return Launch(flags);
 
   // Read by runtime/python, in the application.
-  if (flags.torch_ops) ::setenv("LOCKSTEP_TORCH_OPS", "1", 1);
+  if (flags.torch_ops) ::setenv(env::kTorchOps, "1", 1);
   RunOptions options;
   options.command = flags.command;
   options.output = flags.output;
@@ -320,10 +321,23 @@ void AddGpuOptions(CLI::App& run, Flags& flags) {
       ->group(group);
 }
 
-}  // namespace
+// Paths are looked at where the program will run.
+std::string TroubleOfPaths(const Flags& flags) {
+  if (!Program().empty() && RecognizeLauncher(Program()[0]) != Launcher::kNone) return "";
+  const auto directory = [](const std::string& path) -> std::string {
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error) && ::access(path.c_str(), W_OK | X_OK) == 0) return "";
+    return error ? error.message() : "no directory that can be written to";
+  };
+  std::string trouble;
+  if (!flags.spool_dir.empty()) trouble = directory(flags.spool_dir);
+  for (const std::string& file : {flags.metrics, flags.after_to})
+    if (trouble.empty() && !file.empty())
+      trouble = directory(std::filesystem::path(Absolute(file)).parent_path().string());
+  return trouble;
+}
 
-void AddRun(CLI::App& root, Chosen& chosen) {
-  auto flags = std::make_shared<Flags>();
+CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<Flags>& flags) {
   CLI::App* run = root.add_subcommand("run", "Run a program and record it; its output and exit code stay as they are");
   run->footer(
       "Examples:\n"
@@ -359,10 +373,27 @@ void AddRun(CLI::App& root, Chosen& chosen) {
   run->add_flag("--print-env", flags->print_env, "Print the environment for schedulers that own the command line");
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");
   run->add_flag("--quiet", flags->quiet, "Print nothing of our own but the verdict");
-  run->callback([flags, &chosen] {
+  run->add_flag("--no-variables", flags->no_variables)->group("");
+  return run;
+}
+
+}  // namespace
+
+void AddRun(CLI::App& root, Chosen& chosen) {
+  auto flags = std::make_shared<Flags>();
+  AddRunTo(root, flags)->callback([flags, &chosen] {
     flags->command = Program();
     chosen = [flags] { return Run(*flags); };
   });
+}
+
+std::string TroubleOfRun(const std::vector<std::string>& words) {
+  CLI::App root;
+  auto flags = std::make_shared<Flags>();
+  AddRunTo(root, flags);
+  root.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  const auto window = ParseWindow(flags->window);
+  return window.ok() ? TroubleOfPaths(*flags) : window.error().what;
 }
 
 // CLI11 2.1 gives words behind "--" of a subcommand to its parent, and takes the

@@ -119,7 +119,6 @@ int RunSelf(const std::vector<std::string>& words, int out_fd) {
   if (pid < 0) return -1;
   if (pid == 0) {
     ::dup2(out_fd, STDOUT_FILENO);
-    ::unsetenv("LOCKSTEP_STEPS");  // Of `run`: analyze has a flag of that name, too.
     ::execv(self.c_str(), argv.data());
     ::_exit(127);
   }

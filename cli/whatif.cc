@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,8 +14,10 @@
 #include "analysis/replay/what_if.h"
 #include "analysis/report/format.h"
 #include "cli/command.h"
+#include "cli/imported.h"
 #include "cli/open_run.h"
 #include "cli/out.h"
+#include "cli/write_file.h"
 #include "merge/merge.h"
 
 namespace lockstep::cli {
@@ -39,18 +41,19 @@ struct Flags {
   unsigned jobs = 0;
 };
 
-std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(mebibytes * (1 << 20)); }
+std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(std::min(mebibytes * (1 << 20), 1e18)); }
 
 // `stragglers`: those that the analysis names, if asked for.
 Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& flags,
                                           std::vector<std::int32_t>* stragglers = nullptr) {
-  LS_TRY(const std::string directory, ResolveRun(name));
+  LS_TRY(const std::string directory, ResolveOne(name, flags.jobs, flags.quiet));
   MergeOptions merge;
   merge.run_dir = directory;
   merge.jobs = flags.jobs;
   Progress progress(flags.quiet);
-  LS_TRY(const Timeline timeline, OpenRun(merge, progress));
-  if (stragglers != nullptr) {
+  return WithRun(merge, progress, [&](const Timeline& timeline) -> Result<std::unique_ptr<RecordedRun>> {
+    if (stragglers == nullptr) return replay::ReadRun(timeline, {.jobs = flags.jobs});
+    stragglers->clear();
     AnalyzeOptions options;
     options.jobs = flags.jobs;
     options.replay = false;
@@ -59,8 +62,8 @@ Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& 
     if (stragglers->empty())
       return Error{ErrorCode::kUnsupported, "the analysis names no straggler in this run", directory,
                    "--without-rank R asks about a rank of your own choice"};
-  }
-  return replay::ReadRun(timeline, {.jobs = flags.jobs});
+    return replay::ReadRun(timeline, {.jobs = flags.jobs});
+  });
 }
 
 // What was asked, or, if nothing was, what most users want to know.
@@ -205,11 +208,8 @@ int Run(const Flags& flags) {
     ShowJson(json);
     return kOk;
   }
-  std::ofstream out(flags.json);
-  out << json;
-  if (!out.flush())
-    return PrintError({ErrorCode::kIo, "cannot write the answers", flags.json, "name another file with --json"});
-  return kOk;
+  const Status written = WriteWhole(flags.json, json, "name another file with --json");
+  return written.ok() ? kOk : PrintError(written.error());
 }
 
 }  // namespace
@@ -224,10 +224,11 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
       "  lockstep whatif RUN --without-rank 3     what does rank 3 cost?\n"
       "CPU runs over MPI with marked steps and GPU runs; other changes of the job are not predicted.");
   auto flags = std::make_shared<Flags>();
-  app->add_option("run", flags->run, "Run directory")->type_name("RUN");
+  app->add_option("run", flags->run, "Run directory (default: the latest run), or traces: a file or a directory")
+      ->type_name("RUN");
   app->add_flag("--free-communication", flags->free_communication, "Transfers take no time; late ranks stay late");
-  app->add_option("--bandwidth", flags->bandwidth, "Network bandwidth times this")->check(CLI::PositiveNumber);
-  app->add_option("--latency", flags->latency, "Network latency times this")->check(CLI::NonNegativeNumber);
+  app->add_option("--bandwidth", flags->bandwidth, "Network bandwidth times this")->check(AboveZero());
+  app->add_option("--latency", flags->latency, "Network latency times this")->check(NotNegative());
   app->add_flag("--no-overlap", flags->no_overlap, "Non-blocking collectives move only when they are waited for");
   app->add_option("--overlap", flags->overlap,
                   "on: blocking reductions are posted where they are, and waited for after the last; off: --no-overlap")
@@ -238,14 +239,13 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
       ->type_name("UNITS");
   app->add_option("--ranks", flags->ranks, "That many ranks with the same work each: an extrapolation")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(AboveZero());
   app->add_flag("--without-stragglers", flags->without_stragglers,
                 "The work of all ranks that lockstep analyze names takes as long as on the others");
   app->add_option("--without-rank", flags->without, "The work of these ranks takes as long as on the others");
-  app->add_option("--bucket-cap-mb", flags->caps_mb, "Gradients in buckets of this many MiB")
-      ->check(CLI::PositiveNumber);
+  app->add_option("--bucket-cap-mb", flags->caps_mb, "Gradients in buckets of this many MiB")->check(AboveZero());
   app->add_option("--first-bucket-mb", flags->first_mb, "Limit of the first bucket in MiB")
-      ->check(CLI::PositiveNumber)
+      ->check(AboveZero())
       ->capture_default_str();
   app->add_flag("--one-bucket", flags->one_bucket, "All gradients in one bucket");
   app->add_flag("--together", flags->together, "All that is asked for at once, instead of one by one");

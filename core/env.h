@@ -1,17 +1,24 @@
 #pragma once
-// Environment variables between agent, probe and helper processes. User-facing
-// ones are LOCKSTEP_<FLAG>; these are internal.
+// Environment variables between agent, probe and helper processes, and of tests. Those that stand for flags are made by
+// cli/environment.cc.
 
 namespace lockstep::env {
 
-inline constexpr char kSegment[] = "LOCKSTEP_SEGMENT";       // Path of the slot's shared segment.
-inline constexpr char kTestClock[] = "LOCKSTEP_TEST_CLOCK";  // ParseClockDistortion's argument.
-inline constexpr char kCupti[] = "LOCKSTEP_CUPTI";           // libcupti to load if the process has none.
-inline constexpr char kNvml[] = "LOCKSTEP_NVML";             // NVML library the agent uses instead of the driver's.
+inline constexpr char kSegment[] = "LOCKSTEP_SEGMENT";           // Path of the slot's shared segment.
+inline constexpr char kTestClock[] = "LOCKSTEP_TEST_CLOCK";      // ParseClockDistortion's argument.
+inline constexpr char kTorchOps[] = "LOCKSTEP_HOOKS_OPERATORS";  // "1": PyTorch's operators as ranges (runtime/python).
+inline constexpr char kCupti[] = "LOCKSTEP_CUPTI";               // libcupti to load if the process has none.
+inline constexpr char kNvml[] = "LOCKSTEP_NVML";                 // NVML library the agent uses instead of the driver's.
 inline constexpr char kGpuRawDir[] =
     "LOCKSTEP_GPU_RAW_DIR";  // Where CUPTI's buffers are copied to (runtime/cupti/raw_file.h).
 // The NCCL profiler plugin that the user had set (NCCL_PROFILER_PLUGIN's value): called beside ours.
 inline constexpr char kNcclPluginChained[] = "LOCKSTEP_NCCL_PLUGIN_CHAINED";
+// Milliseconds that tests let one wait for a lock whose holder does nothing (trace/file_lock.h).
+inline constexpr char kTestLockWait[] = "LOCKSTEP_TEST_LOCK_WAIT_MS";
 inline constexpr char kLibraryDir[] = "LOCKSTEP_LIBRARY_DIR";  // Where liblockstep.so is, if not beside the CLI.
+
+// Names that no flag's variable may have (tests/e2e/commands).
+inline constexpr const char* kInternal[] = {kSegment,      kTestClock,         kCupti,   kNvml, kGpuRawDir, kLibraryDir,
+                                            kTestLockWait, kNcclPluginChained, kTorchOps};
 
 }  // namespace lockstep::env

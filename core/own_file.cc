@@ -39,7 +39,7 @@ std::uint64_t Random() {
 }
 
 // ".NAME.<16 hex digits>.part", where `prefix` is all or the beginning of ".NAME.".
-bool IsPartName(std::string_view name, std::string_view prefix) {
+bool IsPartOf(std::string_view name, std::string_view prefix) {
   if (name.size() < prefix.size() + kRandomDigits + kPartSuffix.size()) return false;
   const std::size_t digits = name.size() - kRandomDigits - kPartSuffix.size();
   return name.starts_with(prefix) && name.ends_with(kPartSuffix) && name[digits - 1] == '.' &&
@@ -52,7 +52,7 @@ std::vector<std::string> RemoveParts(const std::string& directory, const std::st
   DIR* entries = ::opendir(directory.c_str());
   if (entries == nullptr) return removed;
   while (const dirent* entry = ::readdir(entries)) {
-    if (!IsPartName(entry->d_name, prefix)) continue;
+    if (!IsPartOf(entry->d_name, prefix)) continue;
     std::string part = directory + "/" + entry->d_name;
     const OwnedFd fd = OpenOwn(part, O_RDWR);
     if (fd.open() && TryLockExclusive(fd.get()) == Locked::kYes && ::unlink(part.c_str()) == 0)
@@ -63,6 +63,8 @@ std::vector<std::string> RemoveParts(const std::string& directory, const std::st
 }
 
 }  // namespace
+
+bool IsPartName(std::string_view name) { return IsPartOf(name, "."); }
 
 OwnedFd CreateBeside(const std::string& path, mode_t mode, std::string* name) {
   const std::string prefix = DirectoryOf(path) + "/" + PartPrefix(path);

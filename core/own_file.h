@@ -17,6 +17,9 @@ namespace lockstep {
 // there are locks. `mode` less the umask. *name: what it is called. Not open: errno says why.
 OwnedFd CreateBeside(const std::string& path, mode_t mode, std::string* name);
 
+// Whether a file of this name may be one that CreateBeside made.
+bool IsPartName(std::string_view name);
+
 // Gives a file that CreateBeside made its name for good, replacing what is there: a link is replaced, not followed.
 // 0 or errno.
 int MoveOver(const std::string& from, const std::string& to);

@@ -81,6 +81,8 @@ class Merger {
 
   Result<schema::TimelineTables> Run() {
     Progress("read", 0);
+    // Before anything is read: a file that changes or appears meanwhile makes what comes of it an old timeline.
+    inputs_ = InputsHash(options_.run_dir);
     LS_TRY(run_, OpenRun(
                      options_.run_dir, options_.jobs, [&](double done) { Progress("read", kAlignFrom * done); },
                      options_.team));
@@ -413,7 +415,7 @@ class Merger {
     writer.Meta("p2p_unmatched", static_cast<std::int64_t>(p2p_.unmatched));
     writer.Meta("p2p_unplaced", static_cast<std::int64_t>(p2p_.unplaced));
     writer.Meta("options", OptionsHash(options_));
-    writer.Meta("inputs", InputsHash(options_.run_dir));
+    writer.Meta("inputs", inputs_);
     tables.windows = std::move(windows_.table);
     tables.collectives = std::move(matched_.collectives);
     tables.collective_ranks = std::move(matched_.members);
@@ -445,6 +447,7 @@ class Merger {
   }
 
   const MergeOptions& options_;
+  std::string inputs_;
   RunFiles run_;
   AlignResult aligned_;
   std::string unmeasured_clocks_;
@@ -467,10 +470,24 @@ class Merger {
 
 }  // namespace
 
+std::string SeenFiles(const std::string& run_dir) {
+  Hash64 hash;
+  for (const std::string& file : ListRunFiles(run_dir)) {
+    const fs::path path = fs::path(run_dir) / file;
+    hash.Add(std::string_view(file));
+    if (path.extension() == ".spool") continue;
+    std::error_code ignored;
+    hash.Add(static_cast<std::uint64_t>(fs::file_size(path, ignored)));
+    hash.Add(static_cast<std::uint64_t>(fs::last_write_time(path, ignored).time_since_epoch().count()));
+  }
+  return Hex(hash.value());
+}
+
 Result<Timeline> MergeRun(const MergeOptions& options) {
   if (options.classes != "lockstep" && options.classes != "hta")
     return Error{ErrorCode::kUsage, "unknown classes '" + options.classes + "'", "--classes",
                  "--classes lockstep or --classes hta"};
+  std::string seen = SeenFiles(options.run_dir);
   LS_TRY(schema::TimelineTables tables, Merger(options).Run());
   if (options.write && options.team != nullptr) {
     LS_CHECK(WriteShards(options, tables));
@@ -481,10 +498,13 @@ Result<Timeline> MergeRun(const MergeOptions& options) {
         [&](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(options.jobs, n, f); }));
   }
   if (options.write && options.team == nullptr) RemoveShards(options.run_dir);
-  return MakeTimeline(options.run_dir, std::move(tables));
+  Timeline timeline = MakeTimeline(options.run_dir, std::move(tables));
+  timeline.seen_files = std::move(seen);
+  return timeline;
 }
 
-Result<Timeline> OpenOrMerge(const MergeOptions& options) {
+std::optional<Timeline> OpenFresh(const MergeOptions& options) {
+  std::string seen = SeenFiles(options.run_dir);
   std::error_code error;
   const fs::path path = fs::path(options.run_dir) / "timeline.h5";
   const auto made = fs::last_write_time(path, error);
@@ -494,13 +514,20 @@ Result<Timeline> OpenOrMerge(const MergeOptions& options) {
     const auto changed = fs::last_write_time(fs::path(options.run_dir) / file, error);
     fresh = !error && changed <= made;
   }
-  if (fresh) {
-    Result<Timeline> timeline = OpenTimeline(options.run_dir);
-    if (timeline.ok() && timeline.value().Meta("options") == OptionsHash(options) &&
-        timeline.value().Meta("inputs") == InputsHash(options.run_dir))
-      return timeline;
-  }
+  if (!fresh) return std::nullopt;
+  Result<Timeline> timeline = OpenTimeline(options.run_dir);
+  if (!timeline.ok() || timeline.value().Meta("options") != OptionsHash(options) ||
+      timeline.value().Meta("inputs") != InputsHash(options.run_dir))
+    return std::nullopt;
+  timeline.value().seen_files = std::move(seen);
+  return std::move(timeline).value();
+}
+
+Result<Timeline> OpenOrMerge(const MergeOptions& options) {
+  if (std::optional<Timeline> timeline = OpenFresh(options)) return std::move(*timeline);
   return MergeRun(options);
 }
+
+bool Changed(const Timeline& timeline) { return SeenFiles(timeline.run_dir) != timeline.seen_files; }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,17 @@ struct MergeOptions {
 // table. kNotFound: no rank file at all; kUnsupported: clocks that cannot be related.
 Result<Timeline> MergeRun(const MergeOptions& options);
 
-// Opens RUN/timeline.h5 if it is newer than every rank file and was made with the
-// same options, else merges.
+// Opens RUN/timeline.h5 if it is newer than every rank file and was made of them with the
+// same options.
+std::optional<Timeline> OpenFresh(const MergeOptions& options);
+// The same, else merges.
 Result<Timeline> OpenOrMerge(const MergeOptions& options);
+
+// Names, sizes and times of the files that a merge reads, as one text: what a command must not find otherwise at its
+// end. Of spools the names only: they grow as long as a rank runs, and what was read of one stays right.
+std::string SeenFiles(const std::string& run_dir);
+// Rank files of the run have come, gone or changed since the timeline was opened: what was read of them after that may
+// not belong to it.
+bool Changed(const Timeline& timeline);
 
 }  // namespace lockstep

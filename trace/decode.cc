@@ -58,7 +58,6 @@ struct Contents {
   std::vector<GpuSample> gpu_samples;
   std::vector<LossLine> losses;
   std::optional<SpoolEnd> end;
-  std::uint64_t last_ticks = 0;        // Latest the agent said anything with a time.
   std::uint64_t malformed_blocks = 0;  // Checksum good, content not.
 };
 
@@ -445,8 +444,7 @@ Result<Decoded> Decode(const DecodeInput& input) {
                     decoder.last_ns(), plans.size() == 1, nccl_rank);
       if (nccl_rank >= 0) AddRankFacts(process.tables, decoder, nccl_rank);
       AddProcessLosses(decoder, plans[i].state);
-      AddGpuLosses(decoder, process.tables, map, plans[i].state,
-                   contents.end ? contents.end->ticks : contents.last_ticks);
+      AddGpuLosses(decoder, process.tables, map, plans[i].state, contents.end ? contents.end->ticks : 0);
       std::uint64_t extrapolated = decoder.extrapolated();
       if (!raw && contents.snapshots.empty())
         extrapolated += process.tables.mpi_calls.rows() + process.tables.ranges.rows();

@@ -8,7 +8,7 @@ namespace lockstep {
 namespace {
 
 template <typename Tables>
-Status WriteAll(const std::string& path, std::string_view format, const Tables& tables, RunParallel parallel = {}) {
+Status WriteAll(const std::string& path, std::string_view format, const Tables& tables, RunParallel parallel) {
   LS_TRY(TableFileWriter writer, TableFileWriter::Create(path, format, std::move(parallel)));
   Status status = Ok();
   tables.ForEachTable([&](const auto& table) {
@@ -66,6 +66,7 @@ Result<schema::TimelineTables> ReadTimelineFile(const std::string& path) {
 }
 
 Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables, RunParallel parallel) {
+  // Any command that reads the run may write it.
   return WriteAll(path, schema::kTimelineFormat, tables, std::move(parallel));
 }
 

@@ -78,6 +78,7 @@ class File {
     if (fd_ >= 0) ::close(fd_);
   }
   bool ok() const { return fd_ >= 0; }
+  bool Look(struct stat& info) const { return fd_ >= 0 && ::fstat(fd_, &info) == 0; }
   bool ReadAt(std::uint64_t offset, std::byte* out, std::size_t bytes) const {
     while (bytes != 0) {
       const ssize_t got = ::pread(fd_, out, bytes, static_cast<off_t>(offset));
@@ -94,12 +95,27 @@ class File {
   int fd_;
 };
 
+// The file that was opened first: under its name another one may lie by now, and what is known of the one would be read
+// in the other.
+struct Identity {
+  dev_t device = 0;
+  ino_t number = 0;
+  std::int64_t size = -1, modified_ns = 0;
+  bool operator==(const Identity&) const = default;
+};
+
+Identity IdentityOf(const struct stat& info) {
+  return {info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+constexpr char kGone[] = "the file can no longer be opened, or another lies there now";
 constexpr char kDamagedHint[] = "copy the file again; what is intact in it is still used by merge and analyze";
 
 }  // namespace
 
 struct TableFile::Impl {
   std::string path, format;
+  Identity identity;
   std::uint64_t file_bytes = 0;
   bool userblock = false;
   std::map<std::string, StoredAttribute, std::less<>> attributes;
@@ -114,7 +130,16 @@ struct TableFile::Impl {
       const std::lock_guard guard(mutex);
       if (held != nullptr) return held;
     }
-    return std::make_shared<const File>(path);
+    auto file = std::make_shared<const File>(path);
+    struct stat info {};
+    return file->Look(info) && IdentityOf(info) == identity ? file : nullptr;
+  }
+  // libhdf5 opens by name: what it has open is the file, if the name still is its after that.
+  Hdf5Handle OpenThroughHdf5() const {
+    Hdf5Handle file = OpenHdf5ForReading(path);
+    struct stat info {};
+    if (::stat(path.c_str(), &info) != 0 || IdentityOf(info) != identity) return Hdf5Handle(-1);
+    return file;
   }
 
   // Tables that lie in other files.
@@ -163,12 +188,12 @@ struct TableFile::Impl {
       return;
     }
     const Hdf5Lock lock;
-    const Hdf5Handle file = OpenHdf5ForReading(path);
+    const Hdf5Handle file = OpenThroughHdf5();
     for (const schema::TableInfo& info : infos) {
       if (tables.contains(info.name)) continue;
       StoredTable& table = tables[std::string(info.name)];
       if (!file.ok()) {
-        table.problem = "the file can no longer be opened";
+        table.problem = kGone;
         continue;
       }
       table = IndexTable(file.get(), info, file_bytes);
@@ -181,7 +206,7 @@ struct TableFile::Impl {
   Status ReadDirect(const StoredColumn& column, std::uint64_t first, std::uint64_t count, std::byte* out,
                     const std::string& name) const {
     const std::shared_ptr<const File> file = OpenFile();
-    if (!file->ok()) return Malformed("the file can no longer be opened");
+    if (file == nullptr) return Malformed(kGone);
     thread_local ChunkDecoder decoder;
     thread_local std::vector<std::byte> stored;
     const std::uint64_t end = first + count;
@@ -211,7 +236,7 @@ struct TableFile::Impl {
   Status ReadThroughHdf5(std::string_view table, const schema::ColumnInfo& info, std::uint64_t first,
                          std::uint64_t count, std::byte* out, const std::string& name) const {
     const Hdf5Lock lock;
-    const Hdf5Handle file = OpenHdf5ForReading(path);
+    const Hdf5Handle file = OpenThroughHdf5();
     const Hdf5Handle group(file.ok() ? H5Gopen2(file.get(), std::string(table).c_str(), H5P_DEFAULT) : -1);
     const Hdf5Handle dataset(group.ok() ? H5Dopen2(group.get(), std::string(info.name).c_str(), H5P_DEFAULT) : -1);
     const Hdf5Handle space(dataset.ok() ? H5Dget_space(dataset.get()) : -1);
@@ -248,8 +273,9 @@ TableFile& TableFile::operator=(TableFile&&) noexcept = default;
 TableFile::~TableFile() = default;
 
 Result<TableFile> TableFile::Open(const std::string& path) {
+  auto file = std::make_shared<const File>(path);
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0)
+  if (!file->Look(info))
     return Error{errno == EACCES ? ErrorCode::kIo : ErrorCode::kNotFound,
                  std::string("cannot read the file: ") + std::strerror(errno), path, "check the path and permissions"};
   // A pipe would hold up whoever opens it.
@@ -258,8 +284,8 @@ Result<TableFile> TableFile::Open(const std::string& path) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->file_bytes = static_cast<std::uint64_t>(info.st_size);
-  auto file = std::make_shared<const File>(path);
-  if (file->ok()) impl->index = FileIndex::Load(file->fd(), impl->file_bytes);
+  impl->identity = IdentityOf(info);
+  impl->index = FileIndex::Load(file->fd(), impl->file_bytes);
   if (impl->index) {
     impl->held = std::move(file);
     impl->index->ForEachAttribute(
@@ -267,7 +293,7 @@ Result<TableFile> TableFile::Open(const std::string& path) {
     impl->format = impl->attributes[kFormatAttribute].text;
   } else {
     const Hdf5Lock lock;
-    const Hdf5Handle hdf5 = OpenHdf5ForReading(path);
+    const Hdf5Handle hdf5 = impl->OpenThroughHdf5();
     if (!hdf5.ok())
       return Error{ErrorCode::kMalformed,
                    H5Fis_hdf5(path.c_str()) > 0 ? "the HDF5 file is cut short or damaged" : "not an HDF5 file", path,
@@ -406,9 +432,9 @@ void TableFile::Release() const {
 }
 
 void TableFile::Hold() const {
-  auto file = std::make_shared<const File>(impl_->path);
+  auto file = impl_->OpenFile();
   const std::lock_guard guard(impl_->mutex);
-  if (file->ok()) impl_->held = std::move(file);
+  if (file != nullptr) impl_->held = std::move(file);
 }
 
 std::string_view TableFile::format() const { return impl_->format; }

@@ -22,7 +22,7 @@ GpuOccupancy::GpuOccupancy(const GpuRun& run) : transfers_(run.collectives.size(
   const auto each = [&](std::size_t r, auto&& f) {
     const GpuRank& rank = run.gpu_ranks[r];
     for (std::size_t i = 0; i < rank.items.size(); ++i)
-      if (rank.gates.empty() || rank.gates.back() != i) f(rank.items[i]);
+      if (!rank.EndsLastStep(i)) f(rank.items[i]);
   };
   std::vector<Interval> arrival_and_end(run.collectives.size(), {INT64_MIN, INT64_MIN});
   for (std::size_t r = 0; r < run.gpu_ranks.size(); ++r) {

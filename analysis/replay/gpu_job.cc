@@ -73,7 +73,7 @@ class RankMaker {
     for (std::uint32_t i = 0; i < rank_.items.size(); ++i) {
       gated_ = false;
       for (; gate < rank_.gates.size() && rank_.gates[gate] == i; ++gate) Gate(i, gate);
-      if (gate == rank_.gates.size() && !rank_.gates.empty() && rank_.gates.back() == i) break;
+      if (gate == rank_.gates.size() && rank_.EndsLastStep(i)) break;
       Visit(i);
     }
     for (std::uint16_t lane = 0; lane < lanes_.size(); ++lane) Release(lane, kNone, lane, 0, INT64_MIN);

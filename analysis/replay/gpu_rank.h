@@ -82,6 +82,7 @@ struct GpuRank {
   // Per step: the item whose begin is the step's; then the one that ends the last step, which is the last item and of
   // which nothing but the begin belongs here; kNone: nothing follows, the step ends at `end_ns` (cluster time).
   std::vector<std::uint32_t> gates;
+  bool EndsLastStep(std::size_t item) const { return !gates.empty() && gates.back() == item; }
   std::int64_t end_ns = 0;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> same_kernel;  // Collectives that share a kernel.
   std::vector<std::uint32_t> groups;  // Name and shape of kernels, kind of copies: a hash, the same on every rank.

@@ -49,7 +49,7 @@ class RankChange {
     for (std::uint32_t i = 0; i < rank_.items.size(); ++i) {
       const GpuItem& item = rank_.items[i];
       if (IsKernel(item)) last_kernel[rank_.lanes[item.lane].device] = i;
-      if (item.kind != GpuItem::kMember || i == rank_.gates.back()) continue;
+      if (item.kind != GpuItem::kMember || rank_.EndsLastStep(i)) continue;
       const auto at = place.find(item.ref);
       if (at == place.end()) continue;
       Old old{i, i, kNone};
@@ -285,7 +285,7 @@ std::optional<BucketSequence> GpuRun::FindBuckets() const {
   const GpuRank& rank = gpu_ranks[0];
   const auto reduces = [&](std::size_t i) {
     const GpuItem& item = rank.items[i];
-    if (item.kind != GpuItem::kMember || rank.gates.back() == i) return false;
+    if (item.kind != GpuItem::kMember || rank.EndsLastStep(i)) return false;
     const RunCollective& c = this->collectives[item.ref];
     return c.kind == CollectiveKind::kAllReduce && c.members == ranks.size() && c.bytes > 0;
   };

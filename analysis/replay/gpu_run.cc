@@ -147,7 +147,7 @@ class Reader {
         for (std::size_t i = 0; i < rank.items.size(); ++i) {
           GpuItem& item = rank.items[i];
           // Of the kernel behind the last step nothing but its begin is here.
-          const bool behind = rank.gates.back() == i;
+          const bool behind = rank.EndsLastStep(i);
           if (item.kind == GpuItem::kMember || item.kind == GpuItem::kMpi) f(item, behind);
         }
     };
@@ -184,7 +184,7 @@ class Reader {
       GpuRank& rank = run_.gpu_ranks[r];
       run_.of_message[r].assign(rank.messages.size(), kNone);
       for (std::uint32_t i = 0; i < rank.items.size(); ++i) {
-        if (rank.items[i].kind != GpuItem::kMessages || rank.gates.back() == i) continue;
+        if (rank.items[i].kind != GpuItem::kMessages || rank.EndsLastStep(i)) continue;
         const std::uint32_t kernel = rank.messages[rank.items[i].ref].item;
         for (std::uint32_t m = rank.items[i].ref; m < rank.messages.size() && rank.messages[m].item == kernel; ++m) {
           const GpuMessage& message = rank.messages[m];

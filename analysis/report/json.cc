@@ -48,6 +48,7 @@ Json Run(const Analysis& a) {
   json["warmup_steps"] = run.warmup_steps;
   json["incomplete_steps"] = run.incomplete_steps;
   json["classes"] = run.classes;
+  json["merged_with"] = run.merged_with;
   json["ranks_left_out"] = run.ranks_left_out;
   Json windows = Json::array();
   for (const CaptureWindow& window : run.windows)

@@ -45,6 +45,7 @@ struct RunFacts {
   std::int64_t incomplete_steps = 0;
   std::string classes;                                         // "lockstep" or "hta".
   std::optional<std::int64_t> first_step, last_step, span_ns;  // The analysis window.
+  std::string merged_with;                                     // The timeline's options; equal: the same ones.
   std::string recording;                                       // What was asked for: "all", "steps 110:310".
   std::vector<CaptureWindow> windows;
   std::int64_t outside_steps = 0;                    // Recorded by some ranks only.

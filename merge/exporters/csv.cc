@@ -1,10 +1,13 @@
 // One CSV file per table: the ranks' events with the columns of the rank files, and the timeline's own tables. Times
 // are the cluster's, texts stand instead of their numbers; unknown is empty.
 
+#include <charconv>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -37,11 +40,31 @@ bool IsMoment(const schema::ColumnInfo& column) {
   return false;
 }
 
+// What stands for no value, as the column's description says: "-1 none", "0 unknown", "65535 unknown". Codes of an
+// enumeration are values, all of them.
+template <typename T>
+std::optional<T> StandsForNone(const schema::ColumnInfo& column) {
+  if (column.unit == "enum") return std::nullopt;
+  if (std::is_signed_v<T>) {
+    if (column.description.find("-1 ") != std::string_view::npos) return static_cast<T>(-1);
+    // Of exit codes: any other number may be one.
+    return sizeof(T) == 4 ? std::optional(std::numeric_limits<T>::min()) : std::nullopt;
+  }
+  const std::size_t end = column.description.find(" unknown");
+  if (end == std::string_view::npos) return std::nullopt;
+  const std::size_t begin = column.description.find_last_not_of("0123456789", end - 1) + 1;
+  T number{};
+  const auto [at, error] = std::from_chars(column.description.data() + begin, column.description.data() + end, number);
+  return begin < end && error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
 // Appends a value as a cell. `text` gives the string of a number.
 template <typename T, typename Text>
-void AppendCell(std::string& out, const schema::ColumnInfo& column, T value, Text&& text) {
+void AppendCell(std::string& out, const schema::ColumnInfo& column, T value, std::optional<T> none, Text&& text) {
   if (column.unit == "string") {
     AppendCsvText(out, text(static_cast<std::uint32_t>(value)));
+  } else if (none && value == *none) {
+    return;
   } else if constexpr (std::is_same_v<T, std::int64_t>) {
     if (value != kNoTime) AppendInt(out, value);
   } else if constexpr (std::is_signed_v<T>) {
@@ -189,16 +212,18 @@ class CsvWriter final : public Writer {
     std::vector<std::string> lines(rows);
     for (std::string& line : lines) AppendInt(line, rank_.rank);
     table.ForEachColumn([&](const schema::ColumnInfo& column, const auto& values) {
+      using T = typename std::remove_cvref_t<decltype(values)>::value_type;
       const bool moment = IsMoment(column);
+      const std::optional<T> none = StandsForNone<T>(column);
       for (std::size_t i = 0; i < rows; ++i) {
         lines[i] += ',';
         if (i >= values.size()) continue;
-        using T = typename std::remove_cvref_t<decltype(values)>::value_type;
         if constexpr (std::is_same_v<T, std::int64_t>) {
           const bool convert = moment && values[i] != kNoTime;
-          AppendCell(lines[i], column, convert ? rank_.clock->ToCluster(values[i]) : values[i], text);
+          AppendCell(lines[i], column, convert ? rank_.clock->ToCluster(values[i]) : values[i],
+                     convert ? std::nullopt : none, text);
         } else {
-          AppendCell(lines[i], column, values[i], text);
+          AppendCell(lines[i], column, values[i], none, text);
         }
       }
     });
@@ -218,9 +243,10 @@ class CsvWriter final : public Writer {
       std::vector<std::string> lines(rows);
       bool first = true;
       table.ForEachColumn([&](const schema::ColumnInfo& column, const auto& values) {
+        const auto none = StandsForNone<typename std::remove_cvref_t<decltype(values)>::value_type>(column);
         for (std::size_t i = 0; i < rows; ++i) {
           if (!first) lines[i] += ',';
-          AppendCell(lines[i], column, values[begin + i], text);
+          AppendCell(lines[i], column, values[begin + i], none, text);
         }
         first = false;
       });

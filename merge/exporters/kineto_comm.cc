@@ -9,6 +9,7 @@
 #include "core/hex.h"
 #include "merge/exporters/describe.h"
 #include "merge/exporters/text.h"
+#include "merge/readers/rank_source.h"
 #include "trace/strings.h"
 
 namespace lockstep::exporters {
@@ -114,7 +115,8 @@ std::vector<std::int32_t> MembersOf(const schema::RankTables& head, const CommMe
   std::vector<std::int32_t> members;
   if (head.comms.stride[comm] != 0) {
     for (std::uint32_t i = 0; i < head.comms.size[comm] && i < 1u << 20; ++i)
-      members.push_back(head.comms.first_world_rank[comm] + static_cast<std::int32_t>(i) * head.comms.stride[comm]);
+      members.push_back(
+          ToldRank(head.comms.first_world_rank[comm] + static_cast<std::int64_t>(i) * head.comms.stride[comm]));
     return members;
   }
   for (std::size_t i = 0; i < head.comm_members.rows(); ++i)

@@ -1,5 +1,6 @@
 #include "merge/exporters/out_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,21 +19,19 @@ Status MakeDirectory(const std::string& path) {
 }
 
 OutFile::~OutFile() {
-  if (file_ == nullptr) return;
-  std::fclose(file_);
-  ::unlink(part_.c_str());
+  if (file_ != nullptr) std::fclose(file_);
 }
 
 Status OutFile::Open(const std::string& path) {
   path_ = path;
   buffer_.reserve(kBuffer + (64 << 10));
-  OwnedFd fd = CreateBeside(path, 0666, &part_);
-  if (fd.open()) file_ = ::fdopen(fd.get(), "wb");
+  error_ = part_.Open(path);
+  if (error_ != 0) return status();
+  const int fd = ::fcntl(part_.fd(), F_DUPFD_CLOEXEC, 0);
+  file_ = fd < 0 ? nullptr : ::fdopen(fd, "wb");
   if (file_ == nullptr) {
     error_ = errno;
-    if (fd.open()) ::unlink(part_.c_str());
-  } else {
-    fd.Release();
+    if (fd >= 0) ::close(fd);
   }
   return status();
 }
@@ -63,8 +62,8 @@ Status OutFile::Close() {
   if (file_ != nullptr) {
     if (std::fclose(file_) != 0 && error_ == 0) error_ = errno;
     file_ = nullptr;
-    if (error_ == 0) error_ = MoveOver(part_, path_);
-    if (error_ != 0) ::unlink(part_.c_str());
+    if (error_ == 0) error_ = part_.Publish();
+    if (error_ != 0) part_.Drop();
   }
   return status();
 }

@@ -7,15 +7,15 @@
 #include <string_view>
 
 #include "core/result.h"
+#include "trace/part_file.h"
 
 namespace lockstep::exporters {
 
 // For exporters whose output is a directory; kIo if it cannot be made.
 Status MakeDirectory(const std::string& path);
 
-// Writes a file of its own beside PATH (core/own_file.h) and gives it that name in Close; destroyed without Close it
-// removes it. Errors stay until they are asked for, so that a walk over millions of events checks once. Thread: one at
-// a time.
+// Writes a part (trace/part_file.h) and renames it in Close; destroyed without Close it removes it. Errors stay until
+// they are asked for, so that a walk over millions of events checks once. Thread: one at a time.
 class OutFile {
  public:
   OutFile() = default;
@@ -42,7 +42,8 @@ class OutFile {
   static constexpr std::size_t kBuffer = 1 << 20;
   void Flush();
 
-  std::string path_, part_, buffer_;
+  std::string path_, buffer_;
+  PartFile part_;
   std::FILE* file_ = nullptr;
   std::uint64_t written_ = 0;
   int error_ = 0;

@@ -72,7 +72,7 @@ Groups::Groups(const JoinedTrace& trace, std::string_view distributed_info, std:
       for (const auto& rank : *at)
         if (rank.is_number_integer()) ranks.push_back(rank.get<std::int64_t>());
     if (const auto at = item.find("pg_size"); at != item.end() && at->is_number_integer())
-      group.size = static_cast<std::uint32_t>(std::clamp<std::int64_t>(at->get<std::int64_t>(), 0, kMostRanks));
+      group.size = static_cast<std::uint32_t>(ToldSize(at->get<std::int64_t>()));
     if (ranks.size() == group.size || group.size == 0) SetMembers(group, std::move(ranks));
     if (!group.name.empty()) listed_.emplace(group.name, std::move(group));
   }
@@ -81,9 +81,12 @@ Groups::Groups(const JoinedTrace& trace, std::string_view distributed_info, std:
 void Groups::SetMembers(Group& group, std::vector<std::int64_t> ranks) const {
   if (ranks.empty()) return;
   group.size = static_cast<std::uint32_t>(ranks.size());
-  const std::int64_t stride = ranks.size() > 1 ? ranks[1] - ranks[0] : 1;
-  bool even = stride > 0;
-  for (std::size_t i = 1; i < ranks.size() && even; ++i) even = ranks[i] - ranks[i - 1] == stride;
+  // Numbers of a file: their difference may be none.
+  std::int64_t stride = 1, step = 0;
+  bool even = ranks.size() < 2 || !__builtin_sub_overflow(ranks[1], ranks[0], &stride);
+  even = even && stride > 0 && ranks.front() >= 0 && ranks.back() < kMostRanks;
+  for (std::size_t i = 1; i < ranks.size() && even; ++i)
+    even = !__builtin_sub_overflow(ranks[i], ranks[i - 1], &step) && step == stride;
   if (even) {
     group.first = ranks[0];
     group.stride = stride;
@@ -119,7 +122,8 @@ std::uint32_t Groups::Named(const CommArgs& args) {
   if (args.ranks != kNone) ranks = IntsOf(lockstep::TextOf(trace_.tables, args.ranks), &cut);
   if (!cut && !ranks.empty() && (group.size == 0 || ranks.size() == group.size)) {
     SetMembers(group, std::move(ranks));
-  } else if (args.rank_start >= 0 && args.rank_stride > 0 && group.size > 0) {
+  } else if (args.rank_start >= 0 && args.rank_start < kMostRanks && args.rank_stride > 0 &&
+             args.rank_stride < kMostRanks && group.size > 0) {
     group.first = args.rank_start;
     group.stride = group.size > 1 ? args.rank_stride : 1;
   } else if (const auto at = listed_.find(group.name);
@@ -165,7 +169,7 @@ schema::Comms::Row CommOf(const RankGroup& entry, std::uint32_t number, std::int
   row.kind = kTorchGroup;
   row.begin_ns = row.end_ns = kNoTime;
   row.name = kNone;
-  row.first_world_rank = group.WorldRank(0) < 0 ? -1 : static_cast<std::int32_t>(group.WorldRank(0));
+  row.first_world_rank = ToldRank(group.WorldRank(0));
   row.stride = static_cast<std::int32_t>(group.stride);
   // Without members the name could be anybody's: other groups of this size have it too.
   row.unidentified = !group.members_known();

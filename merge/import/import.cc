@@ -485,6 +485,18 @@ void ClearRun(const std::string& run_dir) {
   for (const fs::path& path : old) fs::remove(path, ignored);
 }
 
+Status MoveRun(const std::string& from, const std::string& to) {
+  std::error_code error;
+  ClearRun(to);
+  fs::create_directories(fs::path(to) / "ranks", error);
+  for (fs::directory_iterator at(fs::path(from) / "ranks", error), end; !error && at != end; at.increment(error))
+    if (fs::rename(at->path(), fs::path(to) / "ranks" / at->path().filename(), error); error) break;
+  if (!error) fs::rename(fs::path(from) / "manifest.json", fs::path(to) / "manifest.json", error);
+  if (error)
+    return Error{ErrorCode::kIo, "cannot write the run directory: " + error.message(), to, "choose another with -o"};
+  return Ok();
+}
+
 Result<ImportResult> Import(const TraceFiles& traces, const ImportOptions& options) {
   return Importer(traces, options).Run();
 }

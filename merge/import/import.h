@@ -54,4 +54,8 @@ std::string InputsOf(const std::string& run_dir);
 // Removes what an earlier run or import left in `run_dir`, and nothing else.
 void ClearRun(const std::string& run_dir);
 
+// Moves a finished import from one directory to another of the same file system, where it replaces what ClearRun
+// removes; manifest.json comes last. kIo.
+Status MoveRun(const std::string& from, const std::string& to);
+
 }  // namespace lockstep::import

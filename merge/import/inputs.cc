@@ -45,14 +45,19 @@ std::string Inflated(std::string_view bytes) {
 struct Looked {
   std::string head, tail;  // JSON; the tail of plain files only.
   bool gzip = false;
+  int error = 0;  // An errno: why nothing can be said.
 };
 
 Looked Look(const std::string& path, std::uint64_t bytes) {
   Looked looked;
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return looked;
+  if (file < 0) {
+    looked.error = errno;
+    return looked;
+  }
   std::string head(kHeadBytes, '\0');
   const ssize_t got = ::pread(file, head.data(), head.size(), 0);
+  if (got < 0) looked.error = errno;
   head.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
   looked.gzip = IsGzip(head);
   if (looked.gzip) {
@@ -79,7 +84,7 @@ void Distributed(std::string_view json, TraceFile& file) {
   ArgsCursor cursor(json.substr(brace));
   for (std::string_view key, value; cursor.Next(key, value);) {
     if (key == "rank") file.told_rank = ToldRank(IntOf(value, -1));
-    if (key == "world_size") file.told_world_size = std::clamp<std::int64_t>(IntOf(value, 0), 0, kMostRanks);
+    if (key == "world_size") file.told_world_size = ToldSize(IntOf(value, 0));
   }
 }
 
@@ -98,26 +103,31 @@ bool LooksLikeEvents(const Looked& looked) {
 
 bool IsJsonName(std::string_view name) { return name.ends_with(".json") || name.ends_with(".json.gz"); }
 
+std::string Reason(int error) { return std::generic_category().message(error); }
+
 // A run directory's own JSON is not somebody's trace.
 bool IsRunDirectory(const fs::path& dir) {
   std::error_code ignored;
   return fs::exists(dir / "manifest.json", ignored) && fs::is_directory(dir / "ranks", ignored);
 }
 
-template <typename F>
-void WalkJson(const fs::path& dir, int depth, F&& file) {
+// `unread` hears of directories that cannot be read, and why.
+template <typename F, typename G>
+void WalkJson(const fs::path& dir, int depth, F&& file, G&& unread) {
   std::error_code error;
   std::vector<fs::path> entries;
   for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error))
     entries.push_back(at->path());
+  if (error) unread(dir, error.value());
   std::sort(entries.begin(), entries.end());
   for (const fs::path& entry : entries) {
     const std::string name = entry.filename().string();
     if (name.starts_with('.')) continue;
     std::error_code ignored;
     if (fs::is_directory(entry, ignored)) {
-      if (depth < kDeepest && name != "lockstep.out" && !IsRunDirectory(entry)) WalkJson(entry, depth + 1, file);
-    } else if (IsJsonName(name) && fs::is_regular_file(entry, ignored)) {
+      if (depth < kDeepest && name != "lockstep.out" && !IsRunDirectory(entry))
+        WalkJson(entry, depth + 1, file, unread);
+    } else if (IsJsonName(name) && (fs::is_regular_file(entry, ignored) || ignored)) {
       if (!file(entry)) return;
     }
   }
@@ -205,7 +215,10 @@ Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments) {
   std::set<std::string> seen;
   const auto add = [&](const fs::path& path, const std::string& name, bool named) {
     struct stat info;
-    if (::stat(path.c_str(), &info) != 0) return;
+    if (::stat(path.c_str(), &info) != 0) {
+      found.skipped.push_back(name + ": " + Reason(errno));
+      return;
+    }
     std::error_code ignored;
     const fs::path real = fs::canonical(path, ignored);
     TraceFile file;
@@ -216,7 +229,8 @@ Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments) {
     file.bytes = static_cast<std::uint64_t>(info.st_size);
     file.modified_ns = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
     const Looked looked = Look(file.path, file.bytes);
-    if (!named && !LooksLikeEvents(looked)) {
+    // One that cannot be read may be a rank's: the import counts it as lost, and says why.
+    if (!named && looked.error == 0 && !LooksLikeEvents(looked)) {
       found.skipped.push_back(name + ": no traceEvents in it");
       return;
     }
@@ -230,10 +244,16 @@ Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments) {
     std::error_code ignored;
     const fs::path path(argument);
     if (fs::is_directory(path, ignored)) {
-      WalkJson(path, 0, [&](const fs::path& file) {
-        add(file, (path / file.lexically_relative(path)).lexically_normal().string(), false);
-        return true;
-      });
+      const auto name_of = [&](const fs::path& below) {
+        return (path / below.lexically_relative(path)).lexically_normal().string();
+      };
+      WalkJson(
+          path, 0,
+          [&](const fs::path& file) {
+            add(file, name_of(file), false);
+            return true;
+          },
+          [&](const fs::path& dir, int error) { found.skipped.push_back(name_of(dir) + ": " + Reason(error)); });
       return true;
     }
     if (!fs::exists(path, ignored)) return false;
@@ -272,16 +292,26 @@ bool HoldsTraces(const std::string& path) {
     for (fs::directory_iterator at(fs::path(path) / "ranks", ignored), end; !ignored && at != end;
          at.increment(ignored))
       if (at->path().filename().string().starts_with("rank-")) return false;
+    // Whoever asks for the files hears why one cannot be read; that there is no run would be beside the point.
     bool any = false;
-    WalkJson(path, 0, [&](const fs::path& file) {
-      std::error_code none;
-      any = LooksLikeEvents(Look(file.string(), fs::file_size(file, none)));
-      return !any;
-    });
+    WalkJson(
+        path, 0,
+        [&](const fs::path& file) {
+          std::error_code none;
+          const Looked looked = Look(file.string(), fs::file_size(file, none));
+          any = looked.error != 0 || LooksLikeEvents(looked);
+          return !any;
+        },
+        [&](const fs::path&, int) { any = true; });
     return any;
   }
   if (fs::is_regular_file(path, ignored)) return IsJsonName(path) || path.ends_with(".gz");
   return false;
+}
+
+bool LooksLikeTrace(const std::string& path) {
+  std::error_code none;
+  return LooksLikeEvents(Look(path, fs::file_size(path, none)));
 }
 
 std::string CommonDirectory(const std::vector<TraceFile>& files) {

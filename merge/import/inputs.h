@@ -36,6 +36,9 @@ Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments);
 // is expected: a .json or .json.gz file, or a directory with such below.
 bool HoldsTraces(const std::string& path);
 
+// Whether the file begins like events, whatever it is called.
+bool LooksLikeTrace(const std::string& path);
+
 // The common directory of all, for names and caches.
 std::string CommonDirectory(const std::vector<TraceFile>& files);
 

@@ -81,7 +81,7 @@ class RankBuilder {
   ImportedTrace Run() {
     TraceSummary& s = out_.summary;
     s.told_rank = ToldRank(Number(info_, {"rank"}, -1));
-    s.told_world_size = std::clamp<std::int64_t>(Number(info_, {"world_size"}, 0), 0, kMostRanks);
+    s.told_world_size = ToldSize(Number(info_, {"world_size"}, 0));
     s.backend = Text(info_, "backend");
     s.operations_rank = RankFromOperations(*trace_, s.told_world_size);
     rank_ = options_.rank >= 0 ? options_.rank : s.told_rank;

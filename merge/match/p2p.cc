@@ -9,6 +9,7 @@
 
 #include "merge/match/instance_key.h"
 #include "merge/parallel.h"
+#include "merge/readers/rank_source.h"
 
 namespace lockstep {
 namespace {
@@ -94,7 +95,7 @@ std::int32_t PeerWorldRank(const schema::RankTables& tables, const Members& memb
     return -1;
   }
   if (comms.stride[comm] == 0 || comms.first_world_rank[comm] < 0) return -1;
-  return comms.first_world_rank[comm] + peer * comms.stride[comm];
+  return ToldRank(comms.first_world_rank[comm] + static_cast<std::int64_t>(peer) * comms.stride[comm]);
 }
 
 Channels Collect(const MatchRank& rank, const Members& members, std::uint64_t& unplaced) {

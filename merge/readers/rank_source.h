@@ -62,12 +62,14 @@ Result<RankSources> OpenRankSources(const std::string& path);
 std::string_view MetaValue(const schema::RankTables& tables, std::string_view key);
 // The same as a number.
 std::int64_t MetaNumber(const schema::RankTables& tables, std::string_view key, std::int64_t fallback);
-// Ranks of a job at most: each one without a file becomes a row, so that a damaged
+// Ranks of a job at most: each one without a file becomes a row of `ranks`, so that a damaged
 // number must not count as one.
 inline constexpr std::int64_t kMostRanks = 1 << 20;
 constexpr std::int32_t ToldRank(std::int64_t number) {
   return number >= 0 && number < kMostRanks ? static_cast<std::int32_t>(number) : -1;
 }
+// A job's or group's size; 0, not known, for what cannot be one.
+constexpr std::int64_t ToldSize(std::int64_t number) { return number > 0 && number <= kMostRanks ? number : 0; }
 // Rank in the job as the process itself knew it (MPI, environment, NCCL), -1 unknown.
 std::int32_t WorldRankOf(const schema::RankTables& tables);
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -169,6 +170,22 @@ class SharedSource final : public RankSource {
   std::uint64_t rows_;
   bool complete_;
 };
+
+// A line each, or, where a few traces speak of a large job, one for ranks in a row.
+void AddMissing(const std::vector<std::int32_t>& ranks, std::vector<RunLoss>& losses) {
+  constexpr std::size_t kMostLines = 1024;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    if (ranks.size() > kMostLines)
+      while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (end == i + 1)
+      losses.push_back(MakeLoss(ranks[i], Loss::kRankMissing, 1, ""));
+    else
+      losses.push_back(MakeLoss(-1, Loss::kRankMissing, end - i,
+                                "ranks " + std::to_string(ranks[i]) + " to " + std::to_string(ranks[end - 1])));
+    i = end;
+  }
+}
 
 // The first process's view of the directory: a file that appears meanwhile must not appear to some only.
 std::vector<Candidate> AgreeOn(MergeTeam& team, const std::vector<Candidate>& candidates) {
@@ -399,9 +416,12 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
     while (present < run.ranks.size() && run.ranks[present].rank < rank) ++present;
     if (present < run.ranks.size() && run.ranks[present].rank == rank) continue;
     run.missing.push_back(rank);
-    // Its unreadable file is the one loss; a second line would count it twice.
-    if (!unreadable_ranks.contains(rank)) run.losses.push_back(MakeLoss(rank, Loss::kRankMissing, 1, ""));
   }
+  // An unreadable file is the one loss of its rank; a second line would count it twice.
+  std::vector<std::int32_t> without_file;
+  std::set_difference(run.missing.begin(), run.missing.end(), unreadable_ranks.begin(), unreadable_ranks.end(),
+                      std::back_inserter(without_file));
+  AddMissing(without_file, run.losses);
   return run;
 }
 

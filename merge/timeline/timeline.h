@@ -35,6 +35,7 @@ struct Timeline {
   Result<RankContents> ReadRankContents(std::int32_t rank) const;
 
   std::vector<std::size_t> first_member;  // Size collectives + 1.
+  std::string seen_files;                 // For Changed() of merge.h; "" of a timeline that no merge has opened.
 };
 
 // kNotFound if RUN/timeline.h5 is absent, kMalformed if it breaks its format.

@@ -29,6 +29,9 @@ constexpr std::string_view kPacked[] = {"PK\x03\x04", "\x28\xB5\x2F\xFD", "BZh",
 // How far behind damage in the file's head its events are looked for.
 constexpr std::size_t kMostHeadBytes = std::size_t{16} << 20;
 
+// No event is that long: a text without end must be neither held whole nor parsed again with each piece.
+constexpr std::size_t kMostEventBytes = std::size_t{64} << 20;
+
 // Bytes with room behind them for what reads ahead.
 class Text {
  public:
@@ -265,8 +268,11 @@ void Reader::TakeEvents(Batch& batch, const Stretch& stretch, std::string_view t
     in_events_ = false;
     top_.EventsEnded();
     TakeRest(rest, offset + stretch.used);
-  } else if (!last) {
+  } else if (!last && rest.size() <= kMostEventBytes) {
     carry_ = rest;
+  } else if (!last) {
+    unreadable_.Add({1, 0}, offset + stretch.used);
+    state_ = {.lost = true, .doubtful = true};
   }
   cut_in_event_ = stretch.cut;
 }

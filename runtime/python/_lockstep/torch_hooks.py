@@ -17,7 +17,7 @@ def install(torch):
         return
     probe.hook_state(1)
     state.start(torch)
-    operators = os.environ.get("LOCKSTEP_TORCH_OPS", "").lower() not in ("", "0", "false", "off", "no")
+    operators = os.environ.get("LOCKSTEP_HOOKS_OPERATORS") == "1"
     for part in _PARTS + (("operators",) if operators else ()):
         try:
             module = __import__("_lockstep." + part, fromlist=["wrap"])

@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import h5py
 import jobs
+import numpy as np
 import runs
 import timeline as perfetto
 
@@ -440,6 +441,53 @@ class Tables(Case):
             # Times are the cluster's, so that a rank's row and the timeline's agree.
             begins = collections.Counter((int(row["file_rank"]), int(row["begin_ns"])) for row in tables["collectives"])
             self.assertEqual(begins, collections.Counter((rank, ns) for (rank, _), ns in arrivals.items()))
+
+
+    def test_csv_leaves_the_unknown_empty(self):
+        """Whatever number stands for it, as the file's own description of the column says."""
+        def stands_for_none(data):
+            unit, description = (str(data.attrs[name]) for name in ("unit", "description"))
+            if unit == "string":
+                return ()
+            none = {np.iinfo("i8").min, 0xffffffff if data.dtype == np.uint32 else None}
+            if unit != "enum" and data.dtype.kind == "i":
+                none |= {-1} if re.search(r"-1 \w", description) else set()
+                none |= {np.iinfo("i4").min} if data.dtype == np.int32 else set()
+            if unit != "enum" and data.dtype.kind == "u":
+                none |= {int(number) for number in re.findall(r"\b(\d+) unknown", description)}
+            return tuple(value for value in none if value is not None and
+                         np.iinfo(data.dtype).min <= value <= np.iinfo(data.dtype).max)
+
+        empty = collections.Counter()
+        for spec in (runs.MPI, runs.GPU, runs.MPI.replace("ranks 4", "ranks 5") + "missing rank=4\n"):
+            held = self.directory / str(len(list(self.directory.iterdir())))
+            held.mkdir()
+            if "missing" in spec:
+                spec = spec.replace("missing rank=4\n", "").replace("step\n", "missing rank=4\nstep\n", 1)
+            run = runs.make(spec, held)
+            runs.lockstep("export", run, "--format", "csv", "-o", held / "csv", expect=(0, 3))
+            files = {int(re.search(r"rank-(\d+)", path.name)[1]): path for path in (run / "ranks").glob("*.h5")}
+            for path in (held / "csv").glob("*.csv"):
+                with open(path, newline="") as text:
+                    rows = list(csv.DictReader(text))
+                of_timeline = path.stem.startswith("timeline_")
+                for rank, source in {-1: run / "timeline.h5"}.items() if of_timeline else files.items():
+                    mine = [row for row in rows if of_timeline or int(row["file_rank"]) == rank]
+                    with h5py.File(source) as file:
+                        table = file[path.stem.removeprefix("timeline_")]
+                        for column, data in table.items():
+                            none = stands_for_none(data)
+                            if str(data.attrs["unit"]) == "string" or len(mine) != len(data):
+                                continue
+                            expected = int(np.isin(data[:], none).sum()) if none else 0
+                            got = sum(row[column] == "" for row in mine)
+                            self.assertEqual(got, expected, f"{path.stem}.{column} of rank {rank}")
+                            empty[path.stem + "." + column] += got
+        for column in ("collectives.root", "timeline_collective_ranks.step", "timeline_ranks.exit_code", "comms.first_world_rank",
+                       "timeline_losses.rank"):
+            self.assertIn(column, empty)
+        self.assertGreater(empty["collectives.root"], 0)
+        self.assertGreater(empty["timeline_ranks.app_cpu_ns"], 0)
 
 
 class Otf2(Case):

@@ -440,6 +440,123 @@ class Defects(Case):
         self.assertEqual([s["index"] for s in analysis["steps"]], [0, 1, 2])
 
 
+class Hostile(Case):
+    """What a trace says of itself must not cost more than the trace is large."""
+
+    MB = 1 << 10  # ru_maxrss is in KiB.
+
+    def peak(self, *words, codes=(0, 3)):
+        """(KiB at most, standard output)"""
+        with open(self.dir / "out", "w+") as out, open(self.dir / "err", "w+") as err:
+            child = subprocess.Popen([LOCKSTEP, *map(str, words)], cwd=self.dir, stdout=out, stderr=err,
+                                     env=jobs.ENVIRONMENT)
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+        said = (self.dir / "out").read_text()
+        self.assertIn(child.returncode, codes, said + (self.dir / "err").read_text())
+        return usage.ru_maxrss, said
+
+    def whole(self, name, *commands):
+        """Peak of importing and analysing in/NAME, and of whatever else is asked."""
+        most, said = self.peak("analyze", "in/" + name, "--json", "-", "-j", "2")
+        for command in commands:
+            most = max(most, self.peak(*command)[0])
+        return most, said and json.loads(said)
+
+    def one(self, name, change=lambda trace: None, **how):
+        trace = traces.job(1, **how)[0]
+        change(trace)
+        return traces.write(trace, self.dir / "in" / name)
+
+    def plain(self):
+        self.one("plain_rank_0.json")
+        return self.whole("plain_rank_0.json")[0]
+
+    def test_numbers(self):
+        plain = self.plain()
+        huge = (10**12, 2**31 - 1, 2**32, 2**63 - 1, 2**64, -1, -2**63, 1e300)
+
+        def everywhere(value):
+            def change(trace):
+                trace.facts["distributedInfo"].update(world_size=value, rank=0, pg_config=[
+                    {"pg_name": "0", "pg_desc": "default_pg", "pg_size": value, "ranks": [0, value]}])
+                for event in trace.events:
+                    args = event.get("args", {})
+                    for key in ("Group size", "Global rank start", "Global rank stride", "In msg nelems", "Seq", "stream",
+                                "device", "grid", "block", "bytes", "registers per thread", "correlation"):
+                        if key in args or key.startswith("Global rank"):
+                            args[key] = [value] * 3 if key in ("grid", "block") else value
+                    if "Process Group Ranks" in args:
+                        args["Process Group Ranks"] = "[0, %s, %s]" % (value, value)
+            return change
+
+        for i, value in enumerate(huge):
+            with self.subTest(value=value):
+                self.one("n%d.json" % i, everywhere(value))
+                peak, analysis = self.whole("n%d.json" % i)
+                self.assertLess(peak, plain + 64 * self.MB)
+                self.assertLess(analysis["run"]["ranks_expected"], 1 << 20)
+        for i, value in enumerate((10**12, 2**20, 2**31)):
+            self.one("rank%d.json" % i, lambda trace, value=value: trace.facts["distributedInfo"].update(rank=value))
+            self.assertLess(self.whole("rank%d.json" % i)[0], plain + 64 * self.MB)
+        # In the names of files, too.
+        self.one("trace_rank_99999999999999999999.json", lambda trace: trace.facts.pop("distributedInfo"))
+        self.assertLess(self.whole("trace_rank_99999999999999999999.json")[0], plain + 64 * self.MB)
+
+    def test_large_job(self):
+        """A million ranks may be. One of them is here."""
+        plain = self.plain()
+        self.one("large.json", lambda trace: trace.facts["distributedInfo"].update(world_size=1_000_000, rank=500_000))
+        peak, analysis = self.whole("large.json")
+        self.assertLess(peak, plain + 300 * self.MB)
+        self.assertEqual(analysis["run"]["ranks_expected"], 1_000_000)
+        self.assertEqual(self.loss(analysis, "RankMissing"), 999_999)
+        self.assertLess(sum(row["name"] == "RankMissing" for row in analysis["losses"]), 5)
+
+    def test_deep(self):
+        plain = self.plain()
+        for i, deep in enumerate(("[" * 1_000_000, '{"a":' * 500_000, "[" * 500_000 + "]" * 500_000)):
+            path = self.one("deep%d.json" % i)
+            text = path.read_text()
+            at = text.index('"args": {') + len('"args": {')
+            path.write_text(text[:at] + '"x": ' + deep + (", " if deep.endswith("]") else "") + text[at:])
+            with self.subTest(i=i):
+                self.assertLess(self.whole("deep%d.json" % i)[0], plain + 64 * self.MB)
+        (self.dir / "in/bare_rank_0.json").write_text("[" * 3_000_000)
+        self.assertLess(self.peak("analyze", "in/bare_rank_0.json", codes=(1,))[0], plain + 64 * self.MB)
+
+    def test_long_names(self):
+        plain = self.plain()
+
+        def change(trace):
+            trace.events[5]["name"] = "x" * (8 << 20)
+            trace.operator("\u001b[31m" + "y" * (1 << 20), 100, 5)
+            for i in range(20_000):
+                trace.operator("name %d" % i, 200 + i, 1)
+        path = self.one("long.json", change)
+        self.assertLess(self.whole("long.json")[0], plain + 10 * path.stat().st_size // 1024 + 64 * self.MB)
+
+    def test_gzip_bomb(self):
+        """300 MB in 300 kB: blanks, events of no interest, and one text that never ends."""
+        plain = self.plain()
+        text = traces.job(1)[0].document()
+        head = json.dumps({**text, "traceEvents": text["traceEvents"][:-1]})[:-2].rsplit("]", 1)[0]
+        for name, piece, most in (("blanks", b" " * (1 << 20), 64), ("skipped", b', {"ph": "s", "id": 1}' * 40_000, 64),
+                                  ("text", b"a" * (1 << 20), 500)):
+            end = b"]}" if name != "text" else b""
+            path = self.dir / "in" / f"{name}_rank_0.json.gz"
+            with gzip.open(path, "wb", compresslevel=1) as file:
+                file.write(head.encode())
+                if name == "text":
+                    file.write(b', {"ph": "X", "name": "')
+                for _ in range(300):
+                    file.write(piece)
+                file.write(end)
+            with self.subTest(name=name):
+                peak, _ = self.whole(path.name)
+                self.assertLess(peak, plain + most * self.MB)
+
+
 class Groups(Case):
     """Process groups: the same on all members, different where they differ."""
 

@@ -143,14 +143,14 @@ TEST(LaunchEnv, Pmi) {
 TEST(LaunchEnv, RanksOfOneHydraAreOneRun) {
   const Variables first = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, second = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}};
   EXPECT_TRUE(Read(first).run_id_random) << "not started by hydra";
-  const LaunchEnv a = Read(first, "lockstep", "head:4711/0"), b = Read(second, "lockstep", "head:4711/0");
+  const LaunchEnv a = Read(first, "head:4711/0"), b = Read(second, "head:4711/0");
   EXPECT_EQ(a.run_id, "hydra:head:4711/0");
   EXPECT_EQ(a.run_hash, b.run_hash);
   EXPECT_FALSE(a.run_id_random);
   EXPECT_TRUE(a.run_id_weak) << "a port comes back";
-  EXPECT_NE(a.run_hash, Read(first, "lockstep", "head:4712/0").run_hash);
+  EXPECT_NE(a.run_hash, Read(first, "head:4712/0").run_hash);
   // Where the launcher names the job itself that counts.
-  EXPECT_EQ(Read(kOpenMpi, "lockstep", "head:4711/0").run_id, Read(kOpenMpi).run_id);
+  EXPECT_EQ(Read(kOpenMpi, "head:4711/0").run_id, Read(kOpenMpi).run_id);
 }
 
 TEST(LaunchEnv, NothingIsOneRankWithARandomId) {
