@@ -363,6 +363,9 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
     std::string first;
     for (const RunLoss& loss : run.losses)
       if (first.empty()) first = loss.detail;
+    for (std::int32_t rank = 0; first.empty() && rank < std::max(manifest.world_size, 1); ++rank)
+      if (const std::string where = SpoolElsewhere(run_dir, rank); !where.empty())
+        first = "rank " + std::to_string(rank) + ": " + where;
     return Error{ErrorCode::kNotFound,
                  first.empty() ? "there is no rank file here" : "no rank file could be read: " + first,
                  RanksDir(run_dir).string(), "gather the ranks/ files of all nodes into one run directory"};
@@ -400,7 +403,8 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
     if (present < run.ranks.size() && run.ranks[present].rank == rank) continue;
     run.missing.push_back(rank);
     // Its unreadable file is the one loss; a second line would count it twice.
-    if (!unreadable_ranks.contains(rank)) run.losses.push_back(MakeLoss(rank, Loss::kRankMissing, 1, ""));
+    if (!unreadable_ranks.contains(rank))
+      run.losses.push_back(MakeLoss(rank, Loss::kRankMissing, 1, SpoolElsewhere(run_dir, rank)));
   }
   return run;
 }
