@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <pwd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "analysis/report/format.h"
 #include "cli/command.h"
 #include "core/hash.h"
+#include "core/own_file.h"
 
 namespace lockstep::cli {
 namespace fs = std::filesystem;
@@ -26,11 +28,11 @@ std::string Remaining(double seconds) {
   return fmt::format("{:.1f} h", seconds / 3600);
 }
 
-// Can hold files of ours: made if need be.
+// Can hold files of ours: made if need be. A link leads where somebody else wants it.
 bool Usable(const fs::path& dir) {
   std::error_code error;
   fs::create_directories(dir, error);
-  return !error && ::access(dir.c_str(), W_OK | X_OK) == 0;
+  return !error && !fs::is_symlink(dir, error) && ::access(dir.c_str(), W_OK | X_OK) == 0;
 }
 
 Result<std::string> CacheDirectory(const std::string& beside) {
@@ -41,8 +43,12 @@ Result<std::string> CacheDirectory(const std::string& beside) {
   if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/')
     others.push_back(fs::path(home) / ".cache");
   std::error_code ignored;
-  if (const fs::path temporary = fs::temp_directory_path(ignored); !ignored)
-    others.push_back(temporary / fmt::format("lockstep-{}", ::getuid()));
+  if (const fs::path temporary = fs::temp_directory_path(ignored); !ignored) {
+    // Where anybody may have been first: what lies there would be taken for our own import.
+    const fs::path own_place = temporary / fmt::format("lockstep-{}", ::geteuid());
+    if (::mkdir(own_place.c_str(), 0700) == 0 || NotOwnDirectory(own_place.string(), false).empty())
+      others.push_back(own_place);
+  }
   for (const fs::path& other : others)
     if (Usable(other / "lockstep")) return (other / "lockstep").string();
   return Error{ErrorCode::kIo, "there is no directory to import into", own.string(),

@@ -308,6 +308,24 @@ class Hostile(Case):
                 self.assertEqual(precious.read_bytes(), b"mine")
                 self.assertEqual(shm.read_bytes(), b"mine")
 
+    def test_file_system_without_locks(self):
+        """Then it is the agent's process that tells, and where that cannot be asked how long the spool is silent."""
+        here = str(os.stat("/proc/self/ns/pid").st_ino)
+        mine = pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
+        for more, silent, runs in (
+                ({"agent_pid": str(os.getpid()), "agent_start": mine, "pid_namespace": here}, 10000, True),
+                ({"agent_pid": str(os.getpid()), "agent_start": "1", "pid_namespace": here}, 0, False),
+                ({"agent_pid": "999999", "agent_start": "1", "pid_namespace": here}, 0, False),
+                ({"agent_pid": "999999", "agent_start": "1", "pid_namespace": "1"}, 0, True),
+                ({"agent_pid": "999999", "agent_start": "1", "pid_namespace": "1"}, 1000, False)):
+            run = self.made_up("", lock="none", **more)
+            spool = run / "ranks/rank-00000.spool"
+            os.utime(spool, (time.time() - silent,) * 2)
+            code, said = self.lockstep("recover", str(run))
+            self.assertEqual("still running" in said, runs, (more, silent, said))
+            self.assertEqual(spool.exists(), runs)
+            shutil.rmtree(run)
+
     def test_segment_of_another_run(self):
         """A copy of a spool leads to the records, and removes nothing; made-up words do not even lead there."""
         marks = self.killed(self.place / "run")
@@ -488,6 +506,27 @@ class Recording(Case):
             self.assertIn("belongs to user 65534", self.record(env=env))
         self.assertEqual(os.listdir(base), [])
         self.assertEqual(os.listdir(self.place / "elsewhere"), [])
+
+    def test_imports_in_tmp(self):
+        """Where traces lie in a place that cannot be written."""
+        traces = self.place / "traces"
+        traces.mkdir()
+        (traces / "rank0.json").write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, '
+                                           '"ts": 1, "dur": 2}], "distributedInfo": {"rank": 0, "world_size": 1}}')
+        (traces / ".lockstep").symlink_to(self.place / "elsewhere")
+        (self.place / "elsewhere").mkdir()
+        base = self.place / ("lockstep-%d" % os.geteuid())
+        base.mkdir()
+        base.chmod(0o777)
+        env = {"TMPDIR": str(self.place), "HOME": "", "XDG_CACHE_HOME": ""}
+        words = [jobs.LOCKSTEP, "analyze", str(traces)]
+        done = jobs.run(words, cwd=self.place, env=env)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(os.listdir(base) + os.listdir(self.place / "elsewhere"), [])
+        base.chmod(0o700)
+        done = jobs.run(words, cwd=self.place, env=env)
+        self.assertIn(done.returncode, (0, 3), done.stderr)
+        self.assertEqual(os.listdir(base), ["lockstep"])
 
     def test_planted_in_a_directory_open_to_all(self):
         if os.geteuid() != 0:
