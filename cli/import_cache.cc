@@ -15,6 +15,7 @@
 #include "cli/imported.h"
 #include "cli/out.h"
 #include "core/hash.h"
+#include "core/own_file.h"
 #include "merge/work_lock.h"
 #include "trace/file_lock.h"
 #include "trace/part_file.h"
@@ -28,19 +29,17 @@ constexpr const char* kInUse = ".in-use";
 // What an earlier version left has no such file; nobody works that long.
 constexpr long kSurelyOldSeconds = 24 * 3600;
 
-// Can hold files of ours: made if need be.
+// Can hold files of ours: made if need be. A link leads where somebody else wants it.
 bool Usable(const fs::path& dir) {
   std::error_code error;
   fs::create_directories(dir, error);
-  return !error && ::access(dir.c_str(), W_OK | X_OK) == 0;
+  return !error && !fs::is_symlink(dir, error) && ::access(dir.c_str(), W_OK | X_OK) == 0;
 }
 
 // In a directory that everybody may write to, a name that everybody can guess.
 bool UsableOnlyByUs(const fs::path& dir) {
-  struct stat info {};
   if (::mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) return false;
-  return ::lstat(dir.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
-         (info.st_mode & 022) == 0 && ::access(dir.c_str(), W_OK | X_OK) == 0;
+  return NotOwnDirectory(dir.string(), false).empty() && ::access(dir.c_str(), W_OK | X_OK) == 0;
 }
 
 Result<std::string> CacheDirectory(const std::string& beside) {

@@ -263,6 +263,7 @@ int Run(const Flags& flags) {
   after.clock = flags.clock;
   after.wait_ms = flags.after_wait_s * 1000;
   after.quiet = flags.quiet;
+  after.spools_apart = !flags.spool_dir.empty();
   RunAfter(result.value(), after);
   FinishLike(result.value());
 }

@@ -151,9 +151,13 @@ void RunAfter(const RunResult& result, const AfterOptions& options) {
   if (!result.traced || result.launch.rank > 0) return;
   const std::string& dir = result.run_dir;
   const bool good = result.signal == 0 && result.exit_code == 0;
+  const bool one_node = result.launch.local_size >= result.launch.slots() || result.launch.slots() == 1;
   if (!good) {
     if (!options.quiet)
-      Say("the application failed; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir);
+      Say("the application failed; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir +
+          (options.spools_apart && !one_node
+               ? " (first, on each other node: lockstep recover " + fs::absolute(dir).lexically_normal().string() + ")"
+               : ""));
     return;
   }
   // Alone, it knows without asking; on a full disk the claim may not say.

@@ -16,6 +16,7 @@ struct AfterOptions {
   std::string clock;              // --clock, for merge: "off" and "wall" reach it.
   std::int64_t wait_ms = 30'000;  // For the other ranks' files.
   bool quiet = false;
+  bool spools_apart = false;  // --spool-dir: what a rank that is killed leaves may be on its node only.
 };
 
 // Waits (bounded) for the other ranks, starts `lockstep merge` or `lockstep

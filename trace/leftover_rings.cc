@@ -16,7 +16,8 @@ namespace {
 
 class SegmentFile {
  public:
-  explicit SegmentFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {
+  explicit SegmentFile(const std::string& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {
     struct stat info {};
     if (fd_ >= 0 && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode))
       bytes_ = static_cast<std::uint64_t>(info.st_size);

@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <climits>
+#include <cstdio>
 #include <cstring>
 #include <memory>
+#include <sstream>
 #include <string_view>
 
 #include "core/hex.h"
@@ -105,6 +108,27 @@ std::string SegmentOfSpool(const std::string& spool_path) {
   if (!facts.ok()) return {};
   const SpoolSegment segment = FindSegment(spool_path, facts.value());
   return segment.state == SpoolSegment::State::kFound ? segment.path : std::string();
+}
+
+std::string SpoolElsewhere(const std::string& run_dir, std::int32_t slot) {
+  char name[64];
+  std::snprintf(name, sizeof name, "/ranks/rank-%05d.spool", slot);
+  const std::string link = run_dir + name;
+  char target[PATH_MAX];
+  const ssize_t length = ::readlink(link.c_str(), target, sizeof target);
+  struct stat info {};
+  if (length <= 0 || ::stat(link.c_str(), &info) == 0) return "";
+  std::snprintf(name, sizeof name, "/ranks/.agent-%05d", slot);
+  const OwnedFd claim(::open((run_dir + name).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  char text[1024];
+  const ssize_t bytes = claim.open() ? ::read(claim.get(), text, sizeof text) : 0;
+  std::istringstream words(std::string(text, bytes > 0 ? static_cast<std::size_t>(bytes) : 0));
+  std::string state, key, value, host = "the machine it was recorded on";
+  for (words >> state; words >> key >> value;)
+    if (key == "host") host = value;
+  return "its spool is not on this machine but on " + host + " (" +
+         std::string(target, static_cast<std::size_t>(length)) + "): run `lockstep recover " + run_dir +
+         "` there, or copy that file from there to " + link + " (in place of the link)";
 }
 
 bool SpoolIsHeld(const std::string& spool_path) {

@@ -39,6 +39,10 @@ SpoolSegment FindSegment(const std::string& spool_path, const SpoolFacts& facts)
 // FindSegment's path if it is there, else "".
 std::string SegmentOfSpool(const std::string& spool_path);
 
+// Of a slot whose spool is only a link here, to a file of another machine (--spool-dir): where it is and what to do, as
+// a sentence's part with host, file and command. "" if it is not so.
+std::string SpoolElsewhere(const std::string& run_dir, std::int32_t slot);
+
 // Whether an agent, or whoever finishes its work, holds the spool's lock now.
 bool SpoolIsHeld(const std::string& spool_path);
 

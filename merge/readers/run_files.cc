@@ -172,14 +172,14 @@ class SharedSource final : public RankSource {
 };
 
 // A line each, or, where a few traces speak of a large job, one for ranks in a row.
-void AddMissing(const std::vector<std::int32_t>& ranks, std::vector<RunLoss>& losses) {
+void AddMissing(const std::string& run_dir, const std::vector<std::int32_t>& ranks, std::vector<RunLoss>& losses) {
   constexpr std::size_t kMostLines = 1024;
   for (std::size_t i = 0; i < ranks.size();) {
     std::size_t end = i + 1;
     if (ranks.size() > kMostLines)
       while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
     if (end == i + 1)
-      losses.push_back(MakeLoss(ranks[i], Loss::kRankMissing, 1, ""));
+      losses.push_back(MakeLoss(ranks[i], Loss::kRankMissing, 1, SpoolElsewhere(run_dir, ranks[i])));
     else
       losses.push_back(MakeLoss(-1, Loss::kRankMissing, end - i,
                                 "ranks " + std::to_string(ranks[i]) + " to " + std::to_string(ranks[end - 1])));
@@ -380,6 +380,9 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
     std::string first;
     for (const RunLoss& loss : run.losses)
       if (first.empty()) first = loss.detail;
+    for (std::int32_t rank = 0; first.empty() && rank < std::max(manifest.world_size, 1); ++rank)
+      if (const std::string where = SpoolElsewhere(run_dir, rank); !where.empty())
+        first = "rank " + std::to_string(rank) + ": " + where;
     return Error{ErrorCode::kNotFound,
                  first.empty() ? "there is no rank file here" : "no rank file could be read: " + first,
                  RanksDir(run_dir).string(), "gather the ranks/ files of all nodes into one run directory"};
@@ -421,7 +424,7 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
   std::vector<std::int32_t> without_file;
   std::set_difference(run.missing.begin(), run.missing.end(), unreadable_ranks.begin(), unreadable_ranks.end(),
                       std::back_inserter(without_file));
-  AddMissing(without_file, run.losses);
+  AddMissing(run_dir, without_file, run.losses);
   return run;
 }
 

@@ -96,12 +96,9 @@ class Taker {
                 "its spool is a link to " + left_.path + ", which is no spool of this rank");
     if (::lstat(left_.path.c_str(), &info) == 0) return true;
     const Claim claim = ReadClaim(ClaimPath(place_.run_dir, place_.slot));
-    const std::string host = claim.host.empty() ? "the machine it was recorded on" : claim.host;
     if (claim.boot_id == BootId() && claim.host == HostName())
-      return Is(LeftSpool::State::kUnreadable, "its spool is gone: " + left_.path + " on " + host);
-    return Is(LeftSpool::State::kElsewhere,
-              "its spool is not on this machine but on " + host + " (" + left_.path + "): run " + RecoverThere() +
-                  " there, or copy that file from there to " + place_.link + " (in place of the link)");
+      return Is(LeftSpool::State::kUnreadable, "its spool is gone: " + left_.path + " on " + claim.host);
+    return Is(LeftSpool::State::kElsewhere, SpoolElsewhere(place_.run_dir, place_.slot));
   }
 
   bool Open() {

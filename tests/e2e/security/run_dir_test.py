@@ -11,6 +11,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import stat
 import struct
 import subprocess
@@ -115,6 +116,8 @@ class Case(unittest.TestCase):
         self.assertTrue(wait_until(lambda: gone(app)))
         marks = committed(count)
         count.unlink()
+        self.addCleanup(lambda: [os.path.exists(path) and os.unlink(path) for path in glob.glob(
+            "/dev/shm/lockstep-*-%d" % process.pid)])
         return marks
 
     def segment_of(self, run):
@@ -228,10 +231,13 @@ class Reruns(Case):
         super().setUp()
         if jobs.run([jobs.PYTHON, "-c", "import torch.distributed.run"], cwd="/").returncode != 0:
             self.skipTest("no PyTorch")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = str(free.getsockname()[1])
 
     def torchrun(self, ranks, script):
         # Redirected and copied: torch 1.13 under Python 3.11 fails with its default (Std(0) of an IntFlag is None).
-        return [jobs.PYTHON, "-m", "torch.distributed.run", "--nproc_per_node", str(ranks), "--master_port", "29617", "-r",
+        return [jobs.PYTHON, "-m", "torch.distributed.run", "--nproc_per_node", str(ranks), "--master_port", self.port, "-r",
                 "1", "-t", "1", "--no_python", *RUN, "--", jobs.PYTHON, "-c", script]
 
     def runs(self):
@@ -260,7 +266,7 @@ class Reruns(Case):
         # Workers are in sessions of their own.
         for path in glob.glob("/proc/[0-9]*/environ"):
             try:
-                if b"MASTER_PORT=29617" in pathlib.Path(path).read_bytes():
+                if b"MASTER_PORT=" + self.port.encode() + b"\0" in pathlib.Path(path).read_bytes():
                     os.kill(int(path.split("/")[2]), signal.SIGKILL)
             except OSError:
                 pass
@@ -302,6 +308,24 @@ class Hostile(Case):
                 self.assertEqual(precious.read_bytes(), b"mine")
                 self.assertEqual(shm.read_bytes(), b"mine")
 
+    def test_file_system_without_locks(self):
+        """Then it is the agent's process that tells, and where that cannot be asked how long the spool is silent."""
+        here = str(os.stat("/proc/self/ns/pid").st_ino)
+        mine = pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
+        for more, silent, runs in (
+                ({"agent_pid": str(os.getpid()), "agent_start": mine, "pid_namespace": here}, 10000, True),
+                ({"agent_pid": str(os.getpid()), "agent_start": "1", "pid_namespace": here}, 0, False),
+                ({"agent_pid": "999999", "agent_start": "1", "pid_namespace": here}, 0, False),
+                ({"agent_pid": "999999", "agent_start": "1", "pid_namespace": "1"}, 0, True),
+                ({"agent_pid": "999999", "agent_start": "1", "pid_namespace": "1"}, 1000, False)):
+            run = self.made_up("", lock="none", **more)
+            spool = run / "ranks/rank-00000.spool"
+            os.utime(spool, (time.time() - silent,) * 2)
+            code, said = self.lockstep("recover", str(run))
+            self.assertEqual("still running" in said, runs, (more, silent, said))
+            self.assertEqual(spool.exists(), runs)
+            shutil.rmtree(run)
+
     def test_segment_of_another_run(self):
         """A copy of a spool leads to the records, and removes nothing; made-up words do not even lead there."""
         marks = self.killed(self.place / "run")
@@ -335,6 +359,25 @@ class Hostile(Case):
         self.assertEqual(self.lockstep("recover", str(self.place / "run"))[0], 3)
         self.assertFalse(spool.exists())
         del marks
+
+    def test_spool_on_another_node(self):
+        """What is said can be done: host, file and command, and then it works."""
+        marks = self.killed(self.place / "run", "--spool-dir", str(self.place))
+        run = self.place / "run"
+        (spool,) = self.place.glob("lockstep-*.spool")
+        shutil.move(spool, self.place / "there")
+        claim = run / "ranks/.agent-00000"
+        claim.write_text(claim.read_text().replace("host " + os.uname().nodename, "host node17"))
+        code, said = self.lockstep("recover", str(run))
+        self.assertEqual(code, 3, said)
+        for word in ("node17", str(spool), "lockstep recover " + os.path.realpath(run), "rank-00000.spool"):
+            self.assertIn(word, said)
+        code, analysis, said = jobs.Run(run).analyze()
+        self.assertIn("node17", said + str(analysis))
+        (run / "ranks/rank-00000.spool").unlink()
+        shutil.copyfile(self.place / "there", run / "ranks/rank-00000.spool")
+        self.assertEqual(self.lockstep("recover", str(run))[0], 3)
+        self.assertIn(self.marks(run) - marks, (0, 1))
 
     def test_links_under_names_that_we_write(self):
         """Neither followed nor in the way: what they point to stays as it is."""
@@ -463,6 +506,27 @@ class Recording(Case):
             self.assertIn("belongs to user 65534", self.record(env=env))
         self.assertEqual(os.listdir(base), [])
         self.assertEqual(os.listdir(self.place / "elsewhere"), [])
+
+    def test_imports_in_tmp(self):
+        """Where traces lie in a place that cannot be written."""
+        traces = self.place / "traces"
+        traces.mkdir()
+        (traces / "rank0.json").write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, '
+                                           '"ts": 1, "dur": 2}], "distributedInfo": {"rank": 0, "world_size": 1}}')
+        (traces / ".lockstep").symlink_to(self.place / "elsewhere")
+        (self.place / "elsewhere").mkdir()
+        base = self.place / ("lockstep-%d" % os.geteuid())
+        base.mkdir()
+        base.chmod(0o777)
+        env = {"TMPDIR": str(self.place), "HOME": "", "XDG_CACHE_HOME": ""}
+        words = [jobs.LOCKSTEP, "analyze", str(traces)]
+        done = jobs.run(words, cwd=self.place, env=env)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(os.listdir(base) + os.listdir(self.place / "elsewhere"), [])
+        base.chmod(0o700)
+        done = jobs.run(words, cwd=self.place, env=env)
+        self.assertIn(done.returncode, (0, 3), done.stderr)
+        self.assertEqual(os.listdir(base), ["lockstep"])
 
     def test_planted_in_a_directory_open_to_all(self):
         if os.geteuid() != 0:

@@ -1,0 +1,110 @@
+#include "runtime/agent/segment.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "core/own_file.h"
+#include "core/segment_name.h"
+#include "runtime/agent/stale_segments.h"
+#include "temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SegmentTest : public testing::Test {
+ protected:
+  SegmentRequest Request() const {
+    SegmentRequest request;
+    request.tmpfs_dir = dir_.path();
+    request.run_hash = 0xab;
+    request.slot = 3;
+    request.total_bytes = 8 << 20;
+    request.main_ring_bytes = request.other_ring_bytes = 1 << 16;
+    return request;
+  }
+  std::string Name(int number = 1) const {
+    return dir_.path() + "/" + FormatSegmentName({::geteuid(), 0xab, 3, static_cast<int>(::getpid()), number});
+  }
+  TempDir dir_;
+};
+
+TEST_F(SegmentTest, NamesOfOthersAreLeftAlone) {
+  std::ofstream(dir_.path() + "/precious") << "mine";
+  fs::create_symlink("precious", Name());
+  std::ofstream(Name(2)) << "another container's";
+  auto segment = Segment::Create(Request());
+  ASSERT_TRUE(segment.ok());
+  EXPECT_EQ(segment.value().path(), Name(3));
+  struct stat info {};
+  ASSERT_EQ(::stat(Name(3).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_EQ(fs::file_size(dir_.path() + "/precious"), 4u);
+  EXPECT_EQ(fs::file_size(Name(2)), 19u);
+  segment.value().Remove();
+  EXPECT_FALSE(fs::exists(Name(3)));
+  EXPECT_TRUE(fs::is_symlink(Name()));
+}
+
+TEST_F(SegmentTest, NamesComeBack) {
+  for (const int number : {1, 2, 50}) {
+    const SegmentName name{1000, 0xfedcba9876543210, 4095, 4194304, number};
+    SegmentName parsed;
+    ASSERT_TRUE(ParseSegmentName(FormatSegmentName(name), parsed));
+    EXPECT_EQ(FormatSegmentName(parsed), FormatSegmentName(name));
+  }
+  SegmentName parsed;
+  for (const char* text : {"lockstep-1000-fedcba9876543210-1-2-1", "lockstep-1000-fedcba9876543210-1-2x",
+                           "lockstep-+1-fedcba9876543210-1-2", "lockstep-1000-fedcba9876543210-1-2/../x",
+                           "lockstep-1000-fed-1-2", "lockstep-lib-abcdef"})
+    EXPECT_FALSE(ParseSegmentName(text, parsed)) << text;
+}
+
+// As an application that outlives its agent, seen without its pid: a mapping made while the file was locked.
+TEST_F(SegmentTest, AMappingKeepsASegmentInUse) {
+  std::string path;
+  {
+    auto segment = Segment::Create(Request());
+    ASSERT_TRUE(segment.ok());
+    path = segment.value().path();
+    EXPECT_TRUE(FindStaleSegments(dir_.path()).empty()) << "its agent lives";
+  }
+  int ready[2], end[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ASSERT_EQ(::pipe(end), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int fd = ::open(path.c_str(), O_RDWR);
+    if (TryLockShared(fd) != Locked::kYes || ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED)
+      ::_exit(1);
+    ::close(fd);
+    ::close(end[1]);
+    char byte = 'x';
+    if (::write(ready[1], &byte, 1) != 1) ::_exit(1);
+    ::_exit(::read(end[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  ::close(end[0]);
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_TRUE(FindStaleSegments(dir_.path()).empty());
+  ::close(end[1]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  const auto stale = FindStaleSegments(dir_.path());
+  ASSERT_EQ(stale.size(), 1u);
+  EXPECT_TRUE(RemoveStaleSegment(stale[0]));
+  EXPECT_FALSE(fs::exists(path));
+}
+
+}  // namespace
+}  // namespace lockstep
