@@ -523,7 +523,7 @@ class Hostile(Case):
             with self.subTest(i=i):
                 self.assertLess(self.whole("deep%d.json" % i)[0], plain + 64 * self.MB)
         (self.dir / "in/bare_rank_0.json").write_text("[" * 3_000_000)
-        self.assertLess(self.peak("analyze", "in/bare_rank_0.json", codes=(1,))[0], plain + 64 * self.MB)
+        self.assertLess(self.peak("analyze", "in/bare_rank_0.json", codes=(1, 3))[0], plain + 64 * self.MB)
 
     def test_long_names(self):
         plain = self.plain()

@@ -417,11 +417,14 @@ class Places(Case):
         place = self.traces()
         for path in place.glob("rank_*"):
             os.chmod(path, 0o600)
-        _, err = self.said(self.as_other("analyze", place, TMPDIR=str(self.dir)), codes=(1,))
+        temporary = self.dir / "tmp"
+        temporary.mkdir()
+        os.chmod(temporary, 0o1777)
+        _, err = self.said(self.as_other("analyze", place, TMPDIR=str(temporary)), codes=(1,))
         self.assertIn("Permission denied", err)
         self.assertNotIn("no traceEvents", err)
         os.chmod(place, 0o700)
-        _, err = self.said(self.as_other("analyze", place, TMPDIR=str(self.dir)), codes=(1,))
+        _, err = self.said(self.as_other("analyze", place, TMPDIR=str(temporary)), codes=(1,))
         self.assertIn("Permission denied", err)
 
     def test_every_command_takes_traces(self):
