@@ -30,7 +30,7 @@ constexpr std::string_view kPacked[] = {"PK\x03\x04", "\x28\xB5\x2F\xFD", "BZh",
 constexpr std::size_t kMostHeadBytes = std::size_t{16} << 20;
 
 // No event is that long: a text without end must be neither held whole nor parsed again with each piece.
-constexpr std::size_t kMostEventBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostEventBytes = std::size_t{32} << 20;
 
 // Bytes with room behind them for what reads ahead.
 class Text {

@@ -541,8 +541,8 @@ class Hostile(Case):
         plain = self.plain()
         text = traces.job(1)[0].document()
         head = json.dumps({**text, "traceEvents": text["traceEvents"][:-1]})[:-2].rsplit("]", 1)[0]
-        for name, piece, most in (("blanks", b" " * (1 << 20), 64), ("skipped", b', {"ph": "s", "id": 1}' * 40_000, 64),
-                                  ("text", b"a" * (1 << 20), 500)):
+        for name, piece, most in (("blanks", b" " * (1 << 20), 256), ("skipped", b', {"ph": "s", "id": 1}' * 40_000, 64),
+                                  ("text", b"a" * (1 << 20), 300)):
             end = b"]}" if name != "text" else b""
             path = self.dir / "in" / f"{name}_rank_0.json.gz"
             with gzip.open(path, "wb", compresslevel=1) as file:
