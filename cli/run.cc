@@ -51,7 +51,7 @@ std::vector<std::string>& Program() {
 }
 
 // CLI11 takes a number of any length for the largest one there is.
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60, kMostMemory = std::uint64_t{1} << 40;
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
 
 CLI::Validator AtMost(std::uint64_t most) {
   return CLI::Validator(
@@ -312,7 +312,7 @@ void AddGpuOptions(CLI::App& run, Flags& flags) {
   run.add_option("--gpu-buffers", flags.gpu_buffers,
                  "Most memory for CUPTI's records, e.g. 512MiB, if some were dropped")
       ->transform(CLI::AsSizeValue(false))
-      ->check(AtMost(kMostMemory))
+      ->check(AtMost(kMostBytes))
       ->group(group);
 }
 
@@ -353,10 +353,10 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<Flags>& flags) {
       ->check(AtMost(kMostBytes));
   run->add_option("--ring-size", flags->ring_size, "Ring of a process's first thread (default 8 MiB; others a quarter)")
       ->transform(size)
-      ->check(AtMost(kMostMemory));
+      ->check(AtMost(kMostBytes));
   run->add_option("--ring-total", flags->ring_total, "Cap on shared memory per rank (default 64 MiB)")
       ->transform(size)
-      ->check(AtMost(kMostMemory));
+      ->check(AtMost(kMostBytes));
   run->add_option("--spool-dir", flags->spool_dir,
                   "Fast local directory for the spool (default: beside the rank file)");
   AddWindowOptions(*run, flags->window);
