@@ -169,8 +169,7 @@ void DescribeRun(const Context& context, Analysis& analysis) {
   std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
   run.ranks_missing = std::move(missing);
-  run.ranks_expected =
-      std::max<std::int64_t>(world, run.ranks + static_cast<std::int64_t>(run.ranks_missing.size()));
+  run.ranks_expected = std::max<std::int64_t>(world, run.ranks + static_cast<std::int64_t>(run.ranks_missing.size()));
 
   const auto& steps = timeline.tables.steps;
   for (const std::size_t row : context.steps()) {

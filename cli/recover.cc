@@ -192,8 +192,16 @@ int CodeOf(const Report& report) {
 int Recover(const Flags& flags) {
   // A file that may not grow is an error to be told, not an end: nothing may be half done.
   ::signal(SIGXFSZ, SIG_IGN);
+  // Of traces no agent left anything.
+  if (!flags.run.empty() && !flags.stale && import::HoldsTraces(flags.run)) {
+    if (flags.json == "-")
+      std::cout << ToJson(Report()).dump(2) << "\n";
+    else
+      fmt::print("{} holds traces: there is nothing to recover\n", flags.run);
+    return kOk;
+  }
   Report report;
-  auto run = ResolveOne(flags.run, 0, false);
+  auto run = ResolveRun(flags.run);
   // Memory can be cleaned where there is no run at all.
   if (!run.ok() && !(flags.stale && flags.run.empty())) return PrintError(run.error());
   if (run.ok()) {

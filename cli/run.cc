@@ -53,6 +53,19 @@ std::vector<std::string>& Program() {
   return words;
 }
 
+// CLI11 takes a number of any length for the largest one there is.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
+
+CLI::Validator AtMost(std::uint64_t most) {
+  return CLI::Validator(
+      [most](const std::string& text) {
+        std::uint64_t value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value <= most;
+        return good ? std::string() : "no size up to " + std::to_string(most) + " bytes";
+      },
+      "", "");
+}
+
 constexpr double kLivePeriodS = 10;  // Of --metrics alone.
 
 std::string Number(double value) {
@@ -319,6 +332,7 @@ void AddGpuOptions(CLI::App& run, Flags& flags) {
   run.add_option("--gpu-buffers", flags.gpu_buffers,
                  "Most memory for CUPTI's records, e.g. 512MiB, if some were dropped")
       ->transform(CLI::AsSizeValue(false))
+      ->check(AtMost(kMostBytes))
       ->group(group);
 }
 
@@ -355,10 +369,14 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<Flags>& flags) {
       ->check(CLI::IsMember({"auto", "agent", "tcp", "off", "wall"}));
   const auto size = CLI::AsSizeValue(false);
   run->add_option("--max-bytes", flags->max_bytes, "Recording stops at this much per rank (default 2 GiB)")
-      ->transform(size);
+      ->transform(size)
+      ->check(AtMost(kMostBytes));
   run->add_option("--ring-size", flags->ring_size, "Ring of a process's first thread (default 8 MiB; others a quarter)")
-      ->transform(size);
-  run->add_option("--ring-total", flags->ring_total, "Cap on shared memory per rank (default 64 MiB)")->transform(size);
+      ->transform(size)
+      ->check(AtMost(kMostBytes));
+  run->add_option("--ring-total", flags->ring_total, "Cap on shared memory per rank (default 64 MiB)")
+      ->transform(size)
+      ->check(AtMost(kMostBytes));
   run->add_option("--spool-dir", flags->spool_dir,
                   "Fast local directory for the spool (default: beside the rank file)");
   AddWindowOptions(*run, flags->window);

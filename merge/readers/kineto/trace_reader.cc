@@ -30,7 +30,7 @@ constexpr std::string_view kPacked[] = {"PK\x03\x04", "\x28\xB5\x2F\xFD", "BZh",
 constexpr std::size_t kMostHeadBytes = std::size_t{16} << 20;
 
 // No event is that long: a text without end must be neither held whole nor parsed again with each piece.
-constexpr std::size_t kMostEventBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostEventBytes = std::size_t{32} << 20;
 
 // Bytes with room behind them for what reads ahead.
 class Text {
@@ -64,6 +64,7 @@ class Text {
   void Grow(std::size_t bytes) { size_ += bytes; }
   void Cut(std::size_t size) { size_ = size; }
   std::size_t size() const { return size_; }
+  std::size_t capacity() const { return capacity_; }
   // Sealed: a byte that is no JSON stands behind it.
   std::string_view View() {
     Reserve(std::max<std::size_t>(size_, 1));
@@ -268,9 +269,11 @@ void Reader::TakeEvents(Batch& batch, const Stretch& stretch, std::string_view t
     in_events_ = false;
     top_.EventsEnded();
     TakeRest(rest, offset + stretch.used);
-  } else if (!last && rest.size() <= kMostEventBytes) {
+  } else if (last || rest.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    // Nothing has begun, or there is nothing to come.
+  } else if (rest.size() <= kMostEventBytes) {
     carry_ = rest;
-  } else if (!last) {
+  } else {
     unreadable_.Add({1, 0}, offset + stretch.used);
     state_ = {.lost = true, .doubtful = true};
   }
@@ -351,8 +354,11 @@ void Reader::Stages() {
           return batch;
         }) & tbb::make_filter<Batch*, void>(tbb::filter_mode::parallel, [&](Batch* batch) {
           Deliver(*batch);
+          std::unique_ptr<Batch> done(batch);
+          // One that had to grow is not kept: all of them would in turn.
+          if (done->text.capacity() > 8 * options_.batch_bytes) return;
           const std::lock_guard lock(pool_mutex_);
-          pool_.emplace_back(batch);
+          pool_.push_back(std::move(done));
         }));
   });
 }

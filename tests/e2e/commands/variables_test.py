@@ -26,7 +26,7 @@ GOOD = {"STEPS": "0:2", "SCHEDULE": "wait=1,active=2", "STEP_RANGE": "step", "RA
         "LIVE": "5", "TRIGGER": "1", "ESTIMATE": "1", "TORCH_OPS": "1", "QUIET": "1", "GPU_MEMORY": "true",
         "NCCL_KERNEL_CHANNELS": "on"}
 # Names and paths: anything is one.
-ANYTHING = ("STEP_RANGE", "RANGE", "OUTPUT")
+ANYTHING = ("STEP_RANGE", "RANGE", "OUTPUT", "METRICS", "AFTER_TO")
 # Another command's, another tool's, another time's.
 FOREIGN = ("110:310", "0-3,8", "tcp", "report.html", "1e308", "10:30/20")
 BAD = ("@!", "\x1b[31mred", "9" * 400)
@@ -37,9 +37,10 @@ class Variables(unittest.TestCase):
     def setUpClass(cls):
         cls.dir = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-variables-"))
         help_ = subprocess.run([LOCKSTEP, "run", "--help"], capture_output=True, text=True, env=CLEAN).stdout
-        # Long lines are broken: flag, its type, its variable.
-        cls.help = {name: kind for kind, name in re.findall(r"(--[a-z-]+[^(]*?)\s*\(Env:(LOCKSTEP_\w+)\)", help_)}
+        # Flag, its type, its variable.
+        cls.help = {name: kind for kind, name in re.findall(r"^ +(.*?) ?\(Env:(LOCKSTEP_\w+)\)", help_, re.M)}
         cls.names = sorted(cls.help)
+        (cls.dir / "places").mkdir()
 
     @classmethod
     def tearDownClass(cls):
@@ -54,9 +55,13 @@ class Variables(unittest.TestCase):
         return choices[1].split(",")[0]
 
     def run_(self, words=(), program=PROGRAM, launcher=(), inside=(), **variables):
-        done = subprocess.run([*launcher, LOCKSTEP, "run", *words, "--", *inside, *program], cwd=self.dir,
+        # A place of its own: what one run leaves is a path that another's variable names.
+        place = self.dir / "places" / str(len(os.listdir(self.dir / "places")))
+        place.mkdir()
+        done = subprocess.run([*launcher, LOCKSTEP, "run", *words, "--", *inside, *program], cwd=place,
                               env={**CLEAN, **variables}, capture_output=True, text=True, timeout=120,
                               stdin=subprocess.DEVNULL)
+        done.place = place
         done.ours = [line for line in done.stderr.splitlines() if line.startswith("lockstep: ")]
         done.ignored = [line for line in done.ours if "is ignored" in line]
         return done
@@ -85,16 +90,18 @@ class Variables(unittest.TestCase):
                 done = self.run_(**{name: value})
                 self.ran(done, value if name == "LOCKSTEP_STEPS" else "")
                 self.assertEqual(done.ignored, [])
-        self.assertTrue((self.dir / "good-output" / "ranks").is_dir())
+                self.assertEqual((done.place / "good-output" / "ranks").is_dir(), name == "LOCKSTEP_OUTPUT")
 
     def test_bad(self):
         for name in self.names:
             for value in BAD:
                 with self.subTest(name=name, value=value[:20]):
                     done = self.run_(**{name: value})
-                    self.ran(done, value if name == "LOCKSTEP_STEPS" else "") if "\x1b" not in value or \
-                        name != "LOCKSTEP_STEPS" else self.assertEqual(done.returncode, 7)
-                    if name.removeprefix("LOCKSTEP_") in ANYTHING:
+                    self.assertEqual((done.returncode, done.stdout),
+                                     (7, "out %s\n" % (value if name == "LOCKSTEP_STEPS" else "")), done.stderr)
+                    self.assertNotIn("\x1b", "".join(done.ignored))
+                    # A flag without a value of its own is on for any number.
+                    if name.removeprefix("LOCKSTEP_") in ANYTHING or (" " not in self.help[name] and value.isdigit()):
                         continue
                     self.assertEqual(len(done.ignored), 1, done.stderr)
                     shown = value.replace("\x1b", "?")[:100]
@@ -127,8 +134,10 @@ class Variables(unittest.TestCase):
         for form in ({"launcher": (*MPIRUN, "-np", "2")}, {"inside": (*MPIRUN, "-np", "2")}):
             done = self.run_(**form, **{**bad, "LOCKSTEP_QUIET": ""})
             self.assertEqual((done.returncode, done.stdout), (7, "out @!\nout @!\n"), done.stderr)
+            # Paths are those of the machines where the ranks run.
+            left_out = {"LOCKSTEP_QUIET"} | ({"LOCKSTEP_SPOOL_DIR"} if "inside" in form else set())
             self.assertEqual(sorted(line.split()[1].split("=")[0] for line in done.ignored),
-                             [name for name in names if name != "LOCKSTEP_QUIET"])
+                             [name for name in names if name not in left_out])
 
     def test_variables_that_contradict(self):
         done = self.run_(LOCKSTEP_STEPS="1:3", LOCKSTEP_SCHEDULE="wait=1,active=2")
@@ -145,10 +154,10 @@ class Variables(unittest.TestCase):
         self.ran(done)
         self.assertEqual(done.ignored, [])
         self.assertTrue(out.is_dir())
-        self.assertFalse((self.dir / "by-variable").exists())
+        self.assertFalse((done.place / "by-variable").exists())
         done = self.run_(["--clock", "@!"])
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        done = self.run_(["--steps", "10:30/20"], LOCKSTEP_CLOCK="off")
+        done = self.run_(["--steps", "30:10"], LOCKSTEP_CLOCK="off")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
 
     def test_they_are_used(self):
