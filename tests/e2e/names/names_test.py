@@ -164,7 +164,8 @@ if %r:
             + [[run, "--table", table, *more] for table in self.tables for more in ([], ["--rank", "all", "--top", "0"], ["--csv", "-"], ["--json", "-"])]
             + [[run, "--table", "kernels", "--filter", NAME]],
             "diff": [[run, other], [other, run, "--json", "-"], [run, other, "--markdown", "-"], [run, "--save-baseline", out + b".json"], [out + b".json", other]],
-            "export": [[run, "--format", kind, "-o", out + kind.encode()] for kind in ("perfetto", "chrome", "kineto", "csv")],
+            "export": [[run, "--format", kind, "-o", out + kind.encode()] for kind in ("perfetto", "chrome", "kineto", "csv", "otf2")]
+            + [[run, "--format", kind, "-o", b"/proc/" + FILE] for kind in ("perfetto", "otf2")],
             "info": [[run], [run, "--json", "-"], [run, "--digest"]],
             "report": [[run, "-o", out + b".html"]],
             "recover": [[run], [run, "--json", "-"]],
