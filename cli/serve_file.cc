@@ -58,8 +58,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     error_code ignored;
     stream_.socket().close(ignored);
   }
-  // Has not said yet what it wants: may go when another one comes.
-  bool waiting() const { return waiting_; }
+  // Has not said yet what it wants, or wants what it does not get: may go when another one comes.
+  bool expendable() const { return !served_; }
 
  private:
   void OnRequest(error_code error);
@@ -76,7 +76,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::unique_ptr<http::response_serializer<http::empty_body>> serializer_;
   std::vector<char> piece_;
   std::uint64_t sent_ = 0;
-  bool waiting_ = true;
+  bool served_ = false;  // Knows the path and comes from the page.
 };
 
 class Server {
@@ -145,13 +145,13 @@ class Server {
     });
   }
 
-  // The longest waiting one goes; false if all are being served.
+  // The one that came first of those that are not being served goes; false if all are.
   bool MakeRoom() {
     Forget(nullptr);
     if (connections_.size() < kConnections) return true;
     for (const std::weak_ptr<Connection>& other : connections_) {
       const auto held = other.lock();
-      if (held == nullptr || !held->waiting()) continue;
+      if (held == nullptr || !held->expendable()) continue;
       held->Drop();
       Refused();
       Forget(held.get());
@@ -184,7 +184,6 @@ void Connection::OnRequest(error_code error) {
     return Goodbye(false);
   }
   if (error) return Refuse(http::status::bad_request);
-  waiting_ = false;
   const auto& request = parser_.get();
   const ServeOptions& options = server_.options();
   const auto text = [](boost::string_view view) { return std::string_view(view.data(), view.size()); };
@@ -197,6 +196,7 @@ void Connection::OnRequest(error_code error) {
   const bool method = get || preflight || request.method() == http::verb::head;
   if (!Same(text(request.target()), "/" + options.path) || !here || !page || !method)
     return Refuse(http::status::not_found);
+  served_ = true;
 
   http::response<http::empty_body> response(preflight ? http::status::no_content : http::status::ok, 11);
   response.set(http::field::access_control_allow_origin, options.origin);
@@ -218,7 +218,6 @@ void Connection::OnRequest(error_code error) {
 
 void Connection::Refuse(http::status status) {
   server_.Refused();
-  waiting_ = false;
   http::response<http::empty_body> response(status, 11);
   response.content_length(0);
   Answer(std::move(response));

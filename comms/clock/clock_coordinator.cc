@@ -30,6 +30,8 @@ constexpr std::int32_t kScanAll = 256;
 constexpr std::int64_t kPlanLimitNs = 30'000'000'000, kMpiFirstRowNs = 5'000'000'000;
 // Addresses in a sentence.
 constexpr std::size_t kShownBytes = 120;
+// Ranks start seconds apart; said only at the end, and only if it is still so.
+constexpr std::int64_t kReferenceLateNs = 2'000'000'000;
 constexpr std::int64_t kRecheckNs = 5'000'000'000;
 
 }  // namespace
@@ -57,7 +59,7 @@ struct ClockCoordinator::Impl {
 
   // The coordinator thread's own.
   std::string announced_in;
-  std::int64_t reference_seen_ns = 0, plan_since_ns = 0, process_since_ns = 0, rechecked_ns = 0;
+  std::int64_t begun_ns = 0, reference_seen_ns = 0, plan_since_ns = 0, process_since_ns = 0, rechecked_ns = 0;
   bool planned = false, settled = false;
   bool by_mailbox = false;
 
@@ -235,6 +237,10 @@ bool ClockCoordinator::Impl::FromMailbox() {
   // Abandoned after the ranks had told each other who they are: that part still holds.
   if (mailbox_state == 0 || (mailbox_state == 2 && mailbox.domains == 0)) return false;
   by_mailbox = true;
+  {
+    std::lock_guard lock(mutex);
+    no_client.clear();
+  }
   const std::string where(mailbox.reference_address,
                           strnlen(mailbox.reference_address, sizeof mailbox.reference_address));
   if (mailbox.domains <= 1) {
@@ -269,7 +275,20 @@ bool ClockCoordinator::Impl::FromMeeting(const std::string& directory) {
     return settled = true;
   }
   const auto reference = ReadAnnouncement(directory, 0);
-  if (!reference || reference->address.empty()) return false;
+  if (begun_ns == 0) begun_ns = now;
+  if (!reference || reference->address.empty()) {
+    if (now - begun_ns > kReferenceLateNs) {
+      std::lock_guard lock(mutex);
+      no_client = reference ? "rank 0 opens no clock service, so its agent expects no other hosts or holds no key"
+                            : "nothing of rank 0 is in " + directory +
+                                  ": the run directory is not shared, so there is neither its address nor a key";
+    }
+    return false;
+  }
+  {
+    std::lock_guard lock(mutex);
+    no_client.clear();
+  }
   if (reference->domain == config.domain) {
     Say("shares the clock of rank 0");
     return settled = true;

@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::size_t kAddressLimit = sizeof(SegmentHeader::agent_address) - 1;
 constexpr std::size_t kMaxConnections = 4096, kMaxStrangers = 64;
+// Accepted before those who are known get their turn again.
+constexpr int kAcceptAtOnce = 32;
 constexpr std::int64_t kHandshakeLimitNs = 2'000'000'000;
 constexpr int kPingLimitMs = 20;  // A ping within a burst that takes longer gives others their turn.
 constexpr std::int64_t kBurstLimitNs = 100'000'000;
@@ -120,7 +122,7 @@ void ClockServer::Impl::Run() {
 }
 
 void ClockServer::Impl::Accept() {
-  for (;;) {
+  for (int accepted = 0; accepted < kAcceptAtOnce; ++accepted) {
     Connection connection;
     connection.fd = net::Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!connection.fd.open()) {

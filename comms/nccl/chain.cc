@@ -110,7 +110,7 @@ void Complain(const char* plugin, const char* why) {
   const int n = snprintf(line, sizeof line - 1,
                          "lockstep: the NCCL profiler plugin %s is not called beside Lockstep's: %s", plugin, why);
   MakePlainLine(line);  // The path is the environment's.
-  strcat(line, "\n");  // There is room.
+  strcat(line, "\n");   // There is room.
   if (n > 0 && write(STDERR_FILENO, line, strlen(line)) < 0) return;
   TellFact("nccl_plugin_chained\tplugin=%s\tfailed=%s", plugin, why);
 }

@@ -65,7 +65,8 @@ void SlotRun::Finish() {
   if (const std::string why = clock_link_->TakeTrouble(); !why.empty()) {
     meta += "clock_trouble\t" + why + "\n";
     // Where MPI was measured in the application itself nothing is missing that matters.
-    if (header.burst_rows.load(std::memory_order_acquire) == 0 && !options_.quiet)
+    // What kept it from starting was said then.
+    if (header.burst_rows.load(std::memory_order_acquire) == 0 && clock_link_->trouble().empty() && speaks())
       Say("rank " + std::to_string(launch_.slot()) + " could not compare its clock: " + why);
   }
   meta += "clock_service\t" + clock_link_->Describe() + "\n";

@@ -76,7 +76,7 @@ void ClockLink::Drain(SpoolWriter& spool) {
 }
 
 std::string ClockLink::TakeTrouble() {
-  if (coordinator_ == nullptr) return std::exchange(trouble_, "");
+  if (coordinator_ == nullptr) return trouble_;
   const std::string why = coordinator_->Trouble();
   if (why.empty() || std::exchange(told_, true)) return "";
   return why + (no_shared_key_.empty() ? "" : "; " + no_shared_key_);

@@ -38,8 +38,8 @@ class ClockLink {
   // From the quickest exchange of the last burst between agents.
   ClockOffset offset();
   const std::string& trouble() const { return trouble_; }
-  // Why this slot, whose task it was, has no exchange with the reference rank; "" if there is nothing to say, or it
-  // has been said.
+  // Why this slot, whose task it was, has no exchange with the reference rank; "" if there is nothing to say. Of an
+  // exchange that failed it is said once.
   std::string TakeTrouble();
   // How this rank's clock was related to the others', or why it was not; one line.
   std::string Describe() const;

@@ -109,7 +109,7 @@ class Names(unittest.TestCase):
             file.write(b"{}")
         return directory
 
-    def recorded(self, name, steps, ranks=1):
+    def recorded(self, name, steps, ranks=1, pause_s=0.0, killed=False, environment=None):
         """A real run: host, program, arguments, directory, ranges, communicators; environment that ends up in messages."""
         place = os.path.join(os.fsencode(self.here), name + FILE)
         os.makedirs(place, exist_ok=True)
@@ -130,7 +130,13 @@ for step in range(%d):
         time.sleep(0.002)
     if comm is not None:
         comm.allreduce(1)
-""" % (NAME, ranks, steps)).encode())
+    time.sleep(%r)
+if %r:
+    import os, signal
+    time.sleep(0.5)
+    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+""" % (NAME, ranks, steps, pause_s, killed)).encode())
         host = os.fsencode("h" + CORE)[:63]
         own_host = []
         if os.geteuid() == 0 and subprocess.run(["unshare", "-u", "true"], capture_output=True).returncode == 0:
@@ -140,8 +146,8 @@ for step in range(%d):
         done = subprocess.run(
             [*([*jobs.MPIRUN, "-np", str(ranks)] if ranks > 1 else []), *own_host, jobs.LOCKSTEP, "run", "-o", run, "--live", "1", "--after", "analyze", "--",
              jobs.PYTHON, program, NAME.encode(), b"\xff\xfe"], cwd=place, capture_output=True, timeout=300,
-            env={**{os.fsencode(k): os.fsencode(v) for k, v in jobs.ENVIRONMENT.items()}, b"TORCHELASTIC_ERROR_FILE": FILE, b"LOCKSTEP_OUTPUT": FILE})
-        self.assertEqual(done.returncode, 0, done.stderr)
+            env={**{os.fsencode(k): os.fsencode(v) for k, v in jobs.ENVIRONMENT.items()}, **(environment or {})})
+        self.assertEqual(done.returncode, -signal.SIGKILL if killed else 0, done.stderr)
         self.assertEqual(self.clean(done.stdout, "lockstep run (output)"), "")
         self.clean(done.stderr, "lockstep run (error)")
         return run
@@ -158,7 +164,8 @@ for step in range(%d):
             + [[run, "--table", table, *more] for table in self.tables for more in ([], ["--rank", "all", "--top", "0"], ["--csv", "-"], ["--json", "-"])]
             + [[run, "--table", "kernels", "--filter", NAME]],
             "diff": [[run, other], [other, run, "--json", "-"], [run, other, "--markdown", "-"], [run, "--save-baseline", out + b".json"], [out + b".json", other]],
-            "export": [[run, "--format", kind, "-o", out + kind.encode()] for kind in ("perfetto", "chrome", "kineto", "csv")],
+            "export": [[run, "--format", kind, "-o", out + kind.encode()] for kind in ("perfetto", "chrome", "kineto", "csv", "otf2")]
+            + [[run, "--format", kind, "-o", b"/proc/" + FILE] for kind in ("perfetto", "otf2")],
             "info": [[run], [run, "--json", "-"], [run, "--digest"]],
             "report": [[run, "-o", out + b".html"]],
             "recover": [[run], [run, "--json", "-"]],
@@ -196,8 +203,28 @@ for step in range(%d):
     def test_recorded_mpi(self):
         if not jobs.have("mpirun") or subprocess.run([jobs.PYTHON, "-c", "import mpi4py"], capture_output=True).returncode != 0:
             self.skipTest("no mpi4py")
-        run = self.recorded(b"mpi", 8, ranks=2)
+        run = self.recorded(b"mpi", 8, ranks=2, pause_s=0.3)  # Long enough for a live line.
         self.try_all(run, run)
+
+    def test_killed(self):
+        """What an agent left, and what is made of it."""
+        run = self.recorded(b"killed", 6, killed=True)
+        spool = os.path.join(run, b"ranks/rank-00000.spool")
+        self.assertTrue(os.path.exists(spool))
+        for words in (["info", run], ["info", spool], ["doctor", run], ["recover", run], ["recover", run, "--json", "-"], ["analyze", run], ["info", run]):
+            self.run_clean(*words)
+
+    def test_environment(self):
+        """Values of variables that end up in messages: of refused sources, of places that cannot be written."""
+        paths = {name: FILE for name in (b"NVTX_INJECTION64_PATH", b"NCCL_PROFILER_PLUGIN", b"CUDA_INJECTION64_PATH", b"SCOREP_EXPERIMENT_DIRECTORY", b"TMPDIR", b"HOME",
+                                         b"XDG_CACHE_HOME", b"MASTER_ADDR", b"SLURM_JOB_ID", b"SLURM_STEP_ID")}
+        self.recorded(b"environment", 5, environment=paths)
+        for words in (["doctor", "--program", FILE, "--ranks", "1"], ["run", "-o", "/proc/lockstep/" + CORE + LINE, "--", "true"], ["run", "--", FILE],
+                      ["run", "--spool-dir", FILE, "--", "true"], ["run", "--estimate", "--", "true"], ["analyze"]):
+            done = subprocess.run([jobs.LOCKSTEP, *words], cwd=self.here, capture_output=True, timeout=300, stdin=subprocess.DEVNULL,
+                                  env={**{os.fsencode(k): os.fsencode(v) for k, v in jobs.ENVIRONMENT.items()}, **paths, b"PATH": os.fsencode(os.environ["PATH"]) + b":/" + FILE})
+            self.clean(done.stdout, repr(words)[:80] + " (output)")
+            self.clean(done.stderr, repr(words)[:80] + " (error)")
 
     def test_open(self):
         run = self.recorded(b"open", 5)
