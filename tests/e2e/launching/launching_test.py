@@ -117,7 +117,7 @@ class Settings(Case):
     def test_clock_agent_beside_mpi_falls_back(self):
         app = self.compiled(PROGRAM, "app")
         # Two clocks, so that --clock agent would start lockstep-clock.
-        clocks = {"LOCKSTEP_TEST_CLOCK": "1:offset_ns=1000000000"}
+        clocks = {"LOCKSTEP_TEST_CLOCK": "1:offset_s=1000,ppm=50"}
         _, said = self.check([*jobs.MPIRUN, "-np", "2", jobs.LOCKSTEP, "run", "--after", "none", "--clock", "agent", "-o",
                               "run", "--", app], env=clocks)
         self.assertEqual(said.count("--clock agent is for programs without MPI"), 1, said)
@@ -148,7 +148,7 @@ mkdir -p node$OMPI_COMM_WORLD_RANK && cd node$OMPI_COMM_WORLD_RANK
 exec '{jobs.LOCKSTEP}' run --after none -o run -- '{app}'
 """)
         wrapper.chmod(0o755)
-        self.check([*jobs.MPIRUN, "-np", "2", str(wrapper)], env={"LOCKSTEP_TEST_CLOCK": "1:offset_ns=1000000000"})
+        self.check([*jobs.MPIRUN, "-np", "2", str(wrapper)], env={"LOCKSTEP_TEST_CLOCK": "1:offset_s=1000,ppm=50"})
         for file in pathlib.Path(self.path("node1/run/ranks")).glob("rank-*"):
             shutil.copy(file, self.path("node0/run/ranks"))
         clock = jobs.Run(self.path("node0/run")).files()["rank-00001.h5"].meta["clock_service"]
