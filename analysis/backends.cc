@@ -79,7 +79,8 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
     analysis.unrecorded = fmt::format(
         "This program uses {}, whose calls Lockstep does not record: the waits and transfers of MPI are missing below "
         "and count as compute. To see them, build it with Open MPI 4.",
-        library.find("mpich") != std::string::npos || library.ends_with(".so.12") ? "MPICH (" + library + ")" : library);
+        library.find("mpich") != std::string::npos || library.ends_with(".so.12") ? "MPICH (" + library + ")"
+                                                                                  : library);
     AddUnrecorded(analysis, library + ": MPI of another library than Open MPI 4; build the program with that");
   });
   std::set<std::string> backends;

@@ -46,7 +46,8 @@ void Average(const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
 // The term's definition says compute; what it is here must be said beside it.
 void TellHelperWaits(Analysis& analysis) {
   const Summary& s = analysis.summary;
-  if (s.helper_wait_ns <= 0 || static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum())) return;
+  if (s.helper_wait_ns <= 0 || static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum()))
+    return;
   analysis.remarks.push_back(
       fmt::format("Of compute, {}{} is the training thread asleep until another thread's collectives end: exposed "
                   "communication that "

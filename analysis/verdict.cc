@@ -101,7 +101,8 @@ void Remark(const Context& context, Analysis& analysis) {
                     Plural(run.ranks_expected, "rank"), run.ranks_missing.size() == 1 ? "rank" : "ranks",
                     ShortRankList(run.ranks_missing), run.ranks_missing.size() == 1 ? "it" : "them"));
   if (const std::string_view differ = context.timeline().Meta("settings_differ"); !differ.empty())
-    add(fmt::format("The ranks were recorded with different settings: {}. Variables LOCKSTEP_... of a shell do not "
+    add(
+        fmt::format("The ranks were recorded with different settings: {}. Variables LOCKSTEP_... of a shell do not "
                     "reach other hosts: give options on the command line.",
                     differ));
   if (const std::string_view why = context.timeline().Meta("clock_by_collectives"); !why.empty())

@@ -186,6 +186,11 @@ void NameEnvironment(CLI::App& app) { Name(app, ""); }
 
 std::vector<std::string> WordsOfEnvironment(const std::vector<std::string>& words, const Variables& variables,
                                             std::vector<std::string>& warnings) {
+  // An agent starts with each rank, mostly with none of them; what is below takes several parsers.
+  bool any = false;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at)
+    any = any || std::string_view(*at).starts_with(kPrefix);
+  if (!any) return {};
   return Reader(words, variables).Run(warnings);
 }
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -67,7 +67,10 @@ int Main(int argc, char** argv) {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   Chosen chosen;
-  for (auto add : kCommands) add(app, chosen);
+  // An agent starts with each rank, and the other commands' flags would be a tenth of its start.
+  const bool only_run = argc > 1 && std::strcmp(argv[1], "run") == 0;
+  for (auto add : kCommands)
+    if (!only_run || add == AddRun) add(app, chosen);
   std::vector<std::string> words(argv + 1, argv + std::max(1, SplitProgram(app, argc, argv)));
   AddVariables(words);
   try {

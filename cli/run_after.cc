@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -145,10 +146,24 @@ void ListFiles(const std::string& run_dir) {
   Say(line);
 }
 
+// Rank 0 cannot know where the files of a node lie that shares no directory with it: the node's first rank says it.
+void TellWhereFilesAre(const RunResult& result) {
+  const bool good = result.signal == 0 && result.exit_code == 0;
+  if (!good || result.launch.local_rank != 0 || LookAt(result.run_dir, 0) != SlotEnd::kUnclaimed) return;
+  char host[HOST_NAME_MAX + 1] = {};
+  ::gethostname(host, sizeof host - 1);
+  Say("rank 0 was not in " + result.run_dir + " on " + host + ". If its node does not share it, there: rsync -a " +
+      host + ":'" + fs::absolute(result.run_dir).string() + "/ranks/' RUN/ranks/   then: lockstep analyze RUN");
+}
+
 }  // namespace
 
 void RunAfter(const RunResult& result, const AfterOptions& options) {
-  if (!result.traced || result.launch.rank > 0) return;
+  if (!result.traced) return;
+  if (result.launch.rank > 0) {
+    if (!options.quiet) TellWhereFilesAre(result);
+    return;
+  }
   const std::string& dir = result.run_dir;
   const bool good = result.signal == 0 && result.exit_code == 0;
   const bool one_node = result.launch.local_size >= result.launch.slots() || result.launch.slots() == 1;

@@ -8,10 +8,11 @@
 //   torch_hook_missing  part, why                                               -> loss TorchHook
 //   any other           -> row of meta "fact.NAME", the second of a name "fact.NAME.2" and so on; its value is the
 //                          rest of the line. Of these analysis reads torch_backend (name, recorded, size),
-//                          torch_unrecorded (backend, what), ddp_model (model, backend, recorded, hook, size) and
-//                          gradients (from, bytes, of PyTorch also model and dtype): "from" is the place of the first
-//                          of "bytes" among a model's gradients in the order in which they become ready; a line with
-//                          from=0 begins a model. Sizes that differ in type are lines of their own.
+//                          torch_unrecorded (backend, what), mpi_unrecorded (library), ddp_model (model, backend,
+//                          recorded, hook, size) and gradients (from, bytes, of PyTorch also model and dtype): "from"
+//                          is the place of the first of "bytes" among a model's gradients in the order in which they
+//                          become ready; a line with from=0 begins a model. Sizes that differ in type are lines of
+//                          their own.
 
 #include <string_view>
 

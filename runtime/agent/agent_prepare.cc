@@ -164,15 +164,16 @@ void SlotRun::JudgeMpi() {
   mpi_ = MpiOfProgram(options_.command[0]);
   clock_service_ = options_.clock;
   const std::string& program = options_.command[0];
+  const bool tells = !options_.quiet && launch_.rank <= 0;  // The same on every node.
   // lockstep-clock would take the place that the launcher keeps for the program: its MPI_Init fails (Open MPI 4.1.4).
   if (clock_service_ == ClockService::kAgent && mpi_.kind != LinkedMpi::kNone) {
     clock_service_ = ClockService::kAuto;
-    if (speaks())
+    if (tells)
       Say("--clock agent is for programs without MPI, and " + program + " uses " + mpi_.library +
           ": clocks are measured as with --clock auto");
   }
   if (mpi_.kind != LinkedMpi::kMpich && mpi_.kind != LinkedMpi::kOther) return;
-  if (speaks())
+  if (tells)
     Say(program + " uses " + (mpi_.kind == LinkedMpi::kMpich ? "MPICH" : "an older MPI") + " (" + mpi_.library +
         "): its MPI calls are not recorded, ranges, steps and GPU work are; build it with Open MPI 4 to see them");
   spool_->Append({SpoolKind::kMeta}, "fact.mpi_unrecorded\tlibrary=" + mpi_.library + "\n");

@@ -49,7 +49,8 @@ class LiveHearing {
   std::map<std::int32_t, Heard> heard_;
 };
 
-// `ranks`: what was read, one each, their `epoch` by this node's clock (LiveHearing); `expected`: ranks of the job. `epoch`: now.
+// `ranks`: what was read, one each, their `epoch` by this node's clock (LiveHearing); `expected`: ranks of the job.
+// `epoch`: now.
 LiveFigures ComputeLiveFigures(std::span<const LiveRank> ranks, std::int32_t expected, std::int64_t epoch);
 
 }  // namespace lockstep

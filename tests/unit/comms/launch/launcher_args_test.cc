@@ -106,8 +106,8 @@ TEST(LauncherArgs, VariablesTravelWithOpenMpiAlone) {
   EXPECT_EQ(forward("mpirun -np 2 app", ""), "");
   // "You can use -x or mca_base_env_list, not both."
   EXPECT_EQ(forward("mpirun -mca mca_base_env_list A=1 app", "/usr/bin/orterun"), "");
-  EXPECT_TRUE(ForwardVariables(Split("mpirun app"), "orterun", {"LOCKSTEP_LIVE=2", "OMPI_MCA_mca_base_env_list=A"})
-                  .empty());
+  EXPECT_TRUE(
+      ForwardVariables(Split("mpirun app"), "orterun", {"LOCKSTEP_LIVE=2", "OMPI_MCA_mca_base_env_list=A"}).empty());
   const auto out = InsertAgent(Split("mpirun -np 1 a : -np 2 b"), {"!"}, {"-x", "V"});
   ASSERT_TRUE(out.ok());
   EXPECT_EQ(Join(out.value()), "mpirun -np 1 -x V ! a : -np 2 -x V ! b");

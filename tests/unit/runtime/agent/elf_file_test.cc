@@ -29,7 +29,7 @@ TEST(ElfFile, DamagedOnesSayNothing) {
     std::string bytes = head.substr(0, i * 300);
     for (int changes = i % 7; changes > 0 && !bytes.empty(); --changes)
       bytes[(seed / 7) % std::min<std::size_t>(bytes.size(), 4096)] = static_cast<char>(seed >> 16),
-          seed = seed * 1103515245 + 12345;
+                                                             seed = seed * 1103515245 + 12345;
     std::ofstream(dir.path() + "/x", std::ios::binary) << bytes;
     (void)LookAtElf(dir.path() + "/x");
     (void)DefinesMpi(dir.path() + "/x");
