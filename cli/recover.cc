@@ -18,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/imported.h"
 #include "cli/out.h"
+#include "cli/write_file.h"
 #include "core/loss.h"
 #include "merge/readers/run_files.h"
 #include "merge/work_lock.h"
@@ -195,9 +196,9 @@ int Recover(const Flags& flags) {
   // Of traces no agent left anything.
   if (!flags.run.empty() && !flags.stale && import::HoldsTraces(flags.run)) {
     if (flags.json == "-")
-      std::cout << ToJson(Report()).dump(2) << "\n";
+      ShowJson(ToJson(Report()).dump(2) + "\n");
     else
-      fmt::print("{} holds traces: there is nothing to recover\n", flags.run);
+      Show("{} holds traces: there is nothing to recover\n", flags.run);
     return kOk;
   }
   Report report;
@@ -224,13 +225,9 @@ int Recover(const Flags& flags) {
     ShowJson(json);
   } else {
     Print(report);
-    if (!flags.json.empty()) {
-      std::ofstream file(flags.json);
-      file << json;
-      if (!file.flush())
-        return PrintError(
-            {ErrorCode::kIo, "the JSON could not be written", flags.json, "name a file that can be written"});
-    }
+    if (!flags.json.empty())
+      if (Status written = WriteWhole(flags.json, json, "name a file that can be written"); !written.ok())
+        return PrintError(written.error());
   }
   for (const RecoveredSlot& slot : report.recovery.slots)
     if (slot.state == SlotRecovery::kUnwritten) {

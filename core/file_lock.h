@@ -2,7 +2,7 @@
 // Who is alive, asked of the kernel through a file: a lock that its holder takes and that ends with it.
 //
 // Locks of an open file description (fcntl(2), F_OFD_SETLK; Linux 3.15). Unlike process ids they mean the same in every
-// pid namespace and container that sees the file, over NFS too. Unlike flock(2) an exclusive one needs a descriptor
+// pid namespace and container that sees the file. Unlike flock(2) an exclusive one needs a descriptor
 // that may write, so a stranger who can only read the file cannot pass for its writer. They end with the last
 // reference to the open file, and a mapping is one (tested on 6.18: descriptor closed, file mapped, and again in a
 // forked child): whoever maps a file that was locked before holds the lock until it unmaps, executes or dies.
@@ -10,6 +10,7 @@
 // Close-on-exec keeps a lock from a program that is started.
 
 #include <fcntl.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,11 +22,21 @@ namespace lockstep {
 enum class Locked : std::uint8_t {
   kYes,
   kHeld,         // By somebody else, in a way that excludes ours.
-  kUnsupported,  // This file system or kernel has none (ENOLCK, ENOSYS, EINVAL, ...): it proves nothing.
+  kUnsupported,  // This file system or kernel has none (NFS, ENOLCK, ENOSYS, EINVAL, ...): it proves nothing.
 };
+
+// Over NFS a lock is a question to the server's lock manager, and one that does not answer (a firewall before it is
+// common) keeps who asks waiting for good, without SETLKW and beyond signals (hard mounts, nfs(5)). No job may hang
+// on that, so there are none there.
+inline bool LocksMayHang(int fd) {
+  constexpr long kNfs = 0x6969;  // statfs(2), NFS_SUPER_MAGIC
+  struct statfs info {};
+  return ::fstatfs(fd, &info) == 0 && info.f_type == kNfs;
+}
 
 // Never waits for a lock. `type`: F_RDLCK or F_WRLCK.
 inline Locked TryLock(int fd, short type) {
+  if (LocksMayHang(fd)) return Locked::kUnsupported;
   struct flock lock {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
@@ -41,6 +52,7 @@ inline Locked TryLockShared(int fd) { return TryLock(fd, F_RDLCK); }     // for 
 
 // Whether somebody holds the exclusive lock: kHeld, or kYes that nobody does. Any descriptor will do.
 inline Locked AskExclusive(int fd) {
+  if (LocksMayHang(fd)) return Locked::kUnsupported;
   struct flock lock {};
   lock.l_type = F_RDLCK;
   lock.l_whence = SEEK_SET;
