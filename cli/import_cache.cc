@@ -17,7 +17,7 @@
 #include "core/hash.h"
 #include "core/own_file.h"
 #include "merge/work_lock.h"
-#include "trace/file_lock.h"
+#include "trace/lock_file.h"
 #include "trace/part_file.h"
 
 namespace lockstep::cli {

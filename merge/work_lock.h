@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "trace/file_lock.h"
+#include "trace/lock_file.h"
 
 namespace lockstep {
 

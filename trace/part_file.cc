@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/own_file.h"
-#include "trace/file_lock.h"
+#include "trace/lock_file.h"
 
 namespace lockstep {
 namespace {

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "trace/file_lock.h"
+#include "trace/lock_file.h"
 
 namespace lockstep {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
-// Locks between processes that read and write the same directory: flock(2), which the kernel gives back however its
-// holder ends, and which holds across PID namespaces. Where a file system has none, nobody may depend on them.
+// Files that are locks, between commands that read and write the same directory: flock(2), which the kernel gives back
+// however its holder ends, which holds across PID namespaces, and which (other than core/file_lock.h's) a reader who
+// may not write can have as well. Where a file system has none, nobody may depend on them.
 
 #include <chrono>
 #include <string>

@@ -1,4 +1,4 @@
-#include "trace/file_lock.h"
+#include "trace/lock_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
