@@ -170,12 +170,15 @@ std::string PythonOf(const std::string& torchrun) {
 
 // torchrun gets an agent in front of each worker: their ranks are then those of the job, on any number of nodes.
 Result<std::vector<std::string>> LauncherWords(const Flags& flags) {
+  std::vector<std::string> agent = Words(flags);
+  // Variables are in these words already, and what is wrong with others was said once.
+  agent.insert(agent.end() - 1, "--no-variables");
   if (RecognizeLauncher(flags.command[0]) == Launcher::kTorchrun)
-    return InsertAgentForTorchrun(flags.command, Words(flags), PythonOf(flags.command[0]));
+    return InsertAgentForTorchrun(flags.command, agent, PythonOf(flags.command[0]));
   char real[PATH_MAX];
   const std::string launcher = FindProgram(flags.command[0]);
   const bool resolved = !launcher.empty() && ::realpath(launcher.c_str(), real) != nullptr;
-  return InsertAgent(flags.command, Words(flags),
+  return InsertAgent(flags.command, agent,
                      ForwardVariables(flags.command, resolved ? real : launcher, EnvironmentWith({})));
 }
 

@@ -95,6 +95,7 @@ std::string RunId(const GetEnv& get, std::string_view hydra, LaunchEnv& env) {
   const std::string torch = Text(get, "MASTER_ADDR") + ":" + Text(get, "MASTER_PORT");
   if (env.source == LaunchSource::kTorchrun && get("TORCHELASTIC_RUN_ID") != nullptr) {
     env.launch_key = LaunchKey(get);
+    env.launch_node = Number(get, "GROUP_RANK");
     const std::string id =
         "torchrun:" + torch + "/" + Text(get, "TORCHELASTIC_RUN_ID") + "." + Text(get, "TORCHELASTIC_RESTART_COUNT");
     // Ranks of other nodes have another key: only where there are none is it part of the name.

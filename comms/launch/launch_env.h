@@ -44,6 +44,8 @@ struct LaunchEnv {
   // What the ranks that one launcher process started share, and those of no other: of torchrun the directory that it
   // makes for each launch (TORCHELASTIC_ERROR_FILE, below mkdtemp's). "" where there is no such thing.
   std::string launch_key;
+  // Which of its nodes torchrun takes this one for (GROUP_RANK); -1 unknown. Several may be on one machine.
+  std::int32_t launch_node = -1;
 
   std::int32_t slot() const { return rank < 0 ? 0 : rank; }  // For file names.
   std::int32_t slots() const { return world_size < 1 ? 1 : world_size; }

@@ -66,15 +66,17 @@ Claimed ClaimSlot(const std::string& dir, const LaunchEnv& launch, RunDir& out, 
 }
 
 // One word of each node about which launch this is.
-std::string LaunchPath(const std::string& dir) {
+std::string LaunchPath(const std::string& dir, const LaunchEnv& launch) {
   Hash64 node;
   node.Add(std::string_view(BootId()));
+  // Containers of one machine, or several launchers on it, are nodes of their own.
+  node.Add(std::to_string(launch.launch_node));
   return dir + "/ranks/.launch-" + Hex(node.value(), 16);
 }
 
 // "" if there is none.
-std::string ReadLaunch(const std::string& dir) {
-  const OwnedFd fd(::open(LaunchPath(dir).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+std::string ReadLaunch(const std::string& dir, const LaunchEnv& launch) {
+  const OwnedFd fd(::open(LaunchPath(dir, launch).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   char text[64];
   const ssize_t n = fd.open() ? ::read(fd.get(), text, sizeof text) : 0;
   return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : std::string();
@@ -83,21 +85,21 @@ std::string ReadLaunch(const std::string& dir) {
 // The first of a node says it; the others agree. False: another launch was first.
 bool AgreeOnLaunch(const std::string& dir, const LaunchEnv& launch) {
   if (launch.launch_key.empty()) return true;
-  const std::string mine = launch.launch_key + "\n", path = LaunchPath(dir);
+  const std::string mine = launch.launch_key + "\n", path = LaunchPath(dir, launch);
   std::string fresh;
   const OwnedFd fd = CreateBeside(path, 0644, &fresh);
   if (!fd.open()) return true;
   const bool written = ::write(fd.get(), mine.data(), mine.size()) == static_cast<ssize_t>(mine.size());
   const int error = written ? MoveNew(fresh, path) : ENOSPC;
   if (error != 0) ::unlink(fresh.c_str());
-  return error != EEXIST || ReadLaunch(dir) == mine;
+  return error != EEXIST || ReadLaunch(dir, launch) == mine;
 }
 
 // Whether the run in `dir`, which has this launch's weak id and was begun at `since`, is this launch's.
 bool IsThisLaunch(const std::string& dir, const LaunchEnv& launch, std::time_t since) {
   const std::time_t age = std::time(nullptr) - since;
   if (age > kWeakIdSeconds) return false;
-  const std::string said = launch.launch_key.empty() ? std::string() : ReadLaunch(dir);
+  const std::string said = launch.launch_key.empty() ? std::string() : ReadLaunch(dir, launch);
   if (!said.empty()) return said == launch.launch_key + "\n";
   bool any = false, begun_here = false, same_parent = false;
   const std::string boot_id = BootId(), parent = ParentProcess();
@@ -112,8 +114,10 @@ bool IsThisLaunch(const std::string& dir, const LaunchEnv& launch, std::time_t s
     begun_here = true;
     same_parent = same_parent || (!parent.empty() && claim.parent == parent);
   }
-  // Nobody has claimed yet, or all that did are over.
-  return !any || (age <= kStartSeconds && (same_parent || !begun_here));
+  // Nobody has claimed yet, or all that did are over. Another node of a launch may be on this machine; the same node
+  // of another launch would have said its own key.
+  const bool another_node = !begun_here || !launch.launch_key.empty();
+  return !any || (age <= kStartSeconds && (same_parent || another_node));
 }
 
 std::string DatedName(std::uint64_t run_hash) {
@@ -190,7 +194,7 @@ int ClaimDated(const std::string& base, const LaunchEnv& launch, RunDir& out) {
       if (launch.run_id_weak && MakeRanks(fresh) == 0) AgreeOnLaunch(fresh, launch);
       if (::symlink(name.c_str(), link.c_str()) != 0) {
         error = errno;
-        RemoveOwn(LaunchPath(fresh));
+        RemoveOwn(LaunchPath(fresh, launch));
         ::rmdir((fresh + "/ranks").c_str());
         ::rmdir(fresh.c_str());
         if (error != EEXIST) return error;
@@ -302,6 +306,7 @@ Result<RunDir> ClaimRunDir(const LaunchEnv& launch, const std::string& output) {
   dir.absolute = ignored ? fs::absolute(dir.path, ignored).string() : absolute.string();
   const std::string claim_name = dir.claim.substr(dir.claim.rfind('/'));
   dir.claim = dir.absolute + "/ranks" + claim_name;
+  dir.launch_word = LaunchPath(dir.absolute, launch);
   return dir;
 }
 
@@ -320,7 +325,7 @@ void WriteClaim(const RunDir& dir, bool done) {
 
 void AbandonRunDir(const RunDir& dir) {
   RemoveOwn(dir.claim);
-  RemoveOwn(LaunchPath(dir.absolute));
+  RemoveOwn(dir.launch_word);
   if (::rmdir((dir.absolute + "/ranks").c_str()) != 0) return;  // Another slot is at work there.
   RemoveOwn(dir.absolute + "/.run-id");
   ::rmdir(dir.absolute.c_str());

@@ -31,9 +31,10 @@ namespace lockstep {
 struct RunDir {
   std::string path;  // As the user would type it: relative to the working directory if it is below it.
   std::string absolute;
-  std::string latest;  // Link to be pointed here; "" with --output.
-  std::string notice;  // One line about why it is not where it was asked for; "".
-  std::string claim;   // This slot's claim file.
+  std::string latest;       // Link to be pointed here; "" with --output.
+  std::string notice;       // One line about why it is not where it was asked for; "".
+  std::string claim;        // This slot's claim file.
+  std::string launch_word;  // Where this node says which launch the run is, if it does.
   std::shared_ptr<const OwnedFd> claim_held;
 
   std::string RankFile(std::int32_t slot, const char* suffix) const;  // absolute/ranks/rank-NNNNN<suffix>

@@ -141,18 +141,21 @@ class Settings(Case):
 
     def test_no_shared_directory_and_no_exchange_is_said(self):
         app = self.compiled(PROGRAM, "app")
-        # Each slot in a directory of its own, and a wrapper, so that nobody knows of the others' agents.
+        # Each slot in a directory of its own, and nothing asked of MPI.
         wrapper = pathlib.Path(self.path("wrapper.sh"))
         wrapper.write_text(f"""#!/bin/sh
 mkdir -p node$OMPI_COMM_WORLD_RANK && cd node$OMPI_COMM_WORLD_RANK
-exec '{jobs.LOCKSTEP}' run --after none -o run -- '{app}'
+exec '{jobs.LOCKSTEP}' run --clock tcp --after none -o run -- '{app}'
 """)
         wrapper.chmod(0o755)
         self.check([*jobs.MPIRUN, "-np", "2", str(wrapper)], env={"LOCKSTEP_TEST_CLOCK": "1:offset_s=1000,ppm=50"})
         for file in pathlib.Path(self.path("node1/run/ranks")).glob("rank-*"):
             shutil.copy(file, self.path("node0/run/ranks"))
         clock = jobs.Run(self.path("node0/run")).files()["rank-00001.h5"].meta["clock_service"]
-        out, _ = self.analysis("node0/run")
+        # Twenty collectives of a microsecond say little about clocks: exit code 3 if they contradict each other.
+        done = jobs.run([jobs.LOCKSTEP, "analyze", "node0/run"], self.dir)
+        self.assertIn(done.returncode, (0, 3), done.stderr)
+        out = done.stdout.decode()
         said = " ".join(out.split())
         if "bounded by collectives alone" not in said:
             self.fail(f"{clock}\n{out}")

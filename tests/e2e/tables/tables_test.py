@@ -328,7 +328,7 @@ class Job(unittest.TestCase):
             self.assertEqual(done.stdout, "")
             self.assertIn(said, done.stderr)
         done = lockstep("analyze", self.recorded, "--table", "groups", "--csv", "/nonexistent/x.csv", ok=(1,))
-        self.assertIn("cannot write the table", done.stderr)
+        self.assertIn("cannot write the file", done.stderr)
         path = self.directory.name + "/groups.csv"
         done = lockstep("analyze", self.recorded, "--table", "groups", "--csv", path)
         self.assertTrue(pathlib.Path(path).read_text().startswith("rank,group,"))

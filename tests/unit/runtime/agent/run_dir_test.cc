@@ -146,6 +146,21 @@ TEST_F(RunDirTest, ARerunWithTheSameIdIsAnotherRun) {
   EXPECT_EQ(ClaimRunDir(Torchrun(3, "first", 4), "out").value().path, "out");
 }
 
+// Two launchers on one machine that are nodes of one launch, and both again.
+TEST_F(RunDirTest, NodesOfOneMachineAreOneRun) {
+  const auto of = [](std::int32_t rank, const std::string& key, std::int32_t node) {
+    LaunchEnv env = Torchrun(rank, key, 4);
+    env.launch_node = node;
+    return env;
+  };
+  const RunDir a = ClaimRunDir(of(0, "left", 0), "").value();
+  WriteClaim(a, true);  // Before the other node is there.
+  EXPECT_EQ(ClaimRunDir(of(2, "right", 1), "").value().absolute, a.absolute);
+  const RunDir b = ClaimRunDir(of(1, "left again", 0), "").value();
+  EXPECT_NE(b.absolute, a.absolute);
+  EXPECT_EQ(ClaimRunDir(of(3, "right again", 1), "").value().absolute, b.absolute);
+}
+
 // As slots of another node, or of a launcher without a key: no word of this node about the launch.
 TEST_F(RunDirTest, WithoutAKeyARunThatLivesIsJoinedAndOneThatIsOverIsNot) {
   std::string first;
