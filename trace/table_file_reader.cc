@@ -70,7 +70,8 @@ bool SplitFormat(std::string_view format, std::string_view& name, unsigned& vers
 
 class File {
  public:
-  explicit File(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  // A pipe would hold up whoever opens it.
+  explicit File(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {}
   int fd() const { return fd_; }
   File(const File&) = delete;
   File& operator=(const File&) = delete;

@@ -96,7 +96,7 @@ std::string RunId(const GetEnv& get, std::string_view hydra, LaunchEnv& env) {
   if (env.source == LaunchSource::kTorchrun && get("TORCHELASTIC_RUN_ID") != nullptr) {
     env.launch_key = LaunchKey(get);
     env.launch_node = Number(get, "GROUP_RANK");
-    const std::string id =
+    std::string id =
         "torchrun:" + torch + "/" + Text(get, "TORCHELASTIC_RUN_ID") + "." + Text(get, "TORCHELASTIC_RESTART_COUNT");
     // Ranks of other nodes have another key: only where there are none is it part of the name.
     if (!env.launch_key.empty() && env.world_size > 0 && env.local_size == env.world_size)

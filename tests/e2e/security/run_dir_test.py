@@ -526,7 +526,8 @@ class Recording(Case):
         base.chmod(0o700)
         done = jobs.run(words, cwd=self.place, env=env)
         self.assertIn(done.returncode, (0, 3), done.stderr)
-        self.assertEqual(os.listdir(base), ["lockstep"])
+        self.assertTrue(all(name.startswith("import-") for name in os.listdir(base)), os.listdir(base))
+        self.assertNotEqual(os.listdir(base), [])
 
     def test_planted_in_a_directory_open_to_all(self):
         if os.geteuid() != 0:
