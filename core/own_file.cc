@@ -18,12 +18,6 @@ constexpr std::size_t kMaxNameBytes = 200;  // Of the 255 a file system allows.
 constexpr std::string_view kPartSuffix = ".part";
 constexpr std::size_t kRandomDigits = 16;
 
-std::string DirectoryOf(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 // ".NAME." of `path`.
 std::string PartPrefix(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -63,6 +57,12 @@ std::vector<std::string> RemoveParts(const std::string& directory, const std::st
 }
 
 }  // namespace
+
+std::string DirectoryOf(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
 
 bool IsPartName(std::string_view name) { return IsPartOf(name, "."); }
 

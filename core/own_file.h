@@ -29,6 +29,9 @@ int MoveNew(const std::string& from, const std::string& to);
 // The whole text under its name, at no time half of it; `durable`: on the disk before this returns. 0 or errno.
 int ReplaceFile(const std::string& path, std::string_view text, mode_t mode, bool durable = false);
 
+// "." of a name alone.
+std::string DirectoryOf(const std::string& path);
+
 // Directory entries of `path`'s directory reach the disk.
 void SyncDirectoryOf(const std::string& path);
 

@@ -30,11 +30,6 @@ void AddLines(SpoolFacts& facts, std::string_view text) {
   }
 }
 
-std::string DirectoryOf(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash);
-}
-
 // Where an agent would have made it; "" if no agent would.
 std::string PlaceOf(const std::string& spool_path, const std::string& named) {
   const std::size_t slash = named.rfind('/');

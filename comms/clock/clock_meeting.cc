@@ -10,6 +10,8 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "core/own_file.h"
+
 namespace lockstep {
 namespace {
 
@@ -23,16 +25,9 @@ std::string AnnouncementPath(const std::string& directory, std::int32_t rank) {
 }
 
 Status WriteWhole(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part" + std::to_string(getpid());
-  unlink(part.c_str());  // Of an agent with this id that was killed here.
-  const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  const bool written = fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int error = errno;
-  if (fd >= 0) close(fd);
-  if (written && rename(part.c_str(), path.c_str()) == 0) return Ok();
-  const int reason = written ? errno : error;
-  unlink(part.c_str());
-  return Error{ErrorCode::kIo, std::string("cannot announce the clock service: ") + strerror(reason), path,
+  const int error = ReplaceFile(path, text, 0600);
+  if (error == 0) return Ok();
+  return Error{ErrorCode::kIo, std::string("cannot announce the clock service: ") + strerror(error), path,
                "check that the run directory is writable on every node"};
 }
 

@@ -19,11 +19,6 @@ namespace {
 // Of one length, so that the last word needs no room on a disk that is full by then.
 constexpr std::string_view kRunning = "running\n", kDone = "done   \n", kFailed = "failed \n";
 
-std::string HostName() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? std::string(name) : std::string();
-}
-
 }  // namespace
 
 std::string ClaimPath(const std::string& run_dir, std::int32_t slot) {

@@ -27,11 +27,6 @@ constexpr std::time_t kSilentSeconds = 900;
 // The same of a version that did not say in which pid namespace it ran.
 constexpr std::time_t kSilentHereSeconds = 30;
 
-std::string HostName() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? std::string(name) : std::string();
-}
-
 std::time_t SecondsSinceBoot() {
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);

@@ -25,11 +25,6 @@
 namespace lockstep {
 namespace {
 
-std::string HostName() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? std::string(name) : std::string();
-}
-
 std::string WorkingDirectory() {
   std::error_code ignored;
   return std::filesystem::current_path(ignored).string();

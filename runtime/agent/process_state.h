@@ -12,6 +12,8 @@ std::string PidNamespace();
 std::string ProcessStart(long pid);
 // Of this start of the machine.
 std::string BootId();
+// As gethostname(2) says, "" if it does not.
+std::string HostName();
 
 // A zombie does not run: it has let go of everything but its number.
 bool ProcessRuns(long pid);
