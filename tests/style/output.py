@@ -9,7 +9,8 @@ usage: output.py SOURCE_DIR        checks the tree
 import pathlib
 import re
 import sys
-import tempfile
+
+import checking
 
 # Folders whose code ends up in the programs of Lockstep. The probe (runtime/probe, comms/pmpi, ...) says nothing at all.
 FOLDERS = ["core", "trace", "comms", "runtime", "merge", "analysis", "cli"]
@@ -55,51 +56,25 @@ def check(root):
     return wrong, files
 
 
-def self_test():
-    cases = {
-        'cli/a.cc|std::printf("%s", name);': True,
-        'cli/a.cc|std::fprintf(stderr, "x");': True,
-        'cli/a.cc|fmt::print("{}", name);': True,
-        'cli/a.cc|std::cout << name;': True,
-        'cli/a.cc|std::fwrite(a, 1, n, stdout);': True,
-        'runtime/agent/a.cc|::write(STDERR_FILENO, a, n);': True,
-        'merge/a.cc|perror("x");': True,
-        'comms/pmpi/a.cc|write(STDERR_FILENO, kLine, sizeof kLine - 1);': False,
-        'comms/pmpi/a.cc|write(STDERR_FILENO, line, sizeof line - 1);': True,
-        'cli/a.cc|std::snprintf(text, sizeof text, "%d", n);': False,
-        'cli/a.cc|// printf("x")': False,
-        'cli/a.cc|Show("stdout {}", name);': False,
-        'cli/a.cc|isatty(STDOUT_FILENO) == 1': False,
-        'cli/out.cc|std::fputs(a, stdout);': False,
-        'runtime/probe/process.cc|MakePlainLine(line); write(STDERR_FILENO, line, n);': False,
-        'runtime/probe/process.cc|write(STDERR_FILENO, line, n);': True,
-    }
-    bad = []
-    for case, expect_wrong in cases.items():
-        path, text = case.split("|", 1)
-        with tempfile.TemporaryDirectory() as directory:
-            file = pathlib.Path(directory) / path
-            file.parent.mkdir(parents=True)
-            file.write_text(text + "\n")
-            wrong, files = check(pathlib.Path(directory))
-            if files != 1 or bool(wrong) != expect_wrong:
-                bad.append(f"{case!r}: found {wrong}")
-    return bad
-
-
-def main(argument):
-    if argument == "--self-test":
-        wrong, files = self_test(), 1
-    else:
-        wrong, files = check(pathlib.Path(argument))
-    for line in wrong:
-        print(line)
-    if files < 1:
-        wrong.append("nothing was checked")
-        print(f"no source files under {argument}")
-    print(f"{len(wrong)} wrong")
-    return 1 if wrong else 0
+CASES = {
+    'cli/a.cc|std::printf("%s", name);': True,
+    'cli/a.cc|std::fprintf(stderr, "x");': True,
+    'cli/a.cc|fmt::print("{}", name);': True,
+    'cli/a.cc|std::cout << name;': True,
+    'cli/a.cc|std::fwrite(a, 1, n, stdout);': True,
+    'runtime/agent/a.cc|::write(STDERR_FILENO, a, n);': True,
+    'merge/a.cc|perror("x");': True,
+    'comms/pmpi/a.cc|write(STDERR_FILENO, kLine, sizeof kLine - 1);': False,
+    'comms/pmpi/a.cc|write(STDERR_FILENO, line, sizeof line - 1);': True,
+    'cli/a.cc|std::snprintf(text, sizeof text, "%d", n);': False,
+    'cli/a.cc|// printf("x")': False,
+    'cli/a.cc|Show("stdout {}", name);': False,
+    'cli/a.cc|isatty(STDOUT_FILENO) == 1': False,
+    'cli/out.cc|std::fputs(a, stdout);': False,
+    'runtime/probe/process.cc|MakePlainLine(line); write(STDERR_FILENO, line, n);': False,
+    'runtime/probe/process.cc|write(STDERR_FILENO, line, n);': True,
+}
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(checking.main(check, CASES, sys.argv[1]))

@@ -1,0 +1,35 @@
+"""What the checks of this folder share: trying themselves out, and what they print.
+
+A check is a function of a source directory; it gives a list of wrong places and how many files it read.
+"""
+import pathlib
+import tempfile
+
+
+def self_test(check, cases):
+    """`cases`: "PATH|TEXT" to whether that file must be found wrong. Those that the check got wrong itself."""
+    bad = []
+    for case, expect_wrong in cases.items():
+        path, text = case.split("|", 1)
+        with tempfile.TemporaryDirectory() as directory:
+            file = pathlib.Path(directory) / path
+            file.parent.mkdir(parents=True)
+            file.write_text(text + "\n")
+            wrong, files = check(pathlib.Path(directory))
+            if files != 1 or bool(wrong) != expect_wrong:
+                bad.append(f"{case!r}: found {wrong}")
+    return bad
+
+
+def main(check, cases, argument):
+    if argument == "--self-test":
+        wrong, files = self_test(check, cases), 1
+    else:
+        wrong, files = check(pathlib.Path(argument))
+    for line in wrong:
+        print(line)
+    if files < 1:
+        wrong.append("nothing was checked")
+        print(f"no source files under {argument}")
+    print(f"{len(wrong)} wrong")
+    return 1 if wrong else 0
