@@ -27,7 +27,7 @@ class GpuWindow {
 
   const RankView& rank_;
   bool by_launch_ = false;
-  LaunchIndex launches_;
+  LaunchRows launches_;
 };
 
 }  // namespace lockstep

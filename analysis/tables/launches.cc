@@ -220,7 +220,7 @@ class Collector {
 
   const RankView& rank_;
   const schema::Api& api_;
-  LaunchIndex launches_;
+  LaunchRows launches_;
   GpuTimeline timeline_;
   std::vector<HostCall> calls_;
   std::vector<bool> hta_name_;
