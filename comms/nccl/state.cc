@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "comms/nccl/handles.h"
+
 namespace lockstep::nccl {
 
 __thread CallFrame* g_frame __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -20,30 +22,7 @@ constexpr CommRef RefAt(std::uint32_t place, std::uint32_t generation) {
   return std::uint64_t{generation} << 16 | (place + 1);
 }
 
-// ncclComm_t -> CommRef: open addressing, at most kProbes places from where it belongs.
-struct Bound {
-  std::atomic<const void*> handle;
-  std::atomic<CommRef> ref;
-};
-constexpr std::uint32_t kHandles = 8192, kProbes = 64;
-constinit Bound g_handles[kHandles] = {};
-const void* Removed() { return reinterpret_cast<const void*>(1); }
-
-std::uint32_t PlaceOf(const void* handle) {
-  return static_cast<std::uint32_t>((reinterpret_cast<std::uintptr_t>(handle) * 0x9e3779b97f4a7c15u) >> 51);
-}
-static_assert(kHandles == 1u << (64 - 51));
-
-Bound* FindHandle(const void* handle) {
-  if (handle == nullptr) return nullptr;
-  for (std::uint32_t i = 0, at = PlaceOf(handle); i < kProbes; ++i) {
-    Bound& bound = g_handles[(at + i) % kHandles];
-    const void* there = bound.handle.load(std::memory_order_acquire);
-    if (there == handle) return &bound;
-    if (there == nullptr) return nullptr;
-  }
-  return nullptr;
-}
+constinit HandleTable<std::atomic, 8192, 64> g_handles;
 
 void WriteComm(Comm& comm, std::uint8_t flags) {
   if (ring::Page() == nullptr) return;  // Texts go before what names them, so the ring must be there.
@@ -164,33 +143,13 @@ void Announce(Comm& comm) {
   if (!Inert()) WriteComm(comm, 0);
 }
 
-CommRef RefOf(const void* handle) {
-  const Bound* bound = FindHandle(handle);
-  return bound == nullptr ? 0 : bound->ref.load(std::memory_order_acquire);
-}
+CommRef RefOf(const void* handle) { return g_handles.Find(handle); }
 
 void BindHandle(const void* handle, CommRef ref) {
-  if (handle == nullptr || handle == Removed() || ref == 0) return;
-  if (Bound* known = FindHandle(handle); known != nullptr) return known->ref.store(ref, std::memory_order_release);
-  for (std::uint32_t i = 0, at = PlaceOf(handle); i < kProbes; ++i) {
-    Bound& bound = g_handles[(at + i) % kHandles];
-    const void* there = bound.handle.load(std::memory_order_relaxed);
-    if (there != nullptr && there != Removed()) continue;
-    bound.ref.store(0, std::memory_order_relaxed);
-    if (!bound.handle.compare_exchange_strong(there, handle, std::memory_order_acq_rel)) continue;
-    bound.ref.store(ref, std::memory_order_release);
-    return;
-  }
-  g_full.Note();
+  if (!g_handles.Bind(handle, ref)) g_full.Note();
 }
 
-CommRef UnbindHandle(const void* handle) {
-  Bound* bound = FindHandle(handle);
-  if (bound == nullptr) return 0;
-  const CommRef ref = bound->ref.exchange(0, std::memory_order_acq_rel);
-  bound->handle.store(Removed(), std::memory_order_release);
-  return ref;
-}
+CommRef UnbindHandle(const void* handle) { return g_handles.Unbind(handle); }
 
 void TellLoss(const char* name, const char* detail, std::uint64_t count) {
   if (Inert()) return;

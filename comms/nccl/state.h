@@ -9,6 +9,7 @@
 //   creation.cc     the interposed communicator functions
 //   real.cc         where the functions behind ours are
 //   names.cc        NCCL's names as numbers
+//   handles.h       which communicator an ncclComm_t is
 //
 // A communicator has a number of the process, under which records name it. The plugin is
 // told commId, rank and size when it is made; interposition sees the ncclComm_t. The two
