@@ -20,8 +20,12 @@ namespace lockstep {
 
 inline constexpr std::uint8_t kGpuWholeGraph = 1;  // Flag: one record for all kernels of a CUDA graph's launch.
 
+// Flag: the first kernel launched after recording went off, told for its start alone: there the GPU's part of the
+// window ends.
+inline constexpr std::uint8_t kGpuAfterWindow = 2;
+
 struct GpuKernelRecord {  // 2 slots
-  RecordHead head;        // flags: kGpuWholeGraph
+  RecordHead head;        // flags: kGpuWholeGraph, kGpuAfterWindow
   std::uint32_t name;     // Thread's string id, mangled as CUPTI gives it.
   std::uint64_t begin_ticks, end_ticks;
   std::uint32_t correlation, stream;
@@ -31,7 +35,7 @@ struct GpuKernelRecord {  // 2 slots
   std::uint32_t graph;       // Id of the executable graph, 0 none.
   std::uint16_t device;
   std::uint16_t reserved;
-  std::uint64_t reserved2;
+  std::uint64_t launch_ticks;  // kGpuAfterWindow: when its call began. Else 0.
 };
 
 struct GpuShapeRecord {  // 2 slots

@@ -28,6 +28,7 @@ enum Kind : std::uint32_t {
   kKindMemory2 = 49,
   kKindMemoryPool = 50,
   kKindGraphTrace = 51,
+  kKindDeviceGraphTrace = 53,  // Graphs that a graph launched on the GPU (in the headers from CUDA 12.8 on, at least).
   kKindLimit = 64,  // No kind up to CUDA 13.2 is as high.
 };
 
@@ -169,6 +170,14 @@ LS_RECORD GraphRecord {
   void* reserved;
 };
 
+LS_RECORD DeviceGraphRecord {
+  std::uint32_t kind, device;
+  std::uint64_t start, end;
+  std::uint32_t graph, launcher_graph, launch_mode, context;
+  std::uint64_t stream;
+  void* reserved;
+};
+
 LS_RECORD MemoryRecord2 {
   std::uint32_t kind, operation, memory_kind, correlation;
   std::uint64_t address, bytes, timestamp, pc;
@@ -184,7 +193,8 @@ LS_RECORD MemoryRecord2 {
 // Least lengths of what is read without asking.
 inline constexpr std::uint32_t kKernelBytes = 144, kCopyBytes = 64, kPeerCopyBytes = 72, kMemsetBytes = 64,
                                kSyncBytes = 40, kEventBytes = 24, kApiBytes = 40, kOverheadBytes = 40,
-                               kDeviceBytes = 144, kContextBytes = 16, kGraphBytes = 48, kMemoryBytes = 112;
+                               kDeviceBytes = 144, kContextBytes = 16, kGraphBytes = 48, kDeviceGraphBytes = 56,
+                               kMemoryBytes = 112;
 
 static_assert(offsetof(KernelRecord, correlation) == 92 && offsetof(KernelRecord, name) == 104);
 static_assert(offsetof(KernelRecord, graph_node) == 144 && offsetof(KernelRecord, graph) == 156);
@@ -196,6 +206,7 @@ static_assert(offsetof(SyncRecord, event_sync) == 40 && offsetof(EventRecord, de
 static_assert(offsetof(OverheadRecord, start) == 24 && sizeof(ApiRecord) == 40);
 static_assert(offsetof(DeviceRecord, compute_major) == 104 && offsetof(DeviceRecord, uuid) == 120);
 static_assert(offsetof(DeviceRecord, name) == 136 && offsetof(GraphRecord, device) == 24);
+static_assert(offsetof(DeviceGraphRecord, graph) == 24 && sizeof(DeviceGraphRecord) == 56);
 static_assert(offsetof(MemoryRecord2, name) == 64 && offsetof(MemoryRecord2, pool_used_bytes) == 112);
 
 }  // namespace lockstep::cupti

@@ -186,6 +186,8 @@ std::uint32_t DocumentedBytes(std::uint32_t kind, std::uint32_t version) {
       return kContextBytes;
     case kKindGraphTrace:
       return kGraphBytes;
+    case kKindDeviceGraphTrace:
+      return kDeviceGraphBytes;
     case kKindMemory2:
       return kMemoryBytes;
     default:

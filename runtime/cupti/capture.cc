@@ -1,9 +1,9 @@
 // Arming and disarming CUPTI, and the callbacks that it gets.
 //
-// Kinds stay on while recording is off, and what began then is left out when it is decoded.
+// Kinds stay on while recording is off, and what was launched then is left out when it is decoded.
 // Switching them with the window was the alternative: it is done by the application's threads at
 // step boundaries, in calls that take CUPTI's locks for milliseconds (cuptiActivityDisable of
-// kernels could deadlock before 13.0 Update 1), and kernels launched before a window that run in it
+// kernels could deadlock before 13.0 Update 1), and kernels launched in a window that run after it
 // would be missing. The price is CUPTI's share per launch outside of windows.
 
 #include "runtime/cupti/capture.h"
@@ -138,7 +138,11 @@ Refusal Arm() {
     Enable(kKindDriver);
   }
   if ((options & kGpuMemoryRecords) != 0) Enable(kKindMemory2);
-  if ((options & kGpuGraphsWhole) != 0) Enable(kKindGraphTrace);
+  if ((options & kGpuGraphsWhole) != 0) {
+    Enable(kKindGraphTrace);
+    // Without it graphs that a graph launches on the GPU are told node by node, or not at all.
+    Enable(kKindDeviceGraphTrace);
+  }
   if (capture.armed_ticks == 0) capture.armed_ticks = ring::Ticks();
   return {};
 }

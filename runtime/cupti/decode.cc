@@ -7,6 +7,12 @@
 namespace lockstep::cupti {
 
 std::uint64_t Decoder::Buffer(const std::uint8_t* buffer, std::size_t valid_bytes) {
+  const std::uint64_t records = Walk(buffer, valid_bytes);
+  Settle(false, 0);
+  return records;
+}
+
+std::uint64_t Decoder::Walk(const std::uint8_t* buffer, std::size_t valid_bytes) {
   last_ticks_ = 0;
   std::uint64_t records = 0;
   std::size_t done = 0;
@@ -61,21 +67,96 @@ bool Decoder::Long(std::uint32_t bytes, std::uint32_t needed) {
   return false;
 }
 
-Decoder::Verdict Decoder::Check(const char* what, std::uint64_t& begin, std::uint64_t& end) {
+bool Decoder::Times(const char* what, std::uint64_t& begin, std::uint64_t& end) {
   if (begin == 0 || end == 0) {
     output_.Lose(Loss::kGpuTimesMissing, what, 1, last_ticks_, last_ticks_);
-    return Verdict::kDrop;
+    return false;
   }
   begin = scale_.Ticks(begin);
   end = scale_.Ticks(end);
-  if (begin > end || begin < low_ticks_ || end > high_ticks_) {
+  if (begin < low_ticks_ || begin > high_ticks_ || end < low_ticks_ || end > high_ticks_) {
     output_.Lose(Loss::kGpuClockTaken, what, 1, last_ticks_, last_ticks_);
-    return Verdict::kDrop;
+    return false;
+  }
+  if (begin > end) {
+    output_.Lose(Loss::kGpuTimesReversed, what, 1, end, begin);
+    return false;
   }
   last_ticks_ = begin;
-  if (windows_.On(begin)) return Verdict::kKeep;
+  return true;
+}
+
+bool Decoder::HostOn(const char* what, std::uint64_t& begin, std::uint64_t& end) {
+  if (!Times(what, begin, end)) return false;
+  if (windows_.On(begin)) return true;
   output_.Lose(Loss::kGpuOutOfWindow, what, 1, begin, end);
-  return Verdict::kDrop;
+  return false;
+}
+
+Decoder::Place Decoder::PlaceOf(const char* what, std::uint32_t correlation, std::uint64_t ticks) {
+  // One answer for all times: nothing to wait for.
+  if (windows_.Constant()) {
+    if (windows_.On(ticks)) return Place::kKeep;
+    output_.Lose(Loss::kGpuOutOfWindow, what, 1, ticks, ticks);
+    return Place::kDrop;
+  }
+  switch (launches_.Of(correlation)) {
+    case Launches::Place::kOn:
+      return Place::kKeep;
+    case Launches::Place::kOff:
+      output_.Lose(Loss::kGpuOutOfWindow, what, 1, ticks, ticks);
+      return Place::kDrop;
+    default:
+      return correlation != 0 ? Place::kWait : PlaceByTime(what, ticks);
+  }
+}
+
+Decoder::Place Decoder::PlaceByTime(const char* what, std::uint64_t ticks) {
+  output_.Lose(Loss::kGpuLaunchUnknown, what, 1, ticks, ticks);
+  if (windows_.On(ticks)) return Place::kKeep;
+  output_.Lose(Loss::kGpuOutOfWindow, what, 1, ticks, ticks);
+  return Place::kDrop;
+}
+
+void Decoder::WritePending(const PendingRecord& pending) {
+  static_assert(sizeof(GpuKernelRecord) == sizeof pending.record && sizeof(GpuCopyRecord) == sizeof pending.record &&
+                sizeof(GpuSyncRecord) == sizeof pending.record);
+  output_.WriteSlots(pending.record, sizeof pending.record / kSlotBytes);
+}
+
+void Decoder::Settle(bool fall_back, std::uint32_t older) {
+  if (pending_.empty()) return;
+  pending_.Sweep([&](const PendingRecord& pending) {
+    Place place = PlaceOf(pending.what, pending.correlation, pending.ticks);
+    if (place == Place::kWait && fall_back && static_cast<std::int32_t>(pending.round - older) <= 0)
+      place = PlaceByTime(pending.what, pending.ticks);
+    if (place == Place::kKeep) WritePending(pending);
+    if (place == Place::kDrop && pending.record[0] == static_cast<std::uint8_t>(RecordKind::kGpuKernel)) {
+      GpuKernelRecord kernel;
+      memcpy(static_cast<void*>(&kernel), pending.record, sizeof kernel);
+      TellAfterWindow(kernel.correlation, kernel.begin_ticks, kernel.end_ticks);
+    }
+    return place == Place::kWait;
+  });
+}
+
+void Decoder::Round(bool last) {
+  // Calls are told when they return, within a round or two; a thread's buffer may be held up by one that waits.
+  constexpr std::uint32_t kRounds = 4;
+  Settle(true, last ? round_ : round_ - kRounds);
+  round_ += 1;
+}
+
+void Decoder::TellAfterWindow(std::uint32_t correlation, std::uint64_t begin, std::uint64_t end) {
+  const std::uint64_t launched = after_window_.Starts(correlation, begin);
+  if (launched == 0) return;
+  GpuKernelRecord kernel{};
+  kernel.head = {RecordKind::kGpuKernel, kGpuAfterWindow, 2};
+  kernel.begin_ticks = begin;
+  kernel.end_ticks = end;
+  kernel.correlation = correlation;
+  kernel.launch_ticks = launched;
+  output_.Write(kernel);
 }
 
 void Decoder::Record(const void* record, std::uint32_t bytes) {
@@ -115,6 +196,9 @@ void Decoder::Record(const void* record, std::uint32_t bytes) {
       return;
     case kKindGraphTrace:
       if (Long(bytes, kGraphBytes)) Graph(*static_cast<const GraphRecord*>(record));
+      return;
+    case kKindDeviceGraphTrace:
+      if (Long(bytes, kDeviceGraphBytes)) DeviceGraph(*static_cast<const DeviceGraphRecord*>(record));
       return;
     case kKindMemory2:
       if (Long(bytes, kMemoryBytes)) Memory(*static_cast<const MemoryRecord2*>(record), bytes);

@@ -7,9 +7,12 @@
 #include <cstdint>
 
 #include "runtime/cupti/abi.h"
+#include "runtime/cupti/after_window.h"
 #include "runtime/cupti/api.h"
 #include "runtime/cupti/callbacks.h"
+#include "runtime/cupti/launches.h"
 #include "runtime/cupti/output.h"
+#include "runtime/cupti/pending.h"
 #include "runtime/cupti/windows.h"
 
 namespace lockstep::cupti {
@@ -42,6 +45,11 @@ class Decoder {
     high_ticks_ = high_ticks;
   }
   void Scale(const TimeScale& scale) { scale_ = scale; }
+  // CUPTI gave out what it had: GPU work whose launching call has not been told in several rounds, or by the end, is
+  // placed by its own time.
+  void Round(bool last);
+  // Nothing that began before this moment is still held back.
+  std::uint64_t HeldSince() const { return pending_.FirstTicks(); }
   Windows& windows() { return windows_; }
 
   // Devices that a context was made on, by number, in order of their first context.
@@ -59,10 +67,24 @@ class Decoder {
   };
   static constexpr std::uint32_t kMostDevices = 64;
 
-  enum class Verdict { kKeep, kDrop };
-  // Whether a record with these times is written; they are ticks afterwards.
-  Verdict Check(const char* what, std::uint64_t& begin, std::uint64_t& end);
+  enum class Place { kKeep, kDrop, kWait };
+  // False: counted as lost. The times are ticks afterwards.
+  bool Times(const char* what, std::uint64_t& begin, std::uint64_t& end);
+  // Of what the host did: when it began. False: counted.
+  bool HostOn(const char* what, std::uint64_t& begin, std::uint64_t& end);
+  // Of what the GPU did: when it was launched. `ticks` is when the GPU began; kDrop is counted.
+  Place PlaceOf(const char* what, std::uint32_t correlation, std::uint64_t ticks);
+  Place PlaceByTime(const char* what, std::uint64_t ticks);
+  template <typename Ours>
+  void Put(Place place, const char* what, std::uint64_t ticks, const Ours& record);
+  void WritePending(const PendingRecord& pending);
+  // Writes what has its launch by now; `older` and what came before falls back to its own time.
+  void Settle(bool fall_back, std::uint32_t older);
+  void TellAfterWindow(std::uint32_t correlation, std::uint64_t begin, std::uint64_t end);
+  std::uint64_t Walk(const std::uint8_t* buffer, std::size_t valid_bytes);
   bool Long(std::uint32_t bytes, std::uint32_t needed);
+  // For records without a time: about when the ones around them were.
+  std::uint64_t NearTicks() const { return last_ticks_ != 0 ? last_ticks_ : high_ticks_; }
   Function FunctionOf(int domain, std::uint32_t callback);
   void Unknown(std::uint32_t kind);
   void UseDevice(std::uint32_t device);
@@ -77,12 +99,19 @@ class Decoder {
   void Overhead(const OverheadRecord& record);
   void Device(const DeviceRecord& record);
   void Graph(const GraphRecord& record);
+  void DeviceGraph(const DeviceGraphRecord& record);
+  void WholeGraph(const char* what, std::uint64_t begin, std::uint64_t end, std::uint32_t correlation,
+                  std::uint32_t graph, std::uint32_t device, std::uint32_t context, std::uint32_t stream);
   void Memory(const MemoryRecord2& record, std::uint32_t bytes);
 
   const Api& api_;
   const RecordSizes& sizes_;
   Output& output_;
   Windows windows_;
+  Launches launches_;
+  Pending pending_;
+  AfterWindow after_window_;
+  std::uint32_t round_ = 0;
   TimeScale scale_;
   std::uint64_t low_ticks_ = 0, high_ticks_ = ~std::uint64_t{0};
   std::uint64_t last_ticks_ = 0;  // Of the last record of this buffer that had a time.

@@ -92,9 +92,25 @@ void FillCopy(const Record& record, std::uint64_t begin, std::uint64_t end, std:
 
 }  // namespace
 
+template <typename Ours>
+void Decoder::Put(Place place, const char* what, std::uint64_t ticks, const Ours& record) {
+  if (place == Place::kKeep) return output_.Write(record);
+  if (PendingRecord* pending = pending_.Add(); pending != nullptr) {
+    memcpy(pending->record, static_cast<const void*>(&record), sizeof record);
+    pending->what = what;
+    pending->ticks = ticks;
+    pending->correlation = record.correlation;
+    pending->round = round_;
+    return;
+  }
+  if (PlaceByTime(what, ticks) == Place::kKeep) output_.Write(record);
+}
+
 void Decoder::Kernel(const KernelRecord& record, std::uint32_t bytes) {
   std::uint64_t begin = record.start, end = record.end;
-  if (Check("kernels", begin, end) == Verdict::kDrop) return;
+  if (!Times("kernels", begin, end)) return;
+  const Place place = PlaceOf("kernels", record.correlation, begin);
+  if (place == Place::kDrop) return TellAfterWindow(record.correlation, begin, end);
   GpuShapeRecord shape{};
   std::copy_n(record.grid, 3, shape.grid);
   std::copy_n(record.block, 3, shape.block);
@@ -117,12 +133,14 @@ void Decoder::Kernel(const KernelRecord& record, std::uint32_t bytes) {
     kernel.graph_node = record.graph_node;
     kernel.graph = record.graph;
   }
-  output_.Write(kernel);
+  Put(place, "kernels", begin, kernel);
 }
 
 void Decoder::Copy(const CopyRecord& record, std::uint32_t bytes) {
   std::uint64_t begin = record.start, end = record.end;
-  if (Check("copies", begin, end) == Verdict::kDrop) return;
+  if (!Times("copies", begin, end)) return;
+  const Place place = PlaceOf("copies", record.correlation, begin);
+  if (place == Place::kDrop) return;
   GpuCopyRecord copy{};
   copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
   copy.kind = CopyKind(record.copy_kind);
@@ -133,12 +151,14 @@ void Decoder::Copy(const CopyRecord& record, std::uint32_t bytes) {
   copy.source_device = from_host || copy.kind == 0 ? kNoDevice : copy.device;
   copy.destination_device = to_host || copy.kind == 0 ? kNoDevice : copy.device;
   FillCopy(record, begin, end, bytes, 72, copy);
-  output_.Write(copy);
+  Put(place, "copies", begin, copy);
 }
 
 void Decoder::PeerCopy(const PeerCopyRecord& record, std::uint32_t bytes) {
   std::uint64_t begin = record.start, end = record.end;
-  if (Check("copies", begin, end) == Verdict::kDrop) return;
+  if (!Times("copies", begin, end)) return;
+  const Place place = PlaceOf("copies", record.correlation, begin);
+  if (place == Place::kDrop) return;
   GpuCopyRecord copy{};
   copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
   copy.kind = 4;
@@ -146,12 +166,14 @@ void Decoder::PeerCopy(const PeerCopyRecord& record, std::uint32_t bytes) {
   copy.source_device = DeviceId(record.source_device);
   copy.destination_device = DeviceId(record.destination_device);
   FillCopy(record, begin, end, bytes, 80, copy);
-  output_.Write(copy);
+  Put(place, "copies", begin, copy);
 }
 
 void Decoder::Memset(const MemsetRecord& record, std::uint32_t bytes) {
   std::uint64_t begin = record.start, end = record.end;
-  if (Check("memsets", begin, end) == Verdict::kDrop) return;
+  if (!Times("memsets", begin, end)) return;
+  const Place place = PlaceOf("memsets", record.correlation, begin);
+  if (place == Place::kDrop) return;
   GpuCopyRecord copy{};
   copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
   copy.kind = 6;
@@ -161,17 +183,19 @@ void Decoder::Memset(const MemsetRecord& record, std::uint32_t bytes) {
   // Memory that only the host owns was written by the device all the same.
   copy.destination_device = copy.device;
   FillCopy(record, begin, end, bytes, 72, copy);
-  output_.Write(copy);
+  Put(place, "memsets", begin, copy);
 }
 
 void Decoder::Sync(const SyncRecord& record, std::uint32_t bytes) {
   std::uint64_t begin = record.start, end = record.end;
   constexpr std::uint32_t kStreamWaitEvent = 2;
   // A stream's wait is an edge: its place in time is its call's, which the correlation leads to.
+  Place place = Place::kKeep;
   if (record.type == kStreamWaitEvent && (begin == 0 || end == 0)) {
-    if (!windows_.On(last_ticks_ != 0 ? last_ticks_ : high_ticks_)) return;
+    place = PlaceOf("stream waits", record.correlation, NearTicks());
+    if (place == Place::kDrop) return;
     begin = end = 0;
-  } else if (Check("synchronisations", begin, end) == Verdict::kDrop) {
+  } else if (!HostOn("synchronisations", begin, end)) {
     return;
   }
   GpuSyncRecord sync{};
@@ -184,7 +208,7 @@ void Decoder::Sync(const SyncRecord& record, std::uint32_t bytes) {
   sync.event = record.event == 0xffffffffu ? 0 : record.event;
   sync.device = kNoDevice;
   if (bytes >= 56) sync.event_sync = record.event_sync;
-  output_.Write(sync);
+  Put(place, "stream waits", begin != 0 ? begin : NearTicks(), sync);
 }
 
 void Decoder::Event(const EventRecord& record, std::uint32_t bytes) {
@@ -203,10 +227,10 @@ void Decoder::Event(const EventRecord& record, std::uint32_t bytes) {
     // Without a time of its own, or with one of another clock: the call's, found by the correlation.
     if (ticks < low_ticks_ || ticks > high_ticks_) ticks = 0;
   }
-  const std::uint64_t when = ticks != 0 ? ticks : last_ticks_ != 0 ? last_ticks_ : high_ticks_;
-  if (!windows_.On(when)) return output_.Lose(Loss::kGpuOutOfWindow, "event records", 1, when, when);
+  const std::uint64_t when = ticks != 0 ? ticks : NearTicks();
+  const Place place = PlaceOf("event records", record.correlation, when);
   sync.begin_ticks = sync.end_ticks = ticks;
-  output_.Write(sync);
+  if (place != Place::kDrop) Put(place, "event records", when, sync);
 }
 
 Decoder::Function Decoder::FunctionOf(int domain, std::uint32_t callback) {
@@ -231,9 +255,21 @@ Decoder::Function Decoder::FunctionOf(int domain, std::uint32_t callback) {
 void Decoder::Call(const ApiRecord& record) {
   const bool driver = record.kind == kKindDriver;
   const Function function = FunctionOf(driver ? kDomainDriver : kDomainRuntime, record.callback);
-  if (function.kind == 0) return;  // Libraries before CUDA 12.5 cannot leave them out.
   std::uint64_t begin = record.start, end = record.end;
-  if (Check("calls", begin, end) == Verdict::kDrop) return;
+  if (function.kind == 0) {  // Libraries before CUDA 12.5 cannot leave them out. Some of them launch something.
+    begin = scale_.Ticks(begin);
+    if (begin >= low_ticks_ && begin <= high_ticks_) launches_.Note(record.correlation, windows_.On(begin));
+    return;
+  }
+  if (!Times("calls", begin, end)) return;
+  const bool on = windows_.On(begin);
+  launches_.Note(record.correlation, on);
+  if (!on) {
+    constexpr std::uint8_t kLaunch = 1, kGraphLaunch = 4;
+    if ((function.kind == kLaunch || function.kind == kGraphLaunch) && record.result == 0)
+      after_window_.Launch(windows_.OffSince(begin), begin, record.correlation);
+    return output_.Lose(Loss::kGpuOutOfWindow, "calls", 1, begin, end);
+  }
   struct {
     GpuApiRecord call;
     GpuApiResult result;
@@ -255,7 +291,7 @@ void Decoder::Call(const ApiRecord& record) {
 
 void Decoder::Overhead(const OverheadRecord& record) {
   std::uint64_t begin = record.start, end = record.end;
-  if (Check("overheads", begin, end) == Verdict::kDrop) return;
+  if (!HostOn("overheads", begin, end)) return;
   GpuOverheadRecord overhead{};
   overhead.head = {RecordKind::kGpuOverhead, OverheadKind(record.overhead), 1};
   overhead.tid = record.object_kind == kObjectThread ? record.object[1] : 0;
@@ -298,25 +334,38 @@ void Decoder::UseDevice(std::uint32_t device) {
 }
 
 void Decoder::Graph(const GraphRecord& record) {
-  std::uint64_t begin = record.start, end = record.end;
-  if (Check("graphs", begin, end) == Verdict::kDrop) return;
-  GpuKernelRecord graph{};
-  graph.head = {RecordKind::kGpuKernel, kGpuWholeGraph, 2};
-  graph.name = output_.Name("CUDA graph");
-  graph.begin_ticks = begin;
-  graph.end_ticks = end;
-  graph.correlation = record.correlation;
-  graph.stream = record.stream;
-  graph.context = record.context;
-  graph.device = DeviceId(record.device);
-  graph.graph = record.graph;
-  output_.Write(graph);
+  WholeGraph("graphs", record.start, record.end, record.correlation, record.graph, record.device, record.context,
+             record.stream);
+}
+
+// The GPU launched it: no call of the host's leads to it.
+void Decoder::DeviceGraph(const DeviceGraphRecord& record) {
+  WholeGraph("graphs that the GPU launched", record.start, record.end, 0, record.graph, record.device, record.context,
+             static_cast<std::uint32_t>(record.stream));
+}
+
+void Decoder::WholeGraph(const char* what, std::uint64_t begin, std::uint64_t end, std::uint32_t correlation,
+                         std::uint32_t graph, std::uint32_t device, std::uint32_t context, std::uint32_t stream) {
+  if (!Times(what, begin, end)) return;
+  const Place place = PlaceOf(what, correlation, begin);
+  if (place == Place::kDrop) return TellAfterWindow(correlation, begin, end);
+  GpuKernelRecord kernel{};
+  kernel.head = {RecordKind::kGpuKernel, kGpuWholeGraph, 2};
+  kernel.name = output_.Name("CUDA graph");
+  kernel.begin_ticks = begin;
+  kernel.end_ticks = end;
+  kernel.correlation = correlation;
+  kernel.stream = stream;
+  kernel.context = context;
+  kernel.device = DeviceId(device);
+  kernel.graph = graph;
+  Put(place, what, begin, kernel);
 }
 
 void Decoder::Memory(const MemoryRecord2& record, std::uint32_t bytes) {
   if (record.operation != 1 && record.operation != 2) return;
   std::uint64_t begin = record.timestamp, end = record.timestamp;
-  if (Check("memory operations", begin, end) == Verdict::kDrop) return;
+  if (!HostOn("memory operations", begin, end)) return;
   GpuMemoryRecord memory{};
   memory.head = {RecordKind::kGpuMemory, static_cast<std::uint8_t>(record.operation), 2};
   memory.name = output_.Name(MemoryKindName(record.memory_kind));

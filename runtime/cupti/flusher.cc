@@ -134,7 +134,7 @@ void Flusher::Dropped(void* context, std::uint32_t stream) {
 void Flusher::Publish(std::uint64_t flush_ticks, bool forced) {
   const std::uint64_t oldest = capture_.pool.OldestOut();
   // A buffer that is out still holds records that have not all ended.
-  const std::uint64_t done = forced ? flush_ticks : std::min(flush_ticks, oldest);
+  const std::uint64_t done = std::min({flush_ticks, forced ? flush_ticks : oldest, decoder_.HeldSince()});
   if (done > capture_.process->gpu_flushed_ticks.load(std::memory_order_relaxed))
     capture_.process->gpu_flushed_ticks.store(done, std::memory_order_release);
 }
@@ -151,6 +151,7 @@ void Flusher::Flush(bool forced) {
   }
   Decode();
   if (flushed) {
+    decoder_.Round(forced);
     Dropped(nullptr, 0);
     Publish(now, forced);
   } else if (forced && capture_.owner.load() == Owner::kOurs && capture_.pool.OldestOut() != ~std::uint64_t{0}) {
@@ -197,6 +198,7 @@ void Flusher::End() {
   else
     Decode();
   if (capture_.owner.load() == Owner::kTheirs) CloseGap(ring::Ticks());
+  decoder_.Round(true);
   output_.WriteLosses();
   g_end_done.store(wanted, std::memory_order_release);
   Wake(g_end_done);

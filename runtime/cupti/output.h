@@ -18,11 +18,13 @@ class Output {
   template <typename Record>
   void Write(const Record& record) {
     static_assert(sizeof(Record) % kSlotBytes == 0);
-    constexpr std::uint32_t kSlots = sizeof(Record) / kSlotBytes;
-    if (room_ < kSlots) [[unlikely]]
-      Room(kSlots);
-    room_ = room_ < kSlots ? 0 : room_ - kSlots;
-    ring::Emit(&record, kSlots);
+    WriteSlots(&record, sizeof(Record) / kSlotBytes);
+  }
+  void WriteSlots(const void* record, std::uint32_t slots) {
+    if (room_ < slots) [[unlikely]]
+      Room(slots);
+    room_ = room_ < slots ? 0 : room_ - slots;
+    ring::Emit(record, slots);
     records_ += 1;
   }
 

@@ -168,6 +168,7 @@ extern "C" __attribute__((visibility("default"))) long long lockstep_gpu_replay(
     decoder.Record(record, item.bytes);
     records += 1;
   });
+  decoder.Round(true);
   output.WriteLosses();
   process->gpu_flushed_ticks.store(ring::Ticks());
   munmap(static_cast<void*>(texts), sizeof(char*) * kMostTexts);

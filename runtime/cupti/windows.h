@@ -18,6 +18,13 @@ class Windows {
     if (ticks >= begin_ && ticks < end_) return on_;
     return Look(ticks);
   }
+  // When recording went off before a moment at which it is off; 0: it was never on until then.
+  std::uint64_t OffSince(std::uint64_t ticks) const {
+    On(ticks);
+    return on_ ? 0 : begin_;
+  }
+  // The switch was never turned: one answer for all times.
+  bool Constant() const { return used_ == 0 && seen_ == 0; }
 
  private:
   static constexpr std::uint32_t kKept = 4096;

@@ -47,6 +47,8 @@ inline std::uint32_t LengthOf(std::uint32_t kind, std::uint32_t version) {
       return 24;
     case 49:
       return version >= 18 ? 128 : 112;
+    case 53:
+      return version >= 26 ? 56 : 0;
     case 51:
       return version >= 130000 ? 56 : 48;
     case 11:

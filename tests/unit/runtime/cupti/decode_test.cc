@@ -308,10 +308,11 @@ TEST_P(Versions, DoubtfulRecordsAreCounted) {
   Add(AKernel());
   EXPECT_EQ(Decode(), 6u);
   const auto records = Records();
-  EXPECT_EQ(records.size(), 1 + 2 + 3u);
+  EXPECT_EQ(records.size(), 1 + 2 + 4u);
   const auto losses = Losses(records);
   EXPECT_EQ(losses.at("GpuTimesMissing: kernels"), 1u);
-  EXPECT_EQ(losses.at("GpuClockTaken: kernels"), 2u);
+  EXPECT_EQ(losses.at("GpuClockTaken: kernels"), 1u);
+  EXPECT_EQ(losses.at("GpuTimesReversed: kernels"), 1u);  // Nobody's clock: CUPTI does not order all times.
   EXPECT_EQ(losses.at("GpuRecordUnknown: kind 11"), 1u);
 }
 
@@ -335,30 +336,6 @@ TEST_P(Versions, KindsThatNobodyKnowsEndTheBuffer) {
   buffer_[buffer_.size() - 64] = 63;
   EXPECT_EQ(Decode(), 1u);
   EXPECT_EQ(Losses(Records()).at("GpuRecordUnknown: kind 63"), 1u);
-}
-
-TEST_F(DecodeTest, WindowsLeaveOutWhatBeganWhileOff) {
-  ASSERT_TRUE(Use(130001));
-  SwitchHistory& switches = Segment().header().switches;
-  // On to 3, off to 5, on to 7, off.
-  switches.Note(false, 3'000'000);
-  switches.Note(true, 5'000'000);
-  switches.Note(false, 7'000'000);
-  Segment().header().recording = 0;
-  decoder_->windows().Follow(Segment().header());
-  KernelRecord kernel = AKernel();
-  for (std::uint64_t at = 2'500'000; at < 9'000'000; at += 1'000'000) {
-    kernel.start = at;
-    kernel.end = at + 700'000;
-    Add(kernel);
-  }
-  EXPECT_EQ(Decode(), 7u);
-  const auto records = Records();
-  std::vector<std::uint64_t> begins;
-  for (const TestRecord& record : records)
-    if (record.kind == RecordKind::kGpuKernel) begins.push_back(record.As<GpuKernelRecord>().begin_ticks);
-  EXPECT_EQ(begins, (std::vector<std::uint64_t>{2'500'000, 5'500'000, 6'500'000}));
-  EXPECT_EQ(Losses(records).at("GpuOutOfWindow: kernels"), 4u);
 }
 
 TEST_F(DecodeTest, ManySwitchesAreRemembered) {
