@@ -17,8 +17,8 @@ SKIPPED = re.compile(r"^(\.git|build.*|node_modules|lockstep\.out|shared)$")
 FOLDERS = ["analysis", "bench", "cli", "cmake", "comms", "core", "docs", "examples", "merge", "runtime", "tests", "trace"]
 FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`+([^`\n]+)`+")
-# [text](target) and ![text](target), the target without a title.
-LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]*)>?[^)]*\)")
+# [text](target) and ![text](target), the target without a title; and what HTML tags name.
+LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]*)>?[^)]*\)|<[a-z][^>]*\s(?:src|srcset|href)=\"([^\"]*)\"")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
 OUTSIDE = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 PATH = re.compile(r"(?:%s)/[\w./-]*[\w/]" % "|".join(FOLDERS))
@@ -58,7 +58,7 @@ def check(root):
         name = file.relative_to(root).as_posix()
         plain = without_code(text)
         for link in LINK.finditer(plain):
-            target, number = link[1], plain.count("\n", 0, link.start()) + 1
+            target, number = link[1] or link[2] or "", plain.count("\n", 0, link.start()) + 1
             if OUTSIDE.match(target):
                 continue
             path, _, anchor = target.partition("#")
@@ -85,6 +85,8 @@ CASES = {
     'docs/a.md|# Here, `and` there\n[a](#here-and-there)': False,
     'docs/a.md|# A\n# A\n[second](#a-1) [third](a.md#a-2)': True,
     'docs/a.md|[a link\nover lines](b.md)': True,
+    'docs/a.md|<picture>\n<source media="(dark)" srcset="b.png">': True,
+    'docs/a.md|<img alt="a" src="a.md">': False,
     'docs/a.md|[a](https://example.org/b.md)': False,
     'docs/a.md|`[a](b.md)`': False,
     'docs/a.md|```\n[a](b.md) and # Here\n```\n[a](#here)': True,
