@@ -1,6 +1,7 @@
 #pragma once
 // The command line of ddp_nccl.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@ namespace example {
 
 struct Options {
   int steps = 60, layers = 8, width = 1024, batch = 256;
+  int sync_every = 10, pause_ms = 0;
   double bucket_cap_mb = 4, learning_rate = 0.05;
   bool overlap = true, graph = false, check = false, mix = false;
   int slow_rank = -1;
@@ -33,6 +35,9 @@ inline void Usage() {
       "  --cuda-graph          steps after the third are replays of a captured one\n"
       "  --mix                 every other kind of NCCL call once a step, too\n"
       "  --check               train on the CPU as well and compare (small sizes); all ranks must agree to the bit\n"
+      "  --sync-every N        steps between two reads of the loss, for which the program waits (default 10); until then\n"
+      "                        it runs ahead of the GPU\n"
+      "  --pause-ms N          the program sleeps after each step\n"
       "  --learning-rate X --seed N\n"
       "  --end return|throw|_exit|abort|wait         how the program ends");
 }
@@ -56,6 +61,10 @@ inline Options ParseOptions(int argc, char** argv) {
       options.width = std::stoi(next());
     else if (name == "--batch")
       options.batch = std::stoi(next());
+    else if (name == "--sync-every")
+      options.sync_every = std::max(1, std::stoi(next()));
+    else if (name == "--pause-ms")
+      options.pause_ms = std::stoi(next());
     else if (name == "--bucket-cap-mb")
       options.bucket_cap_mb = std::stod(next());
     else if (name == "--learning-rate")

@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 def torch_ddp(ctx):
     words = ctx.torch(SOURCE / "examples/torch/ddp_train.py", "--steps", "30", "--layers", "6", "--width", "512",
                       "--bucket-cap-mb", "2")
-    job = ctx.launch(words, ctx.ranks, timeout=200)
+    job = ctx.launch(words, ctx.ranks, timeout=200, raw=True)
     values = {}
     for rank, file in enumerate(ctx.files(job)):
         kernels, by_operation, collectives, with_kernel = tied(file)
@@ -49,7 +49,7 @@ def torch_fsdp(ctx):
 
 def profiled(ctx, bare):
     out = ctx.dir / f"profile-{'bare' if bare else 'traced'}.json"
-    job = ctx.launch(ctx.torch(HERE / "profiled.py", str(out)), bare=bare, timeout=240)
+    job = ctx.launch(ctx.torch(HERE / "profiled.py", str(out)), bare=bare, timeout=240, raw=not bare)
     return job, json.loads(out.read_text())
 
 

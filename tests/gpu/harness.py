@@ -2,17 +2,30 @@
 
 import collections
 import dataclasses
+import json
 import os
 import pathlib
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
+import machine
+import rank_csv
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+# Of the user's own variables: where things are, and limits. What is recorded, and when, is for each check to say.
+PASSED_ON = ("LOCKSTEP_CUPTI", "LOCKSTEP_NVML", "LOCKSTEP_GPU_BUFFERS", "LOCKSTEP_RING_SIZE", "LOCKSTEP_RING_TOTAL",
+             "LOCKSTEP_MAX_BYTES", "LOCKSTEP_SPOOL_DIR", "LOCKSTEP_CLOCK", "LOCKSTEP_AFTER_WAIT")
+# A launcher's variables must not reach the ranks, which are told who they are.
+FOREIGN = ("LOCKSTEP_", "OMPI_", "PMIX_", "SLURM_", "NCCL_", "TORCH", "MASTER_")
+
+
+def passed_on():
+    return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
 
 
 class Failed(Exception):
@@ -29,7 +42,7 @@ class Job:
     out: list
     err: list
     seconds: float
-    run: object = None  # jobs.Run if it was traced.
+    run: object = None  # If it was traced.
 
     def text(self):
         return "\n".join(self.out)
@@ -43,37 +56,67 @@ def sharing_environment(rank):
             "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_NCHANNELS": "2", "NCCL_CUMEM_ENABLE": "0"}
 
 
+class Run:
+    """A run directory."""
+
+    def __init__(self, directory, ctx):
+        self.directory, self.ctx = directory.resolve(), ctx
+
+    def analyze(self, *options):
+        """(exit code, the JSON or None, stderr)"""
+        done = subprocess.run([self.ctx.lockstep, "analyze", *options, "--json", "-", str(self.directory)], cwd="/",
+                              capture_output=True, text=True, errors="replace", env=self.ctx.environment, timeout=120)
+        try:
+            analysis = json.loads(done.stdout)
+        except ValueError:
+            analysis = None
+        return done.returncode, analysis, done.stderr
+
+
 class Context:
-    def __init__(self, build, python, fake, ranks, record, pairs):
+    def __init__(self, build, python, fake, ranks, pairs, keep=None, seconds=None, gpus=1):
         self.build, self.python, self.fake, self.ranks = pathlib.Path(build).resolve(), python, fake, ranks
-        self.record, self.pairs = record, pairs
+        self.pairs, self.seconds, self.gpu_count = pairs, seconds, gpus
+        self.began = time.monotonic()
         self.lockstep = str(self.build / "lockstep")
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-gpu-"))
+        self.kept = keep is not None
+        if self.kept:
+            self.dir = pathlib.Path(keep).resolve()
+            self.dir.mkdir(parents=True, exist_ok=True)
+        else:
+            self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-gpu-"))
         self.jobs = 0
-        sys.argv[1:2] = [str(self.build)]  # Where jobs looks.
-        sys.path.insert(0, str(SOURCE / "tests/e2e"))
-        import jobs
-        self.rank_files = jobs
-        self.environment = {k: v for k, v in jobs.ENVIRONMENT.items() if not k.startswith(("NCCL_", "TORCH", "MASTER_"))}
+        self.environment = {k: v for k, v in os.environ.items()
+                            if not k.startswith(FOREIGN) and k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OUT")}
+        self.environment.update(passed_on())
         self.environment["NCCL_CONF_FILE"] = "/dev/null"
+        self.native = {}
         if fake:
             self.environment["LOCKSTEP_NVML"] = str(self.build / "tests/libfake_nvml.so")
+        else:
+            self.native = machine.native_environment(python, self.environment)
 
     def clean(self):
-        shutil.rmtree(self.dir, ignore_errors=True)
+        if not self.kept:
+            shutil.rmtree(self.dir, ignore_errors=True)
 
-    def gpus(self):
-        if self.fake:
-            return 1
-        done = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True)
-        return len([line for line in done.stdout.splitlines() if line.startswith("GPU ")])
+    def left(self):
+        """Seconds until this check must have ended."""
+        return float("inf") if self.seconds is None else self.seconds - (time.monotonic() - self.began)
+
+    def measured(self, **values):
+        """A line that is kept whatever happens next."""
+        print(json.dumps({"measured": values}), flush=True)
 
     # --- programs ---
 
     def training(self, steps, *options):
         """The native training job. Options it does not have in its fake form are left out there."""
         if not self.fake:
-            return [str(self.build / "ddp_nccl"), "--steps", str(steps), *options]
+            program = self.build / "ddp_nccl"
+            if not program.exists():
+                raise Skipped(f"{program} is not built: nvcc and NCCL were not there")
+            return [str(program), "--steps", str(steps), *options]
         kept = []
         for name, value in zip(options, [*options[1:], ""]):
             if name == "--end":
@@ -85,23 +128,28 @@ class Context:
         if self.fake:
             raise Skipped("PyTorch needs a real GPU")
         probe = subprocess.run([self.python, "-c", "import torch; print(torch.cuda.is_available())"],
-                               capture_output=True, text=True)
+                               capture_output=True, text=True, timeout=120)
         if probe.stdout.strip() != "True":
-            raise Skipped(f"no PyTorch with CUDA under {self.python}")
+            why = (probe.stderr.strip().splitlines() or [f"torch.cuda.is_available() is {probe.stdout.strip()}"])[-1]
+            raise Skipped(f"no PyTorch with CUDA under {self.python}: {why}")
         return [self.python, str(script), *options]
 
     # --- running ---
 
-    def start(self, words, ranks=1, env=None, options=(), bare=False):
-        """[Popen], the directory. Ranks find each other as torchrun's do."""
+    def start(self, words, ranks=1, env=None, options=(), bare=False, raw=False):
+        """[Popen], the directory. Ranks find each other as torchrun's do. raw: CUPTI's buffers are kept as they came."""
         self.jobs += 1
         place = self.dir / f"job{self.jobs}"
         place.mkdir()
+        if raw:
+            (place / "raw").mkdir()
+            env = {**(env or {}), "LOCKSTEP_GPU_RAW_DIR": str(place / "raw")}
         port = str(20000 + (os.getpid() * 37 + self.jobs * 11) % 20000)
         started = []
-        sharing = ranks > self.gpus()
+        sharing = ranks > self.gpu_count
+        native = {} if str(words[0]) == self.python else self.native
         for rank in range(ranks):
-            full = {**self.environment, "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
+            full = {**self.environment, **native, "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
                     "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
                     **(sharing_environment(rank) if sharing else {}), **(env or {})}
             if sharing:
@@ -127,13 +175,14 @@ class Context:
         job = Job([process.returncode for process in started], *texts, time.monotonic() - begin)
         if traced:
             found = sorted(place.glob("lockstep.out/2*"))
-            job.run = self.rank_files.Run(found[-1]) if found else None
+            job.run = Run(found[-1], self) if found else None
         if late:
-            raise Failed(f"not finished after {timeout} s; stderr of rank 0 ends: {job.err[0][-400:]}")
+            raise Failed(f"not finished after {timeout:.0f} s; stderr of rank 0 ends: {job.err[0][-400:]}")
         return job
 
-    def launch(self, words, ranks=1, env=None, options=(), bare=False, timeout=120, codes=(0,)):
-        job = self.finish(*self.start(words, ranks, env, options, bare), timeout, not bare)
+    def launch(self, words, ranks=1, env=None, options=(), bare=False, timeout=120, codes=(0,), raw=False):
+        timeout = max(1, min(timeout, self.left() - 3))
+        job = self.finish(*self.start(words, ranks, env, options, bare, raw), timeout, not bare)
         if any(code not in codes for code in job.codes):
             raise Failed(f"exit codes {job.codes}; stderr: {' '.join(job.err)[-600:]}")
         if not bare and job.run is None:
@@ -141,13 +190,11 @@ class Context:
         return job
 
     def files(self, job):
-        """Rank files; of a job that ended badly those made from what it left."""
-        if job.run.spools():
-            subprocess.run([self.lockstep, "merge", str(job.run.directory)], capture_output=True, timeout=120)
-        found = job.run.files()
+        """Ranks; of a job that ended badly those made from what it left."""
+        found, said = rank_csv.read(self.lockstep, job.run.directory, self.environment)
         if not found:
-            raise Failed("no rank file")
-        return list(found.values())
+            raise Failed(f"no rank can be read: {said}")
+        return found
 
 
 # NCCL INFO AllReduce: opCount 1 sendbuff 0x.. recvbuff 0x.. count 4096 datatype 7 op 0 root 0 comm 0x.. [nranks=2] stream 0x..
@@ -183,15 +230,15 @@ SAME = {"AllToAll": "AlltoAll"}
 def recorded_calls(file):
     """Function -> operations in a rank file, communicators of NCCL only."""
     kinds = kind_names()
-    nccl = {int(c) for c, kind in zip(file.column("comms", "comm"), file.column("comms", "kind")) if int(kind) == 3}
+    nccl = {c for c, kind in zip(file.numbers("comms", "comm"), file.numbers("comms", "kind")) if kind == 3}
     found = collections.Counter()
-    for comm, kind in zip(file.column("collectives", "comm"), file.column("collectives", "kind")):
-        if int(comm) in nccl:
-            name = kinds.get(int(kind), str(int(kind)))
+    for comm, kind in zip(file.numbers("collectives", "comm"), file.numbers("collectives", "kind")):
+        if comm in nccl:
+            name = kinds.get(kind, str(kind))
             found[SAME.get(name, name)] += 1
-    for comm, direction in zip(file.column("p2p", "comm"), file.column("p2p", "direction")):
-        if int(comm) in nccl:
-            found["Recv" if int(direction) else "Send"] += 1
+    for comm, direction in zip(file.numbers("p2p", "comm"), file.numbers("p2p", "direction")):
+        if comm in nccl:
+            found["Recv" if direction else "Send"] += 1
     return found
 
 

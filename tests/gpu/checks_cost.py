@@ -1,0 +1,111 @@
+"""What capture costs: runs with and without it in turn, as many rounds as the time allows. Every run's figure is written
+down when it is known, so that a series that is cut short is still worth something."""
+
+import pathlib
+import re
+import shutil
+import statistics
+import time
+
+from checks import check, expect
+from harness import Failed, milliseconds_per_step
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# Kernels of about 2, 10 and 100 us on an H200; how long they really were is reported (kernel_us).
+SIZES = {"2us": (2000, ("--width", "64", "--batch", "32", "--layers", "32")),
+         "10us": (1500, ("--width", "512", "--batch", "256")),
+         "100us": (400, ("--width", "2048", "--batch", "512"))}
+LIMIT = 1.02  # For kernels of 10 us and more.
+
+
+def compared(series):
+    """{variant: [ms per step]} whose first one is without: per other variant medians, and the ratio of neighbours with
+    its 95 % bound."""
+    base_name, *others = series
+    values = {base_name + "_ms": round(statistics.median(series[base_name]), 4)}
+    for name in others:
+        ratios = sorted(a / b for a, b in zip(series[name], series[base_name]))
+        # Sign test: the median is below this order statistic with 95 % confidence (binomial, n/2 + sqrt(n)).
+        upper = ratios[min(len(ratios) - 1, int(len(ratios) / 2 + len(ratios) ** 0.5 * 0.98))]
+        values.update({name + "_ms": round(statistics.median(series[name]), 4),
+                       name + "_ratio_median": round(statistics.median(ratios), 4), name + "_ratio_upper_95": round(upper, 4)})
+    return {**values, "rounds": min(map(len, series.values()))}
+
+
+def rounds(ctx, measure, variants):
+    """Runs measure(variant) in turn until the rounds or the time are used up: {size: {variant: [ms]}}."""
+    found, longest = {}, 0.0
+    for turn in range(ctx.pairs):
+        begin = time.monotonic()
+        if turn > 0 and ctx.left() < 1.3 * longest + 5:
+            break
+        of_turn = {}
+        for variant in variants if turn % 2 == 0 else variants[::-1]:
+            for size, milliseconds in measure(variant).items():
+                of_turn.setdefault(size, {})[variant] = milliseconds
+                ctx.measured(round=turn, size=size, variant=variant, ms_per_step=milliseconds)
+        for size, by_variant in of_turn.items():  # Whole rounds only.
+            for variant in variants:
+                found.setdefault(size, {}).setdefault(variant, []).append(by_variant[variant])
+        longest = max(longest, time.monotonic() - begin)
+    if not found:
+        raise Failed("not one round in the time given")
+    return {size: compared(series) for size, series in found.items()}
+
+
+def timed(job):
+    """A job's figure; its run, tens of megabytes of records, is not kept."""
+    if job.run is not None:
+        shutil.rmtree(job.run.directory, ignore_errors=True)
+    return milliseconds_per_step(job)
+
+
+def kernel_us(ctx, steps, options):
+    durations = ctx.files(ctx.launch(ctx.training(steps, *options)))[0].numbers("kernels", "duration_ns")
+    return round(statistics.median(durations) / 1000, 2) if durations else None
+
+
+@check(600)
+def cost_of_capture(ctx):
+    """One rank. Kernels of 10 us and more: at most 2 % more time per step; shorter ones are reported, not judged."""
+    def measure(variant):
+        found = {}
+        for size, (steps, options) in SIZES.items():
+            job = ctx.launch(ctx.training(60 if ctx.fake else steps, *options), env={"JOB_TIMES": "1"},
+                             bare=variant == "bare", timeout=60)
+            found[size] = timed(job)
+        return found
+
+    lengths = {size: kernel_us(ctx, 40, options) for size, (_, options) in SIZES.items()}
+    ctx.measured(kernel_us=lengths)
+    values = rounds(ctx, measure, ["bare", "capture"])
+    for size in values:
+        values[size]["kernel_us"] = lengths[size]
+    slow = [size for size, value in values.items() if size != "2us" and value["capture_ratio_median"] > LIMIT]
+    expect(ctx.fake or not slow, f"more than {LIMIT}: {slow}: {values}")
+    return values
+
+
+@check(600)
+def cost_beside_torch_profiler(ctx):
+    """The same kernels from PyTorch: bare, under Lockstep, and with torch.profiler recording CUDA only. Not judged."""
+    words = ctx.torch(HERE / "step_cost.py")
+
+    def measure(variant):
+        job = ctx.launch([*words, *(["--profiler"] if variant == "profiler" else [])], bare=variant != "capture", timeout=100)
+        found = {f"{us}us": float(ms) for us, ms in re.findall(r"kernels of (\d+) us: ([\d.]+) ms each", job.text())}
+        expect(found, f"the job printed no step times: {job.text()[-300:]}")
+        return found
+
+    return rounds(ctx, measure, ["bare", "capture", "profiler"])
+
+
+@check(300)
+def cost_of_kernel_channels(ctx):
+    def measure(variant):
+        job = ctx.launch(ctx.training(60 if ctx.fake else 200, "--width", "512"), ctx.ranks, {"JOB_TIMES": "1"},
+                         options=["--nccl-kernel-channels"] if variant == "channels" else (), timeout=100)
+        return {"2 ranks": timed(job)}
+
+    return rounds(ctx, measure, ["capture", "channels"])
