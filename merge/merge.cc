@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "merge/match/order.h"
 #include "merge/match/p2p.h"
 #include "merge/match/p2p_waits.h"
+#include "merge/match/saturated.h"
 #include "merge/pack.h"
 #include "merge/parallel.h"
 #include "merge/readers/outcome.h"
@@ -132,10 +134,26 @@ class Merger {
     for (const AlignLoss& loss : aligned_.losses)
       run_.losses.push_back(MakeLoss(loss.rank, loss.loss, loss.count, loss.detail));
     NoteUnmeasuredClocks();
+    AddGpuClocks();
     for (RunRank& rank : run_.ranks) rank.head.clock_bursts = {}, rank.head.clock_snapshots = {};
     clocks_.reserve(run_.ranks.size());
     for (const RunRank& rank : run_.ranks) clocks_.emplace_back(aligned_.clock, rank.rank);
     return Ok();
+  }
+
+  // GPU times are on the CPU's clock as well as their converter got them there. What is compared across the ranks of a
+  // GPU job is the GPUs' doing, so the error of the rank's clock is that of its GPU times.
+  void AddGpuClocks() {
+    std::map<std::int32_t, std::int64_t> errors;
+    for (const RunRank& rank : run_.ranks)
+      if (const std::int64_t error = MetaNumber(rank.head, "gpu_clock_error_ns", 0); error > 0) {
+        errors[rank.rank] = error;
+        gpu_clock_error_ns_ = std::max(gpu_clock_error_ns_, error);
+      }
+    schema::Clock& clock = aligned_.clock;
+    for (std::size_t i = 0; i < clock.rows(); ++i)
+      if (const auto of_rank = errors.find(clock.rank[i]); of_rank != errors.end())
+        clock.base_error_ns[i] = Sum(clock.base_error_ns[i], of_rank->second);
   }
 
   // Why clocks are related by collectives alone, in the words of the first such rank's agent.
@@ -363,6 +381,7 @@ class Merger {
     writer.Settings(run_);
     if (!unmeasured_clocks_.empty()) writer.Meta("clock_by_collectives", unmeasured_clocks_);
     writer.Gpus(run_);
+    if (gpu_clock_error_ns_ >= 0) writer.Meta("gpu_clock_error_ns", gpu_clock_error_ns_);
     for (const RankPassResult& rank : passed_) tables.rank_totals.Append(rank.totals.Get(0));
 
     std::vector<RunLoss> losses = std::move(run_.losses);
@@ -451,6 +470,7 @@ class Merger {
   RunFiles run_;
   AlignResult aligned_;
   std::string unmeasured_clocks_;
+  std::int64_t gpu_clock_error_ns_ = -1;
   std::vector<RankClockMap> clocks_;
   std::vector<RankOutcome> outcomes_;
   std::vector<std::vector<RecordedWindow>> recorded_;

@@ -56,6 +56,19 @@ void GpuRecords::Add(RecordKind kind, std::span<const std::byte> bytes, const Re
   }
 }
 
+std::uint64_t GpuRecords::Unwrapped(std::uint32_t correlation) {
+  if (correlation == 0) return 0;
+  // The nearest one to what came before: records are a few thousand ids out of order at most.
+  const auto step = static_cast<std::int32_t>(correlation - static_cast<std::uint32_t>(latest_correlation_));
+  const auto whole = static_cast<std::int64_t>(latest_correlation_) + step;
+  if (latest_correlation_ == 0 || whole <= 0) {
+    latest_correlation_ = std::max<std::uint64_t>(latest_correlation_, correlation);
+    return correlation;
+  }
+  latest_correlation_ = std::max(latest_correlation_, static_cast<std::uint64_t>(whole));
+  return static_cast<std::uint64_t>(whole);
+}
+
 void GpuRecords::Touch(std::int64_t begin_ns, std::int64_t end_ns) {
   if (first_ns_ == kNoTime || begin_ns < first_ns_) first_ns_ = begin_ns;
   last_ns_ = std::max({last_ns_, begin_ns, end_ns});
@@ -82,6 +95,10 @@ GpuRecords::Name GpuRecords::NameOf(std::uint32_t text) {
 
 void GpuRecords::OnKernel(const GpuKernelRecord& record, const RecordContext& context) {
   const std::int64_t begin = context.clock.Ns(record.begin_ticks), end = context.clock.Ns(record.end_ticks);
+  if ((record.head.flags & kGpuAfterWindow) != 0) {
+    first_after_.push_back({context.clock.Ns(record.launch_ticks), begin});
+    return;
+  }
   Touch(begin, end);
   const bool whole_graph = (record.head.flags & kGpuWholeGraph) != 0;
   Name name;
@@ -95,7 +112,7 @@ void GpuRecords::OnKernel(const GpuKernelRecord& record, const RecordContext& co
                           .device = record.device,
                           .context = record.context,
                           .stream = record.stream,
-                          .correlation = record.correlation,
+                          .correlation = Unwrapped(record.correlation),
                           .name = name.text,
                           .shape = shape == shapes_.end() ? kNone : shape->second,
                           .work = name.communicates,
@@ -134,7 +151,7 @@ void GpuRecords::OnCopy(const GpuCopyRecord& record, const RecordContext& contex
                          .device = record.device,
                          .context = record.context,
                          .stream = record.stream,
-                         .correlation = record.correlation,
+                         .correlation = Unwrapped(record.correlation),
                          .kind = record.kind,
                          .bytes = record.bytes,
                          .source_device = DeviceOrHost(record.source_device),
@@ -157,7 +174,7 @@ void GpuRecords::OnSync(const GpuSyncRecord& record, const RecordContext& contex
                        .context = record.context,
                        .stream = record.stream,
                        .event = record.event,
-                       .correlation = record.correlation,
+                       .correlation = Unwrapped(record.correlation),
                        .vendor = kNvidia,
                        .record_correlation = 0,
                        .record_stream = kNone});
@@ -176,7 +193,7 @@ void GpuRecords::OnApi(std::span<const std::byte> bytes, const RecordContext& co
                       .thread = record.tid,
                       .name = context.Text(record.name),
                       .kind = static_cast<std::uint8_t>(record.head.flags & 0x7f),
-                      .correlation = record.correlation,
+                      .correlation = Unwrapped(record.correlation),
                       .result = result,
                       .vendor = kNvidia});
 }

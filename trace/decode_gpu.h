@@ -45,6 +45,12 @@ class GpuRecords {
   // each wait for an event refers to.
   void SortAndLink();
 
+  // The first kernels after recording went off: when their calls began, when they started.
+  struct FirstAfter {
+    std::int64_t launch_ns, start_ns;
+  };
+  const std::vector<FirstAfter>& first_after() const { return first_after_; }
+
   std::int64_t first_ns() const { return first_ns_; }  // Of all rows, kNoTime without one.
   std::int64_t last_ns() const { return last_ns_; }
   const std::map<GpuUuid, std::uint16_t>& devices() const { return device_of_; }
@@ -58,6 +64,8 @@ class GpuRecords {
   void OnDevice(const GpuDeviceRecord& record, const RecordContext& context);
   void OnOverhead(const GpuOverheadRecord& record, const RecordContext& context);
   void OnMemory(const GpuMemoryRecord& record, const RecordContext& context);
+  // CUPTI's ids have 32 bits and begin again: a process that makes 10,000 calls a second gets there in five days.
+  std::uint64_t Unwrapped(std::uint32_t correlation);
   void Touch(std::int64_t begin_ns, std::int64_t end_ns);
   void SeeThread(std::uint32_t tid, std::int64_t begin_ns, std::int64_t end_ns);
   void NameDevices();
@@ -82,6 +90,8 @@ class GpuRecords {
   };
   std::unordered_map<std::uint32_t, HostSpan> host_spans_;
   std::vector<std::uint64_t> event_syncs_;  // Beside the rows of sync until they are linked.
+  std::vector<FirstAfter> first_after_;
+  std::uint64_t latest_correlation_ = 0;
   bool versions_told_ = false;
   std::int64_t first_ns_ = schema::kNoTime, last_ns_ = schema::kNoTime;
 };

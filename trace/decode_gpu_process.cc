@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/fact.h"
+#include "trace/decode_gpu_clock.h"
 #include "trace/sort_rows.h"
 #include "trace/strings.h"
 
@@ -31,10 +32,33 @@ std::string WhyRefused(const schema::RankTables& tables) {
   return {};
 }
 
+// Meta gpu_clock.DEVICE: "LOW_NS HIGH_NS", "-" not known; gpu_clock_error_ns: the most of all devices.
+void TellGpuClocks(ProcessDecoder& decoder, schema::RankTables& tables) {
+  const auto tell = [&](const std::string& key, const std::string& value) {
+    tables.meta.Append({.key = decoder.Intern(key), .value = decoder.Intern(value)});
+  };
+  const auto number = [](std::int64_t ns) { return ns == kNoTime ? std::string("-") : std::to_string(ns); };
+  std::int64_t error_ns = -1;
+  for (const GpuClock& clock : CompareGpuClocks(tables)) {
+    const std::string gpu = "GPU " + std::to_string(clock.device);
+    tell("gpu_clock." + std::to_string(clock.device), number(clock.low_ns) + " " + number(clock.high_ns));
+    if (clock.bounded()) error_ns = std::max(error_ns, clock.error_ns());
+    if (!clock.bounded())
+      decoder.AddLoss(Loss::kGpuClockUnbounded, 1, kNoTime, kNoTime, kNone,
+                      gpu + (clock.low_ns == kNoTime ? ": the host never waited for it" : ": no launch was recorded"));
+    decoder.AddLoss(Loss::kLaunchAfterStart, clock.early_starts, kNoTime, kNoTime, kNone,
+                    gpu + ": by up to " + std::to_string(clock.early_start_ns) + " ns");
+    decoder.AddLoss(Loss::kSyncBeforeEnd, clock.early_returns, kNoTime, kNoTime, kNone,
+                    gpu + ": by up to " + std::to_string(clock.early_return_ns) + " ns");
+  }
+  if (error_ns >= 0) tell("gpu_clock_error_ns", std::to_string(error_ns));
+}
+
 }  // namespace
 
 void AddGpuLosses(ProcessDecoder& decoder, schema::RankTables& tables, const TickMap& map, const ProcessState& state,
                   std::uint64_t end_ticks) {
+  TellGpuClocks(decoder, tables);
   TickConverter clock(map);
   const auto at = [&](std::uint64_t ticks) { return ticks == 0 ? kNoTime : clock.Ns(ticks); };
   const bool recorded = state.cupti_state == kRecording || state.cupti_state == kTaken;

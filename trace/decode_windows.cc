@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "trace/process_decoder.h"
@@ -94,6 +96,27 @@ void ProcessDecoder::MakeWindows(const std::vector<WindowMark>& marks, std::int6
   if (open != nullptr) close(end_ns, -1, WindowCause::kRunEnd, CutByEnd(open->cause));
   KeepWholeSteps();
   DropRangesOutside();
+  TellFirstKernels();
+}
+
+// On the GPU a window's last step ends where the first kernel after the window starts: meta
+// window_next_kernel.WINDOW, "LAUNCH_NS START_NS".
+void ProcessDecoder::TellFirstKernels() {
+  const schema::Windows& windows = tables_.windows;
+  std::map<std::size_t, GpuRecords::FirstAfter> first;
+  for (const GpuRecords::FirstAfter& kernel : gpu_.first_after()) {
+    // Launched after the last window that begins before it.
+    const auto after = std::upper_bound(windows.begin_ns.begin(), windows.begin_ns.end(), kernel.launch_ns);
+    if (after == windows.begin_ns.begin()) continue;
+    const auto at = static_cast<std::size_t>(after - windows.begin_ns.begin()) - 1;
+    const auto [known, fresh] = first.try_emplace(at, kernel);
+    if (!fresh && std::pair(kernel.launch_ns, kernel.start_ns) < std::pair(known->second.launch_ns, known->second.start_ns))
+      known->second = kernel;
+  }
+  for (const auto& [window, kernel] : first)
+    tables_.meta.Append(
+        {.key = Intern("window_next_kernel." + std::to_string(window)),
+         .value = Intern(std::to_string(kernel.launch_ns) + " " + std::to_string(kernel.start_ns))});
 }
 
 // A thread looks at the switch every 128 records, so it goes on for a while after it was

@@ -147,6 +147,7 @@ class ProcessDecoder {
   void OrderMarks();
   void KeepWholeSteps();
   void DropRangesOutside();
+  void TellFirstKernels();
 
   // decode_losses.cc
   void OnLoss(Thread& thread, const LossRecord& record);

@@ -1,7 +1,10 @@
 #include "merge/timeline/gpu_windows.h"
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -17,8 +20,9 @@ constexpr std::int64_t kForever = INT64_MAX;
 class Launched {
  public:
   virtual ~Launched() = default;
-  // Start of the first kernel launched at or after a host time.
-  virtual std::int64_t FirstStart(std::int64_t host_ns, std::int64_t otherwise) const = 0;
+  // Start of the first kernel launched at or after a host time, and before `until_ns`.
+  virtual std::int64_t FirstStart(std::int64_t host_ns, std::int64_t otherwise,
+                                  std::int64_t until_ns = kForever) const = 0;
   // Latest end of what was launched before a host time, at least `least`.
   virtual std::int64_t LastEnd(std::int64_t host_ns, std::int64_t least) const = 0;
 };
@@ -49,9 +53,9 @@ class AllLaunched final : public Launched {
     for (std::size_t i = 1; i < ends_.size(); ++i) ends_[i].second = std::max(ends_[i].second, ends_[i - 1].second);
   }
 
-  std::int64_t FirstStart(std::int64_t host_ns, std::int64_t otherwise) const override {
+  std::int64_t FirstStart(std::int64_t host_ns, std::int64_t otherwise, std::int64_t until_ns) const override {
     const auto at = std::lower_bound(starts_.begin(), starts_.end(), std::pair(host_ns, schema::kNoTime));
-    return at == starts_.end() ? otherwise : at->second;
+    return at == starts_.end() || at->first >= until_ns ? otherwise : at->second;
   }
   std::int64_t LastEnd(std::int64_t host_ns, std::int64_t least) const override {
     const auto at = std::lower_bound(ends_.begin(), ends_.end(), std::pair(host_ns, schema::kNoTime));
@@ -110,10 +114,10 @@ class FirstLaunched final : public Launched {
     return true;
   }
 
-  std::int64_t FirstStart(std::int64_t host_ns, std::int64_t otherwise) const override {
+  std::int64_t FirstStart(std::int64_t host_ns, std::int64_t otherwise, std::int64_t until_ns) const override {
     const auto at = std::lower_bound(bounds_.begin(), bounds_.end(), host_ns);
     for (auto bucket = static_cast<std::size_t>(at - bounds_.begin()); bucket < bounds_.size(); ++bucket)
-      if (first_[bucket].start != kForever) return first_[bucket].start;
+      if (first_[bucket].start != kForever && first_[bucket].taken < until_ns) return first_[bucket].start;
     return otherwise;
   }
   std::int64_t LastEnd(std::int64_t, std::int64_t least) const override { return least; }
@@ -141,6 +145,28 @@ class FirstLaunched final : public Launched {
   std::vector<First> first_;
 };
 
+// The first kernel launched after a window.
+struct NextKernel {
+  std::int64_t launch, start;
+};
+constexpr NextKernel kUnknown{schema::kNoTime, schema::kNoTime};
+
+// Of the window that a step ends in, as the rank's file tells it (meta window_next_kernel).
+NextKernel FirstAfter(const schema::RankTables& head, std::int64_t host_end) {
+  const schema::Windows& recorded = head.windows;
+  for (std::size_t i = recorded.rows(); i-- > 0;) {
+    if (recorded.begin_ns[i] >= host_end) continue;
+    const std::string_view text = MetaValue(head, "window_next_kernel." + std::to_string(i));
+    NextKernel next{};
+    const char* end = text.data() + text.size();
+    const auto launch = std::from_chars(text.data(), end, next.launch);
+    if (launch.ec != std::errc() || launch.ptr == end) return kUnknown;
+    if (std::from_chars(launch.ptr + 1, end, next.start).ec != std::errc()) return kUnknown;
+    return next.launch >= host_end ? next : kUnknown;
+  }
+  return kUnknown;
+}
+
 }  // namespace
 
 Interval GpuExtent(KernelRows& kernels, CopyRows& copies) {
@@ -154,7 +180,8 @@ Interval GpuExtent(KernelRows& kernels, CopyRows& copies) {
   return extent.begin > extent.end ? Interval{0, 0} : extent;
 }
 
-std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernels, ApiRows& api, Interval extent) {
+std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernels, ApiRows& api, Interval extent,
+                                 const schema::RankTables& head) {
   if (steps.empty()) return steps;
   std::vector<std::int64_t> bounds;
   bool gaps = false;
@@ -185,8 +212,12 @@ std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernel
     const bool gap = gap_after(i);
     const std::int64_t next = i + 1 < steps.size() ? steps[i + 1].window.begin : host_end;
     window.begin = std::max(launched->FirstStart(window.begin, extent.end), before);
-    window.end = gap ? launched->LastEnd(host_end, window.begin)
-                     : std::max(launched->FirstStart(next, extent.end), window.begin);
+    const auto [next_launch, next_start] = gap || i + 1 == steps.size() ? FirstAfter(head, host_end) : kUnknown;
+    if (next_start != schema::kNoTime)
+      window.end = std::max(launched->FirstStart(host_end, next_start, next_launch), window.begin);
+    else
+      window.end = gap ? launched->LastEnd(host_end, window.begin)
+                       : std::max(launched->FirstStart(next, extent.end), window.begin);
     before = window.end;
   }
   return steps;

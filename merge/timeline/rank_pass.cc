@@ -32,7 +32,7 @@ class Pass {
     out_.gpu = tables_.kernels.rows() > 0;
     tables_.OnlyTimes();
     if (out_.gpu) extent_ = GpuExtent(tables_.kernels, tables_.copies);
-    out_.steps = out_.gpu ? GpuWindows(*in_.steps, tables_.kernels, tables_.api, extent_) : *in_.steps;
+    out_.steps = out_.gpu ? GpuWindows(*in_.steps, tables_.kernels, tables_.api, extent_, head_) : *in_.steps;
     if (out_.gpu && in_.hta_window) hta_ = SelectHtaWindow(tables_, in_.hta_until_ns);
     FindWindows();
     FindInside();

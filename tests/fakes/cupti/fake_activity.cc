@@ -89,7 +89,11 @@ struct ItsClock {
   std::int64_t now_ns;
   std::uint64_t time;
   double rate = 1;
+  // How far the GPU's times are off: FAKE_GPU_CLOCK_NS, and FAKE_GPU_CLOCK_PPM since the clock was registered.
+  double off_ns = 0, off_ppm = 0;
   ItsClock() {
+    if (const char* text = getenv("FAKE_GPU_CLOCK_NS"); text != nullptr) off_ns = atof(text);
+    if (const char* text = getenv("FAKE_GPU_CLOCK_PPM"); text != nullptr) off_ppm = atof(text);
     const State& state = TheState();
     now_ns = RawNs();
     time = state.timestamp != nullptr ? state.timestamp() : RealtimeNs();
@@ -97,7 +101,9 @@ struct ItsClock {
       rate = static_cast<double>(time - state.anchor_time) / static_cast<double>(now_ns - state.anchor_raw_ns);
   }
   std::uint64_t At(std::int64_t raw_ns) const {
-    return time - static_cast<std::uint64_t>(static_cast<std::int64_t>(rate * static_cast<double>(now_ns - raw_ns)));
+    const double off = off_ns + off_ppm * 1e-6 * static_cast<double>(raw_ns - TheState().anchor_raw_ns);
+    return time - static_cast<std::uint64_t>(
+                      static_cast<std::int64_t>(rate * (static_cast<double>(now_ns - raw_ns) - off)));
   }
 };
 

@@ -8,6 +8,8 @@
  * ended, when the events it waits for are reached, and not before it was launched. Times are real: synchronising
  * sleeps.
  *
+ * FAKE_GPU_CLOCK_NS, FAKE_GPU_CLOCK_PPM: the GPU's times are off by so much, and by so much more as time goes on.
+ *
  * Thread: any. Environment:
  *   FAKE_CUPTI_VERSION   as cuptiGetVersion numbers them (13 = CUDA 11.0, 18 = 11.8, 22 = 12.4, 130001): records of
  * that version's length, walked by the fake's own iterator. Unset: the real libcupti's version and iterator if there is

@@ -46,6 +46,46 @@ void Steps(int steps, int kernel_us = 200) {
   fake_gpu_device_synchronize();
 }
 
+std::int64_t RawNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// Steps of 8 ms whose host is `lead` steps ahead of the GPU, or waits for it at the end of each. How: "kernels",
+// "graph" (of three kernels, after one on its own), "streams" (two, with an edge between them).
+void Lead(int steps, double lead, const std::string& how, bool synchronised) {
+  constexpr std::int64_t kKernelNs = 2'000'000, kStepNs = 4 * kKernelNs;
+  const auto mark = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "lockstep_step"));
+  const std::uint32_t compute = fake_gpu_stream_create(), side = fake_gpu_stream_create();
+  const std::uint32_t ready = fake_gpu_event_create();
+  fake_gpu_kernel nodes[3]{};
+  for (fake_gpu_kernel& node : nodes) {
+    node.name = "_Z4nodev";
+    node.duration_ns = kKernelNs;
+  }
+  for (int step = 0; step <= steps; ++step) {
+    if (mark != nullptr) mark();
+    if (step == steps) break;
+    fake_gpu_launch(compute, "_Z5firstv", kKernelNs);
+    if (how == "graph") {
+      fake_gpu_graph_launch(compute, 5, nodes, 3);
+    } else if (how == "streams") {
+      fake_gpu_event_record(compute, ready);
+      fake_gpu_stream_wait(side, ready);
+      fake_gpu_launch(side, "_Z4sidev", kKernelNs);
+      for (int i = 1; i < 4; ++i) fake_gpu_launch(compute, "_Z6kernelv", kKernelNs);
+    } else {
+      for (int i = 1; i < 4; ++i) fake_gpu_launch(compute, "_Z6kernelv", kKernelNs);
+    }
+    if (synchronised)
+      fake_gpu_stream_synchronize(compute);
+    else
+      while (static_cast<double>(fake_gpu_stream_end_ns(compute) - RawNs()) > lead * kStepNs) usleep(100);
+  }
+  fake_gpu_device_synchronize();
+}
+
 // A profiler as Kineto is: mallocs buffers, frees them, knows only its own.
 struct Profiler {
   static inline std::vector<std::uint8_t*> buffers;
@@ -166,6 +206,8 @@ int main(int argc, char** argv) {
     Steps(steps + 1);
     start();
     Steps(steps);
+  } else if (scenario == "lead") {  // STEPS LEAD HOW [synchronised]
+    Lead(steps, argc > 3 ? std::atof(argv[3]) : 0, argc > 4 ? argv[4] : "kernels", argc > 5);
   } else if (scenario == "contest") {  // Threads launch while a profiler comes and goes.
     static std::atomic<bool> ended{false};
     static std::atomic<long> launched{0};

@@ -95,7 +95,7 @@ class CuptiSource : public ::testing::Test {
 };
 
 void ExpectSteps(const Outcome& run, std::size_t steps) {
-  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 2 * steps);
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel, 0), 2 * steps);
   EXPECT_EQ(run.Count(RecordKind::kGpuCopy), 2 * steps);
   EXPECT_EQ(run.Count(RecordKind::kGpuSync, 5), steps);
   EXPECT_EQ(run.Count(RecordKind::kGpuSync, 2), steps);
@@ -257,11 +257,13 @@ TEST_F(CuptiSource, OutsideWindowsNothingIsWritten) {
 }
 
 // The switch is turned long before the records of that time arrive.
-TEST_F(CuptiSource, WhatBeganInAWindowIsInIt) {
+TEST_F(CuptiSource, WhatWasLaunchedInAWindowIsInIt) {
   const Outcome run = Start({"window", "3"});
   EXPECT_EQ(run.status, 0) << run.errors;
   ExpectSteps(run, 6);
   EXPECT_EQ(run.Losses(), (std::map<std::string, std::uint64_t>{{"GpuOutOfWindow", 4u * 14 + 2}}));
+  // And where the first kernel after it starts, which is no kernel of the window's.
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel, kGpuAfterWindow), 1u);
 }
 
 // Threads launch while a profiler comes and goes, sometimes before CUPTI is ours again.

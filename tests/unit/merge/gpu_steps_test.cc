@@ -1,0 +1,139 @@
+// A step is as long, and holds the same, whether everything was recorded or a window with it: at any lead of the host.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "fixture.h"
+
+namespace lockstep {
+namespace {
+
+using test::Merged;
+
+struct Work {
+  std::int64_t step, launch, begin, end;
+  const char* name;
+};
+
+struct Job {
+  std::vector<std::int64_t> host;  // Where steps begin on the host, and the last one ends.
+  std::vector<Work> work;
+};
+
+enum class How { kKernels, kGraph, kStreams };
+
+// The host is `lead` steps of its GPU ahead, or waits for it at the end of each step (0).
+Job Run(double lead, How how, bool synchronised, unsigned seed) {
+  constexpr int kSteps = 30, kKernels = 6;
+  constexpr std::int64_t kKernelNs = 1000, kStepNs = kKernels * kKernelNs;
+  std::mt19937 random(seed);
+  Job job;
+  std::int64_t now = 1'000'000, gpu = 0, side = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    job.host.push_back(now);
+    std::int64_t launch = now;
+    for (int i = 0; i < kKernels; ++i) {
+      if (how != How::kGraph || i < 2) launch += 20 + static_cast<std::int64_t>(random() % 20);
+      const std::int64_t begin = std::max(gpu, launch + 5) + static_cast<std::int64_t>(random() % 50);
+      gpu = begin + kKernelNs + static_cast<std::int64_t>(random() % 300);
+      job.work.push_back({step, launch, begin, gpu, "gemm"});
+      if (how == How::kStreams && i == 1) {
+        const std::int64_t at = std::max(side, gpu);
+        side = at + 1500;
+        job.work.push_back({step, launch + 1, at, side, "ncclDevKernel_AllReduce"});
+      }
+    }
+    now = launch + 30;
+    now = synchronised ? std::max(now, gpu + 40 + static_cast<std::int64_t>(random() % 400))
+                       : std::max(now, gpu - static_cast<std::int64_t>(lead * kStepNs));
+  }
+  job.host.push_back(now);
+  return job;
+}
+
+// The job as recorded from step `first` on to the begin of step `end`.
+void Record(const Job& job, std::size_t first, std::size_t end, Merged& m) {
+  const std::int64_t on = job.host[first], off = job.host[end];
+  m[0].t.windows.Append({.begin_ns = on,
+                         .end_ns = off,
+                         .first_step = static_cast<std::int64_t>(first),
+                         .end_step = static_cast<std::int64_t>(end)});
+  for (std::size_t i = first; i < end; ++i) m[0].Step(static_cast<std::int64_t>(i), job.host[i], job.host[i + 1]);
+  const Work* next = nullptr;
+  for (const Work& work : job.work) {
+    if (work.launch >= on && work.launch < off) m[0].Kernel(work.name, work.begin, work.end, work.launch);
+    if (work.launch >= off && (next == nullptr || work.launch < next->launch)) next = &work;
+  }
+  if (next != nullptr)
+    m[0].Meta("window_next_kernel.0", std::to_string(next->launch) + " " + std::to_string(next->begin));
+  m.Run();
+}
+
+TEST(GpuSteps, AWindowsStepsAreThoseOfTheWholeRun) {
+  unsigned seed = 0;
+  for (const bool synchronised : {false, true})
+    for (const double lead : {0.0, 0.5, 3.0, 10.0})
+      for (const How how : {How::kKernels, How::kGraph, How::kStreams}) {
+        if (synchronised && lead > 0) continue;
+        const Job job = Run(lead, how, synchronised, ++seed);
+        Merged whole(1), window(1);
+        Record(job, 0, 30, whole);
+        Record(job, 10, 15, window);
+        const auto &all = whole.passed[0].step_ranks, &some = window.passed[0].step_ranks;
+        ASSERT_EQ(all.rows(), 30u);
+        ASSERT_EQ(some.rows(), 5u);
+        for (std::size_t i = 0; i < 5; ++i) {
+          SCOPED_TRACE(testing::Message() << "lead " << lead << " way " << static_cast<int>(how) << " synchronised "
+                                          << synchronised << " step " << 10 + i);
+          const auto a = all.Get(10 + i), b = some.Get(i);
+          EXPECT_EQ(a.index, b.index);
+          EXPECT_EQ(a.begin_ns, b.begin_ns);
+          EXPECT_EQ(a.end_ns, b.end_ns);
+          EXPECT_EQ(a.compute_ns, b.compute_ns);
+          EXPECT_EQ(a.exposed_unsplit_ns, b.exposed_unsplit_ns);
+          EXPECT_EQ(a.overlap_ns, b.overlap_ns);
+          EXPECT_EQ(a.idle_ns, b.idle_ns);
+        }
+      }
+}
+
+// Two windows: the first one's last step ends with the first kernel after it, not with the next window's.
+TEST(GpuSteps, StepsOfWindowsWithPausesBetween) {
+  const Job job = Run(3, How::kKernels, false, 99);
+  Merged whole(1), windows(1);
+  Record(job, 0, 30, whole);
+  auto& rank = windows[0];
+  for (const std::size_t first : {std::size_t{5}, std::size_t{20}}) {
+    const std::int64_t on = job.host[first], off = job.host[first + 3];
+    const auto at = std::to_string(rank.t.windows.rows());
+    rank.t.windows.Append({.begin_ns = on,
+                           .end_ns = off,
+                           .first_step = static_cast<std::int64_t>(first),
+                           .end_step = static_cast<std::int64_t>(first + 3)});
+    for (std::size_t i = first; i < first + 3; ++i)
+      rank.Step(static_cast<std::int64_t>(i), job.host[i], job.host[i + 1]);
+    bool told = false;
+    for (const Work& work : job.work) {
+      if (work.launch >= on && work.launch < off) rank.Kernel(work.name, work.begin, work.end, work.launch);
+      if (work.launch < off || told) continue;
+      told = true;
+      rank.Meta("window_next_kernel." + at, std::to_string(work.launch) + " " + std::to_string(work.begin));
+    }
+  }
+  windows.Run();
+  const auto& some = windows.passed[0].step_ranks;
+  ASSERT_EQ(some.rows(), 6u);
+  for (std::size_t i = 0; i < 6; ++i) {
+    const auto a = whole.passed[0].step_ranks.Get(static_cast<std::size_t>(some.index[i])), b = some.Get(i);
+    EXPECT_EQ(a.begin_ns, b.begin_ns) << a.index;
+    EXPECT_EQ(a.end_ns, b.end_ns) << a.index;
+    EXPECT_EQ(a.compute_ns, b.compute_ns) << a.index;
+    EXPECT_EQ(a.idle_ns, b.idle_ns) << a.index;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
