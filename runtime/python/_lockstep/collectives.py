@@ -17,10 +17,12 @@ _CALLS = (
     "_reduce_scatter_base", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier", "send", "recv", "isend",
     "irecv", "batch_isend_irecv", "broadcast_object_list", "all_gather_object", "gather_object", "scatter_object_list",
 )
+_ALWAYS = {"all_reduce", "broadcast", "reduce", "all_gather", "barrier", "send", "recv"}  # Of every version.
 _unrecorded = False  # Whether any group has such a backend.
 _known = set()
 
 
+@state.aside
 def backend_of(dist, group, tensor=None):
     """Name of the backend that serves this tensor ("gloo"), "" unknown."""
     try:
@@ -30,7 +32,8 @@ def backend_of(dist, group, tensor=None):
             group = group if group is not None else dist.group.WORLD
             name = group._get_backend(device).name().lower() if device is not None else ""
         return name
-    except Exception:
+    except Exception as error:
+        state.missed("the backend of a process group", error)
         return ""
 
 
@@ -38,6 +41,7 @@ def is_recorded(name):
     return name == "" or name in _RECORDED
 
 
+@state.aside
 def _note_group(dist, group):
     global _unrecorded
     try:
@@ -59,8 +63,9 @@ def _bytes_of(argument):
     try:
         if isinstance(argument, (list, tuple)):
             return sum(_bytes_of(one) for one in argument)
-        return argument.numel() * argument.element_size()
-    except Exception:
+        return argument.numel() * argument.element_size() if hasattr(argument, "element_size") else 0
+    except Exception as error:
+        state.missed("the bytes of calls of torch.distributed", error)
         return 0
 
 
@@ -74,20 +79,21 @@ def _call(dist, function, name):
     try:
         parameters = list(inspect.signature(function).parameters)
         at = parameters.index("group") if "group" in parameters else None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        state.missed("the group of torch.distributed." + name, error)
         at = None
     text = b"c10d::" + name.encode()
 
-    @state.wrapper
-    @functools.wraps(function)
+    @state.stands_for(function)
     def call(*args, **kwargs):
-        if not _unrecorded or not state.on or thread.comm or state.compiling():
+        if state.compiling() or not _unrecorded or not state.on or thread.comm:
             return function(*args, **kwargs)
         group = kwargs.get("group") if at is None or len(args) <= at else args[at]
         first = args[0] if args else next(iter(kwargs.values()), None)
         if is_recorded(backend_of(dist, group, _first_tensor(first))):
             return function(*args, **kwargs)
         thread.comm = True
+        state.before_record()
         begin = probe.range_begin(text, TORCH)
         try:
             return function(*args, **kwargs)
@@ -106,6 +112,8 @@ def wrap(torch):
     for name in _CALLS:
         function = getattr(c10d, name, None)
         if not inspect.isfunction(function):
+            if name in _ALWAYS:
+                state.missed("torch.distributed." + name, AttributeError("not a function of torch.distributed"))
             continue
         wrapped = _call(dist, function, name)
         setattr(c10d, name, wrapped)

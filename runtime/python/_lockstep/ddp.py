@@ -54,8 +54,8 @@ class _Hook:
                 self._model.buckets.clear()
             bytes_ = buffer.numel() * buffer.element_size()
             self._model.buckets[index] = (bytes_, str(buffer.dtype).replace("torch.", ""))
-        except Exception:
-            pass
+        except Exception as error:
+            state.missed("the buckets of a communication hook", error)
         name = b"ddp bucket %d" % index
         begin = probe.range_begin(name, TORCH)
         try:
@@ -93,27 +93,32 @@ def wrap(torch):
         model.reduces = model.hook.startswith("torch.")
         return result
 
-    @state.wrapper
-    @functools.wraps(forward)
+    @state.stands_for(forward)
     def noted(self, *inputs, **kwargs):
         result = forward(self, *inputs, **kwargs)
-        if state.on and not state.compiling():
-            try:
-                model = _model(self)
-                if not model.said:
-                    model.said = True
-                    _say_backend(torch.distributed, self, model)
-                if not model.reported and grad_enabled():
-                    model.forwards += 1
-                    if model.forwards >= 3:
-                        _report(self, model)
-            except Exception as error:
-                state.missed("DistributedDataParallel's backend", error)
+        if not state.compiling() and state.on:
+            _note(torch.distributed, self, grad_enabled())
         return result
 
     ddp.register_comm_hook = register_comm_hook
     ddp.forward = noted
     atexit.register(_report_short)
+
+
+@state.aside
+def _note(dist, ddp, trains):
+    """A forward has returned."""
+    try:
+        model = _model(ddp)
+        if not model.said:
+            model.said = True
+            _say_backend(dist, ddp, model)
+        if not model.reported and trains:
+            model.forwards += 1
+            if model.forwards >= 3:
+                _report(ddp, model)
+    except Exception as error:
+        state.missed("DistributedDataParallel's backend", error)
 
 
 def _say_backend(dist, ddp, model):
@@ -126,6 +131,7 @@ def _say_backend(dist, ddp, model):
         state.later("torch_unrecorded", backend=name, what="DDP reduces its gradients through it")
 
 
+@state.aside
 def _report(ddp, model, last=False):
     try:
         data = ddp._get_ddp_logging_data()

@@ -25,8 +25,22 @@ class _Loader:
             from . import torch_hooks
 
             getattr(torch_hooks, self._after)(module)
-        except Exception:  # The job goes on without hooks; the probe says at the end that it did.
-            pass
+        except Exception as error:  # The job goes on without hooks, and says so.
+            _say(module.__name__, error)
+
+
+def _say(name, error):
+    try:
+        if name == "torch":
+            from . import probe
+
+            probe.fact("torch_unhooked", what="the hooks failed: %s: %s" % (type(error).__name__, error))
+        else:
+            from . import state
+
+            state.missed("torch.compile", error)
+    except Exception:  # Not even that much of us works here: the probe says at the end that there were no hooks.
+        pass
 
 
 def spec_of(own, name, path, target):

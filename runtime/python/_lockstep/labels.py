@@ -1,6 +1,5 @@
 """torch.profiler.record_function: the program's own labels become ranges."""
 
-import functools
 
 from . import probe, state
 from .state import OPTIMIZER, TORCH, thread
@@ -26,19 +25,22 @@ def wrap(torch):
     record_function = torch.autograd.profiler.record_function
     enter, leave = record_function.__enter__, record_function.__exit__
 
-    @state.wrapper
-    @functools.wraps(enter)
+    @state.stands_for(enter)
     def __enter__(self):
+        if state.compiling():
+            return enter(self)
         result = enter(self)
         name = self.name
         if state.on and not name.startswith(_COVERED):
             text = _bytes_of(name)
+            state.before_record()
             thread.labels.append((id(self), text, probe.range_begin(text, TORCH)))
         return result
 
-    @state.wrapper
-    @functools.wraps(leave)
+    @state.stands_for(leave)
     def __exit__(self, *exc):
+        if state.compiling():
+            return leave(self, *exc)
         labels = thread.labels
         if labels:
             own = id(self)

@@ -1,6 +1,6 @@
 """Memory once per step: the GPU's allocator if it is in use, else the process's resident memory."""
 
-from . import probe
+from . import probe, state
 
 _SAMPLE, _PEAK = 3, 4  # As in the table gpu_memory.
 
@@ -23,11 +23,13 @@ def sampler(torch):
             probe.memory(_PEAK, device, allocated["peak"], reserved["peak"])
         peaks[device] = allocated["peak"]
 
+    @state.aside
     def safe(steps):
         nonlocal sample
         try:
             sample(steps)
-        except Exception:  # Another allocator: no counters.
+        except Exception as error:  # Another allocator: no counters.
+            state.missed("the memory of each step", error)
             sample = lambda _steps: None  # noqa: E731
 
     return safe

@@ -1,5 +1,6 @@
 """What the hooks of one process share: whether they record, and where training stands."""
 
+import functools
 import threading
 import weakref
 
@@ -9,8 +10,6 @@ TORCH, CPU_OP = 2, 3  # Sources, as in the table ranges.
 INPUT, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION = 1, 2, 3, 4, 5  # Categories, likewise.
 
 on = False
-wrappers = []     # Functions that stand in front of torch's.
-skip_code = None  # Of torch._dynamo, once it is there.
 steps = 0         # Boundaries after the first.
 at_boundary = []  # Called after each, with the number of steps so far.
 at_begin = []     # Called once, when training begins.
@@ -18,7 +17,9 @@ at_begin = []     # Called once, when training begins.
 _opened = False
 _first = None       # Weak reference to the optimizer whose steps count.
 _optimizers = False  # Whether one was ever made: before that nobody trains.
-_pending = []       # Facts that wait for the process to train: one that does not leaves no file.
+_told = False       # Whether the facts that waited were written.
+_pending = []       # Facts that wait for the first record: a process that makes none leaves no file.
+_missed = set()     # What was said to be missing: each part once.
 
 
 class _Thread(threading.local):
@@ -51,9 +52,10 @@ def start(torch):
 
 def after_fork():
     """A forked child is a worker until it joins a process group."""
-    global on, _opened, _first, steps
+    global on, _opened, _told, _first, steps
     on = False
-    _opened, _first, steps = False, None, 0
+    _opened, _told, _first, steps = False, False, None, 0
+    _missed.clear()
     thread.__dict__.clear()
     thread.__init__()
 
@@ -63,22 +65,85 @@ def resume():
     on = True
 
 
-def wrapper(function):
-    wrappers.append(function)
-    if skip_code is not None:
-        skip_code(function.__code__)
-    return function
+_stand_ins = []    # Their code.
+_skip_code = None  # Of torch._dynamo, once it is there.
+
+
+def stands_for(function):
+    """A function of ours in the place of one of torch's, down to the file that the compiler knows it by.
+
+    torch._dynamo goes by the file of a function's code: which it compiles, which it only looks through, and how
+    torch.compile of a module begins. A wrapper of another file would change what becomes a graph.
+    """
+
+    def decorate(wrapper):
+        functools.update_wrapper(wrapper, function)
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            wrapper.__code__ = wrapper.__code__.replace(co_filename=code.co_filename, co_firstlineno=code.co_firstlineno)
+        if _skip_code is None:
+            _stand_ins.append(wrapper.__code__)
+        else:
+            _skip_code(wrapper.__code__)
+        return wrapper
+
+    return decorate
+
+
+_asides = []
+
+
+def aside(function):
+    """Work of our own that calls torch: what it calls is not to be compiled either, wherever it happens to run."""
+    call = [function]
+    _asides.append(call)
+
+    @functools.wraps(function)
+    def apart(*args, **kwargs):
+        return call[0](*args, **kwargs)
+
+    return apart
+
+
+def leave_alone(skip_code, disable):
+    """torch._dynamo is there, with functions of these names."""
+    global _skip_code
+    _skip_code = skip_code
+    for code in _stand_ins:
+        skip_code(code)
+    _stand_ins.clear()
+    for call in _asides:
+        call[0] = disable(call[0])
+    _asides.clear()
 
 
 def missed(part, error):
-    later("torch_hook_missing", part=part, why="%s: %s" % (type(error).__name__, error))
+    """What the hooks do not record, and why: the loss TorchHook, once for each part."""
+    if part not in _missed:
+        _missed.add(part)
+        later("torch_hook_missing", part=part, why="%s: %s" % (type(error).__name__, error))
 
 
 def later(name, /, **values):
-    if _opened:
+    if _told:
         probe.fact(name, **values)
     else:
         _pending.append((name, values))
+
+
+def before_record():
+    """Where something is recorded outside of training: what is known of the process comes first."""
+    if not _told:
+        tell()
+
+
+def tell():
+    global _told
+    _told = True
+    waiting = _pending[:]
+    del _pending[:]
+    for name, values in waiting:
+        probe.fact(name, **values)
 
 
 def optimizer_made():
@@ -92,9 +157,8 @@ def begin_training(only_with_optimizer=False):
     if _opened or (only_with_optimizer and not _optimizers):
         return
     _opened = True
-    for name, values in _pending:
-        probe.fact(name, **values)
-    del _pending[:]
+    if not _told:
+        tell()
     for call in at_begin:
         call()
     probe.hook_step()

@@ -6,6 +6,7 @@ unwrapped and reported (loss TorchHook); the rest works.
 
 import os
 import sys
+import types
 
 from . import finder, probe, state
 
@@ -34,9 +35,25 @@ def install(torch):
 
 
 def leave_frames_alone(_dynamo):
-    """Our wrappers are not to be compiled; what they call is. Traced through, they vanish (state.compiling)."""
-    from torch._C._dynamo.eval_frame import skip_code  # Since 2.0.
+    """What is ours is not to be compiled; what our wrappers call is. Traced through, they vanish (state.compiling)."""
+    skip_code = getattr(_dynamo.eval_frame, "skip_code", None)  # Written in Python from 2.11 on, before that in C.
+    if skip_code is None:
+        from torch._C._dynamo.eval_frame import skip_code
 
-    for function in state.wrappers:
-        skip_code(function.__code__)
-    state.skip_code = skip_code
+    for name, module in list(sys.modules.items()):
+        if name == "lockstep" or name.startswith("_lockstep."):
+            for code in _codes_of(vars(module).values(), name):
+                skip_code(code)
+    state.leave_alone(skip_code, _dynamo.disable)
+
+
+def _codes_of(values, module):
+    """Of all functions of a module, those made inside of others too: a function's code is a constant of its maker's."""
+    for value in values:
+        if isinstance(value, type) and value.__module__ == module:
+            yield from _codes_of(vars(value).values(), module)
+        elif isinstance(value, types.FunctionType):
+            yield from _codes_of([value.__code__], module)
+        elif isinstance(value, types.CodeType):
+            yield value
+            yield from _codes_of(value.co_consts, module)

@@ -29,10 +29,9 @@ def forward_of(torch, function, name):
     """A model's forward, recorded once however many of them nest."""
     grad_enabled = torch.is_grad_enabled
 
-    @state.wrapper
-    @functools.wraps(function)
+    @state.stands_for(function)
     def forward(*args, **kwargs):
-        if not state.on or thread.forward or state.compiling():
+        if state.compiling() or not state.on or thread.forward:
             return function(*args, **kwargs)
         if grad_enabled():
             state.begin_training()
@@ -63,8 +62,13 @@ def _wrap_fsdp(torch):
     import sys
 
     module = sys.modules.get("torch.distributed.fsdp")
+    if module is None:
+        return
     sharded = getattr(module, "FullyShardedDataParallel", None)
-    if sharded is None or hasattr(sharded.forward, "_lockstep"):
+    if sharded is None:
+        state.missed("FullyShardedDataParallel", AttributeError("torch.distributed.fsdp has no such class"))
+        return
+    if hasattr(sharded.forward, "_lockstep"):
         return
     wrapped = forward_of(torch, sharded.forward, b"FullyShardedDataParallel.forward")
     wrapped._lockstep = True
@@ -76,10 +80,9 @@ def _backward(torch):
     # subclasses tell functions apart by identity (__torch_function__).
     function = torch.autograd.backward
 
-    @state.wrapper
-    @functools.wraps(function)
+    @state.stands_for(function)
     def backward(*args, **kwargs):
-        if not state.on or thread.backward or state.compiling():
+        if state.compiling() or not state.on or thread.backward:
             return function(*args, **kwargs)
         state.begin_training()
         if thread.since and not thread.had_forward:
@@ -100,10 +103,9 @@ def _backward(torch):
 def _step_of(function):
     name_of = {}
 
-    @state.wrapper
-    @functools.wraps(function)
+    @state.stands_for(function)
     def step(*args, **kwargs):
-        if not state.on or thread.step or not args or state.compiling():
+        if state.compiling() or not state.on or thread.step or not args:
             return function(*args, **kwargs)
         optimizer = args[0]
         cls = optimizer.__class__
@@ -172,15 +174,16 @@ def _scaler(torch):
         scaler = getattr(module, "GradScaler", None)
         if scaler is not None and "step" in scaler.__dict__ and scaler not in scalers:
             scalers.append(scaler)
+    if not scalers:
+        raise AttributeError("neither torch.amp nor torch.cuda.amp has a GradScaler with a step")
     for scaler in scalers:
         scaler.step = _scaled(scaler.step)
 
 
 def _scaled(function):
-    @state.wrapper
-    @functools.wraps(function)
+    @state.stands_for(function)
     def step(self, optimizer, *args, **kwargs):
-        if not state.on or thread.step or state.compiling():
+        if state.compiling() or not state.on or thread.step:
             return function(self, optimizer, *args, **kwargs)
         state.begin_training()
         thread.step = True
@@ -221,10 +224,9 @@ def _in_worker(function):
 
 
 def _fetching(function, name):
-    @state.wrapper
-    @functools.wraps(function)
+    @state.stands_for(function)
     def fetch(self):
-        if not state.on or thread.input:
+        if state.compiling() or not state.on or thread.input:
             return function(self)
         state.begin_training(only_with_optimizer=True)
         thread.input = True

@@ -270,6 +270,49 @@ class Operators(Case):
             self.assertTrue(any(name.startswith(operator) for name in names), (operator, set(names)))
 
 
+def compiling_python():
+    """An interpreter whose torch has a compiler that works: LOCKSTEP_TORCH_PYTHON, else the one on the path."""
+    for python in (os.environ.get("LOCKSTEP_TORCH_PYTHON"), PYTHON, shutil.which("python3")):
+        if python and run([python, "-c", "import torch; assert torch.compile(torch.nn.Identity(), backend='eager')(1) == 1"],
+                          "/", timeout=300).returncode == 0:
+            return python
+    return None
+
+
+class Compiled(Case):
+    """What torch.compile makes of a program does not depend on whether Lockstep looks on."""
+
+    def setUp(self):
+        super().setUp()
+        self.python = compiling_python()
+        if self.python is None:
+            self.skipTest("no torch whose compiler works (LOCKSTEP_TORCH_PYTHON names an interpreter that has one)")
+
+    def test_the_same_graphs(self):
+        words = [self.python, HERE + "/compiled.py", "eager", "aot_eager"]
+        plain, traced = run(words, self.dir, timeout=280), self.lockstep(*words, timeout=280)
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        self.assertEqual((traced.returncode, traced.stdout), (0, plain.stdout), traced.stderr)
+        worded = lambda text: [re.sub(r"[\d:. ]+", " ", line) for line in text.splitlines()]  # Times, pids.
+        self.assertEqual(worded(traced.stderr), worded(plain.stderr))
+        file = self.file()
+        self.assertNotIn("TorchHook", file.losses())
+        for name in ("DistributedDataParallel.forward", "backward", "SGD.step"):
+            self.assertGreater(file.count(name), 20, name)
+        self.assertGreater(len(file.rows("steps")), 1)
+
+
+BROKEN = {
+    # What a torch to come may lack, taken away before the hooks look at it: name of the loss -> how.
+    "DataLoader": "del torch.utils.data.dataloader._BaseDataLoaderIter",
+    "Optimizer.step": "torch.optim.Optimizer = type('Optimizer', (), {})",
+    "GradScaler.step": "torch.cuda.amp.GradScaler = object; (hasattr(torch, 'amp') and setattr(torch.amp, 'GradScaler', object))",
+    "ddp": "del torch.nn.parallel.DistributedDataParallel.register_comm_hook",
+    "torch.distributed.all_reduce": "torch.distributed.distributed_c10d.all_reduce = None",
+    "the memory of each step": "torch.cuda.is_initialized = None",
+}
+
+
 LISTING = """
 import os, sys
 print(sys.path, sorted(m for m in sys.modules if "lockstep" in m or m in ("ctypes", "sitecustomize")), sys.argv)
@@ -289,6 +332,56 @@ model(torch.ones(1, 2)).sum().backward()
 optimizer.step()
 Ends.apply(model(torch.ones(1, 2))).sum().backward()
 """
+
+
+TRAINING = """
+import torch
+weights = torch.ones(3, requires_grad=True)
+sgd = torch.optim.SGD if hasattr(torch.optim.Optimizer, "zero_grad") else None
+for i in range(3):
+    loss = (weights * 2).sum()
+    loss.backward()
+    if sgd:
+        optimizer = i and optimizer or sgd([weights], lr=0.1)
+        optimizer.step()
+print(weights.tolist())
+"""
+
+
+class Lacking(Case):
+    """A hook that finds no place is a loss, said once and by its name; the others are placed."""
+
+    def test_each_part(self):
+        # Its sitecustomize comes after ours and changes torch between its import and our hooks' look at it.
+        for part, how in BROKEN.items():
+            with self.subTest(part=part):
+                self.script("import sys\nsys.path.insert(0, %r)\nimport spoil\n" % self.dir, "sitecustomize.py")
+                self.script("""
+import _lockstep.state as state
+start = state.start
+def spoiled(torch):
+    import torch.utils.data.dataloader
+    import torch.nn.parallel
+    %s
+    start(torch)
+state.start = spoiled
+""" % how, "spoil.py")
+                script = self.script(TRAINING)
+                plain, traced = run([PYTHON, script], self.dir), self.lockstep(PYTHON, script, PYTHONPATH=self.dir)
+                self.assertEqual(traced.returncode, 0, traced.stderr)
+                if part != "Optimizer.step":
+                    self.assertEqual(traced.stdout, plain.stdout)
+                file = self.file()
+                self.assertEqual(file.count("backward"), 3)
+                details = [file.text(r["detail"]) for r in file.rows("losses") if file.text(r["name"]) == "TorchHook"]
+                self.assertEqual([d.split(": ")[0] for d in details], [part])
+
+    def test_all_of_them(self):
+        self.script("import _lockstep.torch_hooks as hooks\nhooks.os = None\n", "sitecustomize.py")
+        script = self.script(TRAINING)
+        traced = self.lockstep(PYTHON, script, PYTHONPATH=self.dir)
+        self.assertEqual((traced.returncode, traced.stdout), (0, run([PYTHON, script], self.dir).stdout), traced.stderr)
+        self.assertTrue(self.file().losses()["TorchHook"].startswith("all: the hooks failed: "))
 
 
 class Quiet(Case):
