@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "merge/readers/kineto/trace_reader.h"
+#include "ingest/kineto/read/trace_reader.h"
 
 namespace {
 

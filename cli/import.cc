@@ -1,6 +1,6 @@
 // lockstep import kineto: traces of torch.profiler -> a run directory.
 
-#include "merge/import/import.h"
+#include "ingest/import.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "merge/import/import.h"
+#include "ingest/import.h"
 
 namespace lockstep::cli {
 

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "ingest/rank_files/event_reader.h"
 #include "merge/exporters/out_file.h"
 #include "merge/exporters/text.h"
 #include "merge/exporters/writers.h"
-#include "merge/readers/event_reader.h"
 #include "trace/strings.h"
 
 namespace lockstep::exporters {

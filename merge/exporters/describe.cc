@@ -6,7 +6,7 @@
 #include "core/collective.h"
 #include "core/hex.h"
 #include "core/mpi_ops.h"
-#include "merge/readers/rank_source.h"
+#include "ingest/rank_files/rank_source.h"
 #include "trace/strings.h"
 
 namespace lockstep::exporters {

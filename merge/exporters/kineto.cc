@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "core/version.h"
+#include "ingest/rank_files/event_reader.h"
 #include "merge/exporters/describe.h"
 #include "merge/exporters/kineto_comm.h"
 #include "merge/exporters/out_file.h"
 #include "merge/exporters/rank_name.h"
 #include "merge/exporters/text.h"
 #include "merge/exporters/writers.h"
-#include "merge/readers/event_reader.h"
 #include "trace/strings.h"
 
 namespace lockstep::exporters {

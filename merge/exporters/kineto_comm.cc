@@ -7,9 +7,9 @@
 
 #include "core/collective.h"
 #include "core/hex.h"
+#include "ingest/rank_files/rank_source.h"
 #include "merge/exporters/describe.h"
 #include "merge/exporters/text.h"
-#include "merge/readers/rank_source.h"
 #include "trace/strings.h"
 
 namespace lockstep::exporters {
@@ -23,7 +23,7 @@ struct GroupName {
   std::string name, description;
 };
 
-// An imported group is called "description (name)"; see merge/import/groups.cc.
+// An imported group is called "description (name)"; see ingest/map/groups.cc.
 GroupName NameOf(const schema::RankTables& head, std::uint32_t comm) {
   const schema::Comms& comms = head.comms;
   const std::string_view text = TextOf(head, comms.name[comm]);

@@ -14,7 +14,7 @@ namespace lockstep::exporters {
 using CommMembers = std::unordered_map<std::uint64_t, std::vector<std::int32_t>>;
 
 // Appends `, "Collective name": ..., "Process Group Name": ...` for a row of collectives or p2p.
-// Columns that the head does not hold (merge/readers/rank_source.h's ReadHead) are not looked at.
+// Columns that the head does not hold (ingest/rank_files/rank_source.h's ReadHead) are not looked at.
 void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, const CommMembers& members,
                           std::uint32_t row);
 void AppendMessageArgs(std::string& out, const schema::RankTables& head, const CommMembers& members, std::uint32_t row,

@@ -13,9 +13,9 @@
 
 #include "core/interval.h"
 #include "core/result.h"
+#include "ingest/rank_files/rank_source.h"
 #include "merge/exporters/event.h"
 #include "merge/exporters/writer.h"
-#include "merge/readers/rank_source.h"
 #include "merge/timeline/timeline.h"
 
 namespace lockstep::exporters {

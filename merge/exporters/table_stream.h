@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "ingest/rank_files/event_reader.h"
 #include "merge/exporters/event.h"
-#include "merge/readers/event_reader.h"
 
 namespace lockstep::exporters {
 

@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ingest/rank_files/rank_source.h"
 #include "merge/match/instance_key.h"
 #include "merge/parallel.h"
-#include "merge/readers/rank_source.h"
 
 namespace lockstep {
 namespace {

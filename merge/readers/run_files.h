@@ -12,7 +12,7 @@
 
 #include "core/loss.h"
 #include "core/result.h"
-#include "merge/readers/rank_source.h"
+#include "ingest/rank_files/rank_source.h"
 #include "merge/team.h"
 
 namespace lockstep {

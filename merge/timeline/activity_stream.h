@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "merge/readers/event_reader.h"
+#include "ingest/rank_files/event_reader.h"
 #include "merge/timeline/breakdown.h"
 #include "merge/timeline/gpu_windows.h"
 #include "merge/timeline/kernel_class.h"

@@ -5,7 +5,7 @@
 
 #include "core/interval.h"
 #include "core/schema.h"
-#include "merge/readers/event_reader.h"
+#include "ingest/rank_files/event_reader.h"
 #include "merge/steps/steps.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "merge/readers/rank_source.h"
+#include "ingest/rank_files/rank_source.h"
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "core/collective.h"
 #include "core/mpi_ops.h"
+#include "ingest/rank_files/event_reader.h"
 #include "merge/match/instance_key.h"
-#include "merge/readers/event_reader.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/gpu_windows.h"
 #include "merge/timeline/helper_waits.h"

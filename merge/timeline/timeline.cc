@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "merge/readers/rank_source.h"
+#include "ingest/rank_files/rank_source.h"
 #include "trace/strings.h"
 #include "trace/table_file.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/window.h"
-#include "merge/readers/rank_source.h"
+#include "ingest/rank_files/rank_source.h"
 
 namespace lockstep {
 namespace {

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "fuzz/kineto/mutate_json.h"
-#include "merge/readers/kineto/batch_parser.h"
-#include "merge/readers/kineto/element_scan.h"
-#include "merge/readers/kineto/trace_reader.h"
+#include "ingest/kineto/read/batch_parser.h"
+#include "ingest/kineto/read/element_scan.h"
+#include "ingest/kineto/read/trace_reader.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 

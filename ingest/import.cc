@@ -1,0 +1,504 @@
+#include "ingest/import.h"
+
+#include <fmt/format.h>
+#include <tbb/global_control.h>
+#include <tbb/info.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "core/hash.h"
+#include "core/hex.h"
+#include "core/own_file.h"
+#include "core/version.h"
+#include "ingest/kineto/map/rank_import.h"
+#include "merge/parallel.h"
+#include "trace/strings.h"
+#include "trace/table_file.h"
+
+namespace lockstep::import {
+namespace fs = std::filesystem;
+namespace {
+
+using schema::kNone;
+
+// Grows when the same traces give other tables: caches are made again.
+constexpr std::uint64_t kImportRevision = 1;
+// Below this many bytes of JSON in work, files do not wait for one another.
+constexpr std::uint64_t kFreeJsonBytes = 256 << 20;
+// A file below this many bytes of JSON stays on one thread while others wait for theirs:
+// oneTBB 2021.8 takes longer to share a few milliseconds of work than to do it (256
+// files of 1 MB: 10 s against 3 s on one thread).
+constexpr std::uint64_t kSharedJsonBytes = 32 << 20;
+// Traces of one job whose windows lie further apart than this: clocks are not that wrong.
+constexpr std::int64_t kFarApartNs = 600'000'000'000;
+
+std::string FinalName(std::int32_t rank) { return fmt::format("rank-{:05d}.h5", rank); }
+
+struct Imported {
+  std::optional<TraceSummary> summary;
+  std::optional<Error> error;
+  PlannedRank assumed;  // What its tables were written with.
+  std::int64_t assumed_world = 0;
+  std::string file;  // In ranks/, hidden until all are there.
+};
+
+class Importer {
+ public:
+  Importer(const TraceFiles& traces, const ImportOptions& options) : traces_(traces), options_(options) {}
+
+  Result<ImportResult> Run() {
+    std::error_code error;
+    ranks_dir_ = fs::path(options_.run_dir) / "ranks";
+    fs::create_directories(ranks_dir_, error);
+    if (error)
+      return Error{ErrorCode::kIo, "cannot make the run directory: " + error.message(), ranks_dir_.string(),
+                   "choose another with -o"};
+    ClearRun(options_.run_dir);
+    const unsigned cores = static_cast<unsigned>(tbb::info::default_concurrency());
+    jobs_ = options_.jobs == 0 ? cores : std::min(options_.jobs, cores);
+    const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, std::max(1u, jobs_));
+    // Of names and sizes alone, so that the same traces give the same run wherever they lie.
+    Hash64 id;
+    for (const TraceFile& file : traces_.files) {
+      id.Add(std::string_view(fs::path(file.name).filename().string()));
+      id.Add(file.bytes);
+    }
+    run_id_ = "import-" + Hex(id.value());
+    Plan();
+    ReadAll();
+    LS_CHECK(Decide());
+    LS_CHECK(Manifest());
+    return std::move(result_);
+  }
+
+ private:
+  // World size -> files that say it.
+  using ToldWorlds = std::map<std::int64_t, std::vector<std::size_t>>;
+  // What most say, the larger on a tie; 0 if none does.
+  static std::int64_t MostTold(const ToldWorlds& worlds) {
+    std::int64_t told = 0;
+    std::size_t most = 0;
+    for (const auto& [size, files] : worlds)
+      if (files.size() >= most) most = files.size(), told = size;
+    return told;
+  }
+
+  void Plan() {
+    std::vector<Asked> asked;
+    ToldWorlds worlds;
+    for (std::size_t i = 0; i < traces_.files.size(); ++i) {
+      const TraceFile& file = traces_.files[i];
+      asked.push_back({file.name, file.told_rank, -1});
+      if (file.told_world_size > 0) worlds[file.told_world_size].push_back(i);
+    }
+    told_world_ = MostTold(worlds);
+    const std::vector<PlannedRank> plan = PlanRanks(asked, told_world_);
+    imported_.resize(plan.size());
+    for (std::size_t i = 0; i < plan.size(); ++i) imported_[i].assumed = plan[i];
+    const std::int64_t world = World(plan);
+    for (Imported& one : imported_) one.assumed_world = world;
+    for (const TraceFile& file : traces_.files) progress_.bytes += file.bytes;
+    progress_.files = traces_.files.size();
+  }
+
+  std::int64_t World(const std::vector<PlannedRank>& plan) const {
+    std::int64_t world = told_world_;
+    for (const PlannedRank& one : plan) world = std::max<std::int64_t>(world, one.rank + 1);
+    return world;
+  }
+
+  // Largest first, so that the last ones are short; not more at once than memory for
+  // about two of the largest. One file by itself uses all cores anyway.
+  void ReadAll() {
+    std::vector<std::size_t> order(traces_.files.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return traces_.files[a].json_bytes > traces_.files[b].json_bytes;
+    });
+    const std::uint64_t budget = std::max(kFreeJsonBytes, 2 * traces_.files[order[0]].json_bytes);
+    std::mutex mutex;
+    std::condition_variable room;
+    std::size_t next = 0;
+    std::uint64_t in_work = 0;
+    const auto work = [&] {
+      std::unique_lock lock(mutex);
+      while (true) {
+        room.wait(lock, [&] {
+          return next == order.size() || in_work == 0 || in_work + traces_.files[order[next]].json_bytes <= budget;
+        });
+        if (next == order.size()) return;
+        const std::size_t at = order[next++];
+        const std::uint64_t bytes = traces_.files[at].json_bytes;
+        in_work += bytes;
+        lock.unlock();
+        ReadOne(at);
+        lock.lock();
+        in_work -= bytes;
+        room.notify_all();
+      }
+    };
+    std::vector<std::thread> threads;
+    const std::size_t several = std::min<std::size_t>(jobs_, order.size());
+    for (std::size_t i = 1; i < several; ++i) {
+      try {
+        threads.emplace_back(work);
+      } catch (const std::system_error&) {
+        break;  // No more threads to be had: those there do it.
+      }
+    }
+    work();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void ReadOne(std::size_t at) {
+    const TraceFile& file = traces_.files[at];
+    Imported& one = imported_[at];
+    TraceOptions options;
+    options.jobs = JobsFor(at);
+    options.python_functions = options_.python_functions;
+    options.rank = one.assumed.rank;
+    options.world_size = one.assumed_world;
+    options.rank_from = one.assumed.from;
+    options.source = file.name;
+    options.run_id = run_id_;
+    std::uint64_t counted = 0;
+    options.progress = [&](std::uint64_t done, std::uint64_t) {
+      Progress(std::min(done, file.bytes), counted, 0, false);
+    };
+    try {
+      Result<ImportedTrace> trace = ImportTrace(file.path, options);
+      if (trace.ok()) {
+        one.file = fmt::format(".import-{:06d}.h5", at);
+        const Status written = Write((ranks_dir_ / one.file).string(), trace.value().tables, JobsFor(at));
+        if (written.ok())
+          one.summary = std::move(trace.value().summary);
+        else
+          one.error = written.error();
+      } else {
+        one.error = trace.error();
+      }
+    } catch (const std::bad_alloc&) {
+      one.error =
+          Error{ErrorCode::kUnsupported, "more events than memory", file.name, "import on a machine with more memory"};
+    } catch (const std::exception& bug) {  // One file must not take the others with it.
+      one.error = Error{ErrorCode::kInternal, bug.what(), file.name, "report it with the trace's first lines"};
+    }
+    Progress(file.bytes, counted, one.summary ? one.summary->json_bytes : 0, true);
+  }
+
+  unsigned JobsFor(std::size_t at) const {
+    return imported_.size() >= jobs_ && traces_.files[at].json_bytes < kSharedJsonBytes ? 1 : jobs_;
+  }
+
+  static Status Write(const std::string& path, const schema::RankTables& tables, unsigned jobs) {
+    return WriteRankFile(path, tables,
+                         [jobs](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(jobs, n, f); });
+  }
+
+  void Progress(std::uint64_t done, std::uint64_t& counted, std::uint64_t json_bytes, bool finished) {
+    const std::lock_guard lock(progress_mutex_);
+    if (done > counted) {
+      progress_.bytes_done += done - counted;
+      counted = done;
+    }
+    progress_.json_bytes += json_bytes;
+    progress_.files_done += finished;
+    if (options_.progress) options_.progress(progress_);
+  }
+
+  void Lose(std::int32_t rank, Loss loss, std::uint64_t count, std::string detail) {
+    result_.losses.push_back({rank, loss, count, std::move(detail)});
+    run_losses_.push_back(result_.losses.size() - 1);
+  }
+
+  // With all files read: which rank each is, which groups are the same, what the
+  // files say of one another; files that were written with another answer are written again.
+  Status Decide() {
+    std::vector<std::size_t> readable;
+    for (std::size_t i = 0; i < imported_.size(); ++i) {
+      if (imported_[i].summary) {
+        readable.push_back(i);
+        continue;
+      }
+      const Error& error = *imported_[i].error;
+      if (error.code == ErrorCode::kIo && error.where.find(ranks_dir_.string()) != std::string::npos) return error;
+      Lose(-1, Loss::kFileUnreadable, 1, traces_.files[i].name + ": " + error.what);
+    }
+    if (readable.empty()) {
+      Error error = *imported_.front().error;
+      if (imported_.size() > 1) error.what = "none of the files could be read: " + error.what;
+      if (error.where.empty()) error.where = traces_.files.front().name;
+      return error;
+    }
+    std::vector<Asked> asked;
+    ToldWorlds worlds;
+    for (const std::size_t i : readable) {
+      const TraceSummary& s = *imported_[i].summary;
+      asked.push_back({traces_.files[i].name, s.told_rank, s.operations_rank});
+      if (s.told_world_size > 0) worlds[s.told_world_size].push_back(i);
+    }
+    told_world_ = MostTold(worlds);
+    for (const auto& [size, files] : worlds) {
+      if (size == told_world_) continue;
+      for (const std::size_t i : files)
+        Lose(-1, Loss::kRunMixed, 1,
+             fmt::format("{}: says the job has {} ranks, {} of the files say {}; used all the same",
+                         traces_.files[i].name, size, worlds[told_world_].size(), told_world_));
+    }
+    const std::vector<PlannedRank> plan = PlanRanks(asked, told_world_);
+    const std::int64_t world = World(plan);
+    Apart(readable);
+
+    std::vector<std::size_t> kept;
+    for (std::size_t k = 0; k < readable.size(); ++k) {
+      Imported& one = imported_[readable[k]];
+      if (plan[k].loser_to < 0) {
+        kept.push_back(k);
+        continue;
+      }
+      Lose(plan[k].rank, Loss::kRankDuplicated, 1,
+           fmt::format("{}: rank {} was taken from {}", traces_.files[readable[k]].name, plan[k].rank,
+                       traces_.files[readable[static_cast<std::size_t>(plan[k].loser_to)]].name));
+      std::error_code ignored;
+      fs::remove(ranks_dir_ / one.file, ignored);
+    }
+    std::vector<std::pair<std::int32_t, TraceSummary*>> ranks;
+    for (const std::size_t k : kept) ranks.emplace_back(plan[k].rank, &*imported_[readable[k]].summary);
+    const std::set<std::int32_t> renamed = AgreeOnGroups(ranks);
+
+    for (const std::size_t k : kept) {
+      Imported& one = imported_[readable[k]];
+      const bool as_written = one.assumed.rank == plan[k].rank && one.assumed.told == plan[k].told &&
+                              one.assumed_world == world && !renamed.contains(plan[k].rank);
+      if (!as_written) LS_CHECK(Rewrite(one, plan[k], world, traces_.files[readable[k]].name));
+      std::error_code error;
+      fs::rename(ranks_dir_ / one.file, ranks_dir_ / FinalName(plan[k].rank), error);
+      if (error)
+        return Error{ErrorCode::kIo, "cannot rename a rank file: " + error.message(), ranks_dir_.string(),
+                     "free space on that file system, or choose another with -o"};
+      const TraceSummary& s = *one.summary;
+      result_.events += s.events, result_.rows += s.rows, result_.kernels += s.kernels;
+      result_.collectives += s.collectives, result_.json_bytes += s.json_bytes;
+      result_.steps = std::max(result_.steps, s.steps);
+      for (const kineto::Defect& loss : s.losses)
+        result_.losses.push_back({plan[k].rank, loss.loss, loss.count, loss.detail});
+    }
+    result_.ranks = kept.size();
+    result_.world_size = world;
+    for (const ImportLoss& loss : result_.losses) result_.incomplete |= Info(loss.loss).severity == Severity::kDataLoss;
+    return Ok();
+  }
+
+  // Files of another run of the job, or of another job.
+  void Apart(const std::vector<std::size_t>& readable) {
+    std::vector<std::pair<std::int64_t, std::size_t>> begins;
+    for (const std::size_t i : readable) begins.emplace_back(imported_[i].summary->begin_ns, i);
+    if (begins.size() < 2) return;
+    std::sort(begins.begin(), begins.end());
+    const std::size_t middle = begins[(begins.size() - 1) / 2].second;
+    const TraceSummary& typical = *imported_[middle].summary;
+    for (const auto& [begin, i] : begins) {
+      const TraceSummary& s = *imported_[i].summary;
+      std::int64_t gap = 0;
+      if (__builtin_sub_overflow(std::max(s.begin_ns, typical.begin_ns), std::min(s.end_ns, typical.end_ns), &gap) ||
+          gap <= kFarApartNs)
+        continue;
+      Lose(-1, Loss::kRunMixed, 1,
+           fmt::format("{}: recorded {} s away from {}; used all the same", traces_.files[i].name, gap / 1'000'000'000,
+                       traces_.files[middle].name));
+    }
+  }
+
+  // Members of a group must give it one identity. Where no two of them call it by the same
+  // name, names say nothing there: groups of the same members and description are
+  // counted instead, in the order of their names, which is the order they were made in.
+  std::set<std::int32_t> AgreeOnGroups(const std::vector<std::pair<std::int32_t, TraceSummary*>>& ranks) {
+    struct OnRank {
+      std::int32_t rank;
+      std::vector<RankGroup*> groups;
+    };
+    std::map<std::uint64_t, std::vector<OnRank>> by_members;
+    for (const auto& [rank, summary] : ranks)
+      for (RankGroup& group : summary->groups) {
+        if (group.guessed || !group.group.members_known()) continue;
+        auto& list = by_members[group.group.Id("")];
+        if (list.empty() || list.back().rank != rank) list.push_back({rank, {}});
+        list.back().groups.push_back(&group);
+      }
+    std::set<std::int32_t> renamed;
+    for (auto& [members, list] : by_members) {
+      if (list.size() < 2) continue;
+      std::map<std::string_view, std::size_t> names;
+      bool shared = false, equal = true;
+      for (const OnRank& on : list) {
+        equal &= on.groups.size() == list[0].groups.size();
+        for (const RankGroup* group : on.groups) shared |= ++names[group->group.name] > 1;
+      }
+      if (shared || !equal) continue;
+      for (OnRank& on : list) {
+        std::stable_sort(on.groups.begin(), on.groups.end(), [](const RankGroup* a, const RankGroup* b) {
+          return NaturalLess(a->group.name, b->group.name);
+        });
+        for (std::size_t i = 0; i < on.groups.size(); ++i) on.groups[i]->as = fmt::format("number {}", i);
+        renamed.insert(on.rank);
+      }
+    }
+    return renamed;
+  }
+
+  Status Rewrite(Imported& one, const PlannedRank& planned, std::int64_t world, const std::string& name) {
+    const std::string path = (ranks_dir_ / one.file).string();
+    LS_TRY(RankFileContents contents, ReadRankFile(path));
+    schema::RankTables& t = contents.tables;
+    StringInterner<schema::Strings, schema::StringBytes> strings(t.strings, t.string_bytes);
+    // The interner starts empty: a text that is there already gets a second row, which harms nobody.
+    TraceSummary& s = *one.summary;
+    for (std::uint32_t i = 0; i < t.comms.rows() && i < s.groups.size(); ++i) {
+      if (s.groups[i].all_ranks) SetWorld(s.groups[i].group, world);
+      const schema::Comms::Row row = CommOf(s.groups[i], i, planned.rank);
+      t.comms.global_id[i] = row.global_id, t.comms.size[i] = row.size, t.comms.rank[i] = row.rank;
+      t.comms.first_world_rank[i] = row.first_world_rank, t.comms.stride[i] = row.stride;
+      t.comms.unidentified[i] = row.unidentified;
+    }
+    std::fill(t.processes.world_rank.begin(), t.processes.world_rank.end(), planned.rank);
+    const auto set = [&](std::string_view key, const std::string& value) {
+      for (std::size_t i = 0; i < t.meta.rows(); ++i)
+        if (lockstep::TextOf(t, t.meta.key[i]) == key) {
+          t.meta.value[i] = strings.Intern(value);
+          return;
+        }
+      t.meta.Append({.key = strings.Intern(key), .value = strings.Intern(value)});
+    };
+    set("rank", std::to_string(planned.rank));
+    set("rank_source", planned.told ? "env" : "slot");
+    set("world_size", std::to_string(world));
+    // The loss that tells where the rank came from, as it is now.
+    const std::string_view unknown = Info(Loss::kImportRankUnknown).name;
+    schema::Losses losses;
+    for (std::size_t i = 0; i < t.losses.rows(); ++i)
+      if (lockstep::TextOf(t, t.losses.name[i]) != unknown) losses.Append(t.losses.Get(i));
+    std::erase_if(s.losses, [](const kineto::Defect& loss) { return loss.loss == Loss::kImportRankUnknown; });
+    if (!planned.told) {
+      const std::string detail = fmt::format("{}: taken for rank {} by {}", name, planned.rank, planned.from);
+      losses.Append({.name = strings.Intern(unknown),
+                     .count = 1,
+                     .first_ns = schema::kNoTime,
+                     .last_ns = schema::kNoTime,
+                     .thread = kNone,
+                     .detail = strings.Intern(detail)});
+      s.losses.push_back({Loss::kImportRankUnknown, 1, detail});
+    }
+    t.losses = std::move(losses);
+    return Write(path, t, jobs_);
+  }
+
+  Status Manifest() {
+    nlohmann::ordered_json json;
+    json["format"] = "lockstep.run/1";
+    json["lockstep_version"] = LOCKSTEP_VERSION;
+    json["run_id"] = run_id_;
+    json["world_size"] = result_.world_size;
+    std::string what = fs::path(CommonDirectory(traces_.files)).filename().string();
+    if (traces_.files.size() == 1) what = fs::path(traces_.files[0].name).filename().string();
+    json["command"] = {"torch.profiler", what};
+    json["imported"] = "kineto";
+    json["inputs"] = InputsKey(traces_, options_.python_functions);
+    auto& files = json["files"] = nlohmann::ordered_json::array();
+    for (const TraceFile& file : traces_.files)
+      files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"modified_ns", file.modified_ns}});
+    auto& losses = json["losses"] = nlohmann::ordered_json::array();
+    for (const std::size_t i : run_losses_) {
+      const ImportLoss& loss = result_.losses[i];
+      losses.push_back(
+          {{"name", Info(loss.loss).name}, {"rank", loss.rank}, {"count", loss.count}, {"detail", loss.detail}});
+    }
+    const std::string path = (fs::path(options_.run_dir) / "manifest.json").string();
+    const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    if (const int error = ReplaceFile(path, text, 0666); error != 0)
+      return Error{ErrorCode::kIo, "cannot write the manifest: " + std::generic_category().message(error), path,
+                   "free space on that file system, or choose another with -o"};
+    return Ok();
+  }
+
+  const TraceFiles& traces_;
+  const ImportOptions& options_;
+  fs::path ranks_dir_;
+  unsigned jobs_ = 1;
+  std::string run_id_;
+  std::int64_t told_world_ = 0;
+  std::vector<Imported> imported_;  // As traces_.files.
+  ImportProgress progress_;
+  std::mutex progress_mutex_;
+  ImportResult result_;
+  std::vector<std::size_t> run_losses_;  // Of result_.losses: those that no rank file has.
+};
+
+}  // namespace
+
+std::string InputsKey(const TraceFiles& traces, bool python_functions) {
+  Hash64 key;
+  key.Add(std::string_view(LOCKSTEP_VERSION));
+  key.Add(kImportRevision);
+  key.Add(std::uint64_t{python_functions});
+  for (const TraceFile& file : traces.files) {
+    key.Add(std::string_view(file.real));
+    key.Add(file.bytes);
+    key.Add(static_cast<std::uint64_t>(file.modified_ns));
+  }
+  return Hex(key.value());
+}
+
+std::string InputsOf(const std::string& run_dir) {
+  std::error_code absent;
+  if (!fs::is_regular_file(fs::path(run_dir) / "manifest.json", absent)) return "";
+  std::ifstream file(fs::path(run_dir) / "manifest.json");
+  if (!file) return "";
+  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+  if (!json.is_object()) return "";
+  const auto at = json.find("inputs");
+  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+void ClearRun(const std::string& run_dir) {
+  std::error_code ignored;
+  for (const char* name : {"manifest.json", "timeline.h5", "analysis.json", "report.html", "timeline.pftrace"})
+    fs::remove(fs::path(run_dir) / name, ignored);
+  std::vector<fs::path> old;
+  for (fs::directory_iterator at(fs::path(run_dir) / "ranks", ignored), end; !ignored && at != end;
+       at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with("rank-") || name.starts_with(".import-")) old.push_back(at->path());
+  }
+  for (const fs::path& path : old) fs::remove(path, ignored);
+}
+
+Status MoveRun(const std::string& from, const std::string& to) {
+  std::error_code error;
+  ClearRun(to);
+  fs::create_directories(fs::path(to) / "ranks", error);
+  for (fs::directory_iterator at(fs::path(from) / "ranks", error), end; !error && at != end; at.increment(error))
+    if (fs::rename(at->path(), fs::path(to) / "ranks" / at->path().filename(), error); error) break;
+  if (!error) fs::rename(fs::path(from) / "manifest.json", fs::path(to) / "manifest.json", error);
+  if (error)
+    return Error{ErrorCode::kIo, "cannot write the run directory: " + error.message(), to, "choose another with -o"};
+  return Ok();
+}
+
+Result<ImportResult> Import(const TraceFiles& traces, const ImportOptions& options) {
+  return Importer(traces, options).Run();
+}
+
+}  // namespace lockstep::import

@@ -1,0 +1,61 @@
+#pragma once
+// `lockstep import kineto`: trace files of all ranks -> a run directory that merge
+// and analyze read like a recorded one.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/loss.h"
+#include "core/result.h"
+#include "ingest/inputs.h"
+
+namespace lockstep::import {
+
+struct ImportProgress {
+  std::size_t files_done = 0, files = 0;
+  std::uint64_t bytes_done = 0, bytes = 0;  // Of the files as they lie on disk.
+  std::uint64_t json_bytes = 0;             // Of the files that are done.
+};
+
+struct ImportOptions {
+  std::string run_dir;  // Made if absent; what an earlier run left in it is replaced.
+  unsigned jobs = 0;
+  bool python_functions = false;
+  std::function<void(const ImportProgress&)> progress;  // One call at a time, from any thread.
+};
+
+struct ImportLoss {
+  std::int32_t rank;  // -1 the whole import.
+  Loss loss;
+  std::uint64_t count;
+  std::string detail;
+};
+
+struct ImportResult {
+  std::size_t ranks = 0;
+  std::int64_t world_size = 0;
+  std::uint64_t events = 0, rows = 0, kernels = 0, collectives = 0, steps = 0;
+  std::uint64_t json_bytes = 0;
+  std::vector<ImportLoss> losses;  // Of all ranks, by rank.
+  bool incomplete = false;         // Some loss is one of data.
+};
+
+// Every file that can be read is used. kMalformed: none was a trace; kIo.
+Result<ImportResult> Import(const TraceFiles& traces, const ImportOptions& options);
+
+// Changes whenever an import would give something else: files, their sizes and times,
+// options, this version. Stored in manifest.json as "inputs".
+std::string InputsKey(const TraceFiles& traces, bool python_functions);
+// Of an imported run, "" if it is none or was never finished.
+std::string InputsOf(const std::string& run_dir);
+
+// Removes what an earlier run or import left in `run_dir`, and nothing else.
+void ClearRun(const std::string& run_dir);
+
+// Moves a finished import from one directory to another of the same file system, where it replaces what ClearRun
+// removes; manifest.json comes last. kIo.
+Status MoveRun(const std::string& from, const std::string& to);
+
+}  // namespace lockstep::import

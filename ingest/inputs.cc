@@ -1,0 +1,383 @@
+#include "ingest/inputs.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "ingest/map/args.h"
+#include "ingest/rank_files/rank_source.h"
+
+namespace lockstep::import {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::size_t kHeadBytes = 64 * 1024, kHeadJsonBytes = 256 * 1024;
+constexpr int kDeepest = 6;
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+bool IsGzip(std::string_view bytes) { return bytes.size() > 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b'; }
+
+std::string Inflated(std::string_view bytes) {
+  z_stream stream{};
+  std::string text(kHeadJsonBytes, '\0');
+  if (inflateInit2(&stream, 15 + 16) != Z_OK) return "";
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(text.data());
+  stream.avail_out = static_cast<uInt>(text.size());
+  inflate(&stream, Z_SYNC_FLUSH);
+  text.resize(text.size() - stream.avail_out);
+  inflateEnd(&stream);
+  return text;
+}
+
+struct Looked {
+  std::string head, tail;  // JSON; the tail of plain files only.
+  bool gzip = false;
+  int error = 0;  // An errno: why nothing can be said.
+};
+
+Looked Look(const std::string& path, std::uint64_t bytes) {
+  Looked looked;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    looked.error = errno;
+    return looked;
+  }
+  std::string head(kHeadBytes, '\0');
+  const ssize_t got = ::pread(file, head.data(), head.size(), 0);
+  if (got < 0) looked.error = errno;
+  head.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  looked.gzip = IsGzip(head);
+  if (looked.gzip) {
+    looked.head = Inflated(head);
+  } else {
+    if (bytes > head.size()) {
+      std::string tail(std::min<std::uint64_t>(kHeadBytes, bytes - head.size()), '\0');
+      const ssize_t end = ::pread(file, tail.data(), tail.size(), static_cast<off_t>(bytes - tail.size()));
+      tail.resize(end > 0 ? static_cast<std::size_t>(end) : 0);
+      looked.tail = std::move(tail);
+    }
+    looked.head = std::move(head);
+  }
+  ::close(file);
+  return looked;
+}
+
+// distributedInfo in a piece of JSON, complete or not.
+void Distributed(std::string_view json, TraceFile& file) {
+  const std::size_t at = json.find("\"distributedInfo\"");
+  if (at == std::string_view::npos) return;
+  const std::size_t brace = json.find_first_not_of(" \t\r\n:", at + std::strlen("\"distributedInfo\""));
+  if (brace == std::string_view::npos || json[brace] != '{') return;
+  ArgsCursor cursor(json.substr(brace));
+  for (std::string_view key, value; cursor.Next(key, value);) {
+    if (key == "rank") file.told_rank = ToldRank(IntOf(value, -1));
+    if (key == "world_size") file.told_world_size = ToldSize(IntOf(value, 0));
+  }
+}
+
+// Chrome's two forms: an object with traceEvents, or the bare list of events.
+bool LooksLikeEvents(const Looked& looked) {
+  const std::string_view head = looked.head;
+  const std::size_t first = head.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  if (first == std::string_view::npos) return false;
+  const auto has = [&](std::string_view key) {
+    return head.find(key) != std::string_view::npos || looked.tail.find(key) != std::string::npos;
+  };
+  if (head[first] == '[') return has("\"ph\"") && has("\"ts\"");
+  if (head[first] != '{') return false;
+  return has("\"traceEvents\"") || has("\"distributedInfo\"") || has("\"deviceProperties\"");
+}
+
+bool IsJsonName(std::string_view name) { return name.ends_with(".json") || name.ends_with(".json.gz"); }
+
+std::string Reason(int error) { return std::generic_category().message(error); }
+
+// A run directory's own JSON is not somebody's trace.
+bool IsRunDirectory(const fs::path& dir) {
+  std::error_code ignored;
+  return fs::exists(dir / "manifest.json", ignored) && fs::is_directory(dir / "ranks", ignored);
+}
+
+// `unread` hears of directories that cannot be read, and why.
+template <typename F, typename G>
+void WalkJson(const fs::path& dir, int depth, F&& file, G&& unread) {
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error))
+    entries.push_back(at->path());
+  if (error) unread(dir, error.value());
+  std::sort(entries.begin(), entries.end());
+  for (const fs::path& entry : entries) {
+    const std::string name = entry.filename().string();
+    if (name.starts_with('.')) continue;
+    std::error_code ignored;
+    if (fs::is_directory(entry, ignored)) {
+      if (depth < kDeepest && name != "lockstep.out" && !IsRunDirectory(entry))
+        WalkJson(entry, depth + 1, file, unread);
+    } else if (IsJsonName(name) && (fs::is_regular_file(entry, ignored) || ignored)) {
+      if (!file(entry)) return;
+    }
+  }
+}
+
+std::string_view Stem(std::string_view name) {
+  for (bool cut = true; cut;) {
+    cut = false;
+    for (const std::string_view end : {".gz", ".json", ".trace", ".pt", ".chrome", "_trace", "-trace"})
+      if (name.ends_with(end) && name.size() > end.size()) name.remove_suffix(end.size()), cut = true;
+  }
+  return name;
+}
+
+std::int32_t NumberAt(std::string_view text, std::size_t at) {
+  std::size_t end = at;
+  while (end < text.size() && IsDigit(text[end])) ++end;
+  std::int32_t number = -1;
+  if (end == at || end - at > 7) return -1;
+  std::from_chars(text.data() + at, text.data() + end, number);
+  return number;
+}
+
+// "rank-3", "RANK3", "trace_rank_03": the last one in the text.
+std::int32_t AfterWord(std::string_view text, std::string_view word) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (std::size_t at = lower.rfind(word); at != std::string::npos;
+       at = at == 0 ? std::string::npos : lower.rfind(word, at - 1)) {
+    std::size_t digits = at + word.size();
+    while (digits < lower.size() && (lower[digits] == '_' || lower[digits] == '-' || lower[digits] == '.' ||
+                                     lower[digits] == '=' || lower[digits] == '[' || lower[digits] == ' '))
+      ++digits;
+    if (const std::int32_t number = NumberAt(lower, digits); number >= 0) return number;
+  }
+  return -1;
+}
+
+}  // namespace
+
+bool NaturalLess(std::string_view a, std::string_view b) {
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (IsDigit(a[i]) && IsDigit(b[j])) {
+      std::size_t ai = i, bj = j;
+      while (ai < a.size() && a[ai] == '0') ++ai;
+      while (bj < b.size() && b[bj] == '0') ++bj;
+      std::size_t ae = ai, be = bj;
+      while (ae < a.size() && IsDigit(a[ae])) ++ae;
+      while (be < b.size() && IsDigit(b[be])) ++be;
+      if (ae - ai != be - bj) return ae - ai < be - bj;
+      if (const int order = a.substr(ai, ae - ai).compare(b.substr(bj, be - bj)); order != 0) return order < 0;
+      i = ae, j = be;
+      continue;
+    }
+    if (a[i] != b[j]) return static_cast<unsigned char>(a[i]) < static_cast<unsigned char>(b[j]);
+    ++i, ++j;
+  }
+  if ((a.size() - i == 0) != (b.size() - j == 0)) return a.size() - i == 0;
+  return a < b;  // "a01" and "a1".
+}
+
+RankInName RankOfName(std::string_view path) {
+  const std::size_t slash = path.find_last_of('/');
+  const std::string_view name = Stem(slash == std::string_view::npos ? path : path.substr(slash + 1));
+  if (const std::int32_t rank = AfterWord(name, "rank"); rank >= 0) return {rank, true};
+  std::string_view dirs = slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
+  for (int up = 0; up < 2 && !dirs.empty(); ++up) {
+    const std::size_t before = dirs.find_last_of('/');
+    const std::string_view dir = before == std::string_view::npos ? dirs : dirs.substr(before + 1);
+    if (const std::int32_t rank = AfterWord(dir, "rank"); rank >= 0) return {rank, true};
+    dirs = before == std::string_view::npos ? std::string_view() : dirs.substr(0, before);
+  }
+  if (const std::int32_t rank = AfterWord(name, "worker"); rank >= 0) return {rank, true};
+  std::size_t digits = name.size();
+  while (digits > 0 && IsDigit(name[digits - 1])) --digits;
+  if (digits < name.size() &&
+      (digits == 0 || name[digits - 1] == '_' || name[digits - 1] == '-' || name[digits - 1] == '.'))
+    return {NumberAt(name, digits), false};
+  return {};
+}
+
+Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments) {
+  TraceFiles found;
+  std::set<std::string> seen;
+  const auto add = [&](const fs::path& path, const std::string& name, bool named) {
+    struct stat info;
+    if (::stat(path.c_str(), &info) != 0) {
+      found.skipped.push_back(name + ": " + Reason(errno));
+      return;
+    }
+    std::error_code ignored;
+    const fs::path real = fs::canonical(path, ignored);
+    TraceFile file;
+    file.real = ignored ? fs::absolute(path, ignored).lexically_normal().string() : real.string();
+    if (!seen.insert(file.real).second) return;
+    file.path = path.string();
+    file.name = name;
+    file.bytes = static_cast<std::uint64_t>(info.st_size);
+    file.modified_ns = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
+    const Looked looked = Look(file.path, file.bytes);
+    // One that cannot be read may be a rank's: the import counts it as lost, and says why.
+    if (!named && looked.error == 0 && !LooksLikeEvents(looked)) {
+      found.skipped.push_back(name + ": no traceEvents in it");
+      return;
+    }
+    // Kineto's JSON shrinks to an eighteenth here, a tenth at worst.
+    file.json_bytes = looked.gzip ? file.bytes * 15 : file.bytes;
+    Distributed(looked.head, file);
+    if (file.told_rank < 0) Distributed(looked.tail, file);
+    found.files.push_back(std::move(file));
+  };
+  const auto add_any = [&](const std::string& argument) {
+    std::error_code ignored;
+    const fs::path path(argument);
+    if (fs::is_directory(path, ignored)) {
+      const auto name_of = [&](const fs::path& below) {
+        return (path / below.lexically_relative(path)).lexically_normal().string();
+      };
+      WalkJson(
+          path, 0,
+          [&](const fs::path& file) {
+            add(file, name_of(file), false);
+            return true;
+          },
+          [&](const fs::path& dir, int error) { found.skipped.push_back(name_of(dir) + ": " + Reason(error)); });
+      return true;
+    }
+    if (!fs::exists(path, ignored)) return false;
+    add(path, argument, true);
+    return true;
+  };
+  for (const std::string& argument : arguments) {
+    if (add_any(argument)) continue;
+    // Quoted patterns, which no shell took apart.
+    glob_t matches{};
+    bool any = false;
+    if (::glob(argument.c_str(), 0, nullptr, &matches) == 0)
+      for (std::size_t i = 0; i < matches.gl_pathc; ++i) any |= add_any(matches.gl_pathv[i]);
+    ::globfree(&matches);
+    if (!any)
+      return Error{ErrorCode::kNotFound, "no such file or directory", argument,
+                   "name the trace files of all ranks, or the directory that holds them"};
+  }
+  if (found.files.empty()) {
+    std::string where;
+    for (const std::string& argument : arguments) where += (where.empty() ? "" : " ") + argument;
+    return Error{ErrorCode::kNotFound,
+                 found.skipped.empty() ? "there are no .json or .json.gz files"
+                                       : "none of the JSON files is a trace (" + found.skipped.front() + ")",
+                 where, "name files that torch.profiler's export_chrome_trace or tensorboard_trace_handler wrote"};
+  }
+  std::stable_sort(found.files.begin(), found.files.end(),
+                   [](const TraceFile& a, const TraceFile& b) { return NaturalLess(a.name, b.name); });
+  return found;
+}
+
+bool HoldsTraces(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    if (IsRunDirectory(path)) return false;
+    for (fs::directory_iterator at(fs::path(path) / "ranks", ignored), end; !ignored && at != end;
+         at.increment(ignored))
+      if (at->path().filename().string().starts_with("rank-")) return false;
+    // Whoever asks for the files hears why one cannot be read; that there is no run would be beside the point.
+    bool any = false;
+    WalkJson(
+        path, 0,
+        [&](const fs::path& file) {
+          std::error_code none;
+          const Looked looked = Look(file.string(), fs::file_size(file, none));
+          any = looked.error != 0 || LooksLikeEvents(looked);
+          return !any;
+        },
+        [&](const fs::path&, int) { any = true; });
+    return any;
+  }
+  if (fs::is_regular_file(path, ignored)) return IsJsonName(path) || path.ends_with(".gz");
+  return false;
+}
+
+bool LooksLikeTrace(const std::string& path) {
+  std::error_code none;
+  return LooksLikeEvents(Look(path, fs::file_size(path, none)));
+}
+
+std::string CommonDirectory(const std::vector<TraceFile>& files) {
+  fs::path common;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    std::error_code ignored;
+    fs::path dir = fs::absolute(files[i].path, ignored).lexically_normal().parent_path();
+    if (i == 0) {
+      common = dir;
+      continue;
+    }
+    while (!common.empty() && common != common.root_path()) {
+      const auto [at, of] = std::mismatch(common.begin(), common.end(), dir.begin(), dir.end());
+      if (at == common.end()) break;
+      common = common.parent_path();
+    }
+  }
+  return common.string();
+}
+
+std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t world_size) {
+  std::vector<PlannedRank> plan(files.size());
+  std::map<std::int32_t, std::size_t> taken;
+  const auto take = [&](std::size_t i, std::int32_t rank) {
+    plan[i].rank = rank;
+    const auto [at, fresh] = taken.try_emplace(rank, i);
+    if (!fresh) plan[i].loser_to = static_cast<std::int32_t>(at->second);
+    return fresh;
+  };
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (files[i].told < 0) continue;
+    plan[i].told = true;
+    take(i, files[i].told);
+  }
+  // Numbers of the name that cannot all be ranks (dates, process ids) are none of them.
+  std::vector<RankInName> named(files.size());
+  std::set<std::int32_t> numbers;
+  bool distinct = true, small = true;
+  std::size_t unknown = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (files[i].told >= 0) continue;
+    ++unknown;
+    named[i] = RankOfName(files[i].name);
+    if (named[i].rank < 0 || named[i].certain) continue;
+    distinct &= numbers.insert(named[i].rank).second;
+  }
+  const std::int64_t most = world_size > 0 ? world_size : static_cast<std::int64_t>(4 * files.size() + 16);
+  for (const std::int32_t number : numbers) small &= number < most;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (files[i].told >= 0) continue;
+    if (named[i].rank >= 0 && (named[i].certain || (distinct && small)) && !taken.contains(named[i].rank)) {
+      take(i, named[i].rank);
+      plan[i].from = "its name";
+    } else if (files[i].operations >= 0 && !taken.contains(files[i].operations)) {
+      take(i, files[i].operations);
+      plan[i].from = "its collectives";
+    }
+  }
+  std::int32_t next = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (plan[i].rank >= 0) continue;
+    while (taken.contains(next)) ++next;
+    take(i, next);
+    plan[i].from = "its place in the order of names";
+  }
+  return plan;
+}
+
+}  // namespace lockstep::import

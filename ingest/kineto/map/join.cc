@@ -1,0 +1,369 @@
+#include "ingest/kineto/map/join.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "merge/parallel.h"
+
+namespace lockstep::import {
+namespace {
+
+using schema::kNone;
+using schema::kNoTime;
+
+// How the numbers of one batch translate.
+struct Maps {
+  std::vector<std::uint32_t> strings, threads, shapes;
+};
+
+std::int64_t Shifted(std::int64_t ns, std::int64_t base_ns) {
+  std::int64_t sum;
+  if (!__builtin_add_overflow(ns, base_ns, &sum)) return sum;
+  return base_ns > 0 ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int64_t>::min() + 1;
+}
+
+std::uint32_t Mapped(const std::vector<std::uint32_t>& map, std::uint32_t id) {
+  return id < map.size() ? map[id] : kNone;
+}
+
+class Joiner {
+ public:
+  Joiner(std::vector<std::unique_ptr<Partial>> partials, std::int64_t base_ns, unsigned jobs)
+      : parts_(std::move(partials)), base_ns_(base_ns), jobs_(jobs), maps_(parts_.size()) {}
+
+  std::unique_ptr<JoinedTrace> Run() {
+    schema::RankTables& t = out_->tables;
+    out_->strings = std::make_unique<Strings>(t.strings, t.string_bytes);
+    MapStrings();
+    MapThreads();
+    MapShapes();
+    SmallParts();
+    Table(t.kernels, &Partial::kernels);
+    Table(t.copies, &Partial::copies);
+    Table(t.sync, &Partial::sync);
+    Table(t.api, &Partial::api);
+    Table(t.gpu_memory, &Partial::gpu_memory);
+    Table(t.ranges, &Partial::ranges);
+    parts_.clear();
+    Vendor();
+    // Of other tables each.
+    ParallelFor(jobs_, 2, [&](std::size_t i) { i == 0 ? FromLaunches() : Depths(); });
+    return std::move(out_);
+  }
+
+ private:
+  void MapStrings() {
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      const LocalStrings& local = parts_[p]->strings;
+      maps_[p].strings.reserve(local.size());
+      for (std::uint32_t id = 0; id < local.size(); ++id)
+        maps_[p].strings.push_back(out_->strings->Intern(local.Text(id), local.Hash(id)));
+    }
+  }
+
+  void MapThreads() {
+    std::map<std::tuple<std::int64_t, std::int64_t, std::string>, std::uint32_t> known;
+    std::map<std::int64_t, std::uint32_t> processes;
+    std::map<std::pair<std::int64_t, std::int64_t>, std::string> names;
+    for (const auto& part : parts_)
+      for (const GivenName& given : part->names) names[{given.pid, given.tid}] = given.name;
+    schema::RankTables& t = out_->tables;
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      for (const ThreadSeen& seen : parts_[p]->threads) {
+        const std::int64_t begin = Shifted(seen.begin_ns, base_ns_), end = Shifted(seen.end_ns, base_ns_);
+        const auto [process, new_process] =
+            processes.try_emplace(seen.pid, static_cast<std::uint32_t>(t.processes.rows()));
+        if (new_process) {
+          const auto name = names.find({seen.pid, -1});
+          t.processes.Append({.process = process->second,
+                              .pid = seen.pid,
+                              .parent_pid = -1,
+                              .exe = name == names.end() ? kNone : out_->strings->Intern(name->second),
+                              .begin_ns = begin,
+                              .end_ns = end,
+                              .world_rank = -1,
+                              .rank_source = 0,
+                              .ended = 0,
+                              .end_code = 0,
+                              .mpi_thread_level = 255});
+        }
+        const auto [at, fresh] =
+            known.try_emplace({seen.pid, seen.tid, seen.name}, static_cast<std::uint32_t>(t.threads.rows()));
+        if (fresh) {
+          const auto name = names.find({seen.pid, seen.tid});
+          const std::string& text = seen.tid >= 0 && name != names.end() ? name->second : seen.name;
+          t.threads.Append({.thread = at->second,
+                            .process = process->second,
+                            .tid = seen.tid,
+                            .name = text.empty() ? kNone : out_->strings->Intern(text),
+                            .begin_ns = begin,
+                            .end_ns = end,
+                            .records = 0,
+                            .dropped = 0,
+                            .training = 0});
+          cpu_ops_.push_back(0);
+        }
+        const std::uint32_t row = at->second;
+        maps_[p].threads.push_back(row);
+        t.threads.begin_ns[row] = std::min(t.threads.begin_ns[row], begin);
+        t.threads.end_ns[row] = std::max(t.threads.end_ns[row], end);
+        t.threads.records[row] += seen.records;
+        cpu_ops_[row] += seen.cpu_ops;
+        auto& of_process = t.processes;
+        of_process.begin_ns[process->second] = std::min(of_process.begin_ns[process->second], begin);
+        of_process.end_ns[process->second] = std::max(of_process.end_ns[process->second], end);
+      }
+    }
+    Train();
+  }
+
+  // The thread that marks the steps, else the one with most operators.
+  void Train() {
+    std::vector<std::uint64_t> marks(cpu_ops_.size(), 0);
+    for (std::size_t p = 0; p < parts_.size(); ++p)
+      for (const StepMark& mark : parts_[p]->steps) ++marks[maps_[p].threads[mark.thread]];
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < marks.size(); ++i)
+      if (std::tie(marks[i], cpu_ops_[i]) > std::tie(marks[best], cpu_ops_[best])) best = i;
+    if (!marks.empty()) out_->tables.threads.training[best] = 1;
+  }
+
+  void MapShapes() {
+    using Shape = schema::KernelShapes::Row;
+    const auto key = [](const Shape& s) {
+      return std::tuple(s.grid_x, s.grid_y, s.grid_z, s.block_x, s.block_y, s.block_z, s.registers_per_thread,
+                        s.static_shared_bytes, s.dynamic_shared_bytes, s.occupancy_percent);
+    };
+    std::map<decltype(key(Shape())), std::uint32_t> known;
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      const schema::KernelShapes& shapes = parts_[p]->shapes;
+      for (std::size_t i = 0; i < shapes.rows(); ++i) {
+        const Shape shape = shapes.Get(i);
+        const auto [at, fresh] =
+            known.try_emplace(key(shape), static_cast<std::uint32_t>(out_->tables.kernel_shapes.rows()));
+        if (fresh) out_->tables.kernel_shapes.Append(shape);
+        maps_[p].shapes.push_back(at->second);
+      }
+    }
+  }
+
+  void SmallParts() {
+    std::size_t kernels = 0;
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      Partial& part = *parts_[p];
+      const Maps& map = maps_[p];
+      const auto text = [&](std::uint32_t& id) { id = id == kNone ? kNone : Mapped(map.strings, id); };
+      const auto args = [&](CommArgs& a) {
+        for (std::uint32_t* id : {&a.name, &a.dtype, &a.group, &a.description, &a.ranks, &a.in_split, &a.out_split})
+          text(*id);
+      };
+      for (CommEvent& event : part.comm_events) {
+        event.thread = Mapped(map.threads, event.thread);
+        event.begin_ns = Shifted(event.begin_ns, base_ns_);
+        event.end_ns = Shifted(event.end_ns, base_ns_);
+        text(event.name), text(event.input_type), args(event.args);
+        out_->comm_events.push_back(event);
+      }
+      for (CommKernel& kernel : part.comm_kernels) {
+        kernel.row += static_cast<std::uint32_t>(kernels);
+        args(kernel.args);
+        out_->comm_kernels.push_back(kernel);
+      }
+      for (const StepMark& mark : part.steps)
+        out_->steps.push_back({mark.index, Shifted(mark.begin_ns, base_ns_), Shifted(mark.end_ns, base_ns_),
+                               Mapped(map.threads, mark.thread)});
+      for (const auto& [correlation, shape] : part.launch_shapes)
+        launch_shapes_.emplace_back(correlation, Mapped(map.shapes, shape));
+      for (const std::string& category : part.other_categories)
+        if (out_->other_categories.size() < 8 && std::find(out_->other_categories.begin(), out_->other_categories.end(),
+                                                           category) == out_->other_categories.end())
+          out_->other_categories.push_back(category);
+      for (std::size_t i = 0; i < std::size(part.skipped); ++i) out_->skipped[i] += part.skipped[i];
+      if (part.gpu_step_ns != kNoTime)
+        out_->gpu_step_ns = std::max(out_->gpu_step_ns, Shifted(part.gpu_step_ns, base_ns_));
+      if (part.window_end_ns != kNoTime)
+        out_->window_end_ns = std::max(out_->window_end_ns, Shifted(part.window_end_ns, base_ns_));
+      out_->hip |= part.hip;
+      out_->gloo |= part.gloo;
+      kernels += part.kernels.rows();
+    }
+  }
+
+  // One column after the other: copied from every batch with its numbers translated,
+  // then freed there.
+  template <typename Columns>
+  void Table(Columns& to, Columns Partial::*member) {
+    std::vector<std::size_t> first(parts_.size() + 1, 0);
+    for (std::size_t p = 0; p < parts_.size(); ++p) first[p + 1] = first[p] + ((*parts_[p]).*member).rows();
+    std::size_t column = 0;
+    to.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) {
+      const std::size_t wanted = column++;
+      values.resize(first.back());
+      ParallelFor(jobs_, parts_.size(), [&](std::size_t p) {
+        std::size_t at = 0;
+        ((*parts_[p]).*member).ForEachColumn([&](const schema::ColumnInfo&, auto& from) {
+          if (at++ != wanted) return;
+          if constexpr (std::is_same_v<std::remove_reference_t<decltype(from)>,
+                                       std::remove_reference_t<decltype(values)>>) {
+            Copy(info, maps_[p], from, values.data() + first[p]);
+            // Freed, but rows() counts the first column: it stays until the table is done.
+            if (wanted > 0) std::remove_reference_t<decltype(from)>().swap(from);
+          }
+        });
+      });
+    });
+    for (auto& part : parts_) (*part).*member = Columns();
+  }
+
+  template <typename T>
+  void Copy(const schema::ColumnInfo& info, const Maps& map, const std::vector<T>& from, T* to) {
+    if constexpr (std::is_same_v<T, std::uint32_t>) {
+      const std::vector<std::uint32_t>* by = info.unit == "string"   ? &map.strings
+                                             : info.name == "thread" ? &map.threads
+                                             : info.name == "shape"  ? &map.shapes
+                                                                     : nullptr;
+      if (by != nullptr) {
+        for (const std::uint32_t id : from) *to++ = Mapped(*by, id);
+        return;
+      }
+    }
+    if constexpr (std::is_same_v<T, std::int64_t>) {
+      if (base_ns_ != 0 && (info.name == "begin_ns" || info.name == "time_ns")) {
+        for (const std::int64_t ns : from) *to++ = Shifted(ns, base_ns_);
+        return;
+      }
+    }
+    if (!from.empty()) std::memcpy(to, from.data(), from.size() * sizeof(T));
+  }
+
+  // GPU events do not say whose GPU it is; the runtime's calls and the devices do.
+  void Vendor() {
+    if (!out_->hip) return;
+    schema::RankTables& t = out_->tables;
+    for (auto* column : {&t.kernels.vendor, &t.copies.vendor, &t.sync.vendor})
+      std::fill(column->begin(), column->end(), std::uint8_t{2});
+  }
+
+  // What only the launching call knows: AMD's launch geometry, whether a copy was asynchronous.
+  void FromLaunches() {
+    schema::RankTables& t = out_->tables;
+    std::stable_sort(launch_shapes_.begin(), launch_shapes_.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (!launch_shapes_.empty()) {
+      for (std::size_t i = 0; i < t.kernels.rows(); ++i) {
+        if (t.kernels.shape[i] != kNone || t.kernels.correlation[i] == 0) continue;
+        const auto at = std::lower_bound(launch_shapes_.begin(), launch_shapes_.end(),
+                                         std::pair(t.kernels.correlation[i], std::uint32_t{0}));
+        if (at != launch_shapes_.end() && at->first == t.kernels.correlation[i]) t.kernels.shape[i] = at->second;
+      }
+    }
+    std::vector<std::uint8_t> is_async(t.strings.rows(), 2);  // Per name, 2: not looked at yet.
+    std::vector<std::uint64_t> launches;
+    std::vector<std::pair<std::uint64_t, bool>> copies;
+    launches.reserve(t.api.rows());
+    for (std::size_t i = 0; i < t.api.rows(); ++i) {
+      const std::uint64_t correlation = t.api.correlation[i];
+      if (correlation == 0) continue;
+      launches.push_back(correlation);
+      if (t.api.kind[i] != 2) continue;
+      std::uint8_t& async = is_async[t.api.name[i]];
+      if (async == 2) async = lockstep::TextOf(t, t.api.name[i]).find("Async") != std::string_view::npos;
+      copies.emplace_back(correlation, async != 0);
+    }
+    if (!std::is_sorted(launches.begin(), launches.end())) std::sort(launches.begin(), launches.end());
+    if (!std::is_sorted(copies.begin(), copies.end())) std::sort(copies.begin(), copies.end());
+    for (std::size_t i = 0; i < t.copies.rows(); ++i) {
+      const auto at = std::lower_bound(copies.begin(), copies.end(), std::pair(t.copies.correlation[i], false));
+      if (at != copies.end() && at->first == t.copies.correlation[i]) t.copies.asynchronous[i] = at->second;
+    }
+    // Neighbours in the file were mostly launched one after the other: each search starts where the last ended.
+    const auto missing = [&](const std::vector<std::uint64_t>& correlations) {
+      std::uint64_t count = 0;
+      std::size_t hint = 0;
+      for (const std::uint64_t correlation : correlations) {
+        for (int step = 0; step < 8 && hint + 1 < launches.size() && launches[hint + 1] <= correlation; ++step) ++hint;
+        if (hint < launches.size() && launches[hint] == correlation) continue;
+        const auto at = std::lower_bound(launches.begin(), launches.end(), correlation);
+        if (at != launches.end() && *at == correlation) {
+          hint = static_cast<std::size_t>(at - launches.begin());
+          continue;
+        }
+        ++count;
+      }
+      return count;
+    };
+    out_->launch_missing = missing(t.kernels.correlation) + missing(t.copies.correlation);
+  }
+
+  // Nesting on each thread. Times were cut to what the trace gives, so a child may
+  // seem to end after its parent: it counts as inside as long as it begins there.
+  void Depths() {
+    schema::Ranges& ranges = out_->tables.ranges;
+    std::vector<std::vector<std::uint32_t>> by_thread(out_->tables.threads.rows());
+    for (std::uint32_t row = 0; row < ranges.rows(); ++row)
+      if (ranges.thread[row] < by_thread.size()) by_thread[ranges.thread[row]].push_back(row);
+    ParallelFor(jobs_, by_thread.size(), [&](std::size_t thread) {
+      auto& rows = by_thread[thread];
+      const auto before = [&](std::uint32_t a, std::uint32_t b) {
+        return std::tuple(ranges.begin_ns[a], -ranges.duration_ns[a], a) <
+               std::tuple(ranges.begin_ns[b], -ranges.duration_ns[b], b);
+      };
+      if (!std::is_sorted(rows.begin(), rows.end(), before)) std::sort(rows.begin(), rows.end(), before);
+      std::vector<std::int64_t> open;  // Ends.
+      for (const std::uint32_t row : rows) {
+        while (!open.empty() && open.back() <= ranges.begin_ns[row]) open.pop_back();
+        ranges.depth[row] = static_cast<std::uint16_t>(std::min<std::size_t>(open.size(), 65535));
+        open.push_back(Shifted(ranges.begin_ns[row], ranges.duration_ns[row]));
+      }
+      std::vector<std::uint32_t>().swap(rows);
+    });
+  }
+
+  std::vector<std::unique_ptr<Partial>> parts_;
+  const std::int64_t base_ns_;
+  const unsigned jobs_;
+  std::vector<Maps> maps_;
+  std::vector<std::uint64_t> cpu_ops_;                                  // Per thread.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> launch_shapes_;  // Correlation, row of kernel_shapes.
+  std::unique_ptr<JoinedTrace> out_ = std::make_unique<JoinedTrace>();
+};
+
+}  // namespace
+
+Strings::Strings(schema::Strings& strings, schema::StringBytes& bytes)
+    : strings_(strings), bytes_(bytes), slots_(4096, kNone) {}
+
+void Strings::Grow() {
+  std::vector<std::uint32_t> slots(slots_.size() * 2, kNone);
+  for (std::uint32_t id = 0; id < hashes_.size(); ++id) {
+    std::size_t at = hashes_[id] & (slots.size() - 1);
+    while (slots[at] != kNone) at = (at + 1) & (slots.size() - 1);
+    slots[at] = id;
+  }
+  slots_ = std::move(slots);
+}
+
+std::uint32_t Strings::Intern(std::string_view text, std::uint64_t hash) {
+  std::size_t at = hash & (slots_.size() - 1);
+  for (; slots_[at] != kNone; at = (at + 1) & (slots_.size() - 1))
+    if (hashes_[slots_[at]] == hash && lockstep::TextOf(strings_, bytes_, slots_[at]) == text) return slots_[at];
+  const auto id = static_cast<std::uint32_t>(hashes_.size());
+  slots_[at] = id;
+  hashes_.push_back(hash);
+  strings_.Append({.offset_bytes = bytes_.value.size(), .length_bytes = static_cast<std::uint32_t>(text.size())});
+  bytes_.value.insert(bytes_.value.end(), text.begin(), text.end());
+  if (hashes_.size() * 2 > slots_.size()) Grow();
+  return id;
+}
+
+std::unique_ptr<JoinedTrace> Join(std::vector<std::unique_ptr<Partial>> partials, std::int64_t base_ns, unsigned jobs) {
+  return Joiner(std::move(partials), base_ns, jobs).Run();
+}
+
+}  // namespace lockstep::import

@@ -1,0 +1,543 @@
+#include "ingest/kineto/map/partial.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "core/comm_kernels.h"
+#include "ingest/map/args.h"
+#include "ingest/map/names.h"
+
+namespace lockstep::import {
+
+using kineto::Category;
+using kineto::Event;
+using schema::kNone;
+
+LocalStrings::LocalStrings() : slots_(256, kNone) {}
+
+void LocalStrings::Grow() {
+  std::vector<std::uint32_t> slots(slots_.size() * 2, kNone);
+  for (std::uint32_t id = 0; id < entries_.size(); ++id) {
+    std::size_t at = entries_[id].hash & (slots.size() - 1);
+    while (slots[at] != kNone) at = (at + 1) & (slots.size() - 1);
+    slots[at] = id;
+  }
+  slots_ = std::move(slots);
+}
+
+std::uint32_t LocalStrings::Intern(std::string_view text) {
+  const std::uint64_t hash = std::hash<std::string_view>()(text);
+  std::size_t at = hash & (slots_.size() - 1);
+  for (; slots_[at] != kNone; at = (at + 1) & (slots_.size() - 1)) {
+    const Entry& entry = entries_[slots_[at]];
+    if (entry.hash == hash && Text(slots_[at]) == text) return slots_[at];
+  }
+  const auto id = static_cast<std::uint32_t>(entries_.size());
+  slots_[at] = id;
+  entries_.push_back({hash, bytes_.size(), static_cast<std::uint32_t>(text.size())});
+  bytes_.append(text);
+  if (entries_.size() * 2 > slots_.size()) Grow();
+  return id;
+}
+
+namespace {
+
+std::uint64_t Positive(std::int64_t value) {
+  return value == kineto::kAbsent || value < 0 ? 0 : static_cast<std::uint64_t>(value);
+}
+
+// Ids that do not fit, -1 and CUPTI's own "none" (all ones) are none.
+std::uint32_t Id32(std::int64_t value, std::uint32_t absent) {
+  return value == kineto::kAbsent || value < 0 || value >= kNone ? absent : static_cast<std::uint32_t>(value);
+}
+
+std::uint16_t Device(std::int64_t value) {
+  return value == kineto::kAbsent || value < 0 || value > 65534 ? 0 : static_cast<std::uint16_t>(value);
+}
+
+std::int32_t Int32(std::int64_t value) {
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(value, INT32_MIN, INT32_MAX));
+}
+
+// Elements of the tensors in "Input Dims": [[2, 3], []] or, of lists, [[[2, 3]], []]. A
+// scalar's [] counts as one where it is the only tensor; -1: no tensor.
+std::int64_t ElementsOf(std::string_view dims) {
+  std::int64_t sum = 0, product = 1;
+  bool any = false, in_dims = false;
+  std::int64_t number = -1;
+  for (const char c : dims) {
+    if (c >= '0' && c <= '9') {
+      const std::int64_t digit = c - '0';
+      if (number < 0) number = 0;
+      if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, digit, &number)) return -1;
+      in_dims = true;
+      continue;
+    }
+    if (number >= 0) {
+      if (__builtin_mul_overflow(product, number, &product)) return -1;
+      number = -1;
+    }
+    if (c == ']' && in_dims) {
+      if (__builtin_add_overflow(sum, product, &sum)) return -1;
+      product = 1, in_dims = false, any = true;
+    }
+  }
+  return any ? sum : -1;
+}
+
+class BatchMapper {
+ public:
+  std::unique_ptr<Partial> Run(std::span<const Event> events) {
+    out_->events = events.size();
+    for (const Event& event : events) Map(event);
+    return std::move(out_);
+  }
+
+ private:
+  struct NameFacts {
+    std::uint8_t api_kind = 255, category = 255, comm = 255, kernel = 255;
+    std::int64_t step = -2;
+  };
+
+  void Map(const Event& event) {
+    if (event.category == Category::kMetadata) return Metadata(event);
+    if (event.category == Category::kFlow) return;
+    if (event.begin_ns == kineto::kAbsent) return;
+    if (event.phase != 'X') {
+      if (event.category == Category::kInstant) return Instant(event);
+      if (event.name == "Record Window End") Window(event.begin_ns);
+      return;
+    }
+    switch (event.category) {
+      case Category::kCpuOp:
+        return Range(event, 3);
+      case Category::kUserAnnotation:
+        return Range(event, 2);
+      case Category::kPythonFunction:
+        return Range(event, 4);
+      case Category::kRuntime:
+      case Category::kDriver:
+        return Api(event);
+      case Category::kKernel:
+        return Kernel(event);
+      case Category::kMemcpy:
+      case Category::kMemset:
+        return Copy(event);
+      case Category::kSync:
+        return Sync(event);
+      case Category::kInstant:
+        return Instant(event);
+      case Category::kGpuUserAnnotation:
+        if (StepNumber(event.name) >= 0) out_->gpu_step_ns = std::max(out_->gpu_step_ns, event.begin_ns);
+        return Skip(Skipped::kGpuAnnotation);
+      case Category::kOverhead:
+        return Skip(Skipped::kOverhead);
+      default:
+        return Other(event);
+    }
+  }
+
+  void Skip(Skipped why) { ++out_->skipped[static_cast<std::size_t>(why)]; }
+
+  void Other(const Event& event) {
+    // The profiler's own span: no event of the application.
+    if (event.category_text == "Trace") return Window(event.begin_ns + Duration(event));
+    Skip(Skipped::kOther);
+    auto& known = out_->other_categories;
+    if (known.size() < 8 && std::find(known.begin(), known.end(), event.category_text) == known.end())
+      known.emplace_back(event.category_text);
+  }
+
+  void Window(std::int64_t end_ns) { out_->window_end_ns = std::max(out_->window_end_ns, end_ns); }
+
+  static std::int64_t Duration(const Event& event) {
+    return event.duration_ns == kineto::kAbsent ? 0 : std::max<std::int64_t>(event.duration_ns, 0);
+  }
+
+  std::uint32_t Thread(const Event& event) {
+    const std::int64_t pid = event.pid == kineto::kAbsent ? -1 : event.pid;
+    const std::int64_t tid = event.tid == kineto::kAbsent ? -1 : event.tid;
+    const std::int64_t end = event.begin_ns + Duration(event);
+    std::uint32_t id = last_thread_;
+    const auto same = [&](const ThreadSeen& seen) {
+      return seen.pid == pid && seen.tid == tid && (tid >= 0 || seen.name == event.tid_text);
+    };
+    auto& threads = out_->threads;
+    if (id >= threads.size() || !same(threads[id])) {
+      for (id = 0; id < threads.size() && !same(threads[id]);) ++id;
+      if (id == threads.size())
+        threads.push_back(
+            {pid, tid, tid >= 0 ? std::string() : std::string(event.tid_text), event.begin_ns, end, 0, 0});
+      last_thread_ = id;
+    }
+    ThreadSeen& seen = threads[id];
+    seen.begin_ns = std::min(seen.begin_ns, event.begin_ns);
+    seen.end_ns = std::max(seen.end_ns, end);
+    ++seen.records;
+    return id;
+  }
+
+  NameFacts& Facts(std::uint32_t name) {
+    if (name >= facts_.size()) facts_.resize(out_->strings.size() + 64);
+    return facts_[name];
+  }
+
+  void Range(const Event& event, std::uint8_t source) {
+    const std::uint32_t thread = Thread(event), name = out_->strings.Intern(event.name);
+    NameFacts& facts = Facts(name);
+    if (facts.category == 255) {
+      facts.category = source == 4 ? 0 : RangeCategory(event.name);
+      facts.step = StepNumber(event.name);
+      facts.comm = event.name == "record_param_comms" ? 1 : event.name.starts_with("nccl:") ? 2 : 0;
+      if (event.name.starts_with("gloo:")) facts.category = 5, out_->gloo = true;
+    }
+    const std::uint8_t category = source == 4 ? 0 : facts.category;
+    const std::uint8_t comm = source == 4 ? 0 : facts.comm;
+    const std::int64_t duration = Duration(event);
+    const bool numbered = event.sequence_number != kineto::kAbsent && event.sequence_number >= 0;
+    out_->ranges.Append({.begin_ns = event.begin_ns,
+                         .duration_ns = duration,
+                         .thread = thread,
+                         .name = name,
+                         .domain = kNone,
+                         .source = source,
+                         .kind = 0,
+                         .category = category,
+                         .depth = 0,
+                         .open = 0,
+                         .payload = numbered ? event.sequence_number : 0,
+                         .payload_kind = static_cast<std::uint8_t>(numbered ? 3 : 0),
+                         .category_id = 0});
+    if (source == 3) ++out_->threads[thread].cpu_ops;
+    if (facts.step >= 0 && source != 4)
+      out_->steps.push_back({facts.step, event.begin_ns, event.begin_ns + duration, thread});
+    if (comm != 0) Communication(event, thread, name, comm == 1 ? CommEvent::kRecord : CommEvent::kAnnotation);
+  }
+
+  void Communication(const Event& event, std::uint32_t thread, std::uint32_t name, CommEvent::Kind kind) {
+    CommEvent comm;
+    comm.kind = kind;
+    comm.thread = thread;
+    comm.name = name;
+    comm.begin_ns = event.begin_ns;
+    comm.end_ns = event.begin_ns + Duration(event);
+    if (event.external_id != kineto::kAbsent) comm.external_id = event.external_id;
+    ArgsCursor cursor(event.args);
+    for (std::string_view key, value; cursor.Next(key, value);) {
+      if (CommArg(key, value, comm.args)) continue;
+      if (key == "Input Dims") {
+        comm.input_elements = ElementsOf(value);
+      } else if (key == "Input type") {
+        // ["float"]; of lists PyTorch says "TensorList" only.
+        ArgsText(value, comm.input_type);
+      }
+    }
+    out_->comm_events.push_back(comm);
+  }
+
+  void ArgsText(std::string_view list, std::uint32_t& to) {
+    const std::size_t begin = list.find('"');
+    if (begin == std::string_view::npos) return;
+    const std::size_t end = list.find('"', begin + 1);
+    if (end == std::string_view::npos || end == begin + 1) return;
+    to = out_->strings.Intern(list.substr(begin + 1, end - begin - 1));
+  }
+
+  void Text(std::string_view value, std::uint32_t& to) {
+    const std::string_view text = import::TextOf(value, scratch_);
+    if (!text.empty()) to = out_->strings.Intern(text);
+  }
+
+  // True if the key was one of communication's.
+  bool CommArg(std::string_view key, std::string_view value, CommArgs& args) {
+    if (key.size() < 3) return false;
+    switch (key[0]) {
+      case 'C':
+        if (key != "Collective name") return false;
+        return Text(value, args.name), true;
+      case 'd':
+        if (key != "dtype") return false;
+        return Text(value, args.dtype), true;
+      case 'I':
+        if (key == "In msg nelems") return args.in_elements = IntOf(value, -1), true;
+        if (key == "In split size") return Text(value, args.in_split), true;
+        return false;
+      case 'O':
+        if (key == "Out msg nelems") return args.out_elements = IntOf(value, -1), true;
+        if (key == "Out split size") return Text(value, args.out_split), true;
+        return false;
+      case 'G':
+        if (key == "Group size") return args.group_size = IntOf(value, -1), true;
+        if (key == "Global rank start") return args.rank_start = IntOf(value, -1), true;
+        if (key == "Global rank stride") return args.rank_stride = IntOf(value, -1), true;
+        return false;
+      case 'P':
+        if (key == "Process Group Name") return Text(value, args.group), true;
+        if (key == "Process Group Description") return Text(value, args.description), true;
+        if (key == "Process Group Ranks") return Text(value, args.ranks), true;
+        return false;
+      case 'R':
+        if (key == "Rank") return args.rank = IntOf(value, -1), true;
+        return false;
+      case 'S':
+        if (key == "Seq") return args.seq = IntOf(value, -1), true;
+        if (key == "Src Rank") return args.source = IntOf(value, -1), true;
+        return false;
+      case 'D':
+        if (key == "Dst Rank") return args.destination = IntOf(value, -1), true;
+        return false;
+      default:
+        return false;
+    }
+  }
+
+  // Launch geometry among an event's arguments, and whatever else `other` takes.
+  template <typename F>
+  std::uint32_t Shape(std::string_view args, bool grid_in_threads, F&& other) {
+    schema::KernelShapes::Row shape;
+    shape.occupancy_percent = -1;
+    bool any = false;
+    ArgsCursor cursor(args);
+    for (std::string_view key, value; cursor.Next(key, value);) {
+      switch (key.empty() ? 0 : key[0]) {
+        case 'g':
+          if (key == "grid") {
+            any = true;
+            Three(value, shape.grid_x, shape.grid_y, shape.grid_z);
+            continue;
+          }
+          break;
+        case 'b':
+          if (key == "block") {
+            any = true;
+            Three(value, shape.block_x, shape.block_y, shape.block_z);
+            continue;
+          }
+          break;
+        case 'r':
+          if (key == "registers per thread") {
+            shape.registers_per_thread = Id32(IntOf(value, 0), 0);
+            continue;
+          }
+          break;
+        case 's':
+          // Static and dynamic together.
+          if (key == "shared memory") {
+            shape.dynamic_shared_bytes = Id32(IntOf(value, 0), 0);
+            continue;
+          }
+          break;
+        case 'e':
+          if (key == "est. achieved occupancy %") {
+            shape.occupancy_percent = Int32(IntOf(value, -1));
+            continue;
+          }
+          break;
+        default:
+          break;
+      }
+      other(key, value);
+    }
+    if (!any) return kNone;
+    if (grid_in_threads) {
+      const auto blocks = [](std::int32_t threads, std::int32_t per_block) {
+        return per_block > 0 && threads > 0 ? (threads - 1) / per_block + 1 : threads;
+      };
+      shape.grid_x = blocks(shape.grid_x, shape.block_x);
+      shape.grid_y = blocks(shape.grid_y, shape.block_y);
+      shape.grid_z = blocks(shape.grid_z, shape.block_z);
+    }
+    const std::array<std::int64_t, 10> key{shape.grid_x,
+                                           shape.grid_y,
+                                           shape.grid_z,
+                                           shape.block_x,
+                                           shape.block_y,
+                                           shape.block_z,
+                                           shape.registers_per_thread,
+                                           shape.static_shared_bytes,
+                                           shape.dynamic_shared_bytes,
+                                           shape.occupancy_percent};
+    const std::string_view bytes(reinterpret_cast<const char*>(key.data()), sizeof key);
+    const std::uint32_t id = shape_keys_.Intern(bytes);
+    if (id == out_->shapes.rows()) out_->shapes.Append(shape);
+    return id;
+  }
+
+  static void Three(std::string_view list, std::int32_t& x, std::int32_t& y, std::int32_t& z) {
+    std::int32_t* to[] = {&x, &y, &z};
+    std::size_t at = 0;
+    std::int64_t number = -1;
+    for (const char c : list) {
+      if (c >= '0' && c <= '9') {
+        number = std::min<std::int64_t>((number < 0 ? 0 : number) * 10 + (c - '0'), INT32_MAX);
+        continue;
+      }
+      if (number >= 0 && at < 3) *to[at++] = static_cast<std::int32_t>(number);
+      number = -1;
+    }
+  }
+
+  void Kernel(const Event& event) {
+    CommKernel comm;
+    std::int64_t graph_node = -1;
+    const std::uint32_t shape = Shape(event.args, false, [&](std::string_view key, std::string_view value) {
+      if (key == "graph node id")
+        graph_node = IntOf(value, -1);
+      else
+        CommArg(key, value, comm.args);
+    });
+    const std::uint32_t name = out_->strings.Intern(event.name);
+    NameFacts& facts = Facts(name);
+    if (facts.kernel == 255) facts.kernel = IsCommKernelName(event.name);
+    if (facts.kernel == 1 || comm.args.name != kNone) {
+      comm.row = static_cast<std::uint32_t>(out_->kernels.rows());
+      if (event.external_id != kineto::kAbsent) comm.external_id = event.external_id;
+      out_->comm_kernels.push_back(comm);
+    }
+    const std::int64_t stream = event.stream != kineto::kAbsent ? event.stream : event.tid;
+    const std::int64_t device = event.device != kineto::kAbsent ? event.device : event.pid;
+    out_->kernels.Append({.begin_ns = event.begin_ns,
+                          .duration_ns = Duration(event),
+                          .device = Device(device),
+                          .context = Id32(event.context, 0),
+                          .stream = Id32(stream, 0),
+                          .correlation = Positive(event.correlation),
+                          .name = name,
+                          .shape = shape,
+                          .work = static_cast<std::uint8_t>(facts.kernel == 1 ? 1 : 0),
+                          .work_rule = static_cast<std::uint8_t>(facts.kernel == 1 ? 2 : 0),
+                          .graph_node = Positive(graph_node),
+                          .vendor = 1});
+  }
+
+  void Copy(const Event& event) {
+    std::string_view kind_text;
+    std::int64_t from = -1, to = -1;
+    std::int64_t bytes = event.bytes;
+    ArgsCursor cursor(event.args);
+    for (std::string_view key, value; cursor.Next(key, value);) {
+      if (key == "kind") kind_text = value;
+      if (key == "fromDevice") from = IntOf(value, -1);
+      if (key == "toDevice") to = IntOf(value, -1);
+    }
+    const CopyKind kind = event.category == Category::kMemset ? CopyKind{6, 0} : CopyKindOf(event.name, kind_text);
+    const std::uint16_t device = Device(event.device != kineto::kAbsent ? event.device : event.pid);
+    const std::int64_t stream = event.stream != kineto::kAbsent ? event.stream : event.tid;
+    if (from < 0 && (kind.kind == 2 || kind.kind == 3)) from = device;
+    if (to < 0 && (kind.kind == 1 || kind.kind == 3 || kind.kind == 6)) to = device;
+    out_->copies.Append({.begin_ns = event.begin_ns,
+                         .duration_ns = Duration(event),
+                         .device = device,
+                         .context = Id32(event.context, 0),
+                         .stream = Id32(stream, 0),
+                         .correlation = Positive(event.correlation),
+                         .kind = kind.kind,
+                         .bytes = Positive(bytes),
+                         .source_device = Int32(from),
+                         .destination_device = Int32(to),
+                         .asynchronous = 0,
+                         .vendor = 1,
+                         .host_memory = kind.host_memory});
+  }
+
+  void Sync(const Event& event) {
+    std::int64_t waited = -1, on_stream = -1, record = -1;
+    std::string_view kind_text;
+    ArgsCursor cursor(event.args);
+    for (std::string_view key, value; cursor.Next(key, value);) {
+      if (key == "cuda_sync_kind") kind_text = value;
+      if (key == "wait_on_cuda_event_id") waited = IntOf(value, -1);
+      if (key == "wait_on_stream") on_stream = IntOf(value, -1);
+      if (key == "wait_on_cuda_event_record_corr_id") record = IntOf(value, -1);
+    }
+    std::uint8_t kind = SyncKind(kind_text);
+    if (kind == 0) kind = SyncKind(event.name);
+    const std::int64_t stream = event.stream != kineto::kAbsent ? event.stream : on_stream;
+    out_->sync.Append({.begin_ns = event.begin_ns,
+                       .duration_ns = Duration(event),
+                       .kind = kind,
+                       .device = Device(event.device != kineto::kAbsent ? event.device : event.pid),
+                       .context = Id32(event.context, 0),
+                       .stream = Id32(stream, kNone),
+                       .event = Positive(waited),
+                       .correlation = Positive(event.correlation),
+                       .vendor = 1,
+                       .record_correlation = Positive(record),
+                       .record_stream = record > 0 ? Id32(on_stream, kNone) : kNone});
+  }
+
+  void Api(const Event& event) {
+    const std::uint32_t name = out_->strings.Intern(event.name);
+    NameFacts& facts = Facts(name);
+    if (facts.api_kind == 255) facts.api_kind = ApiKind(event.name);
+    const bool hip = IsHip(event.name);
+    out_->hip |= hip;
+    const std::uint64_t correlation = Positive(event.correlation);
+    // AMD's kernel events have no geometry; their launches do. The module launches give it in threads.
+    if (hip && facts.api_kind == 1 && correlation != 0) {
+      const std::uint32_t shape =
+          Shape(event.args,
+                event.name.find("ModuleLaunch") != std::string_view::npos && event.name != "hipModuleLaunchKernel",
+                [](std::string_view, std::string_view) {});
+      if (shape != kNone) out_->launch_shapes.emplace_back(correlation, shape);
+    }
+    out_->api.Append({.begin_ns = event.begin_ns,
+                      .duration_ns = Duration(event),
+                      .thread = Thread(event),
+                      .name = name,
+                      .kind = facts.api_kind,
+                      .correlation = correlation,
+                      .result = 0,
+                      .vendor = static_cast<std::uint8_t>(hip ? 2 : 1)});
+  }
+
+  void Instant(const Event& event) {
+    if (event.name != "[memory]") return Skip(Skipped::kOther);
+    std::int64_t bytes = 0, device = -1, type = 0;
+    std::uint64_t address = 0, allocated = 0, reserved = 0;
+    ArgsCursor cursor(event.args);
+    for (std::string_view key, value; cursor.Next(key, value);) {
+      if (key == "Bytes")
+        bytes = IntOf(value, 0);
+      else if (key == "Addr")
+        address = UnsignedOf(value, 0);
+      else if (key == "Device Id")
+        device = IntOf(value, -1);
+      else if (key == "Device Type")
+        type = IntOf(value, 0);
+      else if (key == "Total Allocated")
+        allocated = UnsignedOf(value, 0);
+      else if (key == "Total Reserved")
+        reserved = UnsignedOf(value, 0);
+    }
+    out_->gpu_memory.Append({.time_ns = event.begin_ns,
+                             .kind = static_cast<std::uint8_t>(bytes < 0 ? 2 : 1),
+                             .device = type == 0 ? std::uint16_t{65535} : Device(device),
+                             .address = address,
+                             .bytes = bytes < 0 ? -std::max<std::int64_t>(bytes, -INT64_MAX) : bytes,
+                             .allocated_bytes = allocated,
+                             .reserved_bytes = reserved,
+                             .name = kNone});
+  }
+
+  void Metadata(const Event& event) {
+    const bool thread = event.name == "thread_name";
+    if ((!thread && event.name != "process_name") || event.pid == kineto::kAbsent) return;
+    if (thread && event.tid == kineto::kAbsent) return;
+    const std::string_view name = import::TextOf(ArgOf(event.args, "name"), scratch_);
+    if (!name.empty()) out_->names.push_back({event.pid, thread ? event.tid : -1, std::string(name)});
+  }
+
+  std::unique_ptr<Partial> out_ = std::make_unique<Partial>();
+  LocalStrings shape_keys_;
+  std::vector<NameFacts> facts_;  // Per string.
+  std::uint32_t last_thread_ = 0;
+  std::string scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Partial> MapBatch(std::span<const Event> events) { return BatchMapper().Run(events); }
+
+}  // namespace lockstep::import

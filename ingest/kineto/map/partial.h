@@ -1,0 +1,125 @@
+#pragma once
+// One batch of a trace's events as columns, with strings, threads and launch shapes
+// of its own. Batches are mapped by any thread in any order; join.h puts them
+// together in the file's order, so the result knows nothing of threads or batches.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/schema.h"
+#include "ingest/kineto/read/trace_reader.h"
+
+namespace lockstep::import {
+
+// Texts by number, in order of first appearance.
+class LocalStrings {
+ public:
+  LocalStrings();
+  std::uint32_t Intern(std::string_view text);
+  std::string_view Text(std::uint32_t id) const { return {bytes_.data() + entries_[id].offset, entries_[id].length}; }
+  std::uint64_t Hash(std::uint32_t id) const { return entries_[id].hash; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(entries_.size()); }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  struct Entry {
+    std::uint64_t hash;
+    std::size_t offset;
+    std::uint32_t length;
+  };
+  void Grow();
+
+  std::string bytes_;
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> slots_;  // Open addressing, kNone empty.
+};
+
+// What PyTorch says about a communication operation, on its CPU event
+// (record_param_comms) or copied to its kernel. Texts are strings' numbers.
+struct CommArgs {
+  std::uint32_t name = schema::kNone, dtype = schema::kNone;
+  std::uint32_t group = schema::kNone, description = schema::kNone, ranks = schema::kNone;
+  std::uint32_t in_split = schema::kNone, out_split = schema::kNone;
+  std::int64_t in_elements = -1, out_elements = -1, group_size = -1;
+  // Rooted operations: the root; send and receive: the other side; else its own. In the group's ranks.
+  std::int64_t rank = -1;
+  std::int64_t rank_start = -1, rank_stride = -1;
+  std::int64_t source = -1, destination = -1;  // World ranks of point-to-point.
+  std::int64_t seq = -1;
+
+  bool any() const { return name != schema::kNone || group != schema::kNone || group_size >= 0; }
+};
+
+// A CPU event that stands for communication.
+struct CommEvent {
+  enum Kind : std::uint8_t { kRecord, kAnnotation };
+  Kind kind = kRecord;  // record_param_comms; "nccl:all_reduce".
+  std::uint32_t thread = 0, name = schema::kNone;
+  std::int64_t begin_ns = 0, end_ns = 0, external_id = -1;
+  // From "Input Dims" and "Input type", which record_shapes gives: -1 and kNone without it.
+  std::int64_t input_elements = -1;
+  std::uint32_t input_type = schema::kNone;
+  CommArgs args;
+};
+
+// A kernel that is communication by its name or by its arguments.
+struct CommKernel {
+  std::uint32_t row = 0;  // Of kernels.
+  std::int64_t external_id = -1;
+  CommArgs args;
+};
+
+struct ThreadSeen {
+  std::int64_t pid = -1, tid = -1;
+  std::string name;  // Of a thread whose tid is no number.
+  std::int64_t begin_ns = 0, end_ns = 0;
+  std::uint64_t records = 0, cpu_ops = 0;
+};
+
+struct StepMark {
+  std::int64_t index, begin_ns, end_ns;
+  std::uint32_t thread;
+};
+
+// Names that metadata events give to processes and threads.
+struct GivenName {
+  std::int64_t pid, tid;  // tid -1: of the process.
+  std::string name;
+};
+
+enum class Skipped : std::uint8_t { kGpuAnnotation, kOverhead, kOther, kCount };
+
+struct Partial {
+  schema::Kernels kernels;
+  schema::Copies copies;
+  schema::Sync sync;
+  schema::Api api;
+  schema::GpuMemory gpu_memory;
+  schema::Ranges ranges;
+  schema::KernelShapes shapes;
+
+  LocalStrings strings;
+  std::vector<ThreadSeen> threads;
+  std::vector<CommEvent> comm_events;
+  std::vector<CommKernel> comm_kernels;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> launch_shapes;  // AMD: correlation, row of shapes.
+  std::vector<StepMark> steps;
+  std::vector<GivenName> names;
+  std::vector<std::string> other_categories;  // Distinct, a few.
+  std::uint64_t skipped[static_cast<std::size_t>(Skipped::kCount)] = {};
+  std::uint64_t events = 0;
+  std::int64_t window_end_ns = schema::kNoTime;  // "Record Window End", end of the profiler's own span.
+  std::int64_t gpu_step_ns = schema::kNoTime;    // Begin of the last ProfilerStep on a GPU's track.
+  bool hip = false;                              // AMD's runtime was called.
+  bool gloo = false;                             // Operations of the gloo backend.
+};
+
+std::unique_ptr<Partial> MapBatch(std::span<const kineto::Event> events);
+
+}  // namespace lockstep::import

@@ -1,0 +1,385 @@
+#include "ingest/kineto/map/rank_import.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "core/version.h"
+#include "ingest/kineto/map/join.h"
+#include "ingest/kineto/map/partial.h"
+#include "ingest/map/collectives.h"
+#include "ingest/rank_files/rank_source.h"
+
+namespace lockstep::import {
+namespace {
+
+using schema::kNone;
+using schema::kNoTime;
+
+// Maps every batch in the thread that brings it.
+class MappingSink final : public kineto::Sink {
+ public:
+  void Batch(std::size_t index, std::span<const kineto::Event> events) override {
+    std::unique_ptr<Partial> partial = MapBatch(events);
+    const std::lock_guard lock(mutex_);
+    if (index >= parts_.size()) parts_.resize(index + 1);
+    parts_[index] = std::move(partial);
+  }
+  std::vector<std::unique_ptr<Partial>> Take() {
+    std::erase(parts_, nullptr);
+    return std::move(parts_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Partial>> parts_;
+};
+
+std::int64_t Number(const nlohmann::json& object, std::initializer_list<const char*> keys, std::int64_t fallback) {
+  for (const char* key : keys) {
+    const auto at = object.find(key);
+    if (at == object.end()) continue;
+    if (at->is_number_integer()) return at->get<std::int64_t>();
+    if (at->is_number_unsigned()) return static_cast<std::int64_t>(at->get<std::uint64_t>() & INT64_MAX);
+    if (!at->is_string()) continue;
+    const std::string& text = at->get_ref<const std::string&>();
+    std::int64_t number = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (parsed.ec == std::errc() && parsed.ptr == text.data() + text.size()) return number;
+  }
+  return fallback;
+}
+
+std::string Text(const nlohmann::json& object, const char* key) {
+  const auto at = object.find(key);
+  if (at == object.end()) return "";
+  return at->is_string() ? at->get<std::string>() : at->is_primitive() && !at->is_null() ? at->dump() : "";
+}
+
+// One line, as facts are.
+std::string Plain(std::string text) {
+  for (char& c : text)
+    if (c == '\t' || c == '\n' || c == '\0') c = ' ';
+  return text;
+}
+
+class RankBuilder {
+ public:
+  RankBuilder(std::unique_ptr<JoinedTrace> trace, const kineto::ReadResult& read, const TraceOptions& options)
+      : trace_(std::move(trace)), t_(trace_->tables), read_(read), options_(options) {
+    const auto info = nlohmann::json::parse(read.facts.distributed_info, nullptr, false);
+    info_ = info.is_object() ? info : nlohmann::json::object();
+  }
+
+  ImportedTrace Run() {
+    TraceSummary& s = out_.summary;
+    s.told_rank = ToldRank(Number(info_, {"rank"}, -1));
+    s.told_world_size = ToldSize(Number(info_, {"world_size"}, 0));
+    s.backend = Text(info_, "backend");
+    s.operations_rank = RankFromOperations(*trace_, s.told_world_size);
+    rank_ = options_.rank >= 0 ? options_.rank : s.told_rank;
+    world_ = options_.world_size > 0 ? options_.world_size : s.told_world_size;
+    Devices();
+    Steps();
+    const CommunicationFacts communication =
+        FindCollectives(*trace_, read_.facts.distributed_info, rank_, std::max<std::int64_t>(world_, rank_ + 1));
+    s.groups = communication.groups;
+    Unrecorded();
+    std::fill(t_.processes.world_rank.begin(), t_.processes.world_rank.end(), rank_);
+    std::fill(t_.processes.rank_source.begin(), t_.processes.rank_source.end(),
+              static_cast<std::uint8_t>(Told() ? 2 : 4));
+    Span();
+    Snapshots();
+    Losses(communication);
+    Meta(communication);
+    s.events = read_.events;
+    s.json_bytes = read_.json_bytes;
+    s.rows =
+        t_.kernels.rows() + t_.copies.rows() + t_.sync.rows() + t_.api.rows() + t_.ranges.rows() + t_.gpu_memory.rows();
+    s.kernels = t_.kernels.rows();
+    s.collectives = t_.collectives.rows();
+    s.steps = t_.steps.rows();
+    out_.tables = std::move(t_);
+    return std::move(out_);
+  }
+
+ private:
+  // The trace's own word is what it counts as.
+  bool Told() const { return rank_ >= 0 && rank_ == out_.summary.told_rank; }
+
+  std::uint32_t Intern(std::string_view text) { return text.empty() ? kNone : trace_->strings->Intern(text); }
+
+  void Devices() {
+    const auto list = nlohmann::json::parse(read_.facts.device_properties, nullptr, false);
+    std::set<std::uint16_t> known;
+    const bool hip = trace_->hip;
+    if (list.is_array()) {
+      for (const auto& item : list) {
+        if (!item.is_object()) continue;
+        const std::int64_t id = Number(item, {"id"}, static_cast<std::int64_t>(known.size()));
+        if (id < 0 || id > 65534 || !known.insert(static_cast<std::uint16_t>(id)).second) continue;
+        const std::string name = Text(item, "name");
+        const auto positive = [&](std::initializer_list<const char*> keys, std::int64_t most) {
+          return std::clamp<std::int64_t>(Number(item, keys, 0), 0, most);
+        };
+        t_.devices.Append({.device = static_cast<std::uint16_t>(id),
+                           .name = Intern(name),
+                           .memory_bytes = static_cast<std::uint64_t>(positive({"totalGlobalMem"}, INT64_MAX)),
+                           .sm_count = static_cast<std::uint32_t>(positive({"numSms"}, kNone)),
+                           .max_threads_per_sm = static_cast<std::uint32_t>(
+                               positive({"maxThreadsPerMultiprocessor", "maxThreadsPerMultiProcessor"}, kNone)),
+                           .compute_major = static_cast<std::uint16_t>(positive({"computeMajor"}, 65535)),
+                           .compute_minor = static_cast<std::uint16_t>(positive({"computeMinor"}, 65535)),
+                           .vendor = static_cast<std::uint8_t>(hip || name.starts_with("AMD") ? 2 : 1)});
+      }
+    }
+    std::set<std::uint16_t> used;
+    std::uint16_t last = 65535;
+    for (const auto* column : {&t_.kernels.device, &t_.copies.device})
+      for (const std::uint16_t device : *column)
+        if (device != last) used.insert(last = device);
+    for (const std::uint16_t device : used)
+      if (known.insert(device).second)
+        t_.devices.Append({.device = device, .name = kNone, .vendor = static_cast<std::uint8_t>(hip ? 2 : 1)});
+  }
+
+  // ProfilerStep#N on each thread that has it; the same mark twice is one. What the
+  // profiler's own window cut is not a whole step.
+  void Steps() {
+    auto& marks = trace_->steps;
+    std::stable_sort(marks.begin(), marks.end(), [](const StepMark& a, const StepMark& b) {
+      return std::tuple(a.begin_ns, a.index, a.thread, a.end_ns) < std::tuple(b.begin_ns, b.index, b.thread, b.end_ns);
+    });
+    for (std::size_t i = 0; i < marks.size(); ++i) {
+      const StepMark& mark = marks[i];
+      if (i > 0 && marks[i - 1].index == mark.index && marks[i - 1].thread == mark.thread &&
+          marks[i - 1].begin_ns == mark.begin_ns)
+        continue;
+      const bool cut = trace_->window_end_ns != kNoTime && mark.end_ns > trace_->window_end_ns;
+      t_.steps.Append({.index = mark.index,
+                       .begin_ns = mark.begin_ns,
+                       .end_ns = mark.end_ns,
+                       .source = 3,
+                       .complete = static_cast<std::uint8_t>(!cut),
+                       .warmup = 0,
+                       .thread = mark.thread,
+                       .cpu_ns = -1});
+    }
+  }
+
+  // Communication that runs on no GPU: gloo's operations. Their ranges say so, and the
+  // run's facts, as if PyTorch's hooks had been there.
+  void Unrecorded() {
+    std::string backends = out_.summary.backend;
+    const bool gpu = t_.collectives.rows() > 0 || t_.p2p.rows() > 0;
+    std::set<std::string> names;
+    for (std::size_t at = 0; at < backends.size();) {  // "nccl", "cpu:gloo,cuda:nccl".
+      const std::size_t end = std::min(backends.find(',', at), backends.size());
+      std::string one = backends.substr(at, end - at);
+      if (const std::size_t colon = one.rfind(':'); colon != std::string::npos) one = one.substr(colon + 1);
+      if (!one.empty()) names.insert(Plain(one));
+      at = end + 1;
+    }
+    if (trace_->gloo) names.insert("gloo");
+    std::size_t nth = 0;
+    for (const std::string& name : names) {
+      // What is in the trace counts: a backend that was set up and never used took no time.
+      const bool unseen = name == "gloo" ? trace_->gloo || !gpu : name == "ucc" || name == "mpi";
+      const std::string key = nth++ == 0 ? "fact.torch_backend" : "fact.torch_backend." + std::to_string(nth);
+      Add(key, fmt::format("name={}\trecorded={}\tsize={}\tonly={}", name, unseen ? 0 : 1, world_,
+                           names.size() == 1 ? 1 : 0));
+    }
+    if (gpu || !trace_->gloo) return;
+    // PyTorch 2's dispatcher calls around them are communication as well.
+    std::vector<std::uint8_t> own(t_.strings.rows(), 2);
+    for (std::size_t i = 0; i < t_.ranges.rows(); ++i) {
+      const std::uint32_t name = t_.ranges.name[i];
+      if (t_.ranges.category[i] != 0 || name >= own.size()) continue;
+      if (own[name] == 2) own[name] = lockstep::TextOf(t_, name).starts_with("c10d::");
+      if (own[name] == 1) t_.ranges.category[i] = 5;
+    }
+  }
+
+  void Span() {
+    bool any = false;
+    TraceSummary& s = out_.summary;
+    const auto extend = [&](std::int64_t begin, std::int64_t end) {
+      s.begin_ns = any ? std::min(s.begin_ns, begin) : begin;
+      s.end_ns = any ? std::max(s.end_ns, end) : end;
+      any = true;
+    };
+    for (std::size_t i = 0; i < t_.threads.rows(); ++i) extend(t_.threads.begin_ns[i], t_.threads.end_ns[i]);
+    const auto events = [&](const auto& table) {
+      for (std::size_t i = 0; i < table.rows(); ++i)
+        extend(table.begin_ns[i], table.begin_ns[i] + table.duration_ns[i]);
+    };
+    events(t_.kernels), events(t_.copies), events(t_.sync);
+    // A trace of the GPU alone: somebody must have lived meanwhile.
+    if (t_.threads.rows() == 0 && any) {
+      t_.processes.Append({.process = 0,
+                           .pid = -1,
+                           .parent_pid = -1,
+                           .exe = kNone,
+                           .begin_ns = s.begin_ns,
+                           .end_ns = s.end_ns,
+                           .world_rank = rank_,
+                           .mpi_thread_level = 255});
+      t_.threads.Append({.thread = 0,
+                         .process = 0,
+                         .tid = -1,
+                         .name = Intern("GPU only"),
+                         .begin_ns = s.begin_ns,
+                         .end_ns = s.end_ns,
+                         .records = t_.kernels.rows() + t_.copies.rows(),
+                         .training = 1});
+    }
+    // GPU work ends after the host's last call: part of what the trace covers.
+    for (std::size_t i = 0; i < t_.threads.rows(); ++i)
+      if (t_.threads.training[i]) {
+        t_.threads.begin_ns[i] = std::min(t_.threads.begin_ns[i], s.begin_ns);
+        t_.threads.end_ns[i] = std::max(t_.threads.end_ns[i], s.end_ns);
+      }
+  }
+
+  // Kineto's times are the wall clock's: enough for --clock wall. Times since boot are not.
+  void Snapshots() {
+    constexpr std::int64_t kYear2010 = 1'262'304'000'000'000'000, kYear2200 = 7'258'118'400'000'000'000;
+    const TraceSummary& s = out_.summary;
+    if (s.begin_ns < kYear2010 || s.end_ns > kYear2200) return;
+    for (const std::int64_t ns : {s.begin_ns, s.end_ns})
+      t_.clock_snapshots.Append({.ticks = static_cast<std::uint64_t>(ns),
+                                 .raw_ns = ns,
+                                 .monotonic_ns = ns,
+                                 .realtime_ns = ns,
+                                 .width_ns = 1000});
+  }
+
+  void Lose(Loss loss, std::uint64_t count, std::string detail) {
+    out_.summary.losses.push_back({loss, count, detail});
+    if (Info(loss).severity == Severity::kDataLoss) out_.summary.data_losses += count;
+    t_.losses.Append({.name = Intern(Info(loss).name),
+                      .count = count,
+                      .first_ns = kNoTime,
+                      .last_ns = kNoTime,
+                      .thread = kNone,
+                      .detail = Intern(detail)});
+  }
+
+  void Losses(const CommunicationFacts& communication) {
+    const std::string& source = options_.source;
+    for (const kineto::Defect& defect : read_.defects)
+      Lose(defect.loss, defect.count, source + (defect.detail.empty() ? "" : ": " + defect.detail));
+    if (out_.summary.told_rank < 0)
+      Lose(Loss::kImportRankUnknown, 1,
+           fmt::format("{}: taken for rank {}{}{}", source, rank_, options_.rank_from.empty() ? "" : " by ",
+                       options_.rank_from));
+    if (out_.summary.told_world_size <= 0) Lose(Loss::kImportWorldSizeUnknown, 1, source);
+    if (communication.without_group > 0) Lose(Loss::kImportGroupUnknown, communication.without_group, source);
+    if (trace_->launch_missing > 0) Lose(Loss::kImportLaunchMissing, trace_->launch_missing, source);
+    static constexpr const char* kSkipped[] = {"GPU annotations (the host's are used)", "profiler overhead",
+                                               "categories of no use"};
+    for (std::size_t i = 0; i < std::size(trace_->skipped); ++i) {
+      if (trace_->skipped[i] == 0) continue;
+      std::string detail = kSkipped[i];
+      if (i == static_cast<std::size_t>(Skipped::kOther) && !trace_->other_categories.empty())
+        detail += fmt::format(": {}", fmt::join(trace_->other_categories, ", "));
+      Lose(Loss::kImportCategorySkipped, trace_->skipped[i], detail);
+    }
+  }
+
+  void Add(std::string_view key, std::string_view value) {
+    if (!value.empty()) t_.meta.Append({.key = trace_->strings->Intern(key), .value = trace_->strings->Intern(value)});
+  }
+
+  void Meta(const CommunicationFacts& communication) {
+    Add("imported", "kineto");
+    Add("lockstep_version", LOCKSTEP_VERSION);
+    Add("run_id", options_.run_id);
+    if (rank_ >= 0) {
+      Add("rank", std::to_string(rank_));
+      Add("rank_source", Told() ? "env" : "slot");
+    }
+    if (world_ > 0) Add("world_size", std::to_string(world_));
+    Add("source_file", options_.source);
+    Add("trace_name", read_.facts.trace_name);
+    if (read_.facts.base_time_ns != 0) Add("base_time_ns", std::to_string(read_.facts.base_time_ns));
+    // What --window hta takes for the last step's begin: the mark on a GPU's track is one more row of its name.
+    if (trace_->gpu_step_ns != kNoTime) Add("last_profiler_step_ns", std::to_string(trace_->gpu_step_ns));
+    Add("torch_backend", out_.summary.backend);
+    Add("nccl_version", Text(info_, "nccl_version"));
+    if (const std::string host = Host(); !host.empty()) Add("host", host), Add("node", host);
+    if (communication.in_several_kernels > 0)
+      Add("operations_in_several_kernels", std::to_string(communication.in_several_kernels));
+    if (communication.grouped > 0) Add("operations_grouped", std::to_string(communication.grouped));
+    std::size_t kept = 0;
+    for (const auto& [key, value] : read_.facts.others)
+      if (key.size() <= 64 && value.size() <= 256 && kept++ < 32) Add("trace." + key, value);
+  }
+
+  // "HOST_PID.TIME.pt.trace.json", as torch.profiler.tensorboard_trace_handler names files.
+  std::string Host() const {
+    std::string name = options_.source.substr(options_.source.find_last_of('/') + 1);
+    const std::size_t dot = name.find(".pt.trace.json");
+    if (dot == std::string::npos) return "";
+    name.resize(dot);
+    if (const std::size_t time = name.rfind('.'); time != std::string::npos) name.resize(time);
+    const std::size_t underscore = name.rfind('_');
+    if (underscore == std::string::npos || underscore == 0) return "";
+    const std::string pid = name.substr(underscore + 1);
+    for (const std::int64_t own : t_.processes.pid)
+      if (std::to_string(own) == pid) return name.substr(0, underscore);
+    return "";
+  }
+
+  std::unique_ptr<JoinedTrace> trace_;
+  schema::RankTables& t_;
+  const kineto::ReadResult& read_;
+  const TraceOptions& options_;
+  nlohmann::json info_;
+  std::int32_t rank_ = -1;
+  std::int64_t world_ = 0;
+  ImportedTrace out_;
+};
+
+ImportedTrace Build(std::vector<std::unique_ptr<Partial>> partials, const kineto::ReadResult& read,
+                    const TraceOptions& options) {
+  return RankBuilder(Join(std::move(partials), read.facts.base_time_ns, options.jobs), read, options).Run();
+}
+
+kineto::ReadOptions ReadOptionsOf(const TraceOptions& options) {
+  kineto::ReadOptions read;
+  read.jobs = options.jobs;
+  read.python_functions = options.python_functions;
+  read.progress = options.progress;
+  return read;
+}
+
+}  // namespace
+
+Result<ImportedTrace> ImportTrace(const std::string& path, const TraceOptions& options) {
+  MappingSink sink;
+  LS_TRY(const kineto::ReadResult read, kineto::ReadTrace(path, ReadOptionsOf(options), sink));
+  return Build(sink.Take(), read, options);
+}
+
+Result<ImportedTrace> ImportTraceText(std::string_view json, const TraceOptions& options) {
+  MappingSink sink;
+  LS_TRY(const kineto::ReadResult read, kineto::ReadTraceText(json, ReadOptionsOf(options), sink));
+  return Build(sink.Take(), read, options);
+}
+
+ImportedTrace ImportEvents(std::span<const std::vector<kineto::Event>> batches, const kineto::ReadResult& read,
+                           const TraceOptions& options) {
+  std::vector<std::unique_ptr<Partial>> partials;
+  for (const auto& batch : batches) partials.push_back(MapBatch(batch));
+  return Build(std::move(partials), read, options);
+}
+
+}  // namespace lockstep::import

@@ -1,0 +1,56 @@
+#pragma once
+// The part of a trace outside traceEvents, taken in pieces of any size.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ingest/kineto/read/trace_reader.h"
+
+namespace lockstep::kineto {
+
+class TopLevel {
+ public:
+  enum class State : std::uint8_t {
+    kStart,      // Nothing but blanks yet.
+    kInside,     // In the object.
+    kEvents,     // Behind the '[' of traceEvents or of a bare array: the events are not for Feed.
+    kDone,       // The object or the bare array is closed.
+    kBroken,     // What is no JSON; Feed takes nothing more.
+    kNotATrace,  // The first byte begins neither.
+  };
+
+  // Takes bytes up to where the state becomes kEvents, kBroken or kNotATrace; how many.
+  // Behind the end it takes everything and remembers where something was.
+  std::size_t Feed(std::string_view text);
+  // The array has ended; the next byte is behind its ']'.
+  void EventsEnded();
+  // Everything so far was part of damage: go on as inside the array.
+  void AssumeEvents();
+
+  State state() const { return state_; }
+  bool bare_array() const { return bare_; }
+  std::uint64_t arrays() const { return arrays_; }  // Named traceEvents.
+  // Bytes taken, of them up to the first one that should not be there behind the end.
+  bool trailing() const { return trailing_; }
+  std::uint64_t trailing_offset() const { return trailing_offset_; }
+  FileFacts& facts() { return facts_; }
+
+ private:
+  enum class Want : std::uint8_t { kKeyOrEnd, kKey, kInKey, kColon, kValue, kInValue, kAfter };
+
+  // False: the byte is not part of what was there before it.
+  bool Take(char c);
+  bool TakeValueByte(char c);
+  void EndValue();
+
+  FileFacts facts_;
+  State state_ = State::kStart;
+  Want want_ = Want::kKeyOrEnd;
+  bool bare_ = false, in_string_ = false, escaped_ = false, scalar_ = false, kept_ = false, trailing_ = false;
+  std::uint64_t depth_ = 0, arrays_ = 0, taken_ = 0, trailing_offset_ = 0;
+  std::string key_, value_;
+};
+
+}  // namespace lockstep::kineto

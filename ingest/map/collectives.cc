@@ -1,0 +1,544 @@
+#include "ingest/map/collectives.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "core/collective.h"
+#include "ingest/map/args.h"
+#include "ingest/map/names.h"
+
+namespace lockstep::import {
+namespace {
+
+using schema::kNone;
+using schema::kNoTime;
+
+constexpr std::uint32_t kNoOp = kNone;
+
+// What a CPU event, or a pair of one inside the other, says about one operation.
+struct Operation {
+  std::uint32_t thread = kNone;
+  std::int64_t begin_ns = 0, end_ns = 0;
+  std::int64_t external_id = -1;
+  CommArgs args;
+  std::uint32_t annotation = kNone;
+  std::int64_t input_elements = -1;
+  std::uint32_t input_type = kNone;
+  CollectiveKind kind = CollectiveKind::kNone;
+  int direction = -1;         // Point-to-point: 0 send, 1 receive.
+  std::uint32_t kernels = 0;  // That it launched.
+
+  bool usable() const { return kind != CollectiveKind::kNone || direction >= 0; }
+};
+
+// A kernel that communicates.
+struct Carrier {
+  std::uint32_t row = 0;
+  std::uint32_t op = kNoOp;
+  std::uint32_t thread = kNone;
+  std::int64_t launch_ns = kNoTime;
+  const CommArgs* own = nullptr;        // The kernel's own arguments.
+  std::vector<std::uint32_t> together;  // Operations that share this kernel.
+  std::uint32_t group = kNone;
+  bool told = false;  // The group is named by the operation itself.
+};
+
+struct Launch {
+  std::uint32_t op, thread;
+  std::int64_t begin_ns;
+};
+
+class Finder {
+ public:
+  Finder(JoinedTrace& trace, std::string_view distributed_info, std::int32_t rank, std::int64_t world_size)
+      : trace_(trace), t_(trace.tables), groups_(trace, distributed_info, world_size), rank_(rank) {}
+
+  CommunicationFacts Run() {
+    MakeOperations();
+    FindLaunches();
+    FindCarriers();
+    FindTogether();
+    NameGroups();
+    Emit();
+    for (std::uint32_t i = 0; i < groups_.count(); ++i) facts_.groups.push_back(groups_.entry(i));
+    return std::move(facts_);
+  }
+
+ private:
+  std::string_view Text(std::uint32_t id) const { return lockstep::TextOf(t_, id); }
+
+  // "nccl:all_reduce" lies inside its record_param_comms: together one operation.
+  // Either may be missing: the first before PyTorch 1.12 or in traces cut down by
+  // other tools, the second where nothing but annotations was kept.
+  void MakeOperations() {
+    auto& events = trace_.comm_events;
+    std::stable_sort(events.begin(), events.end(), [](const CommEvent& a, const CommEvent& b) {
+      return std::tuple(a.thread, a.begin_ns, -a.end_ns, a.kind) < std::tuple(b.thread, b.begin_ns, -b.end_ns, b.kind);
+    });
+    std::vector<std::uint32_t> open;  // Operations of records around the current event.
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      const CommEvent& event = events[i];
+      if (i > 0 && events[i - 1].thread != event.thread) open.clear();
+      while (!open.empty() && ops_[open.back()].end_ns <= event.begin_ns) open.pop_back();
+      if (event.kind == CommEvent::kAnnotation && !open.empty() && ops_[open.back()].annotation == kNone) {
+        Operation& op = ops_[open.back()];
+        op.annotation = event.name;
+        if (event.input_elements >= 0) op.input_elements = event.input_elements;
+        if (event.input_type != kNone) op.input_type = event.input_type;
+        continue;
+      }
+      Operation op;
+      op.thread = event.thread;
+      op.begin_ns = event.begin_ns;
+      op.end_ns = event.end_ns;
+      op.external_id = event.external_id;
+      op.args = event.args;
+      if (event.kind == CommEvent::kAnnotation) op.annotation = event.name;
+      op.input_elements = event.input_elements;
+      op.input_type = event.input_type;
+      if (event.kind == CommEvent::kRecord) open.push_back(static_cast<std::uint32_t>(ops_.size()));
+      ops_.push_back(std::move(op));
+    }
+    for (std::uint32_t i = 0; i < ops_.size(); ++i) {
+      Operation& op = ops_[i];
+      for (const std::uint32_t name : {op.args.name, op.annotation}) {
+        if (name == kNone || op.usable()) continue;
+        op.direction = Direction(Text(name));
+        if (op.direction < 0) op.kind = KindOfOperation(Text(name));
+      }
+      if (op.external_id >= 0) by_external_.emplace(op.external_id, i);
+      by_thread_[op.thread].push_back(i);
+    }
+    for (auto& [thread, list] : by_thread_) {
+      std::int64_t latest = kNoTime;
+      auto& reach = reach_[thread];
+      for (const std::uint32_t op : list) reach.push_back(latest = std::max(latest, ops_[op].end_ns));
+    }
+  }
+
+  // The innermost operation around a time on a thread.
+  std::uint32_t OperationAt(std::uint32_t thread, std::int64_t ns) const {
+    const auto list = by_thread_.find(thread);
+    if (list == by_thread_.end()) return kNoOp;
+    const auto& reach = reach_.at(thread);
+    auto at = static_cast<std::size_t>(
+        std::upper_bound(list->second.begin(), list->second.end(), ns,
+                         [&](std::int64_t t, std::uint32_t op) { return t < ops_[op].begin_ns; }) -
+        list->second.begin());
+    std::uint32_t outer = kNoOp;
+    // Operations nest a few deep; one that seems to last for ever must not cost a walk each time.
+    for (int look = 0; look < 256 && at-- > 0 && reach[at] >= ns; ++look) {
+      const std::uint32_t op = list->second[at];
+      if (ops_[op].end_ns < ns) continue;
+      if (ops_[op].usable()) return op;
+      if (outer == kNoOp) outer = op;
+    }
+    return outer;
+  }
+
+  void FindLaunches() {
+    std::unordered_set<std::uint64_t> wanted;
+    for (const CommKernel& kernel : trace_.comm_kernels) wanted.insert(t_.kernels.correlation[kernel.row]);
+    if (ops_.empty() && wanted.empty()) return;
+    for (std::size_t i = 0; i < t_.api.rows(); ++i) {
+      if ((t_.api.kind[i] != 1 && t_.api.kind[i] != 4) || t_.api.correlation[i] == 0) continue;
+      const std::uint32_t op = OperationAt(t_.api.thread[i], t_.api.begin_ns[i]);
+      if (op == kNoOp && !wanted.contains(t_.api.correlation[i])) continue;
+      // A graph's kernels were recorded when it was captured: what is around its launch is not theirs.
+      const bool graph = t_.api.kind[i] == 4;
+      launches_.try_emplace(t_.api.correlation[i],
+                            Launch{graph ? kNoOp : op, t_.api.thread[i], graph ? kNoTime : t_.api.begin_ns[i]});
+    }
+  }
+
+  // Launched by the operation itself and not by an operator inside it: lists of tensors
+  // are packed and unpacked by copies within the same record.
+  bool Direct(const Launch& launch) {
+    auto [at, fresh] = operators_.try_emplace(launch.thread);
+    auto& list = at->second;
+    if (fresh) {
+      std::unordered_map<std::uint32_t, bool> own;  // Per name.
+      for (std::size_t i = 0; i < t_.ranges.rows(); ++i) {
+        if (t_.ranges.thread[i] != launch.thread || t_.ranges.source[i] != 3) continue;
+        const auto [known, unseen] = own.try_emplace(t_.ranges.name[i], false);
+        if (unseen) {
+          const std::string_view name = Text(t_.ranges.name[i]);
+          known->second = name == "record_param_comms" || name.starts_with("nccl:") || name.starts_with("c10d::");
+        }
+        if (!known->second) list.emplace_back(t_.ranges.begin_ns[i], t_.ranges.begin_ns[i] + t_.ranges.duration_ns[i]);
+      }
+      std::sort(list.begin(), list.end());
+    }
+    auto inside = std::upper_bound(list.begin(), list.end(), std::pair(launch.begin_ns, INT64_MAX));
+    while (inside != list.begin() && (--inside)->first >= ops_[launch.op].begin_ns)
+      if (inside->second >= launch.begin_ns) return false;
+    return true;
+  }
+
+  void FindCarriers() {
+    std::size_t next = 0;
+    for (std::uint32_t row = 0; row < t_.kernels.rows(); ++row) {
+      const bool listed = next < trace_.comm_kernels.size() && trace_.comm_kernels[next].row == row;
+      const CommKernel* kernel = listed ? &trace_.comm_kernels[next++] : nullptr;
+      if (!listed && launches_.empty()) continue;
+      const auto launch = launches_.find(t_.kernels.correlation[row]);
+      const bool known = launch != launches_.end() && t_.kernels.correlation[row] != 0;
+      if (!listed && (!known || launch->second.op == kNoOp || !Direct(launch->second))) continue;
+      Carrier carrier;
+      carrier.row = row;
+      if (known) {
+        carrier.op = launch->second.op;
+        carrier.thread = launch->second.thread;
+        carrier.launch_ns = launch->second.begin_ns;
+      }
+      if (kernel != nullptr) {
+        if (kernel->args.any()) carrier.own = &kernel->args;
+        // Newer versions give the kernel its operation's number; older ones its own correlation.
+        const bool named =
+            kernel->external_id >= 0 && static_cast<std::uint64_t>(kernel->external_id) != t_.kernels.correlation[row];
+        if (carrier.op == kNoOp && named)
+          if (const auto at = by_external_.find(kernel->external_id); at != by_external_.end()) carrier.op = at->second;
+      }
+      if (carrier.op != kNoOp) ++ops_[carrier.op].kernels;
+      t_.kernels.work[row] = 1;
+      t_.kernels.work_rule[row] = carrier.op != kNoOp || carrier.own != nullptr ? 1 : 2;
+      carriers_.push_back(std::move(carrier));
+    }
+    std::stable_sort(carriers_.begin(), carriers_.end(), [&](const Carrier& a, const Carrier& b) {
+      return t_.kernels.begin_ns[a.row] < t_.kernels.begin_ns[b.row];
+    });
+  }
+
+  bool Fits(const Operation& op, CollectiveKind kernel) const {
+    if (kernel == CollectiveKind::kNone) return true;
+    if (kernel != CollectiveKind::kSendRecv) return op.kind == kernel || op.kind == CollectiveKind::kBarrier;
+    return op.direction >= 0 || op.kind == CollectiveKind::kAllToAll || op.kind == CollectiveKind::kGather ||
+           op.kind == CollectiveKind::kScatter || op.kind == CollectiveKind::kAllGather;
+  }
+
+  // Grouped operations (batch_isend_irecv, coalescing): recorded one by one, launched as
+  // one kernel when the group ends, outside all of them.
+  void FindTogether() {
+    std::map<std::uint32_t, std::vector<Carrier*>> by_thread;
+    for (Carrier& carrier : carriers_)
+      if (carrier.launch_ns != kNoTime) by_thread[carrier.thread].push_back(&carrier);
+    for (auto& [thread, list] : by_thread) {
+      const auto ops = by_thread_.find(thread);
+      if (ops == by_thread_.end()) continue;
+      std::stable_sort(list.begin(), list.end(),
+                       [](const Carrier* a, const Carrier* b) { return a->launch_ns < b->launch_ns; });
+      std::size_t at = 0;
+      for (Carrier* carrier : list) {
+        std::vector<std::uint32_t> waiting;
+        for (; at < ops->second.size() && ops_[ops->second[at]].begin_ns <= carrier->launch_ns; ++at) {
+          const Operation& op = ops_[ops->second[at]];
+          if (op.usable() && op.kernels == 0 && op.end_ns <= carrier->launch_ns) waiting.push_back(ops->second[at]);
+        }
+        const bool alone = (carrier->op != kNoOp && ops_[carrier->op].usable()) ||
+                           (carrier->own != nullptr && KindOfArgs(*carrier->own) != CollectiveKind::kNone);
+        if (alone || waiting.empty()) continue;
+        const CollectiveKind kind = KindOfKernel(Text(t_.kernels.name[carrier->row]));
+        std::erase_if(waiting, [&](std::uint32_t op) { return !Fits(ops_[op], kind); });
+        if (waiting.empty()) continue;
+        for (const std::uint32_t op : waiting) ++ops_[op].kernels;
+        if (waiting.size() > 1) facts_.grouped += waiting.size();
+        t_.kernels.work_rule[carrier->row] = 1;
+        carrier->together = std::move(waiting);
+      }
+    }
+  }
+
+  CollectiveKind KindOfArgs(const CommArgs& args) const {
+    return args.name == kNone ? CollectiveKind::kNone : KindOfOperation(Text(args.name));
+  }
+
+  std::tuple<std::uint16_t, std::uint32_t, std::uint32_t> StreamOf(const Carrier& carrier) const {
+    return {t_.kernels.device[carrier.row], t_.kernels.context[carrier.row], t_.kernels.stream[carrier.row]};
+  }
+
+  void NameGroups() {
+    // A group of NCCL has a stream of its own, so what is not named belongs to the group that is.
+    std::map<std::tuple<std::uint16_t, std::uint32_t, std::uint32_t>, std::uint32_t> of_stream;
+    constexpr std::uint32_t kSeveral = kNone - 1;
+    for (Carrier& carrier : carriers_) {
+      if (carrier.own != nullptr) carrier.group = groups_.Named(*carrier.own);
+      if (carrier.group == kNone && carrier.op != kNoOp) carrier.group = groups_.Named(ops_[carrier.op].args);
+      for (const std::uint32_t op : carrier.together)
+        if (carrier.group == kNone) carrier.group = groups_.Named(ops_[op].args);
+      carrier.told = carrier.group != kNone;
+      if (!carrier.told) continue;
+      const auto [at, fresh] = of_stream.try_emplace(StreamOf(carrier), carrier.group);
+      if (!fresh && at->second != carrier.group) at->second = kSeveral;
+    }
+    // Numbered by their ids, which grow as groups are made: the same order on all ranks.
+    std::map<std::tuple<std::uint16_t, std::uint32_t, std::uint32_t>, std::uint32_t> unnamed;
+    for (const Carrier& carrier : carriers_) {
+      if (carrier.told || !IsLibraryKernel(carrier)) continue;
+      const auto at = of_stream.find(StreamOf(carrier));
+      if (at == of_stream.end() || at->second == kSeveral) unnamed.emplace(StreamOf(carrier), 0);
+    }
+    std::uint32_t number = 0;
+    for (auto& [stream, n] : unnamed) n = number++;
+    for (Carrier& carrier : carriers_) {
+      if (carrier.told || !IsLibraryKernel(carrier)) continue;
+      ++facts_.without_group;
+      if (const auto at = unnamed.find(StreamOf(carrier)); at != unnamed.end())
+        carrier.group = groups_.Guessed(at->second, GroupSize(carrier));
+      else
+        carrier.group = of_stream.at(StreamOf(carrier));
+    }
+  }
+
+  std::int64_t GroupSize(const Carrier& carrier) const {
+    if (carrier.own != nullptr && carrier.own->group_size > 0) return carrier.own->group_size;
+    if (carrier.op != kNoOp && ops_[carrier.op].args.group_size > 0) return ops_[carrier.op].args.group_size;
+    return 0;
+  }
+
+  // Of the libraries whose kernels are one operation of one group each. Others' (DeepEP,
+  // custom all-reduces) communicate, but what a kernel stands for is not known.
+  bool IsLibraryKernel(const Carrier& carrier) const {
+    if (carrier.op != kNoOp || carrier.own != nullptr || !carrier.together.empty()) return true;
+    const std::string_view name = Text(t_.kernels.name[carrier.row]);
+    return (name.find("ccl") != std::string_view::npos && name.find("msccl") == std::string_view::npos);
+  }
+
+  // Arguments of a kernel, completed by its operation's.
+  CommArgs ArgsOf(const Carrier& carrier, std::uint32_t op) const {
+    CommArgs args;
+    if (carrier.own != nullptr && carrier.together.empty()) args = *carrier.own;
+    if (op == kNoOp) return args;
+    const CommArgs& more = ops_[op].args;
+    const auto text = [](std::uint32_t& to, std::uint32_t from) { to = to == kNone ? from : to; };
+    const auto number = [](std::int64_t& to, std::int64_t from) { to = to < 0 ? from : to; };
+    text(args.name, more.name), text(args.dtype, more.dtype);
+    text(args.in_split, more.in_split), text(args.out_split, more.out_split);
+    number(args.in_elements, more.in_elements), number(args.out_elements, more.out_elements);
+    number(args.group_size, more.group_size), number(args.rank, more.rank), number(args.seq, more.seq);
+    number(args.source, more.source), number(args.destination, more.destination);
+    if (args.name == kNone) args.name = ops_[op].annotation;
+    if (args.dtype == kNone) args.dtype = ops_[op].input_type;
+    if (args.in_elements < 0 && args.out_elements < 0) args.in_elements = ops_[op].input_elements;
+    return args;
+  }
+
+  // Elements of the whole array, definitions.md's S; -1 unknown.
+  static std::int64_t Elements(CollectiveKind kind, const CommArgs& args, std::uint32_t members) {
+    const auto times = [&](std::int64_t elements) {
+      std::int64_t all = -1;
+      return elements < 0 || __builtin_mul_overflow(elements, static_cast<std::int64_t>(members), &all) ? -1 : all;
+    };
+    switch (kind) {
+      case CollectiveKind::kBarrier:
+        return 0;
+      case CollectiveKind::kAllGather:
+        return args.out_elements > 0 ? args.out_elements : times(args.in_elements);
+      case CollectiveKind::kReduceScatter:
+        return args.in_elements > 0 ? args.in_elements : times(args.out_elements);
+      case CollectiveKind::kGather:
+        return times(args.in_elements);
+      case CollectiveKind::kScatter:
+        return times(args.out_elements);
+      default:
+        return args.in_elements > 0 ? args.in_elements : args.out_elements;
+    }
+  }
+
+  static std::uint64_t Bytes(std::int64_t elements, std::uint32_t element_bytes) {
+    std::uint64_t bytes = 0;
+    if (elements <= 0 || __builtin_mul_overflow(static_cast<std::uint64_t>(elements), element_bytes, &bytes)) return 0;
+    return bytes;
+  }
+
+  // Sizes given one by one may differ between members; where nothing is told they may too.
+  bool Uneven(const CommArgs& args) const {
+    if (args.in_split == kNone && args.out_split == kNone) return true;
+    for (const std::uint32_t split : {args.in_split, args.out_split})
+      if (split != kNone && !IntsOf(Text(split)).empty()) return true;
+    return false;
+  }
+
+  struct Row {
+    schema::Collectives::Row values;
+    std::int64_t seq = -1;
+  };
+
+  void Emit() {
+    std::unordered_map<std::uint32_t, std::size_t> row_of_op;
+    std::vector<Row> rows;
+    for (const Carrier& carrier : carriers_) {
+      if (carrier.group == kNone) continue;
+      const std::int64_t begin = t_.kernels.begin_ns[carrier.row];
+      const std::int64_t end = begin + t_.kernels.duration_ns[carrier.row];
+      const Operation* op = carrier.op == kNoOp ? nullptr : &ops_[carrier.op];
+      // One operation in several kernels lasts from the first one's start to the last one's end.
+      if (op != nullptr && op->usable() && op->kernels > 1) {
+        const auto [at, fresh] = row_of_op.try_emplace(carrier.op, rows.size());
+        if (!fresh) {
+          if (at->second < rows.size()) rows[at->second].values.end_ns = std::max(rows[at->second].values.end_ns, end);
+          continue;
+        }
+        ++facts_.in_several_kernels;
+      }
+      if (PointToPoint(carrier, begin, end)) {
+        if (op != nullptr && op->kernels > 1) row_of_op[carrier.op] = SIZE_MAX;
+        continue;
+      }
+      rows.push_back(CollectiveRow(carrier, begin, end));
+    }
+    Number(rows);
+  }
+
+  // Rows of p2p for a kernel that carries nothing else; false: it carries a collective.
+  bool PointToPoint(const Carrier& carrier, std::int64_t begin, std::int64_t end) {
+    std::vector<std::uint32_t> ops = carrier.together;
+    if (ops.empty()) ops.push_back(carrier.op);
+    for (const std::uint32_t op : ops) {
+      const CommArgs args = ArgsOf(carrier, op);
+      if ((args.name == kNone || Direction(Text(args.name)) < 0) && (op == kNoOp || ops_[op].direction < 0))
+        return false;
+    }
+    const Group& group = groups_.group(carrier.group);
+    for (const std::uint32_t op : ops) {
+      const CommArgs args = ArgsOf(carrier, op);
+      int direction = args.name == kNone ? -1 : Direction(Text(args.name));
+      if (direction < 0) direction = ops_[op].direction;
+      std::int64_t world = direction == 0 ? args.destination : args.source;
+      std::int64_t peer = world >= 0 ? group.RankOf(world) : args.rank;
+      if (peer < 0 && op != kNoOp && ops_[op].annotation != kNone) peer = PeerOf(Text(ops_[op].annotation));
+      if (world < 0) world = group.WorldRank(peer);
+      const ElementType type = args.dtype == kNone ? ElementType() : ElementTypeOf(Text(args.dtype));
+      const std::uint64_t bytes = Bytes(std::max(args.in_elements, args.out_elements), type.bytes);
+      t_.p2p.Append({.comm = carrier.group,
+                     .direction = static_cast<std::uint8_t>(direction),
+                     .mode = 0,
+                     .peer = static_cast<std::int32_t>(std::clamp<std::int64_t>(peer, -1, INT32_MAX)),
+                     .peer_world_rank = static_cast<std::int32_t>(std::clamp<std::int64_t>(world, -1, INT32_MAX)),
+                     .tag = 0,
+                     .seq = p2p_seq_[{carrier.group, direction, peer}]++,
+                     .thread = carrier.thread,
+                     .begin_ns = begin,
+                     .post_end_ns = end,
+                     .last_incomplete_ns = kNoTime,
+                     .wait_begin_ns = begin,
+                     .end_ns = end,
+                     .bytes = bytes,
+                     .outcome = 0,
+                     .call = kNone,
+                     .kernel = kNone});
+    }
+    return true;
+  }
+
+  Row CollectiveRow(const Carrier& carrier, std::int64_t begin, std::int64_t end) {
+    const Group& group = groups_.group(carrier.group);
+    const std::uint32_t first_op = carrier.together.empty() ? carrier.op : carrier.together.front();
+    const CommArgs args = ArgsOf(carrier, first_op);
+    Row row;
+    schema::Collectives::Row& v = row.values;
+    v.enqueue_begin_ns = kNoTime;
+    v.algorithm = v.protocol = kNone;
+    CollectiveKind kind = args.name == kNone ? CollectiveKind::kNone : KindOfOperation(Text(args.name));
+    if (kind == CollectiveKind::kNone && first_op != kNoOp) kind = ops_[first_op].kind;
+    if (kind == CollectiveKind::kNone) kind = KindOfKernel(Text(t_.kernels.name[carrier.row]));
+    const ElementType type = args.dtype == kNone ? ElementType() : ElementTypeOf(Text(args.dtype));
+    std::int64_t elements = Elements(kind, args, group.size);
+    for (std::size_t i = 1; i < carrier.together.size(); ++i) {
+      const std::int64_t more = Elements(kind, ArgsOf(carrier, carrier.together[i]), group.size);
+      if (more > 0 && __builtin_add_overflow(elements, more, &elements)) elements = -1;
+    }
+    v.comm = carrier.group;
+    v.kind = static_cast<std::uint8_t>(kind);
+    v.mode = static_cast<std::uint8_t>(CollectiveMode::kGpu);
+    v.uneven = kind == CollectiveKind::kAllToAll && Uneven(args);
+    v.thread = carrier.thread;
+    v.begin_ns = begin;
+    v.post_end_ns = end;
+    v.last_incomplete_ns = kNoTime;
+    v.wait_begin_ns = begin;
+    v.end_ns = end;
+    v.bytes = Bytes(elements, type.bytes);
+    v.count = elements > 0 ? static_cast<std::uint64_t>(elements) : 0;
+    v.dtype = static_cast<std::uint16_t>(type.type);
+    v.root = -1;
+    const bool rooted =
+        kind == CollectiveKind::kBroadcast || RootReceives(kind) || RootSends(kind) || kind == CollectiveKind::kReduce;
+    if (rooted && args.rank >= 0 && args.rank < group.size) v.root = static_cast<std::int32_t>(args.rank);
+    v.call = kNone;
+    v.kernel = carrier.row;
+    row.seq = carrier.together.empty() ? args.seq : -1;
+    return row;
+  }
+
+  // The operations' own sequence numbers where all of a group have them and they grow;
+  // else their order on the GPU, which is the order in which a group's members issued them.
+  void Number(std::vector<Row>& rows) {
+    std::vector<bool> counted(groups_.count(), true), any(groups_.count(), false);
+    std::vector<std::int64_t> last(groups_.count(), -1);
+    for (const Row& row : rows) {
+      const std::uint32_t group = row.values.comm;
+      any[group] = true;
+      if (row.seq < 0 || row.seq < last[group] || groups_.guessed(group)) counted[group] = false;
+      last[group] = row.seq;
+    }
+    std::vector<std::uint64_t> next(groups_.count(), 0);
+    std::vector<std::uint32_t> same(groups_.count(), 0);
+    std::fill(last.begin(), last.end(), -1);
+    for (std::uint32_t i = 0; i < groups_.count(); ++i) counted[i] = counted[i] && any[i];
+    for (Row& row : rows) {
+      const std::uint32_t group = row.values.comm;
+      if (counted[group]) {
+        same[group] = row.seq == last[group] ? same[group] + 1 : 0;
+        last[group] = row.seq;
+        row.values.seq = static_cast<std::uint64_t>(row.seq);
+        row.values.start = same[group];
+      } else {
+        row.values.seq = next[group]++;
+      }
+      t_.collectives.Append(row.values);
+    }
+    groups_.Emit(trace_, rank_, counted);
+  }
+
+  JoinedTrace& trace_;
+  schema::RankTables& t_;
+  Groups groups_;
+  const std::int32_t rank_;
+  std::vector<Operation> ops_;
+  std::unordered_map<std::int64_t, std::uint32_t> by_external_;
+  std::map<std::uint32_t, std::vector<std::uint32_t>> by_thread_;  // Operations in order of their begin.
+  std::map<std::uint32_t, std::vector<std::int64_t>> reach_;       // Latest end so far, beside them.
+  std::unordered_map<std::uint64_t, Launch> launches_;
+  std::map<std::uint32_t, std::vector<std::pair<std::int64_t, std::int64_t>>> operators_;
+  std::vector<Carrier> carriers_;  // By begin.
+  std::map<std::tuple<std::uint32_t, int, std::int64_t>, std::uint64_t> p2p_seq_;
+  CommunicationFacts facts_;
+};
+
+}  // namespace
+
+CommunicationFacts FindCollectives(JoinedTrace& trace, std::string_view distributed_info, std::int32_t rank,
+                                   std::int64_t world_size) {
+  return Finder(trace, distributed_info, rank, world_size).Run();
+}
+
+std::int32_t RankFromOperations(const JoinedTrace& trace, std::int64_t world_size) {
+  for (const CommEvent& event : trace.comm_events) {
+    const CommArgs& args = event.args;
+    if (args.name == kNone || args.rank < 0 || args.rank >= args.group_size) continue;
+    const std::string_view name = lockstep::TextOf(trace.tables, args.name);
+    const CollectiveKind kind = KindOfOperation(name);
+    // Rooted operations give their root there.
+    if (!Splits(kind) || Direction(name) >= 0) continue;
+    const bool all = args.rank_start == 0 && args.rank_stride == 1 && world_size <= args.group_size;
+    if (lockstep::TextOf(trace.tables, args.description) == "default_pg" || all)
+      return static_cast<std::int32_t>(std::min<std::int64_t>(args.rank, INT32_MAX));
+  }
+  return -1;
+}
+
+}  // namespace lockstep::import

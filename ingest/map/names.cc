@@ -1,0 +1,207 @@
+#include "ingest/map/names.h"
+
+#include <charconv>
+#include <string>
+#include <utility>
+
+namespace lockstep::import {
+namespace {
+
+bool Has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+bool HasAny(std::string_view text, std::initializer_list<std::string_view> parts) {
+  for (const std::string_view part : parts)
+    if (Has(text, part)) return true;
+  return false;
+}
+
+// Small letters only: "_allgather_base" -> "allgatherbase", "## Backward ##" -> "backward".
+std::string Letters(std::string_view text) {
+  std::string letters;
+  for (const char c : text) {
+    if (c >= 'a' && c <= 'z') letters += c;
+    if (c >= 'A' && c <= 'Z') letters += static_cast<char>(c - 'A' + 'a');
+  }
+  return letters;
+}
+
+std::string_view WithoutBackend(std::string_view name) {
+  const std::size_t colon = name.find(':');
+  // "nccl:all_reduce", "gloo:broadcast"; not "c10d::allreduce_".
+  if (colon == std::string_view::npos || (colon + 1 < name.size() && name[colon + 1] == ':')) return name;
+  return name.substr(colon + 1);
+}
+
+}  // namespace
+
+std::uint8_t ApiKind(std::string_view name) {
+  if (Has(name, "GraphLaunch")) return 4;
+  if (Has(name, "Launch") && !Has(name, "HostFunc")) return 1;
+  if (HasAny(name, {"Memcpy", "Memset"})) return 2;
+  if (Has(name, "Synchronize")) return 3;
+  if (Has(name, "Event")) return 6;
+  if (HasAny(name, {"Malloc", "Free", "HostAlloc", "HostRegister", "HostUnregister", "MemGetInfo", "MemCreate",
+                    "MemMap", "MemUnmap", "MemRelease", "MemSetAccess", "MemAddress", "MemPool", "MemAlloc",
+                    "MemPrefetch", "MemAdvise"}))
+    return 5;
+  return 0;
+}
+
+bool IsHip(std::string_view name) { return name.starts_with("hip"); }
+
+CopyKind CopyKindOf(std::string_view name, std::string_view kind) {
+  CopyKind copy;
+  static constexpr std::pair<std::string_view, std::uint8_t> kKinds[] = {
+      {"HtoD", 1},         {"DtoH", 2},         {"DtoD", 3},       {"PtoP", 4},           {"HtoH", 5},
+      {"HtoA", 1},         {"AtoH", 2},         {"AtoD", 3},       {"DtoA", 3},           {"AtoA", 3},
+      {"HostToDevice", 1}, {"DeviceToHost", 2}, {"PeerToPeer", 4}, {"DeviceToDevice", 3}, {"HostToHost", 5}};
+  if (Has(name, "Memset") || Has(name, "FillBuffer"))
+    copy.kind = 6;
+  else
+    for (const std::string_view text : {name, kind})
+      for (const auto& [part, number] : kKinds)
+        if (copy.kind == 0 && Has(text, part)) copy.kind = number;
+  copy.host_memory = Has(name, "Pageable") ? 1 : Has(name, "Pinned") ? 2 : HasAny(name, {"Managed", "Unified"}) ? 3 : 0;
+  return copy;
+}
+
+std::uint8_t SyncKind(std::string_view name) {
+  if (Has(name, "Wait")) return 2;
+  if (Has(name, "Record")) return 5;
+  if (Has(name, "Event")) return 1;
+  if (Has(name, "Stream")) return 3;
+  if (HasAny(name, {"Context", "Device"})) return 4;
+  return 0;
+}
+
+std::uint8_t RangeCategory(std::string_view name) {
+  constexpr std::uint8_t kInput = 1, kForward = 2, kBackward = 3, kOptimizer = 4;
+  if (name.empty()) return 0;
+  switch (name[0]) {  // Most names are operators: one look is enough for them.
+    case 'a':
+      if (name.starts_with("autograd::engine::evaluate_function")) return kBackward;
+      break;
+    case 'O':
+      if (name.starts_with("Optimizer.")) return kOptimizer;
+      break;
+    case 'e':
+      if (name.starts_with("enumerate(DataLoader)")) return kInput;
+      break;
+    case 'D':
+    case 'F':
+      if (name == "DistributedDataParallel.forward" || name == "FullyShardedDataParallel.forward") return kForward;
+      break;
+    default:
+      break;
+  }
+  if (name.size() > 24 || Has(name, "::")) return 0;
+  // The labels that people write around their phases.
+  const std::string word = Letters(name);
+  if (word == "forward" || word == "forwardpass" || word == "fwd") return kForward;
+  if (word == "backward" || word == "backwardpass" || word == "bwd") return kBackward;
+  if (word == "optimizer" || word == "optimizerstep") return kOptimizer;
+  if (word == "dataloader" || word == "dataloading") return kInput;
+  return 0;
+}
+
+std::int64_t StepNumber(std::string_view name) {
+  constexpr std::string_view kPrefix = "ProfilerStep#";
+  if (!name.starts_with(kPrefix)) return -1;
+  name.remove_prefix(kPrefix.size());
+  std::int64_t number = -1;
+  const auto [at, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  return error == std::errc() && at == name.data() + name.size() && number >= 0 ? number : -1;
+}
+
+CollectiveKind KindOfOperation(std::string_view name) {
+  std::string word = Letters(WithoutBackend(name));
+  // A barrier of NCCL is an all-reduce of one element: "all_reduce_barrier".
+  if (Has(word, "barrier")) return CollectiveKind::kBarrier;
+  static constexpr std::pair<std::string_view, CollectiveKind> kWords[] = {
+      {"allreduce", CollectiveKind::kAllReduce},
+      {"allgather", CollectiveKind::kAllGather},
+      {"reducescatter", CollectiveKind::kReduceScatter},
+      {"alltoall", CollectiveKind::kAllToAll},
+      {"broadcast", CollectiveKind::kBroadcast},
+      {"reduce", CollectiveKind::kReduce},
+      {"gather", CollectiveKind::kGather},
+      {"scatter", CollectiveKind::kScatter},
+  };
+  for (const auto& [part, kind] : kWords)
+    if (word.starts_with(part)) return kind;
+  return CollectiveKind::kNone;
+}
+
+CollectiveKind KindOfKernel(std::string_view name) {
+  const std::string word = Letters(name.substr(0, name.find('(')));
+  static constexpr std::pair<std::string_view, CollectiveKind> kWords[] = {
+      {"allreduce", CollectiveKind::kAllReduce},         {"allgather", CollectiveKind::kAllGather},
+      {"reducescatter", CollectiveKind::kReduceScatter}, {"alltoall", CollectiveKind::kAllToAll},
+      {"broadcast", CollectiveKind::kBroadcast},         {"sendrecv", CollectiveKind::kSendRecv},
+      {"kernelreduce", CollectiveKind::kReduce},
+  };
+  for (const auto& [part, kind] : kWords)
+    if (Has(word, part)) return kind;
+  return CollectiveKind::kNone;
+}
+
+int Direction(std::string_view operation) {
+  const std::string_view name = WithoutBackend(operation);
+  if (name.starts_with("send") && !name.starts_with("sendrecv")) return 0;
+  if (name.starts_with("recv")) return 1;
+  return -1;
+}
+
+std::int64_t PeerOf(std::string_view annotation) {
+  std::size_t arrow = annotation.find("->");
+  if (arrow == std::string_view::npos) arrow = annotation.find("<-");
+  if (arrow == std::string_view::npos) return -1;
+  std::int64_t peer = -1;
+  const char* end = annotation.data() + annotation.size();
+  const auto [at, error] = std::from_chars(annotation.data() + arrow + 2, end, peer);
+  return error == std::errc() && peer >= 0 ? peer : -1;
+}
+
+ElementType ElementTypeOf(std::string_view name) {
+  if (name.starts_with("c10::")) name.remove_prefix(5);
+  if (name.starts_with("torch.")) name.remove_prefix(6);
+  static constexpr std::pair<std::string_view, ElementType> kTypes[] = {
+      {"Float", {DataType::kFloat32, 4}},
+      {"float", {DataType::kFloat32, 4}},
+      {"BFloat16", {DataType::kBfloat16, 2}},
+      {"bfloat16", {DataType::kBfloat16, 2}},
+      {"Half", {DataType::kFloat16, 2}},
+      {"half", {DataType::kFloat16, 2}},
+      {"Double", {DataType::kFloat64, 8}},
+      {"double", {DataType::kFloat64, 8}},
+      {"Long", {DataType::kInt64, 8}},
+      {"long int", {DataType::kInt64, 8}},
+      {"long", {DataType::kInt64, 8}},
+      {"int64_t", {DataType::kInt64, 8}},
+      {"Int", {DataType::kInt32, 4}},
+      {"int", {DataType::kInt32, 4}},
+      {"Short", {DataType::kInt16, 2}},
+      {"short int", {DataType::kInt16, 2}},
+      {"short", {DataType::kInt16, 2}},
+      {"Byte", {DataType::kUint8, 1}},
+      {"unsigned char", {DataType::kUint8, 1}},
+      {"Char", {DataType::kInt8, 1}},
+      {"signed char", {DataType::kInt8, 1}},
+      {"char", {DataType::kInt8, 1}},
+      {"Bool", {DataType::kUint8, 1}},
+      {"bool", {DataType::kUint8, 1}},
+      {"UInt16", {DataType::kUint16, 2}},
+      {"UInt32", {DataType::kUint32, 4}},
+      {"UInt64", {DataType::kUint64, 8}},
+      {"ComplexFloat", {DataType::kDerived, 8}},
+      {"ComplexDouble", {DataType::kDerived, 16}},
+      {"ComplexHalf", {DataType::kDerived, 4}},
+  };
+  for (const auto& [text, type] : kTypes)
+    if (text == name) return type;
+  if (name.starts_with("Float8_e4m3")) return {DataType::kFloat8e4m3, 1};
+  if (name.starts_with("Float8_e5m2")) return {DataType::kFloat8e5m2, 1};
+  return {};
+}
+
+}  // namespace lockstep::import

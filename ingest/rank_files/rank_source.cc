@@ -1,0 +1,48 @@
+#include "ingest/rank_files/rank_source.h"
+
+#include <charconv>
+#include <fstream>
+
+#include "trace/strings.h"
+
+namespace lockstep {
+namespace {
+
+const RankFormat* const kFormats[] = {&kHdf5Format, &kSpoolFormat};
+
+}  // namespace
+
+Result<RankSources> OpenRankSources(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return Error{ErrorCode::kNotFound, "the file cannot be opened", path, "check that it exists and may be read"};
+  char first[16] = {};
+  file.read(first, sizeof first);
+  const std::string_view bytes(first, static_cast<std::size_t>(file.gcount()));
+  for (const RankFormat* format : kFormats)
+    if (format->sniff(bytes)) return format->open(path);
+  return Error{ErrorCode::kMalformed, bytes.empty() ? "the file is empty" : "not a Lockstep rank file", path,
+               "copy it again from where it was recorded"};
+}
+
+std::string_view MetaValue(const schema::RankTables& tables, std::string_view key) {
+  for (std::size_t i = 0; i < tables.meta.rows(); ++i)
+    if (TextOf(tables, tables.meta.key[i]) == key) return TextOf(tables, tables.meta.value[i]);
+  return {};
+}
+
+std::int64_t MetaNumber(const schema::RankTables& tables, std::string_view key, std::int64_t fallback) {
+  const std::string_view text = MetaValue(tables, key);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : fallback;
+}
+
+std::int32_t WorldRankOf(const schema::RankTables& tables) {
+  if (const std::int32_t rank = ToldRank(MetaNumber(tables, "rank", -1)); rank >= 0) return rank;
+  for (const std::int32_t of_process : tables.processes.world_rank)
+    if (ToldRank(of_process) >= 0) return of_process;
+  return -1;
+}
+
+}  // namespace lockstep

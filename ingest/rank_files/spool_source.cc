@@ -1,0 +1,87 @@
+// Spools of agents that could not finish their rank file, with the rings they
+// left behind.
+
+#include <cstring>
+#include <utility>
+
+#include "core/spool_layout.h"
+#include "ingest/rank_files/rank_source.h"
+#include "trace/decode.h"
+#include "trace/spool_facts.h"
+
+namespace lockstep {
+namespace {
+
+schema::RankTables HeadOf(schema::RankTables tables) {
+  tables.mpi_calls = {};
+  tables.ranges = {};
+  tables.kernels = {};
+  tables.kernel_shapes = {};
+  tables.copies = {};
+  tables.sync = {};
+  tables.api = {};
+  tables.gpu_memory = {};
+  tables.cpu_samples = {};
+  return tables;
+}
+
+std::uint64_t CountEvents(const schema::RankTables& t) {
+  return t.mpi_calls.rows() + t.ranges.rows() + t.kernels.rows() + t.copies.rows() + t.sync.rows() + t.api.rows() +
+         t.gpu_memory.rows();
+}
+
+// Keeps only the small tables; the long ones are decoded again when they are
+// asked for, so that a merge holds one rank's events per thread and not all.
+class SpoolSource final : public RankSource {
+ public:
+  SpoolSource(DecodeInput input, std::uint32_t process, schema::RankTables tables)
+      : input_(std::move(input)), process_(process), events_(CountEvents(tables)), head_(HeadOf(std::move(tables))) {}
+
+  std::uint64_t EventRows() const override { return events_; }
+  bool complete() const override { return false; }
+
+ private:
+  ReadTables LoadHead() const override { return {head_, {}}; }
+  // A spool's records are not in order of its tables: it is decoded whole. Merge and analyze make rank files of
+  // spools first, so this is for directories that cannot be written to.
+  std::unique_ptr<EventReader> LoadEvents() const override {
+    ReadTables all = LoadAll();
+    return ReadFromMemory(std::move(all.tables), std::move(all.damaged));
+  }
+  ReadTables LoadAll() const override {
+    auto decoded = DecodeSpool(input_);
+    if (!decoded.ok()) return {{}, {decoded.error().what}};
+    for (DecodedProcess& process : decoded.value().processes)
+      if (process.process == process_) return {std::move(process.tables), {}};
+    return {{}, {"the spool no longer holds this process"}};
+  }
+
+  DecodeInput input_;
+  std::uint32_t process_;
+  std::uint64_t events_;
+  schema::RankTables head_;
+};
+
+bool Sniff(std::string_view first_bytes) {
+  std::uint32_t magic = 0;
+  if (first_bytes.size() < sizeof magic) return false;
+  std::memcpy(&magic, first_bytes.data(), sizeof magic);
+  return magic == kSpoolMagic;
+}
+
+Result<RankSources> OpenSpool(const std::string& path) {
+  const DecodeInput input{path, SegmentOfSpool(path)};
+  LS_TRY(Decoded decoded, DecodeSpool(input));
+  RankSources sources;
+  for (DecodedProcess& process : decoded.processes)
+    sources.push_back(std::make_unique<SpoolSource>(input, process.process, std::move(process.tables)));
+  if (sources.empty())
+    return Error{ErrorCode::kMalformed, "the spool holds no process", path, "nothing was recorded in this slot"};
+  return sources;
+}
+
+}  // namespace
+
+const RankFormat kSpoolFormat = {"spool", Sniff, OpenSpool};
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+#include <algorithm>
+#include <string>
+
+#include "ingest/rank_files/event_reader.h"
+#include "ingest/rank_files/rank_source.h"
+
+namespace lockstep {
+namespace {
+
+// Sums and differences of a few times within it fit into 64 bits. The largest real
+// ones are CLOCK_REALTIME's: 2^60.6 in 2026.
+constexpr std::int64_t kLimitNs = std::int64_t{1} << 61;
+// Of a duration, for sums over rows: two years.
+constexpr std::int64_t kLongestNs = std::int64_t{1} << 56;
+
+bool IsWild(std::int64_t ns, std::int64_t limit_ns) {
+  return (ns >= limit_ns || ns <= -limit_ns) && ns != schema::kNoTime;
+}
+
+template <typename Table>
+std::uint64_t CutTable(Table& table) {
+  std::uint64_t cut = 0;
+  table.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) { cut += CutWildTimes(info, values); });
+  return cut;
+}
+
+ReadTables WithoutWildTimes(ReadTables read) {
+#define LS_CUT_TABLE(member, Type, COLUMNS, text)             \
+  if (const std::uint64_t cut = CutTable(read.tables.member)) \
+    read.damaged.push_back(#member ": " + std::to_string(cut) + " times beyond 70 years");
+  LS_RANK_TABLES(LS_CUT_TABLE)
+#undef LS_CUT_TABLE
+  return read;
+}
+
+}  // namespace
+
+std::uint64_t CutWildTimes(const schema::ColumnInfo& column, std::vector<std::int64_t>& values) {
+  if (column.unit != "ns") return 0;
+  const std::int64_t limit = column.name == "duration_ns" ? kLongestNs : kLimitNs;
+  std::uint64_t cut = 0;
+  for (std::int64_t& value : values) {
+    if (!IsWild(value, limit)) [[likely]]
+      continue;
+    value = std::clamp(value, 1 - limit, limit - 1);
+    ++cut;
+  }
+  return cut;
+}
+
+ReadTables RankSource::ReadHead() const { return WithoutWildTimes(LoadHead()); }
+ReadTables RankSource::ReadAll() const { return WithoutWildTimes(LoadAll()); }
+
+}  // namespace lockstep
