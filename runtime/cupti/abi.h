@@ -49,6 +49,7 @@ enum Attribute : int {
   kAttributeDeviceBufferSize = 0,
   kAttributeDeviceBufferPoolLimit = 2,
   kAttributeZeroedOutBuffer = 5,
+  kAttributePerThreadBuffer = 9,  // From CUDA 12.3 on.
 };
 
 inline constexpr int kThreadIdDefault = 0, kThreadIdSystem = 1;
@@ -60,6 +61,15 @@ using TimestampCallback = std::uint64_t (*)();
 using BufferRequested = void (*)(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records);
 using BufferCompleted = void (*)(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t bytes,
                                  std::size_t valid_bytes);
+
+// Of cuptiSubscribe_v2, CUDA 13.0 and later.
+struct SubscriberParams {
+  std::size_t struct_bytes;
+  const char* name;
+  char* old_name;
+  std::size_t old_name_bytes;
+  std::uint8_t allow_multiple_subscribers, padding[7];  // From CUDA 13.2 on: 40 bytes.
+};
 
 #define LS_RECORD struct __attribute__((may_alias))
 

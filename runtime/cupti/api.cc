@@ -133,6 +133,7 @@ const char* FindCupti(Api& api, char* why, std::size_t why_bytes) {
   Take(library, "cuptiActivityGetNextRecord", api.get_next_record);
   Take(library, "cuptiActivityGetNumDroppedRecords", api.get_dropped);
   Take(library, "cuptiActivitySetAttribute", api.set_attribute);
+  Take(library, "cuptiActivityGetAttribute", api.get_attribute);
   Take(library, "cuptiSetThreadIdType", api.set_thread_id_type);
   Take(library, "cuptiGetCallbackName", api.get_callback_name);
   Take(library, "cuptiGetResultString", api.get_result_string);

@@ -19,6 +19,7 @@ struct Api {
   int (*get_next_record)(std::uint8_t* buffer, std::size_t valid_bytes, AnyRecord** record);
   int (*get_dropped)(void* context, std::uint32_t stream, std::size_t* dropped);
   int (*set_attribute)(int attribute, std::size_t* value_bytes, void* value);
+  int (*get_attribute)(int attribute, std::size_t* value_bytes, void* value);
   int (*set_thread_id_type)(int type);
   int (*get_callback_name)(int domain, std::uint32_t callback, const char** name);
   int (*get_result_string)(int result, const char** text);

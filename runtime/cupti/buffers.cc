@@ -8,16 +8,29 @@
 namespace lockstep::cupti {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{4} << 20;  // Kineto's size; 20,000 kernels.
-constexpr std::size_t kLeastBufferBytes = std::size_t{1} << 20;
+// NVIDIA's own samples (activity_trace_async) use 32 KiB; CUPTI's guide advises against more than 10 MiB.
+constexpr std::size_t kLeastBytes = 32 << 10, kMostBytes = std::size_t{1} << 20;
+constexpr std::int64_t kFullNs = 250'000'000;  // In which a buffer is to be full at most, while few are out.
+constexpr std::uint32_t kDoublings = 5;        // From the smallest to the largest.
 // Records begin inside the valid bytes; this much behind them is zeroed as well, in case that one was begun.
 constexpr std::size_t kBehindBytes = 64 << 10;
 
 }  // namespace
 
 void BufferPool::Limit(std::size_t most_bytes) {
-  buffer_bytes_ = most_bytes >= 8 * kBufferBytes ? kBufferBytes : kLeastBufferBytes;
+  // At least 256 of them: CUPTI may want one per thread.
+  buffer_bytes_ = kLeastBytes;
+  while (buffer_bytes_ < kMostBytes && most_bytes / buffer_bytes_ > 256) buffer_bytes_ *= 2;
   limit_ = static_cast<std::uint32_t>(std::clamp<std::size_t>(most_bytes / buffer_bytes_, 4, kMost / 4));
+  least_bytes_ = kLeastBytes;
+}
+
+void BufferPool::Pace(std::size_t bytes, std::int64_t elapsed_ns) {
+  if (elapsed_ns <= 0) return;
+  const double wanted = static_cast<double>(bytes) * static_cast<double>(kFullNs) / static_cast<double>(elapsed_ns);
+  std::size_t least = kLeastBytes;
+  while (least < buffer_bytes_ && static_cast<double>(least) * 2 <= wanted) least *= 2;
+  least_bytes_.store(least, std::memory_order_relaxed);
 }
 
 std::uint32_t BufferPool::used() const { return std::min(used_.load(std::memory_order_acquire), kMost); }
@@ -35,7 +48,8 @@ Buffer* BufferPool::Fresh(std::uint32_t limit, std::uint32_t state) {
   return &buffer;
 }
 
-std::uint8_t* BufferPool::Take(std::uint64_t ticks, bool own_clock, bool beyond) {
+std::uint8_t* BufferPool::Take(std::uint64_t ticks, TimestampCallback clock, bool beyond, std::size_t& bytes) {
+  bytes = 0;
   const std::uint32_t used = this->used();
   Buffer* buffer = nullptr;
   for (std::uint32_t i = 0; i < used && buffer == nullptr; ++i) {
@@ -47,7 +61,12 @@ std::uint8_t* BufferPool::Take(std::uint64_t ticks, bool own_clock, bool beyond)
   if (buffer == nullptr) buffer = Fresh(limit_, Buffer::kOut);
   if (buffer == nullptr && beyond) buffer = Fresh(4 * limit_, Buffer::kOut);
   if (buffer == nullptr) return nullptr;
-  buffer->own_clock = own_clock;
+  // Twice as large for each eighth of the limit that is busy.
+  const std::uint32_t busy = busy_.fetch_add(1, std::memory_order_relaxed);
+  const std::uint32_t doublings = std::min(kDoublings, busy * 8 / limit_);
+  bytes = std::min(buffer_bytes_, least_bytes_.load(std::memory_order_relaxed) << doublings);
+  buffer->bytes = bytes;
+  buffer->clock = clock;
   buffer->out_ticks.store(ticks, std::memory_order_relaxed);
   return buffer->memory;
 }
@@ -58,10 +77,11 @@ bool BufferPool::Filled(std::uint8_t* memory, std::size_t valid_bytes, void* con
     Buffer& buffer = buffers_[i];
     if (buffer.state.load(std::memory_order_acquire) != Buffer::kOut || buffer.memory != memory) continue;
     if (valid_bytes == 0) {
+      busy_.fetch_sub(1, std::memory_order_relaxed);
       buffer.state.store(Buffer::kFree, std::memory_order_release);
       return true;
     }
-    buffer.valid_bytes = std::min(valid_bytes, buffer_bytes_);
+    buffer.valid_bytes = std::min(valid_bytes, buffer.bytes);
     buffer.context = context;
     buffer.stream = stream;
     buffer.state.store(Buffer::kFilled, std::memory_order_relaxed);
@@ -86,7 +106,8 @@ Buffer* BufferPool::TakeFilled() {
 }
 
 void BufferPool::Recycle(Buffer* buffer) {
-  memset(buffer->memory, 0, std::min(buffer_bytes_, buffer->valid_bytes + kBehindBytes));
+  memset(buffer->memory, 0, std::min(buffer->bytes, buffer->valid_bytes + kBehindBytes));
+  busy_.fetch_sub(1, std::memory_order_relaxed);
   buffer->state.store(Buffer::kFree, std::memory_order_release);
 }
 
@@ -97,6 +118,20 @@ void BufferPool::Prepare(std::uint32_t free_wanted) {
     if (buffers_[i].state.load(std::memory_order_relaxed) == Buffer::kFree) free += 1;
   for (; free < free_wanted; ++free)
     if (Fresh(limit_, Buffer::kFree) == nullptr) return;
+}
+
+std::uint32_t BufferPool::Forget() {
+  std::uint32_t forgotten = 0;
+  const std::uint32_t used = this->used();
+  for (std::uint32_t i = 0; i < used; ++i) {
+    std::uint32_t out = Buffer::kOut;
+    // Not free before it is empty.
+    if (!buffers_[i].state.compare_exchange_strong(out, Buffer::kFilled, std::memory_order_acquire)) continue;
+    forgotten += 1;
+    buffers_[i].valid_bytes = buffers_[i].bytes;
+    Recycle(&buffers_[i]);
+  }
+  return forgotten;
 }
 
 std::uint64_t BufferPool::OldestOut() const {

@@ -25,20 +25,20 @@ constinit std::atomic<pthread_t> g_control_thread{};
 
 constexpr std::uint32_t kNullAllowedSince = 27;  // Before CUDA 12.9 a buffer must be given.
 
-std::uint64_t OurTicks() { return ring::Ticks(); }
-
 void OnRequested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records) {
   Capture& capture = g_capture;
-  const BufferRequested theirs = capture.foreign.requested.load(std::memory_order_acquire);
-  if (capture.owner.load(std::memory_order_acquire) == Owner::kTheirs && theirs != nullptr) {
+  // Ours are for us only: the other profiler looks for its records in its own.
+  if (const BufferRequested theirs = capture.foreign.requested.load(std::memory_order_acquire);
+      theirs != nullptr && capture.owner.load(std::memory_order_acquire) != Owner::kOurs) {
     theirs(buffer, bytes, max_records);
-    if (capture.zeroed_told && *buffer != nullptr) __builtin_memset(*buffer, 0, *bytes);
+    if (*buffer == nullptr) return;
+    if (capture.attributes.zeroed()) __builtin_memset(*buffer, 0, *bytes);
+    capture.lent.Lend(*buffer);
     return;
   }
   const int error = errno;
   *max_records = 0;
-  *buffer = capture.pool.Take(ring::Ticks(), capture.own_clock, capture.api.version < kNullAllowedSince);
-  *bytes = *buffer != nullptr ? capture.pool.bytes() : 0;
+  *buffer = capture.pool.Take(ring::Ticks(), capture.clock, capture.api.version < kNullAllowedSince, *bytes);
   if (ProcessEntry* process = capture.process;
       process != nullptr && process->cupti_used.load(std::memory_order_relaxed) == 0)
     process->cupti_used.store(1, std::memory_order_relaxed);
@@ -48,21 +48,23 @@ void OnRequested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_rec
 // Buffers come back to whom they were taken from, whoever owns CUPTI by now.
 void OnCompleted(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t bytes,
                  std::size_t valid_bytes) {
-  if (buffer == nullptr || g_capture.pool.Filled(buffer, valid_bytes, context, stream)) return;
-  const BufferCompleted theirs = g_capture.foreign.completed.load(std::memory_order_acquire);
+  Capture& capture = g_capture;
+  if (buffer == nullptr || capture.pool.Filled(buffer, valid_bytes, context, stream)) return;
+  if ((capture.taking_back || capture.owner.load(std::memory_order_acquire) == Owner::kOurs) &&
+      capture.lent.Keep(context, stream, buffer, bytes, valid_bytes))
+    return;
+  capture.lent.Return(buffer);
+  const BufferCompleted theirs = capture.foreign.completed.load(std::memory_order_acquire);
   if (theirs != nullptr) theirs(context, stream, buffer, bytes, valid_bytes);
 }
 
-// What CUPTI does without a callback on Linux.
-std::uint64_t RealtimeNs() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
-}
-
-bool SetAttribute(int attribute, const void* value, std::size_t bytes) {
-  return g_capture.api.set_attribute != nullptr &&
-         g_capture.api.set_attribute(attribute, &bytes, const_cast<void*>(value)) == kSuccess;
+// Null: the one that CUPTI has by itself.
+void UseClock(TimestampCallback clock) {
+  Capture& capture = g_capture;
+  if (SameClock(capture.clock, clock)) return;
+  if (clock == nullptr) clock = RealtimeNs;
+  if (capture.api.register_timestamp != nullptr && capture.api.register_timestamp(clock) == kSuccess)
+    capture.clock = clock;
 }
 
 // Records of one kind less are no reason to have none.
@@ -109,16 +111,16 @@ Refusal Arm() {
   Capture& capture = g_capture;
   Api& api = capture.api;
   const std::uint32_t options = lockstep_probe.segment->gpu_options;
+  // Before the callbacks: that is when CUPTI looks at them.
+  capture.attributes.SetOurs(api);
   if (const int result = api.register_callbacks(OnRequested, OnCompleted); result != kSuccess)
     return {"cuptiActivityRegisterCallbacks", result};
-  const std::uint8_t zeroed = 1;
-  capture.zeroed_told = SetAttribute(kAttributeZeroedOutBuffer, &zeroed, sizeof zeroed);
-  // Room for 200,000 kernels that are not fetched yet, per context, before their times are lost.
-  const std::size_t device_bytes = std::size_t{8} << 20;
-  SetAttribute(kAttributeDeviceBufferSize, &device_bytes, sizeof device_bytes);
   if (api.set_thread_id_type != nullptr) api.set_thread_id_type(kThreadIdSystem);
-  // Before any kind, or first records are on the other clock.
-  capture.own_clock = api.register_timestamp != nullptr && api.register_timestamp(OurTicks) == kSuccess;
+  // Before any kind, or first records are on the other clock. Once, and never over another's: what is on theirs is
+  // converted. Where CUPTI was detached and has none any more, only if the other profiler's next one is the same.
+  const TimestampCallback theirs = capture.foreign.timestamp.load();
+  if (capture.clock == nullptr && (capture.armed_ticks == 0 || (theirs != nullptr && SameClock(theirs, OurTicks))))
+    UseClock(OurTicks);
   if (const int result = api.enable(kKindConcurrentKernel); result != kSuccess) {
     capture.kinds = 0;
     return {"cuptiActivityEnable", result};
@@ -154,20 +156,15 @@ void Disarm() {
   for (std::uint32_t kind = 1; kind < kKindLimit; ++kind)
     if ((capture.kinds >> kind & 1) != 0) api.disable(kind);
   capture.kinds = 0;
-  // What is complete comes to us still, on our clock.
-  api.flush_all(0);
+  // By force, on our clock: CUPTI keeps a buffer with one unfinished record through any other flush
+  // (cupti_activity.h), goes on filling it, and the other profiler's records would come to us.
+  api.flush_all(kFlushForced);
   if (api.enable_event_timestamps != nullptr) api.enable_event_timestamps(0);
   if (api.enable_all_sync_records != nullptr) api.enable_all_sync_records(1);
-  const std::uint8_t zeroed = 0;
-  if (capture.zeroed_told && SetAttribute(kAttributeZeroedOutBuffer, &zeroed, sizeof zeroed))
-    capture.zeroed_told = false;
+  capture.attributes.SetTheirs(api);
   if (api.set_thread_id_type != nullptr) api.set_thread_id_type(kThreadIdDefault);
   // Kineto before torch 2.3 registers none and takes times for CLOCK_REALTIME; later ones bring the TSC.
-  if (capture.own_clock) {
-    const TimestampCallback theirs = capture.foreign.timestamp.load();
-    api.register_timestamp(theirs != nullptr ? theirs : RealtimeNs);
-    capture.own_clock = false;
-  }
+  UseClock(capture.foreign.timestamp.load());
 }
 
 }  // namespace lockstep::cupti

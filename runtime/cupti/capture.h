@@ -8,7 +8,10 @@
 
 #include "core/ring_layout.h"
 #include "runtime/cupti/api.h"
+#include "runtime/cupti/attributes.h"
 #include "runtime/cupti/buffers.h"
+#include "runtime/cupti/cupti_clock.h"
+#include "runtime/cupti/lent_buffers.h"
 
 namespace lockstep::cupti {
 
@@ -26,6 +29,7 @@ struct Foreign {
   std::atomic<TimestampCallback> timestamp{nullptr};
   std::atomic<std::uint64_t> kinds{0};      // Bit per kind enabled; the highest: single functions.
   std::atomic<std::uint32_t> flushed{0};    // It fetched its records after the last kind went off.
+  std::atomic<std::uint32_t> forced{0};     // Unfinished ones as well: nothing of it is left in CUPTI.
   std::atomic<std::uint32_t> finalized{0};  // It detached CUPTI from the process.
   std::atomic<std::int64_t> changed_ns{0};  // When its last kind went off (RawNs).
   std::atomic<std::uint64_t> gap_begin_ticks{0};
@@ -36,11 +40,15 @@ struct Capture {
   Api api{};
   RecordSizes sizes{};
   BufferPool pool;
+  LentBuffers lent;
+  Attributes attributes;
   Foreign foreign;
   ProcessEntry* process = nullptr;
-  std::atomic<bool> own_clock{false};  // CUPTI has our timestamp callback; false: its times are CLOCK_REALTIME ns.
+  std::atomic<TimestampCallback> clock{nullptr};  // CUPTI has this timestamp callback; null none.
   std::atomic<bool> filters_functions{false};
-  std::atomic<bool> zeroed_told{false};         // CUPTI relies on zeroed buffers.
+  std::atomic<bool> taking_back{false};         // What comes back of the other profiler's is kept for it.
+  std::atomic<bool> subscriber_seen{false};     // Somebody uses the interface for several subscribers.
+  std::atomic<std::uint32_t> buffers_lost{0};   // With all in them, when CUPTI was detached.
   std::atomic<std::uint64_t> kinds{0};          // Enabled for us, bit per kind.
   std::atomic<std::uint64_t> refused_kinds{0};  // Wanted, but the library has not got them, or not for this GPU.
   std::atomic<std::uint64_t> armed_ticks{0};    // First time.
@@ -73,7 +81,8 @@ struct Refusal {
 
 // Callbacks, clock, attributes, kinds. On failure everything is off again. The caller has Control.
 Refusal Arm();
-// All our kinds off and CUPTI as other profilers expect to find it. The caller has Control.
+// All our kinds off, everything of ours out of CUPTI, and CUPTI as other profilers expect to find it. What has not
+// ended by then comes without times, and is counted so. The caller has Control.
 void Disarm();
 
 }  // namespace lockstep::cupti

@@ -21,7 +21,9 @@
 
 #include "runtime/cupti/capture.h"
 #include "runtime/cupti/decode.h"
+#include "runtime/cupti/foreign_clock.h"
 #include "runtime/cupti/raw_file.h"
+#include "runtime/cupti/used_devices.h"
 
 namespace lockstep::cupti {
 namespace {
@@ -44,11 +46,10 @@ void Wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::int64_t mo
 }
 void Wake(std::atomic<std::uint32_t>& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
-std::int64_t RealtimeNs() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
+// Subscribed beside us: said once.
+constexpr char kSubscriberLine[] =
+    "lockstep: another profiler uses CUPTI's interface for several subscribers: GPU activity may be missing or wrong "
+    "from here on; run without it\n";
 
 class Flusher {
  public:
@@ -57,6 +58,8 @@ class Flusher {
 
  private:
   void Clock();
+  void Devices();
+  void Notice();
   void Flush(bool forced);
   void Decode();
   void Dropped(void* context, std::uint32_t stream);
@@ -69,7 +72,10 @@ class Flusher {
   Output output_;
   Decoder decoder_;
   RawWriter raw_;
-  TimeScale realtime_;  // For buffers that CUPTI filled on its own clock.
+  ForeignClocks foreign_clocks_;
+  std::size_t paced_bytes_ = 0;
+  std::int64_t paced_ns_ = 0;
+  bool devices_told_ = false, subscriber_told_ = false;
   std::uint64_t first_ticks_ = 0;
   std::int64_t first_raw_ns_ = 0, next_take_back_ns_ = 0;
   double ticks_per_ns_ = 1;
@@ -90,10 +96,7 @@ void Flusher::Clock() {
   const auto slack = static_cast<std::uint64_t>(static_cast<double>(kSlackMs) * 1e6 * ticks_per_ns_);
   const std::uint64_t armed_ticks = capture_.armed_ticks.load(std::memory_order_relaxed);
   decoder_.Believe(armed_ticks > slack ? armed_ticks - slack : 0, ticks + slack);
-  realtime_.foreign = true;
-  realtime_.from = static_cast<std::uint64_t>(RealtimeNs());
-  realtime_.ticks = ring::Ticks();
-  realtime_.ticks_per_unit = ticks_per_ns_;
+  foreign_clocks_.Follow(capture_.clock, ticks_per_ns_);
 }
 
 void Flusher::Decode() {
@@ -108,17 +111,46 @@ void Flusher::Decode() {
   decoder_.windows().Follow(*lockstep_probe.segment);
   while (buffer != nullptr) {
     Buffer* next = buffer->next;
-    decoder_.Scale(buffer->own_clock ? TimeScale{} : realtime_);
-    raw_.Write(capture_.api, capture_.sizes, !buffer->own_clock, buffer->memory, buffer->valid_bytes);
+    const TimeScale scale = foreign_clocks_.Scale(buffer->clock, buffer->out_ticks.load());
+    decoder_.Scale(scale);
+    raw_.Write(capture_.api, capture_.sizes, scale.foreign, buffer->memory, buffer->valid_bytes);
+    paced_bytes_ += buffer->valid_bytes;
     decoder_.Buffer(buffer->memory, buffer->valid_bytes);
     if (buffer->context != nullptr) Dropped(buffer->context, buffer->stream);
     capture_.pool.Recycle(buffer);
     buffer = next;
   }
-  const Decoder::Devices& devices = decoder_.used_devices();
-  if (ProcessEntry& process = *capture_.process; process.gpu_count.load() != devices.used) {
-    memcpy(process.gpu_uuids, devices.uuid, sizeof devices.uuid);
-    process.gpu_count.store(devices.used, std::memory_order_release);
+}
+
+// For the agent's NVML samples. What CUPTI says counts for more: it knows contexts of all sorts.
+void Flusher::Devices() {
+  ProcessEntry& process = *capture_.process;
+  if (process.cupti_used.load(std::memory_order_relaxed) == 0) return;
+  const auto publish = [&](std::uint32_t used, const std::uint8_t(&uuids)[4][16]) {
+    memcpy(process.gpu_uuids, uuids, sizeof uuids);
+    process.gpu_count.store(used, std::memory_order_release);
+  };
+  if (const Decoder::Devices& devices = decoder_.used_devices(); devices.used != 0) {
+    devices_told_ = true;
+    if (process.gpu_count.load() != devices.used || memcmp(process.gpu_uuids, devices.uuid, sizeof devices.uuid) != 0)
+      publish(devices.used, devices.uuid);
+  } else if (!devices_told_ && capture_.owner.load() != Owner::kNobody) {
+    const UsedDevices asked = AskDriver();
+    devices_told_ = asked.used != 0;
+    if (asked.used != 0) publish(asked.used, asked.uuid);
+  }
+}
+
+void Flusher::Notice() {
+  if (!subscriber_told_ && capture_.subscriber_seen) {
+    subscriber_told_ = true;
+    const std::uint64_t now = ring::Ticks();
+    output_.Lose(Loss::kGpuCaptureShared, nullptr, 1, now, now);
+    if (write(STDERR_FILENO, kSubscriberLine, sizeof kSubscriberLine - 1) < 0) return;
+  }
+  if (const std::uint32_t lost = capture_.buffers_lost.exchange(0); lost != 0) {
+    const std::uint64_t now = ring::Ticks();
+    output_.Lose(Loss::kGpuTailLost, "CUPTI was detached before its last records were fetched", lost, now, now);
   }
 }
 
@@ -157,8 +189,14 @@ void Flusher::Flush(bool forced) {
   } else if (forced && capture_.owner.load() == Owner::kOurs && capture_.pool.OldestOut() != ~std::uint64_t{0}) {
     output_.Lose(Loss::kGpuTailLost, "CUPTI did not give its last records", 1, capture_.pool.OldestOut(), now);
   }
+  Devices();
+  Notice();
   output_.WriteLosses();
   capture_.pool.Prepare(2);
+  const std::int64_t now_ns = RawNs();
+  if (paced_ns_ != 0) capture_.pool.Pace(paced_bytes_, now_ns - paced_ns_);
+  paced_bytes_ = 0;
+  paced_ns_ = now_ns;
 }
 
 void Flusher::CloseGap(std::uint64_t end_ticks) {
@@ -177,6 +215,17 @@ void Flusher::TakeBack(std::int64_t now_ns) {
   if (since < (foreign.flushed.load() != 0 ? settled : kAbandonedNs)) return;
   Control control(kTickNs);
   if (!control.held() || foreign.kinds.load() != 0) return;
+  // Unfinished records of theirs are not torn out: CUPTI stays theirs until these have ended. Whether they have, a
+  // flush says, and what it returns waits for them to fetch it.
+  if (foreign.forced.load() == 0 && capture_.lent.AnyOut()) {
+    capture_.taking_back = true;
+    capture_.api.flush_all(0);
+    capture_.taking_back = false;
+    if (capture_.lent.AnyOut()) {
+      next_take_back_ns_ = now_ns + kFlushNs;
+      return;
+    }
+  }
   // Before the first kind is on, so that no buffer is asked of them.
   capture_.owner.store(Owner::kOurs, std::memory_order_release);
   const Refusal refusal = Arm();
@@ -186,6 +235,7 @@ void Flusher::TakeBack(std::int64_t now_ns) {
     return;
   }
   foreign.flushed.store(0);
+  foreign.forced.store(0);
   foreign.finalized.store(0);
   capture_.process->cupti_state.store(1, std::memory_order_relaxed);
   CloseGap(ring::Ticks());
@@ -199,6 +249,7 @@ void Flusher::End() {
     Decode();
   if (capture_.owner.load() == Owner::kTheirs) CloseGap(ring::Ticks());
   decoder_.Round(true);
+  Notice();
   output_.WriteLosses();
   g_end_done.store(wanted, std::memory_order_release);
   Wake(g_end_done);
@@ -209,7 +260,7 @@ void Flusher::Run() {
   const SegmentHeader& segment = *lockstep_probe.segment;
   char fact[768];
   snprintf(fact, sizeof fact, "cupti\tstate=recording\tversion=%u\tpath=%s\tclock=%s\tfunctions=%s",
-           capture_.api.version, capture_.api.path, capture_.own_clock ? "own" : "realtime",
+           capture_.api.version, capture_.api.path, SameClock(capture_.clock, OurTicks) ? "own" : "realtime",
            capture_.filters_functions ? "filtered" : "all");
   for (std::uint32_t kind = 1; kind < kKindLimit; ++kind) {
     if ((capture_.refused_kinds >> kind & 1) == 0) continue;
@@ -229,6 +280,7 @@ void Flusher::Run() {
       continue;
     }
     const std::int64_t now_ns = RawNs();
+    Clock();
     if (segment.agent_gone.load(std::memory_order_relaxed) != 0) {
       // Nobody to write for: the application need not pay for it any longer.
       Control control(kFlushNs);
@@ -255,6 +307,7 @@ void Flusher::Run() {
       Decode();
     }
     TakeBack(now_ns);
+    Devices();
   }
 }
 

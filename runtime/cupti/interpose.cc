@@ -4,15 +4,17 @@
 // dlsym on libcupti's handle, or has CUPTI linked in statically, does not, and simply takes over.
 //
 // What the other profiler sets is kept until it enables its first kind. Then CUPTI is theirs: our
-// kinds go off, our buffers are fetched, clock and thread ids become what they would be without us,
-// and every call goes through. The gap is written down, and when their last kind is off and
-// they have fetched, the flusher takes CUPTI back. CUPTI itself gets our callbacks all the time, which
-// give each buffer to whom it was taken from.
+// kinds go off, our buffers are fetched by force (what has not ended by then is lost to us and counted),
+// clock, attributes and thread ids become what they would be without us, and every call goes through. The
+// gap is written down, and when their last kind is off and CUPTI has none of their buffers any more, the
+// flusher takes CUPTI back. CUPTI itself gets our callbacks all the time, which give each buffer to whom it
+// was taken from.
 //
 // The symbols have no version: a reference to cuptiActivityEnable@libcupti.so.12 binds to them.
 
 #include <dlfcn.h>
-#include <time.h>
+
+#include <cstddef>
 
 #include "core/ring_writer.h"
 #include "runtime/cupti/capture.h"
@@ -59,6 +61,7 @@ void TakeOver() {
   Lost();
   Disarm();
   g_capture.foreign.flushed.store(0);
+  g_capture.foreign.forced.store(0);
   g_capture.foreign.finalized.store(0);
   g_capture.owner.store(Owner::kTheirs, std::memory_order_release);
 }
@@ -73,6 +76,7 @@ bool BeforeEnable(std::uint32_t kind) {
   }
   g_capture.foreign.kinds.fetch_or(Bit(kind));
   g_capture.foreign.flushed.store(0);
+  g_capture.foreign.forced.store(0);
   return true;
 }
 
@@ -123,22 +127,29 @@ int cuptiActivityRegisterCallbacks(BufferRequested requested, BufferCompleted co
 }
 
 int cuptiActivityRegisterTimestampCallback(TimestampCallback callback) {
-  if (!Control::Mine() && callback != nullptr) g_capture.foreign.timestamp.store(callback);
-  if (!Through() && Now() == Owner::kOurs) return callback != nullptr ? kSuccess : kInvalidParameter;
+  const bool through = Through();
+  if (!Control::Mine() && callback != nullptr) {
+    g_capture.foreign.timestamp.store(callback);
+    if (!through && Now() == Owner::kOurs) return kSuccess;
+    // CUPTI says that already: once more would only misplace kernels, theirs as well (cupti_clock.h).
+    if (g_capture.process != nullptr && g_capture.clock != nullptr && SameClock(g_capture.clock, callback))
+      return kSuccess;
+  }
+  if (!through && Now() == Owner::kOurs) return kInvalidParameter;
   const auto real = Real("cuptiActivityRegisterTimestampCallback", g_capture.api.register_timestamp);
-  return real != nullptr ? real(callback) : int{kNotInitialized};
+  const int result = real != nullptr ? real(callback) : int{kNotInitialized};
+  if (!Control::Mine() && result == kSuccess) g_capture.clock = callback;
+  return result;
 }
 
 // What it would be without our clock.
 int cuptiGetTimestamp(std::uint64_t* timestamp) {
-  if (!Through() && Now() == Owner::kOurs && g_capture.own_clock && timestamp != nullptr) {
+  if (!Through() && Now() == Owner::kOurs && g_capture.clock != nullptr && timestamp != nullptr) {
     if (const TimestampCallback theirs = g_capture.foreign.timestamp.load(); theirs != nullptr) {
       *timestamp = theirs();
       return kSuccess;
     }
-    timespec now{};
-    clock_gettime(CLOCK_REALTIME, &now);
-    *timestamp = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+    *timestamp = RealtimeNs();
     return kSuccess;
   }
   const auto real = Real<int (*)(std::uint64_t*)>("cuptiGetTimestamp", nullptr);
@@ -191,29 +202,74 @@ int cuptiActivityEnableDriverApi(std::uint32_t callback, std::uint8_t enable) {
 
 int cuptiActivityFlushAll(std::uint32_t flags) {
   const auto real = Real("cuptiActivityFlushAll", g_capture.api.flush_all);
+  if (Through()) return real != nullptr ? real(flags) : int{kNotInitialized};
+  // Not while CUPTI is taken back: what comes back in that moment is theirs to get here.
+  const Control control(kWaitNs);
+  const bool ours = Now() == Owner::kOurs;
   // Forced while nothing of theirs is on, it would tear our unfinished records out.
-  if (!Through() && Now() == Owner::kOurs) return real != nullptr ? real(0) : int{kNotInitialized};
-  const int result = real != nullptr ? real(flags) : int{kNotInitialized};
-  if (!Through() && g_capture.foreign.kinds.load() == 0) g_capture.foreign.flushed.store(1);
+  const int result = real != nullptr ? real(ours ? 0 : flags) : int{kNotInitialized};
+  g_capture.lent.Deliver(g_capture.foreign.completed.load());
+  if (!ours && g_capture.foreign.kinds.load() == 0) {
+    if ((flags & kFlushForced) != 0) g_capture.foreign.forced.store(1);
+    g_capture.foreign.flushed.store(1);
+  }
   return result;
 }
 
-// Detaches CUPTI for everybody, us included.
+int cuptiActivitySetAttribute(int attribute, std::size_t* bytes, void* value) {
+  if (!Through() && Now() == Owner::kOurs && bytes != nullptr && g_capture.attributes.Write(attribute, value, *bytes))
+    return kSuccess;
+  const auto real = Real("cuptiActivitySetAttribute", g_capture.api.set_attribute);
+  return real != nullptr ? real(attribute, bytes, value) : int{kNotInitialized};
+}
+
+int cuptiActivityGetAttribute(int attribute, std::size_t* bytes, void* value) {
+  if (!Through() && Now() == Owner::kOurs && g_capture.attributes.Read(attribute, value, bytes)) return kSuccess;
+  const auto real = Real("cuptiActivityGetAttribute", g_capture.api.get_attribute);
+  return real != nullptr ? real(attribute, bytes, value) : int{kNotInitialized};
+}
+
+// The interface for several subscribers (CUDA 13.2 and later): its functions and buffers are a subscriber's own, and
+// what it means for ours NVIDIA does not say.
+int cuptiSubscribe_v2(void** subscriber, void* callback, void* data, SubscriberParams* params) {
+  const auto real = Real<int (*)(void**, void*, void*, SubscriberParams*)>("cuptiSubscribe_v2", nullptr);
+  const int result = real != nullptr ? real(subscriber, callback, data, params) : int{kNotInitialized};
+  if (result == kSuccess && params != nullptr && params->struct_bytes >= offsetof(SubscriberParams, padding) &&
+      params->allow_multiple_subscribers != 0)
+    g_capture.subscriber_seen = true;
+  return result;
+}
+
+int cuptiActivityEnable_v2(void* subscriber, std::uint32_t kind, void* config) {
+  g_capture.subscriber_seen = true;
+  const auto real = Real<int (*)(void*, std::uint32_t, void*)>("cuptiActivityEnable_v2", nullptr);
+  return real != nullptr ? real(subscriber, kind, config) : int{kNotInitialized};
+}
+
+// Detaches CUPTI for everybody, us included. Kineto does it after each profile with TEARDOWN_CUPTI=1.
 int cuptiFinalize(void) {
   const auto real = Real("cuptiFinalize", g_capture.api.finalize);
-  if (!Through()) {
-    {
-      Control control(kWaitNs);
-      Lost();
-      g_capture.kinds = 0;
-      g_capture.foreign.kinds.store(0);
-      g_capture.foreign.changed_ns.store(RawNs());
-      g_capture.foreign.finalized.store(1);
-      g_capture.foreign.flushed.store(1);
-      g_capture.owner.store(Owner::kTheirs, std::memory_order_release);
-    }
+  if (Through()) {
+    const int result = real != nullptr ? real() : int{kNotInitialized};
+    if (!Control::Mine()) g_capture.clock = nullptr;
+    return result;
   }
+  const Control control(kWaitNs);
+  // What is not flushed before is gone (cupti_activity.h).
+  if (Now() == Owner::kOurs && g_capture.api.flush_all(kFlushForced) != kSuccess) g_capture.buffers_lost += 1;
+  Lost();
+  g_capture.kinds = 0;
+  g_capture.foreign.kinds.store(0);
+  g_capture.foreign.changed_ns.store(RawNs());
+  g_capture.foreign.finalized.store(1);
+  g_capture.foreign.forced.store(1);
+  g_capture.foreign.flushed.store(1);
+  g_capture.owner.store(Owner::kTheirs, std::memory_order_release);
   const int result = real != nullptr ? real() : int{kNotInitialized};
+  g_capture.pool.Forget();
+  g_capture.lent.Forget();
+  g_capture.attributes.Forget();
+  g_capture.clock = nullptr;
   g_capture.foreign.changed_ns.store(RawNs());
   return result;
 }

@@ -18,12 +18,6 @@
 namespace lockstep::fake {
 namespace {
 
-std::uint64_t RealtimeNs() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
-
 // The real library's iterator and names, where there is one and no other version is asked for.
 struct RealLibrary {
   int (*next)(std::uint8_t*, std::size_t, cu::AnyRecord**) = nullptr;
@@ -67,65 +61,6 @@ constexpr Name kNames[] = {{2, 20, "cudaMalloc_v3020"},
                            {2, 311, "cudaGraphLaunch_v10000"},
                            {1, 307, "cuLaunchKernel"}};
 
-void Deliver(std::size_t valid) {
-  State& state = TheState();
-  std::uint8_t* buffer = state.buffer;
-  if (buffer == nullptr) return;
-  state.buffer = nullptr;
-  state.used = 0;
-  for (std::size_t at = 0; at < valid;) {
-    std::uint32_t kind;
-    std::memcpy(&kind, buffer + at, sizeof kind);
-    state.delivered[kind] += 1;
-    at += RecordBytes(kind, state.version);
-  }
-  state.in_callback = true;
-  state.completed(nullptr, 0, buffer, state.buffer_bytes, valid);
-  state.in_callback = false;
-}
-
-// Linear between two moments, as CUPTI converts GPU times; one pair of moments for all of a flush.
-struct ItsClock {
-  std::int64_t now_ns;
-  std::uint64_t time;
-  double rate = 1;
-  // How far the GPU's times are off: FAKE_GPU_CLOCK_NS, and FAKE_GPU_CLOCK_PPM since the clock was registered.
-  double off_ns = 0, off_ppm = 0;
-  ItsClock() {
-    if (const char* text = getenv("FAKE_GPU_CLOCK_NS"); text != nullptr) off_ns = atof(text);
-    if (const char* text = getenv("FAKE_GPU_CLOCK_PPM"); text != nullptr) off_ppm = atof(text);
-    const State& state = TheState();
-    now_ns = RawNs();
-    time = state.timestamp != nullptr ? state.timestamp() : RealtimeNs();
-    if (state.timestamp != nullptr && now_ns > state.anchor_raw_ns)
-      rate = static_cast<double>(time - state.anchor_time) / static_cast<double>(now_ns - state.anchor_raw_ns);
-  }
-  std::uint64_t At(std::int64_t raw_ns) const {
-    const double off = off_ns + off_ppm * 1e-6 * static_cast<double>(raw_ns - TheState().anchor_raw_ns);
-    return time - static_cast<std::uint64_t>(
-                      static_cast<std::int64_t>(rate * (static_cast<double>(now_ns - raw_ns) - off)));
-  }
-};
-
-void Settle(bool forced) {
-  State& state = TheState();
-  const ItsClock clock;
-  const std::int64_t now = clock.now_ns;
-  std::vector<Pending> left;
-  for (Pending& work : state.pending) {
-    const bool done = work.end_ns <= now;
-    if (!done && !forced) {
-      left.push_back(std::move(work));
-      continue;
-    }
-    const std::uint64_t begin = done ? clock.At(work.begin_ns) : 0, end = done ? clock.At(work.end_ns) : 0;
-    if (work.begin_at != 0) std::memcpy(work.record.data() + work.begin_at, &begin, sizeof begin);
-    if (work.end_at != 0) std::memcpy(work.record.data() + work.end_at, &end, sizeof end);
-    Put(work.kind, work.record);
-  }
-  state.pending = std::move(left);
-}
-
 int Answer(const char* function, std::int64_t argument) {
   State& state = TheState();
   if (state.in_callback) state.violations += 1;
@@ -135,6 +70,12 @@ int Answer(const char* function, std::int64_t argument) {
 }
 
 }  // namespace
+
+std::uint64_t RealtimeNs() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
 
 std::int64_t RawNs() {
   timespec now{};
@@ -202,34 +143,20 @@ std::uint32_t ThreadId() {
                                         : static_cast<std::uint32_t>(pthread_self());
 }
 
-void Put(std::uint32_t kind, const std::vector<std::uint8_t>& record) {
-  State& state = TheState();
-  if (record.empty() || state.requested == nullptr) return;
-  state.made[kind] += 1;
-  if (state.buffer != nullptr && state.buffer_bytes - state.used < record.size()) Deliver(state.used);
-  if (state.buffer == nullptr) {
-    std::size_t most = 0;
-    state.in_callback = true;
-    state.requested(&state.buffer, &state.buffer_bytes, &most);
-    state.in_callback = false;
-    if (state.buffer == nullptr) {
-      state.dropped += 1;
-      return;
-    }
-    if (state.buffer_bytes < 1024 || reinterpret_cast<std::uintptr_t>(state.buffer) % 8 != 0) state.violations += 1;
-    if (state.zeroed) {
-      for (std::size_t i = 0; i < state.buffer_bytes; i += 8)
-        if (*reinterpret_cast<const std::uint64_t*>(state.buffer + i) != 0) {
-          state.violations += 1;
-          break;
-        }
-    } else {
-      std::memset(state.buffer, 0, state.buffer_bytes);
-    }
-    state.used = 0;
+// Defaults as the headers of CUDA 12.8 and 13.0 say.
+std::uint64_t Attribute(int attribute) {
+  const State& state = TheState();
+  if (const auto set = state.attributes.find(attribute); set != state.attributes.end()) return set->second;
+  switch (attribute) {
+    case cu::kAttributeDeviceBufferSize:
+      return 3'200'000;
+    case cu::kAttributeDeviceBufferPoolLimit:
+      return 250;
+    case cu::kAttributePerThreadBuffer:
+      return state.version >= 130000 ? 1 : 0;
+    default:
+      return 0;
   }
-  std::memcpy(state.buffer + state.used, record.data(), record.size());
-  state.used += record.size();
 }
 
 void Log(const char* what, std::int64_t argument, int result) {
@@ -285,8 +212,8 @@ int cuptiActivityRegisterTimestampCallback(cu::TimestampCallback callback) {
   if (state.version < 17) return 11;
   if (const int result = Answer("cuptiActivityRegisterTimestampCallback", 0); result != 0) return result;
   state.timestamp = callback;
-  state.anchor_raw_ns = RawNs();
-  state.anchor_time = callback();
+  state.registrations += 1;
+  state.anchors[callback] = {RawNs(), callback()};
   return 0;
 }
 
@@ -295,6 +222,8 @@ int cuptiActivityEnable(std::uint32_t kind) {
   const std::lock_guard guard(state.lock);
   if (const int result = Answer("cuptiActivityEnable", kind); result != 0) return result;
   if (RecordBytes(kind, state.version) == 0) return 21;
+  if (kind == cu::kKindConcurrentKernel && !On(kind) && state.registrations != 0)
+    state.misplaced_heads = state.registrations - 1;
   state.kinds |= std::uint64_t{1} << kind;
   return 0;
 }
@@ -338,8 +267,7 @@ int cuptiActivityFlushAll(std::uint32_t flags) {
   const std::lock_guard guard(state.lock);
   if (const int result = Answer("cuptiActivityFlushAll", flags); result != 0) return result;
   if (state.requested == nullptr) return 7;
-  Settle((flags & 1) != 0);
-  if (state.used != 0) Deliver(state.used);
+  Return(true, (flags & 1) != 0);
   return 0;
 }
 
@@ -369,11 +297,35 @@ int cuptiActivityGetNumDroppedRecords(void*, std::uint32_t, std::size_t* dropped
   return 0;
 }
 
-int cuptiActivitySetAttribute(int attribute, std::size_t*, void* value) {
+static std::size_t AttributeBytes(int attribute) {
+  if (attribute < 0 || attribute > 9 || (attribute == 9 && TheState().version < 21)) return 0;
+  return attribute == 5 || attribute >= 8 ? 1 : 8;
+}
+
+int cuptiActivitySetAttribute(int attribute, std::size_t* bytes, void* value) {
   State& state = TheState();
   const std::lock_guard guard(state.lock);
+  std::uint64_t number = 0;
+  const std::size_t needed = AttributeBytes(attribute);
+  if (needed == 0 || bytes == nullptr || value == nullptr) return 1;
+  if (*bytes < needed) return 6;
+  std::memcpy(&number, value, needed);
   if (const int result = Answer("cuptiActivitySetAttribute", attribute); result != 0) return result;
-  if (attribute == 5) state.zeroed = *static_cast<const std::uint8_t*>(value) != 0;
+  // In the middle of a session: undefined behaviour.
+  if (attribute == cu::kAttributePerThreadBuffer && state.kinds != 0 && number != Attribute(attribute))
+    state.violations += 1;
+  state.attributes[attribute] = number;
+  return 0;
+}
+
+int cuptiActivityGetAttribute(int attribute, std::size_t* bytes, void* value) {
+  const std::lock_guard guard(TheState().lock);
+  const std::size_t needed = AttributeBytes(attribute);
+  if (needed == 0 || bytes == nullptr || value == nullptr) return 1;
+  if (*bytes < needed) return 6;
+  const std::uint64_t number = Attribute(attribute);
+  std::memcpy(value, &number, needed);
+  *bytes = needed;
   return 0;
 }
 
@@ -407,19 +359,39 @@ int cuptiActivityEnableCudaEventDeviceTimestamps(std::uint8_t enable) {
 
 int cuptiActivityEnableAllSyncRecords(std::uint8_t) { return TheState().version < 26 ? 11 : 0; }
 
+// What was not flushed before is gone: "CUPTI client needs to make sure that required CUDA synchronization and CUPTI
+// activity buffer flush is done before calling the API" (cupti_activity.h).
 int cuptiFinalize(void) {
   State& state = TheState();
   const std::lock_guard guard(state.lock);
   Log("cuptiFinalize", 0, 0);
-  Settle(true);
-  if (state.used != 0) Deliver(state.used);
+  for (const Out* out : state.full) delete out;
+  for (const auto& [thread, out] : state.filling) delete out;
+  state.full.clear();
+  state.filling.clear();
+  state.pending.clear();
   state.kinds = 0;
   for (auto& functions : state.functions) functions.clear();
   state.timestamp = nullptr;
   state.requested = nullptr;
   state.thread_id_type = 0;
-  state.zeroed = state.event_timestamps = false;
+  state.attributes.clear();
+  state.event_timestamps = false;
   return 0;
+}
+
+// Several subscribers, from CUDA 13.2 on: records of their own, through functions of their own.
+int cuptiSubscribe_v2(void** subscriber, void*, void*, cu::SubscriberParams* params) {
+  const std::lock_guard guard(TheState().lock);
+  if (TheState().version < 130200 && params != nullptr && params->allow_multiple_subscribers != 0) return 39;
+  static int one;
+  *subscriber = &one;
+  return Answer("cuptiSubscribe_v2", 0);
+}
+
+int cuptiActivityEnable_v2(void*, std::uint32_t kind, void*) {
+  const std::lock_guard guard(TheState().lock);
+  return Answer("cuptiActivityEnable_v2", kind);
 }
 
 uint64_t fake_gpu_made(int kind) {
@@ -433,6 +405,14 @@ uint64_t fake_gpu_delivered(int kind) {
 int fake_gpu_kind_enabled(int kind) {
   const std::lock_guard guard(TheState().lock);
   return On(static_cast<std::uint32_t>(kind)) ? 1 : 0;
+}
+uint64_t fake_gpu_attribute(int attribute) {
+  const std::lock_guard guard(TheState().lock);
+  return Attribute(attribute);
+}
+uint32_t fake_gpu_clock_registrations(void) {
+  const std::lock_guard guard(TheState().lock);
+  return TheState().registrations;
 }
 uint64_t fake_gpu_violations(void) { return TheState().violations; }
 

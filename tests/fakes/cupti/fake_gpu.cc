@@ -60,7 +60,7 @@ std::int64_t Begin(std::uint32_t stream, std::int64_t duration_ns) {
 
 void Later(std::uint32_t kind, const std::vector<std::uint8_t>& record, std::uint32_t begin_at, std::uint32_t end_at,
            std::int64_t begin_ns, std::int64_t end_ns) {
-  if (On(kind) && !record.empty()) TheState().pending.push_back({kind, begin_ns, end_ns, begin_at, end_at, record});
+  if (On(kind) && !record.empty()) PutWork(kind, record, begin_at, end_at, begin_ns, end_ns);
 }
 
 void Kernel(std::uint32_t stream, const fake_gpu_kernel& kernel, std::uint32_t correlation) {

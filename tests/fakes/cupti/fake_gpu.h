@@ -8,6 +8,11 @@
  * ended, when the events it waits for are reached, and not before it was launched. Times are real: synchronising
  * sleeps.
  *
+ * As in CUPTI, a record of work stands in a buffer from its launch on and gets its times when the work has ended. A
+ * default flush gives back no buffer that holds unfinished work; a forced one gives back all, and what ends later has
+ * no times. cuptiFinalize gives back nothing. A timestamp callback that is registered again misplaces kernels at the
+ * head of each session.
+ *
  * FAKE_GPU_CLOCK_NS, FAKE_GPU_CLOCK_PPM: the GPU's times are off by so much, and by so much more as time goes on.
  *
  * Thread: any. Environment:
@@ -75,6 +80,9 @@ int64_t fake_gpu_stream_end_ns(uint32_t stream);
 uint64_t fake_gpu_made(int cupti_kind);
 uint64_t fake_gpu_delivered(int cupti_kind);
 int fake_gpu_kind_enabled(int cupti_kind);
+/* What a CUpti_ActivityAttribute stands at, and how often a timestamp callback was registered. */
+uint64_t fake_gpu_attribute(int attribute);
+uint32_t fake_gpu_clock_registrations(void);
 /* Things that the real one would have crashed or misbehaved on: buffers not zeroed though promised, too small,
  * not 8-aligned, callbacks that call CUPTI. */
 uint64_t fake_gpu_violations(void);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <list>
 #include <map>
 #include <mutex>
 #include <set>
@@ -16,12 +17,24 @@ namespace cu = lockstep::cupti;
 
 std::int64_t RawNs();
 
+// A buffer that the client gave. Records of work stand in it from the launch on, without times until it has ended.
+struct Out {
+  std::uint8_t* memory = nullptr;
+  std::size_t bytes = 0, used = 0, incomplete = 0;
+};
+
 // Work whose times are not known to CUPTI before it has ended.
 struct Pending {
-  std::uint32_t kind;
   std::int64_t begin_ns, end_ns;
-  std::uint32_t begin_at, end_at;  // Where its times are; the same for one time.
-  std::vector<std::uint8_t> record;
+  std::uint8_t *begin_at, *end_at;  // Where its times go, null none.
+  const Out* out;
+  cu::TimestampCallback clock;  // Of when it was launched; null: CLOCK_REALTIME.
+};
+
+// When a timestamp callback was registered, and what it said then.
+struct Anchor {
+  std::int64_t raw_ns;
+  std::uint64_t time;
 };
 
 struct State {
@@ -30,14 +43,15 @@ struct State {
   cu::BufferRequested requested = nullptr;
   cu::BufferCompleted completed = nullptr;
   cu::TimestampCallback timestamp = nullptr;
-  std::int64_t anchor_raw_ns = 0;  // When the timestamp callback was registered ...
-  std::uint64_t anchor_time = 0;   // ... on its clock.
+  std::map<cu::TimestampCallback, Anchor> anchors;
+  std::uint32_t registrations = 0, misplaced_heads = 0;
   std::uint64_t kinds = 0;
   std::set<std::uint32_t> functions[2];  // Enabled one by one: driver, runtime.
-  bool zeroed = false, event_timestamps = false;
+  bool event_timestamps = false;
   int thread_id_type = 0;
-  std::uint8_t* buffer = nullptr;
-  std::size_t buffer_bytes = 0, used = 0;
+  std::map<int, std::uint64_t> attributes;
+  std::map<std::uint64_t, Out*> filling;  // By thread, or the only one's 0 (CUPTI_ACTIVITY_ATTR_PER_THREAD_...).
+  std::list<Out*> full;
   std::uint64_t dropped = 0, violations = 0;
   bool in_callback = false;
   std::vector<Pending> pending;
@@ -67,8 +81,15 @@ std::vector<std::uint8_t> Cut(const Record& record) {
   std::memcpy(bytes.data(), static_cast<const void*>(&record), std::min(bytes.size(), sizeof record));
   return bytes;
 }
-// Puts a finished record into the current buffer.
+// Puts a finished record into the calling thread's buffer.
 void Put(std::uint32_t kind, const std::vector<std::uint8_t>& record);
+// One of work that runs from begin_ns to end_ns: its times, at these offsets (0 none), come when it has ended.
+void PutWork(std::uint32_t kind, const std::vector<std::uint8_t>& record, std::uint32_t begin_at, std::uint32_t end_at,
+             std::int64_t begin_ns, std::int64_t end_ns);
+// Gives buffers back: full ones and, if asked, those that are being filled; those with unfinished work only by force.
+void Return(bool filling, bool incomplete);
+std::uint64_t Attribute(int attribute);
+std::uint64_t RealtimeNs();
 void Log(const char* what, std::int64_t argument, int result);
 // The answer that FAKE_CUPTI_FAIL wants, else 0.
 int Failure(const char* function);

@@ -10,22 +10,15 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "runtime/cupti/abi.h"
 #include "tests/fakes/cupti/fake_gpu.h"
+#include "tests/fakes/cupti/kineto.h"
 
-extern "C" {
-int cuptiActivityRegisterCallbacks(lockstep::cupti::BufferRequested, lockstep::cupti::BufferCompleted);
-int cuptiActivityRegisterTimestampCallback(lockstep::cupti::TimestampCallback);
-int cuptiActivityEnable(std::uint32_t);
-int cuptiActivityDisable(std::uint32_t);
-int cuptiActivityFlushAll(std::uint32_t);
-int cuptiActivityGetNextRecord(std::uint8_t*, std::size_t, lockstep::cupti::AnyRecord**);
-int cuptiFinalize(void);
-}
+using kineto::Profiler;
 
 namespace {
 
@@ -46,11 +39,7 @@ void Steps(int steps, int kernel_us = 200) {
   fake_gpu_device_synchronize();
 }
 
-std::int64_t RawNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
+std::int64_t RawNs() { return static_cast<std::int64_t>(kineto::Clock(CLOCK_MONOTONIC_RAW)); }
 
 // Steps of 8 ms whose host is `lead` steps ahead of the GPU, or waits for it at the end of each. How: "kernels",
 // "graph" (of three kernels, after one on its own), "streams" (two, with an edge between them).
@@ -86,52 +75,157 @@ void Lead(int steps, double lead, const std::string& how, bool synchronised) {
   fake_gpu_device_synchronize();
 }
 
-// A profiler as Kineto is: mallocs buffers, frees them, knows only its own.
-struct Profiler {
-  static inline std::vector<std::uint8_t*> buffers;
-  static inline long kernels = 0, strange = 0, wrong_clock = 0, wrong_thread = 0;
-  static void Requested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most) {
-    *bytes = 1 << 20;
-    *buffer = static_cast<std::uint8_t*>(std::malloc(*bytes));
-    std::memset(*buffer, 0xee, *bytes);  // Nothing promises it zeroed.
-    *most = 0;
-    buffers.push_back(*buffer);
-  }
-  static void Completed(void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
-    bool known = false;
-    for (auto& mine : buffers)
-      if (mine == buffer) known = true, mine = nullptr;
-    if (!known) {
-      strange += 1;
-      return;
-    }
-    lockstep::cupti::AnyRecord* record = nullptr;
-    while (cuptiActivityGetNextRecord(buffer, valid, &record) == 0) {
-      if (record->kind == 10) {
-        kernels += 1;
-        const auto& kernel = *reinterpret_cast<const lockstep::cupti::KernelRecord*>(record);
-        timespec now{};
-        clock_gettime(CLOCK_REALTIME, &now);
-        const std::int64_t ns = std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-        if (std::llabs(ns - static_cast<std::int64_t>(kernel.start)) > 10'000'000'000) wrong_clock += 1;
-      }
-      if (record->kind == 5 && reinterpret_cast<const lockstep::cupti::ApiRecord*>(record)->thread !=
-                                   static_cast<std::uint32_t>(pthread_self()))
-        wrong_thread += 1;
-    }
-    std::free(buffer);
-  }
-};
-
 void Profile(int steps, bool finalize) {
-  cuptiActivityRegisterCallbacks(Profiler::Requested, Profiler::Completed);
-  for (const std::uint32_t kind : {10u, 1u, 2u, 5u}) cuptiActivityEnable(kind);
+  Profiler::Start();
   Steps(steps);
-  for (const std::uint32_t kind : {10u, 1u, 2u, 5u}) cuptiActivityDisable(kind);
-  cuptiActivityFlushAll(1);
+  Profiler::Stop();
+  Profiler::Fetch();
   if (finalize) cuptiFinalize();
-  std::printf("profiler kernels %ld strange %ld clock %ld thread %ld\n", Profiler::kernels, Profiler::strange,
-              Profiler::wrong_clock, Profiler::wrong_thread);
+  Profiler::Print();
+}
+
+void Launch(std::uint32_t stream, int count, const char* name, std::int64_t duration_ns) {
+  for (int i = 0; i < count; ++i) fake_gpu_launch(stream, name, duration_ns);
+}
+
+// A profiler begins while the GPU is busy with what was launched before.
+void HandOver(int queued) {
+  const std::uint32_t stream = fake_gpu_stream_create();
+  Launch(stream, 5, "_Z4donev", 10'000);
+  fake_gpu_stream_synchronize(stream);
+  Launch(stream, queued, "_Z6queuedv", 5'000'000);
+  Profiler::Start();
+  Launch(stream, 1000, "_Z8profiledv", 20'000);
+  fake_gpu_stream_synchronize(stream);
+  Profiler::Stop();
+  Profiler::Fetch();
+  Profiler::Print();
+  usleep(300'000);
+  Launch(stream, 7, "_Z5afterv", 10'000);
+  fake_gpu_stream_synchronize(stream);
+}
+
+// Session after session while another stream is never idle. `pause_us` decides whether CUPTI is taken back between.
+void Sessions(int count, useconds_t pause_us) {
+  static std::atomic<bool> ended{false};
+  pthread_t busy;
+  pthread_create(
+      &busy, nullptr,
+      [](void*) -> void* {
+        const std::uint32_t stream = fake_gpu_stream_create();
+        for (int i = 0; !ended; ++i) {
+          fake_gpu_launch(stream, "_Z4busyv", 2'000'000);
+          while (!ended &&
+                 fake_gpu_stream_end_ns(stream) - static_cast<std::int64_t>(kineto::Clock(CLOCK_MONOTONIC_RAW)) >
+                     20'000'000)
+            usleep(500);
+        }
+        return nullptr;
+      },
+      nullptr);
+  const std::uint32_t stream = fake_gpu_stream_create();
+  for (int i = 0; i < count; ++i) {
+    Profiler::Start();
+    Launch(stream, 50, "_Z8profiledv", 10'000);
+    fake_gpu_stream_synchronize(stream);
+    Profiler::Stop();
+    Profiler::Fetch();
+    usleep(pause_us);
+    if (pause_us == 0) continue;
+    Launch(stream, 20, "_Z4oursv", 10'000);
+    fake_gpu_stream_synchronize(stream);
+  }
+  ended = true;
+  pthread_join(busy, nullptr);
+  std::printf("profiled %ld ours %ld strange %ld clock %ld\n", Profiler::names["_Z8profiledv"],
+              Profiler::names["_Z4oursv"], Profiler::strange, Profiler::wrong_clock);
+  std::printf("registrations %u\n", fake_gpu_clock_registrations());
+}
+
+// Long work, a profiler that does not fetch by force, and fetches late.
+void LateFetch() {
+  const std::uint32_t stream = fake_gpu_stream_create();
+  Profiler::Start();
+  Launch(stream, 20, "_Z8profiledv", 10'000);
+  fake_gpu_stream_synchronize(stream);
+  Launch(stream, 1, "_Z4longv", 3'000'000'000);
+  Profiler::Stop();
+  usleep(2'600'000);
+  Launch(stream, 1, "_Z8too_soonv", 10'000);
+  fake_gpu_stream_synchronize(stream);
+  usleep(1'100'000);
+  Launch(stream, 7, "_Z4oursv", 10'000);
+  fake_gpu_stream_synchronize(stream);
+  Profiler::Fetch(0);
+  Profiler::Print();
+}
+
+// As with TEARDOWN_CUPTI=1: CUPTI is detached a while after each session, when it is ours again.
+void Teardown(int count) {
+  const std::uint32_t stream = fake_gpu_stream_create();
+  for (int i = 0; i < count; ++i) {
+    Profiler::Start();
+    Launch(stream, 50, "_Z8profiledv", 10'000);
+    fake_gpu_stream_synchronize(stream);
+    Profiler::Stop();
+    Profiler::Fetch();
+    usleep(200'000);
+    Launch(stream, 20, "_Z4oursv", 10'000);
+    fake_gpu_stream_synchronize(stream);
+    cuptiFinalize();
+    usleep(800'000);
+    Launch(stream, 20, "_Z4oursv", 10'000);
+    fake_gpu_stream_synchronize(stream);
+  }
+  Profiler::Print();
+}
+
+void PrintAttributes(const char* when) {
+  std::printf("%s size %" PRIu64 " limit %" PRIu64 " threads %" PRIu64 " zeroed %" PRIu64 "\n", when,
+              fake_gpu_attribute(0), fake_gpu_attribute(2), fake_gpu_attribute(9), fake_gpu_attribute(5));
+}
+
+void Attributes() {
+  PrintAttributes("ours");
+  std::size_t limit = 77, bytes = sizeof limit;
+  cuptiActivitySetAttribute(2, &bytes, &limit);
+  limit = 0;
+  cuptiActivityGetAttribute(2, &bytes, &limit);
+  std::printf("told %zu\n", limit);
+  PrintAttributes("ours");
+  Profiler::Start();
+  PrintAttributes("theirs");
+  limit = 99;
+  cuptiActivitySetAttribute(2, &bytes, &limit);
+  fake_gpu_launch(FAKE_GPU_DEFAULT_STREAM, "_Z8profiledv", 1'000);
+  fake_gpu_device_synchronize();
+  Profiler::Stop();
+  Profiler::Fetch();
+  PrintAttributes("theirs");
+  usleep(300'000);
+  PrintAttributes("ours");
+  Profiler::Start();
+  PrintAttributes("theirs");
+}
+
+// Ends while the GPU has four seconds of work in its queue, `after_ms` into it.
+void Tail(int kernels, const std::string& how, int after_ms) {
+  const std::uint32_t stream = fake_gpu_stream_create();
+  const auto begin = static_cast<std::int64_t>(kineto::Clock(CLOCK_MONOTONIC_RAW));
+  Launch(stream, kernels, "_Z4tailv", 1'000'000);
+  std::printf("launched %d\n", kernels);
+  std::fflush(stdout);
+  while (static_cast<std::int64_t>(kineto::Clock(CLOCK_MONOTONIC_RAW)) - begin < std::int64_t{after_ms} * 1'000'000)
+    usleep(1000);
+  std::printf("executed %d\n",
+              static_cast<int>((static_cast<std::int64_t>(kineto::Clock(CLOCK_MONOTONIC_RAW)) - begin) / 1'000'000));
+  std::fflush(stdout);
+  if (how == "exit") std::exit(0);
+  if (how == "_exit") _exit(0);
+  if (how == "throw") throw std::runtime_error("thrown");
+  if (how == "abort") std::abort();
+  if (how == "kill") raise(SIGKILL);
+  for (;;) pause();
 }
 
 }  // namespace
@@ -166,6 +260,43 @@ int main(int argc, char** argv) {
     usleep(100'000);
     Profile(steps, true);
     usleep(1'200'000);
+    Steps(steps);
+  } else if (scenario == "handover") {
+    HandOver(steps);
+  } else if (scenario == "sessions") {  // N PAUSE_MS [tsc|boottime]
+    const std::string clock = argc > 4 ? argv[4] : "";
+    if (clock == "tsc") Profiler::clock = kineto::Tsc;
+    if (clock == "boottime") Profiler::clock = kineto::Boottime;
+    Sessions(steps, static_cast<useconds_t>(std::atoi(argv[3])) * 1000);
+  } else if (scenario == "late_fetch") {
+    LateFetch();
+  } else if (scenario == "teardown") {
+    Profiler::clock = kineto::Tsc;
+    Teardown(steps);
+  } else if (scenario == "attributes") {
+    Attributes();
+  } else if (scenario == "tail") {  // KERNELS HOW AFTER_MS
+    Tail(steps, argv[3], std::atoi(argv[4]));
+  } else if (scenario == "orphan") {  // Its agent dies; then a profiler comes.
+    const std::uint32_t stream = fake_gpu_stream_create();
+    Launch(stream, 100, "_Z6queuedv", 10'000'000);
+    std::printf("ready\n");
+    std::fflush(stdout);
+    usleep(700'000);
+    Profiler::Start();
+    Launch(stream, 50, "_Z8profiledv", 10'000);
+    fake_gpu_stream_synchronize(stream);
+    Profiler::Stop();
+    Profiler::Fetch();
+    Profiler::Print();
+  } else if (scenario == "subscriber") {
+    const auto subscribe = reinterpret_cast<int (*)(void**, void*, void*, lockstep::cupti::SubscriberParams*)>(
+        dlsym(RTLD_DEFAULT, "cuptiSubscribe_v2"));
+    lockstep::cupti::SubscriberParams several{};
+    several.struct_bytes = sizeof several;
+    several.allow_multiple_subscribers = 1;
+    void* subscriber = nullptr;
+    std::printf("subscribed %d\n", subscribe(&subscriber, nullptr, nullptr, &several));
     Steps(steps);
   } else if (scenario == "values") {  // One of each, with numbers to find again.
     const std::uint32_t first = fake_gpu_stream_create(), second = fake_gpu_stream_create();
@@ -226,12 +357,11 @@ int main(int argc, char** argv) {
             return nullptr;
           },
           nullptr);
-    cuptiActivityRegisterCallbacks(Profiler::Requested, Profiler::Completed);
     for (int i = 0; i < steps; ++i) {
-      for (const std::uint32_t kind : {10u, 5u}) cuptiActivityEnable(kind);
+      Profiler::Start();
       usleep(20'000);
-      for (const std::uint32_t kind : {10u, 5u}) cuptiActivityDisable(kind);
-      cuptiActivityFlushAll(1);
+      Profiler::Stop();
+      Profiler::Fetch();
       usleep(static_cast<useconds_t>(i % 3) * 60'000);
     }
     usleep(200'000);

@@ -1,0 +1,26 @@
+#pragma once
+// The clocks that CUPTI's records may be on. CUPTI has one timestamp callback for everybody, and each registration
+// after the first makes it misplace kernels (pytorch/pytorch issue 192021: k re-registrations, k kernels at the head
+// of each session on CUPTI's own clock). So a clock is registered only where it says something else than the one that
+// CUPTI has, and times of records are converted instead.
+
+#include <cstdint>
+
+#include "runtime/cupti/abi.h"
+
+namespace lockstep::cupti {
+
+std::uint64_t OurTicks();
+// What CUPTI has without a callback on Linux: CLOCK_REALTIME in nanoseconds.
+std::uint64_t RealtimeNs();
+
+// Whether both always say the same; null is CUPTI's own. Kineto's clock is the TSC, as ours is where that can be used.
+bool SameClock(TimestampCallback a, TimestampCallback b);
+
+// The same moment on a clock and in ticks.
+struct ClockPair {
+  std::uint64_t time, ticks;
+};
+ClockPair ReadPair(TimestampCallback clock);
+
+}  // namespace lockstep::cupti

@@ -1,0 +1,44 @@
+#pragma once
+// Buffers that another profiler gave to CUPTI. CUPTI is taken back only when none is out, or our records would go
+// into them. What comes back because we asked CUPTI for it is kept until the profiler itself fetches: Kineto does not
+// fetch at all when none of its buffers is out any more, and would lose those that came unasked.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/cupti/abi.h"
+
+namespace lockstep::cupti {
+
+class LentBuffers {
+ public:
+  // Thread: any.
+  void Lend(std::uint8_t* memory);
+  // It came back, and goes to its owner.
+  void Return(const std::uint8_t* memory);
+  // It came back unasked. False: there is no place to keep it.
+  bool Keep(void* context, std::uint32_t stream, std::uint8_t* memory, std::size_t bytes, std::size_t valid_bytes);
+  // Gives the kept ones to their owner.
+  void Deliver(BufferCompleted completed);
+  bool AnyOut() const;
+  // CUPTI has gone and took what was out with it.
+  void Forget();
+
+ private:
+  enum State : std::uint32_t { kNone, kChanging, kOut, kKept };
+  struct Lent {
+    std::atomic<std::uint32_t> state;
+    std::atomic<std::uint8_t*> memory;
+    void* context;
+    std::uint32_t stream;
+    std::size_t bytes, valid_bytes;
+  };
+  static constexpr std::uint32_t kMost = 1024;  // Beyond them nothing is known of a buffer.
+  // The one that is out with this memory, now kChanging; null if there is none.
+  Lent* TakeOut(const std::uint8_t* memory);
+  Lent lent_[kMost] = {};
+  std::atomic<std::uint32_t> used_{0};
+};
+
+}  // namespace lockstep::cupti
