@@ -341,6 +341,65 @@ class Windows(Case):
         self.assertLess(file.rows("kernels"), (NCCL_KERNELS + COMPUTE_KERNELS) * 300)
 
 
+class Leads(Case):
+    """Hosts that are ahead of their GPU: a window has the kernels that were launched in it, and whole steps."""
+
+    FIRST, END = 10, 15
+
+    def record(self, lead, how, synchronised=False, window=True, run=(), env=None):
+        words = [TESTS / "gpu_job", "lead", "24", lead, how, *(["synchronised"] if synchronised else [])]
+        steps = ["--steps", f"{self.FIRST}:{self.END}"] if window else []
+        done = self.one(words, env, run=[*steps, *run])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"violations 0", done.stdout)
+        return list(self.run_dir().files().values())[0]
+
+    def launched_per_step(self, file):
+        """How many kernels the host launched in each step, by the calls that launched them."""
+        calls = dict(zip(map(int, file.column("api", "correlation")), map(int, file.column("api", "begin_ns"))))
+        launches = [calls[int(c)] for c in file.column("kernels", "correlation")]
+        spans = zip(map(int, file.column("steps", "index")), map(int, file.column("steps", "begin_ns")),
+                    map(int, file.column("steps", "end_ns")))
+        return {step: sum(begin <= at < end for at in launches) for step, begin, end in spans if begin < end}
+
+    def test_windows_hold_what_was_launched_in_them(self):
+        for lead, how, synchronised, run, kernels in ((0, "kernels", True, (), 4), (0.5, "kernels", False, (), 4),
+                                                      (3, "streams", False, (), 5), (10, "graph", False, (), 4),
+                                                      (10, "graph", False, ("--cuda-graphs", "whole"), 2)):
+            with self.subTest(lead=lead, how=how, run=run):
+                file = self.record(lead, how, synchronised, run=run)
+                per_step = self.launched_per_step(file)
+                self.assertEqual({step: per_step.get(step) for step in range(self.FIRST, self.END)},
+                                 {step: kernels for step in range(self.FIRST, self.END)})
+                self.assertEqual(file.rows("kernels"), kernels * (self.END - self.FIRST))
+                self.assertEqual({k: v for k, v in file.losses.items() if k.startswith("Gpu")},
+                                 {"GpuOutOfWindow": file.losses.get("GpuOutOfWindow")})
+                launch, start = map(int, file.meta["window_next_kernel.0"].split())
+                self.assertGreaterEqual(launch, int(file.column("steps", "begin_ns")[-1]))
+                self.assertGreater(start, launch)
+                code, analysis, stderr = self.run_dir().analyze()
+                self.assertEqual(analysis["run"]["steps"], self.END - self.FIRST, stderr)
+
+    def test_gpu_clock(self):
+        """What the GPU's clock is off by lies within the bound, and only a clock that is off is told of."""
+        for off, ppm in ((0, 0), (50_000, 0), (-50_000, 0), (400_000, 0), (0, 500)):
+            with self.subTest(off=off, ppm=ppm):
+                file = self.record(0, "kernels", True, window=False,
+                                   env={"FAKE_GPU_CLOCK_NS": str(off), "FAKE_GPU_CLOCK_PPM": str(ppm)})
+                low, high = map(int, file.meta["gpu_clock.0"].split())
+                kernels = file.column("kernels", "begin_ns")
+                drift = int((int(kernels[-1]) - int(kernels[0])) * ppm * 1e-6)
+                self.assertLessEqual(low, off)
+                self.assertGreaterEqual(high, off + drift)
+                self.assertEqual(int(file.meta["gpu_clock_error_ns"]), max(-low, high))
+                # Before its launch: certain if it is 400 us too early or so, not where the GPU is a few us behind.
+                self.assertEqual(file.losses.get("LaunchAfterStart", 0) > 0, off < 0)
+                if off > 300_000:
+                    self.assertGreater(file.losses["SyncBeforeEnd"], 0)
+                if off <= 0 and ppm == 0:
+                    self.assertNotIn("SyncBeforeEnd", file.losses)
+
+
 if __name__ == "__main__":
     del sys.argv[1:3]
     unittest.main(argv=[sys.argv[0], *sys.argv[1:]])
