@@ -128,14 +128,23 @@ class Checking:
         words += ["--keep", str(pathlib.Path(o.keep) / name)] if o.keep else []
         return words
 
-    def check(self, name, seconds=None):
-        limit = registered()[name][1] if seconds is None else seconds
+    def skip(self, name, why):
+        self.outcomes[name] = {"result": "SKIP", "why": why}
+        self.lines.write(type="check", name=name, **self.outcomes[name])
+        self.lines.say(f"SKIP  {name:<26} {why}")
+
+    def check(self, name, seconds=None, left=float("inf")):
+        """left: what there is of time. A check that is cut short for want of it has not failed."""
+        wanted = registered()[name][1] if seconds is None else seconds
+        limit = min(wanted, left)
         began = time.monotonic()
         if self.gpus == 0:
             outcome = {"result": "SKIP", "why": self.found}
         else:
             outcome = isolated(self.words(name, limit), limit,
                                lambda values: self.lines.write(type="measured", check=name, **values))
+        if limit < wanted and outcome["result"] == "FAIL" and time.monotonic() - began > limit - 4:
+            outcome.update(result="SKIP", why=f"no time was left; cut off: {outcome['why']}")
         outcome["seconds"] = round(time.monotonic() - began, 1)
         self.outcomes[name] = outcome
         self.lines.write(type="check", name=name, **outcome)

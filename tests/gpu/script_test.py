@@ -19,6 +19,7 @@ for part in ("lockstep", "liblockstep-gpu.so", "tests/e2e_gpu_job", "tests/gpu_j
         sys.exit(77)
 sys.path.insert(0, str(HERE))
 import archive  # noqa: E402
+import checking  # noqa: E402
 
 
 def run(env=None, *options):
@@ -71,6 +72,20 @@ need(checks["windows"]["result"] == "PASS", checks["windows"])
 done = subprocess.run([sys.executable, HERE / "run", BUILD, "--only", "no-such-check"], capture_output=True, text=True)
 need(done.returncode == 2 and "no check no-such-check" in done.stderr, done.stderr)
 
+# A check that hangs is ended with what it started; what it had measured is kept, and it failed only if its time was its own.
+hanging = [sys.executable, "-c", "import os,time;print('{\"measured\": {\"pid\": %d}}' % os.getpid(),flush=True);os.fork();time.sleep(600)"]
+seen = []
+outcome = checking.isolated(hanging, 2, seen.append)
+need(outcome == {"result": "FAIL", "why": "not finished after 2 s"} and len(seen) == 1, (outcome, seen))
+for _ in range(200):
+    alive = subprocess.run(["pgrep", "--runstates", "R,S,D", "-g", str(seen[0]["pid"])], capture_output=True, text=True).stdout
+    if alive == "":
+        break
+    time.sleep(0.05)
+need(alive == "", f"{alive} still run")
+outcome = checking.isolated([sys.executable, "-c", "import sys; sys.exit('no such thing')"], 60, seen.append)
+need(outcome["result"] == "FAIL" and "no such thing" in outcome["why"], outcome)
+
 with tempfile.TemporaryDirectory() as place:
     # A visit to its end: captures are kept, and replay.
     call = [sys.executable, str(HERE / "call"), "correctness", str(BUILD), "--fake", "--out", place]
@@ -108,8 +123,6 @@ for number in (signal.SIGTERM, signal.SIGKILL):
         if number == signal.SIGTERM:
             need(visit.returncode == 1 and lines[-1]["type"] == "end" and "cut off" in lines[-1]["tally"], lines[-1])
             need("end-by-plain-exit" not in found, found)
-        else:
-            subprocess.run(["kill", "-9", f"-{visit.pid}"], capture_output=True)
 
 with tempfile.TemporaryDirectory() as place:
     # Limits: pieces of a size, no more than so many; what has no room is named, and smaller files after it are kept.
