@@ -233,6 +233,7 @@ void Tail(int kernels, const std::string& how, int after_ms) {
 int main(int argc, char** argv) {
   const std::string scenario = argc > 1 ? argv[1] : "steps";
   const int steps = argc > 2 ? std::atoi(argv[2]) : 3;
+  if (const char* driver = std::getenv("FAKE_CUDA"); driver != nullptr && dlopen(driver, RTLD_NOW) == nullptr) return 9;
   if (fake_gpu_init() != 0) std::printf("injection failed\n");
   if (scenario == "steps") {
     Steps(steps);
@@ -395,6 +396,11 @@ int main(int argc, char** argv) {
     fake_gpu_launch(FAKE_GPU_DEFAULT_STREAM, "_Z4donev", 10'000);
     usleep(1000);
     fake_gpu_launch(FAKE_GPU_DEFAULT_STREAM, "_Z7foreverv", 60'000'000'000);
+  } else if (scenario == "endless") {  // CUPTI's record of the device stands in a buffer with unfinished work.
+    fake_gpu_launch(FAKE_GPU_DEFAULT_STREAM, "_Z7foreverv", 60'000'000'000);
+    std::printf("launched\n");
+    std::fflush(stdout);
+    sleep(30);
   } else if (scenario == "slow_exit") {  // What is fetched by then is all that a kill leaves.
     Steps(steps);
     std::printf("done\n");

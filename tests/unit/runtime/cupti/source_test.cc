@@ -235,6 +235,22 @@ TEST_F(CuptiSource, UnfinishedWorkIsCounted) {
   EXPECT_EQ(run.Losses().at("GpuTimesMissing"), 1u);
 }
 
+// CUPTI's own record of the device does not come before the GPU is idle.
+TEST_F(CuptiSource, TheDeviceIsKnownWhileTheGpuIsBusy) {
+  std::vector<std::string> environment = Environment();
+  environment.push_back(std::string("FAKE_CUDA=") + LOCKSTEP_BUILD_DIR "/tests/fakes/libcuda.so.1");
+  ProbeChild child(segment_->path(), {"endless"}, environment, kJob);
+  ASSERT_EQ(child.Line(), "launched");
+  for (int i = 0; i < 500 && Process().gpu_count.load() == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(Process().gpu_count.load(), 1u);
+  EXPECT_EQ(Process().gpu_uuids[0][0], 0xa0);
+  child.Kill();
+  Outcome run;
+  Collect(run);
+  EXPECT_EQ(run.Count(RecordKind::kGpuDevice), 0u);
+}
+
 TEST_F(CuptiSource, AStuckLibraryDoesNotHoldUpTheEnd) {
   const Outcome run = Start({"steps", "2"}, {"FAKE_CUPTI_STUCK=1"});
   EXPECT_EQ(run.status, 0);
