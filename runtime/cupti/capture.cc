@@ -29,7 +29,7 @@ void OnRequested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_rec
   Capture& capture = g_capture;
   // Ours are for us only: the other profiler looks for its records in its own.
   if (const BufferRequested theirs = capture.foreign.requested.load(std::memory_order_acquire);
-      theirs != nullptr && capture.owner.load(std::memory_order_acquire) != Owner::kOurs) {
+      theirs != nullptr && (capture.handing_over || capture.owner.load(std::memory_order_acquire) != Owner::kOurs)) {
     theirs(buffer, bytes, max_records);
     if (*buffer == nullptr) return;
     if (capture.attributes.zeroed()) __builtin_memset(*buffer, 0, *bytes);
@@ -111,6 +111,7 @@ Refusal Arm() {
   Capture& capture = g_capture;
   Api& api = capture.api;
   const std::uint32_t options = lockstep_probe.segment->gpu_options;
+  capture.handing_over = false;
   // Before the callbacks: that is when CUPTI looks at them.
   capture.attributes.SetOurs(api);
   if (const int result = api.register_callbacks(OnRequested, OnCompleted); result != kSuccess)
@@ -152,6 +153,7 @@ void Disarm() {
   for (std::uint32_t kind = 1; kind < kKindLimit; ++kind)
     if ((capture.kinds >> kind & 1) != 0) api.disable(kind);
   capture.kinds = 0;
+  capture.handing_over = true;
   // By force, on our clock: CUPTI keeps a buffer with one unfinished record through any other flush
   // (cupti_activity.h), goes on filling it, and the other profiler's records would come to us.
   api.flush_all(kFlushForced);
