@@ -107,6 +107,12 @@ void Control::Forget() {
   g_control.store(0);
 }
 
+Refusal Route() {
+  const int result = g_capture.api.register_callbacks(OnRequested, OnCompleted);
+  if (result != kSuccess) return {"cuptiActivityRegisterCallbacks", result};
+  return {};
+}
+
 Refusal Arm() {
   Capture& capture = g_capture;
   Api& api = capture.api;
@@ -114,8 +120,7 @@ Refusal Arm() {
   capture.handing_over = false;
   // Before the callbacks: that is when CUPTI looks at them.
   capture.attributes.SetOurs(api);
-  if (const int result = api.register_callbacks(OnRequested, OnCompleted); result != kSuccess)
-    return {"cuptiActivityRegisterCallbacks", result};
+  if (const Refusal refusal = Route(); refusal.function != nullptr) return refusal;
   if (api.set_thread_id_type != nullptr) api.set_thread_id_type(kThreadIdSystem);
   // Before any kind, or first records are on the other clock. Once, and never over another's: what is on theirs is
   // converted. Where CUPTI was detached and has none any more, only if the other profiler's next one is the same.

@@ -80,6 +80,8 @@ struct Refusal {
   int result;
 };
 
+// CUPTI gets our buffer callbacks, which serve the other profiler while CUPTI is its.
+Refusal Route();
 // Callbacks, clock, attributes, kinds. On failure everything is off again. The caller has Control.
 Refusal Arm();
 // All our kinds off, everything of ours out of CUPTI, and CUPTI as other profilers expect to find it. What has not
