@@ -29,7 +29,7 @@ void OnRequested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_rec
   Capture& capture = g_capture;
   // Ours are for us only: the other profiler looks for its records in its own.
   if (const BufferRequested theirs = capture.foreign.requested.load(std::memory_order_acquire);
-      theirs != nullptr && capture.owner.load(std::memory_order_acquire) != Owner::kOurs) {
+      theirs != nullptr && (capture.handing_over || capture.owner.load(std::memory_order_acquire) != Owner::kOurs)) {
     theirs(buffer, bytes, max_records);
     if (*buffer == nullptr) return;
     if (capture.attributes.zeroed()) __builtin_memset(*buffer, 0, *bytes);
@@ -107,14 +107,20 @@ void Control::Forget() {
   g_control.store(0);
 }
 
+Refusal Route() {
+  const int result = g_capture.api.register_callbacks(OnRequested, OnCompleted);
+  if (result != kSuccess) return {"cuptiActivityRegisterCallbacks", result};
+  return {};
+}
+
 Refusal Arm() {
   Capture& capture = g_capture;
   Api& api = capture.api;
   const std::uint32_t options = lockstep_probe.segment->gpu_options;
+  capture.handing_over = false;
   // Before the callbacks: that is when CUPTI looks at them.
   capture.attributes.SetOurs(api);
-  if (const int result = api.register_callbacks(OnRequested, OnCompleted); result != kSuccess)
-    return {"cuptiActivityRegisterCallbacks", result};
+  if (const Refusal refusal = Route(); refusal.function != nullptr) return refusal;
   if (api.set_thread_id_type != nullptr) api.set_thread_id_type(kThreadIdSystem);
   // Before any kind, or first records are on the other clock. Once, and never over another's: what is on theirs is
   // converted. Where CUPTI was detached and has none any more, only if the other profiler's next one is the same.
@@ -156,6 +162,7 @@ void Disarm() {
   for (std::uint32_t kind = 1; kind < kKindLimit; ++kind)
     if ((capture.kinds >> kind & 1) != 0) api.disable(kind);
   capture.kinds = 0;
+  capture.handing_over = true;
   // By force, on our clock: CUPTI keeps a buffer with one unfinished record through any other flush
   // (cupti_activity.h), goes on filling it, and the other profiler's records would come to us.
   api.flush_all(kFlushForced);

@@ -46,6 +46,7 @@ struct Capture {
   ProcessEntry* process = nullptr;
   std::atomic<TimestampCallback> clock{nullptr};  // CUPTI has this timestamp callback; null none.
   std::atomic<bool> filters_functions{false};
+  std::atomic<bool> handing_over{false};        // What CUPTI asks for from now on is to hold the other profiler's.
   std::atomic<bool> taking_back{false};         // What comes back of the other profiler's is kept for it.
   std::atomic<bool> subscriber_seen{false};     // Somebody uses the interface for several subscribers.
   std::atomic<std::uint32_t> buffers_lost{0};   // With all in them, when CUPTI was detached.
@@ -79,6 +80,8 @@ struct Refusal {
   int result;
 };
 
+// CUPTI gets our buffer callbacks, which serve the other profiler while CUPTI is its.
+Refusal Route();
 // Callbacks, clock, attributes, kinds. On failure everything is off again. The caller has Control.
 Refusal Arm();
 // All our kinds off, everything of ours out of CUPTI, and CUPTI as other profilers expect to find it. What has not

@@ -5,7 +5,9 @@
 namespace lockstep::cupti {
 namespace {
 
-constexpr double kLongNs = 1e8, kJumpNs = 1e6, kDrift = 1e-3;
+constexpr double kJumpNs = 1e6, kDrift = 1e-3;
+// A rate is that of the last 10 to 20 seconds: CLOCK_REALTIME is slewed. Not of less than a millisecond.
+constexpr double kShortNs = 1e6, kLongNs = 1e10;
 
 }  // namespace
 
@@ -18,24 +20,30 @@ void ForeignClocks::Follow(TimestampCallback clock, double ticks_per_ns) {
     if (known_[i].clock == clock) known = &known_[i];
   if (known == nullptr) {
     known = &known_[used_ < kMost ? used_++ : kMost - 1];
-    *known = {clock, pair, pair, 0, ticks_per_ns};
+    *known = {clock, pair, pair, pair, 0, ticks_per_ns, false};
     return;
   }
-  // Nanoseconds, says CUPTI; what others register is measured.
-  if (clock == RealtimeNs) known->ticks_per_unit = ticks_per_ns;
-  const double expected = static_cast<double>(pair.ticks - known->last.ticks) / known->ticks_per_unit;
-  const auto seen = static_cast<double>(static_cast<std::int64_t>(pair.time - known->last.time));
+  const auto ticks_since = [&](const ClockPair& then) { return static_cast<double>(pair.ticks - then.ticks); };
+  const auto time_since = [&](const ClockPair& then) {
+    return static_cast<double>(static_cast<std::int64_t>(pair.time - then.time));
+  };
+  // Nanoseconds, says CUPTI, until it is measured.
+  if (!known->measured) known->ticks_per_unit = ticks_per_ns;
+  const double expected = ticks_since(known->last) / known->ticks_per_unit, seen = time_since(known->last);
   if (std::abs(seen - expected) > kJumpNs + kDrift * expected) {
     // No clock drifts like that: it was set, or its unit is not what it was taken for.
     known->jumped_ticks = pair.ticks;
-    if (clock != RealtimeNs && seen > 0)
-      known->ticks_per_unit = static_cast<double>(pair.ticks - known->last.ticks) / seen;
-    known->first = pair;
+    known->measured = clock != RealtimeNs && seen > 0;
+    if (known->measured) known->ticks_per_unit = ticks_since(known->last) / seen;
+    known->first = known->middle = pair;
+  } else if (ticks_since(known->first) > kShortNs * ticks_per_ns && time_since(known->first) > 0) {
+    known->ticks_per_unit = ticks_since(known->first) / time_since(known->first);
+    known->measured = true;
   }
   known->last = pair;
-  const auto ticks = static_cast<double>(pair.ticks - known->first.ticks);
-  if (clock != RealtimeNs && ticks > kLongNs * ticks_per_ns && pair.time > known->first.time)
-    known->ticks_per_unit = ticks / static_cast<double>(pair.time - known->first.time);
+  if (ticks_since(known->middle) <= kLongNs * ticks_per_ns) return;
+  known->first = known->middle;
+  known->middle = pair;
 }
 
 TimeScale ForeignClocks::Scale(TimestampCallback clock, std::uint64_t out_ticks) const {

@@ -19,9 +19,10 @@ class ForeignClocks {
  private:
   struct Known {
     TimestampCallback clock;
-    ClockPair first, last;
+    ClockPair first, middle, last;
     std::uint64_t jumped_ticks;
     double ticks_per_unit;
+    bool measured;
   };
   static constexpr int kMost = 8;
   Known known_[kMost] = {};

@@ -93,6 +93,11 @@ void Begin() {
     // Another profiler was here first; the flusher takes CUPTI when it is done.
     capture.foreign.gap_begin_ticks.store(ring::Ticks());
     capture.owner.store(Owner::kTheirs, std::memory_order_release);
+    {
+      // No buffer is out yet, before the first context: from here on it is known which are.
+      Control control(1'000'000'000);
+      Route();
+    }
     process->cupti_state.store(3, std::memory_order_release);
   } else {
     capture.owner.store(Owner::kOurs, std::memory_order_release);

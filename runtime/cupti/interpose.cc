@@ -216,6 +216,13 @@ int cuptiActivityFlushAll(std::uint32_t flags) {
   return result;
 }
 
+// Deprecated, and the same: "CONTEXT and STREAMID will be ignored" (cupti_activity.h).
+int cuptiActivityFlush(void* context, std::uint32_t stream, std::uint32_t flags) {
+  if (!Through()) return cuptiActivityFlushAll(flags);
+  const auto real = Real<int (*)(void*, std::uint32_t, std::uint32_t)>("cuptiActivityFlush", nullptr);
+  return real != nullptr ? real(context, stream, flags) : int{kNotInitialized};
+}
+
 int cuptiActivitySetAttribute(int attribute, std::size_t* bytes, void* value) {
   if (!Through() && Now() == Owner::kOurs && bytes != nullptr && g_capture.attributes.Write(attribute, value, *bytes))
     return kSuccess;

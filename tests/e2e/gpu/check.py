@@ -194,7 +194,7 @@ class Endings(Case):
         self.whole(self.end("code", 3), self.STEPS)
 
     def test_exception(self):
-        # abort() runs no handlers: at most the last half second is missing, and that is said.
+        # abort() runs no handlers: what CUPTI still held is missing, and that is said.
         file = self.end("throw", -signal.SIGABRT, 120)
         self.assertGreater(file.rows("kernels"), 0)
         self.assertEqual(file.losses.get("GpuTailLost"), 1, file.losses)

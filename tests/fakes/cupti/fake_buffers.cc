@@ -29,24 +29,23 @@ void Deliver(Out* out) {
 
 // Linear between two moments, as CUPTI converts GPU times; one pair of moments for all of a flush.
 struct ItsClock {
-  std::int64_t now_ns = 0;
+  std::int64_t now_ns = 0, registered_ns = 0;
   std::uint64_t time = 0;
   double rate = 1;
   // How far the GPU's times are off: FAKE_GPU_CLOCK_NS, and FAKE_GPU_CLOCK_PPM since the clock was registered.
   double off_ns = 0, off_ppm = 0;
-  std::int64_t anchor_raw_ns = 0;
   ItsClock() = default;
   explicit ItsClock(cu::TimestampCallback callback)
-      : now_ns(RawNs()), time(callback != nullptr ? callback() : RealtimeNs()), anchor_raw_ns(now_ns) {
+      : now_ns(RawNs()), registered_ns(now_ns), time(callback != nullptr ? callback() : RealtimeNs()) {
     if (const char* text = getenv("FAKE_GPU_CLOCK_NS"); text != nullptr) off_ns = atof(text);
     if (const char* text = getenv("FAKE_GPU_CLOCK_PPM"); text != nullptr) off_ppm = atof(text);
     const auto anchor = TheState().anchors.find(callback);
-    if (anchor != TheState().anchors.end()) anchor_raw_ns = anchor->second.raw_ns;
     if (anchor == TheState().anchors.end() || now_ns <= anchor->second.raw_ns) return;
-    rate = static_cast<double>(time - anchor->second.time) / static_cast<double>(now_ns - anchor->second.raw_ns);
+    registered_ns = anchor->second.raw_ns;
+    rate = static_cast<double>(time - anchor->second.time) / static_cast<double>(now_ns - registered_ns);
   }
   std::uint64_t At(std::int64_t raw_ns) const {
-    const double off = off_ns + off_ppm * 1e-6 * static_cast<double>(raw_ns - anchor_raw_ns);
+    const double off = off_ns + off_ppm * 1e-6 * static_cast<double>(raw_ns - registered_ns);
     return time -
            static_cast<std::uint64_t>(static_cast<std::int64_t>(rate * (static_cast<double>(now_ns - raw_ns) - off)));
   }

@@ -8,6 +8,8 @@
  * ended, when the events it waits for are reached, and not before it was launched. Times are real: synchronising
  * sleeps.
  *
+ * FAKE_GPU_CLOCK_NS, FAKE_GPU_CLOCK_PPM: the GPU's times are off by so much, and by so much more as time goes on.
+ *
  * As in CUPTI, a record of work stands in a buffer from its launch on and gets its times when the work has ended. A
  * default flush gives back no buffer that holds unfinished work; a forced one gives back all, and what ends later has
  * no times. cuptiFinalize gives back nothing. A timestamp callback that is registered again misplaces kernels at the

@@ -160,6 +160,27 @@ void LateFetch() {
   Profiler::Print();
 }
 
+// A profiler is on before CUDA begins, and later fetches while a kernel of its session runs and while CUPTI is ours.
+void EarlyProfiler() {
+  Profiler::Start();
+  fake_gpu_init();
+  const std::uint32_t stream = fake_gpu_stream_create();
+  Launch(stream, 10, "_Z8profiledv", 10'000);
+  Launch(stream, 1, "_Z4longv", 600'000'000);
+  Profiler::Stop();
+  Profiler::Fetch(0);
+  Launch(stream, 1, "_Z8too_soonv", 10'000);
+  fake_gpu_stream_synchronize(stream);
+  usleep(1'300'000);
+  Launch(stream, 7, "_Z4oursv", 10'000);
+  fake_gpu_stream_synchronize(stream);
+  Launch(stream, 1, "_Z4oursv", 200'000'000);
+  usleep(50'000);
+  Profiler::Fetch(1, [](std::uint32_t flags) { return cuptiActivityFlush(nullptr, 0, flags); });
+  fake_gpu_stream_synchronize(stream);
+  Profiler::Print();
+}
+
 // As with TEARDOWN_CUPTI=1: CUPTI is detached a while after each session, when it is ours again.
 void Teardown(int count) {
   const std::uint32_t stream = fake_gpu_stream_create();
@@ -234,6 +255,11 @@ int main(int argc, char** argv) {
   const std::string scenario = argc > 1 ? argv[1] : "steps";
   const int steps = argc > 2 ? std::atoi(argv[2]) : 3;
   if (const char* driver = std::getenv("FAKE_CUDA"); driver != nullptr && dlopen(driver, RTLD_NOW) == nullptr) return 9;
+  if (scenario == "early") {
+    EarlyProfiler();
+    std::printf("violations %" PRIu64 "\n", fake_gpu_violations());
+    return 0;
+  }
   if (fake_gpu_init() != 0) std::printf("injection failed\n");
   if (scenario == "steps") {
     Steps(steps);

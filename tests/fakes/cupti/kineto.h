@@ -23,6 +23,7 @@ int cuptiActivityRegisterTimestampCallback(lockstep::cupti::TimestampCallback);
 int cuptiActivityEnable(std::uint32_t);
 int cuptiActivityDisable(std::uint32_t);
 int cuptiActivityFlushAll(std::uint32_t);
+int cuptiActivityFlush(void*, std::uint32_t, std::uint32_t);
 int cuptiActivityGetNextRecord(std::uint8_t*, std::size_t, lockstep::cupti::AnyRecord**);
 int cuptiActivitySetAttribute(int, std::size_t*, void*);
 int cuptiActivityGetAttribute(int, std::size_t*, void*);
@@ -107,9 +108,9 @@ struct Profiler {
   static void Stop() {
     for (const std::uint32_t kind : {10u, 1u, 2u, 5u}) cuptiActivityDisable(kind);
   }
-  static void Fetch(std::uint32_t flags = 1) {
+  static void Fetch(std::uint32_t flags = 1, int (*flush)(std::uint32_t) = cuptiActivityFlushAll) {
     if (OutNow() == 0) return;
-    cuptiActivityFlushAll(flags);
+    flush(flags);
     std::uint8_t off = 0;
     std::size_t bytes = sizeof off;
     cuptiActivitySetAttribute(lockstep::cupti::kAttributePerThreadBuffer, &bytes, &off);

@@ -159,6 +159,14 @@ SAME(MemoryRecord2, device, TheirMemory, deviceId);
 SAME(MemoryRecord2, name, TheirMemory, name);
 SAME(MemoryRecord2, pool_used_bytes, TheirMemory, memoryPoolConfig.utilizedSize);
 #endif
+#if CUPTI_API_VERSION >= 130000
+SAME(SubscriberParams, name, CUpti_SubscriberParams, subscriberName);
+SAME(SubscriberParams, old_name_bytes, CUpti_SubscriberParams, oldSubscriberSize);
+#endif
+#if CUPTI_API_VERSION >= 130200
+SAME(SubscriberParams, allow_multiple_subscribers, CUpti_SubscriberParams, allowMultipleSubscribers);
+static_assert(sizeof(SubscriberParams) == sizeof(CUpti_SubscriberParams));
+#endif
 #undef SAME
 
 #define EQUAL(ours, theirs) static_assert(static_cast<int>(ours) == static_cast<int>(theirs))
@@ -180,6 +188,10 @@ EQUAL(kKindDeviceGraphTrace, CUPTI_ACTIVITY_KIND_DEVICE_GRAPH_TRACE);
 #endif
 EQUAL(kAttributeZeroedOutBuffer, CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER);
 EQUAL(kAttributeDeviceBufferSize, CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE);
+EQUAL(kAttributeDeviceBufferPoolLimit, CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT);
+#if CUPTI_API_VERSION >= 21
+EQUAL(kAttributePerThreadBuffer, CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER);
+#endif
 EQUAL(kThreadIdSystem, CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
 EQUAL(kFlushForced, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 EQUAL(kMaxLimitReached, CUPTI_ERROR_MAX_LIMIT_REACHED);

@@ -134,6 +134,16 @@ TEST_F(CuptiTakeover, AProfilerThatFetchesLate) {
   EXPECT_EQ(run.Losses(), (std::map<std::string, std::uint64_t>{{"GpuCaptureTaken", 1}}));
 }
 
+// A forced flush of theirs while CUPTI is ours, in its old form, tears nothing of ours out.
+TEST_F(CuptiTakeover, AProfilerThatWasThereBeforeCuda) {
+  const Outcome run = Start({"early"});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  EXPECT_EQ(run.lines,
+            (std::vector<std::string>{"profiler kernels 11 strange 0 clock 0 thread 0 untimed 0", "violations 0"}));
+  EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 8u);
+  EXPECT_EQ(run.Losses(), (std::map<std::string, std::uint64_t>{{"GpuCaptureTaken", 1}}));
+}
+
 // TEARDOWN_CUPTI=1 of Kineto: what CUPTI does not give back before cuptiFinalize is gone.
 TEST_F(CuptiTakeover, CuptiIsDetachedBetweenSessions) {
   const Outcome run = Start({"teardown", "3"});
