@@ -102,8 +102,8 @@ struct ItsClock {
   }
   std::uint64_t At(std::int64_t raw_ns) const {
     const double off = off_ns + off_ppm * 1e-6 * static_cast<double>(raw_ns - TheState().anchor_raw_ns);
-    return time - static_cast<std::uint64_t>(
-                      static_cast<std::int64_t>(rate * (static_cast<double>(now_ns - raw_ns) - off)));
+    return time -
+           static_cast<std::uint64_t>(static_cast<std::int64_t>(rate * (static_cast<double>(now_ns - raw_ns) - off)));
   }
 };
 
