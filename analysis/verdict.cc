@@ -109,9 +109,10 @@ void Remark(const Context& context, Analysis& analysis) {
     add(fmt::format("Clocks were not measured against each other and are bounded by collectives alone ({}).", why));
   constexpr std::int64_t kWorthSaying = 100'000;
   if (const std::int64_t gpu = ToInt(context.timeline().Meta("gpu_clock_error_ns"), 0); gpu >= kWorthSaying)
-    add(fmt::format("GPU times may be off the CPU's by up to {}, as far as launches and synchronisations show; the clock "
-                    "error has it.",
-                    Duration(gpu)));
+    add(fmt::format(
+        "GPU times may be off the CPU's by up to {}, as far as launches and synchronisations show; the clock "
+        "error has it.",
+        Duration(gpu)));
   if (!run.ranks_ended_early.empty())
     add(fmt::format("{} {} ended before the others; the analysis covers what was recorded.",
                     run.ranks_ended_early.size() == 1 ? "Rank" : "Ranks", ShortRankList(run.ranks_ended_early)));

@@ -117,9 +117,8 @@ class Comparison {
       const auto& lists = sync.kind[i] == kContext ? of_context_ : of_stream_;
       const auto list = lists.find({sync.context[i], sync.kind[i] == kContext ? 0 : stream});
       if (list == lists.end()) continue;
-      const auto after =
-          std::upper_bound(list->second.begin(), list->second.end(), until,
-                           [](std::int64_t ns, const Work& work) { return ns < work.enqueued_ns; });
+      const auto after = std::upper_bound(list->second.begin(), list->second.end(), until,
+                                          [](std::int64_t ns, const Work& work) { return ns < work.enqueued_ns; });
       if (after == list->second.begin()) continue;
       Device& device = devices_[after[-1].device];
       const std::int64_t end = sync.begin_ns[i] + sync.duration_ns[i], later = end - after[-1].end_ns;
@@ -137,8 +136,8 @@ class Comparison {
     for (const auto* list : {&device.at_most, &device.at_least})
       for (const Evidence& one : *list) first = std::min(first, one.at_ns), last = std::max(last, one.at_ns);
     if (device.at_most.empty() && device.at_least.empty()) return;
-    const std::size_t stretches = std::clamp<std::size_t>(
-        static_cast<std::size_t>((last - first) / kStretchNs), kLeastStretches, kMostStretches);
+    const std::size_t stretches =
+        std::clamp<std::size_t>(static_cast<std::size_t>((last - first) / kStretchNs), kLeastStretches, kMostStretches);
     const std::int64_t length = (last - first) / static_cast<std::int64_t>(stretches) + 1;
     const auto stretch = [&](const Evidence& one) { return static_cast<std::size_t>((one.at_ns - first) / length); };
     std::vector<std::int64_t> high(stretches, kForever), low(stretches, -kForever);

@@ -110,13 +110,13 @@ void ProcessDecoder::TellFirstKernels() {
     if (after == windows.begin_ns.begin()) continue;
     const auto at = static_cast<std::size_t>(after - windows.begin_ns.begin()) - 1;
     const auto [known, fresh] = first.try_emplace(at, kernel);
-    if (!fresh && std::pair(kernel.launch_ns, kernel.start_ns) < std::pair(known->second.launch_ns, known->second.start_ns))
+    if (!fresh &&
+        std::pair(kernel.launch_ns, kernel.start_ns) < std::pair(known->second.launch_ns, known->second.start_ns))
       known->second = kernel;
   }
   for (const auto& [window, kernel] : first)
-    tables_.meta.Append(
-        {.key = Intern("window_next_kernel." + std::to_string(window)),
-         .value = Intern(std::to_string(kernel.launch_ns) + " " + std::to_string(kernel.start_ns))});
+    tables_.meta.Append({.key = Intern("window_next_kernel." + std::to_string(window)),
+                         .value = Intern(std::to_string(kernel.launch_ns) + " " + std::to_string(kernel.start_ns))});
 }
 
 // A thread looks at the switch every 128 records, so it goes on for a while after it was

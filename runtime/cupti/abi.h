@@ -29,7 +29,7 @@ enum Kind : std::uint32_t {
   kKindMemoryPool = 50,
   kKindGraphTrace = 51,
   kKindDeviceGraphTrace = 53,  // Graphs that a graph launched on the GPU (in the headers from CUDA 12.8 on, at least).
-  kKindLimit = 64,  // No kind up to CUDA 13.2 is as high.
+  kKindLimit = 64,             // No kind up to CUDA 13.2 is as high.
 };
 
 enum Result : int {

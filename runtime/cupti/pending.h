@@ -12,10 +12,10 @@ namespace lockstep::cupti {
 // A record of the ring as it will be written, 2 slots, and what is asked about it.
 struct PendingRecord {
   alignas(8) std::uint8_t record[2 * kSlotBytes];
-  const char* what;      // As losses name it.
-  std::uint64_t ticks;   // When the GPU began with it, or the nearest that is known.
+  const char* what;     // As losses name it.
+  std::uint64_t ticks;  // When the GPU began with it, or the nearest that is known.
   std::uint32_t correlation;
-  std::uint32_t round;   // In which it came.
+  std::uint32_t round;  // In which it came.
 };
 
 class Pending {

@@ -26,7 +26,7 @@ struct Job {
 enum class How { kKernels, kGraph, kStreams };
 
 // The host is `lead` steps of its GPU ahead, or waits for it at the end of each step (0).
-Job Run(double lead, How how, bool synchronised, unsigned seed) {
+Job Simulated(double lead, How how, bool synchronised, unsigned seed) {
   constexpr int kSteps = 30, kKernels = 6;
   constexpr std::int64_t kKernelNs = 1000, kStepNs = kKernels * kKernelNs;
   std::mt19937 random(seed);
@@ -78,7 +78,7 @@ TEST(GpuSteps, AWindowsStepsAreThoseOfTheWholeRun) {
     for (const double lead : {0.0, 0.5, 3.0, 10.0})
       for (const How how : {How::kKernels, How::kGraph, How::kStreams}) {
         if (synchronised && lead > 0) continue;
-        const Job job = Run(lead, how, synchronised, ++seed);
+        const Job job = Simulated(lead, how, synchronised, ++seed);
         Merged whole(1), window(1);
         Record(job, 0, 30, whole);
         Record(job, 10, 15, window);
@@ -102,7 +102,7 @@ TEST(GpuSteps, AWindowsStepsAreThoseOfTheWholeRun) {
 
 // Two windows: the first one's last step ends with the first kernel after it, not with the next window's.
 TEST(GpuSteps, StepsOfWindowsWithPausesBetween) {
-  const Job job = Run(3, How::kKernels, false, 99);
+  const Job job = Simulated(3, How::kKernels, false, 99);
   Merged whole(1), windows(1);
   Record(job, 0, 30, whole);
   auto& rank = windows[0];

@@ -128,16 +128,15 @@ TEST(GpuClocks, OnlyWhatWasWaitedForCounts) {
   schema::RankTables t = Job([](std::int64_t) { return 0; }, 10, 0, 2);
   // A wait that failed.
   t.api.Append({.begin_ns = 6 * kSecond, .duration_ns = 10, .kind = 3, .correlation = 9001, .result = 700});
-  t.sync.Append({.begin_ns = 6 * kSecond, .duration_ns = 10, .kind = 3, .context = 1, .stream = 7, .correlation = 9001});
+  t.sync.Append(
+      {.begin_ns = 6 * kSecond, .duration_ns = 10, .kind = 3, .context = 1, .stream = 7, .correlation = 9001});
   // Another stream's kernel, and one enqueued while somebody already waited.
   const std::int64_t at = 7 * kSecond;
   for (const std::uint32_t stream : {8u, 7u}) {
-    t.api.Append({.begin_ns = at - 500, .duration_ns = stream == 7 ? 2'000 : 100, .kind = 1, .correlation = 9100 + stream});
-    t.kernels.Append({.begin_ns = at + 100,
-                      .duration_ns = kSecond,
-                      .context = 1,
-                      .stream = stream,
-                      .correlation = 9100 + stream});
+    t.api.Append(
+        {.begin_ns = at - 500, .duration_ns = stream == 7 ? 2'000 : 100, .kind = 1, .correlation = 9100 + stream});
+    t.kernels.Append(
+        {.begin_ns = at + 100, .duration_ns = kSecond, .context = 1, .stream = stream, .correlation = 9100 + stream});
   }
   t.sync.Append({.begin_ns = at, .duration_ns = 5'000, .kind = 3, .context = 1, .stream = 7, .correlation = 9002});
   const GpuClock clock = Compare(t);

@@ -297,5 +297,57 @@ TEST_F(DecodeGpuTest, DamagedRecordsHarmNothing) {
   }
 }
 
+TEST_F(DecodeGpuTest, CorrelationIdsThatBeginAgainStayApart) {
+  GpuThread gpu;
+  gpu.Add(GpuThread::Api{.name = "cudaLaunchKernel", .begin = 100, .end = 110, .correlation = 5});
+  gpu.Add(GpuThread::Kernel{.name = "first", .begin = 120, .end = 130, .correlation = 5});
+  // A process of many days: each step is less than half of the numbers.
+  std::uint64_t at = 200;
+  for (const std::uint32_t id : {0x70000000u, 0xe0000000u, 0xfffffff0u, 3u, 0xffffffffu, 5u, 6u}) {
+    gpu.Add(GpuThread::Kernel{.name = "later", .begin = at + 20, .end = at + 30, .correlation = id});
+    gpu.Add(GpuThread::Api{.name = "cudaLaunchKernel", .begin = at, .end = at + 10, .correlation = id});
+    at += 100;
+  }
+  const schema::RankTables t = Tables(GpuProcess(gpu));
+  ASSERT_EQ(t.kernels.rows(), 8u);
+  EXPECT_EQ(t.kernels.correlation, (std::vector<std::uint64_t>{5, 0x70000000u, 0xe0000000u, 0xfffffff0u, 0x100000003u,
+                                                               0xffffffffu, 0x100000005u, 0x100000006u}));
+  EXPECT_EQ(t.api.correlation, t.kernels.correlation);
+}
+
+TEST_F(DecodeGpuTest, TheFirstKernelAfterAWindowIsTold) {
+  GpuThread gpu;
+  const auto after = [&](std::uint64_t launch, std::uint64_t start) {
+    GpuKernelRecord record{};
+    record.head = {RecordKind::kGpuKernel, kGpuAfterWindow, 2};
+    record.begin_ticks = start, record.end_ticks = start + 10, record.launch_ticks = launch;
+    gpu.records.Add(record);
+  };
+  gpu.Add(GpuThread::Kernel{.name = "in", .begin = 150, .end = 160, .correlation = 1});
+  after(520, 900);
+  after(510, 950);
+  after(510, 940);
+  const schema::RankTables t = Tables(GpuProcess(gpu));
+  EXPECT_EQ(t.kernels.rows(), 1u);
+  EXPECT_EQ(MetaOf(t, "window_next_kernel.0"), "510 940");
+}
+
+TEST_F(DecodeGpuTest, TheClocksBoundIsTold) {
+  GpuThread gpu;
+  gpu.Add(GpuThread::Api{.name = "cudaLaunchKernel", .begin = 100, .end = 110, .correlation = 1});
+  gpu.Add(GpuThread::Kernel{.name = "early", .begin = 97, .end = 197, .correlation = 1});
+  gpu.Add(GpuThread::Api{.name = "cudaStreamSynchronize", .begin = 120, .end = 210, .correlation = 2, .kind = 3});
+  gpu.Add(GpuThread::Sync{.kind = 3, .begin = 121, .end = 209, .correlation = 2, .stream = 7});
+  const schema::RankTables t = Tables(GpuProcess(gpu));
+  EXPECT_EQ(MetaOf(t, "gpu_clock.0"), "-12 -3");
+  EXPECT_EQ(MetaOf(t, "gpu_clock_error_ns"), "12");
+  EXPECT_EQ(LossCount(t, "LaunchAfterStart"), 1u);
+  EXPECT_EQ(LossCount(t, "SyncBeforeEnd"), 0u);
+  for (std::size_t i = 0; i < t.losses.rows(); ++i)
+    if (Text(t, t.losses.name[i]) == "LaunchAfterStart") {
+      EXPECT_EQ(Text(t, t.losses.detail[i]), "GPU 0: by up to 3 ns");
+    }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -71,9 +71,9 @@ TEST_F(DecodeWindows, WorkBelongsToTheWindowOfItsLaunch) {
   Add(Launch(3, 4'900'000));
   Add(Launch(4, 5'100'000));
   Add(Launch(5, 7'500'000, 41));
-  Add(Kernel(1, 3'500'000));    // Launched before, ran within.
-  Add(Kernel(2, 60'000'000));   // Launched within, ran long after.
-  Add(Kernel(3, 7'100'000));    // Ran in the next window.
+  Add(Kernel(1, 3'500'000));   // Launched before, ran within.
+  Add(Kernel(2, 60'000'000));  // Launched within, ran long after.
+  Add(Kernel(3, 7'100'000));   // Ran in the next window.
   Add(Kernel(4, 7'200'000));
   CopyRecord copy{};
   copy.kind = kKindMemcpy;
@@ -95,9 +95,9 @@ TEST_F(DecodeWindows, WorkBelongsToTheWindowOfItsLaunch) {
   EXPECT_EQ(written.kernels, (Ids{2, 3}));
   EXPECT_EQ(written.copies, Ids{5});
   EXPECT_EQ(written.events, Ids{3});
-  EXPECT_EQ(written.losses, (std::map<std::string, std::uint64_t>{{"GpuOutOfWindow: calls", 2},
-                                                                 {"GpuOutOfWindow: kernels", 2},
-                                                                 {"GpuOutOfWindow: event records", 1}}));
+  EXPECT_EQ(written.losses,
+            (std::map<std::string, std::uint64_t>{
+                {"GpuOutOfWindow: calls", 2}, {"GpuOutOfWindow: kernels", 2}, {"GpuOutOfWindow: event records", 1}}));
 }
 
 TEST_F(DecodeWindows, LaunchesMayBeToldAfterTheirWork) {
