@@ -143,10 +143,31 @@ else()
   lockstep_note("CUPTI headers" "not found" "not needed: found at run time")
 endif()
 find_library(LOCKSTEP_CUPTI_LIBRARY NAMES cupti libcupti.so.13 libcupti.so.12 HINTS ${nvidia_places} PATH_SUFFIXES ${nvidia_suffixes})
-if(LOCKSTEP_CUPTI_LIBRARY)
+# Later ones do nothing at all without a driver (13.4.92, 13.5.25: every function returns 999), and are none for tests here.
+if(LOCKSTEP_CUPTI_LIBRARY AND NOT LOCKSTEP_CUPTI_LIBRARY STREQUAL "${LOCKSTEP_CUPTI_TRIED}")
+  include(CheckCSourceRuns)
+  unset(LOCKSTEP_CUPTI_WORKS CACHE)
+  set(CMAKE_REQUIRED_LIBRARIES ${CMAKE_DL_LIBS})
+  check_c_source_runs("#include <dlfcn.h>
+    int main(void) {
+      void* library = dlopen(\"${LOCKSTEP_CUPTI_LIBRARY}\", RTLD_NOW);
+      int (*version)(unsigned*) = library ? (int (*)(unsigned*))dlsym(library, \"cuptiGetVersion\") : 0;
+      unsigned number = 0;
+      return version && version(&number) == 0 ? 0 : 1;
+    }" LOCKSTEP_CUPTI_WORKS)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  set(LOCKSTEP_CUPTI_TRIED ${LOCKSTEP_CUPTI_LIBRARY} CACHE INTERNAL "")
+endif()
+if(LOCKSTEP_CUPTI_LIBRARY AND LOCKSTEP_CUPTI_WORKS)
   lockstep_note("CUPTI" "${LOCKSTEP_CUPTI_LIBRARY}" "tests of the CUPTI source, never linked")
 else()
-  lockstep_note("CUPTI" "not found" "CUPTI is tested through an iterator of our own only")
+  if(LOCKSTEP_CUPTI_LIBRARY)
+    lockstep_note("CUPTI" "${LOCKSTEP_CUPTI_LIBRARY} does not work without a driver" "CUPTI is tested through an iterator of our own only")
+  else()
+    lockstep_note("CUPTI" "not found" "CUPTI is tested through an iterator of our own only")
+  endif()
+  # For this run of CMake: the cache keeps where it lies.
+  set(LOCKSTEP_CUPTI_LIBRARY "")
 endif()
 
 # For examples/ddp_nccl alone. A compiler that does not get along with the host's is as good as none.

@@ -51,14 +51,15 @@ def nvidia_packages(python):
     return [line for line in done.stdout.splitlines() if line]
 
 
+def toolkit_libraries(name):
+    parts = ("lib64", "lib", "extras/CUPTI/lib64", "targets/*/lib")
+    return sorted(found for part in parts for found in glob.glob(f"/usr/local/cuda*/{part}/{name}"))
+
+
 def find_library(name, python):
     """Where a library lies that the dynamic linker need not know: pip's packages, then toolkits. None: nowhere."""
-    places = [f"{package}/*/lib/{name}" for package in nvidia_packages(python)]
-    places += [f"/usr/local/cuda*/{part}/{name}" for part in ("lib64", "lib", "extras/CUPTI/lib64", "targets/*/lib")]
-    for place in places:
-        if found := sorted(glob.glob(place)):
-            return found[-1]
-    return None
+    packaged = sorted(found for package in nvidia_packages(python) for found in glob.glob(f"{package}/*/lib/{name}"))
+    return next(reversed(packaged or toolkit_libraries(name)), None)
 
 
 def loads(name):
@@ -74,9 +75,10 @@ def native_environment(python, environment):
     if not loads("libnccl.so.2") and (nccl := find_library("libnccl.so.2", python)):
         others = environment.get("LD_LIBRARY_PATH")
         added["LD_LIBRARY_PATH"] = os.pathsep.join([str(pathlib.Path(nccl).parent), *([others] if others else [])])
-    if "LOCKSTEP_CUPTI" not in environment:
-        for version in (13, 12):
-            if cupti := find_library(f"libcupti.so.{version}", python):
-                added["LOCKSTEP_CUPTI"] = cupti
-                break
+    # Where Lockstep itself looks it is not helped.
+    names = ("libcupti.so.13", "libcupti.so.12")
+    if "LOCKSTEP_CUPTI" not in environment and not any(loads(name) or toolkit_libraries(name) for name in names):
+        packaged = [found for name in names if (found := find_library(name, python))]
+        if packaged:
+            added["LOCKSTEP_CUPTI"] = packaged[0]
     return added

@@ -20,6 +20,7 @@ for part in ("lockstep", "liblockstep-gpu.so", "tests/e2e_gpu_job", "tests/gpu_j
 sys.path.insert(0, str(HERE))
 import archive  # noqa: E402
 import checking  # noqa: E402
+import harness  # noqa: E402
 
 
 def run(env=None, *options):
@@ -65,9 +66,16 @@ done, checks, _ = run({"FAKE_CUPTI_FAIL": "cuptiActivityEnable=35"}, "--only", "
 need(done.returncode == 1 and {c["result"] for c in checks.values()} == {"FAIL"}, checks)
 need("state=refused" in checks["versions"]["why"], checks["versions"])
 # A user's variables that say where things are reach the jobs; those that say what to record do not.
-done, checks, _ = run({"LOCKSTEP_CUPTI": "/nowhere/libcupti.so.13", "LOCKSTEP_STEPS": "1:2", "LOCKSTEP_GPU": "off"}, "--only",
-                      "versions,windows")
+given = {"LOCKSTEP_CUPTI": "/nowhere/libcupti.so.13", "LOCKSTEP_STEPS": "1:2", "LOCKSTEP_GPU": "off", "NCCL_ALGO": "Tree"}
+done, checks, _ = run(given, "--only", "windows")
 need(checks["windows"]["result"] == "PASS", checks["windows"])
+os.environ.update(given)
+context = harness.Context(BUILD, sys.executable, True, 2, 1)
+context.clean()
+need(context.environment.get("LOCKSTEP_CUPTI") == given["LOCKSTEP_CUPTI"], context.environment)
+need(not {"LOCKSTEP_STEPS", "LOCKSTEP_GPU", "NCCL_ALGO"} & set(context.environment), context.environment)
+for name in given:
+    del os.environ[name]
 # A name that is none is an error of use, not a run without checks.
 done = subprocess.run([sys.executable, HERE / "run", BUILD, "--only", "no-such-check"], capture_output=True, text=True)
 need(done.returncode == 2 and "no check no-such-check" in done.stderr, done.stderr)
