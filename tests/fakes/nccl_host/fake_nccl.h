@@ -52,4 +52,6 @@ void fakeNcclCapture(bool on);
 void fakeNcclReplay();
 // How a kernel is launched; null (default): not at all. On the launching thread, between NCCL's events.
 void fakeNcclOnLaunch(void (*launch)(cudaStream_t stream, const char* kernel, size_t bytes));
+// The same of a collective that copy engines do.
+void fakeNcclOnCopies(void (*copy)(cudaStream_t stream, size_t bytes));
 }

@@ -78,6 +78,25 @@ void Alone() {
   Say("AllReduce", ncclAllReduce(g_in, g_out, 64, ncclFloat32, ncclSum, nullptr, kStream));
 }
 
+// FAKE_NCCL_COPY_ENGINES: large ones are copies, whose numbers are those of earlier kernels.
+void Copies() {
+  ncclComm_t comm = nullptr;
+  Say("CommInitRank", ncclCommInitRank(&comm, 4, IdOf("copies"), 0));
+  for (int i = 0; i < 3; ++i) {
+    ncclAllGather(g_in, g_out, 10, ncclFloat32, comm, kStream);
+    ncclAllGather(g_in, g_out, 1000, ncclFloat32, comm, kStream);
+    ncclAlltoAll(g_in, g_out, 1001, ncclFloat32, comm, kStream);
+  }
+  ncclGroupStart();
+  ncclAllGather(g_in, g_out, 1002, ncclFloat32, comm, kStream);
+  ncclAllReduce(g_in, g_out, 64, ncclFloat32, ncclSum, comm, kStream);
+  ncclGroupEnd();
+  fakeNcclCapture(true);
+  ncclAllGather(g_in, g_out, 1003, ncclFloat32, comm, kStream);
+  fakeNcclCapture(false);
+  Say("CommDestroy", ncclCommDestroy(comm));
+}
+
 // Several in one process.
 void InitAll() {
   ncclComm_t comms[4];
@@ -184,7 +203,7 @@ int main(int argc, char** argv) {
     void (*run)();
   } all[] = {
       {"all", All},     {"alone", Alone}, {"init-all", InitAll}, {"grouped", Grouped}, {"nonblocking", NonBlocking},
-      {"split", Split}, {"graph", Graph}, {"unseen", Unseen},    {"threads", Threads}};
+      {"split", Split}, {"graph", Graph}, {"unseen", Unseen},    {"threads", Threads}, {"copies", Copies}};
   for (const auto& each : all) {
     if (name != each.name) continue;
     each.run();

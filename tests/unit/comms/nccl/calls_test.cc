@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/unit/comms/nccl/nccl_run.h"
@@ -22,11 +23,11 @@ class NcclCalls : public testing::TestWithParam<int> {
  protected:
   std::vector<std::string> env() const { return {"FAKE_NCCL_PROFILER=" + std::to_string(GetParam())}; }
 };
-INSTANTIATE_TEST_SUITE_P(Versions, NcclCalls, testing::Values(4, 5, 6));
+INSTANTIATE_TEST_SUITE_P(Versions, NcclCalls, testing::Values(4, 5, 6, 7));
 
 TEST_P(NcclCalls, TheSameWithAndWithoutLockstep) {
   for (const char* scenario :
-       {"all", "alone", "init-all", "grouped", "nonblocking", "split", "graph", "unseen", "threads"}) {
+       {"all", "alone", "init-all", "grouped", "nonblocking", "split", "graph", "unseen", "threads", "copies"}) {
     TestSegment unused, segment;
     const Output bare = Traced(unused, kCalls, {scenario}, kBare, env());
     EXPECT_EQ(WEXITSTATUS(bare.status), 3) << scenario;
@@ -119,6 +120,28 @@ TEST_P(NcclCalls, EveryFunctionWithWhatItSays) {
       EXPECT_EQ(collectives[2].record.dtype, static_cast<int>(DataType::kInt8));
       for (const auto& begin : records.begins) EXPECT_EQ(begin.record.comm, comm.record.comm);
     }
+  }
+}
+
+// Collectives that copy engines do are told from 2.29.2 on, with the calls around them.
+TEST_P(NcclCalls, CollectivesByCopyEngines) {
+  TestSegment segment;
+  auto copying = env();
+  copying.emplace_back("FAKE_NCCL_COPY_ENGINES=1");
+  Traced(segment, kCalls, {"copies"}, kBoth, copying);
+  const NcclRecords records(segment);
+  const auto copies = records.Of(NcclEvent::kCopyEngine);
+  ASSERT_EQ(copies.size(), GetParam() >= 6 ? 8u : 0u);
+  const auto api = records.Of(NcclEvent::kCollectiveApi);
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    EXPECT_EQ(copies[i].record.seq, 2 * i);
+    EXPECT_EQ(records.EndsOf(copies[i].record.id), 1u);
+    const auto parent = std::find_if(api.begin(), api.end(),
+                                     [&](const auto& each) { return each.record.id == copies[i].record.parent; });
+    ASSERT_NE(parent, api.end());
+    EXPECT_EQ(parent->record.count, copies[i].record.count);
+    EXPECT_EQ(parent->record.flags, i == 7 ? kNcclCaptured : 0);
+    EXPECT_EQ(copies[i].name, parent->name);
   }
 }
 
