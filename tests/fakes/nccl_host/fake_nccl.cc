@@ -39,7 +39,7 @@ struct ncclComm {
 
 namespace {
 
-constexpr int kInvalidArgument = 4;
+constexpr int kInvalidArgument = 4, kInvalidUsage = 5;
 
 int Version() {
   const char* text = std::getenv("FAKE_NCCL_PROFILER");
@@ -448,7 +448,30 @@ API(CommDestroy, (ncclComm_t comm)) {
   delete comm;
   return 0;
 }
-API(CommAbort, (ncclComm_t comm)) { return pncclCommDestroy(comm); }
+// Other threads may be in their operations: it is never freed.
+API(CommAbort, (ncclComm_t comm)) {
+  if (comm == nullptr) return kInvalidArgument;
+  comm->state = kInvalidUsage;
+  Host().Finalize(comm->context);
+  return 0;
+}
+API(CommRevoke, (ncclComm_t comm, int)) { return comm == nullptr ? kInvalidArgument : 0; }
+API(CommGrow,
+    (ncclComm_t parent, int ranks, const ncclUniqueId* id, int rank, ncclComm_t* made, ncclConfig_t* config)) {
+  if ((parent == nullptr) != (rank >= 0)) return kInvalidArgument;
+  *made = NewComm(id != nullptr ? HashOf(*id) : 77, ranks, parent != nullptr ? parent->rank : rank, config);
+  return Start(*made, config);
+}
+API(PutSignal, (const void*, size_t, int, int, void*, size_t, int, int, unsigned, ncclComm_t comm, cudaStream_t)) {
+  return comm == nullptr ? kInvalidArgument : 0;
+}
+API(Signal, (int, int, int, unsigned, ncclComm_t comm, cudaStream_t)) { return comm == nullptr ? kInvalidArgument : 0; }
+API(WaitSignal, (int, void*, ncclComm_t comm, cudaStream_t)) { return comm == nullptr ? kInvalidArgument : 0; }
+API(GroupSimulateEnd, (void*)) {
+  if (t.depth == 0) return kInvalidArgument;
+  t.tasks.clear();
+  return GroupEndInternal();
+}
 API(CommCount, (ncclComm_t comm, int* count)) {
   *count = comm->ranks;
   return 0;
@@ -487,6 +510,14 @@ API(Gather, (const void* s, void* r, size_t n, int type, int root, ncclComm_t co
 }
 API(Scatter, (const void* s, void* r, size_t n, int type, int root, ncclComm_t comm, cudaStream_t stream)) {
   return Enqueue("Scatter", s, r, n, type, root, comm, stream, true);
+}
+API(AllReduceConfig,
+    (const void* s, void* r, size_t n, int type, int op, ncclComm_t comm, cudaStream_t stream, const void*)) {
+  return ncclAllReduce(s, r, n, type, op, comm, stream);
+}
+API(ReduceConfig,
+    (const void* s, void* r, size_t n, int type, int op, int root, ncclComm_t comm, cudaStream_t stream, const void*)) {
+  return ncclReduce(s, r, n, type, op, root, comm, stream);
 }
 API(Send, (const void* s, size_t n, int type, int peer, ncclComm_t comm, cudaStream_t stream)) {
   return Enqueue("Send", s, nullptr, n, type, peer, comm, stream, true);
