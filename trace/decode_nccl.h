@@ -75,6 +75,7 @@ class NcclRecords {
   // Row of comms of a communicator's number; made when nothing was said of it yet.
   std::uint32_t CommRow(std::uint32_t number, std::int64_t ns);
   void PairEnds();
+  void NoteOthers();
   void MakeOperations();
 
   ProcessDecoder& decoder_;
@@ -94,7 +95,7 @@ class NcclRecords {
   };
   std::vector<Untied> untied_;
   std::unordered_map<std::uint32_t, std::vector<std::int64_t>> tied_ns_;
-  std::vector<std::int64_t> replayed_ns_, kernels_untied_ns_;
+  std::vector<std::int64_t> replayed_ns_, kernels_untied_ns_, one_sided_ns_, device_side_ns_;
   std::uint64_t orphans_ = 0;
 };
 

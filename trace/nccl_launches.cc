@@ -83,7 +83,24 @@ NcclTie LaunchIndex::TieOf(std::span<const Launch> launches) const {
       if (tie.kernel == kNone) tie.kernel = at->second;
     }
   }
-  if (tie.tied()) return tie;
+  if (!tie.tied()) AddCopies(launches, tie);
+  return tie;
+}
+
+NcclTie LaunchIndex::WholeOf(std::span<const Launch> launches) const {
+  NcclTie tie;
+  AddCopies(launches, tie);
+  for (const std::uint32_t kernel : KernelsOf(launches)) {
+    if (!IsNccl(kernel)) continue;
+    if (tie.kernel == kNone) tie.kernel = kernel;
+    const std::int64_t begin = tables_.kernels.begin_ns[kernel];
+    tie.copy_begin_ns = tie.copy_begin_ns == kNoTime ? begin : std::min(tie.copy_begin_ns, begin);
+    tie.copy_end_ns = std::max(tie.copy_end_ns, EndOf(begin, tables_.kernels.duration_ns[kernel]));
+  }
+  return tie;
+}
+
+void LaunchIndex::AddCopies(std::span<const Launch> launches, NcclTie& tie) const {
   for (const Launch& launch : launches) {
     const auto [first, last] = WithCorrelation(copies_, launch.correlation);
     for (auto at = first; at != last; ++at) {
@@ -93,7 +110,6 @@ NcclTie LaunchIndex::TieOf(std::span<const Launch> launches) const {
       tie.copy_end_ns = std::max(tie.copy_end_ns, end);
     }
   }
-  return tie;
 }
 
 }  // namespace lockstep

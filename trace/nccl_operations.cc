@@ -109,6 +109,7 @@ class Finder {
         op.api = IndexOf(*api);
         has_operation_.insert_or_assign(op.api, true);
       }
+      if (Captured(event) && event.kind == NcclEvent::kCopyEngine) continue;  // Not run: NCCL tells of no replays.
       if (Captured(event)) {
         // The API event was of the capture; this is a run of the graph, from a thread of its own.
         op.replay = ++replays_[{op.api == kNone ? event.parent : api->id, event.kind, event.seq}];
@@ -116,7 +117,9 @@ class Finder {
         continue;
       }
       if (event.kind == NcclEvent::kCopyEngine) {
-        op.tie = launches_.TieOf(launches_.Within(event.thread, event.begin_ns, EndOr(event, event.begin_ns)));
+        std::int64_t end = event.end_ns;
+        if (end == kNoTime) end = at + 1 < indices.size() ? events_[indices[at + 1]].begin_ns : INT64_MAX;
+        op.tie = launches_.WholeOf(launches_.Within(event.thread, event.begin_ns, end));
       } else if (const auto launch = current.find(event.comm); launch != current.end()) {
         const NcclEventRow *mine = GroupApiOf(event), *its = GroupApiOf(events_[launch->second]);
         if (mine == nullptr || its == nullptr || mine == its) {

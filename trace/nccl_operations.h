@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-// Which kernel, or failing that which copies, a launch or an operation led to.
+// Which kernel, or failing that which copies, a launch or an operation led to. A collective of copy engines may be
+// both.
 struct NcclTie {
   std::uint32_t kernel = schema::kNone;  // Row of kernels.
   std::int64_t copy_begin_ns = schema::kNoTime, copy_end_ns = schema::kNoTime;
@@ -39,11 +40,15 @@ class LaunchIndex {
   std::span<const Launch> Within(std::uint32_t thread, std::int64_t begin_ns, std::int64_t end_ns) const;
   // What became of launches: the first kernel (NCCL's own before others), else all their copies.
   NcclTie TieOf(std::span<const Launch> launches) const;
+  // Of a collective by copy engines: from its first copy or kernel to its last, with NCCL's own first kernel if any.
+  NcclTie WholeOf(std::span<const Launch> launches) const;
   // All kernels of launches, in order.
   std::vector<std::uint32_t> KernelsOf(std::span<const Launch> launches) const;
   bool IsNccl(std::uint32_t kernel) const { return nccl_[kernel] != 0; }
 
  private:
+  void AddCopies(std::span<const Launch> launches, NcclTie& tie) const;
+
   const schema::RankTables& tables_;
   std::vector<std::vector<Launch>> threads_;
   using Rows = std::vector<std::pair<std::uint64_t, std::uint32_t>>;  // Correlation, row: sorted.

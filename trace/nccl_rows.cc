@@ -20,6 +20,9 @@ using schema::kNoTime;
 
 // Numbers counted by us beside NCCL's own of the same communicator and function.
 constexpr std::uint64_t kCountedSeq = std::uint64_t{1} << 40;
+// Collectives of copy engines have numbers of the communicator's own: how often its ranks have met in such
+// collectives so far (2.29.2, ce_coll.cc), not how often the function was called. They are no kernel's numbers.
+constexpr std::uint64_t kCopyEngineSeq = std::uint64_t{1} << 41;
 constexpr std::uint8_t kGpu = static_cast<std::uint8_t>(CollectiveMode::kGpu);
 
 std::uint64_t SizeOf(std::uint8_t dtype) {
@@ -123,6 +126,7 @@ struct Span {
 
 void NcclRecords::MakeRows() {
   PairEnds();
+  NoteOthers();
   MakeOperations();
   const schema::Kernels& kernels = tables_.kernels;
   std::vector<std::uint8_t> nccl_named(kernels.rows() == 0 ? 0 : tables_.strings.rows());
@@ -132,6 +136,18 @@ void NcclRecords::MakeRows() {
       kernels_untied_ns_.push_back(kernels.begin_ns[row]);
   events_ = {};
   calls_ = {};
+}
+
+// Communication that no operation is made of.
+void NcclRecords::NoteOthers() {
+  for (const NcclCallRow& call : calls_) {
+    if (call.function != static_cast<std::uint8_t>(CollectiveKind::kNone) || call.result != 0) continue;
+    const std::string_view name = TextOf(tables_, call.name);
+    if (name == "ncclPutSignal" || name == "ncclSignal" || name == "ncclWaitSignal")
+      one_sided_ns_.push_back(call.begin_ns);
+    else if (name == "ncclDevCommCreate")
+      device_side_ns_.push_back(call.begin_ns);
+  }
 }
 
 void NcclRecords::MakeOperations() {
@@ -149,7 +165,7 @@ void NcclRecords::MakeOperations() {
   const auto event_at = [&](std::uint32_t i) { return i == kNone ? nullptr : &events_[i]; };
   std::map<std::tuple<std::uint32_t, std::uint8_t>, bool> numbered;  // By NCCL itself.
   for (const NcclOperation& op : found.operations)
-    if (const NcclEventRow* event = event_at(op.event); event != nullptr && event->kind != NcclEvent::kP2p)
+    if (const NcclEventRow* event = event_at(op.event); event != nullptr && event->kind == NcclEvent::kCollective)
       numbered[{event->comm, event->function}] = true;
 
   std::map<std::tuple<std::uint32_t, std::uint8_t>, std::uint64_t> next_collective;
@@ -161,12 +177,12 @@ void NcclRecords::MakeOperations() {
     const NcclTie& tie = op.tie;
     const std::int64_t enqueued = facts.enqueued();
     std::int64_t begin = enqueued, end = kNoTime;
-    if (tie.kernel != kNone) {
-      begin = kernels.begin_ns[tie.kernel];
-      end = EndOf(kernels, tie.kernel);
-    } else if (tie.tied()) {
+    if (tie.copy_begin_ns != kNoTime) {
       begin = tie.copy_begin_ns;
       end = tie.copy_end_ns;
+    } else if (tie.kernel != kNone) {
+      begin = kernels.begin_ns[tie.kernel];
+      end = EndOf(kernels, tie.kernel);
     } else if (facts.event != nullptr && op.replay == 0 && channels.TimesOf(facts.event->id, begin, end)) {
       // NCCL's own times of the kernel, where CUPTI has none: less exact by the delay of its polling.
     } else if (op.replay != 0) {
@@ -206,7 +222,7 @@ void NcclRecords::MakeOperations() {
     const std::tuple key{comm, static_cast<std::uint8_t>(kind)};
     std::uint64_t seq = 0;
     if (facts.event != nullptr) {
-      seq = facts.event->seq;
+      seq = facts.event->seq + (facts.event->kind == NcclEvent::kCopyEngine ? kCopyEngineSeq : 0);
     } else {
       seq = facts.call != nullptr ? facts.call->seq : next_collective[key]++;
       if (numbered.contains(key)) seq += kCountedSeq;
@@ -255,7 +271,7 @@ void NcclRecords::CountLosses() {
   constexpr auto kRunEnd = static_cast<std::uint8_t>(WindowCause::kRunEnd);
   const schema::Windows& windows = tables_.windows;
   for (auto& [comm, times] : tied_ns_) std::sort(times.begin(), times.end());
-  Span lost, later, replayed, kernels;
+  Span lost, later, replayed, kernels, one_sided, device_side;
   for (const Untied& one : untied_) {
     const auto after = std::upper_bound(windows.begin_ns.begin(), windows.begin_ns.end(), one.enqueued_ns);
     const auto window = static_cast<std::size_t>(after - windows.begin_ns.begin());
@@ -268,9 +284,15 @@ void NcclRecords::CountLosses() {
   }
   for (const std::int64_t ns : replayed_ns_) replayed.Add(ns);
   for (const std::int64_t ns : kernels_untied_ns_) kernels.Add(ns);
+  for (const std::int64_t ns : one_sided_ns_) one_sided.Add(ns);
+  for (const std::int64_t ns : device_side_ns_) device_side.Add(ns);
   decoder_.AddLoss(Loss::kNcclUntied, lost.count, lost.first_ns, lost.last_ns);
   decoder_.AddLoss(Loss::kNcclUntied, replayed.count, replayed.first_ns, replayed.last_ns, kNone,
                    "replayed by CUDA graphs: their kernels are there, but nothing says which is whose");
+  decoder_.AddLoss(Loss::kNcclUntied, one_sided.count, one_sided.first_ns, one_sided.last_ns, kNone,
+                   "one-sided (ncclPutSignal, ncclSignal, ncclWaitSignal): they are no rows of collectives or p2p");
+  decoder_.AddLoss(Loss::kNcclUntied, device_side.count, device_side.first_ns, device_side.last_ns, kNone,
+                   "device communicators (ncclDevCommCreate): what the program's own kernels send is not known");
   decoder_.AddLoss(Loss::kGpuOutOfWindow, later.count, later.first_ns, later.last_ns, kNone,
                    "NCCL operations whose kernels began after recording went off");
   decoder_.AddLoss(Loss::kNcclKernelUntied, kernels.count, kernels.first_ns, kernels.last_ns);

@@ -48,25 +48,6 @@ CommRef Join(CommHandle handle, CommRef known, CommRef seen) {
   return seen;
 }
 
-namespace {
-
-struct Data {
-  std::size_t count;
-  int datatype;
-  const void* buffer;
-};
-
-Shape ShapeOf(const char* name, CollectiveKind function, const Data& data, CommHandle comm, Stream stream) {
-  Shape shape{name, function};
-  shape.count = data.count;
-  shape.dtype = TypeOf(data.datatype);
-  shape.buffer = data.buffer;
-  shape.comm = comm;
-  shape.stream = stream;
-  return shape;
-}
-
-}  // namespace
 }  // namespace lockstep::nccl
 
 using namespace lockstep;
@@ -148,6 +129,30 @@ LS_EXPORT Result ncclRecv(void* receive, std::size_t count, int datatype, int pe
   return Traced(shape, LS_REAL(ncclRecv, receive, count, datatype, peer, comm, stream));
 }
 
+// One-sided (2.29): no operation of two ranks, so that none is made of it; each is a call with its name, bytes, partner
+// and times. The plugin is not told of them (2.32.3).
+LS_EXPORT Result ncclPutSignal(const void* local, std::size_t count, int datatype, int peer, void* window,
+                               std::size_t offset, int signal, int context, unsigned flags, CommHandle comm,
+                               Stream stream) {
+  Shape shape = ShapeOf("ncclPutSignal", CollectiveKind::kNone, {count, datatype, local}, comm, stream);
+  shape.peer = peer;
+  return Traced(shape, LS_REAL(ncclPutSignal, local, count, datatype, peer, window, offset, signal, context, flags,
+                               comm, stream));
+}
+LS_EXPORT Result ncclSignal(int peer, int signal, int context, unsigned flags, CommHandle comm, Stream stream) {
+  Shape shape{"ncclSignal"};
+  shape.comm = comm;
+  shape.peer = peer;
+  shape.stream = stream;
+  return Traced(shape, LS_REAL(ncclSignal, peer, signal, context, flags, comm, stream));
+}
+LS_EXPORT Result ncclWaitSignal(int count, void* signals, CommHandle comm, Stream stream) {
+  Shape shape{"ncclWaitSignal"};
+  shape.comm = comm;
+  shape.stream = stream;
+  return Traced(shape, LS_REAL(ncclWaitSignal, count, signals, comm, stream));
+}
+
 LS_EXPORT Result ncclGroupStart() {
   const bool nested = g_frame != nullptr;
   const Result result = Traced({"ncclGroupStart"}, LS_REAL(ncclGroupStart));
@@ -157,6 +162,27 @@ LS_EXPORT Result ncclGroupStart() {
 LS_EXPORT Result ncclGroupEnd() {
   const bool nested = g_frame != nullptr;
   const Result result = Traced({"ncclGroupEnd"}, LS_REAL(ncclGroupEnd));
+  if (!nested && g_groups > 0) --g_groups;
+  return result;
+}
+
+// All ranks take part and wait for each other, though it is no operation on data.
+LS_EXPORT Result ncclCommWindowRegister(CommHandle comm, void* buffer, std::size_t bytes, void** window, int flags) {
+  Shape shape{"ncclCommWindowRegister"};
+  shape.comm = comm;
+  return Traced(shape, LS_REAL(ncclCommWindowRegister, comm, buffer, bytes, window, flags));
+}
+// From here on kernels of the program's own may communicate.
+LS_EXPORT Result ncclDevCommCreate(CommHandle comm, const void* requirements, void* made) {
+  Shape shape{"ncclDevCommCreate"};
+  shape.comm = comm;
+  return Traced(shape, LS_REAL(ncclDevCommCreate, comm, requirements, made));
+}
+
+// Ends the group as well, and runs nothing.
+LS_EXPORT Result ncclGroupSimulateEnd(void* estimate) {
+  const bool nested = g_frame != nullptr;
+  const Result result = Traced({"ncclGroupSimulateEnd"}, LS_REAL(ncclGroupSimulateEnd, estimate));
   if (!nested && g_groups > 0) --g_groups;
   return result;
 }

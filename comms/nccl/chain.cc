@@ -21,8 +21,8 @@ enum State : int { kUnknown, kLoading, kNone, kLoaded };
 std::atomic<int> g_state{kUnknown};
 int g_version = 0;  // Of the table in use: not newer than the host that came first.
 const TableV4* g_v4 = nullptr;
-const TableV5* g_v5 = nullptr;
-int g_mask = 0;  // Theirs: written by their init, and whenever they like.
+const TableV5* g_v5 = nullptr;  // v6's and v7's as well.
+int g_mask = 0;                 // Theirs: written by their init, and whenever they like.
 std::atomic<int> g_told_mask{0};
 
 // Their handles by number. A place is taken again when its event has ended and kPlaces others have begun since:
@@ -75,7 +75,7 @@ void* Theirs(const void* ours) {
 
 // NCCL tells of an event also if only its descendants were asked for (2.28.9, plugin/profiler.cc).
 std::uint64_t AskedBy(std::uint64_t type) {
-  constexpr std::uint64_t kNet = kProxyOp | kProxyStep | kNetPlugin, kOfColl = kNet | kKernelCh;
+  constexpr std::uint64_t kNet = kProxyOp | kProxyStep | kNetPlugin, kOfColl = kNet | kKernelCh | kKernelPhase;
   switch (type) {
     case kGroup:
       return kGroup | kColl | kP2p | kOfColl;
@@ -96,14 +96,23 @@ std::uint64_t AskedBy(std::uint64_t type) {
       return kP2pApi | kP2p | kOfColl;
     case kCeColl:
       return kCeColl | kCeSync | kCeBatch;
+    case kKernelCh:
+      return kKernelCh | kKernelPhase;
     default:
       return type;
   }
 }
 
 std::uint64_t Known(int version) {
-  return version == 4 ? kGroupApi - 1 : version == 5 ? kCeColl - 1 : (kCeBatch << 1) - 1;
+  return version == 4   ? kGroupApi - 1
+         : version == 5 ? kCeColl - 1
+         : version == 6 ? kKernelPhase - 1
+                        : (kKernelPhase << 1) - 1;
 }
+
+// What NCCL must be asked for so that it tells them what they want. It looks after this itself where a plugin's own
+// init sets the mask, once (2.31.2); ours is set again with each window.
+int Needed(int mask) { return (mask & kKernelPhase) != 0 ? mask | static_cast<int>(kKernelCh) : mask; }
 
 void Complain(const char* plugin, const char* why) {
   char line[600];
@@ -146,8 +155,13 @@ int LoadOnce(int host_version) {
     Complain(plugin, why != nullptr ? why : "it cannot be loaded");
     return kNone;
   }
-  if (host_version >= 6) g_v5 = Find(library, "ncclProfiler_v6", ncclProfiler_v6);
-  g_version = 6;
+  // The same functions but for the event, which begins alike.
+  if (host_version >= 7) g_v5 = reinterpret_cast<const TableV5*>(Find(library, "ncclProfiler_v7", ncclProfiler_v7));
+  g_version = 7;
+  if (g_v5 == nullptr && host_version >= 6) {
+    g_v5 = Find(library, "ncclProfiler_v6", ncclProfiler_v6);
+    g_version = 6;
+  }
   if (g_v5 == nullptr && host_version >= 5) {
     g_v5 = Find(library, "ncclProfiler_v5", ncclProfiler_v5);
     g_version = 5;
@@ -157,7 +171,7 @@ int LoadOnce(int host_version) {
     g_version = 4;
   }
   if (g_v4 == nullptr && g_v5 == nullptr) {
-    Complain(plugin, "it has no table of version 4 to 6 that this NCCL could use");
+    Complain(plugin, "it has no table of version 4 to 7 that this NCCL could use");
     return kNone;
   }
   TellFact("nccl_plugin_chained\tplugin=%s\tversion=%d\thost=%d", plugin, g_version, host_version);
@@ -188,7 +202,7 @@ void Init(Comm& comm, const char* name, Logger log) {
   const int result = g_v5 != nullptr ? g_v5->init(&context, comm.id, &g_mask, name, nodes, ranks, comm.rank, log)
                                      : g_v4->init(&context, &g_mask, name, comm.id, nodes, ranks, comm.rank, log);
   comm.theirs = result == kSuccess ? context : nullptr;
-  ChainedMask(__atomic_load_n(&g_mask, __ATOMIC_RELAXED));
+  ChainedMask(Needed(__atomic_load_n(&g_mask, __ATOMIC_RELAXED)));
 }
 
 void Finalize(Comm& comm) {
@@ -201,11 +215,11 @@ void Finalize(Comm& comm) {
     g_v4->finalize(context);
 }
 
-std::uint64_t Start(Comm* comm, const Descriptor& event) {
+std::uint64_t Start(int host_version, Comm* comm, const Descriptor& event) {
   const int mask = __atomic_load_n(&g_mask, __ATOMIC_RELAXED);
   if (mask != g_told_mask.load(std::memory_order_relaxed)) {  // They turned it.
     g_told_mask.store(mask, std::memory_order_relaxed);
-    ChainedMask(mask);
+    ChainedMask(Needed(mask));
   }
   if (comm == nullptr || comm->theirs == nullptr || (event.type & Known(g_version)) == 0 ||
       (static_cast<std::uint64_t>(mask) & AskedBy(event.type)) == 0)
@@ -216,7 +230,11 @@ std::uint64_t Start(Comm* comm, const Descriptor& event) {
   }
   void* handle = nullptr;
   if (g_v5 != nullptr) {
-    Descriptor copy = event;
+    union {
+      Descriptor copy;
+      DescriptorV7 longer;
+    };
+    memcpy(static_cast<void*>(&longer), &event, host_version >= 7 ? sizeof longer : sizeof copy);
     copy.parent = Theirs(event.parent);
     if (event.type == kColl) copy.coll.parent_group = Theirs(event.coll.parent_group);
     if (event.type == kP2p) copy.p2p.parent_group = Theirs(event.p2p.parent_group);

@@ -65,7 +65,7 @@ Result Create(const char* name, CommHandle* out, Made made, CommHandle parent, C
   const ErrnoKeeper errno_keeper;
   CommHandle handle = out != nullptr && (result == kSuccess || result == kInProgress) ? *out : nullptr;
   if (handle != nullptr) {
-    if (made.facts.size == 0 && frame.inits == 0 && result == kSuccess && g_groups == 0)
+    if ((made.facts.size == 0 || made.facts.rank < 0) && frame.inits == 0 && result == kSuccess && g_groups == 0)
       AskNccl(handle, made.caller, made.facts);
     Adopt(handle, frame, made);
   }
@@ -181,6 +181,31 @@ LS_EXPORT Result ncclCommShrink(CommHandle comm, int* excluded, int excluded_cou
                                 int flags) {
   return Create("ncclCommShrink", made, ChildOf(comm, -2, config, __builtin_return_address(0)), comm,
                 LS_REAL(ncclCommShrink, comm, excluded, excluded_count, made, config, flags));
+}
+
+// From one that exists (ranks that were in it), or into one (`parent` null, with the id that its root made). All ranks
+// must come to one identity, so it is of what all of them are told: of the id, if it were; but those who were in it are
+// not. Without a plugin nobody but NCCL knows it then, and ranks that join go without an identity.
+LS_EXPORT Result ncclCommGrow(CommHandle parent, int ranks, const UniqueId* id, int rank, CommHandle* made,
+                              Config* config) {
+  Made grown = ChildOf(parent, -3, config, __builtin_return_address(0));
+  grown.facts.name = NameIn(config);
+  grown.facts.size = ranks > 0 ? static_cast<std::uint32_t>(ranks) : 0;
+  if (parent == nullptr) grown.facts.rank = rank;
+  grown.facts.id = 0;
+  return Create("ncclCommGrow", made, grown, parent, LS_REAL(ncclCommGrow, parent, ranks, id, rank, made, config));
+}
+
+// What is in flight stops; the communicator is there until it is destroyed, and may be split or shrunk.
+LS_EXPORT Result ncclCommRevoke(CommHandle comm, int flags) {
+  return End("ncclCommRevoke", comm, false, LS_REAL(ncclCommRevoke, comm, flags));
+}
+// Its memory is given back, and taken again (2.30).
+LS_EXPORT Result ncclCommSuspend(CommHandle comm, int flags) {
+  return End("ncclCommSuspend", comm, false, LS_REAL(ncclCommSuspend, comm, flags));
+}
+LS_EXPORT Result ncclCommResume(CommHandle comm) {
+  return End("ncclCommResume", comm, false, LS_REAL(ncclCommResume, comm));
 }
 
 LS_EXPORT Result ncclCommFinalize(CommHandle comm) {

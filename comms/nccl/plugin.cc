@@ -1,4 +1,4 @@
-// NCCL's profiler plugin: ncclProfiler_v4, _v5 and _v6, of which NCCL takes the newest it
+// NCCL's profiler plugin: ncclProfiler_v4 to _v7, of which NCCL takes the newest it
 // knows. Every callback succeeds, whatever it is given; none takes a lock, allocates,
 // logs, or calls CUDA: some run on CUDA's host-callback threads, where that is forbidden.
 //
@@ -30,7 +30,15 @@ using namespace profiler;
 
 constexpr std::uint32_t kKindShift = 60;
 constexpr std::uint64_t kTheirsOnly = 15, kRecorded = std::uint64_t{1} << 59;
-constexpr std::uint64_t kDefaultEvents = kCollApi | kP2pApi | kColl | kP2p | kKernelLaunch;
+constexpr std::uint64_t kDefaultEvents = kCollApi | kP2pApi | kColl | kP2p | kKernelLaunch | kCeColl;
+
+// The events there are. NCCL may have other uses for bits that a version does not know.
+constexpr std::uint64_t EventsOf(int version) {
+  return version == 4   ? kGroupApi - 1
+         : version == 5 ? kCeColl - 1
+         : version == 6 ? kKernelPhase - 1
+                        : ~std::uint64_t{0};
+}
 
 constinit CountedLoss g_foreign("NcclForeignProcess", "proxy operations of another rank's communicator");
 constinit std::atomic<int> g_pid{0}, g_told_version{0};
@@ -60,8 +68,17 @@ constexpr bool HasRoot(CollectiveKind kind) {
          kind == CollectiveKind::kScatter;
 }
 
+// The symmetric kernel that carries a collective; null: another kernel, or a host that says nothing of it.
+const char* VariantOf(int version, const Descriptor& event) {
+  if (version < 7) return nullptr;
+  const char* variant = nullptr;
+  memcpy(&variant, reinterpret_cast<const std::byte*>(&event) + offsetof(DescriptorV7, coll.kernel_variant),
+         sizeof variant);
+  return variant;
+}
+
 // What NCCL says of an event, as the record has it. None (0): nothing that we record.
-NcclEvent Describe(const Descriptor& event, RingMemory& memory, NcclBeginRecord& record) {
+NcclEvent Describe(int version, const Descriptor& event, RingMemory& memory, NcclBeginRecord& record) {
   const auto function = [&](const char* name) {
     record.function = static_cast<std::uint8_t>(FunctionOf(name));
     record.name = NameId(memory, name);
@@ -101,7 +118,8 @@ NcclEvent Describe(const Descriptor& event, RingMemory& memory, NcclBeginRecord&
       if (HasRoot(static_cast<CollectiveKind>(record.function))) record.peer = coll.root;
       record.buffer = HandleValue(coll.send_buffer != nullptr ? coll.send_buffer : coll.receive_buffer);
       record.channels = coll.channels;
-      record.algorithm = NameId(memory, coll.algorithm);
+      const char* variant = VariantOf(version, event);
+      record.algorithm = NameId(memory, variant != nullptr ? variant : coll.algorithm);
       record.protocol = NameId(memory, coll.protocol);
       record.group = RecordedId(coll.parent_group);
       return NcclEvent::kCollective;
@@ -144,7 +162,7 @@ bool Wanted(std::uint64_t type) {
 }
 
 // The recorded event's id, 0 if it is not.
-std::uint64_t WriteBegin(Comm* comm, const Descriptor& event, std::uint64_t chained) {
+std::uint64_t WriteBegin(int version, Comm* comm, const Descriptor& event, std::uint64_t chained) {
   RingPage* page = ring::Page();
   NcclBeginRecord record;
   memset(static_cast<void*>(&record), 0, sizeof record);
@@ -156,7 +174,7 @@ std::uint64_t WriteBegin(Comm* comm, const Descriptor& event, std::uint64_t chai
   const std::uint32_t number = NumberOf(comm);
   RingMemory& memory = MemoryOf(*page);
   record.peer = -1;
-  const NcclEvent kind = Describe(event, memory, record);
+  const NcclEvent kind = Describe(version, event, memory, record);
   record.head = {RecordKind::kNcclBegin, static_cast<std::uint8_t>(kind), 3};
   record.comm = number;
   record.parent = RecordedId(event.parent);
@@ -181,6 +199,7 @@ void WriteEnd(std::uint64_t id, std::uint64_t value) {
   });
 }
 
+// `event` of version 7 is longer: see VariantOf.
 int StartEvent(int version, void* context, void** handle, const Descriptor* event) {
   if (handle == nullptr) return kSuccess;
   *handle = nullptr;  // NCCL does not reset all its slots: it would end an event of the past.
@@ -192,10 +211,10 @@ int StartEvent(int version, void* context, void** handle, const Descriptor* even
   std::uint64_t chained = 0;
   if (chain::Active(version)) [[unlikely]] {
     const ErrnoKeeper errno_keeper;
-    chained = chain::Start(comm, *event);
+    chained = chain::Start(version, comm, *event);
   }
   std::uint64_t id = 0;
-  if (ring::Recording() && Wanted(event->type) && !Inert()) id = WriteBegin(comm, *event, chained);
+  if (ring::Recording() && Wanted(event->type) && !Inert()) id = WriteBegin(version, comm, *event, chained);
   if (id == 0 && chained != 0) id = kTheirsOnly << kKindShift | chain::kChained | chained;
   *handle = reinterpret_cast<void*>(id);
   return kSuccess;
@@ -204,6 +223,10 @@ int StartEvent(int version, void* context, void** handle, const Descriptor* even
 template <int kVersion>
 int StartNew(void* context, void** handle, Descriptor* event) {
   return StartEvent(kVersion, context, handle, event);
+}
+
+int StartV7(void* context, void** handle, DescriptorV7* event) {
+  return StartEvent(7, context, handle, reinterpret_cast<const Descriptor*>(event));
 }
 
 int StartV4(void* context, void** handle, DescriptorV4* event) {
@@ -267,7 +290,7 @@ int Init(int version, void** context, std::uint64_t id, int* mask, const char* n
   if (!inert) {
     wanted = kDefaultEvents;
     if ((lockstep_probe.segment->gpu_options & kNcclKernelChannels) != 0) wanted |= kKernelCh;
-    if (version == 4) wanted &= kGroupApi - 1;
+    wanted &= EventsOf(version);
     g_pid.store(getpid(), std::memory_order_relaxed);
     MarkUsed(kUsedPlugin);
     int none = 0;
@@ -361,6 +384,12 @@ lockstep::nccl::profiler::TableV5 ncclProfiler_v5 = {"Lockstep",
 lockstep::nccl::profiler::TableV5 ncclProfiler_v6 = {"Lockstep",
                                                      lockstep::nccl::InitNew<6>,
                                                      lockstep::nccl::StartNew<6>,
+                                                     lockstep::nccl::StopEvent,
+                                                     lockstep::nccl::RecordState,
+                                                     lockstep::nccl::Finalize};
+lockstep::nccl::profiler::TableV7 ncclProfiler_v7 = {"Lockstep",
+                                                     lockstep::nccl::InitNew<7>,
+                                                     lockstep::nccl::StartV7,
                                                      lockstep::nccl::StopEvent,
                                                      lockstep::nccl::RecordState,
                                                      lockstep::nccl::Finalize};

@@ -1,8 +1,9 @@
 #pragma once
-// NCCL's profiler plugin interface, versions 4 (NCCL 2.27), 5 (2.28) and 6 (2.29.2 to
-// 2.30): own declarations from the layouts of x86-64 builds, so that no NCCL is needed.
-// The exported symbol ncclProfiler_vN is a data object, a table of six pointers. Versions
-// 5 and 6 have one layout; 6 adds events.
+// NCCL's profiler plugin interface, versions 4 (NCCL 2.27), 5 (2.28), 6 (2.29.2 to 2.30)
+// and 7 (2.31.2 and later): own declarations from the layouts of x86-64 builds, so that no
+// NCCL is needed. The exported symbol ncclProfiler_vN is a data object, a table of six
+// pointers. Versions 5 and 6 have one layout, 6 adds events; in 7 members have grown at
+// their ends, so that it begins as they do (NVIDIA/nccl, plugin/profiler/profiler_v7.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace lockstep::nccl::profiler {
 // Event types and bits of the activation mask.
 inline constexpr std::uint64_t kGroup = 1, kColl = 2, kP2p = 4, kProxyOp = 8, kProxyStep = 16, kProxyCtrl = 32,
                                kKernelCh = 64, kNetPlugin = 128, kGroupApi = 256, kCollApi = 512, kP2pApi = 1024,
-                               kKernelLaunch = 2048, kCeColl = 4096, kCeSync = 8192, kCeBatch = 16384;
+                               kKernelLaunch = 2048, kCeColl = 4096, kCeSync = 8192, kCeBatch = 16384,
+                               kKernelPhase = 32768;  // The last one asks NCCL for kKernelCh, too (2.31.2).
 
 // States of recordEventState that mean something to us.
 inline constexpr int kKernelChStop = 22;
@@ -158,6 +160,24 @@ static_assert(offsetof(ProxyOp, peer) == 8 && offsetof(ProxyOp, is_send) == 20 &
 static_assert(offsetof(CopyEngine, sync_strategy) == 56 && offsetof(CopyEngine, intra_batch_sync) == 64);
 static_assert(offsetof(CopyEngine, batch_size) == 68 && offsetof(CopyEngine, stream) == 80);
 
+struct CollectiveV7 {
+  CollectiveV5 known;
+  const char* kernel_variant;  // Of symmetric kernels ("AllReduce_AGxLL_R"), else null.
+  bool symmetric;
+  std::uint64_t user_tag;
+};
+struct DescriptorV7 {
+  std::uint64_t type;
+  void* parent;
+  std::int32_t rank;
+  union {
+    CollectiveV7 coll;
+    std::byte raw[112];
+  };
+};
+static_assert(sizeof(DescriptorV7) == 136 && offsetof(DescriptorV7, coll.kernel_variant) == 112);
+static_assert(offsetof(DescriptorV7, coll.symmetric) == 120 && offsetof(DescriptorV7, coll.user_tag) == 128);
+
 using Logger = void (*)(int level, unsigned long flags, const char* file, int line, const char* format, ...);
 using InitV4 = int (*)(void** context, int* mask, const char* name, std::uint64_t id, int nodes, int ranks, int rank,
                        Logger log);
@@ -175,6 +195,7 @@ struct Table {
 };
 using TableV4 = Table<InitV4, DescriptorV4>;
 using TableV5 = Table<InitV5, Descriptor>;  // And v6.
-static_assert(sizeof(TableV4) == 48 && sizeof(TableV5) == 48);
+using TableV7 = Table<InitV5, DescriptorV7>;
+static_assert(sizeof(TableV4) == 48 && sizeof(TableV5) == 48 && sizeof(TableV7) == 48);
 
 }  // namespace lockstep::nccl::profiler

@@ -25,6 +25,22 @@ struct Shape {
   Stream stream = nullptr;
 };
 
+struct Data {
+  std::size_t count;
+  int datatype;
+  const void* buffer;
+};
+
+inline Shape ShapeOf(const char* name, CollectiveKind function, const Data& data, CommHandle comm, Stream stream) {
+  Shape shape{name, function};
+  shape.count = data.count;
+  shape.dtype = TypeOf(data.datatype);
+  shape.buffer = data.buffer;
+  shape.comm = comm;
+  shape.stream = stream;
+  return shape;
+}
+
 // The record of a call that returned. `ref` 0: no communicator known.
 void WriteCall(const Shape& shape, CommRef ref, std::uint64_t seq, std::uint64_t begin_ticks, std::uint64_t end_ticks,
                Result result);

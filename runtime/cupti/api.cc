@@ -3,7 +3,9 @@
 // Its symbols are versioned per CUDA major, so everything goes through dlsym. PyTorch brings a
 // copy of its own, and binds to the versions of just that one (a toolkit's of another minor
 // version makes `import torch` fail: pytorch#157381), so while libtorch is in the process none is
-// loaded that is not there yet.
+// loaded that is not there yet but the one that lies beside it. Python's other packages find theirs
+// in their interpreter's packages, too (nvidia-cuda-cupti): where one of those is in the process,
+// theirs comes before a toolkit's, so that a later import brings no second copy.
 
 #include "runtime/cupti/api.h"
 
@@ -13,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <initializer_list>
 
 #include "core/env.h"
 
@@ -26,8 +30,28 @@ constexpr const char* kNames[] = {"libcupti.so.13",   "libcupti.so.12",   "libcu
 
 struct Loaded {
   char cupti[512];
-  bool torch;
+  bool torch, torch_in_packages;
+  char packages[4][400];  // Folders of Python packages that something was loaded from, PyTorch's first; "" none.
 };
+
+// Notes the first `bytes` of `path`.
+void NotePackages(Loaded& loaded, const char* path, std::size_t bytes, bool torch) {
+  char packages[sizeof *loaded.packages] = {};
+  if (bytes >= sizeof packages) return;
+  memcpy(packages, path, bytes);
+  if (torch && !loaded.torch_in_packages) {
+    loaded.torch_in_packages = true;
+    memmove(loaded.packages[1], loaded.packages[0], sizeof loaded.packages - sizeof packages);
+    memcpy(loaded.packages[0], packages, sizeof packages);
+    return;
+  }
+  for (char(&place)[400] : loaded.packages) {
+    if (strcmp(place, packages) == 0) return;
+    if (place[0] != 0) continue;
+    memcpy(place, packages, sizeof packages);
+    return;
+  }
+}
 
 // By file name, because pip's copies are loaded by path and a name alone does not find them.
 int Look(dl_phdr_info* library, std::size_t, void* data) {
@@ -36,7 +60,12 @@ int Look(dl_phdr_info* library, std::size_t, void* data) {
   const char* name = slash != nullptr ? slash + 1 : library->dlpi_name;
   if (strncmp(name, "libcupti.so", 11) == 0 && loaded.cupti[0] == 0)
     snprintf(loaded.cupti, sizeof loaded.cupti, "%s", library->dlpi_name);
-  if (strncmp(name, "libtorch_c", 10) == 0) loaded.torch = true;  // libtorch_cuda.so, libtorch_cpu.so
+  const bool torch = strncmp(name, "libtorch_c", 10) == 0;  // libtorch_cuda.so, libtorch_cpu.so
+  loaded.torch = loaded.torch || torch;
+  for (const char* packages : {"/site-packages/", "/dist-packages/"})
+    if (const char* at = strstr(library->dlpi_name, packages); at != nullptr)
+      NotePackages(loaded, library->dlpi_name, static_cast<std::size_t>(at - library->dlpi_name) + strlen(packages) - 1,
+                   torch);
   return 0;
 }
 
@@ -51,16 +80,23 @@ int DriverMajor() {
   return known ? version / 1000 : 0;
 }
 
-// Of the toolkits under /usr/local: the newest that is not of a later major than the driver, since
+// Of the files that the patterns below `root` find: the newest that is not of a later major than the driver, since
 // a newer CUPTI than the driver's major refuses to work.
-void* OfToolkit(char* path, std::size_t path_bytes) {
+void* NewestOf(const char* root, std::initializer_list<const char*> patterns, char* path, std::size_t path_bytes) {
   const int driver = DriverMajor();
-  constexpr const char* kPatterns[] = {"/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so.*",
-                                       "/usr/local/cuda*/lib64/libcupti.so.*", "/usr/local/cuda*/lib/libcupti.so.*",
-                                       "/usr/local/cuda*/targets/*/lib/libcupti.so.*"};
+  char pattern[1024];
+  std::size_t bytes = 0;
+  for (const char* at = root; *at != 0 && bytes + 2 < sizeof pattern / 2; ++at) {
+    if (strchr("*?[\\", *at) != nullptr) pattern[bytes++] = '\\';
+    pattern[bytes++] = *at;
+  }
   glob_t found{};
-  for (std::size_t i = 0; i < sizeof kPatterns / sizeof *kPatterns; ++i)
-    glob(kPatterns[i], i == 0 ? 0 : GLOB_APPEND, nullptr, &found);
+  bool any = false;
+  for (const char* below : patterns) {
+    snprintf(pattern + bytes, sizeof pattern - bytes, "%s", below);
+    glob(pattern, any ? GLOB_APPEND : 0, nullptr, &found);
+    any = true;
+  }
   void* library = nullptr;
   for (int wanted = driver != 0 ? driver : 99; wanted >= 11 && library == nullptr; --wanted) {
     for (std::size_t i = 0; i < found.gl_pathc && library == nullptr; ++i) {
@@ -76,6 +112,25 @@ void* OfToolkit(char* path, std::size_t path_bytes) {
   return library;
 }
 
+void* OfToolkit(char* path, std::size_t path_bytes) {
+  return NewestOf("/usr/local",
+                  {"/cuda*/extras/CUPTI/lib64/libcupti.so.*", "/cuda*/lib64/libcupti.so.*", "/cuda*/lib/libcupti.so.*",
+                   "/cuda*/targets/*/lib/libcupti.so.*"},
+                  path, path_bytes);
+}
+
+// nvidia-cuda-cupti of CUDA 13 lies in cu13/lib, of 11 and 12 (nvidia-cuda-cupti-cu12) in cuda_cupti/lib.
+void* OfPackages(const Loaded& loaded, char* path, std::size_t path_bytes) {
+  if (loaded.torch && !loaded.torch_in_packages) return nullptr;
+  for (const char* packages : loaded.packages) {
+    if (packages[0] == 0) return nullptr;
+    if (void* library = NewestOf(packages, {"/nvidia/cu*/lib/libcupti.so.*"}, path, path_bytes); library != nullptr)
+      return library;
+    if (loaded.torch) return nullptr;  // PyTorch's own neighbours, which come first, and nobody else's.
+  }
+  return nullptr;
+}
+
 void* Open(Api& api, char* why, std::size_t why_bytes) {
   if (void* library = LoadedCupti(api.path, sizeof api.path); library != nullptr) return library;
   Loaded loaded{};
@@ -87,6 +142,7 @@ void* Open(Api& api, char* why, std::size_t why_bytes) {
     snprintf(api.path, sizeof api.path, "%s", wanted);
     return library;
   }
+  if (void* library = OfPackages(loaded, api.path, sizeof api.path); library != nullptr) return library;
   if (loaded.torch) {
     snprintf(why, why_bytes, "PyTorch is loaded without its libcupti, and another copy would break it");
     return nullptr;

@@ -1,7 +1,8 @@
 // A libnccl.so.2 without a GPU: every function twice, weak ncclX and strong pncclX, as the
 // real one has them, and the profiler called as NCCL 2.27, 2.28 and 2.29 call it
-// (FAKE_NCCL_PROFILER = 4, 5, 6; default 5). Order of events from NCCL 2.28.9's
-// plugin/profiler.cc and enqueue.cc. No data is moved between ranks.
+// (FAKE_NCCL_PROFILER = 4 to 7; default 5). Order of events from NCCL 2.28.9's
+// plugin/profiler.cc and enqueue.cc, of copy engines (FAKE_NCCL_COPY_ENGINES=1, from
+// kCopyEngineCount elements on) from 2.30.7's ce_coll.cc. No data is moved between ranks.
 
 #include "tests/fakes/nccl_host/fake_nccl.h"
 
@@ -28,6 +29,7 @@ namespace prof = lockstep::nccl::profiler;
 struct ncclComm {
   std::uint64_t hash = 0;
   int ranks = 0, rank = 0, children = 0;
+  std::uint32_t meetings = 0;  // ceSeqNum
   std::string name;
   bool named = false;
   void* context = nullptr;
@@ -37,7 +39,7 @@ struct ncclComm {
 
 namespace {
 
-constexpr int kInvalidArgument = 4;
+constexpr int kInvalidArgument = 4, kInvalidUsage = 5;
 
 int Version() {
   const char* text = std::getenv("FAKE_NCCL_PROFILER");
@@ -49,6 +51,7 @@ PluginHost& Host() {
 }
 
 std::atomic<void (*)(void*, const char*, std::size_t)> g_launch{nullptr};
+std::atomic<void (*)(void*, std::size_t)> g_copies{nullptr};
 
 // An operation as the API took it.
 struct Task {
@@ -63,6 +66,7 @@ struct Task {
   void *group_api, *api;
   bool p2p;
   std::size_t bytes;
+  bool copies = false;
 };
 
 struct Thread {
@@ -97,13 +101,46 @@ prof::Descriptor Event(std::uint64_t type, void* parent) {
   return event;
 }
 
+// 2.29.2 and later; asked for by the mask of the moment.
+constexpr std::size_t kCopyEngineCount = 1000;
+constexpr std::uint64_t kCopyEvents = prof::kCeColl | prof::kCeSync | prof::kCeBatch;
+bool ByCopyEngines(const char* function, std::size_t count, int ranks) {
+  const char* wanted = std::getenv("FAKE_NCCL_COPY_ENGINES");
+  if (wanted == nullptr || count < kCopyEngineCount || ranks < 2 || Version() < 6) return false;
+  return std::strcmp(function, "AllGather") == 0 || std::strcmp(function, "AlltoAll") == 0;
+}
+void LaunchCopies(const Task& task) {
+  ncclComm* comm = task.comm;
+  void* handle = nullptr;
+  const auto mask = static_cast<std::uint64_t>(Host().mask());
+  if (comm->context != nullptr && (mask & kCopyEvents) != 0) {
+    prof::DescriptorV7 longest{};
+    prof::Descriptor event = Event(prof::kCeColl, task.api);
+    event.rank = comm->rank;
+    event.copy_engine.seq = event.copy_engine.ce_seq = comm->meetings;
+    event.copy_engine.function = task.function;
+    event.copy_engine.send_buffer = task.send;
+    event.copy_engine.receive_buffer = task.receive;
+    event.copy_engine.count = task.count;
+    event.copy_engine.root = task.root;
+    event.copy_engine.datatype = TypeName(task.type);
+    event.copy_engine.sync_strategy = "UC";
+    event.copy_engine.stream = task.stream;
+    std::memcpy(static_cast<void*>(&longest), &event, sizeof event);
+    Host().Start(comm->context, &handle, longest);
+  }
+  comm->meetings += 2;  // Before and after.
+  if (auto* hook = g_copies.load(); hook != nullptr && !t.capturing) hook(task.stream, task.bytes);
+  if (handle != nullptr) Host().Stop(handle);
+}
+
 constexpr std::uint64_t kBelow = prof::kProxyOp | prof::kProxyStep | prof::kKernelCh | prof::kNetPlugin;
 
 // --- API level (2.28 and later) ---
 void StartGroupApi(ncclComm* comm) {
   t.mask = Host().mask();
   constexpr std::uint64_t kAsks = prof::kGroupApi | prof::kP2pApi | prof::kCollApi | prof::kKernelLaunch |
-                                  prof::kGroup | prof::kColl | prof::kP2p | kBelow;
+                                  prof::kGroup | prof::kColl | prof::kP2p | kBelow | kCopyEvents;
   if (Host().version() < 5 || t.group_open || (static_cast<std::uint64_t>(t.mask) & kAsks) == 0) return;
   prof::Descriptor event = Event(prof::kGroupApi, nullptr);
   event.group_api.depth = t.depth;
@@ -131,7 +168,7 @@ void StartApi(Task& task) {
       event.p2p_api.stream = task.stream;
       event.p2p_api.captured = t.capturing;
       Host().Start(task.comm->context, &t.p2p_api, event);
-    } else if (!task.p2p && (mask & (prof::kCollApi | prof::kColl | kBelow)) != 0) {
+    } else if (!task.p2p && (mask & (prof::kCollApi | prof::kColl | kBelow | kCopyEvents)) != 0) {
       prof::Descriptor event = Event(prof::kCollApi, t.group_api);
       event.coll_api.function = task.function;
       event.coll_api.count = task.count;
@@ -199,7 +236,10 @@ void TellTasks(ncclComm* comm, const std::vector<Task>& tasks, bool persistent) 
         event.coll.algorithm = "RING";
         event.coll.protocol = task.bytes < 65536 ? "LL" : "SIMPLE";
         event.coll.parent_group = group;
-        Host().Start(comm->context, &handle, event);
+        prof::DescriptorV7 newest{};
+        std::memcpy(static_cast<void*>(&newest), &event, sizeof event);
+        newest.coll.user_tag = task.count;
+        Host().Start(comm->context, &handle, newest);
       }
       if (!persistent) ++comm->seq[task.function];
     }
@@ -219,6 +259,9 @@ std::string KernelName(const Task& task) {
 
 // A kernel per communicator, told before what it carries.
 void Launch(std::vector<Task> tasks) {
+  for (const Task& task : tasks)
+    if (task.copies) LaunchCopies(task);
+  std::erase_if(tasks, [](const Task& task) { return task.copies; });
   std::vector<ncclComm*> comms;
   for (const Task& task : tasks)
     if (std::find(comms.begin(), comms.end(), task.comm) == comms.end()) comms.push_back(task.comm);
@@ -272,6 +315,8 @@ int Enqueue(const char* function, const void* send, void* receive, std::size_t c
   StartGroupApi(comm);
   Task task{
       comm, function, send, receive, count, type, root, stream, 0, nullptr, nullptr, p2p, count * Size(type) * factor};
+  task.copies = ByCopyEngines(function, count, comm->ranks);
+  if (task.copies) task.p2p = p2p = false;
   StartApi(task);
   const bool several = p2p && std::strcmp(function, "Send") != 0 && std::strcmp(function, "Recv") != 0;
   if (several) {
@@ -353,7 +398,7 @@ int Child(ncclComm* parent, int color, ncclComm_t* made, ncclConfig_t* config) {
   int pnccl##name parameters
 
 API(GetVersion, (int* version)) {
-  constexpr int kVersions[] = {22707, 22809, 22907};
+  constexpr int kVersions[] = {22707, 22809, 22907, 23203};
   *version = kVersions[Version() - 4];
   return 0;
 }
@@ -403,7 +448,30 @@ API(CommDestroy, (ncclComm_t comm)) {
   delete comm;
   return 0;
 }
-API(CommAbort, (ncclComm_t comm)) { return pncclCommDestroy(comm); }
+// Other threads may be in their operations: it is never freed.
+API(CommAbort, (ncclComm_t comm)) {
+  if (comm == nullptr) return kInvalidArgument;
+  comm->state = kInvalidUsage;
+  Host().Finalize(comm->context);
+  return 0;
+}
+API(CommRevoke, (ncclComm_t comm, int)) { return comm == nullptr ? kInvalidArgument : 0; }
+API(CommGrow,
+    (ncclComm_t parent, int ranks, const ncclUniqueId* id, int rank, ncclComm_t* made, ncclConfig_t* config)) {
+  if ((parent == nullptr) != (rank >= 0)) return kInvalidArgument;
+  *made = NewComm(id != nullptr ? HashOf(*id) : 77, ranks, parent != nullptr ? parent->rank : rank, config);
+  return Start(*made, config);
+}
+API(PutSignal, (const void*, size_t, int, int, void*, size_t, int, int, unsigned, ncclComm_t comm, cudaStream_t)) {
+  return comm == nullptr ? kInvalidArgument : 0;
+}
+API(Signal, (int, int, int, unsigned, ncclComm_t comm, cudaStream_t)) { return comm == nullptr ? kInvalidArgument : 0; }
+API(WaitSignal, (int, void*, ncclComm_t comm, cudaStream_t)) { return comm == nullptr ? kInvalidArgument : 0; }
+API(GroupSimulateEnd, (void*)) {
+  if (t.depth == 0) return kInvalidArgument;
+  t.tasks.clear();
+  return GroupEndInternal();
+}
 API(CommCount, (ncclComm_t comm, int* count)) {
   *count = comm->ranks;
   return 0;
@@ -443,6 +511,14 @@ API(Gather, (const void* s, void* r, size_t n, int type, int root, ncclComm_t co
 API(Scatter, (const void* s, void* r, size_t n, int type, int root, ncclComm_t comm, cudaStream_t stream)) {
   return Enqueue("Scatter", s, r, n, type, root, comm, stream, true);
 }
+API(AllReduceConfig,
+    (const void* s, void* r, size_t n, int type, int op, ncclComm_t comm, cudaStream_t stream, const void*)) {
+  return ncclAllReduce(s, r, n, type, op, comm, stream);
+}
+API(ReduceConfig,
+    (const void* s, void* r, size_t n, int type, int op, int root, ncclComm_t comm, cudaStream_t stream, const void*)) {
+  return ncclReduce(s, r, n, type, op, root, comm, stream);
+}
 API(Send, (const void* s, size_t n, int type, int peer, ncclComm_t comm, cudaStream_t stream)) {
   return Enqueue("Send", s, nullptr, n, type, peer, comm, stream, true);
 }
@@ -470,3 +546,4 @@ EXPORT void fakeNcclReplay() {
   }).join();
 }
 EXPORT void fakeNcclOnLaunch(void (*launch)(cudaStream_t, const char*, size_t)) { g_launch = launch; }
+EXPORT void fakeNcclOnCopies(void (*copy)(cudaStream_t, size_t)) { g_copies = copy; }

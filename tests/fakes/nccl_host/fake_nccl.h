@@ -24,6 +24,17 @@ int ncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm_t* made, 
 int ncclCommFinalize(ncclComm_t comm);
 int ncclCommDestroy(ncclComm_t comm);
 int ncclCommAbort(ncclComm_t comm);
+int ncclCommRevoke(ncclComm_t comm, int flags);
+int ncclCommGrow(ncclComm_t parent, int ranks, const ncclUniqueId* id, int rank, ncclComm_t* made,
+                 ncclConfig_t* config);
+int ncclPutSignal(const void*, size_t, int type, int peer, void* window, size_t offset, int signal, int context,
+                  unsigned flags, ncclComm_t, cudaStream_t);
+int ncclSignal(int peer, int signal, int context, unsigned flags, ncclComm_t, cudaStream_t);
+int ncclWaitSignal(int count, void* signals, ncclComm_t, cudaStream_t);
+int ncclGroupSimulateEnd(void* estimate);
+int ncclAllReduceConfig(const void*, void*, size_t, int type, int op, ncclComm_t, cudaStream_t, const void* config);
+int ncclReduceConfig(const void*, void*, size_t, int type, int op, int root, ncclComm_t, cudaStream_t,
+                     const void* config);
 int ncclCommCount(ncclComm_t comm, int* count);
 int ncclCommUserRank(ncclComm_t comm, int* rank);
 int ncclCommGetAsyncError(ncclComm_t comm, int* error);
@@ -52,4 +63,6 @@ void fakeNcclCapture(bool on);
 void fakeNcclReplay();
 // How a kernel is launched; null (default): not at all. On the launching thread, between NCCL's events.
 void fakeNcclOnLaunch(void (*launch)(cudaStream_t stream, const char* kernel, size_t bytes));
+// The same of a collective that copy engines do.
+void fakeNcclOnCopies(void (*copy)(cudaStream_t stream, size_t bytes));
 }

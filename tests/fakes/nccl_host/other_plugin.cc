@@ -1,4 +1,4 @@
-// A profiler plugin such as a user may have set, of interface 4 or 5 (OTHER_PLUGIN_VERSION
+// A profiler plugin such as a user may have set, of interface 4, 5 or 7 (OTHER_PLUGIN_VERSION
 // at build time). It looks into every handle it is given, as NVIDIA's example does: one
 // that is not its own, or ended, is an error. Writes what it saw to OTHER_PLUGIN_OUT when
 // the last communicator ends. OTHER_PLUGIN_MASK: what it asks for.
@@ -19,6 +19,8 @@ namespace {
 using namespace lockstep::nccl::profiler;
 #if OTHER_PLUGIN_VERSION == 4
 using Event = DescriptorV4;
+#elif OTHER_PLUGIN_VERSION == 7
+using Event = DescriptorV7;
 #else
 using Event = Descriptor;
 #endif
@@ -78,6 +80,9 @@ int Start(void* context, void** handle, Event* event) {
   if (event->parent != nullptr) Mine(event->parent);
   Saw("start " + std::to_string(static_cast<std::uint64_t>(event->type)) +
       (event->parent == nullptr ? "" : " of " + std::to_string(static_cast<Handle*>(event->parent)->type)));
+#if OTHER_PLUGIN_VERSION == 7
+  if (event->type == kColl) Saw("tag " + std::to_string(event->coll.user_tag));
+#endif
   auto* made = new Handle;  // Never freed, so that a use after its end is seen and not a crash.
   made->type = static_cast<std::uint64_t>(event->type);
   *handle = made;
@@ -114,6 +119,9 @@ int Finalize(void* context) {
 #if OTHER_PLUGIN_VERSION == 4
 EXPORT TableV4 ncclProfiler_v4;
 TableV4 ncclProfiler_v4 = {"Other", Init, Start, Stop, Record, Finalize};
+#elif OTHER_PLUGIN_VERSION == 7
+EXPORT TableV7 ncclProfiler_v7;
+TableV7 ncclProfiler_v7 = {"Other", Init, Start, Stop, Record, Finalize};
 #else
 EXPORT TableV5 ncclProfiler_v5;
 TableV5 ncclProfiler_v5 = {"Other", Init, Start, Stop, Record, Finalize};

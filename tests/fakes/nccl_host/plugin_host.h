@@ -1,6 +1,6 @@
 #pragma once
 // The half of NCCL that loads a profiler plugin and calls it, as NCCL 2.27 (interface 4),
-// 2.28 (5) and 2.29 (6) do: the plugin is looked for at the first communicator's init,
+// 2.28 (5), 2.29 (6) and 2.31 (7) do: the plugin is looked for at the first communicator's init,
 // newest symbol first; a failure is never tried again; the library is closed with the last
 // communicator; one mask for all of them.
 
@@ -45,8 +45,24 @@ class PluginHost {
     Release();
   }
 
+  // As 2.31 says it; older interfaces get the part that they know.
+  void Start(void* context, void** handle, prof::DescriptorV7& event) {
+    if (version_ == 7) {
+      reinterpret_cast<prof::TableV7*>(v5_)->start(context, handle, &event);
+      return;
+    }
+    prof::Descriptor known;
+    std::memcpy(static_cast<void*>(&known), &event, sizeof known);
+    Start(context, handle, known);
+  }
   // 2.27's events are the same but for the parent of collectives: their group launch.
   void Start(void* context, void** handle, prof::Descriptor& event) {
+    if (version_ == 7) {
+      prof::DescriptorV7 longer{};
+      std::memcpy(static_cast<void*>(&longer), &event, sizeof event);
+      Start(context, handle, longer);
+      return;
+    }
     if (v5_ != nullptr) {
       v5_->start(context, handle, &event);
       return;

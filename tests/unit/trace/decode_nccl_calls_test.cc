@@ -1,5 +1,7 @@
 // NCCL's graphs, calls without plugin, communicators and what is not found.
 
+#include <set>
+
 #include "nccl_fixture.h"
 
 namespace lockstep {
@@ -47,6 +49,81 @@ TEST_F(DecodeNcclTest, CapturedOperationsAreNoRowsAndReplaysAre) {
   EXPECT_EQ(t.collectives.seq, (std::vector<std::uint64_t>{4, 4}));
   EXPECT_EQ(t.collectives.start, (std::vector<std::uint32_t>{1, 2})) << "one key each";
   EXPECT_EQ(t.collectives.kernel[0], kNone);
+}
+
+// A collective of copy engines is the copies that were launched within it, on its thread.
+TEST_F(DecodeNcclTest, ACollectiveOfCopyEnginesIsItsCopies) {
+  const auto copy = [&](std::uint64_t at, std::uint32_t correlation, std::uint64_t begin, std::uint64_t end,
+                        std::uint32_t tid = 100) {
+    gpu_.Add(
+        Api{.name = "cudaMemcpyAsync", .begin = at, .end = at + 1, .correlation = correlation, .tid = tid, .kind = 2});
+    gpu_.Add(Copy{.begin = begin, .end = end, .correlation = correlation});
+  };
+  // The program's own before and after, another thread's, and the collective's: flags, a batch of data, flags.
+  copy(90, 1, 900, 910);
+  copy(105, 2, 1000, 1001);
+  gpu_.Add(Api{.name = "cudaMemcpyBatchAsync", .begin = 107, .end = 109, .correlation = 3, .kind = 2});
+  for (std::uint64_t i = 0; i < 3; ++i) gpu_.Add(Copy{.begin = 1100 + i, .end = 1500 + i, .correlation = 3});
+  copy(108, 4, 5000, 6000, 101);
+  copy(111, 5, 1600, 1601);
+  copy(130, 6, 7000, 8000);
+  const auto told = [&](std::uint64_t id, std::uint64_t at, std::uint64_t seq) {
+    nccl_.Add(Begin{
+        .event = NcclEvent::kCollectiveApi, .id = id, .ticks = at, .kind = CollectiveKind::kAllGather, .count = 10});
+    nccl_.Add(Begin{.event = NcclEvent::kCopyEngine,
+                    .id = id + 1,
+                    .ticks = at + 4,
+                    .parent = id,
+                    .kind = CollectiveKind::kAllGather,
+                    .count = 10,
+                    .seq = seq});
+  };
+  told(1, 100, 0);
+  nccl_.End(NcclEvent::kCopyEngine, 2, 115);
+  // Its end was lost: it is before the thread's next event.
+  copy(207, 7, 2000, 2100);
+  told(3, 200, 2);
+  copy(260, 8, 9000, 9100);
+  // One that runs as a kernel with a number that the first one has, too.
+  Launch(252, 50, 3000, 3100, "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)");
+  nccl_.Add(Begin{.event = NcclEvent::kKernelLaunch, .id = 5, .ticks = 250});
+  nccl_.End(NcclEvent::kKernelLaunch, 5, 255);
+  nccl_.Add(Begin{.event = NcclEvent::kCollective,
+                  .id = 6,
+                  .ticks = 257,
+                  .kind = CollectiveKind::kAllGather,
+                  .count = 10,
+                  .seq = 0});
+  nccl_.End(NcclEvent::kCollective, 6, 258);
+  // Captured into a graph: it did not run.
+  nccl_.Add(Begin{.event = NcclEvent::kCollectiveApi,
+                  .id = 7,
+                  .ticks = 300,
+                  .kind = CollectiveKind::kAllGather,
+                  .count = 10,
+                  .captured = true});
+  nccl_.Add(Begin{.event = NcclEvent::kCopyEngine,
+                  .id = 8,
+                  .ticks = 301,
+                  .parent = 7,
+                  .kind = CollectiveKind::kAllGather,
+                  .count = 10,
+                  .seq = 4});
+  nccl_.End(NcclEvent::kCopyEngine, 8, 302);
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.collectives.rows(), 3u);
+  constexpr std::uint64_t kCopies = std::uint64_t{1} << 41;
+  EXPECT_EQ(std::set<std::uint64_t>(t.collectives.seq.begin(), t.collectives.seq.end()),
+            (std::set<std::uint64_t>{0, kCopies, kCopies + 2}));
+  for (std::size_t i = 0; i < 3; ++i) {
+    const bool first = t.collectives.seq[i] == kCopies, kernel = t.collectives.seq[i] == 0;
+    EXPECT_EQ(t.collectives.begin_ns[i] - t.copies.begin_ns[0], kernel ? 2100 : first ? 100 : 1100) << i;
+    EXPECT_EQ(t.collectives.end_ns[i] - t.collectives.begin_ns[i], kernel ? 100 : first ? 601 : 100) << i;
+    EXPECT_EQ(t.collectives.kernel[i] == kNone, !kernel);
+    EXPECT_EQ(t.collectives.start[i], 0u);
+  }
+  EXPECT_EQ(LossCount(t, "NcclUntied"), 0u);
+  EXPECT_EQ(LossCount(t, "NcclEventOrphan"), 0u);
 }
 
 // Calls alone: communicators of one rank, and where no plugin could be had.

@@ -46,6 +46,20 @@ class GpuThread {
     if (a.result != 0) records.Add(GpuApiResult{a.result, {}});
     return *this;
   }
+  struct Copy {
+    std::uint64_t begin, end;
+    std::uint32_t correlation = 0;
+    std::uint64_t bytes = 4;
+  };
+  GpuThread& Add(const Copy& c) {
+    GpuCopyRecord record{};
+    record.head = {RecordKind::kGpuCopy, 1, 2};
+    record.kind = 3;
+    record.begin_ticks = c.begin, record.end_ticks = c.end;
+    record.correlation = c.correlation, record.bytes = c.bytes, record.context = 1, record.stream = 7;
+    records.Add(record);
+    return *this;
+  }
   struct Sync {
     std::uint8_t kind;
     std::uint64_t begin, end;

@@ -14,6 +14,7 @@ using Call = NcclThread::Call;
 using Comm = NcclThread::Comm;
 using Kernel = GpuThread::Kernel;
 using Api = GpuThread::Api;
+using Copy = GpuThread::Copy;
 
 inline constexpr std::uint32_t kComm1 = kNcclCommBit | 1, kComm2 = kNcclCommBit | 2;
 inline constexpr std::string_view kAllReduceKernel =

@@ -78,6 +78,25 @@ void Alone() {
   Say("AllReduce", ncclAllReduce(g_in, g_out, 64, ncclFloat32, ncclSum, nullptr, kStream));
 }
 
+// FAKE_NCCL_COPY_ENGINES: large ones are copies, whose numbers are those of earlier kernels.
+void Copies() {
+  ncclComm_t comm = nullptr;
+  Say("CommInitRank", ncclCommInitRank(&comm, 4, IdOf("copies"), 0));
+  for (int i = 0; i < 3; ++i) {
+    ncclAllGather(g_in, g_out, 10, ncclFloat32, comm, kStream);
+    ncclAllGather(g_in, g_out, 1000, ncclFloat32, comm, kStream);
+    ncclAlltoAll(g_in, g_out, 1001, ncclFloat32, comm, kStream);
+  }
+  ncclGroupStart();
+  ncclAllGather(g_in, g_out, 1002, ncclFloat32, comm, kStream);
+  ncclAllReduce(g_in, g_out, 64, ncclFloat32, ncclSum, comm, kStream);
+  ncclGroupEnd();
+  fakeNcclCapture(true);
+  ncclAllGather(g_in, g_out, 1003, ncclFloat32, comm, kStream);
+  fakeNcclCapture(false);
+  Say("CommDestroy", ncclCommDestroy(comm));
+}
+
 // Several in one process.
 void InitAll() {
   ncclComm_t comms[4];
@@ -139,6 +158,55 @@ void Split() {
   for (ncclComm_t comm : {half, other, shrunk, world}) ncclCommAbort(comm);
 }
 
+// What NCCL 2.29 to 2.32 added.
+void Newer() {
+  ncclComm_t world = nullptr, grown = nullptr, joined = nullptr;
+  ncclCommInitRank(&world, 4, IdOf("newer"), 3);
+  Say("CommGrow", ncclCommGrow(world, 6, nullptr, -1, &grown, nullptr));
+  const ncclUniqueId id = IdOf("grown");
+  ncclConfig_t named = Named("joined");
+  Say("CommGrow", ncclCommGrow(nullptr, 6, &id, 5, &joined, &named));
+  Say("CommGrow", ncclCommGrow(nullptr, 6, &id, -1, &joined, nullptr));
+  Say("AllReduceConfig", ncclAllReduceConfig(g_in, g_out, 30, ncclFloat32, ncclMax, grown, kStream, nullptr));
+  Say("ReduceConfig", ncclReduceConfig(g_in, g_out, 31, ncclFloat32, ncclSum, 2, joined, kStream, nullptr));
+  Say("PutSignal", ncclPutSignal(g_in, 32, ncclFloat64, 1, g_out, 0, 0, 0, 0, world, kStream));
+  Say("Signal", ncclSignal(2, 0, 0, 0, world, kStream));
+  Say("WaitSignal", ncclWaitSignal(1, g_in, world, kStream));
+  Say("Signal", ncclSignal(2, 0, 0, 0, nullptr, kStream));
+  ncclGroupStart();
+  ncclAllReduce(g_in, g_out, 33, ncclFloat32, ncclSum, world, kStream);
+  Say("GroupSimulateEnd", ncclGroupSimulateEnd(nullptr));
+  Say("CommRevoke", ncclCommRevoke(world, 0));
+  for (ncclComm_t comm : {grown, joined, world}) Say("CommDestroy", ncclCommDestroy(comm));
+}
+
+// Communicators are made of each other, grown and aborted on many threads, while others are in their operations.
+void Storm() {
+  ncclComm_t last = nullptr;  // The fake's plugin is closed with it, as nobody waits for those in flight.
+  ncclCommInitRank(&last, 2, IdOf("last"), 0);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([t] {
+      for (int round = 0; round < 25; ++round) {
+        ncclComm_t comms[4] = {};
+        ncclCommInitRank(&comms[0], 4, IdOf(("s" + std::to_string(t) + "." + std::to_string(round)).c_str()), 0);
+        fakeNcclNextShape(2, 1);
+        ncclCommSplit(comms[0], 1, 0, &comms[1], nullptr);
+        fakeNcclNextShape(3, 1);
+        ncclCommShrink(comms[0], nullptr, 1, &comms[2], nullptr, 0);
+        ncclCommGrow(comms[0], 5, nullptr, -1, &comms[3], nullptr);
+        std::thread user([&] {
+          for (int i = 0; i < 20; ++i)
+            for (ncclComm_t comm : comms) ncclAllReduce(g_in, g_out, 1, ncclFloat32, ncclSum, comm, kStream);
+        });
+        for (ncclComm_t comm : comms) ncclCommAbort(comm);
+        user.join();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  ncclCommDestroy(last);
+}
+
 // Captured once, replayed twice.
 void Graph() {
   ncclComm_t comm = nullptr;
@@ -184,7 +252,8 @@ int main(int argc, char** argv) {
     void (*run)();
   } all[] = {
       {"all", All},     {"alone", Alone}, {"init-all", InitAll}, {"grouped", Grouped}, {"nonblocking", NonBlocking},
-      {"split", Split}, {"graph", Graph}, {"unseen", Unseen},    {"threads", Threads}};
+      {"split", Split}, {"graph", Graph}, {"unseen", Unseen},    {"threads", Threads}, {"copies", Copies},
+      {"newer", Newer}, {"storm", Storm}};
   for (const auto& each : all) {
     if (name != each.name) continue;
     each.run();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/unit/comms/nccl/nccl_run.h"
@@ -22,11 +23,11 @@ class NcclCalls : public testing::TestWithParam<int> {
  protected:
   std::vector<std::string> env() const { return {"FAKE_NCCL_PROFILER=" + std::to_string(GetParam())}; }
 };
-INSTANTIATE_TEST_SUITE_P(Versions, NcclCalls, testing::Values(4, 5, 6));
+INSTANTIATE_TEST_SUITE_P(Versions, NcclCalls, testing::Values(4, 5, 6, 7));
 
 TEST_P(NcclCalls, TheSameWithAndWithoutLockstep) {
-  for (const char* scenario :
-       {"all", "alone", "init-all", "grouped", "nonblocking", "split", "graph", "unseen", "threads"}) {
+  for (const char* scenario : {"all", "alone", "init-all", "grouped", "nonblocking", "split", "graph", "unseen",
+                               "threads", "copies", "newer"}) {
     TestSegment unused, segment;
     const Output bare = Traced(unused, kCalls, {scenario}, kBare, env());
     EXPECT_EQ(WEXITSTATUS(bare.status), 3) << scenario;
@@ -119,6 +120,28 @@ TEST_P(NcclCalls, EveryFunctionWithWhatItSays) {
       EXPECT_EQ(collectives[2].record.dtype, static_cast<int>(DataType::kInt8));
       for (const auto& begin : records.begins) EXPECT_EQ(begin.record.comm, comm.record.comm);
     }
+  }
+}
+
+// Collectives that copy engines do are told from 2.29.2 on, with the calls around them.
+TEST_P(NcclCalls, CollectivesByCopyEngines) {
+  TestSegment segment;
+  auto copying = env();
+  copying.emplace_back("FAKE_NCCL_COPY_ENGINES=1");
+  Traced(segment, kCalls, {"copies"}, kBoth, copying);
+  const NcclRecords records(segment);
+  const auto copies = records.Of(NcclEvent::kCopyEngine);
+  ASSERT_EQ(copies.size(), GetParam() >= 6 ? 8u : 0u);
+  const auto api = records.Of(NcclEvent::kCollectiveApi);
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    EXPECT_EQ(copies[i].record.seq, 2 * i);
+    EXPECT_EQ(records.EndsOf(copies[i].record.id), 1u);
+    const auto parent = std::find_if(api.begin(), api.end(),
+                                     [&](const auto& each) { return each.record.id == copies[i].record.parent; });
+    ASSERT_NE(parent, api.end());
+    EXPECT_EQ(parent->record.count, copies[i].record.count);
+    EXPECT_EQ(parent->record.flags, i == 7 ? kNcclCaptured : 0);
+    EXPECT_EQ(copies[i].name, parent->name);
   }
 }
 
@@ -226,6 +249,81 @@ TEST_P(NcclCalls, SplitAndShrunk) {
     for (const auto& comm : records.comms) ended += (comm.flags & 64) != 0 ? 1 : 0;
     EXPECT_EQ(ended, 4u);
   }
+}
+
+TEST_P(NcclCalls, FunctionsOfLaterVersions) {
+  for (const int sources : {kInterposed, kBoth}) {
+    TestSegment segment;
+    Traced(segment, kCalls, {"newer"}, sources, env());
+    const NcclRecords records(segment);
+    const auto comms = CommsOf(records);
+    ASSERT_EQ(comms.size(), 3u);
+    struct Expected {
+      const char* name;
+      CollectiveKind function;
+      std::uint64_t count;
+      int peer, result, reduction;
+    };
+    const Expected expected[] = {{"ncclCommInitRank", CollectiveKind::kNone, 0, -1, 0, 0},
+                                 {"ncclCommGrow", CollectiveKind::kNone, 0, -1, 0, 0},
+                                 {"ncclCommGrow", CollectiveKind::kNone, 0, -1, 0, 0},
+                                 {"ncclCommGrow", CollectiveKind::kNone, 0, -1, 4, 0},
+                                 {"ncclAllReduceConfig", CollectiveKind::kAllReduce, 30, -1, 0, 3},
+                                 {"ncclReduceConfig", CollectiveKind::kReduce, 31, 2, 0, 1},
+                                 {"ncclPutSignal", CollectiveKind::kNone, 32, 1, 0, 0},
+                                 {"ncclSignal", CollectiveKind::kNone, 0, 2, 0, 0},
+                                 {"ncclWaitSignal", CollectiveKind::kNone, 0, -1, 0, 0},
+                                 {"ncclSignal", CollectiveKind::kNone, 0, 2, 4, 0},
+                                 {"ncclGroupStart", CollectiveKind::kNone, 0, -1, 0, 0},
+                                 {"ncclAllReduce", CollectiveKind::kAllReduce, 33, -1, 0, 1},
+                                 {"ncclGroupSimulateEnd", CollectiveKind::kNone, 0, -1, 0, 0},
+                                 {"ncclCommRevoke", CollectiveKind::kNone, 0, -1, 0, 0},
+                                 {"ncclCommDestroy", CollectiveKind::kNone, 0, -1, 0, 0},
+                                 {"ncclCommDestroy", CollectiveKind::kNone, 0, -1, 0, 0},
+                                 {"ncclCommDestroy", CollectiveKind::kNone, 0, -1, 0, 0}};
+    ASSERT_EQ(records.calls.size(), std::size(expected));
+    for (std::size_t i = 0; i < std::size(expected); ++i) {
+      const auto& call = records.calls[i];
+      EXPECT_EQ(call.name, expected[i].name);
+      EXPECT_EQ(call.record.function, static_cast<int>(expected[i].function)) << call.name;
+      EXPECT_EQ(call.record.count, expected[i].count) << call.name;
+      EXPECT_EQ(call.record.peer, expected[i].peer) << call.name;
+      EXPECT_EQ(call.record.result, expected[i].result) << call.name;
+      EXPECT_EQ(call.record.reduction, expected[i].reduction) << call.name;
+    }
+    const auto& grown = comms.at(records.calls[4].record.comm);
+    const auto& joined = comms.at(records.calls[5].record.comm);
+    EXPECT_EQ(grown.record.size, 6u);
+    EXPECT_EQ(grown.record.rank, 3);
+    EXPECT_EQ(joined.record.rank, 5);
+    EXPECT_EQ(joined.name, "joined");
+    // Only NCCL tells those who were in it and those who join the same identity.
+    for (const auto* comm : {&grown, &joined}) EXPECT_EQ(comm->record.id != 0, sources == kBoth);
+    EXPECT_EQ(records.calls[6].record.comm, records.calls[13].record.comm) << "revoked is not ended";
+    std::size_t ended = 0;
+    for (const auto& comm : records.comms) ended += (comm.flags & 64) != 0 ? 1 : 0;
+    EXPECT_EQ(ended, 3u);
+  }
+}
+
+TEST_P(NcclCalls, AbortsWhileOperationsAreInFlight) {
+  TestSegmentOptions options;
+  options.bytes = std::uint64_t{128} << 20;
+  options.other_ring_slots = 1 << 14;
+  TestSegment segment(options);
+  const Output output = Traced(segment, kCalls, {"storm"}, kBoth, env());
+  EXPECT_EQ(WEXITSTATUS(output.status), 3);
+  EXPECT_EQ(output.errors, "");
+  const NcclRecords records(segment);
+  const auto comms = CommsOf(records);
+  EXPECT_EQ(comms.size(), 801u);
+  std::map<std::uint32_t, int> ended;
+  for (const auto& comm : records.comms) ended[comm.record.comm] += (comm.flags & 64) != 0 ? 1 : 0;
+  for (const auto& [number, times] : ended) EXPECT_EQ(times, 1) << number;
+  // An operation is its communicator's, or of one that is not known any more; never another's.
+  for (const auto& call : records.CallsOf("ncclAllReduce"))
+    EXPECT_TRUE(call.record.comm == kNoComm || comms.contains(call.record.comm));
+  EXPECT_TRUE(records.losses.empty());
 }
 
 // What no plugin tells is computed alike by every rank: here by two processes.

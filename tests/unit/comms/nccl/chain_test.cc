@@ -27,16 +27,18 @@ struct ChainCase {
 
 // What the plugin sees must be what it sees alone.
 TEST(NcclChain, TheUsersPluginSeesWhatItWouldSeeAlone) {
-  for (const char* scenario : {"all", "grouped", "init-all", "graph", "nonblocking", "split"}) {
-    for (const ChainCase& each : {ChainCase{4, 4, "2"}, ChainCase{4, 4, "6"}, ChainCase{5, 5, "2"},
-                                  ChainCase{5, 5, "3590"}, ChainCase{5, 5, "2048"}, ChainCase{6, 5, "6"},
-                                  ChainCase{5, 5, "1"}, ChainCase{5, 5, "512"}, ChainCase{5, 5, "0"}}) {
+  for (const char* scenario : {"all", "grouped", "init-all", "graph", "nonblocking", "split", "copies"}) {
+    for (const ChainCase& each :
+         {ChainCase{4, 4, "2"}, ChainCase{4, 4, "6"}, ChainCase{5, 5, "2"}, ChainCase{5, 5, "3590"},
+          ChainCase{5, 5, "2048"}, ChainCase{6, 5, "6"}, ChainCase{5, 5, "1"}, ChainCase{5, 5, "512"},
+          ChainCase{5, 5, "0"}, ChainCase{7, 4, "6"}, ChainCase{7, 5, "3590"}, ChainCase{7, 7, "7686"},
+          ChainCase{7, 7, "4096"}}) {
       const std::string plugin =
           std::string(kFakeDir) + "/libnccl-profiler-other" + std::to_string(each.plugin) + ".so";
       TestSegment unused, segment;
       const std::string out = segment.path() + "-other", bare_out = unused.path() + "-other";
       const std::vector<std::string> common{"FAKE_NCCL_PROFILER=" + std::to_string(each.host),
-                                            std::string("OTHER_PLUGIN_MASK=") + each.mask};
+                                            std::string("OTHER_PLUGIN_MASK=") + each.mask, "FAKE_NCCL_COPY_ENGINES=1"};
       auto bare = common, chained = common;
       bare.push_back("OTHER_PLUGIN_OUT=" + bare_out);
       bare.push_back("NCCL_PROFILER_PLUGIN=" + plugin);

@@ -84,5 +84,24 @@ int main(int argc, char** argv) {
   auto* init = reinterpret_cast<InitRank>(dlsym(RTLD_DEFAULT, "ncclCommInitRank"));
   if (init == nullptr) init = reinterpret_cast<InitRank>(dlsym(library, "ncclCommInitRank"));
   std::printf("init %d\n", init(&comm, 1, id, 0));
+  // By their public names where the program's scope has them, as a caller's are: first ours, then the library's.
+  const auto find = [&](const char* name) {
+    void* own = dlsym(library, name);  // What this NCCL lacks is not called.
+    void* found = own != nullptr ? dlsym(RTLD_DEFAULT, name) : nullptr;
+    return found != nullptr ? found : own;
+  };
+  void* comms[2] = {};
+  const int devices[2] = {0, 1};
+  std::printf("all %d\n",
+              reinterpret_cast<int (*)(void**, int, const int*)>(find("ncclCommInitAll"))(comms, 2, devices));
+  for (const char* name : {"ncclCommRevoke", "ncclCommSuspend"})
+    if (auto* call = reinterpret_cast<int (*)(void*, int)>(find(name))) std::printf("%s %d\n", name, call(nullptr, 0));
+  if (auto* call = reinterpret_cast<int (*)(int, int, int, unsigned, void*, void*)>(find("ncclSignal")))
+    std::printf("signal %d\n", call(1, 0, 0, 0, nullptr, nullptr));
+  if (auto* call = reinterpret_cast<int (*)(const void*, void*, std::size_t, int, int, void*, void*, const void*)>(
+          find("ncclAllReduceConfig")))
+    std::printf("config %d\n", call(data, data, 4, 7, 0, nullptr, nullptr, nullptr));
+  if (auto* call = reinterpret_cast<int (*)(void*)>(find("ncclGroupSimulateEnd")))
+    std::printf("simulate %d\n", call(nullptr));
   return 5;
 }

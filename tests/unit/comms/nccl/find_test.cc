@@ -167,6 +167,10 @@ TEST(NcclFind, TheRealLibraryWithoutADriver) {
   int result = -1;
   words >> result;
   EXPECT_EQ(records.CallsOf("ncclCommInitRank")[0].record.result, result);
+  ASSERT_EQ(records.CallsOf("ncclCommInitAll").size(), 1u);
+  EXPECT_NE(records.CallsOf("ncclCommInitAll")[0].record.result, 0);
+  for (const auto& [word, function] : {std::pair{"signal ", "ncclSignal"}, std::pair{"config ", "ncclAllReduceConfig"}})
+    EXPECT_EQ(records.CallsOf(function).size(), bare.out.find(word) == std::string::npos ? 0u : 1u) << function;
 #endif
 }
 

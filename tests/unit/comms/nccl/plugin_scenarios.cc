@@ -267,7 +267,7 @@ void Loop(int count) {
 // A copy-engine collective (v6), written byte by byte at the offsets of the interface's layout.
 void Layout() {
   void* context = g_host->Init(1, nullptr, 1, 2, 0);
-  alignas(8) unsigned char raw[112] = {};
+  alignas(8) unsigned char raw[136] = {};
   const auto put = [&](std::size_t at, auto value) { std::memcpy(raw + at, &value, sizeof value); };
   put(0, std::uint64_t{4096});
   put(24, std::uint64_t{17});
@@ -278,7 +278,7 @@ void Layout() {
   put(72, static_cast<const char*>("ncclInt8"));
   put(104, std::uint64_t{0x99});
   void* handle = nullptr;
-  g_host->Start(context, &handle, *reinterpret_cast<prof::Descriptor*>(raw));
+  g_host->Start(context, &handle, *reinterpret_cast<prof::DescriptorV7*>(raw));
   g_host->Stop(handle);
   std::memset(raw, 0, sizeof raw);
   put(0, std::uint64_t{512});
@@ -288,8 +288,48 @@ void Layout() {
   put(48, std::int32_t{5});
   put(56, std::uint64_t{0x98});
   put(64, std::uint8_t{1});
-  g_host->Start(context, &handle, *reinterpret_cast<prof::Descriptor*>(raw));
+  g_host->Start(context, &handle, *reinterpret_cast<prof::DescriptorV7*>(raw));
   g_host->Stop(handle);
+  g_host->Finalize(context);
+}
+
+// Version 7, likewise: a collective by a symmetric kernel and an ordinary one, with tags of the caller's.
+void Layout7() {
+  void* context = g_host->Init(1, nullptr, 1, 2, 0);
+  alignas(8) unsigned char raw[136] = {};
+  const auto put = [&](std::size_t at, auto value) { std::memcpy(raw + at, &value, sizeof value); };
+  const auto start = [&] {
+    void* handle = nullptr;
+    g_host->Start(context, &handle, *reinterpret_cast<prof::DescriptorV7*>(raw));
+    g_host->Stop(handle);
+    std::memset(raw, 0, sizeof raw);
+    return handle;
+  };
+  put(0, std::uint64_t{512});
+  put(24, static_cast<const char*>("AllReduce"));
+  put(32, std::uint64_t{4096});
+  put(40, static_cast<const char*>("ncclFloat32"));
+  put(56, std::uint64_t{0x98});
+  put(72, std::uint64_t{0x1234567890});  // userTag
+  void* api = start();
+  for (const bool symmetric : {true, false}) {
+    put(0, std::uint64_t{2});
+    put(8, api);
+    put(24, std::uint64_t{21});
+    put(32, static_cast<const char*>("AllReduce"));
+    put(56, std::uint64_t{4096});
+    put(72, static_cast<const char*>("ncclFloat32"));
+    put(80, std::uint8_t{12});
+    put(88, static_cast<const char*>(symmetric ? "AGxLL_R" : "TREE"));
+    put(96, static_cast<const char*>(symmetric ? "" : "LL"));
+    if (symmetric) put(112, static_cast<const char*>("AllReduce_AGxLL_R"));
+    put(120, symmetric);
+    put(128, std::uint64_t{0x1234567890});
+    start();
+  }
+  put(0, std::uint64_t{32768});  // kernelPhase: not asked for.
+  put(32, static_cast<const char*>("compute"));
+  Expect(start() == nullptr, "no handle of a phase");
   g_host->Finalize(context);
 }
 
@@ -320,6 +360,8 @@ int main(int argc, char** argv) {
     Loop(argc > 3 ? std::atoi(argv[3]) : 0);
   else if (name == "layout")
     Layout();
+  else if (name == "layout7")
+    Layout7();
   else
     return 2;
   return g_failures == 0 ? 0 : 1;

@@ -27,7 +27,7 @@ class NcclPlugin : public testing::TestWithParam<int> {
   }
   bool api() const { return GetParam() >= 5; }
 };
-INSTANTIATE_TEST_SUITE_P(Versions, NcclPlugin, testing::Values(4, 5, 6, 9));
+INSTANTIATE_TEST_SUITE_P(Versions, NcclPlugin, testing::Values(4, 5, 6, 7, 9));
 
 TEST_P(NcclPlugin, OperationsAsNcclTellsThem) {
   TestSegment segment;
@@ -91,7 +91,7 @@ TEST_P(NcclPlugin, OperationsAsNcclTellsThem) {
   }
   EXPECT_EQ(segment.view().processes()[0].nccl_used.load(), 1u);
   ASSERT_EQ(records.facts.size(), 1u);
-  EXPECT_EQ(records.facts[0].rfind("nccl_plugin\tversion=" + std::to_string(std::min(GetParam(), 6)), 0), 0u);
+  EXPECT_EQ(records.facts[0].rfind("nccl_plugin\tversion=" + std::to_string(std::min(GetParam(), 7)), 0), 0u);
   EXPECT_TRUE(records.losses.empty());
 }
 
@@ -211,7 +211,8 @@ void CheckWindows(int version, bool rests, WindowKind kind) {
   segment.header().window.kind = kind;
   ProbeChild child(segment.path(), {"windows", std::to_string(version)},
                    {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary}, kScenariosProgram);
-  const std::string on = version == 4 ? "6" : "3590", off = rests ? "0" : on;
+  // Copy engines' collectives from 6 on: their copies and synchronisations are CUPTI's to tell.
+  const std::string on = version == 4 ? "6" : version == 5 ? "3590" : "7686", off = rests ? "0" : on;
   EXPECT_EQ(child.Line(), off);
   EXPECT_EQ(child.Line(), on);
   EXPECT_EQ(child.Line(), off);
@@ -230,17 +231,17 @@ void CheckWindows(int version, bool rests, WindowKind kind) {
 }
 
 TEST(NcclPluginState, TheMaskFollowsTheWindow) {
-  for (int version : {4, 5, 6}) CheckWindows(version, true, WindowKind::kManual);
+  for (int version : {4, 5, 6, 7}) CheckWindows(version, true, WindowKind::kManual);
 }
 TEST(NcclPluginState, WhereTheAgentMaySwitchOnTheMaskStays) { CheckWindows(5, false, WindowKind::kTimer); }
 
 TEST(NcclPluginState, KernelChannelsOnRequest) {
-  for (int version : {4, 5, 6}) {
+  for (int version : {4, 5, 6, 7}) {
     TestSegment segment;
     segment.header().gpu_options = kNcclKernelChannels;
     ProbeChild child(segment.path(), {"kernels", std::to_string(version)},
                      {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary}, kScenariosProgram);
-    EXPECT_EQ(child.Line(), version == 4 ? "70" : "3654");
+    EXPECT_EQ(child.Line(), version == 4 ? "70" : version == 5 ? "3654" : "7750");
     ASSERT_EQ(child.Wait(), 0);
     const NcclRecords records(segment);
     const auto channels = records.Of(NcclEvent::kKernelChannel);
@@ -259,10 +260,34 @@ TEST(NcclPluginState, KernelChannelsOnRequest) {
   }
 }
 
-TEST(NcclPluginState, CopyEngineCollectivesByTheirOffsets) {
+// Version 7 as NCCL 2.32.3 writes it, by the offsets of its header.
+TEST(NcclPluginState, TheNewestLayoutByItsOffsets) {
   TestSegment segment;
-  ProbeChild child(segment.path(), {"layout", "6"}, {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary},
+  ProbeChild child(segment.path(), {"layout7", "7"}, {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary},
                    kScenariosProgram);
+  ASSERT_EQ(child.Wait(), 0);
+  const NcclRecords records(segment);
+  const auto collectives = records.Of(NcclEvent::kCollective);
+  ASSERT_EQ(collectives.size(), 2u);
+  EXPECT_EQ(collectives[0].record.seq, 21u);
+  EXPECT_EQ(collectives[0].record.count, 4096u);
+  EXPECT_EQ(collectives[0].record.channels, 12);
+  EXPECT_EQ(collectives[0].algorithm, "AllReduce_AGxLL_R") << "the kernel's own name, not what is left of it";
+  EXPECT_EQ(collectives[0].protocol, "");
+  EXPECT_EQ(collectives[0].record.parent, records.Of(NcclEvent::kCollectiveApi)[0].record.id);
+  EXPECT_EQ(collectives[1].algorithm, "TREE");
+  EXPECT_EQ(collectives[1].protocol, "LL");
+  EXPECT_EQ(records.Of(NcclEvent::kCollectiveApi)[0].record.stream, 0x98u);
+  EXPECT_EQ(records.facts[0].rfind("nccl_plugin\tversion=7", 0), 0u);
+}
+
+class NcclPluginLayout : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Versions, NcclPluginLayout, testing::Values(6, 7));
+
+TEST_P(NcclPluginLayout, CopyEngineCollectivesByTheirOffsets) {
+  TestSegment segment;
+  ProbeChild child(segment.path(), {"layout", std::to_string(GetParam())},
+                   {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary}, kScenariosProgram);
   ASSERT_EQ(child.Wait(), 0);
   const NcclRecords records(segment);
   const auto copies = records.Of(NcclEvent::kCopyEngine);
