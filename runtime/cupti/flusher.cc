@@ -305,7 +305,6 @@ void Flusher::Run() {
       Decode();
     }
     TakeBack(now_ns);
-    Devices();
   }
 }
 
