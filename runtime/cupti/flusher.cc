@@ -307,7 +307,6 @@ void Flusher::Run() {
       Decode();
     }
     TakeBack(now_ns);
-    Devices();
   }
 }
 

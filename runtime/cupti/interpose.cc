@@ -202,7 +202,11 @@ int cuptiActivityEnableDriverApi(std::uint32_t callback, std::uint8_t enable) {
 
 int cuptiActivityFlushAll(std::uint32_t flags) {
   const auto real = Real("cuptiActivityFlushAll", g_capture.api.flush_all);
-  if (Through()) return real != nullptr ? real(flags) : int{kNotInitialized};
+  if (Through()) {
+    const int result = real != nullptr ? real(flags) : int{kNotInitialized};
+    if (!Control::Mine()) g_capture.lent.Deliver(g_capture.foreign.completed.load());
+    return result;
+  }
   // Not while CUPTI is taken back: what comes back in that moment is theirs to get here.
   const Control control(kWaitNs);
   const bool ours = Now() == Owner::kOurs;
