@@ -393,6 +393,11 @@ class Leads(Case):
                 self.assertLessEqual(low, off)
                 self.assertGreaterEqual(high, off + drift)
                 self.assertEqual(int(file.meta["gpu_clock_error_ns"]), max(-low, high))
+                # It is part of the error that every comparison across ranks knows.
+                code, analysis, stderr = jobs.latest(self.dir).analyze()
+                self.assertEqual(analysis["trust"]["clock_error_ns_max"], max(-low, high), stderr)
+                if off > 300_000:
+                    self.assertTrue([line for line in analysis["remarks"] if line.startswith("GPU times may be off")])
                 self.assertEqual(file.losses.get("LaunchAfterStart", 0) > 0, off < 0)
                 if off > 300_000:
                     self.assertGreater(file.losses["SyncBeforeEnd"], 0)
