@@ -16,7 +16,13 @@ constexpr std::int64_t kForever = INT64_MAX;
 constexpr std::int64_t kStretchNs = 100'000'000, kTightNs = 1'000'000;
 constexpr std::size_t kLeastStretches = 4, kMostStretches = 64;
 // Where the host never waits, evidence is taken from elsewhere, and this much drift is allowed for.
-constexpr double kDrift = 100e-6;
+constexpr double kDrift = 100e-6, kMostSlack = 1e15;
+
+// Times of damaged files may be anything; no evidence lies days away from its cause.
+constexpr std::int64_t kWildNs = 1'000'000'000'000'000;
+bool Difference(std::int64_t later, std::int64_t earlier, std::int64_t* ns) {
+  return !__builtin_sub_overflow(later, earlier, ns) && *ns > -kWildNs && *ns < kWildNs;
+}
 
 struct Call {
   std::int64_t begin_ns, end_ns;
@@ -75,8 +81,9 @@ class Comparison {
     for (std::size_t i = 0; i < rows.rows(); ++i) {
       const auto call = calls_.find(rows.correlation[i]);
       if (rows.correlation[i] == 0 || call == calls_.end()) continue;
+      std::int64_t after = 0;
+      if (!Difference(rows.begin_ns[i], call->second.begin_ns, &after)) continue;
       Device& device = devices_[rows.device[i]];
-      const std::int64_t after = rows.begin_ns[i] - call->second.begin_ns;
       device.at_most.push_back({rows.begin_ns[i], after});
       if (after < 0) {
         device.clock.early_starts += 1;
@@ -120,8 +127,10 @@ class Comparison {
       const auto after = std::upper_bound(list->second.begin(), list->second.end(), until,
                                           [](std::int64_t ns, const Work& work) { return ns < work.enqueued_ns; });
       if (after == list->second.begin()) continue;
+      std::int64_t later = 0;
+      const std::int64_t end = sync.begin_ns[i] + sync.duration_ns[i];
+      if (!Difference(end, after[-1].end_ns, &later)) continue;
       Device& device = devices_[after[-1].device];
-      const std::int64_t end = sync.begin_ns[i] + sync.duration_ns[i], later = end - after[-1].end_ns;
       device.at_least.push_back({end, -later});
       if (later < 0) {
         device.clock.early_returns += 1;
@@ -135,10 +144,11 @@ class Comparison {
     std::int64_t first = kForever, last = INT64_MIN;
     for (const auto* list : {&device.at_most, &device.at_least})
       for (const Evidence& one : *list) first = std::min(first, one.at_ns), last = std::max(last, one.at_ns);
-    if (device.at_most.empty() && device.at_least.empty()) return;
+    std::int64_t span = 0;
+    if ((device.at_most.empty() && device.at_least.empty()) || !Difference(last, first, &span)) return;
     const std::size_t stretches =
-        std::clamp<std::size_t>(static_cast<std::size_t>((last - first) / kStretchNs), kLeastStretches, kMostStretches);
-    const std::int64_t length = (last - first) / static_cast<std::int64_t>(stretches) + 1;
+        std::clamp<std::size_t>(static_cast<std::size_t>(span / kStretchNs), kLeastStretches, kMostStretches);
+    const std::int64_t length = span / static_cast<std::int64_t>(stretches) + 1;
     const auto stretch = [&](const Evidence& one) { return static_cast<std::size_t>((one.at_ns - first) / length); };
     std::vector<std::int64_t> high(stretches, kForever), low(stretches, -kForever);
     for (const Evidence& one : device.at_most) high[stretch(one)] = std::min(high[stretch(one)], one.bound_ns);
@@ -168,7 +178,8 @@ class Comparison {
         const double distance = static_cast<double>(j > k ? j - k : k - j) + 1;
         if (j != k && !std::isfinite(drift)) continue;
         const auto slack = std::isfinite(drift)
-                               ? static_cast<std::int64_t>(std::ceil(distance * static_cast<double>(length) * drift))
+                               ? static_cast<std::int64_t>(
+                                     std::min(std::ceil(distance * static_cast<double>(length) * drift), kMostSlack))
                                : 0;
         if (high[j] != kForever) up = std::min(up, high[j] + slack);
         if (low[j] != -kForever) down = std::max(down, low[j] - slack);

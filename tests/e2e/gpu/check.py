@@ -381,6 +381,20 @@ class Leads(Case):
                 code, analysis, stderr = jobs.latest(self.dir).analyze()
                 self.assertEqual(analysis["run"]["steps"], self.END - self.FIRST, stderr)
 
+    def test_the_agents_switch(self):
+        """A timer turns recording on and off anywhere in a step: every launch in the window has its kernel, and no other."""
+        words = [TESTS / "gpu_job", "lead", "200", "10", "kernels"]
+        done = self.one(words, run=["--delay", "0.3", "--duration", "0.3"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        file = list(jobs.latest(self.dir).files().values())[0]
+        begin, end = int(file.column("windows", "begin_ns")[0]), int(file.column("windows", "end_ns")[0])
+        launched = {int(c) for c, kind in zip(file.column("api", "correlation"), file.column("api", "kind")) if kind == 1}
+        self.assertGreater(len(launched), 20)
+        self.assertEqual({int(c) for c in file.column("kernels", "correlation")}, launched)
+        self.assertTrue(all(begin <= int(at) <= end for at in file.column("api", "begin_ns")))
+        # Ten steps of 8 ms behind the host: the last of them began on the GPU after recording had gone off.
+        self.assertGreater(int(file.column("kernels", "begin_ns")[-1]), end)
+
     def test_gpu_clock(self):
         """What the GPU's clock is off by lies within the bound, and only a clock that is off is told of."""
         for off, ppm in ((0, 0), (50_000, 0), (-50_000, 0), (400_000, 0), (0, 500)):
@@ -393,6 +407,11 @@ class Leads(Case):
                 self.assertLessEqual(low, off)
                 self.assertGreaterEqual(high, off + drift)
                 self.assertEqual(int(file.meta["gpu_clock_error_ns"]), max(-low, high))
+                # It is part of the error that every comparison across ranks knows.
+                code, analysis, stderr = jobs.latest(self.dir).analyze()
+                self.assertEqual(analysis["trust"]["clock_error_ns_max"], max(-low, high), stderr)
+                if off > 300_000:
+                    self.assertTrue([line for line in analysis["remarks"] if line.startswith("GPU times may be off")])
                 self.assertEqual(file.losses.get("LaunchAfterStart", 0) > 0, off < 0)
                 if off > 300_000:
                     self.assertGreater(file.losses["SyncBeforeEnd"], 0)
