@@ -107,7 +107,7 @@ file(GLOB toolkits /usr/local/cuda /usr/local/cuda-*)
 file(GLOB fetched ${LOCKSTEP_NVIDIA_DIR}/*/nvidia/*)
 set(nvidia_places ${toolkits} ${fetched})
 foreach(python IN ITEMS python3 /usr/bin/python3)
-  execute_process(COMMAND ${python} -c "import nvidia; print(*nvidia.__path__, sep='\n')" OUTPUT_VARIABLE packages
+  execute_process(COMMAND ${python} -c "import nvidia; [print(path) for path in nvidia.__path__]" OUTPUT_VARIABLE packages
                   ERROR_QUIET RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT failed AND packages)
     string(REPLACE "\n" ";" packages "${packages}")
@@ -127,6 +127,20 @@ endforeach()
 set(nvidia_suffixes include extras/CUPTI/include targets/x86_64-linux/include targets/sbsa-linux/include
                     lib64 lib extras/CUPTI/lib64 bin)
 
+# Whether a header is complete. pip's packages of PyTorch for CUDA 13 lack <crt/...> and <nv/...>, which are packages of
+# their own. Sets LOCKSTEP_NAME_COMPILES.
+include(CheckCXXSourceCompiles)
+function(lockstep_check_header name header)  # include directories ...
+  if("${LOCKSTEP_${name}_TRIED}" STREQUAL "${ARGN}")
+    return()
+  endif()
+  unset(LOCKSTEP_${name}_COMPILES CACHE)
+  set(CMAKE_REQUIRED_INCLUDES ${ARGN})
+  check_cxx_source_compiles("#include <${header}>
+    int main() {}" LOCKSTEP_${name}_COMPILES)
+  set(LOCKSTEP_${name}_TRIED "${ARGN}" CACHE INTERNAL "")
+endfunction()
+
 find_path(LOCKSTEP_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${nvidia_places} PATH_SUFFIXES ${nvidia_suffixes})
 if(LOCKSTEP_NVTX_INCLUDE)
   lockstep_note("NVTX headers" "${LOCKSTEP_NVTX_INCLUDE}" "tests of the NVTX source")
@@ -137,10 +151,17 @@ find_path(CUDA_CUPTI_INCLUDE cupti.h HINTS ${nvidia_places} PATH_SUFFIXES ${nvid
 # Packages of pip for CUDA 12 and older have it in a folder of its own.
 find_path(LOCKSTEP_CUDA_INCLUDE cuda.h HINTS ${CUDA_CUPTI_INCLUDE} ${nvidia_places} PATH_SUFFIXES ${nvidia_suffixes})
 if(CUDA_CUPTI_INCLUDE AND LOCKSTEP_CUDA_INCLUDE)
+  lockstep_check_header(CUPTI_HEADERS cupti.h ${CUDA_CUPTI_INCLUDE} ${LOCKSTEP_CUDA_INCLUDE})
+endif()
+if(CUDA_CUPTI_INCLUDE AND LOCKSTEP_CUDA_INCLUDE AND LOCKSTEP_CUPTI_HEADERS_COMPILES)
   lockstep_note("CUPTI headers" "${CUDA_CUPTI_INCLUDE}" "checks of our own layouts")
 else()
-  unset(CUDA_CUPTI_INCLUDE CACHE)
-  lockstep_note("CUPTI headers" "not found" "not needed: found at run time")
+  if(CUDA_CUPTI_INCLUDE)
+    lockstep_note("CUPTI headers" "${CUDA_CUPTI_INCLUDE} is not complete" "not needed: found at run time")
+  else()
+    lockstep_note("CUPTI headers" "not found" "not needed: found at run time")
+  endif()
+  set(CUDA_CUPTI_INCLUDE "")
 endif()
 find_library(LOCKSTEP_CUPTI_LIBRARY NAMES cupti libcupti.so.13 libcupti.so.12 HINTS ${nvidia_places} PATH_SUFFIXES ${nvidia_suffixes})
 # Later ones do nothing at all without a driver (13.4.92, 13.5.25: every function returns 999), and are none for tests here.
@@ -166,7 +187,7 @@ else()
   else()
     lockstep_note("CUPTI" "not found" "CUPTI is tested through an iterator of our own only")
   endif()
-  # For this run of CMake: the cache keeps where it lies.
+  # The cache keeps where it lies.
   set(LOCKSTEP_CUPTI_LIBRARY "")
 endif()
 
@@ -175,6 +196,12 @@ find_program(LOCKSTEP_NVCC nvcc HINTS ${nvidia_places} PATH_SUFFIXES bin)
 find_path(LOCKSTEP_CUDART_INCLUDE cuda_runtime.h HINTS ${nvidia_places} PATH_SUFFIXES ${nvidia_suffixes})
 find_library(LOCKSTEP_CUDART_STATIC libcudart_static.a HINTS ${nvidia_places} PATH_SUFFIXES ${nvidia_suffixes})
 find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS ${nvidia_places} PATH_SUFFIXES ${nvidia_suffixes})
+if(LOCKSTEP_NCCL_INCLUDE AND LOCKSTEP_CUDART_INCLUDE)
+  lockstep_check_header(NCCL_HEADER nccl.h ${LOCKSTEP_NCCL_INCLUDE} ${LOCKSTEP_CUDART_INCLUDE})
+endif()
+if(NOT LOCKSTEP_NCCL_HEADER_COMPILES)
+  set(LOCKSTEP_NCCL_INCLUDE "")
+endif()
 find_library(LOCKSTEP_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${nvidia_places} PATH_SUFFIXES ${nvidia_suffixes})
 if(LOCKSTEP_NVCC AND LOCKSTEP_CUDART_INCLUDE AND LOCKSTEP_CUDART_STATIC AND NOT "${LOCKSTEP_NVCC_TRIED}" STREQUAL LOCKSTEP_NVCC)
   get_filename_component(cudart_directory ${LOCKSTEP_CUDART_STATIC} DIRECTORY)
