@@ -140,6 +140,7 @@ void Boundary(StepSource source, std::int64_t index, bool ends) {
       break;
   }
   if (!decides) {
+    FollowState(segment);
     if (ring::Recording()) Write(source, index, flags, ticks);
     return;
   }
@@ -232,6 +233,15 @@ std::int64_t NextStep() {
   return source < kSources ? g_next_step[source].load(std::memory_order_relaxed) : -1;
 }
 
+bool FollowState(SegmentHeader& segment) {
+  std::uint64_t state;
+  do {
+    state = segment.window.state.load(std::memory_order_seq_cst);
+    segment.recording.store(static_cast<std::uint32_t>(state & 1), std::memory_order_seq_cst);
+  } while (((segment.window.state.load(std::memory_order_seq_cst) ^ state) & 1) != 0);
+  return (state & 1) != 0;
+}
+
 void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks) {
   SegmentHeader& segment = *lockstep_probe.segment;
   WindowSpec& window = segment.window;
@@ -244,15 +254,10 @@ void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::
     window.windows_begun.fetch_add(1, std::memory_order_relaxed);
   else
     SlowWriter(1).Append(&record, 1, 1);
-  // Others may be switching too: the switch ends up as the word says.
-  std::uint64_t state;
-  do {
-    state = window.state.load(std::memory_order_seq_cst);
-    segment.recording.store(static_cast<std::uint32_t>(state & 1), std::memory_order_seq_cst);
-  } while (((window.state.load(std::memory_order_seq_cst) ^ state) & 1) != 0);
+  const bool now_on = FollowState(segment);
   if (on) SlowWriter(1).Append(&record, 1, 1);
   if (page != nullptr) Rearm(*page);
-  TellSwitch((state & 1) != 0);
+  TellSwitch(now_on);
 }
 
 bool StepRangeOpened() {

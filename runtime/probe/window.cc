@@ -67,7 +67,11 @@ bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, st
   WindowSpec& window = segment->window;
   std::uint64_t state = window.state.load(std::memory_order_seq_cst);
   do {
-    if (((state & 1) != 0) == on) return false;
+    if (((state & 1) != 0) == on) {
+      // Who decided may not have come as far as the switch, and what the caller records next must not wait for that.
+      FollowState(*segment);
+      return false;
+    }
     if (on && window.stop_requested.load(std::memory_order_seq_cst) != 0) return false;
   } while (!window.state.compare_exchange_weak(state, state ^ 1, std::memory_order_seq_cst));
   RecordSwitch(on, cause, step, cut, ticks);

@@ -33,6 +33,9 @@ bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, st
 
 // The WindowRecord of a change of WindowSpec::state by this thread; the switch and the thread's ring follow.
 void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks);
+// Brings the switch to what WindowSpec::state says, which is returned. A thread that changed the state may be preempted
+// before it does so itself, so every thread that relies on the switch helps. Thread: any, without locks.
+bool FollowState(SegmentHeader& segment);
 
 // Tells the hooks of lockstep_on_switch.
 void TellSwitch(bool on);
