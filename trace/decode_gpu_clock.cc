@@ -42,6 +42,8 @@ class Comparison {
  public:
   explicit Comparison(const schema::RankTables& tables) : tables_(tables) {
     const schema::Api& api = tables.api;
+    if (tables.kernels.rows() == 0 && tables.copies.rows() == 0) return;
+    calls_.reserve(api.rows());
     for (std::size_t i = 0; i < api.rows(); ++i) {
       if (api.correlation[i] == 0) continue;
       const Call call{api.begin_ns[i], api.begin_ns[i] + api.duration_ns[i], api.result[i] != 0};
