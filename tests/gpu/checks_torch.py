@@ -47,9 +47,9 @@ def torch_fsdp(ctx):
     return {"all_gathers": gathers, "reduce_scatters": scatters}
 
 
-def profiled(ctx, bare):
+def profiled(ctx, bare, *options):
     out = ctx.dir / f"profile-{'bare' if bare else 'traced'}.json"
-    job = ctx.launch(ctx.torch(HERE / "profiled.py", str(out)), bare=bare, timeout=240, raw=not bare)
+    job = ctx.launch(ctx.torch(HERE / "profiled.py", str(out), *options), bare=bare, timeout=240, raw=not bare)
     return job, json.loads(out.read_text())
 
 
@@ -68,6 +68,22 @@ def torch_profiler_inside(ctx):
     expect(before > 0, "no kernel from before the profiler began")
     expect(after > 0, "capture was not taken up again after the profiler's end")
     return {"profiler_kernels": beside["kernels"], "before": before, "after": after, "of_each": alone["steps"]}
+
+
+@check(400)
+def torch_profiler_on_a_busy_gpu(ctx):
+    """What was in the queue when torch.profiler began is lost to us and counted; the profiler misses nothing."""
+    _, alone = profiled(ctx, True, "--busy")
+    job, beside = profiled(ctx, False, "--busy")
+    expect(alone["tanh"] > 0 and alone["tanh"] == beside["tanh"],
+           f"torch.profiler saw {beside['tanh']} of its kernels, {alone['tanh']} without Lockstep")
+    file = ctx.files(job)[0]
+    queued = sum("erf" in name.lower() for name in kernel_names(file))
+    missing = file.losses.get("GpuTimesMissing", 0)
+    expect(missing == 0 or file.losses.get("GpuCaptureTaken", 0) >= 1, f"the gap is not marked: {file.losses}")
+    after = sum("sinh" in name.lower() for name in kernel_names(file))
+    expect(after > 0, "capture was not taken up again after the profiler's end")
+    return {"profiler_kernels": beside["tanh"], "queued_recorded": queued, "queued_lost": missing, "after": after}
 
 
 @check(300)
