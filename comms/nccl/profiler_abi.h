@@ -3,7 +3,8 @@
 // and 7 (2.31.2 and later): own declarations from the layouts of x86-64 builds, so that no
 // NCCL is needed. The exported symbol ncclProfiler_vN is a data object, a table of six
 // pointers. Versions 5 and 6 have one layout, 6 adds events; in 7 members have grown at
-// their ends, so that it begins as they do (NVIDIA/nccl, plugin/profiler/profiler_v7.h).
+// their ends, so that it begins as they do (NVIDIA/nccl, plugin/profiler/profiler_v7.h; the offsets are
+// those that 2.32.3's code writes).
 
 #include <cstddef>
 #include <cstdint>

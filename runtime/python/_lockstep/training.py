@@ -153,6 +153,8 @@ def _optimizer(torch):
     @functools.wraps(function)
     def hooked(self, *args, **kwargs):
         result = function(self, *args, **kwargs)
+        if state.compiling():  # Not made yet; its class is wrapped with the next one.
+            return result
         try:
             state.optimizer_made()
             _wrap_step(self.__class__)

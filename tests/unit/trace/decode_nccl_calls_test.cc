@@ -51,6 +51,18 @@ TEST_F(DecodeNcclTest, CapturedOperationsAreNoRowsAndReplaysAre) {
   EXPECT_EQ(t.collectives.kernel[0], kNone);
 }
 
+// One-sided operations and device communicators make no rows, and that is said.
+TEST_F(DecodeNcclTest, WhatMakesNoRowIsCounted) {
+  nccl_.Add(Call{.name = "ncclPutSignal", .begin = 10, .end = 11, .count = 5});
+  nccl_.Add(Call{.name = "ncclSignal", .begin = 12, .end = 13});
+  nccl_.Add(Call{.name = "ncclWaitSignal", .begin = 14, .end = 15});
+  nccl_.Add(Call{.name = "ncclCommRevoke", .begin = 16, .end = 17});
+  nccl_.Add(Call{.name = "ncclDevCommCreate", .begin = 18, .end = 19});
+  const schema::RankTables t = Run();
+  EXPECT_EQ(t.collectives.rows() + t.p2p.rows(), 0u);
+  EXPECT_EQ(LossCount(t, "NcclUntied"), 4u);
+}
+
 // A collective of copy engines is the copies that were launched within it, on its thread.
 TEST_F(DecodeNcclTest, ACollectiveOfCopyEnginesIsItsCopies) {
   const auto copy = [&](std::uint64_t at, std::uint32_t correlation, std::uint64_t begin, std::uint64_t end,
