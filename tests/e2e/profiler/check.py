@@ -75,9 +75,15 @@ class Profiler(unittest.TestCase):
 
     def check(self, rounds, kernels, queued, pause_ms, env=None):
         bare, _, _ = self.profile(False, rounds, kernels, queued, pause_ms, env)
-        self.assertEqual([one["kernels"] for one in bare], [{"inside": kernels}] * rounds)
         traced, said, rank = self.profile(True, rounds, kernels, queued, pause_ms, env)
-        self.assertEqual(traced, bare)
+        all_of_it = {"kernels": {"inside": kernels}, "wrong": 0, "launches": kernels}
+        self.assertEqual(traced, [all_of_it] * rounds)
+        # By itself Kineto registers its clock once more in each session, and CUPTI then misplaces that many kernels more
+        # at its begin (pytorch issue 192021), which Kineto leaves out. That is all that may differ.
+        for i, one in enumerate(bare):
+            self.assertEqual(one["launches"], kernels)
+            self.assertEqual(list(one["kernels"]), ["inside"])
+            self.assertLessEqual(kernels - i, one["kernels"]["inside"] - one["wrong"], i)
         return said, rank
 
 
@@ -89,7 +95,7 @@ class Handover(Profiler):
         recorded = collections.Counter(rank.text(name) for name in rank.column("kernels", "name"))
         losses = rank.losses
         self.assertNotIn("inside", recorded)
-        self.assertGreater(recorded["after"], 0)
+        self.assertEqual(recorded["after"], 3 * 30)
         self.assertEqual(losses["GpuCaptureTaken"], 3)
         missing = said["made"] - 3 * 1000 - sum(recorded.values())
         self.assertEqual(losses.get("GpuTimesMissing", 0), missing)

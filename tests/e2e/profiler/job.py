@@ -1,7 +1,7 @@
 """job.py FAKE_CUPTI OUT ROUNDS KERNELS QUEUED PAUSE_MS: a program that profiles itself with torch's own profiler.
 
 Each round: QUEUED kernels are launched and still run when the profiler starts; KERNELS are launched under it and waited
-for; the profile is written to OUT/ROUND.json; QUEUED more are launched, and PAUSE_MS passes.
+for; the profile is written to OUT/ROUND.json; PAUSE_MS passes, and QUEUED more are launched and waited for.
 """
 import ctypes
 import json
@@ -38,7 +38,7 @@ for i in range(rounds):
     launch(kernels, "inside", 50)
     fake.fake_gpu_device_synchronize()
     _disable_profiler().save(f"{out}/{i}.json")
-    launch(queued, "after", 1000)
     time.sleep(pause_ms / 1000)
-fake.fake_gpu_device_synchronize()
+    launch(queued, "after", 1000)
+    fake.fake_gpu_device_synchronize()
 print(json.dumps({"violations": fake.fake_gpu_violations(), "made": fake.fake_gpu_made(10)}))
