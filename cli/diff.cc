@@ -125,7 +125,7 @@ void AddDiff(CLI::App& root, Chosen& chosen) {
       "  lockstep diff RUN --save-baseline ci/ddp8.json      then, later:\n"
       "  lockstep diff ci/ddp8.json --fail-on step_ns:+3%,exposed_wait_ns:+5% --markdown summary.md\n"
       "Exit code 4: a measure of --fail-on is worse; 3: a run is not complete; 0 otherwise.");
-  app->add_option("base", flags->base, "Run directory, traces of torch.profiler, or a file of --save-baseline")
+  app->add_option("base", flags->base, "Run directory, traces of other tools, or a file of --save-baseline")
       ->type_name("BASE")
       ->required();
   app->add_option("new", flags->now, "Run directory or traces (default: the latest run)")->type_name("NEW");

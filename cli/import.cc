@@ -1,4 +1,4 @@
-// lockstep import kineto: traces of torch.profiler -> a run directory.
+// lockstep import: traces of other tools -> a run directory.
 
 #include "ingest/import.h"
 
@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/imported.h"
 #include "cli/out.h"
+#include "ingest/formats.h"
 #include "merge/work_lock.h"
 #include "trace/part_file.h"
 
@@ -25,6 +26,8 @@ struct ImportFlags {
   std::vector<std::string> files;
   std::string output;
   unsigned jobs = 0;
+  std::string step_range;
+  const import::ForeignFormat* format = nullptr;  // Null: whatever the files are.
   bool python_functions = false, force = false, quiet = false;
 };
 
@@ -84,7 +87,7 @@ void PrintLosses(const import::ImportResult& result) {
 
 int Run(const ImportFlags& flags) {
   if (Status output = CheckOutput(flags); !output.ok()) return PrintError(output.error());
-  Result<import::TraceFiles> traces = import::FindTraces(flags.files);
+  Result<import::TraceFiles> traces = import::FindTraces(flags.files, flags.format);
   if (!traces.ok()) return PrintError(traces.error());
   // Made within the run directory under another name: who reads the run of before goes on reading it whole.
   PartDirectory part;
@@ -98,6 +101,7 @@ int Run(const ImportFlags& flags) {
   options.run_dir = part.directory();
   options.jobs = flags.jobs;
   options.python_functions = flags.python_functions;
+  options.step_range = flags.step_range;
   auto meter = std::make_unique<ImportMeter>(flags.quiet);
   options.progress = [&](const import::ImportProgress& progress) { meter->Show(progress); };
   const Result<import::ImportResult> imported = import::Import(traces.value(), options);
@@ -122,8 +126,8 @@ int Run(const ImportFlags& flags) {
   const auto many = [](std::uint64_t n, const char* word) {
     return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
   };
-  Show("{} of {} ranks: {} ({}, {}, {}) from {} of JSON in {:.1f} s\n", r.ranks, r.world_size, many(r.events, "event"),
-       many(r.kernels, "kernel"), many(r.collectives, "collective"), many(r.steps, "step"), Bytes(r.json_bytes),
+  Show("{} of {} ranks: {} ({}, {}, {}) from {} in {:.1f} s\n", r.ranks, r.world_size, many(r.events, "event"),
+       many(r.kernels, "kernel"), many(r.collectives, "collective"), many(r.steps, "step"), Bytes(r.read_bytes),
        seconds);
   PrintLosses(r);
   return !Show("{}\n  next:  lockstep analyze {}\n", flags.output, flags.output) ? kFailed
@@ -131,28 +135,44 @@ int Run(const ImportFlags& flags) {
                                                                                  : kOk;
 }
 
+// The same for files of any format and for those of one.
+void AddFlags(CLI::App& command, const std::shared_ptr<ImportFlags>& flags, const import::ForeignFormat* format,
+              Chosen& chosen) {
+  command.add_option("files", flags->files, "Trace files of all ranks, or directories that hold them")
+      ->type_name("FILES");
+  command.add_option("-o,--output", flags->output, "The run directory to make")->type_name("RUN");
+  command
+      .add_option("--step-range", flags->step_range,
+                  "NVTX ranges of this name are the steps (default: those that are named like steps)")
+      ->type_name("NAME");
+  command.add_flag("--python-functions", flags->python_functions, "Import Python function calls too (with_stack=True)");
+  command.add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
+  command.add_flag("--force", flags->force, "Replace the run directory's run if there is one");
+  command.add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
+  command.callback([flags, format, &command, &chosen] {
+    // Whoever names a format speaks to its subcommand.
+    if (!command.get_subcommands().empty()) return;
+    if (flags->files.empty()) throw CLI::RequiredError("files");
+    if (flags->output.empty()) throw CLI::RequiredError("--output");
+    flags->format = format;
+    chosen = [flags] { return Run(*flags); };
+  });
+}
+
 }  // namespace
 
 void AddImport(CLI::App& root, Chosen& chosen) {
-  auto flags = std::make_shared<ImportFlags>();
   CLI::App* command = root.add_subcommand("import", "Make a run directory of other tools' traces");
   command->footer(
       "Example:\n"
-      "  lockstep import kineto traces/*.json.gz -o RUN      then:  lockstep analyze RUN");
-  command->require_subcommand(1);
-  CLI::App* kineto = command->add_subcommand("kineto", "Traces of torch.profiler: Chrome JSON, plain or gzip");
-  kineto->footer(
-      "Example:\n"
-      "  lockstep import kineto traces/*.json.gz -o RUN      then:  lockstep analyze RUN");
-  kineto->add_option("files", flags->files, "Trace files of all ranks, or directories that hold them")
-      ->type_name("FILES")
-      ->required();
-  kineto->add_option("-o,--output", flags->output, "The run directory to make")->type_name("RUN")->required();
-  kineto->add_flag("--python-functions", flags->python_functions, "Import Python function calls too (with_stack=True)");
-  kineto->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
-  kineto->add_flag("--force", flags->force, "Replace the run directory's run if there is one");
-  kineto->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
-  kineto->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });
+      "  lockstep import traces/ -o RUN      then:  lockstep analyze RUN");
+  AddFlags(*command, std::make_shared<ImportFlags>(), nullptr, chosen);
+  for (const import::ForeignFormat* format : import::ForeignFormats()) {
+    const std::string name(format->name);
+    CLI::App* one = command->add_subcommand(name, std::string(format->what));
+    one->footer(fmt::format("Example:\n  lockstep import {} traces/ -o RUN      then:  lockstep analyze RUN", name));
+    AddFlags(*one, std::make_shared<ImportFlags>(), format, chosen);
+  }
 }
 
 }  // namespace lockstep::cli

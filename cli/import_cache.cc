@@ -56,7 +56,7 @@ Result<std::string> CacheDirectory(const std::string& beside) {
     if (const fs::path dir = temporary / fmt::format("lockstep-{}", ::geteuid()); UsableOnlyByUs(dir))
       return dir.string();
   return Error{ErrorCode::kIo, "there is no directory to import into", own.string(),
-               "lockstep import kineto FILES -o RUN, then lockstep analyze RUN"};
+               "lockstep import FILES -o RUN, then lockstep analyze RUN"};
 }
 
 // Held until the process ends: imports in use, and those that only this process has.
@@ -111,7 +111,7 @@ void RemoveOlder(const std::string& cache, const std::string& names, const std::
 void SaySkipped(const std::vector<std::string>& skipped) {
   for (std::size_t i = 0; i < skipped.size(); ++i) {
     if (i == 3 && skipped.size() > 4) {
-      Note("lockstep: and {} more JSON files that are no traces\n", skipped.size() - i);
+      Note("lockstep: and {} more files that are no traces\n", skipped.size() - i);
       break;
     }
     Note("lockstep: skipped {}\n", skipped[i]);
@@ -126,7 +126,7 @@ Result<std::string> ImportIntoCache(const std::vector<std::string>& given, unsig
   LS_TRY(const std::string cache, CacheDirectory(import::CommonDirectory(traces.files)));
   Hash64 hash;
   for (const import::TraceFile& file : traces.files) hash.Add(std::string_view(file.real));
-  const std::string names = fmt::format("import-{:016x}", hash.value()), key = import::InputsKey(traces, false);
+  const std::string names = fmt::format("import-{:016x}", hash.value()), key = import::InputsKey(traces, false, "");
   // Of other inputs another directory: what is under this name never changes.
   const std::string run = (fs::path(cache) / (names + "-" + key)).string();
   const auto found = [&] {
@@ -146,7 +146,7 @@ Result<std::string> ImportIntoCache(const std::vector<std::string>& given, unsig
   auto part = std::make_unique<PartDirectory>();
   if (const int error = part->Open(run); error != 0)
     return Error{ErrorCode::kIo, "cannot import: " + std::generic_category().message(error), cache,
-                 "lockstep import kineto FILES -o RUN, then lockstep analyze RUN"};
+                 "lockstep import FILES -o RUN, then lockstep analyze RUN"};
   import::ImportOptions options;
   options.run_dir = part->directory();
   options.jobs = jobs;

@@ -52,7 +52,7 @@ void ImportMeter::Show(const import::ImportProgress& progress) {
 
 void AddRunsArgument(CLI::App& app, std::vector<std::string>& runs) {
   app.add_option("run", runs,
-                 "Run directory (default: lockstep.out/latest), or traces of torch.profiler: files, directories")
+                 "Run directory (default: lockstep.out/latest), or traces of other tools: files, directories")
       ->type_name("RUN");
 }
 

@@ -152,7 +152,7 @@ Result<FileFacts> LookAtJson(const std::string& path) {
   if (!json.is_object() || !json.contains("schema") || !json["schema"].is_string())
     return Error{ErrorCode::kMalformed,
                  json.is_discarded() ? "the JSON is damaged or cut" : "no JSON file of Lockstep's", path,
-                 "make it again; traces of torch.profiler are read by lockstep import"};
+                 "make it again; traces of other tools are read by lockstep import"};
   FileFacts facts;
   facts.path = path;
   facts.format = json["schema"].get<std::string>();
@@ -341,7 +341,7 @@ void AddInfo(CLI::App& root, Chosen& chosen) {
   info->add_option(
       "FILE_OR_RUN", flags->what,
       "rank file, timeline.h5, spool, analysis.json or other JSON of ours, a run's directory (default: the "
-      "latest run), or traces of torch.profiler");
+      "latest run), or traces of other tools");
   info->add_flag(
       "--digest", flags->digest,
       "checksums of the values: each table, each dataset, the file, all; equal however the files were written");

@@ -1,5 +1,5 @@
 # Finds what Lockstep uses and prints one table of it. Required: HDF5, libdeflate,
-# fmt, CLI11, nlohmann-json, simdjson, zlib, TBB, Boost.Math, nettle. MPI is needed for the Open MPI
+# fmt, CLI11, nlohmann-json, simdjson, SQLite, zlib, TBB, Boost.Math, nettle. MPI is needed for the Open MPI
 # wrappers, lockstep-clock and the examples only; a CUDA toolkit for nothing but
 # checks of our own headers.
 
@@ -64,6 +64,13 @@ find_package(nlohmann_json REQUIRED)
 lockstep_note("nlohmann-json" "${nlohmann_json_VERSION}" "analysis.json, manifest")
 find_package(simdjson REQUIRED)
 lockstep_note("simdjson" "${simdjson_VERSION}" "traces of other tools")
+# Linked statically where it is there: the program starts once per rank, and few of its starts read a report.
+find_path(LOCKSTEP_SQLITE_INCLUDE sqlite3.h REQUIRED)
+find_library(LOCKSTEP_SQLITE_LIBRARY NAMES libsqlite3.a sqlite3 REQUIRED)
+add_library(lockstep_sqlite INTERFACE)
+target_include_directories(lockstep_sqlite SYSTEM INTERFACE ${LOCKSTEP_SQLITE_INCLUDE})
+target_link_libraries(lockstep_sqlite INTERFACE ${LOCKSTEP_SQLITE_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
+lockstep_note("SQLite" "${LOCKSTEP_SQLITE_LIBRARY}" "reports of Nsight Systems")
 find_package(ZLIB REQUIRED)
 lockstep_note("zlib" "${ZLIB_VERSION_STRING}" "compressed traces, streamed")
 find_package(TBB REQUIRED)

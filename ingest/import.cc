@@ -23,7 +23,9 @@
 #include "core/hex.h"
 #include "core/own_file.h"
 #include "core/version.h"
-#include "ingest/kineto/map/rank_import.h"
+#include "ingest/formats.h"
+#include "ingest/map/groups.h"
+#include "ingest/rank_files/rank_source.h"
 #include "merge/parallel.h"
 #include "trace/strings.h"
 #include "trace/table_file.h"
@@ -35,17 +37,29 @@ namespace {
 using schema::kNone;
 
 // Grows when the same traces give other tables: caches are made again.
-constexpr std::uint64_t kImportRevision = 1;
+constexpr std::uint64_t kImportRevision = 2;
 // Below this many bytes of JSON in work, files do not wait for one another.
-constexpr std::uint64_t kFreeJsonBytes = 256 << 20;
+constexpr std::uint64_t kFreeBytes = 256 << 20;
 // A file below this many bytes of JSON stays on one thread while others wait for theirs:
 // oneTBB 2021.8 takes longer to share a few milliseconds of work than to do it (256
 // files of 1 MB: 10 s against 3 s on one thread).
-constexpr std::uint64_t kSharedJsonBytes = 32 << 20;
+constexpr std::uint64_t kSharedBytes = 32 << 20;
 // Traces of one job whose windows lie further apart than this: clocks are not that wrong.
 constexpr std::int64_t kFarApartNs = 600'000'000'000;
 
 std::string FinalName(std::int32_t rank) { return fmt::format("rank-{:05d}.h5", rank); }
+
+// One rank's trace: a file, or a part of one.
+struct Work {
+  const TraceFile* file = nullptr;
+  TracePart part;
+  std::string name;              // For people, and what the rank file says it comes from.
+  std::uint64_t bytes = 0;       // Of the file that count as this one's.
+  std::uint64_t work_bytes = 0;  // That its import works on, expected.
+
+  // What a rank may be read from; several ranks in one file share its name.
+  std::string NameOfRank() const { return part.shared ? "" : file->name; }
+};
 
 struct Imported {
   std::optional<TraceSummary> summary;
@@ -77,6 +91,7 @@ class Importer {
       id.Add(file.bytes);
     }
     run_id_ = "import-" + Hex(id.value());
+    Divide();
     Plan();
     ReadAll();
     LS_CHECK(Decide());
@@ -96,13 +111,32 @@ class Importer {
     return told;
   }
 
+  // Files into ranks' traces. What cannot be looked into is one that will fail, and say why.
+  void Divide() {
+    for (const TraceFile& file : traces_.files) {
+      Result<std::vector<TracePart>> parts = file.format->parts(LookAt(file.path));
+      std::vector<TracePart> list = parts.ok() ? std::move(parts).value() : std::vector<TracePart>();
+      if (list.empty()) list.emplace_back();
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        Work work;
+        work.file = &file;
+        work.name = list[i].name.empty() ? file.name : fmt::format("{} ({})", file.name, list[i].name);
+        work.bytes = file.bytes * (i + 1) / list.size() - file.bytes * i / list.size();
+        work.work_bytes = file.work_bytes / list.size();
+        list[i].bytes = work.bytes;
+        work.part = std::move(list[i]);
+        works_.push_back(std::move(work));
+      }
+    }
+  }
+
   void Plan() {
     std::vector<Asked> asked;
     ToldWorlds worlds;
-    for (std::size_t i = 0; i < traces_.files.size(); ++i) {
-      const TraceFile& file = traces_.files[i];
-      asked.push_back({file.name, file.told_rank, -1});
-      if (file.told_world_size > 0) worlds[file.told_world_size].push_back(i);
+    for (std::size_t i = 0; i < works_.size(); ++i) {
+      const Work& work = works_[i];
+      asked.push_back({work.NameOfRank(), work.part.told_rank, -1});
+      if (work.part.told_world_size > 0) worlds[work.part.told_world_size].push_back(i);
     }
     told_world_ = MostTold(worlds);
     const std::vector<PlannedRank> plan = PlanRanks(asked, told_world_);
@@ -110,8 +144,8 @@ class Importer {
     for (std::size_t i = 0; i < plan.size(); ++i) imported_[i].assumed = plan[i];
     const std::int64_t world = World(plan);
     for (Imported& one : imported_) one.assumed_world = world;
-    for (const TraceFile& file : traces_.files) progress_.bytes += file.bytes;
-    progress_.files = traces_.files.size();
+    for (const Work& work : works_) progress_.bytes += work.bytes;
+    progress_.files = works_.size();
   }
 
   std::int64_t World(const std::vector<PlannedRank>& plan) const {
@@ -123,12 +157,11 @@ class Importer {
   // Largest first, so that the last ones are short; not more at once than memory for
   // about two of the largest. One file by itself uses all cores anyway.
   void ReadAll() {
-    std::vector<std::size_t> order(traces_.files.size());
+    std::vector<std::size_t> order(works_.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return traces_.files[a].json_bytes > traces_.files[b].json_bytes;
-    });
-    const std::uint64_t budget = std::max(kFreeJsonBytes, 2 * traces_.files[order[0]].json_bytes);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return works_[a].work_bytes > works_[b].work_bytes; });
+    const std::uint64_t budget = std::max(kFreeBytes, 2 * works_[order[0]].work_bytes);
     std::mutex mutex;
     std::condition_variable room;
     std::size_t next = 0;
@@ -137,11 +170,11 @@ class Importer {
       std::unique_lock lock(mutex);
       while (true) {
         room.wait(lock, [&] {
-          return next == order.size() || in_work == 0 || in_work + traces_.files[order[next]].json_bytes <= budget;
+          return next == order.size() || in_work == 0 || in_work + works_[order[next]].work_bytes <= budget;
         });
         if (next == order.size()) return;
         const std::size_t at = order[next++];
-        const std::uint64_t bytes = traces_.files[at].json_bytes;
+        const std::uint64_t bytes = works_[at].work_bytes;
         in_work += bytes;
         lock.unlock();
         ReadOne(at);
@@ -164,22 +197,24 @@ class Importer {
   }
 
   void ReadOne(std::size_t at) {
-    const TraceFile& file = traces_.files[at];
+    const Work& work = works_[at];
+    const TraceFile& file = *work.file;
     Imported& one = imported_[at];
     TraceOptions options;
     options.jobs = JobsFor(at);
     options.python_functions = options_.python_functions;
+    options.step_range = options_.step_range;
     options.rank = one.assumed.rank;
     options.world_size = one.assumed_world;
     options.rank_from = one.assumed.from;
-    options.source = file.name;
+    options.source = work.name;
     options.run_id = run_id_;
     std::uint64_t counted = 0;
     options.progress = [&](std::uint64_t done, std::uint64_t) {
-      Progress(std::min(done, file.bytes), counted, 0, false);
+      Progress(std::min(done, work.bytes), counted, 0, false);
     };
     try {
-      Result<ImportedTrace> trace = ImportTrace(file.path, options);
+      Result<ImportedTrace> trace = file.format->read(file.path, work.part, options);
       if (trace.ok()) {
         one.file = fmt::format(".import-{:06d}.h5", at);
         const Status written = Write((ranks_dir_ / one.file).string(), trace.value().tables, JobsFor(at));
@@ -192,15 +227,15 @@ class Importer {
       }
     } catch (const std::bad_alloc&) {
       one.error =
-          Error{ErrorCode::kUnsupported, "more events than memory", file.name, "import on a machine with more memory"};
+          Error{ErrorCode::kUnsupported, "more events than memory", work.name, "import on a machine with more memory"};
     } catch (const std::exception& bug) {  // One file must not take the others with it.
-      one.error = Error{ErrorCode::kInternal, bug.what(), file.name, "report it with the trace's first lines"};
+      one.error = Error{ErrorCode::kInternal, bug.what(), work.name, "report it with the trace's first lines"};
     }
-    Progress(file.bytes, counted, one.summary ? one.summary->json_bytes : 0, true);
+    Progress(work.bytes, counted, one.summary ? one.summary->read_bytes : 0, true);
   }
 
   unsigned JobsFor(std::size_t at) const {
-    return imported_.size() >= jobs_ && traces_.files[at].json_bytes < kSharedJsonBytes ? 1 : jobs_;
+    return imported_.size() >= jobs_ && works_[at].work_bytes < kSharedBytes ? 1 : jobs_;
   }
 
   static Status Write(const std::string& path, const schema::RankTables& tables, unsigned jobs) {
@@ -208,13 +243,13 @@ class Importer {
                          [jobs](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(jobs, n, f); });
   }
 
-  void Progress(std::uint64_t done, std::uint64_t& counted, std::uint64_t json_bytes, bool finished) {
+  void Progress(std::uint64_t done, std::uint64_t& counted, std::uint64_t read_bytes, bool finished) {
     const std::lock_guard lock(progress_mutex_);
     if (done > counted) {
       progress_.bytes_done += done - counted;
       counted = done;
     }
-    progress_.json_bytes += json_bytes;
+    progress_.read_bytes += read_bytes;
     progress_.files_done += finished;
     if (options_.progress) options_.progress(progress_);
   }
@@ -235,19 +270,19 @@ class Importer {
       }
       const Error& error = *imported_[i].error;
       if (error.code == ErrorCode::kIo && error.where.find(ranks_dir_.string()) != std::string::npos) return error;
-      Lose(-1, Loss::kFileUnreadable, 1, traces_.files[i].name + ": " + error.what);
+      Lose(-1, Loss::kFileUnreadable, 1, works_[i].name + ": " + error.what);
     }
     if (readable.empty()) {
       Error error = *imported_.front().error;
       if (imported_.size() > 1) error.what = "none of the files could be read: " + error.what;
-      if (error.where.empty()) error.where = traces_.files.front().name;
+      if (error.where.empty()) error.where = works_.front().name;
       return error;
     }
     std::vector<Asked> asked;
     ToldWorlds worlds;
     for (const std::size_t i : readable) {
       const TraceSummary& s = *imported_[i].summary;
-      asked.push_back({traces_.files[i].name, s.told_rank, s.operations_rank});
+      asked.push_back({works_[i].NameOfRank(), s.told_rank, s.operations_rank});
       if (s.told_world_size > 0) worlds[s.told_world_size].push_back(i);
     }
     told_world_ = MostTold(worlds);
@@ -255,8 +290,8 @@ class Importer {
       if (size == told_world_) continue;
       for (const std::size_t i : files)
         Lose(-1, Loss::kRunMixed, 1,
-             fmt::format("{}: says the job has {} ranks, {} of the files say {}; used all the same",
-                         traces_.files[i].name, size, worlds[told_world_].size(), told_world_));
+             fmt::format("{}: says the job has {} ranks, {} of the files say {}; used all the same", works_[i].name,
+                         size, worlds[told_world_].size(), told_world_));
     }
     const std::vector<PlannedRank> plan = PlanRanks(asked, told_world_);
     const std::int64_t world = World(plan);
@@ -270,8 +305,8 @@ class Importer {
         continue;
       }
       Lose(plan[k].rank, Loss::kRankDuplicated, 1,
-           fmt::format("{}: rank {} was taken from {}", traces_.files[readable[k]].name, plan[k].rank,
-                       traces_.files[readable[static_cast<std::size_t>(plan[k].loser_to)]].name));
+           fmt::format("{}: rank {} was taken from {}", works_[readable[k]].name, plan[k].rank,
+                       works_[readable[static_cast<std::size_t>(plan[k].loser_to)]].name));
       std::error_code ignored;
       fs::remove(ranks_dir_ / one.file, ignored);
     }
@@ -283,7 +318,7 @@ class Importer {
       Imported& one = imported_[readable[k]];
       const bool as_written = one.assumed.rank == plan[k].rank && one.assumed.told == plan[k].told &&
                               one.assumed_world == world && !renamed.contains(plan[k].rank);
-      if (!as_written) LS_CHECK(Rewrite(one, plan[k], world, traces_.files[readable[k]].name));
+      if (!as_written) LS_CHECK(Rewrite(one, plan[k], world, works_[readable[k]].name));
       std::error_code error;
       fs::rename(ranks_dir_ / one.file, ranks_dir_ / FinalName(plan[k].rank), error);
       if (error)
@@ -291,9 +326,9 @@ class Importer {
                      "free space on that file system, or choose another with -o"};
       const TraceSummary& s = *one.summary;
       result_.events += s.events, result_.rows += s.rows, result_.kernels += s.kernels;
-      result_.collectives += s.collectives, result_.json_bytes += s.json_bytes;
+      result_.collectives += s.collectives, result_.read_bytes += s.read_bytes;
       result_.steps = std::max(result_.steps, s.steps);
-      for (const kineto::Defect& loss : s.losses)
+      for (const CountedLoss& loss : s.losses)
         result_.losses.push_back({plan[k].rank, loss.loss, loss.count, loss.detail});
     }
     result_.ranks = kept.size();
@@ -317,8 +352,8 @@ class Importer {
           gap <= kFarApartNs)
         continue;
       Lose(-1, Loss::kRunMixed, 1,
-           fmt::format("{}: recorded {} s away from {}; used all the same", traces_.files[i].name, gap / 1'000'000'000,
-                       traces_.files[middle].name));
+           fmt::format("{}: recorded {} s away from {}; used all the same", works_[i].name, gap / 1'000'000'000,
+                       works_[middle].name));
     }
   }
 
@@ -390,7 +425,7 @@ class Importer {
     schema::Losses losses;
     for (std::size_t i = 0; i < t.losses.rows(); ++i)
       if (lockstep::TextOf(t, t.losses.name[i]) != unknown) losses.Append(t.losses.Get(i));
-    std::erase_if(s.losses, [](const kineto::Defect& loss) { return loss.loss == Loss::kImportRankUnknown; });
+    std::erase_if(s.losses, [](const CountedLoss& loss) { return loss.loss == Loss::kImportRankUnknown; });
     if (!planned.told) {
       const std::string detail = fmt::format("{}: taken for rank {} by {}", name, planned.rank, planned.from);
       losses.Append({.name = strings.Intern(unknown),
@@ -413,9 +448,17 @@ class Importer {
     json["world_size"] = result_.world_size;
     std::string what = fs::path(CommonDirectory(traces_.files)).filename().string();
     if (traces_.files.size() == 1) what = fs::path(traces_.files[0].name).filename().string();
-    json["command"] = {"torch.profiler", what};
-    json["imported"] = "kineto";
-    json["inputs"] = InputsKey(traces_, options_.python_functions);
+    std::string programs, formats;
+    for (const ForeignFormat* format : ForeignFormats()) {
+      if (std::none_of(traces_.files.begin(), traces_.files.end(),
+                       [&](const TraceFile& file) { return file.format == format; }))
+        continue;
+      programs += (programs.empty() ? "" : ", ") + std::string(format->program);
+      formats += (formats.empty() ? "" : ", ") + std::string(format->name);
+    }
+    json["command"] = {programs, what};
+    json["imported"] = formats;
+    json["inputs"] = InputsKey(traces_, options_.python_functions, options_.step_range);
     auto& files = json["files"] = nlohmann::ordered_json::array();
     for (const TraceFile& file : traces_.files)
       files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"modified_ns", file.modified_ns}});
@@ -439,7 +482,8 @@ class Importer {
   unsigned jobs_ = 1;
   std::string run_id_;
   std::int64_t told_world_ = 0;
-  std::vector<Imported> imported_;  // As traces_.files.
+  std::vector<Work> works_;
+  std::vector<Imported> imported_;  // As works_.
   ImportProgress progress_;
   std::mutex progress_mutex_;
   ImportResult result_;
@@ -448,12 +492,14 @@ class Importer {
 
 }  // namespace
 
-std::string InputsKey(const TraceFiles& traces, bool python_functions) {
+std::string InputsKey(const TraceFiles& traces, bool python_functions, std::string_view step_range) {
   Hash64 key;
   key.Add(std::string_view(LOCKSTEP_VERSION));
   key.Add(kImportRevision);
   key.Add(std::uint64_t{python_functions});
+  key.Add(step_range);
   for (const TraceFile& file : traces.files) {
+    key.Add(file.format->name);
     key.Add(std::string_view(file.real));
     key.Add(file.bytes);
     key.Add(static_cast<std::uint64_t>(file.modified_ns));

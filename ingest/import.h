@@ -1,10 +1,11 @@
 #pragma once
-// `lockstep import kineto`: trace files of all ranks -> a run directory that merge
+// `lockstep import`: trace files of all ranks, of any foreign format -> a run directory that merge
 // and analyze read like a recorded one.
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/loss.h"
@@ -16,13 +17,14 @@ namespace lockstep::import {
 struct ImportProgress {
   std::size_t files_done = 0, files = 0;
   std::uint64_t bytes_done = 0, bytes = 0;  // Of the files as they lie on disk.
-  std::uint64_t json_bytes = 0;             // Of the files that are done.
+  std::uint64_t read_bytes = 0;             // Of the files that are done.
 };
 
 struct ImportOptions {
   std::string run_dir;  // Made if absent; what an earlier run left in it is replaced.
   unsigned jobs = 0;
   bool python_functions = false;
+  std::string step_range;                               // As TraceOptions.
   std::function<void(const ImportProgress&)> progress;  // One call at a time, from any thread.
 };
 
@@ -37,7 +39,7 @@ struct ImportResult {
   std::size_t ranks = 0;
   std::int64_t world_size = 0;
   std::uint64_t events = 0, rows = 0, kernels = 0, collectives = 0, steps = 0;
-  std::uint64_t json_bytes = 0;
+  std::uint64_t read_bytes = 0;
   std::vector<ImportLoss> losses;  // Of all ranks, by rank.
   bool incomplete = false;         // Some loss is one of data.
 };
@@ -47,7 +49,7 @@ Result<ImportResult> Import(const TraceFiles& traces, const ImportOptions& optio
 
 // Changes whenever an import would give something else: files, their sizes and times,
 // options, this version. Stored in manifest.json as "inputs".
-std::string InputsKey(const TraceFiles& traces, bool python_functions);
+std::string InputsKey(const TraceFiles& traces, bool python_functions, std::string_view step_range);
 // Of an imported run, "" if it is none or was never finished.
 std::string InputsOf(const std::string& run_dir);
 

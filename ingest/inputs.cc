@@ -14,8 +14,7 @@
 #include <set>
 #include <tuple>
 
-#include "ingest/map/args.h"
-#include "ingest/rank_files/rank_source.h"
+#include "ingest/formats.h"
 
 namespace lockstep::import {
 namespace fs = std::filesystem;
@@ -24,7 +23,49 @@ namespace {
 constexpr std::size_t kHeadBytes = 64 * 1024, kHeadJsonBytes = 256 * 1024;
 constexpr int kDeepest = 6;
 
+constexpr std::size_t kFirstBytes = 16;
+
+std::string FirstBytes(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return "";
+  std::string first(kFirstBytes, '\0');
+  const ssize_t got = ::pread(file, first.data(), first.size(), 0);
+  first.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  ::close(file);
+  return first;
+}
+
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// What names a file as this format's without a look inside; null: nothing does.
+const ForeignFormat* NamedLike(std::string_view name, const ForeignFormat* only) {
+  for (const ForeignFormat* format : ForeignFormats())
+    if ((only == nullptr || format == only) && format->named_like(name)) return format;
+  return nullptr;
+}
+
+// The first format that the file is; `why`: what the one that its name promises says against it.
+const ForeignFormat* FormatOf(const FileLook& look, const ForeignFormat* only, std::string& why) {
+  for (const ForeignFormat* format : ForeignFormats()) {
+    if (only != nullptr && format != only) continue;
+    std::string refusal = format->refuse(look);
+    if (refusal.empty()) return format;
+    if (format->named_like(look.path)) why = std::move(refusal);
+  }
+  return nullptr;
+}
+
+// Whether a file of a directory is worth a look: by its name, or by its first bytes.
+bool WorthALook(const std::string& path, const ForeignFormat* only) {
+  if (NamedLike(path, only) != nullptr) return true;
+  std::string first;
+  for (const ForeignFormat* format : ForeignFormats()) {
+    if (format->begins_like == nullptr || (only != nullptr && format != only)) continue;
+    if (first.empty()) first = FirstBytes(path);
+    if (!first.empty() && format->begins_like(first)) return true;
+  }
+  return false;
+}
 
 bool IsGzip(std::string_view bytes) { return bytes.size() > 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b'; }
 
@@ -42,67 +83,6 @@ std::string Inflated(std::string_view bytes) {
   return text;
 }
 
-struct Looked {
-  std::string head, tail;  // JSON; the tail of plain files only.
-  bool gzip = false;
-  int error = 0;  // An errno: why nothing can be said.
-};
-
-Looked Look(const std::string& path, std::uint64_t bytes) {
-  Looked looked;
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) {
-    looked.error = errno;
-    return looked;
-  }
-  std::string head(kHeadBytes, '\0');
-  const ssize_t got = ::pread(file, head.data(), head.size(), 0);
-  if (got < 0) looked.error = errno;
-  head.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  looked.gzip = IsGzip(head);
-  if (looked.gzip) {
-    looked.head = Inflated(head);
-  } else {
-    if (bytes > head.size()) {
-      std::string tail(std::min<std::uint64_t>(kHeadBytes, bytes - head.size()), '\0');
-      const ssize_t end = ::pread(file, tail.data(), tail.size(), static_cast<off_t>(bytes - tail.size()));
-      tail.resize(end > 0 ? static_cast<std::size_t>(end) : 0);
-      looked.tail = std::move(tail);
-    }
-    looked.head = std::move(head);
-  }
-  ::close(file);
-  return looked;
-}
-
-// distributedInfo in a piece of JSON, complete or not.
-void Distributed(std::string_view json, TraceFile& file) {
-  const std::size_t at = json.find("\"distributedInfo\"");
-  if (at == std::string_view::npos) return;
-  const std::size_t brace = json.find_first_not_of(" \t\r\n:", at + std::strlen("\"distributedInfo\""));
-  if (brace == std::string_view::npos || json[brace] != '{') return;
-  ArgsCursor cursor(json.substr(brace));
-  for (std::string_view key, value; cursor.Next(key, value);) {
-    if (key == "rank") file.told_rank = ToldRank(IntOf(value, -1));
-    if (key == "world_size") file.told_world_size = ToldSize(IntOf(value, 0));
-  }
-}
-
-// Chrome's two forms: an object with traceEvents, or the bare list of events.
-bool LooksLikeEvents(const Looked& looked) {
-  const std::string_view head = looked.head;
-  const std::size_t first = head.find_first_not_of(" \t\r\n\xef\xbb\xbf");
-  if (first == std::string_view::npos) return false;
-  const auto has = [&](std::string_view key) {
-    return head.find(key) != std::string_view::npos || looked.tail.find(key) != std::string::npos;
-  };
-  if (head[first] == '[') return has("\"ph\"") && has("\"ts\"");
-  if (head[first] != '{') return false;
-  return has("\"traceEvents\"") || has("\"distributedInfo\"") || has("\"deviceProperties\"");
-}
-
-bool IsJsonName(std::string_view name) { return name.ends_with(".json") || name.ends_with(".json.gz"); }
-
 std::string Reason(int error) { return std::generic_category().message(error); }
 
 // A run directory's own JSON is not somebody's trace.
@@ -113,7 +93,7 @@ bool IsRunDirectory(const fs::path& dir) {
 
 // `unread` hears of directories that cannot be read, and why.
 template <typename F, typename G>
-void WalkJson(const fs::path& dir, int depth, F&& file, G&& unread) {
+void WalkFiles(const fs::path& dir, int depth, const ForeignFormat* only, F&& file, G&& unread) {
   std::error_code error;
   std::vector<fs::path> entries;
   for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error))
@@ -126,8 +106,8 @@ void WalkJson(const fs::path& dir, int depth, F&& file, G&& unread) {
     std::error_code ignored;
     if (fs::is_directory(entry, ignored)) {
       if (depth < kDeepest && name != "lockstep.out" && !IsRunDirectory(entry))
-        WalkJson(entry, depth + 1, file, unread);
-    } else if (IsJsonName(name) && (fs::is_regular_file(entry, ignored) || ignored)) {
+        WalkFiles(entry, depth + 1, only, file, unread);
+    } else if ((fs::is_regular_file(entry, ignored) || ignored) && WorthALook(entry.string(), only)) {
       if (!file(entry)) return;
     }
   }
@@ -136,7 +116,8 @@ void WalkJson(const fs::path& dir, int depth, F&& file, G&& unread) {
 std::string_view Stem(std::string_view name) {
   for (bool cut = true; cut;) {
     cut = false;
-    for (const std::string_view end : {".gz", ".json", ".trace", ".pt", ".chrome", "_trace", "-trace"})
+    for (const std::string_view end :
+         {".gz", ".json", ".trace", ".pt", ".chrome", "_trace", "-trace", ".sqlite", ".sqlite3", ".db", ".nsys-rep"})
       if (name.ends_with(end) && name.size() > end.size()) name.remove_suffix(end.size()), cut = true;
   }
   return name;
@@ -210,7 +191,40 @@ RankInName RankOfName(std::string_view path) {
   return {};
 }
 
-Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments) {
+FileLook LookAt(const std::string& path) {
+  FileLook look;
+  look.path = path;
+  struct stat info {};
+  // A pipe would wait for somebody to write.
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0 || ::fstat(file, &info) != 0) {
+    look.error = errno;
+    if (file >= 0) ::close(file);
+    return look;
+  }
+  look.bytes = static_cast<std::uint64_t>(info.st_size);
+  std::string head(kHeadBytes, '\0');
+  const ssize_t got = ::pread(file, head.data(), head.size(), 0);
+  if (got < 0) look.error = errno;
+  head.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  look.first = head.substr(0, kFirstBytes);
+  look.gzip = IsGzip(head);
+  if (look.gzip) {
+    look.head = Inflated(head);
+  } else {
+    if (look.bytes > head.size()) {
+      std::string tail(std::min<std::uint64_t>(kHeadBytes, look.bytes - head.size()), '\0');
+      const ssize_t end = ::pread(file, tail.data(), tail.size(), static_cast<off_t>(look.bytes - tail.size()));
+      tail.resize(end > 0 ? static_cast<std::size_t>(end) : 0);
+      look.tail = std::move(tail);
+    }
+    look.head = std::move(head);
+  }
+  ::close(file);
+  return look;
+}
+
+Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments, const ForeignFormat* only) {
   TraceFiles found;
   std::set<std::string> seen;
   const auto add = [&](const fs::path& path, const std::string& name, bool named) {
@@ -228,16 +242,18 @@ Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments) {
     file.name = name;
     file.bytes = static_cast<std::uint64_t>(info.st_size);
     file.modified_ns = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
-    const Looked looked = Look(file.path, file.bytes);
-    // One that cannot be read may be a rank's: the import counts it as lost, and says why.
-    if (!named && looked.error == 0 && !LooksLikeEvents(looked)) {
-      found.skipped.push_back(name + ": no traceEvents in it");
+    const FileLook look = LookAt(file.path);
+    std::string why;
+    file.format = look.error == 0 ? FormatOf(look, only, why) : nullptr;
+    if (file.format == nullptr && look.error == 0 && !named) {
+      if (!why.empty()) found.skipped.push_back(name + ": " + why);
       return;
     }
-    // Kineto's JSON shrinks to an eighteenth here, a tenth at worst.
-    file.json_bytes = looked.gzip ? file.bytes * 15 : file.bytes;
-    Distributed(looked.head, file);
-    if (file.told_rank < 0) Distributed(looked.tail, file);
+    // One that cannot be read may be a rank's: the import counts it as lost, and says why. So does it of one that
+    // somebody named.
+    if (file.format == nullptr) file.format = NamedLike(file.path, only);
+    if (file.format == nullptr) file.format = only != nullptr ? only : ForeignFormats().front();
+    file.work_bytes = file.format->work_bytes(look);
     found.files.push_back(std::move(file));
   };
   const auto add_any = [&](const std::string& argument) {
@@ -247,8 +263,8 @@ Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments) {
       const auto name_of = [&](const fs::path& below) {
         return (path / below.lexically_relative(path)).lexically_normal().string();
       };
-      WalkJson(
-          path, 0,
+      WalkFiles(
+          path, 0, only,
           [&](const fs::path& file) {
             add(file, name_of(file), false);
             return true;
@@ -275,10 +291,12 @@ Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments) {
   if (found.files.empty()) {
     std::string where;
     for (const std::string& argument : arguments) where += (where.empty() ? "" : " ") + argument;
+    std::string write;
+    for (const ForeignFormat* format : ForeignFormats())
+      if (only == nullptr || format == only) write += (write.empty() ? "" : ", or ") + std::string(format->write);
     return Error{ErrorCode::kNotFound,
-                 found.skipped.empty() ? "there are no .json or .json.gz files"
-                                       : "none of the JSON files is a trace (" + found.skipped.front() + ")",
-                 where, "name files that torch.profiler's export_chrome_trace or tensorboard_trace_handler wrote"};
+                 found.skipped.empty() ? "there are no traces" : "there is no trace (" + found.skipped.front() + ")",
+                 where, "name files that come of " + write};
   }
   std::stable_sort(found.files.begin(), found.files.end(),
                    [](const TraceFile& a, const TraceFile& b) { return NaturalLess(a.name, b.name); });
@@ -294,24 +312,23 @@ bool HoldsTraces(const std::string& path) {
       if (at->path().filename().string().starts_with("rank-")) return false;
     // Whoever asks for the files hears why one cannot be read; that there is no run would be beside the point.
     bool any = false;
-    WalkJson(
-        path, 0,
+    WalkFiles(
+        path, 0, nullptr,
         [&](const fs::path& file) {
-          std::error_code none;
-          const Looked looked = Look(file.string(), fs::file_size(file, none));
-          any = looked.error != 0 || LooksLikeEvents(looked);
+          const FileLook look = LookAt(file.string());
+          std::string why;
+          any = look.error != 0 || FormatOf(look, nullptr, why) != nullptr;
           return !any;
         },
         [&](const fs::path&, int) { any = true; });
     return any;
   }
-  if (fs::is_regular_file(path, ignored)) return IsJsonName(path) || path.ends_with(".gz");
-  return false;
+  return fs::is_regular_file(path, ignored) && (path.ends_with(".gz") || WorthALook(path, nullptr));
 }
 
 bool LooksLikeTrace(const std::string& path) {
-  std::error_code none;
-  return LooksLikeEvents(Look(path, fs::file_size(path, none)));
+  std::string why;
+  return FormatOf(LookAt(path), nullptr, why) != nullptr;
 }
 
 std::string CommonDirectory(const std::vector<TraceFile>& files) {
@@ -354,7 +371,7 @@ std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (files[i].told >= 0) continue;
     ++unknown;
-    named[i] = RankOfName(files[i].name);
+    if (!files[i].name.empty()) named[i] = RankOfName(files[i].name);
     if (named[i].rank < 0 || named[i].certain) continue;
     distinct &= numbers.insert(named[i].rank).second;
   }

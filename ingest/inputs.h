@@ -9,34 +9,38 @@
 #include <vector>
 
 #include "core/result.h"
+#include "ingest/foreign.h"
 
 namespace lockstep::import {
 
 struct TraceFile {
+  const ForeignFormat* format = nullptr;
   std::string path;              // To open it.
   std::string real;              // Absolute, without links.
   std::string name;              // To print it: as given, relative to the directory given.
   std::uint64_t bytes = 0;       // On disk.
-  std::uint64_t json_bytes = 0;  // Expected after decompression.
+  std::uint64_t work_bytes = 0;  // That its import works on, expected.
   std::int64_t modified_ns = 0;
-  std::int32_t told_rank = -1;  // distributedInfo near the file's beginning (or, plain, its end); -1 not seen.
-  std::int64_t told_world_size = 0;
 };
 
 struct TraceFiles {
   std::vector<TraceFile> files;      // By name; numbers in names count as numbers.
-  std::vector<std::string> skipped;  // JSON that is no trace, as "FILE: why".
+  std::vector<std::string> skipped;  // What is named like a trace and is none, as "FILE: why".
 };
+
+// A file's beginning and end.
+FileLook LookAt(const std::string& path);
 
 // kNotFound: something named does not exist, or nothing in it is a trace. Files
 // named one by one are believed to be traces; files of directories are looked at.
-Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments);
+// `only`: of one format; null: of all that the registry has.
+Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments, const ForeignFormat* only = nullptr);
 
 // Whether `path` is something that FindTraces can make sense of where a run directory
-// is expected: a .json or .json.gz file, or a directory with such below.
+// is expected: a file named like a trace, or a directory with traces below.
 bool HoldsTraces(const std::string& path);
 
-// Whether the file begins like events, whatever it is called.
+// Whether the file is a trace of any format, whatever it is called.
 bool LooksLikeTrace(const std::string& path);
 
 // The common directory of all, for names and caches.
@@ -61,7 +65,7 @@ struct PlannedRank {
   std::int32_t loser_to = -1;  // Index of the file that has this rank already; -1 none.
 };
 struct Asked {
-  std::string name;
+  std::string name;  // "" where the file's name is several ranks'.
   std::int32_t told = -1, operations = -1;
 };
 std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t world_size);

@@ -10,6 +10,7 @@
 #include "core/collective.h"
 #include "ingest/map/args.h"
 #include "ingest/map/names.h"
+#include "trace/strings.h"
 
 namespace lockstep::import {
 namespace {
@@ -54,7 +55,7 @@ struct Launch {
 
 class Finder {
  public:
-  Finder(JoinedTrace& trace, std::string_view distributed_info, std::int32_t rank, std::int64_t world_size)
+  Finder(MappedTrace& trace, std::string_view distributed_info, std::int32_t rank, std::int64_t world_size)
       : trace_(trace), t_(trace.tables), groups_(trace, distributed_info, world_size), rank_(rank) {}
 
   CommunicationFacts Run() {
@@ -504,7 +505,7 @@ class Finder {
     groups_.Emit(trace_, rank_, counted);
   }
 
-  JoinedTrace& trace_;
+  MappedTrace& trace_;
   schema::RankTables& t_;
   Groups groups_;
   const std::int32_t rank_;
@@ -521,12 +522,12 @@ class Finder {
 
 }  // namespace
 
-CommunicationFacts FindCollectives(JoinedTrace& trace, std::string_view distributed_info, std::int32_t rank,
+CommunicationFacts FindCollectives(MappedTrace& trace, std::string_view distributed_info, std::int32_t rank,
                                    std::int64_t world_size) {
   return Finder(trace, distributed_info, rank, world_size).Run();
 }
 
-std::int32_t RankFromOperations(const JoinedTrace& trace, std::int64_t world_size) {
+std::int32_t RankFromOperations(const MappedTrace& trace, std::int64_t world_size) {
   for (const CommEvent& event : trace.comm_events) {
     const CommArgs& args = event.args;
     if (args.name == kNone || args.rank < 0 || args.rank >= args.group_size) continue;

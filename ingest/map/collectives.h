@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ingest/kineto/map/join.h"
 #include "ingest/map/groups.h"
+#include "ingest/map/mapped.h"
 
 namespace lockstep::import {
 
@@ -20,11 +20,11 @@ struct CommunicationFacts {
 };
 
 // Fills comms, comm_members, collectives, p2p and kernels.work. `rank` -1: unknown.
-CommunicationFacts FindCollectives(JoinedTrace& trace, std::string_view distributed_info, std::int32_t rank,
+CommunicationFacts FindCollectives(MappedTrace& trace, std::string_view distributed_info, std::int32_t rank,
                                    std::int64_t world_size);
 
 // The lowest number of a rank that the operations themselves give: of a collective of
 // all ranks whose arguments carry the caller's. -1: none does.
-std::int32_t RankFromOperations(const JoinedTrace& trace, std::int64_t world_size);
+std::int32_t RankFromOperations(const MappedTrace& trace, std::int64_t world_size);
 
 }  // namespace lockstep::import

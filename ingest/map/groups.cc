@@ -4,8 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/hash.h"
+#include "core/hex.h"
 #include "ingest/map/args.h"
 #include "ingest/rank_files/rank_source.h"
+#include "trace/strings.h"
 
 namespace lockstep::import {
 
@@ -14,7 +16,7 @@ using schema::kNoTime;
 
 namespace {
 
-constexpr std::uint8_t kTorchGroup = 4;
+constexpr std::uint8_t kNcclComm = 3;
 
 std::string TextIn(const nlohmann::json& object, const char* key) {
   const auto at = object.find(key);
@@ -56,7 +58,7 @@ std::uint64_t Group::Id(std::string_view name_or_number) const {
   return hash.value();
 }
 
-Groups::Groups(const JoinedTrace& trace, std::string_view distributed_info, std::int64_t world_size)
+Groups::Groups(const MappedTrace& trace, std::string_view distributed_info, std::int64_t world_size)
     : trace_(trace), world_size_(world_size) {
   const auto info = nlohmann::json::parse(distributed_info, nullptr, false);
   if (!info.is_object()) return;
@@ -98,8 +100,9 @@ void Groups::SetMembers(Group& group, std::vector<std::int64_t> ranks) const {
 std::uint32_t Groups::Add(RankGroup entry) {
   for (std::uint32_t i = 0; i < entries_.size(); ++i) {
     const RankGroup& other = entries_[i];
-    if (other.guessed != entry.guessed || other.stream != entry.stream || other.group.name != entry.group.name ||
-        !other.group.SameMembers(entry.group) || other.group.description != entry.group.description)
+    if (other.id != entry.id || other.guessed != entry.guessed || other.stream != entry.stream ||
+        other.group.name != entry.group.name || !other.group.SameMembers(entry.group) ||
+        other.group.description != entry.group.description)
       continue;
     return i;
   }
@@ -108,6 +111,7 @@ std::uint32_t Groups::Add(RankGroup entry) {
 }
 
 std::uint32_t Groups::Named(const CommArgs& args) {
+  if (args.communicator != 0) return Communicator(args);
   if (args.group == kNone && args.ranks == kNone) return kNone;
   const std::vector<std::int64_t> key{args.group,      args.description, args.ranks,
                                       args.group_size, args.rank_start,  args.rank_stride};
@@ -142,6 +146,25 @@ std::uint32_t Groups::Named(const CommArgs& args) {
   return number;
 }
 
+// NCCL's number says who belongs together; who they are it does not.
+std::uint32_t Groups::Communicator(const CommArgs& args) {
+  RankGroup entry;
+  Hash64 hash;
+  hash.Add(std::string_view("nccl communicator"));
+  hash.Add(args.communicator);
+  entry.id = hash.value();
+  entry.kind = kNcclComm;
+  for (std::uint32_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].id == entry.id) {
+      if (args.group_size > 0) entries_[i].group.size = static_cast<std::uint32_t>(ToldSize(args.group_size));
+      return i;
+    }
+  if (args.group_size > 0) entry.group.size = static_cast<std::uint32_t>(ToldSize(args.group_size));
+  entry.group.name = Hex(args.communicator);
+  entries_.push_back(std::move(entry));
+  return static_cast<std::uint32_t>(entries_.size() - 1);
+}
+
 std::uint32_t Groups::Guessed(std::uint32_t stream_number, std::int64_t size) {
   RankGroup entry;
   entry.guessed = true;
@@ -165,23 +188,25 @@ schema::Comms::Row CommOf(const RankGroup& entry, std::uint32_t number, std::int
   row.comm = number;
   row.parent_id = 0;
   row.size = group.size;
-  row.rank = group.RankOf(rank);
-  row.kind = kTorchGroup;
+  row.rank = entry.rank >= 0 ? entry.rank : group.RankOf(rank);
+  row.kind = entry.kind;
   row.begin_ns = row.end_ns = kNoTime;
   row.name = kNone;
   row.first_world_rank = ToldRank(group.WorldRank(0));
   row.stride = static_cast<std::int32_t>(group.stride);
   // Without members the name could be anybody's: other groups of this size have it too.
-  row.unidentified = !group.members_known();
+  row.unidentified = !group.members_known() && entry.id == 0;
   row.identity = entry.guessed ? 2 : entry.counted ? 0 : 1;
-  if (!row.unidentified)
+  if (entry.id != 0)
+    row.global_id = entry.id;
+  else if (!row.unidentified)
     row.global_id = group.Id(!entry.as.empty() ? entry.as
                              : entry.guessed   ? "guessed " + std::to_string(entry.stream)
                                                : group.name);
   return row;
 }
 
-void Groups::Emit(JoinedTrace& trace, std::int32_t rank, const std::vector<bool>& counted) {
+void Groups::Emit(MappedTrace& trace, std::int32_t rank, const std::vector<bool>& counted) {
   schema::RankTables& t = trace.tables;
   for (std::uint32_t i = 0; i < entries_.size(); ++i) {
     RankGroup& entry = entries_[i];

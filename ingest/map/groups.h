@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/schema.h"
-#include "ingest/kineto/map/join.h"
+#include "ingest/map/mapped.h"
 
 namespace lockstep::import {
 
@@ -43,6 +43,10 @@ struct RankGroup {
   bool all_ranks = false;    // Guessed, and nothing says of how many ranks.
   bool counted = false;      // Every operation carried its own sequence number.
   std::string as;            // Stands for the name in the identity where not empty.
+  // Of an identity that the trace itself gives, the same on all members and on nobody else: 0 it gives none.
+  std::uint64_t id = 0;
+  std::uint8_t kind = 4;   // As comms.kind.
+  std::int32_t rank = -1;  // This process's in it, where the trace says so.
 };
 schema::Comms::Row CommOf(const RankGroup& group, std::uint32_t number, std::int32_t rank);
 // The group that nothing names, of all ranks.
@@ -52,7 +56,7 @@ void SetWorld(Group& group, std::int64_t world_size);
 class Groups {
  public:
   // `distributed_info`: the trace's own list of groups, JSON.
-  Groups(const JoinedTrace& trace, std::string_view distributed_info, std::int64_t world_size);
+  Groups(const MappedTrace& trace, std::string_view distributed_info, std::int64_t world_size);
 
   // Number of the group that these arguments name; kNone if they name none.
   std::uint32_t Named(const CommArgs& args);
@@ -67,13 +71,14 @@ class Groups {
 
   // Row of comms for each group, numbers as above. `rank`: this process's, -1 unknown.
   // `counted[i]`: every operation of group i carried its own sequence number.
-  void Emit(JoinedTrace& trace, std::int32_t rank, const std::vector<bool>& counted);
+  void Emit(MappedTrace& trace, std::int32_t rank, const std::vector<bool>& counted);
 
  private:
+  std::uint32_t Communicator(const CommArgs& args);
   std::uint32_t Add(RankGroup entry);
   void SetMembers(Group& group, std::vector<std::int64_t> ranks) const;
 
-  const JoinedTrace& trace_;
+  const MappedTrace& trace_;
   const std::int64_t world_size_;
   std::map<std::string, Group, std::less<>> listed_;  // By name; of the trace's own list.
   // What one combination of texts and numbers was resolved to.

@@ -193,6 +193,7 @@ ElementType ElementTypeOf(std::string_view name) {
       {"UInt16", {DataType::kUint16, 2}},
       {"UInt32", {DataType::kUint32, 4}},
       {"UInt64", {DataType::kUint64, 8}},
+      {"bytes", {DataType::kUnknown, 1}},
       {"ComplexFloat", {DataType::kDerived, 8}},
       {"ComplexDouble", {DataType::kDerived, 16}},
       {"ComplexHalf", {DataType::kDerived, 4}},

@@ -100,6 +100,7 @@ Result<RankSources> OpenHdf5(const std::string& path) {
 
 }  // namespace
 
+extern const RankFormat kHdf5Format;
 const RankFormat kHdf5Format = {"rank file", Sniff, OpenHdf5};
 
 }  // namespace lockstep

@@ -6,10 +6,19 @@
 #include "trace/strings.h"
 
 namespace lockstep {
+
+#define LS_FOREIGN_FORMAT(format)
+#define LS_RANK_FORMAT(format) extern const RankFormat format;
+#include "ingest/formats.def"
+#undef LS_RANK_FORMAT
+
 namespace {
-
-const RankFormat* const kFormats[] = {&kHdf5Format, &kSpoolFormat};
-
+#define LS_RANK_FORMAT(format) &format,
+const RankFormat* const kFormats[] = {
+#include "ingest/formats.def"
+};
+#undef LS_RANK_FORMAT
+#undef LS_FOREIGN_FORMAT
 }  // namespace
 
 Result<RankSources> OpenRankSources(const std::string& path) {

@@ -1,7 +1,7 @@
 #pragma once
 // One process's recorded tables, whatever the file they lie in: a finished rank
 // file, an unfinished one, or a spool with leftover rings. merge and recover read
-// through this; a further format is one more row in formats.cc.
+// through this; which formats there are is told by ingest/formats.def.
 
 #include <cstdint>
 #include <memory>
@@ -72,9 +72,5 @@ constexpr std::int32_t ToldRank(std::int64_t number) {
 constexpr std::int64_t ToldSize(std::int64_t number) { return number > 0 && number <= kMostRanks ? number : 0; }
 // Rank in the job as the process itself knew it (MPI, environment, NCCL), -1 unknown.
 std::int32_t WorldRankOf(const schema::RankTables& tables);
-
-// Formats, each in its own file.
-extern const RankFormat kHdf5Format;
-extern const RankFormat kSpoolFormat;
 
 }  // namespace lockstep

@@ -82,6 +82,7 @@ Result<RankSources> OpenSpool(const std::string& path) {
 
 }  // namespace
 
+extern const RankFormat kSpoolFormat;
 const RankFormat kSpoolFormat = {"spool", Sniff, OpenSpool};
 
 }  // namespace lockstep

@@ -9,7 +9,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "ingest/map/launches.h"
 #include "merge/parallel.h"
+#include "trace/strings.h"
 
 namespace lockstep::import {
 namespace {
@@ -21,12 +23,6 @@ using schema::kNoTime;
 struct Maps {
   std::vector<std::uint32_t> strings, threads, shapes;
 };
-
-std::int64_t Shifted(std::int64_t ns, std::int64_t base_ns) {
-  std::int64_t sum;
-  if (!__builtin_add_overflow(ns, base_ns, &sum)) return sum;
-  return base_ns > 0 ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int64_t>::min() + 1;
-}
 
 std::uint32_t Mapped(const std::vector<std::uint32_t>& map, std::uint32_t id) {
   return id < map.size() ? map[id] : kNone;
@@ -53,7 +49,7 @@ class Joiner {
     parts_.clear();
     Vendor();
     // Of other tables each.
-    ParallelFor(jobs_, 2, [&](std::size_t i) { i == 0 ? FromLaunches() : Depths(); });
+    ParallelFor(jobs_, 2, [&](std::size_t i) { i == 0 ? FromLaunches() : SetDepths(out_->tables, jobs_); });
     return std::move(out_);
   }
 
@@ -250,7 +246,7 @@ class Joiner {
       std::fill(column->begin(), column->end(), std::uint8_t{2});
   }
 
-  // What only the launching call knows: AMD's launch geometry, whether a copy was asynchronous.
+  // What only the launching call knows: AMD's launch geometry, and what holds for all vendors.
   void FromLaunches() {
     schema::RankTables& t = out_->tables;
     std::stable_sort(launch_shapes_.begin(), launch_shapes_.end(),
@@ -263,66 +259,7 @@ class Joiner {
         if (at != launch_shapes_.end() && at->first == t.kernels.correlation[i]) t.kernels.shape[i] = at->second;
       }
     }
-    std::vector<std::uint8_t> is_async(t.strings.rows(), 2);  // Per name, 2: not looked at yet.
-    std::vector<std::uint64_t> launches;
-    std::vector<std::pair<std::uint64_t, bool>> copies;
-    launches.reserve(t.api.rows());
-    for (std::size_t i = 0; i < t.api.rows(); ++i) {
-      const std::uint64_t correlation = t.api.correlation[i];
-      if (correlation == 0) continue;
-      launches.push_back(correlation);
-      if (t.api.kind[i] != 2) continue;
-      std::uint8_t& async = is_async[t.api.name[i]];
-      if (async == 2) async = lockstep::TextOf(t, t.api.name[i]).find("Async") != std::string_view::npos;
-      copies.emplace_back(correlation, async != 0);
-    }
-    if (!std::is_sorted(launches.begin(), launches.end())) std::sort(launches.begin(), launches.end());
-    if (!std::is_sorted(copies.begin(), copies.end())) std::sort(copies.begin(), copies.end());
-    for (std::size_t i = 0; i < t.copies.rows(); ++i) {
-      const auto at = std::lower_bound(copies.begin(), copies.end(), std::pair(t.copies.correlation[i], false));
-      if (at != copies.end() && at->first == t.copies.correlation[i]) t.copies.asynchronous[i] = at->second;
-    }
-    // Neighbours in the file were mostly launched one after the other: each search starts where the last ended.
-    const auto missing = [&](const std::vector<std::uint64_t>& correlations) {
-      std::uint64_t count = 0;
-      std::size_t hint = 0;
-      for (const std::uint64_t correlation : correlations) {
-        for (int step = 0; step < 8 && hint + 1 < launches.size() && launches[hint + 1] <= correlation; ++step) ++hint;
-        if (hint < launches.size() && launches[hint] == correlation) continue;
-        const auto at = std::lower_bound(launches.begin(), launches.end(), correlation);
-        if (at != launches.end() && *at == correlation) {
-          hint = static_cast<std::size_t>(at - launches.begin());
-          continue;
-        }
-        ++count;
-      }
-      return count;
-    };
-    out_->launch_missing = missing(t.kernels.correlation) + missing(t.copies.correlation);
-  }
-
-  // Nesting on each thread. Times were cut to what the trace gives, so a child may
-  // seem to end after its parent: it counts as inside as long as it begins there.
-  void Depths() {
-    schema::Ranges& ranges = out_->tables.ranges;
-    std::vector<std::vector<std::uint32_t>> by_thread(out_->tables.threads.rows());
-    for (std::uint32_t row = 0; row < ranges.rows(); ++row)
-      if (ranges.thread[row] < by_thread.size()) by_thread[ranges.thread[row]].push_back(row);
-    ParallelFor(jobs_, by_thread.size(), [&](std::size_t thread) {
-      auto& rows = by_thread[thread];
-      const auto before = [&](std::uint32_t a, std::uint32_t b) {
-        return std::tuple(ranges.begin_ns[a], -ranges.duration_ns[a], a) <
-               std::tuple(ranges.begin_ns[b], -ranges.duration_ns[b], b);
-      };
-      if (!std::is_sorted(rows.begin(), rows.end(), before)) std::sort(rows.begin(), rows.end(), before);
-      std::vector<std::int64_t> open;  // Ends.
-      for (const std::uint32_t row : rows) {
-        while (!open.empty() && open.back() <= ranges.begin_ns[row]) open.pop_back();
-        ranges.depth[row] = static_cast<std::uint16_t>(std::min<std::size_t>(open.size(), 65535));
-        open.push_back(Shifted(ranges.begin_ns[row], ranges.duration_ns[row]));
-      }
-      std::vector<std::uint32_t>().swap(rows);
-    });
+    TieLaunches(*out_);
   }
 
   std::vector<std::unique_ptr<Partial>> parts_;
@@ -335,32 +272,6 @@ class Joiner {
 };
 
 }  // namespace
-
-Strings::Strings(schema::Strings& strings, schema::StringBytes& bytes)
-    : strings_(strings), bytes_(bytes), slots_(4096, kNone) {}
-
-void Strings::Grow() {
-  std::vector<std::uint32_t> slots(slots_.size() * 2, kNone);
-  for (std::uint32_t id = 0; id < hashes_.size(); ++id) {
-    std::size_t at = hashes_[id] & (slots.size() - 1);
-    while (slots[at] != kNone) at = (at + 1) & (slots.size() - 1);
-    slots[at] = id;
-  }
-  slots_ = std::move(slots);
-}
-
-std::uint32_t Strings::Intern(std::string_view text, std::uint64_t hash) {
-  std::size_t at = hash & (slots_.size() - 1);
-  for (; slots_[at] != kNone; at = (at + 1) & (slots_.size() - 1))
-    if (hashes_[slots_[at]] == hash && lockstep::TextOf(strings_, bytes_, slots_[at]) == text) return slots_[at];
-  const auto id = static_cast<std::uint32_t>(hashes_.size());
-  slots_[at] = id;
-  hashes_.push_back(hash);
-  strings_.Append({.offset_bytes = bytes_.value.size(), .length_bytes = static_cast<std::uint32_t>(text.size())});
-  bytes_.value.insert(bytes_.value.end(), text.begin(), text.end());
-  if (hashes_.size() * 2 > slots_.size()) Grow();
-  return id;
-}
 
 std::unique_ptr<JoinedTrace> Join(std::vector<std::unique_ptr<Partial>> partials, std::int64_t base_ns, unsigned jobs) {
   return Joiner(std::move(partials), base_ns, jobs).Run();

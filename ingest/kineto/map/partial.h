@@ -14,6 +14,7 @@
 
 #include "core/schema.h"
 #include "ingest/kineto/read/trace_reader.h"
+#include "ingest/map/mapped.h"
 
 namespace lockstep::import {
 
@@ -40,51 +41,11 @@ class LocalStrings {
   std::vector<std::uint32_t> slots_;  // Open addressing, kNone empty.
 };
 
-// What PyTorch says about a communication operation, on its CPU event
-// (record_param_comms) or copied to its kernel. Texts are strings' numbers.
-struct CommArgs {
-  std::uint32_t name = schema::kNone, dtype = schema::kNone;
-  std::uint32_t group = schema::kNone, description = schema::kNone, ranks = schema::kNone;
-  std::uint32_t in_split = schema::kNone, out_split = schema::kNone;
-  std::int64_t in_elements = -1, out_elements = -1, group_size = -1;
-  // Rooted operations: the root; send and receive: the other side; else its own. In the group's ranks.
-  std::int64_t rank = -1;
-  std::int64_t rank_start = -1, rank_stride = -1;
-  std::int64_t source = -1, destination = -1;  // World ranks of point-to-point.
-  std::int64_t seq = -1;
-
-  bool any() const { return name != schema::kNone || group != schema::kNone || group_size >= 0; }
-};
-
-// A CPU event that stands for communication.
-struct CommEvent {
-  enum Kind : std::uint8_t { kRecord, kAnnotation };
-  Kind kind = kRecord;  // record_param_comms; "nccl:all_reduce".
-  std::uint32_t thread = 0, name = schema::kNone;
-  std::int64_t begin_ns = 0, end_ns = 0, external_id = -1;
-  // From "Input Dims" and "Input type", which record_shapes gives: -1 and kNone without it.
-  std::int64_t input_elements = -1;
-  std::uint32_t input_type = schema::kNone;
-  CommArgs args;
-};
-
-// A kernel that is communication by its name or by its arguments.
-struct CommKernel {
-  std::uint32_t row = 0;  // Of kernels.
-  std::int64_t external_id = -1;
-  CommArgs args;
-};
-
 struct ThreadSeen {
   std::int64_t pid = -1, tid = -1;
   std::string name;  // Of a thread whose tid is no number.
   std::int64_t begin_ns = 0, end_ns = 0;
   std::uint64_t records = 0, cpu_ops = 0;
-};
-
-struct StepMark {
-  std::int64_t index, begin_ns, end_ns;
-  std::uint32_t thread;
 };
 
 // Names that metadata events give to processes and threads.

@@ -11,11 +11,12 @@
 #include <set>
 #include <tuple>
 
-#include "core/version.h"
 #include "ingest/kineto/map/join.h"
 #include "ingest/kineto/map/partial.h"
 #include "ingest/map/collectives.h"
+#include "ingest/map/finish.h"
 #include "ingest/rank_files/rank_source.h"
+#include "trace/strings.h"
 
 namespace lockstep::import {
 namespace {
@@ -73,7 +74,11 @@ std::string Plain(std::string text) {
 class RankBuilder {
  public:
   RankBuilder(std::unique_ptr<JoinedTrace> trace, const kineto::ReadResult& read, const TraceOptions& options)
-      : trace_(std::move(trace)), t_(trace_->tables), read_(read), options_(options) {
+      : trace_(std::move(trace)),
+        t_(trace_->tables),
+        read_(read),
+        options_(options),
+        finish_(*trace_, out_.summary, options) {
     const auto info = nlohmann::json::parse(read.facts.distributed_info, nullptr, false);
     info_ = info.is_object() ? info : nlohmann::json::object();
   }
@@ -84,37 +89,28 @@ class RankBuilder {
     s.told_world_size = ToldSize(Number(info_, {"world_size"}, 0));
     s.backend = Text(info_, "backend");
     s.operations_rank = RankFromOperations(*trace_, s.told_world_size);
-    rank_ = options_.rank >= 0 ? options_.rank : s.told_rank;
-    world_ = options_.world_size > 0 ? options_.world_size : s.told_world_size;
+    rank_ = finish_.rank();
+    world_ = finish_.world_size();
     Devices();
     Steps();
     const CommunicationFacts communication =
         FindCollectives(*trace_, read_.facts.distributed_info, rank_, std::max<std::int64_t>(world_, rank_ + 1));
     s.groups = communication.groups;
     Unrecorded();
-    std::fill(t_.processes.world_rank.begin(), t_.processes.world_rank.end(), rank_);
-    std::fill(t_.processes.rank_source.begin(), t_.processes.rank_source.end(),
-              static_cast<std::uint8_t>(Told() ? 2 : 4));
-    Span();
-    Snapshots();
+    finish_.Identify("kineto");
+    finish_.Span();
+    finish_.Snapshots();
     Losses(communication);
     Meta(communication);
     s.events = read_.events;
-    s.json_bytes = read_.json_bytes;
-    s.rows =
-        t_.kernels.rows() + t_.copies.rows() + t_.sync.rows() + t_.api.rows() + t_.ranges.rows() + t_.gpu_memory.rows();
-    s.kernels = t_.kernels.rows();
-    s.collectives = t_.collectives.rows();
-    s.steps = t_.steps.rows();
+    s.read_bytes = read_.json_bytes;
+    finish_.Count();
     out_.tables = std::move(t_);
     return std::move(out_);
   }
 
  private:
-  // The trace's own word is what it counts as.
-  bool Told() const { return rank_ >= 0 && rank_ == out_.summary.told_rank; }
-
-  std::uint32_t Intern(std::string_view text) { return text.empty() ? kNone : trace_->strings->Intern(text); }
+  std::uint32_t Intern(std::string_view text) { return finish_.Intern(text); }
 
   void Devices() {
     const auto list = nlohmann::json::parse(read_.facts.device_properties, nullptr, false);
@@ -207,82 +203,11 @@ class RankBuilder {
     }
   }
 
-  void Span() {
-    bool any = false;
-    TraceSummary& s = out_.summary;
-    const auto extend = [&](std::int64_t begin, std::int64_t end) {
-      s.begin_ns = any ? std::min(s.begin_ns, begin) : begin;
-      s.end_ns = any ? std::max(s.end_ns, end) : end;
-      any = true;
-    };
-    for (std::size_t i = 0; i < t_.threads.rows(); ++i) extend(t_.threads.begin_ns[i], t_.threads.end_ns[i]);
-    const auto events = [&](const auto& table) {
-      for (std::size_t i = 0; i < table.rows(); ++i)
-        extend(table.begin_ns[i], table.begin_ns[i] + table.duration_ns[i]);
-    };
-    events(t_.kernels), events(t_.copies), events(t_.sync);
-    // A trace of the GPU alone: somebody must have lived meanwhile.
-    if (t_.threads.rows() == 0 && any) {
-      t_.processes.Append({.process = 0,
-                           .pid = -1,
-                           .parent_pid = -1,
-                           .exe = kNone,
-                           .begin_ns = s.begin_ns,
-                           .end_ns = s.end_ns,
-                           .world_rank = rank_,
-                           .mpi_thread_level = 255});
-      t_.threads.Append({.thread = 0,
-                         .process = 0,
-                         .tid = -1,
-                         .name = Intern("GPU only"),
-                         .begin_ns = s.begin_ns,
-                         .end_ns = s.end_ns,
-                         .records = t_.kernels.rows() + t_.copies.rows(),
-                         .training = 1});
-    }
-    // GPU work ends after the host's last call: part of what the trace covers.
-    for (std::size_t i = 0; i < t_.threads.rows(); ++i)
-      if (t_.threads.training[i]) {
-        t_.threads.begin_ns[i] = std::min(t_.threads.begin_ns[i], s.begin_ns);
-        t_.threads.end_ns[i] = std::max(t_.threads.end_ns[i], s.end_ns);
-      }
-  }
-
-  // Kineto's times are the wall clock's: enough for --clock wall. Times since boot are not.
-  void Snapshots() {
-    constexpr std::int64_t kYear2010 = 1'262'304'000'000'000'000, kYear2200 = 7'258'118'400'000'000'000;
-    const TraceSummary& s = out_.summary;
-    if (s.begin_ns < kYear2010 || s.end_ns > kYear2200) return;
-    for (const std::int64_t ns : {s.begin_ns, s.end_ns})
-      t_.clock_snapshots.Append({.ticks = static_cast<std::uint64_t>(ns),
-                                 .raw_ns = ns,
-                                 .monotonic_ns = ns,
-                                 .realtime_ns = ns,
-                                 .width_ns = 1000});
-  }
-
-  void Lose(Loss loss, std::uint64_t count, std::string detail) {
-    out_.summary.losses.push_back({loss, count, detail});
-    if (Info(loss).severity == Severity::kDataLoss) out_.summary.data_losses += count;
-    t_.losses.Append({.name = Intern(Info(loss).name),
-                      .count = count,
-                      .first_ns = kNoTime,
-                      .last_ns = kNoTime,
-                      .thread = kNone,
-                      .detail = Intern(detail)});
-  }
-
   void Losses(const CommunicationFacts& communication) {
     const std::string& source = options_.source;
     for (const kineto::Defect& defect : read_.defects)
-      Lose(defect.loss, defect.count, source + (defect.detail.empty() ? "" : ": " + defect.detail));
-    if (out_.summary.told_rank < 0)
-      Lose(Loss::kImportRankUnknown, 1,
-           fmt::format("{}: taken for rank {}{}{}", source, rank_, options_.rank_from.empty() ? "" : " by ",
-                       options_.rank_from));
-    if (out_.summary.told_world_size <= 0) Lose(Loss::kImportWorldSizeUnknown, 1, source);
-    if (communication.without_group > 0) Lose(Loss::kImportGroupUnknown, communication.without_group, source);
-    if (trace_->launch_missing > 0) Lose(Loss::kImportLaunchMissing, trace_->launch_missing, source);
+      finish_.Lose(defect.loss, defect.count, source + (defect.detail.empty() ? "" : ": " + defect.detail));
+    finish_.LoseUnknowns(communication.without_group);
     static constexpr const char* kSkipped[] = {"GPU annotations (the host's are used)", "profiler overhead",
                                                "categories of no use"};
     for (std::size_t i = 0; i < std::size(trace_->skipped); ++i) {
@@ -290,24 +215,13 @@ class RankBuilder {
       std::string detail = kSkipped[i];
       if (i == static_cast<std::size_t>(Skipped::kOther) && !trace_->other_categories.empty())
         detail += fmt::format(": {}", fmt::join(trace_->other_categories, ", "));
-      Lose(Loss::kImportCategorySkipped, trace_->skipped[i], detail);
+      finish_.Lose(Loss::kImportCategorySkipped, trace_->skipped[i], detail);
     }
   }
 
-  void Add(std::string_view key, std::string_view value) {
-    if (!value.empty()) t_.meta.Append({.key = trace_->strings->Intern(key), .value = trace_->strings->Intern(value)});
-  }
+  void Add(std::string_view key, std::string_view value) { finish_.Add(key, value); }
 
   void Meta(const CommunicationFacts& communication) {
-    Add("imported", "kineto");
-    Add("lockstep_version", LOCKSTEP_VERSION);
-    Add("run_id", options_.run_id);
-    if (rank_ >= 0) {
-      Add("rank", std::to_string(rank_));
-      Add("rank_source", Told() ? "env" : "slot");
-    }
-    if (world_ > 0) Add("world_size", std::to_string(world_));
-    Add("source_file", options_.source);
     Add("trace_name", read_.facts.trace_name);
     if (read_.facts.base_time_ns != 0) Add("base_time_ns", std::to_string(read_.facts.base_time_ns));
     // What --window hta takes for the last step's begin: the mark on a GPU's track is one more row of its name.
@@ -346,6 +260,7 @@ class RankBuilder {
   std::int32_t rank_ = -1;
   std::int64_t world_ = 0;
   ImportedTrace out_;
+  RankFinish finish_;
 };
 
 ImportedTrace Build(std::vector<std::unique_ptr<Partial>> partials, const kineto::ReadResult& read,

@@ -1,0 +1,16 @@
+#pragma once
+// The foreign formats of formats.def.
+
+#include <span>
+#include <string_view>
+
+#include "ingest/foreign.h"
+
+namespace lockstep::import {
+
+std::span<const ForeignFormat* const> ForeignFormats();
+
+// Null if there is none of that name.
+const ForeignFormat* FindFormat(std::string_view name);
+
+}  // namespace lockstep::import

@@ -1,0 +1,114 @@
+#include "ingest/map/finish.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/version.h"
+
+namespace lockstep::import {
+
+using schema::kNone;
+using schema::kNoTime;
+
+void RankFinish::Add(std::string_view key, std::string_view value) {
+  if (!value.empty()) t_.meta.Append({.key = trace_.strings->Intern(key), .value = trace_.strings->Intern(value)});
+}
+
+void RankFinish::Lose(Loss loss, std::uint64_t count, std::string detail) {
+  if (Info(loss).severity == Severity::kDataLoss) s_.data_losses += count;
+  t_.losses.Append({.name = Intern(Info(loss).name),
+                    .count = count,
+                    .first_ns = kNoTime,
+                    .last_ns = kNoTime,
+                    .thread = kNone,
+                    .detail = Intern(detail)});
+  s_.losses.push_back({loss, count, std::move(detail)});
+}
+
+void RankFinish::Identify(std::string_view format) {
+  std::fill(t_.processes.world_rank.begin(), t_.processes.world_rank.end(), rank());
+  std::fill(t_.processes.rank_source.begin(), t_.processes.rank_source.end(),
+            static_cast<std::uint8_t>(Told() ? 2 : 4));
+  Add("imported", format);
+  Add("lockstep_version", LOCKSTEP_VERSION);
+  Add("run_id", options_.run_id);
+  if (rank() >= 0) {
+    Add("rank", std::to_string(rank()));
+    Add("rank_source", Told() ? "env" : "slot");
+  }
+  if (world_size() > 0) Add("world_size", std::to_string(world_size()));
+  Add("source_file", options_.source);
+}
+
+void RankFinish::LoseUnknowns(std::uint64_t without_group) {
+  const std::string& source = options_.source;
+  if (s_.told_rank < 0)
+    Lose(Loss::kImportRankUnknown, 1,
+         fmt::format("{}: taken for rank {}{}{}", source, rank(), options_.rank_from.empty() ? "" : " by ",
+                     options_.rank_from));
+  if (s_.told_world_size <= 0) Lose(Loss::kImportWorldSizeUnknown, 1, source);
+  if (without_group > 0) Lose(Loss::kImportGroupUnknown, without_group, source);
+  if (trace_.launch_missing > 0) Lose(Loss::kImportLaunchMissing, trace_.launch_missing, source);
+}
+
+void RankFinish::Span() {
+  bool any = false;
+  const auto extend = [&](std::int64_t begin, std::int64_t end) {
+    s_.begin_ns = any ? std::min(s_.begin_ns, begin) : begin;
+    s_.end_ns = any ? std::max(s_.end_ns, end) : end;
+    any = true;
+  };
+  for (std::size_t i = 0; i < t_.threads.rows(); ++i) extend(t_.threads.begin_ns[i], t_.threads.end_ns[i]);
+  const auto events = [&](const auto& table) {
+    for (std::size_t i = 0; i < table.rows(); ++i) extend(table.begin_ns[i], table.begin_ns[i] + table.duration_ns[i]);
+  };
+  events(t_.kernels), events(t_.copies), events(t_.sync);
+  // A trace of the GPU alone: somebody must have lived meanwhile.
+  if (t_.threads.rows() == 0 && any) {
+    t_.processes.Append({.process = 0,
+                         .pid = -1,
+                         .parent_pid = -1,
+                         .exe = kNone,
+                         .begin_ns = s_.begin_ns,
+                         .end_ns = s_.end_ns,
+                         .world_rank = rank(),
+                         .mpi_thread_level = 255});
+    t_.threads.Append({.thread = 0,
+                       .process = 0,
+                       .tid = -1,
+                       .name = Intern("GPU only"),
+                       .begin_ns = s_.begin_ns,
+                       .end_ns = s_.end_ns,
+                       .records = t_.kernels.rows() + t_.copies.rows(),
+                       .training = 1});
+  }
+  // GPU work ends after the host's last call: part of what the trace covers.
+  for (std::size_t i = 0; i < t_.threads.rows(); ++i)
+    if (t_.threads.training[i]) {
+      t_.threads.begin_ns[i] = std::min(t_.threads.begin_ns[i], s_.begin_ns);
+      t_.threads.end_ns[i] = std::max(t_.threads.end_ns[i], s_.end_ns);
+    }
+}
+
+void RankFinish::Snapshots() {
+  constexpr std::int64_t kYear2010 = 1'262'304'000'000'000'000, kYear2200 = 7'258'118'400'000'000'000;
+  if (s_.begin_ns < kYear2010 || s_.end_ns > kYear2200) return;
+  for (const std::int64_t ns : {s_.begin_ns, s_.end_ns})
+    t_.clock_snapshots.Append({.ticks = static_cast<std::uint64_t>(ns),
+                               .raw_ns = ns,
+                               .monotonic_ns = ns,
+                               .realtime_ns = ns,
+                               .width_ns = 1000});
+}
+
+void RankFinish::Count() {
+  s_.rows =
+      t_.kernels.rows() + t_.copies.rows() + t_.sync.rows() + t_.api.rows() + t_.ranges.rows() + t_.gpu_memory.rows();
+  s_.kernels = t_.kernels.rows();
+  s_.collectives = t_.collectives.rows();
+  s_.steps = t_.steps.rows();
+}
+
+}  // namespace lockstep::import

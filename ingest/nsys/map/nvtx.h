@@ -1,0 +1,21 @@
+#pragma once
+// NVTX of a report: ranges, marks, and what they stand for.
+
+#include <cstdint>
+#include <string>
+
+#include "ingest/nsys/map/mpi.h"
+
+namespace lockstep::nsys {
+
+struct NvtxFacts {
+  std::string step_name;       // Of the ranges that were taken for steps, "" if none was.
+  std::uint64_t nccl_ops = 0;  // Ranges of NCCL's own operations.
+};
+
+// Fills ranges, range_categories and the trace's steps and communication events. MPI's calls, where a version keeps
+// them as ranges, go to `mpi` unless it has some of its tables already. `step_range`: the name of the ranges that are
+// steps, "": those that are named like steps.
+NvtxFacts MapNvtx(Context& context, MpiCalls& mpi, const std::string& step_range);
+
+}  // namespace lockstep::nsys

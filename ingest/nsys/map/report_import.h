@@ -1,0 +1,18 @@
+#pragma once
+// One process of a report -> the tables of one rank.
+
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "ingest/foreign.h"
+
+namespace lockstep::nsys {
+
+// The processes that are ranks: those that MPI numbered; else those with GPU activity; else those with any events.
+Result<std::vector<import::TracePart>> RanksOf(const std::string& path);
+
+Result<import::ImportedTrace> ImportRank(const std::string& path, const import::TracePart& part,
+                                         const import::TraceOptions& options);
+
+}  // namespace lockstep::nsys

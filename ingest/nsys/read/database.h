@@ -1,0 +1,86 @@
+#pragma once
+// An SQLite file of somebody else's, read and nothing else: columns by name as far as they are there, values as far
+// as they are what they should be. Nothing is written beside it, no lock is asked for, and what is damaged ends a
+// table's rows instead of the import.
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace lockstep::nsys {
+
+// Value of a column that the table lacks, or that is no integer.
+inline constexpr std::int64_t kAbsent = std::numeric_limits<std::int64_t>::min();
+
+// The rows of one table, in the file's order. Thread: one at a time.
+class Rows {
+ public:
+  Rows(sqlite3* database, const std::string& query);
+  Rows(Rows&&) noexcept;
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+  ~Rows();
+
+  bool Next();
+  // Columns as Database::Select was asked for them.
+  std::int64_t Int(int column) const;       // kAbsent: NULL, no integer, not there.
+  double Real(int column) const;            // NaN likewise.
+  std::string_view Text(int column) const;  // "" likewise; until the next call.
+  bool Null(int column) const;
+
+  std::uint64_t read() const { return read_; }
+  // Why the rows ended early, "" if they did not.
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  sqlite3* database_;
+  sqlite3_stmt* statement_ = nullptr;
+  std::uint64_t read_ = 0;
+  std::string trouble_;
+};
+
+class Database {
+ public:
+  // kIo, kNotFound; kMalformed: no database, or not even its list of tables can be read.
+  static Result<Database> Open(const std::string& path);
+  Database(Database&&) noexcept;
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+  ~Database();
+
+  // Plain tables only: views and virtual tables of a file are code that it brings.
+  bool Has(std::string_view table) const { return tables_.contains(table); }
+  std::vector<std::string> TablesWith(std::string_view prefix) const;
+  bool HasColumn(std::string_view table, std::string_view column) const;
+  // The columns in this order; NULL where the table has none of that name. No rows if there is no such table.
+  Rows Select(std::string_view table, std::initializer_list<std::string_view> columns) const;
+
+  // What lies beside the file and would have to be written into it first: "report.sqlite-journal"; "" if nothing.
+  const std::string& unfinished() const { return unfinished_; }
+  // The file is shorter than it says.
+  bool cut() const { return cut_; }
+
+ private:
+  Database() = default;
+  Status ListTables();
+
+  sqlite3* database_ = nullptr;
+  std::string path_, unfinished_;
+  bool cut_ = false;
+  std::set<std::string, std::less<>> tables_;
+};
+
+// "SQLite format 3\0"
+bool BeginsLikeDatabase(std::string_view first_bytes);
+
+}  // namespace lockstep::nsys
