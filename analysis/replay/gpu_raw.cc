@@ -431,7 +431,7 @@ class Collector {
   const RankClockMap& clock_;
   const GpuRankRequest& request_;
   GpuRank& out_;
-  const LaunchRows launches_;
+  const LaunchIndex launches_;
   GpuRaw raw_;
   std::vector<std::pair<std::uint64_t, std::int64_t>> calls_;  // Correlation, call; where some have none.
   bool some_unlaunched_ = false;

@@ -9,7 +9,7 @@ constexpr std::uint32_t kNone = schema::kNone;
 
 }  // namespace
 
-std::vector<BlockingCall> FindBlockingCalls(const schema::RankTables& tables, const LaunchRows& launches) {
+std::vector<BlockingCall> FindBlockingCalls(const schema::RankTables& tables, const LaunchIndex& launches) {
   const schema::Api& api = tables.api;
   const std::vector<HostCall> calls = ClassifyHostCalls(tables);
   constexpr std::uint8_t kDeviceToHost = 2, kPageable = 1, kStreamWaits = 2, kEventRecord = 5;

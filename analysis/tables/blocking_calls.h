@@ -23,6 +23,6 @@ struct BlockingCall {
 // Host calls that block, by begin: those that api names, copies from the device to
 // pageable memory (they return when the copy is done: CUDA Runtime API, "API
 // synchronization behavior"), rows of sync whose call is not in the trace.
-std::vector<BlockingCall> FindBlockingCalls(const schema::RankTables& tables, const LaunchRows& launches);
+std::vector<BlockingCall> FindBlockingCalls(const schema::RankTables& tables, const LaunchIndex& launches);
 
 }  // namespace lockstep

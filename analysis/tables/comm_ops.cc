@@ -88,7 +88,7 @@ class Collector {
   }
 
   std::uint32_t Group(std::uint32_t comm, CollectiveKind kind) {
-    CommOperationGroup group;
+    CommGroup group;
     group.kind = kind;
     if (comm < names_.size()) {
       group.name = names_[comm];
@@ -220,10 +220,10 @@ class Collector {
   const RankView& rank_;
   const schema::RankTables& t_;
   RankComm out_;
-  LaunchRows launches_;
+  LaunchIndex launches_;
   std::vector<std::uint32_t> member_of_;
   std::vector<std::string> names_;
-  std::map<CommOperationGroup, std::uint32_t> group_of_;
+  std::map<CommGroup, std::uint32_t> group_of_;
 };
 
 }  // namespace

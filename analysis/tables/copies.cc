@@ -31,7 +31,7 @@ Cell HostMemory(std::uint8_t host_memory) {
 double Rate(double bytes, std::int64_t ns) { return bytes * 1e9 / static_cast<double>(ns); }
 
 // Per row of copies: row of api that blocked for it, kNone.
-std::vector<std::uint32_t> BlockedCalls(const schema::RankTables& tables, const LaunchRows& launches) {
+std::vector<std::uint32_t> BlockedCalls(const schema::RankTables& tables, const LaunchIndex& launches) {
   std::vector<std::uint32_t> calls(tables.copies.rows(), kNone);
   for (const BlockingCall& call : FindBlockingCalls(tables, launches))
     if (call.copy != kNone) calls[call.copy] = call.api;

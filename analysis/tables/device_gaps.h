@@ -43,7 +43,7 @@ std::string BlockingName(const RankView& rank, const BlockingCall& call);
 struct DeviceActivity {
   explicit DeviceActivity(const RankView& rank);
   const RankView& rank;
-  LaunchRows launches;
+  LaunchIndex launches;
   GpuTimeline timeline;
   std::vector<Interval> windows;  // rank.windows; without known ends the GPU's extent.
 };

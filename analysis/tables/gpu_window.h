@@ -27,7 +27,7 @@ class GpuWindow {
 
   const RankView& rank_;
   bool by_launch_ = false;
-  LaunchRows launches_;
+  LaunchIndex launches_;
 };
 
 }  // namespace lockstep

@@ -183,7 +183,7 @@ std::vector<HostCall> ClassifyHostCalls(const schema::RankTables& tables) {
   return calls;
 }
 
-LaunchRows FindLaunches(const schema::RankTables& tables) {
+LaunchIndex FindLaunches(const schema::RankTables& tables) {
   const CorrelationMap map(tables);
   return {.of_kernel = map.Find(tables.kernels.correlation),
           .of_copy = map.Find(tables.copies.correlation),
@@ -273,7 +273,7 @@ std::vector<std::uint16_t> GpuTimeline::Devices() const {
   return devices;
 }
 
-GpuTimeline MakeGpuTimeline(const RankView& rank, const LaunchRows& launches) {
+GpuTimeline MakeGpuTimeline(const RankView& rank, const LaunchIndex& launches) {
   const schema::Kernels& kernels = rank.tables.kernels;
   const schema::Copies& copies = rank.tables.copies;
   GpuTimeline timeline;

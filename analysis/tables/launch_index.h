@@ -30,10 +30,10 @@ std::vector<HostCall> ClassifyHostCalls(const schema::RankTables& tables);
 
 // Correlation -> the row of api that launched it. Where several rows carry one
 // correlation: a launching call before others, then the one that began first.
-struct LaunchRows {
+struct LaunchIndex {
   std::vector<std::uint32_t> of_kernel, of_copy, of_sync;  // Per row: row of api, kNone.
 };
-LaunchRows FindLaunches(const schema::RankTables& tables);
+LaunchIndex FindLaunches(const schema::RankTables& tables);
 
 // Ranges of each thread by what encloses what. Marks enclose nothing and are left out.
 class RangeNest {
@@ -83,7 +83,7 @@ struct GpuTimeline {
   // Devices that occur, sorted.
   std::vector<std::uint16_t> Devices() const;
 };
-GpuTimeline MakeGpuTimeline(const RankView& rank, const LaunchRows& launches);
+GpuTimeline MakeGpuTimeline(const RankView& rank, const LaunchIndex& launches);
 
 // The note of a rank without GPU events.
 std::string_view NoGpuEvents();

@@ -220,7 +220,7 @@ class Collector {
 
   const RankView& rank_;
   const schema::Api& api_;
-  LaunchRows launches_;
+  LaunchIndex launches_;
   GpuTimeline timeline_;
   std::vector<HostCall> calls_;
   std::vector<bool> hta_name_;

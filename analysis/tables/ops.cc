@@ -136,7 +136,7 @@ class Operators {
     sum.kernels += kernel, sum.kernels_self += kernel;
   }
   void Launched() {
-    const LaunchRows launches = FindLaunches(rank_.tables);
+    const LaunchIndex launches = FindLaunches(rank_.tables);
     op_of_call_ = nest_.At(rank_.tables.api.thread, rank_.tables.api.begin_ns);
     Launched(rank_.tables.kernels, launches.of_kernel, true);
     Launched(rank_.tables.copies, launches.of_copy, false);

@@ -120,7 +120,7 @@ class Rangelist {
   }
 
   void Gpu() {
-    const LaunchRows launches = FindLaunches(rank_.tables);
+    const LaunchIndex launches = FindLaunches(rank_.tables);
     const auto& api = rank_.tables.api;
     std::vector<std::uint32_t> around;
     const auto add = [&](const auto& table, const std::vector<std::uint32_t>& api_of, bool kernel) {

@@ -106,7 +106,7 @@ class Sequences {
   }
 
   void Collect() {
-    const LaunchRows launches = FindLaunches(rank_.tables);
+    const LaunchIndex launches = FindLaunches(rank_.tables);
     const std::vector<std::uint32_t> op_of_call = nest_.At(rank_.tables.api.thread, rank_.tables.api.begin_ns);
     const auto op_of = [&](std::uint32_t call) {
       const std::uint32_t inner = call == kNone ? kNone : op_of_call[call];

@@ -89,7 +89,7 @@ TEST(Launches, CorrelationsNeedNoOrder) {
     rank.KernelAt("a", 13, 20, 5 * spread);
     rank.KernelAt("unknown", 50, 60, 4 * spread);
     rank.KernelAt("none", 70, 80, 0);
-    const LaunchRows index = FindLaunches(rank.tables);
+    const LaunchIndex index = FindLaunches(rank.tables);
     EXPECT_EQ(index.of_kernel, (std::vector<std::uint32_t>{2, 1, schema::kNone, schema::kNone}));
   }
 }
