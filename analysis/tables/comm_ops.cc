@@ -88,7 +88,7 @@ class Collector {
   }
 
   std::uint32_t Group(std::uint32_t comm, CollectiveKind kind) {
-    CommGroup group;
+    GroupOfOps group;
     group.kind = kind;
     if (comm < names_.size()) {
       group.name = names_[comm];
@@ -223,7 +223,7 @@ class Collector {
   LaunchIndex launches_;
   std::vector<std::uint32_t> member_of_;
   std::vector<std::string> names_;
-  std::map<CommGroup, std::uint32_t> group_of_;
+  std::map<GroupOfOps, std::uint32_t> group_of_;
 };
 
 }  // namespace

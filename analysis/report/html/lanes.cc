@@ -262,7 +262,7 @@ class Lanes {
     std::stable_sort(inside.begin(), inside.end(),
                      [](const CommOperation* a, const CommOperation* b) { return a->begin_ns < b->begin_ns; });
     for (const CommOperation* op : inside) {
-      const CommGroup& group = lane.comm.groups[op->group];
+      const GroupOfOps& group = lane.comm.groups[op->group];
       Operation out{clock.ToCluster(op->begin_ns),
                     clock.ToCluster(op->wait_end_ns),
                     clock.ToCluster(op->transfer_begin_ns),
