@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxEvidenceRows = 20;
 
-constexpr std::uint8_t kForward = 2, kBackward = 3;  // step_phases.phase
+constexpr std::uint8_t kForward = schema::Phase::kForward, kBackward = schema::Phase::kBackward;
 // Forward and backward passes that vary together, by this much at least, do so with what they are given to do.
 constexpr double kImbalanceCorrelation = 0.9, kImbalanceVariation = 0.02, kImbalanceTimes = 3;
 // Occasions that tell a period.

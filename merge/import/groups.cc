@@ -14,7 +14,7 @@ using schema::kNoTime;
 
 namespace {
 
-constexpr std::uint8_t kTorchGroup = 4;
+constexpr std::uint8_t kTorchGroup = schema::CommKind::kTorchGroup;
 
 std::string TextIn(const nlohmann::json& object, const char* key) {
   const auto at = object.find(key);

@@ -88,10 +88,10 @@ class Joiner {
                               .begin_ns = begin,
                               .end_ns = end,
                               .world_rank = -1,
-                              .rank_source = 0,
-                              .ended = 0,
+                              .rank_source = schema::RankSource::kNone,
+                              .ended = schema::ProcessEnd::kUnknown,
                               .end_code = 0,
-                              .mpi_thread_level = 255});
+                              .mpi_thread_level = schema::MpiThreadLevel::kNoMpi});
         }
         const auto [at, fresh] =
             known.try_emplace({seen.pid, seen.tid, seen.name}, static_cast<std::uint32_t>(t.threads.rows()));
@@ -224,17 +224,17 @@ class Joiner {
   template <typename T>
   void Copy(const schema::ColumnInfo& info, const Maps& map, const std::vector<T>& from, T* to) {
     if constexpr (std::is_same_v<T, std::uint32_t>) {
-      const std::vector<std::uint32_t>* by = info.unit == "string"   ? &map.strings
-                                             : info.name == "thread" ? &map.threads
-                                             : info.name == "shape"  ? &map.shapes
-                                                                     : nullptr;
+      const std::vector<std::uint32_t>* by = info.role == schema::Role::kText ? &map.strings
+                                             : info.name == "thread"          ? &map.threads
+                                             : info.name == "shape"           ? &map.shapes
+                                                                              : nullptr;
       if (by != nullptr) {
         for (const std::uint32_t id : from) *to++ = Mapped(*by, id);
         return;
       }
     }
     if constexpr (std::is_same_v<T, std::int64_t>) {
-      if (base_ns_ != 0 && (info.name == "begin_ns" || info.name == "time_ns")) {
+      if (base_ns_ != 0 && info.clock == schema::ClockOf::kRank) {
         for (const std::int64_t ns : from) *to++ = Shifted(ns, base_ns_);
         return;
       }
@@ -247,7 +247,7 @@ class Joiner {
     if (!out_->hip) return;
     schema::RankTables& t = out_->tables;
     for (auto* column : {&t.kernels.vendor, &t.copies.vendor, &t.sync.vendor})
-      std::fill(column->begin(), column->end(), std::uint8_t{2});
+      std::fill(column->begin(), column->end(), std::uint8_t{schema::Vendor::kAmd});
   }
 
   // What only the launching call knows: AMD's launch geometry, whether a copy was asynchronous.
@@ -271,7 +271,7 @@ class Joiner {
       const std::uint64_t correlation = t.api.correlation[i];
       if (correlation == 0) continue;
       launches.push_back(correlation);
-      if (t.api.kind[i] != 2) continue;
+      if (t.api.kind[i] != schema::ApiKind::kCopy) continue;
       std::uint8_t& async = is_async[t.api.name[i]];
       if (async == 2) async = lockstep::TextOf(t, t.api.name[i]).find("Async") != std::string_view::npos;
       copies.emplace_back(correlation, async != 0);
