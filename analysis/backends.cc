@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint8_t kUnrecordedCalls = 128;  // step_phases.phase
+constexpr std::uint8_t kUnrecordedCalls = schema::Phase::kTorchUnrecorded;
 
 // Values of all facts of a name.
 template <typename F>

@@ -117,7 +117,7 @@ std::vector<Share> SharesOf(const Context& context, const Series& series) {
 
 struct Named {
   std::string name;
-  std::uint8_t category = 0;
+  std::uint8_t category = schema::Category::kNone;
   std::int64_t extra_ns = 0;  // Per burst.
 };
 
@@ -142,7 +142,7 @@ std::optional<Named> NameIt(const Context& context, const Series& series, std::s
   struct Sum {
     double in[2] = {0, 0};
     std::int64_t depth = 0, count = 0;
-    std::uint8_t category = 0;
+    std::uint8_t category = schema::Category::kNone;
   };
   std::map<std::uint32_t, Sum> sums;
   for (std::uint32_t row = 0; row < t.ranges.rows(); ++row) {
@@ -177,7 +177,7 @@ std::optional<Named> NameIt(const Context& context, const Series& series, std::s
 }
 
 std::string WhatOf(const std::optional<Named>& named) {
-  constexpr std::uint8_t kInput = 1, kCheckpoint = 6;
+  using enum schema::Category::Value;
   if (!named) return "nothing names";
   if (named->category == kCheckpoint) return fmt::format("\"{}\" (checkpoint)", named->name);
   if (named->category == kInput) return fmt::format("\"{}\" (input)", named->name);
@@ -185,7 +185,7 @@ std::string WhatOf(const std::optional<Named>& named) {
 }
 
 std::string ActionFor(const std::optional<Named>& named) {
-  constexpr std::uint8_t kInput = 1, kCheckpoint = 6;
+  using enum schema::Category::Value;
   if (!named)
     return "name what the host does there (record_function, NVTX, lockstep.h); if it is Python's garbage collection: "
            "gc.disable() and gc.collect() at the same step on all ranks";

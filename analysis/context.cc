@@ -23,7 +23,9 @@ Context::Context(const Timeline& timeline, const AnalyzeOptions& options) : time
   rank_rows_.resize(ranks.rows());
   std::iota(rank_rows_.begin(), rank_rows_.end(), std::size_t{0});
   // Missing, or left out by --ranks: nothing is known of them.
-  std::erase_if(rank_rows_, [&](std::size_t row) { return ranks.state[row] == 3 || ranks.state[row] == 4; });
+  std::erase_if(rank_rows_, [&](std::size_t row) {
+    return ranks.state[row] == schema::RankState::kMissing || ranks.state[row] == schema::RankState::kLeftOut;
+  });
   std::sort(rank_rows_.begin(), rank_rows_.end(),
             [&](std::size_t a, std::size_t b) { return ranks.rank[a] < ranks.rank[b]; });
   for (const std::size_t row : rank_rows_) ranks_.push_back(ranks.rank[row]);

@@ -43,7 +43,9 @@ EnclosingRanges::EnclosingRanges(const Context& context, const ReplayedRun& repl
     const std::uint32_t training = TrainingThread(t);
     auto& list = ranges_[position];
     for (std::size_t i = 0; i < t.ranges.rows(); ++i) {
-      if (t.ranges.thread[i] != training || t.ranges.kind[i] != 0 || t.ranges.duration_ns[i] < 0) continue;
+      if (t.ranges.thread[i] != training || t.ranges.kind[i] != schema::RangeKind::kPushPop ||
+          t.ranges.duration_ns[i] < 0)
+        continue;
       std::string name(TextOf(t, t.ranges.name[i]));
       if (name.empty() && t.ranges.category[i] < kCategories.size()) name = kCategories[t.ranges.category[i]];
       list.push_back({t.ranges.begin_ns[i], t.ranges.begin_ns[i] + t.ranges.duration_ns[i], std::move(name)});

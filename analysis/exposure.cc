@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint8_t kInput = 1;  // ranges.category.
+constexpr std::uint8_t kInput = schema::Category::kInput;
 
 // Shares of CPU and run-queue delay in the stretches outside `busy`, local time.
 void CpuShares(const schema::RankTables& t, std::uint32_t thread, const IntervalSet& busy, const RankClockMap& clock,
@@ -91,7 +91,7 @@ ExposedActivity ActivityOf(const schema::RankTables& t, const RankClockMap& cloc
       const Interval kernel{t.kernels.begin_ns[i], t.kernels.begin_ns[i] + t.kernels.duration_ns[i]};
       first = std::min(first, kernel.begin);
       last = std::max(last, kernel.end);
-      if (t.kernels.work[i] == 0) compute.push_back(kernel);
+      if (t.kernels.work[i] == schema::Work::kCompute) compute.push_back(kernel);
     }
     local = Subtract({{first, last}}, Normalize(std::move(compute)));
   } else {

@@ -45,7 +45,7 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   finding.upper_bound = true;
   finding.confidence = 0.9;
   finding.evidence = fmt::format("{} per step in ranges marked as input on the median rank", Duration(input));
-  if (constexpr std::uint8_t kInput = 1;
+  if (constexpr std::uint8_t kInput = schema::Category::kInput;
       const auto price = s.per_step ? PriceWithoutRanges(context, kInput) : std::nullopt) {
     finding.saves_ns_per_step = price->gain_ns;
     finding.saves_interval_ns = price->interval;

@@ -40,7 +40,7 @@ std::optional<ByName> KernelsOf(const Context& context, std::size_t position, co
   ByName kernels;
   std::vector<Calls> by_id(tables.strings.rows());
   for (std::size_t i = 0; i < tables.kernels.rows(); ++i) {
-    if (tables.kernels.work[i] != 0 || tables.kernels.name[i] >= by_id.size()) continue;
+    if (tables.kernels.work[i] != schema::Work::kCompute || tables.kernels.name[i] >= by_id.size()) continue;
     const std::int64_t begin = tables.kernels.begin_ns[i];
     const auto after = std::upper_bound(counted.begin(), counted.end(), begin,
                                         [](std::int64_t t, const Interval& window) { return t < window.begin; });

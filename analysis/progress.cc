@@ -19,7 +19,9 @@ constexpr std::size_t kMaxRanksRead = 4;
 bool EndsUncertain(const schema::TlCollectives& t) {
   std::size_t posted = 0, censored = 0;
   for (std::size_t c = 0; c < t.rows(); ++c) {
-    if (t.mode[c] != 1 && t.mode[c] != 2) continue;
+    if (t.mode[c] != schema::Code(CollectiveMode::kNonBlocking) &&
+        t.mode[c] != schema::Code(CollectiveMode::kPersistent))
+      continue;
     ++posted;
     censored += t.censored[c] != 0;
   }
@@ -31,7 +33,9 @@ bool MostlyPosted(const schema::TlCollectives& t) {
   double posted = 0, all = 0;
   for (std::size_t c = 0; c < t.rows(); ++c) {
     all += static_cast<double>(t.bytes[c]);
-    if (t.mode[c] == 1 || t.mode[c] == 2) posted += static_cast<double>(t.bytes[c]);
+    if (t.mode[c] == schema::Code(CollectiveMode::kNonBlocking) ||
+        t.mode[c] == schema::Code(CollectiveMode::kPersistent))
+      posted += static_cast<double>(t.bytes[c]);
   }
   return posted >= 0.9 * all;
 }
@@ -43,7 +47,10 @@ std::int64_t MovedInWait(const Context& context, const Analysis& analysis) {
   const auto& members = context.tables().collective_ranks;
   std::int64_t sum = 0;
   for (std::size_t c = 0; c < t.rows(); ++c) {
-    if ((t.mode[c] != 1 && t.mode[c] != 2) || !context.Counts(c)) continue;
+    if ((t.mode[c] != schema::Code(CollectiveMode::kNonBlocking) &&
+         t.mode[c] != schema::Code(CollectiveMode::kPersistent)) ||
+        !context.Counts(c))
+      continue;
     for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m)
       sum += members.end_high_ns[m] - members.end_low_ns[m];
   }

@@ -156,10 +156,10 @@ void DescribeRun(const Context& context, Analysis& analysis) {
 
   std::vector<std::int32_t> missing;
   for (std::size_t row = 0; row < ranks.rows(); ++row)
-    if (ranks.state[row] == 3) missing.push_back(ranks.rank[row]);
+    if (ranks.state[row] == schema::RankState::kMissing) missing.push_back(ranks.rank[row]);
   std::set<std::int32_t> left_out;
   for (std::size_t row = 0; row < ranks.rows(); ++row)
-    if (ranks.state[row] == 4) left_out.insert(ranks.rank[row]);
+    if (ranks.state[row] == schema::RankState::kLeftOut) left_out.insert(ranks.rank[row]);
   run.ranks_left_out.assign(left_out.begin(), left_out.end());
   // A timeline may be anybody's: no more than merge ever counts.
   const std::int64_t world = std::min<std::int64_t>(ToInt(timeline.Meta("world_size"), -1), kMostRanksCounted);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxEvidenceRows = 20;
 
-constexpr std::uint8_t kForward = 2, kBackward = 3;  // step_phases.phase
+constexpr std::uint8_t kForward = schema::Phase::kForward, kBackward = schema::Phase::kBackward;
 // Forward and backward passes that vary together, by this much at least, do so with what they are given to do.
 constexpr double kImbalanceCorrelation = 0.9, kImbalanceVariation = 0.02, kImbalanceTimes = 3;
 // Occasions that tell a period.
@@ -112,10 +112,10 @@ std::int64_t PeriodOf(const Context& context, const Steps& steps) {
 
 }  // namespace
 
-Cause Explain(const Context& context, const Analysis& analysis, std::size_t r, const Witnessed& witnessed,
-              const std::vector<std::int64_t>& price_by_unit, const Judged& judged, double limit_ns) {
+StragglerCause Explain(const Context& context, const Analysis& analysis, std::size_t r, const Witnessed& witnessed,
+                       const std::vector<std::int64_t>& price_by_unit, const Judged& judged, double limit_ns) {
   const auto& cells = context.tables().step_ranks;
-  Cause cause;
+  StragglerCause cause;
   // The units to look at: those in which it is late.
   const bool some = judged.straggler.kind == "transient";
   // What it leaves undone makes it a little late in the next one too: the costlier half of the scale counts.
@@ -197,7 +197,7 @@ Cause Explain(const Context& context, const Analysis& analysis, std::size_t r, c
   return cause;
 }
 
-std::string ActionFor(const Cause& cause, const std::string& name, const std::string& node) {
+std::string ActionFor(const StragglerCause& cause, const std::string& name, const std::string& node) {
   const bool several = name.starts_with("ranks ");
   if (cause.name == "input")
     return fmt::format("prefetch input on {}, or give {} the same shard size and storage as the others", name,
@@ -236,7 +236,7 @@ std::string ActionFor(const Cause& cause, const std::string& name, const std::st
 
 namespace {
 
-std::string ByCause(const Cause& cause) {
+std::string ByCause(const StragglerCause& cause) {
   if (cause.name == "input") return fmt::format("{} more in input", Duration(*cause.more_input_ns));
   if (cause.gpu) return SlowClockText(*cause.gpu);
   if (cause.kernels)
@@ -275,7 +275,7 @@ std::string SinceWhen(const Straggler& straggler) {
 
 }  // namespace
 
-std::string EvidenceFor(const Context& context, const Analysis& analysis, std::size_t r, const Cause& cause,
+std::string EvidenceFor(const Context& context, const Analysis& analysis, std::size_t r, const StragglerCause& cause,
                         const Straggler& straggler) {
   std::string text;
   if (r < analysis.ranks.size() && r < analysis.arrivals.size()) {
@@ -289,7 +289,8 @@ std::string EvidenceFor(const Context& context, const Analysis& analysis, std::s
          fmt::format("; p {}", straggler.p_value < 0.001 ? "< 0.001" : fmt::format("{:.3f}", straggler.p_value));
 }
 
-std::string BriefEvidenceFor(const Analysis& analysis, std::size_t r, const Cause& cause, const Straggler& straggler) {
+std::string BriefEvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
+                             const Straggler& straggler) {
   std::string text = fmt::format("costs {} alone", Duration(straggler.saves_ns));
   if (r < analysis.ranks.size() && analysis.ranks[r].late_ns)
     text += fmt::format(", {} late", Duration(*analysis.ranks[r].late_ns));

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-struct Cause {
+struct StragglerCause {
   std::string name = "unknown";                                                            // As Straggler::cause.
   std::optional<std::int64_t> more_compute_ns, more_cpu_ns, more_delay_ns, more_input_ns;  // Than the median rank.
   std::optional<GpuEvidence> gpu;         // Cause "clock", by its sensors.
@@ -20,8 +20,9 @@ struct Cause {
 
 // Of the rank at this position, whose lateness costs `price` by unit; from `from` on if it drifts, and where it is late
 // in some units only, over those in which it costs `limit_ns`.
-Cause Explain(const Context& context, const Analysis& analysis, std::size_t position, const Witnessed& witnessed,
-              const std::vector<std::int64_t>& price, const Judged& judged, double limit_ns);
+StragglerCause Explain(const Context& context, const Analysis& analysis, std::size_t position,
+                       const Witnessed& witnessed, const std::vector<std::int64_t>& price, const Judged& judged,
+                       double limit_ns);
 
 // The rank's GPU runs at a clock that is lower than the others', or is throttled where the others are not;
 // nothing else is worth telling. gpu_evidence.cc
@@ -29,11 +30,11 @@ std::optional<GpuEvidence> SlowClockOf(const Analysis& analysis, std::int32_t ra
 std::string SlowClockText(const GpuEvidence& evidence);
 
 // `name` and `node`: "rank 3", "node0"; or of several.
-std::string ActionFor(const Cause& cause, const std::string& name, const std::string& node);
-std::string EvidenceFor(const Context& context, const Analysis& analysis, std::size_t position, const Cause& cause,
-                        const Straggler& straggler);
+std::string ActionFor(const StragglerCause& cause, const std::string& name, const std::string& node);
+std::string EvidenceFor(const Context& context, const Analysis& analysis, std::size_t position,
+                        const StragglerCause& cause, const Straggler& straggler);
 // The same in a few words, for one of several.
-std::string BriefEvidenceFor(const Analysis& analysis, std::size_t position, const Cause& cause,
+std::string BriefEvidenceFor(const Analysis& analysis, std::size_t position, const StragglerCause& cause,
                              const Straggler& straggler);
 // The rank's costliest units, for --explain.
 Evidence RowsFor(const Context& context, const std::vector<std::int64_t>& price, const LatenessTable& late,

@@ -36,8 +36,8 @@ double Mean(const std::vector<double>& values) {
 
 // The rank's cost by one statistic over the units from `from` on, if it is above the limit and above what any rank
 // costs that is no suspect.
-std::optional<Cost> CostBy(Statistic statistic, const Context& context, const Matrix& price, const Suspects& suspects,
-                           std::size_t r, std::size_t from, double limit) {
+std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context, const Matrix& price,
+                                    const Suspects& suspects, std::size_t r, std::size_t from, double limit) {
   const std::vector<std::int64_t> raw(price[r].begin() + static_cast<std::ptrdiff_t>(from), price[r].end());
   const bool median = statistic == Statistic::kMedian;
   const std::vector<double> own = median ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
@@ -55,7 +55,7 @@ std::optional<Cost> CostBy(Statistic statistic, const Context& context, const Ma
   }
   for (std::size_t u = 0; u < net.size() && costliest != r; ++u)
     net[u] -= static_cast<double>(price[costliest][from + u]);
-  Cost cost;
+  StragglerCost cost;
   cost.ns = median ? LowerMedian(own) : Mean(own);
   const std::size_t block = BlockLength({own});
   cost.interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
@@ -134,7 +134,8 @@ bool WorthAtLeast(const std::vector<std::int64_t>& price, double limit_ns) {
   return static_cast<double>(LowerMedian(price)) >= limit_ns || Mean(Winsorized(price)) >= limit_ns;
 }
 
-Cost CostTogether(const Context& context, const std::vector<std::int64_t>& price, std::size_t from, double limit_ns) {
+StragglerCost CostTogether(const Context& context, const std::vector<std::int64_t>& price, std::size_t from,
+                           double limit_ns) {
   const std::vector<std::int64_t> raw(price.begin() + static_cast<std::ptrdiff_t>(from), price.end());
   const bool median = ShareAbove(raw, static_cast<std::int64_t>(limit_ns)) >= 0.5;
   const std::vector<double> values = median ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
@@ -155,7 +156,7 @@ std::optional<Judged> Judge(const Context& context, const Prices& prices, const 
   const std::vector<std::int64_t> own(behind.begin() + static_cast<std::ptrdiff_t>(from), behind.end());
   const double share = ShareAbove(own, limit_ns);
 
-  std::optional<Cost> cost;
+  std::optional<StragglerCost> cost;
   if (share >= kPersistentShare) cost = CostBy(Statistic::kMedian, context, price, suspects, r, from, limit);
   // Late, or alone in it, in some steps only: the median would say nothing or everything.
   if (!cost && !sharing && share >= kMinOccasionalShare && share * static_cast<double>(own.size()) >= kMinOccasions)

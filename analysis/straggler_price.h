@@ -33,13 +33,13 @@ Prices PriceOf(const Context& context, const std::vector<std::size_t>& witnesses
 // Is this worth at least `limit_ns` per unit by its median, or by its mean without outliers?
 bool WorthAtLeast(const std::vector<std::int64_t>& price, double limit_ns);
 
-struct Cost {
+struct StragglerCost {
   double ns = 0;
   std::pair<double, double> interval{0, 0};  // 95 %.
 };
 // Of all suspects together from a unit on: median, or mean where they are late in some units only.
-Cost CostTogether(const Context& context, const std::vector<std::int64_t>& price, std::size_t from_unit,
-                  double limit_ns);
+StragglerCost CostTogether(const Context& context, const std::vector<std::int64_t>& price, std::size_t from_unit,
+                           double limit_ns);
 
 // The unit from which on a rank is late to stay, having been on time before; `behind`: by how much, by unit.
 std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std::int64_t limit_ns);

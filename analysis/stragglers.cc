@@ -42,7 +42,7 @@ std::int64_t UnitLength(const Context& context) {
 struct Named {
   std::size_t position;
   Judged judged;
-  Cause cause;
+  StragglerCause cause;
 };
 
 class Search {
@@ -294,7 +294,7 @@ class Search {
     const std::int32_t costliest = ranks.front();
     std::sort(ranks.begin(), ranks.end());
     const std::string name = RankNames(ranks);
-    const Cost cost = CostTogether(context_, prices_.together, from, limit_);
+    const StragglerCost cost = CostTogether(context_, prices_.together, from, limit_);
     const std::int64_t saves = std::max(least, static_cast<std::int64_t>(std::llround(cost.ns)));
     Finding finding;
     finding.id = "straggler.arrival";

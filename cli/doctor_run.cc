@@ -20,7 +20,7 @@ Finding LookAtRanks(const Timeline& timeline, const RunFacts& run) {
   const auto add = [&](const std::string& part) { trouble += (trouble.empty() ? "" : "; ") + part; };
   if (!run.ranks_missing.empty()) add("nothing is there of " + RankNames(run.ranks_missing));
   const auto& ranks = timeline.tables.ranks;
-  const auto in_state = [&](RankState state) {
+  const auto in_state = [&](RankState::Value state) {
     std::vector<std::int32_t> names;
     for (std::size_t i = 0; i < ranks.rows(); ++i)
       if (ranks.state[i] == static_cast<std::uint8_t>(state)) names.push_back(ranks.rank[i]);

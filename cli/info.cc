@@ -52,9 +52,9 @@ struct FileFacts {
   };
   std::vector<LossFacts> losses;
   std::vector<std::string> damaged, notes;
-  bool recovered = false;  // Made from what an agent left.
-  std::uint64_t missing_columns = 0;
-  std::optional<std::uint64_t> digest;  // Of everything it says.
+  bool recovered = false;                    // Made from what an agent left.
+  std::vector<std::string> missing_columns;  // Made after the file was; they read as unknown.
+  std::optional<std::uint64_t> digest;       // Of everything it says.
 };
 
 std::string WithCommas(std::uint64_t value) {
@@ -120,7 +120,7 @@ Result<FileFacts> LookAtTables(const std::string& path, bool digest) {
       AddDigest(facts.tables[i], digests[i], rank_file);
     LS_TRY(facts.digest, ContentDigest(file));
   }
-  facts.missing_columns = file.missing_columns();
+  facts.missing_columns = file.MissingColumns();
   return facts;
 }
 
@@ -244,7 +244,9 @@ void Print(const FileFacts& facts, bool digest) {
          loss.detail.empty() ? "" : ": ", loss.detail);
   }
   for (const std::string& damage : facts.damaged) Show("  damaged: {}\n", damage);
-  if (facts.missing_columns != 0) Show("  {} columns of this version are not in it\n", facts.missing_columns);
+  if (!facts.missing_columns.empty())
+    Show("  {} columns of this version are not in it and read as unknown: {}\n", facts.missing_columns.size(),
+         fmt::join(facts.missing_columns, ", "));
 }
 
 Json ToJson(const FileFacts& facts) {
@@ -267,7 +269,8 @@ Json ToJson(const FileFacts& facts) {
   json["meta"] = std::move(meta);
   json["losses"] = std::move(losses);
   json["damaged"] = facts.damaged;
-  json["missing_columns"] = facts.missing_columns;
+  json["missing_columns"] = facts.missing_columns.size();
+  json["unknown_columns"] = facts.missing_columns;
   return json;
 }
 

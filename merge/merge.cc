@@ -158,10 +158,9 @@ class Merger {
 
   // Why clocks are related by collectives alone, in the words of the first such rank's agent.
   void NoteUnmeasuredClocks() {
-    constexpr std::uint8_t kCorridors = 3;
     std::set<std::int32_t> ranks;
     for (std::size_t i = 0; i < aligned_.clock.rows(); ++i)
-      if (aligned_.clock.method[i] == kCorridors) ranks.insert(aligned_.clock.rank[i]);
+      if (aligned_.clock.method[i] == schema::ClockMethod::kCorridors) ranks.insert(aligned_.clock.rank[i]);
     for (const RunRank& rank : run_.ranks) {
       const std::string_view why = MetaValue(rank.head, "clock_service");
       if (!ranks.contains(rank.rank) || why.empty()) continue;

@@ -19,13 +19,6 @@ namespace fs = std::filesystem;
 // More would only make many small files, and their list does not grow without end.
 constexpr unsigned kMostShards = 256;
 
-// Tables with a row per rank and step or operation.
-constexpr std::string_view kSharded[] = {"collectives", "collective_ranks", "step_ranks", "step_phases", "p2p_pairs"};
-
-bool IsSharded(std::string_view table) {
-  return std::find(std::begin(kSharded), std::end(kSharded), table) != std::end(kSharded);
-}
-
 std::string ShardName(unsigned i) {
   char name[64];
   std::snprintf(name, sizeof name, "%s/shard-%05u.h5", kShardDir, i);
@@ -68,7 +61,7 @@ Status WriteShard(const MergeOptions& options, const schema::TimelineTables& tab
                                                          schema::kTimelineFormat, Threads(options)));
   Status status = writer.SetAttribute("shard", static_cast<std::int64_t>(shard));
   tables.ForEachTable([&](const auto& table) {
-    if (!status.ok() || !IsSharded(table.kInfo.name)) return;
+    if (!status.ok() || !table.kInfo.Is(schema::kSharded)) return;
     const std::size_t first = FirstRow(table.rows(), shard, shards);
     const auto rows = Slice(table, first, FirstRow(table.rows(), shard + 1, shards) - first);
     digests.push_back(DigestOf(rows));
@@ -87,7 +80,7 @@ Status WriteIndex(const MergeOptions& options, const schema::TimelineTables& tab
   std::size_t nth = 0;
   tables.ForEachTable([&](const auto& table) {
     if (!status.ok()) return;
-    if (!IsSharded(table.kInfo.name)) {
+    if (!table.kInfo.Is(schema::kSharded)) {
       status = writer.Append(table);
       return;
     }

@@ -31,8 +31,8 @@ class Digester {
     Status status = Ok();
     Tables tables;
     tables.ForEachTable([&](const auto& table) {
-      const std::string_view name = table.kInfo.name;
-      if (status.ok() && name != "meta" && name != "strings" && name != "string_bytes") status = AddTable(table.kInfo);
+      if (status.ok() && !table.kInfo.Is(schema::kTexts) && !table.kInfo.Is(schema::kFacts))
+        status = AddTable(table.kInfo);
     });
     if (!status.ok()) return status.error();
     return all_.value();
@@ -55,7 +55,7 @@ class Digester {
     for (std::size_t c = 0; c < table.column_count; ++c) {
       const schema::ColumnInfo& column = table.columns[c];
       if (table.name == "ranks" && column.name == "file") continue;
-      const bool is_text = column.unit == "string" && column.type == schema::ColumnType::kU32;
+      const bool is_text = column.role == schema::Role::kText;
       ValueDigest values;
       for (std::uint64_t first = 0; first < rows; first += kChunkRows) {
         const std::uint64_t count = std::min<std::uint64_t>(rows - first, kChunkRows);

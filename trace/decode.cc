@@ -30,7 +30,7 @@ using schema::kNone;
 using schema::kNoTime;
 
 constexpr const char* kRankSources[] = {"none", "mpi", "env", "nccl", "slot"};  // By processes.rank_source.
-constexpr std::uint8_t kRankFromNccl = 3;
+constexpr std::uint8_t kRankFromNccl = schema::RankSource::kNccl;
 
 using Key = std::pair<std::uint32_t, std::uint32_t>;  // Index and generation of a ring or process.
 
@@ -241,15 +241,15 @@ void AddProcessRow(schema::RankTables& tables, ProcessDecoder& decoder, const Ti
                    bool only_process, std::int32_t nccl_rank = -1) {
   TickConverter clock(map);
   const ProcessState& state = plan.state;
-  std::uint8_t ended = 0;
+  std::uint8_t ended = schema::ProcessEnd::kUnknown;
   std::int32_t code = 0;
   const auto pid = contents.meta.find("pid");
   const bool direct_child = only_process || (pid != contents.meta.end() && pid->second == std::to_string(state.pid));
   if (contents.end && direct_child) {
-    ended = contents.end->signal != 0 ? 2 : 1;
+    ended = contents.end->signal != 0 ? schema::ProcessEnd::kSignal : schema::ProcessEnd::kExit;
     code = contents.end->signal != 0 ? contents.end->signal : contents.end->exit_code;
   } else if (state.end_ticks != 0) {
-    ended = 1;
+    ended = schema::ProcessEnd::kExit;
   }
   tables.processes.Append({.process = id,
                            .pid = state.pid,
@@ -319,12 +319,13 @@ void AddMetaRows(schema::RankTables& tables, ProcessDecoder& decoder, std::map<s
     // MPI's word counts more than a launcher's variable; a variable that somebody set
     // below the agent (torchrun inside a slot) more than what the slot was given.
     const auto agents = meta.find("rank_variable");
-    const bool own_variable =
-        process->rank_source == 2 && agents != meta.end() && std::to_string(process->world_rank) != agents->second;
-    if (process->world_rank >= 0 && (process->rank_source == 1 || own_variable || !meta.contains("rank"))) {
+    const bool own_variable = process->rank_source == schema::RankSource::kEnvironment && agents != meta.end() &&
+                              std::to_string(process->world_rank) != agents->second;
+    if (process->world_rank >= 0 &&
+        (process->rank_source == schema::RankSource::kMpi || own_variable || !meta.contains("rank"))) {
       if (own_variable) meta["world_size"] = std::to_string(world_size);
       meta["rank"] = std::to_string(process->world_rank);
-      meta["rank_source"] = kRankSources[process->rank_source < 5 ? process->rank_source : 0];
+      meta["rank_source"] = kRankSources[process->rank_source < std::size(kRankSources) ? process->rank_source : 0];
     }
     if (process->pid > 0) meta["pid"] = std::to_string(process->pid);
     if (process->nvtx_used != 0) meta["nvtx_objects"] = std::to_string(process->nvtx_used);

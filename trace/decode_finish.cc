@@ -18,7 +18,8 @@ using schema::kNone;
 using schema::kNoTime;
 
 constexpr std::uint64_t kNoSeq = UINT64_MAX;
-constexpr std::uint8_t kCancelled = 1, kFreed = 4, kNeverCompleted = 3;
+constexpr std::uint8_t kCancelled = schema::RequestOutcome::kCancelled, kFreed = schema::RequestOutcome::kFreed,
+                       kNeverCompleted = schema::RequestOutcome::kNeverCompleted;
 
 struct MessageKey {
   std::uint32_t comm;
@@ -35,12 +36,13 @@ struct MessageKeyHash {
   }
 };
 
-constexpr std::uint8_t kHookStep = 2;
+constexpr std::uint8_t kHookStep = schema::StepSource::kTorch;
 
 // The hook opens a step when an optimizer has returned, whether or not another one
 // follows: with neither forward nor backward in it, training was over.
 bool TrainedSince(const schema::Ranges& ranges, std::int64_t ns) {
-  constexpr std::uint8_t kTorch = 2, kForward = 2, kBackward = 3;
+  constexpr std::uint8_t kTorch = schema::RangeSource::kTorch, kForward = schema::Category::kForward,
+                         kBackward = schema::Category::kBackward;
   for (std::size_t i = ranges.rows(); i-- > 0;)
     if (ranges.source[i] == kTorch && (ranges.category[i] == kForward || ranges.category[i] == kBackward) &&
         ranges.begin_ns[i] >= ns)
@@ -54,7 +56,10 @@ bool TrainedSince(const schema::Ranges& ranges, std::int64_t ns) {
 // calls win over step ranges, those over ProfilerStep ranges and torch hooks.
 void ProcessDecoder::MakeSteps() {
   if (marks_.empty()) return;
-  constexpr auto kPreference = [](std::uint8_t source) { return source == 2 ? 3 : source == 3 ? 2 : int{source}; };
+  constexpr auto kPreference = [](std::uint8_t source) {
+    using schema::StepSource;
+    return source == StepSource::kTorch ? 3 : source == StepSource::kProfilerStep ? 2 : int{source};
+  };
   const std::uint8_t source = std::min_element(marks_.begin(), marks_.end(), [&](const StepMark& a, const StepMark& b) {
                                 return kPreference(a.source) < kPreference(b.source);
                               })->source;
@@ -114,7 +119,7 @@ void ProcessDecoder::NumberMessages() {
 }
 
 void ProcessDecoder::FindPeers() {
-  constexpr std::uint8_t kInterComm = 1;
+  constexpr std::uint8_t kInterComm = schema::CommKind::kInter;
   const schema::Comms& comms = tables_.comms;
   const schema::CommMembers& members = tables_.comm_members;
   std::vector<std::size_t> first(comms.rows(), SIZE_MAX);  // Rows of a comm are consecutive.

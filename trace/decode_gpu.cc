@@ -16,7 +16,7 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-constexpr std::uint8_t kNvidia = 1;
+constexpr std::uint8_t kNvidia = schema::Vendor::kNvidia;
 constexpr std::uint16_t kHost = 65535;
 
 // The name itself where it is not mangled, or (GCC 12's libstdc++) longer than about a thousand characters.
@@ -335,7 +335,8 @@ void GpuRecords::TimeFromCalls() {
 // A wait is for the event's most recent record at the time of the call (CUDA driver API, cuStreamWaitEvent).
 // Correlation ids are given in order of calls; GPU times say nothing about that order.
 void GpuRecords::LinkEvents() {
-  constexpr std::uint8_t kEventWait = 1, kStreamWait = 2, kRecord = 5;
+  constexpr std::uint8_t kEventWait = schema::SyncKind::kEvent, kStreamWait = schema::SyncKind::kStreamWait,
+                         kRecord = schema::SyncKind::kEventRecord;
   schema::Sync& sync = tables_.sync;
   struct Mark {
     std::uint64_t correlation;

@@ -16,7 +16,7 @@ using schema::kNoTime;
 
 // ProcessEntry::cupti_state
 constexpr std::uint32_t kRecording = 1, kRefused = 2, kTaken = 3;
-constexpr std::uint8_t kNcclCommKind = 3;
+constexpr std::uint8_t kNcclCommKind = schema::CommKind::kNccl;
 // A flush that the agent asked for is the last one if the process ended so soon after it.
 constexpr std::int64_t kSoonNs = 2'000'000'000;
 
@@ -123,7 +123,7 @@ void AddGpuSamples(schema::RankTables& tables, const TickMap& map, const std::ve
                                .temperature_c = sample.temperature_c,
                                .utilization_percent = sample.utilization_percent,
                                .throttle_reasons = sample.throttle_reasons,
-                               .vendor = 1});
+                               .vendor = schema::Vendor::kNvidia});
   }
   if (!std::is_sorted(tables.gpu_samples.time_ns.begin(), tables.gpu_samples.time_ns.end()))
     SortRows(tables.gpu_samples, std::vector<std::int64_t>(tables.gpu_samples.time_ns));

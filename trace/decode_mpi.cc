@@ -13,7 +13,7 @@ using schema::kNone;
 using schema::kNoTime;
 
 enum Outcome : std::uint8_t { kCompleted, kCancelled, kFailed, kNeverCompleted, kFreed };
-constexpr std::uint8_t kCallNothing = 1, kCallError = 2;
+constexpr std::uint8_t kCallNothing = schema::CallOutcome::kNothingCompleted, kCallError = schema::CallOutcome::kError;
 constexpr std::int32_t kAny = -2;
 
 const MpiOpInfo& InfoOf(std::uint16_t op) {
@@ -41,7 +41,7 @@ std::uint32_t ProcessDecoder::CommRow(std::uint32_t number, std::int64_t ns) {
                         .parent_id = 0,
                         .size = 0,
                         .rank = -1,
-                        .kind = 0,
+                        .kind = schema::CommKind::kIntra,
                         .unidentified = 1,
                         .first_world_rank = -1,
                         .stride = 0,
@@ -154,7 +154,7 @@ bool ProcessDecoder::AddP2p(const Thread& thread, const MpiRecord& record, bool 
     bytes = status->bytes;
   }
   if (peer == -1) return false;
-  const bool blocking = mode == 0;
+  const bool blocking = mode == schema::Code(CollectiveMode::kBlocking);
   const bool error = (record.head.flags & kMpiError) != 0;
   tables_.p2p.Append({.comm = CommRow(record.comm, begin_ns),
                       .direction = receive,
@@ -262,7 +262,8 @@ void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const 
     p2p.wait_begin_ns[row] = begin_ns;
     p2p.end_ns[row] = end_ns;
     p2p.outcome[row] = outcome;
-    if ((flags & kCompletionStatus) != 0 && p2p.direction[row] == 1 && p2p.outcome[row] != kCancelled) {
+    if ((flags & kCompletionStatus) != 0 && p2p.direction[row] == schema::Direction::kReceive &&
+        p2p.outcome[row] != kCancelled) {
       p2p.peer[row] = completion->source;
       p2p.tag[row] = completion->tag;
       p2p.bytes[row] = completion->bytes;

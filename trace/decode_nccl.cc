@@ -13,7 +13,7 @@ using schema::kNone;
 using schema::kNoTime;
 
 constexpr std::uint8_t kCommEnded = 64, kCommNameOnly = 128, kCommSource = 0x3f;
-constexpr std::uint8_t kNcclCommKind = 3;
+constexpr std::uint8_t kNcclCommKind = schema::CommKind::kNccl;
 
 // Whose word on a communicator's id counts more: NCCL's own before what was derived from calls.
 int Trust(NcclSource source) { return source == NcclSource::kInterposed ? 0 : source == NcclSource::kNvtx ? 1 : 2; }

@@ -15,7 +15,7 @@ using schema::kNone;
 
 namespace {
 
-constexpr std::uint8_t kPushPop = 0, kStartEnd = 1, kMark = 2;
+using enum schema::RangeKind::Value;
 
 // What is the same in all records of ranges. `extra` counts if the record has 2 slots.
 schema::Ranges::Row RowOf(const RangeRecord& record, const RangeExtra& extra) {
@@ -158,11 +158,12 @@ void ProcessDecoder::NameDomains() {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint8_t> ours;
   for (const auto& [key, text] : categories_) {
     tables_.range_categories.Append({.domain = name(key.first), .category_id = key.second, .name = text});
-    if (const std::uint8_t category = WellKnownCategory(TextOf(tables_, text)); category != 0) ours[key] = category;
+    if (const std::uint8_t category = WellKnownCategory(TextOf(tables_, text)); category != schema::Category::kNone)
+      ours[key] = category;
   }
   schema::Ranges& ranges = tables_.ranges;
   for (std::size_t i = 0; i < ranges.rows(); ++i) {
-    if (ranges.category_id[i] != 0 && ranges.category[i] == 0)
+    if (ranges.category_id[i] != 0 && ranges.category[i] == schema::Category::kNone)
       if (const auto known = ours.find({ranges.domain[i], ranges.category_id[i]}); known != ours.end())
         ranges.category[i] = known->second;
     ranges.domain[i] = name(ranges.domain[i]);

@@ -27,7 +27,7 @@ void ProcessDecoder::OnWindow(Thread& thread, const WindowRecord& record) {
 // What lies between two step ranges belongs to the later step (loading data, mostly),
 // so a range's step begins where the one before ended, or recording went on for it.
 void ProcessDecoder::ExtendStepRanges() {
-  constexpr std::uint8_t kStepRange = 1;
+  constexpr std::uint8_t kStepRange = schema::StepSource::kRange;
   const StepMark* before = nullptr;
   for (StepMark& mark : marks_) {
     if (mark.source != kStepRange) continue;

@@ -1,5 +1,7 @@
 #include "trace/hdf5_access.h"
 
+#include <cstring>
+
 namespace lockstep {
 namespace {
 
@@ -49,20 +51,10 @@ hid_t FileType(schema::ColumnType type) {
   return H5I_INVALID_HID;
 }
 
-std::size_t WidthOf(schema::ColumnType type) {
-  switch (type) {
-    case schema::ColumnType::kU8:
-      return 1;
-    case schema::ColumnType::kU16:
-      return 2;
-    case schema::ColumnType::kU32:
-    case schema::ColumnType::kI32:
-      return 4;
-    case schema::ColumnType::kU64:
-    case schema::ColumnType::kI64:
-      return 8;
-  }
-  return 0;
+void FillUnknown(const schema::ColumnInfo& column, std::byte* out, std::uint64_t count) {
+  const std::int64_t unknown = column.unknown();
+  const std::size_t width = WidthOf(column.type);
+  for (std::uint64_t i = 0; i < count; ++i) std::memcpy(out + i * width, &unknown, width);  // Little endian.
 }
 
 std::string_view NameOf(schema::ColumnType type) {

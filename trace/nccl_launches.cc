@@ -28,7 +28,7 @@ auto WithCorrelation(const Rows& rows, std::uint64_t correlation) {
 
 }  // namespace
 
-LaunchIndex::LaunchIndex(const schema::RankTables& tables) : tables_(tables), nccl_(tables.kernels.rows()) {
+NcclLaunchIndex::NcclLaunchIndex(const schema::RankTables& tables) : tables_(tables), nccl_(tables.kernels.rows()) {
   threads_.resize(tables.threads.rows());
   const schema::Api& api = tables.api;  // By begin.
   for (std::size_t i = 0; i < api.rows(); ++i) {
@@ -52,8 +52,8 @@ LaunchIndex::LaunchIndex(const schema::RankTables& tables) : tables_(tables), nc
     nccl_[i] = tables.kernels.name[i] < named.size() && named[tables.kernels.name[i]] != 0;
 }
 
-std::span<const LaunchIndex::Launch> LaunchIndex::Within(std::uint32_t thread, std::int64_t begin_ns,
-                                                         std::int64_t end_ns) const {
+std::span<const NcclLaunchIndex::Launch> NcclLaunchIndex::Within(std::uint32_t thread, std::int64_t begin_ns,
+                                                                 std::int64_t end_ns) const {
   if (thread >= threads_.size() || end_ns < begin_ns) return {};
   const std::vector<Launch>& launches = threads_[thread];
   const auto first = std::lower_bound(launches.begin(), launches.end(), begin_ns,
@@ -63,7 +63,7 @@ std::span<const LaunchIndex::Launch> LaunchIndex::Within(std::uint32_t thread, s
   return {first, last};
 }
 
-std::vector<std::uint32_t> LaunchIndex::KernelsOf(std::span<const Launch> launches) const {
+std::vector<std::uint32_t> NcclLaunchIndex::KernelsOf(std::span<const Launch> launches) const {
   std::vector<std::uint32_t> rows;
   std::unordered_set<std::uint64_t> seen;  // A runtime call and the driver call inside it have one correlation.
   for (const Launch& launch : launches) {
@@ -74,7 +74,7 @@ std::vector<std::uint32_t> LaunchIndex::KernelsOf(std::span<const Launch> launch
   return rows;
 }
 
-NcclTie LaunchIndex::TieOf(std::span<const Launch> launches) const {
+NcclTie NcclLaunchIndex::TieOf(std::span<const Launch> launches) const {
   NcclTie tie;
   for (const Launch& launch : launches) {
     const auto [first, last] = WithCorrelation(kernels_, launch.correlation);

@@ -144,7 +144,7 @@ class Finder {
     std::uint32_t call = calls_.GroupEndAround(event.thread, event.begin_ns);
     if (call == kNone) call = calls_.Around(event.thread, event.begin_ns);
     if (call != kNone) from = std::max(from, call_rows_[call].begin_ns);
-    const std::span<const LaunchIndex::Launch> before = launches_.Within(event.thread, from, event.begin_ns);
+    const std::span<const NcclLaunchIndex::Launch> before = launches_.Within(event.thread, from, event.begin_ns);
     for (std::size_t i = before.size(); i-- > 0;) {
       const NcclTie tie = launches_.TieOf(before.subspan(i, 1));
       if (tie.kernel != kNone && launches_.IsNccl(tie.kernel)) return tie;
@@ -353,7 +353,7 @@ class Finder {
   const schema::RankTables& tables_;
   std::span<const NcclEventRow> events_;
   std::span<const NcclCallRow> call_rows_;
-  LaunchIndex launches_;
+  NcclLaunchIndex launches_;
   NcclCalls calls_;
   std::unordered_map<std::uint64_t, std::uint32_t> by_id_;
   std::vector<std::uint8_t> comms_with_events_, claimed_;

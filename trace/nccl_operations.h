@@ -28,9 +28,9 @@ struct NcclOperation {
 };
 
 // Finds what threads launched when. Tables have their final rows.
-class LaunchIndex {
+class NcclLaunchIndex {
  public:
-  explicit LaunchIndex(const schema::RankTables& tables);
+  explicit NcclLaunchIndex(const schema::RankTables& tables);
 
   // Launch and copy calls that `thread` began within [begin, end], in order.
   struct Launch {

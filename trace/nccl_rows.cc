@@ -132,7 +132,8 @@ void NcclRecords::MakeRows() {
   std::vector<std::uint8_t> nccl_named(kernels.rows() == 0 ? 0 : tables_.strings.rows());
   for (std::uint32_t i = 0; i < nccl_named.size(); ++i) nccl_named[i] = IsNcclKernelName(TextOf(tables_, i));
   for (std::uint32_t row = 0; row < kernels.rows(); ++row)
-    if (kernels.work_rule[row] != 1 && kernels.name[row] < nccl_named.size() && nccl_named[kernels.name[row]] != 0)
+    if (kernels.work_rule[row] != schema::WorkRule::kLaunched && kernels.name[row] < nccl_named.size() &&
+        nccl_named[kernels.name[row]] != 0)
       kernels_untied_ns_.push_back(kernels.begin_ns[row]);
   events_ = {};
   calls_ = {};
@@ -159,8 +160,8 @@ void NcclRecords::MakeOperations() {
   for (const NcclOperation& op : found.operations)
     if (op.tie.kernel != kNone) ++shared[op.tie.kernel];
   for (const auto& [kernel, operations] : shared) {
-    kernels.work[kernel] = 1;
-    kernels.work_rule[kernel] = 1;
+    kernels.work[kernel] = schema::Work::kCommunication;
+    kernels.work_rule[kernel] = schema::WorkRule::kLaunched;
   }
   const auto event_at = [&](std::uint32_t i) { return i == kNone ? nullptr : &events_[i]; };
   std::map<std::tuple<std::uint32_t, std::uint8_t>, bool> numbered;  // By NCCL itself.
@@ -213,7 +214,7 @@ void NcclRecords::MakeOperations() {
                           .wait_begin_ns = end != kNoTime ? begin : kNoTime,
                           .end_ns = end,
                           .bytes = Product(elements, item),
-                          .outcome = 0,
+                          .outcome = schema::RequestOutcome::kCompleted,
                           .call = kNone,
                           .kernel = tie.kernel});
       continue;

@@ -251,7 +251,7 @@ void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
                               .peer = -1,
                               .tag = -1,
                               .count = 1,
-                              .outcome = 3});
+                              .outcome = schema::CallOutcome::kNotReturned});
   }
   if (state.from_segment && state.dropped_records != 0)
     OnGap(thread,

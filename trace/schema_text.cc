@@ -18,12 +18,33 @@ void AddTables(std::string& text, std::string_view title, std::string_view forma
     for (std::size_t c = 0; c < table.column_count; ++c) {
       const schema::ColumnInfo& column = table.columns[c];
       text += "| `" + std::string(column.name) + "` | " + std::string(NameOf(column.type)) + " | " +
-              std::string(column.unit) + " | " + std::string(column.description) + " |\n";
+              std::string(column.unit) + " | " + DescriptionOf(column) + " |\n";
     }
   }
 }
 
+std::string NumberOf(std::int64_t value, schema::ColumnType type) {
+  if (value == schema::kNoTime) return "kNoTime";
+  if (value == schema::kNone && type == schema::ColumnType::kU32) return "kNone";
+  return std::to_string(value);
+}
+
 }  // namespace
+
+std::string DescriptionOf(const schema::ColumnInfo& column) {
+  std::string text(column.text);
+  if (column.role == schema::Role::kEnum) {
+    const schema::EnumInfo& codes = *column.enumeration;
+    if (codes.count == 0) return text + (text.empty() ? "" : ", ") + std::string(codes.name);
+    for (std::size_t i = 0; i < codes.count; ++i) {
+      text += i > 0 ? " " : text.empty() ? "" : ": ";
+      text += std::to_string(codes.values[i].code) + " " + std::string(codes.values[i].name);
+    }
+    return text;
+  }
+  if (column.sentinel.kind == schema::Sentinel::kAbsent) return text;
+  return text + "; " + NumberOf(column.sentinel.value, column.type) + " " + std::string(column.sentinel.word);
+}
 
 std::string SchemaMarkdown() {
   std::string text;

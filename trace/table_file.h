@@ -8,11 +8,9 @@
 // any number of threads. libhdf5 itself (Debian's is not thread-safe) is only
 // ever entered under one process-wide lock inside this module.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <new>
 #include <string>
@@ -109,7 +107,7 @@ class TableFile {
   std::uint64_t Rows(std::string_view table) const;
 
   // Rows [first, first + count) of every column; count is cut to what is there.
-  // Columns absent in the file (older version) are filled with zeros and counted in missing_columns().
+  // Columns absent in the file (older version) are filled with what the schema has for "unknown" (MissingColumns).
   template <typename Table>
   Result<Table> Read(std::uint64_t first = 0, std::uint64_t count = UINT64_MAX) const {
     Table table;
@@ -130,25 +128,29 @@ class TableFile {
     if (!status.ok()) return status.error();
     return table;
   }
-  // All rows of the named columns only; the others stay empty. Table::rows() is the
+  // All rows of these columns only; the others stay empty. Table::rows() is the
   // length of its first column, so name that one too where rows() will be asked.
   template <typename Table>
-  Result<Table> ReadColumns(std::initializer_list<std::string_view> names) const {
+  Result<Table> ReadColumns(schema::Columns<Table> columns) const {
     Table table;
     const std::uint64_t rows = Rows(Table::kInfo.name);
     Status status = Ok();
+    std::size_t column = 0;
     table.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) {
-      if (!status.ok() || std::find(names.begin(), names.end(), info.name) == names.end()) return;
+      if (!columns.Has(column++) || !status.ok()) return;
       values.resize(rows);
       status = ReadColumn(Table::kInfo.name, info, 0, rows, reinterpret_cast<std::byte*>(values.data()));
     });
     if (!status.ok()) return status.error();
     return table;
   }
-  // Rows [first, first + count) of one column, as many as its type's width in bytes each; zeros if the file lacks it.
+  // Rows [first, first + count) of one column, as many as its type's width in bytes each; the schema's
+  // "unknown" if the file lacks it.
   Status ReadColumn(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first, std::uint64_t count,
                     std::byte* out) const;
-  std::uint64_t missing_columns() const;
+  // "collectives/reduction": of the tables that the file has, columns that were made after it was written. They read as
+  // the schema's "unknown".
+  std::vector<std::string> MissingColumns() const;
 
   // Checksum of all decoded values, table by table, column by column, in schema
   // order: equal for files that hold the same values, however they were written.

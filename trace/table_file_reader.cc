@@ -12,7 +12,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 
 #include "trace/chunk_codec.h"
@@ -121,9 +120,8 @@ struct TableFile::Impl {
   bool userblock = false;
   std::map<std::string, StoredAttribute, std::less<>> attributes;
   std::optional<FileIndex> index;
-  mutable std::mutex mutex;  // Guards `tables` and `missing`.
+  mutable std::mutex mutex;  // Guards `tables`.
   mutable std::map<std::string, StoredTable, std::less<>> tables;
-  mutable std::set<std::string> missing;
   mutable std::shared_ptr<const File> held;  // Guarded by `mutex`.
 
   std::shared_ptr<const File> OpenFile() const {
@@ -463,9 +461,18 @@ std::uint64_t TableFile::Rows(std::string_view table) const {
   return rows;
 }
 
-std::uint64_t TableFile::missing_columns() const {
-  const std::lock_guard guard(impl_->mutex);
-  return impl_->missing.size();
+std::vector<std::string> TableFile::MissingColumns() const {
+  std::vector<std::string> missing;
+  for (const schema::TableInfo& info : impl_->Infos()) {
+    // Those of a table in parts are the parts' business.
+    if (impl_->parts.contains(info.name)) continue;
+    const StoredTable& table = impl_->Table(info.name);
+    if (table.rows == 0) continue;
+    for (std::size_t i = 0; i < table.columns.size(); ++i)
+      if (!table.columns[i].present)
+        missing.push_back(std::string(info.name) + "/" + std::string(info.columns[i].name));
+  }
+  return missing;
 }
 
 Status TableFile::ReadColumn(std::string_view table_name, const schema::ColumnInfo& info, std::uint64_t first,
@@ -478,16 +485,12 @@ Status TableFile::ReadColumn(std::string_view table_name, const schema::ColumnIn
   if (count == 0) return Ok();
   const StoredColumn* const stored = impl_->Column(table, table_name, info);
   if (stored == nullptr) {
-    const std::int64_t unknown = schema::UnknownOf(info);
-    for (std::uint64_t i = 0; i < count; ++i) std::memcpy(out + i * width, &unknown, width);  // Little endian.
-    const std::lock_guard guard(impl_->mutex);
-    impl_->missing.insert(name);
+    FillUnknown(info, out, count);
     return Ok();
   }
   const StoredColumn& column = *stored;
-  const bool want_signed = info.type == schema::ColumnType::kI32 || info.type == schema::ColumnType::kI64;
   if (!column.integer) return impl_->Malformed(name + ": not a column of integers");
-  if (column.width != width || column.is_signed != want_signed)
+  if (column.width != width || column.is_signed != info.is_signed())
     return impl_->Malformed(name + ": type is " + (column.is_signed ? "i" : "u") + std::to_string(column.width * 8) +
                             ", expected " + std::string(NameOf(info.type)));
   if (first > column.rows || count > column.rows - first) return impl_->Malformed(name + ": has too few rows");

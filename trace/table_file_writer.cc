@@ -16,6 +16,7 @@
 #include "trace/chunk_codec.h"
 #include "trace/file_index.h"
 #include "trace/hdf5_access.h"
+#include "trace/schema_text.h"
 #include "trace/table_file.h"
 
 namespace lockstep {
@@ -98,7 +99,7 @@ struct TableFileWriter::Impl {
       Hdf5Handle dataset(H5Dcreate2(group.get(), column_name.c_str(), FileType(column.type), space.get(), H5P_DEFAULT,
                                     chunked.get(), H5P_DEFAULT));
       if (!dataset.ok() || !WriteTextAttribute(dataset.get(), "unit", column.unit) ||
-          !WriteTextAttribute(dataset.get(), "description", column.description))
+          !WriteTextAttribute(dataset.get(), "description", DescriptionOf(column)))
         return Failed("cannot make column " + name + "/" + column_name);
       table.columns[i].dataset = std::move(dataset);
     }
@@ -197,11 +198,10 @@ struct TableFileWriter::Impl {
       IndexedTable indexed{table.info.name, {}};
       for (std::size_t i = 0; i < table.columns.size(); ++i) {
         const schema::ColumnInfo& column = table.info.columns[i];
-        const bool is_signed = column.type == schema::ColumnType::kI32 || column.type == schema::ColumnType::kI64;
         IndexedColumn& entry =
             indexed.columns.emplace_back(IndexedColumn{column.name,
                                                        static_cast<std::uint8_t>(table.columns[i].width),
-                                                       is_signed,
+                                                       column.is_signed(),
                                                        table.rows,
                                                        table.chunk_rows,
                                                        {}});
@@ -314,7 +314,7 @@ Status TableFileWriter::AddParts(const schema::TableInfo& info, const std::vecto
     const Hdf5Handle dataset(H5Dcreate2(group.get(), std::string(column.name).c_str(), FileType(column.type),
                                         space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
     if (!dataset.ok() || !WriteTextAttribute(dataset.get(), "unit", column.unit) ||
-        !WriteTextAttribute(dataset.get(), "description", column.description))
+        !WriteTextAttribute(dataset.get(), "description", DescriptionOf(column)))
       return impl_->Failed("cannot make column " + path);
   }
   return Ok();

@@ -150,7 +150,7 @@ class HostSyncs : public CauseOf<Syncs> {
  private:
   // The innermost operator and the innermost range of the application around the call.
   static Site SiteOf(const Witness& witness, const BlockingCall& call) {
-    constexpr std::uint8_t kCpuOp = 3, kPythonFunction = 4;
+    constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kPythonFunction = schema::RangeSource::kPython;
     Site site{BlockingName(witness.view(), call), {}, {}};
     if (call.thread == kNone) return site;
     const auto& ranges = witness.view().tables.ranges;

@@ -114,7 +114,7 @@ class HostWork : public CauseOf<Work> {
 
  private:
   static bool IsLibrary(const Witness& witness, const Gap& gap) {
-    constexpr std::uint8_t kCpuOp = 3;
+    constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp;
     return gap.host_range != kNone ? witness.view().tables.ranges.source[gap.host_range] == kCpuOp
                                    : gap.host_call != kNone;
   }

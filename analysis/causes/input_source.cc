@@ -20,7 +20,7 @@ struct Loading {
 class InputSource : public CauseOf<Loading> {
  public:
   std::optional<Loading> See(const Witness& witness) const override {
-    constexpr std::uint8_t kInput = 1;
+    constexpr std::uint8_t kInput = schema::Category::kInput;
     const auto& ranges = witness.view().tables.ranges;
     Loading loading;
     loading.steps = static_cast<std::int64_t>(witness.stretches().size());

@@ -65,7 +65,8 @@ class Matcher {
   explicit Matcher(const Witness& witness)
       : witness_(witness), t_(witness.view().tables), ops_(witness.activity().timeline.ops) {
     for (std::uint32_t row = 0; row < t_.devices.rows(); ++row)
-      tensor_cores_[t_.devices.device[row]] = t_.devices.vendor[row] != 2 && t_.devices.compute_major[row] >= 8;
+      tensor_cores_[t_.devices.device[row]] =
+          t_.devices.vendor[row] != schema::Vendor::kAmd && t_.devices.compute_major[row] >= 8;
   }
 
   std::vector<std::uint8_t> Match() {
@@ -123,7 +124,7 @@ class Matcher {
         return device != tensor_cores_.end() && device->second;
       }
       case KernelPattern::kInOptimizer: {
-        constexpr std::uint8_t kOptimizer = 4;
+        constexpr std::uint8_t kOptimizer = schema::Category::kOptimizer;
         return op.api != kNone &&
                witness_.PhaseOf(witness_.nest().At(t_.api.thread[op.api], t_.api.begin_ns[op.api])) == kOptimizer;
       }

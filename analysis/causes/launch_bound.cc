@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kShortNs = 10'000;
 constexpr std::size_t kPhases = 7;
-constexpr std::uint8_t kOptimizer = 4;
+constexpr std::uint8_t kOptimizer = schema::Category::kOptimizer;
 
 struct Launches {
   RankCost cost;

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint8_t kHostToDevice = 1, kPageable = 1;
+constexpr std::uint8_t kHostToDevice = schema::CopyKind::kHostToDevice, kPageable = schema::HostMemory::kPageable;
 
 struct Copies {
   RankCost cost;

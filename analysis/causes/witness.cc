@@ -9,7 +9,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
-constexpr std::uint8_t kInputCategory = 1;
+constexpr std::uint8_t kInputCategory = schema::Category::kInput;
 // Python's way from one launch to the next is tens of microseconds; what takes longer does something.
 constexpr std::int64_t kLaunchGapNs = 100'000;
 constexpr std::size_t kMostPaths = 16;
@@ -104,7 +104,7 @@ IdleKind Witness::KindOf(const Gap& gap) const {
 std::uint8_t Witness::PhaseOf(std::uint32_t range) const {
   const auto& ranges = view_.tables.ranges;
   for (; range != kNone; range = nest_->Parent(range))
-    if (ranges.category[range] != 0) return ranges.category[range];
+    if (ranges.category[range] != schema::Category::kNone) return ranges.category[range];
   return 0;
 }
 

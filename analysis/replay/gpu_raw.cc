@@ -14,8 +14,10 @@ namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
 constexpr std::int64_t kNoTime = schema::kNoTime;
-constexpr std::uint8_t kEvent = 1, kStreamWaits = 2, kStreamSync = 3, kContextSync = 4, kEventRecord = 5;
-constexpr std::uint8_t kCpuOp = 3, kBlocking = 0;
+constexpr std::uint8_t kEvent = schema::SyncKind::kEvent, kStreamWaits = schema::SyncKind::kStreamWait,
+                       kStreamSync = schema::SyncKind::kStream, kContextSync = schema::SyncKind::kContext,
+                       kEventRecord = schema::SyncKind::kEventRecord;
+constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kBlocking = schema::Code(CollectiveMode::kBlocking);
 
 bool Has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
@@ -163,7 +165,7 @@ class Collector {
       message.comm = t_.comms.global_id[p.comm[row]];
       message.seq = p.seq[row];
       message.bytes = p.bytes[row];
-      message.send = p.direction[row] == 0;
+      message.send = p.direction[row] == schema::Direction::kSend;
       message.source = message.send ? t_.comms.rank[p.comm[row]] : p.peer[row];
       message.destination = message.send ? p.peer[row] : t_.comms.rank[p.comm[row]];
       message.tag = p.tag[row];

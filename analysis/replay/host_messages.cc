@@ -7,7 +7,7 @@ namespace lockstep::replay {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
-constexpr std::uint8_t kCompleted = 0;
+constexpr std::uint8_t kCompleted = schema::RequestOutcome::kCompleted;
 
 struct Found {
   std::size_t rank;
@@ -41,7 +41,7 @@ std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const R
         p.peer_world_rank[i] == world_rank || p.end_ns[i] == kNoTime || p.wait_begin_ns[i] == kNoTime ||
         p.comm[i] >= tables.comms.rows() || p.kernel[i] != schema::kNone)
       continue;
-    const bool send = p.direction[i] == 0;
+    const bool send = p.direction[i] == schema::Direction::kSend;
     halves.push_back({tables.comms.global_id[p.comm[i]], p.seq[i], send ? world_rank : p.peer_world_rank[i],
                       send ? p.peer_world_rank[i] : world_rank, p.tag[i], send, clock.ToCluster(p.begin_ns[i]),
                       clock.ToCluster(p.wait_begin_ns[i]), clock.ToCluster(p.end_ns[i])});

@@ -33,7 +33,7 @@ class Reader {
       run_.measured_step_ns.push_back(t_.steps.step_ns[step]);
     }
     for (std::size_t i = 0; i < t_.ranks.rows(); ++i) {
-      if (t_.ranks.state[i] >= 3) continue;
+      if (t_.ranks.state[i] >= schema::RankState::kMissing) continue;
       run_.ranks.push_back(t_.ranks.rank[i]);
     }
     std::sort(run_.ranks.begin(), run_.ranks.end());

@@ -10,7 +10,7 @@ Result<std::unique_ptr<RecordedRun>> ReadRun(const Timeline& timeline, const Rea
   const auto& ranks = timeline.tables.ranks;
   std::int32_t gpu = -1, cpu = -1;
   for (std::size_t i = 0; i < ranks.rows(); ++i)
-    if (ranks.state[i] < 3) (ranks.gpu[i] ? gpu : cpu) = ranks.rank[i];
+    if (ranks.state[i] < schema::RankState::kMissing) (ranks.gpu[i] ? gpu : cpu) = ranks.rank[i];
   if (gpu >= 0 && cpu >= 0)
     return Error{ErrorCode::kUnsupported,
                  "rank " + std::to_string(gpu) + " works on a GPU and rank " + std::to_string(cpu) + " does not",

@@ -17,7 +17,7 @@ namespace {
 
 // A thread that begins its next collective later than this after the last one had nothing to do in between.
 constexpr std::int64_t kBusyNs = 20'000;
-constexpr std::uint8_t kBackward = 3;  // ranges.category.
+constexpr std::uint8_t kBackward = schema::Category::kBackward;
 
 class Cutter {
  public:
@@ -64,7 +64,7 @@ class Cutter {
   void FindGifts() {
     const auto& ranges = t_.ranges;
     for (std::size_t r = 0; r < ranges.rows(); ++r) {
-      if (ranges.thread[r] != training_ || ranges.kind[r] != 0) continue;
+      if (ranges.thread[r] != training_ || ranges.kind[r] != schema::RangeKind::kPushPop) continue;
       if (!TextOf(t_.strings, t_.string_bytes, ranges.name[r]).starts_with(kGivesBucketAway)) continue;
       const std::int64_t begin = clock_.ToCluster(ranges.begin_ns[r]);
       if (Inside(begin)) gifts_.push_back({begin, clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r])});
@@ -133,7 +133,9 @@ class Cutter {
   void AddBackwardWaits() {
     const auto& ranges = t_.ranges;
     for (std::size_t r = 0; r < ranges.rows(); ++r) {
-      if (ranges.thread[r] != training_ || ranges.category[r] != kBackward || ranges.kind[r] != 0) continue;
+      if (ranges.thread[r] != training_ || ranges.category[r] != kBackward ||
+          ranges.kind[r] != schema::RangeKind::kPushPop)
+        continue;
       const std::int64_t begin = clock_.ToCluster(ranges.begin_ns[r]),
                          end = clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r]);
       if (!Inside(begin)) continue;

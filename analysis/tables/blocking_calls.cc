@@ -12,7 +12,8 @@ constexpr std::uint32_t kNone = schema::kNone;
 std::vector<BlockingCall> FindBlockingCalls(const schema::RankTables& tables, const LaunchIndex& launches) {
   const schema::Api& api = tables.api;
   const std::vector<HostCall> calls = ClassifyHostCalls(tables);
-  constexpr std::uint8_t kDeviceToHost = 2, kPageable = 1, kStreamWaits = 2, kEventRecord = 5;
+  constexpr std::uint8_t kDeviceToHost = schema::CopyKind::kDeviceToHost, kPageable = schema::HostMemory::kPageable,
+                         kStreamWaits = schema::SyncKind::kStreamWait, kEventRecord = schema::SyncKind::kEventRecord;
   std::vector<std::uint32_t> copy_of(api.rows(), kNone), sync_of(api.rows(), kNone);
   std::vector<bool> pageable(api.rows(), false);
   for (std::uint32_t row = 0; row < tables.copies.rows(); ++row) {

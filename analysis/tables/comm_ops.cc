@@ -60,7 +60,7 @@ class Collector {
     }
   }
   std::string Pattern(std::uint32_t comm, std::string_view full) const {
-    if (t_.comms.kind[comm] == 2 || t_.comms.size[comm] == 1) return "self";
+    if (t_.comms.kind[comm] == schema::CommKind::kSelf || t_.comms.size[comm] == 1) return "self";
     const std::int32_t stride = t_.comms.stride[comm] != 0 ? t_.comms.stride[comm] : StrideOfMembers(comm);
     if (stride > 1) return fmt::format("ranks {} apart", stride);
     if (stride == 1) {
@@ -88,7 +88,7 @@ class Collector {
   }
 
   std::uint32_t Group(std::uint32_t comm, CollectiveKind kind) {
-    CommGroup group;
+    GroupOfOps group;
     group.kind = kind;
     if (comm < names_.size()) {
       group.name = names_[comm];
@@ -114,7 +114,7 @@ class Collector {
     }
     out_.inside_mpi = Normalize(std::move(inside));
     if (out_.gpu) return;
-    constexpr std::uint8_t kInput = 1;
+    constexpr std::uint8_t kInput = schema::Category::kInput;
     for (std::size_t i = 0; i < t_.ranges.rows(); ++i)
       if (t_.ranges.category[i] == kInput && t_.ranges.thread[i] == training)
         busy.push_back({t_.ranges.begin_ns[i], t_.ranges.begin_ns[i] + t_.ranges.duration_ns[i]});
@@ -192,8 +192,9 @@ class Collector {
     const RankClockMap clock = Clock();
     const Interval span = CapturedSpan(t_);
     for (std::uint32_t row = 0; row < p.rows(); ++row) {
-      if (p.outcome[row] == 1 || OnGpuAtUnknownTime(p.mode[row], p.end_ns[row])) continue;
-      const bool posted = IsPosted(p.mode[row]), receive = p.direction[row] == 1;
+      if (p.outcome[row] == schema::RequestOutcome::kCancelled || OnGpuAtUnknownTime(p.mode[row], p.end_ns[row]))
+        continue;
+      const bool posted = IsPosted(p.mode[row]), receive = p.direction[row] == schema::Direction::kReceive;
       if (posted && receive && p.end_ns[row] == kNoTime) continue;
       std::int64_t begin = p.begin_ns[row], end = p.end_ns[row];
       if (end == kNoTime) end = posted ? std::max(begin, p.post_end_ns[row]) : span.end;
@@ -223,7 +224,7 @@ class Collector {
   LaunchIndex launches_;
   std::vector<std::uint32_t> member_of_;
   std::vector<std::string> names_;
-  std::map<CommGroup, std::uint32_t> group_of_;
+  std::map<GroupOfOps, std::uint32_t> group_of_;
 };
 
 }  // namespace

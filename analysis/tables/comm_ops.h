@@ -13,11 +13,11 @@ namespace lockstep {
 
 // Groups of one name and size are one: of the sixteen tensor-parallel groups of a job
 // each rank is in one.
-struct CommGroup {
+struct GroupOfOps {
   std::string name;
   std::uint32_t size = 0;  // 0 unknown.
   CollectiveKind kind = CollectiveKind::kNone;
-  friend auto operator<=>(const CommGroup&, const CommGroup&) = default;
+  friend auto operator<=>(const GroupOfOps&, const GroupOfOps&) = default;
 };
 
 struct CommOperation {
@@ -35,7 +35,7 @@ struct RankComm {
   bool gpu = false;
   IntervalSet busy;  // GPU ranks: compute kernels. CPU ranks: the training thread in MPI or input, the rest computes.
   IntervalSet inside_mpi;  // Any thread; empty if nothing was posted.
-  std::vector<CommGroup> groups;
+  std::vector<GroupOfOps> groups;
   std::vector<CommOperation> ops;
   std::uint64_t receives_alone = 0;  // Receives counted from their own post: the senders are not known here.
 };

@@ -62,7 +62,7 @@ std::uint32_t CriticalHosts::WaitedFor(const BlockingCall& call, const std::vect
   const auto launched_before = [&](const GpuOp& op) {
     return op.api == kNone || t_.api.begin_ns[op.api] < call.begin_ns;
   };
-  constexpr std::uint8_t kStreamSync = 3;
+  constexpr std::uint8_t kStreamSync = schema::SyncKind::kStream;
   const bool one_stream =
       call.sync != kNone && t_.sync.kind[call.sync] == kStreamSync && t_.sync.stream[call.sync] != kNone;
   auto at = std::upper_bound(by_end.begin(), by_end.end(), call.end_ns + kClockSlackNs,
@@ -109,7 +109,7 @@ void CriticalHosts::Cover() {
     const std::uint32_t at = IndexOf(thread);
     if (at != kNone) to[at].push_back({begin, begin + duration});
   };
-  constexpr std::uint8_t kCpuOp = 3, kInputCategory = 1;
+  constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kInputCategory = schema::Category::kInput;
   for (std::size_t i = 0; i < t_.ranges.rows(); ++i) {
     if (t_.ranges.source[i] == kCpuOp)
       add(covered, t_.ranges.thread[i], t_.ranges.begin_ns[i], t_.ranges.duration_ns[i]);

@@ -43,7 +43,7 @@ class HostSide {
       : rank_(activity.rank), t_(rank_.tables), nest_(t_), blocking_(blocking) {
     for (std::uint32_t row = 0; row < t_.threads.rows(); ++row)
       if (t_.threads.training[row] && training_ == kNone) training_ = t_.threads.thread[row];
-    constexpr std::uint8_t kInputCategory = 1, kCommCategory = 5;
+    constexpr std::uint8_t kInputCategory = schema::Category::kInput, kCommCategory = schema::Category::kCommunication;
     for (std::uint32_t row = 0; row < t_.ranges.rows(); ++row) {
       const std::uint8_t category = t_.ranges.category[row];
       if (category != kInputCategory && category != kCommCategory) continue;

@@ -191,7 +191,7 @@ LaunchIndex FindLaunches(const schema::RankTables& tables) {
 }
 
 RangeNest::RangeNest(const schema::RankTables& tables, std::uint32_t sources) : ranges_(tables.ranges) {
-  constexpr std::uint8_t kMark = 2;
+  constexpr std::uint8_t kMark = schema::RangeKind::kMark;
   constexpr std::uint32_t kMaxThreads = 1u << 20;  // More come from a damaged file only.
   const schema::Ranges& r = ranges_;
   const auto takes_part = [&](std::uint32_t row) {

@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint16_t kHost = 65535;
-constexpr std::uint8_t kAllocate = 1, kFree = 2, kSample = 3, kPeak = 4;  // gpu_memory.kind.
+using enum schema::MemoryKind::Value;
 // Slopes of all pairs of steps: beyond that many steps every n-th is taken.
 constexpr std::size_t kMaxSteps = 1500;
 

@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
-constexpr std::uint8_t kCpuOp = 3, kSequenceNumber = 3;  // ranges.source, ranges.payload_kind.
+constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kSequenceNumber = schema::PayloadKind::kSequence;
 // What PyTorch calls the range around each node of the backward graph.
 constexpr std::string_view kBackwardPrefix = "autograd::engine::evaluate_function";
 constexpr std::string_view kOutside = "(outside operators)", kNoLaunch = "(launch not in the trace)";
@@ -87,7 +87,8 @@ class Operators {
 
  private:
   bool Counts(std::uint32_t row) const {
-    return ranges_.source[row] == kCpuOp && ranges_.kind[row] != 2 && rank_.InHostWindow(ranges_.begin_ns[row]);
+    return ranges_.source[row] == kCpuOp && ranges_.kind[row] != schema::RangeKind::kMark &&
+           rank_.InHostWindow(ranges_.begin_ns[row]);
   }
   std::int64_t EndOf(std::uint32_t row) const { return ranges_.begin_ns[row] + ranges_.duration_ns[row]; }
 

@@ -86,7 +86,7 @@ class Rangelist {
     std::map<std::tuple<std::string_view, std::string_view, std::string_view>, std::uint32_t> groups;
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint8_t>, std::uint32_t> by_id;
     for (std::uint32_t row = 0; row < r_.rows(); ++row) {
-      if (r_.source[row] > 2 || !rank_.InHostWindow(r_.begin_ns[row])) continue;
+      if (r_.source[row] > schema::RangeSource::kTorch || !rank_.InHostWindow(r_.begin_ns[row])) continue;
       const auto [at, fresh] = by_id.try_emplace({r_.name[row], r_.domain[row], r_.source[row]}, 0);
       if (fresh) {
         std::string_view name = rank_.Text(r_.name[row]);

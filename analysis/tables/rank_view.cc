@@ -122,7 +122,7 @@ class ViewMaker {
   std::int64_t HtaUntil() const {
     const auto& indices = timeline_.tables.step_ranks.index;
     const bool several = std::any_of(indices.begin(), indices.end(), [&](std::int64_t i) { return i != indices[0]; });
-    constexpr std::uint8_t kProfilerStep = 3;
+    constexpr std::uint8_t kProfilerStep = schema::StepSource::kProfilerStep;
     std::int64_t until = schema::kNoTime;
     const auto& marked = view_.tables.steps;
     for (std::size_t i = 0; i < marked.rows(); ++i)

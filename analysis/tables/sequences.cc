@@ -13,7 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
-constexpr std::uint8_t kCpuOp = 3;
+constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp;
 // By copies.kind; Kineto's words.
 constexpr std::array<std::string_view, 7> kCopyNames = {"Memcpy",      "Memcpy HtoD", "Memcpy DtoH", "Memcpy DtoD",
                                                         "Memcpy PtoP", "Memcpy HtoH", "Memset"};

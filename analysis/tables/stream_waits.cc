@@ -11,7 +11,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
-constexpr std::uint8_t kEvent = 1, kStreamWaits = 2, kStream = 3, kEventRecord = 5;
+constexpr std::uint8_t kEvent = schema::SyncKind::kEvent, kStreamWaits = schema::SyncKind::kStreamWait,
+                       kStream = schema::SyncKind::kStream, kEventRecord = schema::SyncKind::kEventRecord;
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
 
 class Finder {

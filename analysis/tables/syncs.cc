@@ -70,7 +70,7 @@ struct Around {
   std::uint32_t op = kNone, range = kNone;
 };
 Around AroundOf(const RankView& rank, const RangeNest& nest, const BlockingCall& call) {
-  constexpr std::uint8_t kCpuOp = 3, kPythonFunction = 4;
+  constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kPythonFunction = schema::RangeSource::kPython;
   Around around;
   if (call.thread == kNone) return around;
   const auto& ranges = rank.tables.ranges;

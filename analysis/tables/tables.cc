@@ -29,7 +29,8 @@ Result<std::vector<std::int32_t>> RanksOf(const Timeline& timeline, const TableO
   const auto& ranks = timeline.tables.ranks;
   std::vector<std::int32_t> all;
   for (std::size_t i = 0; i < ranks.rows(); ++i)
-    if (ranks.state[i] != 3 && ranks.state[i] != 4) all.push_back(ranks.rank[i]);
+    if (ranks.state[i] != schema::RankState::kMissing && ranks.state[i] != schema::RankState::kLeftOut)
+      all.push_back(ranks.rank[i]);
   if (options.ranks.empty()) return all;
   std::vector<std::int32_t> chosen = options.ranks;
   std::sort(chosen.begin(), chosen.end());

@@ -13,6 +13,7 @@
 #include "comms/clock/burst_pacer.h"
 #include "comms/clock/clock_service.h"
 #include "comms/clock/socket_util.h"
+#include "core/schema_enums.h"
 
 namespace lockstep {
 namespace {
@@ -195,8 +196,7 @@ bool ClockClient::Impl::Burst(int socket, std::vector<BurstRow>* rows) {
     if (!net::SendAll(socket, &ping, sizeof ping) || !net::ReceiveAll(socket, &reply, sizeof reply)) return false;
     const std::int64_t received = config.clock.RankNs();
     if (reply.magic != net::kPingMagic || reply.a != ping.a) return false;
-    rows->push_back({next_burst, reference_rank, static_cast<std::uint32_t>(ClockTransport::kTcpAgents), 0, sent,
-                     reply.b, reply.c, received});
+    rows->push_back({next_burst, reference_rank, schema::Transport::kTcpAgents, 0, sent, reply.b, reply.c, received});
   }
   ++next_burst;
   return true;

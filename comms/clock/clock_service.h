@@ -25,9 +25,6 @@ struct ClockServiceConfig {
   bool loopback_only = false;  // Where the server listens: all ranks are on this host.
 };
 
-// Transports of clock_bursts (core/rank_tables.h).
-enum class ClockTransport : std::uint32_t { kMpiApplication = 1, kTcpAgents = 2, kMpiAgents = 3 };
-
 // Answers any number of clients, one burst at a time, from one thread.
 class ClockServer {
  public:

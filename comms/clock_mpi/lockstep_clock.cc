@@ -28,6 +28,7 @@
 
 #include "comms/clock/burst_pacer.h"
 #include "comms/clock/clock_process.h"
+#include "core/schema_enums.h"
 
 namespace lockstep {
 namespace {
@@ -152,8 +153,7 @@ bool ClockRank::Ping(int peer, int pings, std::uint32_t purpose) {
       if (there != 0) {
         MPI_Recv(&in, sizeof in, MPI_BYTE, peer, kTagReply, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (in.number != out.number) continue;  // Answer to a ping given up.
-        rows.push_back({burst_, peer, static_cast<std::uint32_t>(ClockTransport::kMpiAgents), purpose, sent,
-                        in.received, in.sent, received});
+        rows.push_back({burst_, peer, schema::Transport::kMpiAgents, purpose, sent, in.received, in.sent, received});
         least = std::min(least, round_trip(rows.back()));
         break;
       }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "comms/nccl/traced.h"
+#include "core/schema_enums.h"
 
 namespace lockstep::nccl {
 
@@ -124,7 +125,7 @@ LS_EXPORT Result ncclSend(const void* send, std::size_t count, int datatype, int
 
 LS_EXPORT Result ncclRecv(void* receive, std::size_t count, int datatype, int peer, CommHandle comm, Stream stream) {
   Shape shape = ShapeOf("ncclRecv", CollectiveKind::kSendRecv, {count, datatype, receive}, comm, stream);
-  shape.direction = 1;
+  shape.direction = schema::Direction::kReceive;
   shape.peer = peer;
   return Traced(shape, LS_REAL(ncclRecv, receive, count, datatype, peer, comm, stream));
 }

@@ -10,6 +10,7 @@
 
 #include "comms/pmpi/state.h"
 #include "core/hash.h"
+#include "core/schema_enums.h"
 
 namespace lockstep::pmpi {
 namespace {
@@ -120,7 +121,7 @@ void ReadGroups(MPI_Comm handle, Comm* comm) {
   }
   comm->size = size;
   if (inter == 0) return;
-  comm->kind = 1;
+  comm->kind = schema::CommKind::kInter;
   if (mpi.Comm_remote_group(handle, &group) != MPI_SUCCESS) return;
   if (std::int32_t* ranks = WorldRanks(group, &size); ranks != nullptr) {
     const std::int32_t lowest = Lowest(ranks, size);

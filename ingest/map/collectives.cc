@@ -146,11 +146,13 @@ class Finder {
     for (const CommKernel& kernel : trace_.comm_kernels) wanted.insert(t_.kernels.correlation[kernel.row]);
     if (ops_.empty() && wanted.empty()) return;
     for (std::size_t i = 0; i < t_.api.rows(); ++i) {
-      if ((t_.api.kind[i] != 1 && t_.api.kind[i] != 4) || t_.api.correlation[i] == 0) continue;
+      if ((t_.api.kind[i] != schema::ApiKind::kLaunch && t_.api.kind[i] != schema::ApiKind::kGraphLaunch) ||
+          t_.api.correlation[i] == 0)
+        continue;
       const std::uint32_t op = OperationAt(t_.api.thread[i], t_.api.begin_ns[i]);
       if (op == kNoOp && !wanted.contains(t_.api.correlation[i])) continue;
       // A graph's kernels were recorded when it was captured: what is around its launch is not theirs.
-      const bool graph = t_.api.kind[i] == 4;
+      const bool graph = t_.api.kind[i] == schema::ApiKind::kGraphLaunch;
       launches_.try_emplace(t_.api.correlation[i],
                             Launch{graph ? kNoOp : op, t_.api.thread[i], graph ? kNoTime : t_.api.begin_ns[i]});
     }
@@ -164,7 +166,7 @@ class Finder {
     if (fresh) {
       std::unordered_map<std::uint32_t, bool> own;  // Per name.
       for (std::size_t i = 0; i < t_.ranges.rows(); ++i) {
-        if (t_.ranges.thread[i] != launch.thread || t_.ranges.source[i] != 3) continue;
+        if (t_.ranges.thread[i] != launch.thread || t_.ranges.source[i] != schema::RangeSource::kCpuOp) continue;
         const auto [known, unseen] = own.try_emplace(t_.ranges.name[i], false);
         if (unseen) {
           const std::string_view name = Text(t_.ranges.name[i]);
@@ -205,7 +207,7 @@ class Finder {
           if (const auto at = by_external_.find(kernel->external_id); at != by_external_.end()) carrier.op = at->second;
       }
       if (carrier.op != kNoOp) ++ops_[carrier.op].kernels;
-      t_.kernels.work[row] = 1;
+      t_.kernels.work[row] = schema::Work::kCommunication;
       t_.kernels.work_rule[row] = carrier.op != kNoOp || carrier.own != nullptr ? 1 : 2;
       carriers_.push_back(std::move(carrier));
     }
@@ -247,7 +249,7 @@ class Finder {
         if (waiting.empty()) continue;
         for (const std::uint32_t op : waiting) ++ops_[op].kernels;
         if (waiting.size() > 1) facts_.grouped += waiting.size();
-        t_.kernels.work_rule[carrier->row] = 1;
+        t_.kernels.work_rule[carrier->row] = schema::WorkRule::kLaunched;
         carrier->together = std::move(waiting);
       }
     }
@@ -416,7 +418,7 @@ class Finder {
       const std::uint64_t bytes = Bytes(std::max(args.in_elements, args.out_elements), type.bytes);
       t_.p2p.Append({.comm = carrier.group,
                      .direction = static_cast<std::uint8_t>(direction),
-                     .mode = 0,
+                     .mode = schema::Code(CollectiveMode::kBlocking),
                      .peer = static_cast<std::int32_t>(std::clamp<std::int64_t>(peer, -1, INT32_MAX)),
                      .peer_world_rank = static_cast<std::int32_t>(std::clamp<std::int64_t>(world, -1, INT32_MAX)),
                      .tag = 0,
@@ -428,7 +430,7 @@ class Finder {
                      .wait_begin_ns = begin,
                      .end_ns = end,
                      .bytes = bytes,
-                     .outcome = 0,
+                     .outcome = schema::RequestOutcome::kCompleted,
                      .call = kNone,
                      .kernel = kNone});
     }

@@ -74,7 +74,7 @@ void RankFinish::Span() {
                          .begin_ns = s_.begin_ns,
                          .end_ns = s_.end_ns,
                          .world_rank = rank(),
-                         .mpi_thread_level = 255});
+                         .mpi_thread_level = schema::MpiThreadLevel::kNoMpi});
     t_.threads.Append({.thread = 0,
                        .process = 0,
                        .tid = -1,

@@ -16,8 +16,6 @@ using schema::kNoTime;
 
 namespace {
 
-constexpr std::uint8_t kNcclComm = 3;
-
 std::string TextIn(const nlohmann::json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end()) return "";
@@ -153,7 +151,7 @@ std::uint32_t Groups::Communicator(const CommArgs& args) {
   hash.Add(std::string_view("nccl communicator"));
   hash.Add(args.communicator);
   entry.id = hash.value();
-  entry.kind = kNcclComm;
+  entry.kind = schema::CommKind::kNccl;
   for (std::uint32_t i = 0; i < entries_.size(); ++i)
     if (entries_[i].id == entry.id) {
       if (args.group_size > 0) entries_[i].group.size = static_cast<std::uint32_t>(ToldSize(args.group_size));

@@ -45,8 +45,8 @@ struct RankGroup {
   std::string as;            // Stands for the name in the identity where not empty.
   // Of an identity that the trace itself gives, the same on all members and on nobody else: 0 it gives none.
   std::uint64_t id = 0;
-  std::uint8_t kind = 4;   // As comms.kind.
-  std::int32_t rank = -1;  // This process's in it, where the trace says so.
+  std::uint8_t kind = schema::CommKind::kTorchGroup;  // As comms.kind.
+  std::int32_t rank = -1;                             // This process's in it, where the trace says so.
 };
 schema::Comms::Row CommOf(const RankGroup& group, std::uint32_t number, std::int32_t rank);
 // The group that nothing names, of all ranks.

@@ -27,7 +27,7 @@ void TieLaunches(MappedTrace& trace) {
     const std::uint64_t correlation = t.api.correlation[i];
     if (correlation == 0) continue;
     launches.push_back(correlation);
-    if (t.api.kind[i] != 2) continue;
+    if (t.api.kind[i] != schema::ApiKind::kCopy) continue;
     std::uint8_t& async = is_async[t.api.name[i]];
     if (async == 2) async = lockstep::TextOf(t, t.api.name[i]).find("Async") != std::string_view::npos;
     copies.emplace_back(correlation, async != 0);

@@ -35,48 +35,58 @@ std::string_view WithoutBackend(std::string_view name) {
 }  // namespace
 
 std::uint8_t ApiKind(std::string_view name) {
-  if (Has(name, "GraphLaunch")) return 4;
-  if (Has(name, "Launch") && !Has(name, "HostFunc")) return 1;
-  if (HasAny(name, {"Memcpy", "Memset"})) return 2;
-  if (Has(name, "Synchronize")) return 3;
-  if (Has(name, "Event")) return 6;
+  if (Has(name, "GraphLaunch")) return schema::ApiKind::kGraphLaunch;
+  if (Has(name, "Launch") && !Has(name, "HostFunc")) return schema::ApiKind::kLaunch;
+  if (HasAny(name, {"Memcpy", "Memset"})) return schema::ApiKind::kCopy;
+  if (Has(name, "Synchronize")) return schema::ApiKind::kSync;
+  if (Has(name, "Event")) return schema::ApiKind::kEvent;
   if (HasAny(name, {"Malloc", "Free", "HostAlloc", "HostRegister", "HostUnregister", "MemGetInfo", "MemCreate",
                     "MemMap", "MemUnmap", "MemRelease", "MemSetAccess", "MemAddress", "MemPool", "MemAlloc",
                     "MemPrefetch", "MemAdvise"}))
-    return 5;
-  return 0;
+    return schema::ApiKind::kMemory;
+  return schema::ApiKind::kOther;
 }
 
 bool IsHip(std::string_view name) { return name.starts_with("hip"); }
 
 CopyKind CopyKindOf(std::string_view name, std::string_view kind) {
+  using enum schema::CopyKind::Value;
   CopyKind copy;
   static constexpr std::pair<std::string_view, std::uint8_t> kKinds[] = {
-      {"HtoD", 1},         {"DtoH", 2},         {"DtoD", 3},       {"PtoP", 4},           {"HtoH", 5},
-      {"HtoA", 1},         {"AtoH", 2},         {"AtoD", 3},       {"DtoA", 3},           {"AtoA", 3},
-      {"HostToDevice", 1}, {"DeviceToHost", 2}, {"PeerToPeer", 4}, {"DeviceToDevice", 3}, {"HostToHost", 5}};
+      {"HtoD", kHostToDevice},         {"DtoH", kDeviceToHost},
+      {"DtoD", kDeviceToDevice},       {"PtoP", kPeer},
+      {"HtoH", kHostToHost},           {"HtoA", kHostToDevice},
+      {"AtoH", kDeviceToHost},         {"AtoD", kDeviceToDevice},
+      {"DtoA", kDeviceToDevice},       {"AtoA", kDeviceToDevice},
+      {"HostToDevice", kHostToDevice}, {"DeviceToHost", kDeviceToHost},
+      {"PeerToPeer", kPeer},           {"DeviceToDevice", kDeviceToDevice},
+      {"HostToHost", kHostToHost}};
   if (Has(name, "Memset") || Has(name, "FillBuffer"))
-    copy.kind = 6;
+    copy.kind = schema::CopyKind::kMemset;
   else
     for (const std::string_view text : {name, kind})
       for (const auto& [part, number] : kKinds)
-        if (copy.kind == 0 && Has(text, part)) copy.kind = number;
-  copy.host_memory = Has(name, "Pageable") ? 1 : Has(name, "Pinned") ? 2 : HasAny(name, {"Managed", "Unified"}) ? 3 : 0;
+        if (copy.kind == schema::CopyKind::kUnknown && Has(text, part)) copy.kind = number;
+  using schema::HostMemory;
+  copy.host_memory = Has(name, "Pageable")                  ? HostMemory::kPageable
+                     : Has(name, "Pinned")                  ? HostMemory::kPinned
+                     : HasAny(name, {"Managed", "Unified"}) ? HostMemory::kManaged
+                                                            : HostMemory::kUnknown;
   return copy;
 }
 
 std::uint8_t SyncKind(std::string_view name) {
-  if (Has(name, "Wait")) return 2;
-  if (Has(name, "Record")) return 5;
-  if (Has(name, "Event")) return 1;
-  if (Has(name, "Stream")) return 3;
-  if (HasAny(name, {"Context", "Device"})) return 4;
-  return 0;
+  if (Has(name, "Wait")) return schema::SyncKind::kStreamWait;
+  if (Has(name, "Record")) return schema::SyncKind::kEventRecord;
+  if (Has(name, "Event")) return schema::SyncKind::kEvent;
+  if (Has(name, "Stream")) return schema::SyncKind::kStream;
+  if (HasAny(name, {"Context", "Device"})) return schema::SyncKind::kContext;
+  return schema::SyncKind::kUnknown;
 }
 
 std::uint8_t RangeCategory(std::string_view name) {
-  constexpr std::uint8_t kInput = 1, kForward = 2, kBackward = 3, kOptimizer = 4;
-  if (name.empty()) return 0;
+  using enum schema::Category::Value;
+  if (name.empty()) return kNone;
   switch (name[0]) {  // Most names are operators: one look is enough for them.
     case 'a':
       if (name.starts_with("autograd::engine::evaluate_function")) return kBackward;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/collective.h"
+#include "core/schema_enums.h"
 
 namespace lockstep::import {
 
@@ -14,7 +15,8 @@ std::uint8_t ApiKind(std::string_view name);  // As api.kind.
 bool IsHip(std::string_view name);            // A call of AMD's runtime.
 
 struct CopyKind {
-  std::uint8_t kind = 0, host_memory = 0;  // As copies.kind, .host_memory.
+  std::uint8_t kind = schema::CopyKind::kUnknown,
+               host_memory = schema::HostMemory::kUnknown;  // As copies.kind, .host_memory.
 };
 // "Memcpy HtoD (Pageable -> Device)", "CopyHostToDevice"; `kind` is ROCm's args.kind, may be "".
 CopyKind CopyKindOf(std::string_view name, std::string_view kind);

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "trace/column_types.h"
+
 namespace lockstep {
 namespace {
 
@@ -32,7 +34,7 @@ class MemoryReader final : public EventReader {
         // Columns that nobody filled are empty.
         const std::uint64_t there = values.size() > first ? std::min<std::uint64_t>(values.size() - first, count) : 0;
         if (there > 0) std::memcpy(out, values.data() + first, there * width);
-        std::memset(out + there * width, 0, (count - there) * width);
+        FillUnknown(info, out + there * width, count - there);
       });
     });
     return Ok();

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,8 +20,6 @@ namespace lockstep {
 
 // Rows of a piece; a column chunk of our own files.
 inline constexpr std::uint64_t kPieceRows = 64 * 1024;
-
-using ColumnNames = std::span<const std::string_view>;
 
 // Cuts times that no clock shows to what later sums can bear; how many were cut.
 std::uint64_t CutWildTimes(const schema::ColumnInfo& column, std::vector<std::int64_t>& values);
@@ -37,13 +35,14 @@ class EventReader {
 
   virtual std::uint64_t Rows(std::string_view table) const = 0;
 
-  // Rows [first, first + count) of the named columns, the others are emptied; a column
-  // that the file lacks reads as zeros. False: not readable, said in Damaged().
-  template <typename Table>
-  bool Read(ColumnNames columns, std::uint64_t first, std::uint64_t count, Table& into) {
+  // Rows [first, first + count) of these columns, the others are emptied; a column that
+  // the file lacks reads as the schema's "unknown". False: not readable, said in Damaged().
+  // `into` is the table or its Some<>.
+  template <typename Table, typename Rows>
+  bool Read(schema::Columns<Table> columns, std::uint64_t first, std::uint64_t count, Rows& into) {
     bool readable = true;
     into.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) {
-      if (!readable || std::find(columns.begin(), columns.end(), info.name) == columns.end()) {
+      if (!columns.Has(static_cast<std::size_t>(&info - Table::kColumns.data())) || !readable) {
         values.clear();
         return;
       }
@@ -80,25 +79,28 @@ class EventReader {
   std::map<std::pair<std::string_view, std::string_view>, Cut> cuts_;
 };
 
-// The rows of one table in order. Pieces that cannot be read are left out. A table of
-// one piece is read once, however often it is gone through.
-template <typename Table>
+// The rows of one table in order, of the columns that are asked for: a piece has no others. Pieces that cannot be read
+// are left out. A table of one piece is read once, however often it is gone through.
+template <typename Table, schema::Columns<Table> kAsked = schema::Columns<Table>::All()>
 class RowCursor {
  public:
-  // `columns` must outlive the cursor.
-  RowCursor(EventReader& reader, ColumnNames columns)
-      : reader_(reader), columns_(columns), rows_(reader.Rows(Table::kInfo.name)) {}
+  using Piece =
+      std::conditional_t<kAsked == schema::Columns<Table>::All(), Table, typename Table::template Some<kAsked>>;
+
+  explicit RowCursor(EventReader& reader) : reader_(reader), rows_(reader.Rows(Table::kInfo.name)) {}
 
   void Rewind() { next_ = 0; }
-  // Only these columns from now on, which must be among the first ones; a table of one piece keeps all.
-  void Choose(ColumnNames columns) {
-    if (rows_ > kPieceRows) columns_ = columns;
+  // Of these columns only those from now on, the others are empty; a table of one piece keeps all.
+  template <schema::Columns<Table> kFewer>
+  void Choose() {
+    static_assert(kAsked.Holds(kFewer));
+    if (rows_ > kPieceRows) columns_ = kFewer;
   }
   std::uint64_t rows() const { return rows_; }
   // The row in the table of the piece's first.
   std::uint64_t first_row() const { return first_; }
   // Null after the last one. Valid until the next call.
-  const Table* Next() {
+  const Piece* Next() {
     while (next_ < rows_) {
       first_ = next_;
       const std::uint64_t count = std::min(kPieceRows, rows_ - next_);
@@ -112,10 +114,10 @@ class RowCursor {
 
  private:
   EventReader& reader_;
-  ColumnNames columns_;
+  schema::Columns<Table> columns_ = kAsked;
   std::uint64_t rows_, next_ = 0, first_ = 0;
   bool held_ = false;
-  Table piece_;
+  Piece piece_;
 };
 
 // Over tables in memory, which must outlive it.

@@ -29,9 +29,8 @@ class Hdf5Source final : public RankSource {
 
   std::uint64_t EventRows() const override {
     std::uint64_t rows = 0;
-    for (const auto& table : {schema::MpiCalls::kInfo, schema::Ranges::kInfo, schema::Kernels::kInfo,
-                              schema::Copies::kInfo, schema::Sync::kInfo, schema::Api::kInfo, schema::GpuMemory::kInfo})
-      rows += file_.Rows(table.name);
+    for (const schema::TableInfo& table : schema::kRankTableInfos)
+      if (table.Is(schema::kEvents)) rows += file_.Rows(table.name);
     return rows;
   }
 
@@ -42,17 +41,22 @@ class Hdf5Source final : public RankSource {
   ReadTables LoadHead() const override {
     ReadTables read;
     schema::RankTables& t = read.tables;
-    All(read, t.meta), All(read, t.processes), All(read, t.threads), All(read, t.strings), All(read, t.string_bytes);
-    All(read, t.comms), All(read, t.comm_members), All(read, t.steps), All(read, t.windows), All(read, t.mpi_requests),
-        All(read, t.gradient_buckets);
-    All(read, t.devices), All(read, t.gpu_samples), All(read, t.overheads);
-    All(read, t.clock_bursts), All(read, t.clock_snapshots), All(read, t.losses);
-    Some(read, t.collectives,
-         {"comm", "seq", "start", "kind", "mode", "thread", "uneven", "begin_ns", "post_end_ns", "last_incomplete_ns",
-          "wait_begin_ns", "end_ns", "bytes", "dtype", "root", "kernel", "kernel_operations"});
-    Some(read, t.p2p,
-         {"comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns", "post_end_ns",
-          "wait_begin_ns", "end_ns", "bytes", "outcome", "kernel"});
+    t.ForEachTable([&](auto& table) {
+      if (table.kInfo.Is(schema::kHead)) All(read, table);
+    });
+    Some<schema::Collectives>(
+        read, t.collectives,
+        {&schema::Collectives::comm, &schema::Collectives::seq, &schema::Collectives::start, &schema::Collectives::kind,
+         &schema::Collectives::mode, &schema::Collectives::thread, &schema::Collectives::uneven,
+         &schema::Collectives::begin_ns, &schema::Collectives::post_end_ns, &schema::Collectives::last_incomplete_ns,
+         &schema::Collectives::wait_begin_ns, &schema::Collectives::end_ns, &schema::Collectives::bytes,
+         &schema::Collectives::dtype, &schema::Collectives::root, &schema::Collectives::kernel,
+         &schema::Collectives::kernel_operations});
+    Some<schema::P2p>(read, t.p2p,
+                      {&schema::P2p::comm, &schema::P2p::direction, &schema::P2p::mode, &schema::P2p::peer,
+                       &schema::P2p::peer_world_rank, &schema::P2p::tag, &schema::P2p::seq, &schema::P2p::thread,
+                       &schema::P2p::begin_ns, &schema::P2p::post_end_ns, &schema::P2p::wait_begin_ns,
+                       &schema::P2p::end_ns, &schema::P2p::bytes, &schema::P2p::outcome, &schema::P2p::kernel});
     // A run has thousands of them open.
     file_.Release();
     return read;
@@ -78,7 +82,7 @@ class Hdf5Source final : public RankSource {
     Keep(read, table, file_.Read<Table>());
   }
   template <typename Table>
-  void Some(ReadTables& read, Table& table, std::initializer_list<std::string_view> columns) const {
+  void Some(ReadTables& read, Table& table, schema::Columns<Table> columns) const {
     Keep(read, table, file_.ReadColumns<Table>(columns));
   }
 

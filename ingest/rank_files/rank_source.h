@@ -27,14 +27,14 @@ class RankSource {
   virtual ~RankSource() = default;
 
   // What a merge keeps for its whole length: the tables that say who the rank was, its
-  // strings, communicators, steps, windows and clock; of collectives and p2p the columns
-  // that it uses, the others are empty. The long tables (mpi_calls, ranges, kernels, copies,
-  // sync, api, gpu_memory, cpu_samples) are read through OpenEvents.
+  // strings, communicators, steps, windows and clock (schema::kHead); of collectives and p2p the
+  // columns that it uses, the others are empty. The long tables (schema::kPieces) are read
+  // through OpenEvents.
   ReadTables ReadHead() const;
   std::unique_ptr<EventReader> OpenEvents() const { return LoadEvents(); }
   ReadTables ReadAll() const;
 
-  // Rows of event tables (calls, ranges, kernels, copies, syncs, host calls, memory).
+  // Rows of event tables (schema::kEvents).
   virtual std::uint64_t EventRows() const = 0;
   // The file was closed in good order.
   virtual bool complete() const = 0;

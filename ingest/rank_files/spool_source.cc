@@ -13,21 +13,10 @@ namespace lockstep {
 namespace {
 
 schema::RankTables HeadOf(schema::RankTables tables) {
-  tables.mpi_calls = {};
-  tables.ranges = {};
-  tables.kernels = {};
-  tables.kernel_shapes = {};
-  tables.copies = {};
-  tables.sync = {};
-  tables.api = {};
-  tables.gpu_memory = {};
-  tables.cpu_samples = {};
+  tables.ForEachTable([](auto& table) {
+    if (table.kInfo.Is(schema::kPieces) && !table.kInfo.Is(schema::kHeadInPart)) table = {};
+  });
   return tables;
-}
-
-std::uint64_t CountEvents(const schema::RankTables& t) {
-  return t.mpi_calls.rows() + t.ranges.rows() + t.kernels.rows() + t.copies.rows() + t.sync.rows() + t.api.rows() +
-         t.gpu_memory.rows();
 }
 
 // Keeps only the small tables; the long ones are decoded again when they are
@@ -35,7 +24,10 @@ std::uint64_t CountEvents(const schema::RankTables& t) {
 class SpoolSource final : public RankSource {
  public:
   SpoolSource(DecodeInput input, std::uint32_t process, schema::RankTables tables)
-      : input_(std::move(input)), process_(process), events_(CountEvents(tables)), head_(HeadOf(std::move(tables))) {}
+      : input_(std::move(input)),
+        process_(process),
+        events_(RowsOf(tables, schema::kEvents)),
+        head_(HeadOf(std::move(tables))) {}
 
   std::uint64_t EventRows() const override { return events_; }
   bool complete() const override { return false; }

@@ -25,19 +25,18 @@ std::uint64_t CutTable(Table& table) {
 }
 
 ReadTables WithoutWildTimes(ReadTables read) {
-#define LS_CUT_TABLE(member, Type, COLUMNS, text)             \
-  if (const std::uint64_t cut = CutTable(read.tables.member)) \
-    read.damaged.push_back(#member ": " + std::to_string(cut) + " times beyond 70 years");
-  LS_RANK_TABLES(LS_CUT_TABLE)
-#undef LS_CUT_TABLE
+  read.tables.ForEachTable([&](auto& table) {
+    if (const std::uint64_t cut = CutTable(table))
+      read.damaged.push_back(std::string(table.kInfo.name) + ": " + std::to_string(cut) + " times beyond 70 years");
+  });
   return read;
 }
 
 }  // namespace
 
 std::uint64_t CutWildTimes(const schema::ColumnInfo& column, std::vector<std::int64_t>& values) {
-  if (column.unit != "ns") return 0;
-  const std::int64_t limit = column.name == "duration_ns" ? kLongestNs : kLimitNs;
+  if (column.role != schema::Role::kMoment && column.role != schema::Role::kDuration) return 0;
+  const std::int64_t limit = column.role == schema::Role::kDuration ? kLongestNs : kLimitNs;
   std::uint64_t cut = 0;
   for (std::int64_t& value : values) {
     if (!IsWild(value, limit)) [[likely]]

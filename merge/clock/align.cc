@@ -100,7 +100,7 @@ std::vector<std::int32_t> OddRanks(const std::vector<const AlignRank*>& ranks) {
     if (rank->bursts == nullptr) continue;
     for (std::size_t i = 0; i < rank->bursts->rows(); ++i) {
       const auto row = rank->bursts->Get(i);
-      if (row.purpose != 1) continue;
+      if (row.purpose != schema::Purpose::kCheck) continue;
       const OffsetBounds bounds = BoundsOfOwn(row.send_ns, row.peer_receive_ns, row.peer_send_ns, row.receive_ns);
       if (bounds.low_ns <= kSameClockNs && bounds.high_ns >= -kSameClockNs) continue;
       odd.push_back(rank->rank);

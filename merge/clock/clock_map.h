@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/schema_enums.h"
+
 namespace lockstep {
 
 // Offset and error bound at one local time. Between knots offset and base error
@@ -19,7 +21,7 @@ struct MapKnot {
 class ClockMap {
  public:
   std::vector<MapKnot> knots;  // Sorted, distinct local_ns; never empty once made.
-  std::uint8_t method = 4;     // As in the `clock` table.
+  std::uint8_t method = schema::ClockMethod::kNone;
 
   // Outside the knots: the nearest segment's line.
   std::int64_t OffsetAt(std::int64_t local_ns) const;

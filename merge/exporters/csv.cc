@@ -1,17 +1,13 @@
 // One CSV file per table: the ranks' events with the columns of the rank files, and the timeline's own tables. Times
 // are the cluster's, texts stand instead of their numbers; unknown is empty.
 
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,49 +25,24 @@ using schema::kNoTime;
 
 constexpr std::size_t kRows = 4096;
 
-// A moment, not a length of time: of the rank tables' columns in ns those that say when.
-bool IsMoment(const schema::ColumnInfo& column) {
-  if (column.unit != "ns") return false;
-  constexpr std::string_view kMoments[] = {
-      "begin_ns",      "end_ns",           "time_ns",  "post_end_ns", "last_incomplete_ns",
-      "wait_begin_ns", "enqueue_begin_ns", "first_ns", "last_ns"};
-  for (const std::string_view name : kMoments)
-    if (column.name == name) return true;
-  return false;
-}
-
-// What stands for no value, as the column's description says: "-1 none", "0 unknown", "65535 unknown". Codes of an
-// enumeration are values, all of them.
-template <typename T>
-std::optional<T> StandsForNone(const schema::ColumnInfo& column) {
-  if (column.unit == "enum") return std::nullopt;
-  if (std::is_signed_v<T>) {
-    if (column.description.find("-1 ") != std::string_view::npos) return static_cast<T>(-1);
-    // Of exit codes: any other number may be one.
-    return sizeof(T) == 4 ? std::optional(std::numeric_limits<T>::min()) : std::nullopt;
-  }
-  const std::size_t end = column.description.find(" unknown");
-  if (end == std::string_view::npos) return std::nullopt;
-  const std::size_t begin = column.description.find_last_not_of("0123456789", end - 1) + 1;
-  T number{};
-  const auto [at, error] = std::from_chars(column.description.data() + begin, column.description.data() + end, number);
-  return begin < end && error == std::errc() ? std::optional(number) : std::nullopt;
-}
-
-// Appends a value as a cell. `text` gives the string of a number.
+// Appends a value as a cell; nothing for `blank`. `text` gives the string of a number.
 template <typename T, typename Text>
-void AppendCell(std::string& out, const schema::ColumnInfo& column, T value, std::optional<T> none, Text&& text) {
-  if (column.unit == "string") {
+void AppendCell(std::string& out, const schema::ColumnInfo& column, T value, std::optional<T> blank, Text&& text) {
+  if (column.role == schema::Role::kText) {
     AppendCsvText(out, text(static_cast<std::uint32_t>(value)));
-  } else if (none && value == *none) {
+  } else if (blank && value == *blank) {
     return;
-  } else if constexpr (std::is_same_v<T, std::int64_t>) {
-    if (value != kNoTime) AppendInt(out, value);
   } else if constexpr (std::is_signed_v<T>) {
     AppendInt(out, value);
-  } else if (sizeof(T) != 4 || value != static_cast<T>(kNone)) {
+  } else {
     AppendUnsigned(out, value);
   }
+}
+
+template <typename T>
+std::optional<T> BlankOf(const schema::ColumnInfo& column) {
+  const std::optional<std::int64_t> blank = column.blank();
+  return blank ? std::optional(static_cast<T>(*blank)) : std::nullopt;
 }
 
 template <typename Table>
@@ -84,12 +55,6 @@ std::string HeaderOf(bool with_rank) {
   return line + '\n';
 }
 
-// Rows of one table of the ranks, collected until they are worth a look at their columns.
-template <typename Table>
-struct Sheet {
-  Table rows;
-};
-
 class CsvWriter final : public Writer {
  public:
   Status Begin(const ExportRun& run) override {
@@ -99,8 +64,7 @@ class CsvWriter final : public Writer {
     const Timeline& timeline = *run.timeline;
     timeline.tables.ForEachTable([&](const auto& table) {
       using Table = std::remove_cvref_t<decltype(table)>;
-      // Texts are in the other tables already.
-      if (!status.ok() || Table::kInfo.name == "strings" || Table::kInfo.name == "string_bytes") return;
+      if (!status.ok() || !Table::kInfo.Is(schema::kExported)) return;
       status = WriteTimelineTable("timeline_" + std::string(Table::kInfo.name), table);
     });
     return status;
@@ -113,57 +77,36 @@ class CsvWriter final : public Writer {
   Status BeginRank(const ExportRank& rank) override {
     rank_ = rank;
     const schema::RankTables& head = *rank.head;
-    LS_CHECK(WriteHeadTable(head.meta));
-    LS_CHECK(WriteHeadTable(head.processes));
-    LS_CHECK(WriteHeadTable(head.threads));
-    LS_CHECK(WriteHeadTable(head.comms));
-    LS_CHECK(WriteHeadTable(head.comm_members));
-    LS_CHECK(WriteHeadTable(head.steps));
-    LS_CHECK(WriteHeadTable(head.windows));
-    LS_CHECK(WriteHeadTable(head.devices));
-    LS_CHECK(WriteHeadTable(head.gradient_buckets));
-    std::vector<std::string_view> columns;
-    for (const schema::ColumnInfo& column : schema::KernelShapes::kColumns) columns.push_back(column.name);
-    RowCursor<schema::KernelShapes> shapes(*rank.reader, columns);
-    LS_CHECK(WriteHeadTable(schema::KernelShapes{}));
-    while (const schema::KernelShapes* piece = shapes.Next()) LS_CHECK(WriteHeadTable(*piece));
-    return WriteHeadTable(head.losses);
+    Status status = Ok();
+    head.ForEachTable([&](const auto& table) {
+      using Table = std::remove_cvref_t<decltype(table)>;
+      if (!status.ok() || !Table::kInfo.Is(schema::kExported) || Table::kInfo.Is(schema::kStreamed)) return;
+      status = WriteHeadTable(table);
+      if (!Table::kInfo.Is(schema::kPieces)) return;
+      RowCursor<Table> rows(*rank.reader);
+      while (const Table* piece = rows.Next())
+        if (status.ok()) status = WriteHeadTable(*piece);
+    });
+    return status;
   }
 
   Status Write(const Event& event) override {
-    switch (event.kind) {
-      case EventKind::kRange:
-        return Add<schema::Ranges>(event);
-      case EventKind::kMpiCall:
-        return Add<schema::MpiCalls>(event);
-      case EventKind::kMpiRequest:
-        return Add<schema::MpiRequests>(event);
-      case EventKind::kCollective:
-        return Add<schema::Collectives>(event);
-      case EventKind::kMessage:
-        return Add<schema::P2p>(event);
-      case EventKind::kKernel:
-        return Add<schema::Kernels>(event);
-      case EventKind::kCopy:
-        return Add<schema::Copies>(event);
-      case EventKind::kSync:
-        return Add<schema::Sync>(event);
-      case EventKind::kApi:
-        return Add<schema::Api>(event);
-      case EventKind::kOverhead:
-        return Add<schema::Overheads>(event);
-      case EventKind::kMemory:
-        return Add<schema::GpuMemory>(event);
-      case EventKind::kSensors:
-        return Add<schema::GpuSamples>(event);
-      default:
-        return Ok();  // The timeline's tables have it.
-    }
+    return std::visit(
+        [&]<typename Pointer>(Pointer row) -> Status {
+          using Row = std::remove_cvref_t<std::remove_pointer_t<Pointer>>;
+          if constexpr (requires(schema::RankTables tables) { tables.Of(std::type_identity<typename Row::Table>()); }) {
+            if constexpr (Row::Table::kInfo.Is(schema::kStreamed)) return Add<typename Row::Table>(*row);
+          }
+          return Ok();  // The timeline's tables have it.
+        },
+        event.row);
   }
 
   Status EndRank() override {
     Status status = Ok();
-    std::apply([&](auto&... sheet) { ((status = status.ok() ? Flush(sheet) : status), ...); }, sheets_);
+    sheets_.ForEachTable([&](auto& sheet) {
+      if (status.ok() && sheet.kInfo.Is(schema::kStreamed)) status = Flush(sheet);
+    });
     return status;
   }
 
@@ -179,16 +122,17 @@ class CsvWriter final : public Writer {
 
  private:
   template <typename Table>
-  Status Add(const Event& event) {
-    auto& sheet = std::get<Sheet<Table>>(sheets_);
-    sheet.rows.Append(event.as<typename Table::Row>());
-    return sheet.rows.rows() < kRows ? Ok() : Flush(sheet);
+  Status Add(const typename Table::Row& row) {
+    static_assert(Table::kInfo.Is(schema::kStreamed));
+    Table& sheet = sheets_.Of(std::type_identity<Table>());
+    sheet.Append(row);
+    return sheet.rows() < kRows ? Ok() : Flush(sheet);
   }
 
   template <typename Table>
-  Status Flush(Sheet<Table>& sheet) {
-    const Status status = WriteHeadTable(sheet.rows);
-    sheet.rows = {};
+  Status Flush(Table& sheet) {
+    const Status status = WriteHeadTable(sheet);
+    sheet = {};
     return status;
   }
 
@@ -213,17 +157,17 @@ class CsvWriter final : public Writer {
     for (std::string& line : lines) AppendInt(line, rank_.rank);
     table.ForEachColumn([&](const schema::ColumnInfo& column, const auto& values) {
       using T = typename std::remove_cvref_t<decltype(values)>::value_type;
-      const bool moment = IsMoment(column);
-      const std::optional<T> none = StandsForNone<T>(column);
+      const bool moment = column.clock == schema::ClockOf::kRank;
+      const std::optional<T> blank = BlankOf<T>(column);
       for (std::size_t i = 0; i < rows; ++i) {
         lines[i] += ',';
         if (i >= values.size()) continue;
         if constexpr (std::is_same_v<T, std::int64_t>) {
           const bool convert = moment && values[i] != kNoTime;
           AppendCell(lines[i], column, convert ? rank_.clock->ToCluster(values[i]) : values[i],
-                     convert ? std::nullopt : none, text);
+                     convert ? std::nullopt : blank, text);
         } else {
-          AppendCell(lines[i], column, values[i], none, text);
+          AppendCell(lines[i], column, values[i], blank, text);
         }
       }
     });
@@ -243,10 +187,10 @@ class CsvWriter final : public Writer {
       std::vector<std::string> lines(rows);
       bool first = true;
       table.ForEachColumn([&](const schema::ColumnInfo& column, const auto& values) {
-        const auto none = StandsForNone<typename std::remove_cvref_t<decltype(values)>::value_type>(column);
+        const auto blank = BlankOf<typename std::remove_cvref_t<decltype(values)>::value_type>(column);
         for (std::size_t i = 0; i < rows; ++i) {
           if (!first) lines[i] += ',';
-          AppendCell(lines[i], column, values[begin + i], none, text);
+          AppendCell(lines[i], column, values[begin + i], blank, text);
         }
         first = false;
       });
@@ -261,10 +205,7 @@ class CsvWriter final : public Writer {
   const ExportRun* run_ = nullptr;
   ExportRank rank_;
   std::map<std::string, std::unique_ptr<OutFile>> files_;
-  std::tuple<Sheet<schema::Ranges>, Sheet<schema::MpiCalls>, Sheet<schema::MpiRequests>, Sheet<schema::Collectives>,
-             Sheet<schema::P2p>, Sheet<schema::Kernels>, Sheet<schema::Copies>, Sheet<schema::Sync>, Sheet<schema::Api>,
-             Sheet<schema::Overheads>, Sheet<schema::GpuMemory>, Sheet<schema::GpuSamples>>
-      sheets_;
+  schema::RankTables sheets_;  // Rows of streamed tables, collected until they are worth a look at their columns.
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ using schema::kNoTime;
 
 // Ranges that say which part of a step they are, on the thread that steps: a track of their own.
 bool IsPhase(const schema::Ranges::Row& range, std::uint32_t training) {
-  return range.category != 0 && range.kind == 0 && range.source <= 2 && range.thread == training;
+  return range.category != schema::Category::kNone && range.kind == schema::RangeKind::kPushPop &&
+         range.source <= schema::RangeSource::kTorch && range.thread == training;
 }
 
 std::uint64_t StreamKey(std::uint16_t device, std::uint32_t context, std::uint32_t stream) {
@@ -82,12 +83,11 @@ std::uint32_t DtypeBytes(std::uint16_t dtype) {
 }
 
 std::string CommTitle(const schema::RankTables& head, std::uint32_t comm) {
-  constexpr std::uint8_t kSelf = 2;
   const schema::Comms& comms = head.comms;
   if (comm >= comms.rows()) return {};
   if (const std::string_view name = TextOf(head, comms.name[comm]); !name.empty()) return std::string(name);
   if (comms.unidentified[comm]) return "communicator " + std::to_string(comm);
-  if (comms.kind[comm] == kSelf) return "self";
+  if (comms.kind[comm] == schema::CommKind::kSelf) return "self";
   const bool all = comms.size[comm] > 1 && comms.size[comm] == MetaNumber(head, "world_size", 0);
   return (all ? "all" : std::to_string(comms.size[comm])) + (comms.size[comm] == 1 ? " rank (" : " ranks (") +
          Hex(comms.global_id[comm], 8) + ")";
@@ -112,7 +112,7 @@ TrackKey Describer::TrackOf(const Event& event) const {
     case EventKind::kRange: {
       const auto& range = event.as<schema::Ranges::Row>();
       if (IsPhase(range, rank_.training_thread)) return {Section::kPhases, 0};
-      return {range.kind == 1 ? Section::kStartEndRanges : Section::kRanges, range.thread};
+      return {range.kind == schema::RangeKind::kStartEnd ? Section::kStartEndRanges : Section::kRanges, range.thread};
     }
     case EventKind::kMpiCall:
       return {Section::kMpi, event.as<schema::MpiCalls::Row>().thread};
@@ -218,12 +218,12 @@ std::string_view Describer::NameOf(const Event& event) {
     case EventKind::kCollective:
       return lockstep::Name(static_cast<CollectiveKind>(event.as<schema::Collectives::Row>().kind));
     case EventKind::kMessage:
-      return event.as<schema::P2p::Row>().direction == 0 ? "send" : "receive";
+      return event.as<schema::P2p::Row>().direction == schema::Direction::kSend ? "send" : "receive";
     case EventKind::kKernel:
       return Text(event.as<schema::Kernels::Row>().name);
     case EventKind::kCopy: {
       const std::uint8_t kind = event.as<schema::Copies::Row>().kind;
-      if (kind == 0 || kind >= 6) return CopyKindName(kind);
+      if (kind == schema::CopyKind::kUnknown || kind >= schema::CopyKind::kMemset) return CopyKindName(kind);
       return name_ = "Memcpy " + std::string(CopyKindName(kind));
     }
     case EventKind::kSync:
@@ -335,8 +335,8 @@ const std::vector<Argument>& Describer::ArgumentsOf(const Event& event) {
     case EventKind::kRange: {
       const auto& row = event.as<schema::Ranges::Row>();
       PutText("domain", Text(row.domain));
-      if (row.payload_kind == 1) Put("payload", row.payload);
-      if (row.payload_kind == 3) Put("sequence_number", row.payload);
+      if (row.payload_kind == schema::PayloadKind::kInteger) Put("payload", row.payload);
+      if (row.payload_kind == schema::PayloadKind::kSequence) Put("sequence_number", row.payload);
       if (row.open) Put("closed", 0);
       break;
     }
@@ -347,7 +347,7 @@ const std::vector<Argument>& Describer::ArgumentsOf(const Event& event) {
       if (row.peer >= 0) Put("peer", row.peer);
       if (row.tag >= 0) Put("tag", row.tag);
       if (row.count > 1) PutCount("calls", row.count);
-      if (row.outcome != 0) Put("outcome", row.outcome);
+      if (row.outcome != schema::CallOutcome::kCompleted) Put("outcome", row.outcome);
       break;
     }
     case EventKind::kMpiRequest: {
@@ -355,7 +355,7 @@ const std::vector<Argument>& Describer::ArgumentsOf(const Event& event) {
       PutComm(row.comm);
       if (row.bytes > 0) PutCount("bytes", row.bytes);
       if (row.peer >= 0) Put("peer", row.peer);
-      if (row.outcome != 0) Put("outcome", row.outcome);
+      if (row.outcome != schema::RequestOutcome::kCompleted) Put("outcome", row.outcome);
       break;
     }
     case EventKind::kCollective: {
@@ -461,10 +461,10 @@ const std::vector<CounterValue>& Describer::ValuesOf(const Event& event) {
     const std::uint64_t of = 0x100 | static_cast<std::uint64_t>(row.device) << 16;
     const auto allocated = static_cast<std::int64_t>(row.allocated_bytes);
     // 0 is unknown, but where something was freed it may be what is left.
-    if (row.kind == 4) {
+    if (row.kind == schema::MemoryKind::kPeak) {
       if (allocated > 0) put(of + 2, "bytes", allocated);
     } else {
-      if (allocated > 0 || row.kind == 2) put(of, "bytes", allocated);
+      if (allocated > 0 || row.kind == schema::MemoryKind::kFree) put(of, "bytes", allocated);
       if (row.reserved_bytes > 0) put(of + 1, "bytes", static_cast<std::int64_t>(row.reserved_bytes));
     }
   } else if (event.kind == EventKind::kSensors) {

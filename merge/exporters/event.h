@@ -108,7 +108,7 @@ struct Event {
 // Shown as a moment on a track of slices.
 inline bool IsMark(const Event& event) {
   return event.kind == EventKind::kFinding ||
-         (event.kind == EventKind::kRange && event.as<schema::Ranges::Row>().kind == 2);
+         (event.kind == EventKind::kRange && event.as<schema::Ranges::Row>().kind == schema::RangeKind::kMark);
 }
 
 }  // namespace lockstep::exporters

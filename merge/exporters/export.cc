@@ -21,7 +21,7 @@ std::vector<std::int32_t> PresentRanks(const Timeline& timeline) {
   std::vector<std::int32_t> ranks;
   const schema::TlRanks& t = timeline.tables.ranks;
   for (std::size_t i = 0; i < t.rows(); ++i)
-    if (t.state[i] <= 2) ranks.push_back(t.rank[i]);
+    if (t.state[i] <= schema::RankState::kCutShort) ranks.push_back(t.rank[i]);
   return ranks;
 }
 

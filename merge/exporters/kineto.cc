@@ -140,9 +140,7 @@ class KinetoWriter final : public Writer {
       if (!fresh) at->second = kNone;  // Several in one kernel.
     }
     shapes_ = {};
-    std::vector<std::string_view> columns;
-    for (const schema::ColumnInfo& column : schema::KernelShapes::kColumns) columns.push_back(column.name);
-    RowCursor<schema::KernelShapes> shapes(*rank_.reader, columns);
+    RowCursor<schema::KernelShapes> shapes(*rank_.reader);
     while (const schema::KernelShapes* piece = shapes.Next())
       for (std::size_t i = 0; i < piece->rows(); ++i) shapes_.Append(piece->Get(i));
     steps_are_ranges_ = false;
@@ -251,11 +249,11 @@ class KinetoWriter final : public Writer {
   void Range(const Event& event) {
     const auto& row = event.as<schema::Ranges::Row>();
     OnThread(event,
-             row.source == 3   ? "cpu_op"
-             : row.source == 4 ? "python_function"
-                               : "user_annotation",
+             row.source == schema::RangeSource::kCpuOp    ? "cpu_op"
+             : row.source == schema::RangeSource::kPython ? "python_function"
+                                                          : "user_annotation",
              Text(row.name), row.thread);
-    if (row.payload_kind == 3) Signed("Sequence number", row.payload);
+    if (row.payload_kind == schema::PayloadKind::kSequence) Signed("Sequence number", row.payload);
     if (const std::string_view domain = Text(row.domain); !domain.empty()) {
       Key("domain");
       AppendJsonText(out_->buffer(), domain);
@@ -305,7 +303,7 @@ class KinetoWriter final : public Writer {
     }
     if (const auto at = collective_of_.find(static_cast<std::uint32_t>(event.number)); at != collective_of_.end()) {
       AppendCollectiveArgs(out, *head_, run_->comm_members, at->second);
-    } else if (row.work == 1) {
+    } else if (row.work == schema::Work::kCommunication) {
       auto message = message_of_.find({-1, static_cast<std::int64_t>(event.number)});
       if (message == message_of_.end()) message = message_of_.find({row.begin_ns, row.begin_ns + row.duration_ns});
       if (message != message_of_.end() && message->second != kNone)
@@ -317,15 +315,19 @@ class KinetoWriter final : public Writer {
   void Copy(const Event& event) {
     const auto& row = event.as<schema::Copies::Row>();
     constexpr std::string_view kMemory[] = {"", "Pageable", "Pinned", "Managed"};
-    const std::string host(row.host_memory > 0 && row.host_memory < 4 ? kMemory[row.host_memory] : "Pinned");
+    const std::string host(row.host_memory > schema::HostMemory::kUnknown && row.host_memory < std::size(kMemory)
+                               ? kMemory[row.host_memory]
+                               : "Pinned");
     std::string name(describer_->NameOf(event));
     // Kineto's names tell the memory as well.
-    if (row.kind == 6) name += " (Device)";
-    if (row.host_memory != 0 && row.kind == 1) name += " (" + host + " -> Device)";
-    if (row.host_memory != 0 && row.kind == 2) name += " (Device -> " + host + ")";
-    if (row.kind == 3) name += " (Device -> Device)";
-    OnGpu(event, row.kind == 6 ? "gpu_memset" : "gpu_memcpy", name, row.device, row.context, row.stream,
-          row.correlation);
+    if (row.kind == schema::CopyKind::kMemset) name += " (Device)";
+    if (row.host_memory != schema::HostMemory::kUnknown && row.kind == schema::CopyKind::kHostToDevice)
+      name += " (" + host + " -> Device)";
+    if (row.host_memory != schema::HostMemory::kUnknown && row.kind == schema::CopyKind::kDeviceToHost)
+      name += " (Device -> " + host + ")";
+    if (row.kind == schema::CopyKind::kDeviceToDevice) name += " (Device -> Device)";
+    OnGpu(event, row.kind == schema::CopyKind::kMemset ? "gpu_memset" : "gpu_memcpy", name, row.device, row.context,
+          row.stream, row.correlation);
     Number("bytes", row.bytes);
     if (row.source_device >= 0) Signed("fromDevice", row.source_device);
     if (row.destination_device >= 0) Signed("toDevice", row.destination_device);
@@ -350,9 +352,10 @@ class KinetoWriter final : public Writer {
   void Memory(const Event& event) {
     const auto& row = event.as<schema::GpuMemory::Row>();
     const auto [pid, tid] = PidTid(rank_.training_thread);
-    if (row.kind != 1 && row.kind != 2) {
+    if (row.kind != schema::MemoryKind::kAllocate && row.kind != schema::MemoryKind::kFree) {
       // A reading, no event: Kineto has none of the kind.
-      Start(event, 'C', "gpu_memory", row.kind == 4 ? "peak GPU memory" : "GPU memory", pid, tid);
+      Start(event, 'C', "gpu_memory", row.kind == schema::MemoryKind::kPeak ? "peak GPU memory" : "GPU memory", pid,
+            tid);
       Number("allocated_bytes", row.allocated_bytes);
       Number("reserved_bytes", row.reserved_bytes);
       return EndArgs();
@@ -360,7 +363,7 @@ class KinetoWriter final : public Writer {
     Start(event, 'i', "cpu_instant_event", "[memory]", pid, tid);
     Number("Total Reserved", row.reserved_bytes);
     Number("Total Allocated", row.allocated_bytes);
-    Signed("Bytes", row.kind == 2 ? -row.bytes : row.bytes);
+    Signed("Bytes", row.kind == schema::MemoryKind::kFree ? -row.bytes : row.bytes);
     Number("Addr", row.address);
     Signed("Device Id", row.device == 65535 ? -1 : row.device);
     Signed("Device Type", row.device == 65535 ? 0 : 1);

@@ -15,9 +15,10 @@
 namespace lockstep::exporters {
 namespace {
 
-constexpr std::uint8_t kTorchGroup = 4;
-constexpr std::uint8_t kGuessed = 2;  // Of comms.identity: who reads the trace has to guess it again.
-constexpr std::size_t kListed = 30;   // torch/csrc/profiler/util.cpp: longer lists are cut.
+constexpr std::uint8_t kTorchGroup = schema::CommKind::kTorchGroup;
+constexpr std::uint8_t kGuessed =
+    schema::CommIdentity::kGuessed;  // Of comms.identity: who reads the trace has to guess it again.
+constexpr std::size_t kListed = 30;  // torch/csrc/profiler/util.cpp: longer lists are cut.
 
 struct GroupName {
   std::string name, description;
@@ -151,7 +152,7 @@ void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, cons
     out += ", \"Rank\": ";
     AppendInt(out, c.root[row]);
   }
-  if (comm < head.comms.rows() && head.comms.identity[comm] == 0) {
+  if (comm < head.comms.rows() && head.comms.identity[comm] == schema::CommIdentity::kCounted) {
     out += ", \"Seq\": ";
     AppendUnsigned(out, c.seq[row]);
   }
@@ -160,7 +161,7 @@ void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, cons
 void AppendMessageArgs(std::string& out, const schema::RankTables& head, const CommMembers& known, std::uint32_t row,
                        std::int32_t rank) {
   const schema::P2p& p = head.p2p;
-  const bool send = p.direction[row] == 0;
+  const bool send = p.direction[row] == schema::Direction::kSend;
   out += send ? ", \"Collective name\": \"send\"" : ", \"Collective name\": \"recv\"";
   // Messages have no type: bytes.
   if (p.bytes[row] > 0) AppendSizes(out, p.bytes[row], p.bytes[row], 0);

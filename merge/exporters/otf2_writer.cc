@@ -305,7 +305,9 @@ class Otf2Writer final : public Writer {
   }
 
   void Collective(const schema::Collectives::Row& row, std::int64_t begin, std::int64_t end, bool ended) {
-    if (row.mode != 0 || !ended || row.comm >= comms_.size() || comms_[row.comm] == OTF2_UNDEFINED_COMM) return;
+    if (row.mode != schema::Code(CollectiveMode::kBlocking) || !ended || row.comm >= comms_.size() ||
+        comms_[row.comm] == OTF2_UNDEFINED_COMM)
+      return;
     const auto kind = static_cast<CollectiveKind>(row.kind);
     const std::uint32_t root = row.root >= 0 ? static_cast<std::uint32_t>(row.root) : OTF2_UNDEFINED_UINT32;
     auto& pending = ThreadLane(row.thread).extra.pending;
@@ -314,8 +316,9 @@ class Otf2Writer final : public Writer {
   }
 
   void Message(const schema::P2p::Row& row, std::int64_t begin, std::int64_t end, bool ended) {
-    const bool send = row.direction == 0;
-    if (row.mode == 3 || row.peer < 0 || row.outcome == 1 || (!send && !ended) || row.comm >= comms_.size() ||
+    const bool send = row.direction == schema::Direction::kSend;
+    if (row.mode == schema::Code(CollectiveMode::kGpu) || row.peer < 0 ||
+        row.outcome == schema::RequestOutcome::kCancelled || (!send && !ended) || row.comm >= comms_.size() ||
         comms_[row.comm] == OTF2_UNDEFINED_COMM)
       return;
     ThreadLane(row.thread)
@@ -371,7 +374,8 @@ class Otf2Writer final : public Writer {
   // Number of a communicator in the archive: one for all its members.
   OTF2_CommRef CommOf(std::uint32_t comm) {
     const schema::Comms& comms = rank_.head->comms;
-    if (comms.unidentified[comm] || comms.global_id[comm] == 0 || comms.kind[comm] != 0) return OTF2_UNDEFINED_COMM;
+    if (comms.unidentified[comm] || comms.global_id[comm] == 0 || comms.kind[comm] != schema::CommKind::kIntra)
+      return OTF2_UNDEFINED_COMM;
     const auto [at, fresh] = comm_of_.try_emplace(comms.global_id[comm], static_cast<OTF2_CommRef>(comm_list_.size()));
     if (!fresh) return at->second;
     comm_list_.push_back({Text(CommTitle(*rank_.head, comm)), MembersOf(*rank_.head, run_->comm_members, comm)});

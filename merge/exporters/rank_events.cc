@@ -17,74 +17,6 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-constexpr std::string_view kRangeColumns[] = {"begin_ns", "duration_ns",  "thread",     "name",  "domain",
-                                              "source",   "kind",         "category",   "depth", "open",
-                                              "payload",  "payload_kind", "category_id"};
-constexpr std::string_view kMpiColumns[] = {"begin_ns", "duration_ns", "thread", "op",    "comm",
-                                            "bytes",    "peer",        "tag",    "count", "outcome"};
-constexpr std::string_view kRequestColumns[] = {"op",       "comm",        "thread",        "wait_thread",
-                                                "begin_ns", "post_end_ns", "wait_begin_ns", "end_ns",
-                                                "bytes",    "peer",        "outcome"};
-constexpr std::string_view kCollectiveColumns[] = {"comm",
-                                                   "seq",
-                                                   "start",
-                                                   "kind",
-                                                   "mode",
-                                                   "uneven",
-                                                   "thread",
-                                                   "begin_ns",
-                                                   "post_end_ns",
-                                                   "last_incomplete_ns",
-                                                   "wait_begin_ns",
-                                                   "end_ns",
-                                                   "bytes",
-                                                   "count",
-                                                   "dtype",
-                                                   "root",
-                                                   "call",
-                                                   "kernel",
-                                                   "kernel_operations",
-                                                   "enqueue_begin_ns",
-                                                   "reduction",
-                                                   "algorithm",
-                                                   "protocol",
-                                                   "channels",
-                                                   "buffer"};
-constexpr std::string_view kMessageColumns[] = {"comm",
-                                                "direction",
-                                                "mode",
-                                                "peer",
-                                                "peer_world_rank",
-                                                "tag",
-                                                "seq",
-                                                "thread",
-                                                "begin_ns",
-                                                "post_end_ns",
-                                                "last_incomplete_ns",
-                                                "wait_begin_ns",
-                                                "end_ns",
-                                                "bytes",
-                                                "outcome",
-                                                "call",
-                                                "kernel"};
-constexpr std::string_view kKernelColumns[] = {"begin_ns", "duration_ns", "device",     "context",
-                                               "stream",   "correlation", "name",       "shape",
-                                               "work",     "work_rule",   "graph_node", "vendor"};
-constexpr std::string_view kCopyColumns[] = {
-    "begin_ns",      "duration_ns",        "device",       "context", "stream",     "correlation", "kind", "bytes",
-    "source_device", "destination_device", "asynchronous", "vendor",  "host_memory"};
-constexpr std::string_view kSyncColumns[] = {
-    "begin_ns", "duration_ns",        "kind",         "device", "context", "stream", "event", "correlation",
-    "vendor",   "record_correlation", "record_stream"};
-constexpr std::string_view kApiColumns[] = {"begin_ns", "duration_ns", "thread", "name",
-                                            "kind",     "correlation", "result", "vendor"};
-constexpr std::string_view kOverheadColumns[] = {"begin_ns", "duration_ns", "thread", "kind", "vendor"};
-constexpr std::string_view kMemoryColumns[] = {"time_ns",         "kind",           "device", "address", "bytes",
-                                               "allocated_bytes", "reserved_bytes", "name"};
-constexpr std::string_view kSensorColumns[] = {"time_ns",  "device",        "sm_clock_mhz",        "memory_clock_mhz",
-                                               "power_mw", "temperature_c", "utilization_percent", "throttle_reasons",
-                                               "vendor"};
-
 // Damaged files hold any duration; times are within what sums can bear, see CutWildTimes.
 Place Lasting(std::int64_t begin_ns, std::int64_t duration_ns) {
   if (begin_ns == kNoTime) return {kNoTime, kNoTime};
@@ -104,45 +36,55 @@ Place Posted(std::int64_t begin_ns, std::int64_t post_end_ns, std::int64_t end_n
 
 using Where = std::function<Place(const void*)>;
 
-// Calls f(kind, columns, where) with the table's type for every table of events.
+// Calls f(kind, where) with the table's type for every table of events.
 template <typename F>
 void ForEachEventTable(std::int64_t last_ns, F&& f) {
   const auto lasting = [](const auto& row) { return Lasting(row.begin_ns, row.duration_ns); };
   const auto instant = [](const auto& row) { return Lasting(row.time_ns, 0); };
-  f.template operator()<schema::Ranges>(EventKind::kRange, kRangeColumns, [](const schema::Ranges::Row& row) {
-    Place place = Lasting(row.begin_ns, row.kind == 2 ? 0 : row.duration_ns);
+  f.template operator()<schema::Ranges>(EventKind::kRange, [](const schema::Ranges::Row& row) {
+    Place place = Lasting(row.begin_ns, row.kind == schema::RangeKind::kMark ? 0 : row.duration_ns);
     place.depth = row.depth;
     place.ended = row.open == 0;
     return place;
   });
-  f.template operator()<schema::MpiCalls>(EventKind::kMpiCall, kMpiColumns, [](const schema::MpiCalls::Row& row) {
+  f.template operator()<schema::MpiCalls>(EventKind::kMpiCall, [](const schema::MpiCalls::Row& row) {
     Place place = Lasting(row.begin_ns, row.duration_ns);
-    place.ended = row.outcome != 3;
+    place.ended = row.outcome != schema::CallOutcome::kNotReturned;
     return place;
   });
-  f.template operator()<schema::MpiRequests>(EventKind::kMpiRequest, kRequestColumns,
-                                             [last_ns](const schema::MpiRequests::Row& row) {
-                                               return Posted(row.begin_ns, row.post_end_ns, row.end_ns, false, last_ns);
-                                             });
-  f.template operator()<schema::Collectives>(
-      EventKind::kCollective, kCollectiveColumns, [last_ns](const schema::Collectives::Row& row) {
-        return Posted(row.begin_ns, row.post_end_ns, row.end_ns, row.mode == 0, last_ns);
-      });
-  f.template operator()<schema::P2p>(EventKind::kMessage, kMessageColumns, [last_ns](const schema::P2p::Row& row) {
-    return Posted(row.begin_ns, row.post_end_ns, row.end_ns, row.mode == 0, last_ns);
+  f.template operator()<schema::MpiRequests>(EventKind::kMpiRequest, [last_ns](const schema::MpiRequests::Row& row) {
+    return Posted(row.begin_ns, row.post_end_ns, row.end_ns, false, last_ns);
   });
-  f.template operator()<schema::Api>(EventKind::kApi, kApiColumns, lasting);
-  f.template operator()<schema::Kernels>(EventKind::kKernel, kKernelColumns, lasting);
-  f.template operator()<schema::Copies>(EventKind::kCopy, kCopyColumns, lasting);
-  f.template operator()<schema::Sync>(EventKind::kSync, kSyncColumns, lasting);
-  f.template operator()<schema::Overheads>(EventKind::kOverhead, kOverheadColumns, lasting);
-  f.template operator()<schema::GpuMemory>(EventKind::kMemory, kMemoryColumns, instant);
-  f.template operator()<schema::GpuSamples>(EventKind::kSensors, kSensorColumns, instant);
+  f.template operator()<schema::Collectives>(EventKind::kCollective, [last_ns](const schema::Collectives::Row& row) {
+    return Posted(row.begin_ns, row.post_end_ns, row.end_ns, row.mode == schema::Code(CollectiveMode::kBlocking),
+                  last_ns);
+  });
+  f.template operator()<schema::P2p>(EventKind::kMessage, [last_ns](const schema::P2p::Row& row) {
+    return Posted(row.begin_ns, row.post_end_ns, row.end_ns, row.mode == schema::Code(CollectiveMode::kBlocking),
+                  last_ns);
+  });
+  f.template operator()<schema::Api>(EventKind::kApi, lasting);
+  f.template operator()<schema::Kernels>(EventKind::kKernel, lasting);
+  f.template operator()<schema::Copies>(EventKind::kCopy, lasting);
+  f.template operator()<schema::Sync>(EventKind::kSync, lasting);
+  f.template operator()<schema::Overheads>(EventKind::kOverhead, lasting);
+  f.template operator()<schema::GpuMemory>(EventKind::kMemory, instant);
+  f.template operator()<schema::GpuSamples>(EventKind::kSensors, instant);
 }
 
 // Columns that tell times only, of any table.
-constexpr std::string_view kTimeColumns[] = {"begin_ns", "duration_ns", "time_ns", "post_end_ns",
-                                             "end_ns",   "mode",        "kind"};
+template <typename Table>
+constexpr schema::Columns<Table> TimeColumns() {
+  auto columns = schema::Columns<Table>::None();
+  if constexpr (requires { &Table::begin_ns; }) columns |= &Table::begin_ns;
+  if constexpr (requires { &Table::duration_ns; }) columns |= &Table::duration_ns;
+  if constexpr (requires { &Table::time_ns; }) columns |= &Table::time_ns;
+  if constexpr (requires { &Table::post_end_ns; }) columns |= &Table::post_end_ns;
+  if constexpr (requires { &Table::end_ns; }) columns |= &Table::end_ns;
+  if constexpr (requires { &Table::mode; }) columns |= &Table::mode;
+  if constexpr (requires { &Table::kind; }) columns |= &Table::kind;
+  return columns;
+}
 
 // How many collectives are in flight on the rank, and their bytes, as counters.
 class InFlight {
@@ -238,10 +180,10 @@ std::string RankEvents::Title() const {
   if (const std::string_view node = timeline_.Text(timeline_.tables.ranks.node[row]); !node.empty())
     title.append(" \xc2\xb7 ").append(node);
   // Those that it used; a trace may describe all of the node's.
-  constexpr std::string_view kColumns[] = {"begin_ns", "device"};
-  RowCursor<schema::Kernels> kernels(*reader_, kColumns);
+  RowCursor<schema::Kernels, schema::Columns<schema::Kernels>(&schema::Kernels::begin_ns, &schema::Kernels::device)>
+      kernels(*reader_);
   std::set<std::uint16_t> devices;
-  if (const schema::Kernels* piece = kernels.Next())
+  if (const auto* piece = kernels.Next())
     for (const std::uint16_t device : piece->device)
       if (devices.size() < 16) devices.insert(device);
   bool first = true;
@@ -263,10 +205,10 @@ Extent RankEvents::Look(const Interval& window) {
     extent.last_ns = std::max(extent.last_ns, end);
     if (IsDetail(kind)) ++extent.details[BinOf(static_cast<std::uint64_t>(end - begin))];
   };
-  ForEachEventTable(last_ns, [&]<typename Table>(EventKind kind, ColumnNames, auto where) {
-    RowCursor<Table> cursor(*reader_, kTimeColumns);
+  ForEachEventTable(last_ns, [&]<typename Table>(EventKind kind, auto where) {
+    RowCursor<Table, TimeColumns<Table>()> cursor(*reader_);
     std::int64_t before = INT64_MIN, latest = INT64_MIN;  // Of the pieces before the last one; of all.
-    while (const Table* piece = cursor.Next()) {
+    while (const auto* piece = cursor.Next()) {
       const std::int64_t settled = before;
       before = latest;
       const std::size_t rows = [&] {
@@ -319,10 +261,10 @@ Status RankEvents::Walk(const Selection& selection, const Extent& extent, const 
     }
     streams.push_back(std::make_unique<RowsStream<schema::Steps::Row>>(std::move(marks), EventKind::kHostStep));
   }
-  ForEachEventTable(last_ns, [&]<typename Table>(EventKind kind, ColumnNames columns, auto where) {
+  ForEachEventTable(last_ns, [&]<typename Table>(EventKind kind, auto where) {
     if (reader_->Rows(Table::kInfo.name) == 0) return;
     streams.push_back(std::make_unique<TableStream<Table, decltype(where)>>(
-        *reader_, columns, kind, extent.unordered[static_cast<std::size_t>(kind)], where));
+        *reader_, kind, extent.unordered[static_cast<std::size_t>(kind)], where));
   });
 
   std::vector<std::uint32_t> member_of;  // By row of this rank's collectives.

@@ -34,13 +34,13 @@ class Stream {
 };
 
 // Rows may come after rows that begin later if these are of their own piece or the one before it; `whole`: anyhow, at
-// the price of holding all of the table. `columns`: all of them, rows are taken whole. `Where(row)` gives a Place; rows
+// the price of holding all of the table. `Where(row)` gives a Place; rows
 // without a time are passed over.
 template <typename Table, typename Where>
 class TableStream final : public Stream {
  public:
-  TableStream(EventReader& reader, ColumnNames columns, EventKind kind, bool whole, Where where)
-      : cursor_(reader, columns), kind_(kind), whole_(whole), where_(std::move(where)) {}
+  TableStream(EventReader& reader, EventKind kind, bool whole, Where where)
+      : cursor_(reader), kind_(kind), whole_(whole), where_(std::move(where)) {}
 
   bool Ready() override {
     while (more_ && (at_ == order_.size() || items_[order_[at_]].place.begin_ns > safe_)) Load();

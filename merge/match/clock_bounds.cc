@@ -16,7 +16,9 @@ std::vector<AlignCollective> BoundsOf(const schema::RankTables& head) {
     const bool gpu = c.mode[i] == static_cast<std::uint8_t>(CollectiveMode::kGpu);
     if ((c.bytes[i] == 0 && kind != CollectiveKind::kBarrier && !gpu) || c.seq[i] >= kAmbiguousSeq) continue;
     const std::uint32_t comm = c.comm[i];
-    if (head.comms.kind[comm] == 1 || head.comms.global_id[comm] == 0 || head.comms.unidentified[comm]) continue;
+    if (head.comms.kind[comm] == schema::CommKind::kInter || head.comms.global_id[comm] == 0 ||
+        head.comms.unidentified[comm])
+      continue;
     Hash64 sort;
     sort.Add(head.comms.global_id[comm]);
     sort.Add(c.kind[i]);

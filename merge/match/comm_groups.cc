@@ -86,8 +86,8 @@ std::vector<CommGroup> GroupByComm(const std::vector<MatchRank>& ranks, unsigned
       for (auto at = first; at != end; ++at) {
         CommGroup& group = groups[at->second];
         group.size = std::max(group.size, comms.size[i]);
-        group.inter |= comms.kind[i] == 1;
-        group.ordered |= i < comms.identity.size() && comms.identity[i] != 0;
+        group.inter |= comms.kind[i] == schema::CommKind::kInter;
+        group.ordered |= i < comms.identity.size() && comms.identity[i] != schema::CommIdentity::kCounted;
       }
     }
     for (auto& [comm, rank_on_comm] : found[r]) {

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-inline constexpr std::uint8_t kNcclCommKind = 3;
+inline constexpr std::uint8_t kNcclCommKind = schema::CommKind::kNccl;
 
 // The function that is part of a row's key, 0 where none is. `comm` is a row of comms.
 inline std::uint8_t KeyFunction(const schema::Comms& comms, std::uint32_t comm, std::uint8_t kind) {

@@ -99,10 +99,11 @@ class Orderer {
     for (const RunRank& rank : ranks_) {
       const schema::Comms& comms = rank.head.comms;
       for (std::size_t c = 0; c < comms.identity.size(); ++c)
-        if (comms.identity[c] != 0 && comms.global_id[c] != 0 && comms.unidentified[c] == 0) {
+        if (comms.identity[c] != schema::CommIdentity::kCounted && comms.global_id[c] != 0 &&
+            comms.unidentified[c] == 0) {
           Group& group = found[comms.global_id[c]];
           group.id = comms.global_id[c];
-          group.guessed |= comms.identity[c] == 2;
+          group.guessed |= comms.identity[c] == schema::CommIdentity::kGuessed;
         }
     }
     for (std::size_t r = 0; r < ranks_.size(); ++r) {

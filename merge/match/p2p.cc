@@ -15,7 +15,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
-constexpr std::uint8_t kInterComm = 1, kCancelled = 1, kReceive = 1;
+constexpr std::uint8_t kInterComm = schema::CommKind::kInter, kCancelled = schema::RequestOutcome::kCancelled,
+                       kReceive = schema::Direction::kReceive;
 
 // Messages of one (communicator, partner, tag, direction) on one rank; seq grows
 // with each, so rows need sorting only where threads were interleaved.
@@ -107,7 +108,7 @@ Channels Collect(const MatchRank& rank, const Members& members, std::uint64_t& u
   for (std::uint32_t row = 0; row < p2p.rows(); ++row) {
     if (p2p.outcome[row] == kCancelled) continue;
     // A receive that never completed has no message to match.
-    if (p2p.direction[row] == kReceive && p2p.outcome[row] >= 3) continue;
+    if (p2p.direction[row] == kReceive && p2p.outcome[row] >= schema::RequestOutcome::kNeverCompleted) continue;
     const bool known =
         p2p.comm[row] < comms.rows() && comms.global_id[p2p.comm[row]] != 0 && !comms.unidentified[p2p.comm[row]];
     const std::int32_t peer = known ? PeerWorldRank(*rank.tables, members, row) : -1;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-constexpr std::uint8_t kReceive = 1;
+constexpr std::uint8_t kReceive = schema::Direction::kReceive;
 
 // A call that began to wait before the other half of one of its messages was
 // there. All messages that one call completes have its begin and end.

@@ -17,8 +17,8 @@ std::int32_t ExitOf(const schema::RankTables& head) {
   if (code >= 0 && code < 256) return static_cast<std::int32_t>(code);
   for (std::size_t i = 0; i < head.processes.rows(); ++i) {
     if (head.processes.world_rank[i] < 0) continue;
-    if (head.processes.ended[i] == 1) return head.processes.end_code[i];
-    if (head.processes.ended[i] == 2) return -head.processes.end_code[i];
+    if (head.processes.ended[i] == schema::ProcessEnd::kExit) return head.processes.end_code[i];
+    if (head.processes.ended[i] == schema::ProcessEnd::kSignal) return -head.processes.end_code[i];
   }
   return kExitUnknown;
 }

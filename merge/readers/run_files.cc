@@ -74,7 +74,7 @@ int RankCertainty(const schema::RankTables& tables) {
   if (text == "slot" || text == "4") return 1;
   for (std::size_t i = 0; i < tables.processes.rows(); ++i) {
     static constexpr int kOfSource[] = {0, 4, 2, 3, 1};
-    if (tables.processes.world_rank[i] >= 0 && tables.processes.rank_source[i] < 5)
+    if (tables.processes.world_rank[i] >= 0 && tables.processes.rank_source[i] < std::size(kOfSource))
       return kOfSource[tables.processes.rank_source[i]];
   }
   return 0;

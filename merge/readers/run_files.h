@@ -27,13 +27,12 @@ inline RunLoss MakeLoss(std::int32_t rank, Loss loss, std::uint64_t count, std::
   return {rank, std::string(Info(loss).name), count, std::move(detail)};
 }
 
-// Values of ranks.state.
-enum class RankState : std::uint8_t { kComplete = 0, kRecovered = 1, kCutShort = 2, kMissing = 3, kLeftOut = 4 };
+using schema::RankState;
 
 struct RunRank {
   std::int32_t rank = -1;
   std::string file;  // Relative to the run directory.
-  RankState state = RankState::kMissing;
+  RankState::Value state = RankState::kMissing;
   std::unique_ptr<RankSource> source;
   schema::RankTables head;
   bool mine = true;  // Read by this process, which breaks it down.

@@ -11,7 +11,7 @@ namespace {
 
 // definitions.md: marks, ProfilerStep#N, step ranges, else torch hooks.
 int Preference(std::uint8_t source) {
-  switch (static_cast<StepSource>(source)) {
+  switch (static_cast<StepSource::Value>(source)) {
     case StepSource::kMark:
       return 0;
     case StepSource::kProfilerStep:
@@ -132,7 +132,7 @@ JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives
         source = other;
     std::uint64_t bad = 0;
     job.ranks[r] = Marked(steps, source, bad);
-    job.source = static_cast<StepSource>(source);
+    job.source = static_cast<StepSource::Value>(source);
     job.mismatched += bad;
     if (bad > 0)
       job.losses.push_back(MakeLoss(ranks[r].rank, Loss::kStepMismatch, bad, "step numbers that do not grow"));

@@ -11,8 +11,7 @@
 
 namespace lockstep {
 
-// Values of steps.source.
-enum class StepSource : std::uint8_t { kMark = 0, kRange = 1, kTorch = 2, kProfilerStep = 3, kSignature = 4 };
+using schema::StepSource;
 
 // One step on one rank, rank clock, as marked on the host.
 struct RankStep {
@@ -25,7 +24,7 @@ struct RankStep {
 struct JobSteps {
   std::vector<std::vector<RankStep>> ranks;  // As the ranks were given; by index; windows do not overlap.
   std::vector<std::int64_t> common;          // Indices complete on every rank that has steps.
-  StepSource source = StepSource::kMark;
+  StepSource::Value source = StepSource::kMark;
   std::uint64_t mismatched = 0;
   std::vector<RunLoss> losses;
 };

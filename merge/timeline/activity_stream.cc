@@ -10,22 +10,14 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kCallColumns[] = {"begin_ns", "duration_ns", "thread", "op", "count"};
-constexpr std::string_view kCallTimes[] = {"begin_ns", "duration_ns", "count"};
-constexpr std::string_view kKernelColumns[] = {"begin_ns", "duration_ns", "correlation", "name", "work", "work_rule"};
-constexpr std::string_view kTimesAndCorrelation[] = {"begin_ns", "duration_ns", "correlation"};
-constexpr std::string_view kSyncColumns[] = {"begin_ns", "duration_ns", "stream", "correlation"};
-constexpr std::string_view kApiColumns[] = {"begin_ns", "correlation"};
-constexpr std::string_view kSampleColumns[] = {"time_ns", "thread", "cpu_ns", "run_delay_ns"};
-constexpr std::string_view kRangeCategory[] = {"category"};
-constexpr std::string_view kRangeColumns[] = {"begin_ns", "duration_ns", "thread", "category", "name"};
-
-constexpr std::uint8_t kInputCategory = 1;
-
-// A row of coalesced unsuccessful polls spans first entry to last return. When
-// they came this close together the thread was spinning in MPI; else it worked
-// in between and the calls themselves took next to nothing.
-constexpr std::int64_t kSpinPeriodNs = 20'000;
+constexpr schema::Columns<schema::MpiCalls> kCallTimes(&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns,
+                                                       &schema::MpiCalls::count);
+constexpr schema::Columns<schema::Kernels> kKernelTimes(&schema::Kernels::begin_ns, &schema::Kernels::duration_ns,
+                                                        &schema::Kernels::correlation);
+constexpr schema::Columns<schema::Ranges> kRangeCategory(&schema::Ranges::category);
+constexpr schema::Columns<schema::Ranges> kRangeColumns(&schema::Ranges::begin_ns, &schema::Ranges::duration_ns,
+                                                        &schema::Ranges::thread, &schema::Ranges::category,
+                                                        &schema::Ranges::name);
 
 // Functions of a newer version count as "other".
 MpiClass ClassOf(std::uint16_t op) {
@@ -55,31 +47,21 @@ constexpr Activity kActivityOf[] = {Activity::kBusy,      Activity::kBusy,     A
 }  // namespace
 
 EventTables::EventTables(EventReader& events)
-    : reader(events),
-      calls(events, kCallColumns),
-      kernels(events, kKernelColumns),
-      copies(events, kTimesAndCorrelation),
-      sync(events, kSyncColumns),
-      api(events, kApiColumns),
-      samples(events, kSampleColumns) {}
+    : reader(events), calls(events), kernels(events), copies(events), sync(events), api(events), samples(events) {}
 
 void EventTables::OnlyTimes() {
-  calls.Choose(kCallTimes);
-  kernels.Choose(kTimesAndCorrelation);
+  calls.Choose<kCallTimes>();
+  kernels.Choose<kKernelTimes>();
 }
 
 void EventTables::AllColumns() {
-  calls.Choose(kCallColumns);
-  kernels.Choose(kKernelColumns);
+  calls.Choose<kCallColumns>();
+  kernels.Choose<kKernelColumns>();
 }
 
 bool IsPosted(std::uint8_t mode) {
   return mode == static_cast<std::uint8_t>(CollectiveMode::kNonBlocking) ||
          mode == static_cast<std::uint8_t>(CollectiveMode::kPersistent);
-}
-
-bool InsideMpi(const schema::MpiCalls& calls, std::size_t row) {
-  return calls.count[row] <= 1 || calls.duration_ns[row] / calls.count[row] <= kSpinPeriodNs;
 }
 
 void Watermarks::Run() {
@@ -174,7 +156,7 @@ void ActivityStream::FindCarriers() {
                   carriers_.end());
   if (carriers_.empty() || (!hta_classes_ && hta_window_ == nullptr)) return;
   auto at = carriers_.begin();
-  while (const schema::Kernels* rows = tables_.kernels.Next()) {
+  while (const auto* rows = tables_.kernels.Next()) {
     const std::uint64_t first = tables_.kernels.first_row();
     for (; at != carriers_.end() && at->row < first + rows->rows(); ++at) {
       if (at->row < first) continue;  // In a piece that cannot be read.
@@ -217,7 +199,7 @@ void ActivityStream::AddRequests() {
 }
 
 bool ActivityStream::NextCalls(std::int64_t& latest) {
-  const schema::MpiCalls* calls = tables_.calls.Next();
+  const auto* calls = tables_.calls.Next();
   if (calls == nullptr) return false;
   for (std::size_t i = 0; i < calls->rows(); ++i) {
     latest = std::max(latest, calls->begin_ns[i]);
@@ -246,7 +228,7 @@ bool ActivityStream::NextRanges(std::int64_t& latest) {
   if (!tables_.reader.Read(kRangeColumns, first, count, ranges_)) return true;
   for (std::size_t i = 0; i < ranges_.rows(); ++i) {
     latest = std::max(latest, ranges_.begin_ns[i]);
-    if (ranges_.category[i] != kInputCategory || ranges_.thread[i] != training_) continue;
+    if (ranges_.category[i] != schema::Category::kInput || ranges_.thread[i] != training_) continue;
     Put(kInput, TimeOf(ranges_, i));
     if (!gpu_) Put(kInputBusy, TimeOf(ranges_, i));
   }
@@ -255,7 +237,7 @@ bool ActivityStream::NextRanges(std::int64_t& latest) {
 }
 
 bool ActivityStream::NextKernels(std::int64_t& latest) {
-  const schema::Kernels* kernels = tables_.kernels.Next();
+  const auto* kernels = tables_.kernels.Next();
   if (kernels == nullptr) return false;
   const std::uint64_t first = tables_.kernels.first_row();
   for (std::size_t i = 0; i < kernels->rows(); ++i) {
@@ -286,7 +268,7 @@ bool ActivityStream::NextKernels(std::int64_t& latest) {
 }
 
 bool ActivityStream::NextCopies(std::int64_t& latest) {
-  const schema::Copies* copies = tables_.copies.Next();
+  const auto* copies = tables_.copies.Next();
   if (copies == nullptr) return false;
   for (std::size_t i = 0; i < copies->rows(); ++i) {
     latest = std::max(latest, copies->begin_ns[i]);
@@ -297,7 +279,7 @@ bool ActivityStream::NextCopies(std::int64_t& latest) {
 
 // To HTA a wait for one stream keeps the device busy like its OTHER.
 bool ActivityStream::NextSyncs(std::int64_t& latest) {
-  const schema::Sync* syncs = tables_.sync.Next();
+  const auto* syncs = tables_.sync.Next();
   if (syncs == nullptr) return false;
   for (std::size_t i = 0; i < syncs->rows(); ++i) {
     latest = std::max(latest, syncs->begin_ns[i]);

@@ -16,17 +16,31 @@ namespace lockstep {
 
 struct HtaWindow;
 
+inline constexpr schema::Columns<schema::MpiCalls> kCallColumns(&schema::MpiCalls::begin_ns,
+                                                                &schema::MpiCalls::duration_ns,
+                                                                &schema::MpiCalls::thread, &schema::MpiCalls::op,
+                                                                &schema::MpiCalls::count);
+inline constexpr schema::Columns<schema::Sync> kSyncColumns(&schema::Sync::begin_ns, &schema::Sync::duration_ns,
+                                                            &schema::Sync::stream, &schema::Sync::correlation);
+inline constexpr schema::Columns<schema::CpuSamples> kSampleColumns(&schema::CpuSamples::time_ns,
+                                                                    &schema::CpuSamples::thread,
+                                                                    &schema::CpuSamples::cpu_ns,
+                                                                    &schema::CpuSamples::run_delay_ns);
+using CallRows = RowCursor<schema::MpiCalls, kCallColumns>;
+using SyncRows = RowCursor<schema::Sync, kSyncColumns>;
+using SampleRows = RowCursor<schema::CpuSamples, kSampleColumns>;
+
 // The long tables with the columns that a pass uses.
 struct EventTables {
   explicit EventTables(EventReader& events);
 
   EventReader& reader;
-  RowCursor<schema::MpiCalls> calls;
+  CallRows calls;
   KernelRows kernels;
   CopyRows copies;
   SyncRows sync;
   ApiRows api;
-  RowCursor<schema::CpuSamples> samples;
+  SampleRows samples;
 
   // Of tables of many pieces read only what a walk over times needs, or everything again.
   void OnlyTimes();
@@ -36,8 +50,16 @@ struct EventTables {
 // Of collectives.mode and p2p.mode: one call posts the operation, another completes it.
 bool IsPosted(std::uint8_t mode);
 
+// A row of coalesced unsuccessful polls spans first entry to last return. When
+// they came this close together the thread was spinning in MPI; else it worked
+// in between and the calls themselves took next to nothing.
+inline constexpr std::int64_t kSpinPeriodNs = 20'000;
+
 // The thread is inside MPI during the row, not only now and then (coalesced polls).
-bool InsideMpi(const schema::MpiCalls& calls, std::size_t row);
+template <typename Calls>
+bool InsideMpi(const Calls& calls, std::size_t row) {
+  return calls.count[row] <= 1 || calls.duration_ns[row] / calls.count[row] <= kSpinPeriodNs;
+}
 
 // Goes through several tables side by side: always reads on where the least is known,
 // and tells how far all of them are. A row may come after rows that begin later, if

@@ -33,12 +33,12 @@ class AllLaunched final : public Launched {
   AllLaunched(KernelRows& kernels, ApiRows& api) {
     std::vector<std::pair<std::uint64_t, std::int64_t>> launches;  // Correlation, time of the call.
     api.Rewind();
-    while (const schema::Api* calls = api.Next())
+    while (const auto* calls = api.Next())
       for (std::size_t i = 0; i < calls->rows(); ++i)
         if (calls->correlation[i] != 0) launches.emplace_back(calls->correlation[i], calls->begin_ns[i]);
     std::sort(launches.begin(), launches.end());
     kernels.Rewind();
-    while (const schema::Kernels* rows = kernels.Next()) {
+    while (const auto* rows = kernels.Next()) {
       for (std::size_t i = 0; i < rows->rows(); ++i) {
         const std::uint64_t correlation = rows->correlation[i];
         std::int64_t launched = rows->begin_ns[i];
@@ -75,7 +75,7 @@ class FirstLaunched final : public Launched {
   bool Find(KernelRows& kernels, ApiRows& api) {
     CorrelationSet of_kernels, launched;
     kernels.Rewind();
-    while (const schema::Kernels* rows = kernels.Next())
+    while (const auto* rows = kernels.Next())
       for (const std::uint64_t correlation : rows->correlation)
         if (correlation != 0) of_kernels.Insert(correlation);
 
@@ -83,7 +83,7 @@ class FirstLaunched final : public Launched {
     std::unordered_multimap<std::uint64_t, std::size_t> wanted;
     std::int64_t before = INT64_MIN;
     api.Rewind();
-    while (const schema::Api* calls = api.Next()) {
+    while (const auto* calls = api.Next()) {
       for (std::size_t i = 0; i < calls->rows(); ++i) {
         const std::int64_t begin = calls->begin_ns[i];
         if (begin < before) return false;
@@ -99,7 +99,7 @@ class FirstLaunched final : public Launched {
       }
     }
     kernels.Rewind();
-    while (const schema::Kernels* rows = kernels.Next()) {
+    while (const auto* rows = kernels.Next()) {
       for (std::size_t i = 0; i < rows->rows(); ++i) {
         const std::uint64_t correlation = rows->correlation[i];
         const std::int64_t begin = rows->begin_ns[i];
@@ -172,10 +172,10 @@ NextKernel FirstAfter(const schema::RankTables& head, std::int64_t host_end) {
 Interval GpuExtent(KernelRows& kernels, CopyRows& copies) {
   Interval extent{INT64_MAX, INT64_MIN};
   kernels.Rewind();
-  while (const schema::Kernels* rows = kernels.Next())
+  while (const auto* rows = kernels.Next())
     for (std::size_t i = 0; i < rows->rows(); ++i) Extend(*rows, i, extent);
   copies.Rewind();
-  while (const schema::Copies* rows = copies.Next())
+  while (const auto* rows = copies.Next())
     for (std::size_t i = 0; i < rows->rows(); ++i) Extend(*rows, i, extent);
   return extent.begin > extent.end ? Interval{0, 0} : extent;
 }

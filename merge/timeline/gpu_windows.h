@@ -10,10 +10,17 @@
 
 namespace lockstep {
 
-using KernelRows = RowCursor<schema::Kernels>;
-using CopyRows = RowCursor<schema::Copies>;
-using ApiRows = RowCursor<schema::Api>;
-using SyncRows = RowCursor<schema::Sync>;
+// The columns that a pass over a rank uses.
+inline constexpr schema::Columns<schema::Kernels> kKernelColumns(&schema::Kernels::begin_ns,
+                                                                 &schema::Kernels::duration_ns,
+                                                                 &schema::Kernels::correlation, &schema::Kernels::name,
+                                                                 &schema::Kernels::work, &schema::Kernels::work_rule);
+inline constexpr schema::Columns<schema::Copies> kCopyTimes(&schema::Copies::begin_ns, &schema::Copies::duration_ns,
+                                                            &schema::Copies::correlation);
+inline constexpr schema::Columns<schema::Api> kApiColumns(&schema::Api::begin_ns, &schema::Api::correlation);
+using KernelRows = RowCursor<schema::Kernels, kKernelColumns>;
+using CopyRows = RowCursor<schema::Copies, kCopyTimes>;
+using ApiRows = RowCursor<schema::Api, kApiColumns>;
 
 // Widens `extent` by the events; {INT64_MAX, INT64_MIN} is empty.
 template <typename Table>

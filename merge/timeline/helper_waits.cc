@@ -10,10 +10,13 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint8_t kInput = 1;  // ranges.category.
-constexpr std::string_view kRangeColumns[] = {"begin_ns", "duration_ns", "thread", "category", "name"};
-constexpr std::string_view kCallColumns[] = {"begin_ns", "duration_ns", "thread"};
-constexpr std::string_view kSampleColumns[] = {"time_ns", "thread", "run_delay_ns"};
+constexpr schema::Columns<schema::Ranges> kRangeColumns(&schema::Ranges::begin_ns, &schema::Ranges::duration_ns,
+                                                        &schema::Ranges::thread, &schema::Ranges::category,
+                                                        &schema::Ranges::name);
+constexpr schema::Columns<schema::MpiCalls> kCallColumns(&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns,
+                                                         &schema::MpiCalls::thread);
+constexpr schema::Columns<schema::CpuSamples> kSampleColumns(&schema::CpuSamples::time_ns, &schema::CpuSamples::thread,
+                                                             &schema::CpuSamples::run_delay_ns);
 // Between the end of what was waited for and the next thing recorded: waking up, and a share of the wait for what is
 // done with the result.
 constexpr std::int64_t kWakeUpNs = 100'000;
@@ -32,10 +35,10 @@ struct Evidence {
   IntervalSet input;
 };
 
-template <typename Table, typename Each>
-void ForEachRow(EventReader& events, ColumnNames columns, Each&& each) {
-  RowCursor<Table> cursor(events, columns);
-  while (const Table* rows = cursor.Next())
+template <auto kAsked, typename Each>
+void ForEachRow(EventReader& events, Each&& each) {
+  RowCursor<typename decltype(kAsked)::Of, kAsked> cursor(events);
+  while (const auto* rows = cursor.Next())
     for (std::size_t i = 0; i < rows->rows(); ++i) each(*rows, i);
 }
 
@@ -53,14 +56,14 @@ Evidence Collect(const schema::RankTables& head, EventReader& events, std::uint3
   for (std::uint32_t s = 0; s < gives.size(); ++s)
     gives[s] = TextOf(head.strings, head.string_bytes, s).starts_with(kGivesBucketAway);
   std::vector<Interval> input;
-  ForEachRow<schema::Ranges>(events, kRangeColumns, [&](const schema::Ranges& rows, std::size_t i) {
+  ForEachRow<kRangeColumns>(events, [&](const auto& rows, std::size_t i) {
     if (rows.thread[i] != training) return;
     const Interval range{rows.begin_ns[i], rows.begin_ns[i] + rows.duration_ns[i]};
     evidence.signs.insert(evidence.signs.end(), {range.begin, range.end});
-    if (rows.category[i] == kInput) input.push_back(range);
+    if (rows.category[i] == schema::Category::kInput) input.push_back(range);
     if (rows.name[i] < gives.size() && gives[rows.name[i]]) evidence.given.push_back(range.end);
   });
-  ForEachRow<schema::MpiCalls>(events, kCallColumns, [&](const schema::MpiCalls& rows, std::size_t i) {
+  ForEachRow<kCallColumns>(events, [&](const auto& rows, std::size_t i) {
     if (rows.thread[i] == training)
       evidence.signs.insert(evidence.signs.end(), {rows.begin_ns[i], rows.begin_ns[i] + rows.duration_ns[i]});
   });
@@ -112,7 +115,7 @@ IntervalSet HelperWaits(const schema::RankTables& head, EventReader& events, std
   std::vector<Interval> windows;
   for (const Step& step : evidence.steps) windows.push_back(step.window);
   CounterCurve delay(windows);
-  ForEachRow<schema::CpuSamples>(events, kSampleColumns, [&](const schema::CpuSamples& rows, std::size_t i) {
+  ForEachRow<kSampleColumns>(events, [&](const auto& rows, std::size_t i) {
     if (rows.thread[i] == training && rows.run_delay_ns[i] >= 0) delay.Add(rows.time_ns[i], rows.run_delay_ns[i]);
   });
 

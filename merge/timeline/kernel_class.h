@@ -24,8 +24,8 @@ class KernelClassifier {
   KernelClass Of(std::uint32_t name, std::uint8_t work, std::uint8_t work_rule) const {
     const KernelClass named = name < by_name_.size() ? by_name_[name] : KernelClass::kCompute;
     if (hta_) return named;
-    if (work == 0) return work_rule == 0 ? named : KernelClass::kCompute;
-    return work == 1 ? KernelClass::kComm : KernelClass::kNone;
+    if (work == schema::Work::kCompute) return work_rule == schema::WorkRule::kDefault ? named : KernelClass::kCompute;
+    return work == schema::Work::kCommunication ? KernelClass::kComm : KernelClass::kNone;
   }
 
  private:

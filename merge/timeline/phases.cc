@@ -9,7 +9,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint8_t kCommunication = 5;
 // runtime/python names calls of torch.distributed so where their backend has no source.
 constexpr std::string_view kUnrecordedPrefix = "c10d::";
 
@@ -46,10 +45,10 @@ std::vector<PhaseStretch> Innermost(const std::vector<PhaseStretch>& ranges) {
 void PhaseRanges::Add(const schema::Ranges& ranges) {
   for (std::size_t i = 0; i < ranges.rows(); ++i) {
     const std::uint8_t category = ranges.category[i];
-    if (category == 0 || ranges.thread[i] != thread_ || ranges.duration_ns[i] <= 0) continue;
+    if (category == schema::Category::kNone || ranges.thread[i] != thread_ || ranges.duration_ns[i] <= 0) continue;
     const Interval window{ranges.begin_ns[i], ranges.begin_ns[i] + ranges.duration_ns[i]};
     ranges_.push_back({window, category});
-    if (category != kCommunication || ranges.name.empty()) continue;
+    if (category != schema::Category::kCommunication || ranges.name.empty()) continue;
     const auto [known, fresh] = is_unrecorded_.try_emplace(ranges.name[i], false);
     if (fresh) known->second = TextOf(texts_, ranges.name[i]).starts_with(kUnrecordedPrefix);
     if (known->second) unrecorded_.push_back(window);

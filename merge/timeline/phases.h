@@ -12,7 +12,7 @@
 namespace lockstep {
 
 // Values of step_phases.phase beyond ranges.category.
-inline constexpr std::uint8_t kPhaseUnrecordedComm = 128;
+inline constexpr std::uint8_t kPhaseUnrecordedComm = schema::Phase::kTorchUnrecorded;
 
 // Disjoint stretches of one category, by time.
 struct PhaseStretch {

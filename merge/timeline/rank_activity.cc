@@ -1,9 +1,7 @@
 #include "merge/timeline/rank_activity.h"
 
 #include <filesystem>
-#include <initializer_list>
 #include <string>
-#include <string_view>
 
 #include "ingest/rank_files/rank_source.h"
 
@@ -11,9 +9,9 @@ namespace lockstep {
 namespace {
 
 template <typename Table>
-void ReadWhole(EventReader& events, std::initializer_list<std::string_view> columns, Table& into) {
+void ReadWhole(EventReader& events, schema::Columns<Table> columns, Table& into) {
   // What cannot be read stays empty, as with ReadRank.
-  if (!events.Read(ColumnNames(columns.begin(), columns.size()), 0, events.Rows(Table::kInfo.name), into)) into = {};
+  if (!events.Read(columns, 0, events.Rows(Table::kInfo.name), into)) into = {};
 }
 
 }  // namespace
@@ -28,10 +26,20 @@ Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32
     schema::RankTables tables = source->ReadHead().tables;
     if (sources.size() > 1 && WorldRankOf(tables) != rank) continue;
     const std::unique_ptr<EventReader> events = source->OpenEvents();
-    ReadWhole(*events, {"begin_ns", "duration_ns", "thread", "count"}, tables.mpi_calls);
-    ReadWhole(*events, {"begin_ns", "duration_ns", "thread", "category", "name"}, tables.ranges);
-    ReadWhole(*events, {"begin_ns", "duration_ns", "work"}, tables.kernels);
-    ReadWhole(*events, {"time_ns", "thread", "cpu_ns", "run_delay_ns"}, tables.cpu_samples);
+    ReadWhole<schema::MpiCalls>(*events,
+                                {&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns, &schema::MpiCalls::thread,
+                                 &schema::MpiCalls::count},
+                                tables.mpi_calls);
+    ReadWhole<schema::Ranges>(*events,
+                              {&schema::Ranges::begin_ns, &schema::Ranges::duration_ns, &schema::Ranges::thread,
+                               &schema::Ranges::category, &schema::Ranges::name},
+                              tables.ranges);
+    ReadWhole<schema::Kernels>(
+        *events, {&schema::Kernels::begin_ns, &schema::Kernels::duration_ns, &schema::Kernels::work}, tables.kernels);
+    ReadWhole<schema::CpuSamples>(*events,
+                                  {&schema::CpuSamples::time_ns, &schema::CpuSamples::thread,
+                                   &schema::CpuSamples::cpu_ns, &schema::CpuSamples::run_delay_ns},
+                                  tables.cpu_samples);
     return tables;
   }
   return Error{ErrorCode::kNotFound, "the file no longer holds rank " + std::to_string(rank), file,

@@ -47,8 +47,10 @@ std::map<std::uint16_t, std::vector<std::size_t>> SamplesThatCount(const schema:
 std::int64_t ProfilingTime(const schema::Overheads& overheads) {
   std::vector<Interval> taken;
   for (std::size_t i = 0; i < overheads.rows(); ++i) {
+    using schema::OverheadKind;
     const std::uint8_t kind = overheads.kind[i];
-    if (kind == 2 || kind == 3 || kind == 4 || kind == 7)
+    if (kind == OverheadKind::kBufferFlush || kind == OverheadKind::kInstrumentation ||
+        kind == OverheadKind::kResources || kind == OverheadKind::kActivityBuffer)
       taken.push_back({overheads.begin_ns[i], overheads.begin_ns[i] + overheads.duration_ns[i]});
   }
   return Total(Normalize(std::move(taken)));

@@ -101,7 +101,7 @@ class Pass {
       Watermarks marks(whole, [&](std::int64_t until) { measure.Advance(until); });
       tables_.calls.Rewind();
       marks.Add([&](std::int64_t& latest) {
-        const schema::MpiCalls* rows = tables_.calls.Next();
+        const auto* rows = tables_.calls.Next();
         for (std::size_t i = 0; rows != nullptr && i < rows->rows(); ++i) {
           latest = std::max(latest, rows->begin_ns[i]);
           if (InsideMpi(*rows, i)) measure.Add(calls, {rows->begin_ns[i], rows->begin_ns[i] + rows->duration_ns[i]});
@@ -172,18 +172,18 @@ class Pass {
 
   void AddP2p(std::size_t row, ActivityStream& stream) {
     const schema::P2p& p2p = head_.p2p;
-    if (p2p.outcome[row] == 1) return;
+    if (p2p.outcome[row] == schema::RequestOutcome::kCancelled) return;
     std::int64_t begin = p2p.begin_ns[row];
     if (WithoutGpuTimes(p2p.mode[row], p2p.end_ns[row])) return;
     const bool posted = IsPosted(p2p.mode[row]);
     const bool gpu = p2p.mode[row] == static_cast<std::uint8_t>(CollectiveMode::kGpu);
     // A posted receive without a message moves nothing, however long it stays posted.
-    if (posted && p2p.direction[row] == 1 && p2p.end_ns[row] == kNoTime) return;
+    if (posted && p2p.direction[row] == schema::Direction::kReceive && p2p.end_ns[row] == kNoTime) return;
     std::int64_t end = p2p.end_ns[row];
     if (end == kNoTime) end = posted ? std::max(begin, p2p.post_end_ns[row]) : span_.end;
     // Before its send was posted a receive has nothing to move; but a kernel that waits for it keeps the GPU.
     const std::int64_t partner_begin = in_.p2p->partner_begin_ns[in_.index][row];
-    if (!gpu && p2p.direction[row] == 1 && partner_begin != kNoTime)
+    if (!gpu && p2p.direction[row] == schema::Direction::kReceive && partner_begin != kNoTime)
       begin = std::max(begin, in_.clock->ToLocal(partner_begin));
     if (end > begin)
       stream.AddOp({begin, begin, end, end, !posted}, p2p.kernel.empty() ? schema::kNone : p2p.kernel[row]);
@@ -250,7 +250,7 @@ class Pass {
     for (std::size_t i = 0; i < out_.steps.size(); ++i)
       cpu_wanted |= out_.steps[i].cpu_ns < 0 || (i > 0 && out_.steps[i].window.begin != out_.steps[i - 1].window.end);
     tables_.samples.Rewind();
-    while (const schema::CpuSamples* samples = tables_.samples.Next()) {
+    while (const auto* samples = tables_.samples.Next()) {
       for (std::size_t i = 0; i < samples->rows(); ++i) {
         if (samples->thread[i] != training_) continue;
         if (cpu_wanted && samples->cpu_ns[i] >= 0) cpu.Add(samples->time_ns[i], samples->cpu_ns[i]);

@@ -37,11 +37,6 @@ Status WriteRecovered(const std::string& path, const schema::RankTables& tables)
   return writer.Finish();
 }
 
-std::uint64_t Events(const schema::RankTables& t) {
-  return t.mpi_calls.rows() + t.ranges.rows() + t.kernels.rows() + t.copies.rows() + t.sync.rows() + t.api.rows() +
-         t.gpu_memory.rows();
-}
-
 // What a rank's tables say of its end and of what is not in them.
 void Describe(const schema::RankTables& tables, RecoveredSlot& slot) {
   const std::string code = MetaOf(tables, "exit_code"), signal = MetaOf(tables, "exit_signal");
@@ -142,8 +137,8 @@ class SlotFiles {
     Describe(head, slot_);
     slot_.files.push_back(RankFile(0));
     const auto count = [&](const TableFile& of_process) {
-      for (const char* table : {"mpi_calls", "ranges", "kernels", "copies", "sync", "api", "gpu_memory"})
-        slot_.records += of_process.Rows(table);
+      for (const schema::TableInfo& table : schema::kRankTableInfos)
+        if (table.Is(schema::kEvents)) slot_.records += of_process.Rows(table.name);
     };
     count(file.value());
     for (std::size_t i = 1; Exists(RankFile(i)); ++i) {
@@ -185,7 +180,7 @@ class SlotFiles {
         Is(SlotRecovery::kUnwritten, written.error().what);
         return;
       }
-      slot_.records += Events(decoded.processes[i].tables);
+      slot_.records += RowsOf(decoded.processes[i].tables, schema::kEvents);
     }
     for (std::size_t i = 0; i < decoded.processes.size(); ++i) slot_.files.push_back(RankFile(i));
     slot_.state = SlotRecovery::kRecovered;

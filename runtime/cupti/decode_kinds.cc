@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/schema_enums.h"
 #include "runtime/cupti/decode.h"
 
 namespace lockstep::cupti {
@@ -144,12 +145,14 @@ void Decoder::Copy(const CopyRecord& record, std::uint32_t bytes) {
   GpuCopyRecord copy{};
   copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
   copy.kind = CopyKind(record.copy_kind);
-  const bool from_host = copy.kind == 1 || copy.kind == 5, to_host = copy.kind == 2 || copy.kind == 5;
+  const bool from_host = copy.kind == schema::CopyKind::kHostToDevice || copy.kind == schema::CopyKind::kHostToHost;
+  const bool to_host = copy.kind == schema::CopyKind::kDeviceToHost || copy.kind == schema::CopyKind::kHostToHost;
   if (from_host) copy.host_memory = HostMemory(record.source_kind);
-  if (to_host && copy.host_memory == 0) copy.host_memory = HostMemory(record.destination_kind);
+  if (to_host && copy.host_memory == schema::HostMemory::kUnknown)
+    copy.host_memory = HostMemory(record.destination_kind);
   copy.device = DeviceId(record.device);
-  copy.source_device = from_host || copy.kind == 0 ? kNoDevice : copy.device;
-  copy.destination_device = to_host || copy.kind == 0 ? kNoDevice : copy.device;
+  copy.source_device = from_host || copy.kind == schema::CopyKind::kUnknown ? kNoDevice : copy.device;
+  copy.destination_device = to_host || copy.kind == schema::CopyKind::kUnknown ? kNoDevice : copy.device;
   FillCopy(record, begin, end, bytes, 72, copy);
   Put(place, "copies", begin, copy);
 }
@@ -161,7 +164,7 @@ void Decoder::PeerCopy(const PeerCopyRecord& record, std::uint32_t bytes) {
   if (place == Place::kDrop) return;
   GpuCopyRecord copy{};
   copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
-  copy.kind = 4;
+  copy.kind = schema::CopyKind::kPeer;
   copy.device = DeviceId(record.device);
   copy.source_device = DeviceId(record.source_device);
   copy.destination_device = DeviceId(record.destination_device);
@@ -176,7 +179,7 @@ void Decoder::Memset(const MemsetRecord& record, std::uint32_t bytes) {
   if (place == Place::kDrop) return;
   GpuCopyRecord copy{};
   copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
-  copy.kind = 6;
+  copy.kind = schema::CopyKind::kMemset;
   copy.host_memory = HostMemory(static_cast<std::uint8_t>(record.memory_kind));
   copy.device = DeviceId(record.device);
   copy.source_device = kNoDevice;
@@ -242,7 +245,7 @@ Decoder::Function Decoder::FunctionOf(int domain, std::uint32_t callback) {
     if (api_.get_callback_name(domain, callback, &name) == kSuccess && name != nullptr &&
         PlainName(name, plain, sizeof plain)) {
       function.kind = KindOfFunction(name);
-      if (function.kind != 0) {
+      if (function.kind != schema::ApiKind::kOther) {
         function.name = output_.Name(plain);
         if (function.name == 0) return function;  // No room: tried again.
       }
@@ -256,7 +259,8 @@ void Decoder::Call(const ApiRecord& record) {
   const bool driver = record.kind == kKindDriver;
   const Function function = FunctionOf(driver ? kDomainDriver : kDomainRuntime, record.callback);
   std::uint64_t begin = record.start, end = record.end;
-  if (function.kind == 0) {  // Libraries before CUDA 12.5 cannot leave them out. Some of them launch something.
+  if (function.kind ==
+      schema::ApiKind::kOther) {  // Libraries before CUDA 12.5 cannot leave them out. Some of them launch something.
     begin = scale_.Ticks(begin);
     if (begin >= low_ticks_ && begin <= high_ticks_) launches_.Note(record.correlation, windows_.On(begin));
     return;
@@ -265,8 +269,8 @@ void Decoder::Call(const ApiRecord& record) {
   const bool on = windows_.On(begin);
   launches_.Note(record.correlation, on);
   if (!on) {
-    constexpr std::uint8_t kLaunch = 1, kGraphLaunch = 4;
-    if ((function.kind == kLaunch || function.kind == kGraphLaunch) && record.result == 0)
+    if ((function.kind == schema::ApiKind::kLaunch || function.kind == schema::ApiKind::kGraphLaunch) &&
+        record.result == 0)
       after_window_.Launch(windows_.OffSince(begin), begin, record.correlation);
     return output_.Lose(Loss::kGpuOutOfWindow, "calls", 1, begin, end);
   }

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/schema_enums.h"
 #include "runtime/probe/ring.h"
 #include "runtime/probe/window.h"
 
@@ -162,7 +163,7 @@ __attribute__((visibility("default"))) void lockstep_hook_range_end(const char* 
                       wide ? 0 : static_cast<std::int32_t>(payload)};
       if (wide) {
         record.extra.payload = payload;
-        record.extra.payload_kind = 1;
+        record.extra.payload_kind = schema::PayloadKind::kInteger;
       }
       writer.Append(&record, 1 + wide, 1);
     }

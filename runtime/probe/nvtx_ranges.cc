@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/schema_enums.h"
 #include "runtime/probe/nvtx.h"
 #include "runtime/probe/range_memory.h"
 #include "runtime/probe/ring.h"
@@ -111,8 +112,8 @@ std::uint32_t Introduce(RingPage& page, NvtxName* domain, const NvtxEvent& event
 bool NeedsExtra(const NvtxEvent& event) {
   // NCCL's calls are ended the long way: the short one ends plain ranges only.
   return event.category != 0 || event.nccl.function != 0 ||
-         (event.payload.value != 0 &&
-          (event.payload.kind != 1 || event.payload.value > INT32_MAX || event.payload.value < INT32_MIN));
+         (event.payload.value != 0 && (event.payload.kind != schema::PayloadKind::kInteger ||
+                                       event.payload.value > INT32_MAX || event.payload.value < INT32_MIN));
 }
 
 // Slots of the record.
@@ -289,7 +290,7 @@ NvtxEvent NvtxEventOf(const NvtxName* domain, const nvtx::EventAttributes* attri
       return event;
   }
   memcpy(&event.payload.value, &number, sizeof number);
-  event.payload.kind = 2;
+  event.payload.kind = schema::PayloadKind::kDouble;
   return event;
 }
 

@@ -44,10 +44,9 @@ std::string CheckTable(const schema::RankTables& tables, std::string_view table_
 
 std::string CheckTables(const schema::RankTables& tables) {
   std::string problem;
-#define LS_CHECK_TABLE(member, Type, COLUMNS, text) \
-  if (problem.empty()) problem = CheckTable(tables, #member, tables.member);
-  LS_RANK_TABLES(LS_CHECK_TABLE)
-#undef LS_CHECK_TABLE
+  tables.ForEachTable([&](const auto& table) {
+    if (problem.empty()) problem = CheckTable(tables, table.kInfo.name, table);
+  });
   for (std::size_t i = 0; problem.empty() && i < tables.strings.rows(); ++i)
     if (tables.strings.offset_bytes[i] + tables.strings.length_bytes[i] > tables.string_bytes.rows())
       problem = "strings: a text outside string_bytes";

@@ -156,7 +156,7 @@ class Fuzzer {
     int index = 0;
     const auto each = [&](auto&& visit) {
       index = 0;
-#define LS_FUZZ_TABLE(member, Type, COLUMNS, text) visit(tables.member, index++);
+#define LS_FUZZ_TABLE(member, Type, COLUMNS, traits, text) visit(tables.member, index++);
       LS_RANK_TABLES(LS_FUZZ_TABLE)
 #undef LS_FUZZ_TABLE
     };

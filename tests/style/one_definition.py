@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""One name, one type. Two classes of one name in one namespace link without a word, and the linker keeps the members of
-only one of them (a wrong destructor was kept so): the compiler sees one file at a time and cannot tell.
+"""Two types of one name in one namespace are one type to the linker: constructors of the one run for the other wherever
+the compiler did not write them out, and only some builds crash. So each name is defined once.
 
 usage: one_definition.py SOURCE_DIR        checks the tree
-       one_definition.py --self-test       checks that a second definition is found
+       one_definition.py --self-test       checks that doubles are found
 """
 
 import collections
@@ -13,63 +13,60 @@ import sys
 
 import checking
 
-# What ends up in one program or library. Tests are programs of their own and may use a name again.
-FOLDERS = ["core", "trace", "comms", "runtime", "ingest", "merge", "export", "analysis", "cli"]
-TOKEN = re.compile(
-    r"""(?P<skip>//[^\n]*|/\*.*?\*/|R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+')"""
-    r"|(?P<namespace>(?:\binline\s+)?\bnamespace\s*(?P<space>[\w:]*)\s*\{)"
-    r"|(?P<type>\b(?:struct|class|union|enum\s+class|enum\s+struct|enum)\s+(?:__attribute__\(\([^)]*\)\)\s*|alignas\([^)]*\)\s*)?"
-    r"(?P<name>\w+(?:::\w+)*)(?P<special>\s*<[^{};()]*>)?(?:\s+final)?(?:\s*:[^{};()]*)?\s*\{)"
-    r"|(?P<open>\{)|(?P<close>\})",
-    re.DOTALL)
+# All of these can end up in one program.
+FOLDERS = ["core", "trace", "comms", "runtime", "ingest", "merge", "analysis", "cli"]
+TOKEN = re.compile(r"namespace(\s+[\w:]+)?\s*\{|\b(?:struct|class|enum class|enum|union)\s+(\w+)(\s*::\s*\w+)*(?:\s+final)?(?:\s*:[^{;()]*)?\s*\{|[{}]")
 
 
-def types_of(text):
-    """Names with namespaces of the types that `text` defines outside of functions, classes and unnamed namespaces."""
-    found, spaces, depth = [], [], 0
-    for token in TOKEN.finditer(text):
-        if token["skip"]:
-            continue
-        if token["namespace"]:
-            spaces.append((depth, token["space"] or ""))
-            depth += 1
-        elif token["type"]:
-            names = [name for _, name in spaces]
-            if depth == len(spaces) and "" not in names:
-                found.append("::".join([*names, token["name"]]) + re.sub(r"\s", "", token["special"] or ""))
-            depth += 1
-        elif token["open"]:
-            depth += 1
+def stripped(text):
+    """Without comments, texts, characters and macros."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+    text = re.sub(r'R"(\w*)\(.*?\)\1"', '""', text, flags=re.S)
+    text = re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
+    text = re.sub(r"'(?:[^'\\\n]|\\.)'", "' '", text)
+    return re.sub(r"(?m)^\s*#(?:[^\n]*\\\n)*[^\n]*$", "", text)
+
+
+def definitions(text):
+    """Qualified names of types that other files can see."""
+    open_ = []
+    for token in TOKEN.finditer(stripped(text)):
+        if token[0] == "}":
+            if open_:
+                open_.pop()
+        elif token[0] == "{":
+            open_.append("{")
+        elif token[0].startswith("namespace"):
+            open_.append((token[1] or "").strip() + "::")
         else:
-            depth -= 1
-            if spaces and spaces[-1][0] == depth:
-                spaces.pop()
-    return found
+            if all(level.endswith("::") for level in open_) and "::" not in open_ and not token[3]:
+                yield "".join(open_) + token[2]
+            open_.append("{")
 
 
 def check(root):
-    where, files = collections.defaultdict(list), 0
+    found, files = collections.defaultdict(list), 0
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*")):
             if file.suffix not in (".h", ".cc"):
                 continue
             files += 1
-            for name in types_of(file.read_text()):
-                where[name].append(file.relative_to(root).as_posix())
-    return [f"{name} is defined in {' and '.join(places)}: give one another name or its room a namespace"
-            for name, places in sorted(where.items()) if len(places) > 1], files
+            for name in definitions(file.read_text()):
+                found[name].append(file.relative_to(root).as_posix())
+    wrong = [f"{name}: defined in {' and in '.join(places)}: rename one" for name, places in sorted(found.items())
+             if len(places) > 1]
+    return wrong, files
 
 
 CASES = {
-    "cli/a.cc|namespace a { struct S {}; struct S {}; }": True,
-    "cli/a.cc|namespace a { struct S {}; } namespace b { class S {}; }": False,
-    "cli/a.cc|namespace a { struct S {}; } namespace a { class S : T { int x; }; }": True,
-    "cli/a.cc|namespace a::b { enum class S : int { k }; } namespace a { namespace b { struct S final {}; } }": True,
-    "cli/a.cc|namespace a { namespace { struct S {}; } } namespace a { struct S {}; }": False,
-    "cli/a.cc|namespace a { struct S; struct S {}; void F(const struct S& s) { struct S {}; } }": False,
-    "cli/a.cc|namespace a { struct S { struct T {}; }; struct T {}; }": False,
-    "cli/a.cc|namespace a { template <> struct S<int> {}; template <> struct S<char> {}; }": False,
-    'cli/a.cc|namespace a { struct S {}; auto x = "struct S {"; // struct S {': False,
+    "cli/a.cc|namespace a {\nstruct B { int c; };\n}\nnamespace a {\nclass B final : public D {\n};\n}": True,
+    "cli/a.cc|namespace a::b {\nstruct C {};\n}\nnamespace a {\nnamespace b {\nstruct C {};\n}\n}": True,
+    "cli/a.cc|namespace a {\nenum class B : int { kC };\nenum class B : int { kD };\n}": True,
+    "cli/a.cc|namespace a {\nstruct B {};\n}\nnamespace c {\nstruct B {};\n}": False,
+    "cli/a.cc|namespace a {\nstruct B {};\nnamespace {\nstruct B {};\n}\n}": False,
+    "cli/a.cc|namespace a {\nstruct B;\nstruct B {};\nstruct C { struct B {}; };\n}": False,
+    "cli/a.cc|namespace a {\nstruct B {};  // struct B {}\n}": False,
+    "cli/a.cc|namespace a {\nstruct B { struct D; };\nstruct B::D {};\nvoid E() { struct B {}; }\n}": False,
 }
 
 

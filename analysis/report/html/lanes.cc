@@ -239,7 +239,7 @@ class Lanes {
     const auto& ranges = view.tables.ranges;
     const std::uint32_t training = TrainingThread(view.tables);
     for (std::size_t i = 0; i < ranges.rows(); ++i)
-      if (ranges.category[i] == 1 && ranges.thread[i] == training)
+      if (ranges.category[i] == schema::Category::kInput && ranges.thread[i] == training)
         input.push_back({ranges.begin_ns[i], ranges.begin_ns[i] + ranges.duration_ns[i]});
     lane.copy = Normalize(std::move(copy));
     lane.input = Normalize(std::move(input));
@@ -262,7 +262,7 @@ class Lanes {
     std::stable_sort(inside.begin(), inside.end(),
                      [](const CommOperation* a, const CommOperation* b) { return a->begin_ns < b->begin_ns; });
     for (const CommOperation* op : inside) {
-      const CommGroup& group = lane.comm.groups[op->group];
+      const GroupOfOps& group = lane.comm.groups[op->group];
       Operation out{clock.ToCluster(op->begin_ns),
                     clock.ToCluster(op->wait_end_ns),
                     clock.ToCluster(op->transfer_begin_ns),
@@ -293,9 +293,9 @@ class Lanes {
     const auto& ranges = view.tables.ranges;
     std::vector<std::size_t> inside;
     for (std::size_t i = 0; i < ranges.rows(); ++i)
-      if (ranges.thread[i] == training && ranges.source[i] <= 2 && ranges.kind[i] == 0 && ranges.depth[i] <= 2 &&
-          ranges.duration_ns[i] > 0 && ranges.begin_ns[i] < cell.window.end &&
-          ranges.begin_ns[i] + ranges.duration_ns[i] > cell.window.begin)
+      if (ranges.thread[i] == training && ranges.source[i] <= schema::RangeSource::kTorch &&
+          ranges.kind[i] == schema::RangeKind::kPushPop && ranges.depth[i] <= 2 && ranges.duration_ns[i] > 0 &&
+          ranges.begin_ns[i] < cell.window.end && ranges.begin_ns[i] + ranges.duration_ns[i] > cell.window.begin)
         inside.push_back(i);
     if (inside.size() > limits_.ranges_per_step) {
       std::stable_sort(inside.begin(), inside.end(),

@@ -84,10 +84,10 @@ class Joiner {
                               .begin_ns = begin,
                               .end_ns = end,
                               .world_rank = -1,
-                              .rank_source = 0,
-                              .ended = 0,
+                              .rank_source = schema::RankSource::kNone,
+                              .ended = schema::ProcessEnd::kUnknown,
                               .end_code = 0,
-                              .mpi_thread_level = 255});
+                              .mpi_thread_level = schema::MpiThreadLevel::kNoMpi});
         }
         const auto [at, fresh] =
             known.try_emplace({seen.pid, seen.tid, seen.name}, static_cast<std::uint32_t>(t.threads.rows()));
@@ -220,17 +220,17 @@ class Joiner {
   template <typename T>
   void Copy(const schema::ColumnInfo& info, const Maps& map, const std::vector<T>& from, T* to) {
     if constexpr (std::is_same_v<T, std::uint32_t>) {
-      const std::vector<std::uint32_t>* by = info.unit == "string"   ? &map.strings
-                                             : info.name == "thread" ? &map.threads
-                                             : info.name == "shape"  ? &map.shapes
-                                                                     : nullptr;
+      const std::vector<std::uint32_t>* by = info.role == schema::Role::kText ? &map.strings
+                                             : info.name == "thread"          ? &map.threads
+                                             : info.name == "shape"           ? &map.shapes
+                                                                              : nullptr;
       if (by != nullptr) {
         for (const std::uint32_t id : from) *to++ = Mapped(*by, id);
         return;
       }
     }
     if constexpr (std::is_same_v<T, std::int64_t>) {
-      if (base_ns_ != 0 && (info.name == "begin_ns" || info.name == "time_ns")) {
+      if (base_ns_ != 0 && info.clock == schema::ClockOf::kRank) {
         for (const std::int64_t ns : from) *to++ = Shifted(ns, base_ns_);
         return;
       }
@@ -243,7 +243,7 @@ class Joiner {
     if (!out_->hip) return;
     schema::RankTables& t = out_->tables;
     for (auto* column : {&t.kernels.vendor, &t.copies.vendor, &t.sync.vendor})
-      std::fill(column->begin(), column->end(), std::uint8_t{2});
+      std::fill(column->begin(), column->end(), std::uint8_t{schema::Vendor::kAmd});
   }
 
   // What only the launching call knows: AMD's launch geometry, and what holds for all vendors.

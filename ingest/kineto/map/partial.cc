@@ -95,8 +95,9 @@ class BatchMapper {
   }
 
  private:
+  static constexpr std::uint8_t kNotLooked = 255;
   struct NameFacts {
-    std::uint8_t api_kind = 255, category = 255, comm = 255, kernel = 255;
+    std::uint8_t api_kind = kNotLooked, category = kNotLooked, comm = kNotLooked, kernel = kNotLooked;
     std::int64_t step = -2;
   };
 
@@ -186,14 +187,14 @@ class BatchMapper {
   void Range(const Event& event, std::uint8_t source) {
     const std::uint32_t thread = Thread(event), name = out_->strings.Intern(event.name);
     NameFacts& facts = Facts(name);
-    if (facts.category == 255) {
-      facts.category = source == 4 ? 0 : RangeCategory(event.name);
+    if (facts.category == kNotLooked) {
+      facts.category = source == schema::RangeSource::kPython ? 0 : RangeCategory(event.name);
       facts.step = StepNumber(event.name);
       facts.comm = event.name == "record_param_comms" ? 1 : event.name.starts_with("nccl:") ? 2 : 0;
-      if (event.name.starts_with("gloo:")) facts.category = 5, out_->gloo = true;
+      if (event.name.starts_with("gloo:")) facts.category = schema::Category::kCommunication, out_->gloo = true;
     }
-    const std::uint8_t category = source == 4 ? 0 : facts.category;
-    const std::uint8_t comm = source == 4 ? 0 : facts.comm;
+    const std::uint8_t category = source == schema::RangeSource::kPython ? 0 : facts.category;
+    const std::uint8_t comm = source == schema::RangeSource::kPython ? 0 : facts.comm;
     const std::int64_t duration = Duration(event);
     const bool numbered = event.sequence_number != kineto::kAbsent && event.sequence_number >= 0;
     out_->ranges.Append({.begin_ns = event.begin_ns,
@@ -202,15 +203,16 @@ class BatchMapper {
                          .name = name,
                          .domain = kNone,
                          .source = source,
-                         .kind = 0,
+                         .kind = schema::RangeKind::kPushPop,
                          .category = category,
                          .depth = 0,
                          .open = 0,
                          .payload = numbered ? event.sequence_number : 0,
-                         .payload_kind = static_cast<std::uint8_t>(numbered ? 3 : 0),
+                         .payload_kind = static_cast<std::uint8_t>(numbered ? schema::PayloadKind::kSequence
+                                                                            : schema::PayloadKind::kNone),
                          .category_id = 0});
-    if (source == 3) ++out_->threads[thread].cpu_ops;
-    if (facts.step >= 0 && source != 4)
+    if (source == schema::RangeSource::kCpuOp) ++out_->threads[thread].cpu_ops;
+    if (facts.step >= 0 && source != schema::RangeSource::kPython)
       out_->steps.push_back({facts.step, event.begin_ns, event.begin_ns + duration, thread});
     if (comm != 0) Communication(event, thread, name, comm == 1 ? CommEvent::kRecord : CommEvent::kAnnotation);
   }
@@ -389,7 +391,7 @@ class BatchMapper {
     });
     const std::uint32_t name = out_->strings.Intern(event.name);
     NameFacts& facts = Facts(name);
-    if (facts.kernel == 255) facts.kernel = IsCommKernelName(event.name);
+    if (facts.kernel == kNotLooked) facts.kernel = IsCommKernelName(event.name);
     if (facts.kernel == 1 || comm.args.name != kNone) {
       comm.row = static_cast<std::uint32_t>(out_->kernels.rows());
       if (event.external_id != kineto::kAbsent) comm.external_id = event.external_id;
@@ -408,7 +410,7 @@ class BatchMapper {
                           .work = static_cast<std::uint8_t>(facts.kernel == 1 ? 1 : 0),
                           .work_rule = static_cast<std::uint8_t>(facts.kernel == 1 ? 2 : 0),
                           .graph_node = Positive(graph_node),
-                          .vendor = 1});
+                          .vendor = schema::Vendor::kNvidia});
   }
 
   void Copy(const Event& event) {
@@ -421,11 +423,16 @@ class BatchMapper {
       if (key == "fromDevice") from = IntOf(value, -1);
       if (key == "toDevice") to = IntOf(value, -1);
     }
-    const CopyKind kind = event.category == Category::kMemset ? CopyKind{6, 0} : CopyKindOf(event.name, kind_text);
+    const CopyKind kind = event.category == Category::kMemset
+                              ? CopyKind{schema::CopyKind::kMemset, schema::HostMemory::kUnknown}
+                              : CopyKindOf(event.name, kind_text);
     const std::uint16_t device = Device(event.device != kineto::kAbsent ? event.device : event.pid);
     const std::int64_t stream = event.stream != kineto::kAbsent ? event.stream : event.tid;
-    if (from < 0 && (kind.kind == 2 || kind.kind == 3)) from = device;
-    if (to < 0 && (kind.kind == 1 || kind.kind == 3 || kind.kind == 6)) to = device;
+    if (from < 0 && (kind.kind == schema::CopyKind::kDeviceToHost || kind.kind == schema::CopyKind::kDeviceToDevice))
+      from = device;
+    if (to < 0 && (kind.kind == schema::CopyKind::kHostToDevice || kind.kind == schema::CopyKind::kDeviceToDevice ||
+                   kind.kind == schema::CopyKind::kMemset))
+      to = device;
     out_->copies.Append({.begin_ns = event.begin_ns,
                          .duration_ns = Duration(event),
                          .device = device,
@@ -437,7 +444,7 @@ class BatchMapper {
                          .source_device = Int32(from),
                          .destination_device = Int32(to),
                          .asynchronous = 0,
-                         .vendor = 1,
+                         .vendor = schema::Vendor::kNvidia,
                          .host_memory = kind.host_memory});
   }
 
@@ -452,7 +459,7 @@ class BatchMapper {
       if (key == "wait_on_cuda_event_record_corr_id") record = IntOf(value, -1);
     }
     std::uint8_t kind = SyncKind(kind_text);
-    if (kind == 0) kind = SyncKind(event.name);
+    if (kind == schema::SyncKind::kUnknown) kind = SyncKind(event.name);
     const std::int64_t stream = event.stream != kineto::kAbsent ? event.stream : on_stream;
     out_->sync.Append({.begin_ns = event.begin_ns,
                        .duration_ns = Duration(event),
@@ -462,7 +469,7 @@ class BatchMapper {
                        .stream = Id32(stream, kNone),
                        .event = Positive(waited),
                        .correlation = Positive(event.correlation),
-                       .vendor = 1,
+                       .vendor = schema::Vendor::kNvidia,
                        .record_correlation = Positive(record),
                        .record_stream = record > 0 ? Id32(on_stream, kNone) : kNone});
   }
@@ -470,7 +477,7 @@ class BatchMapper {
   void Api(const Event& event) {
     const std::uint32_t name = out_->strings.Intern(event.name);
     NameFacts& facts = Facts(name);
-    if (facts.api_kind == 255) facts.api_kind = ApiKind(event.name);
+    if (facts.api_kind == kNotLooked) facts.api_kind = ApiKind(event.name);
     const bool hip = IsHip(event.name);
     out_->hip |= hip;
     const std::uint64_t correlation = Positive(event.correlation);

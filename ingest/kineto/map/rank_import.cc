@@ -162,7 +162,7 @@ class RankBuilder {
       t_.steps.Append({.index = mark.index,
                        .begin_ns = mark.begin_ns,
                        .end_ns = mark.end_ns,
-                       .source = 3,
+                       .source = schema::StepSource::kProfilerStep,
                        .complete = static_cast<std::uint8_t>(!cut),
                        .warmup = 0,
                        .thread = mark.thread,
@@ -197,9 +197,9 @@ class RankBuilder {
     std::vector<std::uint8_t> own(t_.strings.rows(), 2);
     for (std::size_t i = 0; i < t_.ranges.rows(); ++i) {
       const std::uint32_t name = t_.ranges.name[i];
-      if (t_.ranges.category[i] != 0 || name >= own.size()) continue;
+      if (t_.ranges.category[i] != schema::Category::kNone || name >= own.size()) continue;
       if (own[name] == 2) own[name] = lockstep::TextOf(t_, name).starts_with("c10d::");
-      if (own[name] == 1) t_.ranges.category[i] = 5;
+      if (own[name] == 1) t_.ranges.category[i] = schema::Category::kCommunication;
     }
   }
 

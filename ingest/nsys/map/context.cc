@@ -33,7 +33,7 @@ std::uint32_t Context::Thread(std::int64_t global_tid, const Span& span) {
                           .begin_ns = span.begin_ns,
                           .end_ns = end,
                           .world_rank = -1,
-                          .mpi_thread_level = 255});
+                          .mpi_thread_level = schema::MpiThreadLevel::kNoMpi});
     t.threads.Append({.thread = at->second,
                       .process = 0,
                       .tid = at->first,

@@ -105,10 +105,10 @@ class GpuMapper {
                              .correlation = Positive(row.Int(6)),
                              .name = name,
                              .shape = shape,
-                             .work = 0,
-                             .work_rule = 0,
+                             .work = schema::Work::kCompute,
+                             .work_rule = schema::WorkRule::kDefault,
                              .graph_node = Positive(row.Int(10)),
-                             .vendor = 1});
+                             .vendor = schema::Vendor::kNvidia});
         });
   }
 
@@ -130,7 +130,7 @@ class GpuMapper {
                                           .correlation = Positive(row.Int(6)),
                                           .name = context_.Intern(name),
                                           .shape = kNone,
-                                          .vendor = 1});
+                                          .vendor = schema::Vendor::kNvidia});
                      });
   }
 
@@ -172,7 +172,7 @@ class GpuMapper {
                                          .source_device = side(11, from_host),
                                          .destination_device = side(12, to_host),
                                          .asynchronous = 0,
-                                         .vendor = 1,
+                                         .vendor = schema::Vendor::kNvidia,
                                          .host_memory = from_host ? HostMemory(row.Int(9))
                                                         : to_host ? HostMemory(row.Int(10))
                                                                   : std::uint8_t{0}});
@@ -191,11 +191,11 @@ class GpuMapper {
                                          .context = Id32(row.Int(4), 0),
                                          .stream = Id32(row.Int(5), 0),
                                          .correlation = Positive(row.Int(6)),
-                                         .kind = 6,
+                                         .kind = schema::CopyKind::kMemset,
                                          .bytes = Positive(row.Int(7)),
                                          .source_device = -1,
                                          .destination_device = DeviceOf(row.Int(3)),
-                                         .vendor = 1});
+                                         .vendor = schema::Vendor::kNvidia});
                      });
   }
 
@@ -223,7 +223,7 @@ class GpuMapper {
                                        .stream = Id32(row.Int(5), kNone),
                                        .event = Positive(row.Int(8)),
                                        .correlation = Positive(row.Int(6)),
-                                       .vendor = 1,
+                                       .vendor = schema::Vendor::kNvidia,
                                        .record_correlation = known ? Positive(record->second.first) : 0,
                                        .record_stream = known ? Id32(record->second.second, kNone) : kNone});
                      });
@@ -247,7 +247,7 @@ class GpuMapper {
                          .kind = kind->second,
                          .correlation = Positive(row.Int(4)),
                          .result = result > INT32_MIN && result <= INT32_MAX ? static_cast<std::int32_t>(result) : 0,
-                         .vendor = 1});
+                         .vendor = schema::Vendor::kNvidia});
         });
   }
 

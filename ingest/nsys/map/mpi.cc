@@ -145,7 +145,7 @@ std::uint32_t MpiCalls::CommRow(const MpiEvent& event, std::vector<import::RankG
   if (at != rows_.end()) return at->second;
   const auto known = communicators_.find(event.communicator);
   import::RankGroup entry;
-  entry.kind = 0;
+  entry.kind = schema::CommKind::kIntra;
   if (by_uid) {
     Hash64 hash;
     hash.Add(std::string_view("mpi communicator"));

@@ -120,7 +120,7 @@ class NvtxMapper {
                       .thread = thread,
                       .name = context_.Intern(name),
                       .domain = domain,
-                      .source = 1,
+                      .source = schema::RangeSource::kNvtx,
                       .kind = static_cast<std::uint8_t>(type == kNvtxPushPop    ? 0
                                                         : type == kNvtxStartEnd ? 1
                                                                                 : 2),
@@ -242,7 +242,7 @@ class NvtxMapper {
       t_.steps.Append({.index = index,
                        .begin_ns = mark.span.begin_ns,
                        .end_ns = end,
-                       .source = 1,
+                       .source = schema::RangeSource::kNvtx,
                        .complete = static_cast<std::uint8_t>(!mark.span.open),
                        .warmup = 0,
                        .thread = mark.thread,

@@ -142,8 +142,7 @@ class RankBuilder {
     const auto shift = [by](auto& table) {
       table.ForEachColumn([by](const schema::ColumnInfo& info, auto& column) {
         if constexpr (std::is_same_v<std::decay_t<decltype(column[0])>, std::int64_t>) {
-          if (info.unit != "ns" || info.name == "duration_ns" || info.name == "cpu_ns" || info.name == "run_delay_ns")
-            return;
+          if (info.clock != schema::ClockOf::kRank) return;
           for (auto& value : column)
             if (value != schema::kNoTime) value += by;
         }

@@ -81,17 +81,13 @@ TEST(Tracks, TooManyBesideEachOther) {
   EXPECT_EQ(placed, 256);
 }
 
-// A row is taken as a whole, so all its columns are read.
-constexpr std::string_view kColumns[] = {"begin_ns", "duration_ns", "thread", "name",
-                                         "kind",     "correlation", "result", "vendor"};
-
 // Begins as the stream gives them.
 std::vector<std::int64_t> Order(const std::vector<std::int64_t>& begins, bool whole) {
   schema::RankTables tables;
   for (const std::int64_t begin : begins) tables.api.Append({.begin_ns = begin, .duration_ns = 1});
   const auto reader = ReadFromMemory(tables);
   const auto where = [](const schema::Api::Row& row) { return Place{row.begin_ns, row.begin_ns + row.duration_ns}; };
-  TableStream<schema::Api, decltype(where)> stream(*reader, kColumns, EventKind::kApi, whole, where);
+  TableStream<schema::Api, decltype(where)> stream(*reader, EventKind::kApi, whole, where);
   std::vector<std::int64_t> given;
   while (stream.Ready()) {
     Event event{};
@@ -126,7 +122,7 @@ TEST(TableStream, EmptyAndWithoutTimes) {
   tables.api.Append({.begin_ns = 5});
   const auto reader = ReadFromMemory(tables);
   const auto where = [](const schema::Api::Row& row) { return Place{row.begin_ns, row.begin_ns}; };
-  TableStream<schema::Api, decltype(where)> stream(*reader, kColumns, EventKind::kApi, false, where);
+  TableStream<schema::Api, decltype(where)> stream(*reader, EventKind::kApi, false, where);
   ASSERT_TRUE(stream.Ready());
   EXPECT_EQ(stream.place.begin_ns, 5);
   stream.Pop();

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Codes of the schema's enumerations are named, not written as numbers: what `kind == 2` means is said in one place
+(core/schema_enums.h), and a number says it nowhere.
+
+usage: schema_codes.py SOURCE_DIR        checks the tree
+       schema_codes.py --self-test       checks that numbers are found
+"""
+
+import pathlib
+import re
+import sys
+
+import checking
+
+FOLDERS = ["core", "trace", "comms", "runtime", "ingest", "merge", "analysis", "cli"]
+COLUMN = re.compile(r"X\(u\d+, (\w+), Enum<\w+>")
+# Names of columns that other structs have too, by file: what they are there, since no table's row is meant.
+OTHERS = {
+    "analysis/tables/launch_index.cc": "a bit for each source, as many as there are bits",
+    "analysis/replay/gpu_rank.h": "source of a message: a rank",
+    "analysis/replay/host_messages.h": "source of a message: a rank",
+    "analysis/report/model.h": "source of a pair: a rank",
+    "comms/launch/launch_env.cc": "state of a parser",
+    "comms/nccl/traced.h": "not filled in yet",
+    "comms/pmpi/pmpi_table.cc": "state of a table",
+    "ingest/map/collectives.cc": "direction of an operation that may be none: -1",
+    "ingest/kineto/map/partial.h": "source of a message: a rank",
+    "merge/match/sequence_walk.cc": "direction of a walk",
+    "runtime/probe/nvtx.cc": "category of NVTX: the application's number",
+    "runtime/probe/nvtx_ranges.cc": "category of NVTX: the application's number",
+    "runtime/doctor/machine.cc": "state of a setting",
+    "runtime/probe/ring.cc": "state of a key",
+}
+
+
+def stripped(text):
+    """Without comments and texts."""
+    text = re.sub(r"//[^\n]*", "", text)
+    return re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
+
+
+def names(root):
+    """Of the columns that hold codes."""
+    found = set()
+    for file in (root / "core").glob("*_tables.h"):
+        found.update(COLUMN.findall(file.read_text()))
+    return found
+
+
+def check(root):
+    columns = names(root) or {"kind", "work", "state", "outcome", "source"}  # The self-test has no tables.
+    codes = re.compile(r"(?:\.|->)(?:%s)(?:\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)?\])? *(?:==|!=|<=|>=|<|>|=) *\d+\b(?! *<<)" %
+                       "|".join(sorted(columns)))
+    wrong, files = [], 0
+    for folder in FOLDERS:
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in (".h", ".cc"):
+                continue
+            files += 1
+            path = file.relative_to(root).as_posix()
+            if path in OTHERS:
+                continue
+            for number, line in enumerate(stripped(file.read_text()).splitlines(), 1):
+                for match in codes.finditer(line):
+                    wrong.append(f"{path}:{number}: {match[0]}: name the code, as core/schema_enums.h does")
+    return wrong, files
+
+
+CASES = {
+    "merge/a.cc|if (t.kernels.work[i] == 1) return;": True,
+    "merge/a.cc|if (t.kernels.work[rows[i]] != 0) return;": True,
+    "merge/a.cc|if (row->outcome >= 3) return;": True,
+    "merge/a.cc|copies.Append({.kind = 6});": True,
+    "cli/a.cc|ranks.state[i] = 4;": True,
+    "merge/a.cc|if (t.kernels.work[i] == schema::Work::kCommunication) return;": False,
+    "merge/a.cc|if (t.kernels.bytes[i] == 1) return;": False,
+    "merge/a.cc|// work == 1, as in .work == 1": False,
+    "merge/a.cc|std::string kind = 2;": False,
+    "tests/unit/a.cc|row.kind = 6;\n": None,
+}
+CASES = {case: expected for case, expected in CASES.items() if expected is not None}
+
+
+if __name__ == "__main__":
+    sys.exit(checking.main(check, CASES, sys.argv[1]))
