@@ -25,14 +25,21 @@ struct FileLook {
   int error = 0;  // An errno: why nothing can be said.
 };
 
+struct CountedLoss {
+  Loss loss;
+  std::uint64_t count = 1;
+  std::string detail;
+};
+
 // One rank's trace in a file.
 struct TracePart {
-  std::uint64_t process = 0;  // The format's own number of it.
-  bool shared = false;        // The file holds other ranks too.
-  bool first = true;          // What is wrong with the file as a whole is said by one of them.
-  std::string name;           // Beside the file's, where it is shared: "process 4711".
-  std::string session;        // What ranks of one clock have in common; "" each has its own.
-  std::uint64_t bytes = 0;    // Of the file that count as this one's.
+  std::uint64_t process = 0;        // The format's own number of it.
+  bool shared = false;              // The file holds other ranks too.
+  bool first = true;                // What is wrong with the file as a whole is said by one of them.
+  std::string name;                 // Beside the file's, where it is shared: "process 4711".
+  std::string session;              // What ranks of one clock have in common; "" each has its own.
+  std::uint64_t bytes = 0;          // Of the file that count as this one's.
+  std::vector<CountedLoss> losses;  // Of the file, found before its ranks were read: of the first part.
   std::int32_t told_rank = -1;
   std::int64_t told_world_size = 0;
 };
@@ -47,12 +54,6 @@ struct TraceOptions {
   std::string source;           // Name of the file as the user gave it.
   std::string run_id;
   std::function<void(std::uint64_t done_bytes, std::uint64_t file_bytes)> progress;
-};
-
-struct CountedLoss {
-  Loss loss;
-  std::uint64_t count = 1;
-  std::string detail;
 };
 
 // What all ranks together are decided by, once the file itself is written.

@@ -113,11 +113,16 @@ void WalkFiles(const fs::path& dir, int depth, const ForeignFormat* only, F&& fi
   }
 }
 
+// Without endings, which have no digits: ".json.gz", ".pt.trace.json", ".nsys-rep".
 std::string_view Stem(std::string_view name) {
   for (bool cut = true; cut;) {
     cut = false;
-    for (const std::string_view end :
-         {".gz", ".json", ".trace", ".pt", ".chrome", "_trace", "-trace", ".sqlite", ".sqlite3", ".db", ".nsys-rep"})
+    const std::size_t dot = name.rfind('.');
+    if (dot != std::string_view::npos && dot > 0 && dot + 1 < name.size() &&
+        std::all_of(name.begin() + static_cast<std::ptrdiff_t>(dot) + 1, name.end(),
+                    [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-'; }))
+      name = name.substr(0, dot), cut = true;
+    for (const std::string_view end : {"_trace", "-trace"})
       if (name.ends_with(end) && name.size() > end.size()) name.remove_suffix(end.size()), cut = true;
   }
   return name;

@@ -29,14 +29,11 @@ ALLOWED = {
 # The probe lives in somebody else's process: nothing of files, HDF5 or sockets.
 NARROWER = {
     "runtime/probe": ["runtime/probe/", "runtime/lockstep.h", "core/"],
-    # A format knows itself and what all share; only the registry's list names it.
     "ingest/rank_files": ["ingest/rank_files/", "ingest/formats.def", "trace/", "core/"],
     "ingest/map": ["ingest/map/", "ingest/foreign.h", "ingest/rank_files/", "merge/parallel.h", "trace/", "core/"],
-    "ingest/kineto": ["ingest/kineto/", "ingest/map/", "ingest/foreign.h", "ingest/rank_files/", "merge/parallel.h",
-                      "trace/", "core/"],
-    "ingest/nsys": ["ingest/nsys/", "ingest/map/", "ingest/foreign.h", "ingest/rank_files/", "merge/parallel.h",
-                    "trace/", "core/"],
 }
+# What a format's folder below ingest/ may include beside itself: only the registry's list names it.
+FORMAT = ["ingest/map/", "ingest/foreign.h", "ingest/rank_files/", "merge/parallel.h", "trace/", "core/"]
 # Wrappers write through the probe's rings: the one arrow from comms to runtime.
 WIDER = {"comms/pmpi": ["runtime/probe/"]}
 
@@ -65,7 +62,10 @@ def under(path, folder):
 
 
 def may_include(path, included):
-    allowed = ALLOWED[path.split("/")[0]]
+    parts = path.split("/")
+    allowed = ALLOWED[parts[0]]
+    if parts[0] == "ingest" and len(parts) > 2:
+        allowed = [f"ingest/{parts[1]}/", *FORMAT]
     for folder, prefixes in NARROWER.items():
         if under(path, folder):
             allowed = prefixes
@@ -116,6 +116,9 @@ CASES = {
     'ingest/import.cc|#include <sqlite3.h>': True,
     'ingest/kineto/a.cc|#include "ingest/nsys/read/report.h"': True,
     'ingest/map/a.cc|#include "ingest/kineto/map/join.h"': True,
+    'ingest/new/read/a.cc|#include "ingest/new/read/b.h"\n#include "ingest/foreign.h"': False,
+    'ingest/new/a.cc|#include "ingest/kineto/read/trace_reader.h"': True,
+    'ingest/new/a.cc|#include "ingest/import.h"': True,
     'analysis/a.cc|#include "merge/merge.h"': True,
     'analysis/a.cc|#include "merge/timeline/timeline.h"\n#include <vector>': False,
     'analysis/a.cc|#include "context.h"': True,

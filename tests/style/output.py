@@ -13,7 +13,7 @@ import sys
 import checking
 
 # Folders whose code ends up in the programs of Lockstep. The probe (runtime/probe, comms/pmpi, ...) says nothing at all.
-FOLDERS = ["core", "trace", "comms", "runtime", "merge", "analysis", "cli"]
+FOLDERS = ["core", "trace", "comms", "runtime", "ingest", "merge", "analysis", "cli"]
 MAY = {
     "cli/out.cc": "the way for commands",
     "runtime/agent/say.cc": "the way for agents",

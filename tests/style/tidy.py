@@ -32,7 +32,8 @@ def main(clang_tidy, build, source, folders):
     if not files:
         print("no file to look at")
         return 1
-    headers = sorted(h for folder in ["core", "comms", "trace", "runtime", "merge", "analysis", "cli", "examples"]
+    headers = sorted(h for folder in ["core", "comms", "trace", "runtime", "ingest", "merge", "analysis", "cli",
+                                  "examples"]
                      for suffix in ("*.h", "*.def") for h in (source / folder).rglob(suffix))
     common = digest((source / ".clang-tidy").read_bytes(), *(h.read_bytes() for h in headers)).encode()
     memory = build / "tidy-passed.json"

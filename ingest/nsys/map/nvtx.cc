@@ -50,6 +50,9 @@ class NvtxMapper {
   NvtxFacts Run() {
     Domains();
     Events();
+    for (import::CommEvent& event : context_.trace().comm_events)
+      if (const auto at = members_.find(event.args.communicator); at != members_.end())
+        event.args.group_size = at->second;
     Steps();
     // Steps point at no row: ranges may move.
     SortRows(t_.ranges, t_.ranges.begin_ns);
@@ -137,21 +140,29 @@ class NvtxMapper {
   // changed between versions, so they are told apart by their words).
   void Nccl(const Rows& row, const Span& span, std::uint32_t thread, std::string_view name) {
     const std::string lower = "nccl:" + Letters(name.substr(4));
-    if (import::KindOfOperation(lower) == CollectiveKind::kNone && import::Direction(lower) < 0) return;
-    ++facts_.nccl_ops;
+    std::string_view json = row.Text(14);
+    if (json.empty() && row.Int(15) != kAbsent) json = context_.report().Text(row.Int(15));
+    if (json.size() >= 65536) json = {};
     import::CommEvent event;
+    if (import::KindOfOperation(lower) == CollectiveKind::kNone && import::Direction(lower) < 0) {
+      // "ncclCommInitRank": how many members there are.
+      Payload(json, CollectiveKind::kNone, event.args);
+      if (event.args.communicator != 0 && event.args.group_size > 0)
+        members_[event.args.communicator] = event.args.group_size;
+      return;
+    }
+    ++facts_.nccl_ops;
     event.kind = import::CommEvent::kAnnotation;
     event.thread = thread;
     event.name = context_.Intern(lower);
     event.begin_ns = span.begin_ns;
     event.end_ns = span.begin_ns + span.duration_ns;
-    std::string_view json = row.Text(14);
-    if (json.empty() && row.Int(15) != kAbsent) json = context_.report().Text(row.Int(15));
-    if (!json.empty() && json.size() < 65536) Payload(json, import::KindOfOperation(lower), event.args);
+    Payload(json, import::KindOfOperation(lower), event.args);
     context_.trace().comm_events.push_back(event);
   }
 
   void Payload(std::string_view json, CollectiveKind kind, import::CommArgs& args) {
+    if (json.empty()) return;
     const auto object = nlohmann::json::parse(json, nullptr, false);
     if (!object.is_object()) return;
     for (const auto& [key, value] : object.items()) {
@@ -173,6 +184,8 @@ class NvtxMapper {
       const std::int64_t small = number <= INT32_MAX ? static_cast<std::int64_t>(number) : -1;
       if (word.find("communicator") != std::string::npos || word == "commid" || word == "comm") {
         args.communicator = number;
+      } else if (word == "noofranks" || word == "nranks") {
+        args.group_size = small;
       } else if (word.find("size") != std::string::npos || word.find("bytes") != std::string::npos) {
         if (number > static_cast<std::uint64_t>(INT64_MAX)) continue;
         args.dtype = context_.Intern("bytes");
@@ -257,6 +270,7 @@ class NvtxMapper {
   const std::string& step_range_;
   const bool mpi_of_tables_;
   std::map<std::int64_t, std::string> domains_;
+  std::map<std::uint64_t, std::int64_t> members_;  // Of NCCL's communicators.
   using Key = std::tuple<std::size_t, std::uint32_t, std::string, std::uint32_t>;
   std::map<Key, std::vector<Mark>> candidates_;
   std::map<Key, std::string> first_name_;

@@ -124,8 +124,10 @@ class Builder {
       std::string unused;
       for (const std::string& table : report_.database().TablesWith(""))
         if (IsEvents(table)) unused += (unused.empty() ? "" : ", ") + table, ++unused_;
+      for (const std::string& warning : report_.warnings()) lose(Loss::kImportToolWarned, 1, warning);
       lose(Loss::kImportCategorySkipped, unused_, "tables of events that are not used: " + unused);
     }
+    for (const import::CountedLoss& loss : part_.losses) lose(loss.loss, loss.count, loss.detail);
     for (const std::string& trouble : context_.troubles()) lose(Loss::kImportDamaged, 1, trouble);
     lose(Loss::kImportEventUnreadable, context_.unreadable(), "");
     lose(Loss::kImportTimeInvalid, context_.times_invalid(), "");
@@ -165,8 +167,12 @@ class Builder {
 Result<std::vector<TracePart>> RanksOf(const std::string& path) {
   LS_TRY(const Report report, Report::Open(path));
   std::vector<Process> processes = report.Processes();
+  import::CountedLoss others{Loss::kImportCategorySkipped, 0, ""};
+  std::size_t others_count = 0;
   const auto keep = [&](auto&& wanted) {
     if (std::none_of(processes.begin(), processes.end(), wanted)) return false;
+    for (const Process& process : processes)
+      if (!wanted(process)) others.count += process.events, ++others_count;
     std::erase_if(processes, [&](const Process& process) { return !wanted(process); });
     return true;
   };
@@ -185,6 +191,8 @@ Result<std::vector<TracePart>> RanksOf(const std::string& path) {
     part.told_world_size = world;
     parts.push_back(std::move(part));
   }
+  others.detail = fmt::format("{} processes that are no ranks", others_count);
+  if (others.count > 0 && !parts.empty()) parts.front().losses.push_back(std::move(others));
   return parts;
 }
 

@@ -80,6 +80,18 @@ void Report::ReadFacts() {
       if (rows.Text(0) == "EXPORT_SCHEMA_VERSION") schema_ = rows.Text(1);
     }
   }
+  {
+    std::map<std::int64_t, bool> serious;  // Severities, as their names say.
+    Rows levels = database_.Select("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", {"id", "name"});
+    while (levels.Next())
+      serious[levels.Int(0)] =
+          levels.Text(1).find("Warn") != std::string_view::npos || levels.Text(1).find("Err") != std::string_view::npos;
+    Rows rows = database_.Select("DIAGNOSTIC_EVENT", {"severity", "text"});
+    while (rows.Next())
+      if (const auto level = serious.find(rows.Int(0)); level != serious.end() && level->second)
+        warnings_.emplace_back(rows.Text(1).substr(0, 500));
+    ended(rows, "DIAGNOSTIC_EVENT");
+  }
   Rows rows = database_.Select("TARGET_INFO_SYSTEM_ENV", {"name", "value"});
   while (rows.Next()) {
     const std::string_view name = rows.Text(0), value = rows.Text(1);
@@ -113,13 +125,14 @@ std::vector<Process> Report::Processes() const {
       const std::uint64_t process = rows.Int(0) == kAbsent ? 0 : ProcessOf(rows.Int(0));
       if (last == nullptr || last->process != process) last = &found[process];
       last->process = process;
-      last->events = true;
+      ++last->events;
       last->gpu |= event.gpu;
     }
   }
   // GPU events without a process belong to the only one.
   if (found.size() == 2 && found.contains(0)) {
     found.rbegin()->second.gpu |= found.begin()->second.gpu;
+    found.rbegin()->second.events += found.begin()->second.events;
     found.erase(found.begin());
   }
   const auto ranked = [&](std::int64_t global_tid, std::int64_t rank) {

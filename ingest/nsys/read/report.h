@@ -34,8 +34,8 @@ enum NvtxType : std::int64_t {
 struct Process {
   std::uint64_t process = 0;
   std::int32_t mpi_rank = -1;
-  bool gpu = false;     // Has GPU activity.
-  bool events = false;  // Has any event that is imported.
+  bool gpu = false;  // Has GPU activity.
+  std::uint64_t events = 0;
 };
 
 class Report {
@@ -50,6 +50,8 @@ class Report {
   const std::string& host() const { return host_; }
   const std::string& product() const { return product_; }  // "2024.6.2.225"
   const std::string& schema() const { return schema_; }    // "3.16.1"
+  // What Nsight Systems itself warns of, a few.
+  const std::vector<std::string>& warnings() const { return warnings_; }
   // Tables that could not be read to their end, with why.
   const std::vector<std::string>& troubles() const { return troubles_; }
 
@@ -69,7 +71,7 @@ class Report {
   std::unordered_map<std::string, std::string> environment_;
   std::int64_t start_utc_ns_ = kAbsent;
   std::string host_, product_, schema_;
-  std::vector<std::string> troubles_;
+  std::vector<std::string> troubles_, warnings_;
 };
 
 // Why a database is no report of Nsight Systems, "" if it is one.

@@ -210,6 +210,10 @@ def _rank(file, run, rank, pid, start, nccl, steps, told, old_mpi, gpus, mpi_han
     comms = rows("comms")
     if nccl != "none" and any(int(c["mode"]) == 3 for c in rows("collectives")):
         nvtx(start=0, end=None, eventType=75, text="NCCL", globalTid=main, domainId=3)
+        for c in comms if nccl == "payload" else ():
+            nvtx(start=100, end=200, eventType=59, textId=file.string("ncclCommInitRank"), globalTid=main, domainId=3,
+                 jsonText=json.dumps({"NCCL communicator ID": int(c["global_id"]), "No. of ranks": int(c["size"]),
+                                      "Rank": int(c["rank"]), "CUDA device": 0}))
         for c in rows("collectives"):
             kernel = kernels[int(c["kernel"])] if int(c["kernel"]) < len(kernels) else None
             call = calls.get(int(kernel["correlation"])) if kernel else None

@@ -146,6 +146,8 @@ class Content(Case):
                 self.same(file, was, "devices", ("device", "memory_bytes", "sm_count", "max_threads_per_sm",
                                                  "compute_major", "name"))
                 self.assertEqual(list(file.column("steps", "source")), [1] * 10)
+                self.assertEqual([(int(k), int(s)) for k, s in zip(file.column("comms", "kind"),
+                                                                   file.column("comms", "size"))], [(3, 4)])
                 ranges = file.ranges
                 for name, count in was.ranges.items():
                     self.assertEqual(ranges[name], count)
@@ -305,6 +307,20 @@ class Ranks(Case):
         # Without their numbers: in the order of their process ids, whatever number the file has.
         nsys_files.write(str(self.dir / "two" / "rank_7.sqlite"), self.ranks, told=False)
         self.check(["two"], code=3, run="two-run")
+
+    def test_processes_that_are_no_ranks(self):
+        """Helpers beside the ranks: left out, and counted."""
+        files = self.files(self.ranks)
+        db = sqlite3.connect(files[2])
+        for i in range(7):
+            db.execute("INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid) VALUES (?, ?, 59, 'x', ?)",
+                       (i * 10, i * 10 + 5, nsys_files.global_id(99 + i % 2, 99)))
+        db.commit()
+        db.close()
+        read = self.check(["in"])
+        self.assertEqual(read[2].losses["ImportCategorySkipped"], 7)
+        self.assertNotIn("ImportCategorySkipped", read[1].losses)
+        self.assertNotIn("x", read[2].ranges)
 
     def test_one_rank_twice(self):
         files = self.files(self.ranks)
@@ -477,6 +493,20 @@ class Lacking(Case):
             self.files(ranks, folder="in-%d" % i, steps=name)
             files = self.imported("in-%d" % i, run="run-%d" % i, options=options)
             self.assertEqual(list(map(int, files[0].column("steps", "index"))), indices, name)
+
+    def test_what_the_tool_warned_of(self):
+        path = self.files(self.simulated(self.ONE))[0]
+        db = sqlite3.connect(path)
+        db.execute("CREATE TABLE ENUM_DIAGNOSTIC_SEVERITY_LEVEL (id INTEGER, name TEXT, label TEXT)")
+        db.execute("CREATE TABLE DIAGNOSTIC_EVENT (timestamp INTEGER, severity INTEGER, text TEXT)")
+        db.executemany("INSERT INTO ENUM_DIAGNOSTIC_SEVERITY_LEVEL VALUES (?, ?, '')", ((1, "Info"), (2, "Warning")))
+        db.executemany("INSERT INTO DIAGNOSTIC_EVENT VALUES (0, ?, ?)",
+                       ((1, "Profiling has started."), (2, "Not all CUDA events might have been collected.")))
+        db.commit()
+        db.close()
+        file = self.imported(path)[0]
+        self.assertEqual(file.losses["ImportToolWarned"], 1)
+        self.assertIn("Not all CUDA events", self.done.stdout)
 
     def test_graphs_recorded_whole(self):
         path = self.files(self.simulated(self.ONE))[0]
