@@ -316,7 +316,7 @@ class GpuMapper {
       row.name = kNone;
       if (gpu != gpus.end()) row = gpu->second;
       row.device = device;
-      row.vendor = 1;
+      row.vendor = schema::Vendor::kNvidia;
       t_.devices.Append(row);
     }
   }
