@@ -259,11 +259,16 @@ MpiCalls::Facts MpiCalls::Emit(std::int32_t rank, std::int64_t world_size, std::
     const bool collective = cls == MpiClass::kCollective || cls == MpiClass::kCollectivePost;
     const bool send = cls == MpiClass::kSend || cls == MpiClass::kSendPost;
     const bool receive = cls == MpiClass::kRecv || cls == MpiClass::kRecvPost;
+    // Of MPI_Sendrecv one partner is told, and not which of the two it is; versions without tables tell none. The time
+    // is a message's all the same.
+    const bool both = cls == MpiClass::kSendRecv;
+    const bool partner = !both && (event.communicator != kAbsent || event.communicator_uid != kAbsent);
+    const bool message = send || receive || both;
     const bool hand = (cls == MpiClass::kWait || cls == MpiClass::kTest) && event.request != kAbsent;
     std::uint32_t comm = kNone;
-    if (collective || ((send || receive) && (event.communicator != kAbsent || event.communicator_uid != kAbsent))) {
+    if (collective || message) {
       comm = CommRow(event, groups, world_size);
-      facts.without_communicator += groups[comm].guessed || t_.comms.unidentified[comm];
+      if (collective) facts.without_communicator += groups[comm].guessed || t_.comms.unidentified[comm];
     }
     // One call with several requests has a row for each: it is one call all the same.
     const bool same = hand && last_row != kNone && t_.mpi_calls.begin_ns[last_row] == event.span.begin_ns &&
@@ -301,19 +306,19 @@ MpiCalls::Facts MpiCalls::Emit(std::int32_t rank, std::int64_t world_size, std::
           ++facts.without_completion;
       }
     }
-    if (cls == MpiClass::kSendRecv || ((send || receive) && comm == kNone)) ++facts.without_partner;
-    if ((send || receive) && comm != kNone) {
-      const bool blocking = cls == MpiClass::kSend || cls == MpiClass::kRecv;
+    if (message) {
+      facts.without_partner += !partner;
+      const bool blocking = cls == MpiClass::kSend || cls == MpiClass::kRecv || both;
       const std::int64_t end = event.span.begin_ns + event.span.duration_ns;
-      const std::int32_t peer = Small(event.peer);
+      const std::int32_t peer = partner ? Small(event.peer) : -1;
       if (!blocking && event.request != kAbsent) settle(event.request);
       t_.p2p.Append({.comm = comm,
-                     .direction = static_cast<std::uint8_t>(send ? 0 : 1),
+                     .direction = static_cast<std::uint8_t>(receive ? 1 : 0),
                      .mode = static_cast<std::uint8_t>(blocking ? 0 : 1),
                      .peer = peer,
                      .peer_world_rank = static_cast<std::int32_t>(groups[comm].group.WorldRank(peer)),
                      .tag = Small(event.tag),
-                     .seq = messages[{comm, send ? 0 : 1, peer, Small(event.tag)}]++,
+                     .seq = messages[{comm, receive ? 1 : 0, peer, Small(event.tag)}]++,
                      .thread = event.thread,
                      .begin_ns = event.span.begin_ns,
                      .post_end_ns = end,

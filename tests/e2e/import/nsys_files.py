@@ -282,7 +282,7 @@ def _mpi(file, run, rank, pid, rows, ns, tid, main, told, old_mpi, mpi_handles):
             members = int(comms[int(o["comm"])]["size"])
             size = int(o["bytes"]) // (members if int(o["kind"]) in (2, 8) else 1)
             file.row("MPI_COLLECTIVES_EVENTS", commHandle=handle(o["comm"]), rootRank=int(o["root"]), size=size,
-                     recvSize=size, requestHandle=request.get(i), **uid(o["comm"]), **common)
+                     recvSize=size // (members if int(o["kind"]) in (3, 9) else 1), requestHandle=request.get(i), **uid(o["comm"]), **common)
         elif i in operation and name not in ("MPI_Sendrecv", "MPI_Sendrecv_replace"):
             o = operation[i][1]
             file.row("MPI_P2P_EVENTS", commHandle=handle(o["comm"]), tag=int(o["tag"]), remoteRank=int(o["peer"]),

@@ -220,6 +220,31 @@ class Verdict(Case):
         self.near(recorded, imported, TERMS)
         self.assertGreater(imported["ranks"][0]["exposed_wait_ns"], 35_000_000)
 
+    def test_every_kind_of_call(self):
+        spec = """
+ranks 3
+steps 6
+network alpha=20us bandwidth=5GB/s
+slow rank=1 factor=1.4
+comm all block=3
+step
+  compute 5ms
+  ring 1MiB
+  iallgather 96kB as=g
+  compute 3ms
+  wait g
+  reducescatter 96kB
+  bcast 32kB root=1
+  allreduce 8kB comm=all
+end
+"""
+        recorded, imported = self.compare(spec)
+        self.near(recorded, imported, TERMS)
+        size = lambda a: {c["op"]: c["bytes"] for c in a["collectives"]}
+        self.assertEqual(size(recorded), size(imported))
+        # Which of MPI_Sendrecv's partners is told is not known.
+        self.assertEqual(self.losses(imported)["ImportCategorySkipped"], 18)
+
     def test_gpu_straggler_as_from_kineto(self):
         recorded, imported = self.compare(GPU)
         self.simulated(GPU, "kineto", "--kineto", "nccl=seq")
