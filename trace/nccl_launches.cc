@@ -87,7 +87,7 @@ NcclTie NcclLaunchIndex::TieOf(std::span<const Launch> launches) const {
   return tie;
 }
 
-NcclTie LaunchIndex::WholeOf(std::span<const Launch> launches) const {
+NcclTie NcclLaunchIndex::WholeOf(std::span<const Launch> launches) const {
   NcclTie tie;
   AddCopies(launches, tie);
   for (const std::uint32_t kernel : KernelsOf(launches)) {
@@ -100,7 +100,7 @@ NcclTie LaunchIndex::WholeOf(std::span<const Launch> launches) const {
   return tie;
 }
 
-void LaunchIndex::AddCopies(std::span<const Launch> launches, NcclTie& tie) const {
+void NcclLaunchIndex::AddCopies(std::span<const Launch> launches, NcclTie& tie) const {
   for (const Launch& launch : launches) {
     const auto [first, last] = WithCorrelation(copies_, launch.correlation);
     for (auto at = first; at != last; ++at) {
