@@ -46,7 +46,7 @@ void RankFinish::LoseUnknowns(std::uint64_t without_group) {
   const std::string& source = options_.source;
   if (s_.told_rank < 0)
     Lose(Loss::kImportRankUnknown, 1,
-         fmt::format("{}: taken for rank {}{}{}", source, rank(), options_.rank_from.empty() ? "" : " by ",
+         fmt::format("{}: rank {} was inferred{}{}", source, rank(), options_.rank_from.empty() ? "" : " from ",
                      options_.rank_from));
   if (s_.told_world_size <= 0) Lose(Loss::kImportWorldSizeUnknown, 1, source);
   if (without_group > 0) Lose(Loss::kImportGroupUnknown, without_group, source);
