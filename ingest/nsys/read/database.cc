@@ -54,7 +54,7 @@ std::uint64_t SizeOf(const std::string& path) {
 
 bool BeginsLikeDatabase(std::string_view first_bytes) { return first_bytes.starts_with(kMagic); }
 
-Rows::Rows(sqlite3* database, const std::string& query) : database_(database) {
+Rows::Rows(sqlite3* database, const std::string& query, std::uint64_t most) : database_(database), most_(most) {
   if (query.empty()) return;
   if (sqlite3_prepare_v2(database_, query.c_str(), -1, &statement_, nullptr) != SQLITE_OK)
     trouble_ = sqlite3_errmsg(database_);
@@ -64,6 +64,7 @@ Rows::Rows(Rows&& other) noexcept
     : database_(other.database_),
       statement_(std::exchange(other.statement_, nullptr)),
       read_(other.read_),
+      most_(other.most_),
       trouble_(std::move(other.trouble_)) {}
 
 Rows::~Rows() { sqlite3_finalize(statement_); }
@@ -71,6 +72,8 @@ Rows::~Rows() { sqlite3_finalize(statement_); }
 bool Rows::Next() {
   if (statement_ == nullptr || !trouble_.empty()) return false;
   const int code = sqlite3_step(statement_);
+  // Pages that point at each other multiply rows without end; SQLite does not mind.
+  if (code == SQLITE_ROW && read_ >= most_) return trouble_ = "more rows than the file has room for", false;
   if (code == SQLITE_ROW) return ++read_, true;
   if (code != SQLITE_DONE) trouble_ = sqlite3_errmsg(database_);
   return false;
@@ -99,6 +102,7 @@ Database::Database(Database&& other) noexcept
       path_(std::move(other.path_)),
       unfinished_(std::move(other.unfinished_)),
       cut_(other.cut_),
+      most_rows_(other.most_rows_),
       tables_(std::move(other.tables_)) {}
 
 Database::~Database() { sqlite3_close(database_); }
@@ -125,6 +129,7 @@ Result<Database> Database::Open(const std::string& path) {
 
   Database database;
   database.path_ = path;
+  database.most_rows_ = static_cast<std::uint64_t>(info.st_size) / 4;
   // sqlite.org/fileformat2.html: page size and number of pages, which counts where the change counter says so.
   const auto big = [&](std::size_t at, int width) {
     std::uint64_t value = 0;
@@ -159,7 +164,7 @@ Result<Database> Database::Open(const std::string& path) {
 }
 
 Status Database::ListTables() {
-  Rows rows(database_, "SELECT name, rootpage FROM sqlite_master WHERE type = 'table'");
+  Rows rows(database_, "SELECT name, rootpage FROM sqlite_master WHERE type = 'table'", most_rows_);
   while (rows.Next())
     if (rows.Int(1) > 0) tables_.emplace(rows.Text(0));  // A virtual table has no page.
   if (tables_.empty() && !rows.trouble().empty())
@@ -176,21 +181,21 @@ std::vector<std::string> Database::TablesWith(std::string_view prefix) const {
 }
 
 bool Database::HasColumn(std::string_view table, std::string_view column) const {
-  Rows columns(database_, "PRAGMA table_info(" + Quoted(table) + ")");
+  Rows columns(database_, "PRAGMA table_info(" + Quoted(table) + ")", most_rows_);
   while (columns.Next())
     if (columns.Text(1) == column) return true;
   return false;
 }
 
 Rows Database::Select(std::string_view table, std::initializer_list<std::string_view> columns) const {
-  if (!Has(table)) return {database_, ""};
+  if (!Has(table)) return {database_, "", 0};
   std::set<std::string, std::less<>> there;
-  Rows listed(database_, "PRAGMA table_info(" + Quoted(table) + ")");
+  Rows listed(database_, "PRAGMA table_info(" + Quoted(table) + ")", most_rows_);
   while (listed.Next()) there.emplace(listed.Text(1));
   std::string query = "SELECT ";
   for (const std::string_view column : columns)
     query += (query.size() > 7 ? ", " : "") + (there.contains(column) ? Quoted(column) : std::string("NULL"));
-  return {database_, query + " FROM " + Quoted(table)};
+  return {database_, query + " FROM " + Quoted(table), most_rows_};
 }
 
 }  // namespace lockstep::nsys

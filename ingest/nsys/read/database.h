@@ -25,7 +25,8 @@ inline constexpr std::int64_t kAbsent = std::numeric_limits<std::int64_t>::min()
 // The rows of one table, in the file's order. Thread: one at a time.
 class Rows {
  public:
-  Rows(sqlite3* database, const std::string& query);
+  // `most`: rows that can be there at all.
+  Rows(sqlite3* database, const std::string& query, std::uint64_t most);
   Rows(Rows&&) noexcept;
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;
@@ -45,7 +46,7 @@ class Rows {
  private:
   sqlite3* database_;
   sqlite3_stmt* statement_ = nullptr;
-  std::uint64_t read_ = 0;
+  std::uint64_t read_ = 0, most_ = 0;
   std::string trouble_;
 };
 
@@ -77,6 +78,7 @@ class Database {
   sqlite3* database_ = nullptr;
   std::string path_, unfinished_;
   bool cut_ = false;
+  std::uint64_t most_rows_ = 0;  // No row takes less than four bytes.
   std::set<std::string, std::less<>> tables_;
 };
 

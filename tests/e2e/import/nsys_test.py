@@ -391,6 +391,33 @@ class Damage(Case):
         done = self.lockstep("import", "in", "-o", "run", code=None)
         self.assertIn(done.returncode, (0, 3), done.stderr)
 
+    def test_rows_without_end(self):
+        """Pages that point at one child many times hold more rows than the file has room for: they are not read."""
+        path = str(self.dir / "rank_0.sqlite")
+        db = sqlite3.connect(path)
+        db.execute("PRAGMA page_size=512")
+        db.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
+        db.execute("CREATE TABLE ANALYSIS_DETAILS (duration INTEGER)")
+        db.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, globalTid INTEGER)")
+        db.executemany("INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, 1)", ((i, i + 1) for i in range(20000)))
+        root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'NVTX_EVENTS'").fetchone()[0]
+        db.commit()
+        db.close()
+        data = bytearray(pathlib.Path(path).read_bytes())
+        number = lambda at, width: int.from_bytes(data[at:at + width], "big")
+        inner = [page for page in range(1, len(data) // 512) if data[page * 512] == 5 and page != root - 1]
+        # Inner pages: cells begin with their child. One level more than there was, each page with one child many times.
+        for page, child in ((root - 1, inner[0]), (inner[0], inner[1])):
+            at, child = page * 512, (child + 1).to_bytes(4, "big")
+            data[at + 8:at + 12] = child
+            for cell in range(number(at + 3, 2)):
+                to = at + number(at + 12 + 2 * cell, 2)
+                data[to:to + 4] = child
+        self.assertGreater(root, 1)
+        pathlib.Path(path).write_bytes(bytes(data))
+        done = self.lockstep("import", path, "-o", "run", code=3)
+        self.assertIn("more rows than the file has room for", done.stdout)
+
     def test_unfinished_export(self):
         pathlib.Path(self.good[2] + "-journal").write_bytes(bytes.fromhex("d9d505f920a163d7") + bytes(504))
         done = self.lockstep("import", "in", "-o", "run", code=3)
