@@ -10,7 +10,7 @@ Status CheckTables(const Timeline& timeline) {
   const auto& t = timeline.tables;
   const auto broken = [&](const char* what) {
     return Error{ErrorCode::kMalformed, std::string("the timeline contradicts itself: ") + what,
-                 timeline.run_dir + "/timeline.h5", "remove timeline.h5 and analyse again: it is made anew"};
+                 timeline.run_dir + "/timeline.h5", "remove timeline.h5 and analyse again; the file is then rebuilt"};
   };
   if (timeline.first_member.size() != t.collectives.rows() + 1 ||
       timeline.first_member.back() != t.collective_ranks.rows())

@@ -77,8 +77,8 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
     if (!analysis.unrecorded.empty()) return;
     const std::string library(FactValue(fact, "library"));
     analysis.unrecorded = fmt::format(
-        "This program uses {}, whose calls Lockstep does not record: the waits and transfers of MPI are missing below "
-        "and count as compute. To see them, build it with Open MPI 4.",
+        "This program uses {}, whose calls Lockstep does not record: MPI waits and transfers are missing below and are "
+        "counted as compute. To record them, build the program with Open MPI 4.",
         library.find("mpich") != std::string::npos || library.ends_with(".so.12") ? "MPICH (" + library + ")"
                                                                                   : library);
     AddUnrecorded(analysis, library + ": MPI of another library than Open MPI 4; build the program with that");
@@ -98,7 +98,7 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
   const double share = ShareOfCalls(context);
   if (what.empty() && share >= kWorthShare)
     what = fmt::format("calls of torch.distributed take {:.0f} % of the time", 100 * share);
-  if (what.empty() && !RecordedAny(context)) what = "the only communication this job set up";
+  if (what.empty() && !RecordedAny(context)) what = "it is the only communication that this job initialised";
   if (what.empty()) return;
 
   const std::string names = fmt::format("{}", fmt::join(used, " and "));
@@ -110,8 +110,8 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
             "the nccl backend";
   if (!analysis.unrecorded.empty()) return;  // MPI was said to be missing already.
   analysis.unrecorded = fmt::format(
-      "Communication through {} is not recorded ({}): its waits and transfers are missing below{}. To see it, {}.",
-      names, what, analysis.run.gpu_ranks > 0 ? "" : " and count as compute", remedy);
+      "Communication through {} is not recorded ({}): its waits and transfers are missing below{}. To record it, {}.",
+      names, what, analysis.run.gpu_ranks > 0 ? "" : " and are counted as compute", remedy);
   AddUnrecorded(analysis, fmt::format("{}: {}; {}", names, what, remedy));
 }
 

@@ -194,7 +194,7 @@ std::string ActionFor(const std::optional<Named>& named) {
   if (named->category == kInput)
     return "load ahead of time: workers that live across epochs (persistent_workers), a deeper queue";
   if (named->name.find("gc") != std::string::npos || named->name.find("garbage") != std::string::npos)
-    return "collect garbage at the same step on all ranks (gc.disable(), gc.collect()), or freeze what lives on "
+    return "collect garbage at the same step on all ranks (gc.disable(), gc.collect()), or freeze long-lived objects "
            "(gc.freeze())";
   return fmt::format("do \"{}\" less often, in another thread, or without waiting for the GPU", named->name);
 }
@@ -231,14 +231,13 @@ void FindBursts(const Context& context, Analysis& analysis) {
   finding.part = "burst";
   const std::string who = all ? (ranks.size() == 1 ? "the host" : "all ranks") : RankNames(ranks);
   const bool many = !(ranks.size() == 1);
-  finding.headline =
-      named ? fmt::format("{} {} {} in {}: such a step takes {} longer, {} per step on average.", every, who,
-                          many ? "are" : "is", WhatOf(named), Duration(each), Duration(per_step))
-            : fmt::format("{} {} {} something that takes {} longer than other steps, {} per step on average.", every,
-                          who, many ? "do" : "does", Duration(each), Duration(per_step));
+  finding.headline = named ? fmt::format("{} {} {} in {}: such a step takes {} longer, {} per step on average.", every,
+                                         who, many ? "are" : "is", WhatOf(named), Duration(each), Duration(per_step))
+                           : fmt::format("{}, a step takes {} longer than the others on {}, {} per step on average.",
+                                         every, Duration(each), who, Duration(per_step));
   finding.brief = named ? fmt::format("{} in every {} step", BeginOf(named->name, 30),
                                       period->steps > 0 ? fmt::format("{}th", period->steps) : "n-th")
-                        : "steps that are slow on the host, again and again";
+                        : "steps that are slow on the host at regular intervals";
   if (named && period->steps == 0)
     finding.brief = fmt::format("{} every {}", BeginOf(named->name, 30), Duration(period->ns));
   finding.evidence = fmt::format(

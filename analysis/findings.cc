@@ -72,10 +72,10 @@ void AddUp(Analysis& analysis) {
           ? fmt::format("{} ({})", Duration(static_cast<std::int64_t>(sum * static_cast<double>(whole) + 0.5)),
                         Percent(sum))
           : Percent(sum);
-  analysis.additivity =
-      overlapping.empty()
-          ? fmt::format("These are separate parts of the step: together at most {}.", total)
-          : fmt::format("{} price partly the same time: all together at most {}.", Numbers(overlapping), total);
+  analysis.additivity = overlapping.empty()
+                            ? fmt::format("These are separate parts of the step: together at most {}.", total)
+                            : fmt::format("The prices of {} overlap: all findings together save at most {}.",
+                                          Numbers(overlapping), total);
 }
 
 // What other buckets gain without the late ranks: the two are one replay, so that neither counts what the other has

@@ -147,8 +147,8 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
                   kind.sender ? "began after their receiver waited" : "found no receive posted",
                   Duration(ns / std::max<std::int64_t>(1, count)));
   if (kind.sender && pair->wrong_order_ns * 4 > ns) {
-    finding.evidence +=
-        fmt::format("; {} of the wait while an earlier message lay there", Percent(pair->wrong_order_ns, ns));
+    finding.evidence += fmt::format("; during {} of the wait, an earlier message had already arrived",
+                                    Percent(pair->wrong_order_ns, ns));
     finding.action = gpu ? "receive in the order of sending, or on a stream per partner"
                          : "receive in the order of arrival: MPI_Waitany over posted receives, or MPI_ANY_SOURCE";
   } else if (gpu) {

@@ -34,7 +34,7 @@ constexpr Pass kPasses[] = {
     {"warmup", "steps", HasSteps, TellWarmup},
     {"transfer", "totals per rank", HasTotals, FindExposedTransfer},
     {"starved", "totals per rank", HasTotals, FindStarved},
-    {"buckets", "gradient buckets as PyTorch's hooks tell them", HasBuckets, JoinBuckets},
+    {"buckets", "gradient buckets recorded by PyTorch's hooks", HasBuckets, JoinBuckets},
     {"replay", "", Always, DescribeReplay},
     {"overlap", "", Always, ScoreOverlap},
     {"bucket_curve", "", Always, PredictBuckets},

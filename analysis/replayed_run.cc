@@ -39,10 +39,10 @@ double Lacking(const Context& context) {
 }
 
 Error TooMuch(const Context& context, std::uint64_t events) {
-  return Error{ErrorCode::kUnsupported,
-               fmt::format("{} are more than a replay within the analysis may cost",
-                           Plural(static_cast<std::int64_t>(events), "event")),
-               context.timeline().run_dir, "lockstep whatif RUN replays it all the same"};
+  return Error{
+      ErrorCode::kUnsupported,
+      fmt::format("{} are too many for the replay within analyze", Plural(static_cast<std::int64_t>(events), "event")),
+      context.timeline().run_dir, "lockstep whatif RUN replays it anyway"};
 }
 
 }  // namespace
@@ -61,7 +61,8 @@ Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& cont
   if (const double lacking = Lacking(context); lacking > kMostLacking)
     return Error{
         ErrorCode::kUnsupported,
-        fmt::format("{} of the ranks' collectives lack members: ranks would not wait for each other", Percent(lacking)),
+        fmt::format("{} of the ranks' collectives lack members, so replayed ranks would not wait for each other",
+                    Percent(lacking)),
         context.timeline().run_dir, "record all ranks"};
 
   replay::ReadRunOptions options;

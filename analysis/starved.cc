@@ -17,7 +17,7 @@ void FindStarved(const Context&, Analysis& analysis) {
   const std::string when = s.per_step ? fmt::format("for {} of each {} step", Duration(*s.offcpu_ns), Duration(whole))
                                       : fmt::format("for {} of the time", Percent(*s.offcpu_ns, whole));
   finding.headline = run.sharing_ranks > 0
-                         ? fmt::format("{} ranks share {}: their training threads stand in line for one {}.",
+                         ? fmt::format("{} ranks share {}: their training threads wait for a core {}.",
                                        run.sharing_ranks, Plural(run.shared_cores, "core"), when)
                          : fmt::format("The training threads are ready to run but have no core {}.", when);
   finding.brief = "ready to run, but without a core";
@@ -28,9 +28,10 @@ void FindStarved(const Context&, Analysis& analysis) {
     finding.rows.rows.push_back({row.rank, row.offcpu_ns.value_or(-1), row.cpu_ns.value_or(-1), row.span_ns});
   finding.evidence = fmt::format("{} of the time runnable without a core (run-queue delay), mean over ranks",
                                  Percent(*s.offcpu_ns, whole));
-  finding.action = run.sharing_ranks > 0
-                       ? "use as many ranks as cores; timings of this run say little about one that has them"
-                       : "see what else runs on the nodes, or widen the ranks' core sets (mpirun --report-bindings)";
+  finding.action =
+      run.sharing_ranks > 0
+          ? "use as many ranks as cores; the timings of this run do not apply to a run with a core per rank"
+          : "see what else runs on the nodes, or widen the ranks' core sets (mpirun --report-bindings)";
   analysis.findings.push_back(std::move(finding));
 }
 

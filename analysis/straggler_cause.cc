@@ -215,7 +215,8 @@ std::string ActionFor(const StragglerCause& cause, const std::string& name, cons
         node);
   if (cause.name == "kernel")
     return fmt::format(
-        "see what these kernels are given on {} (shapes, data types, memory), and which library they are of", name);
+        "compare the inputs of these kernels on {} (shapes, data types, memory) and the library that they come from",
+        name);
   if (cause.name == "host")
     return fmt::format("see what the host does on {} before it launches: Python, logging, other processes on {}", name,
                        node);
@@ -226,10 +227,10 @@ std::string ActionFor(const StragglerCause& cause, const std::string& name, cons
     return fmt::format("even out the work: sort or pack samples by length so that {} the others' share",
                        name + (several ? " get" : " gets"));
   if (cause.name == "compute")
-    return several ? fmt::format("compare the share of the work of {} with the others', then clock and memory of {}",
-                                 name, node)
-                   : fmt::format("compare {}'s share of the work with the others', then clock and memory of {}", name,
-                                 node);
+    return several
+               ? fmt::format("compare the amount of work of {} with the others', then clock and memory of {}", name,
+                             node)
+               : fmt::format("compare {}'s amount of work with the others', then clock and memory of {}", name, node);
   return fmt::format("look at what {} before {} collectives: lockstep analyze --explain N lists the steps",
                      name + (several ? " do" : " does"), several ? "their" : "its");
 }

@@ -150,8 +150,8 @@ class Search {
     }
     if (ranks == 0) return;
     analysis_.remarks.push_back(fmt::format(
-        "Who comes last is below clock resolution: ranks differ by up to {} per {}, the clocks by up to {}; "
-        "no rank is named.",
+        "Which rank comes last is below clock resolution: ranks differ by up to {} per {}, the clock errors are up to "
+        "{}. No rank is named.",
         Duration(worst), context_.units_are_steps() ? "step" : "slice",
         Duration(analysis_.trust.clock_error_ns_max.value_or(0))));
   }

@@ -48,11 +48,10 @@ void TellHelperWaits(Analysis& analysis) {
   const Summary& s = analysis.summary;
   if (s.helper_wait_ns <= 0 || static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum()))
     return;
-  analysis.remarks.push_back(
-      fmt::format("Of compute, {}{} is the training thread asleep until another thread's collectives end: exposed "
-                  "communication that "
-                  "no call of its own shows.",
-                  Duration(s.helper_wait_ns), s.per_step ? " per step" : ""));
+  analysis.remarks.push_back(fmt::format(
+      "For {} of the compute time{}, the training thread sleeps until another thread's collectives end. This "
+      "is exposed communication that none of its own calls shows.",
+      Duration(s.helper_wait_ns), s.per_step ? " per step" : ""));
 }
 
 }  // namespace

@@ -40,15 +40,15 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
 
   Finding finding;
   finding.id = "transfer.exposed";
-  finding.headline = s.per_step
-                         ? fmt::format(
-                               "Communication is exposed for {} of each {} step: a faster network or more overlap wins "
-                               "at most that.",
-                               Duration(exposed), Duration(whole))
-                         : fmt::format(
-                               "Communication is exposed for {} of the time: a faster network or more overlap wins at "
-                               "most that.",
-                               Percent(exposed, whole));
+  finding.headline =
+      s.per_step ? fmt::format(
+                       "Communication is exposed for {} of each {} step: a faster network or more overlap saves "
+                       "at most that.",
+                       Duration(exposed), Duration(whole))
+                 : fmt::format(
+                       "Communication is exposed for {} of the time: a faster network or more overlap saves at "
+                       "most that.",
+                       Percent(exposed, whole));
   finding.brief = "transfer that compute does not hide";
   if (s.per_step) finding.saves_ns_per_step = exposed;
   finding.upper_bound = true;
@@ -74,7 +74,7 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
   // No hidden communication at all: the job does not even try.
   finding.action = s.hidden_comm_high_ns * 20 < s.comm_high_ns
                        ? "post it earlier (non-blocking, while compute still runs), or send less"
-                       : "start it earlier in the step, or send less: nothing else hides it";
+                       : "start it earlier in the step, or send less";
   analysis.findings.push_back(std::move(finding));
 }
 

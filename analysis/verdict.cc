@@ -42,7 +42,7 @@ std::string OfTheOneThereIs(const Analysis& analysis) {
   return first != nullptr ? " " + first->headline : std::string();
 }
 
-// A healthy run, with what was looked at.
+// A healthy run, with what was checked.
 std::string Nothing(const Analysis& analysis) {
   const Summary& s = analysis.summary;
   std::vector<std::string> looked;
@@ -53,7 +53,7 @@ std::string Nothing(const Analysis& analysis) {
   std::string list;
   for (std::size_t i = 0; i < looked.size(); ++i)
     list += (i == 0 ? "" : i + 1 == looked.size() ? " and " : ", ") + looked[i];
-  return fmt::format("nothing found that costs more than {:.0f} % of {} ({} looked at).", 100 * kNameShare,
+  return fmt::format("nothing found that costs more than {:.0f} % of {} (checked: {}).", 100 * kNameShare,
                      s.per_step ? fmt::format("each {} step", Duration(s.terms.Sum())) : "the time", list);
 }
 
@@ -109,9 +109,10 @@ void Remark(const Context& context, Analysis& analysis) {
     add(fmt::format("Clocks were not measured against each other and are bounded by collectives alone ({}).", why));
   constexpr std::int64_t kWorthSaying = 100'000;
   if (const std::int64_t gpu = ToInt(context.timeline().Meta("gpu_clock_error_ns"), 0); gpu >= kWorthSaying)
-    add(fmt::format("GPU times may be off the CPU's by up to {}, as far as launches and synchronisations show; the clock "
-                    "error has it.",
-                    Duration(gpu)));
+    add(fmt::format(
+        "GPU times may be off the CPU's by up to {}, as far as launches and synchronisations show; the clock "
+        "error includes it.",
+        Duration(gpu)));
   if (!run.ranks_ended_early.empty())
     add(fmt::format("{} {} ended before the others; the analysis covers what was recorded.",
                     run.ranks_ended_early.size() == 1 ? "Rank" : "Ranks", ShortRankList(run.ranks_ended_early)));

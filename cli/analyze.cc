@@ -148,7 +148,7 @@ int Analyze(const Flags& flags) {
 void AddAnalyze(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<Flags>();
   CLI::App* app =
-      root.add_subcommand("analyze", "Say what slows a run down, what it costs per step, and what to change");
+      root.add_subcommand("analyze", "Report what slows a run down, what that costs per step, and what to change");
   app->footer(
       "Examples:\n"
       "  lockstep analyze                         the latest run\n"
@@ -160,10 +160,11 @@ void AddAnalyze(CLI::App& root, Chosen& chosen) {
                   "Write the analysis to FILE as well; - for standard output instead of the text")
       ->type_name("FILE");
   app->add_option("--bytes-matrix", flags->bytes_matrix,
-                  "Write who sent how many bytes to whom (point-to-point) to FILE as CSV; - for standard output")
+                  "Write the bytes sent from each rank to each rank (point-to-point) to FILE as CSV; - for standard "
+                  "output")
       ->type_name("FILE");
   app->add_option("--steps", flags->steps, "Steps A to B-1 only")->type_name("A:B");
-  app->add_option("--classes", flags->classes, "How kernels are told apart")
+  app->add_option("--classes", flags->classes, "How kernels are classified: by Lockstep's rules or by HTA's")
       ->check(CLI::IsMember({"lockstep", "hta"}))
       ->capture_default_str();
   app->add_option("--window", flags->window,
@@ -173,7 +174,7 @@ void AddAnalyze(CLI::App& root, Chosen& chosen) {
   AddClockFlag(*app, flags->clock);
   app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
   app->add_option("--explain", flags->explain, "Print the rows behind finding N")->type_name("N");
-  app->add_flag("--no-replay", flags->no_replay, "Leave out what takes a replay of the run: it is the slower part");
+  app->add_flag("--no-replay", flags->no_replay, "Skip the replay of the run, which takes most of the time");
   AddTableFlags(*app, flags->table);
   app->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
   app->callback([flags, &chosen] { chosen = [flags] { return Analyze(*flags); }; });

@@ -60,13 +60,14 @@ void AddTableFlags(CLI::App& app, TableFlags& flags) {
                  "Print one table instead of the verdict; help lists them, columns explains them")
       ->type_name("NAME");
   app.add_option("--csv", flags.csv, "With --table: write it to FILE as CSV; - for standard output")->type_name("FILE");
-  app.add_option("--rank", flags.ranks, "With --table: these ranks' rows; all: every rank's beside the sums")
+  app.add_option("--rank", flags.ranks,
+                 "With --table: show the rows of these ranks; all: the rows of every rank in addition to the sums")
       ->type_name("R,...");
-  app.add_option("--top", flags.top, "With --table: rows per rank at most, 0 for all")
+  app.add_option("--top", flags.top, "With --table: the most rows per rank; 0 for all")
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--filter", flags.filter, "With --table: names that hold TEXT")->type_name("TEXT");
-  app.add_option("--min-length", flags.min_length, "With --table sequences: kernels of a sequence at least")
+  app.add_option("--filter", flags.filter, "With --table: only names that contain TEXT")->type_name("TEXT");
+  app.add_option("--min-length", flags.min_length, "With --table sequences: the least number of kernels in a sequence")
       ->type_name("N")
       ->capture_default_str();
 }
@@ -131,7 +132,7 @@ int PrintTable(const TableFlags& flags, const std::string& json, const MadeTable
     if (!ShowText(RenderTableText(made.table, text.color, TerminalColumns()))) code = kFailed;
   }
   if (code == kOk && made.incomplete) {
-    Note("lockstep: the run's data is incomplete or doubtful: lockstep analyze says how\n");
+    Note("lockstep: the run's data is incomplete or doubtful; lockstep analyze lists the reasons\n");
     code = kIncomplete;
   }
   return code;

@@ -71,7 +71,7 @@ Result<std::string> ResolveRun(const std::string& run) {
 Result<StepRange> ParseSteps(std::string_view text) {
   StepRange range;
   if (text.empty()) return range;
-  const Error bad{ErrorCode::kUsage, "'" + std::string(text) + "' is no range of steps", "--steps",
+  const Error bad{ErrorCode::kUsage, "'" + std::string(text) + "' is not a range of steps", "--steps",
                   "--steps 110:310 for the steps 110 to 309"};
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) return bad;

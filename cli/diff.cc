@@ -91,8 +91,8 @@ int Diff(const Flags& flags) {
       return PrintError(written.error());
     if (flags.now.empty()) {
       if (!flags.quiet && flags.save_baseline != "-")
-        Note("lockstep: {} holds {} steps of {}; next: lockstep diff {} NEW\n", flags.save_baseline, base.value().steps,
-             base.value().label, flags.save_baseline);
+        Note("lockstep: wrote the baseline {} from {} steps of {}; next: lockstep diff {} NEW\n", flags.save_baseline,
+             base.value().steps, base.value().label, flags.save_baseline);
       return base.value().incomplete.empty() ? kOk : kIncomplete;
     }
   }
@@ -130,15 +130,16 @@ void AddDiff(CLI::App& root, Chosen& chosen) {
       ->required();
   app->add_option("new", flags->now, "Run directory or traces (default: the latest run)")->type_name("NEW");
   app->add_option("--fail-on", flags->fail_on,
-                  "What is a regression: measures with the change they must exceed, in % of the base or a time")
+                  "Limits: a measure that gets worse by more than its limit is a regression; in % of BASE or as a time")
       ->type_name("MEASURE:+CHANGE,..")
       ->capture_default_str();
   app->add_option("--json", flags->json, "Write the comparison to FILE; - for standard output instead of the text")
       ->type_name("FILE");
   app->add_option("--markdown", flags->markdown, "The same as Markdown, for a merge request")->type_name("FILE");
-  app->add_option("--save-baseline", flags->save_baseline,
-                  "Write what BASE is compared by to FILE: a small JSON file that can stand for it. Without NEW that "
-                  "is all")
+  app->add_option(
+         "--save-baseline", flags->save_baseline,
+         "Write a baseline of BASE to FILE: a small JSON file that can be used in place of the run. Without NEW "
+         "nothing is compared")
       ->type_name("FILE");
   app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
   app->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");

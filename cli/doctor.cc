@@ -119,16 +119,16 @@ int Doctor(const Flags& flags) {
 void AddDoctor(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<Flags>();
   CLI::App* app = root.add_subcommand(
-      "doctor", "Say what keeps runs on this machine from being recorded well; of a run, what it is missing");
+      "doctor", "Check whether runs on this machine can be recorded well, or what a recorded run is missing");
   app->footer(
       "Examples:\n"
       "  lockstep doctor                        this machine, with a self-test under mpirun\n"
       "  lockstep doctor --program ./app --ranks 8\n"
       "  lockstep doctor latest                 a recorded run\n"
-      "Exit code 5: something blocks.");
-  app->add_option("run", flags->run, "A run to look at instead of the machine")->type_name("RUN");
-  app->add_option("--program", flags->program, "The program that will be run: can it be recorded?")->type_name("FILE");
-  app->add_option("--ranks", flags->ranks, "Ranks per node that are planned (default: as many as cores)")
+      "Exit code 5: there is a blocker.");
+  app->add_option("run", flags->run, "Check this run instead of the machine")->type_name("RUN");
+  app->add_option("--program", flags->program, "Check whether this program can be recorded")->type_name("FILE");
+  app->add_option("--ranks", flags->ranks, "Planned ranks per node (default: as many as cores)")
       ->check(AboveZero())
       ->type_name("N");
   app->add_option("-o,--output", flags->output, "Where runs will be written")->type_name("DIR")->capture_default_str();

@@ -68,7 +68,7 @@ Finding LookAtMatching(const Trust& trust) {
 Finding LookAtClocks(const Trust& trust) {
   if (trust.clock_violations > 0)
     return {Status::kWarning,
-            fmt::format("{} end before a rank has arrived: the clocks are wrong by more than they say",
+            fmt::format("{} end before a rank has arrived: the clock errors are larger than stated",
                         Plural(trust.clock_violations, "collective")),
             "do not trust arrival times of this run; record again, and report it"};
   if (!trust.clock_error_ns_max) return {Status::kNotHere, "one rank, or no clock to relate", ""};
@@ -84,7 +84,7 @@ Finding LookAtSteps(const RunFacts& run) {
               "record 20 steps or more"};
     return {Status::kOk, state, ""};
   }
-  return {Status::kWarning, "no steps: nothing can be said per step",
+  return {Status::kWarning, "no steps: results cannot be given per step",
           "call lockstep_step() once per step, or use --step-range NAME"};
 }
 

@@ -170,7 +170,7 @@ class Reader {
       for (const std::string& meant : of_run) {
         const std::size_t most = name.size() - kPrefix.size() < 6 ? 1 : 2;
         if (Distance(name, meant) > most) continue;
-        warnings.push_back(Shown(name) + " is no variable of lockstep run; " + meant + " is");
+        warnings.push_back(Shown(name) + " is not a variable of lockstep run; " + meant + " is");
         break;
       }
     }

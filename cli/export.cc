@@ -41,7 +41,7 @@ struct Unit {
 // "5us", "200MB"; a plain number is in the first unit of 1.
 Result<std::int64_t> ParseQuantity(std::string_view text, const std::vector<Unit>& units, const std::string& flag,
                                    const char* example) {
-  const Error bad{ErrorCode::kUsage, "'" + std::string(text) + "' is no quantity", flag, flag + " " + example};
+  const Error bad{ErrorCode::kUsage, "'" + std::string(text) + "' is not a quantity", flag, flag + " " + example};
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || !(number >= 0)) return bad;
@@ -182,13 +182,14 @@ void AddExport(CLI::App& root, Chosen& chosen) {
   app->add_option("--min-dur", flags->min_dur,
                   "Leave out ranges, calls, kernels, copies and messages shorter than that, as in 5us")
       ->type_name("TIME");
-  app->add_option("--budget", flags->budget,
-                  "The output's size at most, as in 200MB: the shortest of those are left out, and it is said which")
+  app->add_option(
+         "--budget", flags->budget,
+         "The largest output size, for example 200MB: the shortest events are left out, and a line reports which")
       ->type_name("SIZE");
   app->add_option("--flows", flags->flows, "perfetto: arrows, for the costliest waits")->capture_default_str();
   app->add_flag("--split", flags->split, "perfetto: an archive with a file per rank");
   AddClockFlag(*app, flags->clock);
-  app->add_flag("--no-findings", flags->no_findings, "Leave out what an analysis finds");
+  app->add_flag("--no-findings", flags->no_findings, "Leave out the findings of the analysis");
   app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
   app->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
   app->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });

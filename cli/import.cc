@@ -109,8 +109,8 @@ int Run(const ImportFlags& flags) {
       if (!flags.quiet) Note("lockstep: {}\n", text);
     });
     if (lock.others_at_it())
-      return PrintError({ErrorCode::kIo, "another lockstep works on the run and does not get on", flags.output,
-                         "choose another with -o"});
+      return PrintError({ErrorCode::kIo, "another lockstep command works on this run and makes no progress",
+                         flags.output, "choose another with -o"});
     // Somebody else may have made one meanwhile.
     if (Status output = CheckOutput(flags); !output.ok()) return PrintError(output.error());
     if (Status moved = import::MoveRun(part.directory(), flags.output); !moved.ok()) return PrintError(moved.error());

@@ -26,10 +26,11 @@ namespace {
 
 // Of a published import: shared by those who read it.
 constexpr const char* kInUse = ".in-use";
-// What an earlier version left has no such file; nobody works that long.
+// Imports of earlier versions have no such file. No command reads an import for that long.
 constexpr long kSurelyOldSeconds = 24 * 3600;
 
-// Can hold files of ours: made if need be. A link leads where somebody else wants it.
+// Whether the directory can hold the cache; it is created if needed. A link is refused: another user may choose its
+// target.
 bool Usable(const fs::path& dir) {
   std::error_code error;
   fs::create_directories(dir, error);
@@ -83,7 +84,7 @@ bool Use(const std::string& run, const std::string& key) {
   return true;
 }
 
-// Imports of the same files as they were before, if nobody reads them.
+// Removes imports of older versions of the same files that no process reads.
 void RemoveOlder(const std::string& cache, const std::string& names, const std::string& current) {
   std::vector<std::string> older;
   std::error_code error;
@@ -111,7 +112,7 @@ void RemoveOlder(const std::string& cache, const std::string& names, const std::
 void SaySkipped(const std::vector<std::string>& skipped) {
   for (std::size_t i = 0; i < skipped.size(); ++i) {
     if (i == 3 && skipped.size() > 4) {
-      Note("lockstep: and {} more JSON files that are no traces\n", skipped.size() - i);
+      Note("lockstep: and {} more JSON files that are not traces\n", skipped.size() - i);
       break;
     }
     Note("lockstep: skipped {}\n", skipped[i]);
@@ -161,7 +162,7 @@ Result<std::string> ImportIntoCache(const std::vector<std::string>& given, unsig
   }
   FileLock use = FileLock::Try(part->directory() + "/" + kInUse, FileLock::Mode::kShared);
   int published = part->Publish();
-  // Without locks somebody else may have been as fast; what is there and cannot be used is in the way.
+  // Without locks another process may have published first; an existing import that cannot be used is removed.
   if (published != 0 && Use(run, key)) return run;
   if (published != 0 && PartDirectory::Remove(run) == 0) published = part->Publish();
   const std::string where = published == 0 ? run : part->directory();

@@ -151,7 +151,7 @@ Result<FileFacts> LookAtJson(const std::string& path) {
   const Json json = Json::parse(file, nullptr, false);
   if (!json.is_object() || !json.contains("schema") || !json["schema"].is_string())
     return Error{ErrorCode::kMalformed,
-                 json.is_discarded() ? "the JSON is damaged or cut" : "no JSON file of Lockstep's", path,
+                 json.is_discarded() ? "the JSON is damaged or cut" : "not a JSON file of Lockstep", path,
                  "make it again; traces of torch.profiler are read by lockstep import"};
   FileFacts facts;
   facts.path = path;
@@ -189,7 +189,7 @@ Result<FileFacts> LookAt(const std::string& path, bool digest) {
   std::error_code absent;
   if (const fs::file_type type = fs::status(path, absent).type();
       type == fs::file_type::fifo || type == fs::file_type::socket || type == fs::file_type::character)
-    return Error{ErrorCode::kMalformed, "this is no regular file", path, "name a file or a run's directory"};
+    return Error{ErrorCode::kMalformed, "not a regular file", path, "name a file or a run's directory"};
   if (IsJson(path)) return LookAtJson(path);
   if (fs::path(path).extension() == ".spool") return LookAtSpool(path);
   return LookAtTables(path, digest);
@@ -244,7 +244,8 @@ void Print(const FileFacts& facts, bool digest) {
          loss.detail.empty() ? "" : ": ", loss.detail);
   }
   for (const std::string& damage : facts.damaged) Show("  damaged: {}\n", damage);
-  if (facts.missing_columns != 0) Show("  {} columns of this version are not in it\n", facts.missing_columns);
+  if (facts.missing_columns != 0)
+    Show("  {} columns that this version knows are missing in the file\n", facts.missing_columns);
 }
 
 Json ToJson(const FileFacts& facts) {
@@ -337,14 +338,13 @@ void AddInfo(CLI::App& root, Chosen& chosen) {
       "Examples:\n"
       "  lockstep info                            the latest run\n"
       "  lockstep info RUN/ranks/rank-00003.h5    tables and rows of one file\n"
-      "  lockstep info RUN --digest               what is equal however it was written");
-  info->add_option(
-      "FILE_OR_RUN", flags->what,
-      "rank file, timeline.h5, spool, analysis.json or other JSON of ours, a run's directory (default: the "
-      "latest run), or traces of torch.profiler");
-  info->add_flag(
-      "--digest", flags->digest,
-      "checksums of the values: each table, each dataset, the file, all; equal however the files were written");
+      "  lockstep info RUN --digest               checksums that do not depend on how files were written");
+  info->add_option("FILE_OR_RUN", flags->what,
+                   "rank file, timeline.h5, spool, analysis.json or another JSON file of Lockstep's, a run's directory "
+                   "(default: the latest run), or traces of torch.profiler");
+  info->add_flag("--digest", flags->digest,
+                 "checksums of the values (each table, each dataset, the file, all), which do not depend on how files "
+                 "were written");
   info->add_flag("--schema", flags->schema, "print all tables and columns as Markdown");
   info->add_option("--json", flags->json, "write the same as JSON to FILE, - for stdout");
   info->callback([flags, &chosen] { chosen = [flags] { return Info(*flags); }; });

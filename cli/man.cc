@@ -61,15 +61,15 @@ int Print(const CLI::App& root) {
       "one\n"
       "clock, and says which rank, transfer or bucket makes a step longer than it should be, what that costs, and what "
       "to\n"
-      "change. RUN is a run directory; without it the latest one in ./lockstep.out is meant.\n"
+      "change. RUN is a run directory; if it is left out, the latest run in ./lockstep.out is used.\n"
       ".SH COMMANDS\n",
       LOCKSTEP_VERSION, Plain(commands.front().help));
   for (std::size_t i = 1; i < commands.size(); ++i) Print(commands[i]);
   ShowOwn(
       ".SH ENVIRONMENT\nFlags of lockstep run can be given as LOCKSTEP_<FLAG>, in capitals with underscores, those of "
-      "other\ncommands as LOCKSTEP_<COMMAND>_<FLAG>; each is named beside its flag. What is on the command line "
-      "counts first.\nAn empty variable counts as not set. One that cannot be used is named and left out: it ends no "
-      "command and keeps no\nprogram from running.\n"
+      "other\ncommands as LOCKSTEP_<COMMAND>_<FLAG>; each is named beside its flag. Flags on the command line "
+      "override\nvariables. An empty variable counts as not set. A variable that cannot be used is reported and "
+      "ignored; the command\nor program runs anyway.\n"
       ".SH EXIT STATUS\nlockstep run: the program's own. Others:\n"
       ".TP\n{}\ndone\n.TP\n{}\nfailed\n.TP\n{}\nwrong usage\n.TP\n{}\nthe input is incomplete or suspicious; results "
       "were "

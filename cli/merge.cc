@@ -16,7 +16,7 @@ void AddMerge(CLI::App& root, Chosen& chosen) {
       root.add_subcommand("merge", "Bring the ranks of a run onto one clock and match what they did together");
   command->footer(
       "Examples:\n"
-      "  lockstep merge RUN             analyze does it by itself where it is not done\n"
+      "  lockstep merge RUN             analyze does this by itself if needed\n"
       "  mpirun -np 8 lockstep-merge-mpi RUN      the same by many processes");
   AddMergeFlags(*command, *flags);
   flags->resolve = [flags = flags.get()](const std::string& run) { return ResolveOne(run, flags->jobs, false); };

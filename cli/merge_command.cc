@@ -163,7 +163,7 @@ void AddMergeFlags(CLI::App& command, MergeFlags& flags) {
                   "auto: measured clocks only; wall: accept wall-clock accuracy; off: as recorded")
       ->check(CLI::IsMember({"auto", "wall", "off"}))
       ->capture_default_str();
-  command.add_option("--classes", flags.classes, "What counts as communication on a GPU")
+  command.add_option("--classes", flags.classes, "How GPU kernels are classified as communication")
       ->check(CLI::IsMember({"lockstep", "hta"}))
       ->capture_default_str();
   command

@@ -131,7 +131,7 @@ int Run(const OpenFlags& flags) {
 
   const std::string secret = SecretPathPart();
   if (secret.empty())
-    return PrintError({ErrorCode::kIo, "the system gives no random numbers, so the timeline would be open to all", "",
+    return PrintError({ErrorCode::kIo, "the system provides no random numbers, so the address could be guessed", "",
                        "lockstep export RUN, then open the file in the page by hand"});
   const Result<ServedFile> served_file = ServedFile::Open(file);
   if (!served_file.ok()) return PrintError(served_file.error());
@@ -180,14 +180,12 @@ void AddOpen(CLI::App& root, Chosen& chosen) {
   AddRunsArgument(*app, flags->runs);
   app->add_option("--step", flags->step, "Show this step")->type_name("N");
   AddClockFlag(*app, flags->clock);
-  app->add_option("--ui", flags->ui, "Address of the page, if you have one of your own")
-      ->type_name("URL")
-      ->capture_default_str();
-  app->add_option("--port", flags->port, "Perfetto's own page may read from 9001 only")
+  app->add_option("--ui", flags->ui, "Address of a Perfetto page of your own")->type_name("URL")->capture_default_str();
+  app->add_option("--port", flags->port, "Port to serve on; ui.perfetto.dev can read from 9001 only")
       ->type_name("N")
       ->check(CLI::Range(1, 65535))
       ->capture_default_str();
-  app->add_flag("--stay", flags->stay, "Go on serving after it has been fetched");
+  app->add_flag("--stay", flags->stay, "Keep serving after the file has been fetched");
   app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
   app->add_flag("-q,--quiet", flags->quiet, "No progress on standard error");
   app->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });

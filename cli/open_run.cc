@@ -60,8 +60,8 @@ Result<Timeline> OpenRun(MergeOptions& merge, Progress& progress) {
 }
 
 void SayChanged(Progress& progress, const std::string& run_dir, bool last) {
-  progress.Say(last ? "files of " + run_dir + " still change: what was read may not fit together"
-                    : "files of " + run_dir + " changed while they were read: once more");
+  progress.Say(last ? "files of " + run_dir + " are still changing: the result may mix old and new files"
+                    : "files of " + run_dir + " changed while they were read: reading them again");
 }
 
 }  // namespace lockstep::cli

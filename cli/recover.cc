@@ -83,8 +83,8 @@ std::vector<Report::Missing> FindMissing(const std::string& run, const Recovery&
     if (!present.contains(slot))
       missing.push_back({slot, claimed(slot)
                                    ? "its agent left neither spool nor rank file"
-                                   : "no agent wrote here: not started, or without this file system; copy its "
-                                     "ranks/ from its machine"});
+                                   : "no agent wrote here: it was not started, or it does not see this file system; "
+                                     "copy its ranks/ from its machine"});
   return missing;
 }
 
@@ -209,12 +209,12 @@ int Recover(const Flags& flags) {
     report.run = run.value();
     std::error_code ignored;
     if (!fs::is_directory(report.run + "/ranks", ignored))
-      return PrintError({ErrorCode::kNotFound, "this is no run directory: there is no ranks/ in it", report.run,
+      return PrintError({ErrorCode::kNotFound, "this is not a run directory: it has no ranks/", report.run,
                          "lockstep recover DIR, where DIR holds manifest.json and ranks/"});
     const WorkLock lock(WorkLockOf(report.run), report.run,
                         [](const std::string& text) { Note("lockstep: {}\n", text); });
     if (lock.others_at_it())
-      return PrintError({ErrorCode::kIo, "another lockstep works on the run and does not get on", report.run,
+      return PrintError({ErrorCode::kIo, "another lockstep command works on this run and makes no progress", report.run,
                          "end it, then run this again"});
     report.recovery = RecoverRun(report.run, flags.without_memory);
     report.missing = FindMissing(report.run, report.recovery);
@@ -244,13 +244,13 @@ int Recover(const Flags& flags) {
 
 void AddRecover(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* app = root.add_subcommand(
-      "recover", "Make rank files of what a run that was killed left behind, and clean up after it");
+  CLI::App* app =
+      root.add_subcommand("recover", "Recover the rank files of a run that was killed, and remove what it left behind");
   app->footer(
       "Examples:\n"
       "  lockstep recover                  the latest run\n"
       "  lockstep recover RUN --stale      and remove shared memory that any run of yours left\n"
-      "analyze, report and the others recover by themselves; this says what was there and what is missing.\n"
+      "The other commands recover by themselves; this command also reports what was found and what is missing.\n"
       "Exit code 3: something is missing; 1: a file could not be written.");
   app->add_option("run", flags->run, "Run directory (default: the latest run)")->type_name("RUN");
   app->add_flag("--stale", flags->stale,

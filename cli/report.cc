@@ -96,12 +96,12 @@ void AddReport(CLI::App& root, Chosen& chosen) {
   app->add_option("--timeline-steps", flags->timeline_steps,
                   "Steps whose timeline the page has beside the median, longest and shortest")
       ->type_name("A:B");
-  app->add_option("--classes", flags->classes, "How kernels are told apart")
+  app->add_option("--classes", flags->classes, "How kernels are classified: by Lockstep's rules or by HTA's")
       ->check(CLI::IsMember({"lockstep", "hta"}))
       ->capture_default_str();
   AddClockFlag(*app, flags->clock);
   app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
-  app->add_flag("--no-replay", flags->no_replay, "Leave out what takes a replay of the run: it is the slower part");
+  app->add_flag("--no-replay", flags->no_replay, "Skip the replay of the run, which takes most of the time");
   app->add_flag("-q,--quiet", flags->quiet, "No progress and no closing line");
   app->callback([flags, &chosen] { chosen = [flags] { return Report(*flags); }; });
 }

@@ -152,8 +152,9 @@ void TellWhereFilesAre(const RunResult& result) {
   if (!good || result.launch.local_rank != 0 || LookAt(result.run_dir, 0) != SlotEnd::kUnclaimed) return;
   char host[HOST_NAME_MAX + 1] = {};
   ::gethostname(host, sizeof host - 1);
-  Say("rank 0 was not in " + result.run_dir + " on " + host + ". If its node does not share it, there: rsync -a " +
-      host + ":'" + fs::absolute(result.run_dir).string() + "/ranks/' RUN/ranks/   then: lockstep analyze RUN");
+  Say("rank 0 has no file in " + result.run_dir + " on " + host +
+      ". If its node does not share this directory, run on that node: rsync -a " + host + ":'" +
+      fs::absolute(result.run_dir).string() + "/ranks/' RUN/ranks/   then: lockstep analyze RUN");
 }
 
 }  // namespace

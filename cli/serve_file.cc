@@ -187,7 +187,7 @@ void Connection::OnRequest(error_code error) {
   const auto& request = parser_.get();
   const ServeOptions& options = server_.options();
   const auto text = [](boost::string_view view) { return std::string_view(view.data(), view.size()); };
-  // Another name for this address would be somebody's own page talking to itself (DNS rebinding).
+  // A request with another name for this address comes from a foreign page (DNS rebinding).
   const std::string port = ":" + std::to_string(options.port);
   const std::string_view host = text(request[http::field::host]);
   const bool here = host == "127.0.0.1" + port || host == "localhost" + port;
@@ -239,7 +239,7 @@ void Connection::SendPiece() {
   if (left == 0) return Goodbye(true);
   const ssize_t got =
       ::pread(server_.file(), piece_.data(), std::min<std::uint64_t>(left, piece_.size()), static_cast<off_t>(sent_));
-  // Cut while it was served: the missing rest shows at the other end, as the length was told.
+  // Cut while it was served: the receiver notices the missing rest, because the length was sent before.
   if (got <= 0) return Goodbye(false);
   sent_ += static_cast<std::uint64_t>(got);
   stream_.expires_after(kForPiece);
@@ -267,12 +267,12 @@ void Connection::Goodbye(bool fetched) {
 }  // namespace
 
 Result<ServedFile> ServedFile::Open(const std::string& path) {
-  // O_NONBLOCK: a pipe in its place keeps nobody waiting.
+  // O_NONBLOCK: opening does not block if a pipe is in its place.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   struct stat about {};
   if (fd >= 0 && ::fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
     return ServedFile(fd, static_cast<std::uint64_t>(about.st_size));
-  const std::string reason = fd < 0 ? std::generic_category().message(errno) : "no regular file";
+  const std::string reason = fd < 0 ? std::generic_category().message(errno) : "not a regular file";
   if (fd >= 0) ::close(fd);
   return Error{ErrorCode::kIo, "cannot read the timeline: " + reason, path, "lockstep export RUN"};
 }

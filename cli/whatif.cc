@@ -227,17 +227,17 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
   app->add_option("run", flags->run, "Run directory (default: the latest run), or traces: a file or a directory")
       ->type_name("RUN");
   app->add_flag("--free-communication", flags->free_communication, "Transfers take no time; late ranks stay late");
-  app->add_option("--bandwidth", flags->bandwidth, "Network bandwidth times this")->check(AboveZero());
-  app->add_option("--latency", flags->latency, "Network latency times this")->check(NotNegative());
+  app->add_option("--bandwidth", flags->bandwidth, "Multiply the network's bandwidth by this")->check(AboveZero());
+  app->add_option("--latency", flags->latency, "Multiply the network's latency by this")->check(NotNegative());
   app->add_flag("--no-overlap", flags->no_overlap, "Non-blocking collectives move only when they are waited for");
   app->add_option("--overlap", flags->overlap,
                   "on: blocking reductions are posted where they are, and waited for after the last; off: --no-overlap")
       ->check(CLI::IsMember({"on", "off"}));
   app->add_flag("--perfect-schedule", flags->perfect_schedule,
-                "The best order of all communication on the same network: a bound");
+                "The best order of communication that was found on the same network");
   app->add_option("--prefetch", flags->prefetch, "Parameters (FSDP) are gathered this many units before their use")
       ->type_name("UNITS");
-  app->add_option("--ranks", flags->ranks, "That many ranks with the same work each: an extrapolation")
+  app->add_option("--ranks", flags->ranks, "Extrapolate to this many ranks with the same work each")
       ->type_name("N")
       ->check(AboveZero());
   app->add_flag("--without-stragglers", flags->without_stragglers,
@@ -248,7 +248,7 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
       ->check(AboveZero())
       ->capture_default_str();
   app->add_flag("--one-bucket", flags->one_bucket, "All gradients in one bucket");
-  app->add_flag("--together", flags->together, "All that is asked for at once, instead of one by one");
+  app->add_flag("--together", flags->together, "Answer all given changes together instead of one by one");
   app->add_option("--calibrate", flags->calibrate,
                   "Other runs of the same job, with other buckets: their transfers count too");
   app->add_option("--json", flags->json, "Write the answers to this file, - for stdout");

@@ -167,7 +167,7 @@ std::string NotOwnDirectory(const std::string& path, bool shared) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return std::strerror(errno);
   if (S_ISLNK(info.st_mode)) return "it is a link";
-  if (!S_ISDIR(info.st_mode)) return "it is no directory";
+  if (!S_ISDIR(info.st_mode)) return "it is not a directory";
   if (info.st_uid != ::geteuid()) return "it belongs to user " + std::to_string(info.st_uid);
   if (!shared && (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "others may write to it";
   return "";

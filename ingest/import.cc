@@ -270,7 +270,7 @@ class Importer {
         continue;
       }
       Lose(plan[k].rank, Loss::kRankDuplicated, 1,
-           fmt::format("{}: rank {} was taken from {}", traces_.files[readable[k]].name, plan[k].rank,
+           fmt::format("{}: rank {} was read from {} instead", traces_.files[readable[k]].name, plan[k].rank,
                        traces_.files[readable[static_cast<std::size_t>(plan[k].loser_to)]].name));
       std::error_code ignored;
       fs::remove(ranks_dir_ / one.file, ignored);
@@ -392,7 +392,7 @@ class Importer {
       if (lockstep::TextOf(t, t.losses.name[i]) != unknown) losses.Append(t.losses.Get(i));
     std::erase_if(s.losses, [](const kineto::Defect& loss) { return loss.loss == Loss::kImportRankUnknown; });
     if (!planned.told) {
-      const std::string detail = fmt::format("{}: taken for rank {} by {}", name, planned.rank, planned.from);
+      const std::string detail = fmt::format("{}: rank {} was inferred from {}", name, planned.rank, planned.from);
       losses.Append({.name = strings.Intern(unknown),
                      .count = 1,
                      .first_ns = schema::kNoTime,

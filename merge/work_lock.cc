@@ -11,7 +11,7 @@ WorkLock::WorkLock(const std::string& path, const std::string& of, const std::fu
     if (owner.empty()) owner = "another lockstep";
     if (wait.TellNow() && say) say("waiting for " + owner + ", which prepares " + of);
     if (wait.Tick()) continue;
-    if (say) say(owner + " has " + of + " and does not get on: not waiting any longer");
+    if (say) say(owner + " has " + of + " and makes no progress: not waiting any longer");
     return;
   }
   if (lock_.state() == FileLock::State::kNone && say)

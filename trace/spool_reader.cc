@@ -53,7 +53,7 @@ Result<SpoolFile> SpoolFile::Open(const std::string& path) {
   file.Scan();
   if (file.blocks_.empty())
     return Error{ErrorCode::kMalformed, "the spool holds no readable block", path,
-                 "nothing of this rank can be recovered from it; remove it to silence this"};
+                 "nothing of this rank can be recovered from it; remove the file to stop this message"};
   return file;
 }
 

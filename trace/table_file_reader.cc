@@ -281,7 +281,7 @@ Result<TableFile> TableFile::Open(const std::string& path) {
                  std::string("cannot read the file: ") + std::strerror(errno), path, "check the path and permissions"};
   // A pipe would hold up whoever opens it.
   if (!S_ISREG(info.st_mode))
-    return Error{ErrorCode::kMalformed, "this is no regular file", path, "remove it, or copy the file again"};
+    return Error{ErrorCode::kMalformed, "not a regular file", path, "remove it, or copy the file again"};
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->file_bytes = static_cast<std::uint64_t>(info.st_size);
@@ -368,7 +368,7 @@ Status TableFile::Impl::ParseParts() {
       // Parts lie below the file's directory and nowhere else.
       if (part.file.empty() || part.file[0] == '/' || part.file.find("..") != std::string::npos ||
           !number(take(entry, ':'), part.rows) || part.rows > kMostRows || !number(entry, part.digest))
-        return Malformed("the list of its parts makes no sense");
+        return Malformed("the file's list of parts is inconsistent");
       of_table.push_back(std::move(part));
     }
   }

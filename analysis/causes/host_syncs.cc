@@ -109,7 +109,7 @@ class HostSyncs : public CauseOf<Syncs> {
     Finding finding;
     finding.id = "sync.host";
     finding.part = "sync";
-    finding.headline = fmt::format("The host waits for the GPU, which then has nothing to do for {}: most after {}.",
+    finding.headline = fmt::format("The host waits for the GPU, which is then idle for {}: most after {}.",
                                    OfTheStep(cost, whole), Where(site));
     finding.brief = fmt::format("GPU idle after {}", site.op.empty() ? ShortName(site.call) : ShortName(site.op));
     std::int64_t idle = 0;

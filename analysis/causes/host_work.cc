@@ -70,9 +70,9 @@ class HostWork : public CauseOf<Work> {
     finding.id = "host.work";
     finding.part = "host";
     finding.headline =
-        fmt::format("The GPU has nothing to do for {} while the host {}.", OfTheStep(cost, whole),
+        fmt::format("The GPU is idle for {} while the host {}.", OfTheStep(cost, whole),
                     named       ? fmt::format("is in \"{}\"", name)
-                    : operators ? fmt::format("works through operators, \"{}\" before all", LargestLibrary(order))
+                    : operators ? fmt::format("works through operators, mainly \"{}\"", LargestLibrary(order))
                                 : "does other work between launches");
     finding.brief = named       ? fmt::format("GPU idle while the host is in {}", ShortName(name, 32))
                     : operators ? "GPU idle: operators take too long on the host"

@@ -23,7 +23,7 @@ constexpr KernelPattern kPatterns[] = {
     {"kernel.layout", "tensors rearranged between NCHW and NHWC",
      "nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|tensortransformgeneric|batched_transpose_|transpose_nchw", "",
      KernelPattern::kNothing, 1.0, 0.02, "model.to(memory_format=torch.channels_last), and the input as well"},
-    {"kernel.scatter", "embedding gradients and indexed updates, which collide in memory",
+    {"kernel.scatter", "embedding gradients and indexed updates with conflicting memory accesses",
      "embedding_backward|embeddingbackward|compute_grad_weight|krn_partial|sum_and_scatter|indexfunclargeindex|"
      "indexfuncsmallindex|indexing_backward_kernel|index_put|scatter_gather_elementwise|embeddingbag_updategradinput",
      "", KernelPattern::kNothing, 1.0, 0.03,

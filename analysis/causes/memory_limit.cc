@@ -87,7 +87,7 @@ class MemoryLimit : public CauseOf<Memory> {
                           Bytes(static_cast<std::uint64_t>(fullest->capacity)), Percent(share(*fullest)))
             : std::string();
     if (stalls) {
-      finding.headline = fmt::format("The GPU stands still for {} while the host allocates and frees its memory{}.",
+      finding.headline = fmt::format("The GPU is idle for {} while the host allocates and frees GPU memory{}.",
                                      OfTheStep(cost, whole), full ? ", which is nearly full" : "");
       finding.brief = "device memory allocated and freed within steps";
       finding.evidence =

@@ -97,8 +97,8 @@ class SmallGrids : public CauseOf<Grids> {
     finding.id = "gpu.small_grids";
     finding.part = "small_grids";
     finding.headline = fmt::format(
-        "Kernels too small for the GPU leave most of it idle: worth {}, had they blocks for all {} multiprocessors.",
-        OfTheStep(cost, whole), multiprocessors);
+        "Kernels with too few blocks leave most of the GPU idle: blocks for all {} multiprocessors would save {}.",
+        multiprocessors, OfTheStep(cost, whole));
     finding.brief = "kernels with too few blocks for the GPU";
     finding.evidence = fmt::format(
         "{} with at most half as many blocks as the GPU's {} multiprocessors, {} of compute time; most in {}: {} of {} "

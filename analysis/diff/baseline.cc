@@ -124,9 +124,9 @@ Result<RunSample> ParseBaseline(const std::string& text, const std::string& path
                  "make one: lockstep diff RUN --save-baseline FILE; or name a run's directory"};
   };
   const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) return refuse("this file is no baseline: it is not JSON");
+  if (!json.is_object()) return refuse("this file is not a baseline: it is not JSON");
   const auto schema = json.find("schema");
-  if (schema == json.end() || !schema->is_string()) return refuse("this JSON file is no baseline");
+  if (schema == json.end() || !schema->is_string()) return refuse("this JSON file is not a baseline");
   if (*schema != kSchema) return refuse(fmt::format("this file is {}, not {}", schema->get<std::string>(), kSchema));
   try {
     RunSample sample = Parse(json);

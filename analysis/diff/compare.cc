@@ -19,13 +19,13 @@ std::string List(const std::vector<std::string>& names) {
 // Why these two say nothing about each other; "" if they do.
 std::string Incomparable(const RunSample& base, const RunSample& now) {
   if (base.ranks != now.ranks)
-    return fmt::format("{} against {}: a step of another number of ranks is another step", Plural(base.ranks, "rank"),
-                       Plural(now.ranks, "rank"));
+    return fmt::format("{} against {}: steps of different numbers of ranks cannot be compared",
+                       Plural(base.ranks, "rank"), Plural(now.ranks, "rank"));
   const auto kind = [](const RunSample& run) {
     return run.gpu_ranks == 0 ? "CPU" : run.gpu_ranks < run.ranks ? "partly GPU" : "GPU";
   };
   if (std::string_view(kind(base)) != kind(now))
-    return fmt::format("a {} run against a {} run: what counts as compute is not the same", kind(base), kind(now));
+    return fmt::format("a {} run against a {} run: compute is defined differently for the two", kind(base), kind(now));
   if (base.gpu_names != now.gpu_names)
     return fmt::format("other GPUs: {} against {}", List(base.gpu_names), List(now.gpu_names));
   if (base.steps_kind != now.steps_kind) {
@@ -33,7 +33,7 @@ std::string Incomparable(const RunSample& base, const RunSample& now) {
     return fmt::format("other kinds of steps: {} against {}", said(base), said(now));
   }
   if (base.classes != now.classes)
-    return fmt::format("kernels were told apart in two ways: {} against {}", base.classes, now.classes);
+    return fmt::format("kernels were classified in two ways: {} against {}", base.classes, now.classes);
   return "";
 }
 
@@ -66,8 +66,9 @@ class Judge {
     if (const MeasureSample* sample = comparison_.base.Find(measure.name)) result.base = sample->spread;
     if (const MeasureSample* sample = comparison_.now.Find(measure.name)) result.now = sample->spread;
     if (result.base.count == 0 || result.now.count == 0) {
-      result.reason = result.base.count == 0 ? (result.now.count == 0 ? "neither run says" : "the base does not say")
-                                             : "the new run does not say";
+      result.reason = result.base.count == 0 ? (result.now.count == 0 ? "neither run has this measure"
+                                                                      : "the base run does not have this measure")
+                                             : "the new run does not have this measure";
       if (!too_few_.empty()) result.reason = too_few_;
       return result;
     }
@@ -90,7 +91,7 @@ class Judge {
       result.verdict = Verdict::kSame;
     } else {
       result.reason = d.low > 0 || d.high < 0 ? "it changed, but the limit is within its interval"
-                                              : "its interval holds no change as well as one beyond the limit";
+                                              : "its interval includes both no change and a change beyond the limit";
     }
     return result;
   }
@@ -139,7 +140,7 @@ std::string Sentence(const Comparison& c) {
   const auto duration = [](double ns) { return Duration(static_cast<std::int64_t>(std::llround(ns))); };
   switch (c.verdict) {
     case Verdict::kCannotTell:
-      return "It cannot be told whether a step takes longer: " + step.reason + ".";
+      return "Whether a step takes longer cannot be decided: " + step.reason + ".";
     case Verdict::kSame:
       return fmt::format("A step takes as long as before: {} and {}.", duration(step.base.median),
                          duration(step.now.median));
@@ -166,7 +167,7 @@ void AddRemarks(Comparison& c) {
   if (c.base.lockstep_version != c.now.lockstep_version)
     add(fmt::format("made by Lockstep {} and {}", c.base.lockstep_version, c.now.lockstep_version));
   if (c.base.shared_cores > 0 || c.now.shared_cores > 0)
-    add("ranks share cores: their steps depend on what the scheduler makes of it, from run to run");
+    add("ranks share cores: their step times depend on the scheduler and differ from run to run");
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ Result<Limit> ParseLimit(std::string_view item) {
   double value = 0;
   const auto [end, error] = std::from_chars(change.data(), change.data() + change.size(), value);
   if (error != std::errc() || !(value >= 0) || value > 1e18)
-    return Refuse(item, fmt::format("'{}' is no change", item.substr(colon + 1)));
+    return Refuse(item, fmt::format("'{}' is not a change", item.substr(colon + 1)));
   std::string_view unit(end, static_cast<std::size_t>(change.data() + change.size() - end));
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   limit.text = fmt::format("{}{} {}", measure->less_is_better ? "+" : "-", value, unit);
@@ -55,7 +55,7 @@ Result<Limit> ParseLimit(std::string_view item) {
   if (measure->fraction) return Refuse(item, fmt::format("{} is a fraction: its limit is in %", limit.measure));
   for (const Unit& each : kUnits)
     if (unit == each.name) limit.absolute = value * each.ns;
-  if (!limit.absolute) return Refuse(item, fmt::format("'{}' is no unit: %, ns, us, ms or s", unit));
+  if (!limit.absolute) return Refuse(item, fmt::format("'{}' is not a unit: %, ns, us, ms or s", unit));
   return limit;
 }
 

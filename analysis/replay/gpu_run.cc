@@ -221,14 +221,14 @@ class Reader {
     if (run_.whole_window) note("no complete steps: all that was recorded is replayed as one");
     if (sum.unlaunched > 0)
       note(fmt::format(
-          "{} of {} GPU operations have no launching call: they keep their distance to what was before them",
+          "{} of {} GPU operations have no launching call: their distance to the previous operation is kept",
           sum.unlaunched, sum.operations));
     if (sum.guessed_waits > 0)
-      note(fmt::format("the trace does not tell what streams waited for: {} waits are guessed from times",
+      note(fmt::format("the trace does not contain what streams waited for: {} waits were inferred from times",
                        sum.guessed_waits));
     if (sum.negative > 0)
-      note(
-          fmt::format("{} of {} GPU operations began before what should have held them", sum.negative, sum.operations));
+      note(fmt::format("{} of {} GPU operations began before the operation that they should have waited for",
+                       sum.negative, sum.operations));
     if (sum.dropped_waits > 0)
       note(fmt::format("{} recorded waits of streams contradict the times and are left out", sum.dropped_waits));
     const std::int64_t gaps = sum.after_launch_ns + sum.after_stream_ns + sum.after_wait_ns;
@@ -243,7 +243,8 @@ class Reader {
           static_cast<double>(sum.after_launch_ns) / 1e3 / steps,
           static_cast<double>(sum.after_stream_ns) / 1e3 / steps,
           static_cast<double>(sum.after_wait_ns) / 1e3 / steps));
-    if (run_.left_out > 0) note(fmt::format("{} collectives lack members: they take what they took", run_.left_out));
+    if (run_.left_out > 0)
+      note(fmt::format("{} collectives lack members: their recorded durations are kept", run_.left_out));
   }
 
   const Timeline& timeline_;

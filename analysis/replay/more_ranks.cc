@@ -20,7 +20,7 @@ class Grower {
 
   Result<Job> Grow() {
     if (from_ < 2)
-      return Error{ErrorCode::kUnsupported, "one rank says nothing of communication with others", "--ranks", ""};
+      return Error{ErrorCode::kUnsupported, "a run of one rank has no communication to extrapolate", "--ranks", ""};
     if (to_ < from_)
       return Error{ErrorCode::kUsage, fmt::format("the run has {} ranks already", from_), "--ranks",
                    "more ranks are predicted, fewer are not"};

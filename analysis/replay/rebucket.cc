@@ -77,7 +77,7 @@ Result<std::vector<RunCollective>> NewReductions(const BucketSequence& buckets, 
   for (std::size_t step = 0; step < buckets.first.size(); ++step)
     for (const std::uint64_t each : bytes) {
       const auto cost = costs.At(each);
-      if (!cost) return Error{ErrorCode::kUnsupported, "no transfer of the run is good for a cost table", "", remedy};
+      if (!cost) return Error{ErrorCode::kUnsupported, "the run has no transfer that a cost table can use", "", remedy};
       RunCollective made;
       made.row = kNone;
       made.comm = buckets.comm;

@@ -142,7 +142,7 @@ Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::u
     FitSteps(*what_if.buckets_, what_if.costs_, what_if.times_);
     for (Base& base : bases) {
       if (base.buckets.total_bytes() != total || base.run->ranks != what_if.run_->ranks) continue;
-      // One that cannot be told apart does without.
+      // A base that cannot be replayed with its own buckets is not used.
       if (what_if.FinishBase(base).ok()) what_if.bases_.push_back(std::move(base));
     }
     if (!what_if.bases_.empty() && what_if.bases_.front().run != what_if.run_.get()) what_if.bases_.clear();
@@ -192,10 +192,10 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
                    "prefetching can be predicted for jobs that all-gather the same units every step"};
     job = std::move(*earlier);
     if (run.moves_in_calls())
-      Note(answer,
-           each.depth > 0 && job.moved_in_wait == 0
-               ? "if data moves while ranks compute; an MPI that is not called moves less, down to no gain"
-               : "if posted gathers moved in their waits only; what moved before them would cost more than this");
+      Note(answer, each.depth > 0 && job.moved_in_wait == 0
+                       ? "assumes that data moves while ranks compute; an MPI library that is not called moves less, "
+                         "down to no gain"
+                       : "assumes that posted gathers moved only in their waits; otherwise the cost is higher");
   }
   for (const Question& each : all) {
     if (each.kind == Question::kWithoutRanks) EqualiseWork(run, each.ranks, job);
@@ -210,7 +210,7 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
         return Error{ErrorCode::kUnsupported, "there are no blocking reductions of gradients to post instead", "",
                      "what is posted already overlaps as far as its wait allows"};
       PostReductions(run, *buckets_, job);
-      Note(answer, "taken for granted: nothing between the reductions of a step needs their results");
+      Note(answer, "assumes that nothing between the reductions of a step needs their results");
     }
   }
   std::vector<std::uint32_t> predicted;
@@ -227,7 +227,7 @@ Result<std::vector<std::int64_t>> WhatIf::Play(const Job& job, const Simulator& 
   Result<Schedule> schedule = simulator.Run(assume.interference);
   if (!schedule.ok()) {
     // The run itself replays (Make): it is the change that cannot be played.
-    return Error{ErrorCode::kUnsupported, "what the ranks would then wait for is not known", schedule.error().where,
+    return Error{ErrorCode::kUnsupported, "it is unknown what the ranks would wait for then", schedule.error().where,
                  "the trace does not show all of what threads wait for: wait in MPI calls (MPI_Wait), or without a "
                  "thread that completes collectives for others"};
   }
@@ -346,7 +346,7 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
     LS_TRY(changed, Play(job.job, *simulator, assume, &answer));
   }
   const std::int64_t predicted_ns = LowerMedian(Comparable(changed));
-  double apart = 0;  // What running the same again changes, if runs tell.
+  double apart = 0;  // How much repeated runs of the same configuration differ, if there are any.
   for (const Base& base : bases_)
     if (base.buckets.bytes == bases_.front().buckets.bytes)
       apart = std::max(apart, std::abs(base.step_ns / bases_.front().step_ns - 1));
@@ -396,7 +396,7 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
       cheaper = std::max(cheaper, -more);
     }
   }
-  // Where gathers are blocking now, nothing shows that data moves while nobody calls MPI.
+  // Where gathers are blocking now, nothing shows that data moves while no rank calls MPI.
   if (question.kind == Question::kPrefetch && question.depth > 0 && run_->moves_in_calls())
     dearer = std::max(dearer, static_cast<double>(answer.gain_ns));
   cheaper += apart * static_cast<double>(answer.step_ns);

@@ -208,7 +208,7 @@ class Writer {
     if (s.comm_high_ns <= 0 && s.comm_ns <= 0)
       return a_.unrecorded.empty() ? "no communication" : "no communication recorded";
     if (a_.wait_only)
-      return fmt::format("communication {}, no overlap claimed: {}",
+      return fmt::format("communication {}, none known to overlap: {}",
                          Duration(std::max(s.comm_ns, s.terms.ExposedComm())),
                          a_.mostly_posted ? "it moved only in Wait" : "part is blocking, the rest moved only in Wait");
     if (s.hidden_comm_high_ns <= 0)
@@ -235,15 +235,15 @@ class Writer {
     const std::int64_t exposed = a_.summary.terms.exposed_transfer_ns + a_.summary.terms.exposed_unsplit_ns;
     if (cost * 100 < o.actual_ns && exposed * 100 < a_.summary.terms.Sum()) return;
     std::string text =
-        fmt::format("replayed without communication a step takes {} less", Duration(std::max<std::int64_t>(0, cost)));
+        fmt::format("without communication a replayed step is {} shorter", Duration(std::max<std::int64_t>(0, cost)));
     if (gain * 100 >= o.actual_ns)
-      text += fmt::format("; hidden as well as it can be, {} less", Duration(gain));
+      text += fmt::format("; with the best schedule found, {} shorter", Duration(gain));
     else if (cost * 100 >= o.actual_ns)
-      text += "; it is hidden as well as it can be, within 1 %";
+      text += "; the best schedule found saves less than 1 %";
     if (o.efficiency && *o.no_overlap_ns - o.best_ns > o.actual_ns / 100)
       text += fmt::format(" (overlap efficiency {})", Percent(std::clamp(*o.efficiency, 0.0, 1.0)));
     if (exposed * 50 > a_.summary.terms.Sum() && cost * 2 < exposed)
-      text += fmt::format(". Of {} exposed the rest would be spent on other things", Duration(exposed));
+      text += fmt::format(". The rest of the {} exposed would be spent on other things", Duration(exposed));
     if (!a_.replay->sampled.empty()) text += fmt::format("; {} replayed", a_.replay->sampled);
     Wrapped("  ", text);
   }

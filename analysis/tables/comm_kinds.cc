@@ -61,7 +61,7 @@ Table Head() {
             "bytes over the instances' transfer, where that is known and even", Pool::kNone, true},
            {"busbw_bytes_per_s", ColumnKind::kNumber, "algbw times the kind's factor (definitions.md)"},
            {"queue_ns", ColumnKind::kNs, "from the host's call to the start on the GPU, summed", Pool::kSum, true},
-           {"timed_count", ColumnKind::kCount, "operations that algbw is taken of", Pool::kSum, true},
+           {"timed_count", ColumnKind::kCount, "operations from which algbw is computed", Pool::kSum, true},
            {"timed_transfer_ns", ColumnKind::kNs, "their instances' transfer", Pool::kSum, true}},
           {},
           {}};

@@ -1,4 +1,4 @@
-// What the GPUs' own sensors said within the window: clocks, power, heat, what lowered the clocks.
+// Readings of the GPUs' own sensors within the window: clocks, power, heat, what lowered the clocks.
 
 #include <algorithm>
 #include <map>
@@ -32,7 +32,7 @@ enum Column : std::size_t {
 
 Table Head() {
   return {"gpus",
-          "What the GPUs' sensors said",
+          "Readings of the GPUs' sensors",
           {{"rank", ColumnKind::kId, "rank"},
            {"device", ColumnKind::kId, "device ordinal"},
            {"name", ColumnKind::kText, "product name"},

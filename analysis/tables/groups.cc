@@ -64,8 +64,8 @@ Table Head() {
        {"algbw_bytes_per_s", ColumnKind::kNumber,
         "bytes over transfer, over the instances whose transfer is known and even", Pool::kNone, true},
        {"busbw_bytes_per_s", ColumnKind::kNumber, "algbw times the kind's factor (definitions.md)", Pool::kNone},
-       {"timed_bytes", ColumnKind::kBytes, "what algbw is taken of", Pool::kSum, true},
-       {"timed_transfer_ns", ColumnKind::kNs, "what algbw is taken of", Pool::kSum, true}},
+       {"timed_bytes", ColumnKind::kBytes, "from which algbw is computed", Pool::kSum, true},
+       {"timed_transfer_ns", ColumnKind::kNs, "from which algbw is computed", Pool::kSum, true}},
       {},
       {}};
 }

@@ -42,7 +42,7 @@ Table Head() {
       "CPU operators and the GPU work they launched",
       {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
        {"op", ColumnKind::kText,
-        "operator; (outside operators): launched by none; (launch not in the trace): nobody knows by which",
+        "operator; (outside operators): launched by none; (launch not in the trace): the operator is unknown",
         Pool::kKey},
        {"calls", ColumnKind::kCount, "calls that began in the window, all threads", Pool::kSum},
        {"cpu_self_ns", ColumnKind::kNs, "host time inside it, less that of the operators it called", Pool::kSum},

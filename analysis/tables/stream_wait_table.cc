@@ -83,7 +83,7 @@ void RankRows(const RankView& rank, const TableOptions&, Table& table) {
   }
   const StreamWaits waits = FindStreamWaits(rank.tables, activity.timeline);
   if (!waits.told) {
-    table.notes.emplace_back("the trace does not tell which streams waited");
+    table.notes.emplace_back("the trace does not contain which streams waited");
     return;
   }
   struct Sum {

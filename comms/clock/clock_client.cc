@@ -70,7 +70,7 @@ Result<std::unique_ptr<ClockClient>> ClockClient::Start(const ClockServiceConfig
                  "rank " + std::to_string(reference_rank), "start every rank with lockstep run"};
   }
   if (IsEmpty(config.key))
-    return Error{ErrorCode::kUsage, "without the run's key no clock service is believed",
+    return Error{ErrorCode::kUsage, "the agent has no key of the run, so it trusts no clock service",
                  "rank " + std::to_string(reference_rank), "use a run directory that all nodes see"};
   sigset_t all, before;
   sigfillset(&all);

@@ -121,7 +121,7 @@ ClockCoordinator::~ClockCoordinator() {
   }
   if (directory.empty()) return;
   RemoveAnnouncement(directory, impl_->rank());
-  // Nobody is left who could be called with it; whoever comes later makes another.
+  // No agent is left that could be called with it; an agent that comes later makes another.
   if (ReadAnnouncements(directory).empty()) RemoveSharedRunKey(directory);
 }
 
@@ -228,13 +228,13 @@ milliseconds ClockCoordinator::Impl::Tick() {
   return milliseconds(client ? 2000 : 100);
 }
 
-// True once the application's MPI has told who measures with whom.
+// True once the application's MPI has determined which ranks measure with each other.
 bool ClockCoordinator::Impl::FromMailbox() {
   if (by_mailbox) return true;
   if (config.segment.base == nullptr) return false;
   const ClockMailbox& mailbox = config.segment.header().mailbox;
   const std::uint32_t mailbox_state = mailbox.state.load(std::memory_order_acquire);
-  // Abandoned after the ranks had told each other who they are: that part still holds.
+  // Abandoned after the ranks had exchanged their identities: that part is still valid.
   if (mailbox_state == 0 || (mailbox_state == 2 && mailbox.domains == 0)) return false;
   by_mailbox = true;
   {
@@ -279,9 +279,10 @@ bool ClockCoordinator::Impl::FromMeeting(const std::string& directory) {
   if (!reference || reference->address.empty()) {
     if (now - begun_ns > kReferenceLateNs) {
       std::lock_guard lock(mutex);
-      no_client = reference ? "rank 0 opens no clock service, so its agent expects no other hosts or holds no key"
-                            : "nothing of rank 0 is in " + directory +
-                                  ": the run directory is not shared, so there is neither its address nor a key";
+      no_client = reference ? "rank 0 runs no clock service: its agent expects no other hosts, or has no key"
+                            : directory +
+                                  " has no file of rank 0: the run directory is not shared, so its address and key "
+                                  "are unknown";
     }
     return false;
   }
@@ -316,7 +317,7 @@ bool ClockCoordinator::Impl::FromMeeting(const std::string& directory) {
 
 // MPI_Init waits for every rank, so all must decide alike: rank 0 decides when it
 // has seen all announcements, and the others follow its file. Without a decision
-// nobody starts: a wrong MPI_Init hangs or fails the job (Open MPI 4.1.4).
+// no rank starts: a wrong MPI_Init hangs or fails the job (Open MPI 4.1.4).
 void ClockCoordinator::Impl::Plan(const std::string& directory) {
   if (planned) return;
   const std::int64_t now = RawNs();

@@ -59,7 +59,7 @@ struct ClockServer::Impl {
 
 Result<std::unique_ptr<ClockServer>> ClockServer::Start(const ClockServiceConfig& config) {
   if (IsEmpty(config.key))
-    return Error{ErrorCode::kUsage, "the clock service has no key, so it could trust nobody", "",
+    return Error{ErrorCode::kUsage, "the clock service has no key, so it cannot check its clients", "",
                  "run with --clock off"};
   auto impl = std::make_unique<Impl>();
   impl->config = config;

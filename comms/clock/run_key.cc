@@ -87,8 +87,8 @@ Result<RunKey> SharedRunKey(const std::string& directory) {
   const bool seen = fstat(fd, &about) == 0;
   const ssize_t got = seen && S_ISREG(about.st_mode) ? read(fd, key.data(), key.size()) : -1;
   close(fd);
-  if (!seen || !S_ISREG(about.st_mode)) return Unusable(path, "it is no regular file");
-  if (about.st_uid != geteuid()) return Unusable(path, "it belongs to somebody else");
+  if (!seen || !S_ISREG(about.st_mode)) return Unusable(path, "it is not a regular file");
+  if (about.st_uid != geteuid()) return Unusable(path, "it belongs to another user");
   if ((about.st_mode & 077) != 0) return Unusable(path, "others may read it");
   if (about.st_size != static_cast<off_t>(key.size()) || got != static_cast<ssize_t>(key.size()) || IsEmpty(key))
     return Unusable(path, "it holds no key");

@@ -260,7 +260,8 @@ std::string_view BaseName(std::string_view path) {
 }
 
 Error Unknown(std::string_view option, std::string_view launcher) {
-  return {ErrorCode::kUsage, "unknown option of " + std::string(launcher) + ": cannot tell where the program begins",
+  return {ErrorCode::kUsage,
+          "unknown option of " + std::string(launcher) + ", so it is unclear where the program begins",
           std::string(option), std::string(launcher) + " ... lockstep run -- PROGRAM (lockstep behind the options)"};
 }
 
@@ -366,7 +367,7 @@ Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& com
 Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::string>& command,
                                                         const std::vector<std::string>& agent,
                                                         const std::string& python) {
-  const Error unknown{ErrorCode::kUsage, "cannot tell how torchrun will start the program",
+  const Error unknown{ErrorCode::kUsage, "it is unclear how torchrun will start the program",
                       command.empty() ? "" : command[0], "torchrun ... --no-python lockstep run -- python SCRIPT"};
   bool module = false, plain = false;
   std::vector<std::string> out = {command.empty() ? "" : command[0]};

@@ -397,8 +397,8 @@ void Aligner::RelateByCollectives() {
     if (!domain.unrelated) continue;
     for (const AlignRank* rank : domain.ranks)
       result_.losses.push_back({rank->rank, Loss::kClockUnbounded, 1,
-                                "no collective ties it to rank " + std::to_string(domains_.front().leader()) +
-                                    "; its times are taken as they are"});
+                                "no collective relates its clock to rank " + std::to_string(domains_.front().leader()) +
+                                    "; its times are used unchanged"});
   }
 }
 

@@ -130,7 +130,7 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate
       std::int64_t highest = MetaNumber(found.head.tables, "rank", -1);
       for (const std::int32_t of_process : found.head.tables.processes.world_rank)
         highest = std::max<std::int64_t>(highest, of_process);
-      if (highest >= kMostRanks) found.head.damaged.push_back("no job has a rank " + std::to_string(highest));
+      if (highest >= kMostRanks) found.head.damaged.push_back("rank " + std::to_string(highest) + " is impossible");
       slot.found.push_back(std::move(found));
     }
     return std::optional<Error>();
@@ -356,7 +356,7 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
       if (at != chosen.end()) {
         run.losses.push_back(MakeLoss(found.rank, Loss::kRankDuplicated, 1,
                                       found.candidate->file + ": rank " + std::to_string(found.rank) +
-                                          " was taken from " + at->second.candidate->file));
+                                          " was read from " + at->second.candidate->file + " instead"));
         continue;
       }
       const std::int32_t rank = found.rank;

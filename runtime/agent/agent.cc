@@ -207,8 +207,8 @@ Result<RunResult> SlotRun::Run() {
   traced_ = trouble.empty();
   if (enclosing != 0) {
     if (speaks())
-      Say("this is inside another `lockstep run` (process " + std::to_string(enclosing) +
-          "): that one records, this one only starts the program");
+      Say("another `lockstep run` (process " + std::to_string(enclosing) +
+          ") already records this program; this one only starts it");
   } else if (!traced_) {
     Say("rank " + std::to_string(launch_.slot()) + " runs without Lockstep: " + trouble);
     RemoveTraces();

@@ -48,7 +48,7 @@ std::string SlotRun::Prepare() {
   if (!segment.ok()) return segment.error().what;
   segment_.emplace(std::move(segment).value());
   if (segment_->on_disk() && speaks())
-    Say("rings are on disk (" + segment_->tmpfs_trouble() + "): expect stalls of milliseconds in traced calls");
+    Say("the rings are on a disk (" + segment_->tmpfs_trouble() + "), so recorded calls may take milliseconds longer");
   JudgeMpi();
   FillHeader();
   clock_link_.emplace(clock_service_, launch_, clock_, segment_->view(), dir_.absolute + "/ranks",
@@ -175,7 +175,8 @@ void SlotRun::JudgeMpi() {
   if (mpi_.kind != LinkedMpi::kMpich && mpi_.kind != LinkedMpi::kOther) return;
   if (tells)
     Say(program + " uses " + (mpi_.kind == LinkedMpi::kMpich ? "MPICH" : "an older MPI") + " (" + mpi_.library +
-        "): its MPI calls are not recorded, ranges, steps and GPU work are; build it with Open MPI 4 to see them");
+        "): its MPI calls are not recorded; ranges, steps and GPU work are. To record MPI calls, build the program "
+        "with Open MPI 4");
   spool_->Append({SpoolKind::kMeta}, "fact.mpi_unrecorded\tlibrary=" + mpi_.library + "\n");
 }
 

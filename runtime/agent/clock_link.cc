@@ -96,14 +96,17 @@ std::string ClockLink::Describe() const {
   if (rank_ == 0 || mailbox == 1 || (mailbox == 2 && header.mailbox.domains != 0)) return text;
   const bool met = ReadAnnouncement(meeting_dir_, 0).has_value();
   if (met && mailbox == 0) return text;
-  text += met ? "" : "; rank 0 is announced in no directory that this rank sees (the run directory is not shared)";
+  text += met ? ""
+              : "; this rank does not see the directory in which rank 0 announced its clock service (the run directory "
+                "is not shared)";
   if (mailbox == 2) return text + "; the exchange in MPI_Init was abandoned";
   switch (header.mailbox.agreement.load(std::memory_order_relaxed)) {
     case AnchorAgreement::kRefused:
       return text +
-             "; no exchange in MPI_Init: the program of some rank runs without Lockstep's probe, or not as on this one";
+             "; no clock exchange in MPI_Init: the program of some rank runs without Lockstep's probe, or was started "
+             "differently than on this rank";
     case AnchorAgreement::kNoBoard:
-      return text + "; no exchange in MPI_Init: this MPI has no PMIx over which ranks could agree to it";
+      return text + "; no clock exchange in MPI_Init: this MPI has no PMIx over which ranks could agree to it";
     case AnchorAgreement::kNone:
     case AnchorAgreement::kAgreed:
       break;

@@ -273,7 +273,7 @@ void Drain::RunLast() {
       LeftOpen(i, entry, segment_.ring(entry.offset));
   }
   if (const std::uint64_t dropped = segment_.header().dropped_no_ring.load(); dropped > 0)
-    CountLoss(Loss::kNoRing, dropped, "in processes without a place in the table");
+    CountLoss(Loss::kNoRing, dropped, "in processes that did not fit into the process table");
   // Reached between the last look and the end.
   if (let_go_ > 0 && !limit_counted_)
     CountLoss(Loss::kBytesLimit, 1, "at the end: " + std::to_string(let_go_) + " records not kept");

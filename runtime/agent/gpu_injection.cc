@@ -53,8 +53,8 @@ void PlanNccl(const std::string& library, Injection& injection) {
                                                     : setting.where + " has " + kPlugin + "=" + setting.value;
   if (::strcasecmp(setting.value.c_str(), "none") == 0) {
     injection.refused.push_back({"NCCL through its profiler interface", said + " switches that off",
-                                 "unset it to record what NCCL itself knows; calls into NCCL, its NVTX ranges and "
-                                 "its kernels are recorded all the same"});
+                                 "unset it to record NCCL's own events; NCCL calls, NVTX ranges and kernels are "
+                                 "recorded in any case"});
     return;
   }
   if (!setting.value.empty() && IsStatic(setting.value)) {

@@ -130,7 +130,7 @@ void GpuSampler::Work(const std::shared_ptr<Shared>& shared) {
         samples.push_back(sample);
       } else {
         at->second = nullptr;
-        give_up(UuidText(uuid, "GPU") + ": tells nothing");
+        give_up(UuidText(uuid, "GPU") + ": gives no readings any more");
       }
     }
     pause_ns = std::clamp((ThreadCpuNs() - begin_ns) * kShare, kShortestNs, kLongestNs);

@@ -88,7 +88,7 @@ class Taker {
     if (!left_.path.starts_with("/") || !ParseSpoolName(fs::path(left_.path).filename().string(), name) ||
         name.slot != place_.slot)
       return Is(LeftSpool::State::kForeign,
-                "its spool is a link to " + left_.path + ", which is no spool of this rank");
+                "its spool is a link to " + left_.path + ", which is not a spool of this rank");
     if (::lstat(left_.path.c_str(), &info) == 0) return true;
     const Claim claim = ReadClaim(ClaimPath(place_.run_dir, place_.slot));
     if (claim.boot_id == BootId() && claim.host == HostName())
@@ -104,7 +104,7 @@ class Taker {
     if (errno == ENOENT) return Is(LeftSpool::State::kAbsent, "");
     if (errno == EPERM) return Is(LeftSpool::State::kForeign, "its spool belongs to another user: it is read as it is");
     if (errno == EINVAL || errno == ELOOP)
-      return Is(LeftSpool::State::kForeign, "its spool is no regular file: it is left alone");
+      return Is(LeftSpool::State::kForeign, "its spool is not a regular file and is not read");
     return Is(LeftSpool::State::kUnreadable, std::string("its spool cannot be opened: ") + std::strerror(errno));
   }
 
@@ -117,7 +117,7 @@ class Taker {
       const Result<SpoolFacts> facts = ReadSpoolFacts(left_.path);
       if (facts.ok()) left_.facts = facts.value();
       const Claim claim = ReadClaim(ClaimPath(place_.run_dir, place_.slot));
-      return Is(LeftSpool::State::kRunning, claim.over() ? "another lockstep command is finishing it now"
+      return Is(LeftSpool::State::kRunning, claim.over() ? "another lockstep command is recovering it"
                                             : facts.ok() ? AgentText(left_.facts) + " still runs"
                                                          : "its agent still runs");
     }
@@ -152,8 +152,7 @@ class Taker {
               InThisNamespace(left_.facts)
                   ? AgentText(left_.facts) + " still runs"
                   : AgentText(left_.facts) +
-                        " may still run: its file system has no locks that would tell, and the "
-                        "spool was written to " +
+                        " may still run: its file system has no locks, and the spool was last written " +
                         std::to_string(silent_) + " s ago");
   }
 

@@ -49,7 +49,7 @@ int MakeRanks(const std::string& dir) {
   return S_ISDIR(info.st_mode) ? 0 : ELOOP;
 }
 
-// A directory (or a link to one) that somebody else has put where all may put things, as /tmp.
+// A directory (or a link to one) of another user in a directory that everybody can write to, such as /tmp.
 bool IsPlanted(const std::string& path) {
   struct stat info, parent;
   if (::lstat(path.c_str(), &info) != 0 || info.st_uid == ::geteuid() || info.st_uid == 0) return false;
@@ -189,7 +189,7 @@ int ClaimDated(const std::string& base, const LaunchEnv& launch, RunDir& out) {
       PruneLinks(base);
       const std::string name = MakeDated(base, launch.run_hash, &error);
       if (name.empty()) return error;
-      // Before anybody can find it.
+      // Done before other ranks can find the directory.
       const std::string fresh = base + "/" + name;
       if (launch.run_id_weak && MakeRanks(fresh) == 0) AgreeOnLaunch(fresh, launch);
       if (::symlink(name.c_str(), link.c_str()) != 0) {
@@ -288,9 +288,10 @@ Result<RunDir> ClaimRunDir(const LaunchEnv& launch, const std::string& output) {
     const char* tmp = std::getenv("TMPDIR");
     const std::string base =
         std::string(tmp != nullptr && *tmp == '/' ? tmp : "/tmp") + "/lockstep.out-" + std::to_string(::geteuid());
-    const std::string why = wanted + (planted ? " belongs to somebody else, in a directory where anybody may put things"
-                                      : error == ELOOP ? " cannot be used: it or its ranks/ is a link"
-                                                       : " cannot be written (" + Reason(error) + ")");
+    const std::string why =
+        wanted + (planted          ? " belongs to another user and is in a directory that everybody can write to"
+                  : error == ELOOP ? " cannot be used: it or its ranks/ is a link"
+                                   : " cannot be written (" + Reason(error) + ")");
     dir = {};
     // Anybody may have been there first.
     std::string refused = ::mkdir(base.c_str(), 0700) == 0 ? "" : NotOwnDirectory(base, false);

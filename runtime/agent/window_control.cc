@@ -175,7 +175,7 @@ bool WindowControl::Adopt(const std::string& text, std::int64_t now_ns) {
     SwitchNow(true, WindowCause::kTrigger, false);
     char seconds[32];
     std::snprintf(seconds, sizeof seconds, "%g", static_cast<double>(duration_ns) * 1e-9);
-    Say("no steps are live: recording for " + std::string(seconds) + " s");
+    Say("no steps are marked: recording for " + std::string(seconds) + " s");
     return true;
   }
   return false;

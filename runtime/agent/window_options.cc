@@ -52,9 +52,9 @@ Status ParseSteps(const std::string& text, WindowPlan& plan) {
   const auto begin = Number(parts[0]);
   const auto end = parts.size() == 2 ? Number(parts[1]) : std::nullopt;
   if (!begin || !end || !every) return Wrong("not a range of steps: '" + text + "'", "--steps", kExample);
-  if (*end <= *begin) return Wrong("a range of steps without any step: '" + text + "'", "--steps", kExample);
+  if (*end <= *begin) return Wrong("this range of steps is empty: '" + text + "'", "--steps", kExample);
   if (slash != std::string_view::npos && *every < *end - *begin)
-    return Wrong("steps that repeat before they are over: '" + text + "'", "--steps", kExample);
+    return Wrong("the repeat interval is shorter than the range of steps: '" + text + "'", "--steps", kExample);
   plan.kind = WindowKind::kSteps;
   plan.begin_step = *begin;
   plan.end_step = *end;
@@ -188,12 +188,13 @@ Status OnlyOne(const WindowFlags& flags) {
   for (const auto& [name, given] : kWays) {
     if (!given) continue;
     if (first != nullptr)
-      return Wrong(std::string(first) + " and " + name + " both say when to record", name, "give one of them");
+      return Wrong(std::string(first) + " and " + name + " cannot be combined: each of them decides when to record",
+                   name, "give one of them");
     first = name;
   }
   const auto needs = [](bool given, bool there, const char* option, const char* other) -> Status {
     if (given && !there)
-      return Wrong(std::string(option) + " means nothing without " + other, option, "give both, or leave it out");
+      return Wrong(std::string(option) + " has no effect without " + other, option, "give both, or leave it out");
     return Ok();
   };
   const bool trigger = flags.trigger || !flags.on_signal.empty();

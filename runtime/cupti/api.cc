@@ -143,7 +143,7 @@ const char* FindCupti(Api& api, char* why, std::size_t why_bytes) {
   Take(library, "cuptiActivityEnableAllSyncRecords", api.enable_all_sync_records);
   Take(library, "cuptiFinalize", api.finalize);
   if (api.get_version == nullptr || api.get_version(&api.version) != kSuccess || api.version == 0) {
-    snprintf(why, why_bytes, "%s does not tell its version", api.path);
+    snprintf(why, why_bytes, "the version of %s is unknown", api.path);
     return why;
   }
   if (api.register_callbacks == nullptr || api.enable == nullptr || api.disable == nullptr ||

@@ -40,7 +40,7 @@ void RefuseCupti(ProcessEntry& process, const Refusal& refusal) {
   const char* text = nullptr;
   if (api.get_result_string == nullptr || api.get_result_string(refusal.result, &text) != kSuccess) text = nullptr;
   char why[1024];
-  snprintf(why, sizeof why, "%s of %s answered %d (%s)", refusal.function, api.path, refusal.result,
+  snprintf(why, sizeof why, "%s of %s returned %d (%s)", refusal.function, api.path, refusal.result,
            text != nullptr ? text : "unknown");
   const char* remedy = "";
   switch (refusal.result) {
@@ -52,7 +52,7 @@ void RefuseCupti(ProcessEntry& process, const Refusal& refusal) {
       break;
     case kMultipleSubscribers:
     case kOldProfilerInitialized:
-      remedy = "another profiler holds CUPTI; run without it";
+      remedy = "another profiler uses CUPTI; run without it";
       break;
     case kUnknown:
       remedy = "no usable NVIDIA driver, or one that is older than this libcupti";

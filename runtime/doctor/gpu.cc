@@ -132,7 +132,7 @@ Finding LookAtCupti(const Machine& machine) {
 }
 
 Finding LookAtCuptiSlot(const Machine& machine) {
-  return Refused(machine, "GPU activity", "no other tool (nsys, ncu) has the place of the CUDA injection");
+  return Refused(machine, "GPU activity", "no other tool (nsys, ncu) uses the CUDA injection");
 }
 
 Finding LookAtNccl(const Machine& machine) {
@@ -158,7 +158,7 @@ Finding LookAtNccl(const Machine& machine) {
 }
 
 Finding LookAtNcclPlugin(const Machine& machine) {
-  return Refused(machine, "NCCL", "no other plugin has the place of NCCL's profiler");
+  return Refused(machine, "NCCL", "no other plugin is set as NCCL's profiler");
 }
 
 }  // namespace lockstep::doctor

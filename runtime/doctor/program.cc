@@ -16,7 +16,7 @@ Finding LookAtProgram(const Machine& machine) {
   if (machine.program.empty()) return {Status::kNotHere, "no program is named (--program)", ""};
   std::string path = machine.find_program(machine.program);
   if (path.empty())
-    return {Status::kBlocker, fmt::format("there is no program {}", machine.program), "mend its name or PATH"};
+    return {Status::kBlocker, fmt::format("there is no program {}", machine.program), "correct its name or PATH"};
   if (const std::string interpreter = ScriptInterpreter(path); !interpreter.empty()) {
     const std::string found = machine.find_program(interpreter);
     if (found.empty())
@@ -26,7 +26,7 @@ Finding LookAtProgram(const Machine& machine) {
   }
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0)
-    return {Status::kBlocker, fmt::format("{} cannot be looked at: {}", path, std::strerror(errno)), "mend its path"};
+    return {Status::kBlocker, fmt::format("{} cannot be examined: {}", path, std::strerror(errno)), "correct its path"};
   const std::string without = "run a copy without these rights (cp), or as its owner";
   const bool other_user = (info.st_mode & S_ISUID) != 0 && info.st_uid != ::geteuid();
   const bool other_group = (info.st_mode & S_ISGID) != 0 && info.st_gid != ::getegid();

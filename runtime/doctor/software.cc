@@ -170,8 +170,8 @@ Finding LookAtPreload(const Machine& machine) {
     if (path.empty() || ::access(path.c_str(), R_OK) != 0) missing += (missing.empty() ? "" : ", ") + entry;
   }
   if (!missing.empty())
-    return {Status::kWarning, "LD_PRELOAD names what is not there: " + missing, "unset it, or mend the path"};
-  return {Status::kOk, "LD_PRELOAD stays as it is, Lockstep comes behind it: " + preload, ""};
+    return {Status::kWarning, "LD_PRELOAD names files that do not exist: " + missing, "unset it, or correct the path"};
+  return {Status::kOk, "LD_PRELOAD is kept, and Lockstep is added behind it: " + preload, ""};
 }
 
 Finding LookAtMpi(const Machine& machine) {
@@ -233,9 +233,7 @@ Finding LookAtMpiTools(const Machine& machine) {
   return Refused(machine, "MPI", "no other tool's MPI wrappers (Score-P, TAU and others) are in the way");
 }
 
-Finding LookAtNvtx(const Machine& machine) {
-  return Refused(machine, "NVTX", "no other tool has the place of the NVTX injection");
-}
+Finding LookAtNvtx(const Machine& machine) { return Refused(machine, "NVTX", "no other tool uses the NVTX injection"); }
 
 Finding TestHdf5(const Machine&) {
   const ScratchDirectory scratch;

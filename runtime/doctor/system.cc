@@ -77,7 +77,7 @@ Finding LookForStaleMemory(const Machine& machine) {
   return {Status::kWarning,
           fmt::format("{} segment{} of runs that were killed take{} {} in {}{}", stale.size(),
                       stale.size() == 1 ? "" : "s", stale.size() == 1 ? "s" : "", Size(bytes), machine.shm_dir,
-                      unspooled == 0 ? "" : fmt::format(", {} with records that are nowhere else", unspooled)),
+                      unspooled == 0 ? "" : fmt::format(", {} of them with records that are in no file", unspooled)),
           "lockstep recover RUN for runs you want, then lockstep recover --stale"};
 }
 
@@ -181,7 +181,7 @@ Finding LookAtLimits(const Machine& machine) {
       {RLIMIT_FSIZE, usual.max_bytes, "file size", "a long run is cut", "ulimit -f unlimited", false},
       {RLIMIT_AS, 1024 * kMiB, "address space", "agent and rings need some of it beside the program",
        "ulimit -v unlimited", false},
-      {RLIMIT_NPROC, 16, "processes", "an agent and its threads are more", "ulimit -u 4096", false},
+      {RLIMIT_NPROC, 16, "processes", "an agent needs more processes and threads", "ulimit -u 4096", false},
   };
   for (const Row& row : rows) {
     // The superuser's processes are not counted.
@@ -216,7 +216,7 @@ Finding LookAtCores(const Machine& machine) {
             "give the container as many cores as it sees (cpu.max), or start fewer ranks"};
   if (cores > 0 && machine.ranks_per_node > cores)
     return {Status::kWarning,
-            fmt::format("{} ranks on {} cores: they wait for each other's time", machine.ranks_per_node, cores),
+            fmt::format("{} ranks on {} cores: ranks share cores and delay each other", machine.ranks_per_node, cores),
             "at most a rank per core"};
   if (cores == 0) return {Status::kNotHere, "the allowed cores are not known", ""};
   return {Status::kOk, fmt::format("{} core{} may be used", cores, cores == 1 ? "" : "s"), ""};

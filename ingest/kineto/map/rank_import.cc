@@ -278,7 +278,7 @@ class RankBuilder {
       Lose(defect.loss, defect.count, source + (defect.detail.empty() ? "" : ": " + defect.detail));
     if (out_.summary.told_rank < 0)
       Lose(Loss::kImportRankUnknown, 1,
-           fmt::format("{}: taken for rank {}{}{}", source, rank_, options_.rank_from.empty() ? "" : " by ",
+           fmt::format("{}: rank {} was inferred{}{}", source, rank_, options_.rank_from.empty() ? "" : " from ",
                        options_.rank_from));
     if (out_.summary.told_world_size <= 0) Lose(Loss::kImportWorldSizeUnknown, 1, source);
     if (communication.without_group > 0) Lose(Loss::kImportGroupUnknown, communication.without_group, source);

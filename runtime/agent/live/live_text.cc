@@ -44,7 +44,7 @@ std::string Last(const LiveFigures& figures) {
 
 // What came of the steps, or why nothing.
 std::string Steps(const LiveFigures& figures, std::int64_t period_ns) {
-  if (figures.ranks == 0) return "no rank was heard of in the last " + Time(period_ns);
+  if (figures.ranks == 0) return "no rank has reported in the last " + Time(period_ns);
   if (figures.steps > 0) {
     std::string text = Format("steps %lld-%lld (%lld) · step %s", static_cast<long long>(figures.first_step),
                               static_cast<long long>(figures.last_step), static_cast<long long>(figures.steps),
@@ -60,7 +60,7 @@ std::string Steps(const LiveFigures& figures, std::int64_t period_ns) {
                   Time(figures.open_ns).c_str(), figures.open_rank);
   if (!figures.recording) return "recording is off";
   const std::string share = figures.mpi_share < 0 ? "" : " · in MPI " + Percent(figures.mpi_share) + " of the time";
-  if (figures.steps_ended == 0) return "no step seen yet (lockstep_step() or --step-range announce them)" + share;
+  if (figures.steps_ended == 0) return "no step yet (mark steps with lockstep_step() or --step-range)" + share;
   return "no step to show" + share;
 }
 
@@ -100,9 +100,9 @@ std::string LiveMetrics(const LiveFigures& figures, std::int32_t expected, std::
   Metrics out;
   out.Seconds("updated_timestamp_seconds", "When these were computed, since 1970.", realtime_ns);
   out.Count("ranks", "gauge", "Ranks of the job.", static_cast<std::uint64_t>(expected));
-  out.Count("ranks_heard", "gauge", "Ranks that told something in this period or the last.",
+  out.Count("ranks_heard", "gauge", "Ranks that reported in this period or the previous one.",
             static_cast<std::uint64_t>(figures.ranks));
-  out.Count("steps_total", "counter", "Steps that ended on every rank heard of.",
+  out.Count("steps_total", "counter", "Steps that ended on every rank that reported.",
             static_cast<std::uint64_t>(figures.steps_ended));
   out.Count("steps_sampled", "gauge", "Steps that the medians are over.", static_cast<std::uint64_t>(figures.steps));
   out.Seconds("step_seconds", "Median step, from one's end on its last rank to the next one's.", figures.step_ns);

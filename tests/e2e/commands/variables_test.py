@@ -208,9 +208,9 @@ class Variables(unittest.TestCase):
         done = self.run_(LOCKSTEP_STEP="10:30", LOCKSTEP_OUTPT="x", LOCKSTEP_HOME="/opt/lockstep", LOCKSTEP_X="1",
                          LOCKSTEP_LIBRARY_DIR=str(BUILD), LOCKSTEP_ANALYZE_STEPS="1:2")
         self.ran(done)
-        self.assertEqual(sorted(line for line in done.ours if " is no variable of " in line),
-                         ["lockstep: LOCKSTEP_OUTPT is no variable of lockstep run; LOCKSTEP_OUTPUT is",
-                          "lockstep: LOCKSTEP_STEP is no variable of lockstep run; LOCKSTEP_STEPS is"])
+        self.assertEqual(sorted(line for line in done.ours if " is not a variable of " in line),
+                         ["lockstep: LOCKSTEP_OUTPT is not a variable of lockstep run; LOCKSTEP_OUTPUT is",
+                          "lockstep: LOCKSTEP_STEP is not a variable of lockstep run; LOCKSTEP_STEPS is"])
 
 
 if __name__ == "__main__":

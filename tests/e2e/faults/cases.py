@@ -243,7 +243,7 @@ def groups(Case):
         # Four ranks and their MPI share what a container has by default.
         Case("shm_64m_of_four", python("-c", "from mpi4py import MPI; MPI.COMM_WORLD.barrier(); print('good')"), ranks=4,
              shell=mounts("mount -t tmpfs -o size=64m none /dev/shm"), needs_root=True, stdout=any_order, analyze=0,
-             check=lambda test, job: test.assertNotIn(b"rings are on disk", job.stderr)),
+             check=lambda test, job: test.assertNotIn(b"rings are on a disk", job.stderr)),
         Case("shm_tiny", [APP, "marks", "100"], shell=mounts("mount -t tmpfs -o size=64k none /dev/shm"),
              needs_root=True, check=complete(100)),
         Case("shm_read_only", [APP, "marks", "100"], shell=mounts("mount -t tmpfs -o ro,size=64m none /dev/shm"),

@@ -291,7 +291,7 @@ class Ranks(Case):
                 self.assertEqual(int(file.column("devices", "device")[0]), rank, name)
                 self.assertEqual(file.losses.get("ImportRankUnknown"), 1)
                 self.assertEqual(file.losses.get("ImportWorldSizeUnknown"), 1)
-            self.assertIn("3 imported traces that do not say their rank", self.done.stdout)
+            self.assertIn("3 imported traces that do not state their rank", self.done.stdout)
             shutil.rmtree(self.dir / "in")
 
     def test_rank_from_order(self):

@@ -158,7 +158,7 @@ class NoSteps(Case):
         if subprocess.run([PYTHON, "-c", "import mpi4py"], capture_output=True).returncode != 0:
             self.skipTest("no mpi4py")
         done = self.job(["--live", "1"], program)
-        told = [re.search(r"no step seen yet .* in MPI ([0-9.]+) % of the time", line) for line in lines(done.stderr)]
+        told = [re.search(r"no step yet .* in MPI ([0-9.]+) % of the time", line) for line in lines(done.stderr)]
         shares = [float(match.group(1)) for match in told if match]
         self.assertTrue(shares, done.stderr.decode())
         # Half of rank 1's time, next to nothing of rank 0's.

@@ -167,7 +167,7 @@ class Tools(Case):
     def test_run_inside_run(self):
         done = self.run_it([LOCKSTEP, "run", "--after", "none", "--", *APP, "7"])
         self.assertEqual((done.returncode, done.stdout), (0, "done 7\n"))
-        self.assertEqual(done.stderr.count("inside another `lockstep run`"), 1, done.stderr)
+        self.assertEqual(done.stderr.count("already records this program"), 1, done.stderr)
         self.assertEqual(len(glob.glob(self.dir + "/lockstep.out/2*")), 1)
         ranges = [r for file in self.files() for r in file.ranges()]
         self.assertEqual(counts(ranges)[("categorised", None, 0)], 7)

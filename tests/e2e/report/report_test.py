@@ -317,7 +317,7 @@ def imported(place):
             check(done.returncode in (0, 3), done.stderr.decode())
             page = browser.open(place / "one.html")
             sound(page, place / "one.html")
-            check("One rank alone" in page.eval("document.body.innerText"), "one rank: says so")
+            check("The run has one rank" in page.eval("document.body.innerText"), "one rank: says so")
 
 
 HOSTILE = ["</script><script>document.body.dataset.owned=1</script>", "<img src=x onerror=\"document.body.dataset.owned=1\">", "\"'><b>bold</b>&amp;",

@@ -538,7 +538,7 @@ class Recording(Case):
             os.chown(self.place / name, 65534, 65534)
             tmp = self.place / ("tmp-" + name)
             tmp.mkdir()
-            self.assertIn("belongs to somebody else", self.record(*options, env={"TMPDIR": str(tmp)}))
+            self.assertIn("belongs to another user", self.record(*options, env={"TMPDIR": str(tmp)}))
             self.assertEqual(os.listdir(self.place / name), [])
 
     def test_shared_memory_is_the_users_alone(self):

@@ -287,7 +287,7 @@ class Requests(Case):
         process.send_signal(signal.SIGUSR1)
         _, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, err)
-        self.assertEqual(err.count("no steps are live: recording for 0.5 s"), 1)
+        self.assertEqual(err.count("no steps are marked: recording for 0.5 s"), 1)
         for rank in self.ranks():
             self.assertEqual(rank.causes(), [(6, 6, 0)])
             length = rank.windows[0]["end_ns"] - rank.windows[0]["begin_ns"]

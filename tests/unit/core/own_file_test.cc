@@ -98,7 +98,7 @@ TEST_F(OwnFile, OnlyFilesOfOursAreOpenedAndRemoved) {
   }
   EXPECT_EQ(NotOwnDirectory(Path("directory"), false), "");
   EXPECT_EQ(NotOwnDirectory(Path("link"), false), "it is a link");
-  EXPECT_EQ(NotOwnDirectory(Path("file"), false), "it is no directory");
+  EXPECT_EQ(NotOwnDirectory(Path("file"), false), "it is not a directory");
   ASSERT_EQ(::chmod(Path("directory").c_str(), 0777), 0);
   EXPECT_EQ(NotOwnDirectory(Path("directory"), false), "others may write to it");
   EXPECT_EQ(NotOwnDirectory(Path("directory"), true), "");

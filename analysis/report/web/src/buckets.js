@@ -12,7 +12,7 @@ export function scatter(data) {
   const { kinds, left_out: leftOut } = data.scatter, buckets = data.analysis.buckets;
   if (!kinds.length) {
     return [absent(leftOut > 0
-      ? `No transfer to draw: of ${plural(leftOut, 'collective')} none has a certain one. They are non-blocking and moved only now and then, are uneven, share a kernel, or lack members; what a transfer costs cannot be told from them.`
+      ? `No transfer to draw: of ${plural(leftOut, 'collective')} none has a certain one. They are non-blocking and moved only now and then, are uneven, share a kernel, or lack members; what a transfer costs cannot be derived from them.`
       : data.analysis.trust.collectives > 0 ? 'No collective of this run moves data.' : 'No collective operation was recorded.')];
   }
   let kind = kinds[0];
@@ -123,8 +123,8 @@ export function curve(data) {
   const { buckets, replay, fsdp } = data.analysis;
   const parts = [];
   if (!buckets?.curve?.length) {
-    const why = !buckets ? 'No gradient buckets were recognised in this run: PyTorch\'s DDP tells them, or a repeated sequence of all-reduces shows them.'
-      : replay.skipped ? ['Buckets are known, but the run cannot be replayed: ', name(replay.skipped), '.'] : 'Buckets are known, but what others would cost cannot be told from this run.';
+    const why = !buckets ? 'No gradient buckets were recognised in this run: PyTorch\'s DDP reports them, or a repeated sequence of all-reduces shows them.'
+      : replay.skipped ? ['Buckets are known, but the run cannot be replayed: ', name(replay.skipped), '.'] : 'Buckets are known, but this run does not show what other buckets would cost.';
     parts.push(absent(...[why].flat()));
   } else {
     const all = buckets.curve, flat = buckets.flat_cap_mb;

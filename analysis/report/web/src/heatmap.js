@@ -143,7 +143,7 @@ export function heatmap(data, openStep) {
   function describe() {
     note.textContent = `Each cell: ${kMeasures[measure][1]}` +
       (binned ? `; the largest of ${plural(map.ranks_per_row, 'rank')} and ${plural(map.steps_per_column, 'step')} each (${count(map.rank_count)} ranks, ${count(map.step_count)} steps).` : '.') +
-      (measure === 'delay_ns' ? ` Across ranks: ${clocks}.` : '') + ' A row that stands out is a slow rank, a block a node, a column something that hit all.';
+      (measure === 'delay_ns' ? ` Across ranks: ${clocks}.` : '') + ' A bright row is a slow rank, a bright block a slow node, a bright column a delay of all ranks.';
   }
   describe();
   const columnsOfTable = [

@@ -35,7 +35,7 @@ function overlapFigure(data) {
   const s = data.analysis.summary;
   const comm = data.ranks.comm_ns.reduce((sum, ns) => sum + ns, 0);
   if (data.unrecorded) return ['unknown', 'its communication is not recorded'];
-  if (data.wait_only) return ['0 %', 'no overlap claimed: communication moved only in Wait'];
+  if (data.wait_only) return ['0 %', 'no overlap is known: communication moved only in Wait'];
   if (s.overlap_low === null && s.overlap_high === null) return [comm > 0 ? 'unknown' : 'none', comm > 0 ? 'of communication hidden' : 'no communication'];
   const low = s.overlap_low ?? 0, high = s.overlap_high ?? low;
   return high - low < 0.02 ? [percent(low), 'of communication hidden under compute']
@@ -82,7 +82,7 @@ function rowsBehind(finding, number) {
 
 export function findings(data) {
   const { analysis } = data, whole = stepLength(analysis.summary);
-  if (!analysis.findings.length) return [absent('No finding: nothing that this analysis looks for costs enough to be worth a line. What it looked for and could not see is under Trust.')];
+  if (!analysis.findings.length) return [absent('No finding: nothing that this analysis checks costs enough to be listed. What it could not check is under Trust.')];
   const interval = (f) => f.saves_interval_ns && f.saves_ns_per_step !== null
     ? h('span', { class: 'dim' }, `95 %: ${duration(f.saves_interval_ns[0])} to ${duration(f.saves_interval_ns[1])}`) : null;
   return [

@@ -125,7 +125,7 @@ export function ranks(data) {
     { key, title: key.replace(/_ns$/, '').replaceAll('_', ' '), numeric: true, value: (r) => step[key][r], text: (r) => duration(step[key][r]) }))];
   return [
     h('div', { class: 'controls' }, viewControl, n > 1 ? sortControl : null),
-    legend([...parts.map(([, title, swatch]) => [swatch, title]), ['hidden striped', 'communication hidden under compute: costs nothing']]),
+    legend([...parts.map(([, title, swatch]) => [swatch, title]), ['hidden striped', 'communication hidden under compute']]),
     plot.box, pages,
     step ? h('div', {}, h('p', { class: 'dim behind-of' }, `of the median step (${step.index})`), behind('ranks-median-step', stepColumns, n)) : null,
     h('p', { class: 'dim behind-of' }, 'of the whole analysis window'), behind('ranks', columns, n),

@@ -9,7 +9,7 @@ export function collectives(data) {
   const { all, rows } = data.collectives;
   if (!rows.length) {
     return [absent(data.unrecorded ? [name(data.unrecorded)] : data.ranks.rank.length < 2
-      ? 'One rank alone has nobody to communicate with.'
+      ? 'The run has one rank, so there is no communication.'
       : 'No collective operation was recorded. Lockstep sees MPI (lockstep run under mpirun) and NCCL (a GPU job); other backends are not recorded.')];
   }
   const numeric = (key, title, text) => ({ key, title, numeric: true, value: (i) => rows[i][key], text: (i) => (rows[i][key] === null ? '-' : text(rows[i][key])) });
@@ -22,7 +22,7 @@ export function collectives(data) {
     numeric('censored', 'end uncertain', count), numeric('grouped', 'share a kernel', count),
   ].filter((column) => !['censored', 'grouped'].includes(column.key) || rows.some((row) => row[column.key] > 0));
   return [
-    h('p', { class: 'note' }, 'Medians over instances and ranks; transfer is what remains after the last rank arrived. Of operations whose end is uncertain (non-blocking, moved only now and then) or that share a kernel no transfer is claimed.'),
+    h('p', { class: 'note' }, 'Medians over instances and ranks; transfer is what remains after the last rank arrived. No transfer is given for operations whose end is uncertain (non-blocking, moved only now and then) or that share a kernel.'),
     table(columns, rows.length), csvButton('collectives', columns, rows.length),
     all > rows.length ? h('p', { class: 'note' }, `The ${count(rows.length)} that cost most of ${count(all)}; all are in analysis.json.`) : null,
     messages(data),
@@ -101,12 +101,12 @@ export function facts(data) {
     ['ended early', run.endings.length ? h('ul', {}, run.endings.map((text) => h('li', {}, name(text)))) : run.ranks_ended_early.length ? run.ranks_ended_early.join(', ') : null],
     ['steps', `${count(run.steps)} complete` + (run.warmup_steps ? `, ${count(run.warmup_steps)} of warm-up` : '') + (run.incomplete_steps ? `, ${count(run.incomplete_steps)} incomplete` : '')],
     ['analysed', duration(run.window.span_ns)],
-    ['kernels told apart by', run.gpu_ranks ? name(run.classes) : null],
+    ['kernels classified by', run.gpu_ranks ? name(run.classes) : null],
     ['GPUs', run.gpu_ranks ? [`${plural(run.gpu_ranks, 'rank')} with GPU work`, run.gpus.map((gpu) => [', ', name(gpu)])] : 'no GPU work recorded'],
     ['CUDA driver', run.cuda_driver_version && name(String(run.cuda_driver_version))],
     ['CUPTI', run.cupti_version && name(String(run.cupti_version))],
     ['NCCL plug-in', run.nccl_plugin && name(run.nccl_plugin)],
-    ['cores', run.ranks_sharing_cores ? `${run.ranks_sharing_cores} ranks share ${plural(run.shared_cores, 'core')}: timings say little about a run where each has its own` : null],
+    ['cores', run.ranks_sharing_cores ? `${run.ranks_sharing_cores} ranks share ${plural(run.shared_cores, 'core')}: the timings do not apply to a run with a core per rank` : null],
     ['made by', `lockstep ${version}`],
   ];
   const parts = [h('div', { class: 'table' }, h('table', {}, h('tbody', {}, rows.filter(([, value]) => value).map(([what, value]) =>
@@ -115,7 +115,7 @@ export function facts(data) {
     const column = (key, title, text) => ({ key, title, numeric: true, value: (i) => gpus[i][key], text: (i) => (gpus[i][key] === null ? '-' : text(gpus[i][key])) });
     const columns = [column('rank', 'rank', String), column('device', 'GPU', String), { key: 'name', title: 'name', value: (i) => gpus[i].name, text: (i) => gpus[i].name ?? '-' },
       ...Object.keys(gpus[0]).filter((key) => typeof gpus[0][key] === 'number' && !['rank', 'device'].includes(key)).map((key) => column(key, key.replaceAll('_', ' '), count))];
-    parts.push(h('h3', {}, 'What the GPUs\' sensors said'), table(columns, gpus.length), csvButton('gpus', columns, gpus.length),
+    parts.push(h('h3', {}, 'Readings of the GPUs\' sensors'), table(columns, gpus.length), csvButton('gpus', columns, gpus.length),
       data.analysis.gpu_count > gpus.length ? h('p', { class: 'note' }, `${count(gpus.length)} of ${count(data.analysis.gpu_count)}; all are in analysis.json.`) : null);
   }
   return parts;

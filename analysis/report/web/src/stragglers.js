@@ -7,15 +7,15 @@ import { behind, csvButton, table } from './table.js';
 
 const kCauses = {
   starved: 'it was ready to run but had no core', input: 'it waits for input', clock: 'its GPU\'s clock is lower', compute: 'it computes longer',
-  waiting: 'it is off the CPU by itself', unknown: 'cause unknown',
+  waiting: 'it leaves the CPU by itself (sleeps, locks, file access)', unknown: 'cause unknown',
 };
 
 function cards(data) {
   const { stragglers } = data.analysis;
   if (!stragglers.length) {
-    const why = data.ranks.rank.length < 2 ? 'One rank alone holds nobody back.'
+    const why = data.ranks.rank.length < 2 ? 'The run has one rank, so no other rank waits for it.'
       : data.analysis.skipped.some((text) => text.startsWith('stragglers')) ? 'Ranks could not be compared: that takes two ranks and two steps, or enough collectives to slice the run.'
-        : 'No rank is named: none is late by as much as is worth naming (2 % of the step) more consistently than chance (p < 0.01).';
+        : 'No rank is named: no rank is late by at least 2 % of the step and more consistently than chance explains (p < 0.01).';
     return absent(why);
   }
   return h('div', { class: 'cards' }, stragglers.map((s) => h('div', { class: 'card' },
@@ -113,7 +113,7 @@ export function stragglers(data) {
   const { analysis, attribution: a } = data;
   const parts = [cards(data)].concat(data.ranks.rank.length > 1 ? scores(data) : []);
   if (!a) {
-    if (data.ranks.rank.length > 1) parts.push(absent('Who is last cannot be told: no collective has a last arriver that the clocks can tell from the others.'));
+    if (data.ranks.rank.length > 1) parts.push(absent('The last rank is unknown: the clocks cannot resolve the last arrival of any collective.'));
   } else {
     const spot = h('div'), kinds = a.kinds.map((kind) => `${kind.op} ${bytes(kind.bytes)}`);
     const tenths = Array.from({ length: 10 }, (_, i) => `${i * 10} %`);

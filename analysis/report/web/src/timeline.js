@@ -156,7 +156,7 @@ export function timeline(data) {
     if (!c.op_certain[i]) lines.push('non-blocking: it moves only while the program is inside MPI');
     if (c.op_sharers[i] > 1) lines.push(`shares its kernel with ${plural(c.op_sharers[i] - 1, 'other')}`);
     if (!Number.isNaN(c.op_last_rank[i])) lines.push(`last to arrive: rank ${c.op_last_rank[i]}, ${duration(c.op_charge_ns[i])} after the one before`);
-    else if (!Number.isNaN(c.op_error_ns[i])) lines.push('who was last is below clock resolution');
+    else if (!Number.isNaN(c.op_error_ns[i])) lines.push('which rank was last is below clock resolution');
     if (!Number.isNaN(c.op_error_ns[i])) lines.push(`clock error ± ${duration(c.op_error_ns[i])}`);
     return lines;
   }

@@ -93,13 +93,13 @@ TEST_F(SharedKey, OthersFilesAreNotBelieved) {
   ASSERT_EQ(symlink((dir_ + "/absent").c_str(), path_.c_str()), 0);
   refused("link");
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
-  refused("no regular file");
+  refused("not a regular file");
   ASSERT_EQ(mkdir(path_.c_str(), 0700), 0);
-  refused("no regular file");
+  refused("not a regular file");
   if (geteuid() == 0) {
     put(32, 0600);
     ASSERT_EQ(chown(path_.c_str(), 65534, 65534), 0);
-    refused("somebody else");
+    refused("another user");
   }
   fs::remove_all(dir_);
   EXPECT_FALSE(SharedRunKey(dir_).ok());

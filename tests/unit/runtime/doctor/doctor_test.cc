@@ -178,7 +178,7 @@ TEST_F(Doctor, Preload) {
   libraries_["libjemalloc.so.2"] = "/proc/self/exe";
   Expect("preload", Status::kWarning, "/nowhere/lib.so");
   ::setenv("LD_PRELOAD", "libjemalloc.so.2", 1);
-  Expect("preload", Status::kOk, "stays as it is");
+  Expect("preload", Status::kOk, "is kept");
   ::unsetenv("LD_PRELOAD");
 }
 
