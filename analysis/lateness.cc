@@ -109,7 +109,7 @@ Suspects::Suspects(const Context& context, const std::vector<std::size_t>& posit
       };
       for (std::size_t m = first; m < last; ++m)
         if (!suspect(m)) others = std::max(others, members.arrival_ns[m]);
-      // Only suspects take part: nobody says when the others would have come, and the last one is charged as anyone is.
+      // Only suspects take part: it is unknown when the others would have come, and the last one is charged as usual.
       const bool among_themselves = others == INT64_MIN;
       if (among_themselves) others = t.last_arrival_ns[c] - t.charge_ns[c];
       for (std::size_t m = first; m < last; ++m) {
@@ -170,7 +170,8 @@ Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& susp
       wait(waits[culprit], std::max(t.last_arrival_ns[c] - t.charge_ns[c], here), came);
   }
   const IntervalSet transferring = Normalize(std::move(transfers));
-  // Of several operations in flight one may wait for a suspect and another for somebody else: that is no suspect's.
+  // Of several operations in flight one may wait for a suspect and another for another rank: that time is not charged
+  // to the suspect.
   const IntervalSet not_for_suspects = Unite(transferring, Normalize(std::move(for_others)));
   const std::vector<Unit>& units = context.units();
   const auto per_unit = [&](std::vector<Interval> stretches, const IntervalSet& without) {

@@ -21,7 +21,7 @@ inline constexpr double kResolution = 1.5;
 struct LatenessTable {
   // Mean of arrival minus the lower median arrival, ns.
   std::vector<std::vector<double>> mean_ns;
-  // Sum of what is above 0 of it: nobody waits longer for this rank, as long as most ranks are on time.
+  // The sum of its positive values: no rank waits longer for this rank, as long as most ranks are on time.
   std::vector<std::vector<std::int64_t>> behind_ns;
   // The same sum over what lies within the resolution: what better clocks might show.
   std::vector<std::vector<std::int64_t>> blurred_ns;

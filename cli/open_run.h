@@ -20,7 +20,8 @@ ClockChoice ClockChoiceOf(const std::string& clock);
 // directory that cannot be written to is read all the same. `progress` must outlive the call only.
 Result<Timeline> OpenRun(MergeOptions& merge, Progress& progress);
 
-// Says that ranks' files changed while they were read: once more, or, the last time, that it is left at that.
+// Says that ranks' files changed while they were read and are read again, or, the last time, that the result may be
+// mixed.
 void SayChanged(Progress& progress, const std::string& run_dir, bool last);
 
 // `work` on that timeline, a Result of something: from the beginning if ranks' files came, went or changed meanwhile,

@@ -5,7 +5,7 @@
 // pid namespace and container that sees the file. Unlike flock(2) an exclusive one needs a descriptor
 // that may write, so a stranger who can only read the file cannot pass for its writer. They end with the last
 // reference to the open file, and a mapping is one (tested on 6.18: descriptor closed, file mapped, and again in a
-// forked child): whoever maps a file that was locked before holds the lock until it unmaps, executes or dies.
+// forked child): a process that maps a file which was locked before holds the lock until it unmaps, executes or dies.
 //
 // Close-on-exec keeps a lock from a program that is started.
 
@@ -21,7 +21,7 @@ namespace lockstep {
 
 enum class Locked : std::uint8_t {
   kYes,
-  kHeld,         // By somebody else, in a way that excludes ours.
+  kHeld,         // By another process, in a way that excludes this one.
   kUnsupported,  // This file system or kernel has none (NFS, ENOLCK, ENOSYS, EINVAL, ...): it proves nothing.
 };
 
@@ -50,7 +50,7 @@ inline Locked TryLock(int fd, short type) {
 inline Locked TryLockExclusive(int fd) { return TryLock(fd, F_WRLCK); }  // The descriptor must be open for writing,
 inline Locked TryLockShared(int fd) { return TryLock(fd, F_RDLCK); }     // for reading.
 
-// Whether somebody holds the exclusive lock: kHeld, or kYes that nobody does. Any descriptor will do.
+// Whether a process holds the exclusive lock: kHeld, or kYes if none does. Any descriptor will do.
 inline Locked AskExclusive(int fd) {
   if (LocksMayHang(fd)) return Locked::kUnsupported;
   struct flock lock {};

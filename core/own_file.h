@@ -1,6 +1,6 @@
 #pragma once
-// Files in places where others may have put something: never through a link that somebody planted, never under a
-// name that somebody could foresee, never taking away what is not ours.
+// Files in places where others may have put something: never through a link that another user planted, never under a
+// predictable name, and never removing what is not this user's.
 
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -35,8 +35,8 @@ std::string DirectoryOf(const std::string& path);
 // Directory entries of `path`'s directory reach the disk.
 void SyncDirectoryOf(const std::string& path);
 
-// Files that CreateBeside made for `path` and whose makers are dead are removed. Where there are no locks nobody
-// can tell, and they stay. Which were removed.
+// Removes the files that CreateBeside made for `path` and whose makers are dead. Without locks this cannot be
+// known, and the files stay. Returns those that were removed.
 std::vector<std::string> RemoveDeadParts(const std::string& path);
 // The same for whatever was made in a directory.
 std::vector<std::string> RemoveDeadPartsIn(const std::string& directory);
@@ -50,7 +50,7 @@ bool RemoveOwn(const std::string& path);
 // The same for a link of this user; what it points to stays.
 bool RemoveOwnLink(const std::string& path);
 
-// A directory of this user, itself and not by a link, that nobody else may write to unless `shared`. "" or what is
+// A directory of this user, itself and not by a link, that no other user may write to unless `shared`. "" or what is
 // wrong with it, as part of a sentence.
 std::string NotOwnDirectory(const std::string& path, bool shared);
 

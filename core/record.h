@@ -2,7 +2,7 @@
 // What the probe writes into a thread's ring: records of one or more 32-byte
 // slots, fixed layouts, ticks of the event clock. The agent copies them as they
 // are into the spool; trace/decode turns them into tables. The layouts are a
-// contract between versions of probe and decoder: kVersion in ring_layout.h.
+// contract between versions of probe and decoder: kSegmentVersion in ring_layout.h.
 
 #include <cstdint>
 #include <type_traits>

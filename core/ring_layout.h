@@ -117,7 +117,7 @@ struct SwitchHistory {
   std::atomic<std::uint32_t> count;  // Ever; the n-th is in at[n % kSwitchHistory].
   std::uint32_t reserved;
   std::atomic<std::uint64_t> at[kSwitchHistory];
-  // By whoever turned the switch. Wait-free.
+  // The thread that turned the switch calls this. Wait-free.
   void Note(bool on, std::uint64_t ticks) {
     at[count.fetch_add(1) % kSwitchHistory].store(ticks << 1 | (on ? 1 : 0), std::memory_order_release);
   }
@@ -143,13 +143,13 @@ struct SegmentHeader {
 
   std::uint32_t gpu_options;                              // kGpu...
   std::atomic<std::uint32_t> recording;                   // 0: identities are counted, nothing is written.
-  std::atomic<std::uint32_t> agent_gone;                  // Set by nobody alive: the agent closed the segment.
+  std::atomic<std::uint32_t> agent_gone;                  // The agent closed the segment.
   std::uint32_t clock_agent;                              // 1: --clock agent, which says that no rank uses MPI.
   std::atomic<std::uint64_t> next_free;                   // Bump offset for ring memory.
   std::atomic<std::uint64_t> ready_bytes;                 // [0, ready) is allocated and populated.
   std::atomic<std::uint32_t> rings_used, processes_used;  // High-water marks of the tables.
   std::atomic<std::uint64_t> dropped_no_ring;
-  // Which spool these rings belong to: a number nobody can guess, which the spool has too, and the spool's inode.
+  // Which spool these rings belong to: an unpredictable number that the spool has too, and the spool's inode.
   std::uint64_t spool_nonce, spool_inode;
   std::atomic<std::uint64_t> reserved_counters[6];
   WindowSpec window;
@@ -171,7 +171,7 @@ struct RingHeader {
   // Consumer's line.
   alignas(64) std::atomic<std::uint64_t> tail;  // Slots the agent has in the spool.
 
-  // What the thread is doing now: lets the agent tell where a killed rank stood.
+  // What the thread is doing now: shows the agent where a killed rank stood.
   alignas(64) std::atomic<std::uint64_t> call_begin_ticks;
   std::atomic<std::uint32_t> call_op;  // MpiOp in progress, 0 none.
   std::uint32_t range_depth;

@@ -18,7 +18,7 @@ class WorkLock {
   WorkLock(const WorkLock&) = delete;
   WorkLock& operator=(const WorkLock&) = delete;
 
-  // Somebody else is at it, and does not get on: what he may be about to remove is not ours to touch.
+  // Another command works on it and makes no progress: what that command may be about to remove must not be touched.
   bool others_at_it() const { return lock_.state() == FileLock::State::kBusy; }
   // The holder gets on. From any thread, one call at a time.
   void Touch() { lock_.Touch(); }

@@ -282,7 +282,7 @@ void AddSlotLosses(ProcessDecoder& decoder, const TickMap& map, const Contents& 
                    const Leftover& leftover, std::uint64_t missing_slots) {
   TickConverter clock(map);
   const auto at = [&](std::uint64_t ticks) { return ticks == 0 ? kNoTime : clock.Ns(ticks); };
-  bool write_failed = false;  // Or given up at the size limit: what is missing is told there.
+  bool write_failed = false;  // Or given up at the size limit, whose own loss counts what is missing.
   for (const LossLine& line : contents.losses) {
     if (const LossInfo* info = FindLoss(line.name)) {
       const auto loss = static_cast<Loss>(info - kLosses);
@@ -316,8 +316,8 @@ void AddMetaRows(schema::RankTables& tables, ProcessDecoder& decoder, std::map<s
     if (end.agent_cpu_ns >= 0) meta.try_emplace("agent_cpu_ns", std::to_string(end.agent_cpu_ns));
   }
   if (process != nullptr) {
-    // MPI's word counts more than a launcher's variable; a variable that somebody set
-    // below the agent (torchrun inside a slot) more than what the slot was given.
+    // MPI's rank overrides a launcher's variable; a variable that was set below the agent
+    // (torchrun inside a slot) overrides what the slot was given.
     const auto agents = meta.find("rank_variable");
     const bool own_variable =
         process->rank_source == 2 && agents != meta.end() && std::to_string(process->world_rank) != agents->second;
@@ -352,7 +352,7 @@ void AddClockRows(schema::RankTables& tables, const Contents& contents, bool bur
                                 .receive_ns = row.t4});
 }
 
-// Recording is one switch per slot: whoever turned it, all processes have its windows.
+// Recording is one switch per slot: its windows hold for all processes, no matter which of them turned it.
 void AddWindows(const std::vector<std::unique_ptr<ProcessDecoder>>& decoders, Decoded& decoded, const TickMap& map,
                 const Contents& contents) {
   TickConverter clock(map);

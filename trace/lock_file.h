@@ -1,7 +1,8 @@
 #pragma once
 // Files that are locks, between commands that read and write the same directory: flock(2), which the kernel gives back
-// however its holder ends, which holds across PID namespaces, and which (other than core/file_lock.h's) a reader who
-// may not write can have as well. Where a file system has none, nobody may depend on them.
+// however its holder ends, which holds across PID namespaces, and which (other than core/file_lock.h's) a reader
+// without write permission can take as well. Some file systems have no such locks, so no decision may rest on them
+// alone.
 
 #include <chrono>
 #include <string>
@@ -45,7 +46,7 @@ class FileLock {
   std::chrono::steady_clock::time_point touched_{};
 };
 
-// What NameOwner wrote, in printable characters: the file may be anybody's. "" if it says nothing.
+// What NameOwner wrote, in printable characters, since another user may own the file. "" if it is empty.
 std::string OwnerOf(const std::string& lock_path);
 
 // How long those who wait believe in a holder that does not Touch its lock. LOCKSTEP_TEST_LOCK_WAIT_MS changes it.
@@ -57,7 +58,7 @@ class LockWait {
   explicit LockWait(std::string lock_path) : path_(std::move(lock_path)) {}
   // Sleeps a little. False: the holder has not moved for LockPatience.
   bool Tick();
-  // True once, after a second: time to tell the user.
+  // True once, after a second: the user should then see a message.
   bool TellNow();
 
  private:
@@ -68,15 +69,15 @@ class LockWait {
 };
 
 // Several machines may see this file system, and not all of them show one another's locks (NFS with local_lock,
-// Lustre with localflock): there a free lock alone does not prove that nobody uses a file.
+// Lustre with localflock): there a free lock alone does not prove that a file is unused.
 bool SharedBetweenMachines(int fd);
 
-// Whether a lock on this open file, had by us, proves that nobody else uses it: everywhere but on a file system of
+// Whether holding the lock of this open file proves that no other process uses it: everywhere but on a file system of
 // several machines, where the file must be a day old.
 bool LocksProve(int fd);
 
-// The exclusive lock of a file that is there, if that proves that nobody uses it; else one that is not held. Who
-// removes the file does so before he gives it back: users look whether what they locked is still there.
+// The exclusive lock of a file that is there, if that proves that the file is unused; else one that is not held. A
+// process that removes the file does so before it unlocks: users check that what they locked still exists.
 FileLock LockIfUnused(const std::string& path);
 
 }  // namespace lockstep

@@ -135,7 +135,7 @@ class Finder {
   }
 
   // The last NCCL kernel that the event's thread launched before it: within the call around it, else
-  // after `since_ns`, the group before. Plugins of version 4 are told no more.
+  // after `since_ns`, the group before. NCCL tells plugins of version 4 no more than this.
   NcclTie TieBefore(const NcclEventRow& event, std::int64_t since_ns) const {
     std::int64_t from = since_ns;
     std::uint32_t call = calls_.GroupEndAround(event.thread, event.begin_ns);
@@ -307,7 +307,7 @@ class Finder {
     return tie;
   }
 
-  // Where no plugin tells: each call that did not fail, with what its thread launched in it.
+  // Without plugin events: each call that did not fail, with what its thread launched in it.
   void AddFromCalls() {
     for (const std::uint32_t i : calls_.operations()) {
       const NcclCallRow& row = call_rows_[i];
@@ -323,7 +323,7 @@ class Finder {
       op.call = i;
       op.tie = TieOfCall(i);
       const bool told = row.comm < comms_with_events_.size() && comms_with_events_[row.comm] != 0;
-      // A plugin that sees this communicator would have told of it, had it launched a kernel.
+      // A plugin that sees this communicator would have recorded the operation, had it launched a kernel.
       if (told && !Alone(row.comm) && (!op.tie.tied() || taken_.contains(op.tie.kernel))) {
         ++found_.orphans;
         continue;

@@ -90,7 +90,7 @@ class ProcessDecoder {
     std::int64_t dropped_first_ns = schema::kNoTime, dropped_last_ns = schema::kNoTime;
     std::uint64_t cut_texts = 0;
     std::uint64_t step_marks = 0;
-    bool gpu_source = false;  // Wrote what a GPU library told: a thread of the probe's own.
+    bool gpu_source = false;  // A thread of the probe's own, which wrote what a GPU library reported.
     std::uint32_t name = schema::kNone;
 
     // The record whose turn comes by time, and what belongs to it.
@@ -185,7 +185,7 @@ class ProcessDecoder {
   struct ToldLoss {
     std::uint64_t count = 0;
     std::int64_t first_ns = schema::kNoTime, last_ns = schema::kNoTime;
-    std::uint32_t thread = schema::kNone;  // The only one that told it.
+    std::uint32_t thread = schema::kNone;  // The only one that reported it.
   };
 
   schema::RankTables& tables_;

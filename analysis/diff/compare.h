@@ -30,7 +30,7 @@ inline constexpr std::string_view kDefaultLimits = "step_ns:+3%";
 
 // Both sides need so many steps.
 inline constexpr std::int64_t kLeastSteps = 20;
-// Measures that nobody asked for change by this share of themselves, and of the step, at least.
+// Measures without a limit of the user's count as changed from this share of themselves, and of the step, on.
 inline constexpr double kOtherShare = 0.05, kOtherStepShare = 0.01;
 
 struct MeasureResult {

@@ -11,11 +11,11 @@ namespace lockstep::diff {
 namespace {
 
 constexpr std::size_t kRounds = 400;
-// Longer series are told by the medians of so many stretches: their order and slow changes stay, the cost does not
-// grow with the run.
+// Longer series are reduced to the medians of so many stretches: order and slow changes are kept, and the cost does
+// not grow with the run.
 constexpr std::size_t kMostValues = 512;
 constexpr std::size_t kCoarseBlocks = 6;
-// Below this neighbours are as good as strangers; memory beyond the other cannot be told from a trend.
+// Below the first, neighbours count as independent; memory beyond the second cannot be distinguished from a trend.
 constexpr double kLeastLikeness = 0.25, kMostMemory = 0.98, kLeastSeen = 0.1;
 
 // Student's t at 97.5 %, over the normal quantile.
@@ -27,14 +27,14 @@ double StudentOverNormal(std::size_t freedom) {
   return t / 1.96;
 }
 
-// Of an interval that so few blocks tell.
+// How much wider an interval from so few blocks must be.
 double Widening(std::size_t blocks) {
   const auto n = static_cast<double>(std::max<std::size_t>(blocks, 2));
   return StudentOverNormal(std::max<std::size_t>(blocks, 2) - 1) * std::sqrt(n / (n - 1));
 }
 
 // What values that resemble their neighbours say of their median: as a first-order autoregressive series with noise on
-// top (ARMA(1,1)), of which lags 1 and 2 tell the memory. Resampling cannot show what a series shorter than its
+// top (ARMA(1,1)), whose memory is fitted to lags 1 and 2. Resampling cannot show what a series shorter than its
 // own memory has not seen; this can, if roughly: half of the 95 % interval, 0 where there is no such likeness.
 double HalfOfCorrelated(const std::vector<double>& values, double center) {
   const std::size_t n = values.size();

@@ -1,7 +1,7 @@
 #pragma once
-// What the agents of one run know and nobody else: 32 random bytes, made once per
-// run. Whoever speaks on a port of Lockstep's proves that it holds them; they are
-// never sent over a connection of ours.
+// The secret that only the agents of one run know: 32 random bytes, made once per
+// run. Each side of a connection to a port of Lockstep proves that it holds them;
+// they are never sent over a connection.
 //
 // They travel in two ways: through a file that only this user can read, in the
 // directory that the run's agents share, and through the application's own MPI
@@ -25,11 +25,11 @@ bool RandomBytes(std::span<std::uint8_t> bytes);
 // In a time that says nothing about the contents. Different lengths are different.
 bool SameSecret(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b);
 
-// All zero: nobody filled it in.
+// All zero: the key was never filled in.
 bool IsEmpty(const RunKey& key);
 
-// The key in DIRECTORY/.clock-key; whoever comes first makes it. A file is believed
-// only if it is a regular one of this user's, readable to nobody else, and whole.
+// The key in DIRECTORY/.clock-key; the first caller makes it. A file is used only if
+// it is regular, this user's, unreadable to all others, and complete.
 // kIo, saying what is wrong with it. Thread, process and host: any number at once.
 Result<RunKey> SharedRunKey(const std::string& directory);
 // Takes the file away.

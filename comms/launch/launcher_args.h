@@ -20,7 +20,7 @@ Launcher RecognizeLauncher(std::string_view program);
 
 // `command` with `agent` inserted before the program of each application context
 // ("a : b" has two). Contexts whose program is `lockstep run` already stay as they
-// are. kUsage: an option that this version does not know (it cannot tell whether
+// are. kUsage: an option that this version does not know (it is unknown whether
 // the next word belongs to it), an application file, or no program.
 // `options` are words for the launcher itself, put behind its name in each context.
 Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& command,
@@ -28,15 +28,15 @@ Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& com
                                              const std::vector<std::string>& options = {});
 
 // The same for `torchrun [options] script args`, which becomes `torchrun [options] --no_python AGENT python -u script
-// args`, as torchrun itself starts its workers; `python` is the interpreter it would use. kUsage where that cannot be
-// told, for an option that is not known or a program that torchrun runs in another way.
+// args`, as torchrun itself starts its workers; `python` is the interpreter it would use. kUsage where that is
+// unclear: for an unknown option or a program that torchrun runs in another way.
 Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::string>& command,
                                                         const std::vector<std::string>& agent,
                                                         const std::string& python);
 
-// Variables of Lockstep's users as mpirun's options (-x NAME): Open MPI's mpirun takes to other hosts only what it is
-// told to. `launcher` is the file that is started, links resolved: MPICH's mpirun has no -x and forwards everything.
-// Empty too where the command or OMPI_MCA_mca_base_env_list names variables in the way that excludes -x.
+// Variables of Lockstep's users as mpirun's options (-x NAME): Open MPI's mpirun takes only what -x names to
+// other hosts. `launcher` is the file that is started, links resolved: MPICH's mpirun has no -x and forwards
+// everything. Empty too where the command or OMPI_MCA_mca_base_env_list names variables in the way that excludes -x.
 std::vector<std::string> ForwardVariables(const std::vector<std::string>& command, std::string_view launcher,
                                           const std::vector<std::string>& environment);
 

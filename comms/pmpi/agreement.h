@@ -1,6 +1,6 @@
 #pragma once
 // All ranks decide one question alike, without any call that a rank could wait in
-// for somebody who is not there.
+// for a rank that is not there.
 //
 // Why: the clock anchors call collectives. A rank that calls one which another
 // never calls does not merely wait: on the application's communicators it shifts
@@ -20,7 +20,7 @@
 // so the decision comes, or the parent's process is stopped or gone, which ends
 // or stops the job without us as well.
 // Proved on paper and by a random test of this very code
-// (docs/architecture.md, tests/unit/comms/pmpi).
+// (docs/decisions/mpi-agreement.md, tests/unit/comms/pmpi).
 
 #include <cstdint>
 

@@ -94,7 +94,7 @@ bool SendMessage(const Message& message, int peer, int tag, std::int64_t deadlin
   return Finish(&request, deadline_ns);
 }
 
-// Polls with Iprobe, so that nothing is left behind if nobody sends.
+// Polls with Iprobe, so that no receive is left behind if the peer sends nothing.
 bool Receive(int peer, int tag, std::int64_t deadline_ns, const EventClock& clock, Message* message,
              std::int64_t* when_ns) {
   const std::int64_t begin = RawNs();
@@ -173,7 +173,7 @@ bool Exchange(const SegmentView& segment, std::int64_t limit_ns) {
   return well;
 }
 
-// Notes as messages on the private communicator, whose members have all agreed once. A message that nobody
+// Notes as messages on the private communicator, whose members have all agreed once. A message that no rank
 // receives any more is dropped by MPI_Finalize; waiting for one drives MPI's progress.
 class MessageBoard final : public AgreementBoard {
  public:
@@ -307,7 +307,7 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
   SegmentHeader& header = segment.header();
   mpi.Comm_rank(mpi.comm_world, &anchor.rank);
   mpi.Comm_size(mpi.comm_world, &anchor.size);
-  // A further process of the slot that made a world of its own has nobody to meet.
+  // A further process of the slot that made a world of its own has no rank to meet.
   if (anchor.size < 2) return;
   ClockMailbox& mailbox = header.mailbox;
   const std::int64_t limit_ns = static_cast<std::int64_t>(header.anchor_timeout_ms) * kMs;
@@ -316,8 +316,8 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
     mailbox.agreement.store(AnchorAgreement::kNoBoard, std::memory_order_relaxed);
     return;
   }
-  // A rank that is not the one its agent stands for must not speak for it. Who is not able says so, and nobody
-  // waits for him.
+  // A process whose rank is not its agent's must not vote for that agent. A rank that is not able votes no, so that
+  // the others do not wait for it.
   able = able && header.anchors_wanted != 0 && (header.slot_rank < 0 || header.slot_rank == anchor.rank);
   if (!Agree(board, anchor.rank, anchor.size, able, limit_ns)) {
     mailbox.agreement.store(header.anchors_wanted != 0 ? AnchorAgreement::kRefused : AnchorAgreement::kNone,

@@ -26,7 +26,7 @@ struct Candidate {
 
 std::int64_t Sum(std::int64_t a, std::int64_t b) { return a > kNever - b ? kNever : a + b; }
 
-// The smallest difference between two ranks' times that their clocks can tell.
+// The smallest difference between two ranks' times that their clocks can resolve.
 std::int64_t Resolution(const MatchRank& a, std::int64_t a_local_ns, const MatchRank& b, std::int64_t b_local_ns) {
   const std::int64_t error = Sum(a.clock->ErrorNs(a_local_ns), b.clock->ErrorNs(b_local_ns));
   return Sum(error, error);
@@ -55,7 +55,7 @@ class RankWaits {
       return std::tie(a.begin_ns, a.thread, a.end_ns, b.until_ns, a.row) <
              std::tie(b.begin_ns, b.thread, b.end_ns, a.until_ns, b.row);
     });
-    // Latest first: what is received later is known when an earlier call is judged.
+    // Latest first: what is received later is known when an earlier call is examined.
     OrderReceives();
     std::size_t end = candidates_.size();
     while (end > 0) {
@@ -83,7 +83,7 @@ class RankWaits {
       const bool receive = p2p_.direction[row] == kReceive;
       const std::int64_t end = p2p_.end_ns[row];
       const std::int64_t until = rank_.clock->ToLocal(came);
-      // A send that ended before its receive was posted was buffered: it waited for nobody.
+      // A send that ended before its receive was posted was buffered: it did not wait.
       if (!receive && until >= end) continue;
       candidates_.push_back({p2p_.wait_begin_ns[row], end, std::min(until, end), p2p_.thread[row], row, receive});
     }

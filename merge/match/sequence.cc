@@ -17,7 +17,7 @@ namespace {
 // Sequences up to this long are tried at every shift; longer ones where a gram fits.
 constexpr std::size_t kShort = 256, kGram = 8;
 constexpr std::size_t kSeeds = 8, kCandidates = 4096;
-constexpr std::int64_t kLookFar = 96, kLookNear = 12;  // Operations to both sides of a place that judge it.
+constexpr std::int64_t kLookFar = 96, kLookNear = 12;  // Operations on both sides of a place by which it is scored.
 // A candidate's symbols agree, and its corridors are not contradicted, on so many of its operations.
 constexpr double kAgree = 0.9, kContradicted = 0.2;
 // The rhythm decides when the best place is so much better than any other.
@@ -32,7 +32,7 @@ constexpr std::size_t kSelfShifts = 64;
 constexpr std::int64_t kSelfNear = 48;
 // Votes for a clock difference: of how many operations, and how many more than any other has.
 constexpr std::size_t kVoteOps = 64, kVoteSpine = 20'000, kVotesLeast = 3, kVotesRatio = 2;
-// What wall clocks are usually within of one another (NTP); a step must be much longer to be told by them.
+// What wall clocks are usually within of one another (NTP); a step must be much longer to be identified by them.
 constexpr std::int64_t kWallNs = 10'000'000;
 
 std::uint64_t GramAt(const std::vector<OrderedOp>& ops, std::size_t at, std::size_t length) {
@@ -188,7 +188,7 @@ class Finder {
   enum class Means : std::uint8_t { kRhythm, kVotes, kSteps, kClock };
 
   // Closely around a place first, where the least is missing; then far around it, which
-  // tells steps apart whose operations follow one another always alike.
+  // distinguishes steps whose operations always follow in the same order.
   std::optional<Candidate> Choose() {
     for (const auto& [means, look] : {std::pair{Means::kRhythm, kLookNear},
                                       {Means::kRhythm, kLookFar},

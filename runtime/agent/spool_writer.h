@@ -3,10 +3,10 @@
 //
 // A full disk must not tear a block or silence its own report: space is allocated
 // ahead (fallocate keeps the size), and the last 128 KiB of it are for the blocks
-// that tell what was lost and that the application ended.
+// that say what was lost and that the application ended.
 //
 // The writer holds the file's exclusive lock (core/file_lock.h) from before it has its name until Unlock() or its
-// own end: as long as that is so, the spool and what it leads to are nobody else's to touch.
+// own end: as long as that is so, no other process may touch the spool or what it points to.
 
 #include <sys/uio.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Shared-memory segments (core/ring_layout.h) that nobody uses any more.
+// Shared-memory segments (core/ring_layout.h) that no process uses any more.
 
 #include <cstdint>
 #include <string>
@@ -20,10 +20,10 @@ struct StaleSegment {
 // Segments of this user in `directory` that neither an agent nor a process of theirs holds, in whatever pid namespace
 // it is, and that none of this one has mapped. By path.
 std::vector<StaleSegment> FindStaleSegments(const std::string& directory = "/dev/shm");
-// Looks once more, and removes. False: somebody has it by now.
+// Checks once more, and removes. False: a process uses it by now.
 bool RemoveStaleSegment(const StaleSegment& segment);
 
-// Whether somebody may still write to a segment: agent or application holds its lock, or (where there are no locks) a
+// Whether a process may still write to a segment: agent or application holds its lock, or (where there are no locks) a
 // process that was recorded into it runs. `pid`: which, if that is known, else 0. The lock stays with `file`.
 struct SegmentUse {
   bool used = false;

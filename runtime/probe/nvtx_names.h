@@ -16,7 +16,7 @@ struct NvtxName {
   std::uint64_t key, hash;
   std::uint32_t number;  // From 1, in order of creation. Domains: fits 16 bits.
   std::uint32_t bytes;
-  std::atomic<std::uint32_t> written;  // 1: a record of this process tells it.
+  std::atomic<std::uint32_t> written;  // 1: a record of this process contains it.
   std::uint32_t value;                 // Schemas: see nvtx_payload.cc.
   const char* text() const { return reinterpret_cast<const char*>(this + 1); }
 };
@@ -32,7 +32,7 @@ NvtxName* FindNvtxName(NvtxTable table, std::uint64_t key);
 // The same number in all tables of keys that belong to a domain (null: the default one).
 inline std::uint32_t DomainNumber(const NvtxName* domain) { return domain == nullptr ? 0 : domain->number; }
 
-// Whether a record has to tell it first. Null: nothing to tell.
+// Whether a record must still be written for it. Null: there is nothing to write.
 inline bool Untold(const NvtxName* name) {
   return name != nullptr && name->written.load(std::memory_order_relaxed) == 0;
 }

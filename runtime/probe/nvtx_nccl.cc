@@ -1,4 +1,4 @@
-// NCCL's calls as its own NVTX ranges tell them: the third source, for an NCCL that is
+// NCCL's calls as its own NVTX ranges report them: the third source, for an NCCL that is
 // linked statically and whose profiler slot is taken, so that neither the plugin nor the
 // interposed functions of liblockstep-gpu.so see it.
 //
@@ -6,7 +6,7 @@
 // above 1 << 24). Since 2.25 payloads begin with the communicator's hash, which is what the
 // profiler calls commId; before that with the bytes (2.18 to 2.30, src/include/nvtx.h and
 // nvtx_payload_schemas.h). What a communicator is comes with the end of the range that made
-// it. No stream and no result is told.
+// it. The ranges contain no stream and no result.
 
 #include <string.h>
 

@@ -69,8 +69,8 @@ void MapSegment(const char* path) {
   SegmentHeader header;
   const char* problem = nullptr;
   void* base = MAP_FAILED;
-  // The mapping keeps the lock, in forked children too: nobody takes these rings for left as long as one of us is
-  // there. Held: somebody is finishing a dead agent's work, so what we would write nobody would read.
+  // The mapping keeps the lock, in forked children too: these rings do not count as left behind while a process of the
+  // application maps them. Held: a dead agent's work is being recovered, so records written now would not be read.
   if (TryLockShared(fd) == Locked::kHeld) {
     close(fd);
     return;
@@ -142,7 +142,7 @@ void FillEntry(ProcessEntry& entry) {
     counter->store(0, std::memory_order_relaxed);
   const ssize_t n = readlink("/proc/self/exe", entry.exe, sizeof entry.exe - 1);
   entry.exe[n < 0 ? 0 : n] = 0;
-  // torchrun and its kind tell the rank this way; MPI overrides it when it starts.
+  // torchrun and similar launchers set the rank this way; MPI overrides it when it starts.
   const char* rank = getenv("RANK");
   if (rank != nullptr && getenv("WORLD_SIZE") != nullptr) {
     char* end = nullptr;

@@ -141,7 +141,7 @@ std::uint32_t FreshRing(std::uint32_t capacity) {
   do {
     if (index >= kMaxRings) return kMaxRings;
   } while (!segment.rings_used.compare_exchange_weak(index, index + 1));
-  // Entries stay kFree with offset 0 if there is no memory: nobody recycles those.
+  // Entries stay kFree with offset 0 if there is no memory; these are not recycled.
   rings[index].state.store(SlotState::kClaiming);
   const std::uint64_t offset = NewRingMemory(capacity);
   if (offset == 0) {
@@ -156,7 +156,7 @@ std::uint32_t FreshRing(std::uint32_t capacity) {
 }
 
 void Initialise(RingPage& page, std::uint32_t index, std::uint32_t capacity) {
-  // head and tail restart at 0 while the entry is kClaiming; the agent tells owners apart by the generation.
+  // head and tail restart at 0 while the entry is kClaiming; the agent distinguishes owners by the generation.
   std::memset(static_cast<void*>(&page), 0, sizeof page);
   page.header.mask = capacity - 1;
   page.header.clock_mode = static_cast<std::uint32_t>(lockstep_probe.clock.mode);
@@ -164,7 +164,7 @@ void Initialise(RingPage& page, std::uint32_t index, std::uint32_t capacity) {
   page.producer.cursor = page.producer.limit = page.producer.slots;
   page.producer.ring_index = index;
   page.producer.parked = 1;
-  // A page of private memory per thread: what tells "off" from "being written" without a look-up.
+  // A page of private memory per thread: it distinguishes "off" from "being written" without a look-up.
   void* memory = mmap(nullptr, sizeof(RingPage), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   page.producer.stand_in = &lockstep_idle_ring;
   if (memory == MAP_FAILED) return;

@@ -41,7 +41,7 @@ bool BeginRange(WindowSpec& window) {
 void EndRange(WindowSpec& window) {
   std::int32_t open = window.ranges_open.load(std::memory_order_relaxed);
   do {
-    if (open <= 0) return;  // Opened before anybody looked, or beyond the count.
+    if (open <= 0) return;  // It was opened before ranges were followed, or is beyond the count.
   } while (!window.ranges_open.compare_exchange_weak(open, open - 1, std::memory_order_seq_cst));
   FollowRanges(window);
 }
@@ -101,7 +101,7 @@ void RangeClosed(std::uint8_t source, const char* domain, const char* name, bool
   if (segment == nullptr) return;
   WindowSpec& window = segment->window;
   RingPage* page = on_thread ? lockstep_ring() : nullptr;
-  // The step ends within the window, so it is the first to be told.
+  // The step ends within the window, so its end is reported first.
   if (NameMatches(window.step_range, domain, name)) {
     if (page == nullptr) {
       StepRangeClosed(true);

@@ -1,11 +1,11 @@
 #pragma once
 // The capture window inside the application (core/window.h): what switches recording
 // on and off at step boundaries, range edges and calls of lockstep_start and
-// lockstep_stop; and what range sources tell it.
+// lockstep_stop; and what range sources report to it.
 //
 // Recording is one switch per slot. All who turn it do so through WindowSpec::state,
-// one word: whoever changes its lowest bit writes the WindowRecord, so records and
-// switch agree however many threads (or processes, or the agent) are at it.
+// one word: the thread that changes its lowest bit writes the WindowRecord, so records
+// and switch agree however many threads (or processes, or the agent) use it at once.
 
 #include "core/ring_writer.h"
 
