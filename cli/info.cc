@@ -343,8 +343,7 @@ void AddInfo(CLI::App& root, Chosen& chosen) {
       "  lockstep info RUN --digest               checksums that do not depend on how files were written");
   info->add_option("FILE_OR_RUN", flags->what,
                    "rank file, timeline.h5, spool, analysis.json or another JSON file of Lockstep's, a run's directory "
-                   "(default: the "
-                   "latest run), or traces of other tools");
+                   "(default: the latest run), or traces of other tools");
   info->add_flag("--digest", flags->digest,
                  "checksums of the values: each table, each dataset, the file, all; they do not depend on how the "
                  "files were written");

@@ -1,5 +1,5 @@
 # Finds what Lockstep uses and prints one table of it. Required: HDF5, libdeflate,
-# fmt, CLI11, nlohmann-json, simdjson, SQLite, zlib, TBB, Boost.Math, nettle. MPI is needed for the Open MPI
+# fmt, CLI11, nlohmann-json, simdjson, SQLite, zlib, TBB, Boost, nettle. MPI is needed for the Open MPI
 # wrappers, lockstep-clock and the examples only; a CUDA toolkit for nothing but
 # checks of our own headers.
 
