@@ -44,10 +44,6 @@ std::size_t TerminalColumns() {
   return size.ws_col;
 }
 
-bool Write(std::FILE* file, const std::string& text) {
-  return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
-}
-
 int WriteTo(const std::string& path, const std::string& text) {
   const Status written = WriteWhole(path, text, "another file, or - for standard output");
   return written.ok() ? kOk : PrintError(written.error());
