@@ -331,7 +331,7 @@ class Ranks(Case):
         extra = traces.write(job[1], self.dir / "in" / "rank_7_copy.json")
         files = self.imported(*paths, extra, code=3)
         self.assertEqual(sorted(files), [0, 1, 2])
-        self.assertIn("rank_7_copy.json: rank 1 was taken from", self.done.stdout)
+        self.assertIn("rank_7_copy.json: rank 1 was read from", self.done.stdout)
         analysis = self.analysis(code=3)
         self.assertEqual(self.loss(analysis, "RankDuplicated"), 1)
         self.assertEqual(sum(row["count"] for row in analysis["collectives"]), 6)
