@@ -185,19 +185,19 @@ class Finder {
            kRhythmRatio * static_cast<double>(best.spread_ns) + static_cast<double>(kRhythmFloorNs);
   }
 
-  enum class Means : std::uint8_t { kRhythm, kVotes, kSteps, kClock };
+  enum class Method : std::uint8_t { kRhythm, kVotes, kStepNumbers, kClock };
 
   // Closely around a place first, where the least is missing; then far around it, which
   // distinguishes steps whose operations always follow in the same order.
   std::optional<Candidate> Choose() {
-    for (const auto& [means, look] : {std::pair{Means::kRhythm, kLookNear},
-                                      {Means::kRhythm, kLookFar},
-                                      {Means::kVotes, kLookFar},
-                                      {Means::kSteps, kLookFar},
-                                      {Means::kSteps, kLookNear},
-                                      {Means::kClock, kLookFar},
-                                      {Means::kClock, kLookNear}}) {
-      if (means == Means::kVotes) {
+    for (const auto& [means, look] : {std::pair{Method::kRhythm, kLookNear},
+                                      {Method::kRhythm, kLookFar},
+                                      {Method::kVotes, kLookFar},
+                                      {Method::kStepNumbers, kLookFar},
+                                      {Method::kStepNumbers, kLookNear},
+                                      {Method::kClock, kLookFar},
+                                      {Method::kClock, kLookNear}}) {
+      if (means == Method::kVotes) {
         if (auto best = ByVotes()) return best;
         continue;
       }
@@ -278,8 +278,8 @@ class Finder {
     return std::nullopt;
   }
 
-  std::optional<Candidate> Decide(Candidates all, std::int64_t look, Means means) {
-    if (all.size() > 2 * kShort && means == Means::kRhythm)
+  std::optional<Candidate> Decide(Candidates all, std::int64_t look, Method means) {
+    if (all.size() > 2 * kShort && means == Method::kRhythm)
       if (auto best = Likely(all, look)) return best;
     if (all.size() > kCandidates) {
       std::nth_element(all.begin(), all.begin() + kCandidates, all.end(), [&](const Candidate& a, const Candidate& b) {
@@ -294,7 +294,7 @@ class Finder {
       if (c.viable) fits.push_back(c);
     }
     // A hole makes the true place look wrong as a whole; its stretches still speak.
-    if (means == Means::kRhythm)
+    if (means == Method::kRhythm)
       if (auto best = ByRuns(all)) return best;
     if (fits.empty()) return std::nullopt;
     several_ = true;
@@ -302,7 +302,7 @@ class Finder {
     return Pick(all, fits, look, means);
   }
 
-  std::optional<Candidate> Pick(const Candidates& all, const Candidates& fits, std::int64_t look, Means means) const {
+  std::optional<Candidate> Pick(const Candidates& all, const Candidates& fits, std::int64_t look, Method means) const {
     // Shifts that leave little in common fit more easily: without any other support
     // they are no rivals of one that fits on more than twice as much.
     std::size_t most = 0;
@@ -319,17 +319,17 @@ class Finder {
       const bool alone = std::all_of(all.begin(), all.end(), [&](const Candidate& c) {
         return c.shift == only.shift || 2 * c.symbols <= only.symbols;
       });
-      if (large && alone && (only.together < Enough() || means == Means::kClock) &&
+      if (large && alone && (only.together < Enough() || means == Method::kClock) &&
           (fits.size() == 1 || Supported(only) || only.together == 0))
         return only;
     }
     switch (means) {
-      case Means::kRhythm:
+      case Method::kRhythm:
         return ByRhythm(rivals, look);
-      case Means::kSteps:
+      case Method::kStepNumbers:
         return BySteps(rivals);
-      case Means::kVotes:
-      case Means::kClock:
+      case Method::kVotes:
+      case Method::kClock:
         break;
     }
     return ByClock(rivals);

@@ -1,5 +1,5 @@
-// Preloaded into a real PyTorch on a machine without a GPU, beside the tests' libcupti: as much of cudart and of CUPTI's
-// callback interface as Kineto asks for before it takes a GPU for real. What it then does with CUPTI's activity
+// Preloaded into a real PyTorch on a machine without a GPU, beside the tests' libcupti: as much of cudart and of
+// CUPTI's callback interface as Kineto asks for before it takes a GPU for real. What it then does with CUPTI's activity
 // interface is its own code (seen with torch 2.11.0 of PyPI, which is linked to libcupti.so.13).
 
 #include <cstdint>

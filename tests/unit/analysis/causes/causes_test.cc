@@ -292,7 +292,9 @@ TEST(Findings, OrderedByGainAndNeverPricedTwice) {
   ASSERT_GE(analysis.findings.size(), 3u);
   double sum = 0;
   for (std::size_t i = 0; i < analysis.findings.size(); ++i) {
-    if (i > 0) EXPECT_GE(GainShare(analysis, analysis.findings[i - 1]), GainShare(analysis, analysis.findings[i]));
+    if (i > 0) {
+      EXPECT_GE(GainShare(analysis, analysis.findings[i - 1]), GainShare(analysis, analysis.findings[i]));
+    }
     for (std::size_t k = 0; k < i; ++k) EXPECT_FALSE(Overlap(analysis, analysis.findings[i], analysis.findings[k]));
     sum += GainShare(analysis, analysis.findings[i]);
   }
