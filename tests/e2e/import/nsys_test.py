@@ -319,7 +319,7 @@ class Ranks(Case):
                 nsys_files.write(str(self.dir / "in" / (pattern % rank)), {rank: run}, told=False)
             files = self.check(["in"], code=3, options=["--force"])
             self.assertEqual(files[0].losses["ImportRankUnknown"], 1)
-            self.assertIn("by its name", self.done.stdout)
+            self.assertIn("inferred from its name", self.done.stdout)
 
     def test_several_processes_in_a_file(self):
         """nsys outside mpirun: one session, one clock."""
@@ -351,7 +351,7 @@ class Ranks(Case):
         files = self.files(self.ranks)
         shutil.copy(files[1], self.dir / "in" / "report_rank1_copy.sqlite")
         self.check(["in"], code=3)
-        self.assertIn("rank 1 was taken from", self.done.stdout)
+        self.assertIn("rank 1 was read from", self.done.stdout)
 
     def test_missing_ranks(self):
         files = self.files(self.simulated(MPI))
@@ -598,7 +598,7 @@ class Commands(Case):
         for path in (self.dir / "kineto").glob("*.json"):
             shutil.copy(path, self.dir / "in")
         self.imported("in", code=3)
-        self.assertIn("was taken from", self.done.stdout)
+        self.assertIn("was read from", self.done.stdout)
         manifest = json.loads((self.dir / "run" / "manifest.json").read_text())
         self.assertEqual(manifest["imported"], "kineto, nsys")
 

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <cmath>
+#include <cstddef>
 
 #include "core/ring_writer.h"
 
@@ -27,12 +28,21 @@ void Wait(long ms) {
   nanosleep(&time, nullptr);
 }
 
-// Without a segment ticks are nanoseconds of CLOCK_MONOTONIC_RAW.
+// As in a process that is recorded, with ticks that are nanoseconds of CLOCK_MONOTONIC_RAW. Without a segment the
+// probe's clock stands still.
 class ForeignClock : public ::testing::Test {
  protected:
   void SetUp() override {
+    alignas(SegmentHeader) static std::byte segment[sizeof(SegmentHeader)];
+    lockstep_probe.segment = reinterpret_cast<SegmentHeader*>(segment);
+    lockstep_probe.clock.mode = ClockMode::kRaw;
+    ASSERT_GT(ring::Ticks(), 0u);
     g_offset_ns = 5'000'000'000'000;
     g_unit_ns = 1;
+  }
+  void TearDown() override {
+    lockstep_probe.segment = segment_;
+    lockstep_probe.clock.mode = mode_;
   }
   void Follow(int times) {
     for (int i = 0; i < times; ++i) {
@@ -47,6 +57,10 @@ class ForeignClock : public ::testing::Test {
         static_cast<std::int64_t>(clocks_.Scale(Theirs, pair.ticks).Ticks(pair.time) - pair.ticks)));
   }
   ForeignClocks clocks_;
+
+ private:
+  SegmentHeader* const segment_ = lockstep_probe.segment;
+  const ClockMode mode_ = lockstep_probe.clock.mode;
 };
 
 TEST_F(ForeignClock, IsTheSameOnlyIfItSaysTheSame) {

@@ -212,7 +212,7 @@ TEST_F(CuptiSource, RefusalsAreOneLineAndAFact) {
   } kCases[] = {{"cuptiActivityEnable=35", "NVreg_RestrictProfilingToAdminUsers"},
                 {"cuptiActivityEnable=39", "another profiler"},
                 {"cuptiActivityEnable=999", "driver"},
-                {"cuptiActivityRegisterCallbacks=1", "answered 1"}};
+                {"cuptiActivityRegisterCallbacks=1", "returned 1"}};
   for (const auto& [fail, says] : kCases) {
     segment_.reset();
     SetUp();
