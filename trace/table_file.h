@@ -45,12 +45,13 @@ class TableFileWriter {
   TableFileWriter& operator=(TableFileWriter&&) noexcept;
   ~TableFileWriter();
 
-  // Appends all rows of `table`. Tables may be appended to any number of times, in any order.
+  // Appends all rows of `table`, as many as its first column has; where another column has fewer, the rest is unknown.
+  // Tables may be appended to any number of times, in any order.
   template <typename Table>
   Status Append(const Table& table) {
     std::vector<ColumnBytes> columns;
     table.ForEachColumn([&](const schema::ColumnInfo& info, const auto& values) {
-      columns.push_back({&info, reinterpret_cast<const std::byte*>(values.data()), sizeof(values[0])});
+      columns.push_back({&info, reinterpret_cast<const std::byte*>(values.data()), sizeof(values[0]), values.size()});
     });
     return AppendColumns(Table::kInfo, columns, table.rows());
   }
@@ -72,8 +73,9 @@ class TableFileWriter {
     const schema::ColumnInfo* info;
     const std::byte* data;
     std::size_t width;
+    std::size_t rows;
   };
-  Status AppendColumns(const schema::TableInfo& table, const std::vector<ColumnBytes>& columns, std::size_t rows);
+  Status AppendColumns(const schema::TableInfo& table, std::vector<ColumnBytes> columns, std::size_t rows);
   struct Impl;
   explicit TableFileWriter(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

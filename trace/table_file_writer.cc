@@ -14,6 +14,7 @@
 #include "core/own_file.h"
 #include "core/version.h"
 #include "trace/chunk_codec.h"
+#include "trace/column_types.h"
 #include "trace/file_index.h"
 #include "trace/hdf5_access.h"
 #include "trace/schema_text.h"
@@ -272,8 +273,17 @@ Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::st
   return TableFileWriter(std::move(impl));
 }
 
-Status TableFileWriter::AppendColumns(const schema::TableInfo& info, const std::vector<ColumnBytes>& columns,
+Status TableFileWriter::AppendColumns(const schema::TableInfo& info, std::vector<ColumnBytes> columns,
                                       std::size_t rows) {
+  std::vector<std::vector<std::byte>> filled;
+  filled.reserve(columns.size());
+  for (ColumnBytes& column : columns) {
+    if (column.rows >= rows) continue;
+    std::vector<std::byte>& whole = filled.emplace_back(rows * column.width);
+    std::copy_n(column.data, column.rows * column.width, whole.data());
+    FillUnknown(*column.info, whole.data() + column.rows * column.width, rows - column.rows);
+    column.data = whole.data();
+  }
   auto at = impl_->tables.find(info.name);
   if (at == impl_->tables.end()) at = impl_->AddTable(info);
   TableState& table = at->second;

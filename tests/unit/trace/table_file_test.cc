@@ -81,6 +81,22 @@ TEST_F(TableFileTest, RoundTripOfEverySizeAroundAChunk) {
   }
 }
 
+// Tables whose rows are put together column by column may not know of one that came later.
+TEST_F(TableFileTest, AColumnThatNobodyFilledIsUnknown) {
+  schema::RankTables written = MakeTables(kChunkRows + 7);
+  written.mpi_calls.peer.resize(3);
+  written.mpi_calls.comm.clear();
+  ASSERT_TRUE(WriteRankFile(Path("a.h5"), written).ok());
+  const auto read = ReadRankFile(Path("a.h5"));
+  ASSERT_TRUE(read.ok()) << read.error().what;
+  EXPECT_TRUE(read.value().damaged.empty());
+  const schema::MpiCalls& calls = read.value().tables.mpi_calls;
+  EXPECT_EQ(calls.begin_ns, written.mpi_calls.begin_ns);
+  EXPECT_EQ(calls.comm, std::vector<std::uint32_t>(kChunkRows + 7, schema::kNone));
+  written.mpi_calls.peer.resize(kChunkRows + 7, -1);
+  EXPECT_EQ(calls.peer, written.mpi_calls.peer);
+}
+
 TEST_F(TableFileTest, ManySmallAppendsEqualOneBigOne) {
   const schema::RankTables all = MakeTables(2 * kChunkRows + 1000);
   ASSERT_TRUE(WriteRankFile(Path("one.h5"), all).ok());
