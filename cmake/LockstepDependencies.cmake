@@ -76,7 +76,7 @@ lockstep_note("zlib" "${ZLIB_VERSION_STRING}" "compressed traces, streamed")
 find_package(TBB REQUIRED)
 lockstep_note("oneTBB" "${TBB_VERSION}" "threads of merge")
 find_package(Boost REQUIRED)
-lockstep_note("Boost" "${Boost_VERSION}" "statistics")
+lockstep_note("Boost" "${Boost_VERSION}" "the local server of `open` (Asio, Beast), sorting")
 
 find_path(LOCKSTEP_NETTLE_INCLUDE nettle/hmac.h REQUIRED)
 find_library(LOCKSTEP_NETTLE_LIBRARY nettle REQUIRED)
