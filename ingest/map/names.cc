@@ -15,16 +15,6 @@ bool HasAny(std::string_view text, std::initializer_list<std::string_view> parts
   return false;
 }
 
-// Small letters only: "_allgather_base" -> "allgatherbase", "## Backward ##" -> "backward".
-std::string Letters(std::string_view text) {
-  std::string letters;
-  for (const char c : text) {
-    if (c >= 'a' && c <= 'z') letters += c;
-    if (c >= 'A' && c <= 'Z') letters += static_cast<char>(c - 'A' + 'a');
-  }
-  return letters;
-}
-
 std::string_view WithoutBackend(std::string_view name) {
   const std::size_t colon = name.find(':');
   // "nccl:all_reduce", "gloo:broadcast"; not "c10d::allreduce_".
@@ -33,6 +23,15 @@ std::string_view WithoutBackend(std::string_view name) {
 }
 
 }  // namespace
+
+std::string Letters(std::string_view text) {
+  std::string letters;
+  for (const char c : text) {
+    if (c >= 'a' && c <= 'z') letters += c;
+    if (c >= 'A' && c <= 'Z') letters += static_cast<char>(c - 'A' + 'a');
+  }
+  return letters;
+}
 
 std::uint8_t ApiKind(std::string_view name) {
   if (Has(name, "GraphLaunch")) return schema::ApiKind::kGraphLaunch;

@@ -4,12 +4,17 @@
 // version's suffix (cudaLaunchKernelExC_v11060) changes nothing.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "core/collective.h"
 #include "core/schema_enums.h"
 
 namespace lockstep::import {
+
+// What is compared of names that people write in many ways, in small letters: "_allgather_base" -> "allgatherbase",
+// "## Backward ##" -> "backward".
+std::string Letters(std::string_view text);
 
 std::uint8_t ApiKind(std::string_view name);  // As api.kind.
 bool IsHip(std::string_view name);            // A call of AMD's runtime.

@@ -3,7 +3,25 @@
 A check is a function of a source directory; it gives a list of wrong places and how many files it read.
 """
 import pathlib
+import re
 import tempfile
+
+# Folders whose code ends up in the programs of Lockstep and in applications.
+PRODUCT = ["core", "trace", "comms", "runtime", "ingest", "merge", "analysis", "cli"]
+
+
+def sources(root):
+    """(path below root, text) of each source file and header of the product."""
+    for folder in PRODUCT:
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix in (".h", ".cc"):
+                yield file.relative_to(root).as_posix(), file.read_text()
+
+
+def stripped(text):
+    """Without comments and texts."""
+    text = re.sub(r"//[^\n]*", "", text)
+    return re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
 
 
 def self_test(check, cases):

@@ -7,14 +7,11 @@ usage: one_definition.py SOURCE_DIR        checks the tree
 """
 
 import collections
-import pathlib
 import re
 import sys
 
 import checking
 
-# All of these can end up in one program.
-FOLDERS = ["core", "trace", "comms", "runtime", "ingest", "merge", "analysis", "cli"]
 TOKEN = re.compile(r"namespace(\s+[\w:]+)?\s*\{|\b(?:struct|class|enum class|enum|union)\s+(\w+)(\s*::\s*\w+)*(?:\s+final)?(?:\s*:[^{;()]*)?\s*\{|[{}]")
 
 
@@ -46,13 +43,10 @@ def definitions(text):
 
 def check(root):
     found, files = collections.defaultdict(list), 0
-    for folder in FOLDERS:
-        for file in sorted((root / folder).rglob("*")):
-            if file.suffix not in (".h", ".cc"):
-                continue
-            files += 1
-            for name in definitions(file.read_text()):
-                found[name].append(file.relative_to(root).as_posix())
+    for path, text in checking.sources(root):
+        files += 1
+        for name in definitions(text):
+            found[name].append(path)
     wrong = [f"{name}: defined in {' and in '.join(places)}: rename one" for name, places in sorted(found.items())
              if len(places) > 1]
     return wrong, files

@@ -6,14 +6,12 @@ usage: output.py SOURCE_DIR        checks the tree
        output.py --self-test       checks that other ways are found
 """
 
-import pathlib
 import re
 import sys
 
 import checking
 
-# Folders whose code ends up in the programs of Lockstep. The probe (runtime/probe, comms/pmpi, ...) says nothing at all.
-FOLDERS = ["core", "trace", "comms", "runtime", "ingest", "merge", "analysis", "cli"]
+# The probe (runtime/probe, comms/pmpi, ...) says nothing at all.
 MAY = {
     "cli/out.cc": "the way for commands",
     "runtime/agent/say.cc": "the way for agents",
@@ -32,27 +30,17 @@ HARMLESS = re.compile(r"isatty\(|ioctl\(|ForFile\(|dup2\(|fflush\(|freopen\(|<= 
                       r"(?:!=|==) STDERR_FILENO|adddup2\(|#define|fcntl\(|Progress>\(!speaks")
 
 
-def stripped(text):
-    """Without comments and texts."""
-    text = re.sub(r"//[^\n]*", "", text)
-    return re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
-
-
 def check(root):
     wrong, files = [], 0
-    for folder in FOLDERS:
-        for file in sorted((root / folder).rglob("*")):
-            if file.suffix not in (".h", ".cc"):
-                continue
-            files += 1
-            path = file.relative_to(root).as_posix()
-            if path in MAY:
-                continue
-            if path in IN_PROCESS and CLEANS in file.read_text():
-                continue
-            for number, line in enumerate(stripped(file.read_text()).splitlines(), 1):
-                if WAYS.search(line) and not HARMLESS.search(line):
-                    wrong.append(f"{path}:{number}: {line.strip()}: use cli/out.h (commands) or runtime/agent/say.h (agents)")
+    for path, text in checking.sources(root):
+        files += 1
+        if path in MAY:
+            continue
+        if path in IN_PROCESS and CLEANS in text:
+            continue
+        for number, line in enumerate(checking.stripped(text).splitlines(), 1):
+            if WAYS.search(line) and not HARMLESS.search(line):
+                wrong.append(f"{path}:{number}: {line.strip()}: use cli/out.h (commands) or runtime/agent/say.h (agents)")
     return wrong, files
 
 

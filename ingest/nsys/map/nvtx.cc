@@ -24,15 +24,6 @@ constexpr std::string_view kStepWords[] = {"profilerstep", "trainstep",      "tr
                                            "step",         "trainiteration", "iteration",    "trainiter",
                                            "iter",         "trainbatch",     "batch"};
 
-std::string Letters(std::string_view text) {
-  std::string letters;
-  for (const char c : text) {
-    if (c >= 'a' && c <= 'z') letters += c;
-    if (c >= 'A' && c <= 'Z') letters += static_cast<char>(c - 'A' + 'a');
-  }
-  return letters;
-}
-
 // The only number in a name: "step 12", "iteration=12"; -1: none, or several ("step 3/100" is its first).
 std::int64_t NumberIn(std::string_view text) {
   const std::size_t begin = text.find_first_of("0123456789");
@@ -139,7 +130,7 @@ class NvtxMapper {
   // "ncclAllReduce" with what NCCL's payload says (src/collectives.cc, NCCL 2.17 and later; names of the fields have
   // changed between versions, so they are told apart by their words).
   void Nccl(const Rows& row, const Span& span, std::uint32_t thread, std::string_view name) {
-    const std::string lower = "nccl:" + Letters(name.substr(4));
+    const std::string lower = "nccl:" + import::Letters(name.substr(4));
     std::string_view json = row.Text(14);
     if (json.empty() && row.Int(15) != kAbsent) json = context_.report().Text(row.Int(15));
     if (json.size() >= 65536) json = {};
@@ -166,7 +157,7 @@ class NvtxMapper {
     const auto object = nlohmann::json::parse(json, nullptr, false);
     if (!object.is_object()) return;
     for (const auto& [key, value] : object.items()) {
-      const std::string word = Letters(key);
+      const std::string word = import::Letters(key);
       std::uint64_t number = 0;
       if (value.is_number_unsigned()) {
         number = value.get<std::uint64_t>();
@@ -212,11 +203,11 @@ class NvtxMapper {
       if (!name.starts_with(step_range_)) return;
       const std::string_view rest = name.substr(step_range_.size());
       if (!rest.empty() && NumberIn(rest) < 0) return;
-      if (!rest.empty() && !Letters(rest).empty()) return;
+      if (!rest.empty() && !import::Letters(rest).empty()) return;
       word = step_range_;
     } else {
       if (name.size() > 48 || name.find("::") != std::string_view::npos) return;
-      word = Letters(name);
+      word = import::Letters(name);
       const auto* const at = std::find(std::begin(kStepWords), std::end(kStepWords), word);
       if (at == std::end(kStepWords)) return;
       order = static_cast<std::size_t>(at - std::begin(kStepWords));
