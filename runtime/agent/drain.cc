@@ -14,6 +14,9 @@ namespace {
 constexpr std::uint64_t kBlockSlots = kSpoolBlockBytes / kSlotBytes;
 constexpr std::int64_t kRetryNs = 200'000'000;
 
+// A gap is counted by the records it stands for.
+bool IsContent(RecordKind kind) { return kind != RecordKind::kPad && kind != RecordKind::kGap; }
+
 bool Gone(std::int64_t pid) { return pid > 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
 
 }  // namespace
@@ -80,7 +83,7 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
         break;
       }
       if (end != at && end + length - at > kBlockSlots) break;
-      if (record.kind != RecordKind::kPad) ++records;
+      records += IsContent(record.kind);
       end += length;
     }
     if (end == at) break;
@@ -122,16 +125,34 @@ void Drain::WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint6
   if (now_ns >= retry_after_ns_) retry_after_ns_ = now_ns + kRetryNs;
   lost_records_ += records;
   CountLoss(Loss::kSpoolWrite, records, std::strerror(spool_.last_error()));
+  CountLostGaps(slots, capacity - 1, first, last);
+}
+
+void Drain::CountLostGaps(const std::byte* slots, std::uint64_t mask, std::uint64_t first, std::uint64_t last) {
+  while (first < last) {
+    RecordHead head;
+    std::memcpy(&head, slots + (first & mask) * kSlotBytes, sizeof head);
+    if (head.kind == RecordKind::kGap) {
+      GapRecord gap;
+      std::memcpy(&gap, slots + (first & mask) * kSlotBytes, sizeof gap);
+      if (gap.records != 0) AddLoss(Loss::kRingFull, gap.records, gap.first_ticks, gap.last_ticks);
+    }
+    first += head.slots;
+  }
 }
 
 void Drain::CountLoss(Loss loss, std::uint64_t count, std::string detail) {
   limit_counted_ = limit_counted_ || loss == Loss::kBytesLimit;
-  LossCount& entry = losses_[static_cast<std::uint16_t>(loss)];
   const std::uint64_t now = clock_.Ticks();
-  if (entry.count == 0) entry.first_ticks = now;
-  entry.last_ticks = now;
+  AddLoss(loss, count, now, now);
+  if (!detail.empty()) losses_[static_cast<std::uint16_t>(loss)].detail = std::move(detail);
+}
+
+void Drain::AddLoss(Loss loss, std::uint64_t count, std::uint64_t first_ticks, std::uint64_t last_ticks) {
+  LossCount& entry = losses_[static_cast<std::uint16_t>(loss)];
+  entry.first_ticks = entry.count == 0 ? first_ticks : std::min(entry.first_ticks, first_ticks);
+  entry.last_ticks = std::max(entry.last_ticks, last_ticks);
   entry.count += count;
-  if (!detail.empty()) entry.detail = std::move(detail);
 }
 
 // What the owner left open, and a gap: the probe writes the GapRecord only with

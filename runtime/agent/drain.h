@@ -72,6 +72,10 @@ class Drain {
   void DrainRing(std::uint32_t index, Pass& pass);
   void WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint64_t first, std::uint64_t last,
                     std::uint64_t records);
+  void AddLoss(Loss loss, std::uint64_t count, std::uint64_t first_ticks, std::uint64_t last_ticks);
+  // Records that the probe found no room for are told by a record of their own: if that one is lost
+  // they would be counted by nobody.
+  void CountLostGaps(const std::byte* slots, std::uint64_t mask, std::uint64_t first, std::uint64_t last);
   void LeftOpen(std::uint32_t index, const RingEntry& entry, const RingHeader& ring);
   void WriteBursts();
   std::string LossText() const;  // Body of a kLoss block.

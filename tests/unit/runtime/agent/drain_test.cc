@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/agent/segment.h"
@@ -87,6 +88,17 @@ class Writer {
     ++count_;
     ring().head.store(head + slots);
     return true;
+  }
+  // What the probe writes with the first record that finds room again.
+  void WriteGap() {
+    const GapRecord gap{{RecordKind::kGap, 0, 1},
+                        0,
+                        ring().dropped_first_ticks,
+                        ring().dropped_last_ticks,
+                        std::exchange(ring().dropped_records, 0)};
+    const std::uint64_t head = ring().head.load();
+    std::memcpy(view_.slots(entry().offset) + (head & (capacity_ - 1)) * kSlotBytes, &gap, sizeof gap);
+    ring().head.store(head + 1);
   }
   RingEntry& entry() { return view_.rings()[index_]; }
   RingHeader& ring() { return view_.ring(entry().offset); }
@@ -255,6 +267,31 @@ TEST_F(DrainTest, AFullDiskIsCountedAndToldAndTheRingsGoOn) {
   EXPECT_EQ(blocks.back().header.kind, SpoolKind::kEnd);
   EXPECT_NE(Losses(blocks).find("SpoolWrite\t" + std::to_string(drain_.lost_records()) + "\t"), std::string::npos)
       << Losses(blocks);
+}
+
+TEST_F(DrainTest, AGapThatTheFullDiskLosesStillCounts) {
+  struct rlimit old;
+  ::getrlimit(RLIMIT_FSIZE, &old);
+  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit none{1, old.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &none);
+  Writer writer(segment_.view(), 2048);
+  std::uint64_t asked = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 3000; ++i, ++asked) writer.Write();
+    drain_.Run();
+    writer.WriteGap();
+  }
+  drain_.Run();
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  ::signal(SIGXFSZ, old_handler);
+  drain_.RunLast();
+  const auto blocks = Blocks();
+  const std::string losses = Losses(blocks);
+  // 2,048 slots; the gap takes one of the next round's.
+  EXPECT_NE(losses.find("SpoolWrite\t6142\t"), std::string::npos) << losses;
+  EXPECT_NE(losses.find("RingFull\t2858\t7\t9\t"), std::string::npos) << losses;
+  EXPECT_EQ(drain_.lost_records() + 2858, asked);
 }
 
 TEST(Segment, NoRoomAnywhereSaysWhy) {
