@@ -3,10 +3,10 @@
 #include "analysis/analyze_with.h"
 #include "analysis/passes.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
-Status CheckTables(const Timeline& timeline) {
+Status CheckTables(const merge::Timeline& timeline) {
   const auto& t = timeline.tables;
   const auto broken = [&](const char* what) {
     return Error{ErrorCode::kMalformed, std::string("the timeline contradicts itself: ") + what,
@@ -23,7 +23,7 @@ Status CheckTables(const Timeline& timeline) {
 
 }  // namespace
 
-Result<Analysis> AnalyzeWith(const Timeline& timeline, const AnalyzeOptions& options,
+Result<Analysis> AnalyzeWith(const merge::Timeline& timeline, const AnalyzeOptions& options,
                              const std::function<void(const Context&, const Analysis&)>& then) {
   LS_CHECK(CheckTables(timeline));
   Analysis analysis;
@@ -33,11 +33,11 @@ Result<Analysis> AnalyzeWith(const Timeline& timeline, const AnalyzeOptions& opt
   return analysis;
 }
 
-Result<Analysis> Analyze(const Timeline& timeline, const AnalyzeOptions& options) {
+Result<Analysis> Analyze(const merge::Timeline& timeline, const AnalyzeOptions& options) {
   return AnalyzeWith(timeline, options, nullptr);
 }
 
-bool IncompleteInput(const Timeline& timeline) {
+bool IncompleteInput(const merge::Timeline& timeline) {
   const AnalyzeOptions options;
   const Context context(timeline, options);
   Analysis analysis;
@@ -47,4 +47,4 @@ bool IncompleteInput(const Timeline& timeline) {
   return analysis.incomplete();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <functional>
 
-#include "analysis/report/model.h"
+#include "analysis/core/model.h"
 #include "core/result.h"
 #include "core/schema.h"
 #include "merge/timeline/timeline.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 
 struct AnalyzeOptions {
   unsigned jobs = 0;                     // Threads, 0: all allowed cores. Never changes the result.
@@ -24,8 +24,8 @@ struct AnalyzeOptions {
 
 // kMalformed if the tables contradict each other (row numbers out of range).
 // Lost or missing data is no error: it is in Analysis::losses.
-Result<Analysis> Analyze(const Timeline& timeline, const AnalyzeOptions& options);
+Result<Analysis> Analyze(const merge::Timeline& timeline, const AnalyzeOptions& options);
 // Data was lost or the input is suspicious: exit 3. Cheap: nothing is searched for.
-bool IncompleteInput(const Timeline& timeline);
+bool IncompleteInput(const merge::Timeline& timeline);
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

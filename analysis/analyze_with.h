@@ -6,10 +6,10 @@
 #include "analysis/analyze.h"
 #include "analysis/context.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 
 // The same; before the context goes, `then` sees it beside the result.
-Result<Analysis> AnalyzeWith(const Timeline& timeline, const AnalyzeOptions& options,
+Result<Analysis> AnalyzeWith(const merge::Timeline& timeline, const AnalyzeOptions& options,
                              const std::function<void(const Context&, const Analysis&)>& then);
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -5,12 +5,12 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "analysis/replayed_run.h"
-#include "analysis/statistics.h"
-#include "analysis/warmup.h"
+#include "analysis/core/statistics.h"
+#include "analysis/replayed/replayed_run.h"
+#include "analysis/run/warmup.h"
 #include "merge/timeline/rank_activity.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 // Enough slices for medians and permutations, each with several collectives.
@@ -18,7 +18,8 @@ constexpr std::size_t kMaxSlices = 50, kCollectivesPerSlice = 4;
 
 }  // namespace
 
-Context::Context(const Timeline& timeline, const AnalyzeOptions& options) : timeline_(timeline), options_(options) {
+Context::Context(const merge::Timeline& timeline, const AnalyzeOptions& options)
+    : timeline_(timeline), options_(options) {
   const auto& ranks = tables().ranks;
   rank_rows_.resize(ranks.rows());
   std::iota(rank_rows_.begin(), rank_rows_.end(), std::size_t{0});
@@ -172,7 +173,7 @@ Result<schema::RankTables> Context::ReadRank(std::int32_t rank) const {
 }
 
 Result<schema::RankTables> Context::ReadActivity(std::int32_t rank) const {
-  return options_.read_rank ? options_.read_rank(rank) : ReadRankActivity(timeline_, rank);
+  return options_.read_rank ? options_.read_rank(rank) : merge::ReadRankActivity(timeline_, rank);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -12,7 +12,7 @@
 #include "analysis/analyze.h"
 #include "core/interval.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 
 class ReplayedRun;  // replayed_run.h
 
@@ -28,10 +28,10 @@ struct Unit {
 
 class Context {
  public:
-  Context(const Timeline& timeline, const AnalyzeOptions& options);
+  Context(const merge::Timeline& timeline, const AnalyzeOptions& options);
   ~Context();
 
-  const Timeline& timeline() const { return timeline_; }
+  const merge::Timeline& timeline() const { return timeline_; }
   const schema::TimelineTables& tables() const { return timeline_.tables; }
   const AnalyzeOptions& options() const { return options_; }
 
@@ -91,7 +91,7 @@ class Context {
   void LeaveOutSlowStart();
   void SliceIntoUnits();
 
-  const Timeline& timeline_;
+  const merge::Timeline& timeline_;
   const AnalyzeOptions& options_;
   std::vector<std::int32_t> ranks_;
   std::vector<std::size_t> rank_rows_, steps_, usable_, slow_start_, cells_;
@@ -112,4 +112,4 @@ inline std::int64_t SpanOf(const schema::TlRankTotals& totals, std::size_t row) 
 
 std::int64_t ToInt(std::string_view text, std::int64_t otherwise);
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

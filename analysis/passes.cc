@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 bool Always(const Context&) { return true; }
@@ -58,4 +58,4 @@ void RunPasses(const Context& context, Analysis& analysis) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

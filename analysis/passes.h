@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "analysis/context.h"
-#include "analysis/report/model.h"
+#include "analysis/core/model.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 
 struct Pass {
   std::string_view name;
@@ -59,4 +59,4 @@ inline constexpr double kNameShare = 0.02;
 // Replays further off than this from what was recorded price nothing (OSDI'25 discards such traces).
 inline constexpr double kMostSelfError = 0.05;
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -24,7 +24,7 @@
 #include "analysis/analyze.h"
 #include "make_run/run_directory.h"
 #include "merge/merge.h"
-#include "trace/table_file.h"
+#include "trace/file/table_file.h"
 
 namespace {
 
@@ -86,7 +86,7 @@ std::uint64_t EventRows(const schema::RankTables& t) {
 std::uint64_t ReadAll(const std::string& run) {
   std::uint64_t events = 0;
   for (const auto& entry : std::filesystem::directory_iterator(run + "/ranks")) {
-    const auto contents = ReadRankFile(entry.path().string());
+    const auto contents = trace::ReadRankFile(entry.path().string());
     if (!contents.ok()) return 0;
     events += EventRows(contents.value().tables);
   }
@@ -96,19 +96,19 @@ std::uint64_t ReadAll(const std::string& run) {
 enum class Upto { kMerge, kAnalyze, kReplay };
 
 std::uint64_t MergeAndAnalyze(const std::string& run, unsigned jobs, Upto upto) {
-  MergeOptions options;
+  merge::MergeOptions options;
   options.run_dir = run;
   options.jobs = jobs;
-  const auto timeline = MergeRun(options);
+  const auto timeline = merge::MergeRun(options);
   if (!timeline.ok()) {
     fmt::print(stderr, "error: {}\n  {}\n", timeline.error().what, timeline.error().where);
     return 0;
   }
   if (upto != Upto::kMerge) {
-    AnalyzeOptions analyze_options;
+    analysis::AnalyzeOptions analyze_options;
     analyze_options.jobs = jobs;
     analyze_options.replay = upto == Upto::kReplay;
-    const auto analysis = Analyze(timeline.value(), analyze_options);
+    const auto analysis = analysis::Analyze(timeline.value(), analyze_options);
     if (!analysis.ok()) {
       fmt::print(stderr, "error: {}\n  {}\n", analysis.error().what, analysis.error().where);
       return 0;

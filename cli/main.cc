@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/command.h"
-#include "cli/environment.h"
-#include "cli/out.h"
+#include "cli/options/command.h"
+#include "cli/options/environment.h"
+#include "cli/output/out.h"
 #include "comms/launch/launch_env.h"
 #include "core/version.h"
 
@@ -53,7 +53,7 @@ void AddVariables(std::vector<std::string>& words) {
   words.insert(words.begin() + (end - words.begin()), more.begin(), more.end());
   const auto quiet = [](const std::string& word) { return word == "--quiet" || word == "--quiet=1" || word == "-q"; };
   // Of a job's ranks one speaks.
-  if (std::any_of(words.begin(), words.end(), quiet) || (run && ReadLaunchEnv().rank > 0)) return;
+  if (std::any_of(words.begin(), words.end(), quiet) || (run && launch::ReadLaunchEnv().rank > 0)) return;
   for (const std::string& warning : warnings) Note("lockstep: {}\n", warning);
 }
 

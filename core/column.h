@@ -103,7 +103,8 @@ struct ColumnInfo {
   ClockOf clock;
   const EnumInfo* enumeration;  // Of Role::kEnum.
   Sentinel sentinel;
-  std::string_view text;  // Without what `sentinel` and `enumeration` add: see DescriptionOf in trace/schema_text.h.
+  std::string_view
+      text;  // Without what `sentinel` and `enumeration` add: see DescriptionOf in trace/file/schema_text.h.
 
   // What a reader fills in for files that were written before the column was.
   constexpr std::int64_t unknown() const {

@@ -1,6 +1,6 @@
 #pragma once
 // Environment variables between agent, probe and helper processes, and of tests. Those that stand for flags are made by
-// cli/environment.cc.
+// cli/options/environment.cc.
 
 namespace lockstep::env {
 
@@ -13,7 +13,7 @@ inline constexpr char kGpuRawDir[] =
     "LOCKSTEP_GPU_RAW_DIR";  // Where CUPTI's buffers are copied to (runtime/cupti/raw_file.h).
 // The NCCL profiler plugin that the user had set (NCCL_PROFILER_PLUGIN's value): called beside ours.
 inline constexpr char kNcclPluginChained[] = "LOCKSTEP_NCCL_PLUGIN_CHAINED";
-// Milliseconds that tests let one wait for a lock whose holder does nothing (trace/lock_file.h).
+// Milliseconds that tests let one wait for a lock whose holder does nothing (trace/file/lock_file.h).
 inline constexpr char kTestLockWait[] = "LOCKSTEP_TEST_LOCK_WAIT_MS";
 inline constexpr char kLibraryDir[] = "LOCKSTEP_LIBRARY_DIR";  // Where liblockstep.so is, if not beside the CLI.
 

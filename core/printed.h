@@ -4,7 +4,7 @@
 // sequences in it for commands, a right-to-left mark turns the words around it, and
 // a line end in a name makes lines that we never said.
 //
-// All that Lockstep shows goes through here: cli/out.h and runtime/agent/say.h are
+// All that Lockstep shows goes through here: cli/output/out.h and runtime/agent/rundir/say.h are
 // the only ways to standard output and error.
 
 #include <cstddef>

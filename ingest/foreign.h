@@ -13,7 +13,7 @@
 #include "core/schema.h"
 #include "ingest/map/groups.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 // What a look at a file's beginning and end gives. Text of gzip files is inflated; `first` never.
 struct FileLook {
@@ -93,4 +93,4 @@ struct ForeignFormat {
   Result<ImportedTrace> (*read)(const std::string& path, const TracePart& part, const TraceOptions& options);
 };
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -1,6 +1,6 @@
 #include "ingest/formats.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 #define LS_RANK_FORMAT(format)
 #define LS_FOREIGN_FORMAT(format) extern const ForeignFormat format;
@@ -24,4 +24,4 @@ const ForeignFormat* FindFormat(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -6,11 +6,11 @@
 
 #include "ingest/foreign.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 std::span<const ForeignFormat* const> ForeignFormats();
 
 // Null if there is none of that name.
 const ForeignFormat* FindFormat(std::string_view name);
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -27,10 +27,10 @@
 #include "ingest/map/groups.h"
 #include "ingest/rank_files/rank_source.h"
 #include "merge/parallel.h"
-#include "trace/strings.h"
-#include "trace/table_file.h"
+#include "trace/file/strings.h"
+#include "trace/file/table_file.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 namespace fs = std::filesystem;
 namespace {
 
@@ -239,8 +239,9 @@ class Importer {
   }
 
   static Status Write(const std::string& path, const schema::RankTables& tables, unsigned jobs) {
-    return WriteRankFile(path, tables,
-                         [jobs](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(jobs, n, f); });
+    return trace::WriteRankFile(path, tables, [jobs](std::size_t n, const std::function<void(std::size_t)>& f) {
+      merge::ParallelFor(jobs, n, f);
+    });
   }
 
   void Progress(std::uint64_t done, std::uint64_t& counted, std::uint64_t read_bytes, bool finished) {
@@ -396,9 +397,9 @@ class Importer {
 
   Status Rewrite(Imported& one, const PlannedRank& planned, std::int64_t world, const std::string& name) {
     const std::string path = (ranks_dir_ / one.file).string();
-    LS_TRY(RankFileContents contents, ReadRankFile(path));
+    LS_TRY(trace::RankFileContents contents, trace::ReadRankFile(path));
     schema::RankTables& t = contents.tables;
-    StringInterner<schema::Strings, schema::StringBytes> strings(t.strings, t.string_bytes);
+    trace::StringInterner<schema::Strings, schema::StringBytes> strings(t.strings, t.string_bytes);
     // The interner starts empty: a text that is there already gets a second row, which harms nobody.
     TraceSummary& s = *one.summary;
     for (std::uint32_t i = 0; i < t.comms.rows() && i < s.groups.size(); ++i) {
@@ -411,7 +412,7 @@ class Importer {
     std::fill(t.processes.world_rank.begin(), t.processes.world_rank.end(), planned.rank);
     const auto set = [&](std::string_view key, const std::string& value) {
       for (std::size_t i = 0; i < t.meta.rows(); ++i)
-        if (lockstep::TextOf(t, t.meta.key[i]) == key) {
+        if (lockstep::trace::TextOf(t, t.meta.key[i]) == key) {
           t.meta.value[i] = strings.Intern(value);
           return;
         }
@@ -424,7 +425,7 @@ class Importer {
     const std::string_view unknown = Info(Loss::kImportRankUnknown).name;
     schema::Losses losses;
     for (std::size_t i = 0; i < t.losses.rows(); ++i)
-      if (lockstep::TextOf(t, t.losses.name[i]) != unknown) losses.Append(t.losses.Get(i));
+      if (lockstep::trace::TextOf(t, t.losses.name[i]) != unknown) losses.Append(t.losses.Get(i));
     std::erase_if(s.losses, [](const CountedLoss& loss) { return loss.loss == Loss::kImportRankUnknown; });
     if (!planned.told) {
       const std::string detail = fmt::format("{}: rank {} was inferred from {}", name, planned.rank, planned.from);
@@ -547,4 +548,4 @@ Result<ImportResult> Import(const TraceFiles& traces, const ImportOptions& optio
   return Importer(traces, options).Run();
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

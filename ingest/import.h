@@ -12,7 +12,7 @@
 #include "core/result.h"
 #include "ingest/inputs.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 struct ImportProgress {
   std::size_t files_done = 0, files = 0;
@@ -60,4 +60,4 @@ void ClearRun(const std::string& run_dir);
 // removes; manifest.json comes last. kIo.
 Status MoveRun(const std::string& from, const std::string& to);
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

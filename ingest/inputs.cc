@@ -16,7 +16,7 @@
 
 #include "ingest/formats.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 namespace fs = std::filesystem;
 namespace {
 
@@ -402,4 +402,4 @@ std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t
   return plan;
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -11,7 +11,7 @@
 #include "core/result.h"
 #include "ingest/foreign.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 struct TraceFile {
   const ForeignFormat* format = nullptr;
@@ -70,4 +70,4 @@ struct Asked {
 };
 std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t world_size);
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -28,9 +28,9 @@
 #include "merge/timeline/assemble.h"
 #include "merge/timeline/rank_pass.h"
 #include "merge/windows/windows.h"
-#include "trace/table_file.h"
+#include "trace/file/table_file.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace fs = std::filesystem;
 namespace {
 
@@ -74,7 +74,7 @@ std::string InputsHash(const std::string& run_dir) {
 
 bool HasLoss(const schema::RankTables& head, Loss loss) {
   return std::any_of(head.losses.name.begin(), head.losses.name.end(),
-                     [&](std::uint32_t name) { return TextOf(head, name) == Info(loss).name; });
+                     [&](std::uint32_t name) { return trace::TextOf(head, name) == Info(loss).name; });
 }
 
 class Merger {
@@ -118,10 +118,10 @@ class Merger {
       const schema::RankTables& head = run_.ranks[r].head;
       const Interval span = CapturedSpan(head);
       align[r].rank = run_.ranks[r].rank;
-      align[r].domain = MetaValue(head, "clock_domain");
+      align[r].domain = ingest::MetaValue(head, "clock_domain");
       align[r].bursts = &head.clock_bursts;
       align[r].snapshots = &head.clock_snapshots;
-      align[r].imported = !MetaValue(head, "imported").empty();
+      align[r].imported = !ingest::MetaValue(head, "imported").empty();
       align[r].begin_ns = span.begin;
       align[r].end_ns = span.end;
       one_domain &= !align[r].domain.empty() && align[r].domain == align[0].domain;
@@ -146,7 +146,7 @@ class Merger {
   void AddGpuClocks() {
     std::map<std::int32_t, std::int64_t> errors;
     for (const RunRank& rank : run_.ranks)
-      if (const std::int64_t error = MetaNumber(rank.head, "gpu_clock_error_ns", 0); error > 0) {
+      if (const std::int64_t error = ingest::MetaNumber(rank.head, "gpu_clock_error_ns", 0); error > 0) {
         errors[rank.rank] = error;
         gpu_clock_error_ns_ = std::max(gpu_clock_error_ns_, error);
       }
@@ -162,7 +162,7 @@ class Merger {
     for (std::size_t i = 0; i < aligned_.clock.rows(); ++i)
       if (aligned_.clock.method[i] == schema::ClockMethod::kCorridors) ranks.insert(aligned_.clock.rank[i]);
     for (const RunRank& rank : run_.ranks) {
-      const std::string_view why = MetaValue(rank.head, "clock_service");
+      const std::string_view why = ingest::MetaValue(rank.head, "clock_service");
       if (!ranks.contains(rank.rank) || why.empty()) continue;
       unmeasured_clocks_ = "rank " + std::to_string(rank.rank) + ": " + std::string(why);
       if (ranks.size() > 1) unmeasured_clocks_ += "; " + std::to_string(ranks.size() - 1) + " more";
@@ -175,7 +175,7 @@ class Merger {
     std::vector<RunRank> kept;
     std::vector<RankClockMap> clocks;
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
-      if (MetaValue(run_.ranks[r].head, "recording") == "none") {
+      if (ingest::MetaValue(run_.ranks[r].head, "recording") == "none") {
         run_.left_out.push_back(std::move(run_.ranks[r]));
         continue;
       }
@@ -207,7 +207,7 @@ class Merger {
         run_.losses.push_back(MakeLoss(rank.rank, Loss::kRankEndedEarly, 1, outcomes_[r].why));
       const bool all = !RecordedInParts(rank.head);
       // A profiler's trace is always a piece of its process's life.
-      const bool piece = !MetaValue(rank.head, "imported").empty();
+      const bool piece = !ingest::MetaValue(rank.head, "imported").empty();
       recorded_[r] = WindowsOf(rank.head);
       MatchRank match;
       match.rank = rank.rank;
@@ -231,8 +231,9 @@ class Merger {
     if (windows_.in_parts)
       parts_ = AnalysisParts(windows_, ranks_, steps_, options_.first_step >= 0 ? options_.first_step : schema::kNoTime,
                              options_.last_step >= 0 ? options_.last_step : INT64_MAX);
-    const bool imported = std::any_of(run_.ranks.begin(), run_.ranks.end(),
-                                      [](const RunRank& rank) { return !MetaValue(rank.head, "imported").empty(); });
+    const bool imported = std::any_of(run_.ranks.begin(), run_.ranks.end(), [](const RunRank& rank) {
+      return !ingest::MetaValue(rank.head, "imported").empty();
+    });
     const bool asked = options_.first_step >= 0 || options_.last_step >= 0;
     if (imported && !asked) return;
     const std::int64_t low = options_.first_step >= 0 ? options_.first_step : schema::kNoTime;
@@ -275,8 +276,8 @@ class Merger {
       }
       // The step's mark on the GPU's track is one more row of its name, and begins later.
       if (hta_until_ns_[r] != schema::kNoTime)
-        hta_until_ns_[r] =
-            std::max(hta_until_ns_[r], MetaNumber(run_.ranks[r].head, "last_profiler_step_ns", schema::kNoTime));
+        hta_until_ns_[r] = std::max(hta_until_ns_[r],
+                                    ingest::MetaNumber(run_.ranks[r].head, "last_profiler_step_ns", schema::kNoTime));
     }
     if (named.size() < 2) hta_until_ns_.assign(run_.ranks.size(), schema::kNoTime);
   }
@@ -410,7 +411,7 @@ class Merger {
     writer.Meta("ranks_expected", run_.world_size);
     writer.Meta("ranks", static_cast<std::int64_t>(run_.ranks.size()));
     writer.Meta("outside_steps", windows_.outside_steps);
-    writer.Meta("recording", windows_.in_parts ? MetaValue(run_.ranks[0].head, "recording") : "all");
+    writer.Meta("recording", windows_.in_parts ? ingest::MetaValue(run_.ranks[0].head, "recording") : "all");
     writer.Meta("nodes", distinct);
     writer.Meta("gpu", gpu ? 1 : 0);
     writer.Meta("classes", options_.classes);
@@ -512,7 +513,7 @@ Result<Timeline> MergeRun(const MergeOptions& options) {
     LS_CHECK(WriteShards(options, tables));
   } else if (options.write) {
     if (options.progress) options.progress("write", kWriteFrom);
-    LS_CHECK(WriteTimelineFile(
+    LS_CHECK(trace::WriteTimelineFile(
         (fs::path(options.run_dir) / "timeline.h5").string(), tables,
         [&](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(options.jobs, n, f); }));
   }
@@ -549,4 +550,4 @@ Result<Timeline> OpenOrMerge(const MergeOptions& options) {
 
 bool Changed(const Timeline& timeline) { return SeenFiles(timeline.run_dir) != timeline.seen_files; }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

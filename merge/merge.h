@@ -11,7 +11,7 @@
 #include "merge/team.h"
 #include "merge/timeline/timeline.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 enum class ClockChoice : std::uint8_t {
   kAuto,  // Bursts, else corridors; refuse ranks that have neither.
@@ -49,4 +49,4 @@ std::string SeenFiles(const std::string& run_dir);
 // not belong to it.
 bool Changed(const Timeline& timeline);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 class Packer {
  public:
@@ -80,4 +80,4 @@ class Unpacker {
   std::string_view rest_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

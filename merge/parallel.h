@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // f(i) for every i in [0, n), with at most `jobs` threads (0: all allowed cores).
 // Each i is a task of its own: for work that is large per i.
@@ -38,4 +38,4 @@ void ParallelChunks(unsigned jobs, std::size_t n, std::size_t grain, F&& f) {
   ParallelFor(jobs, pieces, [&](std::size_t i) { f(i * grain, i * grain + grain < n ? i * grain + grain : n); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -8,10 +8,10 @@
 
 #include "merge/pack.h"
 #include "merge/parallel.h"
-#include "trace/digest.h"
-#include "trace/table_file.h"
+#include "trace/file/digest.h"
+#include "trace/file/table_file.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,7 +41,7 @@ Table Slice(const Table& table, std::size_t first, std::size_t count) {
 
 template <typename Table>
 std::uint64_t DigestOf(const Table& table) {
-  ValueDigest digest;
+  trace::ValueDigest digest;
   table.ForEachColumn([&](const schema::ColumnInfo&, const auto& values) {
     digest.Add(reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(values[0]));
   });
@@ -50,15 +50,16 @@ std::uint64_t DigestOf(const Table& table) {
 
 std::size_t FirstRow(std::size_t rows, unsigned shard, unsigned shards) { return rows * shard / shards; }
 
-RunParallel Threads(const MergeOptions& options) {
+trace::RunParallel Threads(const MergeOptions& options) {
   return [jobs = options.jobs](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(jobs, n, f); };
 }
 
 // Fills the digests of the rows that this shard holds.
 Status WriteShard(const MergeOptions& options, const schema::TimelineTables& tables, unsigned shard, unsigned shards,
                   std::vector<std::uint64_t>& digests) {
-  LS_TRY(TableFileWriter writer, TableFileWriter::Create((fs::path(options.run_dir) / ShardName(shard)).string(),
-                                                         schema::kTimelineFormat, Threads(options)));
+  LS_TRY(trace::TableFileWriter writer,
+         trace::TableFileWriter::Create((fs::path(options.run_dir) / ShardName(shard)).string(),
+                                        schema::kTimelineFormat, Threads(options)));
   Status status = writer.SetAttribute("shard", static_cast<std::int64_t>(shard));
   tables.ForEachTable([&](const auto& table) {
     if (!status.ok() || !table.kInfo.Is(schema::kSharded)) return;
@@ -73,8 +74,9 @@ Status WriteShard(const MergeOptions& options, const schema::TimelineTables& tab
 
 Status WriteIndex(const MergeOptions& options, const schema::TimelineTables& tables,
                   const std::vector<std::vector<std::uint64_t>>& digests) {
-  LS_TRY(TableFileWriter writer, TableFileWriter::Create((fs::path(options.run_dir) / "timeline.h5").string(),
-                                                         schema::kTimelineFormat, Threads(options)));
+  LS_TRY(trace::TableFileWriter writer,
+         trace::TableFileWriter::Create((fs::path(options.run_dir) / "timeline.h5").string(), schema::kTimelineFormat,
+                                        Threads(options)));
   const auto shards = static_cast<unsigned>(digests.size());
   Status status = Ok();
   std::size_t nth = 0;
@@ -84,7 +86,7 @@ Status WriteIndex(const MergeOptions& options, const schema::TimelineTables& tab
       status = writer.Append(table);
       return;
     }
-    std::vector<TablePart> parts;
+    std::vector<trace::TablePart> parts;
     for (unsigned i = 0; i < shards; ++i)
       parts.push_back(
           {ShardName(i), FirstRow(table.rows(), i + 1, shards) - FirstRow(table.rows(), i, shards), digests[i][nth]});
@@ -147,4 +149,4 @@ void RemoveShards(const std::string& run_dir) {
   fs::remove_all(fs::path(run_dir) / kShardDir, ignored);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

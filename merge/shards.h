@@ -8,7 +8,7 @@
 #include "core/schema.h"
 #include "merge/merge.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 inline constexpr char kShardDir[] = "timeline-shards";
 
@@ -18,4 +18,4 @@ Status WriteShards(const MergeOptions& options, const schema::TimelineTables& ta
 // Those of an earlier merge; the timeline no longer needs them.
 void RemoveShards(const std::string& run_dir);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // All processes call the same functions in the same order.
 class MergeTeam {
@@ -24,4 +24,4 @@ inline bool IsMine(const MergeTeam* team, std::size_t i) {
   return team == nullptr || i % team->count() == team->index();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

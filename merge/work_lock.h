@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
-#include "trace/lock_file.h"
+#include "trace/file/lock_file.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 class WorkLock {
  public:
@@ -19,15 +19,15 @@ class WorkLock {
   WorkLock& operator=(const WorkLock&) = delete;
 
   // Another command works on it and makes no progress: what that command may be about to remove must not be touched.
-  bool others_at_it() const { return lock_.state() == FileLock::State::kBusy; }
+  bool others_at_it() const { return lock_.state() == trace::FileLock::State::kBusy; }
   // The holder gets on. From any thread, one call at a time.
   void Touch() { lock_.Touch(); }
 
  private:
-  FileLock lock_;
+  trace::FileLock lock_;
 };
 
 // Of a run directory.
 inline std::string WorkLockOf(const std::string& run_dir) { return run_dir + "/.lockstep.lock"; }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

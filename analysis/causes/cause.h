@@ -8,9 +8,9 @@
 #include "analysis/causes/cost.h"
 #include "analysis/causes/witness.h"
 #include "analysis/context.h"
-#include "analysis/report/model.h"
+#include "analysis/core/model.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 
 class Cause {
  public:
@@ -52,4 +52,4 @@ std::unique_ptr<Cause> MakeMemoryLimit();     // memory_limit.cc
 std::unique_ptr<Cause> MakeMemoryGrowth();    // memory_growth.cc
 std::unique_ptr<Cause> MakeHostBoundComm();   // host_bound.cc
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -8,7 +8,7 @@
 #include "analysis/passes.h"
 #include "merge/parallel.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 constexpr std::size_t kMostGpuRanks = 4, kMostHostRanks = 2;
@@ -37,8 +37,8 @@ void FindCauses(const Context& context, Analysis& analysis) {
   std::vector<std::unique_ptr<Cause>> causes;
   for (const auto make : kCauses) causes.push_back(make());
   for (const auto& cause : causes) cause->Prepare(ranks.size());
-  const ViewIndex index(context.timeline());
-  ParallelFor(context.options().jobs, ranks.size(), [&](std::size_t i) {
+  const tables::ViewIndex index(context.timeline());
+  merge::ParallelFor(context.options().jobs, ranks.size(), [&](std::size_t i) {
     Result<schema::RankTables> tables = context.ReadRank(ranks[i]);
     if (!tables.ok()) return;  // Counted and told where files are.
     const Witness witness(context, index, ranks[i], std::move(tables).value());
@@ -47,4 +47,4 @@ void FindCauses(const Context& context, Analysis& analysis) {
   for (const auto& cause : causes) cause->Tell(context, analysis);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -7,16 +7,16 @@
 #include <map>
 #include <numeric>
 
-#include "analysis/report/format.h"
-#include "analysis/statistics.h"
+#include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 constexpr std::size_t kStepsForInterval = 8;
 }
 
 RankCost::RankCost(const Witness& witness) : rank(witness.view().rank), per_step(witness.per_step()) {
-  for (const RankView::Step& stretch : witness.stretches()) {
+  for (const gpu::RankView::Step& stretch : witness.stretches()) {
     step.push_back(stretch.index);
     window_ns.push_back(stretch.window.end - stretch.window.begin);
   }
@@ -80,4 +80,4 @@ std::string OfTheStep(const Cost& cost, std::int64_t whole_ns) {
                        : fmt::format("{} of the time", Percent(cost.share));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

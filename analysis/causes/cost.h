@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "analysis/causes/witness.h"
-#include "analysis/report/model.h"
+#include "analysis/core/model.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 
 // Of one rank, beside its stretches (all, or those it looked at).
 struct RankCost {
@@ -41,4 +41,4 @@ void SetPrice(const Cost& cost, Finding& finding);
 // "1.2 ms of each 17 ms step", "12 % of the time".
 std::string OfTheStep(const Cost& cost, std::int64_t whole_ns);
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -3,7 +3,7 @@
 
 #include "analysis/causes/cause.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 struct OnPath {
@@ -16,8 +16,8 @@ class HostBoundComm : public CauseOf<OnPath> {
     if (!witness.gpu()) return std::nullopt;
     OnPath on_path{RankCost::OfPaths(witness)};
     for (std::size_t p = 0; p < witness.paths().size(); ++p)
-      for (const CriticalPathFinder::Share& share : witness.path_finder().Shares(witness.paths()[p].path))
-        if (share.category == PathCategory::kCommunication) on_path.communication.ns[p] += share.ns;
+      for (const gpu::CriticalPathFinder::Share& share : witness.path_finder().Shares(witness.paths()[p].path))
+        if (share.category == gpu::PathCategory::kCommunication) on_path.communication.ns[p] += share.ns;
     return on_path;
   }
 
@@ -34,4 +34,4 @@ class HostBoundComm : public CauseOf<OnPath> {
 
 std::unique_ptr<Cause> MakeHostBoundComm() { return std::make_unique<HostBoundComm>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -7,10 +7,10 @@
 #include <tuple>
 
 #include "analysis/causes/cause.h"
-#include "analysis/replay_price.h"
-#include "analysis/report/format.h"
+#include "analysis/core/format.h"
+#include "analysis/replayed/replay_price.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
@@ -69,9 +69,9 @@ class HostSyncs : public CauseOf<Syncs> {
     if (!witness.gpu()) return std::nullopt;
     Syncs syncs{RankCost(witness), {}};
     const auto& blocking = witness.gaps().blocking;
-    for (const BlockingCall& call : blocking)
+    for (const gpu::BlockingCall& call : blocking)
       if (witness.HostStretchAt(call.begin_ns) != kNowhere) ++syncs.sites[SiteOf(witness, call)].calls;
-    for (const Gap& gap : witness.gaps().gaps) {
+    for (const gpu::Gap& gap : witness.gaps().gaps) {
       if (gap.device != witness.device() || witness.KindOf(gap) != IdleKind::kSync || gap.blocking == kNone) continue;
       SiteSum& sum = syncs.sites[SiteOf(witness, blocking[gap.blocking])];
       bool inside = false;
@@ -149,9 +149,9 @@ class HostSyncs : public CauseOf<Syncs> {
 
  private:
   // The innermost operator and the innermost range of the application around the call.
-  static Site SiteOf(const Witness& witness, const BlockingCall& call) {
+  static Site SiteOf(const Witness& witness, const gpu::BlockingCall& call) {
     constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kPythonFunction = schema::RangeSource::kPython;
-    Site site{BlockingName(witness.view(), call), {}, {}};
+    Site site{gpu::BlockingName(witness.view(), call), {}, {}};
     if (call.thread == kNone) return site;
     const auto& ranges = witness.view().tables.ranges;
     for (std::uint32_t range = witness.nest().At(call.thread, call.begin_ns); range != kNone;
@@ -175,4 +175,4 @@ class HostSyncs : public CauseOf<Syncs> {
 
 std::unique_ptr<Cause> MakeHostSyncs() { return std::make_unique<HostSyncs>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

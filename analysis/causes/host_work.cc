@@ -6,10 +6,10 @@
 #include <map>
 
 #include "analysis/causes/cause.h"
+#include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/report/format.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
@@ -28,7 +28,7 @@ class HostWork : public CauseOf<Work> {
   std::optional<Work> See(const Witness& witness) const override {
     if (!witness.gpu()) return std::nullopt;
     Work work{RankCost(witness), {}};
-    for (const Gap& gap : witness.gaps().gaps) {
+    for (const gpu::Gap& gap : witness.gaps().gaps) {
       if (gap.device != witness.device() || witness.KindOf(gap) != IdleKind::kHostWork) continue;
       Sum& sum = work.by_name[NameOf(witness, gap)];
       sum.library = IsLibrary(witness, gap);
@@ -113,7 +113,7 @@ class HostWork : public CauseOf<Work> {
   }
 
  private:
-  static bool IsLibrary(const Witness& witness, const Gap& gap) {
+  static bool IsLibrary(const Witness& witness, const gpu::Gap& gap) {
     constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp;
     return gap.host_range != kNone ? witness.view().tables.ranges.source[gap.host_range] == kCpuOp
                                    : gap.host_call != kNone;
@@ -125,7 +125,7 @@ class HostWork : public CauseOf<Work> {
   }
 
   // What covers half of the wait; a whole step or the profiler's mark says nothing.
-  static std::string NameOf(const Witness& witness, const Gap& gap) {
+  static std::string NameOf(const Witness& witness, const gpu::Gap& gap) {
     std::uint32_t range = gap.host_range;
     while (range != kNone && witness.RangeName(range).starts_with("ProfilerStep#"))
       range = witness.nest().Parent(range);
@@ -139,4 +139,4 @@ class HostWork : public CauseOf<Work> {
 
 std::unique_ptr<Cause> MakeHostWork() { return std::make_unique<HostWork>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

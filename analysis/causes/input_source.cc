@@ -6,9 +6,9 @@
 #include <map>
 
 #include "analysis/causes/cause.h"
-#include "analysis/report/format.h"
+#include "analysis/core/format.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 struct Loading {
@@ -82,4 +82,4 @@ class InputSource : public CauseOf<Loading> {
 
 std::unique_ptr<Cause> MakeInputSource() { return std::make_unique<InputSource>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

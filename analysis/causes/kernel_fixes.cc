@@ -8,10 +8,10 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/kernel_patterns.h"
+#include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/report/format.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 constexpr std::int64_t kManyInOptimizer = 20;
@@ -39,15 +39,15 @@ class KernelFixes : public CauseOf<Kernels> {
     kernels.of.resize(KernelPatterns().size());
     for (OfPattern& one : kernels.of) one.cost = RankCost::OfPaths(witness);
     for (std::size_t p = 0; p < witness.paths().size(); ++p)
-      for (const PathPiece& piece : witness.paths()[p].path.pieces) {
-        if ((piece.edge != PathEdge::kOp && piece.edge != PathEdge::kCut) || ops[piece.op].copy) continue;
+      for (const gpu::PathPiece& piece : witness.paths()[p].path.pieces) {
+        if ((piece.edge != gpu::PathEdge::kOp && piece.edge != gpu::PathEdge::kCut) || ops[piece.op].copy) continue;
         const std::int64_t ns = piece.end_ns - piece.begin_ns;
         kernels.on_path_ns += ns;
         if (pattern[piece.op] == kNoPattern) continue;
         OfPattern& one = kernels.of[pattern[piece.op]];
         one.cost.ns[p] += ns;
         ++one.count;
-        NameSum& sum = one.by_name[OpName(witness.view(), ops[piece.op])];
+        NameSum& sum = one.by_name[gpu::OpName(witness.view(), ops[piece.op])];
         ++sum.count;
         sum.ns += ns;
       }
@@ -123,4 +123,4 @@ class KernelFixes : public CauseOf<Kernels> {
 
 std::unique_ptr<Cause> MakeKernelFixes() { return std::make_unique<KernelFixes>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

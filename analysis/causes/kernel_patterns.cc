@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
@@ -72,7 +72,7 @@ class Matcher {
   std::vector<std::uint8_t> Match() {
     std::vector<std::uint8_t> of(ops_.size(), kNoPattern);
     for (std::uint32_t i = 0; i < ops_.size(); ++i) {
-      if (ops_[i].copy || ops_[i].cls != KernelClass::kCompute) continue;
+      if (ops_[i].copy || ops_[i].cls != merge::KernelClass::kCompute) continue;
       const Name& name = NameOf(ops_[i]);
       for (std::uint8_t p = 0; p < std::size(kPatterns); ++p)
         if (name.fits[p] && Holds(kPatterns[p].needs, i)) {
@@ -86,7 +86,7 @@ class Matcher {
   }
 
  private:
-  const Name& NameOf(const GpuOp& op) {
+  const Name& NameOf(const gpu::GpuOp& op) {
     const std::uint32_t id = t_.kernels.name[op.row];
     const auto [at, fresh] = names_.try_emplace(id);
     if (!fresh) return at->second;
@@ -115,7 +115,7 @@ class Matcher {
   }
 
   bool Holds(KernelPattern::Needs needs, std::uint32_t i) {
-    const GpuOp& op = ops_[i];
+    const gpu::GpuOp& op = ops_[i];
     switch (needs) {
       case KernelPattern::kNothing:
         return true;
@@ -142,10 +142,10 @@ class Matcher {
     for (int looked = 0; looked < kMostLooked; ++looked) {
       if (forward ? at + 1 >= ops_.size() : at == 0) return kNone;
       at = forward ? at + 1 : at - 1;
-      const GpuOp& op = ops_[at];
+      const gpu::GpuOp& op = ops_[at];
       if (op.stream != ops_[i].stream || op.copy || !op.busy) continue;
       if (NameOf(op).gemm) return at;
-      if (op.cls != KernelClass::kCompute || ++between >= kMostBetween) return kNone;
+      if (op.cls != merge::KernelClass::kCompute || ++between >= kMostBetween) return kNone;
     }
     return kNone;
   }
@@ -158,13 +158,14 @@ class Matcher {
     for (const std::uint32_t core : cores) {
       const std::uint32_t from = FindGemm(core, false), to = FindGemm(core, true);
       for (std::uint32_t i = from; i <= to && i < ops_.size(); ++i)
-        if (ops_[i].stream == ops_[core].stream && !ops_[i].copy && ops_[i].cls == KernelClass::kCompute) of[i] = p;
+        if (ops_[i].stream == ops_[core].stream && !ops_[i].copy && ops_[i].cls == merge::KernelClass::kCompute)
+          of[i] = p;
     }
   }
 
   const Witness& witness_;
   const schema::RankTables& t_;
-  const std::vector<GpuOp>& ops_;
+  const std::vector<gpu::GpuOp>& ops_;
   std::map<std::uint16_t, bool> tensor_cores_;
   std::map<std::uint32_t, Name> names_;
 };
@@ -175,4 +176,4 @@ std::span<const KernelPattern> KernelPatterns() { return kPatterns; }
 
 std::vector<std::uint8_t> MatchPatterns(const Witness& witness) { return Matcher(witness).Match(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -8,7 +8,7 @@
 
 #include "analysis/causes/witness.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 
 struct KernelPattern {
   std::string_view id;    // Of the finding: "kernel.attention".
@@ -33,4 +33,4 @@ std::span<const KernelPattern> KernelPatterns();
 std::vector<std::uint8_t> MatchPatterns(const Witness& witness);
 inline constexpr std::uint8_t kNoPattern = 255;
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -6,10 +6,10 @@
 #include <array>
 
 #include "analysis/causes/cause.h"
+#include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/report/format.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 constexpr std::int64_t kShortNs = 10'000;
@@ -29,7 +29,7 @@ class LaunchBound : public CauseOf<Launches> {
     if (!witness.gpu()) return std::nullopt;
     Launches all;
     all.cost = RankCost(witness);
-    for (const Gap& gap : witness.gaps().gaps) {
+    for (const gpu::Gap& gap : witness.gaps().gaps) {
       if (gap.device != witness.device()) continue;
       const bool launch = witness.KindOf(gap) == IdleKind::kLaunch;
       const bool optimizer = launch && witness.PhaseOf(gap.host_range) == kOptimizer;
@@ -44,7 +44,7 @@ class LaunchBound : public CauseOf<Launches> {
     }
     const auto& api = witness.view().tables.api;
     std::vector<bool> seen(api.rows(), false);
-    for (const GpuOp& op : witness.activity().timeline.ops) {
+    for (const gpu::GpuOp& op : witness.activity().timeline.ops) {
       if (!op.busy || op.copy || witness.StretchAt(op.begin_ns) == kNowhere) continue;
       ++all.kernels;
       all.kernel_ns += op.end_ns - op.begin_ns;
@@ -123,4 +123,4 @@ class LaunchBound : public CauseOf<Launches> {
 
 std::unique_ptr<Cause> MakeLaunchBound() { return std::make_unique<LaunchBound>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "analysis/causes/cause.h"
-#include "analysis/report/format.h"
-#include "analysis/tables/cells.h"
-#include "analysis/tables/kinds.h"
+#include "analysis/core/format.h"
+#include "analysis/tables/engine/cells.h"
+#include "analysis/tables/engine/kinds.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 // Over what was recorded, of the peak and in bytes; below that it may be anything.
@@ -80,8 +80,8 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
  private:
   static std::vector<Growth> Slopes(const Witness& witness, std::size_t from) {
     // The table's own arithmetic over the steps from there on.
-    RankView view;
-    const RankView& all = witness.view();
+    gpu::RankView view;
+    const gpu::RankView& all = witness.view();
     view.rank = all.rank;
     view.timeline = all.timeline;
     view.tables.gpu_memory = all.tables.gpu_memory;
@@ -101,24 +101,26 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
     }
     std::sort(view.host_windows.begin(), view.host_windows.end(),
               [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-    Table table = kMemoryTable.head();
-    kMemoryTable.rank_rows(view, {}, table);
-    const std::size_t kind = ColumnOf(table, "memory"), device = ColumnOf(table, "device"),
-                      peak = ColumnOf(table, "peak_allocated_bytes"), capacity = ColumnOf(table, "capacity_bytes"),
-                      slope = ColumnOf(table, "growth_bytes_per_step"),
-                      low = ColumnOf(table, "growth_low_bytes_per_step"),
-                      high = ColumnOf(table, "growth_high_bytes_per_step"), grows = ColumnOf(table, "grows");
+    tables::Table table = tables::kMemoryTable.head();
+    tables::kMemoryTable.rank_rows(view, {}, table);
+    const std::size_t kind = tables::ColumnOf(table, "memory"), device = tables::ColumnOf(table, "device"),
+                      peak = tables::ColumnOf(table, "peak_allocated_bytes"),
+                      capacity = tables::ColumnOf(table, "capacity_bytes"),
+                      slope = tables::ColumnOf(table, "growth_bytes_per_step"),
+                      low = tables::ColumnOf(table, "growth_low_bytes_per_step"),
+                      high = tables::ColumnOf(table, "growth_high_bytes_per_step"),
+                      grows = tables::ColumnOf(table, "grows");
     std::vector<Growth> found;
     for (const auto& row : table.rows) {
-      if (TextOfCell(row[grows]) != "yes") continue;
+      if (tables::TextOfCell(row[grows]) != "yes") continue;
       Growth g;
       g.rank = all.rank;
-      g.gpu = TextOfCell(row[kind]) == "gpu";
-      g.device = IntOf(row[device], -1);
-      g.peak = IntOf(row[peak]);
-      g.capacity = IntOf(row[capacity], -1);
+      g.gpu = tables::TextOfCell(row[kind]) == "gpu";
+      g.device = tables::IntOf(row[device], -1);
+      g.peak = tables::IntOf(row[peak]);
+      g.capacity = tables::IntOf(row[capacity], -1);
       g.steps = steps;
-      g.slope = RealOf(row[slope]), g.low = RealOf(row[low]), g.high = RealOf(row[high]);
+      g.slope = tables::RealOf(row[slope]), g.low = tables::RealOf(row[low]), g.high = tables::RealOf(row[high]);
       const double grown = g.slope * static_cast<double>(steps);
       if (grown >= kLeastGrowth * static_cast<double>(g.peak) && grown >= kLeastBytes) found.push_back(g);
     }
@@ -130,4 +132,4 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
 
 std::unique_ptr<Cause> MakeMemoryGrowth() { return std::make_unique<MemoryGrowth>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

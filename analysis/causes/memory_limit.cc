@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
+#include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/report/format.h"
-#include "analysis/tables/cells.h"
-#include "analysis/tables/kinds.h"
+#include "analysis/tables/engine/cells.h"
+#include "analysis/tables/engine/kinds.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 // A caching allocator holds what it once had: only what is allocated tells how full a GPU is.
@@ -25,10 +25,10 @@ class MemoryLimit : public CauseOf<Memory> {
  public:
   std::optional<Memory> See(const Witness& witness) const override {
     if (!witness.gpu()) return std::nullopt;
-    const RankView& view = witness.view();
+    const gpu::RankView& view = witness.view();
     Memory memory;
     memory.cost = RankCost(witness);
-    for (const Gap& gap : witness.gaps().gaps)
+    for (const gpu::Gap& gap : witness.gaps().gaps)
       if (gap.device == witness.device() && witness.KindOf(gap) == IdleKind::kAllocator)
         witness.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) { memory.cost.ns[stretch] += ns; });
     for (std::uint32_t row = 0; row < view.tables.api.rows(); ++row) {
@@ -37,16 +37,17 @@ class MemoryLimit : public CauseOf<Memory> {
       ++memory.calls;
       memory.call_ns += view.tables.api.duration_ns[row];
     }
-    Table table = kMemoryTable.head();
-    kMemoryTable.rank_rows(view, {}, table);
-    const std::size_t kind = ColumnOf(table, "memory"), device = ColumnOf(table, "device"),
-                      allocated = ColumnOf(table, "peak_allocated_bytes"),
-                      reserved = ColumnOf(table, "peak_reserved_bytes"), capacity = ColumnOf(table, "capacity_bytes");
+    tables::Table table = tables::kMemoryTable.head();
+    tables::kMemoryTable.rank_rows(view, {}, table);
+    const std::size_t kind = tables::ColumnOf(table, "memory"), device = tables::ColumnOf(table, "device"),
+                      allocated = tables::ColumnOf(table, "peak_allocated_bytes"),
+                      reserved = tables::ColumnOf(table, "peak_reserved_bytes"),
+                      capacity = tables::ColumnOf(table, "capacity_bytes");
     for (const auto& row : table.rows)
-      if (TextOfCell(row[kind]) == "gpu" && IntOf(row[device]) == witness.device()) {
-        memory.allocated = IntOf(row[allocated], -1);
-        memory.reserved = IntOf(row[reserved], -1);
-        memory.capacity = IntOf(row[capacity], -1);
+      if (tables::TextOfCell(row[kind]) == "gpu" && tables::IntOf(row[device]) == witness.device()) {
+        memory.allocated = tables::IntOf(row[allocated], -1);
+        memory.reserved = tables::IntOf(row[reserved], -1);
+        memory.capacity = tables::IntOf(row[capacity], -1);
       }
     // Only a balance is known, not what was there before: no share of the whole.
     if (memory.reserved < 0) memory.allocated = -1;
@@ -130,4 +131,4 @@ class MemoryLimit : public CauseOf<Memory> {
 
 std::unique_ptr<Cause> MakeMemoryLimit() { return std::make_unique<MemoryLimit>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
+#include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/report/format.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 constexpr std::uint8_t kHostToDevice = schema::CopyKind::kHostToDevice, kPageable = schema::HostMemory::kPageable;
@@ -26,7 +26,7 @@ class PageableCopies : public CauseOf<Copies> {
     const auto& ops = witness.activity().timeline.ops;
     Copies copies;
     copies.cost = RankCost::OfPaths(witness);
-    for (const GpuOp& op : ops) {
+    for (const gpu::GpuOp& op : ops) {
       if (!op.copy || table.kind[op.row] != kHostToDevice || witness.StretchAt(op.begin_ns) == kNowhere) continue;
       ++copies.all;
       if (table.host_memory[op.row] != kPageable) continue;
@@ -36,9 +36,9 @@ class PageableCopies : public CauseOf<Copies> {
       if (op.api != schema::kNone) copies.host_ns += witness.view().tables.api.duration_ns[op.api];
     }
     for (std::size_t p = 0; p < witness.paths().size(); ++p)
-      for (const PathPiece& piece : witness.paths()[p].path.pieces) {
-        if (piece.edge != PathEdge::kOp && piece.edge != PathEdge::kCut) continue;
-        const GpuOp& op = ops[piece.op];
+      for (const gpu::PathPiece& piece : witness.paths()[p].path.pieces) {
+        if (piece.edge != gpu::PathEdge::kOp && piece.edge != gpu::PathEdge::kCut) continue;
+        const gpu::GpuOp& op = ops[piece.op];
         if (op.copy && table.kind[op.row] == kHostToDevice && table.host_memory[op.row] == kPageable)
           copies.cost.ns[p] += piece.end_ns - piece.begin_ns;
       }
@@ -82,4 +82,4 @@ class PageableCopies : public CauseOf<Copies> {
 
 std::unique_ptr<Cause> MakePageableCopies() { return std::make_unique<PageableCopies>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

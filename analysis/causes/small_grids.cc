@@ -7,10 +7,10 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/kernel_patterns.h"
+#include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/report/format.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 // What is shorter lasts as long as it takes to start: more blocks would not make it shorter.
@@ -42,11 +42,11 @@ class SmallGrids : public CauseOf<Grids> {
     const std::vector<bool> alone = Alone(timeline.ops);
     Grids grids{RankCost::OfPaths(witness), {}, 0, 0};
     for (std::size_t p = 0; p < witness.paths().size(); ++p)
-      for (const PathPiece& piece : witness.paths()[p].path.pieces) {
-        if (piece.edge != PathEdge::kOp) continue;
-        const GpuOp& op = timeline.ops[piece.op];
+      for (const gpu::PathPiece& piece : witness.paths()[p].path.pieces) {
+        if (piece.edge != gpu::PathEdge::kOp) continue;
+        const gpu::GpuOp& op = timeline.ops[piece.op];
         // Communication is meant to be small; what has a remedy of its own is told there.
-        if (op.copy || op.cls != KernelClass::kCompute || pattern[piece.op] != kNoPattern) continue;
+        if (op.copy || op.cls != merge::KernelClass::kCompute || pattern[piece.op] != kNoPattern) continue;
         const auto sms = multiprocessors.find(timeline.DeviceOf(op));
         const std::uint32_t shape = t.kernels.shape[op.row];
         if (sms == multiprocessors.end() || shape >= t.kernel_shapes.rows()) continue;
@@ -61,7 +61,7 @@ class SmallGrids : public CauseOf<Grids> {
         const auto unused = static_cast<std::int64_t>(
             static_cast<double>(ns) * (1 - static_cast<double>(blocks) / static_cast<double>(sms->second)));
         grids.cost.ns[p] += unused;
-        NameSum& sum = grids.by_name[OpName(witness.view(), op)];
+        NameSum& sum = grids.by_name[gpu::OpName(witness.view(), op)];
         ++sum.count;
         sum.ns += ns;
         sum.unused_ns += unused;
@@ -128,7 +128,7 @@ class SmallGrids : public CauseOf<Grids> {
 
  private:
   // No other kernel runs beside it: what it leaves unused is idle. Operations are by begin.
-  static std::vector<bool> Alone(const std::vector<GpuOp>& ops) {
+  static std::vector<bool> Alone(const std::vector<gpu::GpuOp>& ops) {
     std::vector<bool> alone(ops.size(), true);
     std::size_t longest = kNowhere;  // Of those so far the one that ends last.
     for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -147,4 +147,4 @@ class SmallGrids : public CauseOf<Grids> {
 
 std::unique_ptr<Cause> MakeSmallGrids() { return std::make_unique<SmallGrids>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

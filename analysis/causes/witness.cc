@@ -5,7 +5,7 @@
 
 #include "core/printed.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
@@ -14,21 +14,22 @@ constexpr std::uint8_t kInputCategory = schema::Category::kInput;
 constexpr std::int64_t kLaunchGapNs = 100'000;
 constexpr std::size_t kMostPaths = 16;
 
-std::size_t At(const std::vector<RankView::Step>& stretches, std::int64_t time_ns) {
+std::size_t At(const std::vector<gpu::RankView::Step>& stretches, std::int64_t time_ns) {
   const auto after = std::upper_bound(stretches.begin(), stretches.end(), time_ns,
-                                      [](std::int64_t t, const RankView::Step& s) { return t < s.window.begin; });
+                                      [](std::int64_t t, const gpu::RankView::Step& s) { return t < s.window.begin; });
   if (after == stretches.begin() || time_ns >= after[-1].window.end) return kNowhere;
   return static_cast<std::size_t>(after - stretches.begin()) - 1;
 }
 
 }  // namespace
 
-Witness::Witness(const Context& context, const ViewIndex& index, std::int32_t rank, schema::RankTables tables)
-    : view_(MakeRankView(index, rank, std::move(tables), {})), nest_(std::make_unique<RangeNest>(view_.tables)) {
+Witness::Witness(const Context& context, const tables::ViewIndex& index, std::int32_t rank, schema::RankTables tables)
+    : view_(tables::MakeRankView(index, rank, std::move(tables), {})),
+      nest_(std::make_unique<gpu::RangeNest>(view_.tables)) {
   std::vector<std::int64_t> usable;
   for (const std::size_t row : context.usable_steps()) usable.push_back(context.tables().steps.index[row]);
   const auto counts = [&](std::int64_t step) { return std::binary_search(usable.begin(), usable.end(), step); };
-  for (const RankView::Step& step : view_.steps)
+  for (const gpu::RankView::Step& step : view_.steps)
     if (counts(step.index) && step.window.begin < step.window.end) stretches_.push_back(step);
   per_step_ = !stretches_.empty();
   const auto& marked = view_.tables.steps;
@@ -48,11 +49,11 @@ Witness::Witness(const Context& context, const ViewIndex& index, std::int32_t ra
   input_ = Normalize(std::move(input));
 
   if (view_.tables.kernels.rows() > 0) {
-    activity_ = std::make_unique<DeviceActivity>(view_);
-    gaps_ = FindGaps(*activity_);
-    calls_ = ClassifyHostCalls(view_.tables);
+    activity_ = std::make_unique<gpu::DeviceActivity>(view_);
+    gaps_ = gpu::FindGaps(*activity_);
+    calls_ = gpu::ClassifyHostCalls(view_.tables);
     std::int64_t most = -1;
-    for (const DeviceGaps::Device& device : gaps_.devices)
+    for (const gpu::DeviceGaps::Device& device : gaps_.devices)
       if (device.window_ns - device.idle_ns > most) {
         most = device.window_ns - device.idle_ns;
         device_ = device.device;
@@ -64,7 +65,7 @@ Witness::Witness(const Context& context, const ViewIndex& index, std::int32_t ra
     host_stretches_ = stretches_;
   }
   if (!gpu()) return;
-  finder_ = std::make_unique<CriticalPathFinder>(*activity_);
+  finder_ = std::make_unique<gpu::CriticalPathFinder>(*activity_);
   const std::size_t n = stretches_.size(), paths = std::min(n, kMostPaths);
   for (std::size_t i = 0; i < paths; ++i) {
     const std::size_t stretch = i * n / paths;
@@ -79,22 +80,23 @@ std::size_t Witness::HostStretchAt(std::int64_t time_ns) const { return At(host_
 std::size_t Witness::FirstEndingAfter(std::int64_t time_ns) const {
   return static_cast<std::size_t>(
       std::upper_bound(stretches_.begin(), stretches_.end(), time_ns,
-                       [](std::int64_t t, const RankView::Step& s) { return t < s.window.end; }) -
+                       [](std::int64_t t, const gpu::RankView::Step& s) { return t < s.window.end; }) -
       stretches_.begin());
 }
 
-IdleKind Witness::KindOf(const Gap& gap) const {
+IdleKind Witness::KindOf(const gpu::Gap& gap) const {
   const auto frees = [](std::string_view name) { return name.find("Free") != std::string_view::npos; };
   switch (gap.cause) {
-    case GapCause::kInput:
+    case gpu::GapCause::kInput:
       return IdleKind::kInput;
-    case GapCause::kSync:
-      return gap.blocking != kNone && frees(BlockingName(view_, gaps_.blocking[gap.blocking])) ? IdleKind::kAllocator
-                                                                                               : IdleKind::kSync;
-    case GapCause::kLatency:
+    case gpu::GapCause::kSync:
+      return gap.blocking != kNone && frees(gpu::BlockingName(view_, gaps_.blocking[gap.blocking]))
+                 ? IdleKind::kAllocator
+                 : IdleKind::kSync;
+    case gpu::GapCause::kLatency:
       return gap.at.end - gap.at.begin < kLaunchGapNs ? IdleKind::kLaunch : IdleKind::kOther;
-    case GapCause::kHost:
-      if (gap.host_call != kNone && calls_[gap.host_call] == HostCall::kMemory) return IdleKind::kAllocator;
+    case gpu::GapCause::kHost:
+      if (gap.host_call != kNone && calls_[gap.host_call] == gpu::HostCall::kMemory) return IdleKind::kAllocator;
       return gap.at.end - gap.at.begin < kLaunchGapNs ? IdleKind::kLaunch : IdleKind::kHostWork;
     default:
       return IdleKind::kOther;
@@ -125,4 +127,4 @@ std::string ShortName(std::string_view name, std::size_t most) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "analysis/context.h"
-#include "analysis/tables/critical_path.h"
-#include "analysis/tables/device_gaps.h"
-#include "analysis/tables/rank_view.h"
+#include "analysis/gpu/critical_path.h"
+#include "analysis/gpu/device_gaps.h"
+#include "analysis/tables/engine/view_index.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 
 // Causes of GPU idle time that have a remedy of their own; no gap is of two kinds.
 enum class IdleKind : std::uint8_t {
@@ -30,29 +30,29 @@ inline constexpr std::size_t kIdleKinds = 6;
 class Witness {
  public:
   // Tables of a CPU rank or a GPU rank. Context and index must outlive this.
-  Witness(const Context& context, const ViewIndex& index, std::int32_t rank, schema::RankTables tables);
+  Witness(const Context& context, const tables::ViewIndex& index, std::int32_t rank, schema::RankTables tables);
   Witness(const Witness&) = delete;
   Witness& operator=(const Witness&) = delete;
 
-  const RankView& view() const { return view_; }
+  const gpu::RankView& view() const { return view_; }
   bool gpu() const { return activity_ != nullptr; }
-  const RangeNest& nest() const { return *nest_; }
+  const gpu::RangeNest& nest() const { return *nest_; }
 
   // Steps that count (warm-up out); of runs without steps the windows, their index -1. In order.
-  const std::vector<RankView::Step>& stretches() const { return stretches_; }
+  const std::vector<gpu::RankView::Step>& stretches() const { return stretches_; }
   bool per_step() const { return per_step_; }
   std::size_t StretchAt(std::int64_t time_ns) const;  // kNowhere: in none.
   // The same for what the host did, and GPU work by the call that launched it.
   std::size_t HostStretchAt(std::int64_t time_ns) const;
 
   // GPU ranks. The device is the busiest.
-  const DeviceActivity& activity() const { return *activity_; }
-  const DeviceGaps& gaps() const { return gaps_; }
+  const gpu::DeviceActivity& activity() const { return *activity_; }
+  const gpu::DeviceGaps& gaps() const { return gaps_; }
   std::uint16_t device() const { return device_; }
-  IdleKind KindOf(const Gap& gap) const;
+  IdleKind KindOf(const gpu::Gap& gap) const;
   // Parts of a gap by stretch: f(stretch, ns). What lies in ranges marked as input is left out, but for kInput.
   template <typename F>
-  void ForEachPart(const Gap& gap, bool input, F&& f) const {
+  void ForEachPart(const gpu::Gap& gap, bool input, F&& f) const {
     for (std::size_t i = FirstEndingAfter(gap.at.begin); i < stretches_.size(); ++i) {
       const Interval part{std::max(gap.at.begin, stretches_[i].window.begin),
                           std::min(gap.at.end, stretches_[i].window.end)};
@@ -65,10 +65,10 @@ class Witness {
   // The critical path of some stretches, evenly chosen.
   struct Path {
     std::size_t stretch;
-    CriticalPath path;
+    gpu::CriticalPath path;
   };
   const std::vector<Path>& paths() const { return paths_; }
-  const CriticalPathFinder& path_finder() const { return *finder_; }
+  const gpu::CriticalPathFinder& path_finder() const { return *finder_; }
 
   // The phase (ranges.category) of the innermost range around this one that has one, 0 none.
   std::uint8_t PhaseOf(std::uint32_t range) const;
@@ -77,20 +77,20 @@ class Witness {
  private:
   std::size_t FirstEndingAfter(std::int64_t time_ns) const;
 
-  RankView view_;
-  std::unique_ptr<RangeNest> nest_;
-  std::vector<RankView::Step> stretches_, host_stretches_;
+  gpu::RankView view_;
+  std::unique_ptr<gpu::RangeNest> nest_;
+  std::vector<gpu::RankView::Step> stretches_, host_stretches_;
   bool per_step_ = false;
   IntervalSet input_;
-  std::vector<HostCall> calls_;
-  std::unique_ptr<DeviceActivity> activity_;
-  DeviceGaps gaps_;
+  std::vector<gpu::HostCall> calls_;
+  std::unique_ptr<gpu::DeviceActivity> activity_;
+  gpu::DeviceGaps gaps_;
   std::uint16_t device_ = 0;
-  std::unique_ptr<CriticalPathFinder> finder_;
+  std::unique_ptr<gpu::CriticalPathFinder> finder_;
   std::vector<Path> paths_;
 };
 
 // "Optimizer.step#SGD.step" and the like: names of ranges as people know them, short enough for a line.
 std::string ShortName(std::string_view name, std::size_t most = 48);
 
-}  // namespace lockstep
+}  // namespace lockstep::analysis

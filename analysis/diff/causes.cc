@@ -8,10 +8,10 @@
 #include <map>
 #include <tuple>
 
+#include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
 #include "analysis/diff/compare.h"
 #include "analysis/passes.h"
-#include "analysis/report/format.h"
-#include "analysis/statistics.h"
 
 namespace lockstep::diff {
 namespace {
@@ -20,18 +20,19 @@ constexpr std::size_t kMostOfAKind = 4;
 // Launches per step, clocks: what changes by less is the same.
 constexpr double kCountShare = 0.02, kClockShare = 0.03;
 
-std::string Ns(double ns) { return Duration(static_cast<std::int64_t>(std::llround(std::fabs(ns)))); }
+std::string Ns(double ns) { return analysis::Duration(static_cast<std::int64_t>(std::llround(std::fabs(ns)))); }
 std::string Change(double now, double base) {
   return base > 0 ? fmt::format("{:+.1f} %", 100 * (now - base) / base) : "new";
 }
 std::string PerStep(double count) {
-  return std::fabs(count - std::round(count)) < 0.005 ? Count(std::llround(count)) : fmt::format("{:.2f}", count);
+  return std::fabs(count - std::round(count)) < 0.005 ? analysis::Count(std::llround(count))
+                                                      : fmt::format("{:.2f}", count);
 }
 
 class Causes {
  public:
   Causes(const RunSample& base, const RunSample& now) : base_(base), now_(now) {
-    if (const MeasureSample* step = base.Find("step_ns")) worth_ns_ = kWorthShare * step->spread.median;
+    if (const MeasureSample* step = base.Find("step_ns")) worth_ns_ = analysis::kWorthShare * step->spread.median;
   }
 
   std::vector<Cause> All() {
@@ -71,7 +72,7 @@ class Causes {
         }
     if (ranks.empty()) return;
     // What all ranks have in common is not one rank's. Of two ranks the one that changed less tells it.
-    double common = LowerMedian(changes);
+    double common = analysis::LowerMedian(changes);
     if (changes.size() == 2) common = std::fabs(changes[0]) < std::fabs(changes[1]) ? changes[0] : changes[1];
     Difference all{common, common, common};
     const MeasureSample *base_compute = base_.Find("compute_ns"), *now_compute = now_.Find("compute_ns");
@@ -115,7 +116,8 @@ class Causes {
       std::vector<std::int32_t> rest;
       for (std::size_t i = kMostOfAKind; i < own.size(); ++i) rest.push_back(own[i].now->rank);
       std::sort(rest.begin(), rest.end());
-      causes_.push_back({"rank", -1, "compute", "so do, by less, " + RankNames(rest), std::nullopt, std::nullopt});
+      causes_.push_back(
+          {"rank", -1, "compute", "so do, by less, " + analysis::RankNames(rest), std::nullopt, std::nullopt});
     }
     Stragglers();
   }
@@ -141,7 +143,7 @@ class Causes {
     std::size_t shown = 0;
     for (auto at = sizes.rbegin(); at != sizes.rend(); ++at) {
       if (shown++ == kMostOfAKind) return text + fmt::format(" + {} other sizes", sizes.size() - kMostOfAKind);
-      text += fmt::format("{}{} x {}", text.empty() ? "" : " + ", PerStep(at->second), Bytes(at->first));
+      text += fmt::format("{}{} x {}", text.empty() ? "" : " + ", PerStep(at->second), analysis::Bytes(at->first));
     }
     return text.empty() ? "none" : text;
   }
@@ -177,8 +179,8 @@ class Causes {
         });
       };
       if (!differs(sides.base) && !differs(sides.now)) continue;
-      std::string sentence = fmt::format("{} of {} per step: {} became {}", key.first, Plural(key.second, "rank"),
-                                         Text(sides.base), Text(sides.now));
+      std::string sentence = fmt::format("{} of {} per step: {} became {}", key.first,
+                                         analysis::Plural(key.second, "rank"), Text(sides.base), Text(sides.now));
       Cause cause{"buckets", -1, key.first, std::move(sentence), std::nullopt, std::nullopt};
       if (sides.known) {
         cause.change_ns = sides.now_ns - sides.base_ns;
@@ -200,11 +202,12 @@ class Causes {
         if (base.transfer_ns.count == 0 || now.transfer_ns.count == 0) continue;
         const Difference difference = DifferenceOf(base.transfer_ns, now.transfer_ns, kWiden99);
         if (!Counts(difference)) continue;
-        found.push_back({"collective", -1, now.op,
-                         fmt::format("{} x {} of {}: transfer {} {} per step ({})", PerStep(now.per_step), now.op,
-                                     Bytes(now.bytes), Ns(difference.value), difference.value > 0 ? "longer" : "less",
-                                     Change(now.transfer_ns.median, base.transfer_ns.median)),
-                         difference.value, std::pair(difference.low, difference.high)});
+        found.push_back(
+            {"collective", -1, now.op,
+             fmt::format("{} x {} of {}: transfer {} {} per step ({})", PerStep(now.per_step), now.op,
+                         analysis::Bytes(now.bytes), Ns(difference.value), difference.value > 0 ? "longer" : "less",
+                         Change(now.transfer_ns.median, base.transfer_ns.median)),
+             difference.value, std::pair(difference.low, difference.high)});
       }
     Take(std::move(found));
   }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/report/format.h"
+#include "analysis/core/format.h"
 
 namespace lockstep::diff {
 namespace {
@@ -20,7 +20,7 @@ std::string List(const std::vector<std::string>& names) {
 std::string Incomparable(const RunSample& base, const RunSample& now) {
   if (base.ranks != now.ranks)
     return fmt::format("{} against {}: steps of different numbers of ranks cannot be compared",
-                       Plural(base.ranks, "rank"), Plural(now.ranks, "rank"));
+                       analysis::Plural(base.ranks, "rank"), analysis::Plural(now.ranks, "rank"));
   const auto kind = [](const RunSample& run) {
     return run.gpu_ranks == 0 ? "CPU" : run.gpu_ranks < run.ranks ? "partly GPU" : "GPU";
   };
@@ -40,7 +40,7 @@ std::string Incomparable(const RunSample& base, const RunSample& now) {
 std::string TooFew(const RunSample& base, const RunSample& now) {
   if (base.steps >= kLeastSteps && now.steps >= kLeastSteps) return "";
   const auto count = [](const RunSample& run) {
-    return run.steps_kind.empty() ? std::string("no steps") : Count(run.steps);
+    return run.steps_kind.empty() ? std::string("no steps") : analysis::Count(run.steps);
   };
   return fmt::format("both runs need {} complete steps after warm-up: base has {}, new has {}", kLeastSteps,
                      count(base), count(now));
@@ -112,7 +112,7 @@ class Judge {
 };
 
 std::string SignedDuration(double ns) {
-  return (ns > 0 ? "+" : "") + Duration(static_cast<std::int64_t>(std::llround(ns)));
+  return (ns > 0 ? "+" : "") + analysis::Duration(static_cast<std::int64_t>(std::llround(ns)));
 }
 
 // The part of the step that changed most, in words.
@@ -137,7 +137,7 @@ std::string LargestPart(const std::vector<MeasureResult>& measures, bool grew) {
 
 std::string Sentence(const Comparison& c) {
   const MeasureResult& step = c.measures.front();
-  const auto duration = [](double ns) { return Duration(static_cast<std::int64_t>(std::llround(ns))); };
+  const auto duration = [](double ns) { return analysis::Duration(static_cast<std::int64_t>(std::llround(ns))); };
   switch (c.verdict) {
     case Verdict::kCannotTell:
       return "Whether a step takes longer cannot be decided: " + step.reason + ".";
@@ -163,7 +163,7 @@ void AddRemarks(Comparison& c) {
   if (c.base.job != c.now.job && !c.base.job.empty() && !c.now.job.empty())
     add(fmt::format("the programs are called differently: {} and {}", c.base.job, c.now.job));
   if (c.base.nodes != c.now.nodes)
-    add(fmt::format("{} against {}", Plural(c.base.nodes, "node"), Plural(c.now.nodes, "node")));
+    add(fmt::format("{} against {}", analysis::Plural(c.base.nodes, "node"), analysis::Plural(c.now.nodes, "node")));
   if (c.base.lockstep_version != c.now.lockstep_version)
     add(fmt::format("made by Lockstep {} and {}", c.base.lockstep_version, c.now.lockstep_version));
   if (c.base.shared_cores > 0 || c.now.shared_cores > 0)

@@ -7,12 +7,12 @@ using Column = std::vector<std::int64_t> schema::TlStepRanks::*;
 
 // Mean over the ranks; a rank where it is unknown (-1) makes it unknown.
 template <typename Of>
-std::optional<double> Mean(const Context& context, std::size_t step_row, Of&& of) {
+std::optional<double> Mean(const analysis::Context& context, std::size_t step_row, Of&& of) {
   double sum = 0;
   std::size_t n = 0;
   for (std::size_t p = 0; p < context.ranks().size(); ++p) {
     const std::size_t cell = context.Cell(step_row, p);
-    if (cell == kNowhere) return std::nullopt;
+    if (cell == analysis::kNowhere) return std::nullopt;
     const std::int64_t value = of(context.tables().step_ranks, cell);
     if (value < 0) return std::nullopt;
     sum += static_cast<double>(value);
@@ -23,21 +23,21 @@ std::optional<double> Mean(const Context& context, std::size_t step_row, Of&& of
 }
 
 template <auto column>
-std::optional<double> Term(const Context& context, std::size_t step_row) {
+std::optional<double> Term(const analysis::Context& context, std::size_t step_row) {
   return Mean(context, step_row, [](const auto& t, std::size_t cell) { return (t.*column)[cell]; });
 }
 
-std::optional<double> JobStep(const Context& context, std::size_t step_row) {
+std::optional<double> JobStep(const analysis::Context& context, std::size_t step_row) {
   return static_cast<double>(context.tables().steps.step_ns[step_row]);
 }
 
-std::optional<double> ExposedComm(const Context& context, std::size_t step_row) {
+std::optional<double> ExposedComm(const analysis::Context& context, std::size_t step_row) {
   return Mean(context, step_row, [](const auto& t, std::size_t cell) {
     return t.exposed_wait_ns[cell] + t.exposed_transfer_ns[cell] + t.exposed_unsplit_ns[cell];
   });
 }
 
-std::optional<double> Overlap(const Context& context, std::size_t step_row) {
+std::optional<double> Overlap(const analysis::Context& context, std::size_t step_row) {
   const auto hidden = Term<&schema::TlStepRanks::overlap_ns>(context, step_row);
   const auto comm = Term<&schema::TlStepRanks::comm_ns>(context, step_row);
   if (!hidden || !comm || *comm <= 0) return std::nullopt;

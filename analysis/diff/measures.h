@@ -16,7 +16,7 @@ struct Measure {
   bool less_is_better = true;
   bool fraction = false;  // Else ns.
   // Of a step (row of tables.steps); empty: not known.
-  std::optional<double> (*of_step)(const Context& context, std::size_t step_row);
+  std::optional<double> (*of_step)(const analysis::Context& context, std::size_t step_row);
 };
 
 // step_ns first.

@@ -7,10 +7,10 @@
 #include <tuple>
 
 #include "analysis/context.h"
+#include "analysis/core/format.h"
 #include "analysis/diff/measures.h"
-#include "analysis/report/format.h"
-#include "analysis/tables/cells.h"
-#include "analysis/tables/table.h"
+#include "analysis/tables/engine/cells.h"
+#include "analysis/tables/engine/table.h"
 #include "core/collective.h"
 #include "core/version.h"
 
@@ -20,7 +20,7 @@ namespace {
 // A baseline stays small: what no step notices is left out.
 constexpr std::size_t kMostCollectives = 100, kMostKernels = 100;
 
-void AddMeasures(const Context& context, RunSample& sample) {
+void AddMeasures(const analysis::Context& context, RunSample& sample) {
   for (const Measure& measure : Measures()) {
     std::vector<double> series;
     for (const std::size_t row : context.usable_steps())
@@ -31,25 +31,25 @@ void AddMeasures(const Context& context, RunSample& sample) {
   }
 }
 
-void AddRanks(const Context& context, const Analysis& analysis, RunSample& sample) {
+void AddRanks(const analysis::Context& context, const analysis::Analysis& analysis, RunSample& sample) {
   for (std::size_t p = 0; p < context.ranks().size(); ++p) {
     RankSample rank;
     rank.rank = context.ranks()[p];
     rank.node = context.timeline().Text(context.tables().ranks.node[context.RankRow(p)]);
     std::vector<double> work;
     for (const std::size_t row : context.usable_steps())
-      if (const std::size_t cell = context.Cell(row, p); cell != kNowhere)
+      if (const std::size_t cell = context.Cell(row, p); cell != analysis::kNowhere)
         work.push_back(static_cast<double>(context.own_compute_ns()[cell]));
     rank.work_ns = SpreadOf(work);
-    for (const GpuRow& gpu : analysis.gpus)
+    for (const analysis::GpuRow& gpu : analysis.gpus)
       if (gpu.rank == rank.rank && gpu.sm_clock_mhz) rank.sm_clock_mhz = gpu.sm_clock_mhz;
-    for (const Straggler& straggler : analysis.stragglers)
+    for (const analysis::Straggler& straggler : analysis.stragglers)
       if (straggler.rank == rank.rank) rank.straggler = straggler.cause;
     sample.rank_samples.push_back(std::move(rank));
   }
 }
 
-void AddCollectives(const Context& context, RunSample& sample) {
+void AddCollectives(const analysis::Context& context, RunSample& sample) {
   struct PerStep {
     double count = 0;
     bool transfer_known = true, wait_known = true;
@@ -93,24 +93,25 @@ void AddCollectives(const Context& context, RunSample& sample) {
   if (sample.collectives.size() > kMostCollectives) sample.collectives.resize(kMostCollectives);
 }
 
-void AddPhases(const Analysis& analysis, RunSample& sample) {
+void AddPhases(const analysis::Analysis& analysis, RunSample& sample) {
   struct Named {
     std::string_view name;
-    std::int64_t Phases::*value;
+    std::int64_t analysis::Phases::*value;
   };
-  static constexpr Named kPhases[] = {{"input", &Phases::input_ns},
-                                      {"forward", &Phases::forward_ns},
-                                      {"backward", &Phases::backward_ns},
-                                      {"optimizer", &Phases::optimizer_ns},
-                                      {"communication", &Phases::communication_ns},
-                                      {"checkpoint", &Phases::checkpoint_ns}};
+  static constexpr Named kPhases[] = {{"input", &analysis::Phases::input_ns},
+                                      {"forward", &analysis::Phases::forward_ns},
+                                      {"backward", &analysis::Phases::backward_ns},
+                                      {"optimizer", &analysis::Phases::optimizer_ns},
+                                      {"communication", &analysis::Phases::communication_ns},
+                                      {"checkpoint", &analysis::Phases::checkpoint_ns}};
   for (const Named& phase : kPhases) {
     std::vector<double> series;
     bool any = false;
-    for (const StepRow& step : analysis.steps) {
+    for (const analysis::StepRow& step : analysis.steps) {
       if (!step.complete || step.warmup || step.ranks.empty()) continue;
       double sum = 0;
-      for (const StepCell& cell : step.ranks) sum += cell.phases ? static_cast<double>((*cell.phases).*phase.value) : 0;
+      for (const analysis::StepCell& cell : step.ranks)
+        sum += cell.phases ? static_cast<double>((*cell.phases).*phase.value) : 0;
       any = any || sum > 0;
       series.push_back(sum / static_cast<double>(step.ranks.size()));
     }
@@ -118,27 +119,27 @@ void AddPhases(const Analysis& analysis, RunSample& sample) {
   }
 }
 
-Status AddKernels(const Timeline& timeline, const AnalyzeOptions& options, const Analysis& analysis,
-                  RunSample& sample) {
+Status AddKernels(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options,
+                  const analysis::Analysis& analysis, RunSample& sample) {
   if (sample.gpu_ranks == 0 || analysis.run.steps == 0) return Ok();
-  TableOptions all;
+  tables::TableOptions all;
   all.top = 0;
   all.jobs = options.jobs;
-  LS_TRY(const Table table, options.read_rank ? MakeTable("kernels", timeline, all, options.read_rank)
-                                              : MakeTable("kernels", timeline, all));
+  LS_TRY(const tables::Table table, options.read_rank ? tables::MakeTable("kernels", timeline, all, options.read_rank)
+                                                      : tables::MakeTable("kernels", timeline, all));
   std::map<std::string_view, std::size_t> at;
   for (std::size_t i = 0; i < table.columns.size(); ++i) at[table.columns[i].name] = i;
   const double rank_steps = static_cast<double>(analysis.run.steps) * static_cast<double>(sample.gpu_ranks);
   std::map<std::string, KernelSample> families;
   double count = 0;
-  for (const std::vector<Cell>& row : table.rows) {
-    const auto launches = static_cast<double>(IntOf(row[at["count"]]));
+  for (const std::vector<tables::Cell>& row : table.rows) {
+    const auto launches = static_cast<double>(tables::IntOf(row[at["count"]]));
     count += launches;
-    const std::string family = KernelFamily(TextOfCell(row[at["kernel"]]));
+    const std::string family = KernelFamily(tables::TextOfCell(row[at["kernel"]]));
     KernelSample& kernel = families[family];
     kernel.name = family;
     kernel.per_step += launches / rank_steps;
-    kernel.step_ns += static_cast<double>(IntOf(row[at["total_ns"]])) / rank_steps;
+    kernel.step_ns += static_cast<double>(tables::IntOf(row[at["total_ns"]])) / rank_steps;
   }
   sample.kernels_per_step = count / rank_steps;
   for (auto& [name, kernel] : families) sample.kernels.push_back(std::move(kernel));
@@ -148,19 +149,19 @@ Status AddKernels(const Timeline& timeline, const AnalyzeOptions& options, const
   return Ok();
 }
 
-std::vector<std::string> WhyIncomplete(const Analysis& analysis) {
+std::vector<std::string> WhyIncomplete(const analysis::Analysis& analysis) {
   std::vector<std::string> why;
   if (!analysis.run.ranks_missing.empty())
-    why.push_back("nothing is there of " + RankNames(analysis.run.ranks_missing));
+    why.push_back("nothing is there of " + analysis::RankNames(analysis.run.ranks_missing));
   if (!analysis.run.ranks_ended_early.empty())
-    why.push_back(RankNames(analysis.run.ranks_ended_early) + " ended early");
+    why.push_back(analysis::RankNames(analysis.run.ranks_ended_early) + " ended early");
   if (analysis.trust.unmatched_collectives > 0)
-    why.push_back(Plural(analysis.trust.unmatched_collectives, "collective") + " found no partner");
+    why.push_back(analysis::Plural(analysis.trust.unmatched_collectives, "collective") + " found no partner");
   if (analysis.trust.clock_violations > 0)
-    why.push_back(Plural(analysis.trust.clock_violations, "collective") + " contradict the clocks");
-  for (const LossRow& loss : analysis.losses)
+    why.push_back(analysis::Plural(analysis.trust.clock_violations, "collective") + " contradict the clocks");
+  for (const analysis::LossRow& loss : analysis.losses)
     if (loss.data_loss)
-      why.push_back(Count(static_cast<std::int64_t>(loss.count)) + " " + loss.sentence +
+      why.push_back(analysis::Count(static_cast<std::int64_t>(loss.count)) + " " + loss.sentence +
                     (loss.rank < 0 ? "" : fmt::format(" (rank {})", loss.rank)));
   if (why.empty() && analysis.incomplete()) why.push_back(analysis.verdict);
   return why;
@@ -203,11 +204,12 @@ std::string KernelFamily(std::string_view name) {
   return flat.empty() ? std::string(name) : flat;
 }
 
-Result<RunSample> SampleOf(const Timeline& timeline, const AnalyzeOptions& options, std::string label) {
-  AnalyzeOptions plain = options;
+Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options,
+                           std::string label) {
+  analysis::AnalyzeOptions plain = options;
   plain.replay = false;
-  LS_TRY(const Analysis analysis, Analyze(timeline, plain));
-  const Context context(timeline, plain);
+  LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, plain));
+  const analysis::Context context(timeline, plain);
   RunSample sample;
   sample.label = std::move(label);
   sample.job = analysis.run.job;

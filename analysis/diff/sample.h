@@ -68,7 +68,7 @@ struct RunSample {
 };
 
 // Analyses the run (without replay) and reads the tables of its GPU ranks.
-Result<RunSample> SampleOf(const Timeline& timeline, const AnalyzeOptions& options, std::string label);
+Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options, std::string label);
 
 // "lockstep.baseline/1". Ends with a newline.
 std::string BaselineJson(const RunSample& sample);

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/report/format.h"
+#include "analysis/core/format.h"
 #include "core/printed.h"
 
-namespace lockstep {
+namespace lockstep::report {
 namespace {
 
 using diff::Comparison;
@@ -23,12 +23,12 @@ constexpr std::size_t kWordColumns = 300;  // A name may have any length.
 std::string Value(const MeasureResult& result, const Spread& spread) {
   if (spread.count == 0) return "-";
   if (result.measure->fraction) return fmt::format("{:.1f} %", 100 * spread.median);
-  return Duration(static_cast<std::int64_t>(std::llround(spread.median)));
+  return analysis::Duration(static_cast<std::int64_t>(std::llround(spread.median)));
 }
 
 std::string Signed(double value, bool fraction) {
   if (fraction) return fmt::format("{:+.1f} points", 100 * value);
-  return (value > 0 ? "+" : "") + Duration(static_cast<std::int64_t>(std::llround(value)));
+  return (value > 0 ? "+" : "") + analysis::Duration(static_cast<std::int64_t>(std::llround(value)));
 }
 
 std::string Change(const MeasureResult& result) {
@@ -48,9 +48,9 @@ std::string IntervalText(const MeasureResult& result) {
 std::string Facts(const diff::RunSample& run) {
   std::string text = run.job;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  add(Plural(run.ranks, "rank"));
+  add(analysis::Plural(run.ranks, "rank"));
   for (const std::string& gpu : run.gpu_names) add(gpu);
-  add(Plural(run.steps, "step"));
+  add(analysis::Plural(run.steps, "step"));
   return text;
 }
 
@@ -220,4 +220,4 @@ std::string RenderDiffMarkdown(const Comparison& c) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -6,7 +6,7 @@
 #include "analysis/diff/compare.h"
 #include "analysis/report/text.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 inline constexpr char kDiffSchema[] = "lockstep.diff/1";
 
@@ -15,4 +15,4 @@ std::string RenderDiffText(const diff::Comparison& comparison, const TextOptions
 std::string RenderDiffJson(const diff::Comparison& comparison);
 std::string RenderDiffMarkdown(const diff::Comparison& comparison);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

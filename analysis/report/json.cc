@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "analysis/report/format.h"
+#include "analysis/core/format.h"
 #include "core/version.h"
 
-namespace lockstep {
+namespace lockstep::report {
 namespace {
 
 using Json = nlohmann::ordered_json;  // Keys in the order written: same analysis, same bytes.
@@ -24,7 +24,7 @@ Json OrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Jso
 // 64-bit ids do not fit a JavaScript number.
 std::string Id(std::uint64_t id) { return fmt::format("0x{:016x}", id); }
 
-void AddTerms(Json& to, const IdentityTerms& terms) {
+void AddTerms(Json& to, const analysis::IdentityTerms& terms) {
   to["compute_ns"] = terms.compute_ns;
   to["exposed_wait_ns"] = terms.exposed_wait_ns;
   to["exposed_transfer_ns"] = terms.exposed_transfer_ns;
@@ -33,8 +33,8 @@ void AddTerms(Json& to, const IdentityTerms& terms) {
   to["idle_ns"] = terms.idle_ns;
 }
 
-Json Run(const Analysis& a) {
-  const RunFacts& run = a.run;
+Json Run(const analysis::Analysis& a) {
+  const analysis::RunFacts& run = a.run;
   Json json;
   json["run_id"] = OrNull(run.run_id);
   json["command"] = OrNull(run.command);
@@ -51,7 +51,7 @@ Json Run(const Analysis& a) {
   json["merged_with"] = run.merged_with;
   json["ranks_left_out"] = run.ranks_left_out;
   Json windows = Json::array();
-  for (const CaptureWindow& window : run.windows)
+  for (const analysis::CaptureWindow& window : run.windows)
     windows.push_back({{"first_step", OrNull(window.first_step)},
                        {"last_step", OrNull(window.last_step)},
                        {"span_ns", window.span_ns},
@@ -73,7 +73,7 @@ Json Run(const Analysis& a) {
   return json;
 }
 
-Json TrustOf(const Trust& trust) {
+Json TrustOf(const analysis::Trust& trust) {
   Json json;
   json["clock_error_ns_p50"] = OrNull(trust.clock_error_ns_p50);
   json["clock_error_ns_max"] = OrNull(trust.clock_error_ns_max);
@@ -98,7 +98,7 @@ void AddMpiParts(Json& json, const Row& row) {
   json["late_receiver_ns"] = row.late_receiver_ns;
 }
 
-Json P2pCounts(const P2pPair& pair) {
+Json P2pCounts(const analysis::P2pPair& pair) {
   return {{"messages", pair.messages},
           {"bytes", pair.bytes},
           {"matched", pair.matched},
@@ -111,13 +111,13 @@ Json P2pCounts(const P2pPair& pair) {
           {"below_resolution", pair.below_resolution}};
 }
 
-Json P2pOf(const P2p& p2p) {
+Json P2pOf(const analysis::P2p& p2p) {
   if (p2p.pair_count == 0) return nullptr;
   Json json = P2pCounts(p2p.total), pairs = Json::array();
   json["pair_count"] = p2p.pair_count;
   json["unplaced"] = p2p.unplaced;
   json["truncated"] = p2p.truncated;
-  for (const P2pPair& pair : p2p.pairs) {
+  for (const analysis::P2pPair& pair : p2p.pairs) {
     Json one = P2pCounts(pair);
     one["source"] = pair.source;
     one["destination"] = pair.destination;
@@ -127,8 +127,8 @@ Json P2pOf(const P2p& p2p) {
   return json;
 }
 
-Json SummaryOf(const Analysis& a) {
-  const Summary& s = a.summary;
+Json SummaryOf(const analysis::Analysis& a) {
+  const analysis::Summary& s = a.summary;
   Json json;
   json["of"] = s.per_step ? "median_step" : "window";
   json["median_step"] = OrNull(s.median_step);
@@ -156,7 +156,7 @@ Json SummaryOf(const Analysis& a) {
   return json;
 }
 
-Json RankOf(const RankRow& row) {
+Json RankOf(const analysis::RankRow& row) {
   Json json;
   json["rank"] = row.rank;
   json["node"] = row.node;
@@ -180,7 +180,7 @@ Json RankOf(const RankRow& row) {
   return json;
 }
 
-Json PhasesOf(const Phases& phases, std::int64_t step_ns) {
+Json PhasesOf(const analysis::Phases& phases, std::int64_t step_ns) {
   return {{"input_ns", phases.input_ns},
           {"forward_ns", phases.forward_ns},
           {"backward_ns", phases.backward_ns},
@@ -191,11 +191,11 @@ Json PhasesOf(const Phases& phases, std::int64_t step_ns) {
           {"other_ns", std::max<std::int64_t>(0, step_ns - phases.Sum())}};
 }
 
-Json StepOf(const StepRow& step) {
+Json StepOf(const analysis::StepRow& step) {
   Json json{
       {"index", step.index}, {"complete", step.complete}, {"warmup", step.warmup}, {"step_ns", OrNull(step.step_ns)}};
   Json ranks = Json::array();
-  for (const StepCell& cell : step.ranks) {
+  for (const analysis::StepCell& cell : step.ranks) {
     Json one{{"rank", cell.rank}, {"begin_ns", cell.begin_ns}, {"end_ns", cell.end_ns}};
     AddTerms(one, cell.terms);
     one["comm_ns"] = cell.comm_ns;
@@ -208,10 +208,10 @@ Json StepOf(const StepRow& step) {
   return json;
 }
 
-Json CollectiveOf(const CollectiveRow& row) {
+Json CollectiveOf(const analysis::CollectiveRow& row) {
   return {{"op", row.op},
           {"comm", Id(row.comm)},
-          {"group", RankList(row.group)},
+          {"group", analysis::RankList(row.group)},
           {"bytes", row.bytes},
           {"count", row.count},
           {"transfer_ns_median", OrNull(row.transfer_ns_median)},
@@ -222,7 +222,7 @@ Json CollectiveOf(const CollectiveRow& row) {
           {"grouped", row.grouped}};
 }
 
-Json GpuOf(const GpuRow& row) {
+Json GpuOf(const analysis::GpuRow& row) {
   return {{"rank", row.rank},
           {"device", row.device < 0 ? Json(nullptr) : Json(row.device)},
           {"name", OrNull(row.name)},
@@ -236,14 +236,14 @@ Json GpuOf(const GpuRow& row) {
           {"throttle_reasons", row.throttle_reasons}};
 }
 
-Json EvidenceOf(const std::optional<GpuEvidence>& evidence) {
+Json EvidenceOf(const std::optional<analysis::GpuEvidence>& evidence) {
   if (!evidence) return nullptr;
   Json json = GpuOf(evidence->gpu);
   json["others_sm_clock_mhz"] = OrNull(evidence->others_sm_clock_mhz);
   return json;
 }
 
-Json StragglerOf(const Straggler& s) {
+Json StragglerOf(const analysis::Straggler& s) {
   return {{"rank", s.rank},
           {"score", s.score},
           {"interval", Json::array({s.interval.first, s.interval.second})},
@@ -259,10 +259,10 @@ Json StragglerOf(const Straggler& s) {
           {"gpu", EvidenceOf(s.gpu)}};
 }
 
-Json CostModelOf(const Buckets& buckets) {
+Json CostModelOf(const analysis::Buckets& buckets) {
   if (buckets.costs.empty()) return nullptr;
   Json table = Json::array();
-  for (const BucketCost& cost : buckets.costs)
+  for (const analysis::BucketCost& cost : buckets.costs)
     table.push_back({{"bytes", cost.bytes},
                      {"transfer_ns", cost.transfer_ns},
                      {"samples", cost.samples},
@@ -277,10 +277,10 @@ Json CostModelOf(const Buckets& buckets) {
 }
 
 // What replay says is null where nothing could be replayed.
-Json BucketsOf(const Buckets& buckets) {
+Json BucketsOf(const analysis::Buckets& buckets) {
   if (buckets.rows.empty() && buckets.sizes.empty()) return nullptr;
   Json json, sizes = Json::array(), rows = Json::array();
-  for (const BucketRow& row : buckets.rows) {
+  for (const analysis::BucketRow& row : buckets.rows) {
     if (buckets.sizes.empty()) sizes.push_back(row.bytes);
     rows.push_back({{"model", row.model},
                     {"bucket", row.bucket},
@@ -306,7 +306,7 @@ Json BucketsOf(const Buckets& buckets) {
     json["curve"] = nullptr;
   } else {
     json["curve"] = Json::array();
-    for (const BucketCurvePoint& point : buckets.curve)
+    for (const analysis::BucketCurvePoint& point : buckets.curve)
       json["curve"].push_back({{"cap_mb", point.cap_mb},
                                {"buckets", point.buckets},
                                {"predicted_step_ns", point.predicted_step_ns},
@@ -321,10 +321,10 @@ Json BucketsOf(const Buckets& buckets) {
   return json;
 }
 
-Json FsdpOf(const Fsdp& fsdp) {
+Json FsdpOf(const analysis::Fsdp& fsdp) {
   if (fsdp.units.empty()) return nullptr;
   Json units = Json::array();
-  for (const FsdpUnit& unit : fsdp.units)
+  for (const analysis::FsdpUnit& unit : fsdp.units)
     units.push_back({{"unit", unit.unit},
                      {"bytes", unit.bytes},
                      {"gather_exposed_ns", unit.gather_exposed_ns},
@@ -332,7 +332,7 @@ Json FsdpOf(const Fsdp& fsdp) {
   return {{"units", units}, {"scatter_tail_ns", OrNull(fsdp.scatter_tail_ns)}};
 }
 
-Json ReplayOf(const Analysis& a) {
+Json ReplayOf(const analysis::Analysis& a) {
   if (!a.replay) return {{"skipped", OrNull(a.replay_skipped)}};
   return {{"skipped", nullptr},
           {"steps", a.replay->steps},
@@ -345,7 +345,7 @@ Json ReplayOf(const Analysis& a) {
           {"notes", a.replay->notes}};
 }
 
-Json OverlapOf(const std::optional<OverlapScore>& overlap) {
+Json OverlapOf(const std::optional<analysis::OverlapScore>& overlap) {
   if (!overlap) return nullptr;
   return {{"t_actual_ns", overlap->actual_ns},
           {"t_no_overlap_ns", OrNull(overlap->no_overlap_ns)},
@@ -356,7 +356,7 @@ Json OverlapOf(const std::optional<OverlapScore>& overlap) {
           {"achievable_gain_ns", overlap->actual_ns - overlap->best_ns}};
 }
 
-Json CounterfactualOf(const std::optional<CounterfactualResult>& c) {
+Json CounterfactualOf(const std::optional<analysis::CounterfactualResult>& c) {
   if (!c) return nullptr;
   Json by_type = Json::object(), by_rank = Json::array();
   for (const auto& [type, slowdown] : c->by_type) by_type[type] = slowdown;
@@ -370,7 +370,7 @@ Json CounterfactualOf(const std::optional<CounterfactualResult>& c) {
           {"self_error", c->self_error}};
 }
 
-Json EvidenceOf(const Evidence& evidence) {
+Json EvidenceOf(const analysis::Evidence& evidence) {
   Json json{{"columns", evidence.columns}, {"rows", Json::array()}};
   // The whole list is what --explain is for.
   constexpr std::size_t kMostRows = 50;
@@ -382,7 +382,7 @@ Json EvidenceOf(const Evidence& evidence) {
   return json;
 }
 
-Json FindingOf(const Finding& f) {
+Json FindingOf(const analysis::Finding& f) {
   return {{"id", f.id},
           {"headline", f.headline},
           {"evidence", f.evidence},
@@ -448,7 +448,7 @@ class Document {
 
 }  // namespace
 
-std::string RenderJson(const Analysis& a) {
+std::string RenderJson(const analysis::Analysis& a) {
   Document json;
   json.Add("schema", kAnalysisSchema);
   json.Add("lockstep_version", LOCKSTEP_VERSION);
@@ -462,11 +462,11 @@ std::string RenderJson(const Analysis& a) {
   json.AddList("steps", a.steps, StepOf);
   json.Add("truncated", a.steps_truncated);
   json.AddList("collectives", a.collectives, CollectiveOf);
-  json.AddList("arrivals", a.arrivals, [](const ArrivalRow& row) {
+  json.AddList("arrivals", a.arrivals, [](const analysis::ArrivalRow& row) {
     return Json{{"rank", row.rank}, {"last", row.last}, {"ties", row.ties}, {"charge_ns", row.charge_ns}};
   });
   json.Add("p2p", P2pOf(a.p2p));
-  json.AddList("groups", a.groups, [](const Group& group) {
+  json.AddList("groups", a.groups, [](const analysis::Group& group) {
     return Json{{"comm", Id(group.comm)}, {"ranks", group.ranks}};
   });
   json.AddList("gpus", a.gpus, GpuOf);
@@ -477,10 +477,10 @@ std::string RenderJson(const Analysis& a) {
   json.Add("overlap", OverlapOf(a.overlap));
   json.AddList("stragglers", a.stragglers, StragglerOf);
   json.Add("counterfactual", CounterfactualOf(a.counterfactual));
-  json.AddList("critical_path", a.critical_path, [](const CriticalShare& share) {
+  json.AddList("critical_path", a.critical_path, [](const analysis::CriticalShare& share) {
     return Json{{"rank", share.rank < 0 ? Json(nullptr) : Json(share.rank)}, {"what", share.what}, {"ns", share.ns}};
   });
-  json.AddList("delays", a.delays, [](const DelayRow& row) {
+  json.AddList("delays", a.delays, [](const analysis::DelayRow& row) {
     return Json{{"rank", row.rank},
                 {"where", OrNull(row.where)},
                 {"short_term_ns", row.short_term_ns},
@@ -488,7 +488,7 @@ std::string RenderJson(const Analysis& a) {
   });
   json.AddList("findings", a.findings, FindingOf);
   json.Add("additivity", OrNull(a.additivity));
-  json.AddList("losses", a.losses, [](const LossRow& loss) {
+  json.AddList("losses", a.losses, [](const analysis::LossRow& loss) {
     return Json{{"name", loss.name},
                 {"rank", loss.rank < 0 ? Json(nullptr) : Json(loss.rank)},
                 {"count", loss.count},
@@ -501,4 +501,4 @@ std::string RenderJson(const Analysis& a) {
   return json.Take();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

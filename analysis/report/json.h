@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "analysis/report/model.h"
+#include "analysis/core/model.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 inline constexpr char kAnalysisSchema[] = "lockstep.analysis/1";
 
 // Ends with a newline. Same analysis, same bytes.
-std::string RenderJson(const Analysis& analysis);
+std::string RenderJson(const analysis::Analysis& analysis);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -11,11 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/core/format.h"
 #include "analysis/report/collective_lines.h"
-#include "analysis/report/format.h"
 #include "core/printed.h"
 
-namespace lockstep {
+namespace lockstep::report {
 namespace {
 
 constexpr std::size_t kBarColumns = 70, kMaxRankRows = 16, kWorstRanks = 5, kMaxCollectiveRows = 6, kMaxDetails = 3;
@@ -42,7 +42,7 @@ std::string Repeat(std::string_view glyph, std::size_t n) {
 
 class Writer {
  public:
-  Writer(const Analysis& analysis, const TextOptions& options)
+  Writer(const analysis::Analysis& analysis, const TextOptions& options)
       : a_(analysis), options_(options), g_(options.unicode ? kUnicode : kAscii) {}
 
   std::string Render() {
@@ -90,19 +90,19 @@ class Writer {
   }
 
   void Header() {
-    const RunFacts& run = a_.run;
+    const analysis::RunFacts& run = a_.run;
     std::vector<std::string> parts;
     if (run.sharing_ranks > 0)
-      parts.push_back(fmt::format("{} ranks share {}", run.sharing_ranks, Plural(run.shared_cores, "core")));
+      parts.push_back(fmt::format("{} ranks share {}", run.sharing_ranks, analysis::Plural(run.shared_cores, "core")));
     if (!run.job.empty()) parts.push_back(run.job);
-    std::string ranks = Plural(run.ranks, "rank");
+    std::string ranks = analysis::Plural(run.ranks, "rank");
     if (run.ranks_expected > run.ranks)
-      ranks = fmt::format("{} of {}", Count(run.ranks), Plural(run.ranks_expected, "rank"));
-    parts.push_back(fmt::format("{} on {}", ranks, Plural(run.nodes, "node")));
+      ranks = fmt::format("{} of {}", analysis::Count(run.ranks), analysis::Plural(run.ranks_expected, "rank"));
+    parts.push_back(fmt::format("{} on {}", ranks, analysis::Plural(run.nodes, "node")));
     if (run.first_step)
       parts.push_back(fmt::format("steps {}{}{} ({})", *run.first_step, g_.minus, *run.last_step, run.steps));
     else if (run.span_ns)
-      parts.push_back(fmt::format("{} recorded", Duration(*run.span_ns)));
+      parts.push_back(fmt::format("{} recorded", analysis::Duration(*run.span_ns)));
     for (const std::string& gpu : run.gpu_names) parts.push_back(gpu);
     std::string line;
     for (const std::string& part : parts) line += (line.empty() ? "" : fmt::format(" {} ", g_.dot)) + part;
@@ -121,7 +121,7 @@ class Writer {
     std::int64_t ns;
   };
   std::vector<Part> Parts() const {
-    const IdentityTerms& t = a_.summary.terms;
+    const analysis::IdentityTerms& t = a_.summary.terms;
     return {{g_.compute, "compute", t.compute_ns},
             {g_.transfer, "exposed transfer", t.exposed_transfer_ns},
             {g_.wait, "waiting", t.exposed_wait_ns},
@@ -132,16 +132,16 @@ class Writer {
   }
 
   void StepBar() {
-    const Summary& s = a_.summary;
+    const analysis::Summary& s = a_.summary;
     const std::int64_t whole = s.terms.Sum();
     if (s.per_step) {
       std::string spread;
       if (s.job_step_ns_p10 && s.job_step_ns_p99 && *s.job_step_ns_p10 < *s.job_step_ns_p99)
-        spread =
-            fmt::format("   (p10 {} {} p99 {})", Duration(*s.job_step_ns_p10), g_.dot, Duration(*s.job_step_ns_p99));
-      Line("  " + Bold("STEP") + fmt::format("  {} median", Duration(whole)) + spread);
+        spread = fmt::format("   (p10 {} {} p99 {})", analysis::Duration(*s.job_step_ns_p10), g_.dot,
+                             analysis::Duration(*s.job_step_ns_p99));
+      Line("  " + Bold("STEP") + fmt::format("  {} median", analysis::Duration(whole)) + spread);
     } else {
-      Line("  " + Bold("WINDOW") + fmt::format("  {} on average", Duration(whole)));
+      Line("  " + Bold("WINDOW") + fmt::format("  {} on average", analysis::Duration(whole)));
     }
     const std::vector<Part> parts = Parts();
     Line("  " + Bar(parts, whole));
@@ -149,8 +149,8 @@ class Writer {
     std::vector<std::string> entries;
     for (const Part& part : parts)
       if (part.ns > 0)
-        entries.push_back(
-            fmt::format("{} {} {} {}", part.glyph, part.name, Duration(part.ns), Percent(part.ns, whole)));
+        entries.push_back(fmt::format("{} {} {} {}", part.glyph, part.name, analysis::Duration(part.ns),
+                                      analysis::Percent(part.ns, whole)));
     for (const std::string& entry : entries) {
       if (!legend.empty() && 2 + Columns(legend) + 4 + Columns(entry) > options_.width) {
         Line("  " + legend);
@@ -161,23 +161,23 @@ class Writer {
     if (!legend.empty()) Line("  " + legend);
     Line("  " + Overlap());
     ReplayedOverlap();
-    if (s.input_ns * 100 > whole) Line(fmt::format("  idle includes {} of input", Duration(s.input_ns)));
-    MpiPart("MPI-IO", &RankRow::mpi_io_ns, s.mpi_io_ns);
-    MpiPart("one-sided MPI", &RankRow::mpi_rma_ns, s.mpi_rma_ns);
+    if (s.input_ns * 100 > whole) Line(fmt::format("  idle includes {} of input", analysis::Duration(s.input_ns)));
+    MpiPart("MPI-IO", &analysis::RankRow::mpi_io_ns, s.mpi_io_ns);
+    MpiPart("one-sided MPI", &analysis::RankRow::mpi_rma_ns, s.mpi_rma_ns);
     Line();
   }
 
   // A part of idle, if some rank spends 1 % of its time there.
-  void MpiPart(std::string_view what, std::int64_t RankRow::*part, std::int64_t mean) {
-    const RankRow* most = nullptr;
-    const auto share = [&](const RankRow& row) {
+  void MpiPart(std::string_view what, std::int64_t analysis::RankRow::*part, std::int64_t mean) {
+    const analysis::RankRow* most = nullptr;
+    const auto share = [&](const analysis::RankRow& row) {
       return row.span_ns > 0 ? static_cast<double>(row.*part) / static_cast<double>(row.span_ns) : 0.0;
     };
-    for (const RankRow& row : a_.ranks)
+    for (const analysis::RankRow& row : a_.ranks)
       if (most == nullptr || share(row) > share(*most)) most = &row;
     if (most == nullptr || share(*most) < 0.01) return;
-    Line(fmt::format("  idle includes {} in {}; most on rank {}: {} of its time", Duration(mean), what, most->rank,
-                     Percent(share(*most))));
+    Line(fmt::format("  idle includes {} in {}; most on rank {}: {} of its time", analysis::Duration(mean), what,
+                     most->rank, analysis::Percent(share(*most))));
   }
 
   // Largest remainder, so that the bar has its length; what exists gets a column.
@@ -204,59 +204,59 @@ class Writer {
   }
 
   std::string Overlap() const {
-    const Summary& s = a_.summary;
+    const analysis::Summary& s = a_.summary;
     if (s.comm_high_ns <= 0 && s.comm_ns <= 0)
       return a_.unrecorded.empty() ? "no communication" : "no communication recorded";
     if (a_.wait_only)
       return fmt::format("communication {}, none known to overlap: {}",
-                         Duration(std::max(s.comm_ns, s.terms.ExposedComm())),
+                         analysis::Duration(std::max(s.comm_ns, s.terms.ExposedComm())),
                          a_.mostly_posted ? "it moved only in Wait" : "part is blocking, the rest moved only in Wait");
     if (s.hidden_comm_high_ns <= 0)
-      return fmt::format("communication {}, none of it hidden under compute", Duration(s.comm_ns));
+      return fmt::format("communication {}, none of it hidden under compute", analysis::Duration(s.comm_ns));
     const double low = s.overlap_low.value_or(0), high = s.overlap_high.value_or(low);
     if (high - low < 0.02)
-      return fmt::format("communication {}, of which {} hidden under compute ({})", Duration(s.comm_ns),
-                         Duration(s.hidden_comm_ns), Percent(low));
+      return fmt::format("communication {}, of which {} hidden under compute ({})", analysis::Duration(s.comm_ns),
+                         analysis::Duration(s.hidden_comm_ns), analysis::Percent(low));
     const auto range = [](std::int64_t from, std::int64_t to) {
-      const std::string begin = Duration(from), end = Duration(to);
+      const std::string begin = analysis::Duration(from), end = analysis::Duration(to);
       return begin == end ? begin : begin + " to " + end;
     };
     return fmt::format("communication {}, of which {} hidden under compute ({} to {})",
                        range(s.comm_ns, s.comm_high_ns),
                        range(std::max<std::int64_t>(0, s.hidden_comm_ns - s.helper_wait_ns), s.hidden_comm_high_ns),
-                       Percent(low), Percent(high));
+                       analysis::Percent(low), analysis::Percent(high));
   }
 
   // What hiding communication would gain: exposed is not yet cost.
   void ReplayedOverlap() {
     if (!a_.overlap || !a_.replay || !a_.summary.per_step) return;
-    const OverlapScore& o = *a_.overlap;
+    const analysis::OverlapScore& o = *a_.overlap;
     const std::int64_t cost = o.actual_ns - o.free_comm_ns, gain = o.actual_ns - o.best_ns;
     const std::int64_t exposed = a_.summary.terms.exposed_transfer_ns + a_.summary.terms.exposed_unsplit_ns;
     if (cost * 100 < o.actual_ns && exposed * 100 < a_.summary.terms.Sum()) return;
-    std::string text =
-        fmt::format("without communication a replayed step is {} shorter", Duration(std::max<std::int64_t>(0, cost)));
+    std::string text = fmt::format("without communication a replayed step is {} shorter",
+                                   analysis::Duration(std::max<std::int64_t>(0, cost)));
     if (gain * 100 >= o.actual_ns)
-      text += fmt::format("; with the best schedule found, {} shorter", Duration(gain));
+      text += fmt::format("; with the best schedule found, {} shorter", analysis::Duration(gain));
     else if (cost * 100 >= o.actual_ns)
       text += "; the best schedule found saves less than 1 %";
     if (o.efficiency && *o.no_overlap_ns - o.best_ns > o.actual_ns / 100)
-      text += fmt::format(" (overlap efficiency {})", Percent(std::clamp(*o.efficiency, 0.0, 1.0)));
+      text += fmt::format(" (overlap efficiency {})", analysis::Percent(std::clamp(*o.efficiency, 0.0, 1.0)));
     if (exposed * 50 > a_.summary.terms.Sum() && cost * 2 < exposed)
-      text += fmt::format(". The rest of the {} exposed would be spent on other things", Duration(exposed));
+      text += fmt::format(". The rest of the {} exposed would be spent on other things", analysis::Duration(exposed));
     if (!a_.replay->sampled.empty()) text += fmt::format("; {} replayed", a_.replay->sampled);
     Wrapped("  ", text);
   }
 
   // Of a straggler: what the step would gain is not what the others wait for it, where they have more to wait for.
-  std::string OtherPrice(const Finding& f, std::int64_t whole) const {
+  std::string OtherPrice(const analysis::Finding& f, std::int64_t whole) const {
     if (f.replayed || f.id != "straggler.arrival" || a_.stragglers.size() != 1 || !f.saves_ns_per_step) return {};
     const std::optional<std::int64_t> replayed = a_.stragglers[0].replayed_saves_ns;
     if (!replayed || a_.stragglers[0].rank != f.rank) return {};
     const std::int64_t apart = std::abs(*replayed - *f.saves_ns_per_step);
     if (apart * 5 < *f.saves_ns_per_step || apart * 100 < whole) return {};
     return fmt::format("replayed, a step would be {} shorter without it",
-                       Duration(std::max<std::int64_t>(0, *replayed)));
+                       analysis::Duration(std::max<std::int64_t>(0, *replayed)));
   }
 
   void Findings() {
@@ -265,15 +265,15 @@ class Writer {
     const std::size_t price_at = 76;
     Line("  " + Bold("WHAT TO FIX") + std::string(price_at - 13, ' ') + Bold("saves per step"));
     for (std::size_t i = 0; i < a_.findings.size(); ++i) {
-      const Finding& f = a_.findings[i];
+      const analysis::Finding& f = a_.findings[i];
       const std::string kind = f.id.substr(0, f.id.find('.'));
       std::string line = fmt::format("  {}  {} {}", i + 1, Pad(kind, 10), PrintedShort(Printed(f.brief), kWordColumns));
       std::string price = f.saves_share ? fmt::format("{}{}", f.upper_bound ? std::string(g_.at_most) + " " : "",
-                                                      Percent(*f.saves_share))
+                                                      analysis::Percent(*f.saves_share))
                                         : "no price";
       if (f.saves_ns_per_step)
         price = fmt::format("{}{}  {}", f.upper_bound ? std::string(g_.at_most) + " " : "",
-                            Duration(*f.saves_ns_per_step), Percent(*f.saves_ns_per_step, whole));
+                            analysis::Duration(*f.saves_ns_per_step), analysis::Percent(*f.saves_ns_per_step, whole));
       Line(Pad(line, price_at - 1) + " " + price);
       Wrapped("                ", f.evidence);
       if (const std::string other = OtherPrice(f, whole); !other.empty()) Wrapped("                ", other);
@@ -286,11 +286,13 @@ class Writer {
   // One column of the ranks' table.
   struct RankColumn {
     std::string_view name;
-    std::int64_t (*value)(const RankRow&);
+    std::int64_t (*value)(const analysis::RankRow&);
     bool always;
   };
 
-  static const IdentityTerms& TermsOf(const RankRow& row) { return row.step_terms ? *row.step_terms : row.terms; }
+  static const analysis::IdentityTerms& TermsOf(const analysis::RankRow& row) {
+    return row.step_terms ? *row.step_terms : row.terms;
+  }
 
   std::vector<std::size_t> RankOrder(bool& shortened) const {
     std::vector<std::size_t> order(a_.ranks.size());
@@ -298,13 +300,13 @@ class Writer {
     shortened = order.size() > kMaxRankRows;
     if (shortened) {
       std::stable_sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) {
-        const RankRow &p = a_.ranks[x], &q = a_.ranks[y];
+        const analysis::RankRow &p = a_.ranks[x], &q = a_.ranks[y];
         if (p.late_ns.value_or(0) != q.late_ns.value_or(0)) return p.late_ns.value_or(0) > q.late_ns.value_or(0);
         return TermsOf(p).compute_ns > TermsOf(q).compute_ns;
       });
       // Ranks that a finding names come first.
       std::set<std::int32_t> named;
-      for (const Straggler& straggler : a_.stragglers) named.insert(straggler.rank);
+      for (const analysis::Straggler& straggler : a_.stragglers) named.insert(straggler.rank);
       std::stable_partition(order.begin(), order.end(),
                             [&](std::size_t i) { return named.contains(a_.ranks[i].rank); });
     }
@@ -314,17 +316,17 @@ class Writer {
   void Ranks() {
     if (a_.ranks.empty()) return;
     static constexpr RankColumn kColumns[] = {
-        {"compute", [](const RankRow& r) { return TermsOf(r).compute_ns; }, true},
-        {"transfer", [](const RankRow& r) { return TermsOf(r).exposed_transfer_ns; }, true},
-        {"waiting", [](const RankRow& r) { return TermsOf(r).exposed_wait_ns; }, true},
-        {"unsplit", [](const RankRow& r) { return TermsOf(r).exposed_unsplit_ns; }, false},
-        {"copy", [](const RankRow& r) { return TermsOf(r).exposed_copy_ns; }, false},
-        {"idle", [](const RankRow& r) { return TermsOf(r).idle_ns; }, true},
+        {"compute", [](const analysis::RankRow& r) { return TermsOf(r).compute_ns; }, true},
+        {"transfer", [](const analysis::RankRow& r) { return TermsOf(r).exposed_transfer_ns; }, true},
+        {"waiting", [](const analysis::RankRow& r) { return TermsOf(r).exposed_wait_ns; }, true},
+        {"unsplit", [](const analysis::RankRow& r) { return TermsOf(r).exposed_unsplit_ns; }, false},
+        {"copy", [](const analysis::RankRow& r) { return TermsOf(r).exposed_copy_ns; }, false},
+        {"idle", [](const analysis::RankRow& r) { return TermsOf(r).idle_ns; }, true},
     };
     std::vector<const RankColumn*> columns;
     for (const RankColumn& column : kColumns)
-      if (column.always ||
-          std::any_of(a_.ranks.begin(), a_.ranks.end(), [&](const RankRow& row) { return column.value(row) != 0; }))
+      if (column.always || std::any_of(a_.ranks.begin(), a_.ranks.end(),
+                                       [&](const analysis::RankRow& row) { return column.value(row) != 0; }))
         columns.push_back(&column);
 
     bool shortened = false;
@@ -333,7 +335,7 @@ class Writer {
     std::int64_t latest = 0;
     std::size_t name_columns = 12;
     for (std::size_t i = 0; i < shown; ++i) {
-      const RankRow& row = a_.ranks[order[i]];
+      const analysis::RankRow& row = a_.ranks[order[i]];
       latest = std::max(latest, row.late_ns.value_or(0));
       name_columns = std::max(name_columns, std::to_string(row.rank).size() + 2 + Columns(NodeName(row)));
     }
@@ -349,8 +351,9 @@ class Writer {
         low = std::min(low, TermsOf(a_.ranks[order[i]]).compute_ns);
         high = std::max(high, TermsOf(a_.ranks[order[i]]).compute_ns);
       }
-      Line(fmt::format("  {} others within {} of compute", Count(static_cast<std::int64_t>(order.size() - shown)),
-                       Duration(high - low)));
+      Line(fmt::format("  {} others within {} of compute",
+                       analysis::Count(static_cast<std::int64_t>(order.size() - shown)),
+                       analysis::Duration(high - low)));
     }
     Line();
   }
@@ -360,20 +363,20 @@ class Writer {
     return fmt::format("{:.{}f}", ms, ns == 0 || ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : 2);
   }
 
-  static std::string NodeName(const RankRow& row) { return PrintedShort(Printed(row.node), kNameColumns); }
+  static std::string NodeName(const analysis::RankRow& row) { return PrintedShort(Printed(row.node), kNameColumns); }
 
-  void RankLine(const RankRow& row, const std::vector<const RankColumn*>& columns, std::size_t name_columns,
+  void RankLine(const analysis::RankRow& row, const std::vector<const RankColumn*>& columns, std::size_t name_columns,
                 std::int64_t latest) {
     std::string line = "  " + Pad(fmt::format("{}  {}", row.rank, NodeName(row)), name_columns + 2);
     for (const RankColumn* column : columns) line += Pad(Milliseconds(column->value(row)), 10, true);
     if (a_.ranks.size() > 1) {
-      line += Pad(row.last_fraction ? Percent(*row.last_fraction) : "-", 9, true) + "  ";
+      line += Pad(row.last_fraction ? analysis::Percent(*row.last_fraction) : "-", 9, true) + "  ";
       const std::int64_t late = row.late_ns.value_or(0);
       if (late > 0 && latest > 0) {
         // In floating point: a damaged trace's times may be too large to multiply.
         const auto length =
             static_cast<std::size_t>(10.0 * static_cast<double>(std::min(late, latest)) / static_cast<double>(latest));
-        line += (length > 0 ? Repeat(g_.late, length) + " " : "") + Duration(late);
+        line += (length > 0 ? Repeat(g_.late, length) + " " : "") + analysis::Duration(late);
       }
     }
     while (!line.empty() && line.back() == ' ') line.pop_back();
@@ -387,16 +390,16 @@ class Writer {
               Pad("transfer", 12, true) + Pad("wait", 11, true) + "  bus bandwidth"));
     for (std::size_t i = 0; i < std::min(lines.size(), kMaxCollectiveRows); ++i) {
       const CollectiveLine& one = lines[i];
-      std::string group =
-          one.groups > 1 ? fmt::format("{} x {}", one.groups, one.row->group.size()) : RankList(one.row->group);
+      std::string group = one.groups > 1 ? fmt::format("{} x {}", one.groups, one.row->group.size())
+                                         : analysis::RankList(one.row->group);
       if (Columns(group) > 13) group = group.substr(0, 10) + std::string(g_.rest);
       std::string line = "  " + Pad(PrintedShort(Printed(one.row->op), 15), 16) + Pad(group, 14) +
-                         Pad(Count(one.count), 9, true) + Pad(Bytes(one.row->bytes), 11, true) +
-                         Pad(one.transfer_ns ? Duration(*one.transfer_ns) : "-", 12, true) +
-                         Pad(one.wait_ns ? Duration(*one.wait_ns) : "-", 11, true);
-      line += "  " + (one.bus_bandwidth ? Bandwidth(*one.bus_bandwidth) : std::string("-"));
-      if (one.censored > 0) line += fmt::format("  ({} end uncertain)", Count(one.censored));
-      if (one.grouped > 0) line += fmt::format("  ({} share a kernel)", Count(one.grouped));
+                         Pad(analysis::Count(one.count), 9, true) + Pad(analysis::Bytes(one.row->bytes), 11, true) +
+                         Pad(one.transfer_ns ? analysis::Duration(*one.transfer_ns) : "-", 12, true) +
+                         Pad(one.wait_ns ? analysis::Duration(*one.wait_ns) : "-", 11, true);
+      line += "  " + (one.bus_bandwidth ? analysis::Bandwidth(*one.bus_bandwidth) : std::string("-"));
+      if (one.censored > 0) line += fmt::format("  ({} end uncertain)", analysis::Count(one.censored));
+      if (one.grouped > 0) line += fmt::format("  ({} share a kernel)", analysis::Count(one.grouped));
       Line(line);
     }
     if (lines.size() > kMaxCollectiveRows)
@@ -405,24 +408,26 @@ class Writer {
   }
 
   void Trust() {
-    const struct Trust& t = a_.trust;
+    const analysis::Trust& t = a_.trust;
     std::string text;
     const auto add = [&](const std::string& part) { text += (text.empty() ? "" : fmt::format(" {} ", g_.dot)) + part; };
     if (a_.run.ranks > 1) {
       if (t.clock_error_ns_max)
-        add(fmt::format("clock {}{} median, {}{} at most", g_.plus_minus, Duration(t.clock_error_ns_p50.value_or(0)),
-                        g_.plus_minus, Duration(*t.clock_error_ns_max)));
+        add(fmt::format("clock {}{} median, {}{} at most", g_.plus_minus,
+                        analysis::Duration(t.clock_error_ns_p50.value_or(0)), g_.plus_minus,
+                        analysis::Duration(*t.clock_error_ns_max)));
       else
         add("clock error unknown");
     }
-    add(Plural(t.events, "event"));
-    add(Count(t.dropped) + " dropped");
+    add(analysis::Plural(t.events, "event"));
+    add(analysis::Count(t.dropped) + " dropped");
     if (a_.run.ranks > 1) {
-      add(fmt::format("{} of {} collectives unmatched", Count(t.unmatched_collectives), Count(t.collectives)));
-      add(Plural(t.clock_violations, "clock violation"));
+      add(fmt::format("{} of {} collectives unmatched", analysis::Count(t.unmatched_collectives),
+                      analysis::Count(t.collectives)));
+      add(analysis::Plural(t.clock_violations, "clock violation"));
     }
-    if (t.overhead_fraction) add("overhead " + Percent(*t.overhead_fraction));
-    if (t.agent_cpu_fraction) add("agent " + Percent(*t.agent_cpu_fraction) + " CPU");
+    if (t.overhead_fraction) add("overhead " + analysis::Percent(*t.overhead_fraction));
+    if (t.agent_cpu_fraction) add("agent " + analysis::Percent(*t.agent_cpu_fraction) + " CPU");
     TrustLine(text);
     Losses();
   }
@@ -438,13 +443,13 @@ class Writer {
   // The same loss of many ranks is one line.
   void Losses() {
     struct Sum {
-      const LossRow* loss;
+      const analysis::LossRow* loss;
       std::uint64_t count = 0;
       std::vector<std::int32_t> ranks;
       std::vector<std::string_view> details;
     };
     std::vector<Sum> sums;
-    for (const LossRow& loss : a_.losses) {
+    for (const analysis::LossRow& loss : a_.losses) {
       if (sums.empty() || sums.back().loss->name != loss.name) sums.push_back({&loss});
       sums.back().count += loss.count;
       if (loss.rank >= 0 && (sums.back().ranks.empty() || sums.back().ranks.back() != loss.rank))
@@ -454,9 +459,10 @@ class Writer {
         details.push_back(loss.detail);
     }
     for (const Sum& sum : sums) {
-      std::string text = fmt::format("{}: {}", sum.loss->sentence, Count(static_cast<std::int64_t>(sum.count)));
+      std::string text =
+          fmt::format("{}: {}", sum.loss->sentence, analysis::Count(static_cast<std::int64_t>(sum.count)));
       if (!sum.ranks.empty())
-        text += fmt::format(" (rank{} {})", sum.ranks.size() == 1 ? "" : "s", ShortRankList(sum.ranks));
+        text += fmt::format(" (rank{} {})", sum.ranks.size() == 1 ? "" : "s", analysis::ShortRankList(sum.ranks));
       for (std::size_t i = 0; i < std::min(sum.details.size(), kMaxDetails); ++i)
         text += "; " + std::string(sum.details[i]);
       if (sum.details.size() > kMaxDetails)
@@ -467,7 +473,7 @@ class Writer {
     }
   }
 
-  const Analysis& a_;
+  const analysis::Analysis& a_;
   const TextOptions& options_;
   const Glyphs& g_;
   std::string out_;
@@ -496,13 +502,13 @@ TextOptions TextOptions::ForFile(int fd) {
   return options;
 }
 
-std::string RenderText(const Analysis& analysis, const TextOptions& options) {
+std::string RenderText(const analysis::Analysis& analysis, const TextOptions& options) {
   return Writer(analysis, options).Render();
 }
 
-std::string RenderExplanation(const Analysis& analysis, std::size_t number, const TextOptions&) {
+std::string RenderExplanation(const analysis::Analysis& analysis, std::size_t number, const TextOptions&) {
   if (number == 0 || number > analysis.findings.size()) return {};
-  const Finding& f = analysis.findings[number - 1];
+  const analysis::Finding& f = analysis.findings[number - 1];
   std::string text = fmt::format("{}  {}\n  {}\n  {}\n  {}\n\n", number, f.id, Printed(f.headline), Printed(f.evidence),
                                  Printed(f.action));
   std::vector<std::size_t> widths;
@@ -522,4 +528,4 @@ std::string RenderExplanation(const Analysis& analysis, std::size_t number, cons
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -71,11 +71,11 @@ double Seconds(std::chrono::steady_clock::time_point since) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 40;
-  TestSegmentOptions options;
+  probe::TestSegmentOptions options;
   options.bytes = std::uint64_t{128} << 20;
   options.main_ring_slots = 1 << 18;
   // Never unmapped: the probe writes its last records when the process ends.
-  TestSegment& segment = *new TestSegment(options);
+  probe::TestSegment& segment = *new probe::TestSegment(options);
   unlink(segment.path().c_str());
   lockstep_probe.segment_bytes = options.bytes;
   lockstep_probe.clock.mode = ClockMode::kTsc;

@@ -121,7 +121,7 @@ int Child(double seconds) {
 std::string Directory() { return std::filesystem::read_symlink("/proc/self/exe").parent_path().string(); }
 
 // The child's six figures: floor; begin and end of CollApi, Coll, KernelLaunch; the call interposed and not.
-bool Run(const std::string& seconds, TestSegment& segment, double (&rows)[6]) {
+bool Run(const std::string& seconds, probe::TestSegment& segment, double (&rows)[6]) {
   int out[2];
   if (pipe(out) != 0) return false;
   const pid_t pid = fork();
@@ -165,9 +165,9 @@ bool Run(const std::string& seconds, TestSegment& segment, double (&rows)[6]) {
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "--child") == 0) return Child(std::atof(argv[2]));
   const std::string seconds = argc > 1 ? argv[1] : "2";
-  TestSegmentOptions options;
+  probe::TestSegmentOptions options;
   options.main_ring_slots = 1 << 18;
-  TestSegment segment(options);
+  probe::TestSegment segment(options);
   double rows[6] = {};
   if (!Run(seconds, segment, rows)) {
     std::fprintf(stderr, "nccl_cost: the measured program failed\n");
@@ -179,9 +179,9 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 3; ++i)
     std::printf("%-46s %8.2f ns   %.2f per callback (target 100)\n", names[i], rows[i + 1], rows[i + 1] / 2);
   std::printf("ncclAllReduce interposed                       %8.2f ns   adds %.2f\n", rows[4], rows[4] - rows[5]);
-  TestSegmentOptions off = options;
+  probe::TestSegmentOptions off = options;
   off.recording = false;
-  TestSegment stopped(off);
+  probe::TestSegment stopped(off);
   if (Run(seconds, stopped, rows))
     std::printf("recording off: event, begin and end            %8.2f ns   the call adds %.2f\n", rows[2],
                 rows[4] - rows[5]);

@@ -158,7 +158,7 @@ int Child(const std::string& what, double seconds) {
 std::string Directory() { return std::filesystem::read_symlink("/proc/self/exe").parent_path().string(); }
 
 // Output of the child that measures `what`; `segment` null: without the probe.
-std::string RunChild(const std::string& what, const std::string& argument, TestSegment* segment,
+std::string RunChild(const std::string& what, const std::string& argument, probe::TestSegment* segment,
                      const std::vector<std::string>& prefix = {}) {
   int out[2];
   if (pipe(out) != 0) return "";
@@ -211,7 +211,7 @@ std::string RunChild(const std::string& what, const std::string& argument, TestS
   return status == 0 ? text : "";
 }
 
-std::uint64_t Dropped(TestSegment& segment) {
+std::uint64_t Dropped(probe::TestSegment& segment) {
   std::uint64_t dropped = 0;
   for (std::uint32_t i = 0; i < segment.header().rings_used; ++i)
     if (const std::uint64_t offset = segment.view().rings()[i].offset; offset != 0)
@@ -219,20 +219,20 @@ std::uint64_t Dropped(TestSegment& segment) {
   return dropped;
 }
 
-TestSegmentOptions Options(bool recording = true) {
-  TestSegmentOptions options;
+probe::TestSegmentOptions Options(bool recording = true) {
+  probe::TestSegmentOptions options;
   options.recording = recording;
   options.main_ring_slots = 1 << 17;
   return options;
 }
 
 // Pages are there before they are needed, as the agent sees to.
-void Populate(TestSegment& segment) {
+void Populate(probe::TestSegment& segment) {
   madvise(segment.view().base, segment.view().bytes, 23);  // MADV_POPULATE_WRITE, Linux 5.14.
 }
 
 // Instructions of `pairs` push+pop, library and call included; 0 without valgrind.
-double CountInstructions(TestSegment* segment, int pairs) {
+double CountInstructions(probe::TestSegment* segment, int pairs) {
   const std::string file = "/tmp/lockstep-callgrind-" + std::to_string(getpid());
   RunChild("loop", std::to_string(pairs), segment, {"valgrind", "--tool=callgrind", "--callgrind-out-file=" + file});
   double instructions = 0;
@@ -249,7 +249,7 @@ double CountInstructions(TestSegment* segment, int pairs) {
 
 double InstructionsPerPair(bool with_probe) {
   constexpr int kPairs = 20000;
-  TestSegment one(Options()), many(Options());
+  probe::TestSegment one(Options()), many(Options());
   const double few = CountInstructions(with_probe ? &one : nullptr, 0);
   const double all = CountInstructions(with_probe ? &many : nullptr, kPairs);
   return few > 0 && all > few ? (all - few) / kPairs : 0;
@@ -275,7 +275,7 @@ double StartUp(const std::string& preload, const std::string& segment) {
 // What each process of a job pays, whether it is of interest or not (shells, helpers). The
 // variants take turns; medians, and medians of the differences to the process without any.
 void StartUpRows(double seconds) {
-  TestSegment segment(Options());
+  probe::TestSegment segment(Options());
   const std::string probe = Directory() + "/liblockstep.so",
                     both = probe + ":" + Directory() + "/liblockstep-ompi40.so",
                     all = both + ":" + Directory() + "/liblockstep-gpu.so";
@@ -314,7 +314,7 @@ int main(int argc, char** argv) {
   const std::string seconds = argc > 1 ? argv[1] : "2";
 
   double floor = 0, pair = 0, idle_floor = 0, idle = 0, off = 0;
-  TestSegment recording(Options()), stopped(Options(false));
+  probe::TestSegment recording(Options()), stopped(Options(false));
   Populate(recording);
   std::sscanf(RunChild("ranges", seconds, &recording).c_str(), "%lf %lf", &floor, &pair);
   std::sscanf(RunChild("ranges", seconds, nullptr).c_str(), "%lf %lf", &idle_floor, &idle);
@@ -337,7 +337,7 @@ int main(int argc, char** argv) {
   for (const auto& [what, name] : {std::pair{"nvtx-literal", "NVTX push+pop, literal name"},
                                    std::pair{"nvtx-registered", "NVTX push+pop, registered name, own domain"},
                                    std::pair{"nvtx-dynamic", "NVTX push+pop, name of 36 characters"}}) {
-    TestSegment segment(Options());
+    probe::TestSegment segment(Options());
     Populate(segment);
     double nvtx_floor = 0, nvtx = 0;
     std::sscanf(RunChild(what, seconds, &segment).c_str(), "%lf %lf", &nvtx_floor, &nvtx);
@@ -354,7 +354,7 @@ int main(int argc, char** argv) {
     std::vector<double> bares, deltas;
     std::uint64_t dropped = 0;
     for (int i = 0; i < 5; ++i) {
-      TestSegment segment(Options());
+      probe::TestSegment segment(Options());
       Populate(segment);
       const double without =
           std::atof(RunChild(row.what, std::to_string(std::atof(seconds.c_str()) / 5), nullptr).c_str());

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-namespace lockstep {
+namespace lockstep::clock {
 
 class BurstPacer {
  public:
@@ -68,4 +68,4 @@ class BurstPacer {
   int steady_ = 0, train_left_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

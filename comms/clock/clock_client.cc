@@ -15,7 +15,7 @@
 #include "comms/clock/socket_util.h"
 #include "core/schema_enums.h"
 
-namespace lockstep {
+namespace lockstep::clock {
 namespace {
 
 constexpr int kPings = 25;
@@ -202,4 +202,4 @@ bool ClockClient::Impl::Burst(int socket, std::vector<BurstRow>* rows) {
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

@@ -16,7 +16,7 @@
 #include "comms/clock/clock_meeting.h"
 #include "comms/clock/clock_process.h"
 
-namespace lockstep {
+namespace lockstep::clock {
 namespace {
 
 using std::chrono::milliseconds;
@@ -368,4 +368,4 @@ void ClockCoordinator::Impl::StartClient(std::int32_t reference, const std::stri
   state = "tcp to rank " + std::to_string(reference) + " at " + called_at;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

@@ -20,7 +20,7 @@
 #include "core/result.h"
 #include "core/ring_layout.h"
 
-namespace lockstep {
+namespace lockstep::clock {
 
 enum class ClockService : std::uint8_t {
   kAuto,   // The application's MPI and TCP between agents; TCP alone if it has no MPI.
@@ -88,4 +88,4 @@ class ClockCoordinator {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

@@ -12,7 +12,7 @@
 
 #include "core/own_file.h"
 
-namespace lockstep {
+namespace lockstep::clock {
 namespace {
 
 constexpr std::size_t kLongestFile = 64 << 10;
@@ -113,4 +113,4 @@ void RemoveAnnouncement(const std::string& directory, std::int32_t rank) {
   if (rank == 0) unlink((directory + kPlanFile).c_str());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

@@ -8,7 +8,7 @@
 
 #include "core/result.h"
 
-namespace lockstep {
+namespace lockstep::clock {
 
 struct ClockAnnouncement {
   std::int32_t rank = -1, world_size = -1;
@@ -37,4 +37,4 @@ std::int32_t DomainLeader(const std::vector<ClockAnnouncement>& all, std::uint64
 // Removes this rank's files.
 void RemoveAnnouncement(const std::string& directory, std::int32_t rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

@@ -18,7 +18,7 @@
 
 extern char** environ;
 
-namespace lockstep {
+namespace lockstep::clock {
 namespace {
 
 constexpr std::int64_t kInitLimitNs = 30'000'000'000;
@@ -160,4 +160,4 @@ void ClockProcess::Kill() {
   impl_->Reap([deadline = RawNs() + 1'000'000'000] { return RawNs() > deadline; });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

@@ -11,7 +11,7 @@
 #include "core/event_clock.h"
 #include "core/result.h"
 
-namespace lockstep {
+namespace lockstep::clock {
 
 inline constexpr std::uint64_t kClockProcessMagic = 0x31434f525043534cu;  // "LSCPROC1"
 
@@ -49,4 +49,4 @@ class ClockProcess {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

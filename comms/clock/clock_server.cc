@@ -17,7 +17,7 @@
 #include "comms/clock/clock_service.h"
 #include "comms/clock/socket_util.h"
 
-namespace lockstep {
+namespace lockstep::clock {
 namespace {
 
 constexpr std::size_t kAddressLimit = sizeof(SegmentHeader::agent_address) - 1;
@@ -223,4 +223,4 @@ bool ClockServer::Impl::Answer(Connection& connection) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

@@ -16,7 +16,7 @@
 #include "core/result.h"
 #include "core/ring_layout.h"
 
-namespace lockstep {
+namespace lockstep::clock {
 
 struct ClockServiceConfig {
   std::int32_t rank = -1;      // Of this slot, -1 unknown.
@@ -74,4 +74,4 @@ class ClockClient {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

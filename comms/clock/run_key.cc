@@ -14,7 +14,7 @@
 
 #include "core/hex.h"
 
-namespace lockstep {
+namespace lockstep::clock {
 namespace {
 
 constexpr char kKeyFile[] = "/.clock-key";
@@ -111,4 +111,4 @@ Proof Prove(const RunKey& key, ProofOf side, std::span<const std::uint8_t> hello
   return proof;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

@@ -15,7 +15,7 @@
 
 #include "core/result.h"
 
-namespace lockstep {
+namespace lockstep::clock {
 
 using RunKey = std::array<std::uint8_t, 32>;
 
@@ -44,4 +44,4 @@ using Proof = std::array<std::uint8_t, kProofBytes>;
 Proof Prove(const RunKey& key, ProofOf side, std::span<const std::uint8_t> hello,
             std::span<const std::uint8_t> challenge);
 
-}  // namespace lockstep
+}  // namespace lockstep::clock

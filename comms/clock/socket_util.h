@@ -73,7 +73,7 @@ struct Message {
   std::int64_t b;   // Ping: pings still to come in this burst. Answer: t2.
   std::int64_t c;   // Answer: t3.
 };
-static_assert(sizeof(Message) == 32 && sizeof(Message) == kProofBytes);
+static_assert(sizeof(Message) == 32 && sizeof(Message) == clock::kProofBytes);
 template <typename T>
 std::span<const std::uint8_t> BytesOf(const T& message) {
   return {reinterpret_cast<const std::uint8_t*>(&message), sizeof message};

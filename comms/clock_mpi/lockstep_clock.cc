@@ -59,7 +59,8 @@ void Sleep(std::int64_t ns) {
 
 class ClockRank {
  public:
-  explicit ClockRank(const ClockProcessSetup& setup) : setup_(setup), burst_(setup.first_burst), parent_(getppid()) {}
+  explicit ClockRank(const clock::ClockProcessSetup& setup)
+      : setup_(setup), burst_(setup.first_burst), parent_(getppid()) {}
   void Run();
 
  private:
@@ -71,13 +72,13 @@ class ClockRank {
   // Sleeps up to `ms`; false once the agent wants the end.
   bool Going(int ms);
 
-  const ClockProcessSetup setup_;
+  const clock::ClockProcessSetup setup_;
   std::uint32_t burst_;
   const pid_t parent_;
   int rank_ = 0, size_ = 0;
   int leader_ = 0, domains_ = 1, place_ = 0;  // Place among the ranks of the domain.
   std::uint64_t number_ = 0;
-  BurstPacer pacer_;
+  clock::BurstPacer pacer_;
   std::int64_t pause_ns_ = 0;
   std::int64_t quickest_ = 1'000'000'000;  // Least round trip so far.
 };
@@ -220,19 +221,19 @@ void ClockRank::Run() {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  lockstep::ClockProcessSetup setup;
+  lockstep::clock::ClockProcessSetup setup;
   char* at = reinterpret_cast<char*>(&setup);
   for (std::size_t filled = 0; filled < sizeof setup;) {
     const ssize_t n = read(STDIN_FILENO, at + filled, sizeof setup - filled);
     if (n <= 0) return 2;
     filled += static_cast<std::size_t>(n);
   }
-  if (setup.magic != lockstep::kClockProcessMagic) return 2;
+  if (setup.magic != lockstep::clock::kClockProcessMagic) return 2;
   signal(SIGPIPE, SIG_IGN);
   // Open MPI on an oversubscribed node gives the core away inside MPI_Test; here that would end a burst.
   setenv("OMPI_MCA_mpi_yield_when_idle", "0", 1);
   MPI_Init(&argc, &argv);
-  const lockstep::BurstRow ready{lockstep::kClockReadyBurst, -1, 0, 0, 0, 0, 0, 0};
+  const lockstep::BurstRow ready{lockstep::clock::kClockReadyBurst, -1, 0, 0, 0, 0, 0, 0};
   (void)!write(STDOUT_FILENO, &ready, sizeof ready);
   lockstep::ClockRank(setup).Run();
   MPI_Finalize();

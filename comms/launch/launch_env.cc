@@ -12,7 +12,7 @@
 #include "core/hash.h"
 #include "core/hex.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 std::string_view BaseName(std::string_view path) {
@@ -197,4 +197,4 @@ LaunchEnv ReadLaunchEnv() {
                        std::getenv("PMI_RANK") == nullptr ? std::string() : HydraJob());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -27,7 +27,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 enum class LaunchSource : std::uint8_t { kNone, kOpenMpi, kPmi, kSlurm, kTorchrun };
 std::string_view Name(LaunchSource source);  // "none", "open-mpi", "pmi", "slurm", "torchrun"
@@ -40,7 +40,7 @@ struct LaunchEnv {
   std::string run_id;          // Human-readable source of the hash, e.g. "slurm:4711.0.0".
   std::uint64_t run_hash = 0;  // Of run_id; the same on every rank. Never 0.
   bool run_id_random = false;  // Nobody else can know it.
-  bool run_id_weak = false;    // A later job may have the same: see runtime/agent/run_dir.h.
+  bool run_id_weak = false;    // A later job may have the same: see runtime/agent/rundir/run_dir.h.
   // What the ranks that one launcher process started share, and those of no other: of torchrun the directory that it
   // makes for each launch (TORCHELASTIC_ERROR_FILE, below mkdtemp's). "" where there is no such thing.
   std::string launch_key;
@@ -57,4 +57,4 @@ using GetEnv = std::function<const char*(const char*)>;
 LaunchEnv ReadLaunchEnv(const GetEnv& get, std::string_view hydra = {});
 LaunchEnv ReadLaunchEnv();  // Of this process.
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

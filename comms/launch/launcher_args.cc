@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 // Words that follow each option. Open MPI takes every long name with one dash or two.
@@ -423,4 +423,4 @@ std::vector<std::string> ForwardVariables(const std::vector<std::string>& comman
   return options;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

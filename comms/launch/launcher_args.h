@@ -10,7 +10,7 @@
 
 #include "core/result.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 enum class Launcher { kNone, kMpirun, kSrun, kTorchrun };
 
@@ -40,4 +40,4 @@ Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::s
 std::vector<std::string> ForwardVariables(const std::vector<std::string>& command, std::string_view launcher,
                                           const std::vector<std::string>& environment);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -4,7 +4,7 @@
 
 #include "core/event_clock.h"
 
-namespace lockstep {
+namespace lockstep::pmpi {
 namespace {
 
 // A child votes when its children have, and so on: each level may use up its patience. 32^6 ranks are enough.
@@ -45,4 +45,4 @@ bool Agree(AgreementBoard& board, int rank, int size, bool able, std::int64_t pa
   return yes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::pmpi

@@ -24,7 +24,7 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::pmpi {
 
 inline constexpr int kAgreementFanout = 32;
 
@@ -53,4 +53,4 @@ class AgreementBoard {
 bool Agree(AgreementBoard& board, int rank, int size, bool able, std::int64_t patience_ns,
            int fanout = kAgreementFanout);
 
-}  // namespace lockstep
+}  // namespace lockstep::pmpi

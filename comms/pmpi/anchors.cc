@@ -9,7 +9,7 @@
 #include "comms/pmpi/pmpi_table.h"
 #include "core/event_clock.h"
 
-namespace lockstep {
+namespace lockstep::pmpi {
 namespace {
 
 constexpr int kTagPing = 11, kTagReply = 12, kTagNote = 13;  // And the two after it.
@@ -353,4 +353,4 @@ void ClockAnchorAtFinalize(const SegmentView& segment) {
   Pmpi().Comm_free(&anchor.comm);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::pmpi

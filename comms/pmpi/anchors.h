@@ -14,7 +14,7 @@
 
 #include "core/ring_layout.h"
 
-namespace lockstep {
+namespace lockstep::pmpi {
 
 // After PMPI_Init(_thread) has returned MPI_SUCCESS, on the calling thread, before any other thread may know of it.
 // `able`: the wrappers are the ones that the application calls. Does nothing if it ran before.
@@ -23,4 +23,4 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able);
 // Before PMPI_Finalize, on the calling thread. Frees the private communicator.
 void ClockAnchorAtFinalize(const SegmentView& segment);
 
-}  // namespace lockstep
+}  // namespace lockstep::pmpi

@@ -89,7 +89,7 @@ bool FortranFound() { return g_text[0].begin.load(std::memory_order_relaxed) != 
 // The symbol takes the template's address: all of them have C linkage and the types that mpi.h gives them.
 #define LS_ENTRY(symbol, wrapper, member)                                                                \
   extern "C" __attribute__((used, visibility("hidden"))) decltype(&symbol) lockstep_resolve_##symbol() { \
-    return &lockstep::pmpi::Entry<&wrapper, &lockstep::PmpiTable::member>::Call;                         \
+    return &lockstep::pmpi::Entry<&wrapper, &lockstep::pmpi::PmpiTable::member>::Call;                   \
   }                                                                                                      \
   extern "C" decltype(symbol) symbol __attribute__((ifunc("lockstep_resolve_" #symbol), visibility("default")));
 #define LS_PMPI_ENTRY(name) LS_ENTRY(PMPI_##name, MPI_##name, name)

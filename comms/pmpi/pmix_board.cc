@@ -10,7 +10,7 @@
 #include "comms/pmpi/pmix_abi.h"
 #include "core/event_clock.h"
 
-namespace lockstep {
+namespace lockstep::pmpi {
 namespace {
 
 // The number is of what a yes commits to: raise it whenever the calls that follow an agreement change.
@@ -102,4 +102,4 @@ Reply PmixBoard::Await(int peer, Note note, std::int64_t deadline_ns) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::pmpi

@@ -9,7 +9,7 @@
 
 #include "comms/pmpi/agreement.h"
 
-namespace lockstep {
+namespace lockstep::pmpi {
 
 class PmixBoard final : public AgreementBoard {
  public:
@@ -27,4 +27,4 @@ class PmixBoard final : public AgreementBoard {
   const char* namespace_ = nullptr;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::pmpi

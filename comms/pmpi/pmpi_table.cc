@@ -14,7 +14,7 @@ void* pmpi::FindHandle(void* library, const char* symbol) {
   return found != nullptr ? found : dlsym(library, symbol);
 }
 
-PmpiTable pmpi::g_table;
+pmpi::PmpiTable pmpi::g_table;
 
 namespace {
 
@@ -40,7 +40,7 @@ void FindData(void* library, const char* name, Handle& handle, bool& all) {
 }
 
 bool Fill(void* library, bool open_mpi) {
-  PmpiTable& table = g_table;
+  pmpi::PmpiTable& table = g_table;
   bool all = true, any = true;
 #define LS_FIND(name) Find(library, "PMPI_" #name, table.name, all);
   LS_PMPI_WRAPPED(LS_FIND)
@@ -91,7 +91,7 @@ bool Resolve() {
 
 }  // namespace pmpi
 
-const PmpiTable& Pmpi() {
+const pmpi::PmpiTable& Pmpi() {
   if (g_state.load(std::memory_order_acquire) != 2) [[unlikely]]
     pmpi::Resolve();
   return g_table;

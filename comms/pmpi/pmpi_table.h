@@ -9,7 +9,7 @@
 // After mpi.h.
 #include <mpi-ext.h>
 
-namespace lockstep {
+namespace lockstep::pmpi {
 
 // Every function the wrappers, anchors and self-test call. Add a name to use one more. (Kept by hand:
 // clang-format 14 never settles on a layout for lists like these.)
@@ -113,4 +113,4 @@ const PmpiTable& Pmpi();
 // must not be used in the shim (MPI_COMM_WORLD, MPI_INT, MPI_REQUEST_NULL, ...):
 // they would be undefined symbols where libmpi is absent. Use the members above.
 
-}  // namespace lockstep
+}  // namespace lockstep::pmpi

@@ -14,7 +14,7 @@
   [&]() -> int {                                                                          \
     auto* function = ::lockstep::pmpi::g_table.name;                                      \
     if (function == nullptr) [[unlikely]]                                                 \
-      function = ::lockstep::Pmpi().name;                                                 \
+      function = ::lockstep::pmpi::Pmpi().name;                                           \
     return function != nullptr ? function(__VA_ARGS__) : static_cast<int>(MPI_ERR_OTHER); \
   }()
 

@@ -7,7 +7,7 @@
 #include "ingest/map/args.h"
 #include "ingest/rank_files/rank_source.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 namespace {
 
 bool NamedLike(std::string_view name) { return name.ends_with(".json") || name.ends_with(".json.gz"); }
@@ -69,4 +69,4 @@ const ForeignFormat kKinetoFormat = {
     .read = Read,
 };
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

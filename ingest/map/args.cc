@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cstring>
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 namespace {
 
 bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -174,4 +174,4 @@ std::vector<std::int64_t> IntsOf(std::string_view value, bool* cut) {
   return numbers;
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

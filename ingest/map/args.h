@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 // Walks `{"key": value, ...}`; nested values come whole.
 class ArgsCursor {
@@ -42,4 +42,4 @@ std::string_view TextOf(std::string_view value, std::string& scratch);
 // the first 30 ranks of a group only.
 std::vector<std::int64_t> IntsOf(std::string_view value, bool* cut = nullptr);
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

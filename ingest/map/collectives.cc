@@ -10,9 +10,9 @@
 #include "core/collective.h"
 #include "ingest/map/args.h"
 #include "ingest/map/names.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 namespace {
 
 using schema::kNone;
@@ -70,7 +70,7 @@ class Finder {
   }
 
  private:
-  std::string_view Text(std::uint32_t id) const { return lockstep::TextOf(t_, id); }
+  std::string_view Text(std::uint32_t id) const { return lockstep::trace::TextOf(t_, id); }
 
   // "nccl:all_reduce" lies inside its record_param_comms: together one operation.
   // Either may be missing: the first before PyTorch 1.12 or in traces cut down by
@@ -533,15 +533,15 @@ std::int32_t RankFromOperations(const MappedTrace& trace, std::int64_t world_siz
   for (const CommEvent& event : trace.comm_events) {
     const CommArgs& args = event.args;
     if (args.name == kNone || args.rank < 0 || args.rank >= args.group_size) continue;
-    const std::string_view name = lockstep::TextOf(trace.tables, args.name);
+    const std::string_view name = lockstep::trace::TextOf(trace.tables, args.name);
     const CollectiveKind kind = KindOfOperation(name);
     // Rooted operations give their root there.
     if (!Splits(kind) || Direction(name) >= 0) continue;
     const bool all = args.rank_start == 0 && args.rank_stride == 1 && world_size <= args.group_size;
-    if (lockstep::TextOf(trace.tables, args.description) == "default_pg" || all)
+    if (lockstep::trace::TextOf(trace.tables, args.description) == "default_pg" || all)
       return static_cast<std::int32_t>(std::min<std::int64_t>(args.rank, INT32_MAX));
   }
   return -1;
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

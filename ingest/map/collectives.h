@@ -10,7 +10,7 @@
 #include "ingest/map/groups.h"
 #include "ingest/map/mapped.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 struct CommunicationFacts {
   std::uint64_t without_group = 0;       // Rows whose group was guessed or taken from their stream.
@@ -27,4 +27,4 @@ CommunicationFacts FindCollectives(MappedTrace& trace, std::string_view distribu
 // all ranks whose arguments carry the caller's. -1: none does.
 std::int32_t RankFromOperations(const MappedTrace& trace, std::int64_t world_size);
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -7,7 +7,7 @@
 
 #include "core/version.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 using schema::kNone;
 using schema::kNoTime;
@@ -111,4 +111,4 @@ void RankFinish::Count() {
   s_.steps = t_.steps.rows();
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

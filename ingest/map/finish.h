@@ -8,7 +8,7 @@
 #include "ingest/foreign.h"
 #include "ingest/map/mapped.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 class RankFinish {
  public:
@@ -43,4 +43,4 @@ class RankFinish {
   const TraceOptions& options_;
 };
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -7,9 +7,9 @@
 #include "core/hex.h"
 #include "ingest/map/args.h"
 #include "ingest/rank_files/rank_source.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 using schema::kNone;
 using schema::kNoTime;
@@ -116,12 +116,12 @@ std::uint32_t Groups::Named(const CommArgs& args) {
   if (const auto at = known_.find(key); at != known_.end()) return at->second;
   RankGroup entry;
   Group& group = entry.group;
-  group.name = lockstep::TextOf(trace_.tables, args.group);
-  group.description = lockstep::TextOf(trace_.tables, args.description);
+  group.name = lockstep::trace::TextOf(trace_.tables, args.group);
+  group.description = lockstep::trace::TextOf(trace_.tables, args.description);
   if (args.group_size > 0 && args.group_size <= kMostRanks) group.size = static_cast<std::uint32_t>(args.group_size);
   bool cut = false;
   std::vector<std::int64_t> ranks;
-  if (args.ranks != kNone) ranks = IntsOf(lockstep::TextOf(trace_.tables, args.ranks), &cut);
+  if (args.ranks != kNone) ranks = IntsOf(lockstep::trace::TextOf(trace_.tables, args.ranks), &cut);
   if (!cut && !ranks.empty() && (group.size == 0 || ranks.size() == group.size)) {
     SetMembers(group, std::move(ranks));
   } else if (args.rank_start >= 0 && args.rank_start < kMostRanks && args.rank_stride > 0 &&
@@ -225,4 +225,4 @@ void Groups::Emit(MappedTrace& trace, std::int32_t rank, const std::vector<bool>
   }
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -18,7 +18,7 @@
 #include "core/schema.h"
 #include "ingest/map/mapped.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 // Members are first + i * stride, or listed, or (size only) unknown.
 struct Group {
@@ -86,4 +86,4 @@ class Groups {
   std::vector<RankGroup> entries_;
 };
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

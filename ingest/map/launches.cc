@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "merge/parallel.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 std::int64_t Shifted(std::int64_t ns, std::int64_t base_ns) {
   std::int64_t sum;
@@ -29,7 +29,7 @@ void TieLaunches(MappedTrace& trace) {
     launches.push_back(correlation);
     if (t.api.kind[i] != schema::ApiKind::kCopy) continue;
     std::uint8_t& async = is_async[t.api.name[i]];
-    if (async == 2) async = lockstep::TextOf(t, t.api.name[i]).find("Async") != std::string_view::npos;
+    if (async == 2) async = lockstep::trace::TextOf(t, t.api.name[i]).find("Async") != std::string_view::npos;
     copies.emplace_back(correlation, async != 0);
   }
   if (!std::is_sorted(launches.begin(), launches.end())) std::sort(launches.begin(), launches.end());
@@ -64,7 +64,7 @@ void SetDepths(schema::RankTables& tables, unsigned jobs) {
   std::vector<std::vector<std::uint32_t>> by_thread(tables.threads.rows());
   for (std::uint32_t row = 0; row < ranges.rows(); ++row)
     if (ranges.thread[row] < by_thread.size()) by_thread[ranges.thread[row]].push_back(row);
-  ParallelFor(jobs, by_thread.size(), [&](std::size_t thread) {
+  merge::ParallelFor(jobs, by_thread.size(), [&](std::size_t thread) {
     auto& rows = by_thread[thread];
     const auto before = [&](std::uint32_t a, std::uint32_t b) {
       return std::tuple(ranges.begin_ns[a], -ranges.duration_ns[a], a) <
@@ -81,4 +81,4 @@ void SetDepths(schema::RankTables& tables, unsigned jobs) {
   });
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

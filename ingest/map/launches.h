@@ -5,7 +5,7 @@
 
 #include "ingest/map/mapped.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 // A time moved; cut to what fits.
 std::int64_t Shifted(std::int64_t ns, std::int64_t base_ns);
@@ -16,4 +16,4 @@ void TieLaunches(MappedTrace& trace);
 // Nesting of the ranges on each thread.
 void SetDepths(schema::RankTables& tables, unsigned jobs);
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -1,8 +1,8 @@
 #include "ingest/map/mapped.h"
 
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 using schema::kNone;
 
@@ -22,7 +22,7 @@ void Strings::Grow() {
 std::uint32_t Strings::Intern(std::string_view text, std::uint64_t hash) {
   std::size_t at = hash & (slots_.size() - 1);
   for (; slots_[at] != kNone; at = (at + 1) & (slots_.size() - 1))
-    if (hashes_[slots_[at]] == hash && lockstep::TextOf(strings_, bytes_, slots_[at]) == text) return slots_[at];
+    if (hashes_[slots_[at]] == hash && lockstep::trace::TextOf(strings_, bytes_, slots_[at]) == text) return slots_[at];
   const auto id = static_cast<std::uint32_t>(hashes_.size());
   slots_[at] = id;
   hashes_.push_back(hash);
@@ -32,4 +32,4 @@ std::uint32_t Strings::Intern(std::string_view text, std::uint64_t hash) {
   return id;
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

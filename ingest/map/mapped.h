@@ -10,7 +10,7 @@
 
 #include "core/schema.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 // As StringInterner, for texts whose hash is known already: every batch brings the same thousand names.
 class Strings {
@@ -78,4 +78,4 @@ struct MappedTrace {
   std::uint64_t launch_missing = 0;  // GPU events whose launching call is not in the trace.
 };
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 namespace {
 
 bool Has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
@@ -214,4 +214,4 @@ ElementType ElementTypeOf(std::string_view name) {
   return {};
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -10,7 +10,7 @@
 #include "core/collective.h"
 #include "core/schema_enums.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 // What is compared of names that people write in many ways, in small letters: "_allgather_base" -> "allgatherbase",
 // "## Backward ##" -> "backward".
@@ -53,4 +53,4 @@ struct ElementType {
 // c10's names ("Float", "BFloat16"), C++'s of record_shapes ("float", "c10::BFloat16", "long int").
 ElementType ElementTypeOf(std::string_view name);
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

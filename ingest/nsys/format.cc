@@ -8,7 +8,7 @@
 #include "ingest/nsys/map/report_import.h"
 #include "ingest/nsys/read/report.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 namespace {
 
 // Reports that were not exported are named too, to say what is missing: "a.nsys-rep" without "a.sqlite" beside it.
@@ -60,4 +60,4 @@ const ForeignFormat kNsysFormat = {
     .read = Read,
 };
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "trace/column_types.h"
+#include "trace/file/column_types.h"
 
-namespace lockstep {
+namespace lockstep::ingest {
 namespace {
 
 class MemoryReader final : public EventReader {
@@ -34,7 +34,7 @@ class MemoryReader final : public EventReader {
         // Columns that nobody filled are empty.
         const std::uint64_t there = values.size() > first ? std::min<std::uint64_t>(values.size() - first, count) : 0;
         if (there > 0) std::memcpy(out, values.data() + first, there * width);
-        FillUnknown(info, out + there * width, count - there);
+        trace::FillUnknown(info, out + there * width, count - there);
       });
     });
     return Ok();
@@ -77,4 +77,4 @@ std::unique_ptr<EventReader> ReadFromMemory(schema::RankTables&& tables, std::ve
   return std::make_unique<MemoryReader>(std::move(tables), std::move(damaged));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::ingest

@@ -16,7 +16,7 @@
 #include "core/result.h"
 #include "core/schema.h"
 
-namespace lockstep {
+namespace lockstep::ingest {
 
 // Rows of a piece; a column chunk of our own files.
 inline constexpr std::uint64_t kPieceRows = 64 * 1024;
@@ -125,4 +125,4 @@ std::unique_ptr<EventReader> ReadFromMemory(const schema::RankTables& tables);
 // Keeps them.
 std::unique_ptr<EventReader> ReadFromMemory(schema::RankTables&& tables, std::vector<std::string> damaged);
 
-}  // namespace lockstep
+}  // namespace lockstep::ingest

@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "ingest/rank_files/rank_source.h"
-#include "trace/table_file.h"
+#include "trace/file/table_file.h"
 
-namespace lockstep {
+namespace lockstep::ingest {
 namespace {
 
 class Hdf5Events final : public EventReader {
  public:
-  explicit Hdf5Events(const TableFile& file) : file_(file) { file_.Hold(); }
+  explicit Hdf5Events(const trace::TableFile& file) : file_(file) { file_.Hold(); }
   ~Hdf5Events() override { file_.Release(); }
   std::uint64_t Rows(std::string_view table) const override { return file_.Rows(table); }
 
@@ -20,12 +20,12 @@ class Hdf5Events final : public EventReader {
                     std::byte* out) override {
     return file_.ReadColumn(table, column, first, count, out);
   }
-  const TableFile& file_;
+  const trace::TableFile& file_;
 };
 
 class Hdf5Source final : public RankSource {
  public:
-  Hdf5Source(std::string path, TableFile file) : path_(std::move(path)), file_(std::move(file)) {}
+  Hdf5Source(std::string path, trace::TableFile file) : path_(std::move(path)), file_(std::move(file)) {}
 
   std::uint64_t EventRows() const override {
     std::uint64_t rows = 0;
@@ -65,7 +65,7 @@ class Hdf5Source final : public RankSource {
   std::unique_ptr<EventReader> LoadEvents() const override { return std::make_unique<Hdf5Events>(file_); }
 
   ReadTables LoadAll() const override {
-    auto contents = ReadRankFile(path_);
+    auto contents = trace::ReadRankFile(path_);
     if (!contents.ok()) return {{}, {contents.error().what}};
     return {std::move(contents.value().tables), std::move(contents.value().damaged)};
   }
@@ -87,13 +87,13 @@ class Hdf5Source final : public RankSource {
   }
 
   std::string path_;
-  TableFile file_;
+  trace::TableFile file_;
 };
 
 bool Sniff(std::string_view first_bytes) { return first_bytes.starts_with("\x89HDF\r\n\x1a\n"); }
 
 Result<RankSources> OpenHdf5(const std::string& path) {
-  LS_TRY(TableFile file, TableFile::Open(path));
+  LS_TRY(trace::TableFile file, trace::TableFile::Open(path));
   if (file.format() != schema::kRankFileFormat)
     return Error{ErrorCode::kMalformed, "not a rank file but " + std::string(file.format()), path,
                  "keep only rank files in ranks/"};
@@ -107,4 +107,4 @@ Result<RankSources> OpenHdf5(const std::string& path) {
 extern const RankFormat kHdf5Format;
 const RankFormat kHdf5Format = {"rank file", Sniff, OpenHdf5};
 
-}  // namespace lockstep
+}  // namespace lockstep::ingest

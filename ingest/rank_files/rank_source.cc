@@ -3,9 +3,9 @@
 #include <charconv>
 #include <fstream>
 
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep {
+namespace lockstep::ingest {
 
 #define LS_FOREIGN_FORMAT(format)
 #define LS_RANK_FORMAT(format) extern const RankFormat format;
@@ -36,7 +36,7 @@ Result<RankSources> OpenRankSources(const std::string& path) {
 
 std::string_view MetaValue(const schema::RankTables& tables, std::string_view key) {
   for (std::size_t i = 0; i < tables.meta.rows(); ++i)
-    if (TextOf(tables, tables.meta.key[i]) == key) return TextOf(tables, tables.meta.value[i]);
+    if (trace::TextOf(tables, tables.meta.key[i]) == key) return trace::TextOf(tables, tables.meta.value[i]);
   return {};
 }
 
@@ -54,4 +54,4 @@ std::int32_t WorldRankOf(const schema::RankTables& tables) {
   return -1;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::ingest

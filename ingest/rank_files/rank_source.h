@@ -13,7 +13,7 @@
 #include "core/schema.h"
 #include "ingest/rank_files/event_reader.h"
 
-namespace lockstep {
+namespace lockstep::ingest {
 
 struct ReadTables {
   schema::RankTables tables;
@@ -73,4 +73,4 @@ constexpr std::int64_t ToldSize(std::int64_t number) { return number > 0 && numb
 // Rank in the job as the process itself knew it (MPI, environment, NCCL), -1 unknown.
 std::int32_t WorldRankOf(const schema::RankTables& tables);
 
-}  // namespace lockstep
+}  // namespace lockstep::ingest

@@ -6,10 +6,10 @@
 
 #include "core/spool_layout.h"
 #include "ingest/rank_files/rank_source.h"
-#include "trace/decode.h"
-#include "trace/spool_facts.h"
+#include "trace/decode/decode.h"
+#include "trace/spool/spool_facts.h"
 
-namespace lockstep {
+namespace lockstep::ingest {
 namespace {
 
 schema::RankTables HeadOf(schema::RankTables tables) {
@@ -23,7 +23,7 @@ schema::RankTables HeadOf(schema::RankTables tables) {
 // asked for, so that a merge holds one rank's events per thread and not all.
 class SpoolSource final : public RankSource {
  public:
-  SpoolSource(DecodeInput input, std::uint32_t process, schema::RankTables tables)
+  SpoolSource(trace::DecodeInput input, std::uint32_t process, schema::RankTables tables)
       : input_(std::move(input)),
         process_(process),
         events_(RowsOf(tables, schema::kEvents)),
@@ -41,14 +41,14 @@ class SpoolSource final : public RankSource {
     return ReadFromMemory(std::move(all.tables), std::move(all.damaged));
   }
   ReadTables LoadAll() const override {
-    auto decoded = DecodeSpool(input_);
+    auto decoded = trace::DecodeSpool(input_);
     if (!decoded.ok()) return {{}, {decoded.error().what}};
-    for (DecodedProcess& process : decoded.value().processes)
+    for (trace::DecodedProcess& process : decoded.value().processes)
       if (process.process == process_) return {std::move(process.tables), {}};
     return {{}, {"the spool no longer holds this process"}};
   }
 
-  DecodeInput input_;
+  trace::DecodeInput input_;
   std::uint32_t process_;
   std::uint64_t events_;
   schema::RankTables head_;
@@ -62,10 +62,10 @@ bool Sniff(std::string_view first_bytes) {
 }
 
 Result<RankSources> OpenSpool(const std::string& path) {
-  const DecodeInput input{path, SegmentOfSpool(path)};
-  LS_TRY(Decoded decoded, DecodeSpool(input));
+  const trace::DecodeInput input{path, trace::SegmentOfSpool(path)};
+  LS_TRY(trace::Decoded decoded, trace::DecodeSpool(input));
   RankSources sources;
-  for (DecodedProcess& process : decoded.processes)
+  for (trace::DecodedProcess& process : decoded.processes)
     sources.push_back(std::make_unique<SpoolSource>(input, process.process, std::move(process.tables)));
   if (sources.empty())
     return Error{ErrorCode::kMalformed, "the spool holds no process", path, "nothing was recorded in this slot"};
@@ -77,4 +77,4 @@ Result<RankSources> OpenSpool(const std::string& path) {
 extern const RankFormat kSpoolFormat;
 const RankFormat kSpoolFormat = {"spool", Sniff, OpenSpool};
 
-}  // namespace lockstep
+}  // namespace lockstep::ingest

@@ -4,7 +4,7 @@
 #include "ingest/rank_files/event_reader.h"
 #include "ingest/rank_files/rank_source.h"
 
-namespace lockstep {
+namespace lockstep::ingest {
 namespace {
 
 // Sums and differences of a few times within it fit into 64 bits. The largest real
@@ -50,4 +50,4 @@ std::uint64_t CutWildTimes(const schema::ColumnInfo& column, std::vector<std::in
 ReadTables RankSource::ReadHead() const { return WithoutWildTimes(LoadHead()); }
 ReadTables RankSource::ReadAll() const { return WithoutWildTimes(LoadAll()); }
 
-}  // namespace lockstep
+}  // namespace lockstep::ingest

@@ -15,7 +15,7 @@
 #include "merge/clock/fit.h"
 #include "merge/parallel.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 enum Method : std::uint8_t { kReference = 0, kSameDomain = 1, kBursts = 2, kCorridors = 3, kNone = 4, kWallClock = 5 };
@@ -500,4 +500,4 @@ Result<AlignResult> AlignClocks(const std::vector<AlignRank>& ranks, ClockChoice
   return Aligner(ranks, choice, jobs).Run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

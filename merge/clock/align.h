@@ -13,7 +13,7 @@
 #include "core/schema.h"
 #include "merge/merge.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // A member's side of an n-to-n collective: Splits(kind), not an inter-communicator,
 // bytes > 0 or a barrier, completed. Blocking, non-blocking (post .. return of the
@@ -62,4 +62,4 @@ struct AlignResult {
 // The result depends on neither the order of `ranks` nor `jobs`.
 Result<AlignResult> AlignClocks(const std::vector<AlignRank>& ranks, ClockChoice choice, unsigned jobs = 1);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

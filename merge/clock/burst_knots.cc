@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 // Drift of the offset between two clocks that nothing is known about: two crystals of 50 ppm.
@@ -76,4 +76,4 @@ std::vector<OffsetKnot> KnotsOfBursts(const std::vector<Burst>& bursts) {
   return knots;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // What one exchange proves, wherever it was measured: the offset (peer minus
 // local) is at most `high` at local time `high_at` and at least `low` at `low_at`.
@@ -40,4 +40,4 @@ struct OffsetKnot {
 // left out.
 std::vector<OffsetKnot> KnotsOfBursts(const std::vector<Burst>& bursts);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

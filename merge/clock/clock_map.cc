@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 // First knot with local_ns > t.
@@ -69,4 +69,4 @@ void Normalise(std::vector<MapKnot>* knots) {
   *knots = std::move(kept);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

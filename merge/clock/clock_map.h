@@ -7,7 +7,7 @@
 
 #include "core/schema_enums.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // Offset and error bound at one local time. Between knots offset and base error
 // are linear, and the nearer knot's slew times the distance to it comes on top.
@@ -33,4 +33,4 @@ class ClockMap {
 // (a clock that was set back cannot be mapped exactly: the error says so).
 void Normalise(std::vector<MapKnot>* knots);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

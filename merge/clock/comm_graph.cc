@@ -6,7 +6,7 @@
 
 #include "merge/clock/align.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 // What one more hop costs, and what it costs when it rests on very few operations.
@@ -93,4 +93,4 @@ std::vector<std::size_t> CommGraph::Mapped::Partners(std::size_t domain, bool al
   return partners;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 struct AlignRank;
 
@@ -43,4 +43,4 @@ class CommGraph {
   std::vector<std::vector<std::uint32_t>> members_;  // Per communicator, by domain.
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

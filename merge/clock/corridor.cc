@@ -11,7 +11,7 @@
 #include "core/hash.h"
 #include "merge/clock/align.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::int64_t kLeastGpuErrorNs = 7'000;  // Timestamp conversion of the GPU alone.
@@ -317,4 +317,4 @@ CorridorCheck ApplyCorridors(const std::vector<Corridor>& corridors, ClockMap* m
   return check;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -14,7 +14,7 @@
 #include "merge/clock/clock_map.h"
 #include "merge/clock/fit.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 struct AlignCollective;
 
@@ -75,4 +75,4 @@ struct CorridorCheck {
 // them, and the error around it is raised by the contradiction.
 CorridorCheck ApplyCorridors(const std::vector<Corridor>& corridors, ClockMap* map);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 // Conversion of GPU timestamps and the skew of leaving, at best.
@@ -250,4 +250,4 @@ EndFit FitEnds(std::vector<EndSample> samples, std::int64_t begin_ns, std::int64
   return Fitter(std::move(samples), begin_ns, end_ns).Run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -11,7 +11,7 @@
 
 #include "merge/clock/clock_map.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // One operation as the domain to fit and its partner saw it.
 struct EndSample {
@@ -35,4 +35,4 @@ struct EndFit {
 // `samples` not empty, in any order. The map covers [begin_ns, end_ns] (ignored if begin > end).
 EndFit FitEnds(std::vector<EndSample> samples, std::int64_t begin_ns, std::int64_t end_ns);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

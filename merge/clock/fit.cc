@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::int64_t kReadCostNs = 50;      // Two clock reads per exchange, 22 ns each.
@@ -368,4 +368,4 @@ DomainFit FitKnots(const std::vector<OffsetKnot>& knots) {
   return fit;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

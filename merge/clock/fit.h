@@ -12,7 +12,7 @@
 #include "merge/clock/burst_knots.h"
 #include "merge/clock/clock_map.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // A stretch without jump. Knots are those measured, plus where it was extended.
 struct FitPiece {
@@ -40,4 +40,4 @@ struct DomainFit {
 // `knots` sorted by time, not empty.
 DomainFit FitKnots(const std::vector<OffsetKnot>& knots);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -5,7 +5,7 @@
 #include "merge/match/instance_key.h"
 #include "merge/match/order.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 std::vector<AlignCollective> BoundsOf(const schema::RankTables& head) {
   std::vector<AlignCollective> bounds;
@@ -35,4 +35,4 @@ std::vector<AlignCollective> BoundsOf(const schema::RankTables& head) {
   return bounds;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -5,9 +5,9 @@
 #include "core/schema.h"
 #include "merge/clock/align.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // Collectives of a rank that bound the ranks' clocks: nobody leaves before the last one came.
 std::vector<AlignCollective> BoundsOf(const schema::RankTables& head);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

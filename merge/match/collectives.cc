@@ -12,9 +12,9 @@
 #include "merge/match/order.h"
 #include "merge/match/saturated.h"
 #include "merge/parallel.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
@@ -398,4 +398,4 @@ MatchedCollectives MatchCollectives(const std::vector<MatchRank>& ranks, std::si
   return Matcher(ranks, absent_ranks, jobs).Run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

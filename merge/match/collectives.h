@@ -12,7 +12,7 @@
 #include "merge/readers/run_files.h"
 #include "merge/timeline/timeline.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // When a rank recorded, rank clock.
 struct RecordedWindow {
@@ -70,4 +70,4 @@ struct CollectiveChecks {
 };
 CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

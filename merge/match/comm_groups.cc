@@ -11,9 +11,9 @@
 #include "merge/match/instance_key.h"
 #include "merge/match/order.h"
 #include "merge/parallel.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 std::vector<CommGroup> GroupByComm(const std::vector<MatchRank>& ranks, unsigned jobs, std::vector<RunLoss>& losses) {
   std::vector<CommGroup> groups;
@@ -105,7 +105,7 @@ std::vector<CommGroup> GroupByComm(const std::vector<MatchRank>& ranks, unsigned
     bool told = false;
     const std::string_view name = Info(Loss::kCommUnidentified).name;
     const schema::Losses& known = ranks[r].tables->losses;
-    for (std::size_t i = 0; i < known.rows(); ++i) told |= TextOf(*ranks[r].tables, known.name[i]) == name;
+    for (std::size_t i = 0; i < known.rows(); ++i) told |= trace::TextOf(*ranks[r].tables, known.name[i]) == name;
     if (unidentified[r] > 0 && !told)
       losses.push_back(MakeLoss(ranks[r].rank, Loss::kCommUnidentified, unidentified[r], ""));
   }
@@ -121,4 +121,4 @@ std::vector<CommGroup> GroupByComm(const std::vector<MatchRank>& ranks, unsigned
   return groups;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -8,7 +8,7 @@
 #include "merge/match/collectives.h"
 #include "merge/readers/run_files.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // One rank's rows on one communicator, in order of the instance key.
 struct RankOnComm {
@@ -31,4 +31,4 @@ struct CommGroup {
 // could not be identified to `losses`.
 std::vector<CommGroup> GroupByComm(const std::vector<MatchRank>& ranks, unsigned jobs, std::vector<RunLoss>& losses);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

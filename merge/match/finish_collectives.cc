@@ -7,7 +7,7 @@
 #include "merge/match/saturated.h"
 #include "merge/parallel.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
@@ -84,4 +84,4 @@ CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs) {
   return checks;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

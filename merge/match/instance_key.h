@@ -7,7 +7,7 @@
 #include "core/collective.h"
 #include "core/schema.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 inline constexpr std::uint8_t kNcclCommKind = schema::CommKind::kNccl;
 
@@ -21,4 +21,4 @@ inline bool WithoutGpuTimes(std::uint8_t mode, std::int64_t end_ns) {
   return mode == static_cast<std::uint8_t>(CollectiveMode::kGpu) && end_ns == schema::kNoTime;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

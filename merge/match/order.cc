@@ -13,7 +13,7 @@
 #include "merge/match/sequence.h"
 #include "merge/parallel.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 // Rounds of growing the spine by what single ranks have and it has not.
@@ -421,4 +421,4 @@ std::vector<RunLoss> NumberCollectives(std::vector<RunRank>& ranks, unsigned job
   return Orderer(ranks, jobs).Run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

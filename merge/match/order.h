@@ -11,7 +11,7 @@
 
 #include "merge/readers/run_files.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // Numbers of rows that have no place among the other ranks': each is an instance of its
 // own. They lie beyond what any sequence reaches and within what a double holds.
@@ -24,4 +24,4 @@ inline constexpr std::uint64_t kNowhereSeq = std::uint64_t{1} << 52;    // Its r
 // open (CollectiveAmbiguous), per rank; matching counts the rest.
 std::vector<RunLoss> NumberCollectives(std::vector<RunRank>& ranks, unsigned jobs);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

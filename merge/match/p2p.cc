@@ -11,7 +11,7 @@
 #include "merge/match/instance_key.h"
 #include "merge/parallel.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
@@ -96,7 +96,7 @@ std::int32_t PeerWorldRank(const schema::RankTables& tables, const Members& memb
     return -1;
   }
   if (comms.stride[comm] == 0 || comms.first_world_rank[comm] < 0) return -1;
-  return ToldRank(comms.first_world_rank[comm] + static_cast<std::int64_t>(peer) * comms.stride[comm]);
+  return ingest::ToldRank(comms.first_world_rank[comm] + static_cast<std::int64_t>(peer) * comms.stride[comm]);
 }
 
 Channels Collect(const MatchRank& rank, const Members& members, std::uint64_t& unplaced) {
@@ -238,4 +238,4 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

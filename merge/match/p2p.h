@@ -7,7 +7,7 @@
 
 #include "merge/match/collectives.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 struct MatchedP2p {
   // [rank as given][row of its p2p]: cluster time at which the other half of the
@@ -24,4 +24,4 @@ struct MatchedP2p {
 
 MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

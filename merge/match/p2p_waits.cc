@@ -8,7 +8,7 @@
 
 #include "merge/parallel.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
@@ -203,4 +203,4 @@ std::vector<RankP2pWaits> FindP2pWaits(const std::vector<MatchRank>& ranks, Matc
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -9,7 +9,7 @@
 #include "core/interval.h"
 #include "merge/match/p2p.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // When one rank waited, on its own clock.
 struct RankP2pWaits {
@@ -23,4 +23,4 @@ struct RankP2pWaits {
 std::vector<RankP2pWaits> FindP2pWaits(const std::vector<MatchRank>& ranks, MatchedP2p& matched, Interval window,
                                        unsigned jobs);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 inline constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 
@@ -14,4 +14,4 @@ inline std::int64_t Sum(std::int64_t a, std::int64_t b) {
   return __builtin_add_overflow(a, b, &sum) ? kForever : sum;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -11,7 +11,7 @@
 #include "core/hash.h"
 #include "merge/match/sequence_parts.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 // Sequences up to this long are tried at every shift; longer ones where a gram fits.
@@ -510,4 +510,4 @@ SequenceMatch Spine::Match(const std::vector<OrderedOp>& own, const OffsetPrior&
   return match;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

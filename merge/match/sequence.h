@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 struct OrderedOp {
   std::uint64_t symbol;           // Kind, type and size; 0: not known, fits everything.
@@ -61,4 +61,4 @@ class Spine {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> grams_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

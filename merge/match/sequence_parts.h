@@ -10,7 +10,7 @@
 
 #include "merge/match/sequence.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // Two clocks drift apart by less.
 inline constexpr double kDriftLimit = 200e-6;
@@ -55,4 +55,4 @@ inline bool Compatible(const OrderedOp& a, const OrderedOp& b) {
   return a.symbol == b.symbol || a.symbol == 0 || b.symbol == 0;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

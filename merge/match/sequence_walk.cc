@@ -5,7 +5,7 @@
 
 #include "merge/match/sequence_parts.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::size_t kLookahead = 12, kSlide = 256;
@@ -315,4 +315,4 @@ void WalkFrom(const Candidate& place, const std::vector<OrderedOp>& spine, const
   Walker(spine, own, *match).Walk(place);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 MpiTeam::MpiTeam(int& argc, char**& argv) {
   int provided = 0, index = 0, count = 1;
@@ -34,4 +34,4 @@ std::vector<std::string> MpiTeam::Share(const std::string& bytes) {
   return all;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -3,7 +3,7 @@
 
 #include "merge/team.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // MPI_Init to MPI_Finalize. Thread: the main thread only; others must not call MPI.
 class MpiTeam final : public MergeTeam {
@@ -21,4 +21,4 @@ class MpiTeam final : public MergeTeam {
   unsigned index_ = 0, count_ = 1;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -4,16 +4,16 @@
 #include <charconv>
 #include <csignal>
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 // Shells report a signal as 128 + its number.
 bool Terminated(std::int32_t code) { return code == -SIGTERM || code == 128 + SIGTERM; }
 
 std::int32_t ExitOf(const schema::RankTables& head) {
-  const std::int64_t signal = MetaNumber(head, "exit_signal", 0);
+  const std::int64_t signal = ingest::MetaNumber(head, "exit_signal", 0);
   if (signal > 0 && signal < 256) return static_cast<std::int32_t>(-signal);
-  const std::int64_t code = MetaNumber(head, "exit_code", kExitUnknown);
+  const std::int64_t code = ingest::MetaNumber(head, "exit_code", kExitUnknown);
   if (code >= 0 && code < 256) return static_cast<std::int32_t>(code);
   for (std::size_t i = 0; i < head.processes.rows(); ++i) {
     if (head.processes.world_rank[i] < 0) continue;
@@ -55,4 +55,4 @@ std::vector<RankOutcome> JudgeOutcomes(const std::vector<RunRank>& ranks, const 
   return outcomes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -8,7 +8,7 @@
 
 #include "merge/readers/run_files.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 inline constexpr std::int32_t kExitUnknown = std::numeric_limits<std::int32_t>::min();
 
@@ -24,4 +24,4 @@ struct RankOutcome {
 std::vector<RankOutcome> JudgeOutcomes(const std::vector<RunRank>& ranks, const std::vector<std::int64_t>& first_ns,
                                        const std::vector<std::int64_t>& last_ns);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

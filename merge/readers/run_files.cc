@@ -14,10 +14,10 @@
 
 #include "merge/pack.h"
 #include "merge/parallel.h"
-#include "trace/spool_facts.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
+#include "trace/spool/spool_facts.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace fs = std::filesystem;
 namespace {
 
@@ -58,8 +58,8 @@ struct Candidate {
 // One process that was read.
 struct Found {
   const Candidate* candidate = nullptr;
-  std::unique_ptr<RankSource> source;
-  ReadTables head;
+  std::unique_ptr<ingest::RankSource> source;
+  ingest::ReadTables head;
   std::int32_t rank = -1;
   int certainty = 0;  // Of the rank: the larger the better known.
   bool mine = true;
@@ -67,7 +67,7 @@ struct Found {
 
 // MPI's own answer before NCCL's, before the environment's, before the slot's number.
 int RankCertainty(const schema::RankTables& tables) {
-  const std::string_view text = MetaValue(tables, "rank_source");
+  const std::string_view text = ingest::MetaValue(tables, "rank_source");
   if (text == "mpi" || text == "1") return 4;
   if (text == "nccl" || text == "3") return 3;
   if (text == "env" || text == "2") return 2;
@@ -118,19 +118,20 @@ struct SlotFiles {
 SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate*>& files) {
   SlotFiles slot;
   const auto open = [&](const Candidate& candidate) {
-    auto sources = OpenRankSources((fs::path(run_dir) / candidate.file).string());
+    auto sources = ingest::OpenRankSources((fs::path(run_dir) / candidate.file).string());
     if (!sources.ok()) return std::optional<Error>(sources.error());
     for (auto& source : sources.value()) {
       Found found;
       found.candidate = &candidate;
       found.head = source->ReadHead();
       found.source = std::move(source);
-      found.rank = WorldRankOf(found.head.tables);
+      found.rank = ingest::WorldRankOf(found.head.tables);
       found.certainty = RankCertainty(found.head.tables);
-      std::int64_t highest = MetaNumber(found.head.tables, "rank", -1);
+      std::int64_t highest = ingest::MetaNumber(found.head.tables, "rank", -1);
       for (const std::int32_t of_process : found.head.tables.processes.world_rank)
         highest = std::max<std::int64_t>(highest, of_process);
-      if (highest >= kMostRanks) found.head.damaged.push_back("rank " + std::to_string(highest) + " is impossible");
+      if (highest >= ingest::kMostRanks)
+        found.head.damaged.push_back("rank " + std::to_string(highest) + " is impossible");
       slot.found.push_back(std::move(found));
     }
     return std::optional<Error>();
@@ -155,18 +156,18 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate
 }
 
 // Another process has it open; its head was shared.
-class SharedSource final : public RankSource {
+class SharedSource final : public ingest::RankSource {
  public:
   SharedSource(std::uint64_t rows, bool complete) : rows_(rows), complete_(complete) {}
   std::uint64_t EventRows() const override { return rows_; }
   bool complete() const override { return complete_; }
 
  private:
-  ReadTables LoadHead() const override { return {}; }
-  std::unique_ptr<EventReader> LoadEvents() const override {
-    return ReadFromMemory({}, {"events are read by another process"});
+  ingest::ReadTables LoadHead() const override { return {}; }
+  std::unique_ptr<ingest::EventReader> LoadEvents() const override {
+    return ingest::ReadFromMemory({}, {"events are read by another process"});
   }
-  ReadTables LoadAll() const override { return {{}, {"read by another process"}}; }
+  ingest::ReadTables LoadAll() const override { return {{}, {"read by another process"}}; }
   std::uint64_t rows_;
   bool complete_;
 };
@@ -179,7 +180,7 @@ void AddMissing(const std::string& run_dir, const std::vector<std::int32_t>& ran
     if (ranks.size() > kMostLines)
       while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
     if (end == i + 1)
-      losses.push_back(MakeLoss(ranks[i], Loss::kRankMissing, 1, SpoolElsewhere(run_dir, ranks[i])));
+      losses.push_back(MakeLoss(ranks[i], Loss::kRankMissing, 1, trace::SpoolElsewhere(run_dir, ranks[i])));
     else
       losses.push_back(MakeLoss(-1, Loss::kRankMissing, end - i,
                                 "ranks " + std::to_string(ranks[i]) + " to " + std::to_string(ranks[end - 1])));
@@ -259,7 +260,7 @@ ManifestFacts ReadManifest(const std::string& run_dir) {
   if (const auto at = json.find("run_id"); at != json.end() && at->is_string()) facts.run_id = *at;
   if (const auto at = json.find("world_size"); at != json.end() && at->is_number_integer()) {
     const auto size = at->get<std::int64_t>();
-    if (size > 0 && size <= kMostRanks) facts.world_size = static_cast<std::int32_t>(size);
+    if (size > 0 && size <= ingest::kMostRanks) facts.world_size = static_cast<std::int32_t>(size);
   }
   if (const auto at = json.find("command"); at != json.end() && at->is_array())
     for (const auto& word : *at)
@@ -272,7 +273,7 @@ ManifestFacts ReadManifest(const std::string& run_dir) {
         return found != loss.end() && found->is_number_integer() ? found->get<std::int64_t>() : fallback;
       };
       const auto detail = loss.find("detail");
-      facts.losses.push_back({ToldRank(number("rank", -1)), loss["name"].get<std::string>(),
+      facts.losses.push_back({ingest::ToldRank(number("rank", -1)), loss["name"].get<std::string>(),
                               static_cast<std::uint64_t>(std::max<std::int64_t>(number("count", 1), 0)),
                               detail != loss.end() && detail->is_string() ? detail->get<std::string>() : ""});
     }
@@ -324,7 +325,7 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
   std::map<std::string, std::size_t> run_ids;
   for (const SlotFiles& slot : opened)
     for (const Found& found : slot.found)
-      if (const auto id = MetaValue(found.head.tables, "run_id"); !id.empty()) ++run_ids[std::string(id)];
+      if (const auto id = ingest::MetaValue(found.head.tables, "run_id"); !id.empty()) ++run_ids[std::string(id)];
   if (run.run_id.empty() && !run_ids.empty())
     run.run_id = std::max_element(run_ids.begin(), run_ids.end(), [](const auto& a, const auto& b) {
                    return a.second < b.second;
@@ -339,7 +340,7 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
                      [](const Found& a, const Found& b) { return a.certainty > b.certainty; });
     std::set<std::int32_t> of_slot;
     for (Found& found : slot.found) {
-      const auto id = MetaValue(found.head.tables, "run_id");
+      const auto id = ingest::MetaValue(found.head.tables, "run_id");
       if (!id.empty() && !run.run_id.empty() && id != run.run_id) {
         run.losses.push_back(
             MakeLoss(-1, Loss::kRunMixed, 1,
@@ -366,14 +367,14 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
   // Nothing knew a rank (no MPI, no launcher): the slot's number is all there is.
   for (Found& found : unranked) {
     const FileName& name = found.candidate->name;
-    if (name.slot < 0 || name.slot >= kMostRanks || name.process != 1) continue;
+    if (name.slot < 0 || name.slot >= ingest::kMostRanks || name.process != 1) continue;
     found.rank = static_cast<std::int32_t>(name.slot);
     const std::int32_t rank = found.rank;
     if (!chosen.contains(rank) && (run.world_size == 0 || rank < run.world_size))
       chosen.emplace(rank, std::move(found));
   }
   for (std::size_t i = 0; i < slots.size(); ++i)
-    if (opened[i].unreadable && slots[i][0]->name.slot >= 0 && slots[i][0]->name.slot < kMostRanks)
+    if (opened[i].unreadable && slots[i][0]->name.slot >= 0 && slots[i][0]->name.slot < ingest::kMostRanks)
       unreadable_ranks.insert(static_cast<std::int32_t>(slots[i][0]->name.slot));
 
   if (chosen.empty()) {
@@ -381,7 +382,7 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
     for (const RunLoss& loss : run.losses)
       if (first.empty()) first = loss.detail;
     for (std::int32_t rank = 0; first.empty() && rank < std::max(manifest.world_size, 1); ++rank)
-      if (const std::string where = SpoolElsewhere(run_dir, rank); !where.empty())
+      if (const std::string where = trace::SpoolElsewhere(run_dir, rank); !where.empty())
         first = "rank " + std::to_string(rank) + ": " + where;
     return Error{ErrorCode::kNotFound,
                  first.empty() ? "there is no rank file here" : "no rank file could be read: " + first,
@@ -394,10 +395,10 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
     entry.file = found.candidate->file;
     entry.state = found.source->complete() ? RankState::kComplete : RankState::kRecovered;
     if (!found.source->complete())
-      run.losses.push_back(MakeLoss(
-          rank, Loss::kRankUnfinished, 1,
-          entry.file +
-              (SpoolIsHeld((fs::path(run_dir) / entry.file).string()) ? ": still running, what is there so far" : "")));
+      run.losses.push_back(MakeLoss(rank, Loss::kRankUnfinished, 1,
+                                    entry.file + (trace::SpoolIsHeld((fs::path(run_dir) / entry.file).string())
+                                                      ? ": still running, what is there so far"
+                                                      : "")));
     if (!found.head.damaged.empty()) {
       entry.state = RankState::kCutShort;
       for (const std::string& damage : found.head.damaged)
@@ -406,13 +407,13 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
     entry.mine = found.mine;
     entry.source = std::move(found.source);
     entry.head = std::move(found.head.tables);
-    const std::int64_t size = MetaNumber(entry.head, "world_size", 0);
-    if (manifest.world_size == 0 && size > 0 && size <= kMostRanks)
+    const std::int64_t size = ingest::MetaNumber(entry.head, "world_size", 0);
+    if (manifest.world_size == 0 && size > 0 && size <= ingest::kMostRanks)
       run.world_size = std::max(run.world_size, static_cast<std::int32_t>(size));
     run.ranks.push_back(std::move(entry));
   }
   run.world_size = std::max(run.world_size, run.ranks.back().rank + 1);
-  if (run.command.empty()) run.command = MetaValue(run.ranks[0].head, "command");
+  if (run.command.empty()) run.command = ingest::MetaValue(run.ranks[0].head, "command");
 
   std::size_t present = 0;
   for (std::int32_t rank = 0; rank < run.world_size; ++rank) {
@@ -428,4 +429,4 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
   return run;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

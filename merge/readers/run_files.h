@@ -15,7 +15,7 @@
 #include "ingest/rank_files/rank_source.h"
 #include "merge/team.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 struct RunLoss {
   std::int32_t rank;  // -1 the whole run.
@@ -33,7 +33,7 @@ struct RunRank {
   std::int32_t rank = -1;
   std::string file;  // Relative to the run directory.
   RankState::Value state = RankState::kMissing;
-  std::unique_ptr<RankSource> source;
+  std::unique_ptr<ingest::RankSource> source;
   schema::RankTables head;
   bool mine = true;  // Read by this process, which breaks it down.
 };
@@ -63,4 +63,4 @@ struct ManifestFacts {
 };
 ManifestFacts ReadManifest(const std::string& run_dir);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

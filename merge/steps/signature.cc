@@ -8,7 +8,7 @@
 #include "merge/match/instance_key.h"
 #include "merge/steps/steps.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::size_t kMinRepeats = 3;
@@ -148,4 +148,4 @@ std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRan
   return steps;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 // definitions.md: marks, ProfilerStep#N, step ranges, else torch hooks.
@@ -164,7 +164,8 @@ JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives
           (ranks[r].cut_begin && index < steps.front().index) || (ranks[r].cut_end && index > steps.back().index);
       // Profilers may start a step later on one rank than on another; other numbers at the same time are no
       // other piece of the run.
-      if (beyond && (MetaValue(*ranks[r].tables, "imported").empty() || !Covers(ranks[r], ranks, job.ranks, index)))
+      if (beyond &&
+          (ingest::MetaValue(*ranks[r].tables, "imported").empty() || !Covers(ranks[r], ranks, job.ranks, index)))
         continue;
       if (mismatched++ == 0)
         first = "first: step " + std::to_string(index) + " is not on rank " + std::to_string(ranks[r].rank);
@@ -187,4 +188,4 @@ JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives
   return job;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -9,7 +9,7 @@
 #include "merge/match/collectives.h"
 #include "merge/readers/run_files.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 using schema::StepSource;
 
@@ -46,4 +46,4 @@ Period FindPeriod(const std::vector<std::uint64_t>& symbols);
 std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRank>& ranks,
                                                       const MatchedCollectives& matched);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

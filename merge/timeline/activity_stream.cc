@@ -7,7 +7,7 @@
 #include "core/mpi_ops.h"
 #include "merge/timeline/hta_window.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr schema::Columns<schema::MpiCalls> kCallTimes(&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns,
@@ -46,7 +46,7 @@ constexpr Activity kActivityOf[] = {Activity::kBusy,      Activity::kBusy,     A
 
 }  // namespace
 
-EventTables::EventTables(EventReader& events)
+EventTables::EventTables(ingest::EventReader& events)
     : reader(events), calls(events), kernels(events), copies(events), sync(events), api(events), samples(events) {}
 
 void EventTables::OnlyTimes() {
@@ -116,7 +116,7 @@ ActivityStream::ActivityStream(const schema::RankTables& head, EventTables& tabl
 
 void ActivityStream::AddRows(const std::vector<std::int64_t>& begin_ns, std::function<void(std::size_t)> add) {
   marks_.Add([&begin_ns, add = std::move(add), next = std::size_t{0}](std::int64_t& latest) mutable {
-    const std::size_t end = std::min<std::size_t>(begin_ns.size(), next + kPieceRows);
+    const std::size_t end = std::min<std::size_t>(begin_ns.size(), next + ingest::kPieceRows);
     if (next == end) return false;
     for (; next < end; ++next) {
       latest = std::max(latest, begin_ns[next]);
@@ -221,7 +221,7 @@ bool ActivityStream::NextCalls(std::int64_t& latest) {
 bool ActivityStream::NextRanges(std::int64_t& latest) {
   const std::uint64_t rows = tables_.reader.Rows(schema::Ranges::kInfo.name);
   if (next_range_ >= rows) return false;
-  const std::uint64_t first = next_range_, count = std::min(kPieceRows, rows - first);
+  const std::uint64_t first = next_range_, count = std::min(ingest::kPieceRows, rows - first);
   next_range_ += count;
   if (!tables_.reader.Read(kRangeCategory, first, count, ranges_)) return true;
   if (std::all_of(ranges_.category.begin(), ranges_.category.end(), [](std::uint8_t c) { return c == 0; })) return true;
@@ -289,4 +289,4 @@ bool ActivityStream::NextSyncs(std::int64_t& latest) {
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -12,7 +12,7 @@
 #include "merge/timeline/gpu_windows.h"
 #include "merge/timeline/kernel_class.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 struct HtaWindow;
 
@@ -26,15 +26,15 @@ inline constexpr schema::Columns<schema::CpuSamples> kSampleColumns(&schema::Cpu
                                                                     &schema::CpuSamples::thread,
                                                                     &schema::CpuSamples::cpu_ns,
                                                                     &schema::CpuSamples::run_delay_ns);
-using CallRows = RowCursor<schema::MpiCalls, kCallColumns>;
-using SyncRows = RowCursor<schema::Sync, kSyncColumns>;
-using SampleRows = RowCursor<schema::CpuSamples, kSampleColumns>;
+using CallRows = ingest::RowCursor<schema::MpiCalls, kCallColumns>;
+using SyncRows = ingest::RowCursor<schema::Sync, kSyncColumns>;
+using SampleRows = ingest::RowCursor<schema::CpuSamples, kSampleColumns>;
 
 // The long tables with the columns that a pass uses.
 struct EventTables {
-  explicit EventTables(EventReader& events);
+  explicit EventTables(ingest::EventReader& events);
 
-  EventReader& reader;
+  ingest::EventReader& reader;
   CallRows calls;
   KernelRows kernels;
   CopyRows copies;
@@ -162,4 +162,4 @@ class ActivityStream {
   std::uint64_t next_range_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

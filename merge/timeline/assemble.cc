@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<RankClockMap>& clocks,
                              const JobSteps& steps) {
@@ -76,7 +76,7 @@ std::uint64_t DroppedRecords(const schema::RankTables& head) {
   std::uint64_t by_thread = 0, by_ring = 0, elsewhere = 0;
   for (const std::uint64_t dropped : head.threads.dropped) by_thread += dropped;
   for (std::size_t i = 0; i < head.losses.rows(); ++i) {
-    const std::string_view name = TextOf(head, head.losses.name[i]);
+    const std::string_view name = trace::TextOf(head, head.losses.name[i]);
     if (name == Info(Loss::kRingFull).name) by_ring += head.losses.count[i];
     if (name == Info(Loss::kNoRing).name || name == Info(Loss::kSpoolWrite).name) elsewhere += head.losses.count[i];
   }
@@ -86,8 +86,8 @@ std::uint64_t DroppedRecords(const schema::RankTables& head) {
 void AddFileLosses(const RunRank& rank, std::vector<RunLoss>& losses) {
   const schema::Losses& own = rank.head.losses;
   for (std::size_t i = 0; i < own.rows(); ++i)
-    losses.push_back({rank.rank, std::string(TextOf(rank.head, own.name[i])), own.count[i],
-                      std::string(TextOf(rank.head, own.detail[i]))});
+    losses.push_back({rank.rank, std::string(trace::TextOf(rank.head, own.name[i])), own.count[i],
+                      std::string(trace::TextOf(rank.head, own.detail[i]))});
 }
 
 TimelineWriter::TimelineWriter(schema::TimelineTables& tables)
@@ -116,8 +116,8 @@ void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& 
     if (left_out != run.left_out.end() && left_out->rank < next()) {
       row.rank = left_out->rank;
       row.file = Intern(left_out->file);
-      row.node = Intern(MetaValue(left_out->head, "node"));
-      row.domain = Intern(MetaValue(left_out->head, "clock_domain"));
+      row.node = Intern(ingest::MetaValue(left_out->head, "node"));
+      row.domain = Intern(ingest::MetaValue(left_out->head, "clock_domain"));
       row.state = static_cast<std::uint8_t>(RankState::kLeftOut);
       row.app_cpu_ns = row.agent_cpu_ns = -1;
       row.exit_code = kExitUnknown;
@@ -137,20 +137,20 @@ void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& 
     const RunRank& rank = run.ranks[r];
     row.rank = rank.rank;
     row.file = Intern(rank.file);
-    const std::string_view node = MetaValue(rank.head, "node");
-    row.node = Intern(node.empty() ? MetaValue(rank.head, "host") : node);
-    row.domain = Intern(MetaValue(rank.head, "clock_domain"));
+    const std::string_view node = ingest::MetaValue(rank.head, "node");
+    row.node = Intern(node.empty() ? ingest::MetaValue(rank.head, "host") : node);
+    row.domain = Intern(ingest::MetaValue(rank.head, "clock_domain"));
     row.state = static_cast<std::uint8_t>(rank.state);
     row.ended_early = outcomes[r].ended_early;
     row.gpu = passed[r].gpu;
     row.allowed_cores =
-        static_cast<std::uint32_t>(std::max<std::int64_t>(MetaNumber(rank.head, "allowed_cores", 0), 0));
-    const std::string_view cpus = MetaValue(rank.head, "allowed_cpus");
+        static_cast<std::uint32_t>(std::max<std::int64_t>(ingest::MetaNumber(rank.head, "allowed_cores", 0), 0));
+    const std::string_view cpus = ingest::MetaValue(rank.head, "allowed_cpus");
     row.allowed_cpus = cpus.empty() ? schema::kNone : Intern(cpus);
     row.events = rank.source == nullptr ? 0 : rank.source->EventRows();
     row.dropped = DroppedRecords(rank.head);
-    row.app_cpu_ns = MetaNumber(rank.head, "app_cpu_ns", -1);
-    row.agent_cpu_ns = MetaNumber(rank.head, "agent_cpu_ns", -1);
+    row.app_cpu_ns = ingest::MetaNumber(rank.head, "app_cpu_ns", -1);
+    row.agent_cpu_ns = ingest::MetaNumber(rank.head, "agent_cpu_ns", -1);
     row.exit_code = outcomes[r].exit_code;
     tables_.ranks.Append(row);
     ++r;
@@ -172,4 +172,4 @@ void TimelineWriter::Losses(std::vector<RunLoss> losses) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

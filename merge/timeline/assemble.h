@@ -13,9 +13,9 @@
 #include "merge/steps/steps.h"
 #include "merge/timeline/rank_pass.h"
 #include "merge/timeline/timeline.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // One row per step number; cluster time.
 schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<RankClockMap>& clocks,
@@ -51,7 +51,7 @@ class TimelineWriter {
  private:
   std::uint32_t Intern(std::string_view text);
   schema::TimelineTables& tables_;
-  StringInterner<schema::TlStrings, schema::TlStringBytes> strings_;
+  trace::StringInterner<schema::TlStrings, schema::TlStringBytes> strings_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr unsigned Bit(Activity activity) { return 1u << static_cast<unsigned>(activity); }
@@ -263,4 +263,4 @@ std::int64_t Measure::Before(std::int64_t time_ns) const {
   return total_[static_cast<std::size_t>(at - set_->begin()) - 1] + std::min(time_ns, member.end) - member.begin;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -11,7 +11,7 @@
 #include "core/interval.h"
 #include "core/schema.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // One operation that communicates, rank clock: [begin, end) is in flight, of
 // which [begin, wait_end) only waits for another rank and [transfer_begin, end)
@@ -167,4 +167,4 @@ class Measure {
   std::vector<std::int64_t> total_;  // Of the members before each.
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <unordered_map>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 class CorrelationSet {
  public:
@@ -36,4 +36,4 @@ class CorrelationSet {
   mutable std::uint64_t recent_number_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -10,7 +10,7 @@
 
 #include "merge/timeline/correlation_set.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::int64_t kForever = INT64_MAX;
@@ -156,7 +156,7 @@ NextKernel FirstAfter(const schema::RankTables& head, std::int64_t host_end) {
   const schema::Windows& recorded = head.windows;
   for (std::size_t i = recorded.rows(); i-- > 0;) {
     if (recorded.begin_ns[i] >= host_end) continue;
-    const std::string_view text = MetaValue(head, "window_next_kernel." + std::to_string(i));
+    const std::string_view text = ingest::MetaValue(head, "window_next_kernel." + std::to_string(i));
     NextKernel next{};
     const char* end = text.data() + text.size();
     const auto launch = std::from_chars(text.data(), end, next.launch);
@@ -223,4 +223,4 @@ std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernel
   return steps;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -8,7 +8,7 @@
 #include "ingest/rank_files/event_reader.h"
 #include "merge/steps/steps.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // The columns that a pass over a rank uses.
 inline constexpr schema::Columns<schema::Kernels> kKernelColumns(&schema::Kernels::begin_ns,
@@ -18,9 +18,9 @@ inline constexpr schema::Columns<schema::Kernels> kKernelColumns(&schema::Kernel
 inline constexpr schema::Columns<schema::Copies> kCopyTimes(&schema::Copies::begin_ns, &schema::Copies::duration_ns,
                                                             &schema::Copies::correlation);
 inline constexpr schema::Columns<schema::Api> kApiColumns(&schema::Api::begin_ns, &schema::Api::correlation);
-using KernelRows = RowCursor<schema::Kernels, kKernelColumns>;
-using CopyRows = RowCursor<schema::Copies, kCopyTimes>;
-using ApiRows = RowCursor<schema::Api, kApiColumns>;
+using KernelRows = ingest::RowCursor<schema::Kernels, kKernelColumns>;
+using CopyRows = ingest::RowCursor<schema::Copies, kCopyTimes>;
+using ApiRows = ingest::RowCursor<schema::Api, kApiColumns>;
 
 // Widens `extent` by the events; {INT64_MAX, INT64_MIN} is empty.
 template <typename Table>
@@ -41,4 +41,4 @@ Interval GpuExtent(KernelRows& kernels, CopyRows& copies);
 std::vector<RankStep> GpuWindows(std::vector<RankStep> host_steps, KernelRows& kernels, ApiRows& api, Interval extent,
                                  const schema::RankTables& head);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

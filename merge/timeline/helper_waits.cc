@@ -5,9 +5,9 @@
 
 #include "core/collective.h"
 #include "merge/timeline/breakdown.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr schema::Columns<schema::Ranges> kRangeColumns(&schema::Ranges::begin_ns, &schema::Ranges::duration_ns,
@@ -36,13 +36,13 @@ struct Evidence {
 };
 
 template <auto kAsked, typename Each>
-void ForEachRow(EventReader& events, Each&& each) {
-  RowCursor<typename decltype(kAsked)::Of, kAsked> cursor(events);
+void ForEachRow(ingest::EventReader& events, Each&& each) {
+  ingest::RowCursor<typename decltype(kAsked)::Of, kAsked> cursor(events);
   while (const auto* rows = cursor.Next())
     for (std::size_t i = 0; i < rows->rows(); ++i) each(*rows, i);
 }
 
-Evidence Collect(const schema::RankTables& head, EventReader& events, std::uint32_t training) {
+Evidence Collect(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training) {
   Evidence evidence;
   for (std::size_t s = 0; s < head.steps.rows(); ++s) {
     if (head.steps.thread[s] != training || head.steps.cpu_ns[s] < 0 || head.steps.complete[s] == 0) continue;
@@ -54,7 +54,7 @@ Evidence Collect(const schema::RankTables& head, EventReader& events, std::uint3
             [](const Step& a, const Step& b) { return a.window.begin < b.window.begin; });
   std::vector<bool> gives(head.strings.rows());
   for (std::uint32_t s = 0; s < gives.size(); ++s)
-    gives[s] = TextOf(head.strings, head.string_bytes, s).starts_with(kGivesBucketAway);
+    gives[s] = trace::TextOf(head.strings, head.string_bytes, s).starts_with(kGivesBucketAway);
   std::vector<Interval> input;
   ForEachRow<kRangeColumns>(events, [&](const auto& rows, std::size_t i) {
     if (rows.thread[i] != training) return;
@@ -102,7 +102,7 @@ void AppendLast(const IntervalSet& set, std::int64_t ns, std::vector<Interval>& 
 
 }  // namespace
 
-IntervalSet HelperWaits(const schema::RankTables& head, EventReader& events, std::uint32_t training) {
+IntervalSet HelperWaits(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training) {
   const schema::Collectives& c = head.collectives;
   std::vector<Interval> others;
   for (std::size_t i = 0; i < c.rows(); ++i)
@@ -138,7 +138,7 @@ IntervalSet HelperWaits(const schema::RankTables& head, EventReader& events, std
 }
 
 IntervalSet HelperWaits(const schema::RankTables& tables, std::uint32_t training) {
-  return HelperWaits(tables, *ReadFromMemory(tables), training);
+  return HelperWaits(tables, *ingest::ReadFromMemory(tables), training);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -10,7 +10,7 @@
 #include "core/schema.h"
 #include "ingest/rank_files/event_reader.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // What PyTorch's hook names the ranges in which the training thread gives a bucket away; other programs may as well.
 inline constexpr std::string_view kGivesBucketAway = "ddp bucket";
@@ -23,8 +23,8 @@ inline constexpr std::string_view kGivesBucketAway = "ddp bucket";
 // of both at most the last B of each step, where B is the time it was blocked: the step's length minus its CPU time,
 // its time on the run queue (where that was sampled) and its ranges marked as input. Who waits by spinning is
 // computing.
-IntervalSet HelperWaits(const schema::RankTables& head, EventReader& events, std::uint32_t training);
+IntervalSet HelperWaits(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training);
 // The same of tables in memory.
 IntervalSet HelperWaits(const schema::RankTables& tables, std::uint32_t training);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

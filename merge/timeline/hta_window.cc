@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 HtaWindow SelectHtaWindow(EventTables& tables, std::int64_t until_ns) {
   HtaWindow window;
@@ -30,4 +30,4 @@ HtaWindow SelectHtaWindow(EventTables& tables, std::int64_t until_ns) {
   return window;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -6,7 +6,7 @@
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/correlation_set.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // Which GPU events of a rank count: those whose launching call began before a time,
 // or all of them.
@@ -21,4 +21,4 @@ struct HtaWindow {
 // `until_ns`: begin of the rank's last profiler step; kNoTime: everything counts.
 HtaWindow SelectHtaWindow(EventTables& tables, std::int64_t until_ns);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

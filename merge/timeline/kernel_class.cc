@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 bool Has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
@@ -27,7 +27,7 @@ KernelClass HtaClass(std::string_view name) {
 KernelClassifier::KernelClassifier(const schema::RankTables& texts, bool hta)
     : hta_(hta), by_name_(texts.strings.rows(), KernelClass::kCompute) {
   for (std::uint32_t id = 0; id < by_name_.size(); ++id) {
-    const std::string_view name = TextOf(texts, id);
+    const std::string_view name = trace::TextOf(texts, id);
     by_name_[id] = hta ? HtaClass(name) : IsCommKernelName(name) ? KernelClass::kComm : KernelClass::kCompute;
   }
 }
@@ -45,4 +45,4 @@ std::vector<KernelClass> ClassifyKernels(const schema::RankTables& events, const
   return classes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -8,7 +8,7 @@
 #include "core/comm_kernels.h"
 #include "core/schema.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 enum class KernelClass : std::uint8_t { kCompute = 0, kComm = 1, kNone = 2, kMemory = 3 };
 
@@ -38,4 +38,4 @@ class KernelClassifier {
 std::vector<KernelClass> ClassifyKernels(const schema::RankTables& events, const schema::Collectives& collectives,
                                          bool hta);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

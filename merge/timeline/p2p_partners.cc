@@ -6,7 +6,7 @@
 #include "merge/readers/run_files.h"
 #include "merge/timeline/rank_pass.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 Result<P2pPartners> FindP2pPartners(const Timeline& timeline, unsigned jobs) {
   LS_TRY(const RunFiles run, OpenRun(timeline.run_dir, jobs));
@@ -30,4 +30,4 @@ Result<P2pPartners> FindP2pPartners(const Timeline& timeline, unsigned jobs) {
   return partners;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

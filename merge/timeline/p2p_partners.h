@@ -9,11 +9,11 @@
 #include "core/result.h"
 #include "merge/timeline/timeline.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // Rank -> per row of its p2p: cluster time at which the partner posted or entered;
 // kNoTime without one. Reads the small tables of all ranks, and keeps 8 bytes per message.
 using P2pPartners = std::map<std::int32_t, std::vector<std::int64_t>>;
 Result<P2pPartners> FindP2pPartners(const Timeline& timeline, unsigned jobs);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

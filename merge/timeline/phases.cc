@@ -4,9 +4,9 @@
 #include <map>
 
 #include "merge/timeline/breakdown.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 // runtime/python names calls of torch.distributed so where their backend has no source.
@@ -50,7 +50,7 @@ void PhaseRanges::Add(const schema::Ranges& ranges) {
     ranges_.push_back({window, category});
     if (category != schema::Category::kCommunication || ranges.name.empty()) continue;
     const auto [known, fresh] = is_unrecorded_.try_emplace(ranges.name[i], false);
-    if (fresh) known->second = TextOf(texts_, ranges.name[i]).starts_with(kUnrecordedPrefix);
+    if (fresh) known->second = trace::TextOf(texts_, ranges.name[i]).starts_with(kUnrecordedPrefix);
     if (known->second) unrecorded_.push_back(window);
   }
 }
@@ -79,4 +79,4 @@ schema::TlStepPhases PhaseRanges::Table(const std::vector<RankStep>& steps, Inte
   return table;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

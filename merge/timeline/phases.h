@@ -9,7 +9,7 @@
 #include "core/schema.h"
 #include "merge/steps/steps.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // Values of step_phases.phase beyond ranges.category.
 inline constexpr std::uint8_t kPhaseUnrecordedComm = schema::Phase::kTorchUnrecorded;
@@ -41,4 +41,4 @@ class PhaseRanges {
   std::unordered_map<std::uint32_t, bool> is_unrecorded_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

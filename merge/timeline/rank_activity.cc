@@ -5,11 +5,11 @@
 
 #include "ingest/rank_files/rank_source.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 template <typename Table>
-void ReadWhole(EventReader& events, schema::Columns<Table> columns, Table& into) {
+void ReadWhole(ingest::EventReader& events, schema::Columns<Table> columns, Table& into) {
   // What cannot be read stays empty, as with ReadRank.
   if (!events.Read(columns, 0, events.Rows(Table::kInfo.name), into)) into = {};
 }
@@ -21,11 +21,11 @@ Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32
   const std::string file(row < 0 ? std::string_view{}
                                  : timeline.Text(timeline.tables.ranks.file[static_cast<std::size_t>(row)]));
   if (file.empty()) return timeline.ReadRank(rank).error();
-  LS_TRY(auto sources, OpenRankSources((std::filesystem::path(timeline.run_dir) / file).string()));
+  LS_TRY(auto sources, ingest::OpenRankSources((std::filesystem::path(timeline.run_dir) / file).string()));
   for (auto& source : sources) {
     schema::RankTables tables = source->ReadHead().tables;
-    if (sources.size() > 1 && WorldRankOf(tables) != rank) continue;
-    const std::unique_ptr<EventReader> events = source->OpenEvents();
+    if (sources.size() > 1 && ingest::WorldRankOf(tables) != rank) continue;
+    const std::unique_ptr<ingest::EventReader> events = source->OpenEvents();
     ReadWhole<schema::MpiCalls>(*events,
                                 {&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns, &schema::MpiCalls::thread,
                                  &schema::MpiCalls::count},
@@ -46,4 +46,4 @@ Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32
                "run lockstep merge again"};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -9,7 +9,7 @@
 #include "core/interval.h"
 #include "merge/timeline/assemble.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
@@ -61,7 +61,7 @@ std::int64_t ProfilingTime(const schema::Overheads& overheads) {
 void TimelineWriter::Gpus(const RunFiles& run) {
   for (const std::string_view key : {"cuda_driver_version", "cupti_version"})
     for (const RunRank& rank : run.ranks)
-      if (const std::string_view value = MetaValue(rank.head, key); !value.empty()) {
+      if (const std::string_view value = ingest::MetaValue(rank.head, key); !value.empty()) {
         Meta(key, value);
         break;
       }
@@ -83,7 +83,7 @@ void TimelineWriter::Gpus(const RunFiles& run) {
                                   .power_mw = kNone,
                                   .temperature_c = kNone};
       if (at < head.devices.rows()) {
-        const std::string_view name = TextOf(head, head.devices.name[at]);
+        const std::string_view name = trace::TextOf(head, head.devices.name[at]);
         row.name = name.empty() ? kNone : Intern(name);
         row.memory_bytes = head.devices.memory_bytes[at];
       }
@@ -115,4 +115,4 @@ void TimelineWriter::Gpus(const RunFiles& run) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::merge {
 
 inline constexpr std::uint64_t kThrottleReasons = 4 | 8 | 32 | 64 | 128;
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -16,14 +16,15 @@
 #include "merge/timeline/hta_window.h"
 #include "merge/timeline/phases.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
 
 class Pass {
  public:
-  Pass(const RankPassInput& input, const schema::RankTables& head, EventReader& events, MatchedCollectives& matched)
+  Pass(const RankPassInput& input, const schema::RankTables& head, ingest::EventReader& events,
+       MatchedCollectives& matched)
       : in_(input), head_(head), events_(events), matched_(matched), tables_(events) {}
 
   RankPassResult Run() {
@@ -318,7 +319,7 @@ class Pass {
 
   const RankPassInput& in_;
   const schema::RankTables& head_;
-  EventReader& events_;
+  ingest::EventReader& events_;
   MatchedCollectives& matched_;
   EventTables tables_;
   Interval span_{0, 0}, extent_{0, 0};
@@ -337,18 +338,18 @@ class Pass {
 }  // namespace
 
 RankPassResult PassRank(const RankPassInput& input, MatchedCollectives& matched) {
-  const std::unique_ptr<EventReader> events = input.rank->source->OpenEvents();
+  const std::unique_ptr<ingest::EventReader> events = input.rank->source->OpenEvents();
   return PassEvents(input, input.rank->head, *events, matched);
 }
 
-RankPassResult PassEvents(const RankPassInput& input, const schema::RankTables& head, EventReader& events,
+RankPassResult PassEvents(const RankPassInput& input, const schema::RankTables& head, ingest::EventReader& events,
                           MatchedCollectives& matched) {
   return Pass(input, head, events, matched).Run();
 }
 
 RankPassResult PassTables(const RankPassInput& input, const schema::RankTables& head, const schema::RankTables& events,
                           MatchedCollectives& matched) {
-  return PassEvents(input, head, *ReadFromMemory(events), matched);
+  return PassEvents(input, head, *ingest::ReadFromMemory(events), matched);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

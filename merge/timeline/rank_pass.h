@@ -12,7 +12,7 @@
 #include "merge/steps/steps.h"
 #include "merge/timeline/breakdown.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // First to last sign of life as the small tables tell it, rank clock; {0, 0} unknown.
 Interval CapturedSpan(const schema::RankTables& head);
@@ -62,10 +62,10 @@ struct RankPassResult {
 RankPassResult PassRank(const RankPassInput& input, MatchedCollectives& matched);
 
 // The same with events from anywhere; `head` holds the other tables.
-RankPassResult PassEvents(const RankPassInput& input, const schema::RankTables& head, EventReader& events,
+RankPassResult PassEvents(const RankPassInput& input, const schema::RankTables& head, ingest::EventReader& events,
                           MatchedCollectives& matched);
 // The same on tables in memory. `events` holds the long tables.
 RankPassResult PassTables(const RankPassInput& input, const schema::RankTables& head, const schema::RankTables& events,
                           MatchedCollectives& matched);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

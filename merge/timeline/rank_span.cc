@@ -5,7 +5,7 @@
 
 #include "merge/timeline/rank_pass.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 Interval CapturedSpan(const schema::RankTables& head) {
   Interval span{0, 0};
@@ -45,4 +45,4 @@ std::uint32_t TrainingThread(const schema::RankTables& head) {
   return threads.rows() > 0 ? threads.thread[0] : 0;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

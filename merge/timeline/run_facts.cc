@@ -6,7 +6,7 @@
 
 #include "merge/timeline/assemble.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // Ranks of one job agree, or the lowest one is as good as any: each fact is taken from
 // the first rank that has it.
@@ -17,9 +17,9 @@ void TimelineWriter::Facts(const RunFiles& run) {
     const schema::RankTables& head = rank.head;
     std::set<std::string_view> own;
     for (std::size_t i = 0; i < head.meta.rows(); ++i) {
-      const std::string_view key = TextOf(head, head.meta.key[i]);
+      const std::string_view key = trace::TextOf(head, head.meta.key[i]);
       if (!key.starts_with("fact.") || known.contains(key)) continue;
-      Meta(key, TextOf(head, head.meta.value[i]));
+      Meta(key, trace::TextOf(head, head.meta.value[i]));
       own.insert(key);
     }
     known.merge(own);
@@ -32,7 +32,7 @@ void TimelineWriter::Facts(const RunFiles& run) {
                                        .bytes = of_rank.bytes[i],
                                        .cap_bytes = of_rank.cap_bytes[i],
                                        .dtype = of_rank.dtype[i],
-                                       .parameters = Intern(TextOf(head, of_rank.parameters[i])),
+                                       .parameters = Intern(trace::TextOf(head, of_rank.parameters[i])),
                                        .rebuilt = of_rank.rebuilt[i]});
       buckets = true;
     }
@@ -45,7 +45,7 @@ void TimelineWriter::Settings(const RunFiles& run) {
   std::map<std::string_view, std::map<std::string_view, std::vector<std::int32_t>>> ranks_by_value;
   std::vector<std::int32_t> all;
   const auto take = [&](const RunRank& rank) {
-    std::string_view options = MetaValue(rank.head, "options");
+    std::string_view options = ingest::MetaValue(rank.head, "options");
     if (options.empty()) return;
     all.push_back(rank.rank);
     while (!options.empty()) {
@@ -76,4 +76,4 @@ void TimelineWriter::Settings(const RunFiles& run) {
   if (!text.empty()) Meta("settings_differ", text);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "ingest/rank_files/rank_source.h"
-#include "trace/strings.h"
-#include "trace/table_file.h"
+#include "trace/file/strings.h"
+#include "trace/file/table_file.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace fs = std::filesystem;
 
-std::string_view Timeline::Text(std::uint32_t id) const { return TextOf(tables, id); }
+std::string_view Timeline::Text(std::uint32_t id) const { return trace::TextOf(tables, id); }
 
 std::string_view Timeline::Meta(std::string_view key) const {
   for (std::size_t i = 0; i < tables.meta.rows(); ++i)
@@ -37,10 +37,10 @@ Result<Timeline::RankContents> Timeline::ReadRankContents(std::int32_t rank) con
   if (file.empty())
     return Error{ErrorCode::kNotFound, "rank " + std::to_string(rank) + " has no file in this run", run_dir,
                  "gather the files of all nodes into the run directory"};
-  LS_TRY(auto sources, OpenRankSources((fs::path(run_dir) / file).string()));
+  LS_TRY(auto sources, ingest::OpenRankSources((fs::path(run_dir) / file).string()));
   for (auto& source : sources) {
-    ReadTables read = source->ReadAll();
-    if (sources.size() == 1 || WorldRankOf(read.tables) == rank)
+    ingest::ReadTables read = source->ReadAll();
+    if (sources.size() == 1 || ingest::WorldRankOf(read.tables) == rank)
       return RankContents{std::move(read.tables), std::move(read.damaged)};
   }
   return Error{ErrorCode::kNotFound, "the file no longer holds rank " + std::to_string(rank), file,
@@ -48,7 +48,7 @@ Result<Timeline::RankContents> Timeline::ReadRankContents(std::int32_t rank) con
 }
 
 Result<Timeline> OpenTimeline(const std::string& run_dir) {
-  LS_TRY(auto tables, ReadTimelineFile((fs::path(run_dir) / "timeline.h5").string()));
+  LS_TRY(auto tables, trace::ReadTimelineFile((fs::path(run_dir) / "timeline.h5").string()));
   return MakeTimeline(run_dir, std::move(tables));
 }
 
@@ -143,4 +143,4 @@ std::int64_t RankClockMap::ErrorNs(std::int64_t local_ns) const {
                base >= 9e18 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(std::ceil(base)));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -11,7 +11,7 @@
 #include "core/result.h"
 #include "core/schema.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 struct Timeline {
   std::string run_dir;  // Directory of manifest.json.
@@ -59,4 +59,4 @@ class RankClockMap {
   std::vector<Knot> knots_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

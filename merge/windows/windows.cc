@@ -9,7 +9,7 @@
 #include "core/window.h"
 #include "ingest/rank_files/rank_source.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
@@ -150,7 +150,7 @@ std::vector<RecordedWindow> WindowsOf(const schema::RankTables& head) {
 bool RecordedInParts(const schema::RankTables& head) {
   const schema::Windows& rows = head.windows;
   if (rows.rows() == 0) {
-    const std::string_view recording = MetaValue(head, "recording");
+    const std::string_view recording = ingest::MetaValue(head, "recording");
     return !recording.empty() && recording != "all";
   }
   return rows.rows() > 1 || rows.begin_cause[0] != static_cast<std::uint8_t>(WindowCause::kRunBegin) ||
@@ -224,4 +224,4 @@ std::vector<AnalysisPart> AnalysisParts(const JobWindows& windows, const std::ve
   return parts;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

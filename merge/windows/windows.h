@@ -11,7 +11,7 @@
 #include "merge/steps/steps.h"
 #include "merge/timeline/rank_pass.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 
 // The rank's windows, rank clock, in order. Files without the table: none.
 std::vector<RecordedWindow> WindowsOf(const schema::RankTables& head);
@@ -35,4 +35,4 @@ JobWindows CommonWindows(const std::vector<MatchRank>& ranks, const JobSteps& st
 std::vector<AnalysisPart> AnalysisParts(const JobWindows& windows, const std::vector<MatchRank>& ranks,
                                         const JobSteps& steps, std::int64_t first_step, std::int64_t last_step);
 
-}  // namespace lockstep
+}  // namespace lockstep::merge

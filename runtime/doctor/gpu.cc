@@ -9,8 +9,8 @@
 #include <string>
 
 #include "core/env.h"
-#include "runtime/agent/gpu_injection.h"
-#include "runtime/agent/injection.h"
+#include "runtime/agent/inject/gpu_injection.h"
+#include "runtime/agent/inject/injection.h"
 #include "runtime/doctor/check.h"
 
 namespace lockstep::doctor {
@@ -56,7 +56,7 @@ Driver FindDriver(const Machine& machine) {
 
 // As runtime/cupti looks for it, but for what the program itself has loaded.
 std::string FindCupti(const Machine& machine) {
-  if (std::string given = Environment(env::kCupti); !given.empty()) return given;
+  if (std::string given = agent::Environment(env::kCupti); !given.empty()) return given;
   for (const char* name : {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so.11.7",
                            "libcupti.so.11.6", "libcupti.so.11.5", "libcupti.so.11.4", "libcupti.so.11.3",
                            "libcupti.so.11.2", "libcupti.so.11.1", "libcupti.so.11.0"})
@@ -83,9 +83,9 @@ Finding Refused(const Machine& machine, std::string_view source, std::string goo
   const auto libraries = machine.libraries();
   if (!libraries.ok() || libraries.value().gpu.empty())
     return {Status::kNotHere, "this Lockstep has no GPU library", ""};
-  Injection injection;
-  PlanGpuInjection(libraries.value().gpu, Environment("LD_PRELOAD"), injection);
-  for (const RefusedSource& refused : injection.refused)
+  agent::Injection injection;
+  agent::PlanGpuInjection(libraries.value().gpu, agent::Environment("LD_PRELOAD"), injection);
+  for (const agent::RefusedSource& refused : injection.refused)
     if (refused.source.starts_with(source))
       return {Status::kWarning, refused.source + ": " + refused.why, refused.remedy};
   for (const std::string& notice : injection.notices)

@@ -18,8 +18,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "runtime/agent/elf_file.h"
-#include "runtime/agent/injection.h"
+#include "runtime/agent/inject/elf_file.h"
+#include "runtime/agent/inject/injection.h"
 
 extern char** environ;
 
@@ -152,9 +152,9 @@ std::optional<std::string> Machine::Read(const std::string& path) const {
 
 Machine ThisMachine() {
   Machine machine;
-  machine.libraries = FindLibraries;
-  machine.find_library = LocateLibrary;
-  machine.find_program = FindProgram;
+  machine.libraries = agent::FindLibraries;
+  machine.find_library = agent::LocateLibrary;
+  machine.find_program = agent::FindProgram;
   machine.run = RunCommand;
   machine.limit = Limit;
   machine.clock_sync = ReadClockSync;

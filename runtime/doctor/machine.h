@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "runtime/agent/libraries.h"
+#include "runtime/agent/inject/libraries.h"
 
 namespace lockstep::doctor {
 
@@ -37,7 +37,7 @@ struct Machine {
   std::string program;               // That will be run; "" not known.
   int ranks_per_node = 1;            // Expected.
   double write_seconds = 0.5;        // How long the scratch space is written to at most.
-  std::function<Result<Libraries>()> libraries;
+  std::function<Result<agent::Libraries>()> libraries;
   // Path of a shared library or of a program by name, "" if there is none.
   std::function<std::string(const std::string&name)> find_library, find_program;
   // Environment as this process's, less what a launcher put there.

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/agent/elf_file.h"
+#include "runtime/agent/inject/elf_file.h"
 #include "runtime/doctor/check.h"
 
 namespace lockstep::doctor {
@@ -17,7 +17,7 @@ Finding LookAtProgram(const Machine& machine) {
   std::string path = machine.find_program(machine.program);
   if (path.empty())
     return {Status::kBlocker, fmt::format("there is no program {}", machine.program), "correct its name or PATH"};
-  if (const std::string interpreter = ScriptInterpreter(path); !interpreter.empty()) {
+  if (const std::string interpreter = agent::ScriptInterpreter(path); !interpreter.empty()) {
     const std::string found = machine.find_program(interpreter);
     if (found.empty())
       return {Status::kBlocker, fmt::format("{} is a script of {}, which is not here", path, interpreter),
@@ -38,7 +38,7 @@ Finding LookAtProgram(const Machine& machine) {
   if (::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0 && !machine.superuser())
     return {Status::kBlocker,
             fmt::format("{} has capabilities: ld.so ignores LD_PRELOAD for it, nothing is recorded", path), without};
-  const ElfFacts elf = LookAtElf(path);
+  const agent::ElfFacts elf = agent::LookAtElf(path);
   if (!elf.elf)
     return {Status::kBlocker, path + " is neither a program nor a script with #!", "name the program itself"};
   if (!elf.elf64)
@@ -47,9 +47,9 @@ Finding LookAtProgram(const Machine& machine) {
     return {Status::kBlocker,
             path + " is linked statically: there is no ld.so to load Lockstep's library, nothing is recorded",
             "link it dynamically (without -static)"};
-  const ProgramMpi mpi = MpiOfLibraries(elf.needed);
-  if (mpi.kind == LinkedMpi::kOpenMpi4) return {Status::kOk, path + " uses Open MPI's " + mpi.library, ""};
-  if (mpi.kind != LinkedMpi::kNone)
+  const agent::ProgramMpi mpi = agent::MpiOfLibraries(elf.needed);
+  if (mpi.kind == agent::LinkedMpi::kOpenMpi4) return {Status::kOk, path + " uses Open MPI's " + mpi.library, ""};
+  if (mpi.kind != agent::LinkedMpi::kNone)
     return {Status::kBlocker,
             fmt::format("{} uses {}, which is MPICH's (or Intel's) interface or an older Open MPI's: its MPI calls "
                         "are not recorded",

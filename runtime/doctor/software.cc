@@ -9,11 +9,11 @@
 #include <filesystem>
 
 #include "core/mpi_ops.h"
-#include "runtime/agent/injection.h"
+#include "runtime/agent/inject/injection.h"
 #include "runtime/doctor/check.h"
 #include "runtime/lockstep.h"
-#include "trace/strings.h"
-#include "trace/table_file.h"
+#include "trace/file/strings.h"
+#include "trace/file/table_file.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -27,7 +27,7 @@ constexpr int kBarriers = 3, kSelfTestSeconds = 30;
 class ScratchDirectory {
  public:
   ScratchDirectory() {
-    const std::string wanted = Environment("TMPDIR");
+    const std::string wanted = agent::Environment("TMPDIR");
     path_ = (wanted.starts_with('/') ? wanted : std::string("/tmp")) + "/lockstep-doctor-XXXXXX";
     if (::mkdtemp(path_.data()) == nullptr) path_.clear();
   }
@@ -62,7 +62,7 @@ Recorded RunSelfTest(const Machine& machine, bool mpi, int ranks) {
     recorded.trouble = "no temporary directory can be made";
     return recorded;
   }
-  const std::string self = SelfPath(), run = scratch.path() + "/run";
+  const std::string self = agent::SelfPath(), run = scratch.path() + "/run";
   std::vector<std::string> words;
   if (mpi) {
     words = {"mpirun", "--oversubscribe", "-np", std::to_string(ranks)};
@@ -87,11 +87,11 @@ Recorded RunSelfTest(const Machine& machine, bool mpi, int ranks) {
   std::error_code ignored;
   for (fs::directory_iterator at(run + "/ranks", ignored), end; !ignored && at != end; at.increment(ignored)) {
     if (at->path().extension() != ".h5") continue;
-    const auto contents = ReadRankFile(at->path().string());
+    const auto contents = trace::ReadRankFile(at->path().string());
     if (!contents.ok()) continue;
     ++recorded.files;
     const schema::RankTables& tables = contents.value().tables;
-    for (const std::uint32_t name : tables.ranges.name) recorded.marks += TextOf(tables, name) == kMark;
+    for (const std::uint32_t name : tables.ranges.name) recorded.marks += trace::TextOf(tables, name) == kMark;
     for (std::size_t i = 0; i < tables.mpi_calls.rows(); ++i)
       if (tables.mpi_calls.op[i] == static_cast<std::uint16_t>(MpiOp::kBarrier))
         recorded.barriers += static_cast<int>(tables.mpi_calls.count[i]);
@@ -121,10 +121,10 @@ Launcher FindLauncher(const Machine& machine) {
 Finding Refused(const Machine& machine, std::string_view source, std::string good) {
   const auto libraries = machine.libraries();
   if (!libraries.ok()) return {Status::kNotHere, "Lockstep's libraries were not found", ""};
-  const auto injection = PlanInjection(libraries.value(), "");
+  const auto injection = agent::PlanInjection(libraries.value(), "");
   if (!injection.ok()) return {Status::kBlocker, injection.error().what, injection.error().hint};
   injection.value().RemoveLink();
-  for (const RefusedSource& refused : injection.value().refused)
+  for (const agent::RefusedSource& refused : injection.value().refused)
     if (refused.source.starts_with(source))
       return {Status::kWarning, refused.source + ": " + refused.why, refused.remedy};
   return {Status::kOk, std::move(good), ""};
@@ -136,7 +136,7 @@ Finding LookAtLibraries(const Machine& machine) {
   const auto libraries = machine.libraries();
   if (!libraries.ok())
     return {Status::kBlocker, libraries.error().what + " (" + libraries.error().where + ")", libraries.error().hint};
-  const Libraries& found = libraries.value();
+  const agent::Libraries& found = libraries.value();
   std::string missing;
   if (found.ompi.empty()) missing += " no MPI wrappers (built without MPI);";
   if (found.gpu.empty()) missing += " no GPU library;";
@@ -158,7 +158,7 @@ Finding TestProbe(const Machine& machine) {
 }
 
 Finding LookAtPreload(const Machine& machine) {
-  const std::string preload = Environment("LD_PRELOAD");
+  const std::string preload = agent::Environment("LD_PRELOAD");
   if (preload.empty()) return {Status::kOk, "nothing else is preloaded", ""};
   std::string missing;
   for (std::size_t at = 0; at < preload.size();) {
@@ -243,10 +243,10 @@ Finding TestHdf5(const Machine&) {
   const std::string path = scratch.path() + "/test.h5";
   schema::RankTables tables;
   tables.ranges.Append({.begin_ns = 1, .duration_ns = 2});
-  if (const lockstep::Status written = WriteRankFile(path, tables); !written.ok())
+  if (const lockstep::Status written = trace::WriteRankFile(path, tables); !written.ok())
     return {Status::kBlocker, "a rank file cannot be written: " + written.error().what,
             "check HDF5's library and TMPDIR"};
-  const auto read = ReadRankFile(path);
+  const auto read = trace::ReadRankFile(path);
   if (!read.ok() || !read.value().complete || read.value().tables.ranges.duration_ns != tables.ranges.duration_ns)
     return {Status::kBlocker, "a rank file was not read back as it was written", "check HDF5's library (ldd lockstep)"};
   return {Status::kOk, "a rank file was written and read back", ""};

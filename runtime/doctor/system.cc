@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/ring_layout.h"
-#include "runtime/agent/agent.h"
-#include "runtime/agent/stale_segments.h"
+#include "runtime/agent/recover/stale_segments.h"
+#include "runtime/agent/slot/agent.h"
 #include "runtime/doctor/check.h"
 
 namespace lockstep::doctor {
@@ -53,7 +53,7 @@ Finding LookAtSharedMemory(const Machine& machine) {
     return {Status::kWarning,
             fmt::format("{} cannot be written: rings will be on disk, which stalls traced calls", place),
             fmt::format("chmod 1777 {}", place)};
-  const RunOptions usual;
+  const agent::RunOptions usual;
   const int ranks = std::max(1, machine.ranks_per_node);
   // As Segment::Create shares it out: half of it is left to the job.
   const std::uint64_t share = space->free_bytes / 2 / static_cast<std::uint64_t>(ranks);
@@ -70,9 +70,9 @@ Finding LookAtSharedMemory(const Machine& machine) {
 }
 
 Finding LookForStaleMemory(const Machine& machine) {
-  const std::vector<StaleSegment> stale = FindStaleSegments(machine.shm_dir);
+  const std::vector<agent::StaleSegment> stale = agent::FindStaleSegments(machine.shm_dir);
   std::uint64_t bytes = 0, unspooled = 0;
-  for (const StaleSegment& segment : stale) bytes += segment.bytes, unspooled += segment.unspooled;
+  for (const agent::StaleSegment& segment : stale) bytes += segment.bytes, unspooled += segment.unspooled;
   if (stale.empty()) return {Status::kOk, "no run of yours has left anything in " + machine.shm_dir, ""};
   return {Status::kWarning,
           fmt::format("{} segment{} of runs that were killed take{} {} in {}{}", stale.size(),
@@ -112,7 +112,7 @@ Finding TestScratch(const Machine& machine) {
     return {Status::kBlocker, fmt::format("{} has no room for a run: {}", place.string(), std::strerror(error)),
             elsewhere};
   const auto space = machine.space(place.string());
-  const RunOptions usual;
+  const agent::RunOptions usual;
   const std::uint64_t wanted = usual.max_bytes * static_cast<std::uint64_t>(std::max(1, machine.ranks_per_node));
   const std::string state = fmt::format("{}{}: {} free, {:.0f} MB/s written", place.string(),
                                         space && !space->kind.empty() ? " (" + space->kind + ")" : "",
@@ -174,7 +174,7 @@ Finding LookAtLimits(const Machine& machine) {
     const char *name, *why, *remedy;
     bool blocks;
   };
-  const RunOptions usual;
+  const agent::RunOptions usual;
   const Row rows[] = {
       {RLIMIT_NOFILE, 32, "open files", "the agent needs about 20", "ulimit -n 1024", true},
       {RLIMIT_FSIZE, 64 * kMiB, "file size", "a rank's events do not fit", "ulimit -f unlimited", true},

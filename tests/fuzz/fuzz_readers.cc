@@ -28,8 +28,8 @@
 #include "fuzz/check_tables.h"
 #include "fuzz/mutate.h"
 #include "merge/merge.h"
-#include "trace/decode.h"
-#include "trace/table_file.h"
+#include "trace/decode/decode.h"
+#include "trace/file/table_file.h"
 
 namespace lockstep::fuzz {
 namespace {
@@ -98,9 +98,9 @@ class Fuzzer {
     // Writing a segment costs more than reading it: mostly the spool alone.
     const bool with_segment = !segment.empty() && (which != 0 || random_() % 8 == 0);
     if (with_segment) WriteBytes(work_ / "in.ring", segment);
-    const auto decoded = DecodeSpool({work_ / "in.spool", with_segment ? (work_ / "in.ring").string() : ""});
+    const auto decoded = trace::DecodeSpool({work_ / "in.spool", with_segment ? (work_ / "in.ring").string() : ""});
     if (!decoded.ok()) return;
-    for (const DecodedProcess& process : decoded.value().processes) MustHold(process.tables);
+    for (const trace::DecodedProcess& process : decoded.value().processes) MustHold(process.tables);
   }
 
   void RankFile() {
@@ -108,7 +108,7 @@ class Fuzzer {
     Bytes bytes = Any(run.rank_bytes);
     Damage(bytes, Any(run.rank_bytes), random_);
     WriteBytes(work_ / "in.h5", bytes);
-    (void)ReadRankFile(work_ / "in.h5");
+    (void)trace::ReadRankFile(work_ / "in.h5");
   }
 
   // Values that no probe writes, in files that are sound as files: through merge,
@@ -125,7 +125,7 @@ class Fuzzer {
       schema::RankTables tables = run.ranks[i];
       DamageValues(tables);
       fs::remove(path);
-      if (!WriteRankFile(path, tables).ok()) Wrong("a rank file could not be written");
+      if (!trace::WriteRankFile(path, tables).ok()) Wrong("a rank file could not be written");
     }
     Bytes manifest = run.manifest;
     if (random_() % 4 == 0) Damage(manifest, {}, random_);
@@ -140,7 +140,7 @@ class Fuzzer {
     Bytes bytes = run.timeline;
     Damage(bytes, run.timeline, random_);
     WriteBytes(work_ / "run" / "timeline.h5", bytes);
-    const auto timeline = OpenTimeline(work_ / "run");
+    const auto timeline = merge::OpenTimeline(work_ / "run");
     if (timeline.ok()) AnalyzeAll(timeline.value());
   }
 
@@ -188,19 +188,20 @@ class Fuzzer {
   }
 
   void MergeAndAnalyze() {
-    MergeOptions options;
+    merge::MergeOptions options;
     options.run_dir = work_ / "run";
     options.jobs = 1;
     options.write = false;
-    if (random_() % 4 == 0) options.clock = ClockChoice::kOff;
-    const auto timeline = MergeRun(options);
+    if (random_() % 4 == 0) options.clock = merge::ClockChoice::kOff;
+    const auto timeline = merge::MergeRun(options);
     if (timeline.ok()) AnalyzeAll(timeline.value());
   }
 
-  void AnalyzeAll(const Timeline& timeline) {
-    const auto analysis = Analyze(timeline, {.jobs = 1});
+  void AnalyzeAll(const merge::Timeline& timeline) {
+    const auto analysis = analysis::Analyze(timeline, {.jobs = 1});
     if (!analysis.ok()) return;
-    if (RenderText(analysis.value(), {}).empty() || RenderJson(analysis.value()).empty()) Wrong("an empty report");
+    if (report::RenderText(analysis.value(), {}).empty() || report::RenderJson(analysis.value()).empty())
+      Wrong("an empty report");
   }
 
   const Seeds& seeds_;
@@ -231,7 +232,7 @@ Seeds LoadSeeds(const fs::path& root) {
       RunSeed run{.dir = place, .manifest = ReadBytes(place / "manifest.json")};
       if (fs::exists(place / "timeline.h5")) run.timeline = ReadBytes(place / "timeline.h5");
       for (const auto& entry : fs::directory_iterator(place / "ranks")) {
-        auto file = ReadRankFile(entry.path());
+        auto file = trace::ReadRankFile(entry.path());
         if (!file.ok()) continue;
         run.rank_files.push_back(entry.path().filename());
         run.rank_bytes.push_back(ReadBytes(entry.path()));

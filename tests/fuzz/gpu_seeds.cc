@@ -9,13 +9,13 @@
 #include <string>
 
 #include "gpu_thread_records.h"
-#include "trace/decode.h"
-#include "trace/table_file.h"
+#include "trace/decode/decode.h"
+#include "trace/file/table_file.h"
 
 namespace lockstep::fuzz {
 namespace {
 
-using Begin = NcclThread::Begin;
+using Begin = trace::NcclThread::Begin;
 
 class Rank {
  public:
@@ -28,16 +28,16 @@ class Rank {
     device.compute_major = 9, device.driver_version = 13000, device.cupti_version = 130001;
     gpu_.records.Add(device);
     gpu_.records.Add(GpuShapeRecord{{RecordKind::kGpuShape, 0, 2}, 1, {132, 1, 1}, {256, 1, 1}, 64, 0, 1024, 2, 0, {}});
-    host_.Add(NcclThread::Comm{.id = 0xabc, .ticks = 10, .size = 2, .rank = rank, .name = "world"});
-    host_.Add(NcclThread::Comm{.id = 0xdef + static_cast<std::uint64_t>(rank),
-                               .ticks = 11,
-                               .size = 1,
-                               .rank = 0,
-                               .comm = kNcclCommBit | 2,
-                               .source = NcclSource::kInterposed});
+    host_.Add(trace::NcclThread::Comm{.id = 0xabc, .ticks = 10, .size = 2, .rank = rank, .name = "world"});
+    host_.Add(trace::NcclThread::Comm{.id = 0xdef + static_cast<std::uint64_t>(rank),
+                                      .ticks = 11,
+                                      .size = 1,
+                                      .rank = 0,
+                                      .comm = kNcclCommBit | 2,
+                                      .source = NcclSource::kInterposed});
   }
 
-  SpoolBuilder Train(int steps) {
+  trace::SpoolBuilder Train(int steps) {
     for (int step = 0; step < steps; ++step) {
       host_.records.Step(step, now_, static_cast<std::int64_t>(now_ / 2));
       Forward();
@@ -46,7 +46,7 @@ class Rank {
       Alone();
       Waits();
     }
-    host_.Add(NcclThread::Comm{.id = 0, .ticks = now_, .flags = 64});
+    host_.Add(trace::NcclThread::Comm{.id = 0, .ticks = now_, .flags = 64});
     gpu_.records.Add(GpuOverheadRecord{{RecordKind::kGpuOverhead, 5, 1}, 100, 300, 900, 0});
     GpuMemoryRecord memory{};
     memory.head = {RecordKind::kGpuMemory, 1, 2};
@@ -56,7 +56,7 @@ class Rank {
     gpu_.records.Add(LossRecord{{RecordKind::kLoss, 0, 2}, name, detail, 0, 3, 400, 600, {}});
     const std::string meta = "clock_mode\traw\nrank\t" + std::to_string(rank_) +
                              "\nworld_size\t2\nexit_code\t0\nclock_domain\tone\nrun_id\tgpu\n";
-    SpoolBuilder spool = GpuProcess(gpu_, &host_, meta);
+    trace::SpoolBuilder spool = trace::GpuProcess(gpu_, &host_, meta);
     GpuSample samples[4]{};
     for (int i = 0; i < 4; ++i) {
       samples[i] = {static_cast<std::uint64_t>(100 + 100 * i), 4, {}, 1980, 2619, 650'000, 60, 97, 0};
@@ -70,14 +70,15 @@ class Rank {
   std::uint64_t Tick(std::uint64_t by = 10) { return now_ += by; }
   std::uint64_t Launch(std::string_view name, std::uint32_t stream, std::uint64_t duration) {
     const std::uint64_t begin = Tick(), end = Tick();
-    gpu_.Add(GpuThread::Api{.name = "cuLaunchKernelEx", .begin = begin, .end = end, .correlation = ++correlation_});
+    gpu_.Add(
+        trace::GpuThread::Api{.name = "cuLaunchKernelEx", .begin = begin, .end = end, .correlation = ++correlation_});
     const std::uint64_t start = end + 40 + static_cast<std::uint64_t>(rank_) * 15;
-    gpu_.Add(GpuThread::Kernel{.name = name,
-                               .begin = start,
-                               .end = start + duration,
-                               .correlation = correlation_,
-                               .stream = stream,
-                               .shape = 1});
+    gpu_.Add(trace::GpuThread::Kernel{.name = name,
+                                      .begin = start,
+                                      .end = start + duration,
+                                      .correlation = correlation_,
+                                      .stream = stream,
+                                      .shape = 1});
     return start;
   }
   void Forward() {
@@ -137,25 +138,26 @@ class Rank {
   }
   void Alone() {
     const std::uint64_t begin = Tick();
-    host_.Add(NcclThread::Call{.name = "ncclReduceScatter",
-                               .begin = begin,
-                               .end = Tick(),
-                               .kind = CollectiveKind::kReduceScatter,
-                               .count = 8,
-                               .seq = seq_,
-                               .comm = kNcclCommBit | 2});
+    host_.Add(trace::NcclThread::Call{.name = "ncclReduceScatter",
+                                      .begin = begin,
+                                      .end = Tick(),
+                                      .kind = CollectiveKind::kReduceScatter,
+                                      .count = 8,
+                                      .seq = seq_,
+                                      .comm = kNcclCommBit | 2});
   }
   void Waits() {
-    gpu_.Add(GpuThread::Sync{
+    gpu_.Add(trace::GpuThread::Sync{
         .kind = 5, .begin = Tick(), .end = now_, .correlation = ++correlation_, .stream = 20, .event = 3});
-    gpu_.Add(GpuThread::Sync{
+    gpu_.Add(trace::GpuThread::Sync{
         .kind = 2, .begin = Tick(), .end = now_, .correlation = ++correlation_, .stream = 7, .event = 3});
-    gpu_.Add(GpuThread::Sync{.kind = 3, .begin = Tick(), .end = Tick(), .correlation = ++correlation_, .stream = 7});
+    gpu_.Add(
+        trace::GpuThread::Sync{.kind = 3, .begin = Tick(), .end = Tick(), .correlation = ++correlation_, .stream = 7});
   }
 
   const std::int32_t rank_;
-  GpuThread gpu_;
-  NcclThread host_;
+  trace::GpuThread gpu_;
+  trace::NcclThread host_;
   std::uint64_t now_ = 1000, id_ = 0, seq_ = 0;
   std::uint32_t correlation_ = 0;
 };
@@ -165,9 +167,9 @@ int Main(const std::filesystem::path& seeds) {
   for (std::int32_t r = 0; r < 2; ++r) {
     const std::string spool = seeds / ("gpu-" + std::to_string(r) + ".spool");
     Rank(r).Train(6).Write(spool);
-    const auto decoded = DecodeSpool({spool, ""});
+    const auto decoded = trace::DecodeSpool({spool, ""});
     const std::string file = seeds / "gpu_nccl" / "ranks" / ("rank-0000" + std::to_string(r) + ".h5");
-    if (!decoded.ok() || !WriteRankFile(file, decoded.value().processes.at(0).tables).ok()) {
+    if (!decoded.ok() || !trace::WriteRankFile(file, decoded.value().processes.at(0).tables).ok()) {
       std::fprintf(stderr, "error: %s was not made\n", file.c_str());
       return 1;
     }

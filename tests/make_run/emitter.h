@@ -13,7 +13,7 @@
 #include "make_run/clock.h"
 #include "make_run/groups.h"
 #include "make_run/spec.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::make_run {
 
@@ -88,7 +88,7 @@ class Emitter {
   std::int32_t rank_;
   TrueClock clock_;
   schema::RankTables tables_;
-  StringInterner<schema::Strings, schema::StringBytes> strings_;
+  trace::StringInterner<schema::Strings, schema::StringBytes> strings_;
   std::vector<std::uint32_t> local_comm_;                                     // Per Spec::comms, kNone: not a member.
   std::map<std::pair<std::size_t, CollectiveKind>, std::uint64_t> next_seq_;  // kNone: all kinds.
   struct PersistentOp {

@@ -10,7 +10,7 @@
 #include "make_run/kineto.h"
 #include "make_run/simulate.h"
 #include "make_run/workers.h"
-#include "trace/table_file.h"
+#include "trace/file/table_file.h"
 
 namespace lockstep::make_run {
 
@@ -30,7 +30,7 @@ Status MakeRun(std::string_view text, std::string_view name, const std::string& 
   LS_CHECK(ForEachInProcesses(jobs, spec.ranks, [&](std::int32_t rank) -> Status {
     if (std::find(spec.missing.begin(), spec.missing.end(), rank) != spec.missing.end()) return Ok();
     if (spec.kineto.on) return WriteKineto(spec, rank, simulation.Rank(rank), out + "/" + KinetoFileName(spec, rank));
-    return WriteRankFile(fmt::format("{}/ranks/rank-{:05}.h5", out, rank), simulation.Rank(rank).tables);
+    return trace::WriteRankFile(fmt::format("{}/ranks/rank-{:05}.h5", out, rank), simulation.Rank(rank).tables);
   }));
   if (spec.kineto.on) return Ok();
   const nlohmann::ordered_json manifest = {{"schema", "lockstep.manifest/1"},

@@ -13,8 +13,8 @@ import checking
 
 # The probe (runtime/probe, comms/pmpi, ...) says nothing at all.
 MAY = {
-    "cli/out.cc": "the way for commands",
-    "runtime/agent/say.cc": "the way for agents",
+    "cli/output/out.cc": "the way for commands",
+    "runtime/agent/rundir/say.cc": "the way for agents",
     "runtime/doctor/software.cc": "self-test's child: the doctor reads its words and cleans them",
     "comms/clock_mpi/lockstep_clock.cc": "rows for its agent on standard output",
 }
@@ -40,7 +40,7 @@ def check(root):
             continue
         for number, line in enumerate(checking.stripped(text).splitlines(), 1):
             if WAYS.search(line) and not HARMLESS.search(line):
-                wrong.append(f"{path}:{number}: {line.strip()}: use cli/out.h (commands) or runtime/agent/say.h (agents)")
+                wrong.append(f"{path}:{number}: {line.strip()}: use cli/output/out.h (commands) or runtime/agent/rundir/say.h (agents)")
     return wrong, files
 
 
@@ -58,7 +58,7 @@ CASES = {
     'cli/a.cc|// printf("x")': False,
     'cli/a.cc|Show("stdout {}", name);': False,
     'cli/a.cc|isatty(STDOUT_FILENO) == 1': False,
-    'cli/out.cc|std::fputs(a, stdout);': False,
+    'cli/output/out.cc|std::fputs(a, stdout);': False,
     'runtime/probe/process.cc|MakePlainLine(line); write(STDERR_FILENO, line, n);': False,
     'runtime/probe/process.cc|write(STDERR_FILENO, line, n);': True,
 }

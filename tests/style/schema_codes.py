@@ -14,10 +14,10 @@ import checking
 COLUMN = re.compile(r"X\(u\d+, (\w+), Enum<\w+>")
 # Names of columns that other structs have too, by file: what they are there, since no table's row is meant.
 OTHERS = {
-    "analysis/tables/launch_index.cc": "a bit for each source, as many as there are bits",
-    "analysis/replay/gpu_rank.h": "source of a message: a rank",
-    "analysis/replay/host_messages.h": "source of a message: a rank",
-    "analysis/report/model.h": "source of a pair: a rank",
+    "analysis/gpu/launch_index.cc": "a bit for each source, as many as there are bits",
+    "analysis/replay/gpu/gpu_rank.h": "source of a message: a rank",
+    "analysis/replay/host/host_messages.h": "source of a message: a rank",
+    "analysis/core/model.h": "source of a pair: a rank",
     "comms/launch/launch_env.cc": "state of a parser",
     "comms/nccl/traced.h": "not filled in yet",
     "comms/pmpi/pmpi_table.cc": "state of a table",

@@ -19,10 +19,10 @@
 
 namespace {
 
-using lockstep::Analysis;
+using lockstep::analysis::Analysis;
 using nlohmann::json;
 
-json Describe(const lockstep::Timeline& timeline, const Analysis& analysis) {
+json Describe(const lockstep::merge::Timeline& timeline, const Analysis& analysis) {
   json answer;
   const auto& steps = timeline.tables.steps;
   std::vector<std::int64_t> step_ns;
@@ -32,7 +32,7 @@ json Describe(const lockstep::Timeline& timeline, const Analysis& analysis) {
   answer["verdict"] = analysis.verdict;
   answer["remarks"] = analysis.remarks;
   answer["stragglers"] = json::array();
-  for (const lockstep::Straggler& s : analysis.stragglers) {
+  for (const lockstep::analysis::Straggler& s : analysis.stragglers) {
     json row = {{"rank", s.rank},
                 {"score", s.score},
                 {"p", s.p_value},
@@ -45,14 +45,14 @@ json Describe(const lockstep::Timeline& timeline, const Analysis& analysis) {
     answer["stragglers"].push_back(std::move(row));
   }
   answer["findings"] = json::array();
-  for (const lockstep::Finding& f : analysis.findings) {
+  for (const lockstep::analysis::Finding& f : analysis.findings) {
     json row = {{"id", f.id}, {"headline", f.headline}, {"evidence", f.evidence}, {"action", f.action}};
     if (f.saves_ns_per_step) row["saves_ns"] = *f.saves_ns_per_step;
     answer["findings"].push_back(std::move(row));
   }
   answer["eps_max_ns"] = analysis.trust.clock_error_ns_max.value_or(-1);
   std::int64_t ties = 0, last = 0;
-  for (const lockstep::ArrivalRow& row : analysis.arrivals) {
+  for (const lockstep::analysis::ArrivalRow& row : analysis.arrivals) {
     ties = std::max(ties, row.ties);
     last += row.last;
   }
@@ -64,14 +64,14 @@ json Describe(const lockstep::Timeline& timeline, const Analysis& analysis) {
 lockstep::Result<json> Answer(const json& request, const std::string& directory) {
   const std::string text = request.at("text"), base = request.value("base", ".");
   LS_CHECK(lockstep::make_run::MakeRun(text, base + "/text", directory, {}, 1));
-  lockstep::MergeOptions merge;
+  lockstep::merge::MergeOptions merge;
   merge.run_dir = directory;
   merge.jobs = 1;
   merge.write = false;
-  LS_TRY(const lockstep::Timeline timeline, lockstep::MergeRun(merge));
-  lockstep::AnalyzeOptions options;
+  LS_TRY(const lockstep::merge::Timeline timeline, lockstep::merge::MergeRun(merge));
+  lockstep::analysis::AnalyzeOptions options;
   options.jobs = 1;
-  LS_TRY(const Analysis analysis, lockstep::Analyze(timeline, options));
+  LS_TRY(const Analysis analysis, lockstep::analysis::Analyze(timeline, options));
   return Describe(timeline, analysis);
 }
 

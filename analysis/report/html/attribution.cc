@@ -9,7 +9,7 @@
 
 #include "core/collective.h"
 
-namespace lockstep {
+namespace lockstep::report {
 namespace {
 
 constexpr std::size_t kMostRanks = 16, kMostKinds = 12, kParts = 10;
@@ -43,7 +43,7 @@ PageJson Matrix(const std::vector<Sum>& cells) {
 
 }  // namespace
 
-PageJson AttributionOf(const Context& context) {
+PageJson AttributionOf(const analysis::Context& context) {
   const auto& t = context.tables().collectives;
   const auto& steps = context.tables().steps;
   std::unordered_map<std::int64_t, std::size_t> step_row;
@@ -90,4 +90,4 @@ PageJson AttributionOf(const Context& context) {
   return json;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/statistics.h"
+#include "analysis/core/statistics.h"
 
-namespace lockstep {
+namespace lockstep::report {
 namespace {
 
 // Of cells that stand for several.
@@ -15,7 +15,7 @@ constexpr int kBitsOfBins = 9;
 
 class Heatmap {
  public:
-  Heatmap(const Context& context, const HeatmapLimits& limits) : context_(context) {
+  Heatmap(const analysis::Context& context, const HeatmapLimits& limits) : context_(context) {
     const auto binned = [](std::size_t n, std::size_t most) { return std::max<std::size_t>(1, (n + most - 1) / most); };
     per_row_ = binned(context.ranks().size(), limits.rows);
     per_column_ = binned(context.steps().size(), limits.columns);
@@ -69,8 +69,8 @@ class Heatmap {
     const auto& table = context_.tables().step_ranks;
     for (std::size_t p = 0; p < context_.ranks().size(); ++p) {
       const std::size_t cell = context_.Cell(context_.steps()[s], p);
-      if (cell == kNowhere) continue;
-      const IdentityTerms terms = context_.TermsOf(cell);
+      if (cell == analysis::kNowhere) continue;
+      const analysis::IdentityTerms terms = context_.TermsOf(cell);
       Put(kStep, p, s, table.end_ns[cell] - table.begin_ns[cell]);
       Put(kCompute, p, s, terms.compute_ns);
       Put(kWait, p, s, terms.exposed_wait_ns);
@@ -98,26 +98,26 @@ class Heatmap {
     for (std::size_t i = 0; i < by_step.size(); ++i) {
       const std::size_t c = by_step[i].second;
       for (std::size_t m = context_.timeline().FirstMember(c); m < context_.timeline().FirstMember(c + 1); ++m)
-        if (const std::size_t p = context_.Position(members.rank[m]); p != kNowhere)
+        if (const std::size_t p = context_.Position(members.rank[m]); p != analysis::kNowhere)
           delays[p].push_back(members.arrival_ns[m] - t.first_arrival_ns[c]);
       if (i + 1 < by_step.size() && by_step[i + 1].first == by_step[i].first) continue;
       for (std::size_t p = 0; p < delays.size(); ++p) {
-        if (!delays[p].empty()) Put(kDelay, p, by_step[i].first, LowerMedian(delays[p]));
+        if (!delays[p].empty()) Put(kDelay, p, by_step[i].first, analysis::LowerMedian(delays[p]));
         delays[p].clear();
       }
     }
   }
 
-  const Context& context_;
+  const analysis::Context& context_;
   std::size_t per_row_, per_column_, rows_, columns_;
   std::vector<std::int64_t> cells_[kMeasures];
 };
 
 }  // namespace
 
-PageJson HeatmapOf(const Context& context, const HeatmapLimits& limits) {
+PageJson HeatmapOf(const analysis::Context& context, const HeatmapLimits& limits) {
   if (context.steps().empty() || context.ranks().empty()) return nullptr;
   return Heatmap(context, limits).Make();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

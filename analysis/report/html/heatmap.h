@@ -5,7 +5,7 @@
 #include "analysis/context.h"
 #include "analysis/report/html/packed.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 struct HeatmapLimits {
   std::size_t rows = 400, columns = 500;  // Beyond them neighbours share a cell, which shows the largest.
@@ -14,6 +14,6 @@ struct HeatmapLimits {
 // null without steps. {"ranks":[first of each row],"steps":[first of each column],"ranks_per_row","steps_per_column",
 // "flags":[of each column: 1 warm-up, 2 incomplete, 4 outside of the analysis
 // window],"measures":{"delay_ns":packed,...}}, row by row.
-PageJson HeatmapOf(const Context& context, const HeatmapLimits& limits);
+PageJson HeatmapOf(const analysis::Context& context, const HeatmapLimits& limits);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

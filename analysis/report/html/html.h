@@ -9,7 +9,7 @@
 #include "analysis/report/html/heatmap.h"
 #include "analysis/report/html/lanes.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 struct HtmlOptions {
   HeatmapLimits heatmap;
@@ -18,11 +18,12 @@ struct HtmlOptions {
 };
 
 struct HtmlReport {
-  Analysis analysis;
+  analysis::Analysis analysis;
   std::string page;
 };
 
 // Analyses the run and writes it as a page. Same run, same bytes. Errors as Analyze().
-Result<HtmlReport> MakeHtmlReport(const Timeline& timeline, const AnalyzeOptions& options, const HtmlOptions& html);
+Result<HtmlReport> MakeHtmlReport(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options,
+                                  const HtmlOptions& html);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace lockstep {
+namespace lockstep::report {
 namespace {
 
 enum Bit : unsigned {
@@ -60,7 +60,7 @@ std::vector<Piece> CutIntoPieces(const RankLane& lane, Interval window) {
   add_set(lane.comm.inside_mpi, kInside);
   add_set(lane.copy, kCopying);
   add_set(lane.input, kLoading);
-  for (const CommOperation& op : lane.comm.ops) {
+  for (const tables::CommOperation& op : lane.comm.ops) {
     if (op.end_ns <= window.begin || op.begin_ns >= window.end) continue;
     add(op.begin_ns, op.end_ns, op.certain ? kCertain : kPossible);
     add(op.begin_ns, op.wait_end_ns, kWaiting);
@@ -119,4 +119,4 @@ std::vector<Piece> Coarsened(const std::vector<Piece>& pieces, Interval window, 
   return coarse;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/tables/comm_ops.h"
+#include "analysis/tables/kinds/comm_ops.h"
 #include "core/interval.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 // What a rank does in a piece; numbers as in the page (web/src/timeline.js).
 enum class PieceState : std::uint8_t {
@@ -31,7 +31,7 @@ struct Piece {
 
 // What of a rank happens when, rank clock.
 struct RankLane {
-  RankComm comm;
+  tables::RankComm comm;
   IntervalSet copy, input;
 };
 
@@ -40,4 +40,4 @@ std::vector<Piece> CutIntoPieces(const RankLane& lane, Interval window);
 // At most `most` pieces: the window in as many equal parts, each as what fills most of it.
 std::vector<Piece> Coarsened(const std::vector<Piece>& pieces, Interval window, std::size_t most);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

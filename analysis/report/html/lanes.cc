@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "analysis/report/html/lane_pieces.h"
-#include "analysis/tables/rank_view.h"
+#include "analysis/tables/engine/view_index.h"
 #include "core/collective.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_pass.h"
 
-namespace lockstep {
+namespace lockstep::report {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
@@ -23,7 +23,7 @@ constexpr std::uint32_t kNone = schema::kNone;
 struct ChosenStep {
   std::int64_t index = -1;  // Of the step, or the slice's position.
   std::string why;          // "median", "worst", "best", "asked for", "".
-  std::size_t row = kNowhere;
+  std::size_t row = analysis::kNowhere;
   Interval window{0, 0};  // Cluster time; of a slice.
 };
 
@@ -54,8 +54,8 @@ struct Cell {
 
 class Lanes {
  public:
-  Lanes(const Context& context, const Analysis& analysis, const LaneLimits& limits, std::int64_t first_step,
-        std::int64_t last_step)
+  Lanes(const analysis::Context& context, const analysis::Analysis& analysis, const LaneLimits& limits,
+        std::int64_t first_step, std::int64_t last_step)
       : context_(context),
         analysis_(analysis),
         limits_(limits),
@@ -70,9 +70,9 @@ class Lanes {
     cells_.resize(ranks_.size());
     failures_.resize(ranks_.size());
     if (context_.tables().p2p_pairs.rows() > 0)
-      if (auto partners = FindP2pPartners(context_.timeline(), context_.options().jobs); partners.ok())
+      if (auto partners = merge::FindP2pPartners(context_.timeline(), context_.options().jobs); partners.ok())
         index_.SetPartners(std::move(partners).value());
-    ParallelFor(context_.options().jobs, ranks_.size(), [&](std::size_t r) { ReadRank(r); });
+    merge::ParallelFor(context_.options().jobs, ranks_.size(), [&](std::size_t r) { ReadRank(r); });
     return Json();
   }
 
@@ -83,10 +83,10 @@ class Lanes {
     if (ranks_.size() <= limits_.ranks) return;
     std::set<std::int32_t> chosen;
     const auto room = [&] { return chosen.size() < limits_.ranks; };
-    for (const Straggler& straggler : analysis_.stragglers)
+    for (const analysis::Straggler& straggler : analysis_.stragglers)
       if (room()) chosen.insert(straggler.rank);
-    for (const Finding& finding : analysis_.findings)
-      if (room() && context_.Position(finding.rank) != kNowhere) chosen.insert(finding.rank);
+    for (const analysis::Finding& finding : analysis_.findings)
+      if (room() && context_.Position(finding.rank) != analysis::kNowhere) chosen.insert(finding.rank);
     const auto add_most = [&](auto&& value, std::size_t most) {
       std::vector<std::size_t> order(analysis_.ranks.size());
       std::iota(order.begin(), order.end(), std::size_t{0});
@@ -97,9 +97,9 @@ class Lanes {
         chosen.insert(analysis_.ranks[order[i]].rank);
     };
     const std::size_t each = limits_.ranks / 6;
-    add_most([](const RankRow& row) { return row.late_ns.value_or(INT64_MIN); }, each);
-    add_most([](const RankRow& row) { return row.terms.compute_ns; }, each);
-    add_most([](const RankRow& row) { return -row.terms.compute_ns; }, each);
+    add_most([](const analysis::RankRow& row) { return row.late_ns.value_or(INT64_MIN); }, each);
+    add_most([](const analysis::RankRow& row) { return row.terms.compute_ns; }, each);
+    add_most([](const analysis::RankRow& row) { return -row.terms.compute_ns; }, each);
     const std::size_t n = context_.ranks().size();
     for (std::size_t i = 0; room() && i < limits_.ranks; ++i) chosen.insert(context_.ranks()[i * n / limits_.ranks]);
     ranks_.assign(chosen.begin(), chosen.end());
@@ -167,7 +167,7 @@ class Lanes {
     }
     for (std::size_t i = 0; i < units.size() && chosen.size() < room; ++i) chosen.emplace(i, "");
     for (const auto& [unit, why] : chosen)
-      steps_.push_back({static_cast<std::int64_t>(unit), why, kNowhere, units[unit].window});
+      steps_.push_back({static_cast<std::int64_t>(unit), why, analysis::kNowhere, units[unit].window});
     all_steps_ = units.size();
     slices_ = true;
     if (!steps_.empty()) return;
@@ -175,11 +175,11 @@ class Lanes {
     Interval whole{INT64_MAX, INT64_MIN};
     const auto& totals = context_.tables().rank_totals;
     for (std::size_t i = 0; i < totals.rows(); ++i) {
-      const RankClockMap clock(context_.tables().clock, totals.rank[i]);
+      const merge::RankClockMap clock(context_.tables().clock, totals.rank[i]);
       whole.begin = std::min(whole.begin, clock.ToCluster(totals.begin_ns[i]));
       whole.end = std::max(whole.end, clock.ToCluster(totals.end_ns[i]));
     }
-    if (whole.begin < whole.end) steps_.push_back({0, "all", kNowhere, whole});
+    if (whole.begin < whole.end) steps_.push_back({0, "all", analysis::kNowhere, whole});
     all_steps_ = steps_.size();
   }
 
@@ -191,14 +191,14 @@ class Lanes {
       failures_[r] = tables.error().what;
       return;
     }
-    const RankView view = MakeRankView(index_, rank, std::move(tables).value(), {});
+    const gpu::RankView view = tables::MakeRankView(index_, rank, std::move(tables).value(), {});
     const RankLane lane = LaneOf(view);
-    const RankClockMap clock(context_.tables().clock, rank);
+    const merge::RankClockMap clock(context_.tables().clock, rank);
     std::vector<std::uint32_t> member_of(view.tables.collectives.rows(), kNone);
     for (const std::uint32_t member : view.members)
       if (const std::uint32_t row = context_.tables().collective_ranks.row[member]; row < member_of.size())
         member_of[row] = member;
-    const std::uint32_t training = TrainingThread(view.tables);
+    const std::uint32_t training = merge::TrainingThread(view.tables);
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       Cell& cell = cells_[r][s];
       if (!Locate(steps_[s], rank, clock, cell)) continue;
@@ -213,8 +213,8 @@ class Lanes {
     }
   }
 
-  bool Locate(const ChosenStep& step, std::int32_t rank, const RankClockMap& clock, Cell& cell) const {
-    if (step.row == kNowhere) {
+  bool Locate(const ChosenStep& step, std::int32_t rank, const merge::RankClockMap& clock, Cell& cell) const {
+    if (step.row == analysis::kNowhere) {
       cell.window = {clock.ToLocal(step.window.begin), clock.ToLocal(step.window.end)};
       const auto& totals = context_.tables().rank_totals;
       for (std::size_t i = 0; i < totals.rows(); ++i)
@@ -224,20 +224,20 @@ class Lanes {
     }
     const auto& table = context_.tables().step_ranks;
     const std::size_t row = context_.Cell(step.row, context_.Position(rank));
-    if (row == kNowhere || table.end_ns[row] <= table.begin_ns[row]) return false;
+    if (row == analysis::kNowhere || table.end_ns[row] <= table.begin_ns[row]) return false;
     cell.window = {table.begin_ns[row], table.end_ns[row]};
     return true;
   }
 
-  static RankLane LaneOf(const RankView& view) {
+  static RankLane LaneOf(const gpu::RankView& view) {
     RankLane lane;
-    lane.comm = CommOf(view);
+    lane.comm = tables::CommOf(view);
     std::vector<Interval> copy, input;
     const auto& copies = view.tables.copies;
     for (std::size_t i = 0; i < copies.rows(); ++i)
       copy.push_back({copies.begin_ns[i], copies.begin_ns[i] + copies.duration_ns[i]});
     const auto& ranges = view.tables.ranges;
-    const std::uint32_t training = TrainingThread(view.tables);
+    const std::uint32_t training = merge::TrainingThread(view.tables);
     for (std::size_t i = 0; i < ranges.rows(); ++i)
       if (ranges.category[i] == schema::Category::kInput && ranges.thread[i] == training)
         input.push_back({ranges.begin_ns[i], ranges.begin_ns[i] + ranges.duration_ns[i]});
@@ -246,23 +246,25 @@ class Lanes {
     return lane;
   }
 
-  void AddOperations(const RankView& view, const RankLane& lane, const std::vector<std::uint32_t>& member_of,
-                     const RankClockMap& clock, Cell& cell) const {
+  void AddOperations(const gpu::RankView& view, const RankLane& lane, const std::vector<std::uint32_t>& member_of,
+                     const merge::RankClockMap& clock, Cell& cell) const {
     const auto& t = context_.tables().collectives;
-    std::vector<const CommOperation*> inside;
-    for (const CommOperation& op : lane.comm.ops)
+    std::vector<const tables::CommOperation*> inside;
+    for (const tables::CommOperation& op : lane.comm.ops)
       if (op.end_ns > cell.window.begin && op.begin_ns < cell.window.end) inside.push_back(&op);
     if (inside.size() > limits_.operations_per_step) {
       cell.ops_left_out = inside.size() - limits_.operations_per_step;
-      std::stable_sort(inside.begin(), inside.end(), [](const CommOperation* a, const CommOperation* b) {
-        return a->end_ns - a->begin_ns > b->end_ns - b->begin_ns;
-      });
+      std::stable_sort(inside.begin(), inside.end(),
+                       [](const tables::CommOperation* a, const tables::CommOperation* b) {
+                         return a->end_ns - a->begin_ns > b->end_ns - b->begin_ns;
+                       });
       inside.resize(limits_.operations_per_step);
     }
-    std::stable_sort(inside.begin(), inside.end(),
-                     [](const CommOperation* a, const CommOperation* b) { return a->begin_ns < b->begin_ns; });
-    for (const CommOperation* op : inside) {
-      const GroupOfOps& group = lane.comm.groups[op->group];
+    std::stable_sort(inside.begin(), inside.end(), [](const tables::CommOperation* a, const tables::CommOperation* b) {
+      return a->begin_ns < b->begin_ns;
+    });
+    for (const tables::CommOperation* op : inside) {
+      const tables::GroupOfOps& group = lane.comm.groups[op->group];
       Operation out{clock.ToCluster(op->begin_ns),
                     clock.ToCluster(op->wait_end_ns),
                     clock.ToCluster(op->transfer_begin_ns),
@@ -289,7 +291,8 @@ class Lanes {
   }
 
   // What the program says it does: neither operators nor functions, of which there are thousands.
-  void AddRanges(const RankView& view, std::uint32_t training, const RankClockMap& clock, Cell& cell) const {
+  void AddRanges(const gpu::RankView& view, std::uint32_t training, const merge::RankClockMap& clock,
+                 Cell& cell) const {
     const auto& ranges = view.tables.ranges;
     std::vector<std::size_t> inside;
     for (std::size_t i = 0; i < ranges.rows(); ++i)
@@ -362,12 +365,12 @@ class Lanes {
   }
 
   PageJson StepLength(const ChosenStep& step) const {
-    if (step.row == kNowhere) return nullptr;
+    if (step.row == analysis::kNowhere) return nullptr;
     const std::int64_t ns = context_.tables().steps.step_ns[step.row];
     return ns < 0 ? PageJson(nullptr) : PageJson(ns);
   }
   int Flags(const ChosenStep& step) const {
-    if (step.row == kNowhere) return 0;
+    if (step.row == analysis::kNowhere) return 0;
     const auto& table = context_.tables().steps;
     return (table.warmup[step.row] ? 1 : 0) | (table.complete[step.row] ? 0 : 2);
   }
@@ -410,11 +413,11 @@ class Lanes {
     }
   }
 
-  const Context& context_;
-  const Analysis& analysis_;
+  const analysis::Context& context_;
+  const analysis::Analysis& analysis_;
   const LaneLimits& limits_;
   const std::int64_t first_, last_;
-  ViewIndex index_;
+  tables::ViewIndex index_;
   std::vector<std::int32_t> ranks_;
   std::vector<ChosenStep> steps_;
   std::size_t all_steps_ = 0;
@@ -425,9 +428,9 @@ class Lanes {
 
 }  // namespace
 
-PageJson LanesOf(const Context& context, const Analysis& analysis, const LaneLimits& limits, std::int64_t first_step,
-                 std::int64_t last_step) {
+PageJson LanesOf(const analysis::Context& context, const analysis::Analysis& analysis, const LaneLimits& limits,
+                 std::int64_t first_step, std::int64_t last_step) {
   return Lanes(context, analysis, limits, first_step, last_step).Make();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

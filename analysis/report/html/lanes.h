@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "analysis/context.h"
+#include "analysis/core/model.h"
 #include "analysis/report/html/packed.h"
-#include "analysis/report/model.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 struct LaneLimits {
   std::size_t ranks = 48;             // Beyond them: those that are named, those furthest from the others, some others.
@@ -22,7 +22,7 @@ struct LaneLimits {
 // Reads the files of the ranks that are shown. Steps: the median, worst and best, those from `first_step` to
 // `last_step` (-1: none), then others evenly spread, as many as fit; in runs without steps the slices of Context.
 // null where there is neither. Layout: web/src/timeline.js.
-PageJson LanesOf(const Context& context, const Analysis& analysis, const LaneLimits& limits, std::int64_t first_step,
-                 std::int64_t last_step);
+PageJson LanesOf(const analysis::Context& context, const analysis::Analysis& analysis, const LaneLimits& limits,
+                 std::int64_t first_step, std::int64_t last_step);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

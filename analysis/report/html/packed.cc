@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstdlib>
 
-namespace lockstep {
+namespace lockstep::report {
 namespace {
 
 // Three days in ns; the page's doubles are exact to 2^53.
@@ -173,4 +173,4 @@ std::string HtmlEscaped(std::string_view text) {
   return escaped;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

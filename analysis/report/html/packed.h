@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::report {
 
 using PageJson = nlohmann::ordered_json;  // Keys in the order written: same run, same bytes.
 
@@ -33,4 +33,4 @@ std::string ScriptSafe(const PageJson& json);
 // For text between tags and for attribute values.
 std::string HtmlEscaped(std::string_view text);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

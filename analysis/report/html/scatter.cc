@@ -8,7 +8,7 @@
 
 #include "core/collective.h"
 
-namespace lockstep {
+namespace lockstep::report {
 namespace {
 
 // Bins per factor of two: finer than a point is wide.
@@ -36,7 +36,7 @@ PageJson Bins(const Kind& kind) {
 
 }  // namespace
 
-PageJson ScatterOf(const Context& context, std::size_t most_points) {
+PageJson ScatterOf(const analysis::Context& context, std::size_t most_points) {
   const auto& t = context.tables().collectives;
   std::map<std::pair<std::uint8_t, std::uint32_t>, Kind> kinds;
   std::int64_t left_out = 0;
@@ -74,4 +74,4 @@ PageJson ScatterOf(const Context& context, std::size_t most_points) {
   return json;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

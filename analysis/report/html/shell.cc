@@ -2,7 +2,7 @@
 
 #include "analysis/report/html/packed.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 extern const char kReportShellBytes[];  // Generated: cmake/EmbedFile.cmake.
 extern const unsigned long kReportShellSize;
@@ -27,4 +27,4 @@ std::string FillShell(std::string_view shell, std::string_view title, std::strin
   return page;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -3,14 +3,14 @@
 // of the sliders' positions, replayed.
 
 #include "analysis/context.h"
+#include "analysis/core/model.h"
 #include "analysis/report/html/packed.h"
-#include "analysis/report/model.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 // {"skipped": why} where nothing can be replayed. {"replayed_step_ns","self_error","axes":{"bandwidth":[..., null:
 // free], "cap_mb":[null: as it is,...],"without":[[],[ranks]]},"points": packed columns, bandwidth slowest, without
 // fastest; unknown: not answered}. How many combinations depends on the size of the job, not on the time it takes.
-PageJson WhatIfGridOf(const Context& context, const Analysis& analysis);
+PageJson WhatIfGridOf(const analysis::Context& context, const analysis::Analysis& analysis);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

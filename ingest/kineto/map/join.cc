@@ -11,9 +11,9 @@
 
 #include "ingest/map/launches.h"
 #include "merge/parallel.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 namespace {
 
 using schema::kNone;
@@ -49,7 +49,7 @@ class Joiner {
     parts_.clear();
     Vendor();
     // Of other tables each.
-    ParallelFor(jobs_, 2, [&](std::size_t i) { i == 0 ? FromLaunches() : SetDepths(out_->tables, jobs_); });
+    merge::ParallelFor(jobs_, 2, [&](std::size_t i) { i == 0 ? FromLaunches() : SetDepths(out_->tables, jobs_); });
     return std::move(out_);
   }
 
@@ -201,7 +201,7 @@ class Joiner {
     to.ForEachColumn([&](const schema::ColumnInfo& info, auto& values) {
       const std::size_t wanted = column++;
       values.resize(first.back());
-      ParallelFor(jobs_, parts_.size(), [&](std::size_t p) {
+      merge::ParallelFor(jobs_, parts_.size(), [&](std::size_t p) {
         std::size_t at = 0;
         ((*parts_[p]).*member).ForEachColumn([&](const schema::ColumnInfo&, auto& from) {
           if (at++ != wanted) return;
@@ -277,4 +277,4 @@ std::unique_ptr<JoinedTrace> Join(std::vector<std::unique_ptr<Partial>> partials
   return Joiner(std::move(partials), base_ns, jobs).Run();
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

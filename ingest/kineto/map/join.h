@@ -9,7 +9,7 @@
 #include "core/schema.h"
 #include "ingest/kineto/map/partial.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 struct JoinedTrace : MappedTrace {
   std::vector<std::string> other_categories;
@@ -23,4 +23,4 @@ struct JoinedTrace : MappedTrace {
 // that both copies of the events are never there at once.
 std::unique_ptr<JoinedTrace> Join(std::vector<std::unique_ptr<Partial>> partials, std::int64_t base_ns, unsigned jobs);
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

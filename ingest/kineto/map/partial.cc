@@ -8,7 +8,7 @@
 #include "ingest/map/args.h"
 #include "ingest/map/names.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 using kineto::Category;
 using kineto::Event;
@@ -247,7 +247,7 @@ class BatchMapper {
   }
 
   void Text(std::string_view value, std::uint32_t& to) {
-    const std::string_view text = import::TextOf(value, scratch_);
+    const std::string_view text = ingest::TextOf(value, scratch_);
     if (!text.empty()) to = out_->strings.Intern(text);
   }
 
@@ -532,7 +532,7 @@ class BatchMapper {
     const bool thread = event.name == "thread_name";
     if ((!thread && event.name != "process_name") || event.pid == kineto::kAbsent) return;
     if (thread && event.tid == kineto::kAbsent) return;
-    const std::string_view name = import::TextOf(ArgOf(event.args, "name"), scratch_);
+    const std::string_view name = ingest::TextOf(ArgOf(event.args, "name"), scratch_);
     if (!name.empty()) out_->names.push_back({event.pid, thread ? event.tid : -1, std::string(name)});
   }
 
@@ -547,4 +547,4 @@ class BatchMapper {
 
 std::unique_ptr<Partial> MapBatch(std::span<const Event> events) { return BatchMapper().Run(events); }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

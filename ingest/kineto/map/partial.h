@@ -16,7 +16,7 @@
 #include "ingest/kineto/read/trace_reader.h"
 #include "ingest/map/mapped.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 // Texts by number, in order of first appearance.
 class LocalStrings {
@@ -83,4 +83,4 @@ struct Partial {
 
 std::unique_ptr<Partial> MapBatch(std::span<const kineto::Event> events);
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

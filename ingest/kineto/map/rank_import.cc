@@ -16,9 +16,9 @@
 #include "ingest/map/collectives.h"
 #include "ingest/map/finish.h"
 #include "ingest/rank_files/rank_source.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 namespace {
 
 using schema::kNone;
@@ -198,7 +198,7 @@ class RankBuilder {
     for (std::size_t i = 0; i < t_.ranges.rows(); ++i) {
       const std::uint32_t name = t_.ranges.name[i];
       if (t_.ranges.category[i] != schema::Category::kNone || name >= own.size()) continue;
-      if (own[name] == 2) own[name] = lockstep::TextOf(t_, name).starts_with("c10d::");
+      if (own[name] == 2) own[name] = lockstep::trace::TextOf(t_, name).starts_with("c10d::");
       if (own[name] == 1) t_.ranges.category[i] = schema::Category::kCommunication;
     }
   }
@@ -297,4 +297,4 @@ ImportedTrace ImportEvents(std::span<const std::vector<kineto::Event>> batches, 
   return Build(std::move(partials), read, options);
 }
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -9,7 +9,7 @@
 #include "ingest/foreign.h"
 #include "ingest/kineto/read/trace_reader.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 
 // kMalformed: not a trace; errors of reading.
 Result<ImportedTrace> ImportTrace(const std::string& path, const TraceOptions& options);
@@ -21,4 +21,4 @@ Result<ImportedTrace> ImportTraceText(std::string_view json, const TraceOptions&
 ImportedTrace ImportEvents(std::span<const std::vector<kineto::Event>> batches, const kineto::ReadResult& read,
                            const TraceOptions& options);
 
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

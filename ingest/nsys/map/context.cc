@@ -72,7 +72,7 @@ void Context::NameThreads() {
   if (t.threads.rows() == 0) return;
   // The thread that marks the steps, else the process's first, else the busiest.
   std::vector<std::uint64_t> marks(t.threads.rows(), 0);
-  for (const import::StepMark& mark : trace_.steps) ++marks[mark.thread];
+  for (const ingest::StepMark& mark : trace_.steps) ++marks[mark.thread];
   std::size_t best = 0;
   const auto weight = [&](std::size_t i) {
     return std::tuple(marks[i], t.threads.tid[i] == t.processes.pid[0], t.threads.records[i]);

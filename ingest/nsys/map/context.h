@@ -21,56 +21,54 @@ struct Span {
 
 class Context {
  public:
-  Context(const Report& report, std::uint64_t process, import::MappedTrace& trace)
+  Context(const Report& report, std::uint64_t process, ingest::MappedTrace& trace)
       : report_(report), process_(process), trace_(trace) {
     if (report.start_utc_ns() > 0) base_ns_ = report.start_utc_ns();
   }
 
   const Report& report() const { return report_; }
-  import::MappedTrace& trace(){return trace_;
-} schema::RankTables& tables() {
-  return trace_.tables;
-}
+  ingest::MappedTrace& trace() { return trace_; }
+  schema::RankTables& tables() { return trace_.tables; }
 
-// `use` for the process's rows, whose first column is the one that says whose they are.
-template <typename F>
-void ForRows(std::string_view table, std::initializer_list<std::string_view> columns, F&& use) {
-  Rows rows = report_.database().Select(table, columns);
-  while (rows.Next()) {
-    if (rows.Int(0) != kAbsent && ProcessOf(rows.Int(0)) != process_ && ProcessOf(rows.Int(0)) != 0) continue;
-    ++events_;
-    use(rows);
+  // `use` for the process's rows, whose first column is the one that says whose they are.
+  template <typename F>
+  void ForRows(std::string_view table, std::initializer_list<std::string_view> columns, F&& use) {
+    Rows rows = report_.database().Select(table, columns);
+    while (rows.Next()) {
+      if (rows.Int(0) != kAbsent && ProcessOf(rows.Int(0)) != process_ && ProcessOf(rows.Int(0)) != 0) continue;
+      ++events_;
+      use(rows);
+    }
+    if (!rows.trouble().empty())
+      troubles_.push_back(std::string(table) + " after row " + std::to_string(rows.read()) + ": " + rows.trouble());
   }
-  if (!rows.trouble().empty())
-    troubles_.push_back(std::string(table) + " after row " + std::to_string(rows.read()) + ": " + rows.trouble());
-}
 
-// False: no event can be made of it, which is counted. `may_be_open`: no end is an event still going on.
-bool Times(std::int64_t start, std::int64_t end, bool may_be_open, Span& span);
-// Row of threads; rows that do not say have one of their own.
-std::uint32_t Thread(std::int64_t global_tid, const Span& span);
-std::uint32_t Text(std::int64_t string_id);  // kNone if it has none such.
-std::uint32_t Intern(std::string_view text) { return text.empty() ? schema::kNone : trace_.strings->Intern(text); }
-void Unreadable() { ++unreadable_; }
+  // False: no event can be made of it, which is counted. `may_be_open`: no end is an event still going on.
+  bool Times(std::int64_t start, std::int64_t end, bool may_be_open, Span& span);
+  // Row of threads; rows that do not say have one of their own.
+  std::uint32_t Thread(std::int64_t global_tid, const Span& span);
+  std::uint32_t Text(std::int64_t string_id);  // kNone if it has none such.
+  std::uint32_t Intern(std::string_view text) { return text.empty() ? schema::kNone : trace_.strings->Intern(text); }
+  void Unreadable() { ++unreadable_; }
 
-// Names of threads and processes, the training thread, lives.
-void NameThreads();
+  // Names of threads and processes, the training thread, lives.
+  void NameThreads();
 
-std::uint64_t events() const { return events_; }
-std::uint64_t unreadable() const { return unreadable_; }
-std::uint64_t times_invalid() const { return times_invalid_; }
-std::uint64_t negative() const { return negative_; }
-const std::vector<std::string>& troubles() const { return troubles_; }
+  std::uint64_t events() const { return events_; }
+  std::uint64_t unreadable() const { return unreadable_; }
+  std::uint64_t times_invalid() const { return times_invalid_; }
+  std::uint64_t negative() const { return negative_; }
+  const std::vector<std::string>& troubles() const { return troubles_; }
 
-private:
-const Report& report_;
-const std::uint64_t process_;
-import::MappedTrace& trace_;
-std::int64_t base_ns_ = 0;
-std::unordered_map<std::int64_t, std::uint32_t> threads_;  // By tid.
-std::unordered_map<std::int64_t, std::uint32_t> texts_;
-std::uint64_t events_ = 0, unreadable_ = 0, times_invalid_ = 0, negative_ = 0;
-std::vector<std::string> troubles_;
+ private:
+  const Report& report_;
+  const std::uint64_t process_;
+  ingest::MappedTrace& trace_;
+  std::int64_t base_ns_ = 0;
+  std::unordered_map<std::int64_t, std::uint32_t> threads_;  // By tid.
+  std::unordered_map<std::int64_t, std::uint32_t> texts_;
+  std::uint64_t events_ = 0, unreadable_ = 0, times_invalid_ = 0, negative_ = 0;
+  std::vector<std::string> troubles_;
 };  // namespace lockstep::nsys
 
 // Numbers of somebody else's that do not fit are none.

@@ -9,8 +9,8 @@
 #include "core/comm_kernels.h"
 #include "ingest/map/names.h"
 #include "ingest/nsys/map/context.h"
-#include "trace/sort_rows.h"
-#include "trace/strings.h"
+#include "trace/decode/sort_rows.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::nsys {
 namespace {
@@ -29,11 +29,11 @@ class GpuMapper {
     Syncs();
     Calls();
     Memory();
-    SortRows(t_.kernels, t_.kernels.begin_ns);
-    SortRows(t_.copies, t_.copies.begin_ns);
-    SortRows(t_.sync, t_.sync.begin_ns);
-    SortRows(t_.api, t_.api.begin_ns);
-    SortRows(t_.gpu_memory, t_.gpu_memory.time_ns);
+    trace::SortRows(t_.kernels, t_.kernels.begin_ns);
+    trace::SortRows(t_.copies, t_.copies.begin_ns);
+    trace::SortRows(t_.sync, t_.sync.begin_ns);
+    trace::SortRows(t_.api, t_.api.begin_ns);
+    trace::SortRows(t_.gpu_memory, t_.gpu_memory.time_ns);
     FindCommunication();
     Devices();
     return graphs_;
@@ -238,7 +238,7 @@ class GpuMapper {
           if (!context_.Times(row.Int(1), row.Int(2), false, span)) return;
           const std::uint32_t name = context_.Text(row.Int(3));
           const auto [kind, fresh] = kinds.try_emplace(name, std::uint8_t{0});
-          if (fresh && name != kNone) kind->second = import::ApiKind(lockstep::TextOf(t_, name));
+          if (fresh && name != kNone) kind->second = ingest::ApiKind(lockstep::trace::TextOf(t_, name));
           const std::int64_t result = row.Int(5);
           t_.api.Append({.begin_ns = span.begin_ns,
                          .duration_ns = span.duration_ns,
@@ -273,9 +273,9 @@ class GpuMapper {
     std::map<std::uint32_t, bool> by_name;
     for (std::uint32_t row = 0; row < t_.kernels.rows(); ++row) {
       const auto [at, fresh] = by_name.try_emplace(t_.kernels.name[row], false);
-      if (fresh) at->second = IsCommKernelName(lockstep::TextOf(t_, at->first));
+      if (fresh) at->second = IsCommKernelName(lockstep::trace::TextOf(t_, at->first));
       if (!at->second) continue;
-      import::CommKernel kernel;
+      ingest::CommKernel kernel;
       kernel.row = row;
       context_.trace().comm_kernels.push_back(kernel);
     }

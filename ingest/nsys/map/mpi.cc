@@ -9,7 +9,7 @@
 #include "core/hash.h"
 #include "core/mpi_ops.h"
 #include "ingest/rank_files/rank_source.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::nsys {
 namespace {
@@ -117,8 +117,8 @@ void MpiCalls::ReadCommunicators(std::int32_t rank) {
     if (rows.Int(0) != kAbsent && rank >= 0 && rows.Int(0) != rank) continue;
     if (rows.Int(1) == kAbsent) continue;
     Communicator& one = communicators_[rows.Int(1)];
-    one.size = std::max(one.size, ToldSize(rows.Int(2)));
-    if (rows.Int(3) >= 0) one.local_rank = ToldRank(rows.Int(3));
+    one.size = std::max(one.size, ingest::ToldSize(rows.Int(2)));
+    if (rows.Int(3) >= 0) one.local_rank = ingest::ToldRank(rows.Int(3));
     Hash64 hash;
     if (rows.Int(6) != kAbsent && rows.Int(6) != 0) {
       hash.Add(std::string_view("mpi communicator"));
@@ -136,7 +136,7 @@ void MpiCalls::ReadCommunicators(std::int32_t rank) {
 
 // The communicator of an operation. Handles of several processes say nothing to each other: without more, the first
 // one that a process uses is taken for MPI_COMM_WORLD, and others are not matched.
-std::uint32_t MpiCalls::CommRow(const MpiEvent& event, std::vector<import::RankGroup>& groups,
+std::uint32_t MpiCalls::CommRow(const MpiEvent& event, std::vector<ingest::RankGroup>& groups,
                                 std::int64_t world_size) {
   const bool by_uid = event.communicator_uid != kAbsent && event.communicator_uid != 0;
   const std::pair<int, std::int64_t> key =
@@ -144,7 +144,7 @@ std::uint32_t MpiCalls::CommRow(const MpiEvent& event, std::vector<import::RankG
   const auto at = rows_.find(key);
   if (at != rows_.end()) return at->second;
   const auto known = communicators_.find(event.communicator);
-  import::RankGroup entry;
+  ingest::RankGroup entry;
   entry.kind = schema::CommKind::kIntra;
   if (by_uid) {
     Hash64 hash;
@@ -165,14 +165,14 @@ std::uint32_t MpiCalls::CommRow(const MpiEvent& event, std::vector<import::RankG
     entry.guessed = true;
     entry.all_ranks = true;
     entry.stream = kNone;  // No stream of a GPU: apart from NCCL's guesses.
-    import::SetWorld(entry.group, world_size);
+    ingest::SetWorld(entry.group, world_size);
     name = "MPI_COMM_WORLD (guessed)";
   } else if (whole) {
     // All ranks: who is who in it is what the ranks are in the job only as long as nothing says otherwise.
-    if (known->second.world) import::SetWorld(entry.group, world_size), name = "MPI_COMM_WORLD";
+    if (known->second.world) ingest::SetWorld(entry.group, world_size), name = "MPI_COMM_WORLD";
   }
   const auto row = static_cast<std::uint32_t>(t_.comms.rows());
-  schema::Comms::Row comm = import::CommOf(entry, row, entry.rank);
+  schema::Comms::Row comm = ingest::CommOf(entry, row, entry.rank);
   comm.name = context_.Intern(name);
   t_.comms.Append(comm);
   groups.push_back(std::move(entry));
@@ -227,7 +227,7 @@ void MpiCalls::Complete(const MpiEvent& event, const Post& post, bool last) {
     set(t_.p2p);
 }
 
-MpiCalls::Facts MpiCalls::Emit(std::int32_t rank, std::int64_t world_size, std::vector<import::RankGroup>& groups) {
+MpiCalls::Facts MpiCalls::Emit(std::int32_t rank, std::int64_t world_size, std::vector<ingest::RankGroup>& groups) {
   Facts facts;
   if (events_.empty()) return facts;
   ReadCommunicators(rank);
@@ -249,7 +249,7 @@ MpiCalls::Facts MpiCalls::Emit(std::int32_t rank, std::int64_t world_size, std::
     last_hand.erase(request);
   };
   for (const MpiEvent& event : events_) {
-    const std::string_view name = lockstep::TextOf(t_, event.name);
+    const std::string_view name = lockstep::trace::TextOf(t_, event.name);
     const MpiOpInfo* info = FindCall(name);
     if (info == nullptr) {
       ++facts.unknown_calls;

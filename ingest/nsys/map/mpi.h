@@ -39,7 +39,7 @@ class MpiCalls {
     std::uint64_t without_partner = 0;       // Point-to-point calls of which only one side is told (MPI_Sendrecv).
   };
   // Appends rows; communicators come behind those that `groups` has, and are added to it.
-  Facts Emit(std::int32_t rank, std::int64_t world_size, std::vector<import::RankGroup>& groups);
+  Facts Emit(std::int32_t rank, std::int64_t world_size, std::vector<ingest::RankGroup>& groups);
 
  private:
   struct Post {
@@ -47,7 +47,7 @@ class MpiCalls {
     std::size_t row;
   };
   void ReadCommunicators(std::int32_t rank);
-  std::uint32_t CommRow(const MpiEvent& event, std::vector<import::RankGroup>& groups, std::int64_t world_size);
+  std::uint32_t CommRow(const MpiEvent& event, std::vector<ingest::RankGroup>& groups, std::int64_t world_size);
   void Complete(const MpiEvent& event, const Post& post, bool last);
   void Collective(const MpiEvent& event, const MpiOpInfo& info, std::uint32_t comm, std::uint32_t call,
                   std::uint32_t members);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "ingest/map/names.h"
-#include "trace/sort_rows.h"
-#include "trace/strings.h"
+#include "trace/decode/sort_rows.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::nsys {
 namespace {
@@ -41,12 +41,12 @@ class NvtxMapper {
   NvtxFacts Run() {
     Domains();
     Events();
-    for (import::CommEvent& event : context_.trace().comm_events)
+    for (ingest::CommEvent& event : context_.trace().comm_events)
       if (const auto at = members_.find(event.args.communicator); at != members_.end())
         event.args.group_size = at->second;
     Steps();
     // Steps point at no row: ranges may move.
-    SortRows(t_.ranges, t_.ranges.begin_ns);
+    trace::SortRows(t_.ranges, t_.ranges.begin_ns);
     return std::move(facts_);
   }
 
@@ -87,7 +87,7 @@ class NvtxMapper {
           if (!context_.Times(row.Int(2), type == kNvtxMark ? row.Int(2) : row.Int(3), true, span)) return;
           const std::string_view name = NameOf(row, 4, 5);
           const std::uint32_t thread = context_.Thread(row.Int(0), span);
-          const std::string_view domain_name = lockstep::TextOf(t_, domain);
+          const std::string_view domain_name = lockstep::trace::TextOf(t_, domain);
           if (domain_name == "MPI" && name.starts_with("MPI_") && type == kNvtxPushPop) {
             if (mpi_of_tables_) return;
             MpiEvent event;
@@ -118,7 +118,7 @@ class NvtxMapper {
                       .kind = static_cast<std::uint8_t>(type == kNvtxPushPop    ? 0
                                                         : type == kNvtxStartEnd ? 1
                                                                                 : 2),
-                      .category = import::RangeCategory(name),
+                      .category = ingest::RangeCategory(name),
                       .depth = 0,
                       .open = span.open,
                       .payload = payload,
@@ -130,12 +130,12 @@ class NvtxMapper {
   // "ncclAllReduce" with what NCCL's payload says (src/collectives.cc, NCCL 2.17 and later; names of the fields have
   // changed between versions, so they are told apart by their words).
   void Nccl(const Rows& row, const Span& span, std::uint32_t thread, std::string_view name) {
-    const std::string lower = "nccl:" + import::Letters(name.substr(4));
+    const std::string lower = "nccl:" + ingest::Letters(name.substr(4));
     std::string_view json = row.Text(14);
     if (json.empty() && row.Int(15) != kAbsent) json = context_.report().Text(row.Int(15));
     if (json.size() >= 65536) json = {};
-    import::CommEvent event;
-    if (import::KindOfOperation(lower) == CollectiveKind::kNone && import::Direction(lower) < 0) {
+    ingest::CommEvent event;
+    if (ingest::KindOfOperation(lower) == CollectiveKind::kNone && ingest::Direction(lower) < 0) {
       // "ncclCommInitRank": how many members there are.
       Payload(json, CollectiveKind::kNone, event.args);
       if (event.args.communicator != 0 && event.args.group_size > 0)
@@ -143,21 +143,21 @@ class NvtxMapper {
       return;
     }
     ++facts_.nccl_ops;
-    event.kind = import::CommEvent::kAnnotation;
+    event.kind = ingest::CommEvent::kAnnotation;
     event.thread = thread;
     event.name = context_.Intern(lower);
     event.begin_ns = span.begin_ns;
     event.end_ns = span.begin_ns + span.duration_ns;
-    Payload(json, import::KindOfOperation(lower), event.args);
+    Payload(json, ingest::KindOfOperation(lower), event.args);
     context_.trace().comm_events.push_back(event);
   }
 
-  void Payload(std::string_view json, CollectiveKind kind, import::CommArgs& args) {
+  void Payload(std::string_view json, CollectiveKind kind, ingest::CommArgs& args) {
     if (json.empty()) return;
     const auto object = nlohmann::json::parse(json, nullptr, false);
     if (!object.is_object()) return;
     for (const auto& [key, value] : object.items()) {
-      const std::string word = import::Letters(key);
+      const std::string word = ingest::Letters(key);
       std::uint64_t number = 0;
       if (value.is_number_unsigned()) {
         number = value.get<std::uint64_t>();
@@ -203,11 +203,11 @@ class NvtxMapper {
       if (!name.starts_with(step_range_)) return;
       const std::string_view rest = name.substr(step_range_.size());
       if (!rest.empty() && NumberIn(rest) < 0) return;
-      if (!rest.empty() && !import::Letters(rest).empty()) return;
+      if (!rest.empty() && !ingest::Letters(rest).empty()) return;
       word = step_range_;
     } else {
       if (name.size() > 48 || name.find("::") != std::string_view::npos) return;
-      word = import::Letters(name);
+      word = ingest::Letters(name);
       const auto* const at = std::find(std::begin(kStepWords), std::end(kStepWords), word);
       if (at == std::end(kStepWords)) return;
       order = static_cast<std::size_t>(at - std::begin(kStepWords));

@@ -17,10 +17,10 @@
 namespace lockstep::nsys {
 namespace {
 
-using import::ImportedTrace;
-using import::RankFinish;
-using import::TraceOptions;
-using import::TracePart;
+using ingest::ImportedTrace;
+using ingest::RankFinish;
+using ingest::TraceOptions;
+using ingest::TracePart;
 
 // What holds no events, or events of others than the ranks' own: not worth a line.
 bool IsEvents(std::string_view table) {
@@ -79,11 +79,11 @@ class Builder {
         options_(options),
         context_(report, part.process, trace_),
         finish_(trace_, out_.summary, options) {
-    trace_.strings = std::make_unique<import::Strings>(trace_.tables.strings, trace_.tables.string_bytes);
+    trace_.strings = std::make_unique<ingest::Strings>(trace_.tables.strings, trace_.tables.string_bytes);
   }
 
   ImportedTrace Run() {
-    import::TraceSummary& s = out_.summary;
+    ingest::TraceSummary& s = out_.summary;
     schema::RankTables& t = trace_.tables;
     s.told_rank = part_.told_rank;
     s.told_world_size = part_.told_world_size;
@@ -92,13 +92,13 @@ class Builder {
     mpi.ReadTables();
     const NvtxFacts nvtx = MapNvtx(context_, mpi, options_.step_range);
     const std::int64_t world = std::max<std::int64_t>(finish_.world_size(), finish_.rank() + 1);
-    import::CommunicationFacts communication = import::FindCollectives(trace_, "", finish_.rank(), world);
+    ingest::CommunicationFacts communication = ingest::FindCollectives(trace_, "", finish_.rank(), world);
     s.groups = std::move(communication.groups);
     const MpiCalls::Facts calls = mpi.Emit(finish_.rank(), world, s.groups);
     context_.NameThreads();
-    import::SetDepths(t, options_.jobs);
+    ingest::SetDepths(t, options_.jobs);
     CloseOpen(t, calls.open_calls);
-    import::TieLaunches(trace_);
+    ingest::TieLaunches(trace_);
     finish_.Identify("nsys");
     finish_.Span();
     if (report_.start_utc_ns() > 0) finish_.Snapshots();
@@ -111,7 +111,7 @@ class Builder {
   }
 
  private:
-  void Losses(const import::CommunicationFacts& communication, const MpiCalls::Facts& calls, std::uint64_t graphs) {
+  void Losses(const ingest::CommunicationFacts& communication, const MpiCalls::Facts& calls, std::uint64_t graphs) {
     const std::string& source = options_.source;
     const auto lose = [&](Loss loss, std::uint64_t count, std::string_view detail) {
       if (count > 0) finish_.Lose(loss, count, fmt::format("{}{}{}", source, detail.empty() ? "" : ": ", detail));
@@ -127,7 +127,7 @@ class Builder {
       for (const std::string& warning : report_.warnings()) lose(Loss::kImportToolWarned, 1, warning);
       lose(Loss::kImportCategorySkipped, unused_, "tables of events that are not used: " + unused);
     }
-    for (const import::CountedLoss& loss : part_.losses) lose(loss.loss, loss.count, loss.detail);
+    for (const ingest::CountedLoss& loss : part_.losses) lose(loss.loss, loss.count, loss.detail);
     for (const std::string& trouble : context_.troubles()) lose(Loss::kImportDamaged, 1, trouble);
     lose(Loss::kImportEventUnreadable, context_.unreadable(), "");
     lose(Loss::kImportTimeInvalid, context_.times_invalid(), "");
@@ -139,7 +139,7 @@ class Builder {
     finish_.LoseUnknowns(communication.without_group + calls.without_communicator);
   }
 
-  void Meta(const import::CommunicationFacts& communication, const NvtxFacts& nvtx) {
+  void Meta(const ingest::CommunicationFacts& communication, const NvtxFacts& nvtx) {
     finish_.Add("nsys_version", report_.product());
     finish_.Add("nsys_schema", report_.schema());
     finish_.Add("host", report_.host());
@@ -155,7 +155,7 @@ class Builder {
   const Report& report_;
   const TracePart& part_;
   const TraceOptions& options_;
-  import::MappedTrace trace_;
+  ingest::MappedTrace trace_;
   ImportedTrace out_;
   Context context_;
   RankFinish finish_;
@@ -167,7 +167,7 @@ class Builder {
 Result<std::vector<TracePart>> RanksOf(const std::string& path) {
   LS_TRY(const Report report, Report::Open(path));
   std::vector<Process> processes = report.Processes();
-  import::CountedLoss others{Loss::kImportCategorySkipped, 0, ""};
+  ingest::CountedLoss others{Loss::kImportCategorySkipped, 0, ""};
   std::size_t others_count = 0;
   const auto keep = [&](auto&& wanted) {
     if (std::none_of(processes.begin(), processes.end(), wanted)) return false;

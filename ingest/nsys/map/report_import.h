@@ -10,9 +10,9 @@
 namespace lockstep::nsys {
 
 // The processes that are ranks: those that MPI numbered; else those with GPU activity; else those with any events.
-Result<std::vector<import::TracePart>> RanksOf(const std::string& path);
+Result<std::vector<ingest::TracePart>> RanksOf(const std::string& path);
 
-Result<import::ImportedTrace> ImportRank(const std::string& path, const import::TracePart& part,
-                                         const import::TraceOptions& options);
+Result<ingest::ImportedTrace> ImportRank(const std::string& path, const ingest::TracePart& part,
+                                         const ingest::TraceOptions& options);
 
 }  // namespace lockstep::nsys

@@ -136,7 +136,7 @@ std::vector<Process> Report::Processes() const {
     found.erase(found.begin());
   }
   const auto ranked = [&](std::int64_t global_tid, std::int64_t rank) {
-    const std::int32_t told = ToldRank(rank);
+    const std::int32_t told = ingest::ToldRank(rank);
     if (global_tid == kAbsent || told < 0) return;
     if (const auto at = found.find(ProcessOf(global_tid)); at != found.end()) at->second.mpi_rank = told;
   };
@@ -161,10 +161,10 @@ std::vector<Process> Report::Processes() const {
 std::int64_t Report::WorldSize() const {
   std::int64_t size = 0;
   Rows rows = database_.Select("MPI_COMMUNICATORS", {"size"});
-  while (rows.Next()) size = std::max(size, ToldSize(rows.Int(0)));
+  while (rows.Next()) size = std::max(size, ingest::ToldSize(rows.Int(0)));
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS", "WORLD_SIZE"})
     if (const auto at = environment_.find(name); size <= 0 && at != environment_.end())
-      size = ToldSize(NumberOf(at->second));
+      size = ingest::ToldSize(NumberOf(at->second));
   return size;
 }
 
@@ -172,7 +172,7 @@ std::int32_t Report::RankOfEnvironment() const {
   for (const char* name :
        {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "RANK", "SLURM_PROCID"})
     if (const auto at = environment_.find(name); at != environment_.end())
-      if (const std::int32_t rank = ToldRank(NumberOf(at->second)); rank >= 0) return rank;
+      if (const std::int32_t rank = ingest::ToldRank(NumberOf(at->second)); rank >= 0) return rank;
   return -1;
 }
 

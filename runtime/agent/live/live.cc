@@ -10,9 +10,9 @@
 
 #include "core/own_file.h"
 #include "runtime/agent/live/live_text.h"
-#include "runtime/agent/write_renamed.h"
+#include "runtime/agent/rundir/write_renamed.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 constexpr std::size_t kMostSteps = 16, kMostEntries = 4096;
@@ -128,4 +128,4 @@ void Live::Finish() {
   RemoveOwn(path);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::agent

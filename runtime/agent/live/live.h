@@ -15,7 +15,7 @@
 #include "runtime/agent/live/live_file.h"
 #include "runtime/agent/live/live_steps.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 
 class Live {
  public:
@@ -60,4 +60,4 @@ class Live {
   bool over_ = false, metrics_failed_ = false, stretched_said_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::agent

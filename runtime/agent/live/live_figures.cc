@@ -7,7 +7,7 @@
 
 #include "core/interval.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 struct Clock {
@@ -261,4 +261,4 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> told, std::int32_t expe
   return figures;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::agent

@@ -11,7 +11,7 @@
 
 #include "runtime/agent/live/live_file.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 
 struct LiveFigures {
   std::int64_t ranks = 0;                        // Told something in this period or the last.
@@ -53,4 +53,4 @@ class LiveHearing {
 // `epoch`: now.
 LiveFigures ComputeLiveFigures(std::span<const LiveRank> ranks, std::int32_t expected, std::int64_t epoch);
 
-}  // namespace lockstep
+}  // namespace lockstep::agent

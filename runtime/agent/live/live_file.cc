@@ -10,9 +10,9 @@
 #include <type_traits>
 
 #include "core/hash.h"
-#include "runtime/agent/write_renamed.h"
+#include "runtime/agent/rundir/write_renamed.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x314556494c4b434c;  // "LCKLIVE1"
@@ -137,4 +137,4 @@ std::optional<LiveRank> ReadLiveFile(const std::string& directory, std::int32_t 
   return rank;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::agent

@@ -10,7 +10,7 @@
 
 #include "runtime/agent/live/live_steps.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 
 struct LiveRank {
   std::int32_t rank = 0;
@@ -32,4 +32,4 @@ bool WriteLiveFile(const std::string& directory, const LiveRank& rank);
 std::optional<LiveRank> ReadLiveFile(const std::string& directory, std::int32_t rank,
                                      std::size_t size_limit = std::size_t{4} << 20);
 
-}  // namespace lockstep
+}  // namespace lockstep::agent

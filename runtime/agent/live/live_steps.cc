@@ -11,7 +11,7 @@
 #include "core/hash.h"
 #include "core/mpi_ops.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 // A sample is taken every few seconds; what comes in between beyond this is not worth the memory (10 MB).
@@ -355,4 +355,4 @@ double LiveSteps::MpiShare(std::uint64_t now_ticks) {
   return std::min(1.0, static_cast<double>(most) / static_cast<double>(span));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::agent

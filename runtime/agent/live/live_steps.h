@@ -18,7 +18,7 @@
 #include "core/record.h"
 #include "core/ring_layout.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 
 // A collective of an MPI communicator, as one rank saw it.
 struct LiveOperation {
@@ -124,4 +124,4 @@ class LiveSteps {
   std::int64_t steps_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::agent

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 constexpr std::size_t kRanksNamed = 5;
@@ -136,4 +136,4 @@ std::string LiveMetrics(const LiveFigures& figures, std::int32_t expected, std::
   return out.text();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::agent

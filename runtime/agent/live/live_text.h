@@ -5,7 +5,7 @@
 
 #include "runtime/agent/live/live_figures.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 
 // One line. `expected`: ranks of the job; `period_ns`: since the last line.
 std::string LiveLine(const LiveFigures& figures, std::int32_t expected, std::int64_t period_ns);
@@ -14,4 +14,4 @@ std::string LiveLine(const LiveFigures& figures, std::int32_t expected, std::int
 // `realtime_ns`: of the figures.
 std::string LiveMetrics(const LiveFigures& figures, std::int32_t expected, std::int64_t realtime_ns);
 
-}  // namespace lockstep
+}  // namespace lockstep::agent

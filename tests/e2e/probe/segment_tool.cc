@@ -17,7 +17,7 @@ const char* OpName(std::uint16_t op) {
   return info != nullptr ? info->name.data() : "?";
 }
 
-void Print(const TestRecord& record) {
+void Print(const probe::TestRecord& record) {
   std::printf("p%u t%u ", record.process, record.ring);
   switch (record.kind) {
     case RecordKind::kMpi: {
@@ -81,13 +81,13 @@ void Print(const TestRecord& record) {
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
   if (std::strcmp(argv[1], "make") == 0) {
-    TestSegmentOptions options;
+    probe::TestSegmentOptions options;
     if (argc > 3 && std::strcmp(argv[3], "raw") == 0) options.mode = ClockMode::kRaw;
     if (argc > 3 && std::strcmp(argv[3], "off") == 0) options.recording = false;
-    TestSegment(options, argv[2]).Keep();
+    probe::TestSegment(options, argv[2]).Keep();
     return 0;
   }
-  TestSegment segment = TestSegment::Open(argv[2]);
+  probe::TestSegment segment = probe::TestSegment::Open(argv[2]);
   for (std::uint32_t i = 0; i < segment.header().processes_used; ++i) {
     const ProcessEntry& process = segment.view().processes()[i];
     std::printf("process %u rank=%d source=%d level=%d self_test=%d initialized=%d finalized=%d no_ring=%llu exe=%s\n",
@@ -95,6 +95,6 @@ int main(int argc, char** argv) {
                 process.self_test.load(), process.mpi_initialized.load(), process.mpi_finalized.load(),
                 static_cast<unsigned long long>(process.dropped_no_ring.load()), process.exe);
   }
-  for (const TestRecord& record : segment.ReadAll()) Print(record);
+  for (const probe::TestRecord& record : segment.ReadAll()) Print(record);
   return 0;
 }

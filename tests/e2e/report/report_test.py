@@ -141,7 +141,7 @@ def same_collectives(browser, page, analysis):
 
 
 def words(ns):
-    """As analysis/report/format.cc writes it."""
+    """As analysis/core/format.cc writes it."""
     value, unit = (ns / 1e9, "s") if ns >= 9999.5e6 else (ns / 1e6, "ms") if ns >= 999.5e3 else (ns / 1e3, "us") if ns >= 999.5 else (ns, "ns")
     text = f"{value:.{0 if unit == 'ns' or value >= 99.95 else 1 if value >= 9.995 else 2}f}"
     return (text.rstrip("0").rstrip(".") if "." in text else text) + " " + unit if ns else "0"

@@ -2,10 +2,10 @@
 
 #include <cstdio>
 
-#include "runtime/agent/recover.h"
+#include "runtime/agent/recover/recover.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  std::printf("%zu\n", lockstep::FinishLeftSpools(argv[1]));
+  std::printf("%zu\n", lockstep::agent::FinishLeftSpools(argv[1]));
   return 0;
 }

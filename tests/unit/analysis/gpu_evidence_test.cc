@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/straggler_cause.h"
+#include "analysis/stragglers/straggler_cause.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 GpuRow Gpu(std::int32_t rank, std::optional<std::int64_t> clock, std::int64_t throttled = 0,
@@ -64,4 +64,4 @@ TEST(GpuEvidence, OtherModelsAreNotCompared) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::analysis

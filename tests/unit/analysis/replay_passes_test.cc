@@ -5,7 +5,7 @@
 #include "analysis/report/json.h"
 #include "tests/unit/analysis/synthetic_job.h"
 
-namespace lockstep {
+namespace lockstep::analysis {
 namespace {
 
 using test::Job;
@@ -66,7 +66,7 @@ TEST(ReplayPasses, TheSameForAnyNumberOfThreads) {
     options.jobs = jobs;
     const Result<Analysis> analysis = Analyze(job.timeline, options);
     ASSERT_TRUE(analysis.ok());
-    texts[jobs == 4] = RenderJson(analysis.value());
+    texts[jobs == 4] = report::RenderJson(analysis.value());
   }
   EXPECT_EQ(texts[0], texts[1]);
 }
@@ -81,11 +81,11 @@ TEST(ReplayPasses, WhatIsNotReplayedIsNullWithItsReason) {
   ASSERT_TRUE(analysis.ok());
   EXPECT_NE(analysis.value().replay_skipped, "");
   EXPECT_FALSE(analysis.value().overlap.has_value());
-  const std::string json = RenderJson(analysis.value());
+  const std::string json = report::RenderJson(analysis.value());
   EXPECT_NE(json.find("\"overlap\": null"), std::string::npos);
   EXPECT_NE(json.find("\"counterfactual\": null"), std::string::npos);
   EXPECT_NE(json.find("--no-replay"), std::string::npos);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::analysis

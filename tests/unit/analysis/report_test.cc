@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "analysis/report/format.h"
+#include "analysis/core/format.h"
 #include "analysis/report/json.h"
 #include "analysis/report/text.h"
 #include "core/loss.h"
@@ -39,24 +39,24 @@ JobSpec SlowRank5of8() {
 }
 
 TEST(Format, ThreeDigitsAndUnits) {
-  EXPECT_EQ(Duration(0), "0");
-  EXPECT_EQ(Duration(999), "999 ns");
-  EXPECT_EQ(Duration(3'100), "3.1 us");
-  EXPECT_EQ(Duration(412'000'000), "412 ms");
-  EXPECT_EQ(Duration(41'250'000), "41.2 ms");
-  EXPECT_EQ(Duration(-2'000'000), "-2 ms");
-  EXPECT_EQ(Duration(12'000'000'000), "12 s");
-  EXPECT_EQ(Percent(41, 412), "10 %");
-  EXPECT_EQ(Percent(1, 0), "-");
-  EXPECT_EQ(Bytes(1'420'000'000), "1.42 GB");
-  EXPECT_EQ(Count(1'842'113), "1 842 113");
-  EXPECT_EQ(RankList({0, 1, 2, 3, 8, 10, 11}), "0-3,8,10,11");
+  EXPECT_EQ(analysis::Duration(0), "0");
+  EXPECT_EQ(analysis::Duration(999), "999 ns");
+  EXPECT_EQ(analysis::Duration(3'100), "3.1 us");
+  EXPECT_EQ(analysis::Duration(412'000'000), "412 ms");
+  EXPECT_EQ(analysis::Duration(41'250'000), "41.2 ms");
+  EXPECT_EQ(analysis::Duration(-2'000'000), "-2 ms");
+  EXPECT_EQ(analysis::Duration(12'000'000'000), "12 s");
+  EXPECT_EQ(analysis::Percent(41, 412), "10 %");
+  EXPECT_EQ(analysis::Percent(1, 0), "-");
+  EXPECT_EQ(analysis::Bytes(1'420'000'000), "1.42 GB");
+  EXPECT_EQ(analysis::Count(1'842'113), "1 842 113");
+  EXPECT_EQ(analysis::RankList({0, 1, 2, 3, 8, 10, 11}), "0-3,8,10,11");
 }
 
 // LOCKSTEP_UPDATE_GOLDEN=1 writes it anew.
 TEST(Text, Golden) {
   const std::string text =
-      RenderText(Simulate(SlowRank5of8()).Analyze(), {.color = false, .unicode = true, .width = 100});
+      report::RenderText(Simulate(SlowRank5of8()).Analyze(), {.color = false, .unicode = true, .width = 100});
   const std::string path = std::string(LOCKSTEP_SOURCE_DIR) + "/tests/unit/analysis/slow_rank.golden.txt";
   if (std::getenv("LOCKSTEP_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
   std::ifstream file(path);
@@ -67,7 +67,7 @@ TEST(Text, Golden) {
 
 TEST(Text, FirstSentenceIsTheVerdictAndLinesFit) {
   for (const bool unicode : {true, false}) {
-    const std::string text = RenderText(Simulate(SlowRank5of8()).Analyze(), {.unicode = unicode});
+    const std::string text = report::RenderText(Simulate(SlowRank5of8()).Analyze(), {.unicode = unicode});
     const std::vector<std::string> lines = Lines(text);
     EXPECT_TRUE(lines[2].starts_with("  Rank 5 holds everyone back")) << lines[2];
     for (const std::string& line : lines) EXPECT_LE(Columns(line), 100u) << line;
@@ -78,25 +78,25 @@ TEST(Text, FirstSentenceIsTheVerdictAndLinesFit) {
 }
 
 TEST(Text, ColourOnlyIfAsked) {
-  const Analysis analysis = Simulate(SlowRank5of8()).Analyze();
-  EXPECT_EQ(RenderText(analysis, {}).find('\x1b'), std::string::npos);
-  EXPECT_NE(RenderText(analysis, {.color = true}).find('\x1b'), std::string::npos);
+  const analysis::Analysis analysis = Simulate(SlowRank5of8()).Analyze();
+  EXPECT_EQ(report::RenderText(analysis, {}).find('\x1b'), std::string::npos);
+  EXPECT_NE(report::RenderText(analysis, {.color = true}).find('\x1b'), std::string::npos);
 }
 
 TEST(Text, SharedCoresComeFirst) {
   JobSpec spec;
   spec.allowed_cores = 2;
-  const std::vector<std::string> lines = Lines(RenderText(Simulate(spec).Analyze(), {}));
+  const std::vector<std::string> lines = Lines(report::RenderText(Simulate(spec).Analyze(), {}));
   EXPECT_TRUE(lines[0].starts_with("4 ranks share 2 cores")) << lines[0];
   // One core each says nothing: mpirun binds every rank to its own.
   spec.allowed_cores = 1;
-  EXPECT_TRUE(Lines(RenderText(Simulate(spec).Analyze(), {}))[0].starts_with("ddp_mpi"));
+  EXPECT_TRUE(Lines(report::RenderText(Simulate(spec).Analyze(), {}))[0].starts_with("ddp_mpi"));
 }
 
 TEST(Text, DamagedTimesDrawNoEndlessBars) {
-  Analysis analysis = Simulate({}).Analyze();
-  for (RankRow& row : analysis.ranks) row.late_ns = INT64_MAX / 3;
-  EXPECT_LT(RenderText(analysis, {}).size(), 100'000u);
+  analysis::Analysis analysis = Simulate({}).Analyze();
+  for (analysis::RankRow& row : analysis.ranks) row.late_ns = INT64_MAX / 3;
+  EXPECT_LT(report::RenderText(analysis, {}).size(), 100'000u);
 }
 
 TEST(Text, CoresThatAreTheRanksOwnAreNotShared) {
@@ -109,7 +109,7 @@ TEST(Text, CoresThatAreTheRanksOwnAreNotShared) {
     for (std::size_t i = 0; i < tables.rank_totals.rows(); ++i)
       tables.rank_totals.offcpu_ns[i] = (tables.rank_totals.end_ns[i] - tables.rank_totals.begin_ns[i]) / 2;
     for (std::size_t i = 0; i < cpus.size(); ++i) tables.ranks.allowed_cpus[i] = Intern(tables, cpus[i]);
-    return Lines(RenderText(job.Analyze(), {}))[0];
+    return Lines(report::RenderText(job.Analyze(), {}))[0];
   };
   EXPECT_TRUE(first_line({"0", "1", "2", "3"}).starts_with("ddp_mpi")) << first_line({"0", "1", "2", "3"});
   EXPECT_TRUE(first_line({"0", "1", "0", "1"}).starts_with("4 ranks share 2 cores"));
@@ -124,7 +124,7 @@ TEST(Text, LargeJobsShowTheWorst) {
   JobSpec spec = SlowRank5of8();
   spec.ranks = 40;
   spec.steps = 12;
-  const std::string text = RenderText(Simulate(spec).Analyze(), {});
+  const std::string text = report::RenderText(Simulate(spec).Analyze(), {});
   const std::vector<std::string> lines = Lines(text);
   const auto head = std::find_if(lines.begin(), lines.end(), [](const auto& l) { return l.starts_with("  RANKS"); });
   ASSERT_NE(head, lines.end());
@@ -137,9 +137,9 @@ TEST(Text, LossesComeWithTheirRemedy) {
   Job job = Simulate({});
   AddLoss(job.timeline.tables, "RingFull", 1, 12);
   AddLoss(job.timeline.tables, "RingFull", 2, 30);
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   EXPECT_TRUE(analysis.incomplete());
-  const std::string text = RenderText(analysis, {});
+  const std::string text = report::RenderText(analysis, {});
   EXPECT_NE(text.find("records dropped because a thread's ring was full: 42 (ranks 1,2)"), std::string::npos) << text;
   EXPECT_NE(text.find("raise --ring-size"), std::string::npos);
 }
@@ -147,11 +147,11 @@ TEST(Text, LossesComeWithTheirRemedy) {
 TEST(Text, EveryKindOfLossIsShown) {
   Job job = Simulate({});
   for (const LossInfo& info : kLosses) AddLoss(job.timeline.tables, info.name, 1, 7);
-  const Analysis analysis = job.Analyze();
-  TextOptions wide;
+  const analysis::Analysis analysis = job.Analyze();
+  report::TextOptions wide;
   wide.width = 10'000;
-  const std::string text = RenderText(analysis, wide);
-  const auto json = nlohmann::json::parse(RenderJson(analysis));
+  const std::string text = report::RenderText(analysis, wide);
+  const auto json = nlohmann::json::parse(report::RenderJson(analysis));
   ASSERT_EQ(json["losses"].size(), std::size(kLosses));
   for (const LossInfo& info : kLosses) {
     EXPECT_NE(text.find(std::string(info.sentence) + ": 7 (rank 1)"), std::string::npos) << info.name;
@@ -163,27 +163,27 @@ TEST(Text, EveryKindOfLossIsShown) {
 }
 
 TEST(Text, DetailsOfOneLossAreOneLine) {
-  Analysis analysis = Simulate({}).Analyze();
+  analysis::Analysis analysis = Simulate({}).Analyze();
   analysis.losses.clear();
   for (const char* detail : {"kind 22", "kind 22", "kind 31", "kind 40", "kind 41", "kind 42"})
     analysis.losses.push_back({"GpuRecordUnknown", 1, 2, false, "GPU records of a kind that is not used", "", detail});
-  TextOptions wide;
+  report::TextOptions wide;
   wide.width = 10'000;
-  EXPECT_NE(
-      RenderText(analysis, wide).find("not used: 12 (rank 1); kind 22; kind 31; kind 40; 2 more in analysis.json"),
-      std::string::npos);
+  EXPECT_NE(report::RenderText(analysis, wide)
+                .find("not used: 12 (rank 1); kind 22; kind 31; kind 40; 2 more in analysis.json"),
+            std::string::npos);
 }
 
 TEST(Text, ExplanationListsTheRowsBehind) {
-  const Analysis analysis = Simulate(SlowRank5of8()).Analyze();
-  const std::string text = RenderExplanation(analysis, 1, {});
+  const analysis::Analysis analysis = Simulate(SlowRank5of8()).Analyze();
+  const std::string text = report::RenderExplanation(analysis, 1, {});
   EXPECT_NE(text.find("others_wait_ns"), std::string::npos);
   EXPECT_EQ(Lines(text).size(), 6u + 20u) << "number, headline, evidence, action, blank, columns";
-  EXPECT_EQ(RenderExplanation(analysis, 9, {}), "");
+  EXPECT_EQ(report::RenderExplanation(analysis, 9, {}), "");
 }
 
 TEST(Json, HoldsEveryKeyOfTheContract) {
-  const auto json = nlohmann::json::parse(RenderJson(Simulate(SlowRank5of8()).Analyze()));
+  const auto json = nlohmann::json::parse(report::RenderJson(Simulate(SlowRank5of8()).Analyze()));
   EXPECT_EQ(json["schema"], "lockstep.analysis/1");
   const auto has = [](const nlohmann::json& object, const std::vector<std::string>& keys) {
     for (const std::string& key : keys) EXPECT_TRUE(object.contains(key)) << key;
@@ -219,10 +219,11 @@ TEST(Json, HoldsEveryKeyOfTheContract) {
 
 TEST(Json, SameInputSameBytesWhateverTheThreads) {
   const Job job = Simulate(SlowRank5of8());
-  AnalyzeOptions one = job.Options(), many = job.Options();
+  analysis::AnalyzeOptions one = job.Options(), many = job.Options();
   one.jobs = 1;
   many.jobs = 7;
-  EXPECT_EQ(RenderJson(Analyze(job.timeline, one).value()), RenderJson(Analyze(job.timeline, many).value()));
+  EXPECT_EQ(report::RenderJson(analysis::Analyze(job.timeline, one).value()),
+            report::RenderJson(analysis::Analyze(job.timeline, many).value()));
 }
 
 TEST(Json, UnknownIsNull) {
@@ -231,7 +232,7 @@ TEST(Json, UnknownIsNull) {
   t.clock = {};
   for (auto& v : t.ranks.agent_cpu_ns) v = -1;
   for (auto& v : t.rank_totals.offcpu_ns) v = -1;
-  const auto json = nlohmann::json::parse(RenderJson(job.Analyze()));
+  const auto json = nlohmann::json::parse(report::RenderJson(job.Analyze()));
   EXPECT_TRUE(json["trust"]["clock_error_ns_max"].is_null());
   EXPECT_TRUE(json["trust"]["agent_cpu_fraction"].is_null());
   EXPECT_TRUE(json["ranks"][0]["offcpu_ns"].is_null());
@@ -239,9 +240,9 @@ TEST(Json, UnknownIsNull) {
 
 TEST(Json, ManyCellsAreLeftToTheTimeline) {
   const Job job = Simulate({});
-  AnalyzeOptions options = job.Options();
+  analysis::AnalyzeOptions options = job.Options();
   options.max_step_cells = 239;
-  const auto json = nlohmann::json::parse(RenderJson(Analyze(job.timeline, options).value()));
+  const auto json = nlohmann::json::parse(report::RenderJson(analysis::Analyze(job.timeline, options).value()));
   EXPECT_TRUE(json["steps"].empty());
   EXPECT_TRUE(json["truncated"].get<bool>());
 }

@@ -1,4 +1,4 @@
-#include "analysis/statistics.h"
+#include "analysis/core/statistics.h"
 
 #include <gtest/gtest.h>
 
@@ -10,11 +10,11 @@ namespace lockstep::test {
 namespace {
 
 TEST(Median, OfAnEvenNumberIsTheLower) {
-  EXPECT_EQ(LowerMedian(std::vector<std::int64_t>{4, 1, 3, 2}), 2);
-  EXPECT_EQ(LowerMedian(std::vector<std::int64_t>{5, 1, 3}), 3);
-  EXPECT_EQ(LowerMedian(std::vector<std::int64_t>{}), 0);
-  EXPECT_EQ(LowerQuantile({10, 20, 30, 40, 50}, 0.99), 40);
-  EXPECT_EQ(LowerQuantile({10, 20, 30, 40, 50}, 0.10), 10);
+  EXPECT_EQ(analysis::LowerMedian(std::vector<std::int64_t>{4, 1, 3, 2}), 2);
+  EXPECT_EQ(analysis::LowerMedian(std::vector<std::int64_t>{5, 1, 3}), 3);
+  EXPECT_EQ(analysis::LowerMedian(std::vector<std::int64_t>{}), 0);
+  EXPECT_EQ(analysis::LowerQuantile({10, 20, 30, 40, 50}, 0.99), 40);
+  EXPECT_EQ(analysis::LowerQuantile({10, 20, 30, 40, 50}, 0.10), 10);
 }
 
 TEST(Bootstrap, CoversTheMedianAbout95TimesOf100) {
@@ -23,7 +23,7 @@ TEST(Bootstrap, CoversTheMedianAbout95TimesOf100) {
     Noise noise(seed);
     std::vector<double> values(60);
     for (double& value : values) value = 7 + noise.Next();
-    const auto [low, high] = BootstrapInterval(values, 1, Statistic::kMedian, seed, 400);
+    const auto [low, high] = analysis::BootstrapInterval(values, 1, analysis::Statistic::kMedian, seed, 400);
     covered += low <= 7 && 7 <= high;
   }
   EXPECT_GE(covered, 360);
@@ -38,7 +38,7 @@ TEST(Permutation, AlarmsOfHealthyRanksKeepToTheirRate) {
     std::vector<std::vector<double>> values(40, std::vector<double>(ranks));
     for (auto& unit : values)
       for (double& value : unit) value = noise.Next();
-    const std::vector<double> p = LabelPermutationTest(values, 1, seed, 499);
+    const std::vector<double> p = analysis::LabelPermutationTest(values, 1, seed, 499);
     alarms += *std::min_element(p.begin(), p.end()) < 0.01;
   }
   EXPECT_LE(alarms, 18);
@@ -50,7 +50,7 @@ TEST(Permutation, FindsTheOneThatIsAlwaysLater) {
   std::vector<std::vector<double>> values(40, std::vector<double>(8));
   for (auto& unit : values)
     for (std::size_t r = 0; r < unit.size(); ++r) unit[r] = noise.Next() + (r == 6 ? 2 : 0);
-  const std::vector<double> p = LabelPermutationTest(values, 1, 1);
+  const std::vector<double> p = analysis::LabelPermutationTest(values, 1, 1);
   EXPECT_LT(p[6], 0.001);
   for (std::size_t r = 0; r < 8; ++r) {
     if (r == 6) continue;
@@ -65,67 +65,67 @@ TEST(Blocks, GrowWithAutocorrelationAndLeaveTen) {
     white[i] = noise.Next();
     slow[i] = (i == 0 ? 0 : 0.9 * slow[i - 1]) + noise.Next();
   }
-  EXPECT_LE(BlockLength({white}), 4u);
-  EXPECT_GE(BlockLength({slow}), 10u);
-  EXPECT_LE(BlockLength({slow}), 20u);
-  EXPECT_EQ(BlockLength({std::vector<double>(5, 1.0)}), 1u);
+  EXPECT_LE(analysis::BlockLength({white}), 4u);
+  EXPECT_GE(analysis::BlockLength({slow}), 10u);
+  EXPECT_LE(analysis::BlockLength({slow}), 20u);
+  EXPECT_EQ(analysis::BlockLength({std::vector<double>(5, 1.0)}), 1u);
 }
 
 // Larger from the middle on only; the rest of the time anybody.
 TEST(Permutation, FindsTheOneThatIsLaterSinceTheMiddle) {
-  SeededRandom random(5);
+  analysis::SeededRandom random(5);
   std::vector<std::vector<double>> values(40, std::vector<double>(8));
   for (std::size_t u = 0; u < values.size(); ++u)
     for (std::size_t s = 0; s < 8; ++s) values[u][s] = random.Unit() + (s == 2 && u >= 20 ? 2 : 0);
-  EXPECT_LT(LabelPermutationTest(values, 1, 1)[2], 0.005);
+  EXPECT_LT(analysis::LabelPermutationTest(values, 1, 1)[2], 0.005);
 }
 
 // In a tenth of the units by much: their ranks say little, their sizes do. One wild unit says nothing.
 TEST(Permutation, BySizeFindsTheOneThatIsLateAtTimes) {
   std::vector<std::vector<double>> values(100, std::vector<double>(8, 0.0));
-  SeededRandom random(6);
+  analysis::SeededRandom random(6);
   for (int i = 0; i < 12; ++i) values[random.Below(100)][random.Below(8)] = 2;
   for (std::size_t u = 3; u < 100; u += 10) values[u][5] = 10;
-  EXPECT_LT(LabelPermutationTest(values, 1, 1, 1999, 1, true)[5], 0.005);
+  EXPECT_LT(analysis::LabelPermutationTest(values, 1, 1, 1999, 1, true)[5], 0.005);
   std::vector<std::vector<double>> once(100, std::vector<double>(8, 0.0));
   once[40][1] = 1000;
   once[70][2] = 3;
-  EXPECT_GT(LabelPermutationTest(once, 1, 1, 1999, 1, true)[1], 0.2);
+  EXPECT_GT(analysis::LabelPermutationTest(once, 1, 1, 1999, 1, true)[1], 0.2);
 }
 
 TEST(Permutation, BySizeKeepsToItsRateWithHeavyTails) {
   int alarms = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
-    SeededRandom random(seed);
+    analysis::SeededRandom random(seed);
     std::vector<std::vector<double>> values(40, std::vector<double>(4, 0.0));
     for (auto& unit : values)
       for (double& value : unit)
         if (random.Unit() < 0.1) value = 1 / (random.Unit() + 0.01);
-    const std::vector<double> p = LabelPermutationTest(values, 1, seed, 499, 1, true);
+    const std::vector<double> p = analysis::LabelPermutationTest(values, 1, seed, 499, 1, true);
     alarms += *std::min_element(p.begin(), p.end()) < 0.01;
   }
   EXPECT_LE(alarms, 11);
 }
 
 TEST(BlockLength, EqualValuesAndAChangeOfLevelAreNoCorrelation) {
-  EXPECT_EQ(BlockLength({std::vector<double>(60, 1.0)}), 2u);
-  SeededRandom random(3);
+  EXPECT_EQ(analysis::BlockLength({std::vector<double>(60, 1.0)}), 2u);
+  analysis::SeededRandom random(3);
   std::vector<double> shifted;
   for (int i = 0; i < 60; ++i) shifted.push_back(random.Unit() + (i >= 30 ? 5 : 0));
-  EXPECT_GE(BlockLength({shifted}), 5u);
-  EXPECT_LE(BlockLengthApartFromShift({shifted}), 3u);
+  EXPECT_GE(analysis::BlockLength({shifted}), 5u);
+  EXPECT_LE(analysis::BlockLengthApartFromShift({shifted}), 3u);
 }
 
 TEST(Paired, TellsTheSlowerOfTwo) {
-  SeededRandom random(4);
+  analysis::SeededRandom random(4);
   std::vector<double> slower, equal;
   for (int i = 0; i < 30; ++i) {
     equal.push_back(random.Unit() - 0.5);
     slower.push_back(random.Unit() - 0.2);
   }
-  EXPECT_LT(PairedTest(slower, 1, 1), 0.01);
-  EXPECT_GT(PairedTest(equal, 1, 1), 0.01);
-  EXPECT_EQ(PairedTest({}, 1, 1), 1);
+  EXPECT_LT(analysis::PairedTest(slower, 1, 1), 0.01);
+  EXPECT_GT(analysis::PairedTest(equal, 1, 1), 0.01);
+  EXPECT_EQ(analysis::PairedTest({}, 1, 1), 1);
 }
 
 }  // namespace

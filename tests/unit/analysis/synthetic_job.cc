@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "analysis/statistics.h"
+#include "analysis/core/statistics.h"
 #include "core/collective.h"
 #include "core/interval.h"
 #include "core/mpi_ops.h"
@@ -45,7 +45,7 @@ class Simulator {
       for (std::size_t r = 0; r < n_; ++r) marks_[r].push_back(now[r]);
     }
     Tables();
-    job_.timeline = MakeTimeline("run", std::move(t_));
+    job_.timeline = merge::MakeTimeline("run", std::move(t_));
     return std::move(job_);
   }
 
@@ -179,7 +179,7 @@ class Simulator {
                            .last_rank = tie ? -1 : static_cast<std::int32_t>(last),
                            .charge_ns = tie ? 0 : margin,
                            .transfer_ns = op.censored ? -1 : op.end - op.last,
-                           .wait_ns = LowerMedian(waits),
+                           .wait_ns = analysis::LowerMedian(waits),
                            .error_ns = error,
                            .splits = 1,
                            .censored = op.censored,
@@ -280,24 +280,24 @@ class Simulator {
 
 Job Simulate(const JobSpec& spec) { return Simulator(spec).Run(); }
 
-AnalyzeOptions Job::Options() const {
-  AnalyzeOptions options;
+analysis::AnalyzeOptions Job::Options() const {
+  analysis::AnalyzeOptions options;
   options.read_rank = [this](std::int32_t rank) -> Result<schema::RankTables> {
     return ranks[static_cast<std::size_t>(rank)];
   };
   return options;
 }
 
-Analysis Job::Analyze(bool replay) const {
-  AnalyzeOptions options = Options();
+analysis::Analysis Job::Analyze(bool replay) const {
+  analysis::AnalyzeOptions options = Options();
   options.replay = replay;
-  Result<Analysis> result = lockstep::Analyze(timeline, options);
+  Result<analysis::Analysis> result = lockstep::analysis::Analyze(timeline, options);
   EXPECT_TRUE(result.ok()) << result.error().what;
-  return result.ok() ? std::move(result).value() : Analysis{};
+  return result.ok() ? std::move(result).value() : analysis::Analysis{};
 }
 
 std::int64_t Job::MedianStep(int warmup) const {
-  return LowerMedian(std::vector<std::int64_t>(step_ns.begin() + warmup, step_ns.end()));
+  return analysis::LowerMedian(std::vector<std::int64_t>(step_ns.begin() + warmup, step_ns.end()));
 }
 
 std::uint32_t Intern(schema::TimelineTables& t, std::string_view text) {
@@ -316,7 +316,7 @@ void AddLoss(schema::TimelineTables& t, std::string_view name, std::int32_t rank
 
 double Noise::Next() {
   // Sum of twelve uniforms: deviation 1 exactly.
-  SeededRandom random(state_);
+  analysis::SeededRandom random(state_);
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += random.Unit();
   state_ = random.Next();

@@ -36,13 +36,13 @@ struct JobSpec {
 };
 
 struct Job {
-  Timeline timeline;
+  merge::Timeline timeline;
   std::vector<schema::RankTables> ranks;
   std::vector<std::int64_t> step_ns;  // Job step times, warm-up included.
 
-  AnalyzeOptions Options() const;
+  analysis::AnalyzeOptions Options() const;
   // Fails the test on an error. Without replay: for many runs of which only the naming is asked.
-  Analysis Analyze(bool replay = true) const;
+  analysis::Analysis Analyze(bool replay = true) const;
   // Median of the job's steps without warm-up.
   std::int64_t MedianStep(int warmup) const;
 };

@@ -107,10 +107,10 @@ TEST(Breakdown, ADeadRanksLastMomentIsNoClockViolation) {
 }
 
 TEST(Breakdown, TransferBeatsWaitAtTheSameInstant) {
-  RankActivity a;
+  merge::RankActivity a;
   a.busy = {{0, 100}};
-  AddOps({{0, 60, 60, 80, true}, {10, 10, 20, 40, true}}, a);
-  const Terms t = BreakDown(a, {{0, 100}})[0];
+  merge::AddOps({{0, 60, 60, 80, true}, {10, 10, 20, 40, true}}, a);
+  const merge::Terms t = merge::BreakDown(a, {{0, 100}})[0];
   EXPECT_EQ(t.exposed_transfer_ns, 20 + 20);
   EXPECT_EQ(t.exposed_wait_ns, 60 - 20);
   EXPECT_EQ(t.idle_ns, 20);
@@ -162,15 +162,15 @@ TEST(KernelClass, NamesAsLibrariesAndHtaSeeThem) {
     EXPECT_TRUE(IsCommKernelName(name)) << name;
   for (const char* name : {"gemm", "SyncBatchNorm", "vectorized_elementwise_kernel", "void at::native::reduce_kernel"})
     EXPECT_FALSE(IsCommKernelName(name)) << name;
-  EXPECT_EQ(HtaClass("ncclKernel"), KernelClass::kComm);
-  EXPECT_EQ(HtaClass("hipLaunch"), KernelClass::kComm);
-  EXPECT_EQ(HtaClass("Memcpy HtoD"), KernelClass::kMemory);
-  EXPECT_EQ(HtaClass("SyncBatchNorm_fwd"), KernelClass::kNone);
-  EXPECT_EQ(HtaClass("void deep_ep::dispatch"), KernelClass::kCompute);
+  EXPECT_EQ(merge::HtaClass("ncclKernel"), merge::KernelClass::kComm);
+  EXPECT_EQ(merge::HtaClass("hipLaunch"), merge::KernelClass::kComm);
+  EXPECT_EQ(merge::HtaClass("Memcpy HtoD"), merge::KernelClass::kMemory);
+  EXPECT_EQ(merge::HtaClass("SyncBatchNorm_fwd"), merge::KernelClass::kNone);
+  EXPECT_EQ(merge::HtaClass("void deep_ep::dispatch"), merge::KernelClass::kCompute);
 }
 
 TEST(CounterCurve, InterpolatesAndKnowsWhatItDoesNot) {
-  CounterCurve curve({{0, 10}, {50, 150}, {-50, 1000}, {300, 400}, {100, 150}, {20, 20}});
+  merge::CounterCurve curve({{0, 10}, {50, 150}, {-50, 1000}, {300, 400}, {100, 150}, {20, 20}});
   EXPECT_EQ(curve.Within(0), -1);
   curve.Add(0, 100);
   EXPECT_EQ(curve.Within(0), -1);
@@ -186,11 +186,11 @@ TEST(CounterCurve, InterpolatesAndKnowsWhatItDoesNot) {
 }
 
 // Every nanosecond on its own, straight from the definitions.
-Terms PerNanosecond(const RankActivity& a, Interval w) {
+merge::Terms PerNanosecond(const merge::RankActivity& a, Interval w) {
   const auto in = [](const IntervalSet& set, std::int64_t t) {
     return std::any_of(set.begin(), set.end(), [t](const Interval& i) { return i.begin <= t && t < i.end; });
   };
-  Terms out;
+  merge::Terms out;
   for (std::int64_t t = w.begin; t < w.end; ++t) {
     const bool compute = a.gpu ? in(a.busy, t) : !in(a.busy, t);
     const bool flight = in(a.certain, t) || in(a.possible, t);
@@ -211,7 +211,7 @@ Terms PerNanosecond(const RankActivity& a, Interval w) {
   return out;
 }
 
-void ExpectSame(const Terms& got, const Terms& want) {
+void ExpectSame(const merge::Terms& got, const merge::Terms& want) {
   EXPECT_EQ(got.compute_ns, want.compute_ns);
   EXPECT_EQ(got.exposed_wait_ns, want.exposed_wait_ns);
   EXPECT_EQ(got.exposed_transfer_ns, want.exposed_transfer_ns);
@@ -231,23 +231,26 @@ void ExpectSame(const Terms& got, const Terms& want) {
 
 // The same sets in pieces: several sources of one activity, members cut, doubled and out of order within a stretch
 // of time that was not advanced to.
-std::vector<Terms> Streamed(const RankActivity& a, const std::vector<Interval>& windows, std::mt19937& random) {
+std::vector<merge::Terms> Streamed(const merge::RankActivity& a, const std::vector<Interval>& windows,
+                                   std::mt19937& random) {
   const auto any = [&](std::int64_t from, std::int64_t to) {
     return std::uniform_int_distribution<std::int64_t>(from, to)(random);
   };
-  Breakdown breakdown(a.gpu, windows);
+  merge::Breakdown breakdown(a.gpu, windows);
   struct Piece {
-    Breakdown::Source source;
+    merge::Breakdown::Source source;
     Interval interval;
   };
   std::vector<Piece> pieces;
-  const std::pair<Activity, const IntervalSet*> sets[] = {
-      {Activity::kBusy, &a.busy},         {Activity::kCertain, &a.certain},    {Activity::kPossible, &a.possible},
-      {Activity::kTransfer, &a.transfer}, {Activity::kWait, &a.wait},          {Activity::kInsideMpi, &a.inside_mpi},
-      {Activity::kCopy, &a.copy},         {Activity::kMpiOther, &a.mpi_other}, {Activity::kInput, &a.input},
-      {Activity::kMpiIo, &a.mpi_io},      {Activity::kMpiRma, &a.mpi_rma}};
+  const std::pair<merge::Activity, const IntervalSet*> sets[] = {
+      {merge::Activity::kBusy, &a.busy},         {merge::Activity::kCertain, &a.certain},
+      {merge::Activity::kPossible, &a.possible}, {merge::Activity::kTransfer, &a.transfer},
+      {merge::Activity::kWait, &a.wait},         {merge::Activity::kInsideMpi, &a.inside_mpi},
+      {merge::Activity::kCopy, &a.copy},         {merge::Activity::kMpiOther, &a.mpi_other},
+      {merge::Activity::kInput, &a.input},       {merge::Activity::kMpiIo, &a.mpi_io},
+      {merge::Activity::kMpiRma, &a.mpi_rma}};
   for (const auto& [activity, set] : sets) {
-    const Breakdown::Source one = breakdown.AddSource(activity), other = breakdown.AddSource(activity);
+    const merge::Breakdown::Source one = breakdown.AddSource(activity), other = breakdown.AddSource(activity);
     for (const Interval& member : *set) {
       const std::int64_t middle = any(member.begin, member.end);
       pieces.push_back({any(0, 1) ? one : other, {member.begin, middle}});
@@ -272,8 +275,8 @@ std::vector<Terms> Streamed(const RankActivity& a, const std::vector<Interval>& 
 }
 
 TEST(Breakdown, SaysWhatCameTooLate) {
-  Breakdown breakdown(true, {{0, 100}});
-  const Breakdown::Source busy = breakdown.AddSource(Activity::kBusy);
+  merge::Breakdown breakdown(true, {{0, 100}});
+  const merge::Breakdown::Source busy = breakdown.AddSource(merge::Activity::kBusy);
   breakdown.Add(busy, {10, 20});
   breakdown.Advance(50);
   breakdown.Add(busy, {50, 60});
@@ -293,18 +296,18 @@ TEST(Breakdown, EqualsTheOracleOnRandomTraces) {
     return Normalize(std::move(set));
   };
   for (int round = 0; round < 400; ++round) {
-    RankActivity a;
+    merge::RankActivity a;
     a.gpu = round % 2 == 1;
     a.busy = some(8), a.inside_mpi = some(6), a.copy = some(4), a.mpi_other = some(3), a.input = some(3);
     a.mpi_io = some(2), a.mpi_rma = some(2);
-    std::vector<CommOp> ops;
+    std::vector<merge::CommOp> ops;
     for (int n = std::uniform_int_distribution(0, 8)(random); n > 0; --n) {
       std::int64_t at[4];
       for (std::int64_t& t : at) t = std::uniform_int_distribution(-20, 320)(random);
       std::sort(at, at + 4);
       ops.push_back({at[0], at[1], at[2], at[3], n % 3 != 0});
     }
-    AddOps(ops, a);
+    merge::AddOps(ops, a);
     std::vector<Interval> windows = {{0, 300}};
     for (std::int64_t t = 0; t < 300;) {
       const std::int64_t end = t + std::uniform_int_distribution(1, 90)(random);
@@ -312,12 +315,12 @@ TEST(Breakdown, EqualsTheOracleOnRandomTraces) {
       t = end + std::uniform_int_distribution(0, 5)(random);
     }
     windows.push_back({40, 40});
-    const std::vector<Terms> got = BreakDown(a, windows);
-    const std::vector<Terms> streamed = Streamed(a, windows, random);
+    const std::vector<merge::Terms> got = merge::BreakDown(a, windows);
+    const std::vector<merge::Terms> streamed = Streamed(a, windows, random);
     for (std::size_t w = 0; w < windows.size(); ++w) ExpectSame(streamed[w], got[w]);
     for (std::size_t w = 0; w < windows.size(); ++w) {
       ExpectSame(got[w], PerNanosecond(a, windows[w]));
-      const Terms& t = got[w];
+      const merge::Terms& t = got[w];
       EXPECT_EQ(t.compute_ns + t.exposed_wait_ns + t.exposed_transfer_ns + t.exposed_unsplit_ns + t.exposed_copy_ns +
                     t.idle_ns,
                 windows[w].end - windows[w].begin);
@@ -395,7 +398,7 @@ TEST(Breakdown, LongTablesInOrderAndOutOfOrder) {
   build(sorted[0]), build(shuffled[0]);
   Shuffle(shuffled[0].t.mpi_calls, random);
   Shuffle(shuffled[0].t.ranges, random);
-  ASSERT_GT(sorted[0].t.mpi_calls.rows(), 2 * kPieceRows);
+  ASSERT_GT(sorted[0].t.mpi_calls.rows(), 2 * ingest::kPieceRows);
   sorted.Run(), shuffled.Run();
   ExpectSameRows(sorted.passed[0].step_ranks, shuffled.passed[0].step_ranks);
   EXPECT_EQ(sorted.passed[0].step_ranks.rows(), 5u);
@@ -443,13 +446,13 @@ TEST(Breakdown, HtaWindow) {
   m[0].t.sync.Append({.begin_ns = 180, .duration_ns = 500, .stream = schema::kNone, .correlation = 3});
   m.hta = true;
   m.Run();
-  RankPassInput input;
+  merge::RankPassInput input;
   input.clock = &m.clocks()[0];
   input.p2p = &m.p2p;
   input.steps = &m.steps.ranks[0];
   input.hta = input.hta_window = true;
   input.hta_until_ns = 100;
-  auto totals = PassTables(input, m[0].t, m[0].t, m.matched).totals.Get(0);
+  auto totals = merge::PassTables(input, m[0].t, m[0].t, m.matched).totals.Get(0);
   EXPECT_EQ(totals.begin_ns, 50);
   EXPECT_EQ(totals.end_ns, 190);
   EXPECT_EQ(totals.compute_ns, 70 + 20);
@@ -457,7 +460,7 @@ TEST(Breakdown, HtaWindow) {
   EXPECT_EQ(totals.overlap_ns, 20);
   EXPECT_EQ(totals.idle_ns, 10);
   input.hta_until_ns = schema::kNoTime;  // A single step: everything counts.
-  totals = PassTables(input, m[0].t, m[0].t, m.matched).totals.Get(0);
+  totals = merge::PassTables(input, m[0].t, m[0].t, m.matched).totals.Get(0);
   EXPECT_EQ(totals.end_ns, 260);
   EXPECT_EQ(totals.compute_ns, 70 + 100);
 }

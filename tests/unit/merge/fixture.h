@@ -32,11 +32,11 @@ class Merged {
     schema::Clock clock;
     for (std::size_t r = 0; r < ranks_.size(); ++r)
       clock.Append({.rank = ranks_[r]->rank(), .local_ns = 0, .offset_ns = offset_ns[r], .base_error_ns = error_ns[r]});
-    std::vector<MatchRank> match;
+    std::vector<merge::MatchRank> match;
     clocks_.clear();
     for (const auto& rank : ranks_) clocks_.emplace_back(clock, rank->rank());
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      const Interval span = CapturedSpan(ranks_[r]->t);
+      const Interval span = merge::CapturedSpan(ranks_[r]->t);
       match.push_back({ranks_[r]->rank(),
                        &ranks_[r]->t,
                        &clocks_[r],
@@ -44,38 +44,38 @@ class Merged {
                        false,
                        cut_end[r]});
     }
-    matched = MatchCollectives(match, static_cast<std::size_t>(absent_), jobs);
-    p2p = MatchP2p(match, jobs);
-    steps = FindSteps(match, matched);
+    matched = merge::MatchCollectives(match, static_cast<std::size_t>(absent_), jobs);
+    p2p = merge::MatchP2p(match, jobs);
+    steps = merge::FindSteps(match, matched);
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      RankPassInput input;
+      merge::RankPassInput input;
       input.index = r;
       input.clock = &clocks_[r];
       input.p2p = &p2p;
       input.steps = &steps.ranks[r];
       input.hta = hta;
       if (!steps.common.empty()) input.first_step = steps.common.front(), input.last_step = steps.common.back();
-      passed.push_back(PassTables(input, ranks_[r]->t, ranks_[r]->t, matched));
+      passed.push_back(merge::PassTables(input, ranks_[r]->t, ranks_[r]->t, matched));
       terms.push_back(passed.back().totals.Get(0));
     }
-    checks = FinishCollectives(matched, jobs);
+    checks = merge::FinishCollectives(matched, jobs);
   }
 
   const schema::TlCollectives& collectives() const { return matched.collectives; }
   const schema::TlCollectiveRanks& members() const { return matched.members; }
-  const std::vector<RankClockMap>& clocks() const { return clocks_; }
+  const std::vector<merge::RankClockMap>& clocks() const { return clocks_; }
 
-  MatchedCollectives matched;
-  MatchedP2p p2p;
-  JobSteps steps;
-  std::vector<RankPassResult> passed;
+  merge::MatchedCollectives matched;
+  merge::MatchedP2p p2p;
+  merge::JobSteps steps;
+  std::vector<merge::RankPassResult> passed;
   std::vector<schema::TlRankTotals::Row> terms;  // Of the analysis window.
-  CollectiveChecks checks;
+  merge::CollectiveChecks checks;
 
  private:
   std::int32_t absent_;
   std::vector<std::unique_ptr<RankBuilder>> ranks_;
-  std::vector<RankClockMap> clocks_;
+  std::vector<merge::RankClockMap> clocks_;
 };
 
 }  // namespace lockstep::test

@@ -12,7 +12,7 @@
 #include "core/collective.h"
 #include "merge/clock/align.h"
 #include "merge/match/order.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::test {
 
@@ -79,7 +79,7 @@ struct GpuJob {
     end_ns.assign(ranks.size(), INT64_MIN);
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       files.emplace_back();
-      RunRank& file = files.back();
+      merge::RunRank& file = files.back();
       file.rank = static_cast<std::int32_t>(r);
       file.head.comms.Append({.comm = 0,
                               .global_id = ranks[r].group,
@@ -145,10 +145,10 @@ struct GpuJob {
     return placed.size();
   }
 
-  std::vector<AlignRank> Align() const {
-    std::vector<AlignRank> out;
+  std::vector<merge::AlignRank> Align() const {
+    std::vector<merge::AlignRank> out;
     for (std::size_t r = 0; r < files.size(); ++r) {
-      AlignRank rank;
+      merge::AlignRank rank;
       rank.rank = files[r].rank;
       rank.imported = true;
       rank.begin_ns = Local(r, begin_ns[r]);
@@ -163,7 +163,7 @@ struct GpuJob {
     return out;
   }
 
-  std::vector<RunRank> files;
+  std::vector<merge::RunRank> files;
   std::vector<std::vector<int>> truth;
   std::vector<std::int64_t> begin_ns, end_ns;  // True time of the trace's first begin and last end.
 

@@ -8,7 +8,7 @@
 
 #include "fixture.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 using test::Merged;
@@ -136,4 +136,4 @@ TEST(GpuSteps, StepsOfWindowsWithPausesBetween) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -6,7 +6,7 @@
 
 #include "rank_builder.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 using test::RankBuilder;
@@ -26,7 +26,7 @@ struct Rank : RankBuilder {
     Range(begin, end);
     t.ranges.name.back() = Text("ddp bucket 1");
   }
-  IntervalSet Waits() const { return HelperWaits(t, *ReadFromMemory(t), 0); }
+  IntervalSet Waits() const { return HelperWaits(t, *ingest::ReadFromMemory(t), 0); }
 };
 
 // Nothing tells where in the step it slept: the last of what ended when it went on.
@@ -115,4 +115,4 @@ TEST(HelperWaits, UnknownCpuTimeProvesNothing) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -22,10 +22,10 @@ struct Outcome {
 Outcome Order(GpuJob& job, unsigned jobs = 1) {
   job.Run();
   Outcome out;
-  for (const RunLoss& loss : NumberCollectives(job.files, jobs))
+  for (const merge::RunLoss& loss : merge::NumberCollectives(job.files, jobs))
     if (loss.name == Info(Loss::kCollectiveAmbiguous).name) out.ambiguous += loss.count;
   out.placed = job.Check(&out.wrong);
-  for (const RunRank& file : job.files) out.rows += file.head.collectives.rows();
+  for (const merge::RunRank& file : job.files) out.rows += file.head.collectives.rows();
   return out;
 }
 
@@ -38,7 +38,7 @@ void ExpectAll(const Outcome& out) {
 TEST(Order, WholeTracesKeepTheirOrder) {
   GpuJob job(8);
   ExpectAll(Order(job));
-  for (const RunRank& file : job.files)
+  for (const merge::RunRank& file : job.files)
     for (std::size_t i = 0; i < file.head.collectives.rows(); ++i) EXPECT_EQ(file.head.collectives.seq[i], i);
 }
 
@@ -196,7 +196,7 @@ TEST(Order, ADisagreementStaysOneOperation) {
   GpuJob job(3);
   job.Run();
   job.files[1].head.collectives.bytes[7] += 4;
-  (void)NumberCollectives(job.files, 1);
+  (void)merge::NumberCollectives(job.files, 1);
   std::size_t wrong = 0;
   EXPECT_EQ(job.Check(&wrong), 180u);
   EXPECT_EQ(wrong, 0u);
@@ -231,7 +231,7 @@ TEST(Order, NumberedCommunicatorsAreLeftAlone) {
   job.identity = 0;
   job.ranks[1].first_step = 1;
   job.Run();
-  EXPECT_TRUE(NumberCollectives(job.files, 1).empty());
+  EXPECT_TRUE(merge::NumberCollectives(job.files, 1).empty());
   EXPECT_EQ(job.files[1].head.collectives.seq[0], 0u);
 }
 
@@ -242,7 +242,7 @@ TEST(Order, NumbersOnOneRankOnly) {
   job.Run();
   job.files[0].head.comms.identity[0] = 0;
   for (std::uint64_t& seq : job.files[0].head.collectives.seq) seq += 5000;
-  EXPECT_TRUE(NumberCollectives(job.files, 1).empty());
+  EXPECT_TRUE(merge::NumberCollectives(job.files, 1).empty());
   std::size_t wrong = 0;
   EXPECT_EQ(job.Check(&wrong), 117u);
   EXPECT_EQ(wrong, 0u);
@@ -256,7 +256,7 @@ TEST(Order, SameForAnyNumberOfThreads) {
     job.ranks[6].skip_last = 5;
     Order(job, jobs);
     std::vector<std::uint64_t> all;
-    for (const RunRank& file : job.files)
+    for (const merge::RunRank& file : job.files)
       all.insert(all.end(), file.head.collectives.seq.begin(), file.head.collectives.seq.end());
     return all;
   };

@@ -20,11 +20,11 @@ struct World {
     for (const auto& rank : ranks)
       clock.Append({.rank = rank->rank(), .local_ns = 0, .offset_ns = 0, .base_error_ns = error_ns_});
     for (const auto& rank : ranks) clocks_.emplace_back(clock, rank->rank());
-    std::vector<MatchRank> match;
+    std::vector<merge::MatchRank> match;
     for (std::size_t r = 0; r < ranks.size(); ++r)
       match.push_back({ranks[r]->rank(), &ranks[r]->t, &clocks_[r], {0, 1'000'000}});
-    p2p = MatchP2p(match, 2);
-    waits = FindP2pWaits(match, p2p, window, 2);
+    p2p = merge::MatchP2p(match, 2);
+    waits = merge::FindP2pWaits(match, p2p, window, 2);
   }
   // A half whose call waits from `wait` on.
   void Half(std::int32_t rank, bool receive, std::int32_t peer, std::uint64_t seq, std::int64_t post, std::int64_t wait,
@@ -53,12 +53,12 @@ struct World {
   }
 
   std::vector<std::unique_ptr<RankBuilder>> ranks;
-  MatchedP2p p2p;
-  std::vector<RankP2pWaits> waits;
+  merge::MatchedP2p p2p;
+  std::vector<merge::RankP2pWaits> waits;
 
  private:
   std::int64_t error_ns_;
-  std::vector<RankClockMap> clocks_;
+  std::vector<merge::RankClockMap> clocks_;
 };
 
 TEST(P2pWaits, LateSenderIsUntilTheSendBegins) {

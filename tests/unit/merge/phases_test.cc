@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 std::vector<PhaseStretch> Flat(std::vector<PhaseStretch> ranges) { return Innermost(ranges); }
@@ -35,7 +35,7 @@ TEST(Innermost, TouchingStretchesOfOneCategoryAreOne) {
 
 struct Tables {
   schema::RankTables head, events;
-  StringInterner<schema::Strings, schema::StringBytes> strings{head.strings, head.string_bytes};
+  trace::StringInterner<schema::Strings, schema::StringBytes> strings{head.strings, head.string_bytes};
   void Range(std::string_view name, std::int64_t begin, std::int64_t end, std::uint8_t category,
              std::uint32_t thread = 0) {
     schema::Ranges::Row row{};
@@ -87,4 +87,4 @@ TEST(Phases, NoCategoriesNoRows) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -12,7 +12,7 @@
 #include "core/collective.h"
 #include "core/mpi_ops.h"
 #include "core/schema.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::test {
 
@@ -172,7 +172,7 @@ class RankBuilder {
 
   std::int32_t rank_, size_;
   std::vector<std::uint64_t> next_seq_;
-  StringInterner<schema::Strings, schema::StringBytes> strings_;
+  trace::StringInterner<schema::Strings, schema::StringBytes> strings_;
 };
 
 }  // namespace lockstep::test

@@ -11,7 +11,7 @@
 #include "merge/merge.h"
 #include "merge/readers/outcome.h"
 #include "rank_builder.h"
-#include "trace/table_file.h"
+#include "trace/file/table_file.h"
 
 namespace lockstep::test {
 namespace {
@@ -39,22 +39,22 @@ class RunDirectory : public ::testing::Test {
   }
   static std::string Name(std::int32_t rank) { return "rank-0000" + std::to_string(rank) + ".h5"; }
   void Write(const std::string& name, const schema::RankTables& tables) {
-    const Status status = WriteRankFile((dir_ / "ranks" / name).string(), tables);
+    const Status status = trace::WriteRankFile((dir_ / "ranks" / name).string(), tables);
     ASSERT_TRUE(status.ok()) << status.error().what;
   }
   void WriteAll() {
     for (std::int32_t rank = 0; rank < 3; ++rank) Write(Name(rank), Rank(rank).t);
   }
-  Result<Timeline> Merge(unsigned jobs = 0, std::int64_t first = -1, std::int64_t last = -1) {
-    MergeOptions options;
+  Result<merge::Timeline> Merge(unsigned jobs = 0, std::int64_t first = -1, std::int64_t last = -1) {
+    merge::MergeOptions options;
     options.run_dir = dir_.string();
     options.jobs = jobs;
     options.first_step = first;
     options.last_step = last;
-    return MergeRun(options);
+    return merge::MergeRun(options);
   }
   // Loss name -> count; details appended to `details`.
-  static std::map<std::string, std::uint64_t> Losses(const Timeline& t, std::string* details = nullptr) {
+  static std::map<std::string, std::uint64_t> Losses(const merge::Timeline& t, std::string* details = nullptr) {
     std::map<std::string, std::uint64_t> losses;
     for (std::size_t i = 0; i < t.tables.losses.rows(); ++i) {
       losses[std::string(t.Text(t.tables.losses.name[i]))] += t.tables.losses.count[i];
@@ -71,7 +71,7 @@ TEST_F(RunDirectory, Whole) {
   WriteAll();
   const auto merged = Merge();
   ASSERT_TRUE(merged.ok()) << merged.error().what;
-  const Timeline& t = merged.value();
+  const merge::Timeline& t = merged.value();
   EXPECT_TRUE(Losses(t).empty());
   EXPECT_EQ(t.tables.collectives.rows(), 20u);
   EXPECT_EQ(t.Meta("command"), "./app -x");
@@ -79,7 +79,7 @@ TEST_F(RunDirectory, Whole) {
   EXPECT_EQ(t.Meta("window_last_step"), "19");
   EXPECT_EQ(t.FirstMember(20) - t.FirstMember(19), 3u);
   EXPECT_EQ(t.tables.ranks.events[1], 20u);
-  const auto opened = OpenTimeline(dir_.string());
+  const auto opened = merge::OpenTimeline(dir_.string());
   ASSERT_TRUE(opened.ok());
   EXPECT_EQ(opened.value().tables.collective_ranks.wait_ns, t.tables.collective_ranks.wait_ns);
   const auto rank = opened.value().ReadRank(1);
@@ -93,7 +93,7 @@ TEST_F(RunDirectory, SameDigestForAnyNumberOfThreads) {
   std::vector<std::uint64_t> first;
   for (const unsigned jobs : {1u, 2u, 4u}) {
     ASSERT_TRUE(Merge(jobs).ok());
-    const auto file = TableFile::Open((dir_ / "timeline.h5").string());
+    const auto file = trace::TableFile::Open((dir_ / "timeline.h5").string());
     ASSERT_TRUE(file.ok());
     const auto digests = file.value().Digests();
     ASSERT_TRUE(digests.ok());
@@ -210,13 +210,13 @@ TEST_F(RunDirectory, NothingToRead) {
 
 TEST_F(RunDirectory, OpenOrMergeMergesOnlyWhatChanged) {
   WriteAll();
-  MergeOptions options;
+  merge::MergeOptions options;
   options.run_dir = dir_.string();
-  ASSERT_TRUE(OpenOrMerge(options).ok());
+  ASSERT_TRUE(merge::OpenOrMerge(options).ok());
   const auto mark = fs::file_time_type::clock::now() + std::chrono::hours(1);
   const auto remade = [&] {
     fs::last_write_time(dir_ / "timeline.h5", mark);
-    EXPECT_TRUE(OpenOrMerge(options).ok());
+    EXPECT_TRUE(merge::OpenOrMerge(options).ok());
     return fs::last_write_time(dir_ / "timeline.h5") != mark;
   };
   EXPECT_FALSE(remade());
@@ -228,7 +228,7 @@ TEST_F(RunDirectory, OpenOrMergeMergesOnlyWhatChanged) {
 }
 
 TEST(Outcome, TheRankThatFailedEndedEarly) {
-  std::vector<RunRank> ranks(3);
+  std::vector<merge::RunRank> ranks(3);
   for (std::int32_t r = 0; r < 3; ++r) {
     RankBuilder builder(r, 3);
     builder.Meta("exit_signal", r == 1 ? "9" : "15");
@@ -238,7 +238,7 @@ TEST(Outcome, TheRankThatFailedEndedEarly) {
     ranks[static_cast<std::size_t>(r)].rank = r;
     ranks[static_cast<std::size_t>(r)].head = builder.t;
   }
-  const auto outcomes = JudgeOutcomes(ranks, {0, 0, 0}, {100, 100, 90});
+  const auto outcomes = merge::JudgeOutcomes(ranks, {0, 0, 0}, {100, 100, 90});
   EXPECT_FALSE(outcomes[0].ended_early);
   EXPECT_TRUE(outcomes[1].ended_early);
   EXPECT_EQ(outcomes[1].why, "signal 9");

@@ -43,7 +43,7 @@ TEST(Steps, JobStepIsFromLatestEndToLatestEnd) {
   m[0].Step(0, 0, 100), m[0].Step(1, 100, 210);
   m[1].Step(0, 5, 120), m[1].Step(1, 120, 190);
   m.Run();
-  const schema::TlSteps table = JobStepTable(m.passed, m.clocks(), m.steps);
+  const schema::TlSteps table = merge::JobStepTable(m.passed, m.clocks(), m.steps);
   EXPECT_EQ(table.step_ns, (std::vector<std::int64_t>{120 - 5, 210 - 120}));
   EXPECT_EQ(table.complete, (std::vector<std::uint8_t>{1, 1}));
 }
@@ -51,14 +51,14 @@ TEST(Steps, JobStepIsFromLatestEndToLatestEnd) {
 TEST(Steps, PeriodIsTheSmallestThatClearlyRepeats) {
   std::vector<std::uint64_t> symbols = {9, 9, 8};
   for (int i = 0; i < 10; ++i) symbols.insert(symbols.end(), {1, 2, 2, 3});
-  const Period period = FindPeriod(symbols);
+  const merge::Period period = merge::FindPeriod(symbols);
   EXPECT_EQ(period.length, 4u);
   EXPECT_EQ(period.first, 3u);
   std::vector<std::uint64_t> noise;
   std::uint64_t state = 1;
   for (int i = 0; i < 200; ++i) noise.push_back((state = state * 6364136223846793005u + 1442695040888963407u) >> 60);
-  EXPECT_EQ(FindPeriod(noise).length, 0u);
-  EXPECT_EQ(FindPeriod({1, 2, 1, 2}).length, 0u);
+  EXPECT_EQ(merge::FindPeriod(noise).length, 0u);
+  EXPECT_EQ(merge::FindPeriod({1, 2, 1, 2}).length, 0u);
 }
 
 TEST(Steps, SignatureFindsUnmarkedSteps) {
@@ -69,7 +69,7 @@ TEST(Steps, SignatureFindsUnmarkedSteps) {
         m[r].Collective(CollectiveKind::kAllReduce, 1000 * i + 500 + 50 * b, 1000 * i + 530 + 50 * b,
                         100u << static_cast<unsigned>(b));
   m.Run();
-  EXPECT_EQ(m.steps.source, StepSource::kSignature);
+  EXPECT_EQ(m.steps.source, merge::StepSource::kSignature);
   ASSERT_EQ(m.steps.ranks[0].size(), 7u);
   EXPECT_EQ(m.steps.ranks[0][0].window, (Interval{630, 1630}));
   EXPECT_EQ(m.steps.ranks[1][6].window, (Interval{6630, 7630}));
@@ -100,7 +100,7 @@ TEST(RankClockMap, MonotoneAndInvertible) {
                 .offset_ns = -base - 20'000,
                 .base_error_ns = 100,
                 .slew_ppb = 1000});
-  const RankClockMap map(clock, 3);
+  const merge::RankClockMap map(clock, 3);
   EXPECT_EQ(map.ToCluster(base), 0);
   EXPECT_EQ(map.ToCluster(base + 500'000'000), 500'025'000);
   EXPECT_EQ(map.ToCluster(base + 3'000'000'000), 3'000'000'000 - 90'000) << "the last segment's slope goes on";
@@ -114,7 +114,7 @@ TEST(RankClockMap, MonotoneAndInvertible) {
   EXPECT_EQ(map.ErrorNs(base), 100);
   EXPECT_EQ(map.ErrorNs(base + 100'000'000), 120 + 200);
   EXPECT_EQ(map.ErrorNs(base + 4'000'000'000), 100 + 2000);
-  EXPECT_EQ(RankClockMap(clock, 9).ErrorNs(0), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(merge::RankClockMap(clock, 9).ErrorNs(0), std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace

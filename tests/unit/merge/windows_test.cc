@@ -9,7 +9,7 @@
 
 #include "rank_builder.h"
 
-namespace lockstep {
+namespace lockstep::merge {
 namespace {
 
 using test::RankBuilder;
@@ -162,4 +162,4 @@ TEST_F(Windows, ARunWithoutThemIsOneAndDiffersNowhere) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::merge

@@ -7,10 +7,10 @@
 #include <filesystem>
 
 #include "spool_builder.h"
-#include "trace/decode.h"
-#include "trace/strings.h"
+#include "trace/decode/decode.h"
+#include "trace/file/strings.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 class DecodeTest : public testing::Test {
  protected:
@@ -51,4 +51,4 @@ class DecodeTest : public testing::Test {
   std::filesystem::path dir_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -1,6 +1,6 @@
 // What launches and synchronisations prove about a GPU's clock, and that it holds.
 
-#include "trace/decode_gpu_clock.h"
+#include "trace/decode/decode_gpu_clock.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <functional>
 #include <random>
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
@@ -145,4 +145,4 @@ TEST(GpuClocks, OnlyWhatWasWaitedForCounts) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -5,7 +5,7 @@
 #include "decode_fixture.h"
 #include "gpu_thread_records.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using schema::kNone;
@@ -351,4 +351,4 @@ TEST_F(DecodeGpuTest, TheClocksBoundIsTold) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -2,7 +2,7 @@
 
 #include "decode_fixture.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using schema::kNone;
@@ -351,4 +351,4 @@ TEST_F(DecodeMpi, FileRequestsHaveATableOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -4,7 +4,7 @@
 
 #include "nccl_fixture.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using schema::kNone;
@@ -340,4 +340,4 @@ TEST_F(DecodeNcclTest, NoKernelAtAllIsSuspicious) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

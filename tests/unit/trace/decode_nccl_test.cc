@@ -2,7 +2,7 @@
 
 #include "nccl_fixture.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using schema::kNone;
@@ -408,4 +408,4 @@ TEST_F(DecodeNcclTest, SendsAndReceivesOfAnAllToAllAreOneCollective) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

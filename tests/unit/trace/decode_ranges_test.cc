@@ -5,7 +5,7 @@
 
 #include "tests/unit/trace/decode_fixture.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using schema::kNone;
@@ -144,4 +144,4 @@ TEST_F(DecodeRanges, OpenRangesOfNvtxInARingBlock) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

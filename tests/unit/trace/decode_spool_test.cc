@@ -4,7 +4,7 @@
 
 #include "decode_fixture.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using schema::kNoTime;
@@ -415,4 +415,4 @@ TEST_F(DecodeSpoolFile, RandomDamageNeverCrashes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -2,7 +2,7 @@
 
 #include "decode_fixture.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 WindowRecord Switch(bool on, std::uint64_t ticks, std::int64_t step, WindowCause cause, bool cut = false) {
@@ -112,4 +112,4 @@ TEST_F(DecodeWindows, ThreadsThatNumberTogetherAreOneSequence) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

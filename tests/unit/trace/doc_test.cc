@@ -7,9 +7,9 @@
 
 #include "core/collective.h"
 #include "core/schema.h"
-#include "trace/schema_text.h"
+#include "trace/file/schema_text.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 std::string ReadText(const std::string& path) {
@@ -35,4 +35,4 @@ TEST(TraceFormatDoc, EveryTableIsListedOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

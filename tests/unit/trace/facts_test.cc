@@ -4,7 +4,7 @@
 #include "core/fact.h"
 #include "decode_fixture.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using schema::kNone;
@@ -94,4 +94,4 @@ TEST_F(Facts, ButOneThatTrainedAndWasCutIs) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -8,9 +8,9 @@
 #include <numeric>
 #include <vector>
 
-#include "trace/table_file.h"
+#include "trace/file/table_file.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 class ForeignFile : public testing::Test {
@@ -135,4 +135,4 @@ TEST_F(ForeignFile, HugeClaimsAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -10,7 +10,7 @@
 #include "core/gpu_records.h"
 #include "spool_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // What CUPTI tells, in a thread of its own.
 class GpuThread {
@@ -199,4 +199,4 @@ inline SpoolBuilder GpuProcess(const GpuThread& gpu, const NcclThread* nccl = nu
   return spool;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

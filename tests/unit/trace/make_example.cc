@@ -4,14 +4,14 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "trace/strings.h"
-#include "trace/table_file.h"
+#include "trace/file/strings.h"
+#include "trace/file/table_file.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep;
   if (argc != 3) return 2;
   schema::RankTables rank;
-  StringInterner strings(rank.strings, rank.string_bytes);
+  trace::StringInterner strings(rank.strings, rank.string_bytes);
   rank.meta.Append({.key = strings.Intern("rank"), .value = strings.Intern("3")});
   rank.meta.Append({.key = strings.Intern("command"), .value = strings.Intern("./app 'größer'")});
   for (std::int64_t i = 0; i < 150'000; ++i)
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
                            .count = 1,
                            .outcome = static_cast<std::uint8_t>(i % 4)});
   for (std::int64_t i = 0; i < 10; ++i) rank.steps.Append({.index = i, .begin_ns = i * 100, .end_ns = i * 100 + 100});
-  const Status written = WriteRankFile(argv[1], rank);
+  const Status written = trace::WriteRankFile(argv[1], rank);
 
   schema::TimelineTables timeline;
   for (std::int32_t r = 0; r < 4; ++r)
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
                              .base_error_ns = 500,
                              .slew_ppb = 100,
                              .method = 2});
-  const Status timeline_written = WriteTimelineFile(argv[2], timeline);
+  const Status timeline_written = trace::WriteTimelineFile(argv[2], timeline);
   for (const Status* status : {&written, &timeline_written})
     if (!status->ok()) {
       std::fprintf(stderr, "%s\n", status->error().what.c_str());

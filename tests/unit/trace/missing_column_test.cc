@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <string>
 
-#include "trace/schema_text.h"
-#include "trace/table_file.h"
+#include "trace/file/schema_text.h"
+#include "trace/file/table_file.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 template <typename Table>
@@ -94,4 +94,4 @@ TEST(MissingColumn, DescriptionsNameTheUnknownValue) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -7,7 +7,7 @@
 #include "decode_fixture.h"
 #include "gpu_thread_records.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 using Begin = NcclThread::Begin;
 using Call = NcclThread::Call;
@@ -37,4 +37,4 @@ class DecodeNcclTest : public DecodeTest {
   NcclThread nccl_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

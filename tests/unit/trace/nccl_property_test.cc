@@ -8,7 +8,7 @@
 #include "decode_fixture.h"
 #include "gpu_thread_records.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using schema::kNone;
@@ -296,4 +296,4 @@ TEST_F(NcclProperty, EveryOperationHasItsKernel) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

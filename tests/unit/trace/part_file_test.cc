@@ -1,6 +1,6 @@
 // Files that several processes write, and locks that tell the living from the dead.
 
-#include "trace/part_file.h"
+#include "trace/file/part_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "trace/lock_file.h"
+#include "trace/file/lock_file.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 namespace fs = std::filesystem;
@@ -170,4 +170,4 @@ TEST_F(PartFiles, OneAtATimeAlthoughTheFileComesAndGoes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

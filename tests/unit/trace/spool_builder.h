@@ -14,7 +14,7 @@
 #include "core/ring_layout.h"
 #include "core/spool_layout.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // Records of one thread, as the probe would write them. Ticks are ns (raw clock).
 class ThreadRecords {
@@ -165,4 +165,4 @@ class SpoolBuilder {
   std::map<std::uint32_t, std::uint64_t> next_slot_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -1,4 +1,4 @@
-#include "trace/table_file.h"
+#include "trace/file/table_file.h"
 
 #include <gtest/gtest.h>
 #include <hdf5.h>
@@ -10,9 +10,9 @@
 #include <random>
 #include <thread>
 
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 namespace fs = std::filesystem;
@@ -452,4 +452,4 @@ TEST_F(TableFileTest, DamageIsConfinedToItsTable) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

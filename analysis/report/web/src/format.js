@@ -1,4 +1,4 @@
-// Numbers as people read them: as analysis/report/format.cc writes them, which tests compare.
+// Numbers as people read them: as analysis/core/format.cc writes them, which tests compare.
 
 function threeDigits(value) {
   const size = Math.abs(value);

@@ -27,7 +27,7 @@ void OneGpu::Kernel(std::string_view name, std::int64_t begin, std::int64_t leng
   tables.kernels.shape.back() = shape;
 }
 
-Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks) {
+analysis::Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks) {
   std::vector<const HandMade*> hand_made(ranks.begin(), ranks.end());
   std::int64_t end = 0;
   for (const OneGpu* rank : ranks)
@@ -35,7 +35,7 @@ Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks) {
   for (const OneGpu* rank : ranks)
     for (std::size_t i = 0; end == 0 && i < rank->tables.kernels.rows(); ++i)
       end = rank->tables.kernels.begin_ns[i] + rank->tables.kernels.duration_ns[i];
-  Timeline timeline = TimelineOf(hand_made, std::vector<Interval>(ranks.size(), {0, end}));
+  merge::Timeline timeline = TimelineOf(hand_made, std::vector<Interval>(ranks.size(), {0, end}));
   auto& t = timeline.tables;
   const auto busy = [&](std::size_t rank, Interval window) {
     std::vector<Interval> all;
@@ -62,18 +62,18 @@ Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks) {
                     .step_ns = steps.end_ns[i] - steps.begin_ns[i],
                     .ranks = static_cast<std::uint32_t>(ranks.size()),
                     .complete = 1});
-  AnalyzeOptions options;
+  analysis::AnalyzeOptions options;
   options.replay = false;
   options.read_rank = [&](std::int32_t rank) -> Result<schema::RankTables> {
     return ranks.at(static_cast<std::size_t>(rank))->tables;
   };
-  Result<Analysis> analysis = Analyze(timeline, options);
+  Result<analysis::Analysis> analysis = analysis::Analyze(timeline, options);
   EXPECT_TRUE(analysis.ok());
-  return analysis.ok() ? std::move(analysis).value() : Analysis{};
+  return analysis.ok() ? std::move(analysis).value() : analysis::Analysis{};
 }
 
-const Finding* FindIn(const Analysis& analysis, std::string_view id) {
-  for (const Finding& finding : analysis.findings)
+const analysis::Finding* FindIn(const analysis::Analysis& analysis, std::string_view id) {
+  for (const analysis::Finding& finding : analysis.findings)
     if (finding.id == id) return &finding;
   return nullptr;
 }

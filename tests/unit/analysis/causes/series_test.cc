@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "analysis/warmup.h"
+#include "analysis/run/warmup.h"
 #include "tests/unit/analysis/synthetic_job.h"
 
 namespace lockstep::test {
@@ -20,22 +20,23 @@ std::vector<std::int64_t> Steps(std::size_t n, const std::function<double(std::s
 
 TEST(Warmup, IsFoundWhereverItEnds) {
   for (const std::size_t length : {1u, 3u, 6u, 10u})
-    EXPECT_EQ(CountWarmup(Steps(40, [&](std::size_t i) { return i < length ? 1.8 : 1.0; })), length);
+    EXPECT_EQ(analysis::CountWarmup(Steps(40, [&](std::size_t i) { return i < length ? 1.8 : 1.0; })), length);
   // Falling off slowly: as long as it stands out.
-  EXPECT_EQ(CountWarmup(Steps(40, [](std::size_t i) { return 1 + (i < 5 ? 1.0 - 0.18 * static_cast<double>(i) : 0); })),
+  EXPECT_EQ(analysis::CountWarmup(
+                Steps(40, [](std::size_t i) { return 1 + (i < 5 ? 1.0 - 0.18 * static_cast<double>(i) : 0); })),
             5u);
 }
 
 TEST(Warmup, IsNothingElse) {
-  EXPECT_EQ(CountWarmup(Steps(40, [](std::size_t) { return 1.0; })), 0u);
-  EXPECT_EQ(CountWarmup(Steps(40, [](std::size_t i) { return i < 20 ? 1.5 : 1.0; })), 0u);       // A change.
-  EXPECT_EQ(CountWarmup(Steps(40, [](std::size_t i) { return i % 10 == 0 ? 1.8 : 1.0; })), 0u);  // Bursts.
-  EXPECT_EQ(CountWarmup(Steps(6, [](std::size_t i) { return i < 1 ? 3.0 : 1.0; })), 0u);         // Too few to tell.
-  EXPECT_EQ(CountWarmup(Steps(40, [](std::size_t i) { return i < 3 ? 0.5 : 1.0; })), 0u);
+  EXPECT_EQ(analysis::CountWarmup(Steps(40, [](std::size_t) { return 1.0; })), 0u);
+  EXPECT_EQ(analysis::CountWarmup(Steps(40, [](std::size_t i) { return i < 20 ? 1.5 : 1.0; })), 0u);       // A change.
+  EXPECT_EQ(analysis::CountWarmup(Steps(40, [](std::size_t i) { return i % 10 == 0 ? 1.8 : 1.0; })), 0u);  // Bursts.
+  EXPECT_EQ(analysis::CountWarmup(Steps(6, [](std::size_t i) { return i < 1 ? 3.0 : 1.0; })), 0u);  // Too few to tell.
+  EXPECT_EQ(analysis::CountWarmup(Steps(40, [](std::size_t i) { return i < 3 ? 0.5 : 1.0; })), 0u);
 }
 
-const Finding* Find(const Analysis& analysis, std::string_view id) {
-  for (const Finding& finding : analysis.findings)
+const analysis::Finding* Find(const analysis::Analysis& analysis, std::string_view id) {
+  for (const analysis::Finding& finding : analysis.findings)
     if (finding.id == id) return &finding;
   return nullptr;
 }
@@ -46,8 +47,8 @@ TEST(Warmup, StaysOutOfMediansAndIsTold) {
   spec.transfer_ns = 10'000;
   spec.steps = 12;
   spec.compute = [](int step, int) { return step < 4 ? 90'000'000 : 40'000'000; };
-  const Analysis analysis = Simulate(spec).Analyze();
-  const Finding* finding = Find(analysis, "warmup.captured");
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Finding* finding = Find(analysis, "warmup.captured");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->rows.rows.size(), 4u);
   EXPECT_LT(*analysis.summary.job_step_ns_p99, 50'000'000);
@@ -64,7 +65,7 @@ TEST(Warmup, OneLateRankIsNone) {
   EXPECT_EQ(Find(Simulate(spec).Analyze(), "warmup.captured"), nullptr);
 }
 
-Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64_t ns = 20'000'000) {
+analysis::Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64_t ns = 20'000'000) {
   JobSpec spec;
   spec.steps = 62;
   spec.transfer_ns = 10'000;
@@ -79,8 +80,8 @@ Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64
 }
 
 TEST(Bursts, PeriodAndCostComeBack) {
-  const Analysis analysis = Bursts([](int step, int) { return step % 10 == 5; });
-  const Finding* finding = Find(analysis, "burst.periodic");
+  const analysis::Analysis analysis = Bursts([](int step, int) { return step % 10 == 5; });
+  const analysis::Finding* finding = Find(analysis, "burst.periodic");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->headline.find("Every 10 steps"), std::string::npos) << finding->headline;
   // 6 of 60 steps, 20 ms each.
@@ -90,8 +91,8 @@ TEST(Bursts, PeriodAndCostComeBack) {
 }
 
 TEST(Bursts, OfOneRankAreOneFinding) {
-  const Analysis analysis = Bursts([](int step, int rank) { return step % 6 == 5 && rank == 0; });
-  const Finding* finding = Find(analysis, "burst.periodic");
+  const analysis::Analysis analysis = Bursts([](int step, int rank) { return step % 6 == 5 && rank == 0; });
+  const analysis::Finding* finding = Find(analysis, "burst.periodic");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->rank, 0);
   EXPECT_NE(finding->headline.find("Every 6 steps"), std::string::npos) << finding->headline;

@@ -141,8 +141,8 @@ TEST(Diff, RenderedFormsAgree) {
   slower.factor = 1.05;
   slower.slowed = 2;
   const auto comparison = CompareRuns(SampleRun(MakeRun(base, 1), "a|b"), SampleRun(MakeRun(slower, 2), "new"));
-  const std::string text = RenderDiffText(comparison, {}), markdown = RenderDiffMarkdown(comparison);
-  const auto json = nlohmann::json::parse(RenderDiffJson(comparison));
+  const std::string text = report::RenderDiffText(comparison, {}), markdown = report::RenderDiffMarkdown(comparison);
+  const auto json = nlohmann::json::parse(report::RenderDiffJson(comparison));
   EXPECT_EQ(json.at("verdict"), "worse");
   EXPECT_EQ(json.at("regression"), true);
   EXPECT_EQ(json.at("causes").at(0).at("rank"), 2);
@@ -162,7 +162,7 @@ TEST(DiffMarkdown, NamesAreText) {
   const std::string hostile =
       "a|b\n# Heading\n<img src=x>[link](http://example.com)![p](http://example.com/x.png)`code`*x*\x1b[31m\u202e";
   const auto comparison = CompareRuns(SampleRun(MakeRun(base, 1), hostile), SampleRun(MakeRun(slower, 2), hostile));
-  const std::string markdown = RenderDiffMarkdown(comparison);
+  const std::string markdown = report::RenderDiffMarkdown(comparison);
   for (const char* active : {"a|b", "\n# Heading", "<img", "[link]", "![p]", "`code`", "*x*", "\x1b", "\u202e"}) {
     std::size_t at = markdown.find(active);
     while (at != std::string::npos && at > 0 && markdown[at - 1] == '\\') at = markdown.find(active, at + 1);

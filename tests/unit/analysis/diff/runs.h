@@ -54,7 +54,7 @@ inline Job MakeRun(const PairSpec& spec, std::uint64_t seed) {
 }
 
 inline diff::RunSample SampleRun(const Job& job, const std::string& label) {
-  const AnalyzeOptions options = job.Options();
+  const analysis::AnalyzeOptions options = job.Options();
   auto sample = diff::SampleOf(job.timeline, options, label);
   EXPECT_TRUE(sample.ok()) << sample.error().what;
   return sample.ok() ? std::move(sample).value() : diff::RunSample{};

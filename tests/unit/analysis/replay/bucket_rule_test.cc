@@ -1,4 +1,4 @@
-#include "analysis/replay/bucket_rule.h"
+#include "analysis/replay/graph/bucket_rule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "analysis/replay/cost_model.h"
+#include "analysis/replay/graph/cost_model.h"
 
 #include <gtest/gtest.h>
 

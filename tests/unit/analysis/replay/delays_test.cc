@@ -1,11 +1,11 @@
-#include "analysis/replay/delays.h"
+#include "analysis/replay/questions/delays.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 
-#include "analysis/replay/host_run.h"
+#include "analysis/replay/host/host_run.h"
 
 namespace lockstep::replay {
 namespace {

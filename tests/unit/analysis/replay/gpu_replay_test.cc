@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/replay/gpu_raw.h"
-#include "analysis/replay/gpu_run.h"
-#include "analysis/replay/what_if.h"
-#include "analysis/statistics.h"
+#include "analysis/core/statistics.h"
+#include "analysis/replay/gpu/gpu_raw.h"
+#include "analysis/replay/gpu/gpu_run.h"
+#include "analysis/replay/questions/what_if.h"
 
 namespace lockstep::replay {
 namespace {
@@ -142,7 +142,7 @@ void RecordAlone(GpuRun& run) {
 
 TEST(GpuReplay, ChainsGiveTheTimesOfTheirKernels) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    SeededRandom random(seed);
+    analysis::SeededRandom random(seed);
     GpuRun run;
     run.ranks = {0};
     run.gpu_ranks.resize(1);

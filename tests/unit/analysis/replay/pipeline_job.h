@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/replay/counterfactual.h"
+#include "analysis/replay/graph/counterfactual.h"
 
 namespace lockstep::replay {
 

@@ -4,12 +4,12 @@
 
 #include <cmath>
 
-#include "analysis/replay/counterfactual.h"
-#include "analysis/replay/host_run.h"
-#include "analysis/replay/likeness.h"
-#include "analysis/replay/more_ranks.h"
-#include "analysis/replay/perfect_schedule.h"
-#include "analysis/replay/what_if.h"
+#include "analysis/replay/graph/counterfactual.h"
+#include "analysis/replay/graph/likeness.h"
+#include "analysis/replay/host/host_run.h"
+#include "analysis/replay/questions/more_ranks.h"
+#include "analysis/replay/questions/perfect_schedule.h"
+#include "analysis/replay/questions/what_if.h"
 
 namespace lockstep::replay {
 namespace {

@@ -1,10 +1,10 @@
-#include "analysis/replay/simulate.h"
+#include "analysis/replay/graph/simulate.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "analysis/replay/structure.h"
+#include "analysis/replay/graph/structure.h"
 
 namespace lockstep::replay {
 namespace {

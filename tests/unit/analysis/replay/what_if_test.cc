@@ -1,11 +1,11 @@
-#include "analysis/replay/what_if.h"
+#include "analysis/replay/questions/what_if.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/replay/host_run.h"
+#include "analysis/replay/host/host_run.h"
 
 namespace lockstep::replay {
 namespace {

@@ -4,13 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/statistics.h"
+#include "analysis/core/statistics.h"
 #include "merge/timeline/breakdown.h"
 
-namespace lockstep {
+namespace lockstep::report {
 namespace {
 
-IntervalSet RandomSet(SeededRandom& random, std::size_t n) {
+IntervalSet RandomSet(analysis::SeededRandom& random, std::size_t n) {
   std::vector<Interval> intervals;
   for (std::size_t i = 0; i < n; ++i) {
     const auto begin = static_cast<std::int64_t>(random.Below(1000));
@@ -30,7 +30,7 @@ std::int64_t Of(const std::vector<Piece>& pieces, std::int64_t begin, std::initi
 }
 
 TEST(LanePieces, SumToTheIdentity) {
-  SeededRandom random(7);
+  analysis::SeededRandom random(7);
   for (int round = 0; round < 400; ++round) {
     RankLane lane;
     lane.comm.gpu = round % 2 == 0;
@@ -38,7 +38,7 @@ TEST(LanePieces, SumToTheIdentity) {
     lane.comm.inside_mpi = RandomSet(random, 5);
     lane.copy = RandomSet(random, 3);
     lane.input = RandomSet(random, 2);
-    std::vector<CommOp> ops;
+    std::vector<merge::CommOp> ops;
     for (std::size_t i = 0; i < 6; ++i) {
       const auto begin = static_cast<std::int64_t>(random.Below(1000));
       const std::int64_t wait_end = begin + static_cast<std::int64_t>(random.Below(50));
@@ -48,15 +48,15 @@ TEST(LanePieces, SumToTheIdentity) {
       ops.push_back({begin, wait_end, transfer, end, certain});
       lane.comm.ops.push_back({begin, wait_end, transfer, end, certain, 0, schema::kNone, schema::kNone, 0});
     }
-    RankActivity activity;
+    merge::RankActivity activity;
     activity.gpu = lane.comm.gpu;
     activity.busy = lane.comm.busy;
     activity.inside_mpi = lane.comm.inside_mpi;
     activity.copy = lane.copy;
     activity.input = lane.input;
-    AddOps(ops, activity);
+    merge::AddOps(ops, activity);
     const Interval window{100, 900};
-    const Terms terms = BreakDown(activity, {window})[0];
+    const merge::Terms terms = merge::BreakDown(activity, {window})[0];
     const std::vector<Piece> pieces = CutIntoPieces(lane, window);
     ASSERT_FALSE(pieces.empty());
     EXPECT_EQ(pieces.back().end_ns, window.end);
@@ -86,4 +86,4 @@ TEST(LanePieces, CoarseOnesCoverTheWindowAndShowWhatFills) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -6,7 +6,7 @@
 
 #include "analysis/report/html/shell.h"
 
-namespace lockstep {
+namespace lockstep::report {
 namespace {
 
 TEST(Harmless, KeepsWhatIsHarmless) {
@@ -83,4 +83,4 @@ TEST(Packed, RoundedToSomeBits) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::report

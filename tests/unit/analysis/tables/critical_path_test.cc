@@ -1,6 +1,6 @@
 // The critical path of windows written by hand: what it runs along and what it sums to.
 
-#include "analysis/tables/critical_path.h"
+#include "analysis/gpu/critical_path.h"
 
 #include <gtest/gtest.h>
 
@@ -9,22 +9,22 @@
 
 #include "gpu_events.h"
 
-namespace lockstep {
+namespace lockstep::tables {
 namespace {
 
 using test::GpuEvents;
 
 // Sums by "category name"; checks that the pieces tile the window.
 std::map<std::string, std::int64_t> PathOf(const GpuEvents& rank, Interval window, std::int64_t explained) {
-  RankView view;
+  gpu::RankView view;
   view.tables = rank.tables;
-  view.classes = ClassifyKernels(view.tables, view.tables.collectives, false);
+  view.classes = merge::ClassifyKernels(view.tables, view.tables.collectives, false);
   view.windows = {window};
-  const DeviceActivity activity(view);
-  CriticalPathFinder finder(activity);
-  const CriticalPath path = finder.Find(window);
+  const gpu::DeviceActivity activity(view);
+  gpu::CriticalPathFinder finder(activity);
+  const gpu::CriticalPath path = finder.Find(window);
   std::int64_t now = window.begin;
-  for (const PathPiece& piece : path.pieces) {
+  for (const gpu::PathPiece& piece : path.pieces) {
     EXPECT_EQ(piece.begin_ns, now);
     now = piece.end_ns;
   }
@@ -33,7 +33,7 @@ std::map<std::string, std::int64_t> PathOf(const GpuEvents& rank, Interval windo
   std::map<std::string, std::int64_t> sums;
   std::int64_t all = 0;
   for (const auto& share : finder.Shares(path)) {
-    sums[std::string(PathCategoryName(share.category)) + " " + std::string(share.name)] += share.ns;
+    sums[std::string(gpu::PathCategoryName(share.category)) + " " + std::string(share.name)] += share.ns;
     all += share.ns;
   }
   EXPECT_EQ(all, window.end - window.begin);
@@ -165,4 +165,4 @@ TEST(CriticalPath, WithoutGpuInTheWindow) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tables

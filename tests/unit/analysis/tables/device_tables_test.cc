@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/tables/cells.h"
-#include "analysis/tables/describe.h"
-#include "analysis/tables/device_gaps.h"
+#include "analysis/gpu/device_gaps.h"
+#include "analysis/tables/engine/cells.h"
+#include "analysis/tables/engine/describe.h"
 #include "gpu_events.h"
 
-namespace lockstep {
+namespace lockstep::tables {
 namespace {
 
 using test::At;
@@ -21,7 +21,7 @@ Cell S(std::string_view text) { return std::string(text); }
 Cell I(std::int64_t value) { return value; }
 
 Table TableOf(const GpuEvents& rank, std::string_view name, Interval window, const TableOptions& options = {}) {
-  const Timeline timeline = TimelineOf({&rank}, {window});
+  const merge::Timeline timeline = TimelineOf({&rank}, {window});
   return Make(name, timeline, {&rank}, options);
 }
 
@@ -52,31 +52,31 @@ TEST(Describe, AsPandasDoes) {
 }
 
 TEST(HostCalls, ByName) {
-  for (const auto& [name, call] :
-       std::initializer_list<std::pair<const char*, HostCall>>{{"cudaLaunchKernel", HostCall::kLaunch},
-                                                               {"cudaLaunchKernelExC_v11060", HostCall::kLaunch},
-                                                               {"cuLaunchKernelEx", HostCall::kLaunch},
-                                                               {"hipExtModuleLaunchKernel", HostCall::kLaunch},
-                                                               {"cudaGraphLaunch_v10000", HostCall::kGraphLaunch},
-                                                               {"hipGraphLaunch", HostCall::kGraphLaunch},
-                                                               {"cudaGraphAddKernelNode", HostCall::kOther},
-                                                               {"cudaMemcpyAsync_ptsz_v7000", HostCall::kCopy},
-                                                               {"cudaMemcpy", HostCall::kBlockingCopy},
-                                                               {"cuMemcpyDtoH_v2", HostCall::kBlockingCopy},
-                                                               {"cudaMemset", HostCall::kCopy},
-                                                               {"hipMemcpyWithStream", HostCall::kBlockingCopy},
-                                                               {"cudaStreamSynchronize", HostCall::kSync},
-                                                               {"hipDeviceSynchronize", HostCall::kSync},
-                                                               {"cuCtxSynchronize", HostCall::kSync},
-                                                               {"cudaEventSynchronize", HostCall::kSync},
-                                                               {"cudaFree", HostCall::kSync},
-                                                               {"cudaFreeAsync", HostCall::kMemory},
-                                                               {"cudaMalloc", HostCall::kMemory},
-                                                               {"cudaStreamWaitEvent", HostCall::kEvent},
-                                                               {"cudaEventQuery", HostCall::kEvent},
-                                                               {"cudaFuncGetAttributes", HostCall::kOther}})
-    EXPECT_EQ(ClassifyHostCall(name, 0), call) << name;
-  EXPECT_EQ(ClassifyHostCall("launch", 1), HostCall::kLaunch) << "of an unknown runtime: its kind";
+  for (const auto& [name, call] : std::initializer_list<std::pair<const char*, gpu::HostCall>>{
+           {"cudaLaunchKernel", gpu::HostCall::kLaunch},
+           {"cudaLaunchKernelExC_v11060", gpu::HostCall::kLaunch},
+           {"cuLaunchKernelEx", gpu::HostCall::kLaunch},
+           {"hipExtModuleLaunchKernel", gpu::HostCall::kLaunch},
+           {"cudaGraphLaunch_v10000", gpu::HostCall::kGraphLaunch},
+           {"hipGraphLaunch", gpu::HostCall::kGraphLaunch},
+           {"cudaGraphAddKernelNode", gpu::HostCall::kOther},
+           {"cudaMemcpyAsync_ptsz_v7000", gpu::HostCall::kCopy},
+           {"cudaMemcpy", gpu::HostCall::kBlockingCopy},
+           {"cuMemcpyDtoH_v2", gpu::HostCall::kBlockingCopy},
+           {"cudaMemset", gpu::HostCall::kCopy},
+           {"hipMemcpyWithStream", gpu::HostCall::kBlockingCopy},
+           {"cudaStreamSynchronize", gpu::HostCall::kSync},
+           {"hipDeviceSynchronize", gpu::HostCall::kSync},
+           {"cuCtxSynchronize", gpu::HostCall::kSync},
+           {"cudaEventSynchronize", gpu::HostCall::kSync},
+           {"cudaFree", gpu::HostCall::kSync},
+           {"cudaFreeAsync", gpu::HostCall::kMemory},
+           {"cudaMalloc", gpu::HostCall::kMemory},
+           {"cudaStreamWaitEvent", gpu::HostCall::kEvent},
+           {"cudaEventQuery", gpu::HostCall::kEvent},
+           {"cudaFuncGetAttributes", gpu::HostCall::kOther}})
+    EXPECT_EQ(gpu::ClassifyHostCall(name, 0), call) << name;
+  EXPECT_EQ(gpu::ClassifyHostCall("launch", 1), gpu::HostCall::kLaunch) << "of an unknown runtime: its kind";
 }
 
 TEST(Launches, CorrelationsNeedNoOrder) {
@@ -89,7 +89,7 @@ TEST(Launches, CorrelationsNeedNoOrder) {
     rank.KernelAt("a", 13, 20, 5 * spread);
     rank.KernelAt("unknown", 50, 60, 4 * spread);
     rank.KernelAt("none", 70, 80, 0);
-    const LaunchIndex index = FindLaunches(rank.tables);
+    const gpu::LaunchIndex index = gpu::FindLaunches(rank.tables);
     EXPECT_EQ(index.of_kernel, (std::vector<std::uint32_t>{2, 1, schema::kNone, schema::kNone}));
   }
 }
@@ -102,7 +102,7 @@ TEST(RangeNest, InnermostOpenRange) {
   const auto second = rank.Op(0, "second", 30, 60);
   const auto beyond = rank.Range(1, 0, "outlives", 50, 120);  // Ends after what is around it.
   const auto other = rank.Op(1, "other thread", 5, 50);
-  const RangeNest nest(rank.tables);
+  const gpu::RangeNest nest(rank.tables);
   EXPECT_EQ(nest.At(0, 12), inner);
   EXPECT_EQ(nest.At(0, 18), first);
   EXPECT_EQ(nest.At(0, 20), outer);
@@ -117,7 +117,7 @@ TEST(RangeNest, InnermostOpenRange) {
   const std::vector<std::uint32_t> threads = {0, 1, 0, 0, 7};
   const std::vector<std::int64_t> times = {55, 30, 12, 130, 1};
   EXPECT_EQ(nest.At(threads, times), (std::vector<std::uint32_t>{beyond, other, inner, schema::kNone, schema::kNone}));
-  const RangeNest ops(rank.tables, RangeNest::kCpuOps);
+  const gpu::RangeNest ops(rank.tables, gpu::RangeNest::kCpuOps);
   EXPECT_EQ(ops.At(0, 70), schema::kNone);
   EXPECT_EQ(ops.At(0, 55), second);
 }
@@ -193,7 +193,7 @@ TEST(IdleTable, DevicesOfTheirOwn) {
 
 TEST(IdleTable, OfRanksTogether) {
   const GpuEvents rank = Gaps();
-  const Timeline timeline = TimelineOf({&rank, &rank}, {{0, 320'000}, {0, 320'000}});
+  const merge::Timeline timeline = TimelineOf({&rank, &rank}, {{0, 320'000}, {0, 320'000}});
   const Table table = Make("idle", timeline, {&rank, &rank});
   EXPECT_EQ(At(table, 0, "rank"), S("all"));
   EXPECT_EQ(At(table, 0, "total_ns"), I(480'000));
@@ -233,7 +233,7 @@ TEST(IdleGapsTable, SaysWhatWasAround) {
 
 TEST(IdleTable, WithoutGpuSaysSo) {
   const HandMade rank;
-  const Timeline timeline = TimelineOf({&rank}, {{0, 100}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 100}});
   for (const char* name : {"idle", "idle-gaps", "launches", "launch-bound", "queue", "copies", "copy-list", "syncs",
                            "critical-path", "critical-ops"}) {
     const Table table = Make(name, timeline, {&rank});
@@ -286,7 +286,7 @@ TEST(LaunchesTable, RanksTogetherHaveTheDeviationOfAll) {
   GpuEvents a, b;
   for (const std::int64_t cpu : {1, 5}) a.Launch("cudaLaunchKernel", 100 * cpu, 100 * cpu + cpu, "k", 600, 700);
   for (const std::int64_t cpu : {2, 3, 9}) b.Launch("cudaLaunchKernel", 100 * cpu, 100 * cpu + cpu, "k", 950, 960);
-  const Timeline timeline = TimelineOf({&a, &b}, {{0, 1'000}, {0, 1'000}});
+  const merge::Timeline timeline = TimelineOf({&a, &b}, {{0, 1'000}, {0, 1'000}});
   const Table table = Make("launches", timeline, {&a, &b});
   const std::int64_t cpu = RowWhere(table, {{"by", S("all")}, {"metric", S("cpu_duration")}});
   std::vector<std::int64_t> all = {1, 5, 2, 3, 9};
@@ -411,4 +411,4 @@ TEST(SyncsTable, RecordsWithoutTheirCall) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tables

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "analysis/tables/cells.h"
+#include "analysis/tables/engine/cells.h"
 #include "hand_made.h"
 
-namespace lockstep {
+namespace lockstep::tables {
 namespace {
 
 using test::At;
@@ -34,7 +34,7 @@ HandMade Sample() {
 
 TEST(KernelsTable, ExactSums) {
   const HandMade rank = Sample();
-  const Timeline timeline = TimelineOf({&rank}, {{0, 100'000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 100'000}});
   const Table table = Make("kernels", timeline, {&rank});
   ASSERT_EQ(table.rows.size(), 2u);
   EXPECT_EQ(At(table, 0, "kernel"), S("ncclDevKernel_AllReduce"));
@@ -65,7 +65,7 @@ TEST(KernelsTable, PooledIsWhatAllDurationsTogetherGive) {
   HandMade a = Sample(), b;
   b.Kernel("gemm", 0, 50'000);
   b.Kernel("gemm", 60'000, 61'000);
-  const Timeline timeline = TimelineOf({&a, &b}, {{0, 100'000}, {0, 100'000}});
+  const merge::Timeline timeline = TimelineOf({&a, &b}, {{0, 100'000}, {0, 100'000}});
   const Table table = Make("kernels", timeline, {&a, &b});
   const std::int64_t gemm = FindRow(table, "kernel", S("gemm"));
   EXPECT_EQ(At(table, gemm, "rank"), S("all"));
@@ -87,7 +87,7 @@ TEST(KernelsTable, SyncPseudoKernelsTakeNoShare) {
   HandMade rank;
   rank.Kernel("k", 0, 10);
   rank.tables.kernels.work[rank.Kernel("Stream Wait Event", 10, 100)] = 2;
-  const Timeline timeline = TimelineOf({&rank}, {{0, 100}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 100}});
   const Table table = Make("kernels", timeline, {&rank});
   EXPECT_EQ(At(table, FindRow(table, "class", S("sync")), "share_of_kernels"), Cell());
   EXPECT_EQ(At(table, FindRow(table, "kernel", S("k")), "share_of_busy"), Cell(1.0));
@@ -95,7 +95,7 @@ TEST(KernelsTable, SyncPseudoKernelsTakeNoShare) {
 
 TEST(KernelsTable, FilterKeepsSharesOfTheWhole) {
   const HandMade rank = Sample();
-  const Timeline timeline = TimelineOf({&rank}, {{0, 100'000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 100'000}});
   TableOptions options;
   options.filter = "gemm";
   const Table table = Make("kernels", timeline, {&rank}, options);
@@ -105,7 +105,7 @@ TEST(KernelsTable, FilterKeepsSharesOfTheWhole) {
 
 TEST(BreakdownTable, EveryInstantOnce) {
   const HandMade rank = Sample();
-  const Timeline timeline = TimelineOf({&rank}, {{0, 100'000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 100'000}});
   const Table table = Make("breakdown", timeline, {&rank});
   const auto time = [&](std::string_view activity) {
     return IntOf(At(table, FindRow(table, "activity", S(activity)), "time_ns"));
@@ -122,7 +122,7 @@ TEST(BreakdownTable, EveryInstantOnce) {
 
 TEST(BreakdownTable, CutToTheWindow) {
   const HandMade rank = Sample();
-  Timeline timeline = TimelineOf({&rank}, {{12'000, 37'000}});
+  merge::Timeline timeline = TimelineOf({&rank}, {{12'000, 37'000}});
   test::Meta(timeline, "window", "steps");
   const Table table = Make("breakdown", timeline, {&rank});
   const auto time = [&](std::string_view activity) {
@@ -152,7 +152,7 @@ HandMade Layers() {
 
 TEST(SequencesTable, OutermostOperatorsThatPass) {
   const HandMade rank = Layers();
-  const Timeline timeline = TimelineOf({&rank}, {{0, 100'000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 100'000}});
   TableOptions options;
   Table table = Make("sequences", timeline, {&rank}, options);
   ASSERT_EQ(table.rows.size(), 2u);
@@ -175,4 +175,4 @@ TEST(SequencesTable, OutermostOperatorsThatPass) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tables

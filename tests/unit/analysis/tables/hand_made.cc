@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::test {
 
@@ -10,7 +10,7 @@ namespace {
 
 std::uint32_t InternIn(auto& strings, auto& bytes, std::string_view text) {
   for (std::uint32_t id = 0; id < strings.rows(); ++id)
-    if (TextOf(strings, bytes, id) == text) return id;
+    if (trace::TextOf(strings, bytes, id) == text) return id;
   strings.Append({.offset_bytes = bytes.value.size(), .length_bytes = static_cast<std::uint32_t>(text.size())});
   bytes.value.insert(bytes.value.end(), text.begin(), text.end());
   return static_cast<std::uint32_t>(strings.rows()) - 1;
@@ -142,7 +142,7 @@ void HandMade::Memory(std::int64_t time_ns, std::uint8_t kind, std::uint16_t dev
                             .name = schema::kNone});
 }
 
-Timeline TimelineOf(const std::vector<const HandMade*>& ranks, const std::vector<Interval>& windows) {
+merge::Timeline TimelineOf(const std::vector<const HandMade*>& ranks, const std::vector<Interval>& windows) {
   schema::TimelineTables tables;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const auto rank = static_cast<std::int32_t>(r);
@@ -160,25 +160,26 @@ Timeline TimelineOf(const std::vector<const HandMade*>& ranks, const std::vector
                                 .end_ns = steps.end_ns[i],
                                 .complete = steps.complete[i]});
   }
-  return MakeTimeline("", std::move(tables));
+  return merge::MakeTimeline("", std::move(tables));
 }
 
-void Meta(Timeline& timeline, std::string_view key, std::string_view value) {
+void Meta(merge::Timeline& timeline, std::string_view key, std::string_view value) {
   auto& t = timeline.tables;
   t.meta.Append({.key = InternIn(t.strings, t.string_bytes, key), .value = InternIn(t.strings, t.string_bytes, value)});
 }
 
-Table Make(std::string_view name, const Timeline& timeline, const std::vector<const HandMade*>& ranks,
-           const TableOptions& options) {
-  Result<Table> table = MakeTable(name, timeline, options, [&](std::int32_t rank) -> Result<schema::RankTables> {
-    return ranks.at(static_cast<std::size_t>(rank))->tables;
-  });
+tables::Table Make(std::string_view name, const merge::Timeline& timeline, const std::vector<const HandMade*>& ranks,
+                   const tables::TableOptions& options) {
+  Result<tables::Table> table =
+      tables::MakeTable(name, timeline, options, [&](std::int32_t rank) -> Result<schema::RankTables> {
+        return ranks.at(static_cast<std::size_t>(rank))->tables;
+      });
   EXPECT_TRUE(table.ok()) << (table.ok() ? "" : table.error().what);
-  return table.ok() ? std::move(table).value() : Table{};
+  return table.ok() ? std::move(table).value() : tables::Table{};
 }
 
 namespace {
-std::size_t ColumnOf(const Table& table, std::string_view name) {
+std::size_t ColumnOf(const tables::Table& table, std::string_view name) {
   for (std::size_t c = 0; c < table.columns.size(); ++c)
     if (table.columns[c].name == name) return c;
   ADD_FAILURE() << "no column " << name;
@@ -186,14 +187,16 @@ std::size_t ColumnOf(const Table& table, std::string_view name) {
 }
 }  // namespace
 
-std::int64_t FindRow(const Table& table, std::string_view column, const Cell& value, const Cell& rank) {
+std::int64_t FindRow(const tables::Table& table, std::string_view column, const tables::Cell& value,
+                     const tables::Cell& rank) {
   const std::size_t c = ColumnOf(table, column);
   for (std::size_t r = 0; r < table.rows.size(); ++r)
-    if (table.rows[r][c] == value && (rank == Cell{} || table.rows[r][0] == rank)) return static_cast<std::int64_t>(r);
+    if (table.rows[r][c] == value && (rank == tables::Cell{} || table.rows[r][0] == rank))
+      return static_cast<std::int64_t>(r);
   return -1;
 }
 
-Cell At(const Table& table, std::int64_t row, std::string_view column) {
+tables::Cell At(const tables::Table& table, std::int64_t row, std::string_view column) {
   if (row < 0 || static_cast<std::size_t>(row) >= table.rows.size()) {
     ADD_FAILURE() << "no such row for " << column;
     return {};

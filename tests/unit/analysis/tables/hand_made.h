@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/tables/table.h"
+#include "analysis/tables/engine/table.h"
 #include "core/collective.h"
 
 namespace lockstep::test {
@@ -44,15 +44,16 @@ class HandMade {
 };
 
 // Ranks 0, 1, ... with these windows and the steps that the ranks mark.
-Timeline TimelineOf(const std::vector<const HandMade*>& ranks, const std::vector<Interval>& windows);
-void Meta(Timeline& timeline, std::string_view key, std::string_view value);
+merge::Timeline TimelineOf(const std::vector<const HandMade*>& ranks, const std::vector<Interval>& windows);
+void Meta(merge::Timeline& timeline, std::string_view key, std::string_view value);
 
 // The table of these ranks; fails the test on an error.
-Table Make(std::string_view name, const Timeline& timeline, const std::vector<const HandMade*>& ranks,
-           const TableOptions& options = {});
+tables::Table Make(std::string_view name, const merge::Timeline& timeline, const std::vector<const HandMade*>& ranks,
+                   const tables::TableOptions& options = {});
 
 // The row whose cells in these columns have these values; -1 none.
-std::int64_t FindRow(const Table& table, std::string_view column, const Cell& value, const Cell& rank = {});
-Cell At(const Table& table, std::int64_t row, std::string_view column);
+std::int64_t FindRow(const tables::Table& table, std::string_view column, const tables::Cell& value,
+                     const tables::Cell& rank = {});
+tables::Cell At(const tables::Table& table, std::int64_t row, std::string_view column);
 
 }  // namespace lockstep::test

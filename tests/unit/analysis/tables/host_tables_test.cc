@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/tables/cells.h"
+#include "analysis/tables/engine/cells.h"
 #include "hand_made.h"
 
-namespace lockstep {
+namespace lockstep::tables {
 namespace {
 
 using test::At;
@@ -32,7 +32,7 @@ TEST(OpsTable, SelfAndTotalOnHostAndGpu) {
   rank.Op(1, "AddmmBackward0", 610, 690, 41);
   rank.Op(1, "mm", 620, 680);
   rank.Kernel("gemm_t", 800, 850, 1, 650);
-  const Timeline timeline = TimelineOf({&rank}, {{200, 850}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{200, 850}});
   const Table table = Make("ops", timeline, {&rank});
   const auto get = [&](std::string_view op, std::string_view column) {
     return At(table, FindRow(table, "op", S(op)), column);
@@ -69,7 +69,7 @@ TEST(OpsTable, ACallWithinOneOfItsNameCountsOnce) {
   rank.Op(0, "checkpoint", 0, 100);
   rank.Op(0, "checkpoint", 10, 60);
   rank.Kernel("k", 200, 230, 0, 20);
-  const Timeline timeline = TimelineOf({&rank}, {{0, 300}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 300}});
   const Table table = Make("ops", timeline, {&rank});
   EXPECT_EQ(At(table, 0, "calls"), I(2));
   EXPECT_EQ(At(table, 0, "cpu_self_ns"), I(100));
@@ -89,7 +89,7 @@ TEST(RangesTable, LaunchesOfAutogradsThreadBelongToTheRangeAround) {
   const std::uint32_t nccl = rank.Kernel("ncclDevKernel_AllReduce", 290, 500, 1, 350);
   rank.Kernel("f2", 480, 490, 0, 950);
   rank.Collective(rank.Comm("world", 2, 1, 9), CollectiveKind::kAllReduce, 290, 500, 64, nccl);
-  const Timeline timeline = TimelineOf({&rank}, {{110, 500}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{110, 500}});
   const Table table = Make("ranges", timeline, {&rank});
   const auto get = [&](std::string_view range, std::string_view column) {
     return At(table, FindRow(table, "range", S(range)), column);
@@ -116,7 +116,7 @@ TEST(RangesTable, WithoutAGpuHostTimeAndCommunicationRemain) {
   rank.Range(0, 0, "exchange", 500, 600);
   rank.Collective(rank.Comm("", 4, 1, 9), CollectiveKind::kAllReduce, 150, 350, 64);
   rank.MpiCall(150, 350);
-  const Timeline timeline = TimelineOf({&rank}, {{0, 1000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 1000}});
   const Table table = Make("ranges", timeline, {&rank});
   ASSERT_EQ(table.rows.size(), 1u);
   EXPECT_EQ(At(table, 0, "count"), I(2));
@@ -138,7 +138,7 @@ TEST(MemoryTable, PeakUnusedAndGrowth) {
     rank.Memory(at + 30, 2, 0, 700, level, 3000);
     rank.Memory(at + 40, 1, 0, 50, level + 50, 3000);  // Never freed.
   }
-  const Timeline timeline = TimelineOf({&rank}, {{0, 8000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 8000}});
   const Table table = Make("memory", timeline, {&rank});
   ASSERT_EQ(table.rows.size(), 1u);
   EXPECT_EQ(At(table, 0, "memory"), S("gpu"));
@@ -159,7 +159,7 @@ TEST(MemoryTable, SamplesThatOnlyMoveDoNotGrow) {
     rank.Step(step, 1000 * step, 1000 * step + 1000);
     rank.Memory(1000 * step + 5, 3, 65535, 0, static_cast<std::uint64_t>(step % 3 * 100 + 1000), 0);
   }
-  const Timeline timeline = TimelineOf({&rank}, {{0, 12'000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 12'000}});
   const Table table = Make("memory", timeline, {&rank});
   ASSERT_EQ(table.rows.size(), 1u);
   EXPECT_EQ(At(table, 0, "memory"), S("host"));
@@ -176,14 +176,14 @@ TEST(MemoryTable, FewStepsAreNoTrend) {
     rank.Step(step, 1000 * step, 1000 * step + 1000);
     rank.Memory(1000 * step + 5, 3, 0, 0, static_cast<std::uint64_t>(step * 100 + 1000), 5000);
   }
-  const Timeline timeline = TimelineOf({&rank}, {{0, 4000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 4000}});
   EXPECT_EQ(At(Make("memory", timeline, {&rank}), 0, "grows"), Cell());
 }
 
 // dp: 100-200 (waits to 150) and 400-500; tp: 180-260; compute 120-140 and 420-520.
 struct GroupsCase {
   HandMade rank;
-  Timeline timeline;
+  merge::Timeline timeline;
   GroupsCase() {
     const std::uint32_t dp = rank.Comm("mesh_dp (3)", 8, 4, 77), tp = rank.Comm("undefined (5)", 4, 1, 78);
     rank.Collective(dp, CollectiveKind::kAllReduce, 100, 200, 4000, rank.Kernel("ncclDevKernel_1", 100, 200));
@@ -209,7 +209,7 @@ struct GroupsCase {
                                  .wait_ns = waits[i],
                                  .transfer_ns = waits[i] < 0 ? -1 : ends[i] - begins[i] - waits[i]});
     }
-    timeline = MakeTimeline("", std::move(timeline.tables));
+    timeline = merge::MakeTimeline("", std::move(timeline.tables));
   }
 };
 
@@ -248,7 +248,7 @@ TEST(GroupsTable, WithoutAGpuTheTrainingThreadInMpiIsExposed) {
   rank.tables.collectives.mode[row] = 1;
   rank.MpiCall(400, 410);
   rank.MpiCall(600, 700);
-  const Timeline timeline = TimelineOf({&rank}, {{0, 1000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 1000}});
   const Table table = Make("groups", timeline, {&rank});
   ASSERT_EQ(table.rows.size(), 1u);
   EXPECT_EQ(At(table, 0, "group"), S("MPI_COMM_WORLD"));
@@ -258,4 +258,4 @@ TEST(GroupsTable, WithoutAGpuTheTrainingThreadInMpiIsExposed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tables

@@ -6,10 +6,10 @@
 #include <map>
 #include <random>
 
-#include "analysis/tables/cells.h"
+#include "analysis/tables/engine/cells.h"
 #include "hand_made.h"
 
-namespace lockstep {
+namespace lockstep::tables {
 namespace {
 
 using test::HandMade;
@@ -27,7 +27,7 @@ struct Case {
   std::vector<Interval> compute, copies;
   std::vector<Op> ops;
   Interval window;
-  Timeline timeline;
+  merge::Timeline timeline;
 
   explicit Case(std::mt19937& random) {
     const auto upto = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(n)); };
@@ -58,7 +58,7 @@ struct Case {
     }
     window.begin = upto(100);
     window.end = window.begin + 1 + upto(300);
-    Timeline plain = TimelineOf({&rank}, {window});
+    merge::Timeline plain = TimelineOf({&rank}, {window});
     test::Meta(plain, "window", "steps");
     for (std::uint32_t i = 0; i < ops.size(); ++i) {
       const bool split = ops[i].wait_end > ops[i].begin || ops[i].transfer_begin < ops[i].end;
@@ -73,7 +73,7 @@ struct Case {
            .wait_ns = split ? ops[i].wait_end - ops[i].begin : -1,
            .transfer_ns = split && ops[i].transfer_begin < ops[i].end ? ops[i].end - ops[i].transfer_begin : -1});
     }
-    timeline = MakeTimeline("", std::move(plain.tables));
+    timeline = merge::MakeTimeline("", std::move(plain.tables));
   }
 
   static bool Covers(const std::vector<Interval>& intervals, std::int64_t at) {
@@ -159,4 +159,4 @@ TEST(RandomRanks, BreakdownCountsEachNanosecondOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tables

@@ -1,13 +1,13 @@
 // Waits of streams: what each operation and each waiting call waited for, by hand.
 
-#include "analysis/tables/stream_waits.h"
+#include "analysis/gpu/stream_waits.h"
 
 #include <gtest/gtest.h>
 
-#include "analysis/tables/device_gaps.h"
+#include "analysis/gpu/device_gaps.h"
 #include "gpu_events.h"
 
-namespace lockstep {
+namespace lockstep::tables {
 namespace {
 
 using test::At;
@@ -53,16 +53,16 @@ struct Found {
       : timeline(TimelineOf({&rank}, {{0, 10'000}})),
         view(ViewOf(rank)),
         activity(view),
-        waits(FindStreamWaits(view.tables, activity.timeline)) {}
-  static RankView ViewOf(const Waiting& rank) {
-    RankView view;
+        waits(gpu::FindStreamWaits(view.tables, activity.timeline)) {}
+  static gpu::RankView ViewOf(const Waiting& rank) {
+    gpu::RankView view;
     view.rank = 0;
     view.tables = rank.tables;
-    view.classes.assign(rank.tables.kernels.rows(), KernelClass::kCompute);
+    view.classes.assign(rank.tables.kernels.rows(), merge::KernelClass::kCompute);
     view.windows = {{0, 10'000}};
     return view;
   }
-  std::string Name(std::uint32_t op) const { return op == kNone ? "" : OpName(view, activity.timeline.ops[op]); }
+  std::string Name(std::uint32_t op) const { return op == kNone ? "" : gpu::OpName(view, activity.timeline.ops[op]); }
   std::uint32_t Op(std::string_view name) const {
     for (std::uint32_t i = 0; i < activity.timeline.ops.size(); ++i)
       if (Name(i) == name) return i;
@@ -71,10 +71,10 @@ struct Found {
   std::string HeldBy(std::string_view name) const { return Name(waits.held_by[Op(name)]); }
   std::int64_t HeldFor(std::string_view name) const { return waits.held_ns[Op(name)]; }
 
-  Timeline timeline;
-  RankView view;
-  DeviceActivity activity;
-  StreamWaits waits;
+  merge::Timeline timeline;
+  gpu::RankView view;
+  gpu::DeviceActivity activity;
+  gpu::StreamWaits waits;
 };
 
 TEST(StreamWaits, NothingToldNothingFound) {
@@ -171,11 +171,11 @@ TEST(StreamWaits, RecordsOfOtherDevicesAndIdleTime) {
   const Found found(rank);
   EXPECT_EQ(found.HeldBy("held"), "there");
   EXPECT_EQ(found.HeldFor("held"), 400);
-  const DeviceGaps gaps = FindGaps(found.activity);
+  const gpu::DeviceGaps gaps = gpu::FindGaps(found.activity);
   bool seen = false;
-  for (const Gap& gap : gaps.gaps)
+  for (const gpu::Gap& gap : gaps.gaps)
     if (gap.device == 0 && gap.at.begin == 200) {
-      EXPECT_EQ(gap.cause, GapCause::kStreamWait);
+      EXPECT_EQ(gap.cause, gpu::GapCause::kStreamWait);
       EXPECT_EQ(gap.at.end, 602);
       seen = true;
     }
@@ -189,7 +189,7 @@ TEST(StreamWaits, Table) {
   rank.Kernel("held", 501, 700, 4, 20);
   rank.Wait(6, 7, 5, 20);
   rank.Kernel("held too", 703, 800, 7, 7);
-  const Timeline timeline = TimelineOf({&rank}, {{0, 1'000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 1'000}});
   const Table table = Make("stream-waits", timeline, {&rank});
   ASSERT_EQ(table.rows.size(), 2u);
   EXPECT_EQ(At(table, 0, "stream"), Cell(std::int64_t{20}));
@@ -208,7 +208,7 @@ TEST(StreamWaits, ThePathGuessesNothingWhereItIsTold) {
   rank.Kernel("elsewhere", 100, 502, 2, 8);
   rank.Wait(4, 20, 3, 7);
   rank.Kernel("held", 505, 900, 5, 20);
-  const Timeline timeline = TimelineOf({&rank}, {{0, 900'000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 900'000}});
   const Table told = Make("critical-ops", timeline, {&rank});
   EXPECT_GE(test::FindRow(told, "name", Cell(std::string("long"))), 0);
   EXPECT_EQ(test::FindRow(told, "name", Cell(std::string("elsewhere"))), -1);
@@ -219,4 +219,4 @@ TEST(StreamWaits, ThePathGuessesNothingWhereItIsTold) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tables

@@ -4,10 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/tables/cells.h"
+#include "analysis/tables/engine/cells.h"
 #include "hand_made.h"
 
-namespace lockstep {
+namespace lockstep::tables {
 namespace {
 
 using test::At;
@@ -21,7 +21,7 @@ Cell I(std::int64_t value) { return value; }
 
 TEST(Tables, UnknownNamesListAll) {
   const HandMade rank;
-  const Timeline timeline = TimelineOf({&rank}, {{0, 100}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 100}});
   const auto table = MakeTable("kernel", timeline, {});
   ASSERT_FALSE(table.ok());
   EXPECT_EQ(table.error().code, ErrorCode::kUsage);
@@ -30,7 +30,7 @@ TEST(Tables, UnknownNamesListAll) {
 
 TEST(Tables, UnknownRanksAreUsage) {
   const HandMade rank;
-  const Timeline timeline = TimelineOf({&rank}, {{0, 100}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 100}});
   TableOptions options;
   options.ranks = {0, 3};
   const auto table =
@@ -42,7 +42,7 @@ TEST(Tables, UnknownRanksAreUsage) {
 
 TEST(Tables, EveryTableBearsARankWithoutAnything) {
   const HandMade a, b;
-  Timeline timeline = TimelineOf({&a, &b}, {{0, 100}, {0, 100}});
+  merge::Timeline timeline = TimelineOf({&a, &b}, {{0, 100}, {0, 100}});
   for (const TableKind& kind : TableKinds()) {
     const Table table = Make(kind.name, timeline, {&a, &b});
     const Table head = kind.head();
@@ -58,7 +58,7 @@ TEST(Tables, EveryTableBearsARankWithoutAnything) {
 TEST(Tables, UnreadableRanksAreSaidAndTheOthersShown) {
   HandMade rank;
   rank.Kernel("k", 10, 30);
-  const Timeline timeline = TimelineOf({&rank, &rank}, {{0, 100}, {0, 100}});
+  const merge::Timeline timeline = TimelineOf({&rank, &rank}, {{0, 100}, {0, 100}});
   const auto table = MakeTable("kernels", timeline, {}, [&](std::int32_t r) -> Result<schema::RankTables> {
     if (r == 1) return Error{ErrorCode::kIo, "no such device", "", ""};
     return rank.tables;
@@ -79,7 +79,7 @@ TEST(Tables, StepsNarrowByLaunchOnTheHostAndByStartOnTheGpu) {
   rank.Op(0, "aten::a", 250, 260);
   rank.Kernel("k", 199, 230, 0, 155);
   rank.Kernel("k", 201, 204, 0, 255);
-  const Timeline timeline = TimelineOf({&rank}, {{0, 1000}});
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 1000}});
   TableOptions options;
   options.first_step = options.last_step = 6;
   Table table = Make("kernels", timeline, {&rank}, options);
@@ -101,7 +101,7 @@ TEST(Tables, PooledRowsComeFirstAndRanksOnlyWhenAskedFor) {
   a.Kernel("k", 0, 10);
   b.Kernel("k", 0, 30);
   b.Kernel("other", 40, 41);
-  const Timeline timeline = TimelineOf({&a, &b}, {{0, 100}, {0, 100}});
+  const merge::Timeline timeline = TimelineOf({&a, &b}, {{0, 100}, {0, 100}});
   Table table = Make("kernels", timeline, {&a, &b});
   ASSERT_EQ(table.rows.size(), 2u);
   EXPECT_EQ(table.rows[0][0], S("all"));
@@ -136,7 +136,7 @@ TEST(Tables, JobsNeverChangeTheResult) {
     pointers.push_back(&ranks[r]);
     windows.push_back({0, 100'000});
   }
-  const Timeline timeline = TimelineOf(pointers, windows);
+  const merge::Timeline timeline = TimelineOf(pointers, windows);
   for (const TableKind& kind : TableKinds()) {
     std::string first;
     for (const unsigned jobs : {1u, 2u, 7u}) {
@@ -238,4 +238,4 @@ TEST(TablesDoc, GeneratedPartIsTheRegistry) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tables

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace lockstep {
+namespace lockstep::clock {
 namespace {
 
 constexpr std::int64_t kSecond = BurstPacer::kSecond;
@@ -55,4 +55,4 @@ TEST(BurstPacer, FirstMinuteIsAlwaysOneSecond) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::clock

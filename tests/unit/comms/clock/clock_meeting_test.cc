@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace lockstep {
+namespace lockstep::clock {
 namespace {
 
 class ClockMeeting : public testing::Test {
@@ -73,4 +73,4 @@ TEST_F(ClockMeeting, UnwritableDirectoryIsAnErrorWithAPath) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::clock

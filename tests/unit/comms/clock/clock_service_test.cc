@@ -21,7 +21,7 @@
 #include "comms/clock/socket_util.h"
 #include "merge/clock/align.h"
 
-namespace lockstep {
+namespace lockstep::clock {
 namespace {
 
 using std::chrono::milliseconds;
@@ -76,13 +76,13 @@ struct Rows {
 
 // Truth from the two clocks' definitions; the fit from the rows alone.
 void ExpectAligned(const EventClock& clock, const schema::ClockBursts& table) {
-  std::vector<AlignRank> ranks(2);
+  std::vector<merge::AlignRank> ranks(2);
   ranks[0].rank = 0;
   ranks[0].domain = "a";
   ranks[1].rank = 1;
   ranks[1].domain = "b";
   ranks[1].bursts = &table;
-  const auto result = AlignClocks(ranks, ClockChoice::kAuto);
+  const auto result = merge::AlignClocks(ranks, merge::ClockChoice::kAuto);
   ASSERT_TRUE(result.ok());
   const schema::Clock& fitted = result.value().clock;
   int knots = 0;
@@ -495,4 +495,4 @@ TEST(ClockCoordinator, OffListensNowhere) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::clock

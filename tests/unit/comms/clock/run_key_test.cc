@@ -10,7 +10,7 @@
 #include <fstream>
 #include <set>
 
-namespace lockstep {
+namespace lockstep::clock {
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,4 +124,4 @@ TEST(Proof, IsHmacSha256OverBothSidesWords) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::clock

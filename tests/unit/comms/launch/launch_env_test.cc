@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -170,4 +170,4 @@ TEST(LaunchEnv, NonsenseIsNoRank) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::launch

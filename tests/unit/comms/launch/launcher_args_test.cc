@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 std::vector<std::string> Split(const std::string& text) {
@@ -124,4 +124,4 @@ TEST(LauncherArgs, RefusesWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::launch

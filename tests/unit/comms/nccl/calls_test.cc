@@ -8,7 +8,7 @@
 
 #include "tests/unit/comms/nccl/nccl_run.h"
 
-namespace lockstep {
+namespace lockstep::nccl {
 namespace {
 
 // Calls of one function with their communicator's own record.
@@ -28,11 +28,11 @@ INSTANTIATE_TEST_SUITE_P(Versions, NcclCalls, testing::Values(4, 5, 6, 7));
 TEST_P(NcclCalls, TheSameWithAndWithoutLockstep) {
   for (const char* scenario : {"all", "alone", "init-all", "grouped", "nonblocking", "split", "graph", "unseen",
                                "threads", "copies", "newer"}) {
-    TestSegment unused, segment;
+    probe::TestSegment unused, segment;
     const Output bare = Traced(unused, kCalls, {scenario}, kBare, env());
     EXPECT_EQ(WEXITSTATUS(bare.status), 3) << scenario;
     for (const int sources : {kPlugin, kInterposed, kBoth}) {
-      TestSegment traced;
+      probe::TestSegment traced;
       const Output output = Traced(traced, kCalls, {scenario}, sources, env());
       EXPECT_EQ(output.out, bare.out) << scenario;
       EXPECT_EQ(output.errors, bare.errors) << scenario;
@@ -44,7 +44,7 @@ TEST_P(NcclCalls, TheSameWithAndWithoutLockstep) {
 
 TEST_P(NcclCalls, EveryFunctionWithWhatItSays) {
   for (const int sources : {kInterposed, kBoth}) {
-    TestSegment segment;
+    probe::TestSegment segment;
     Traced(segment, kCalls, {"all"}, sources, env());
     const NcclRecords records(segment);
     const auto comms = CommsOf(records);
@@ -125,7 +125,7 @@ TEST_P(NcclCalls, EveryFunctionWithWhatItSays) {
 
 // Collectives that copy engines do are told from 2.29.2 on, with the calls around them.
 TEST_P(NcclCalls, CollectivesByCopyEngines) {
-  TestSegment segment;
+  probe::TestSegment segment;
   auto copying = env();
   copying.emplace_back("FAKE_NCCL_COPY_ENGINES=1");
   Traced(segment, kCalls, {"copies"}, kBoth, copying);
@@ -146,7 +146,7 @@ TEST_P(NcclCalls, CollectivesByCopyEngines) {
 }
 
 TEST_P(NcclCalls, OneRankAndErrors) {
-  TestSegment segment;
+  probe::TestSegment segment;
   Traced(segment, kCalls, {"alone"}, kBoth, env());
   const NcclRecords records(segment);
   const auto comms = CommsOf(records);
@@ -164,7 +164,7 @@ TEST_P(NcclCalls, OneRankAndErrors) {
 
 TEST_P(NcclCalls, SeveralCommunicatorsOfOneCall) {
   for (const int sources : {kInterposed, kBoth}) {
-    TestSegment segment;
+    probe::TestSegment segment;
     Traced(segment, kCalls, {"init-all"}, sources, env());
     const NcclRecords records(segment);
     const auto comms = CommsOf(records);
@@ -186,7 +186,7 @@ TEST_P(NcclCalls, SeveralCommunicatorsOfOneCall) {
 }
 
 TEST_P(NcclCalls, CommunicatorsMadeInAGroupAreToldApart) {
-  TestSegment segment;
+  probe::TestSegment segment;
   Traced(segment, kCalls, {"grouped"}, kBoth, env());
   const NcclRecords records(segment);
   const auto comms = CommsOf(records);
@@ -209,7 +209,7 @@ TEST_P(NcclCalls, CommunicatorsMadeInAGroupAreToldApart) {
 }
 
 TEST_P(NcclCalls, OneThatIsReadyLater) {
-  TestSegment segment;
+  probe::TestSegment segment;
   Traced(segment, kCalls, {"nonblocking"}, kBoth, env());
   const NcclRecords records(segment);
   const auto comms = CommsOf(records);
@@ -226,7 +226,7 @@ TEST_P(NcclCalls, OneThatIsReadyLater) {
 
 TEST_P(NcclCalls, SplitAndShrunk) {
   for (const int sources : {kInterposed, kBoth}) {
-    TestSegment segment;
+    probe::TestSegment segment;
     Traced(segment, kCalls, {"split"}, sources, env());
     const NcclRecords records(segment);
     const auto comms = CommsOf(records);
@@ -253,7 +253,7 @@ TEST_P(NcclCalls, SplitAndShrunk) {
 
 TEST_P(NcclCalls, FunctionsOfLaterVersions) {
   for (const int sources : {kInterposed, kBoth}) {
-    TestSegment segment;
+    probe::TestSegment segment;
     Traced(segment, kCalls, {"newer"}, sources, env());
     const NcclRecords records(segment);
     const auto comms = CommsOf(records);
@@ -307,10 +307,10 @@ TEST_P(NcclCalls, FunctionsOfLaterVersions) {
 }
 
 TEST_P(NcclCalls, AbortsWhileOperationsAreInFlight) {
-  TestSegmentOptions options;
+  probe::TestSegmentOptions options;
   options.bytes = std::uint64_t{128} << 20;
   options.other_ring_slots = 1 << 14;
-  TestSegment segment(options);
+  probe::TestSegment segment(options);
   const Output output = Traced(segment, kCalls, {"storm"}, kBoth, env());
   EXPECT_EQ(WEXITSTATUS(output.status), 3);
   EXPECT_EQ(output.errors, "");
@@ -330,7 +330,7 @@ TEST_P(NcclCalls, AbortsWhileOperationsAreInFlight) {
 TEST(NcclCallsState, IdentityWithoutAPluginIsTheSameEverywhere) {
   std::vector<std::vector<std::uint64_t>> ids;
   for (int process = 0; process < 2; ++process) {
-    TestSegment segment;
+    probe::TestSegment segment;
     Traced(segment, kCalls, {"split"}, kInterposed);
     ids.emplace_back();
     const NcclRecords records(segment);
@@ -340,7 +340,7 @@ TEST(NcclCallsState, IdentityWithoutAPluginIsTheSameEverywhere) {
 }
 
 TEST_P(NcclCalls, Graphs) {
-  TestSegment segment;
+  probe::TestSegment segment;
   Traced(segment, kCalls, {"graph"}, kBoth, env());
   const NcclRecords records(segment);
   const auto collectives = records.Of(NcclEvent::kCollective);
@@ -356,7 +356,7 @@ TEST_P(NcclCalls, Graphs) {
 }
 
 TEST_P(NcclCalls, MadePastUs) {
-  TestSegment segment;
+  probe::TestSegment segment;
   Traced(segment, kCalls, {"unseen"}, kBoth, env());
   const NcclRecords records(segment);
   const auto calls = records.CallsOf("ncclAllReduce");
@@ -366,10 +366,10 @@ TEST_P(NcclCalls, MadePastUs) {
 }
 
 TEST_P(NcclCalls, ManyThreads) {
-  TestSegmentOptions options;
+  probe::TestSegmentOptions options;
   options.bytes = std::uint64_t{128} << 20;
   options.other_ring_slots = 1 << 14;
-  TestSegment segment(options);
+  probe::TestSegment segment(options);
   Traced(segment, kCalls, {"threads"}, kBoth, env());
   const NcclRecords records(segment);
   const auto comms = CommsOf(records);
@@ -384,4 +384,4 @@ TEST_P(NcclCalls, ManyThreads) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::nccl

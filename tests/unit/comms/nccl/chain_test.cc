@@ -7,7 +7,7 @@
 
 #include "tests/unit/comms/nccl/nccl_run.h"
 
-namespace lockstep {
+namespace lockstep::nccl {
 namespace {
 
 std::map<std::string, int> OtherSaw(const std::string& path) {
@@ -35,7 +35,7 @@ TEST(NcclChain, TheUsersPluginSeesWhatItWouldSeeAlone) {
           ChainCase{7, 7, "4096"}}) {
       const std::string plugin =
           std::string(kFakeDir) + "/libnccl-profiler-other" + std::to_string(each.plugin) + ".so";
-      TestSegment unused, segment;
+      probe::TestSegment unused, segment;
       const std::string out = segment.path() + "-other", bare_out = unused.path() + "-other";
       const std::vector<std::string> common{"FAKE_NCCL_PROFILER=" + std::to_string(each.host),
                                             std::string("OTHER_PLUGIN_MASK=") + each.mask, "FAKE_NCCL_COPY_ENGINES=1"};
@@ -43,7 +43,7 @@ TEST(NcclChain, TheUsersPluginSeesWhatItWouldSeeAlone) {
       bare.push_back("OTHER_PLUGIN_OUT=" + bare_out);
       bare.push_back("NCCL_PROFILER_PLUGIN=" + plugin);
       // Without the line for no plugin that Run adds: the last one counts.
-      ProbeChild child(
+      probe::ProbeChild child(
           unused.path(), {scenario},
           [&] {
             auto env = bare;
@@ -79,7 +79,7 @@ TEST(NcclChain, TheUsersPluginSeesWhatItWouldSeeAlone) {
 }
 
 TEST(NcclChain, AnOlderPluginUnderANewerNccl) {
-  TestSegment segment;
+  probe::TestSegment segment;
   const std::string out = segment.path() + "-other";
   Traced(segment, kCalls, {"all"}, kBoth,
          {"FAKE_NCCL_PROFILER=5", "OTHER_PLUGIN_MASK=2", "OTHER_PLUGIN_OUT=" + out,
@@ -95,9 +95,9 @@ TEST(NcclChain, AnOlderPluginUnderANewerNccl) {
 TEST(NcclChain, RecordingOffOrNoSegmentTheUsersPluginGoesOn) {
   const std::string plugin = std::string(kFakeDir) + "/libnccl-profiler-other5.so";
   for (const bool gone : {false, true}) {
-    TestSegmentOptions options;
+    probe::TestSegmentOptions options;
     options.recording = false;
-    TestSegment segment(options);
+    probe::TestSegment segment(options);
     const std::string out = segment.path() + "-other";
     std::vector<std::string> env{"OTHER_PLUGIN_MASK=2", "OTHER_PLUGIN_OUT=" + out,
                                  "LOCKSTEP_NCCL_PLUGIN_CHAINED=" + plugin};
@@ -115,7 +115,7 @@ TEST(NcclChain, RecordingOffOrNoSegmentTheUsersPluginGoesOn) {
 
 TEST(NcclChain, OneThatCannotBeLoadedIsSaidOnce) {
   for (const std::string& plugin : {std::string("/nowhere/libnccl-profiler-x.so"), std::string(kGpuLibrary)}) {
-    TestSegment segment;
+    probe::TestSegment segment;
     const Output output = Traced(segment, kCalls, {"grouped"}, kBoth, {"LOCKSTEP_NCCL_PLUGIN_CHAINED=" + plugin});
     EXPECT_EQ(WEXITSTATUS(output.status), 3);
     EXPECT_EQ(output.errors.rfind("lockstep: the NCCL profiler plugin " + plugin + " is not called beside", 0), 0u)
@@ -126,4 +126,4 @@ TEST(NcclChain, OneThatCannotBeLoadedIsSaidOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::nccl

@@ -6,11 +6,11 @@
 
 #include "tests/unit/comms/nccl/nccl_run.h"
 
-namespace lockstep {
+namespace lockstep::nccl {
 namespace {
 
 TEST(NcclFind, AnAbsentNcclAnswersThatItCannotWork) {
-  TestSegment segment;
+  probe::TestSegment segment;
   const Output output = Traced(segment, kFind, {"absent"});
   EXPECT_EQ(output.out, "version 0\nanswer 2\nanswer 2\n");
   EXPECT_EQ(output.errors, "");
@@ -18,7 +18,7 @@ TEST(NcclFind, AnAbsentNcclAnswersThatItCannotWork) {
 }
 
 TEST(NcclFind, ALibraryThatIsLoadedForItsUserAlone) {
-  TestSegment segment;
+  probe::TestSegment segment;
   const Output output = Traced(segment, kFind, {"local", std::string(kFakeDir) + "/libnccl.so.2"});
   EXPECT_EQ(output.out, "result 0\nresult 0\n");
   const NcclRecords records(segment);
@@ -32,8 +32,8 @@ TEST(NcclRanges, CommunicatorsAndCallsOfAStaticNccl) {
 #ifndef LOCKSTEP_REAL_NVTX
   GTEST_SKIP() << "no NVTX headers on this machine";
 #else
-  TestSegment segment;
-  const std::vector<std::string> env{std::string("NVTX_INJECTION64_PATH=") + kProbe};
+  probe::TestSegment segment;
+  const std::vector<std::string> env{std::string("NVTX_INJECTION64_PATH=") + probe::kProbe};
   const Output output = Traced(segment, LOCKSTEP_BUILD_DIR "/tests/nccl_ranges", {"calls"}, kNeither, env);
   EXPECT_EQ(output.status, 0);
   EXPECT_EQ(output.errors, "");
@@ -74,11 +74,11 @@ TEST(NcclRanges, CommunicatorsAndCallsOfAStaticNccl) {
     EXPECT_LT(call.record.begin_ticks, call.record.end_ticks) << i;
   }
   // The ranges themselves are there as ever.
-  EXPECT_EQ(RangesOf(segment).size(), 12u);
+  EXPECT_EQ(probe::RangesOf(segment).size(), 12u);
 
-  TestSegmentOptions options;
+  probe::TestSegmentOptions options;
   options.recording = false;
-  TestSegment windows(options);
+  probe::TestSegment windows(options);
   windows.header().window.kind = WindowKind::kManual;
   Traced(windows, LOCKSTEP_BUILD_DIR "/tests/nccl_ranges", {"windows"}, kNeither, env);
   const NcclRecords some(windows);
@@ -88,7 +88,7 @@ TEST(NcclRanges, CommunicatorsAndCallsOfAStaticNccl) {
 }
 
 TEST(NcclFind, OneThatIsInsideALibraryLoadedForItsUserAlone) {
-  TestSegment segment;
+  probe::TestSegment segment;
   const Output output = Traced(segment, kFind, {"inside", LOCKSTEP_BUILD_DIR "/tests/libuses_nccl.so"});
   EXPECT_EQ(output.out, "result 0\n");
   EXPECT_EQ(output.errors, "");
@@ -98,7 +98,7 @@ TEST(NcclFind, OneThatIsInsideALibraryLoadedForItsUserAlone) {
   EXPECT_EQ(records.Of(NcclEvent::kCollective).size(), 1u);
 
   // Each caller reaches its own of two.
-  TestSegment both;
+  probe::TestSegment both;
   const Output two = Traced(
       both, kFind, {"inside", LOCKSTEP_BUILD_DIR "/tests/libuses_nccl.so", std::string(kFakeDir) + "/libnccl.so.2"});
   EXPECT_EQ(two.out, "other 4\nresult 0\n");
@@ -109,11 +109,11 @@ TEST(NcclFind, TheRealLibrarysRangesAreItsCalls) {
 #ifndef LOCKSTEP_NCCL_LIBRARY
   GTEST_SKIP() << "no libnccl.so.2 on this machine";
 #else
-  TestSegment unused, segment;
+  probe::TestSegment unused, segment;
   const std::string library = LOCKSTEP_NCCL_LIBRARY;
   const Output bare = Traced(unused, kFind, {"ranges", library}, kBare);
   const Output output =
-      Traced(segment, kFind, {"ranges", library}, kNeither, {std::string("NVTX_INJECTION64_PATH=") + kProbe});
+      Traced(segment, kFind, {"ranges", library}, kNeither, {std::string("NVTX_INJECTION64_PATH=") + probe::kProbe});
   EXPECT_EQ(output.out, bare.out);
   EXPECT_EQ(output.errors, bare.errors);
   const NcclRecords records(segment);
@@ -153,7 +153,7 @@ TEST(NcclFind, TheRealLibraryWithoutADriver) {
 #ifndef LOCKSTEP_NCCL_LIBRARY
   GTEST_SKIP() << "no libnccl.so.2 on this machine";
 #else
-  TestSegment unused, segment;
+  probe::TestSegment unused, segment;
   const std::string library = LOCKSTEP_NCCL_LIBRARY;
   const Output bare = Traced(unused, kFind, {"real", library}, kBare);
   const Output output = Traced(segment, kFind, {"real", library});
@@ -175,4 +175,4 @@ TEST(NcclFind, TheRealLibraryWithoutADriver) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::nccl

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::nccl {
 namespace {
 
 constexpr char kLocal[] = "neither communicates nor makes or ends a communicator";
@@ -74,4 +74,4 @@ TEST(NcclFunctions, EachOfTheHeadersIsInterposedOrSaidNotToBe) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::nccl

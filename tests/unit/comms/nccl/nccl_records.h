@@ -9,20 +9,20 @@
 #include "core/gpu_records.h"
 #include "tests/unit/runtime/probe/probe_child.h"
 
-namespace lockstep {
+namespace lockstep::nccl {
 
 inline constexpr char kGpuLibrary[] = LOCKSTEP_GPU_LIBRARY;
 
 struct NcclRecords {
-  explicit NcclRecords(TestSegment& segment) {
+  explicit NcclRecords(probe::TestSegment& segment) {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> texts;
-    const auto text = [&](const TestRecord& record, std::uint32_t id) {
+    const auto text = [&](const probe::TestRecord& record, std::uint32_t id) {
       if (id == 0) return std::string();
       const auto at = texts.find({record.ring, id});
       EXPECT_TRUE(at != texts.end()) << "a text is told before its use";
       return at == texts.end() ? std::string("?") : at->second;
     };
-    for (const TestRecord& record : segment.ReadAll()) {
+    for (const probe::TestRecord& record : segment.ReadAll()) {
       switch (record.kind) {
         case RecordKind::kString:
           texts[{record.ring, record.As<StringRecord>().id}] = record.Text();
@@ -116,4 +116,4 @@ struct NcclRecords {
   std::vector<std::string> facts;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::nccl

@@ -3,7 +3,7 @@
 
 #include "tests/unit/comms/nccl/nccl_records.h"
 
-namespace lockstep {
+namespace lockstep::nccl {
 
 inline constexpr char kCalls[] = LOCKSTEP_BUILD_DIR "/tests/nccl_calls";
 inline constexpr char kFind[] = LOCKSTEP_BUILD_DIR "/tests/nccl_find";
@@ -14,7 +14,7 @@ struct Output {
   int status = 0;
 };
 
-inline Output Finish(ProbeChild& child) {
+inline Output Finish(probe::ProbeChild& child) {
   Output output;
   for (std::string line; !(line = child.Line()).empty();) output.out += line + "\n";
   output.errors = child.Errors();
@@ -24,17 +24,17 @@ inline Output Finish(ProbeChild& child) {
 
 enum Sources { kBare = 0, kPlugin = 1, kInterposed = 2, kBoth = 3, kNeither = 4 };
 
-inline Output Traced(TestSegment& segment, const char* program, std::vector<std::string> arguments, int sources = kBoth,
-                     std::vector<std::string> env = {}) {
+inline Output Traced(probe::TestSegment& segment, const char* program, std::vector<std::string> arguments,
+                     int sources = kBoth, std::vector<std::string> env = {}) {
   std::string preload = "LD_PRELOAD=";
-  if (sources != kBare) preload += kProbe;
+  if (sources != kBare) preload += probe::kProbe;
   if ((sources & kInterposed) != 0) preload += std::string(" ") + kGpuLibrary;
   env.push_back(preload);
   if (sources == kBare) env.emplace_back("LOCKSTEP_SEGMENT=");
   if ((sources & kPlugin) != 0) env.push_back(std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary);
   if ((sources & kPlugin) == 0) env.emplace_back("NCCL_PROFILER_PLUGIN=none");
-  ProbeChild child(segment.path(), std::move(arguments), env, program);
+  probe::ProbeChild child(segment.path(), std::move(arguments), env, program);
   return Finish(child);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::nccl

@@ -7,20 +7,21 @@
 
 #include "tests/unit/comms/nccl/nccl_records.h"
 
-namespace lockstep {
+namespace lockstep::nccl {
 namespace {
 
 constexpr char kScenariosProgram[] = LOCKSTEP_BUILD_DIR "/tests/nccl_plugin_scenarios";
 
 class NcclPlugin : public testing::TestWithParam<int> {
  protected:
-  static ProbeChild Start(TestSegment& segment, const std::string& scenario, int version,
-                          std::vector<std::string> env = {}) {
+  static probe::ProbeChild Start(probe::TestSegment& segment, const std::string& scenario, int version,
+                                 std::vector<std::string> env = {}) {
     env.insert(env.begin(), std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary);
-    return ProbeChild(segment.path(), {scenario, std::to_string(version)}, env, kScenariosProgram);
+    return probe::ProbeChild(segment.path(), {scenario, std::to_string(version)}, env, kScenariosProgram);
   }
-  static void Run(TestSegment& segment, const std::string& scenario, int version, std::vector<std::string> env = {}) {
-    ProbeChild child = Start(segment, scenario, version, std::move(env));
+  static void Run(probe::TestSegment& segment, const std::string& scenario, int version,
+                  std::vector<std::string> env = {}) {
+    probe::ProbeChild child = Start(segment, scenario, version, std::move(env));
     const std::string errors = child.Errors();
     EXPECT_EQ(child.Wait(), 0);
     EXPECT_EQ(errors, "");
@@ -30,7 +31,7 @@ class NcclPlugin : public testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Versions, NcclPlugin, testing::Values(4, 5, 6, 7, 9));
 
 TEST_P(NcclPlugin, OperationsAsNcclTellsThem) {
-  TestSegment segment;
+  probe::TestSegment segment;
   Run(segment, "simple", GetParam());
   const NcclRecords records(segment);
   ASSERT_EQ(records.comms.size(), 2u);
@@ -96,7 +97,7 @@ TEST_P(NcclPlugin, OperationsAsNcclTellsThem) {
 }
 
 TEST_P(NcclPlugin, CommunicatorsComeAndGo) {
-  TestSegment segment;
+  probe::TestSegment segment;
   Run(segment, "again", GetParam());
   const NcclRecords records(segment);
   std::map<std::uint32_t, std::uint64_t> ids;
@@ -118,7 +119,7 @@ TEST_P(NcclPlugin, CommunicatorsComeAndGo) {
 }
 
 TEST_P(NcclPlugin, NastyOrdersAreSurvivedAndTold) {
-  TestSegment segment;
+  probe::TestSegment segment;
   Run(segment, "nasty", GetParam());
   const NcclRecords records(segment);
   for (const auto& begin : records.begins) EXPECT_LE(records.EndsOf(begin.record.id), 1u);
@@ -150,9 +151,9 @@ TEST_P(NcclPlugin, NastyOrdersAreSurvivedAndTold) {
 }
 
 TEST_P(NcclPlugin, SixtyFourThreads) {
-  TestSegmentOptions options;
+  probe::TestSegmentOptions options;
   options.bytes = std::uint64_t{256} << 20;
-  TestSegment segment(options);
+  probe::TestSegment segment(options);
   Run(segment, "threads", GetParam());
   const NcclRecords records(segment);
   EXPECT_EQ(segment.header().dropped_no_ring, 0u);
@@ -166,10 +167,10 @@ TEST_P(NcclPlugin, SixtyFourThreads) {
 }
 
 TEST_P(NcclPlugin, CommunicatorsOnManyThreads) {
-  TestSegmentOptions options;
+  probe::TestSegmentOptions options;
   options.bytes = std::uint64_t{128} << 20;
   options.other_ring_slots = 1 << 14;
-  TestSegment segment(options);
+  probe::TestSegment segment(options);
   Run(segment, "churn", GetParam());
   const NcclRecords records(segment);
   std::map<std::uint32_t, int> seen, ended;
@@ -187,11 +188,11 @@ TEST_P(NcclPlugin, CommunicatorsOnManyThreads) {
 }
 
 TEST(NcclPluginState, MoreCommunicatorsThanFitAreCounted) {
-  TestSegmentOptions options;
+  probe::TestSegmentOptions options;
   options.main_ring_slots = 1 << 16;
-  TestSegment segment(options);
-  ProbeChild child(segment.path(), {"many", "5"}, {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary},
-                   kScenariosProgram);
+  probe::TestSegment segment(options);
+  probe::ProbeChild child(segment.path(), {"many", "5"}, {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary},
+                          kScenariosProgram);
   ASSERT_EQ(child.Wait(), 0);
   const NcclRecords records(segment);
   // Told at powers of two; the rest at the end.
@@ -205,12 +206,12 @@ TEST(NcclPluginState, MoreCommunicatorsThanFitAreCounted) {
 
 // Recording is off at first; two windows. `mask`: what NCCL asks for meanwhile.
 void CheckWindows(int version, bool rests, WindowKind kind) {
-  TestSegmentOptions options;
+  probe::TestSegmentOptions options;
   options.recording = false;
-  TestSegment segment(options);
+  probe::TestSegment segment(options);
   segment.header().window.kind = kind;
-  ProbeChild child(segment.path(), {"windows", std::to_string(version)},
-                   {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary}, kScenariosProgram);
+  probe::ProbeChild child(segment.path(), {"windows", std::to_string(version)},
+                          {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary}, kScenariosProgram);
   // Copy engines' collectives from 6 on: their copies and synchronisations are CUPTI's to tell.
   const std::string on = version == 4 ? "6" : version == 5 ? "3590" : "7686", off = rests ? "0" : on;
   EXPECT_EQ(child.Line(), off);
@@ -237,10 +238,10 @@ TEST(NcclPluginState, WhereTheAgentMaySwitchOnTheMaskStays) { CheckWindows(5, fa
 
 TEST(NcclPluginState, KernelChannelsOnRequest) {
   for (int version : {4, 5, 6, 7}) {
-    TestSegment segment;
+    probe::TestSegment segment;
     segment.header().gpu_options = kNcclKernelChannels;
-    ProbeChild child(segment.path(), {"kernels", std::to_string(version)},
-                     {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary}, kScenariosProgram);
+    probe::ProbeChild child(segment.path(), {"kernels", std::to_string(version)},
+                            {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary}, kScenariosProgram);
     EXPECT_EQ(child.Line(), version == 4 ? "70" : version == 5 ? "3654" : "7750");
     ASSERT_EQ(child.Wait(), 0);
     const NcclRecords records(segment);
@@ -262,9 +263,9 @@ TEST(NcclPluginState, KernelChannelsOnRequest) {
 
 // Version 7 as NCCL 2.32.3 writes it, by the offsets of its header.
 TEST(NcclPluginState, TheNewestLayoutByItsOffsets) {
-  TestSegment segment;
-  ProbeChild child(segment.path(), {"layout7", "7"}, {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary},
-                   kScenariosProgram);
+  probe::TestSegment segment;
+  probe::ProbeChild child(segment.path(), {"layout7", "7"}, {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary},
+                          kScenariosProgram);
   ASSERT_EQ(child.Wait(), 0);
   const NcclRecords records(segment);
   const auto collectives = records.Of(NcclEvent::kCollective);
@@ -285,9 +286,9 @@ class NcclPluginLayout : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Versions, NcclPluginLayout, testing::Values(6, 7));
 
 TEST_P(NcclPluginLayout, CopyEngineCollectivesByTheirOffsets) {
-  TestSegment segment;
-  ProbeChild child(segment.path(), {"layout", std::to_string(GetParam())},
-                   {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary}, kScenariosProgram);
+  probe::TestSegment segment;
+  probe::ProbeChild child(segment.path(), {"layout", std::to_string(GetParam())},
+                          {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary}, kScenariosProgram);
   ASSERT_EQ(child.Wait(), 0);
   const NcclRecords records(segment);
   const auto copies = records.Of(NcclEvent::kCopyEngine);
@@ -310,15 +311,15 @@ TEST_P(NcclPluginLayout, CopyEngineCollectivesByTheirOffsets) {
 
 TEST(NcclPluginState, AnEventTakesFewInstructions) {
   if (std::string(LOCKSTEP_SANITIZERS) != "") GTEST_SKIP() << "not of an instrumented library";
-  if (!HaveValgrind()) GTEST_SKIP() << "valgrind is not installed";
-  TestSegmentOptions options;
+  if (!probe::HaveValgrind()) GTEST_SKIP() << "valgrind is not installed";
+  probe::TestSegmentOptions options;
   options.bytes = std::uint64_t{64} << 20;
   options.main_ring_slots = 1 << 17;
-  TestSegment few(options), many(options);
+  probe::TestSegment few(options), many(options);
   setenv("NCCL_PROFILER_PLUGIN", kGpuLibrary, 1);
   constexpr int kOperations = 2000;
-  const double base = Instructions(kScenariosProgram, few, "loop 5 0"),
-               all = Instructions(kScenariosProgram, many, "loop 5 " + std::to_string(kOperations));
+  const double base = probe::Instructions(kScenariosProgram, few, "loop 5 0"),
+               all = probe::Instructions(kScenariosProgram, many, "loop 5 " + std::to_string(kOperations));
   unsetenv("NCCL_PROFILER_PLUGIN");
   ASSERT_GT(base, 0);
   ASSERT_EQ(NcclRecords(many).Of(NcclEvent::kCollective).size(), kOperations + 10u);
@@ -330,11 +331,11 @@ TEST(NcclPluginState, AnEventTakesFewInstructions) {
 
 TEST(NcclPluginState, InertWithoutASegmentOrWhenSwitchedOff) {
   for (const bool segment_gone : {false, true}) {
-    TestSegment segment;
+    probe::TestSegment segment;
     segment.header().gpu_options = kGpuOff;
     std::vector<std::string> env{std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary};
     if (segment_gone) env.emplace_back("LOCKSTEP_SEGMENT=");
-    ProbeChild child(segment.path(), {"nasty", "5"}, env, kScenariosProgram);
+    probe::ProbeChild child(segment.path(), {"nasty", "5"}, env, kScenariosProgram);
     EXPECT_EQ(child.Errors(), "");
     ASSERT_EQ(child.Wait(), 0);
     EXPECT_EQ(segment.header().processes_used, 0u);
@@ -342,4 +343,4 @@ TEST(NcclPluginState, InertWithoutASegmentOrWhenSwitchedOff) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::nccl

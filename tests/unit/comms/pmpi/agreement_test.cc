@@ -13,7 +13,7 @@
 
 #include "core/event_clock.h"
 
-namespace lockstep {
+namespace lockstep::pmpi {
 namespace {
 
 using std::chrono::milliseconds;
@@ -156,4 +156,4 @@ TEST(Agreement, RandomlyLateAbsentAndUnable) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::pmpi

@@ -8,7 +8,7 @@
 #include <pmix.h>
 #include <pmix_common.h>
 
-namespace lockstep {
+namespace lockstep::pmpi {
 namespace {
 
 TEST(PmixAbi, AsTheHeaderSays) {
@@ -30,7 +30,7 @@ TEST(PmixAbi, AsTheHeaderSays) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::pmpi
 #else
 TEST(PmixAbi, AsTheHeaderSays) { GTEST_SKIP() << "pmix_common.h is not here"; }
 #endif

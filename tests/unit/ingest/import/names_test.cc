@@ -7,7 +7,7 @@
 #include "ingest/inputs.h"
 #include "ingest/map/args.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 namespace {
 
 TEST(ImportNames, RuntimeCalls) {
@@ -173,4 +173,4 @@ TEST(ImportInputs, PlannedRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

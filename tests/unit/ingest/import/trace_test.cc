@@ -5,9 +5,9 @@
 #include <string>
 
 #include "ingest/kineto/map/rank_import.h"
-#include "trace/strings.h"
+#include "trace/file/strings.h"
 
-namespace lockstep::import {
+namespace lockstep::ingest {
 namespace {
 
 ImportedTrace Imported(const std::string& events, const std::string& before = "", unsigned jobs = 1) {
@@ -29,7 +29,7 @@ std::string Event(const std::string& category, const std::string& name, const st
 std::uint64_t LossOf(const schema::RankTables& t, std::string_view name) {
   std::uint64_t count = 0;
   for (std::size_t i = 0; i < t.losses.rows(); ++i)
-    if (lockstep::TextOf(t, t.losses.name[i]) == name) count += t.losses.count[i];
+    if (lockstep::trace::TextOf(t, t.losses.name[i]) == name) count += t.losses.count[i];
   return count;
 }
 
@@ -162,4 +162,4 @@ TEST(ImportTrace, BatchesLeaveNoTrace) {
 }
 
 }  // namespace
-}  // namespace lockstep::import
+}  // namespace lockstep::ingest

@@ -24,7 +24,7 @@ ClockDistortion DesignClock(double phase_s = 0, double sign = 1) {
 struct TwoRanks {
   schema::ClockBursts bursts;
   schema::ClockSnapshots snapshots[2];
-  std::vector<AlignRank> ranks;
+  std::vector<merge::AlignRank> ranks;
   explicit TwoRanks(const ClockWorld& world, std::int64_t end_ns) {
     ranks.resize(2);
     ranks[0].rank = 0;
@@ -39,8 +39,9 @@ struct TwoRanks {
   }
 };
 
-Score Fit(ClockWorld& world, TwoRanks& two, std::int64_t end_ns, ClockChoice choice = ClockChoice::kAuto) {
-  const auto result = AlignClocks(two.ranks, choice);
+Score Fit(ClockWorld& world, TwoRanks& two, std::int64_t end_ns,
+          merge::ClockChoice choice = merge::ClockChoice::kAuto) {
+  const auto result = merge::AlignClocks(two.ranks, choice);
   EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().what);
   if (!result.ok()) return {};
   const Score score = Judge(result.value().clock, 1, world, kStart, end_ns);
@@ -115,9 +116,10 @@ TEST(AlignBursts, MillisecondRoundTripsAreNoDrift) {
     std::uint32_t burst = 0;
     for (std::int64_t t = kStart + kSecond / 2; t < end; t += kSecond / 2 + static_cast<std::int64_t>(seed) * 1'000'000)
       world.AddBurst(&two.bursts, burst++, t, 8, 3);
-    const auto result = AlignClocks(two.ranks, ClockChoice::kAuto);
+    const auto result = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
     ASSERT_TRUE(result.ok());
-    for (const AlignLoss& loss : result.value().losses) EXPECT_NE(loss.loss, Loss::kClockStep) << "seed " << seed;
+    for (const merge::AlignLoss& loss : result.value().losses)
+      EXPECT_NE(loss.loss, Loss::kClockStep) << "seed " << seed;
     EXPECT_GE(Judge(result.value().clock, 1, world, kStart, end, 500).coverage, 0.999) << "seed " << seed;
   }
 }
@@ -253,10 +255,10 @@ TEST_P(AlignStep, IsSplitNotSmoothed) {
   const std::int64_t end = kStart + 20 * kSecond;
   TwoRanks two(world, end);
   two.bursts = world.Bursts(kStart, end, kSecond);
-  const auto result = AlignClocks(two.ranks, ClockChoice::kAuto);
+  const auto result = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
   ASSERT_TRUE(result.ok());
   std::uint64_t steps = 0;
-  for (const AlignLoss& loss : result.value().losses)
+  for (const merge::AlignLoss& loss : result.value().losses)
     if (loss.loss == Loss::kClockStep) steps += loss.count;
   EXPECT_EQ(steps, 1u);
   EXPECT_GE(Judge(result.value().clock, 1, world, kStart, end).coverage, 0.999);
@@ -282,7 +284,7 @@ TEST(AlignBursts, CollectivesNarrowTheJump) {
   const Score with = Fit(world, two, end);
   EXPECT_GE(with.coverage, 0.999);
   EXPECT_LE(with.eps_max, without.eps_max + 10'000);
-  const auto result = AlignClocks(two.ranks, ClockChoice::kAuto);
+  const auto result = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
   ASSERT_TRUE(result.ok());
   int wide = 0;
   constexpr int kSamples = 20'000;
@@ -306,7 +308,7 @@ TEST(AlignCorridors, RefuteWanderThatBurstsMissed) {
   const Score blind = Fit(world, two, end);
   EXPECT_LT(blind.coverage, 0.5);
   world.AddCollectives(kStart, end, 10'000'000, 20'000, false, &two.ranks[0].collectives, &two.ranks[1].collectives);
-  const auto result = AlignClocks(two.ranks, ClockChoice::kAuto);
+  const auto result = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
   ASSERT_TRUE(result.ok());
   EXPECT_GT(result.value().corridors_violated, 0u);
   const Score seen = Judge(result.value().clock, 1, world, kStart, end);
@@ -320,7 +322,7 @@ TEST(AlignCorridors, SoundCollectivesViolateNothing) {
   TwoRanks two(world, end);
   two.bursts = world.Bursts(kStart, end, kSecond);
   world.AddCollectives(kStart, end, 2'000'000, 300'000, false, &two.ranks[0].collectives, &two.ranks[1].collectives);
-  const auto result = AlignClocks(two.ranks, ClockChoice::kAuto);
+  const auto result = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
   ASSERT_TRUE(result.ok());
   EXPECT_GE(result.value().corridors_checked, 9'900u);
   EXPECT_EQ(result.value().corridors_violated, 0u);
@@ -335,7 +337,7 @@ TEST(AlignCorridors, AloneTheyAlign) {
     TwoRanks two(world, end);
     two.ranks[1].bursts = nullptr;
     world.AddCollectives(kStart, end, 5'000'000, 300'000, gpu, &two.ranks[0].collectives, &two.ranks[1].collectives);
-    const auto result = AlignClocks(two.ranks, ClockChoice::kAuto);
+    const auto result = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
     ASSERT_TRUE(result.ok());
     for (std::size_t i = 0; i < result.value().clock.rows(); ++i)
       if (result.value().clock.rank[i] == 1) {
@@ -353,17 +355,17 @@ TEST(Align, RefusesWithoutAnyRelation) {
   ClockWorld world;
   world.clock = DesignClock();
   TwoRanks two(world, kStart + kSecond);
-  const auto refused = AlignClocks(two.ranks, ClockChoice::kAuto);
+  const auto refused = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(refused.error().where, "rank 1");
   EXPECT_NE(refused.error().hint.find("--clock wall"), std::string::npos);
   // Told to, it takes the clocks as they are ...
-  const auto off = AlignClocks(two.ranks, ClockChoice::kOff);
+  const auto off = merge::AlignClocks(two.ranks, merge::ClockChoice::kOff);
   ASSERT_TRUE(off.ok());
   EXPECT_EQ(Look(off.value().clock, 1, 5).first, 0);
   // ... but not the wall clock of a rank that never read it.
-  EXPECT_FALSE(AlignClocks(two.ranks, ClockChoice::kWall).ok());
+  EXPECT_FALSE(merge::AlignClocks(two.ranks, merge::ClockChoice::kWall).ok());
 }
 
 TEST(Align, WallClockWhereNothingBetterIs) {
@@ -380,7 +382,7 @@ TEST(Align, WallClockWhereNothingBetterIs) {
   }
   two.ranks[0].snapshots = &two.snapshots[0];
   two.ranks[1].snapshots = &two.snapshots[1];
-  const Score score = Fit(world, two, end, ClockChoice::kWall);
+  const Score score = Fit(world, two, end, merge::ClockChoice::kWall);
   EXPECT_EQ(score.coverage, 1);
   EXPECT_NEAR(static_cast<double>(score.error_p50), 3e6, 1e5);
 }
@@ -391,11 +393,11 @@ TEST(Align, RanksOfOneDomainShareTheLeadersMap) {
   const std::int64_t end = kStart + 10 * kSecond;
   TwoRanks two(world, end);
   two.bursts = world.Bursts(kStart, end, kSecond);
-  AlignRank third = two.ranks[1];
+  merge::AlignRank third = two.ranks[1];
   third.rank = 2;
   third.bursts = nullptr;
   two.ranks.insert(two.ranks.begin(), third);  // The order of the files does not matter.
-  const auto result = AlignClocks(two.ranks, ClockChoice::kAuto);
+  const auto result = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
   ASSERT_TRUE(result.ok());
   const schema::Clock& clock = result.value().clock;
   std::vector<std::int64_t> second, own;
@@ -419,7 +421,7 @@ TEST(Align, OneDomainWithTwoClocksIsSplit) {
     const std::int64_t t = burst == 0 ? kStart : end;
     two.bursts.Append({burst, 0, 1, 1, world.Local(t), t + 800, t + 900, world.Local(t + 1700)});
   }
-  const auto result = AlignClocks(two.ranks, ClockChoice::kAuto);
+  const auto result = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
   ASSERT_TRUE(result.ok());
   ASSERT_EQ(result.value().losses.size(), 1u);
   EXPECT_EQ(result.value().losses[0].loss, Loss::kClockDomainSplit);
@@ -429,7 +431,7 @@ TEST(Align, OneDomainWithTwoClocksIsSplit) {
   TwoRanks sound(same, end);
   sound.ranks[1].domain = "a";
   sound.bursts.Append({0, 0, 1, 1, kStart, kStart + 800, kStart + 900, kStart + 1700});
-  const auto good = AlignClocks(sound.ranks, ClockChoice::kAuto);
+  const auto good = merge::AlignClocks(sound.ranks, merge::ClockChoice::kAuto);
   ASSERT_TRUE(good.ok());
   EXPECT_TRUE(good.value().losses.empty());
 }
@@ -443,7 +445,7 @@ TEST(Align, MapIsStrictlyMonotone) {
   const std::int64_t end = kStart + 10 * kSecond;
   TwoRanks two(world, end);
   two.bursts = world.Bursts(kStart, end, kSecond);
-  const auto result = AlignClocks(two.ranks, ClockChoice::kAuto);
+  const auto result = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
   ASSERT_TRUE(result.ok());
   const schema::Clock& clock = result.value().clock;
   for (std::size_t i = 1; i < clock.rows(); ++i) {
@@ -470,14 +472,14 @@ TEST(Align, TwoHops) {
       now = t4;
     }
   }
-  AlignRank third;
+  merge::AlignRank third;
   third.rank = 2;
   third.domain = "c";
   third.bursts = &rows;
   third.begin_ns = far.Local(kStart);
   third.end_ns = far.Local(end);
   two.ranks.push_back(third);
-  const auto result = AlignClocks(two.ranks, ClockChoice::kAuto);
+  const auto result = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
   ASSERT_TRUE(result.ok());
   const Score score = Judge(result.value().clock, 2, far, kStart, end);
   EXPECT_GE(score.coverage, 0.999);

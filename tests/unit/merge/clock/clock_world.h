@@ -56,7 +56,7 @@ struct ClockWorld {
   // n-to-n collectives every `period_ns`: rank 0 and this rank arrive up to `skew_ns` apart
   // and leave together within microseconds.
   void AddCollectives(std::int64_t begin_ns, std::int64_t end_ns, std::int64_t period_ns, double skew_ns, bool gpu,
-                      std::vector<AlignCollective>* reference, std::vector<AlignCollective>* own) {
+                      std::vector<merge::AlignCollective>* reference, std::vector<merge::AlignCollective>* own) {
     std::uniform_real_distribution<double> skew(0, skew_ns), exit(0, gpu ? 1500 : 6000);
     std::uint64_t seq = 0;
     for (std::int64_t t = begin_ns; t < end_ns; t += period_ns, ++seq) {

@@ -16,15 +16,15 @@ struct RankScore {
 };
 
 struct Aligned {
-  AlignResult result;
+  merge::AlignResult result;
   std::vector<RankScore> ranks;  // Against rank 0.
 };
 
 // Numbers, aligns and compares with the truth at all times of each trace.
-Aligned Align(GpuJob& job, ClockChoice choice = ClockChoice::kAuto) {
+Aligned Align(GpuJob& job, merge::ClockChoice choice = merge::ClockChoice::kAuto) {
   job.Run();
-  (void)NumberCollectives(job.files, 2);
-  auto result = AlignClocks(job.Align(), choice, 2);
+  (void)merge::NumberCollectives(job.files, 2);
+  auto result = merge::AlignClocks(job.Align(), choice, 2);
   EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().what);
   Aligned out;
   if (!result.ok()) return out;
@@ -60,7 +60,7 @@ Aligned Align(GpuJob& job, ClockChoice choice = ClockChoice::kAuto) {
 
 std::uint64_t Count(const Aligned& aligned, Loss loss) {
   std::uint64_t count = 0;
-  for (const AlignLoss& l : aligned.result.losses) count += l.loss == loss ? 1 : 0;
+  for (const merge::AlignLoss& l : aligned.result.losses) count += l.loss == loss ? 1 : 0;
   return count;
 }
 
@@ -150,16 +150,16 @@ TEST(AlignImported, SubGroupsConnectThroughOneAnother) {
     columns.ranks[r].group = 200 + r % 4;
   }
   rows.Run(), columns.Run();
-  (void)NumberCollectives(rows.files, 1), (void)NumberCollectives(columns.files, 1);
-  std::vector<AlignRank> ranks = rows.Align();
-  const std::vector<AlignRank> more = columns.Align();
+  (void)merge::NumberCollectives(rows.files, 1), (void)merge::NumberCollectives(columns.files, 1);
+  std::vector<merge::AlignRank> ranks = rows.Align();
+  const std::vector<merge::AlignRank> more = columns.Align();
   for (std::size_t r = 0; r < 8; ++r) {
     ranks[r].collectives.insert(ranks[r].collectives.end(), more[r].collectives.begin(), more[r].collectives.end());
     ranks[r].end_ns = std::max(ranks[r].end_ns, more[r].end_ns);
   }
   std::vector<std::int64_t> offsets;
   for (const unsigned jobs : {1u, 3u}) {
-    const auto result = AlignClocks(ranks, ClockChoice::kAuto, jobs);
+    const auto result = merge::AlignClocks(ranks, merge::ClockChoice::kAuto, jobs);
     ASSERT_TRUE(result.ok());
     std::vector<std::int64_t> now;
     for (std::int32_t r = 0; r < 8; ++r) {
@@ -186,8 +186,8 @@ TEST(AlignImported, UnrelatedRanksAreNotRefused) {
     job.ranks[r].group = r < 2 ? 1 : 2;
   }
   job.Run();
-  (void)NumberCollectives(job.files, 1);
-  const auto result = AlignClocks(job.Align(), ClockChoice::kAuto, 1);
+  (void)merge::NumberCollectives(job.files, 1);
+  const auto result = merge::AlignClocks(job.Align(), merge::ClockChoice::kAuto, 1);
   ASSERT_TRUE(result.ok());
   const schema::Clock& clock = result.value().clock;
   std::set<std::int32_t> unbounded;
@@ -195,7 +195,7 @@ TEST(AlignImported, UnrelatedRanksAreNotRefused) {
     if (clock.base_error_ns[i] == INT64_MAX) unbounded.insert(clock.rank[i]);
   EXPECT_EQ(unbounded, (std::set<std::int32_t>{0, 1}));
   std::uint64_t told = 0;
-  for (const AlignLoss& loss : result.value().losses) told += loss.loss == Loss::kClockUnbounded;
+  for (const merge::AlignLoss& loss : result.value().losses) told += loss.loss == Loss::kClockUnbounded;
   EXPECT_EQ(told, 2u);
   const auto at = [&](std::int32_t r) {
     return Look(clock, r, job.Local(static_cast<std::size_t>(r), job.begin_ns[0] + 50 * kMs));
@@ -205,7 +205,7 @@ TEST(AlignImported, UnrelatedRanksAreNotRefused) {
   // Between themselves they are aligned all the same.
   EXPECT_NEAR(static_cast<double>(at(1).first - at(0).first), -50e6, 20e3);
   // Told to, their wall clocks are believed.
-  const auto wall = AlignClocks(job.Align(), ClockChoice::kWall, 1);
+  const auto wall = merge::AlignClocks(job.Align(), merge::ClockChoice::kWall, 1);
   ASSERT_TRUE(wall.ok());
   for (std::size_t i = 0; i < wall.value().clock.rows(); ++i) EXPECT_LT(wall.value().clock.base_error_ns[i], 20 * kMs);
 }
@@ -229,7 +229,7 @@ TEST(AlignImported, PartialTraces) {
 
 // Ends of uneven exchanges bound nothing, but they still end together.
 TEST(AlignImported, UnevenExchangesAreNoCorridors) {
-  std::vector<AlignRank> ranks(2);
+  std::vector<merge::AlignRank> ranks(2);
   for (int r = 0; r < 2; ++r) {
     ranks[static_cast<std::size_t>(r)].rank = r;
     ranks[static_cast<std::size_t>(r)].imported = true;
@@ -243,7 +243,7 @@ TEST(AlignImported, UnevenExchangesAreNoCorridors) {
     ranks[static_cast<std::size_t>(r)].begin_ns = 0;
     ranks[static_cast<std::size_t>(r)].end_ns = 210 * kMs;
   }
-  const auto result = AlignClocks(ranks, ClockChoice::kAuto, 1);
+  const auto result = merge::AlignClocks(ranks, merge::ClockChoice::kAuto, 1);
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result.value().corridors_checked, 0u);
   const auto [offset, eps] = Look(result.value().clock, 1, 100 * kMs);
@@ -256,11 +256,11 @@ TEST(AlignImported, OrderOfLeavingThatDiffersBetweenKinds) {
   GpuJob job(2);
   job.steps = 100;
   job.Run();
-  (void)NumberCollectives(job.files, 1);
-  std::vector<AlignRank> ranks = job.Align();
-  for (AlignCollective& c : ranks[1].collectives)
+  (void)merge::NumberCollectives(job.files, 1);
+  std::vector<merge::AlignRank> ranks = job.Align();
+  for (merge::AlignCollective& c : ranks[1].collectives)
     if (c.sort == 1 << 18) c.end_ns += 60'000;
-  const auto result = AlignClocks(ranks, ClockChoice::kAuto, 1);
+  const auto result = merge::AlignClocks(ranks, merge::ClockChoice::kAuto, 1);
   ASSERT_TRUE(result.ok());
   const auto [offset, eps] = Look(result.value().clock, 1, job.begin_ns[1] + 100 * kMs);
   EXPECT_GE(eps, 50'000);

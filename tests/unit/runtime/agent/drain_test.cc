@@ -1,4 +1,4 @@
-#include "runtime/agent/drain.h"
+#include "runtime/agent/rings/drain.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/agent/segment.h"
+#include "runtime/agent/rings/segment.h"
 #include "temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 struct Block {
@@ -368,4 +368,4 @@ TEST(Segment, FallsBackToDiskAndRemembersWhy) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::agent

@@ -1,4 +1,4 @@
-#include "runtime/agent/elf_file.h"
+#include "runtime/agent/inject/elf_file.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 TEST(ElfFile, ThisProgram) {
@@ -64,4 +64,4 @@ TEST(ElfFile, Scripts) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::agent

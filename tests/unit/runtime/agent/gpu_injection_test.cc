@@ -1,5 +1,5 @@
 // CUDA_INJECTION64_PATH and NCCL_PROFILER_PLUGIN: what the application gets in every state of them.
-#include "runtime/agent/gpu_injection.h"
+#include "runtime/agent/inject/gpu_injection.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,10 +10,10 @@
 #include <map>
 
 #include "core/env.h"
-#include "runtime/agent/injection.h"
+#include "runtime/agent/inject/injection.h"
 #include "tests/unit/runtime/agent/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 constexpr const char* kNames[] = {"LD_PRELOAD",           "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH",
@@ -178,4 +178,4 @@ TEST_F(GpuInjectionTest, ALongPathGetsAShortName) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::agent

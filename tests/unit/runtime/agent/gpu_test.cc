@@ -9,11 +9,11 @@
 #include <thread>
 
 #include "core/env.h"
-#include "runtime/agent/gpu_flush.h"
-#include "runtime/agent/gpu_sampler.h"
-#include "runtime/agent/nvml.h"
+#include "runtime/agent/sample/gpu_sampler.h"
+#include "runtime/agent/sample/nvml.h"
+#include "runtime/agent/window/gpu_flush.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 using namespace std::chrono_literals;
@@ -175,4 +175,4 @@ TEST(Nvml, UuidsAreWrittenAsNvidiaSmiDoes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::agent

@@ -1,4 +1,4 @@
-#include "runtime/agent/injection.h"
+#include "runtime/agent/inject/injection.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,10 +11,10 @@
 
 #include "core/env.h"
 #include "core/ring_layout.h"
-#include "runtime/agent/elf_file.h"
+#include "runtime/agent/inject/elf_file.h"
 #include "tests/unit/runtime/agent/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 constexpr const char* kNames[] = {"LD_PRELOAD", "NVTX_INJECTION64_PATH", "PYTHONPATH", "SCOREP_ENABLE_TRACING",
@@ -153,4 +153,4 @@ TEST_F(InjectionTest, AnEnclosingAgentIsOneThatLivesAndHasOurRank) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::agent

@@ -1,10 +1,10 @@
-#include "runtime/agent/libraries.h"
+#include "runtime/agent/inject/libraries.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/agent/manifest.h"
+#include "runtime/agent/slot/manifest.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 const Libraries kOurs{.probe = "/l/liblockstep.so", .ompi = "/l/liblockstep-ompi40.so", .clock_program = ""};
@@ -38,4 +38,4 @@ TEST(ShellQuote, ReadsBack) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::agent

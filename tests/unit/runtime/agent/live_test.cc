@@ -15,7 +15,7 @@
 #include "runtime/agent/live/live_text.h"
 #include "temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 constexpr std::uint32_t kWorld = 0;
@@ -382,4 +382,4 @@ TEST(LiveFile, ComesBackAndDamageIsSeen) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::agent

@@ -1,4 +1,4 @@
-#include "runtime/agent/run_dir.h"
+#include "runtime/agent/rundir/run_dir.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,14 +14,14 @@
 
 #include "temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 namespace fs = std::filesystem;
 
-LaunchEnv Slot(std::int32_t rank, std::uint64_t run, bool weak = false) {
-  LaunchEnv env;
-  env.source = LaunchSource::kOpenMpi;
+launch::LaunchEnv Slot(std::int32_t rank, std::uint64_t run, bool weak = false) {
+  launch::LaunchEnv env;
+  env.source = launch::LaunchSource::kOpenMpi;
   env.rank = rank;
   env.world_size = 8;
   env.run_id = "test:" + std::to_string(run);
@@ -121,9 +121,9 @@ TEST_F(RunDirTest, AbandonLeavesOthersAlone) {
   EXPECT_FALSE(fs::exists("out"));
 }
 
-LaunchEnv Torchrun(std::int32_t rank, const std::string& key, std::int32_t world = 8) {
-  LaunchEnv env = Slot(rank, 77, true);
-  env.source = LaunchSource::kTorchrun;
+launch::LaunchEnv Torchrun(std::int32_t rank, const std::string& key, std::int32_t world = 8) {
+  launch::LaunchEnv env = Slot(rank, 77, true);
+  env.source = launch::LaunchSource::kTorchrun;
   env.world_size = world;
   env.launch_key = key;
   return env;
@@ -149,7 +149,7 @@ TEST_F(RunDirTest, ARerunWithTheSameIdIsAnotherRun) {
 // Two launchers on one machine that are nodes of one launch, and both again.
 TEST_F(RunDirTest, NodesOfOneMachineAreOneRun) {
   const auto of = [](std::int32_t rank, const std::string& key, std::int32_t node) {
-    LaunchEnv env = Torchrun(rank, key, 4);
+    launch::LaunchEnv env = Torchrun(rank, key, 4);
     env.launch_node = node;
     return env;
   };
@@ -210,4 +210,4 @@ TEST_F(RunDirTest, RanksThatIsALinkIsNotUsed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::agent

@@ -1,4 +1,4 @@
-#include "runtime/agent/segment.h"
+#include "runtime/agent/rings/segment.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@
 
 #include "core/own_file.h"
 #include "core/segment_name.h"
-#include "runtime/agent/stale_segments.h"
+#include "runtime/agent/recover/stale_segments.h"
 #include "temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ TEST_F(SegmentTest, AMappingKeepsASegmentInUse) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::agent

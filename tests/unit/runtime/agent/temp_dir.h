@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::agent {
 
 class TempDir {
  public:
@@ -26,4 +26,4 @@ class TempDir {
   std::string path_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::agent

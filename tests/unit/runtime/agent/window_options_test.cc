@@ -1,12 +1,12 @@
 // Capture-window options, and what an estimate makes of them.
 
-#include "runtime/agent/window_options.h"
+#include "runtime/agent/window/window_options.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/agent/estimate.h"
+#include "runtime/agent/slot/estimate.h"
 
-namespace lockstep {
+namespace lockstep::agent {
 namespace {
 
 WindowPlan Parse(const WindowFlags& flags) {
@@ -138,4 +138,4 @@ TEST(Estimate, SaysWhetherTheWindowFits) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::agent

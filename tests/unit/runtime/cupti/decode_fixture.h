@@ -87,12 +87,12 @@ inline int TestName(int domain, std::uint32_t id, const char** name) {
 
 class DecodeTest : public ::testing::Test {
  protected:
-  static TestSegment& Segment() {
-    static TestSegment& segment = *[] {
-      TestSegmentOptions options;
+  static probe::TestSegment& Segment() {
+    static probe::TestSegment& segment = *[] {
+      probe::TestSegmentOptions options;
       options.bytes = std::uint64_t{64} << 20;
       options.main_ring_slots = 1 << 16;
-      auto* made = new TestSegment(options);
+      auto* made = new probe::TestSegment(options);
       unlink(made->path().c_str());
       lockstep_probe.segment_bytes = options.bytes;
       lockstep_probe.clock.mode = ClockMode::kTsc;
@@ -151,9 +151,9 @@ class DecodeTest : public ::testing::Test {
     return records;
   }
   // What was written since the last call, strings kept by id.
-  std::vector<TestRecord> Records() {
-    std::vector<TestRecord> some;
-    for (TestRecord& record : Segment().Read(0, true)) {
+  std::vector<probe::TestRecord> Records() {
+    std::vector<probe::TestRecord> some;
+    for (probe::TestRecord& record : Segment().Read(0, true)) {
       if (record.kind == RecordKind::kString) strings_[record.As<StringRecord>().id] = record.Text();
       if (record.kind == RecordKind::kString || record.kind == RecordKind::kThreadName ||
           record.kind == RecordKind::kGap)
@@ -162,9 +162,9 @@ class DecodeTest : public ::testing::Test {
     }
     return some;
   }
-  std::map<std::string, std::uint64_t> Losses(const std::vector<TestRecord>& records) {
+  std::map<std::string, std::uint64_t> Losses(const std::vector<probe::TestRecord>& records) {
     std::map<std::string, std::uint64_t> losses;
-    for (const TestRecord& record : records)
+    for (const probe::TestRecord& record : records)
       if (record.kind == RecordKind::kLoss) {
         const auto loss = record.As<LossRecord>();
         losses[strings_[loss.name] + (loss.detail != 0 ? ": " + strings_[loss.detail] : "")] += loss.count;

@@ -45,7 +45,7 @@ TEST_P(Fuzz, AnyContents) {
     }
     if (random() % 3 == 0) buffer_.resize(random() % (buffer_.size() + 1));
     decoded += Decode();
-    for (const TestRecord& record : Records()) {
+    for (const probe::TestRecord& record : Records()) {
       ASSERT_GT(record.bytes.size(), 0u);
       if (record.kind == RecordKind::kGpuKernel) {
         const auto kernel = record.As<GpuKernelRecord>();

@@ -389,7 +389,7 @@ TEST_F(DecodeTest, NamesAreComparedNotTrusted) {
   Add(kernel);
   Decode();
   std::vector<std::string> names;
-  for (const TestRecord& record : Records())
+  for (const probe::TestRecord& record : Records())
     if (record.kind == RecordKind::kGpuKernel) names.push_back(strings_[record.As<GpuKernelRecord>().name]);
   EXPECT_EQ(names, (std::vector<std::string>{"_Z5firstv", "_Z6secondv", ""}));
 }
@@ -407,7 +407,7 @@ TEST_F(DecodeTest, ThousandsOfNamesAndShapesStayRight) {
       kernel.grid[0] = i;
       Add(kernel);
       Decode();
-      for (const TestRecord& record : Records()) {
+      for (const probe::TestRecord& record : Records()) {
         if (record.kind == RecordKind::kGpuShape)
           shapes[record.As<GpuShapeRecord>().id] = record.As<GpuShapeRecord>().grid[0];
         if (record.kind != RecordKind::kGpuKernel) continue;

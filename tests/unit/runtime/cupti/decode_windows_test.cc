@@ -51,7 +51,7 @@ class DecodeWindows : public DecodeTest {
     output_->WriteLosses();
     const auto records = Records();
     Written written;
-    for (const TestRecord& record : records) {
+    for (const probe::TestRecord& record : records) {
       if (record.kind == RecordKind::kGpuKernel && (record.flags & kGpuAfterWindow) != 0)
         written.after.push_back(record.As<GpuKernelRecord>());
       else if (record.kind == RecordKind::kGpuKernel)

@@ -12,7 +12,7 @@
 
 #include "runtime/cupti/api.h"
 
-namespace lockstep {
+namespace lockstep::cupti {
 namespace {
 
 namespace fs = std::filesystem;
@@ -112,4 +112,4 @@ TEST_F(CuptiFind, PyTorchsNeighbourAndNobodyElses) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cupti

@@ -13,7 +13,7 @@
 #include "core/gpu_records.h"
 #include "tests/unit/runtime/probe/probe_child.h"
 
-namespace lockstep {
+namespace lockstep::cupti {
 
 inline const std::string kGpuLibrary = LOCKSTEP_BUILD_DIR "/liblockstep-gpu.so";
 inline constexpr char kJob[] = LOCKSTEP_BUILD_DIR "/tests/gpu_job";
@@ -24,29 +24,29 @@ struct Outcome {
   int status = 0;
   std::vector<std::string> lines;
   std::string errors;
-  std::vector<TestRecord> records;
+  std::vector<probe::TestRecord> records;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> strings;
   double seconds = 0;
 
   std::size_t Count(RecordKind kind, int flags = -1) const {
-    return static_cast<std::size_t>(std::count_if(records.begin(), records.end(), [&](const TestRecord& record) {
+    return static_cast<std::size_t>(std::count_if(records.begin(), records.end(), [&](const probe::TestRecord& record) {
       return record.kind == kind && (flags < 0 || record.flags == flags);
     }));
   }
-  std::string Name(const TestRecord& record, std::uint32_t id) const {
+  std::string Name(const probe::TestRecord& record, std::uint32_t id) const {
     const auto found = strings.find({record.ring, id});
     return found != strings.end() ? found->second : "";
   }
   std::map<std::string, std::uint64_t> Losses() const {
     std::map<std::string, std::uint64_t> losses;
-    for (const TestRecord& record : records)
+    for (const probe::TestRecord& record : records)
       if (record.kind == RecordKind::kLoss)
         losses[Name(record, record.As<LossRecord>().name)] += record.As<LossRecord>().count;
     return losses;
   }
   std::string Fact() const {
     std::string all;
-    for (const TestRecord& record : records)
+    for (const probe::TestRecord& record : records)
       if (record.kind == RecordKind::kFact) all += record.Text() + "\n";
     return all;
   }
@@ -56,13 +56,13 @@ class CuptiSource : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::string(LOCKSTEP_SANITIZERS) != "") GTEST_SKIP() << "preloading does not go with sanitizers";
-    TestSegmentOptions options;
+    probe::TestSegmentOptions options;
     options.bytes = std::uint64_t{64} << 20;
     options.main_ring_slots = options.other_ring_slots = 1 << 17;
-    segment_ = std::make_unique<TestSegment>(options);
+    segment_ = std::make_unique<probe::TestSegment>(options);
   }
   std::vector<std::string> Environment() const {
-    return {std::string("LD_PRELOAD=") + kProbe + ":" + kGpuLibrary, "CUDA_INJECTION64_PATH=" + kGpuLibrary};
+    return {std::string("LD_PRELOAD=") + probe::kProbe + ":" + kGpuLibrary, "CUDA_INJECTION64_PATH=" + kGpuLibrary};
   }
   Outcome Start(const std::vector<std::string>& arguments, const std::vector<std::string>& more = {},
                 const char* program = kJob, bool preload = true) {
@@ -72,7 +72,7 @@ class CuptiSource : public ::testing::Test {
     environment.insert(environment.end(), more.begin(), more.end());
     const auto begin = std::chrono::steady_clock::now();
     {
-      ProbeChild child(segment_->path(), arguments, environment, program);
+      probe::ProbeChild child(segment_->path(), arguments, environment, program);
       for (std::string line = child.Line(); !line.empty(); line = child.Line()) run.lines.push_back(line);
       run.errors = child.Errors();
       run.status = child.Wait();
@@ -83,12 +83,12 @@ class CuptiSource : public ::testing::Test {
   }
   void Collect(Outcome& run) {
     run.records = segment_->ReadAll();
-    for (const TestRecord& record : run.records)
+    for (const probe::TestRecord& record : run.records)
       if (record.kind == RecordKind::kString) run.strings[{record.ring, record.As<StringRecord>().id}] = record.Text();
   }
   ProcessEntry& Process(std::uint32_t index = 0) { return segment_->view().processes()[index]; }
 
-  std::unique_ptr<TestSegment> segment_;
+  std::unique_ptr<probe::TestSegment> segment_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::cupti

@@ -14,7 +14,7 @@
 
 #include "tests/unit/runtime/cupti/source_fixture.h"
 
-namespace lockstep {
+namespace lockstep::cupti {
 namespace {
 
 void ExpectSteps(const Outcome& run, std::size_t steps) {
@@ -46,10 +46,10 @@ TEST_F(CuptiSource, EverythingOfAJobIsRecorded) {
   // Each kernel has its launch, which began before it did, on the clock of everything else.
   std::map<std::uint32_t, GpuApiRecord> calls;
   std::int64_t tid = 0;
-  for (const TestRecord& record : run.records)
+  for (const probe::TestRecord& record : run.records)
     if (record.kind == RecordKind::kGpuApi) calls[record.As<GpuApiRecord>().correlation] = record.As<GpuApiRecord>();
   std::map<std::uint32_t, std::uint64_t> stream_end;
-  for (const TestRecord& record : run.records) {
+  for (const probe::TestRecord& record : run.records) {
     if (record.kind != RecordKind::kGpuKernel) continue;
     const auto kernel = record.As<GpuKernelRecord>();
     ASSERT_TRUE(calls.contains(kernel.correlation));
@@ -75,7 +75,7 @@ TEST_F(CuptiSource, OlderVersions) {
     ExpectSteps(run, 3);
     EXPECT_TRUE(run.Losses().empty()) << version;
     // Before CUDA 11.6 CUPTI has its own clock: converted.
-    for (const TestRecord& record : run.records)
+    for (const probe::TestRecord& record : run.records)
       if (record.kind == RecordKind::kGpuKernel) {
         EXPECT_GT(record.As<GpuKernelRecord>().begin_ticks, Process().begin_ticks) << version;
         EXPECT_LT(record.As<GpuKernelRecord>().end_ticks, Process().end_ticks.load()) << version;
@@ -97,13 +97,13 @@ TEST_F(CuptiSource, BuffersThatRunOutAreCounted) {
   segment_->header().gpu_options = 4u << kGpuBuffersShift;
   Outcome run;
   {
-    ProbeChild child(segment_->path(), {"many", "60000"}, Environment(), kJob);
+    probe::ProbeChild child(segment_->path(), {"many", "60000"}, Environment(), kJob);
     std::atomic<bool> ended{false};
     std::thread reader([&] {
       for (bool last = false; !last;) {
         last = ended.load();
         for (std::uint32_t i = 0; i < segment_->header().rings_used; ++i)
-          for (TestRecord& record : segment_->Read(i, true)) run.records.push_back(std::move(record));
+          for (probe::TestRecord& record : segment_->Read(i, true)) run.records.push_back(std::move(record));
       }
     });
     EXPECT_EQ(child.Line(), "violations 0");
@@ -111,7 +111,7 @@ TEST_F(CuptiSource, BuffersThatRunOutAreCounted) {
     ended = true;
     reader.join();
   }
-  for (const TestRecord& record : run.records)
+  for (const probe::TestRecord& record : run.records)
     if (record.kind == RecordKind::kString) run.strings[{record.ring, record.As<StringRecord>().id}] = record.Text();
   const std::uint64_t dropped = run.Losses()["GpuRecordsDropped"];
   EXPECT_GT(dropped, 0u);
@@ -127,8 +127,8 @@ TEST_F(CuptiSource, BuffersThatRunOutAreCounted) {
 // Nobody drains the ring: what finds no room is counted by it, and the end is not held up.
 TEST_F(CuptiSource, RingsThatNobodyReads) {
   segment_.reset();
-  TestSegmentOptions options;
-  segment_ = std::make_unique<TestSegment>(options);
+  probe::TestSegmentOptions options;
+  segment_ = std::make_unique<probe::TestSegment>(options);
   const Outcome run = Start({"many", "20000"});
   EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"});
   EXPECT_LT(run.seconds, 6);
@@ -150,7 +150,7 @@ TEST_F(CuptiSource, Options) {
   run = Start({"graph", "4"});
   EXPECT_EQ(run.Count(RecordKind::kGpuKernel, 0), 8u);
   EXPECT_EQ(run.Count(RecordKind::kGpuApi, 4), 4u);
-  for (const TestRecord& record : run.records)
+  for (const probe::TestRecord& record : run.records)
     if (record.kind == RecordKind::kGpuKernel) {
       EXPECT_EQ(record.As<GpuKernelRecord>().graph, 5u);
     }
@@ -239,7 +239,7 @@ TEST_F(CuptiSource, UnfinishedWorkIsCounted) {
 TEST_F(CuptiSource, TheDeviceIsKnownWhileTheGpuIsBusy) {
   std::vector<std::string> environment = Environment();
   environment.push_back(std::string("FAKE_CUDA=") + LOCKSTEP_BUILD_DIR "/tests/fakes/libcuda.so.1");
-  ProbeChild child(segment_->path(), {"endless"}, environment, kJob);
+  probe::ProbeChild child(segment_->path(), {"endless"}, environment, kJob);
   ASSERT_EQ(child.Line(), "launched");
   for (int i = 0; i < 500 && Process().gpu_count.load() == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -272,7 +272,7 @@ TEST_F(CuptiSource, ForksAndExecs) {
 }
 
 TEST_F(CuptiSource, FlushesByTheClockAndWhenAsked) {
-  ProbeChild child(segment_->path(), {"slow_exit", "2"}, Environment(), kJob);
+  probe::ProbeChild child(segment_->path(), {"slow_exit", "2"}, Environment(), kJob);
   ASSERT_EQ(child.Line(), "done");
   ProcessEntry& process = Process();
   process.gpu_flush_wanted.fetch_add(1);
@@ -287,7 +287,7 @@ TEST_F(CuptiSource, FlushesByTheClockAndWhenAsked) {
 }
 
 TEST_F(CuptiSource, KilledWithoutAskingLosesHalfASecond) {
-  ProbeChild child(segment_->path(), {"slow_exit", "2"}, Environment(), kJob);
+  probe::ProbeChild child(segment_->path(), {"slow_exit", "2"}, Environment(), kJob);
   ASSERT_EQ(child.Line(), "done");
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   child.Kill();
@@ -311,7 +311,7 @@ TEST_F(CuptiSource, RecordedBuffersReplayToTheSame) {
   const auto describe = [](const Outcome& run) {
     std::vector<std::string> all;
     std::uint64_t origin = 0;
-    for (const TestRecord& record : run.records) {
+    for (const probe::TestRecord& record : run.records) {
       if (record.kind == RecordKind::kGpuKernel) {
         const auto kernel = record.As<GpuKernelRecord>();
         if (origin == 0) origin = kernel.begin_ticks;
@@ -337,7 +337,7 @@ TEST_F(CuptiSource, RecordedBuffersReplayToTheSame) {
   // Durations too, within a tenth: the length of a tick is measured anew.
   const auto durations = [](const Outcome& run) {
     std::vector<double> all;
-    for (const TestRecord& record : run.records)
+    for (const probe::TestRecord& record : run.records)
       if (record.kind == RecordKind::kGpuKernel)
         all.push_back(
             static_cast<double>(record.As<GpuKernelRecord>().end_ticks - record.As<GpuKernelRecord>().begin_ticks));
@@ -392,4 +392,4 @@ TEST_F(CuptiSource, WithoutASegmentNothingHappens) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cupti

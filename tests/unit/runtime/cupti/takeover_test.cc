@@ -4,7 +4,7 @@
 
 #include "tests/unit/runtime/cupti/source_fixture.h"
 
-namespace lockstep {
+namespace lockstep::cupti {
 namespace {
 
 class CuptiTakeover : public CuptiSource {};
@@ -48,13 +48,13 @@ TEST_F(CuptiTakeover, AnotherProfilerGetsAllOfItAndWeTheRest) {
   EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 18u);
   EXPECT_EQ(run.Losses(), (std::map<std::string, std::uint64_t>{{"GpuCaptureTaken", 2}}));
   std::vector<std::pair<std::uint64_t, std::uint64_t>> gaps;
-  for (const TestRecord& record : run.records)
+  for (const probe::TestRecord& record : run.records)
     if (record.kind == RecordKind::kLoss)
       gaps.emplace_back(record.As<LossRecord>().first_ticks, record.As<LossRecord>().last_ticks);
   ASSERT_EQ(gaps.size(), 2u);
   EXPECT_LT(gaps[0].first, gaps[0].second);
   EXPECT_LT(gaps[0].second, gaps[1].first);
-  for (const TestRecord& record : run.records)
+  for (const probe::TestRecord& record : run.records)
     if (record.kind == RecordKind::kGpuKernel)
       for (const auto& [begin, end] : gaps) {
         const std::uint64_t at = record.As<GpuKernelRecord>().begin_ticks;
@@ -109,7 +109,7 @@ TEST_F(CuptiTakeover, TheClockIsRegisteredOnce) {
     // Between the sessions all are ours, and on our clock whatever CUPTI's is.
     std::map<std::string, std::size_t> names;
     std::uint64_t low = ~std::uint64_t{0}, high = 0;
-    for (const TestRecord& record : run.records) {
+    for (const probe::TestRecord& record : run.records) {
       if (record.kind != RecordKind::kGpuKernel) continue;
       names[run.Name(record, record.As<GpuKernelRecord>().name)] += 1;
       low = std::min(low, record.As<GpuKernelRecord>().begin_ticks);
@@ -181,7 +181,7 @@ TEST_F(CuptiTakeover, AttributesAreOursAndTheirsInTurn) {
 TEST_F(CuptiTakeover, AProfilerAfterTheAgentsDeath) {
   Outcome run;
   {
-    ProbeChild child(segment_->path(), {"orphan"}, Environment(), kJob);
+    probe::ProbeChild child(segment_->path(), {"orphan"}, Environment(), kJob);
     EXPECT_EQ(child.Line(), "ready");
     segment_->header().agent_gone.store(1);
     EXPECT_EQ(child.Line(), "profiler kernels 50 strange 0 clock 0 thread 0 untimed 0");
@@ -206,4 +206,4 @@ TEST_F(CuptiTakeover, AProfilerThatFindsCuptiItself) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cupti

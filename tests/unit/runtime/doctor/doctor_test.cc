@@ -43,8 +43,8 @@ class Doctor : public testing::Test {
     machine_.scratch = dir_.path();
     machine_.write_seconds = 0.05;
     machine_.libraries = [] {
-      return Libraries{"/x/liblockstep.so", "/x/liblockstep-ompi40.so", "/x/liblockstep-gpu.so", "",
-                       "/x/lockstep-clock"};
+      return agent::Libraries{"/x/liblockstep.so", "/x/liblockstep-ompi40.so", "/x/liblockstep-gpu.so", "",
+                              "/x/lockstep-clock"};
     };
     machine_.find_library = [this](const std::string& name) {
       return libraries_.contains(name) ? libraries_[name] : "";
@@ -83,7 +83,7 @@ class Doctor : public testing::Test {
     EXPECT_EQ(finding.remedy.empty(), status == Status::kOk || status == Status::kNotHere) << finding.remedy;
   }
 
-  TempDir dir_;
+  agent::TempDir dir_;
   fs::path root_;
   Machine machine_;
   std::map<std::string, std::string> libraries_, programs_;
@@ -113,7 +113,7 @@ TEST_F(Doctor, AllIsWell) {
 
 TEST_F(Doctor, Libraries) {
   machine_.libraries = [] {
-    return Result<Libraries>(
+    return Result<agent::Libraries>(
         Error{ErrorCode::kNotFound, "liblockstep.so was not found", "/x", "set LOCKSTEP_LIBRARY_DIR"});
   };
   Expect("lockstep", Status::kBlocker, "was not found");
@@ -152,7 +152,7 @@ TEST_F(Doctor, Mpi) {
 }
 
 TEST_F(Doctor, MpiButBuiltWithout) {
-  machine_.libraries = [] { return Libraries{"/x/liblockstep.so", "", "", "", ""}; };
+  machine_.libraries = [] { return agent::Libraries{"/x/liblockstep.so", "", "", "", ""}; };
   Expect("mpi", Status::kBlocker, "built without it");
   Expect("mpi_tools", Status::kNotHere, "");
 }

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/ring_writer.h"
-#include "runtime/agent/drain.h"
-#include "runtime/agent/spool_writer.h"
+#include "runtime/agent/rings/drain.h"
+#include "runtime/agent/spool/spool_writer.h"
 #include "runtime/lockstep.h"
 #include "tests/fakes/nvtx_host.h"
 
@@ -51,9 +51,9 @@ int main(int argc, char** argv) {
   if (argc < 2 || lockstep_probe.segment == nullptr) return 2;
   nvtxMarkA("first");  // The host starts itself once, on one thread.
   const SegmentView view{reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes};
-  auto spool = SpoolWriter::Create(argv[1]);
+  auto spool = agent::SpoolWriter::Create(argv[1]);
   if (!spool.ok()) return 3;
-  Drain drain(view, spool.value(), lockstep_probe.clock);
+  agent::Drain drain(view, spool.value(), lockstep_probe.clock);
   std::atomic<bool> done{false};
   std::thread consumer([&] {
     for (int i = 0; !done.load(); ++i) {

@@ -8,7 +8,7 @@
 
 #include "runtime/probe/nvtx_abi.h"
 
-namespace lockstep {
+namespace lockstep::probe {
 namespace {
 
 #define LS_SAME(ours, theirs) static_assert(static_cast<long long>(ours) == static_cast<long long>(theirs))
@@ -141,7 +141,7 @@ LS_SAME(nvtx::kEntryNotInPlace, NVTX_PAYLOAD_ENTRY_FLAG_POINTER | NVTX_PAYLOAD_E
 TEST(NvtxAbi, IsThatOfTheRealHeaders) { SUCCEED() << "NVTX version " << NVTX_VERSION; }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::probe
 #else
 TEST(NvtxAbi, IsThatOfTheRealHeaders) { GTEST_SKIP() << "no nvtx3 headers on this machine"; }
 #endif

@@ -11,7 +11,7 @@
 
 #include "tests/unit/runtime/probe/probe_child.h"
 
-namespace lockstep {
+namespace lockstep::probe {
 namespace {
 
 const std::string kInjection = std::string("NVTX_INJECTION64_PATH=") + kProbe;
@@ -469,4 +469,4 @@ TEST_P(Nvtx, APairTakesFewInstructions) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::probe

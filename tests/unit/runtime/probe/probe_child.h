@@ -10,7 +10,7 @@
 
 #include "tests/unit/runtime/probe/test_segment.h"
 
-namespace lockstep {
+namespace lockstep::probe {
 
 inline constexpr char kProbe[] = LOCKSTEP_BUILD_DIR "/liblockstep.so";
 inline constexpr char kScenarios[] = LOCKSTEP_BUILD_DIR "/tests/probe_scenarios";
@@ -119,4 +119,4 @@ inline double Instructions(const std::string& program, TestSegment& segment, con
 }
 inline bool HaveValgrind() { return std::system("command -v valgrind >/dev/null 2>&1") == 0; }
 
-}  // namespace lockstep
+}  // namespace lockstep::probe

@@ -13,7 +13,7 @@
 #include "tests/unit/runtime/probe/probe_child.h"
 #include "tests/unit/runtime/probe/test_segment.h"
 
-namespace lockstep {
+namespace lockstep::probe {
 namespace {
 
 using Child = ProbeChild;
@@ -489,4 +489,4 @@ TEST(ProbeLibrary, NeedsAndExportsNothingElse) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::probe

@@ -16,7 +16,7 @@
 #include "core/mpi_ops.h"
 #include "core/ring_layout.h"
 
-namespace lockstep {
+namespace lockstep::probe {
 
 struct TestRecord {
   RecordKind kind;
@@ -154,4 +154,4 @@ class TestSegment {
   SegmentView view_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::probe

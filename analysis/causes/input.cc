@@ -1,0 +1,61 @@
+// Time in ranges marked as input.
+
+#include <fmt/format.h>
+
+#include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
+#include "analysis/passes.h"
+#include "analysis/replayed/replay_price.h"
+
+namespace lockstep::analysis {
+void FindInputBound(const Context& context, Analysis& analysis) {
+  const Summary& s = analysis.summary;
+  const std::int64_t whole = s.terms.Sum();
+  Finding finding;
+  finding.rows.columns = {"rank", "input_ns", "span_ns"};
+  std::vector<std::int64_t> shares_ppb;
+  for (const RankRow& row : analysis.ranks) {
+    finding.rows.rows.push_back({row.rank, row.input_ns, row.span_ns});
+    if (row.span_ns > 0)
+      shares_ppb.push_back(
+          static_cast<std::int64_t>(1e9 * static_cast<double>(row.input_ns) / static_cast<double>(row.span_ns)));
+  }
+  // The median rank's: one rank with slow input is a straggler, not an input-bound job.
+  std::int64_t input = 0;
+  if (s.per_step) {
+    std::vector<std::int64_t> medians;
+    for (std::size_t p = 0; p < context.ranks().size(); ++p) {
+      std::vector<std::int64_t> values;
+      for (const std::size_t step : context.usable_steps())
+        if (const std::size_t cell = context.Cell(step, p); cell != kNowhere)
+          values.push_back(context.tables().step_ranks.input_ns[cell]);
+      medians.push_back(LowerMedian(std::move(values)));
+    }
+    input = LowerMedian(std::move(medians));
+  } else {
+    input = static_cast<std::int64_t>(1e-9 * static_cast<double>(LowerMedian(shares_ppb)) * static_cast<double>(whole));
+  }
+  if (whole <= 0 || static_cast<double>(input) < kNameShare * static_cast<double>(whole)) return;
+  finding.id = "input.bound";
+  finding.headline =
+      s.per_step ? fmt::format("The ranks wait for input for {} of each {} step.", Duration(input), Duration(whole))
+                 : fmt::format("The ranks wait for input for {} of the time.", Percent(input, whole));
+  finding.brief = "input is loaded while nothing else runs";
+  if (s.per_step) finding.saves_ns_per_step = input;
+  finding.upper_bound = true;
+  finding.confidence = 0.9;
+  finding.evidence = fmt::format("{} per step in ranges marked as input on the median rank", Duration(input));
+  if (constexpr std::uint8_t kInput = schema::Category::kInput;
+      const auto price = s.per_step ? PriceWithoutRanges(context, kInput) : std::nullopt) {
+    finding.saves_ns_per_step = price->gain_ns;
+    finding.saves_interval_ns = price->interval;
+    finding.replayed = true;
+    finding.upper_bound = false;
+    finding.evidence += fmt::format("; {} steps replayed without it", price->steps);
+  }
+  finding.action = "load the next batch in the background while this one computes";
+  if (!s.per_step) finding.evidence = fmt::format("{} of the window in ranges marked as input", Percent(input, whole));
+  analysis.findings.push_back(std::move(finding));
+}
+
+}  // namespace lockstep::analysis

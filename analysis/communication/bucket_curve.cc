@@ -1,0 +1,259 @@
+// What a step would take with gradients in other buckets: from replay, for every bucketing
+// worth telling apart, and which of them to try.
+
+#include "analysis/communication/bucket_curve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "analysis/core/format.h"
+#include "analysis/passes.h"
+#include "analysis/replay/graph/bucket_rule.h"
+#include "analysis/replayed/replayed_run.h"
+#include "merge/parallel.h"
+
+namespace lockstep::analysis {
+namespace {
+
+using replay::Answer;
+using replay::BucketSequence;
+using replay::Question;
+
+constexpr std::size_t kMaxPoints = 30, kLeastPoints = 6, kMostBuckets = 128;
+// Replays of a point: the costs as the table has them, dearer, cheaper; and making the graphs is dearer than playing
+// them.
+constexpr std::size_t kPlaysPerPoint = 9;
+constexpr double kMiB = 1 << 20;
+
+// Buckets that the framework told are the ones that were reduced.
+bool HooksTell(const Buckets& buckets, const BucketSequence& sequence) {
+  std::vector<std::uint64_t> told;
+  for (const BucketRow& row : buckets.rows)
+    if (row.model == buckets.rows.front().model) told.push_back(row.bytes);
+  return !told.empty() && told == sequence.bytes;
+}
+
+// The limit of the first bucket: DDP has a constant; another job that makes its first one smaller means it.
+std::uint64_t FirstLimit(const Buckets& buckets, const BucketSequence& sequence, std::uint64_t cap) {
+  if (buckets.recognised_by == "hooks") return std::min(cap, replay::kDdpFirstBucketBytes);
+  if (sequence.bytes.size() > 1 && sequence.bytes[0] < sequence.bytes[1]) return std::min(cap, sequence.bytes[0]);
+  return cap;
+}
+
+struct Candidate {
+  double cap_mb;
+  std::vector<std::uint64_t> bytes;
+  bool one_bucket;
+};
+
+// One cap for each bucketing where the gradients are known, else caps in half octaves; and the present one. Of those
+// that give the same buckets the largest.
+std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& sequence, std::size_t most) {
+  const auto total = static_cast<double>(sequence.total_bytes()) / kMiB;
+  std::vector<double> caps;
+  for (double cap = std::exp2(std::floor(std::log2(total / static_cast<double>(kMostBuckets)))); cap < total;
+       cap *= 2) {
+    caps.push_back(cap);
+    if (cap * 1.5 < total) caps.push_back(cap * 1.5);
+  }
+  if (!sequence.gradients.empty()) {
+    caps.clear();
+    for (const std::uint64_t cap :
+         replay::DistinctCaps(sequence.gradients, replay::kDdpFirstBucketBytes, kMaxPoints * 4))
+      caps.push_back(static_cast<double>(cap) / kMiB);
+  }
+  if (buckets.current_cap_mb && *buckets.current_cap_mb < total) caps.push_back(*buckets.current_cap_mb);
+  std::sort(caps.begin(), caps.end());
+  std::vector<Candidate> found;
+  for (const double cap : caps) {
+    const auto bytes = static_cast<std::uint64_t>(std::llround(cap * kMiB));
+    std::vector<std::uint64_t> sizes = SizesFor(sequence, FirstLimit(buckets, sequence, bytes), bytes).bytes;
+    if (sizes.size() > kMostBuckets || sizes.size() < 2) continue;
+    if (!found.empty() && found.back().bytes == sizes)
+      found.back().cap_mb = cap;
+    else
+      found.push_back({cap, std::move(sizes), false});
+  }
+  // Evenly spread over what there is, the present cap among them.
+  const std::size_t room = std::max<std::size_t>(2, most - 1);
+  if (found.size() > room) {
+    std::vector<Candidate> spread;
+    for (std::size_t i = 0; i < room; ++i) spread.push_back(found[i * (found.size() - 1) / (room - 1)]);
+    if (buckets.current_cap_mb)
+      for (const Candidate& each : found)
+        if (each.bytes == sequence.bytes &&
+            std::none_of(spread.begin(), spread.end(), [&](const Candidate& c) { return c.bytes == each.bytes; }))
+          spread.push_back(each);
+    std::sort(spread.begin(), spread.end(), [](const Candidate& a, const Candidate& b) { return a.cap_mb < b.cap_mb; });
+    found = std::move(spread);
+  }
+  found.push_back({total, {sequence.total_bytes()}, true});
+  return found;
+}
+
+void DescribeCosts(const ReplayedRun& replayed, Buckets& buckets) {
+  for (const replay::CostModel::Knot& knot : replayed.what_if().costs().knots())
+    buckets.costs.push_back({knot.bytes, std::llround(knot.transfer_ns), static_cast<std::int64_t>(knot.samples),
+                             knot.spread, knot.doubt != replay::CostModel::Doubt::kNothing});
+  if (const auto line = replayed.what_if().costs().AlphaBeta(); line && buckets.costs.size() > 1) {
+    buckets.alpha_ns = line->alpha_ns;
+    buckets.beta_ns_per_byte = line->beta_ns_per_byte;
+    buckets.line_error = line->median_error;
+  }
+  const replay::InterferenceEstimate& interference = replayed.what_if().interference();
+  if (interference.samples == 0) return;
+  buckets.interference_compute = interference.value.compute_slowdown;
+  buckets.interference_transfer = interference.value.transfer_slowdown;
+}
+
+class Recommendation {
+ public:
+  Recommendation(const ReplayedRun& replayed, const std::vector<Candidate>& candidates,
+                 const std::vector<Answer>& answers)
+      : replayed_(replayed), candidates_(candidates), answers_(answers) {}
+
+  void Make(Analysis& analysis) const {
+    const std::int64_t step = replayed_.what_if().replayed_step_ns();
+    const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
+    // As good as the best: within what is worth a line. Of these one whose costs were measured, if there is one, and
+    // the smallest change.
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < answers_.size(); ++i)
+      if (answers_[i].step_ns < answers_[best].step_ns) best = i;
+    const auto as_good = [&](std::size_t i) { return answers_[i].step_ns <= answers_[best].step_ns + worth; };
+    std::size_t chosen = best;
+    for (std::size_t i = 0; i < answers_.size(); ++i)
+      if (as_good(i) && Rank(i) < Rank(chosen)) chosen = i;
+    if (replayed_.what_if().self_error() > kMostSelfError) return;
+    if (answers_[chosen].gain_ns <= worth || answers_[chosen].gain_interval_ns.first <= 0) return;
+
+    Buckets& buckets = analysis.buckets;
+    buckets.recommended_cap_mb = candidates_[chosen].cap_mb;
+    const Question question = QuestionOfCap(buckets, *replayed_.what_if().buckets(), candidates_[chosen].cap_mb,
+                                            candidates_[chosen].one_bucket);
+    buckets.recommended_cap_bytes = question.cap_bytes;
+    buckets.recommended_first_bytes = question.first_bytes;
+    std::size_t low = chosen, high = chosen;
+    while (low > 0 && as_good(low - 1)) --low;
+    while (high + 1 < answers_.size() && as_good(high + 1)) ++high;
+    buckets.flat_cap_mb = {candidates_[low].cap_mb, candidates_[high].cap_mb};
+    buckets.try_it = TryIt(buckets, candidates_[chosen]);
+    analysis.findings.push_back(Tell(analysis, chosen));
+  }
+
+ private:
+  // Smaller is better.
+  std::pair<bool, double> Rank(std::size_t i) const {
+    const auto largest = [](const std::vector<std::uint64_t>& bytes) {
+      return std::log(static_cast<double>(*std::max_element(bytes.begin(), bytes.end())));
+    };
+    return {answers_[i].extrapolated,
+            std::abs(largest(candidates_[i].bytes) - largest(replayed_.what_if().buckets()->bytes))};
+  }
+
+  static std::string Named(const Candidate& candidate) {
+    return candidate.one_bucket ? "one bucket" : fmt::format("buckets of {:.4g} MiB", candidate.cap_mb);
+  }
+  static std::string TryIt(const Buckets& buckets, const Candidate& candidate) {
+    if (buckets.recognised_by == "hooks")
+      return fmt::format("DistributedDataParallel(..., bucket_cap_mb={:.4g})",
+                         candidate.one_bucket ? std::ceil(candidate.cap_mb) : candidate.cap_mb);
+    return candidate.one_bucket ? std::string("reduce all gradients at once, after the backward pass")
+                                : fmt::format("reduce gradients in buckets of {:.4g} MiB", candidate.cap_mb);
+  }
+
+  Finding Tell(const Analysis& analysis, std::size_t chosen) const {
+    const Buckets& buckets = analysis.buckets;
+    const Answer& answer = answers_[chosen];
+    const std::int64_t step = replayed_.what_if().replayed_step_ns();
+    const bool steps = !replayed_.run().whole_window;
+    const std::string now = buckets.current_cap_mb ? fmt::format("a cap of {:.4g} MiB", *buckets.current_cap_mb)
+                                                   : Plural(static_cast<std::int64_t>(buckets.sizes.size()), "bucket");
+    Finding finding;
+    finding.id = "buckets.cap";
+    finding.headline = fmt::format("{} would save {} of each {} step ({} now).", Capital(Named(candidates_[chosen])),
+                                   Duration(answer.gain_ns), Duration(step), now);
+    finding.brief = fmt::format("{} instead of {}", Named(candidates_[chosen]), now);
+    finding.evidence = fmt::format(
+        "replayed: {} with {} of at most {}, {} with {} of at most {}; {:.4g} to {:.4g} MiB are as good",
+        Duration(step), buckets.sizes.size(), Bytes(*std::max_element(buckets.sizes.begin(), buckets.sizes.end())),
+        Duration(answer.step_ns), candidates_[chosen].bytes.size(),
+        Bytes(*std::max_element(candidates_[chosen].bytes.begin(), candidates_[chosen].bytes.end())),
+        buckets.flat_cap_mb->first, buckets.flat_cap_mb->second);
+    if (answer.extrapolated) finding.evidence += "; no transfer of that size was measured";
+    finding.action = buckets.try_it;
+    if (steps) {
+      finding.saves_ns_per_step = answer.gain_ns;
+      finding.saves_interval_ns = answer.gain_interval_ns;
+    }
+    finding.then = answer.limit;
+    finding.replayed = true;
+    finding.confidence = answer.extrapolated ? 0.4 : buckets.exact_sizes ? 0.8 : 0.6;
+    finding.rows.columns = {"buckets", "largest_bytes", "step_ns", "low_ns", "high_ns", "extrapolated"};
+    for (std::size_t i = 0; i < answers_.size(); ++i)
+      finding.rows.rows.push_back(
+          {static_cast<std::int64_t>(candidates_[i].bytes.size()),
+           static_cast<std::int64_t>(*std::max_element(candidates_[i].bytes.begin(), candidates_[i].bytes.end())),
+           answers_[i].step_ns, answers_[i].step_interval_ns.first, answers_[i].step_interval_ns.second,
+           answers_[i].extrapolated});
+    return finding;
+  }
+
+  static std::string Capital(std::string text) {
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+    return text;
+  }
+
+  const ReplayedRun& replayed_;
+  const std::vector<Candidate>& candidates_;
+  const std::vector<Answer>& answers_;
+};
+
+}  // namespace
+
+Question QuestionOfCap(const Buckets& buckets, const BucketSequence& sequence, double cap_mb, bool one_bucket) {
+  Question question;
+  question.kind = Question::kBucketCap;
+  question.cap_bytes = one_bucket ? UINT64_MAX : static_cast<std::uint64_t>(std::llround(cap_mb * kMiB));
+  question.first_bytes = one_bucket ? UINT64_MAX : FirstLimit(buckets, sequence, question.cap_bytes);
+  return question;
+}
+
+void PredictBuckets(const Context& context, Analysis& analysis) {
+  const ReplayedRun* replayed = context.Replayed();
+  Buckets& buckets = analysis.buckets;
+  if (buckets.cap_bytes) buckets.current_cap_mb = static_cast<double>(*buckets.cap_bytes) / kMiB;
+  if (replayed == nullptr || !replayed->what_if().buckets()) return;
+  const BucketSequence& sequence = *replayed->what_if().buckets();
+  buckets.sizes = sequence.bytes;
+  buckets.recognised_by = HooksTell(buckets, sequence) ? "hooks" : "sequence";
+  buckets.exact_sizes = !sequence.gradients.empty();
+  DescribeCosts(*replayed, buckets);
+
+  const std::size_t points =
+      replayed->Plays(kLeastPoints * kPlaysPerPoint, kMaxPoints * kPlaysPerPoint) / kPlaysPerPoint;
+  std::vector<Candidate> candidates = Candidates(buckets, sequence, points);
+  std::vector<std::optional<Answer>> asked(candidates.size());
+  merge::ParallelFor(context.options().jobs, candidates.size(), [&](std::size_t i) {
+    const Result<Answer> answer =
+        replayed->what_if().Ask(QuestionOfCap(buckets, sequence, candidates[i].cap_mb, candidates[i].one_bucket));
+    if (answer.ok()) asked[i] = answer.value();
+  });
+  std::vector<Answer> answers;
+  std::vector<Candidate> answered;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (!asked[i]) continue;
+    answers.push_back(std::move(*asked[i]));
+    answered.push_back(std::move(candidates[i]));
+    const Answer& answer = answers.back();
+    const Candidate& candidate = answered.back();
+    buckets.curve.push_back({candidate.cap_mb, candidate.bytes.size(), answer.step_ns, answer.step_interval_ns.first,
+                             answer.step_interval_ns.second, answer.extrapolated, candidate.one_bucket});
+  }
+  if (!answers.empty()) Recommendation(*replayed, answered, answers).Make(analysis);
+}
+
+}  // namespace lockstep::analysis

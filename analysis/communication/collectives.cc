@@ -1,0 +1,71 @@
+// One line per kind, communicator and size: how often, how long, how fast.
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "analysis/core/statistics.h"
+#include "analysis/passes.h"
+#include "core/collective.h"
+
+namespace lockstep::analysis {
+namespace {
+
+struct Samples {
+  std::int64_t count = 0, censored = 0, grouped = 0;
+  std::uint32_t members = 0;
+  std::vector<std::int64_t> transfer_ns, wait_ns;
+};
+
+}  // namespace
+
+void TabulateCollectives(const Context& context, Analysis& analysis) {
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  std::map<std::tuple<std::uint8_t, std::uint64_t, std::uint64_t>, Samples> kinds;
+  std::map<std::uint64_t, std::vector<std::int32_t>> groups;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (!context.Counts(c)) continue;
+    Samples& samples = kinds[{t.kind[c], t.comm_id[c], t.bytes[c]}];
+    ++samples.count;
+    samples.censored += t.censored[c] != 0;
+    samples.members = std::max(samples.members, t.expected[c]);
+    const bool sound = !t.mismatch[c] && !t.violation[c] && t.seen[c] == t.expected[c];
+    samples.grouped += t.operations[c] > 1;
+    if (t.wait_ns[c] >= 0 && sound && !context.OfSameKernel(c)) samples.wait_ns.push_back(t.wait_ns[c]);
+    // A kernel that carries several operations says of none how long it took.
+    if (t.transfer_ns[c] >= 0 && sound && !t.censored[c] && !t.uneven[c] && t.operations[c] <= 1)
+      samples.transfer_ns.push_back(t.transfer_ns[c]);
+
+    std::vector<std::int32_t>& group = groups[t.comm_id[c]];
+    if (group.size() < t.seen[c]) {
+      group.clear();
+      for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m)
+        group.push_back(members.rank[m]);
+      std::sort(group.begin(), group.end());
+    }
+  }
+  for (const auto& [comm, ranks] : groups) analysis.groups.push_back({comm, ranks});
+  for (auto& [key, samples] : kinds) {
+    const auto [kind, comm, bytes] = key;
+    CollectiveRow row;
+    row.op = Name(static_cast<CollectiveKind>(kind));
+    row.comm = comm;
+    row.group = groups[comm];
+    row.bytes = bytes;
+    row.count = samples.count;
+    row.censored = samples.censored;
+    row.grouped = samples.grouped;
+    if (!samples.wait_ns.empty()) row.wait_ns_median = LowerMedian(std::move(samples.wait_ns));
+    if (!samples.transfer_ns.empty()) {
+      row.transfer_ns_median = LowerMedian(std::move(samples.transfer_ns));
+      if (bytes > 0 && *row.transfer_ns_median > 0) {
+        row.algbw = static_cast<double>(bytes) * 1e9 / static_cast<double>(*row.transfer_ns_median);
+        row.busbw = *row.algbw * BusFactor(static_cast<CollectiveKind>(kind), samples.members);
+      }
+    }
+    analysis.collectives.push_back(std::move(row));
+  }
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,133 @@
+#include "analysis/communication/exposure.h"
+
+#include <algorithm>
+
+#include "core/collective.h"
+#include "merge/timeline/activity_stream.h"
+#include "merge/timeline/helper_waits.h"
+#include "merge/timeline/rank_pass.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr std::uint8_t kInput = schema::Category::kInput;
+
+// Shares of CPU and run-queue delay in the stretches outside `busy`, local time.
+void CpuShares(const schema::RankTables& t, std::uint32_t thread, const IntervalSet& busy,
+               const merge::RankClockMap& clock, ExposedActivity& activity) {
+  const auto& samples = t.cpu_samples;
+  std::int64_t wall = 0, cpu = 0, delay = 0, delay_wall = 0;
+  std::size_t before = 0;
+  bool have_before = false;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < samples.rows(); ++i)
+    if (samples.thread[i] == thread && samples.cpu_ns[i] >= 0) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return samples.time_ns[a] < samples.time_ns[b]; });
+  for (const std::size_t i : order) {
+    if (have_before) {
+      const Interval stretch{samples.time_ns[before], samples.time_ns[i]};
+      const std::int64_t length = stretch.end - stretch.begin;
+      if (length > 0 && TotalWithin(busy, stretch) * 20 <= length) {
+        ExposedActivity::CpuStretch& row = activity.cpu.emplace_back();
+        row.window = {clock.ToCluster(stretch.begin), clock.ToCluster(stretch.end)};
+        row.cpu_ns = samples.cpu_ns[i] - samples.cpu_ns[before];
+        wall += length;
+        cpu += samples.cpu_ns[i] - samples.cpu_ns[before];
+        if (samples.run_delay_ns[i] >= 0 && samples.run_delay_ns[before] >= 0) {
+          row.delay_ns = samples.run_delay_ns[i] - samples.run_delay_ns[before];
+          delay += row.delay_ns;
+          delay_wall += length;
+        }
+      }
+    }
+    before = i;
+    have_before = true;
+  }
+  if (wall > 0) activity.cpu_share = static_cast<double>(cpu) / static_cast<double>(wall);
+  if (delay_wall > 0) activity.offcpu_share = static_cast<double>(delay) / static_cast<double>(delay_wall);
+}
+
+IntervalSet InMpi(const schema::RankTables& t, bool any_thread, std::uint32_t thread) {
+  std::vector<Interval> calls;
+  for (std::size_t i = 0; i < t.mpi_calls.rows(); ++i)
+    if ((any_thread || t.mpi_calls.thread[i] == thread) && merge::InsideMpi(t.mpi_calls, i))
+      calls.push_back({t.mpi_calls.begin_ns[i], t.mpi_calls.begin_ns[i] + t.mpi_calls.duration_ns[i]});
+  return Normalize(std::move(calls));
+}
+
+}  // namespace
+
+std::pair<double, double> ExposedActivity::CpuShares(const IntervalSet& windows) const {
+  std::int64_t wall = 0, cpu_ns = 0, delay = 0, delay_wall = 0;
+  std::size_t at = 0;
+  for (const CpuStretch& stretch : cpu) {
+    while (at < windows.size() && windows[at].end <= stretch.window.begin) ++at;
+    if (at == windows.size()) break;
+    if (stretch.window.end <= windows[at].begin) continue;
+    const std::int64_t length = stretch.window.end - stretch.window.begin;
+    // Across a boundary: to where most of it lies.
+    const std::int64_t inside =
+        std::min(stretch.window.end, windows[at].end) - std::max(stretch.window.begin, windows[at].begin);
+    if (inside * 2 < length) continue;
+    wall += length;
+    cpu_ns += stretch.cpu_ns;
+    if (stretch.delay_ns < 0) continue;
+    delay += stretch.delay_ns;
+    delay_wall += length;
+  }
+  return {wall > 0 ? static_cast<double>(cpu_ns) / static_cast<double>(wall) : -1,
+          delay_wall > 0 ? static_cast<double>(delay) / static_cast<double>(delay_wall) : -1};
+}
+
+ExposedActivity ActivityOf(const schema::RankTables& t, const merge::RankClockMap& clock) {
+  ExposedActivity activity;
+  activity.gpu = t.kernels.rows() > 0;
+  IntervalSet local;
+  if (activity.gpu) {
+    std::vector<Interval> compute;
+    std::int64_t first = INT64_MAX, last = INT64_MIN;
+    for (std::size_t i = 0; i < t.kernels.rows(); ++i) {
+      const Interval kernel{t.kernels.begin_ns[i], t.kernels.begin_ns[i] + t.kernels.duration_ns[i]};
+      first = std::min(first, kernel.begin);
+      last = std::max(last, kernel.end);
+      if (t.kernels.work[i] == schema::Work::kCompute) compute.push_back(kernel);
+    }
+    local = Subtract({{first, last}}, Normalize(std::move(compute)));
+  } else {
+    const std::uint32_t thread = merge::TrainingThread(t);
+    std::vector<Interval> input;
+    for (std::size_t i = 0; i < t.ranges.rows(); ++i)
+      if (t.ranges.thread[i] == thread && t.ranges.category[i] == kInput)
+        input.push_back({t.ranges.begin_ns[i], t.ranges.begin_ns[i] + t.ranges.duration_ns[i]});
+    local = Unite(Unite(InMpi(t, false, thread), Normalize(std::move(input))), merge::HelperWaits(t, thread));
+    CpuShares(t, thread, local, clock, activity);
+  }
+  activity.exposed.reserve(local.size());
+  for (const Interval& stretch : local)
+    activity.exposed.push_back({clock.ToCluster(stretch.begin), clock.ToCluster(stretch.end)});
+  return activity;
+}
+
+ProgressCounts CountProgress(const schema::RankTables& t) {
+  ProgressCounts counts;
+  const auto& c = t.collectives;
+  // Posts of other operations enter MPI too; what counts is for how long.
+  const IntervalSet inside = InMpi(t, true, 0);
+  for (std::size_t i = 0; i < c.rows(); ++i) {
+    const auto mode = static_cast<CollectiveMode>(c.mode[i]);
+    if (mode != CollectiveMode::kNonBlocking && mode != CollectiveMode::kPersistent) continue;
+    if (c.wait_begin_ns[i] == schema::kNoTime || c.end_ns[i] == schema::kNoTime) continue;
+    ++counts.posted;
+    const std::int64_t apart = c.wait_begin_ns[i] - c.post_end_ns[i], life = c.end_ns[i] - c.begin_ns[i];
+    if (apart <= 0 || apart * 10 < life) continue;
+    ++counts.early;
+    if (c.last_incomplete_ns[i] != schema::kNoTime) continue;
+    if (TotalWithin(inside, {c.post_end_ns[i], c.wait_begin_ns[i]}) * 10 >= apart) continue;
+    ++counts.wait_only;
+    counts.apart_ns += apart;
+  }
+  return counts;
+}
+
+}  // namespace lockstep::analysis

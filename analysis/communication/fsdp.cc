@@ -1,0 +1,164 @@
+// Sharded parameters (FSDP and its kind): which units are gathered before they are used,
+// how much of that compute waits for, and what gathering them earlier would gain.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
+#include "analysis/passes.h"
+#include "analysis/replay/questions/prefetch.h"
+#include "analysis/replayed/replayed_run.h"
+
+namespace lockstep::analysis {
+namespace {
+
+using replay::Answer;
+using replay::Gather;
+using replay::Question;
+
+// Less is bookkeeping, not parameters.
+constexpr std::uint64_t kLeastBytes = 64 << 10;
+
+using Uses = std::vector<std::vector<std::vector<Gather>>>;  // [rank][step]
+
+class Sharded {
+ public:
+  Sharded(const ReplayedRun& replayed, Analysis& analysis) : replayed_(replayed), analysis_(analysis) {}
+
+  void Run() {
+    const replay::Job& job = replayed_.job();
+    gathers_ = FindGathers(replayed_.run(), job, CollectiveKind::kAllGather);
+    scatters_ = FindGathers(replayed_.run(), job, CollectiveKind::kReduceScatter);
+    if (gathers_.empty() || scatters_.empty() || gathers_[0][0].size() < 2) return;
+    for (const Gather& gather : gathers_[0][0])
+      if (BytesOf(gather) < kLeastBytes) return;
+    Describe();
+    Price();
+  }
+
+ private:
+  std::uint64_t BytesOf(const Gather& gather) const { return replayed_.run().collectives[gather.collective].bytes; }
+
+  // What its user waits for it: from the end of what came before it there.
+  std::int64_t ExposedNs(const Gather& gather) const {
+    const replay::Schedule& schedule = replayed_.schedule();
+    const std::int64_t before = gather.before == replay::kNone ? 0 : schedule.end_ns[gather.before];
+    return std::max<std::int64_t>(0, schedule.end_ns[gather.member] - before);
+  }
+
+  std::int64_t MedianExposed(const Uses& uses, std::size_t place) const {
+    std::vector<std::int64_t> values;
+    for (const auto& rank : uses)
+      for (const auto& step : rank) values.push_back(ExposedNs(step[place]));
+    return LowerMedian(std::move(values));
+  }
+
+  // Units are gathered for the forward pass and, if they were given up, again for the backward pass, in the same or in
+  // the opposite order.
+  void Describe() {
+    const std::size_t gathers = gathers_[0][0].size(), scatters = scatters_[0][0].size();
+    const bool twice = gathers == 2 * scatters;
+    const std::size_t units = twice ? scatters : gathers;
+    bool same = twice, opposite = twice;
+    for (std::size_t u = 0; twice && u < units; ++u) {
+      same &= BytesOf(gathers_[0][0][u]) == BytesOf(gathers_[0][0][units + u]);
+      opposite &= BytesOf(gathers_[0][0][u]) == BytesOf(gathers_[0][0][gathers - 1 - u]);
+    }
+    for (std::size_t u = 0; u < units; ++u) {
+      FsdpUnit unit;
+      unit.unit = static_cast<std::uint32_t>(u);
+      unit.bytes = BytesOf(gathers_[0][0][u]);
+      unit.gather_exposed_ns = MedianExposed(gathers_, u);
+      const bool turned = opposite || !same;
+      if (twice) unit.gather_exposed_ns += MedianExposed(gathers_, turned ? gathers - 1 - u : units + u);
+      if (scatters == units) unit.scatter_exposed_ns = MedianExposed(scatters_, turned ? units - 1 - u : u);
+      analysis_.fsdp.units.push_back(unit);
+    }
+    // Behind the last compute of the step that has one left to wait for.
+    std::vector<std::int64_t> tails;
+    const replay::Schedule& schedule = replayed_.schedule();
+    for (const auto& rank : scatters_)
+      for (const auto& step : rank) {
+        std::int64_t end = 0, computed = 0;
+        for (const Gather& scatter : step) {
+          end = std::max(end, schedule.end_ns[scatter.member]);
+          if (scatter.before != replay::kNone) computed = std::max(computed, schedule.end_ns[scatter.before]);
+        }
+        tails.push_back(std::max<std::int64_t>(0, end - computed));
+      }
+    analysis_.fsdp.scatter_tail_ns = LowerMedian(std::move(tails));
+  }
+
+  void Price() {
+    const replay::WhatIf& what_if = replayed_.what_if();
+    if (what_if.self_error() > kMostSelfError || replayed_.run().whole_window) return;
+    const std::int64_t step = what_if.replayed_step_ns();
+    const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
+    std::optional<Answer> best;
+    std::size_t depth = 0;
+    for (const std::size_t each : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
+      Question question;
+      question.kind = Question::kPrefetch;
+      question.depth = each;
+      const Result<Answer> answer = what_if.Ask(question);
+      if (!answer.ok()) return;
+      // The shallowest that is worth it: each level keeps one more unit in memory.
+      if (best && answer.value().gain_ns <= best->gain_ns + worth) continue;
+      best = answer.value();
+      depth = each;
+    }
+    // Where data moves for certain only inside MPI calls, the gain may be anything up to that.
+    const bool at_most = replayed_.run().moves_in_calls();
+    if (!best || best->gain_ns <= worth || (!at_most && best->gain_interval_ns.first <= 0)) return;
+    std::int64_t exposed = 0;
+    for (const FsdpUnit& unit : analysis_.fsdp.units) exposed += unit.gather_exposed_ns;
+    Finding finding;
+    finding.id = "fsdp.prefetch";
+    finding.part = "transfer";
+    finding.headline = fmt::format("Parameters are gathered too late: earlier, a step of {} would be {} shorter{}.",
+                                   Duration(step), Duration(best->gain_ns), at_most ? " at best" : "");
+    finding.brief = fmt::format("parameters gathered too late: {} ahead is enough",
+                                Plural(static_cast<std::int64_t>(depth), "unit"));
+    finding.evidence = fmt::format("{} of {} to {}; compute waits {} per step for their all-gathers",
+                                   Plural(static_cast<std::int64_t>(analysis_.fsdp.units.size()), "unit"),
+                                   Bytes(Least()), Bytes(Most()), Duration(exposed));
+    finding.action = best->try_it;
+    finding.saves_ns_per_step = best->gain_ns;
+    finding.saves_interval_ns = best->gain_interval_ns;
+    finding.then = best->limit;
+    finding.replayed = true;
+    finding.upper_bound = at_most;
+    finding.confidence = at_most ? 0.4 : 0.6;
+    finding.rows.columns = {"unit", "bytes", "gather_exposed_ns", "scatter_exposed_ns"};
+    for (const FsdpUnit& unit : analysis_.fsdp.units)
+      finding.rows.rows.push_back(
+          {unit.unit, static_cast<std::int64_t>(unit.bytes), unit.gather_exposed_ns, unit.scatter_exposed_ns});
+    analysis_.findings.push_back(std::move(finding));
+  }
+
+  std::uint64_t Least() const {
+    std::uint64_t least = UINT64_MAX;
+    for (const FsdpUnit& unit : analysis_.fsdp.units) least = std::min(least, unit.bytes);
+    return least;
+  }
+  std::uint64_t Most() const {
+    std::uint64_t most = 0;
+    for (const FsdpUnit& unit : analysis_.fsdp.units) most = std::max(most, unit.bytes);
+    return most;
+  }
+
+  const ReplayedRun& replayed_;
+  Analysis& analysis_;
+  Uses gathers_, scatters_;
+};
+
+}  // namespace
+
+void RecogniseShards(const Context& context, Analysis& analysis) {
+  const ReplayedRun* replayed = context.Replayed();
+  if (replayed != nullptr) Sharded(*replayed, analysis).Run();
+}
+
+}  // namespace lockstep::analysis

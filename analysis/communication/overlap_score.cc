@@ -1,0 +1,58 @@
+// Does communication hide as well as it could, and what does it cost? From replay.
+
+#include "analysis/passes.h"
+#include "analysis/replayed/replayed_run.h"
+
+namespace lockstep::analysis {
+namespace {
+
+using replay::Answer;
+using replay::Question;
+
+Result<Answer> Ask(const ReplayedRun& replayed, Question::Kind kind) {
+  Question question;
+  question.kind = kind;
+  return replayed.what_if().Ask(question);
+}
+
+}  // namespace
+
+void DescribeReplay(const Context& context, Analysis& analysis) {
+  const ReplayedRun* replayed = context.Replayed();
+  if (replayed == nullptr) {
+    analysis.replay_skipped = context.replay_skipped();
+    return;
+  }
+  const replay::WhatIf& what_if = replayed->what_if();
+  ReplayFacts facts;
+  facts.steps = static_cast<std::int64_t>(replayed->run().steps.size());
+  facts.first_step = replayed->run().steps.front();
+  facts.last_step = replayed->run().steps.back();
+  facts.measured_step_ns = what_if.measured_step_ns();
+  facts.replayed_step_ns = what_if.replayed_step_ns();
+  facts.self_error = what_if.self_error();
+  facts.sampled = replayed->sampled();
+  facts.notes = replayed->run().notes;
+  analysis.replay = std::move(facts);
+}
+
+void ScoreOverlap(const Context& context, Analysis& analysis) {
+  const ReplayedRun* replayed = context.Replayed();
+  if (replayed == nullptr || replayed->run().collectives.empty()) return;
+  const Result<Answer> serial = Ask(*replayed, Question::kNoOverlap),
+                       free = Ask(*replayed, Question::kFreeCommunication),
+                       best = Ask(*replayed, Question::kPerfectSchedule);
+  if (!free.ok() || !best.ok()) return;
+  OverlapScore score;
+  score.actual_ns = replayed->what_if().replayed_step_ns();
+  score.free_comm_ns = free.value().step_ns;
+  score.best_ns = best.value().step_ns;
+  if (serial.ok()) {
+    const std::int64_t slowest = serial.value().step_ns, could = slowest - score.best_ns;
+    score.no_overlap_ns = slowest;
+    if (could > 0) score.efficiency = static_cast<double>(slowest - score.actual_ns) / static_cast<double>(could);
+  }
+  analysis.overlap = score;
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,120 @@
+// Non-blocking collectives that were posted early and moved only in Wait.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/communication/exposure.h"
+#include "analysis/core/format.h"
+#include "analysis/passes.h"
+#include "merge/timeline/rank_activity.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// Ranks run the same program: a few tell.
+constexpr std::size_t kMaxRanksRead = 4;
+
+// Where ends are certain, it is known when things moved.
+bool EndsUncertain(const schema::TlCollectives& t) {
+  std::size_t posted = 0, censored = 0;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (t.mode[c] != schema::Code(CollectiveMode::kNonBlocking) &&
+        t.mode[c] != schema::Code(CollectiveMode::kPersistent))
+      continue;
+    ++posted;
+    censored += t.censored[c] != 0;
+  }
+  return censored > 0 && censored * 4 >= posted;
+}
+
+// Whether next to all collective bytes were posted: then the transfer that ends in Wait is theirs as well.
+bool MostlyPosted(const schema::TlCollectives& t) {
+  double posted = 0, all = 0;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    all += static_cast<double>(t.bytes[c]);
+    if (t.mode[c] == schema::Code(CollectiveMode::kNonBlocking) ||
+        t.mode[c] == schema::Code(CollectiveMode::kPersistent))
+      posted += static_cast<double>(t.bytes[c]);
+  }
+  return posted >= 0.9 * all;
+}
+
+// Time that non-blocking collectives were exposed in their Wait after every member had
+// come, mean over ranks, per step (per window in runs without steps).
+std::int64_t MovedInWait(const Context& context, const Analysis& analysis) {
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  std::int64_t sum = 0;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if ((t.mode[c] != schema::Code(CollectiveMode::kNonBlocking) &&
+         t.mode[c] != schema::Code(CollectiveMode::kPersistent)) ||
+        !context.Counts(c))
+      continue;
+    for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m)
+      sum += members.end_high_ns[m] - members.end_low_ns[m];
+  }
+  const std::int64_t steps = analysis.summary.per_step ? analysis.run.steps : 1;
+  return sum / std::max<std::int64_t>(1, steps * static_cast<std::int64_t>(context.ranks().size()));
+}
+
+// Less than this share of the step exposed: something moved it in the meantime, or there is nothing to tell.
+constexpr std::int64_t kTellingPart = 500;
+
+}  // namespace
+
+void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
+  const std::size_t n = context.ranks().size(), read = std::min(n, kMaxRanksRead);
+  if (!EndsUncertain(context.tables().collectives)) return;
+  ProgressCounts all;
+  Finding finding;
+  finding.rows.columns = {"rank", "posted", "posted_early", "moved_only_in_wait", "unattended_ns"};
+  for (std::size_t i = 0; i < read; ++i) {
+    const std::int32_t rank = context.ranks()[i * n / read];
+    const auto tables = context.ReadActivity(rank);
+    if (!tables.ok()) continue;
+    const ProgressCounts counts = CountProgress(tables.value());
+    all.posted += counts.posted;
+    all.early += counts.early;
+    all.wait_only += counts.wait_only;
+    all.apart_ns += counts.apart_ns;
+    finding.rows.rows.push_back({rank, counts.posted, counts.early, counts.wait_only, counts.apart_ns});
+  }
+  if (all.early == 0 || all.early * 10 < all.posted || all.wait_only * 2 < all.early) return;
+  const Summary& s = analysis.summary;
+  const std::int64_t whole = s.terms.Sum();
+  finding.covers_transfer = MostlyPosted(context.tables().collectives);
+  analysis.mostly_posted = finding.covers_transfer;
+  // Beside blocking communication only its own part of what is not split is this finding's.
+  const std::int64_t exposed = finding.covers_transfer
+                                   ? s.terms.exposed_unsplit_ns + s.terms.exposed_transfer_ns
+                                   : std::min(s.terms.exposed_unsplit_ns, MovedInWait(context, analysis));
+  if (whole <= 0 || exposed * kTellingPart < whole) return;
+  analysis.wait_only = true;
+  if (static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
+  finding.id = "progress.wait_only";
+  const std::string_view what = analysis.mostly_posted ? "Communication" : "Part of the communication";
+  finding.headline =
+      s.per_step ? fmt::format(
+                       "{} is posted early but moved only in Wait: none of it is known to overlap compute, and {} of "
+                       "each {} step are spent there.",
+                       what, Duration(exposed), Duration(whole))
+                 : fmt::format(
+                       "{} is posted early but moved only in Wait: none of it is known to overlap compute, and {} of "
+                       "the time is spent there.",
+                       what, Percent(exposed, whole));
+  finding.brief = "posted early, moved only in Wait";
+  if (s.per_step) finding.saves_ns_per_step = std::min(exposed, s.terms.compute_ns);
+  finding.upper_bound = true;
+  finding.confidence = 0.6;
+  finding.evidence = fmt::format(
+      "{} of {} non-blocking collectives posted early saw no MPI call until their Wait, {} "
+      "later on average",
+      Count(all.wait_only), Count(all.early), Duration(all.apart_ns / std::max<std::int64_t>(1, all.wait_only)));
+  finding.action =
+      "call MPI_Test(some) a few times while computing, or let a thread do it; "
+      "most MPI libraries move data only inside calls";
+  analysis.findings.push_back(std::move(finding));
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,81 @@
+// Communication that compute does not hide.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/core/format.h"
+#include "analysis/passes.h"
+
+namespace lockstep::analysis {
+
+void FindExposedTransfer(const Context&, Analysis& analysis) {
+  const Summary& s = analysis.summary;
+  const std::int64_t whole = s.terms.Sum();
+  // What moved only in Wait is priced there; a part of the step is never priced twice.
+  std::int64_t exposed = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns;
+  for (const Finding& finding : analysis.findings) {
+    if (finding.covers_transfer) return;
+    if (finding.id == "progress.wait_only") exposed -= std::min(exposed, finding.saves_ns_per_step.value_or(exposed));
+    // Waiting for a partner is exposed, too, as far as it is not idle: idle in MPI is that or other calls.
+    if (finding.id == "p2p.late_sender") {
+      const std::int64_t room = std::max<std::int64_t>(0, s.terms.idle_ns - s.mpi_other_ns - s.input_ns);
+      exposed -= std::clamp<std::int64_t>(s.late_sender_ns - room, 0, exposed);
+    }
+    if (finding.id == "p2p.late_receiver") exposed -= std::min(s.late_receiver_ns, exposed);
+  }
+  exposed = std::max(exposed, s.terms.exposed_transfer_ns);
+  // Exposed is not yet cost: where the host decides when the step ends, hiding communication gains nothing.
+  const std::int64_t all_exposed = exposed;
+  if (analysis.comm_on_path_ns) exposed = std::min(exposed, *analysis.comm_on_path_ns);
+  if (whole > 0 && 2 * exposed < all_exposed &&
+      static_cast<double>(all_exposed) >= kNameShare * static_cast<double>(whole))
+    analysis.remarks.push_back(fmt::format(
+        "Communication is exposed for {} of the step, but the GPU waits for its host: hiding it would gain {}.",
+        Percent(all_exposed, whole),
+        static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)
+            ? "next to nothing"
+            : fmt::format("at most {}", Percent(exposed, whole))));
+  if (whole <= 0 || static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
+
+  Finding finding;
+  finding.id = "transfer.exposed";
+  finding.headline =
+      s.per_step ? fmt::format(
+                       "Communication is exposed for {} of each {} step: a faster network or more overlap saves "
+                       "at most that.",
+                       Duration(exposed), Duration(whole))
+                 : fmt::format(
+                       "Communication is exposed for {} of the time: a faster network or more overlap saves at "
+                       "most that.",
+                       Percent(exposed, whole));
+  finding.brief = "transfer that compute does not hide";
+  if (s.per_step) finding.saves_ns_per_step = exposed;
+  finding.upper_bound = true;
+  finding.confidence = 0.8;
+  const CollectiveRow* largest = nullptr;
+  const auto cost = [](const CollectiveRow& row) { return row.transfer_ns_median.value_or(0) * row.count; };
+  finding.rows.columns = {"bytes", "count", "transfer_ns_median", "wait_ns_median", "censored"};
+  for (const CollectiveRow& row : analysis.collectives) {
+    if (largest == nullptr || cost(row) > cost(*largest)) largest = &row;
+    finding.rows.rows.push_back({static_cast<std::int64_t>(row.bytes), row.count, row.transfer_ns_median.value_or(-1),
+                                 row.wait_ns_median.value_or(-1), row.censored});
+  }
+  finding.evidence = fmt::format("{} transferring", Duration(s.terms.exposed_transfer_ns));
+  if (exposed > s.terms.exposed_transfer_ns)
+    finding.evidence +=
+        fmt::format(", {} that cannot be split into waiting and transfer", Duration(s.terms.exposed_unsplit_ns));
+  if (largest != nullptr && cost(*largest) * 10 > exposed * std::max<std::int64_t>(1, analysis.run.steps)) {
+    finding.evidence += fmt::format("; most in {} {} of {}", Count(largest->count), largest->op, Bytes(largest->bytes));
+    if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
+  }
+  if (analysis.run.ranks < analysis.run.ranks_expected && exposed > s.terms.exposed_transfer_ns)
+    finding.evidence += "; part of it may be waiting for ranks without a file";
+  // No hidden communication at all: the job does not even try.
+  finding.action = s.hidden_comm_high_ns * 20 < s.comm_high_ns
+                       ? "post it earlier (non-blocking, while compute still runs), or send less"
+                       : "start it earlier in the step, or send less";
+  analysis.findings.push_back(std::move(finding));
+}
+
+}  // namespace lockstep::analysis

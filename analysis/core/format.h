@@ -1,0 +1,28 @@
+#pragma once
+// Numbers as people read them. Three significant digits at most; floating point
+// begins here and nowhere earlier.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::analysis {
+
+std::string Duration(std::int64_t ns);                       // "412 ms", "3.1 us", "0"
+std::string Percent(std::int64_t part, std::int64_t whole);  // "83 %", "0.4 %", "-" if whole <= 0
+std::string Percent(double fraction);
+std::string Bytes(std::uint64_t bytes);                        // "1.42 GB" (powers of 1000)
+std::string Bandwidth(double bytes_per_second);                // "13.3 GB/s"
+std::string Count(std::int64_t n);                             // "1 842 113"
+std::string RankList(const std::vector<std::int32_t>& ranks);  // "0-3,8"; ascending input
+// For a sentence: "rank 3", "ranks 3, 17 and 412", "ranks 4-7", "ranks 3, 17, 412 and 9 others"; in the order given
+// but for neighbours, of which a run of three and more in sequence is one item.
+std::string RankNames(const std::vector<std::int32_t>& ranks);
+// RankList if it takes at most so many columns, else its begin: "0-3,8,11,.. (412 in all)".
+std::string ShortRankList(const std::vector<std::int32_t>& ranks, std::size_t columns = 40);
+// "1 rank", "4 ranks".
+std::string Plural(std::int64_t n, const char* noun);
+// Of NVML's bits, those that cost: "power cap, heat (hardware)".
+std::string ThrottleReasons(std::uint64_t reasons);
+
+}  // namespace lockstep::analysis

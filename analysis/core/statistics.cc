@@ -1,0 +1,243 @@
+#include "analysis/core/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace lockstep::analysis {
+namespace {
+
+template <typename T>
+T LowerMedianOf(std::vector<T>& values) {
+  if (values.empty()) return T{};
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+constexpr std::size_t kMinBlocks = 10;
+// More blocks add no power worth their time.
+constexpr std::size_t kMaxBlocks = 64;
+// What begins later than this is too short to tell: blocks, and share of all.
+constexpr std::size_t kLeastTail = 5, kTailShare = 4;
+// Of differences between sums whose order must not depend on rounding.
+constexpr double kTolerance = 1e-9;
+
+}  // namespace
+
+std::int64_t LowerMedian(std::vector<std::int64_t> values) { return LowerMedianOf(values); }
+double LowerMedian(std::vector<double> values) { return LowerMedianOf(values); }
+
+double MiddleMedian(std::vector<std::int64_t> values) {
+  const std::size_t half = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half), values.end());
+  const auto upper = static_cast<double>(values[half]);
+  if (values.size() % 2 != 0) return upper;
+  return (upper +
+          static_cast<double>(*std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half)))) /
+         2;
+}
+
+std::int64_t LowerQuantile(std::vector<std::int64_t> values, double p) {
+  if (values.empty()) return 0;
+  const auto at = static_cast<std::ptrdiff_t>(p * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + at, values.end());
+  return values[static_cast<std::size_t>(at)];
+}
+
+std::uint64_t SeededRandom::Next() {
+  std::uint64_t x = (state_ += 0x9e3779b97f4a7c15u);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+namespace {
+
+// Takes the means of both sides of its largest change of level away; most of a drifting rank's correlation is that.
+void RemoveShift(std::vector<double>& values) {
+  const std::size_t n = values.size(), least = std::max<std::size_t>(n / 10, 2);
+  if (n < 20) return;
+  const double all = std::accumulate(values.begin(), values.end(), 0.0);
+  double before = 0, best = 0, best_before = 0;
+  std::size_t at = 0;
+  for (std::size_t k = 1; k + least <= n; ++k) {
+    before += values[k - 1];
+    if (k < least) continue;
+    const double first = before / static_cast<double>(k), second = (all - before) / static_cast<double>(n - k);
+    const double explained = (first - second) * (first - second) * static_cast<double>(k) * static_cast<double>(n - k);
+    if (explained > best) {
+      best = explained;
+      best_before = before;
+      at = k;
+    }
+  }
+  if (at == 0) return;
+  for (std::size_t i = 0; i < n; ++i)
+    values[i] -= i < at ? best_before / static_cast<double>(at) : (all - best_before) / static_cast<double>(n - at);
+}
+
+std::size_t Length(const std::vector<std::vector<double>>& series, bool apart_from_a_shift) {
+  double largest = 0;
+  std::size_t n = 0;
+  for (const std::vector<double>& values : series) {
+    n = std::max(n, values.size());
+    if (values.size() < 8) continue;
+    // Ranks, not values: one outlier would hide the correlation of the rest.
+    std::vector<std::size_t> order(values.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+    std::vector<double> rank(values.size());
+    // Equal values share a rank: their order of appearance would look like a trend.
+    for (std::size_t i = 0, j = 0; i < order.size(); i = j) {
+      while (j < order.size() && values[order[j]] == values[order[i]]) ++j;
+      for (std::size_t k = i; k < j; ++k)
+        rank[order[k]] = 0.5 * (static_cast<double>(i + j) - static_cast<double>(order.size()));
+    }
+    if (apart_from_a_shift) RemoveShift(rank);
+    double variance = 0, lagged = 0;
+    for (std::size_t i = 0; i < rank.size(); ++i) {
+      variance += rank[i] * rank[i];
+      if (i > 0) lagged += rank[i] * rank[i - 1];
+    }
+    if (variance > 0) largest = std::max(largest, lagged / variance);
+  }
+  const double correlation = std::min(largest, 0.95);
+  const double time = (1 + correlation) / (1 - correlation);
+  const std::size_t most = std::max<std::size_t>(1, n / kMinBlocks);
+  return std::clamp<std::size_t>(static_cast<std::size_t>(std::ceil(2 * time)), 1, most);
+}
+
+}  // namespace
+
+std::size_t BlockLength(const std::vector<std::vector<double>>& series) { return Length(series, false); }
+std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series) { return Length(series, true); }
+
+namespace {
+
+// Of each resample, ascending.
+std::vector<double> Bootstrap(const std::vector<double>& values, std::size_t block, Statistic statistic,
+                              std::uint64_t seed, std::size_t rounds) {
+  const std::size_t n = values.size();
+  block = std::clamp<std::size_t>(block, 1, n);
+  SeededRandom random(seed);
+  std::vector<double> results;
+  results.reserve(rounds);
+  // The values never change, so they are ordered once: a resample is how often each
+  // place of that order was drawn, and its median a walk over these counts.
+  std::vector<std::uint32_t> by_value(n), place(n), drawn(n);
+  std::iota(by_value.begin(), by_value.end(), 0u);
+  std::stable_sort(by_value.begin(), by_value.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return values[a] < values[b]; });
+  for (std::size_t i = 0; i < n; ++i) place[by_value[i]] = static_cast<std::uint32_t>(i);
+  for (std::size_t round = 0; round < rounds; ++round) {
+    std::fill(drawn.begin(), drawn.end(), 0u);
+    double sum = 0;
+    for (std::size_t filled = 0; filled < n;) {
+      const std::size_t begin = random.Below(n - block + 1);
+      const std::size_t end = begin + std::min(block, n - filled);
+      for (std::size_t i = begin; i < end; ++i) {
+        ++drawn[place[i]];
+        sum += values[i];
+      }
+      filled += end - begin;
+    }
+    if (statistic == Statistic::kMedian) {
+      std::size_t at = 0;
+      for (std::size_t seen = drawn[0]; seen <= (n - 1) / 2; seen += drawn[at]) ++at;
+      results.push_back(values[by_value[at]]);
+    } else {
+      results.push_back(sum / static_cast<double>(n));
+    }
+  }
+  std::sort(results.begin(), results.end());
+  return results;
+}
+
+}  // namespace
+
+double PairedTest(const std::vector<double>& differences, std::size_t block, std::uint64_t seed, std::size_t rounds) {
+  if (differences.empty()) return 1;
+  const std::vector<double> medians = Bootstrap(differences, block, Statistic::kMedian, seed, rounds);
+  const auto below = std::upper_bound(medians.begin(), medians.end(), 0.0) - medians.begin();
+  const auto above = medians.end() - std::lower_bound(medians.begin(), medians.end(), 0.0);
+  return std::min(1.0, 2 * static_cast<double>(1 + std::min(below, above)) / static_cast<double>(1 + rounds));
+}
+
+std::pair<double, double> BootstrapInterval(const std::vector<double>& values, std::size_t block, Statistic statistic,
+                                            std::uint64_t seed, std::size_t rounds) {
+  if (values.empty()) return {0, 0};
+  const std::vector<double> results = Bootstrap(values, block, statistic, seed, rounds);
+  const auto at = [&](double p) { return results[static_cast<std::size_t>(p * static_cast<double>(rounds - 1))]; };
+  return {at(0.025), at(0.975)};
+}
+
+std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>& values, std::size_t block,
+                                         std::uint64_t seed, std::size_t rounds, double interesting, bool by_size) {
+  const std::size_t units = values.size(), subjects = units == 0 ? 0 : values[0].size();
+  std::vector<double> p(subjects, 1.0);
+  if (subjects < 2) return p;
+  block = std::max({block, std::size_t{1}, (units + kMaxBlocks - 1) / kMaxBlocks});
+  const std::size_t blocks = (units + block - 1) / block;
+
+  // Sum of within-unit ranks per block and subject.
+  std::vector<double> sums(blocks * subjects, 0.0);
+  std::vector<std::size_t> order(subjects);
+  for (std::size_t unit = 0; unit < units; ++unit) {
+    const std::vector<double>& row = values[unit];
+    if (by_size) {
+      for (std::size_t s = 0; s < subjects; ++s) sums[unit / block * subjects + s] += row[s];
+      continue;
+    }
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return row[a] < row[b]; });
+    for (std::size_t i = 0; i < subjects;) {
+      std::size_t j = i;
+      while (j < subjects && row[order[j]] == row[order[i]]) ++j;
+      const double shared = 0.5 * static_cast<double>(i + j - 1);
+      for (; i < j; ++i) sums[unit / block * subjects + order[i]] += shared;
+    }
+  }
+  // A cell is a block of one subject: its sum beyond what any has, so that cells of a shorter last block compare.
+  const double center = by_size ? std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(units * subjects)
+                                : 0.5 * static_cast<double>(subjects - 1);
+  for (std::size_t b = 0; b < blocks; ++b)
+    for (std::size_t s = 0; s < subjects; ++s)
+      sums[b * subjects + s] -= center * static_cast<double>(std::min(block, units - b * block));
+  // What is rare has no beginning.
+  const std::size_t least = by_size ? blocks : std::max(kLeastTail, (blocks + kTailShare - 1) / kTailShare);
+  const std::size_t last_begin = blocks - std::min(blocks, least);
+  std::vector<double> running(subjects);
+  // Largest over beginnings, of each subject.
+  const auto scan = [&](std::vector<double>& largest) {
+    std::fill(running.begin(), running.end(), 0.0);
+    std::fill(largest.begin(), largest.end(), -std::numeric_limits<double>::infinity());
+    for (std::size_t b = blocks; b-- > 0;) {
+      for (std::size_t s = 0; s < subjects; ++s) running[s] += sums[b * subjects + s];
+      if (b > last_begin) continue;
+      const double scale = 1 / std::sqrt(static_cast<double>(units - b * block));
+      for (std::size_t s = 0; s < subjects; ++s) largest[s] = std::max(largest[s], running[s] * scale);
+    }
+  };
+  std::vector<double> observed(subjects), null(subjects);
+  scan(observed);
+
+  SeededRandom random(seed);
+  std::vector<std::size_t> reached(subjects, 0);
+  // Whoever is largest is reached least often.
+  const auto top = static_cast<std::size_t>(std::max_element(observed.begin(), observed.end()) - observed.begin());
+  for (std::size_t round = 0; round < rounds; ++round) {
+    for (std::size_t i = sums.size() - 1; i > 0; --i) std::swap(sums[i], sums[random.Below(i + 1)]);
+    scan(null);
+    double largest = *std::max_element(null.begin(), null.end());
+    largest += kTolerance * std::max(1.0, std::abs(largest));
+    for (std::size_t s = 0; s < subjects; ++s) reached[s] += largest >= observed[s];
+    if (static_cast<double>(1 + reached[top]) >= interesting * static_cast<double>(1 + rounds)) return p;
+  }
+  for (std::size_t s = 0; s < subjects; ++s)
+    p[s] = static_cast<double>(1 + reached[s]) / static_cast<double>(1 + rounds);
+  return p;
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,64 @@
+#pragma once
+// Order statistics, block bootstrap and block permutation. Deterministic: the
+// generator is seeded by the caller and no standard distribution is used (their
+// output differs between library versions).
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace lockstep::analysis {
+
+// The lower of two for even sizes; 0 for none.
+std::int64_t LowerMedian(std::vector<std::int64_t> values);
+double LowerMedian(std::vector<double> values);
+// Mean of the middle two for even sizes, as numpy and pandas have it. Not for none.
+double MiddleMedian(std::vector<std::int64_t> values);
+// Element at floor(p * (n - 1)) of the sorted values; 0 for none.
+std::int64_t LowerQuantile(std::vector<std::int64_t> values, double p);
+
+// splitmix64.
+class SeededRandom {
+ public:
+  explicit SeededRandom(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t Next();
+  std::size_t Below(std::size_t n) { return static_cast<std::size_t>(Next() % n); }  // Bias < n / 2^64.
+  double Unit() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
+
+ private:
+  std::uint64_t state_;
+};
+
+// How many neighbouring values to keep together: twice the autocorrelation time
+// of the series (AR(1) estimate, largest over the series), at least 1, and such
+// that at least ten blocks remain where there are ten values.
+std::size_t BlockLength(const std::vector<std::vector<double>>& series);
+// The same, where a change of level at one time counts as no correlation.
+std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series);
+
+enum class Statistic : std::uint8_t { kMedian, kMean };
+
+// 95 % interval by moving-block bootstrap with `rounds` resamples.
+std::pair<double, double> BootstrapInterval(const std::vector<double>& values, std::size_t block, Statistic statistic,
+                                            std::uint64_t seed, std::size_t rounds = 1000);
+
+// Is some subject (rank) larger than the others more consistently than chance, throughout or from some unit on?
+// values[unit][subject]. The statistic is a subject's mean rank among the
+// subjects of its unit (ties share), so that one wild unit counts no more than a
+// mild one, in standard errors; of all units, or of those from one of them on if that is
+// more. The null shuffles whole blocks of units, which keeps their
+// autocorrelation, over units and subjects, and takes the largest statistic of all subjects and beginnings,
+// which makes p family-wise. Returns p per subject, never below 1 / (rounds + 1).
+// `by_size`: of values themselves instead of ranks and over all units, for what is rare: a wild unit stays wild
+// whoever it is given to.
+// Ends early once nobody's p can be below `interesting`: then all are 1.
+std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>& values, std::size_t block,
+                                         std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1,
+                                         bool by_size = false);
+// Is the median of the differences of a pair other than 0? By moving-block bootstrap, two-sided; never below
+// 1 / (rounds + 1).
+double PairedTest(const std::vector<double>& differences, std::size_t block, std::uint64_t seed,
+                  std::size_t rounds = 1999);
+
+}  // namespace lockstep::analysis

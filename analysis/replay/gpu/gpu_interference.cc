@@ -1,0 +1,276 @@
+#include "analysis/replay/gpu/gpu_interference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "analysis/core/statistics.h"
+
+namespace lockstep::replay {
+namespace {
+
+constexpr std::uint64_t kSeed = 20'261;
+constexpr std::size_t kRounds = 200;
+// What cannot be told from this or less is none.
+constexpr double kLeast = 0.01;
+
+}  // namespace
+
+GpuOccupancy::GpuOccupancy(const GpuRun& run) : transfers_(run.collectives.size(), Interval{0, 0}) {
+  members_.resize(run.collectives.size());
+  const auto each = [&](std::size_t r, auto&& f) {
+    const GpuRank& rank = run.gpu_ranks[r];
+    for (std::size_t i = 0; i < rank.items.size(); ++i)
+      if (!rank.EndsLastStep(i)) f(rank.items[i]);
+  };
+  std::vector<Interval> arrival_and_end(run.collectives.size(), {INT64_MIN, INT64_MIN});
+  for (std::size_t r = 0; r < run.gpu_ranks.size(); ++r) {
+    std::vector<Interval> computing;
+    each(r, [&](const GpuItem& item) {
+      if (item.kind == GpuItem::kKernel) computing.push_back({item.begin_ns, item.end_ns});
+      if (item.kind != GpuItem::kMember) return;
+      Interval& both = arrival_and_end[item.ref];
+      both = {std::max(both.begin, item.begin_ns), std::max(both.end, item.end_ns)};
+      members_[item.ref].push_back(static_cast<std::uint32_t>(r));
+    });
+    computing_.push_back(Normalize(std::move(computing)));
+  }
+  for (std::size_t c = 0; c < transfers_.size(); ++c)
+    if (!members_[c].empty() && arrival_and_end[c].begin < arrival_and_end[c].end) transfers_[c] = arrival_and_end[c];
+  for (std::size_t r = 0; r < run.gpu_ranks.size(); ++r) {
+    std::vector<Interval> transferring;
+    each(r, [&](const GpuItem& item) {
+      if (item.kind != GpuItem::kMember) return;
+      const std::int64_t begin = arrival_and_end[item.ref].begin;
+      if (begin < item.end_ns) transferring.push_back({begin, item.end_ns});
+    });
+    transferring_.push_back(Normalize(std::move(transferring)));
+  }
+}
+
+std::vector<std::int64_t> GpuOccupancy::ByComputing(std::uint32_t collective, Interval transfer) const {
+  const std::vector<std::uint32_t>& members = members_[collective];
+  std::vector<std::int64_t> by_computing(members.size() + 1, 0);
+  std::vector<std::pair<std::int64_t, int>> changes;
+  for (const std::uint32_t rank : members) {
+    const IntervalSet& set = computing_[rank];
+    auto at = std::upper_bound(set.begin(), set.end(), transfer.begin,
+                               [](std::int64_t ns, const Interval& each) { return ns < each.end; });
+    for (; at != set.end() && at->begin < transfer.end; ++at) {
+      changes.emplace_back(std::max(at->begin, transfer.begin), 1);
+      changes.emplace_back(std::min(at->end, transfer.end), -1);
+    }
+  }
+  std::sort(changes.begin(), changes.end());
+  std::int64_t now = transfer.begin;
+  int computing = 0;
+  for (const auto& [ns, change] : changes) {
+    by_computing[static_cast<std::size_t>(computing)] += ns - now;
+    now = ns;
+    computing += change;
+  }
+  by_computing[0] += transfer.end - now;
+  return by_computing;
+}
+
+std::int64_t GpuAlone::Kernel(std::size_t rank, const GpuItem& item) const {
+  const std::int64_t length = item.end_ns - item.begin_ns;
+  const std::int64_t beside = TotalWithin(occupancy_.transferring(rank), {item.begin_ns, item.end_ns});
+  return length - beside + std::llround(static_cast<double>(beside) / (1 + interference_.compute_slowdown));
+}
+
+std::int64_t GpuAlone::Transfer(std::uint32_t collective, Interval transfer) const {
+  if (transfer.begin >= transfer.end) return 0;
+  const std::vector<std::int64_t> by_computing = occupancy_.ByComputing(collective, transfer);
+  double alone = 0;
+  for (std::size_t k = 0; k < by_computing.size(); ++k)
+    alone += static_cast<double>(by_computing[k]) / (1 + interference_.transfer_slowdown * static_cast<double>(k) /
+                                                             static_cast<double>(by_computing.size() - 1));
+  return std::llround(alone);
+}
+
+namespace {
+
+// Slopes of computing and of transferring, from samples that a bootstrap draws rank by rank and step by step.
+class Estimator {
+ public:
+  explicit Estimator(const GpuRun& run) : run_(run), occupancy_(run) {
+    Kernels();
+    Transfers();
+  }
+
+  InterferenceEstimate Estimate() const {
+    InterferenceEstimate estimate;
+    if (!cells_.empty()) {
+      std::vector<std::size_t> all(cells_.size());
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+      estimate.value.compute_slowdown = Compute(all);
+      estimate.compute_interval = Interval95(cells_.size(), [&](const auto& drawn) { return Compute(drawn); });
+      estimate.samples += kernels_;
+      if (estimate.compute_interval.first < kLeast) estimate.value.compute_slowdown = 0;
+    }
+    if (!transfers_.empty()) {
+      std::vector<std::size_t> all(transfers_.size());
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+      estimate.value.transfer_slowdown = Transfer(all);
+      estimate.transfer_interval = Interval95(transfers_.size(), [&](const auto& drawn) { return Transfer(drawn); });
+      estimate.samples += transfers_.size();
+      if (estimate.transfer_interval.first < kLeast) estimate.value.transfer_slowdown = 0;
+    }
+    return estimate;
+  }
+
+ private:
+  static constexpr double kMostSlowdown = 8;
+  static constexpr std::size_t kMostOfGroup = 100;
+
+  // Sums for a line through 0: how much longer, against how long beside a transfer; both in units of the kernel's time
+  // alone.
+  struct Cell {
+    double beside_longer = 0, beside_beside = 0;
+  };
+  struct Moved {
+    std::size_t group;
+    std::vector<std::pair<double, double>> by_share;  // Share of members that compute, ns.
+  };
+
+  // Kernels of one name and shape beside a transfer, against the same on that rank without one.
+  void Kernels() {
+    for (std::size_t r = 0; r < run_.gpu_ranks.size(); ++r) {
+      const GpuRank& rank = run_.gpu_ranks[r];
+      const IntervalSet& transfers = occupancy_.transferring(r);
+      std::vector<std::vector<std::int64_t>> alone(rank.groups.size());
+      std::vector<std::int64_t> beside(rank.items.size(), 0);
+      for (std::size_t i = 0; i < rank.items.size(); ++i) {
+        const GpuItem& item = rank.items[i];
+        if (item.kind != GpuItem::kKernel || item.end_ns <= item.begin_ns) continue;
+        beside[i] = TotalWithin(transfers, {item.begin_ns, item.end_ns});
+        if (beside[i] == 0) alone[item.ref].push_back(item.end_ns - item.begin_ns);
+      }
+      std::vector<std::int64_t> usual;
+      for (auto& each : alone) usual.push_back(each.size() < 3 ? 0 : analysis::LowerMedian(std::move(each)));
+      std::map<std::size_t, Cell> by_step;
+      std::size_t gate = 0;
+      for (std::size_t i = 0; i < rank.items.size(); ++i) {
+        while (gate < rank.gates.size() && rank.gates[gate] == i) ++gate;
+        const GpuItem& item = rank.items[i];
+        if (beside[i] == 0 || usual[item.ref] <= 0) continue;
+        const auto unit = static_cast<double>(usual[item.ref]);
+        const double x = static_cast<double>(beside[i]) / unit;
+        const double y = static_cast<double>(item.end_ns - item.begin_ns) / unit - 1;
+        Cell& cell = by_step[gate];
+        cell.beside_longer += x * y;
+        cell.beside_beside += x * x;
+        ++kernels_;
+      }
+      for (const auto& [step, cell] : by_step) cells_.push_back(cell);
+    }
+  }
+
+  // In a time t beside a transfer a kernel does what takes it t / (1 + slowdown) alone.
+  double Compute(const std::vector<std::size_t>& drawn) const {
+    Cell sum;
+    for (const std::size_t i : drawn) {
+      sum.beside_longer += cells_[i].beside_longer;
+      sum.beside_beside += cells_[i].beside_beside;
+    }
+    const double slope = sum.beside_beside > 0 ? sum.beside_longer / sum.beside_beside : 0;
+    return slope <= 0 ? 0 : std::min(kMostSlowdown, slope < 1 ? slope / (1 - slope) : kMostSlowdown);
+  }
+
+  // Transfers of one kind, size and communicator, some of which met more computing members than others.
+  void Transfers() {
+    std::map<std::tuple<std::uint64_t, CollectiveKind, std::uint64_t>, std::vector<Moved>> groups;
+    for (std::uint32_t c = 0; c < run_.collectives.size(); ++c) {
+      const Interval transfer = occupancy_.transfers()[c];
+      if (transfer.begin >= transfer.end) continue;
+      const std::vector<std::int64_t> by_computing = occupancy_.ByComputing(c, transfer);
+      if (by_computing.size() < 2) continue;
+      // Of many members the share is kept to a sixteenth.
+      const std::size_t members = by_computing.size() - 1, parts = std::min<std::size_t>(members, 16);
+      std::vector<double> ns(parts + 1, 0);
+      for (std::size_t k = 0; k <= members; ++k)
+        ns[(k * parts + members / 2) / members] += static_cast<double>(by_computing[k]);
+      Moved moved{0, {}};
+      for (std::size_t part = 0; part <= parts; ++part)
+        if (ns[part] > 0) moved.by_share.emplace_back(static_cast<double>(part) / static_cast<double>(parts), ns[part]);
+      const RunCollective& about = run_.collectives[c];
+      groups[{about.comm, about.kind, about.bytes}].push_back(std::move(moved));
+    }
+    for (auto& [key, list] : groups) {
+      // Nothing to compare where all met the same.
+      double least = 1, most = 0;
+      for (const Moved& moved : list) {
+        double share = 0, whole = 0;
+        for (const auto& [of, ns] : moved.by_share) share += of * ns, whole += ns;
+        least = std::min(least, share / whole);
+        most = std::max(most, share / whole);
+      }
+      if (list.size() < 3 || most - least < 0.1) continue;
+      // Enough to tell it from, spread over the run.
+      for (std::size_t i = 0; i < list.size(); i += list.size() / kMostOfGroup + 1) {
+        list[i].group = groups_;
+        transfers_.push_back(std::move(list[i]));
+      }
+      ++groups_;
+    }
+  }
+
+  // How unequal transfers of a group would be alone, were this the slowdown: in logarithms, so that all groups count.
+  double Spread(const std::vector<std::size_t>& drawn, double slowdown) const {
+    std::vector<double> sum(groups_, 0), squares(groups_, 0), count(groups_, 0);
+    for (const std::size_t i : drawn) {
+      const Moved& moved = transfers_[i];
+      double alone = 0;
+      for (const auto& [share, ns] : moved.by_share) alone += ns / (1 + slowdown * share);
+      const double log = std::log(alone);
+      sum[moved.group] += log;
+      squares[moved.group] += log * log;
+      ++count[moved.group];
+    }
+    double spread = 0;
+    for (std::size_t g = 0; g < groups_; ++g)
+      if (count[g] > 0) spread += squares[g] - sum[g] * sum[g] / count[g];
+    return spread;
+  }
+
+  // The slowdown that makes them most equal: golden section, the spread has one minimum where shares differ.
+  double Transfer(const std::vector<std::size_t>& drawn) const {
+    constexpr double kGolden = 0.6180339887498949;
+    double low = 0, high = kMostSlowdown;
+    for (int round = 0; round < 40; ++round) {
+      const double a = high - kGolden * (high - low), b = low + kGolden * (high - low);
+      if (Spread(drawn, a) <= Spread(drawn, b))
+        high = b;
+      else
+        low = a;
+    }
+    return low < 1e-6 ? 0 : (low + high) / 2;
+  }
+
+  template <typename F>
+  static std::pair<double, double> Interval95(std::size_t n, F&& value) {
+    analysis::SeededRandom random(kSeed);
+    std::vector<double> values;
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      std::vector<std::size_t> drawn(n);
+      for (std::size_t& each : drawn) each = random.Below(n);
+      values.push_back(value(drawn));
+    }
+    std::sort(values.begin(), values.end());
+    return {values[kRounds / 40], values[kRounds - 1 - kRounds / 40]};
+  }
+
+  const GpuRun& run_;
+  const GpuOccupancy occupancy_;
+  std::vector<Cell> cells_;  // Per rank and step.
+  std::vector<Moved> transfers_;
+  std::size_t groups_ = 0, kernels_ = 0;
+};
+
+}  // namespace
+
+InterferenceEstimate GpuRun::EstimateInterference() const { return Estimator(*this).Estimate(); }
+
+}  // namespace lockstep::replay

@@ -1,0 +1,41 @@
+#pragma once
+// What computing and communicating at the same time cost each other on GPUs: what recorded
+// durations would be alone.
+
+#include <vector>
+
+#include "analysis/replay/gpu/gpu_run.h"
+#include "core/interval.h"
+
+namespace lockstep::replay {
+
+// Where ranks computed and where transfers moved, in the recorded run.
+class GpuOccupancy {
+ public:
+  explicit GpuOccupancy(const GpuRun& run);
+  const IntervalSet& computing(std::size_t rank) const { return computing_[rank]; }
+  const IntervalSet& transferring(std::size_t rank) const { return transferring_[rank]; }
+  // Of a collective's transfer: how long it moved while k of its n members computed, [k].
+  std::vector<std::int64_t> ByComputing(std::uint32_t collective, Interval transfer) const;
+  // From the latest arrival to the latest end; empty if it is not in the replay.
+  const std::vector<Interval>& transfers() const { return transfers_; }
+
+ private:
+  std::vector<IntervalSet> computing_, transferring_;
+  std::vector<Interval> transfers_;
+  std::vector<std::vector<std::uint32_t>> members_;  // [collective]: ranks.
+};
+
+// The rules of simulate.h backwards.
+class GpuAlone {
+ public:
+  GpuAlone(const GpuRun& run, const Interference& interference) : occupancy_(run), interference_(interference) {}
+  std::int64_t Kernel(std::size_t rank, const GpuItem& item) const;
+  std::int64_t Transfer(std::uint32_t collective, Interval transfer) const;
+
+ private:
+  const GpuOccupancy occupancy_;
+  const Interference interference_;
+};
+
+}  // namespace lockstep::replay

@@ -1,0 +1,312 @@
+#include "analysis/replay/gpu/gpu_rank.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "analysis/replay/gpu/gpu_raw.h"
+
+namespace lockstep::replay {
+namespace {
+
+constexpr std::uint32_t kNone = schema::kNone;
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
+// A device that has its next operation queued starts it within this time; longer means
+// that it waited for something (HTA's consecutive_kernel_delay).
+constexpr std::int64_t kStartsWithinNs = 30'000;
+
+// Applies the rules in the order of asking.
+class Resolver {
+ public:
+  Resolver(GpuRaw raw, GpuRank& out) : raw_(std::move(raw)), out_(out) {}
+
+  void Run() {
+    lanes_.resize(out_.lanes.size());
+    FindMainLanes();
+    FindLatencies();
+    out_.items.reserve(raw_.items.size() + lanes_.size());
+    for (std::uint16_t lane = 0; lane < lanes_.size(); ++lane) Carry(lane);
+    for (std::size_t i = 0, gate = 0; i < raw_.items.size(); ++i) {
+      const RawItem& raw = raw_.items[i];
+      const auto item = static_cast<std::uint32_t>(out_.items.size());
+      for (; gate < raw_.gates.size() && raw_.gates[gate] == i; ++gate) out_.gates.push_back(item);
+      out_.items.push_back(raw.item);
+      Visit(raw, item);
+    }
+    out_.gates.resize(raw_.gates.size(), kNone);
+  }
+
+ private:
+  struct Past {
+    std::uint64_t correlation;
+    std::int64_t end_ns;
+    std::uint32_t item;
+  };
+  struct LaneState {
+    std::int64_t end_ns = kNever;
+    std::vector<Past> past;            // By end and by asking, both.
+    std::vector<std::uint32_t> waits;  // Items since the last operation.
+    bool unknown_wait = false;
+    std::uint16_t thread = GpuRank::kNobody;
+    std::int64_t call_ns = kNever;
+  };
+
+  GpuItem& At(std::uint32_t item) { return out_.items[item]; }
+  static bool IsOperation(const GpuItem& item) { return item.kind <= GpuItem::kFixed; }
+
+  // Of each device the stream with most kernels.
+  void FindMainLanes() {
+    std::vector<std::uint64_t> kernels(lanes_.size(), 0), members(lanes_.size(), 0);
+    for (const RawItem& raw : raw_.items) {
+      if (raw.item.kind == GpuItem::kKernel) ++kernels[raw.item.lane];
+      if (raw.item.kind == GpuItem::kMember || raw.item.kind == GpuItem::kMessages) ++members[raw.item.lane];
+    }
+    for (std::uint16_t lane = 0; lane < lanes_.size(); ++lane) {
+      out_.lanes[lane].communicates = members[lane] > kernels[lane];
+      const auto [at, fresh] = main_lane_.try_emplace(out_.lanes[lane].device, lane);
+      if (!fresh && kernels[lane] > kernels[at->second]) at->second = lane;
+    }
+  }
+
+  // From the end of a launching call to the begin on the GPU, where nothing else held it back: its lower bound in
+  // practice, and what launching costs a queue that is empty. Per kind; copies and NCCL take other ways.
+  void FindLatencies() {
+    std::vector<std::int64_t> samples[3], ends(lanes_.size(), kNever);
+    std::vector<bool> waits(lanes_.size(), false);
+    for (const RawItem& raw : raw_.items) {
+      const GpuItem& item = raw.item;
+      if (item.kind == GpuItem::kWait) waits[item.lane] = true;
+      if (!IsOperation(item)) continue;
+      if (raw.launched && !raw.blocks && !waits[item.lane] && ends[item.lane] < raw.call_end_ns)
+        samples[LatencyOf(item)].push_back(item.begin_ns - raw.call_end_ns);
+      ends[item.lane] = std::max(ends[item.lane], item.end_ns);
+      waits[item.lane] = false;
+    }
+    for (std::size_t kind = 0; kind < 3; ++kind) {
+      auto& values = samples[kind].empty() ? samples[0] : samples[kind];
+      if (values.empty()) continue;
+      const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+      std::nth_element(values.begin(), middle, values.end());
+      latency_ns_[kind] = *middle;
+    }
+  }
+  static std::size_t LatencyOf(const GpuItem& item) {
+    return item.kind == GpuItem::kKernel ? 0 : item.kind == GpuItem::kCopy ? 1 : 2;
+  }
+
+  void Carry(std::uint16_t lane) {
+    if (raw_.carry_ns[lane] <= out_.origin_ns) return;
+    GpuItem item;
+    item.kind = GpuItem::kCarry;
+    item.lane = lane;
+    item.thread = GpuRank::kNobody;
+    item.call_ns = item.begin_ns = out_.origin_ns;
+    item.end_ns = raw_.carry_ns[lane];
+    lanes_[lane].end_ns = item.end_ns;
+    lanes_[lane].past.push_back({0, item.end_ns, static_cast<std::uint32_t>(out_.items.size())});
+    out_.items.push_back(item);
+  }
+
+  void Visit(const RawItem& raw, std::uint32_t i) {
+    switch (raw.item.kind) {
+      case GpuItem::kWait:
+        return Wait(raw, i);
+      case GpuItem::kSync:
+        return Sync(raw, i);
+      case GpuItem::kGive:
+        gives_.emplace(raw.row, i);
+        return;
+      case GpuItem::kTake:
+        At(i).ref = gives_.at(raw.row);
+        return;
+      case GpuItem::kMpi:
+        return;
+      default:
+        return Operate(raw, i);
+    }
+  }
+
+  // What was last asked of a lane before a record.
+  std::uint32_t LastBefore(std::uint16_t lane, std::uint64_t correlation) const {
+    const auto& past = lanes_[lane].past;
+    const auto after =
+        std::upper_bound(past.begin(), past.end(), correlation,
+                         [](std::uint64_t wanted, const Past& each) { return wanted < each.correlation; });
+    return after == past.begin() ? kNone : after[-1].item;
+  }
+
+  void Wait(const RawItem& raw, std::uint32_t i) {
+    LaneState& lane = lanes_[raw.item.lane];
+    if (raw.record_lane == GpuItem::kNoLane && raw.record_unknown) lane.unknown_wait = true;
+    std::uint32_t of =
+        raw.record_lane == GpuItem::kNoLane ? kNone : LastBefore(raw.record_lane, raw.record_correlation);
+    if (of != kNone && raw.record_lane == raw.item.lane) of = kNone;  // Order says it already.
+    At(i).ref = of;
+    if (of == kNone) return;
+    lane.waits.push_back(i);
+    // A later record on this lane stands for what it waited for as well.
+    At(i).begin_ns = At(i).end_ns = std::max(lane.end_ns, At(of).end_ns);
+    lane.past.push_back(
+        {raw.correlation, std::max(At(i).end_ns, lane.past.empty() ? kNever : lane.past.back().end_ns), i});
+  }
+
+  void Operate(const RawItem& raw, std::uint32_t i) {
+    GpuItem& item = At(i);
+    LaneState& lane = lanes_[item.lane];
+    const std::int64_t begin = item.begin_ns, end = item.end_ns;
+    ++out_.residuals.operations;
+    std::int64_t held = kNever;
+    // What is known not to have held it cannot have been waited for.
+    for (const std::uint32_t wait : lane.waits) {
+      const std::int64_t ends = At(At(wait).ref).end_ns;
+      if (ends > begin + gpu::kClockSlackNs) {
+        At(wait).ref = kNone;
+        ++out_.residuals.dropped_waits;
+        continue;
+      }
+      At(At(wait).ref).watched = true;
+      held = std::max(held, ends);
+    }
+    for (const std::uint32_t wait : lane.waits)
+      At(wait).begin_ns = At(wait).end_ns =
+          std::max(lane.end_ns, At(wait).ref == kNone ? kNever : At(At(wait).ref).end_ns);
+    if (!raw.launched) Adopt(lane, item);
+    const std::int64_t x = begin - item.call_ns;
+    const std::int64_t other = std::max(lane.end_ns, held);
+    if (raw.blocks)
+      item.lag_ns = other <= item.call_ns ? std::max<std::int64_t>(0, x) : 0;
+    else if (raw.launched)
+      item.lag_ns =
+          std::max<std::int64_t>(0, std::min(raw.call_end_ns - item.call_ns + latency_ns_[LatencyOf(item)], x));
+    const std::int64_t release = raw.launched ? item.call_ns + item.lag_ns : kNever;
+    std::int64_t ready = std::max(release, other);
+    if (begin > ready) {
+      const std::uint32_t guess = Guess(raw, item, ready, lane.unknown_wait);
+      if (guess != kNone) {
+        item.after = guess;
+        At(guess).watched = true;
+        ++out_.residuals.guessed_waits;
+        held = std::max(held, At(guess).end_ns);
+        ready = std::max(ready, held);
+      }
+    }
+    if (ready == kNever) ready = out_.origin_ns;
+    if (begin < ready - gpu::kClockSlackNs) ++out_.residuals.negative;
+    item.delay_ns = std::max<std::int64_t>(0, begin - ready);
+    std::int64_t& rest = ready == held          ? out_.residuals.after_wait_ns
+                         : ready == lane.end_ns ? out_.residuals.after_stream_ns
+                                                : out_.residuals.after_launch_ns;
+    rest += item.delay_ns;
+    item.begin_ns = std::max(begin, ready);
+    item.end_ns = std::max(end, item.begin_ns);
+    if (raw.copy_row != kNone) copies_.emplace(raw.copy_row, i);
+    lane.end_ns = item.end_ns;
+    lane.waits.clear();
+    lane.unknown_wait = false;
+    lane.thread = item.thread;
+    lane.call_ns = item.call_ns;
+    lane.past.push_back(
+        {raw.correlation != 0 || lane.past.empty() ? raw.correlation : lane.past.back().correlation, item.end_ns, i});
+  }
+
+  // No host call is known: it was asked for with what is before it on its stream.
+  void Adopt(const LaneState& lane, GpuItem& item) {
+    ++out_.residuals.unlaunched;
+    item.thread = lane.thread;
+    item.call_ns = lane.thread == GpuRank::kNobody ? out_.origin_ns : lane.call_ns;
+  }
+
+  // Of what was asked for before on other streams of the device, what ended last, if that is later than
+  // everything known and just before `item` began: it may have waited for it.
+  std::uint32_t Guess(const RawItem& raw, const GpuItem& item, std::int64_t ready_ns, bool unknown_wait) {
+    const bool told = raw_.told && !unknown_wait;
+    std::uint32_t best = kNone;
+    const std::uint16_t device = out_.lanes[item.lane].device;
+    for (std::uint16_t l = 0; l < lanes_.size(); ++l) {
+      if (l == item.lane || out_.lanes[l].device != device) continue;
+      const auto& past = lanes_[l].past;
+      const auto after = std::upper_bound(past.begin(), past.end(), item.begin_ns,
+                                          [](std::int64_t ns, const Past& each) { return ns < each.end_ns; });
+      if (after == past.begin()) continue;
+      const Past& last = after[-1];
+      // The inner edges of a CUDA graph nothing tells.
+      if (told && (raw.correlation == 0 || last.correlation != raw.correlation)) continue;
+      if (last.end_ns <= ready_ns || item.begin_ns - last.end_ns > kStartsWithinNs) continue;
+      if (best == kNone || At(best).end_ns < last.end_ns) best = last.item;
+    }
+    if (best != kNone || told || item.kind != GpuItem::kMember) return best;
+    // A collective waits for what its stream's caller has computed so far: PyTorch records an event for it.
+    const auto main = main_lane_.find(device);
+    if (main == main_lane_.end() || main->second == item.lane) return kNone;
+    const auto& past = lanes_[main->second].past;
+    return past.empty() || past.back().end_ns > item.begin_ns ? kNone : past.back().item;
+  }
+
+  void Sync(const RawItem& raw, std::uint32_t i) {
+    GpuSync sync;
+    const std::int64_t call = raw.item.call_ns, call_end = raw.call_end_ns;
+    std::int64_t released = call;
+    const auto add_item = [&](std::uint32_t of) {
+      if (of == kNone || At(of).end_ns > call_end + gpu::kClockSlackNs) return;
+      sync.item = of;
+      At(of).watched = true;
+      released = std::max(released, At(of).end_ns);
+    };
+    const auto add_lane = [&](std::uint16_t lane) {
+      // What ended later was not waited for, whatever the call is named.
+      if (lanes_[lane].past.empty() || lanes_[lane].end_ns > call_end + gpu::kClockSlackNs) return;
+      sync.lanes.push_back(lane);
+      released = std::max(released, lanes_[lane].end_ns);
+    };
+    switch (raw.sync) {
+      case RawItem::kCopyDone:
+        if (const auto copy = copies_.find(raw.copy_row); copy != copies_.end()) add_item(copy->second);
+        break;
+      case RawItem::kRecord:
+        if (raw.record_lane != GpuItem::kNoLane) add_item(LastBefore(raw.record_lane, raw.record_correlation));
+        break;
+      case RawItem::kStream:
+        if (raw.item.lane != GpuItem::kNoLane) add_lane(raw.item.lane);
+        break;
+      case RawItem::kDevice:
+        for (std::uint16_t lane = 0; lane < lanes_.size(); ++lane)
+          if (raw.device == 0xffff || out_.lanes[lane].device == raw.device) add_lane(lane);
+        break;
+      case RawItem::kUnknown: {
+        // The stream that was done last while the call waited.
+        std::uint16_t best = GpuItem::kNoLane;
+        for (std::uint16_t lane = 0; lane < lanes_.size(); ++lane)
+          if (lanes_[lane].end_ns > call && lanes_[lane].end_ns <= call_end + gpu::kClockSlackNs &&
+              (best == GpuItem::kNoLane || lanes_[lane].end_ns > lanes_[best].end_ns))
+            best = lane;
+        if (best != GpuItem::kNoLane) add_lane(best);
+        break;
+      }
+    }
+    GpuItem& item = At(i);
+    item.lane = GpuItem::kNoLane;
+    item.ref = static_cast<std::uint32_t>(out_.syncs.size());
+    item.begin_ns = released;
+    item.end_ns = std::max(released, call_end);
+    item.delay_ns = item.end_ns - released;
+    out_.syncs.push_back(std::move(sync));
+  }
+
+  GpuRaw raw_;
+  GpuRank& out_;
+  std::vector<LaneState> lanes_;
+  std::map<std::uint16_t, std::uint16_t> main_lane_;
+  std::int64_t latency_ns_[3] = {0, 0, 0};
+  std::map<std::uint32_t, std::uint32_t> copies_, gives_;
+};
+
+}  // namespace
+
+GpuRank DistillGpuRank(const schema::RankTables& tables, const merge::RankClockMap& clock,
+                       const GpuRankRequest& request) {
+  GpuRank out;
+  Resolver(CollectGpuRaw(tables, clock, request, out), out).Run();
+  return out;
+}
+
+}  // namespace lockstep::replay

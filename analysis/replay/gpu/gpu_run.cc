@@ -1,0 +1,264 @@
+#include "analysis/replay/gpu/gpu_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "analysis/replay/graph/chosen_steps.h"
+#include "merge/parallel.h"
+
+namespace lockstep::replay {
+namespace {
+
+class Reader {
+ public:
+  Reader(const merge::Timeline& timeline, const ReadRunOptions& options)
+      : timeline_(timeline), t_(timeline.tables), options_(options) {}
+
+  Result<GpuRun> Read() {
+    for (std::size_t i = 0; i < t_.ranks.rows(); ++i) {
+      if (t_.ranks.state[i] >= schema::RankState::kMissing) continue;
+      run_.ranks.push_back(t_.ranks.rank[i]);
+    }
+    std::sort(run_.ranks.begin(), run_.ranks.end());
+    const std::vector<std::size_t> steps = ChooseSteps(t_.steps, options_);
+    for (const std::size_t step : steps) {
+      run_.steps.push_back(t_.steps.index[step]);
+      run_.measured_step_ns.push_back(t_.steps.step_ns[step]);
+    }
+    if (steps.empty()) WholeWindow();
+    if (run_.measured_step_ns.empty() || run_.measured_step_ns.front() <= 0)
+      return Error{ErrorCode::kUnsupported, "nothing to replay: no GPU work was recorded", timeline_.run_dir,
+                   "record with the GPU's source on: without lockstep run --gpu off"};
+    ChooseCollectives();
+    if (Status read = ReadRanks(); !read.ok()) return read.error();
+    Settle();
+    MatchMessages();
+    Describe();
+    return std::move(run_);
+  }
+
+ private:
+  void WholeWindow() {
+    run_.whole_window = true;
+    run_.steps.push_back(0);
+    std::int64_t begin = INT64_MIN, end = INT64_MIN;
+    for (std::size_t i = 0; i < t_.rank_totals.rows(); ++i) {
+      if (run_.PositionOf(t_.rank_totals.rank[i]) == kNone) continue;
+      const merge::RankClockMap clock(t_.clock, t_.rank_totals.rank[i]);
+      begin = std::max(begin, clock.ToCluster(t_.rank_totals.begin_ns[i]));
+      end = std::max(end, clock.ToCluster(t_.rank_totals.end_ns[i]));
+    }
+    run_.measured_step_ns.push_back(end - begin);
+  }
+
+  void ChooseCollectives() {
+    chosen_.resize(run_.ranks.size());
+    const auto& c = t_.collectives;
+    const auto& m = t_.collective_ranks;
+    for (std::size_t i = 0; i < c.rows(); ++i) {
+      bool whole = c.seen[i] == c.expected[i] && c.seen[i] > 0 && !c.mismatch[i], inside = run_.whole_window;
+      for (std::size_t k = timeline_.FirstMember(i); k < timeline_.FirstMember(i + 1); ++k) {
+        whole &= run_.PositionOf(m.rank[k]) != kNone;
+        // What is launched in a step may begin in the next one.
+        inside |= m.step[k] >= run_.steps.front() - 1 && m.step[k] <= run_.steps.back() + 1;
+      }
+      if (!inside) continue;
+      if (!whole) {
+        ++run_.left_out;
+        continue;
+      }
+      const auto number = static_cast<std::uint32_t>(run_.collectives.size());
+      for (std::size_t k = timeline_.FirstMember(i); k < timeline_.FirstMember(i + 1); ++k)
+        chosen_[run_.PositionOf(m.rank[k])].push_back({m.row[k], number});
+      run_.collectives.push_back(
+          {static_cast<std::uint32_t>(i), c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]), c.bytes[i], c.seen[i]});
+    }
+    for (auto& rank : chosen_) std::sort(rank.begin(), rank.end());
+  }
+
+  // Rank clock: begin of each step and end of the last; nothing if the rank lacks one.
+  std::vector<std::int64_t> BoundsOf(std::size_t r) const {
+    const auto& cells = t_.step_ranks;
+    std::vector<std::size_t> rows(run_.steps.size(), kNone);
+    for (std::size_t i = 0; i < cells.rows(); ++i) {
+      const std::int64_t step = cells.index[i] - run_.steps.front();
+      if (cells.rank[i] == run_.ranks[r] && step >= 0 && step < static_cast<std::int64_t>(rows.size()))
+        rows[static_cast<std::size_t>(step)] = i;
+    }
+    std::vector<std::int64_t> bounds;
+    for (const std::size_t row : rows) {
+      if (row == kNone) return {};
+      bounds.push_back(cells.begin_ns[row]);
+    }
+    bounds.push_back(cells.end_ns[rows.back()]);
+    return bounds;
+  }
+
+  Status ReadRanks() {
+    run_.gpu_ranks.resize(run_.ranks.size());
+    std::vector<std::optional<Error>> errors(run_.ranks.size());
+    merge::ParallelFor(options_.jobs, run_.ranks.size(), [&](std::size_t r) {
+      GpuRankRequest request;
+      if (!run_.whole_window) {
+        request.bounds_ns = BoundsOf(r);
+        if (request.bounds_ns.empty()) {
+          errors[r] = Error{ErrorCode::kUnsupported, "a rank lacks the steps that the others have", timeline_.run_dir,
+                            "record the same steps on all ranks"};
+          return;
+        }
+      }
+      request.collectives = chosen_[r];
+      const Result<schema::RankTables> tables =
+          options_.read_rank ? options_.read_rank(run_.ranks[r]) : timeline_.ReadRank(run_.ranks[r]);
+      if (!tables.ok()) {
+        errors[r] = tables.error();
+        return;
+      }
+      run_.gpu_ranks[r] = DistillGpuRank(tables.value(), merge::RankClockMap(t_.clock, run_.ranks[r]), request);
+    });
+    for (const auto& error : errors)
+      if (error) return *error;
+    return Ok();
+  }
+
+  std::uint32_t Joint(std::uint32_t collective) {
+    while (joint_[collective] != collective) collective = joint_[collective] = joint_[joint_[collective]];
+    return collective;
+  }
+
+  // Only collectives whose members are all among the items are replayed; those that share kernels are one.
+  void Settle() {
+    joint_.resize(run_.collectives.size());
+    std::iota(joint_.begin(), joint_.end(), 0);
+    for (const GpuRank& rank : run_.gpu_ranks)
+      for (const auto& [a, b] : rank.same_kernel) joint_[std::max(Joint(a), Joint(b))] = std::min(Joint(a), Joint(b));
+    std::vector<std::set<std::size_t>> members(joint_.size());
+    for (std::size_t r = 0; r < chosen_.size(); ++r)
+      for (const auto& [row, collective] : chosen_[r]) members[Joint(collective)].insert(r);
+    std::vector<std::size_t> placed(joint_.size(), 0);
+    const auto each_member = [&](auto&& f) {
+      for (GpuRank& rank : run_.gpu_ranks)
+        for (std::size_t i = 0; i < rank.items.size(); ++i) {
+          GpuItem& item = rank.items[i];
+          // Of the kernel behind the last step nothing but its begin is here.
+          const bool behind = rank.EndsLastStep(i);
+          if (item.kind == GpuItem::kMember || item.kind == GpuItem::kMpi) f(item, behind);
+        }
+    };
+    each_member([&](const GpuItem& item, bool behind) { placed[Joint(item.ref)] += !behind; });
+    std::vector<std::uint32_t> number(joint_.size(), kNone);
+    std::vector<RunCollective> kept;
+    for (std::uint32_t c = 0; c < joint_.size(); ++c) {
+      const std::uint32_t joint = Joint(c);
+      if (placed[joint] == 0) continue;
+      if (placed[joint] != members[joint].size()) {
+        run_.left_out += joint == c;
+        continue;
+      }
+      if (joint == c) {
+        number[c] = static_cast<std::uint32_t>(kept.size());
+        kept.push_back(run_.collectives[c]);
+      } else {
+        kept[number[joint]].bytes += run_.collectives[c].bytes;
+      }
+    }
+    each_member([&](GpuItem& item, bool) {
+      item.ref = number[Joint(item.ref)];
+      if (item.ref == kNone) item.kind = GpuItem::kFixed;  // Of the host: a call that takes what it took.
+    });
+    run_.collectives = std::move(kept);
+  }
+
+  // Messages whose other end is in the replay get a collective of two.
+  void MatchMessages() {
+    using Key = std::tuple<std::uint64_t, std::int32_t, std::int32_t, std::int32_t, std::uint64_t>;
+    std::map<Key, std::pair<std::uint32_t, bool>> open;  // What has no other end yet: its collective, a send.
+    run_.of_message.resize(run_.ranks.size());
+    for (std::size_t r = 0; r < run_.gpu_ranks.size(); ++r) {
+      GpuRank& rank = run_.gpu_ranks[r];
+      run_.of_message[r].assign(rank.messages.size(), kNone);
+      for (std::uint32_t i = 0; i < rank.items.size(); ++i) {
+        if (rank.items[i].kind != GpuItem::kMessages || rank.EndsLastStep(i)) continue;
+        const std::uint32_t kernel = rank.messages[rank.items[i].ref].item;
+        for (std::uint32_t m = rank.items[i].ref; m < rank.messages.size() && rank.messages[m].item == kernel; ++m) {
+          const GpuMessage& message = rank.messages[m];
+          const Key key{message.comm, message.source, message.destination, message.tag, message.seq};
+          const auto other = open.find(key);
+          if (other != open.end() && other->second.second != message.send) {
+            run_.of_message[r][m] = other->second.first;
+            ++run_.collectives[other->second.first].members;
+            open.erase(other);
+            continue;
+          }
+          run_.of_message[r][m] = static_cast<std::uint32_t>(run_.collectives.size());
+          open[key] = {run_.of_message[r][m], message.send};
+          run_.collectives.push_back({kNone, message.comm, CollectiveKind::kSendRecv, message.bytes, 1});
+        }
+      }
+    }
+  }
+
+  void Describe() {
+    GpuResiduals sum;
+    for (const GpuRank& rank : run_.gpu_ranks) {
+      const GpuResiduals& each = rank.residuals;
+      sum.operations += each.operations;
+      sum.negative += each.negative;
+      sum.dropped_waits += each.dropped_waits;
+      sum.guessed_waits += each.guessed_waits;
+      sum.unlaunched += each.unlaunched;
+      sum.after_launch_ns += each.after_launch_ns;
+      sum.after_stream_ns += each.after_stream_ns;
+      sum.after_wait_ns += each.after_wait_ns;
+    }
+    const auto note = [&](std::string text) { run_.notes.push_back(std::move(text)); };
+    if (run_.whole_window) note("no complete steps: all that was recorded is replayed as one");
+    if (sum.unlaunched > 0)
+      note(fmt::format(
+          "{} of {} GPU operations have no launching call: their distance to the previous operation is kept",
+          sum.unlaunched, sum.operations));
+    if (sum.guessed_waits > 0)
+      note(fmt::format("the trace does not contain what streams waited for: {} waits were inferred from times",
+                       sum.guessed_waits));
+    if (sum.negative > 0)
+      note(fmt::format("{} of {} GPU operations began before the operation that they should have waited for",
+                       sum.negative, sum.operations));
+    if (sum.dropped_waits > 0)
+      note(fmt::format("{} recorded waits of streams contradict the times and are left out", sum.dropped_waits));
+    const std::int64_t gaps = sum.after_launch_ns + sum.after_stream_ns + sum.after_wait_ns;
+    const double steps = static_cast<double>(run_.steps.size() * std::max<std::size_t>(1, run_.ranks.size()));
+    std::vector<std::int64_t> lengths = run_.measured_step_ns;
+    std::sort(lengths.begin(), lengths.end());
+    // Less is launching's ordinary variation.
+    if (static_cast<double>(gaps) / steps > 0.01 * static_cast<double>(lengths[lengths.size() / 2]))
+      note(fmt::format(
+          "unexplained before GPU operations, per rank and step: {:.1f} us after launches, {:.1f} us between "
+          "neighbours on a stream, {:.1f} us after waits; kept as recorded",
+          static_cast<double>(sum.after_launch_ns) / 1e3 / steps,
+          static_cast<double>(sum.after_stream_ns) / 1e3 / steps,
+          static_cast<double>(sum.after_wait_ns) / 1e3 / steps));
+    if (run_.left_out > 0)
+      note(fmt::format("{} collectives lack members: their recorded durations are kept", run_.left_out));
+  }
+
+  const merge::Timeline& timeline_;
+  const schema::TimelineTables& t_;
+  const ReadRunOptions& options_;
+  GpuRun run_;
+  std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> chosen_;  // Per rank: row, collective.
+  std::vector<std::uint32_t> joint_;
+};
+
+}  // namespace
+
+Result<GpuRun> ReadGpuRun(const merge::Timeline& timeline, const ReadRunOptions& options) {
+  return Reader(timeline, options).Read();
+}
+
+}  // namespace lockstep::replay

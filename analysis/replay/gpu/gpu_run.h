@@ -1,0 +1,33 @@
+#pragma once
+// What a GPU run did in some of its steps, read for replay. Questions change the items
+// (another bucketing) or the graph made from them (gpu_job.cc).
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "analysis/replay/gpu/gpu_rank.h"
+#include "analysis/replay/graph/recorded_run.h"
+
+namespace lockstep::replay {
+
+class GpuRun : public RecordedRun {
+ public:
+  std::vector<GpuRank> gpu_ranks;  // Per rank.
+  // [rank][its message]: of `collectives`, where messages follow the collectives proper; kNone: not in the replay.
+  std::vector<std::vector<std::uint32_t>> of_message;
+
+  using RecordedRun::MakeJob;
+  Job MakeJob(const JobOptions& options) const override;  // gpu_job.cc
+  // One direction of a GPU's links: NVLink 4 of an H100, 450 GB/s (its data sheet says 900 for both).
+  double floor_bytes_per_ns() const override { return 450; }
+  InterferenceEstimate EstimateInterference() const override;  // gpu_interference.cc
+  std::optional<BucketSequence> FindBuckets() const override;  // gpu_rebucket.cc
+  Result<std::unique_ptr<RecordedRun>> Rebucket(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
+                                                const CostModel& costs, const ReductionTimes& times) const override;
+};
+
+// A run without steps is one step, from its first to its last GPU event. kUnsupported if some ranks have no GPU work.
+Result<GpuRun> ReadGpuRun(const merge::Timeline& timeline, const ReadRunOptions& options = {});
+
+}  // namespace lockstep::replay

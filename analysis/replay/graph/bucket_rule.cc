@@ -1,0 +1,73 @@
+#include "analysis/replay/graph/bucket_rule.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace lockstep::replay {
+namespace {
+
+struct Assignment {
+  std::vector<GradientBucket> buckets;
+  std::uint64_t least_closed_by_cap = 0;  // Bytes; 0: the cap closed none.
+};
+
+Assignment Assign(std::span<const Gradient> gradients, std::uint64_t first_bytes, std::uint64_t cap_bytes) {
+  struct Open {
+    GradientBucket bucket;
+    bool first = true;
+  };
+  std::map<std::pair<DataType, std::int32_t>, Open> kinds;
+  Assignment result;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    Open& open = kinds[{gradients[i].dtype, gradients[i].device}];
+    open.bucket.gradients.push_back(i);
+    open.bucket.bytes += gradients[i].bytes;
+    if (open.bucket.bytes < (open.first ? first_bytes : cap_bytes)) continue;
+    if (!open.first && (result.least_closed_by_cap == 0 || open.bucket.bytes < result.least_closed_by_cap))
+      result.least_closed_by_cap = open.bucket.bytes;
+    result.buckets.push_back(std::exchange(open.bucket, {}));
+    open.first = false;
+  }
+  std::vector<GradientBucket> rest;
+  for (auto& [kind, open] : kinds)
+    if (!open.bucket.gradients.empty()) rest.push_back(std::move(open.bucket));
+  std::sort(rest.begin(), rest.end(),
+            [](const GradientBucket& a, const GradientBucket& b) { return a.gradients.front() < b.gradients.front(); });
+  std::move(rest.begin(), rest.end(), std::back_inserter(result.buckets));
+  return result;
+}
+
+}  // namespace
+
+std::vector<GradientBucket> AssignBuckets(std::span<const Gradient> gradients, std::uint64_t first_bytes,
+                                          std::uint64_t cap_bytes) {
+  return Assign(gradients, first_bytes, cap_bytes).buckets;
+}
+
+std::vector<std::uint64_t> DistinctCaps(std::span<const Gradient> gradients, std::uint64_t first_bytes,
+                                        std::size_t limit) {
+  std::vector<std::uint64_t> caps;
+  std::vector<GradientBucket> last;
+  for (std::uint64_t cap = 1; caps.size() <= 64 * limit;) {
+    Assignment assignment = Assign(gradients, first_bytes, cap);
+    // Nothing changes until the cap is more than the smallest bucket that it closed.
+    const std::uint64_t end = std::max(assignment.least_closed_by_cap, cap);
+    const bool same =
+        !caps.empty() && std::equal(last.begin(), last.end(), assignment.buckets.begin(), assignment.buckets.end(),
+                                    [](const auto& a, const auto& b) { return a.gradients == b.gradients; });
+    if (same)
+      caps.back() = end;  // The last bucket was closed by the cap, or by the end.
+    else
+      caps.push_back(end);
+    if (assignment.least_closed_by_cap == 0) break;
+    last = std::move(assignment.buckets);
+    cap = end + 1;
+  }
+  if (caps.size() <= limit || limit < 2) return caps;
+  std::vector<std::uint64_t> spread;
+  for (std::size_t i = 0; i < limit; ++i) spread.push_back(caps[i * (caps.size() - 1) / (limit - 1)]);
+  return spread;
+}
+
+}  // namespace lockstep::replay

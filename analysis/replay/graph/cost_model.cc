@@ -1,0 +1,173 @@
+#include "analysis/replay/graph/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::replay {
+namespace {
+
+// Ten times the memory bandwidth of the fastest accelerator there is (8 TB/s): bytes per ns.
+constexpr double kImpossibleBytesPerNs = 80'000;
+// An outlier is this much slower than the sizes on both sides of it say. A change of protocol
+// makes one side faster by as much (LL to LL128: 1.6 to 2.1 in public logs), never both.
+constexpr double kOutlierFactor = 1.5;
+constexpr double kSigmas = 1.645;  // 90 % of a normal distribution.
+constexpr double kMadToSigma = 1.4826;
+// Where nothing was measured the true cost may be off the last slope by this much per doubling.
+constexpr double kExtrapolationPerDoubling = 0.1;
+
+double MedianOf(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 != 0) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+double LogBytes(std::uint64_t bytes) { return std::log(static_cast<double>(std::max<std::uint64_t>(bytes, 1))); }
+
+// On the line through two knots, both axes logarithmic.
+double Between(const CostModel::Knot& a, const CostModel::Knot& b, std::uint64_t bytes) {
+  const double along = (LogBytes(bytes) - LogBytes(a.bytes)) / (LogBytes(b.bytes) - LogBytes(a.bytes));
+  return std::exp(std::log(a.transfer_ns) + along * (std::log(b.transfer_ns) - std::log(a.transfer_ns)));
+}
+
+}  // namespace
+
+void CostModel::Add(std::uint64_t bytes, std::int64_t transfer_ns) {
+  if (transfer_ns > 0) samples_.push_back({bytes, transfer_ns});
+}
+
+void CostModel::Fit() {
+  std::stable_sort(samples_.begin(), samples_.end(),
+                   [](const Sample& a, const Sample& b) { return a.bytes < b.bytes; });
+  for (std::size_t i = 0; i < samples_.size();) {
+    std::vector<double> values, away;
+    const std::uint64_t bytes = samples_[i].bytes;
+    for (; i < samples_.size() && samples_[i].bytes == bytes; ++i)
+      values.push_back(static_cast<double>(samples_[i].transfer_ns));
+    const double middle = MedianOf(values);
+    for (const double value : values) away.push_back(std::abs(std::log(value / middle)));
+    knots_.push_back({bytes, middle, kMadToSigma * MedianOf(std::move(away)), values.size(), Doubt::kNothing});
+  }
+  FindDoubtful();
+  for (const Knot& knot : knots_)
+    if (knot.doubt == Doubt::kNothing) usable_.push_back(knot);
+  std::vector<double> errors;
+  for (const double error : LeaveOneOut()) errors.push_back(std::abs(std::log1p(error)));
+  between_ = kMadToSigma * MedianOf(std::move(errors));
+}
+
+void CostModel::FindDoubtful() {
+  for (Knot& knot : knots_)
+    if (static_cast<double>(knot.bytes) > kImpossibleBytesPerNs * knot.transfer_ns) knot.doubt = Doubt::kImpossible;
+  // An operation that takes no longer for a thousand times the bytes moves none of them: what is in the same
+  // table and as fast at smaller sizes is the same operation.
+  double nothing_ns = 0;
+  for (const Knot& knot : knots_)
+    if (knot.doubt == Doubt::kImpossible) nothing_ns = std::max(nothing_ns, knot.transfer_ns);
+  for (Knot& knot : knots_)
+    if (knot.transfer_ns <= nothing_ns * 1.1) knot.doubt = Doubt::kImpossible;
+  std::vector<Knot*> real;
+  for (Knot& knot : knots_)
+    if (knot.doubt == Doubt::kNothing) real.push_back(&knot);
+  for (std::size_t i = 0; i < real.size(); ++i) {
+    // At the ends one neighbour and the one behind it must do: less for more bytes, both times.
+    const bool first = i == 0, last = i + 1 == real.size();
+    if (real.size() < 3 || last) continue;
+    const double after = real[i + 1]->transfer_ns;
+    const double before = first ? real[i + 2]->transfer_ns : real[i - 1]->transfer_ns;
+    // Without the point, what lies on its two sides must agree with each other.
+    const double around = std::max(after, before);
+    if (real[i]->transfer_ns > kOutlierFactor * around) real[i]->doubt = Doubt::kOutlier;
+  }
+}
+
+std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot>& knots, std::uint64_t bytes) const {
+  if (knots.empty()) return std::nullopt;
+  const auto after = std::lower_bound(knots.begin(), knots.end(), bytes,
+                                      [](const Knot& knot, std::uint64_t wanted) { return knot.bytes < wanted; });
+  Estimate estimate{0, 0, 0, false, 1};
+  double sigma = 0;  // Of single transfers.
+  const auto of_median = [](const Knot& knot) { return knot.spread / std::sqrt(static_cast<double>(knot.samples)); };
+  if (after != knots.end() && after->bytes == bytes) {
+    estimate.ns = after->transfer_ns;
+    sigma = after->spread;
+    estimate.factor = std::exp(kSigmas * of_median(*after));
+  } else if (after != knots.begin() && after != knots.end()) {
+    estimate.ns = Between(after[-1], *after, bytes);
+    sigma = std::hypot(std::max(after[-1].spread, after->spread), between_);
+    estimate.factor = std::exp(kSigmas * std::hypot(std::max(of_median(after[-1]), of_median(*after)), between_));
+  } else {
+    estimate.extrapolated = true;
+    const bool below = after == knots.begin();
+    const Knot& end = below ? knots.front() : knots.back();
+    const double doublings = std::abs(LogBytes(bytes) - LogBytes(end.bytes)) / std::log(2.0);
+    sigma = std::hypot(end.spread, between_) + kExtrapolationPerDoubling * doublings;
+    estimate.factor =
+        std::exp(kSigmas * (std::hypot(of_median(end), between_) + kExtrapolationPerDoubling * doublings));
+    if (knots.size() == 1) {
+      // Proportional if it is all bandwidth, the same if it is all latency.
+      const double proportional = end.transfer_ns * static_cast<double>(std::max<std::uint64_t>(bytes, 1)) /
+                                  static_cast<double>(std::max<std::uint64_t>(end.bytes, 1));
+      estimate.ns = below ? std::sqrt(proportional * end.transfer_ns) : proportional;
+      estimate.low_ns = std::min(proportional, end.transfer_ns) * std::exp(-kSigmas * sigma);
+      estimate.high_ns = std::max(proportional, end.transfer_ns) * std::exp(kSigmas * sigma);
+      estimate.factor *= std::max(estimate.ns / std::min(proportional, end.transfer_ns),
+                                  std::max(proportional, end.transfer_ns) / estimate.ns);
+      return estimate;
+    }
+    // On the straight line through the two last knots, but never dearer a byte than there nor cheaper a call.
+    const Knot& other = below ? knots[1] : knots[knots.size() - 2];
+    const double beta = std::max(0.0, (end.transfer_ns - other.transfer_ns) /
+                                          (static_cast<double>(end.bytes) - static_cast<double>(other.bytes)));
+    const double line = end.transfer_ns + beta * (static_cast<double>(bytes) - static_cast<double>(end.bytes));
+    const double proportional = end.transfer_ns * static_cast<double>(std::max<std::uint64_t>(bytes, 1)) /
+                                static_cast<double>(std::max<std::uint64_t>(end.bytes, 1));
+    estimate.ns = below ? std::clamp(line, std::min(proportional, end.transfer_ns), end.transfer_ns)
+                        : std::clamp(line, end.transfer_ns, proportional);
+  }
+  estimate.low_ns = estimate.ns * std::exp(-kSigmas * sigma);
+  estimate.high_ns = estimate.ns * std::exp(kSigmas * sigma);
+  return estimate;
+}
+
+std::optional<CostModel::Estimate> CostModel::At(std::uint64_t bytes) const { return Interpolate(usable_, bytes); }
+
+std::vector<double> CostModel::LeaveOneOut() const {
+  std::vector<double> errors;
+  for (std::size_t i = 1; i + 1 < usable_.size(); ++i)
+    errors.push_back(Between(usable_[i - 1], usable_[i + 1], usable_[i].bytes) / usable_[i].transfer_ns - 1);
+  return errors;
+}
+
+std::optional<CostModel::Line> CostModel::AlphaBeta() const {
+  if (usable_.empty()) return std::nullopt;
+  // Minimise sum((alpha + beta s - t) / t)^2.
+  double w = 0, ws = 0, wss = 0, wt = 0, wst = 0;
+  for (const Knot& knot : usable_) {
+    const double weight = 1 / (knot.transfer_ns * knot.transfer_ns), s = static_cast<double>(knot.bytes);
+    w += weight;
+    ws += weight * s;
+    wss += weight * s * s;
+    wt += weight * knot.transfer_ns;
+    wst += weight * s * knot.transfer_ns;
+  }
+  const double determinant = w * wss - ws * ws;
+  Line line{};
+  if (determinant > 1e-12 * w * wss) {
+    line.alpha_ns = (wss * wt - ws * wst) / determinant;
+    line.beta_ns_per_byte = (w * wst - ws * wt) / determinant;
+  }
+  if (determinant <= 1e-12 * w * wss || line.alpha_ns < 0) line = {0, wss > 0 ? wst / wss : 0, 0};
+  if (line.beta_ns_per_byte < 0) line = {wt / w, 0, 0};
+  std::vector<double> errors;
+  for (const Knot& knot : usable_)
+    errors.push_back(
+        std::abs(line.alpha_ns + line.beta_ns_per_byte * static_cast<double>(knot.bytes) - knot.transfer_ns) /
+        knot.transfer_ns);
+  line.median_error = MedianOf(std::move(errors));
+  return line;
+}
+
+}  // namespace lockstep::replay

@@ -1,0 +1,63 @@
+#pragma once
+// What slow operations cost: the job replayed with some of its durations made ordinary.
+// Definitions and notation of ByteDance's what-if analysis (OSDI'25, 3.3 and 4): T is the
+// replayed original, so that the simulator's bias cancels, T_ideal the replay with all
+// durations ordinary;
+//   S   = T / T_ideal
+//   S_x = T with all durations ordinary but x's / T_ideal; of a type of operation, a worker, a group of workers
+//   M_X = (T - T with X's durations made ordinary) / (T - T_ideal), "removed"
+//   and (T with X's alone real - T_ideal) / (T - T_ideal), "added"
+// M may be below 0 and above 1: contributions of several causes hide behind each other.
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "analysis/replay/graph/simulate.h"
+#include "core/result.h"
+
+namespace lockstep::replay {
+
+// Durations that would be equal were the job ideal share `alike`.
+struct Likeness {
+  std::vector<std::uint32_t> alike;  // Per operation; kNone: left as it is.
+  // Per operation: ordinary is the median (communication: few outliers are huge) or the mean
+  // (compute: what balancing the work would give).
+  std::vector<bool> by_median;
+};
+
+// Lengths of the steps in a schedule; the mean over them is T.
+using StepLengths = std::function<std::vector<std::int64_t>(const Schedule&)>;
+
+class Counterfactual {
+ public:
+  // The graph's durations stay as they are between calls; not for several threads at once.
+  Counterfactual(Graph& graph, const Likeness& likeness, StepLengths lengths);
+  // The same with what is ordinary given, per operation.
+  Counterfactual(Graph& graph, std::vector<std::int64_t> ordinary_ns, StepLengths lengths);
+
+  // Mean step in ns with the durations of operations for which `ordinary(operation)` holds made
+  // ordinary. Whatever error the simulator gives.
+  Result<double> Replay(const std::function<bool(std::uint32_t)>& ordinary);
+  // The same, step by step.
+  Result<std::vector<std::int64_t>> ReplaySteps(const std::function<bool(std::uint32_t)>& ordinary);
+
+  struct Contribution {
+    double slowdown;        // S_x
+    double removed, added;  // M_x both ways; NaN where T = T_ideal.
+  };
+  // Of the operations for which `belongs` holds.
+  Result<Contribution> Of(const std::function<bool(std::uint32_t)>& belongs);
+  Result<double> Slowdown();  // S
+
+ private:
+  Status Ends();  // T and T_ideal.
+
+  Graph& graph_;
+  Simulator simulator_;
+  StepLengths lengths_;
+  std::vector<std::int64_t> real_ns_, ordinary_ns_;
+  double real_mean_ns_ = -1, ideal_mean_ns_ = -1;
+};
+
+}  // namespace lockstep::replay

@@ -1,0 +1,28 @@
+#include "analysis/replay/graph/recorded_run.h"
+
+#include "analysis/replay/gpu/gpu_run.h"
+#include "analysis/replay/graph/gradients.h"
+#include "analysis/replay/host/host_run.h"
+
+namespace lockstep::replay {
+
+Result<std::unique_ptr<RecordedRun>> ReadRun(const merge::Timeline& timeline, const ReadRunOptions& options) {
+  const auto& ranks = timeline.tables.ranks;
+  std::int32_t gpu = -1, cpu = -1;
+  for (std::size_t i = 0; i < ranks.rows(); ++i)
+    if (ranks.state[i] < schema::RankState::kMissing) (ranks.gpu[i] ? gpu : cpu) = ranks.rank[i];
+  if (gpu >= 0 && cpu >= 0)
+    return Error{ErrorCode::kUnsupported,
+                 "rank " + std::to_string(gpu) + " works on a GPU and rank " + std::to_string(cpu) + " does not",
+                 timeline.run_dir, "a replay needs ranks of one kind: leave the others out with --ranks"};
+  if (gpu >= 0) {
+    LS_TRY(GpuRun run, ReadGpuRun(timeline, options));
+    run.gradients = GradientsOf(timeline);
+    return std::unique_ptr<RecordedRun>(std::make_unique<GpuRun>(std::move(run)));
+  }
+  LS_TRY(HostRun run, ReadHostRun(timeline, options));
+  run.gradients = GradientsOf(timeline);
+  return std::unique_ptr<RecordedRun>(std::make_unique<HostRun>(std::move(run)));
+}
+
+}  // namespace lockstep::replay

@@ -1,0 +1,59 @@
+#pragma once
+// Plays a graph: when would each operation begin and end? Discrete events in order of
+// time, so what depends on the order of time (which kernel comes first on a stream, what
+// a synchronisation waits for) is decided in the replay and not taken from the trace.
+//
+// The rules, after Lumos (MLSys'25, 3), Daydream (ATC'20, 4) and ByteDance's what-if
+// analysis (OSDI'25, 3.2; its rule for collectives: end of a member = latest arrival +
+// the member's transfer):
+//   begin = max(end of what it needs + lag, end of what is before it on its lane) + its delay
+//   end   = begin + duration; of a collective's member: latest begin of all members + duration
+// Interference slows what runs at the same time on one rank, at every moment anew:
+//   compute    runs at 1 / (1 + compute_slowdown) of its speed while a transfer is active on its rank
+//   transfers  run at 1 / (1 + transfer_slowdown * share of its members that compute)
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "analysis/replay/graph/graph.h"
+#include "core/result.h"
+
+namespace lockstep::replay {
+
+struct Structure;
+
+struct Interference {
+  double compute_slowdown = 0, transfer_slowdown = 0;  // At least 0.
+  bool any() const { return compute_slowdown > 0 || transfer_slowdown > 0; }
+};
+
+struct Schedule {
+  std::vector<std::int64_t> begin_ns, end_ns;  // Per operation. Begin of a member: its arrival.
+  // What an operation began after: the last thing it needed, enqueued it, or was before it on its
+  // lane; kNone: nothing, it could begin at 0.
+  std::vector<std::uint32_t> cause;
+  std::vector<std::uint32_t> last_arrival;  // Per collective: the member that came last (of several, the lowest).
+  std::int64_t length_ns = 0;               // Latest end.
+};
+
+// Keeps what does not change between runs of one graph; durations, delays and lags are read
+// anew by each Run, lanes and needs are not. One thread; several simulators run side by side.
+// O(operations + needs) where nothing depends on the order of time (propagate.h), times log operations else.
+class Simulator {
+ public:
+  explicit Simulator(const Graph& graph);  // Must outlive this.
+  ~Simulator();
+  // kMalformed if operations wait for each other for ever: says how many and names the first.
+  Result<Schedule> Run(const Interference& interference = {}) const;
+
+ private:
+  const Graph& graph_;
+  std::unique_ptr<const Structure> structure_;
+};
+
+// The chain of causes that ends in `operation`, in order of time: for a member of a collective its
+// last arriver's. Every operation on it begins when the one before it ends, plus lags and delays.
+std::vector<std::uint32_t> CriticalChain(const Graph& graph, const Schedule& schedule, std::uint32_t operation);
+
+}  // namespace lockstep::replay

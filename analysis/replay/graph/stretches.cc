@@ -1,0 +1,229 @@
+#include "analysis/replay/graph/stretches.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/interval.h"
+#include "core/mpi_ops.h"
+#include "merge/timeline/activity_stream.h"
+#include "merge/timeline/helper_waits.h"
+#include "merge/timeline/rank_pass.h"
+#include "trace/file/strings.h"
+
+namespace lockstep::replay {
+namespace {
+
+// A thread that begins its next collective later than this after the last one had nothing to do in between.
+constexpr std::int64_t kBusyNs = 20'000;
+constexpr std::uint8_t kBackward = schema::Category::kBackward;
+
+class Cutter {
+ public:
+  Cutter(const schema::RankTables& tables, const merge::RankClockMap& clock, const RankWindow& window,
+         std::vector<RankCollective> collectives)
+      : t_(tables), clock_(clock), window_(window), training_(merge::TrainingThread(tables)) {
+    out_.begin_ns = window.begin_ns;
+    out_.collectives = std::move(collectives);
+    for (std::uint32_t i = 0; i < out_.collectives.size(); ++i) {
+      const RankCollective& c = out_.collectives[i];
+      by_call_[t_.collectives.call[c.row]].push_back(i);
+      if (!c.posted && c.thread != training_) others_[c.thread].push_back(i);
+      if (c.posted) open_.push_back(i);
+    }
+    // What a test found complete has moved before, even if not seen when.
+    std::set<std::int64_t> waits;
+    for (std::uint32_t row = 0; row < t_.mpi_calls.rows(); ++row)
+      if (IsWait(t_.mpi_calls.op[row])) waits.insert(clock.ToCluster(t_.mpi_calls.begin_ns[row]));
+    for (RankCollective& c : out_.collectives) {
+      c.by_test = c.posted && !waits.contains(c.wait_begin_ns);
+      c.in_wait &= !c.by_test;
+    }
+    // In order of their ends: whoever waits next after one has ended waits for it.
+    std::stable_sort(open_.begin(), open_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return out_.collectives[a].end_ns < out_.collectives[b].end_ns;
+    });
+  }
+
+  RankStretches Run() {
+    FindGifts();
+    AddCpuTime();
+    for (auto& [thread, list] : others_) AddOther(thread, list);
+    AddBackwardWaits();
+    for (std::uint32_t s = 0; s < window_.step_ends_ns.size(); ++s)
+      points_.push_back({Stretch::kStepEnd, window_.step_ends_ns[s], window_.step_ends_ns[s], {}, s});
+    AddCalls();
+    WaitBeforeStepEnds();
+    return std::move(out_);
+  }
+
+ private:
+  bool Inside(std::int64_t ns) const { return ns >= window_.begin_ns && ns < window_.step_ends_ns.back(); }
+
+  void FindGifts() {
+    const auto& ranges = t_.ranges;
+    for (std::size_t r = 0; r < ranges.rows(); ++r) {
+      if (ranges.thread[r] != training_ || ranges.kind[r] != schema::RangeKind::kPushPop) continue;
+      if (!trace::TextOf(t_.strings, t_.string_bytes, ranges.name[r]).starts_with(merge::kGivesBucketAway)) continue;
+      const std::int64_t begin = clock_.ToCluster(ranges.begin_ns[r]);
+      if (Inside(begin)) gifts_.push_back({begin, clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r])});
+    }
+    std::stable_sort(gifts_.begin(), gifts_.end(),
+                     [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  }
+
+  // Of steps that end when the window's do.
+  void AddCpuTime() {
+    const auto& steps = t_.steps;
+    std::map<std::int64_t, std::int64_t> cpu;
+    for (std::size_t s = 0; s < steps.rows(); ++s)
+      if (steps.thread[s] == training_) cpu[clock_.ToCluster(steps.end_ns[s])] = steps.cpu_ns[s];
+    for (const std::int64_t end : window_.step_ends_ns) {
+      const auto at = cpu.find(end);
+      out_.step_cpu_ns.push_back(at == cpu.end() ? -1 : at->second);
+    }
+  }
+
+  // The n-th bucket given away in a step is the thread's n-th collective in it, if there are as many.
+  void MatchGifts(const std::vector<std::uint32_t>& list) {
+    std::size_t gift = 0, next = 0;
+    std::int64_t last_end = INT64_MIN;
+    for (const std::int64_t step_end : window_.step_ends_ns) {
+      std::size_t gifts_end = gift, list_end = next;
+      while (gifts_end < gifts_.size() && gifts_[gifts_end].begin < step_end) ++gifts_end;
+      while (list_end < list.size() && out_.collectives[list[list_end]].begin_ns < step_end) ++list_end;
+      bool alike = gifts_end - gift == list_end - next;
+      for (std::size_t k = 0; alike && next + k < list_end; ++k)
+        alike = gifts_[gift + k].begin <= out_.collectives[list[next + k]].begin_ns;
+      for (; next < list_end; ++next) {
+        RankCollective& c = out_.collectives[list[next]];
+        if (alike) {
+          c.ready_ns = gifts_[gift].begin;
+          given_ends_[list[next]] = gifts_[gift++].end;
+          c.late_ns = std::max<std::int64_t>(0, c.begin_ns - std::max(c.ready_ns, last_end));
+        }
+        last_end = c.end_ns;
+      }
+      gift = gifts_end;
+    }
+  }
+
+  void AddOther(std::uint32_t thread, std::vector<std::uint32_t>& list) {
+    std::stable_sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return out_.collectives[a].begin_ns < out_.collectives[b].begin_ns;
+    });
+    MatchGifts(list);
+    OtherThread other{thread, list, {}};
+    std::int64_t last = INT64_MIN;
+    for (const std::uint32_t i : list) {
+      const RankCollective& c = out_.collectives[i];
+      const bool said = c.ready_ns != RankCollective::kNotSaid;
+      const std::int64_t begin = said ? c.ready_ns : c.begin_ns;
+      const bool fed = said || last == INT64_MIN || begin - last > kBusyNs;
+      other.fed.push_back(fed);
+      if (fed) points_.push_back({Stretch::kFeed, begin, begin, {i}, 0});
+      last = out_.collectives[i].end_ns;
+    }
+    out_.others.push_back(std::move(other));
+  }
+
+  // PyTorch's backward ends by waiting for the reductions of another thread, which nothing records: from the last one's
+  // begin (its gradients were the last) to the last end.
+  void AddBackwardWaits() {
+    const auto& ranges = t_.ranges;
+    for (std::size_t r = 0; r < ranges.rows(); ++r) {
+      if (ranges.thread[r] != training_ || ranges.category[r] != kBackward ||
+          ranges.kind[r] != schema::RangeKind::kPushPop)
+        continue;
+      const std::int64_t begin = clock_.ToCluster(ranges.begin_ns[r]),
+                         end = clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r]);
+      if (!Inside(begin)) continue;
+      Stretch wait{Stretch::kWait, INT64_MIN, INT64_MIN, {}, 0};
+      for (const OtherThread& other : out_.others)
+        for (const std::uint32_t i : other.collectives) {
+          const RankCollective& c = out_.collectives[i];
+          if (c.begin_ns < begin || c.begin_ns >= end || c.end_ns > end) continue;
+          const auto given = given_ends_.find(i);
+          wait.begin_ns = std::max(wait.begin_ns, given == given_ends_.end() ? c.begin_ns : given->second);
+          wait.end_ns = std::max(wait.end_ns, c.end_ns);
+          wait.collectives.push_back(i);
+        }
+      if (!wait.collectives.empty() && wait.end_ns > wait.begin_ns) points_.push_back(std::move(wait));
+    }
+  }
+
+  void AddCalls() {
+    std::vector<Stretch>& out = out_.training;
+    const auto& calls = t_.mpi_calls;
+    for (std::uint32_t row = 0; row < calls.rows(); ++row) {
+      if (calls.thread[row] != training_ || !merge::InsideMpi(calls, row)) continue;
+      Stretch call{Stretch::kCall,
+                   clock_.ToCluster(calls.begin_ns[row]),
+                   clock_.ToCluster(calls.begin_ns[row] + calls.duration_ns[row]),
+                   {},
+                   0};
+      if (!Inside(call.begin_ns)) continue;
+      const auto at = by_call_.find(row);
+      if (at != by_call_.end()) {
+        call.kind = out_.collectives[at->second[0]].posted ? Stretch::kPost : Stretch::kBlocking;
+        call.collectives = at->second;
+      } else if (IsWait(calls.op[row])) {
+        call.kind = Stretch::kWait;
+      }
+      out.push_back(std::move(call));
+    }
+    out.insert(out.end(), points_.begin(), points_.end());
+    std::stable_sort(out.begin(), out.end(), [](const Stretch& a, const Stretch& b) {
+      return std::tuple(a.begin_ns, a.end_ns) < std::tuple(b.begin_ns, b.end_ns);
+    });
+    // Each wait of MPI's takes what ended since the last one, wherever it was tested.
+    std::size_t next = 0;
+    for (Stretch& stretch : out) {
+      if (stretch.kind != Stretch::kWait || !stretch.collectives.empty()) continue;
+      for (; next < open_.size() && out_.collectives[open_[next]].end_ns <= stretch.end_ns; ++next)
+        if (out_.collectives[open_[next]].begin_ns <= stretch.begin_ns) stretch.collectives.push_back(open_[next]);
+    }
+  }
+
+  // Collectives that nobody waited for end within their step all the same.
+  void WaitBeforeStepEnds() {
+    std::vector<bool> waited(out_.collectives.size(), false);
+    for (const Stretch& stretch : out_.training)
+      if (stretch.kind == Stretch::kWait || stretch.kind == Stretch::kBlocking)
+        for (const std::uint32_t i : stretch.collectives) waited[i] = true;
+    for (Stretch& stretch : out_.training) {
+      if (stretch.kind != Stretch::kStepEnd) continue;
+      for (std::uint32_t i = 0; i < out_.collectives.size(); ++i) {
+        if (waited[i] || out_.collectives[i].end_ns > stretch.begin_ns) continue;
+        waited[i] = true;
+        stretch.collectives.push_back(i);
+      }
+    }
+  }
+
+  static bool IsWait(std::uint16_t op) {
+    const MpiOpInfo* info = FindMpiOp(op);
+    return info != nullptr && info->cls == MpiClass::kWait;
+  }
+
+  const schema::RankTables& t_;
+  const merge::RankClockMap& clock_;
+  const RankWindow& window_;
+  const std::uint32_t training_;
+  RankStretches out_;
+  std::map<std::uint32_t, std::vector<std::uint32_t>> by_call_, others_;
+  std::vector<std::uint32_t> open_;
+  std::vector<Stretch> points_;
+  IntervalSet gifts_;  // By begin; they do not overlap.
+  std::map<std::uint32_t, std::int64_t> given_ends_;
+};
+
+}  // namespace
+
+RankStretches CutIntoStretches(const schema::RankTables& tables, const merge::RankClockMap& clock,
+                               const RankWindow& window, std::vector<RankCollective> collectives) {
+  return Cutter(tables, clock, window, std::move(collectives)).Run();
+}
+
+}  // namespace lockstep::replay

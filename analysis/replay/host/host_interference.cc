@@ -1,0 +1,271 @@
+#include "analysis/replay/host/host_interference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "analysis/core/statistics.h"
+#include "analysis/replay/host/host_run.h"
+
+namespace lockstep::replay {
+namespace {
+
+// Of a core's time. Two threads that share a core get half each; one that lacks more than this sleeps in its own work.
+constexpr double kMostStolen = 0.75;
+constexpr double kLeastOverlap = 0.02;  // Of a step: less tells nothing.
+constexpr double kMostSlowdown = 3;     // Of transfers.
+constexpr double kNeighbours = 2;       // Sizes within this factor of each other.
+constexpr double kStep = 0.05;          // In which it is searched.
+constexpr double kWorthIt = 0.05;       // By how much it must explain the costs better than none.
+constexpr std::size_t kResamples = 200;
+constexpr std::uint64_t kSeed = 20'261;
+
+// Stolen time over overlapped time, by step and rank; one list per step.
+std::vector<std::vector<double>> StolenShares(const HostRun& run) {
+  std::vector<std::vector<double>> shares(run.steps.size());
+  for (std::size_t r = 0; r < run.stretches.size(); ++r) {
+    const RankStretches& rank = run.stretches[r];
+    if (rank.step_cpu_ns.size() != run.steps.size()) continue;
+    std::int64_t cursor = rank.begin_ns, work_ns = 0, overlap_ns = 0, in_mpi_ns = 0, begin_ns = rank.begin_ns;
+    for (const Stretch& stretch : rank.training) {
+      if (stretch.begin_ns > cursor) {
+        work_ns += stretch.begin_ns - cursor;
+        overlap_ns += TotalWithin(run.overlap.transferring[r], {cursor, stretch.begin_ns});
+        cursor = stretch.begin_ns;
+      }
+      // A wait for another thread sleeps; MPI's own calls poll.
+      const bool sleeps = stretch.kind == Stretch::kWait && !stretch.collectives.empty() &&
+                          !rank.collectives[stretch.collectives[0]].posted;
+      if (!sleeps) in_mpi_ns += std::max<std::int64_t>(0, stretch.end_ns - cursor);
+      cursor = std::max(cursor, stretch.end_ns);
+      if (stretch.kind != Stretch::kStepEnd || stretch.step >= shares.size()) continue;
+      const std::int64_t cpu_ns = rank.step_cpu_ns[stretch.step];
+      const auto length = static_cast<double>(stretch.end_ns - begin_ns);
+      if (cpu_ns >= 0 && static_cast<double>(overlap_ns) > kLeastOverlap * length) {
+        const double share = static_cast<double>(work_ns + in_mpi_ns - cpu_ns) / static_cast<double>(overlap_ns);
+        if (share <= kMostStolen) shares[stretch.step].push_back(std::max(0.0, share));
+      }
+      work_ns = overlap_ns = in_mpi_ns = 0;
+      begin_ns = stretch.end_ns;
+    }
+  }
+  return shares;
+}
+
+// Reductions of one place in the steps of a run.
+struct Place {
+  double bytes;
+  struct Sample {
+    double ns;
+    const std::vector<std::pair<double, std::int64_t>>* computing;
+  };
+  std::vector<Sample> samples;  // By step.
+};
+
+std::vector<Place> PlacesOf(const HostRun& run) {
+  std::vector<Place> places;
+  const auto buckets = run.FindBuckets();
+  if (!buckets) return places;
+  const ReductionTimes times = TimesOf(run.collectives.size(), *buckets, run.MakeJob());
+  for (std::size_t k = 0; k < buckets->bytes.size(); ++k) {
+    Place place{static_cast<double>(buckets->bytes[k]), {}};
+    for (const std::uint32_t first : buckets->first)
+      place.samples.push_back(
+          {static_cast<double>(times.transfer_ns[first + k]), &run.overlap.computing[buckets->collectives[first + k]]});
+    places.push_back(std::move(place));
+  }
+  return places;
+}
+
+double Alone(const Place::Sample& sample, double slowdown) {
+  double whole = 0, alone = 0;
+  for (const auto& [share, ns] : *sample.computing) {
+    whole += static_cast<double>(ns);
+    alone += static_cast<double>(ns) / (1 + slowdown * share);
+  }
+  return whole > 0 ? sample.ns * alone / whole : sample.ns;
+}
+
+double Middle(std::vector<double> values) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+// How far the places' medians are from what their neighbours in size cost, as a share of all of it: whatever the curve
+// of costs is (it bends where an algorithm changes or a cache ends), transfers of nearly the same size cost nearly the
+// same. The neighbours' mean rate (of its logarithm), by nearness.
+double Misfit(const std::vector<double>& bytes, const std::vector<double>& ns) {
+  double misfit = 0, all = 0;
+  for (std::size_t i = 0; i < ns.size(); ++i) {
+    double weights = 0, rate = 0;
+    for (std::size_t j = 0; j < ns.size(); ++j) {
+      const double apart = std::abs(std::log(bytes[j] / bytes[i])) / std::log(kNeighbours);
+      if (j == i || apart >= 1) continue;
+      const double weight = (1 - apart) * (1 - apart);
+      weights += weight;
+      rate += weight * std::log(std::max(1.0, ns[j]) / bytes[j]);
+    }
+    if (weights <= 0) continue;
+    misfit += std::abs(std::exp(rate / weights) * bytes[i] - ns[i]);
+    all += ns[i];
+  }
+  return all > 0 ? misfit / all : 0;
+}
+
+// The slowdown of transfers that `pick(place)` lists of samples tell.
+template <typename Pick>
+double BestSlowdown(const std::vector<Place>& places, Pick pick) {
+  double best = 0, least = 0;
+  std::vector<double> bytes;
+  for (const Place& place : places) bytes.push_back(place.bytes);
+  for (double slowdown = 0; slowdown <= kMostSlowdown; slowdown += kStep) {
+    std::vector<double> ns;
+    for (const Place& place : places) {
+      std::vector<double> alone;
+      for (const std::size_t i : pick(place)) alone.push_back(Alone(place.samples[i], slowdown));
+      ns.push_back(Middle(std::move(alone)));
+    }
+    const double misfit = Misfit(bytes, ns);
+    if (slowdown == 0) {
+      least = misfit * (1 - kWorthIt);
+    } else if (misfit < least) {
+      least = misfit;
+      best = slowdown;
+    }
+  }
+  return best;
+}
+
+std::pair<double, double> Range95(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return {values[n / 40], values[n - 1 - n / 40]};
+}
+
+}  // namespace
+
+double HostOverlap::AloneShare(std::uint32_t collective, double transfer_slowdown) const {
+  if (collective >= computing.size()) return 1;
+  return Alone({1, &computing[collective]}, transfer_slowdown);
+}
+
+HostOverlap OverlapOf(const HostRun& run) {
+  HostOverlap overlap;
+  overlap.transferring.resize(run.ranks.size());
+  overlap.computing.resize(run.collectives.size());
+  const Job job = run.MakeJob();
+  const Result<Schedule> played = Simulator(job.graph).Run();
+  if (!played.ok()) return overlap;
+  const Schedule& schedule = played.value();
+  std::int64_t first = INT64_MAX;
+  for (const RankStretches& rank : run.stretches) first = std::min(first, rank.begin_ns);
+  std::vector<std::vector<Interval>> transfers(run.ranks.size()), work(run.ranks.size());
+  struct Transfer {
+    std::int64_t begin_ns, end_ns = INT64_MAX;
+    std::vector<std::uint32_t> ranks;
+  };
+  std::map<std::uint32_t, Transfer> of;
+  const auto& operations = job.graph.operations();
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const JobOperation& about = job.operations[i];
+    if (about.rank == kNone) continue;
+    if (operations[i].activity == Activity::kCompute)
+      work[about.rank].push_back({schedule.begin_ns[i] + first, schedule.end_ns[i] + first});
+    if (about.role != Role::kMember || about.collective == kNone) continue;
+    const std::int64_t begin = schedule.end_ns[i] - operations[i].duration_ns + first, end = schedule.end_ns[i] + first;
+    transfers[about.rank].push_back({begin, end});
+    Transfer& transfer = of[about.collective];
+    transfer.begin_ns = begin;  // The same for all: when the last arrived.
+    transfer.end_ns = std::min(transfer.end_ns, end);
+    transfer.ranks.push_back(about.rank);
+  }
+  std::vector<IntervalSet> computes(run.ranks.size());
+  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    computes[r] = Normalize(std::move(work[r]));
+    overlap.transferring[r] = Normalize(std::move(transfers[r]));
+  }
+  for (const auto& [collective, transfer] : of) {
+    // Where a member begins or ends to compute within the transfer.
+    std::vector<std::pair<std::int64_t, int>> changes{{transfer.begin_ns, 0}, {transfer.end_ns, 0}};
+    for (const std::uint32_t r : transfer.ranks)
+      for (const Interval& each : Clip(computes[r], {transfer.begin_ns, transfer.end_ns})) {
+        changes.push_back({each.begin, 1});
+        changes.push_back({each.end, -1});
+      }
+    std::sort(changes.begin(), changes.end());
+    std::map<int, std::int64_t> by_count;
+    int count = 0;
+    for (std::size_t k = 0; k + 1 < changes.size(); ++k) {
+      count += changes[k].second;
+      if (changes[k + 1].first > changes[k].first) by_count[count] += changes[k + 1].first - changes[k].first;
+    }
+    for (const auto& [members, ns] : by_count)
+      overlap.computing[collective].push_back(
+          {static_cast<double>(members) / static_cast<double>(transfer.ranks.size()), ns});
+  }
+  return overlap;
+}
+
+InterferenceEstimate EstimateHostInterference(std::span<const HostRun* const> runs) {
+  InterferenceEstimate estimate;
+  std::mt19937_64 random(kSeed);
+  std::vector<std::vector<double>> stolen;  // By step of any run.
+  std::vector<Place> places;
+  for (const HostRun* run : runs) {
+    if (run->overlap.computing.size() != run->collectives.size()) continue;
+    for (auto& each : StolenShares(*run))
+      if (!each.empty()) stolen.push_back(std::move(each));
+    for (Place& place : PlacesOf(*run)) places.push_back(std::move(place));
+  }
+  const auto slowdown_of = [](double share) { return share / (1 - share); };
+  if (!stolen.empty()) {
+    std::vector<double> values, drawn;
+    for (const auto& each : stolen) values.insert(values.end(), each.begin(), each.end());
+    estimate.value.compute_slowdown = slowdown_of(Middle(values));
+    for (std::size_t k = 0; k < kResamples; ++k) {
+      std::vector<double> again;
+      for (std::size_t i = 0; i < stolen.size(); ++i) {
+        const auto& step = stolen[random() % stolen.size()];
+        again.insert(again.end(), step.begin(), step.end());
+      }
+      drawn.push_back(slowdown_of(Middle(std::move(again))));
+    }
+    estimate.compute_interval = Range95(std::move(drawn));
+    estimate.samples = values.size();
+  }
+  std::map<double, int> sizes;
+  for (const Place& place : places) ++sizes[place.bytes];
+  // Three figures of a line and a slowdown from as many sizes explain anything.
+  if (sizes.size() > 3) {
+    std::vector<double> drawn;
+    std::vector<std::size_t> list;
+    estimate.value.transfer_slowdown = BestSlowdown(places, [&](const Place& place) -> const std::vector<std::size_t>& {
+      list.resize(place.samples.size());
+      for (std::size_t i = 0; i < list.size(); ++i) list[i] = i;
+      return list;
+    });
+    for (std::size_t k = 0; k < kResamples / 10; ++k) {
+      const std::uint64_t seed = random();
+      drawn.push_back(BestSlowdown(places, [&](const Place& place) -> const std::vector<std::size_t>& {
+        std::mt19937_64 steps(seed);  // All places of a run take the same steps.
+        list.resize(place.samples.size());
+        for (std::size_t& i : list) i = steps() % place.samples.size();
+        return list;
+      }));
+    }
+    estimate.transfer_interval = Range95(std::move(drawn));
+    estimate.samples += places.size();
+  }
+  return estimate;
+}
+
+InterferenceEstimate HostRun::EstimateWith(const std::vector<const RecordedRun*>& others) const {
+  std::vector<const HostRun*> runs{this};
+  for (const RecordedRun* other : others)
+    if (const auto* host = dynamic_cast<const HostRun*>(other); host != nullptr) runs.push_back(host);
+  return EstimateHostInterference(runs);
+}
+
+}  // namespace lockstep::replay

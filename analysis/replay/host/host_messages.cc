@@ -1,0 +1,90 @@
+#include "analysis/replay/host/host_messages.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace lockstep::replay {
+namespace {
+
+constexpr std::int64_t kNoTime = schema::kNoTime;
+constexpr std::uint8_t kCompleted = schema::RequestOutcome::kCompleted;
+
+struct Found {
+  std::size_t rank;
+  const MessageHalf* half;
+  auto Key() const { return std::tie(half->comm, half->source, half->destination, half->tag, half->seq); }
+};
+
+// The call of a rank that began at this time.
+Stretch* CallAt(RankStretches& rank, std::int64_t begin_ns) {
+  auto at = std::lower_bound(rank.training.begin(), rank.training.end(), begin_ns,
+                             [](const Stretch& stretch, std::int64_t ns) { return stretch.begin_ns < ns; });
+  for (; at != rank.training.end() && at->begin_ns == begin_ns; ++at)
+    if (at->kind == Stretch::kCall || at->kind == Stretch::kPost || at->kind == Stretch::kWait) return &*at;
+  return nullptr;
+}
+
+void Await(Stretch& stretch, std::uint32_t port, std::int64_t there_ns) {
+  stretch.awaits.push_back(port);
+  const std::int64_t after = std::max<std::int64_t>(0, stretch.end_ns - std::max(stretch.begin_ns, there_ns));
+  stretch.after_ns = stretch.after_ns < 0 ? after : std::min(stretch.after_ns, after);
+}
+
+}  // namespace
+
+std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const merge::RankClockMap& clock,
+                                       std::int32_t world_rank, std::uint32_t thread) {
+  std::vector<MessageHalf> halves;
+  const auto& p = tables.p2p;
+  for (std::size_t i = 0; i < p.rows(); ++i) {
+    if (p.outcome[i] != kCompleted || p.thread[i] != thread || p.peer_world_rank[i] < 0 ||
+        p.peer_world_rank[i] == world_rank || p.end_ns[i] == kNoTime || p.wait_begin_ns[i] == kNoTime ||
+        p.comm[i] >= tables.comms.rows() || p.kernel[i] != schema::kNone)
+      continue;
+    const bool send = p.direction[i] == schema::Direction::kSend;
+    halves.push_back({tables.comms.global_id[p.comm[i]], p.seq[i], send ? world_rank : p.peer_world_rank[i],
+                      send ? p.peer_world_rank[i] : world_rank, p.tag[i], send, clock.ToCluster(p.begin_ns[i]),
+                      clock.ToCluster(p.wait_begin_ns[i]), clock.ToCluster(p.end_ns[i])});
+  }
+  return halves;
+}
+
+void JoinMessages(const std::vector<std::int32_t>& ranks, const std::vector<std::vector<MessageHalf>>& halves,
+                  std::vector<RankStretches>& stretches) {
+  std::vector<Found> sends, receives;
+  for (std::size_t r = 0; r < halves.size() && r < ranks.size(); ++r)
+    for (const MessageHalf& half : halves[r]) (half.send ? sends : receives).push_back({r, &half});
+  const auto by_key = [](const Found& a, const Found& b) { return a.Key() < b.Key(); };
+  std::stable_sort(sends.begin(), sends.end(), by_key);
+  std::stable_sort(receives.begin(), receives.end(), by_key);
+  std::uint32_t message = 0;
+  for (std::size_t s = 0, d = 0; s < sends.size() && d < receives.size();) {
+    if (sends[s].Key() < receives[d].Key()) {
+      ++s;
+      continue;
+    }
+    if (receives[d].Key() < sends[s].Key()) {
+      ++d;
+      continue;
+    }
+    const MessageHalf &send = *sends[s].half, &receive = *receives[d].half;
+    RankStretches &sender = stretches[sends[s].rank], &receiver = stretches[receives[d].rank];
+    ++s, ++d;
+    const std::uint32_t sent = 2 * message, posted = sent + 1;
+    ++message;
+    Stretch* begins = CallAt(sender, send.begin_ns);
+    Stretch* ends = CallAt(receiver, receive.completing_ns);
+    // A receive that is over before its send began: clocks.
+    if (begins == nullptr || ends == nullptr || send.begin_ns >= receive.end_ns) continue;
+    begins->offers.push_back(sent);
+    Await(*ends, sent, send.begin_ns);
+    if (send.completing_ns >= receive.begin_ns || send.end_ns <= receive.begin_ns) continue;
+    Stretch* posts = CallAt(receiver, receive.begin_ns);
+    Stretch* returns = CallAt(sender, send.completing_ns);
+    if (posts == nullptr || returns == nullptr) continue;
+    posts->offers.push_back(posted);
+    Await(*returns, posted, receive.begin_ns);
+  }
+}
+
+}  // namespace lockstep::replay

@@ -1,0 +1,31 @@
+#pragma once
+// Point-to-point messages between ranks that are replayed: a call that receives cannot
+// return before the send has begun, and one that sends with a handshake not before the
+// receive was posted.
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/replay/graph/stretches.h"
+#include "core/rank_tables.h"
+
+namespace lockstep::replay {
+
+// One rank's half of a message. Cluster time.
+struct MessageHalf {
+  std::uint64_t comm = 0, seq = 0;
+  std::int32_t source = -1, destination = -1, tag = 0;  // World ranks.
+  bool send = false;
+  std::int64_t begin_ns = 0, completing_ns = 0, end_ns = 0;  // Post; entry and return of the call that completes it.
+};
+
+// Those of the training thread that completed, with a partner that is known.
+std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const merge::RankClockMap& clock,
+                                       std::int32_t world_rank, std::uint32_t thread);
+
+// Pairs halves and tells the calls of both ranks (`offers`, `awaits`, `after_ns`). A send that ended before its receive
+// was posted was buffered and waits for nobody. [rank] in both; `ranks` are their world ranks, ascending.
+void JoinMessages(const std::vector<std::int32_t>& ranks, const std::vector<std::vector<MessageHalf>>& halves,
+                  std::vector<RankStretches>& stretches);
+
+}  // namespace lockstep::replay

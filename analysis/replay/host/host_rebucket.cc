@@ -1,0 +1,298 @@
+// Another bucketing of a run on CPU ranks: its threads' time without the old reductions and with others.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analysis/core/statistics.h"
+#include "analysis/replay/host/host_run.h"
+#include "core/interval.h"
+
+namespace lockstep::replay {
+namespace {
+
+// When the gradients of one rank and step are ready: cumulative bytes -> time.
+class Readiness {
+ public:
+  void Add(std::uint64_t bytes, std::int64_t ns) { points_.push_back({bytes, ns}); }
+  // Before the first known point gradients come at the pace of what follows, but not before `earliest_ns`.
+  std::int64_t At(std::uint64_t bytes, std::int64_t earliest_ns) const {
+    const auto after = std::lower_bound(points_.begin(), points_.end(), bytes,
+                                        [](const Point& point, std::uint64_t wanted) { return point.bytes < wanted; });
+    if (after == points_.end()) return points_.back().ns;
+    if (after->bytes == bytes) return after->ns;
+    if (after != points_.begin()) return Along(after[-1], *after, bytes);
+    if (points_.size() < 2) {
+      const Point begin{0, earliest_ns};
+      return Along(begin, *after, bytes);
+    }
+    return std::max(earliest_ns, Along(points_[0], points_[1], bytes));
+  }
+
+ private:
+  struct Point {
+    std::uint64_t bytes;
+    std::int64_t ns;
+  };
+  static std::int64_t Along(const Point& a, const Point& b, std::uint64_t bytes) {
+    if (b.bytes == a.bytes) return b.ns;
+    const double along = (static_cast<double>(bytes) - static_cast<double>(a.bytes)) /
+                         (static_cast<double>(b.bytes) - static_cast<double>(a.bytes));
+    return a.ns + static_cast<std::int64_t>(along * static_cast<double>(b.ns - a.ns));
+  }
+  std::vector<Point> points_;
+};
+
+// One rank's stretches with other reductions.
+class RankChange {
+ public:
+  RankChange(const RankStretches& rank, const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
+             std::uint32_t first_new)
+      : rank_(rank), buckets_(buckets), bytes_(bytes), first_new_(first_new) {
+    for (std::uint32_t i = 0; i < rank.collectives.size(); ++i) of_[rank.collectives[i].collective] = i;
+  }
+
+  RankStretches Make() {
+    out_ = rank_;
+    out_.training.clear();
+    for (const std::uint32_t c : buckets_.collectives)
+      if (const auto at = of_.find(c); at != of_.end()) old_[at->second] = true;
+    for (const Stretch& stretch : rank_.training)
+      if (Reduces(stretch) && (stretch.kind == Stretch::kPost || stretch.kind == Stretch::kBlocking))
+        removed_.push_back({stretch.begin_ns, stretch.end_ns});
+    for (OtherThread& other : out_.others) Strip(other);
+    for (std::uint32_t step = 0; step < buckets_.first.size(); ++step) Plan(step);
+    Rewrite();
+    return std::move(out_);
+  }
+
+ private:
+  struct Launch {
+    std::int64_t ready_ns;
+    std::uint32_t collective;  // Of out_.collectives.
+    std::uint32_t step;
+  };
+
+  bool IsOld(std::uint32_t i) const { return old_.contains(i); }
+  void Strip(OtherThread& other) {
+    OtherThread kept{other.thread, {}, {}};
+    bool had = false;
+    for (std::size_t k = 0; k < other.collectives.size(); ++k) {
+      if (IsOld(other.collectives[k])) {
+        had = true;
+        continue;
+      }
+      kept.collectives.push_back(other.collectives[k]);
+      kept.fed.push_back(other.fed[k]);
+    }
+    if (had) reducing_thread_ = static_cast<std::size_t>(&other - out_.others.data());
+    other = std::move(kept);
+  }
+
+  void Plan(std::uint32_t step) {
+    const std::size_t n = buckets_.bytes.size();
+    Readiness ready;
+    std::uint64_t sum = 0;
+    std::vector<std::uint32_t> old;
+    std::vector<std::int64_t> late_ns;
+    for (std::size_t k = 0; k < n; ++k) {
+      const auto at = of_.find(buckets_.collectives[buckets_.first[step] + k]);
+      if (at == of_.end()) return;
+      old.push_back(at->second);
+      old_[at->second] = true;
+    }
+    const RankCollective& last = rank_.collectives[old.back()];
+    std::int64_t last_end = INT64_MIN;
+    for (std::size_t k = 0; k < n; ++k) {
+      const RankCollective& c = rank_.collectives[old[k]];
+      sum += buckets_.bytes[k];
+      last_end = std::max(last_end, c.end_ns);
+      // A thread that was busy began later than the gradients were ready: not known, but for the last one, whose
+      // gradients are the last.
+      if (reducing_thread_ >= rank_.others.size() || k + 1 == n || Fed(old[k])) ready.Add(sum, Without(ReadyOf(c)));
+      late_ns.push_back(c.late_ns);
+    }
+    const std::int64_t late = analysis::LowerMedian(std::move(late_ns));
+    const std::int64_t earliest = Without(EarliestOf(step, ReadyOf(rank_.collectives[old.front()])));
+    std::uint64_t done = 0;
+    for (std::size_t k = 0; k < bytes_.size(); ++k) {
+      done += bytes_[k];
+      RankCollective made = last;
+      made.row = kNone;
+      made.collective = first_new_ + step * static_cast<std::uint32_t>(bytes_.size()) + static_cast<std::uint32_t>(k);
+      made.begin_ns = k + 1 == bytes_.size() ? Without(ReadyOf(last)) : ready.At(done, earliest);
+      made.end_ns = last_end;
+      made.ready_ns = made.begin_ns;
+      made.late_ns = late;
+      out_.collectives.push_back(made);
+      const auto index = static_cast<std::uint32_t>(out_.collectives.size() - 1);
+      launches_.push_back({made.begin_ns, index, step});
+      made_for_[old.back()].push_back(index);
+      if (!made.posted && reducing_thread_ < out_.others.size()) {
+        out_.others[reducing_thread_].collectives.push_back(index);
+        out_.others[reducing_thread_].fed.push_back(true);
+      }
+    }
+  }
+
+  static std::int64_t ReadyOf(const RankCollective& c) {
+    return c.ready_ns == RankCollective::kNotSaid ? c.begin_ns : c.ready_ns;
+  }
+  bool Reduces(const Stretch& stretch) const { return !stretch.collectives.empty() && IsOld(stretch.collectives[0]); }
+  // A time of the thread as it would be had the old reductions taken none of it.
+  std::int64_t Without(std::int64_t ns) const {
+    std::int64_t gone_ns = 0;
+    for (const Interval& each : removed_) {
+      if (each.begin >= ns) break;
+      gone_ns += std::min(ns, each.end) - each.begin;
+    }
+    return ns - gone_ns;
+  }
+
+  bool Fed(std::uint32_t i) const {
+    for (const OtherThread& other : rank_.others)
+      for (std::size_t k = 0; k < other.collectives.size(); ++k)
+        if (other.collectives[k] == i) return other.fed[k];
+    return false;
+  }
+
+  // Gradients cannot come before the step began, nor before what the thread last waited for.
+  std::int64_t EarliestOf(std::uint32_t step, std::int64_t first_ns) const {
+    std::int64_t ns = rank_.begin_ns;
+    for (const Stretch& stretch : rank_.training) {
+      if (stretch.begin_ns >= first_ns) break;
+      if (stretch.kind == Stretch::kStepEnd && stretch.step + 1 == step) ns = std::max(ns, stretch.end_ns);
+      if (stretch.kind == Stretch::kWait || stretch.kind == Stretch::kBlocking) ns = std::max(ns, stretch.end_ns);
+    }
+    return ns;
+  }
+
+  // The thread's time without the old reductions and with the new ones, everything behind them moved accordingly.
+  void Rewrite() {
+    std::vector<std::int64_t> posts;
+    std::vector<Stretch> kept;
+    for (const Stretch& stretch : rank_.training) {
+      const bool launches = stretch.kind == Stretch::kPost || stretch.kind == Stretch::kFeed;
+      if (Reduces(stretch) && (launches || stretch.kind == Stretch::kBlocking)) {
+        if (stretch.kind == Stretch::kPost) posts.push_back(stretch.end_ns - stretch.begin_ns);
+        continue;
+      }
+      kept.push_back(stretch);
+      kept.back().begin_ns = Without(stretch.begin_ns);
+      kept.back().end_ns = Without(stretch.end_ns);
+      Replace(kept.back().collectives);
+    }
+    const std::int64_t post_ns = analysis::LowerMedian(std::move(posts));
+    std::int64_t added_ns = 0;
+    std::size_t next = 0;
+    for (Stretch& stretch : kept) {
+      // What is ready when a wait begins is launched before it; a step's own not before the step.
+      for (; next < launches_.size() && launches_[next].ready_ns <= stretch.begin_ns; ++next) {
+        if (stretch.kind == Stretch::kStepEnd && stretch.step < launches_[next].step &&
+            launches_[next].ready_ns == stretch.begin_ns)
+          break;
+        Emit(launches_[next], post_ns, added_ns);
+      }
+      stretch.begin_ns += added_ns;
+      stretch.end_ns += added_ns;
+      for (const std::uint32_t i : stretch.collectives) {
+        RankCollective& c = out_.collectives[i];
+        if (stretch.kind != Stretch::kWait || i < rank_.collectives.size()) continue;
+        c.end_ns = std::min(Without(c.end_ns) + added_ns, stretch.end_ns);
+        if (c.in_wait) c.wait_begin_ns = stretch.begin_ns;
+      }
+      out_.training.push_back(std::move(stretch));
+    }
+    for (; next < launches_.size(); ++next) Emit(launches_[next], post_ns, added_ns);
+  }
+
+  void Emit(const Launch& launch, std::int64_t post_ns, std::int64_t& added_ns) {
+    RankCollective& c = out_.collectives[launch.collective];
+    const Stretch::Kind kind = c.posted                                ? Stretch::kPost
+                               : reducing_thread_ < out_.others.size() ? Stretch::kFeed
+                                                                       : Stretch::kBlocking;
+    c.begin_ns = launch.ready_ns + added_ns;
+    if (kind == Stretch::kPost) added_ns += post_ns;
+    out_.training.push_back({kind, c.begin_ns, launch.ready_ns + added_ns, {launch.collective}, 0});
+  }
+
+  // Who waited for old ones waits for those made instead.
+  void Replace(std::vector<std::uint32_t>& list) const {
+    std::vector<std::uint32_t> replaced;
+    for (const std::uint32_t i : list) {
+      if (!IsOld(i)) replaced.push_back(i);
+      if (const auto at = made_for_.find(i); at != made_for_.end())
+        replaced.insert(replaced.end(), at->second.begin(), at->second.end());
+    }
+    list = std::move(replaced);
+  }
+
+  const RankStretches& rank_;
+  const BucketSequence& buckets_;
+  const std::vector<std::uint64_t>& bytes_;
+  const std::uint32_t first_new_;
+  RankStretches out_;
+  std::map<std::uint32_t, std::uint32_t> of_;  // HostRun's collective -> the rank's.
+  std::map<std::uint32_t, bool> old_;
+  std::map<std::uint32_t, std::vector<std::uint32_t>> made_for_;  // The step's last old one -> the new ones.
+  std::vector<Launch> launches_;
+  IntervalSet removed_;
+  std::size_t reducing_thread_ = static_cast<std::size_t>(-1);
+};
+
+}  // namespace
+
+std::optional<BucketSequence> HostRun::FindBuckets() const {
+  // On the first rank, per communicator and step, in order of their begin.
+  std::map<std::uint64_t, std::uint64_t> carried;
+  const auto reduces = [&](const RankCollective& c) {
+    const RunCollective& h = this->collectives[c.collective];
+    return h.kind == CollectiveKind::kAllReduce && h.members == ranks.size() && h.bytes > 0;
+  };
+  if (stretches.empty()) return std::nullopt;
+  const RankStretches& rank = stretches[0];
+  for (const RankCollective& c : rank.collectives)
+    if (reduces(c)) carried[this->collectives[c.collective].comm] += this->collectives[c.collective].bytes;
+  if (carried.empty()) return std::nullopt;
+  const auto most = std::max_element(carried.begin(), carried.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::vector<std::int64_t> ends;
+  for (const Stretch& stretch : rank.training)
+    if (stretch.kind == Stretch::kStepEnd) ends.push_back(stretch.end_ns);
+  std::vector<std::vector<std::pair<std::int64_t, std::uint32_t>>> by_step(ends.size());
+  for (const RankCollective& c : rank.collectives) {
+    if (!reduces(c) || this->collectives[c.collective].comm != most->first || c.begin_ns < rank.begin_ns) continue;
+    const auto step = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), c.begin_ns) - ends.begin());
+    if (step < by_step.size()) by_step[step].push_back({c.begin_ns, c.collective});
+  }
+  BucketSequence buckets;
+  buckets.comm = most->first;
+  for (auto& step : by_step) {
+    std::sort(step.begin(), step.end());
+    std::vector<std::uint64_t> bytes;
+    buckets.first.push_back(static_cast<std::uint32_t>(buckets.collectives.size()));
+    for (const auto& [begin_ns, collective] : step) {
+      bytes.push_back(this->collectives[collective].bytes);
+      buckets.collectives.push_back(collective);
+    }
+    if (buckets.first.size() == 1) buckets.bytes = bytes;
+    if (bytes.empty() || bytes != buckets.bytes) return std::nullopt;
+  }
+  return buckets;
+}
+
+Result<std::unique_ptr<RecordedRun>> HostRun::Rebucket(const BucketSequence& buckets,
+                                                       const std::vector<std::uint64_t>& bytes, const CostModel& costs,
+                                                       const ReductionTimes& times) const {
+  auto changed = std::make_unique<HostRun>(*this);
+  const auto first_new = static_cast<std::uint32_t>(collectives.size());
+  LS_TRY(const std::vector<RunCollective> reductions,
+         NewReductions(buckets, bytes, costs, times, ranks.size(),
+                       "record steps whose reductions are seen to end: poll them, or wait for each"));
+  changed->collectives.insert(changed->collectives.end(), reductions.begin(), reductions.end());
+  for (std::size_t r = 0; r < stretches.size(); ++r)
+    changed->stretches[r] = RankChange(stretches[r], buckets, bytes, first_new).Make();
+  return std::unique_ptr<RecordedRun>(std::move(changed));
+}
+
+}  // namespace lockstep::replay

@@ -1,0 +1,186 @@
+#include "analysis/replay/questions/prefetch.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace lockstep::replay {
+namespace {
+
+// What follows what on lanes, and who needs whom.
+class Order {
+ public:
+  explicit Order(const Job& job) : job_(job) {
+    const auto& operations = job.graph.operations();
+    const std::size_t n = operations.size();
+    enqueuer_.assign(n, kNone);
+    for (std::uint32_t i = 0; i < n; ++i)
+      if (operations[i].enqueues != kNone) enqueuer_[operations[i].enqueues] = i;
+    lanes_.resize(job.graph.queued_lanes().size());
+    for (std::uint32_t i = 0; i < n; ++i)
+      if (operations[i].lane != kNone) lanes_[operations[i].lane].push_back(i);
+    before_.assign(n, kNone);
+    after_.assign(n, kNone);
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      // One thread enqueues: in its order.
+      if (job.graph.queued_lanes()[lane])
+        std::stable_sort(lanes_[lane].begin(), lanes_[lane].end(),
+                         [&](std::uint32_t a, std::uint32_t b) { return enqueuer_[a] < enqueuer_[b]; });
+      for (std::size_t k = 1; k < lanes_[lane].size(); ++k) {
+        before_[lanes_[lane][k]] = lanes_[lane][k - 1];
+        after_[lanes_[lane][k - 1]] = lanes_[lane][k];
+      }
+    }
+    first_.assign(n + 1, 0);
+    for (const Graph::Need& need : job.graph.needs()) ++first_[need.earlier + 1];
+    for (std::size_t i = 0; i < n; ++i) first_[i + 1] += first_[i];
+    dependents_.resize(job.graph.needs().size());
+    std::vector<std::uint32_t> at(first_.begin(), first_.end());
+    for (const Graph::Need& need : job.graph.needs()) dependents_[at[need.earlier]++] = need.operation;
+  }
+
+  const std::vector<std::uint32_t>& OnLane(std::uint32_t lane) const { return lanes_[lane]; }
+  std::uint32_t Before(std::uint32_t i) const { return before_[i]; }
+  std::uint32_t Enqueuer(std::uint32_t i) const { return enqueuer_[i]; }
+  // Where the program comes to it.
+  std::uint32_t Place(std::uint32_t i) const { return enqueuer_[i] == kNone ? i : enqueuer_[i]; }
+
+  std::uint32_t ConsumerOf(std::uint32_t member) const {
+    const auto& operations = job_.graph.operations();
+    const std::uint32_t lane = operations[member].lane;
+    if (lane == kNone || !job_.graph.queued_lanes()[lane]) return member;  // Its own thread waits.
+    std::uint32_t found = kNone;
+    std::vector<std::uint32_t> open{member};
+    for (std::size_t k = 0; k < open.size() && k < 64; ++k) {
+      for (std::uint32_t d = first_[open[k]]; d < first_[open[k] + 1]; ++d) {
+        const std::uint32_t i = dependents_[d];
+        if (operations[i].lane == kNone)
+          open.push_back(i);
+        else if (operations[i].lane != lane && (found == kNone || Place(i) < Place(found)))
+          found = i;
+      }
+      // What is recorded behind it on its stream.
+      const std::uint32_t next = after_[open[k]];
+      if (next != kNone && operations[next].lane == lane && operations[next].collective == kNone &&
+          operations[next].duration_ns == 0)
+        open.push_back(next);
+    }
+    return found;
+  }
+
+ private:
+  const Job& job_;
+  std::vector<std::vector<std::uint32_t>> lanes_;
+  std::vector<std::uint32_t> enqueuer_, before_, after_, first_, dependents_;
+};
+
+using Gathers = std::vector<std::vector<std::vector<Gather>>>;
+
+Gathers Find(const RecordedRun& run, const Job& job, const Order& order, CollectiveKind kind) {
+  Gathers found(run.ranks.size(), std::vector<std::vector<Gather>>(run.steps.size()));
+  for (std::uint32_t i = 0; i < job.operations.size(); ++i) {
+    const JobOperation& about = job.operations[i];
+    if (about.role != Role::kMember || about.collective == kNone || about.step >= run.steps.size()) continue;
+    if (run.collectives[about.collective].kind != kind) continue;
+    const std::uint32_t consumer = order.ConsumerOf(i);
+    if (consumer != kNone)
+      found[about.rank][about.step].push_back({i, consumer, order.Before(consumer), about.collective});
+  }
+  for (auto& rank : found)
+    for (auto& step : rank) {
+      std::stable_sort(step.begin(), step.end(), [&](const Gather& a, const Gather& b) {
+        return order.Place(a.consumer) < order.Place(b.consumer);
+      });
+      if (step.empty() || step.size() != found[0][0].size()) return {};
+    }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::vector<Gather>>> FindGathers(const RecordedRun& run, const Job& job, CollectiveKind kind) {
+  if (run.ranks.empty() || run.steps.empty()) return {};
+  return Find(run, job, Order(job), kind);
+}
+
+std::optional<Job> WithPrefetch(const RecordedRun& run, std::size_t depth) {
+  if (run.ranks.empty() || run.steps.empty()) return std::nullopt;
+  Job job = run.MakeJob();
+  const Order order(job);
+  const Gathers gathers = Find(run, job, order, CollectiveKind::kAllGather);
+  if (gathers.empty()) return std::nullopt;
+
+  // What takes its turn anew: all that shares a lane with an all-gather, in the order in which the program then comes
+  // to it.
+  struct Turn {
+    std::uint32_t step, place;
+    bool later;  // Than what the program comes to at the same place.
+    std::uint32_t member, trigger;
+    bool operator<(const Turn& other) const {
+      return std::tie(step, place, later) < std::tie(other.step, other.place, other.later);
+    }
+  };
+  std::vector<std::map<std::uint32_t, std::vector<Turn>>> turns(run.ranks.size());  // By lane.
+  std::vector<std::vector<std::uint32_t>> sequences(run.ranks.size());
+  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+    std::vector<bool> gather(job.operations.size(), false);
+    for (std::uint32_t step = 0; step < run.steps.size(); ++step) {
+      const auto& list = gathers[r][step];
+      const std::uint32_t begin = step == 0 ? job.starts[r] : job.step_ends[step - 1][r];
+      for (std::size_t j = 0; j < list.size(); ++j) {
+        gather[list[j].member] = true;
+        std::uint32_t trigger = begin, place = 0;
+        if (depth != kWholeStep && j >= depth) {
+          const std::uint32_t use = list[j - depth].consumer;
+          if (order.Before(use) != kNone) trigger = order.Before(use);
+          place = order.Place(use);
+        }
+        if (trigger == kNone) return std::nullopt;
+        turns[r][job.graph.operations()[list[j].member].lane].push_back({step, place, false, list[j].member, trigger});
+      }
+    }
+    for (auto& [lane, list] : turns[r]) {
+      if (lane == kNone) return std::nullopt;
+      if (job.graph.queued_lanes()[lane])
+        for (const std::uint32_t i : order.OnLane(lane)) {
+          const JobOperation& about = job.operations[i];
+          if (gather[i] || about.role != Role::kMember || order.Enqueuer(i) == kNone) continue;
+          list.push_back({about.step, order.Place(i), true, i, order.Enqueuer(i)});
+        }
+      std::stable_sort(list.begin(), list.end());
+      for (const Turn& turn : list) sequences[r].push_back(job.operations[turn.member].collective);
+    }
+  }
+  // Ranks that took their turns in different orders would wait for each other for ever.
+  for (const auto& sequence : sequences)
+    if (sequence != sequences[0]) return std::nullopt;
+
+  for (auto& rank : turns)
+    for (auto& [lane, list] : rank) {
+      const auto& others = order.OnLane(lane);
+      const bool alone = job.graph.queued_lanes()[lane] &&
+                         std::all_of(others.begin(), others.end(),
+                                     [&](std::uint32_t i) { return job.graph.operations()[i].collective != kNone; });
+      const std::uint32_t own = job.graph.AddLane();
+      for (const Turn& turn : list) {
+        Operation member = job.graph.operations()[turn.member];
+        member.lane = own;
+        member.enqueues = kNone;
+        const std::uint32_t made = job.graph.Add(member);
+        job.operations.push_back(job.operations[turn.member]);
+        job.graph.Needs(made, turn.trigger);
+        // In its place stands what waits for it.
+        Operation& left = job.graph.operations()[turn.member];
+        left.collective = kNone;
+        left.duration_ns = left.delay_ns = 0;
+        left.activity = Activity::kOther;
+        // Markers behind it on a stream go on waiting there; where there are none its old turn holds up nobody.
+        if (alone) left.lane = kNone;
+        job.operations[turn.member].role = Role::kOther;
+        job.graph.Needs(turn.member, made);
+      }
+    }
+  return job;
+}
+
+}  // namespace lockstep::replay

@@ -1,0 +1,122 @@
+#pragma once
+// Questions to a run: how long would a step be if ...? Each is answered by replaying the
+// recorded steps, every one with its own durations, with only that changed.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/replay/graph/recorded_run.h"
+#include "analysis/replay/graph/simulate.h"
+
+namespace lockstep::replay {
+
+struct Question {
+  enum Kind : std::uint8_t {
+    kFreeCommunication,  // Transfers take no time; waiting for late ranks stays.
+    kNetwork,            // Bandwidth times `bandwidth`, latency times `latency`.
+    kNoOverlap,          // What is posted moves only when it is waited for.
+    kWithoutRanks,       // The work of `ranks` takes as long as the same work on the others.
+    kBucketCap,          // Gradients in buckets of `first_bytes`, then `cap_bytes`.
+    kPerfectSchedule,    // The best legal order of what communicates, on the same network (perfect_schedule.h).
+    kOverlap,            // Blocking reductions of gradients are posted where they are, and waited for after the last.
+    kPrefetch,           // Parameters are gathered `depth` units before they are used (prefetch.h).
+    kMoreRanks,          // Weak scaling to `rank_count` ranks (more_ranks.h).
+    kTogether,           // All of `together` at once; neither kPerfectSchedule nor kMoreRanks, one bucketing.
+  };
+  Kind kind;
+  double bandwidth = 1, latency = 1;
+  std::vector<std::int32_t> ranks;
+  std::uint64_t first_bytes = 0, cap_bytes = 0;
+  std::size_t rank_count = 0, depth = 0;
+  std::vector<Question> together;
+};
+
+struct Answer {
+  std::string question;           // "bucket cap 4 MiB"
+  std::int64_t step_ns = 0;       // Median over the replayed steps.
+  std::int64_t gain_ns = 0;       // Median over the steps of replayed minus changed: positive is faster.
+  std::int64_t mean_gain_ns = 0;  // The mean: of what happens in some steps only.
+  std::pair<std::int64_t, std::int64_t> step_interval_ns{0, 0};  // 95 %: of the median over steps, and of the costs.
+  std::pair<std::int64_t, std::int64_t> gain_interval_ns{0, 0};  // The same of the gain, paired by step.
+  std::vector<std::uint64_t> bucket_bytes;                       // Of another bucketing, in launch order.
+  bool extrapolated = false;                                     // Beyond what was measured.
+  std::string limit;                                             // What the changed step then consists of most.
+  std::string try_it;                                            // What to do to have it; "" if it is a bound only.
+  std::vector<std::string> caveats;
+};
+
+class WhatIf {
+ public:
+  // Replays the run as it was. `calibration`: other runs of the same job, with other bucket sizes.
+  static Result<WhatIf> Make(std::unique_ptr<RecordedRun> run,
+                             std::vector<std::unique_ptr<RecordedRun>> calibration = {});
+
+  std::int64_t measured_step_ns() const;  // Median; without the first step, whose begin is not comparable.
+  std::int64_t replayed_step_ns() const;  // The same of the replay with nothing changed.
+  double self_error() const;              // Median over steps of |replayed - measured| / measured.
+  const RecordedRun& run() const { return *run_; }
+  const std::optional<BucketSequence>& buckets() const { return buckets_; }
+  const CostModel& costs() const { return costs_; }  // Of transfers beside which nobody computes.
+  const InterferenceEstimate& interference() const { return interference_; }
+
+  // kUnsupported if this run cannot answer it, kUsage if it makes no sense.
+  Result<Answer> Ask(const Question& question) const;
+  std::string Name(const Question& question) const;  // As Answer::question.
+
+ private:
+  // A run that tells what other buckets would cost: the one that is asked, and those beside it.
+  struct Base {
+    const RecordedRun* run = nullptr;
+    BucketSequence buckets;
+    ReductionTimes times;
+    double step_ns = 0;      // As measured, median.
+    double correction = 1;   // Of that over its replay with its own buckets predicted as if they were others.
+    double as_asked_ns = 0;  // Its replay with the buckets of the run that is asked, predicted; median.
+  };
+  // What the questions and assumptions of one replay are.
+  struct Assume {
+    double cost_factor = 1;
+    Interference interference;
+  };
+  // The job that a question makes of the run.
+  struct ChangedJob {
+    Job job;
+    std::vector<std::uint32_t> predicted;  // Operations that take what the costs say.
+  };
+  // `base` has its run, buckets and times; the rest is added. An error: it cannot be played with other buckets.
+  Status FinishBase(Base& base) const;
+  Result<std::vector<std::int64_t>> BucketLengths(const Base& base, const std::vector<std::uint64_t>& bytes) const;
+  double CorrectionFor(std::size_t buckets) const;
+  // Of the answer to a question of other buckets, what the runs beside this one make of it, and how far they are apart.
+  // `lengths`: what this one makes of it.
+  Result<std::pair<double, double>> Agreement(const std::vector<std::uint64_t>& bytes,
+                                              const std::vector<std::int64_t>& lengths) const;
+  Result<std::unique_ptr<RecordedRun>> OtherBuckets(const Question& question, double cost_factor, Answer* answer) const;
+  Result<ChangedJob> Changed(const Question& question, const Assume& assume, Answer* answer) const;
+  Result<std::vector<std::int64_t>> Play(const Job& job, const Simulator& simulator, const Assume& assume,
+                                         Answer* answer) const;
+  Result<std::vector<std::int64_t>> Lengths(const Question& question, const Assume& assume) const;
+  // How much less and more a step may take than `step_ns`, median, since costs are known to a factor only.
+  struct Range {
+    std::int64_t less_ns = 0, more_ns = 0;
+  };
+  Result<Range> RangeOfCosts(const Question& question, const Assume& assume, const Answer& answer, std::int64_t step_ns,
+                             ChangedJob& changed, const Simulator& simulator) const;
+  Result<std::vector<std::int64_t>> BestLengths(Answer* answer) const;
+  Status Describe(const Question& question, Answer& answer) const;
+
+  std::unique_ptr<RecordedRun> run_;
+  std::vector<std::unique_ptr<RecordedRun>> calibration_;
+  InterferenceEstimate interference_;
+  std::vector<Base> bases_;  // run_'s first, if it has buckets.
+  std::optional<BucketSequence> buckets_;
+  CostModel costs_;
+  ReductionTimes times_;
+  std::vector<std::int64_t> replayed_ns_;
+};
+
+}  // namespace lockstep::replay

@@ -1,0 +1,25 @@
+#pragma once
+// What a step gains without one of the host's own causes, by replay.
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "analysis/context.h"
+
+namespace lockstep::analysis {
+
+struct ReplayPrice {
+  std::int64_t gain_ns = 0;                              // Per step: median of the paired differences.
+  std::pair<std::int64_t, std::int64_t> interval{0, 0};  // 95 %, bootstrap over steps.
+  std::int64_t steps = 0;                                // That were compared.
+};
+
+// Without the time in ranges of `category` (ranges.category) on the training threads. CPU ranks only: nothing where
+// nothing can be replayed or the replay's times cannot be laid over the recorded ones.
+std::optional<ReplayPrice> PriceWithoutRanges(const Context& context, std::uint8_t category);
+
+// If no host thread waited for its GPU: syncs and blocking copies return at once. GPU ranks.
+std::optional<ReplayPrice> PriceWithoutSyncs(const Context& context);
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,99 @@
+#include "analysis/replayed/replayed_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "analysis/context.h"
+#include "analysis/core/format.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// An event of the ranks' files becomes two operations at most, itself and what comes before it, and far fewer where
+// kernels follow each other; a step of a rank is some however little is in it. A play of a million operations takes a
+// second at most, where the order of time decides (propagate.h), and an analysis plays some hundred times.
+constexpr double kOperationsPerEvent = 2, kOperationsPerRank = 8;
+constexpr double kMostOperations = 5e5;
+// Files are read whole, whatever part of them is replayed: beyond this it would double the time of the analysis.
+constexpr std::uint64_t kMostEventsRead = 60'000'000;
+constexpr std::size_t kMostSteps = 40, kLeastSteps = 4;
+// Operations that one pass may play, all its replays together.
+constexpr double kPlayedPerPass = 6e6;
+// Where more than this share of what ranks did together lacks a member, ranks do not wait for each other in the replay.
+constexpr double kMostLacking = 0.1;
+
+// Of the parts that ranks had in collectives of usable steps those whose collective is not whole.
+double Lacking(const Context& context) {
+  const auto& c = context.tables().collectives;
+  const auto& usable = context.usable_steps();
+  const auto& index = context.tables().steps.index;
+  double all = 0, lacking = 0;
+  for (std::size_t i = 0; i < c.rows(); ++i) {
+    if (!usable.empty() && (c.step[i] < index[usable.front()] || c.step[i] > index[usable.back()])) continue;
+    all += c.seen[i];
+    if (c.seen[i] != c.expected[i] || c.mismatch[i]) lacking += c.seen[i];
+  }
+  return all > 0 ? lacking / all : 0;
+}
+
+Error TooMuch(const Context& context, std::uint64_t events) {
+  return Error{
+      ErrorCode::kUnsupported,
+      fmt::format("{} are too many for the replay within analyze", Plural(static_cast<std::int64_t>(events), "event")),
+      context.timeline().run_dir, "lockstep whatif RUN replays it anyway"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& context) {
+  const auto& ranks = context.tables().ranks;
+  std::uint64_t events = 0;
+  for (std::size_t i = 0; i < context.ranks().size(); ++i) events += ranks.events[context.RankRow(i)];
+  if (events > kMostEventsRead) return TooMuch(context, events);
+  const std::size_t all = std::max<std::size_t>(1, context.tables().steps.rows());
+  const double of_step = std::max(kOperationsPerEvent * static_cast<double>(events) / static_cast<double>(all),
+                                  kOperationsPerRank * static_cast<double>(context.ranks().size()));
+  const double fit = of_step > 0 ? kMostOperations / of_step : kMostSteps;
+  if (fit < static_cast<double>(kLeastSteps) / 4) return TooMuch(context, events);
+
+  if (const double lacking = Lacking(context); lacking > kMostLacking)
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("{} of the ranks' collectives lack members, so replayed ranks would not wait for each other",
+                    Percent(lacking)),
+        context.timeline().run_dir, "record all ranks"};
+
+  replay::ReadRunOptions options;
+  options.most_steps = static_cast<std::size_t>(std::clamp<double>(fit, kLeastSteps, kMostSteps));
+  options.first_step = context.first_step();
+  options.last_step = context.last_step();
+  options.jobs = context.options().jobs;
+  options.read_rank = context.options().read_rank;
+  LS_TRY(std::unique_ptr<replay::RecordedRun> run, replay::ReadRun(context.timeline(), options));
+  if (options.most_steps < kMostSteps && run->steps.size() < context.usable_steps().size()) {
+    // There was room for more of them.
+    const double made = static_cast<double>(run->MakeJob().graph.operations().size()) /
+                        static_cast<double>(std::max<std::size_t>(1, run->steps.size()));
+    const auto room = static_cast<std::size_t>(std::min<double>(kMostOperations / std::max(1.0, made), kMostSteps));
+    if (room >= 2 * options.most_steps) {
+      options.most_steps = room;
+      LS_TRY(run, replay::ReadRun(context.timeline(), options));
+    }
+  }
+  LS_TRY(replay::WhatIf what_if, replay::WhatIf::Make(std::move(run)));
+  std::unique_ptr<ReplayedRun> replayed(new ReplayedRun(std::move(what_if)));
+  replayed->job_ = replayed->run().MakeJob();
+  LS_TRY(replayed->schedule_, replay::Simulator(replayed->job_.graph).Run());
+  const std::size_t steps = replayed->run().steps.size(), usable = context.usable_steps().size();
+  if (steps < usable) replayed->sampled_ = fmt::format("{} of {} steps", steps, usable);
+  return std::unique_ptr<const ReplayedRun>(std::move(replayed));
+}
+
+std::size_t ReplayedRun::Plays(std::size_t least, std::size_t most) const {
+  const double fit = kPlayedPerPass / std::max(1.0, static_cast<double>(job_.graph.operations().size()));
+  return std::max(least, static_cast<std::size_t>(std::min(fit, static_cast<double>(most))));
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,41 @@
+#pragma once
+// The run as passes replay it: read once, when the first of them asks, and within a bound
+// on what it may cost, so that the analysis of a large run stays linear and short.
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "analysis/replay/questions/what_if.h"
+#include "core/result.h"
+
+namespace lockstep::analysis {
+
+class Context;
+
+class ReplayedRun {
+ public:
+  // The error says why nothing can be replayed: no steps, too much of it, collectives that lack members.
+  static Result<std::unique_ptr<const ReplayedRun>> Make(const Context& context);
+
+  const replay::WhatIf& what_if() const { return what_if_; }
+  const replay::RecordedRun& run() const { return what_if_.run(); }
+  // Nothing changed, and when everything then happens.
+  const replay::Job& job() const { return job_; }
+  const replay::Schedule& schedule() const { return schedule_; }
+
+  // How often a pass may play the whole job again: at least `least`, at most `most`.
+  std::size_t Plays(std::size_t least, std::size_t most) const;
+  // "the last 12 of 400 steps"; "" if all of them are replayed.
+  const std::string& sampled() const { return sampled_; }
+
+ private:
+  explicit ReplayedRun(replay::WhatIf what_if) : what_if_(std::move(what_if)) {}
+
+  replay::WhatIf what_if_;
+  replay::Job job_;
+  replay::Schedule schedule_;
+  std::string sampled_;
+};
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,130 @@
+// Totals per rank over the analysis window, its median step, its lateness and
+// its straggler score.
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+#include "analysis/core/statistics.h"
+#include "analysis/passes.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// What a rank did by itself in a step. CPU ranks: compute, awake. GPU
+// ranks: compute and own gaps, that is all but communication.
+double Work(const Context& context, std::size_t cell, bool gpu) {
+  const IdentityTerms terms = context.TermsOf(cell);
+  return static_cast<double>(gpu ? terms.Sum() - terms.ExposedComm() : context.own_compute_ns()[cell]);
+}
+
+// score[position] and its interval, from ln(work) relative to the step's median rank.
+void Score(const Context& context, std::vector<RankRow>& rows) {
+  const std::size_t n = context.ranks().size();
+  if (n < 2 || context.usable_steps().size() < 2) return;
+  std::vector<std::vector<double>> deviation(n);
+  std::vector<double> logs(n);
+  for (const std::size_t step : context.usable_steps()) {
+    bool whole = true;
+    for (std::size_t p = 0; p < n && whole; ++p) {
+      const std::size_t cell = context.Cell(step, p);
+      const double work =
+          cell == kNowhere ? 0 : Work(context, cell, context.tables().ranks.gpu[context.RankRow(p)] != 0);
+      whole = work > 0;
+      if (whole) logs[p] = std::log(work);
+    }
+    if (!whole) continue;
+    std::vector<double> sorted = logs;
+    std::sort(sorted.begin(), sorted.end());
+    // The mean of the middle two: with two ranks their deviations are symmetric.
+    const double median = 0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]);
+    for (std::size_t p = 0; p < n; ++p) deviation[p].push_back(logs[p] - median);
+  }
+  if (deviation[0].size() < 2) return;
+  const std::size_t block = BlockLength(deviation);
+  const std::size_t rounds = n > 64 ? 200 : 1000;
+  for (std::size_t p = 0; p < n; ++p) {
+    rows[p].straggler_score = LowerMedian(deviation[p]);
+    rows[p].straggler_interval =
+        BootstrapInterval(deviation[p], block, Statistic::kMedian, context.options().seed + p, rounds);
+  }
+}
+
+void Lateness(const Context& context, const Analysis& analysis, std::vector<RankRow>& rows) {
+  const auto& members = context.tables().collective_ranks;
+  std::vector<std::vector<std::int64_t>> late(rows.size());
+  std::vector<std::int64_t> took_part(rows.size(), 0);
+  for (std::size_t c = 0; c < context.tables().collectives.rows(); ++c) {
+    if (!context.Comparable(c)) continue;
+    const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
+    const std::int64_t median = context.MedianArrival(c);
+    for (std::size_t m = first; m < last; ++m) {
+      const std::size_t p = context.Position(members.rank[m]);
+      if (p == kNowhere) continue;
+      ++took_part[p];
+      late[p].push_back(members.arrival_ns[m] - median);
+    }
+  }
+  for (std::size_t p = 0; p < rows.size(); ++p) {
+    if (took_part[p] == 0) continue;
+    rows[p].late_ns = LowerMedian(std::move(late[p]));
+    if (p < analysis.arrivals.size())
+      rows[p].last_fraction = static_cast<double>(analysis.arrivals[p].last) / static_cast<double>(took_part[p]);
+  }
+}
+
+// The rank's terms in the step whose window is its lower median.
+std::optional<IdentityTerms> MedianStep(const Context& context, std::size_t position) {
+  const auto& cells = context.tables().step_ranks;
+  std::vector<std::pair<std::int64_t, std::size_t>> lengths;
+  for (const std::size_t step : context.usable_steps())
+    if (const std::size_t cell = context.Cell(step, position); cell != kNowhere)
+      lengths.emplace_back(cells.end_ns[cell] - cells.begin_ns[cell], cell);
+  if (lengths.empty()) return std::nullopt;
+  const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>((lengths.size() - 1) / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  return context.TermsOf(middle->second);
+}
+
+}  // namespace
+
+void TabulateRanks(const Context& context, Analysis& analysis) {
+  const auto& tables = context.tables();
+  const auto& t = tables.rank_totals;
+  std::unordered_map<std::int32_t, std::size_t> totals;
+  for (std::size_t i = 0; i < t.rows(); ++i) totals.emplace(t.rank[i], i);
+  std::vector<RankRow>& rows = analysis.ranks;
+  rows.resize(context.ranks().size());
+  for (std::size_t p = 0; p < rows.size(); ++p) {
+    RankRow& row = rows[p];
+    row.rank = context.ranks()[p];
+    row.node = context.timeline().Text(tables.ranks.node[context.RankRow(p)]);
+    row.step_terms = MedianStep(context, p);
+    const auto at = totals.find(row.rank);
+    if (at == totals.end()) continue;
+    const std::size_t i = at->second;
+    row.span_ns = SpanOf(t, i);
+    row.terms = {t.compute_ns[i],         t.exposed_wait_ns[i], t.exposed_transfer_ns[i],
+                 t.exposed_unsplit_ns[i], t.exposed_copy_ns[i], t.idle_ns[i]};
+    row.comm_ns = t.comm_ns[i];
+    row.overlap_ns = t.overlap_ns[i];
+    row.comm_high_ns = t.comm_high_ns[i];
+    row.overlap_high_ns = t.overlap_high_ns[i];
+    row.copy_ns = t.copy_ns[i];
+    row.mpi_other_ns = t.mpi_other_ns[i];
+    row.mpi_io_ns = t.mpi_io_ns[i];
+    row.mpi_rma_ns = t.mpi_rma_ns[i];
+    row.late_sender_ns = t.late_sender_ns[i];
+    row.late_receiver_ns = t.late_receiver_ns[i];
+    row.input_ns = t.input_ns[i];
+    row.helper_wait_ns = t.helper_wait_ns[i];
+    if (t.comm_ns[i] > 0)
+      row.overlap_fraction = static_cast<double>(t.overlap_ns[i]) / static_cast<double>(t.comm_ns[i]);
+    if (t.cpu_ns[i] >= 0) row.cpu_ns = t.cpu_ns[i];
+    if (t.offcpu_ns[i] >= 0) row.offcpu_ns = t.offcpu_ns[i];
+  }
+  Lateness(context, analysis, rows);
+  Score(context, rows);
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,218 @@
+// What ran, and what is missing of it.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "analysis/passes.h"
+#include "core/loss.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr std::int64_t kMostRanksCounted = 1 << 20;
+
+std::vector<std::string> ShellWords(std::string_view command) {
+  std::vector<std::string> words;
+  std::string word;
+  bool in_word = false;
+  char quote = 0;
+  for (const char c : command) {
+    if (quote != 0) {
+      if (c == quote)
+        quote = 0;
+      else
+        word += c;
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+      in_word = true;
+    } else if (c == ' ') {
+      if (in_word) words.push_back(std::move(word));
+      word.clear();
+      in_word = false;
+    } else {
+      word += c;
+      in_word = true;
+    }
+  }
+  if (in_word) words.push_back(std::move(word));
+  return words;
+}
+
+std::string_view BaseName(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+// "python3 -u train.py --lr 1" -> "train.py"; "./build/ddp_mpi --steps 9" -> "ddp_mpi".
+std::string JobName(std::string_view command) {
+  const std::vector<std::string> words = ShellWords(command);
+  if (words.empty()) return {};
+  const std::string_view first = BaseName(words[0]);
+  const bool interpreter = first.starts_with("python") || first == "bash" || first == "sh" || first == "perl";
+  if (interpreter) {
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (words[i] == "-m" && i + 1 < words.size()) return words[i + 1];
+      if (words[i] == "-c") break;
+      if (!words[i].starts_with('-')) return std::string(BaseName(words[i]));
+    }
+  }
+  return std::string(first);
+}
+
+// "0-3,8" added to `cpus`; false if it is no such list.
+bool AddCpus(std::string_view list, std::set<std::uint32_t>& cpus) {
+  const char* at = list.data();
+  const char* const end = at + list.size();
+  while (at != end) {
+    std::uint32_t first = 0, last = 0;
+    auto read = std::from_chars(at, end, first);
+    if (read.ec != std::errc{}) return false;
+    last = first;
+    if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
+    if (read.ec != std::errc{} || last < first || last - first >= 1u << 18) return false;
+    for (std::uint32_t cpu = first; cpu <= last; ++cpu) cpus.insert(cpu);
+    at = read.ptr;
+    if (at != end && *at++ != ',') return false;
+  }
+  return !list.empty();
+}
+
+// Ranks of one node on fewer cores than ranks. Files of older versions say how
+// many cores a rank may use, but not which: there a mask of one core says nothing
+// by itself, for the ranks' cores may differ (mpirun's default binding), and it
+// takes proof that they waited for a core.
+void FindSharedCores(const Context& context, RunFacts& run) {
+  struct Node {
+    std::int64_t ranks = 0;
+    std::uint32_t cores = 0;  // Of the widest mask.
+    std::set<std::uint32_t> cpus;
+    bool cpus_known = true;
+    std::int64_t offcpu_ns = 0, span_ns = 0;
+  };
+  const auto& ranks = context.tables().ranks;
+  const auto& totals = context.tables().rank_totals;
+  std::map<std::string, Node> nodes;
+  std::map<std::int32_t, Node*> node_of;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p) {
+    const std::size_t row = context.RankRow(p);
+    Node& node = nodes[std::string(context.timeline().Text(ranks.node[row]))];
+    ++node.ranks;
+    node.cores = std::max(node.cores, ranks.allowed_cores[row]);
+    node.cpus_known = AddCpus(context.timeline().Text(ranks.allowed_cpus[row]), node.cpus) && node.cpus_known;
+    node_of[ranks.rank[row]] = &node;
+  }
+  for (std::size_t i = 0; i < totals.rows(); ++i) {
+    const auto at = node_of.find(totals.rank[i]);
+    if (at == node_of.end() || totals.offcpu_ns[i] < 0) continue;
+    at->second->offcpu_ns += totals.offcpu_ns[i];
+    at->second->span_ns += SpanOf(totals, i);
+  }
+  for (auto& [name, node] : nodes) {
+    if (node.cpus_known) node.cores = static_cast<std::uint32_t>(node.cpus.size());
+    if (node.cores == 0 || node.ranks <= node.cores) continue;
+    const bool proven = node.offcpu_ns >= node.span_ns / 10 && node.span_ns > 0;
+    if (node.cores == 1 && !node.cpus_known && !proven) continue;
+    if (run.shared_cores != 0 && node.ranks * run.shared_cores <= run.sharing_ranks * node.cores) continue;
+    run.sharing_ranks = node.ranks;
+    run.shared_cores = node.cores;
+  }
+}
+
+}  // namespace
+
+void DescribeRun(const Context& context, Analysis& analysis) {
+  const merge::Timeline& timeline = context.timeline();
+  const auto& ranks = timeline.tables.ranks;
+  RunFacts& run = analysis.run;
+  analysis.run_dir = timeline.run_dir;
+  run.run_id = timeline.Meta("run_id");
+  run.command = timeline.Meta("command");
+  run.job = JobName(run.command);
+  run.classes = timeline.Meta("classes");
+  run.merged_with = timeline.Meta("options");
+  if (run.classes.empty()) run.classes = "lockstep";
+  run.ranks = static_cast<std::int64_t>(context.ranks().size());
+
+  std::set<std::string_view> nodes;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p) {
+    const std::size_t row = context.RankRow(p);
+    nodes.insert(timeline.Text(ranks.node[row]));
+    run.gpu_ranks += ranks.gpu[row] != 0;
+    if (ranks.ended_early[row]) run.ranks_ended_early.push_back(ranks.rank[row]);
+    if (ranks.exit_code[row] == std::numeric_limits<std::int32_t>::min()) continue;  // Not known.
+    if (ranks.exit_code[row] < 0)
+      run.endings.push_back(fmt::format("rank {} was killed by signal {} ({})", ranks.rank[row], -ranks.exit_code[row],
+                                        strsignal(-ranks.exit_code[row])));
+    else if (ranks.exit_code[row] > 0)
+      run.endings.push_back(fmt::format("rank {} exited with code {}", ranks.rank[row], ranks.exit_code[row]));
+  }
+  run.nodes = static_cast<std::int64_t>(nodes.size());
+
+  std::vector<std::int32_t> missing;
+  for (std::size_t row = 0; row < ranks.rows(); ++row)
+    if (ranks.state[row] == schema::RankState::kMissing) missing.push_back(ranks.rank[row]);
+  std::set<std::int32_t> left_out;
+  for (std::size_t row = 0; row < ranks.rows(); ++row)
+    if (ranks.state[row] == schema::RankState::kLeftOut) left_out.insert(ranks.rank[row]);
+  run.ranks_left_out.assign(left_out.begin(), left_out.end());
+  // A timeline may be anybody's: no more than merge ever counts.
+  const std::int64_t world = std::min<std::int64_t>(ToInt(timeline.Meta("world_size"), -1), kMostRanksCounted);
+  for (std::int64_t r = 0; r < world; ++r)
+    if (const auto rank = static_cast<std::int32_t>(r); context.Position(rank) == kNowhere && !left_out.contains(rank))
+      missing.push_back(rank);
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  run.ranks_missing = std::move(missing);
+  run.ranks_expected = std::max<std::int64_t>(world, run.ranks + static_cast<std::int64_t>(run.ranks_missing.size()));
+
+  const auto& steps = timeline.tables.steps;
+  for (const std::size_t row : context.steps()) {
+    if (!context.InWindow(steps.index[row])) continue;
+    if (!steps.complete[row]) {
+      ++run.incomplete_steps;
+      continue;
+    }
+    ++run.steps;
+    run.warmup_steps += steps.warmup[row] != 0;
+    if (!run.first_step) run.first_step = steps.index[row];
+    run.last_step = steps.index[row];
+  }
+  const auto& totals = timeline.tables.rank_totals;
+  for (std::size_t i = 0; i < totals.rows(); ++i) run.span_ns = std::max(run.span_ns.value_or(0), SpanOf(totals, i));
+  FindSharedCores(context, run);
+  DescribeWindows(context, analysis);
+}
+
+void CollectLosses(const Context& context, Analysis& analysis) {
+  const merge::Timeline& timeline = context.timeline();
+  const auto& losses = timeline.tables.losses;
+  for (std::size_t i = 0; i < losses.rows(); ++i) {
+    LossRow row;
+    row.name = timeline.Text(losses.name[i]);
+    row.rank = losses.rank[i];
+    row.count = losses.count[i];
+    row.detail = timeline.Text(losses.detail[i]);
+    if (const LossInfo* info = FindLoss(row.name)) {
+      row.data_loss = info->severity == Severity::kDataLoss;
+      row.sentence = info->sentence;
+      row.remedy = info->remedy;
+    } else {
+      row.sentence = "loss of a kind this version does not know";
+      row.remedy = "analyse with the version that wrote it";
+    }
+    if (row.count > 0) analysis.losses.push_back(std::move(row));
+  }
+  std::stable_sort(analysis.losses.begin(), analysis.losses.end(), [](const LossRow& a, const LossRow& b) {
+    if (a.data_loss != b.data_loss) return a.data_loss;
+    if (a.name != b.name) return a.name < b.name;
+    return a.rank != b.rank ? a.rank < b.rank : a.detail < b.detail;
+  });
+}
+
+}  // namespace lockstep::analysis

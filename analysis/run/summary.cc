@@ -1,0 +1,100 @@
+// Where a step goes: the identity's terms, as means over ranks of the median step.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
+#include "analysis/passes.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// Floor of the mean of each column, so that the terms are integers and their
+// sum, which is what the step length is defined as, is exact.
+template <typename Table>
+void Average(const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
+  const auto n = static_cast<std::int64_t>(rows.size());
+  const auto mean = [&](const std::vector<std::int64_t>& column) {
+    std::int64_t sum = 0;
+    for (const std::size_t row : rows) sum += column[row];
+    return sum / n;
+  };
+  const auto known_mean = [&](const std::vector<std::int64_t>& column) -> std::optional<std::int64_t> {
+    for (const std::size_t row : rows)
+      if (column[row] < 0) return std::nullopt;
+    return mean(column);
+  };
+  s.terms = {mean(t.compute_ns),         mean(t.exposed_wait_ns), mean(t.exposed_transfer_ns),
+             mean(t.exposed_unsplit_ns), mean(t.exposed_copy_ns), mean(t.idle_ns)};
+  s.comm_ns = mean(t.comm_ns);
+  s.hidden_comm_ns = mean(t.overlap_ns);
+  s.comm_high_ns = mean(t.comm_high_ns);
+  s.hidden_comm_high_ns = mean(t.overlap_high_ns);
+  s.mpi_other_ns = mean(t.mpi_other_ns);
+  s.mpi_io_ns = mean(t.mpi_io_ns);
+  s.mpi_rma_ns = mean(t.mpi_rma_ns);
+  s.late_sender_ns = mean(t.late_sender_ns);
+  s.late_receiver_ns = mean(t.late_receiver_ns);
+  s.input_ns = mean(t.input_ns);
+  s.helper_wait_ns = mean(t.helper_wait_ns);
+  s.cpu_ns = known_mean(t.cpu_ns);
+  s.offcpu_ns = known_mean(t.offcpu_ns);
+}
+
+// The term's definition says compute; what it is here must be said beside it.
+void TellHelperWaits(Analysis& analysis) {
+  const Summary& s = analysis.summary;
+  if (s.helper_wait_ns <= 0 || static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum()))
+    return;
+  analysis.remarks.push_back(fmt::format(
+      "For {} of the compute time{}, the training thread sleeps until another thread's collectives end. This "
+      "is exposed communication that none of its own calls shows.",
+      Duration(s.helper_wait_ns), s.per_step ? " per step" : ""));
+}
+
+}  // namespace
+
+void Summarize(const Context& context, Analysis& analysis) {
+  const auto& tables = context.tables();
+  Summary& s = analysis.summary;
+  std::vector<std::size_t> by_length = context.usable_steps();
+  std::stable_sort(by_length.begin(), by_length.end(),
+                   [&](std::size_t a, std::size_t b) { return tables.steps.step_ns[a] < tables.steps.step_ns[b]; });
+  std::vector<std::size_t> rows;
+  if (!by_length.empty()) {
+    const auto length_at = [&](double p) {
+      return tables.steps.step_ns[by_length[static_cast<std::size_t>(p * static_cast<double>(by_length.size() - 1))]];
+    };
+    const std::size_t median = by_length[(by_length.size() - 1) / 2];
+    s.job_step_ns_median = tables.steps.step_ns[median];
+    s.job_step_ns_p10 = length_at(0.10);
+    s.job_step_ns_p99 = length_at(0.99);
+    for (std::size_t p = 0; p < context.ranks().size(); ++p)
+      if (const std::size_t cell = context.Cell(median, p); cell != kNowhere) rows.push_back(cell);
+    if (!rows.empty()) {
+      s.per_step = true;
+      s.median_step = tables.steps.index[median];
+      Average(tables.step_ranks, rows, s);
+      s.step_ns_median = s.terms.Sum();
+    }
+  }
+  if (!s.per_step) {
+    for (std::size_t i = 0; i < tables.rank_totals.rows(); ++i) rows.push_back(i);
+    if (!rows.empty()) Average(tables.rank_totals, rows, s);
+  }
+  const auto fraction = [](std::int64_t part, std::int64_t whole) -> std::optional<double> {
+    if (whole <= 0) return std::nullopt;
+    return static_cast<double>(part) / static_cast<double>(whole);
+  };
+  s.overlap_fraction = fraction(s.hidden_comm_ns, s.comm_ns);
+  // What the training thread slept through was not hidden by its work.
+  s.overlap_low = fraction(std::max<std::int64_t>(0, s.hidden_comm_ns - s.helper_wait_ns), s.comm_ns);
+  s.overlap_high = fraction(s.hidden_comm_high_ns, s.comm_high_ns);
+  // The certain part may be null where nothing is certain to have moved.
+  if (!s.overlap_low && s.overlap_high) s.overlap_low = 0.0;
+  TellHelperWaits(analysis);
+}
+
+}  // namespace lockstep::analysis

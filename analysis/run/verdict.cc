@@ -1,0 +1,157 @@
+// The one sentence and what belongs right under it.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/core/format.h"
+#include "analysis/passes.h"
+#include "analysis/run/findings.h"
+
+namespace lockstep::analysis {
+namespace {
+
+const Finding* Find(const Analysis& analysis, std::string_view id) {
+  for (const Finding& finding : analysis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+// What the verdict says: the largest gain; but what is certain goes before what is at most that much, unless
+// it is small beside it.
+const Finding* MostWorth(const Analysis& analysis) {
+  const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
+                               [](const Finding& f) { return f.id != "warmup.captured"; });
+  if (at == analysis.findings.end()) return nullptr;
+  const Finding& first = *at;
+  constexpr double kSmallBeside = 0.25;
+  if (first.upper_bound)
+    for (const std::string_view id : {"straggler.arrival", "progress.wait_only"})
+      if (const Finding* finding = Find(analysis, id))
+        if (GainShare(analysis, *finding) < 0 ||
+            GainShare(analysis, *finding) >= kSmallBeside * GainShare(analysis, first))
+          return finding;
+  return &first;
+}
+
+std::string OfTheOneThereIs(const Analysis& analysis) {
+  const Finding* first = MostWorth(analysis);
+  return first != nullptr ? " " + first->headline : std::string();
+}
+
+// A healthy run, with what was checked.
+std::string Nothing(const Analysis& analysis) {
+  const Summary& s = analysis.summary;
+  std::vector<std::string> looked;
+  if (analysis.run.ranks > 1) looked.insert(looked.end(), {"late ranks", "exposed communication"});
+  looked.push_back("input");
+  if (analysis.run.gpu_ranks > 0) looked.insert(looked.end(), {"host syncs", "launches", "copies", "memory"});
+  if (s.per_step) looked.push_back("periodic bursts");
+  std::string list;
+  for (std::size_t i = 0; i < looked.size(); ++i)
+    list += (i == 0 ? "" : i + 1 == looked.size() ? " and " : ", ") + looked[i];
+  return fmt::format("nothing found that costs more than {:.0f} % of {} (checked: {}).", 100 * kNameShare,
+                     s.per_step ? fmt::format("each {} step", Duration(s.terms.Sum())) : "the time", list);
+}
+
+bool Communicates(const Context& context) {
+  if (context.tables().collectives.rows() > 0) return true;
+  const auto& totals = context.tables().rank_totals;
+  for (std::size_t i = 0; i < totals.rows(); ++i)
+    if (totals.comm_high_ns[i] > 0 || totals.comm_ns[i] > 0) return true;
+  return false;
+}
+
+std::string Sentence(const Context& context, Analysis& analysis) {
+  const RunFacts& run = analysis.run;
+  const bool communicates = Communicates(context);
+  if (run.ranks == 0) {
+    analysis.suspicious = true;
+    return "No rank left a readable file: there is nothing to analyse.";
+  }
+  if (run.ranks_expected > 1 && run.ranks == 1 && !run.ranks_left_out.empty())
+    return "Only one rank was recorded: nothing to compare." + OfTheOneThereIs(analysis);
+  if (run.ranks_expected > 1 && run.ranks == 1)
+    return fmt::format("Only one of {} ranks has a readable file: nothing to compare.{}", run.ranks_expected,
+                       OfTheOneThereIs(analysis));
+  if (!analysis.unrecorded.empty()) return analysis.unrecorded;
+  if (run.ranks == 1) {
+    if (const Finding* first = MostWorth(analysis)) return first->headline;
+    return fmt::format("One rank{}: nothing to compare, and {}", communicates ? "" : " that does not communicate",
+                       Nothing(analysis));
+  }
+  if (!communicates) {
+    analysis.suspicious = true;
+    return fmt::format("{} ranks, but no communication was recorded: that is suspicious.", run.ranks);
+  }
+  if (const Finding* first = MostWorth(analysis)) return first->headline;
+  std::string nothing = Nothing(analysis);
+  nothing[0] = 'N';
+  return nothing;
+}
+
+void Remark(const Context& context, Analysis& analysis) {
+  const RunFacts& run = analysis.run;
+  const auto add = [&](std::string text) { analysis.remarks.push_back(std::move(text)); };
+  if (!run.ranks_missing.empty())
+    add(fmt::format("{} of {} without a readable file: {} {}. Waiting for {} is not seen.", run.ranks_missing.size(),
+                    Plural(run.ranks_expected, "rank"), run.ranks_missing.size() == 1 ? "rank" : "ranks",
+                    ShortRankList(run.ranks_missing), run.ranks_missing.size() == 1 ? "it" : "them"));
+  if (const std::string_view differ = context.timeline().Meta("settings_differ"); !differ.empty())
+    add(
+        fmt::format("The ranks were recorded with different settings: {}. Variables LOCKSTEP_... of a shell do not "
+                    "reach other hosts: give options on the command line.",
+                    differ));
+  if (const std::string_view why = context.timeline().Meta("clock_by_collectives"); !why.empty())
+    add(fmt::format("Clocks were not measured against each other and are bounded by collectives alone ({}).", why));
+  constexpr std::int64_t kWorthSaying = 100'000;
+  if (const std::int64_t gpu = ToInt(context.timeline().Meta("gpu_clock_error_ns"), 0); gpu >= kWorthSaying)
+    add(fmt::format(
+        "GPU times may be off the CPU's by up to {}, as far as launches and synchronisations show; the clock "
+        "error includes it.",
+        Duration(gpu)));
+  if (!run.ranks_ended_early.empty())
+    add(fmt::format("{} {} ended before the others; the analysis covers what was recorded.",
+                    run.ranks_ended_early.size() == 1 ? "Rank" : "Ranks", ShortRankList(run.ranks_ended_early)));
+  std::string endings;
+  constexpr std::size_t kMaxEndings = 4;
+  for (std::size_t i = 0; i < std::min(run.endings.size(), kMaxEndings); ++i)
+    endings += (i == 0 ? "" : ", ") + run.endings[i];
+  if (run.endings.size() > kMaxEndings) endings += fmt::format(" and {} more", run.endings.size() - kMaxEndings);
+  if (!endings.empty()) {
+    endings[0] = 'R';
+    add(endings + ".");
+  }
+  if (analysis.suspicious && run.ranks > 1)
+    add("If the ranks do communicate, Lockstep did not see it: lockstep doctor shows which sources were in place.");
+  const Finding* wait_only = Find(analysis, "progress.wait_only");
+  if (analysis.wait_only && (wait_only == nullptr || wait_only->headline != analysis.verdict))
+    add(analysis.mostly_posted
+            ? "Communication was posted early but moved only in Wait: no overlap is claimed."
+            : "What was posted early moved only in Wait, the rest is blocking: no overlap is claimed.");
+  if (run.ranks > 1 && !analysis.suspicious) {
+    if (run.steps + run.incomplete_steps == 0)
+      add("No steps are marked: figures are of the whole recording. Mark steps with lockstep_step().");
+    else if (context.usable_steps().size() < 5 && context.units_are_steps())
+      add(fmt::format("Only {} to compare: too few to name a rank.",
+                      Plural(static_cast<std::int64_t>(context.usable_steps().size()), "step")));
+    else if (context.usable_steps().empty())
+      add("No step is complete on every rank: figures are of the whole recording.");
+  }
+  if (analysis.trust.clock_violations > 0)
+    add(fmt::format("Clock alignment contradicts {} of {} collectives: waits and transfers are not to be trusted.",
+                    Count(analysis.trust.clock_violations), Count(analysis.trust.collectives)));
+}
+
+}  // namespace
+
+void Conclude(const Context& context, Analysis& analysis) {
+  ChooseFindings(context, analysis);
+  analysis.verdict = Sentence(context, analysis);
+  Remark(context, analysis);
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,73 @@
+#include "analysis/run/warmup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
+#include "analysis/passes.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr std::size_t kLeastSteps = 8;
+// Longer than the later ones by this, and out of their scatter.
+constexpr double kLeastExcess = 0.10, kDeviations = 6;
+// Of later steps that are as long: more, and the first ones are nothing special.
+constexpr double kMostAlike = 0.02;
+
+}  // namespace
+
+std::size_t CountWarmup(const std::vector<std::int64_t>& own_ns) {
+  const std::size_t n = own_ns.size();
+  if (n < kLeastSteps) return 0;
+  // The later half is beyond any warm-up that can be told from a change.
+  const std::vector<std::int64_t> later(own_ns.begin() + static_cast<std::ptrdiff_t>(n / 2), own_ns.end());
+  const std::int64_t middle = LowerMedian(later);
+  std::vector<std::int64_t> deviations;
+  for (const std::int64_t ns : later) deviations.push_back(std::abs(ns - middle));
+  const double scatter = 1.4826 * static_cast<double>(LowerMedian(std::move(deviations)));
+  const double limit =
+      static_cast<double>(middle) + std::max(kLeastExcess * static_cast<double>(middle), kDeviations * scatter);
+  std::size_t first = 0;
+  while (first<n&& static_cast<double>(own_ns[first])> limit) ++first;
+  if (first * 3 > n) return 0;
+  const auto alike = std::count_if(own_ns.begin() + static_cast<std::ptrdiff_t>(first), own_ns.end(),
+                                   [&](std::int64_t ns) { return static_cast<double>(ns) > limit; });
+  return static_cast<double>(alike) > std::max(1.0, kMostAlike * static_cast<double>(n)) ? 0 : first;
+}
+
+void TellWarmup(const Context& context, Analysis& analysis) {
+  const std::vector<std::size_t>& rows = context.slow_start();
+  if (rows.empty()) return;
+  const auto& steps = context.tables().steps;
+  std::vector<std::int64_t> early, later;
+  Finding finding;
+  finding.rows = {{"step", "step_ns"}, {}};
+  for (const std::size_t row : rows) {
+    early.push_back(steps.step_ns[row]);
+    finding.rows.rows.push_back({steps.index[row], steps.step_ns[row]});
+  }
+  for (const std::size_t row : context.usable_steps()) later.push_back(steps.step_ns[row]);
+  const std::int64_t first = steps.index[rows.front()], last = steps.index[rows.back()];
+  const double factor =
+      static_cast<double>(LowerMedian(early)) / static_cast<double>(std::max<std::int64_t>(1, LowerMedian(later)));
+  const std::string which = first == last ? fmt::format("Step {}", first) : fmt::format("Steps {} to {}", first, last);
+  finding.id = "warmup.captured";
+  finding.part = "warmup";
+  finding.headline = fmt::format("{} {} {:.2g} times as long as the {} later ones: warm-up, left out of all figures.",
+                                 which, rows.size() == 1 ? "takes" : "take", factor, later.size());
+  finding.brief = fmt::format("{} of warm-up recorded", Plural(static_cast<std::int64_t>(rows.size()), "step"));
+  finding.evidence = fmt::format("{}: median {} against {} of the {} later steps; left out of medians", which,
+                                 Duration(LowerMedian(early)), Duration(LowerMedian(later)), later.size());
+  finding.action = fmt::format(
+      "nothing to fix; record from step {} on (--steps {}:), with torch.profiler schedule(wait, "
+      "warmup)",
+      last + 1, last + 1);
+  finding.confidence = 0.8;
+  analysis.findings.push_back(std::move(finding));
+}
+
+}  // namespace lockstep::analysis

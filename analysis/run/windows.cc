@@ -1,0 +1,65 @@
+// What was recorded, where that is not everything: one line under the verdict.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/core/format.h"
+#include "analysis/passes.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr std::size_t kMaxWindowsNamed = 3;
+
+std::string StepsOf(const CaptureWindow& window) {
+  if (!window.first_step) return Duration(window.span_ns);
+  return *window.first_step == *window.last_step ? fmt::format("{}", *window.first_step)
+                                                 : fmt::format("{}-{}", *window.first_step, *window.last_step);
+}
+
+std::string Sentence(const RunFacts& run) {
+  if (run.windows.empty())
+    return run.outside_steps > 0 ? "The ranks' capture windows have no step in common."
+                                 : "The ranks' capture windows have nothing in common, or none was opened.";
+  std::string text;
+  for (std::size_t i = 0; i < std::min(run.windows.size(), kMaxWindowsNamed); ++i)
+    text += (i == 0 ? "" : ", ") + StepsOf(run.windows[i]);
+  if (run.windows.size() > kMaxWindowsNamed)
+    text += fmt::format(" and {} more windows", run.windows.size() - kMaxWindowsNamed);
+  const bool steps = run.windows.front().first_step.has_value();
+  text = fmt::format("Recorded: {}{} of each rank", steps ? "steps " : "", text);
+  if (run.outside_steps > 0)
+    text += fmt::format("; {} outside the common window left out", Plural(run.outside_steps, "step"));
+  const bool cut = std::any_of(run.windows.begin(), run.windows.end(), [](const auto& window) { return window.cut; });
+  if (cut) text += run.windows.size() == 1 ? "; the window was cut short" : "; the last window was cut short";
+  return text + ".";
+}
+
+}  // namespace
+
+void DescribeWindows(const Context& context, Analysis& analysis) {
+  RunFacts& run = analysis.run;
+  const auto& windows = context.tables().windows;
+  run.recording = context.timeline().Meta("recording");
+  for (std::size_t i = 0; i < windows.rows(); ++i) {
+    CaptureWindow window;
+    if (windows.first_step[i] >= 0 && windows.end_step[i] > windows.first_step[i]) {
+      window.first_step = windows.first_step[i];
+      window.last_step = windows.end_step[i] - 1;
+    }
+    window.span_ns = windows.end_ns[i] - windows.begin_ns[i];
+    window.outside_steps = windows.outside_steps[i];
+    window.cut = windows.cut[i] != 0;
+    run.windows.push_back(window);
+  }
+  run.outside_steps = std::max<std::int64_t>(ToInt(context.timeline().Meta("outside_steps"), 0), 0);
+  if (!run.recording.empty() && run.recording != "all") analysis.remarks.push_back(Sentence(run));
+  if (!run.ranks_left_out.empty())
+    analysis.remarks.push_back(fmt::format(
+        "{} {} not recorded (--ranks): waiting for {} is not seen.", run.ranks_left_out.size() == 1 ? "Rank" : "Ranks",
+        ShortRankList(run.ranks_left_out) + (run.ranks_left_out.size() == 1 ? " was" : " were"),
+        run.ranks_left_out.size() == 1 ? "it" : "them"));
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,26 @@
+// Who arrives last, how often, and by how much.
+
+#include "analysis/passes.h"
+
+namespace lockstep::analysis {
+
+void CountArrivals(const Context& context, Analysis& analysis) {
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  analysis.arrivals.resize(context.ranks().size());
+  for (std::size_t p = 0; p < context.ranks().size(); ++p) analysis.arrivals[p].rank = context.ranks()[p];
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (!context.Comparable(c)) continue;
+    if (t.last_rank[c] >= 0) {
+      const std::size_t p = context.Position(t.last_rank[c]);
+      if (p == kNowhere) continue;
+      ++analysis.arrivals[p].last;
+      analysis.arrivals[p].charge_ns += t.charge_ns[c];
+      continue;
+    }
+    for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m)
+      if (const std::size_t p = context.Position(members.rank[m]); p != kNowhere) ++analysis.arrivals[p].ties;
+  }
+}
+
+}  // namespace lockstep::analysis

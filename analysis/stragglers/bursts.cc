@@ -1,0 +1,260 @@
+// Steps that recur every so many steps, or every so many seconds, and are slow on the host: logging, checkpoints,
+// garbage collection. What they cost on average, and the range that they are spent in, if there is one.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
+#include "analysis/passes.h"
+#include "core/printed.h"
+#include "trace/file/strings.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr std::size_t kLeastSteps = 12, kLeastBursts = 4, kLeastBurstsInTime = 5;
+// A burst stands out of the other steps' scatter and is worth something.
+constexpr double kDeviations = 6, kLeastExcess = 0.05;
+// Of the distances between bursts.
+constexpr double kRegular = 0.8, kTimeTolerance = 0.15;
+
+struct Period {
+  std::int64_t steps = 0, ns = 0;  // One of them.
+  std::size_t fitting = 0, distances = 0;
+};
+
+struct Series {
+  std::vector<std::size_t> rows;    // Of tables.steps.
+  std::vector<std::int64_t> ns;     // Each step's length.
+  std::int64_t ordinary_ns = 0;     // Median of the others.
+  std::vector<std::size_t> bursts;  // Positions.
+  std::vector<bool> burst;
+};
+
+std::optional<Series> FindSlowSteps(const Context& context) {
+  const auto& steps = context.tables().steps;
+  Series series;
+  for (const std::size_t row : context.usable_steps()) {
+    series.rows.push_back(row);
+    series.ns.push_back(steps.step_ns[row]);
+  }
+  const std::size_t n = series.ns.size();
+  if (n < kLeastSteps) return std::nullopt;
+  series.ordinary_ns = LowerMedian(series.ns);
+  std::vector<std::int64_t> deviations;
+  for (const std::int64_t ns : series.ns) deviations.push_back(std::abs(ns - series.ordinary_ns));
+  const double scatter = 1.4826 * static_cast<double>(LowerMedian(std::move(deviations)));
+  const double limit = static_cast<double>(series.ordinary_ns) +
+                       std::max(kLeastExcess * static_cast<double>(series.ordinary_ns), kDeviations * scatter);
+  series.burst.assign(n, false);
+  for (std::size_t i = 0; i < n; ++i)
+    if (static_cast<double>(series.ns[i]) > limit) {
+      series.bursts.push_back(i);
+      series.burst[i] = true;
+    }
+  if (series.bursts.size() < kLeastBursts || series.bursts.size() * 3 > n) return std::nullopt;
+  return series;
+}
+
+std::optional<Period> FindPeriod(const Context& context, const Series& series) {
+  const auto& steps = context.tables().steps;
+  std::vector<std::int64_t> in_steps, in_time;
+  for (std::size_t i = 1; i < series.bursts.size(); ++i) {
+    const std::size_t a = series.rows[series.bursts[i - 1]], b = series.rows[series.bursts[i]];
+    in_steps.push_back(steps.index[b] - steps.index[a]);
+    in_time.push_back(steps.begin_ns[b] - steps.begin_ns[a]);
+  }
+  Period period;
+  period.distances = in_steps.size();
+  period.steps = LowerMedian(in_steps);
+  period.fitting = static_cast<std::size_t>(std::count(in_steps.begin(), in_steps.end(), period.steps));
+  const auto enough = [&] {
+    return static_cast<double>(period.fitting) >= kRegular * static_cast<double>(period.distances);
+  };
+  if (period.steps >= 2 && enough()) return period;
+  if (series.bursts.size() < kLeastBurstsInTime) return std::nullopt;
+  period.steps = 0;
+  period.ns = LowerMedian(in_time);
+  // A burst is seen in the step that it falls into.
+  const double tolerance =
+      std::max(kTimeTolerance * static_cast<double>(period.ns), 1.0 * static_cast<double>(series.ordinary_ns));
+  if (static_cast<double>(period.ns) < 4 * static_cast<double>(series.ordinary_ns)) return std::nullopt;
+  period.fitting = static_cast<std::size_t>(std::count_if(in_time.begin(), in_time.end(), [&](std::int64_t ns) {
+    return std::abs(static_cast<double>(ns - period.ns)) <= tolerance;
+  }));
+  if (!enough()) return std::nullopt;
+  return period;
+}
+
+// How much longer a rank's own part of the burst steps is than of others, per burst; and on the host alone.
+struct Share {
+  std::size_t position = kNowhere;
+  std::int64_t own_ns = 0, host_ns = 0;
+};
+
+std::vector<Share> SharesOf(const Context& context, const Series& series) {
+  std::vector<Share> shares;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p) {
+    const bool gpu = context.tables().ranks.gpu[context.RankRow(p)];
+    std::vector<std::int64_t> own[2], host[2];
+    for (std::size_t i = 0; i < series.rows.size(); ++i) {
+      const std::size_t cell = context.Cell(series.rows[i], p);
+      if (cell == kNowhere) continue;
+      const IdentityTerms terms = context.TermsOf(cell);
+      own[series.burst[i]].push_back(terms.Sum() - terms.exposed_wait_ns);
+      host[series.burst[i]].push_back(gpu ? terms.idle_ns : terms.compute_ns + terms.idle_ns);
+    }
+    shares.push_back({p, LowerMedian(own[1]) - LowerMedian(own[0]), LowerMedian(host[1]) - LowerMedian(host[0])});
+  }
+  std::stable_sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.own_ns > b.own_ns; });
+  return shares;
+}
+
+struct Named {
+  std::string name;
+  std::uint8_t category = schema::Category::kNone;
+  std::int64_t extra_ns = 0;  // Per burst.
+};
+
+// The range that the time is spent in: the innermost that takes at least half of it.
+std::optional<Named> NameIt(const Context& context, const Series& series, std::size_t position, std::int64_t excess) {
+  const std::int32_t rank = context.ranks()[position];
+  const auto read = context.ReadRank(rank);
+  if (!read.ok()) return std::nullopt;
+  const schema::RankTables& t = read.value();
+  struct Window {
+    std::int64_t begin, end;
+    bool burst;
+  };
+  std::map<std::int64_t, bool> wanted;
+  for (std::size_t i = 0; i < series.rows.size(); ++i)
+    wanted[context.tables().steps.index[series.rows[i]]] = series.burst[i];
+  std::vector<Window> windows;
+  for (std::size_t i = 0; i < t.steps.rows(); ++i)
+    if (const auto at = wanted.find(t.steps.index[i]); at != wanted.end())
+      windows.push_back({t.steps.begin_ns[i], t.steps.end_ns[i], at->second});
+  std::sort(windows.begin(), windows.end(), [](const Window& a, const Window& b) { return a.begin < b.begin; });
+  struct Sum {
+    double in[2] = {0, 0};
+    std::int64_t depth = 0, count = 0;
+    std::uint8_t category = schema::Category::kNone;
+  };
+  std::map<std::uint32_t, Sum> sums;
+  for (std::uint32_t row = 0; row < t.ranges.rows(); ++row) {
+    const std::int64_t begin = t.ranges.begin_ns[row], end = begin + t.ranges.duration_ns[row];
+    auto window = std::upper_bound(windows.begin(), windows.end(), begin,
+                                   [](std::int64_t at, const Window& w) { return at < w.end; });
+    for (; window != windows.end() && window->begin < end; ++window) {
+      Sum& sum = sums[t.ranges.name[row]];
+      sum.in[window->burst] += static_cast<double>(std::min(end, window->end) - std::max(begin, window->begin));
+      sum.depth += t.ranges.depth[row];
+      ++sum.count;
+      sum.category = t.ranges.category[row];
+    }
+  }
+  const auto bursts = static_cast<double>(series.bursts.size());
+  const auto others = static_cast<double>(series.rows.size() - series.bursts.size());
+  std::optional<Named> best;
+  double best_length = 0;
+  for (const auto& [id, sum] : sums) {
+    const double extra = sum.in[1] / bursts - sum.in[0] / others;
+    if (extra < 0.5 * static_cast<double>(excess)) continue;
+    const std::string name(trace::TextOf(t, id));
+    if (name.empty() || name.starts_with("ProfilerStep#")) continue;
+    // What encloses it takes as long and more.
+    const double length = sum.in[1] / bursts;
+    if (!best || length < best_length) {
+      best = Named{name, sum.category, std::llround(extra)};
+      best_length = length;
+    }
+  }
+  return best;
+}
+
+std::string WhatOf(const std::optional<Named>& named) {
+  using enum schema::Category::Value;
+  if (!named) return "nothing names";
+  if (named->category == kCheckpoint) return fmt::format("\"{}\" (checkpoint)", named->name);
+  if (named->category == kInput) return fmt::format("\"{}\" (input)", named->name);
+  return fmt::format("\"{}\"", named->name);
+}
+
+std::string ActionFor(const std::optional<Named>& named) {
+  using enum schema::Category::Value;
+  if (!named)
+    return "name what the host does there (record_function, NVTX, lockstep.h); if it is Python's garbage collection: "
+           "gc.disable() and gc.collect() at the same step on all ranks";
+  if (named->category == kCheckpoint)
+    return "write checkpoints from a copy in another thread or process (asynchronous checkpointing), or less often";
+  if (named->category == kInput)
+    return "load ahead of time: workers that live across epochs (persistent_workers), a deeper queue";
+  if (named->name.find("gc") != std::string::npos || named->name.find("garbage") != std::string::npos)
+    return "collect garbage at the same step on all ranks (gc.disable(), gc.collect()), or freeze long-lived objects "
+           "(gc.freeze())";
+  return fmt::format("do \"{}\" less often, in another thread, or without waiting for the GPU", named->name);
+}
+
+}  // namespace
+
+void FindBursts(const Context& context, Analysis& analysis) {
+  const auto series = FindSlowSteps(context);
+  if (!series) return;
+  const auto period = FindPeriod(context, *series);
+  if (!period) return;
+  const std::vector<Share> shares = SharesOf(context, *series);
+  std::vector<std::int64_t> excess;
+  std::int64_t sum = 0;
+  for (const std::size_t i : series->bursts) {
+    excess.push_back(series->ns[i] - series->ordinary_ns);
+    sum += excess.back();
+  }
+  const std::int64_t each = LowerMedian(excess);
+  // Longer for transferring only: no burst of the host.
+  if (shares.empty() || 2 * shares[0].own_ns < each || 2 * shares[0].host_ns < shares[0].own_ns) return;
+  const std::int64_t per_step = sum / static_cast<std::int64_t>(series->ns.size());
+  std::vector<std::int32_t> ranks;
+  for (const Share& share : shares)
+    if (2 * share.own_ns >= shares[0].own_ns) ranks.push_back(context.ranks()[share.position]);
+  const bool all = ranks.size() == context.ranks().size();
+  std::sort(ranks.begin(), ranks.end());
+  const std::optional<Named> named = NameIt(context, *series, shares[0].position, each);
+
+  const std::string every =
+      period->steps > 0 ? fmt::format("Every {} steps", period->steps) : fmt::format("Every {}", Duration(period->ns));
+  Finding finding;
+  finding.id = "burst.periodic";
+  finding.part = "burst";
+  const std::string who = all ? (ranks.size() == 1 ? "the host" : "all ranks") : RankNames(ranks);
+  const bool many = !(ranks.size() == 1);
+  finding.headline = named ? fmt::format("{} {} {} in {}: such a step takes {} longer, {} per step on average.", every,
+                                         who, many ? "are" : "is", WhatOf(named), Duration(each), Duration(per_step))
+                           : fmt::format("{}, a step takes {} longer than the others on {}, {} per step on average.",
+                                         every, Duration(each), who, Duration(per_step));
+  finding.brief = named ? fmt::format("{} in every {} step", BeginOf(named->name, 30),
+                                      period->steps > 0 ? fmt::format("{}th", period->steps) : "n-th")
+                        : "steps that are slow on the host at regular intervals";
+  if (named && period->steps == 0)
+    finding.brief = fmt::format("{} every {}", BeginOf(named->name, 30), Duration(period->ns));
+  finding.evidence = fmt::format(
+      "{} of {} steps, {} of {} distances between them alike; {} of each within {} on rank {}", series->bursts.size(),
+      series->ns.size(), period->fitting, period->distances, Duration(named ? named->extra_ns : shares[0].host_ns),
+      named ? WhatOf(named) : std::string("the host's part"), context.ranks()[shares[0].position]);
+  finding.action = ActionFor(named);
+  finding.saves_ns_per_step = per_step;
+  finding.upper_bound = true;
+  finding.rank = all ? -1 : context.ranks()[shares[0].position];
+  finding.confidence = named ? 0.8 : 0.6;
+  finding.rows = {{"step", "step_ns", "longer_ns"}, {}};
+  for (std::size_t i = 0; i < series->bursts.size(); ++i) {
+    const std::size_t at = series->bursts[i];
+    finding.rows.rows.push_back({context.tables().steps.index[series->rows[at]], series->ns[at], excess[i]});
+  }
+  analysis.findings.push_back(std::move(finding));
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,68 @@
+// Clock and throttling of a rank's GPU beside the others'.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
+#include "analysis/stragglers/straggler_cause.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// A median over samples moves by a step of the clock (15 MHz of 2 GHz) in healthy runs.
+constexpr double kLowerClock = 0.97;
+// Throttled in at least so many of its samples, and in twice as many as the others.
+constexpr double kThrottled = 0.2;
+
+double ThrottledShare(const GpuRow& gpu) {
+  return gpu.samples > 0 ? static_cast<double>(gpu.throttled) / static_cast<double>(gpu.samples) : 0;
+}
+
+}  // namespace
+
+std::optional<GpuEvidence> SlowClockOf(const Analysis& analysis, std::int32_t rank) {
+  std::optional<GpuEvidence> worst;
+  for (const GpuRow& own : analysis.gpus) {
+    if (own.rank != rank) continue;
+    std::vector<std::int64_t> clocks;
+    std::vector<double> throttled;
+    for (const GpuRow& other : analysis.gpus) {
+      if (other.rank == rank || other.name != own.name) continue;
+      if (other.sm_clock_mhz) clocks.push_back(*other.sm_clock_mhz);
+      throttled.push_back(ThrottledShare(other));
+    }
+    if (throttled.empty()) continue;
+    GpuEvidence evidence{own, std::nullopt};
+    if (!clocks.empty()) evidence.others_sm_clock_mhz = LowerMedian(std::move(clocks));
+    std::sort(throttled.begin(), throttled.end());
+    const double share = ThrottledShare(own), others = throttled[(throttled.size() - 1) / 2];
+    const bool known = own.sm_clock_mhz && evidence.others_sm_clock_mhz;
+    const bool lower = known && static_cast<double>(*own.sm_clock_mhz) <=
+                                    kLowerClock * static_cast<double>(*evidence.others_sm_clock_mhz);
+    // Clocks as high as the others': whatever the reasons say, they cost nothing.
+    const bool as_high = known && *own.sm_clock_mhz >= *evidence.others_sm_clock_mhz;
+    if (!lower && (as_high || share < kThrottled || share < 2 * others)) continue;
+    if (!worst || own.sm_clock_mhz.value_or(0) < worst->gpu.sm_clock_mhz.value_or(0)) worst = std::move(evidence);
+  }
+  return worst;
+}
+
+std::string SlowClockText(const GpuEvidence& evidence) {
+  const GpuRow& gpu = evidence.gpu;
+  std::string text;
+  if (gpu.sm_clock_mhz)
+    text = fmt::format("its GPU's clock is {} MHz (median of {} samples)", *gpu.sm_clock_mhz, gpu.samples);
+  if (gpu.sm_clock_mhz && evidence.others_sm_clock_mhz)
+    text += fmt::format(", the others' {} MHz", *evidence.others_sm_clock_mhz);
+  if (gpu.throttled > 0)
+    text += fmt::format("{}throttled in {} of {} samples: {}", text.empty() ? "its GPU is " : ", ", gpu.throttled,
+                        gpu.samples, ThrottleReasons(gpu.throttle_reasons));
+  if (gpu.temperature_c) text += fmt::format(", up to {} C", *gpu.temperature_c);
+  if (gpu.power_mw) text += fmt::format(", {} W", (*gpu.power_mw + 500) / 1000);
+  return text;
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,200 @@
+#include "analysis/stragglers/lateness.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "analysis/core/statistics.h"
+#include "core/interval.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr std::size_t kMaxWitnesses = 33;
+
+std::int64_t ResolutionNs(std::int64_t error_ns) {
+  // No bound: the largest number there is.
+  return error_ns > INT64_MAX / 4 ? INT64_MAX : static_cast<std::int64_t>(kResolution * static_cast<double>(error_ns));
+}
+
+std::int64_t InMessages(const schema::TlStepRanks& cells, std::size_t cell, bool gpu) {
+  // A GPU's receive is in flight from its kernel's begin, so it is in the unsplit part already.
+  return gpu ? 0 : std::min(cells.idle_ns[cell], cells.late_sender_ns[cell]);
+}
+
+}  // namespace
+
+LatenessTable Lateness(const Context& context) {
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  const std::size_t n = context.ranks().size(), units = context.units().size();
+  LatenessTable late{std::vector(units, std::vector<double>(n, 0.0)),
+                     std::vector(units, std::vector<std::int64_t>(n, 0)),
+                     std::vector(units, std::vector<std::int64_t>(n, 0))};
+  std::vector<std::vector<std::int64_t>> counts(units, std::vector<std::int64_t>(n, 0));
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (!context.Comparable(c)) continue;
+    const std::size_t unit = context.UnitAt(t.last_arrival_ns[c]);
+    if (unit == kNowhere) continue;
+    const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
+    const std::int64_t median = context.MedianArrival(c), resolution = ResolutionNs(t.error_ns[c]);
+    for (std::size_t m = first; m < last; ++m) {
+      const std::size_t p = context.Position(members.rank[m]);
+      if (p == kNowhere) continue;
+      const std::int64_t off = members.arrival_ns[m] - median;
+      if (std::llabs(off) > resolution) {
+        late.mean_ns[unit][p] += static_cast<double>(off);
+        late.behind_ns[unit][p] += std::max<std::int64_t>(off, 0);
+      } else {
+        late.blurred_ns[unit][p] += std::max<std::int64_t>(off, 0);
+      }
+      ++counts[unit][p];
+    }
+  }
+  for (std::size_t u = 0; u < units; ++u)
+    for (std::size_t p = 0; p < n; ++p)
+      if (counts[u][p] > 0) late.mean_ns[u][p] /= static_cast<double>(counts[u][p]);
+  return late;
+}
+
+std::vector<std::vector<std::int64_t>> OwnExcess(const Context& context) {
+  std::vector<std::vector<std::int64_t>> excess;
+  if (!context.units_are_steps()) return excess;
+  const auto& cells = context.tables().step_ranks;
+  const std::size_t n = context.ranks().size();
+  for (const Unit& unit : context.units()) {
+    std::vector<std::int64_t>& row = excess.emplace_back(n, 0);
+    std::vector<std::int64_t> known;
+    for (std::size_t p = 0; p < n; ++p) {
+      const std::size_t cell = context.Cell(unit.step, p);
+      if (cell == kNowhere) continue;
+      const IdentityTerms terms = context.TermsOf(cell);
+      row[p] = terms.Sum() - terms.ExposedComm() - cells.helper_wait_ns[cell] -
+               InMessages(cells, cell, context.tables().ranks.gpu[context.RankRow(p)] != 0);
+      known.push_back(row[p]);
+    }
+    const std::int64_t median = LowerMedian(std::move(known));
+    for (std::size_t p = 0; p < n; ++p) row[p] = context.Cell(unit.step, p) == kNowhere ? 0 : row[p] - median;
+  }
+  return excess;
+}
+
+std::vector<std::int64_t> MessageWaits(const Context& context, std::size_t position) {
+  const auto& cells = context.tables().step_ranks;
+  std::vector<std::int64_t> waits;
+  for (const Unit& unit : context.units()) {
+    const std::size_t cell = context.Cell(unit.step, position);
+    waits.push_back(cell == kNowhere
+                        ? 0
+                        : cells.exposed_unsplit_ns[cell] +
+                              InMessages(cells, cell, context.tables().ranks.gpu[context.RankRow(position)] != 0));
+  }
+  return waits;
+}
+
+Suspects::Suspects(const Context& context, const std::vector<std::size_t>& positions)
+    : contains_(context.ranks().size(), false) {
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  for (const std::size_t position : positions) contains_[position] = true;
+  first_.reserve(t.rows() + 1);
+  others_ns_.reserve(t.rows());
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    first_.push_back(late_.size());
+    std::int64_t others = INT64_MIN;
+    const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
+    if (!positions.empty() && context.Comparable(c)) {
+      const auto suspect = [&](std::size_t m) {
+        const std::size_t p = context.Position(members.rank[m]);
+        return p != kNowhere && contains_[p];
+      };
+      for (std::size_t m = first; m < last; ++m)
+        if (!suspect(m)) others = std::max(others, members.arrival_ns[m]);
+      // Only suspects take part: it is unknown when the others would have come, and the last one is charged as usual.
+      const bool among_themselves = others == INT64_MIN;
+      if (among_themselves) others = t.last_arrival_ns[c] - t.charge_ns[c];
+      for (std::size_t m = first; m < last; ++m) {
+        const std::int64_t arrival = members.arrival_ns[m];
+        if (arrival <= others || !suspect(m)) continue;
+        const bool sure =
+            members.rank[m] == t.last_rank[c] || (!among_themselves && arrival - others > ResolutionNs(t.error_ns[c]));
+        if (sure) late_.push_back({context.Position(members.rank[m]), arrival});
+      }
+    }
+    others_ns_.push_back(others);
+  }
+  first_.push_back(late_.size());
+}
+
+std::vector<std::size_t> Witnesses(const Context& context) {
+  const std::size_t n = context.ranks().size(), k = std::min(n, kMaxWitnesses);
+  std::vector<std::size_t> chosen(k);
+  for (std::size_t i = 0; i < k; ++i) chosen[i] = i * n / k;
+  return chosen;
+}
+
+Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& suspects, const ExposedActivity* activity) {
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  const std::size_t n = context.ranks().size();
+  const std::int32_t rank = context.ranks()[witness];
+  std::vector<std::vector<Interval>> waits(n);
+  std::vector<Interval> transfers, for_suspects, for_others;
+  const auto wait = [](std::vector<Interval>& to, std::int64_t begin, std::int64_t end) {
+    if (end > begin) to.push_back({begin, end});
+  };
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (!context.Comparable(c)) continue;
+    const auto first = members.rank.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c));
+    const auto last = members.rank.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c + 1));
+    const auto at = std::lower_bound(first, last, rank);
+    if (at == last || *at != rank) continue;
+    const auto m = static_cast<std::size_t>(at - members.rank.begin());
+    const std::int64_t here = members.arrival_ns[m], end = members.end_high_ns[m];
+    const std::int64_t came = std::min(t.last_arrival_ns[c], end);
+    if (!members.censored[m] && members.transfer_ns[m] >= 0 && end > came) transfers.push_back({came, end});
+    if (const auto late = suspects.Late(c); !late.empty()) {
+      const std::int64_t begin = std::max(suspects.OthersArrival(c), here);
+      wait(for_others, here, std::min(begin, end));
+      std::int64_t last_of_them = INT64_MIN;
+      for (const Suspects::Arrival& each : late) {
+        if (each.position == witness) continue;
+        wait(waits[each.position], begin, std::min(each.arrival_ns, end));
+        last_of_them = std::max(last_of_them, each.arrival_ns);
+      }
+      wait(for_suspects, begin, std::min(last_of_them, end));
+      continue;
+    }
+    wait(for_others, here, came);
+    if (t.last_rank[c] < 0 || t.last_rank[c] == rank) continue;
+    if (const std::size_t culprit = context.Position(t.last_rank[c]); culprit != kNowhere)
+      wait(waits[culprit], std::max(t.last_arrival_ns[c] - t.charge_ns[c], here), came);
+  }
+  const IntervalSet transferring = Normalize(std::move(transfers));
+  // Of several operations in flight one may wait for a suspect and another for another rank: that time is not charged
+  // to the suspect.
+  const IntervalSet not_for_suspects = Unite(transferring, Normalize(std::move(for_others)));
+  const std::vector<Unit>& units = context.units();
+  const auto per_unit = [&](std::vector<Interval> stretches, const IntervalSet& without) {
+    std::vector<std::int64_t> by;
+    if (stretches.empty()) return by;
+    IntervalSet set = Subtract(Normalize(std::move(stretches)), without);
+    if (activity != nullptr) set = Intersect(set, activity->exposed);
+    by.assign(units.size(), 0);
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      std::int64_t ns = TotalWithin(set, units[u].window);
+      if (activity == nullptr && units[u].step != kNowhere)
+        if (const std::size_t cell = context.Cell(units[u].step, witness); cell != kNowhere)
+          ns = std::min(
+              ns, context.tables().step_ranks.exposed_wait_ns[cell] + context.tables().step_ranks.helper_wait_ns[cell]);
+      by[u] = ns;
+    }
+    return by;
+  };
+  Waits result;
+  for (std::size_t p = 0; p < n; ++p)
+    result.by.push_back(per_unit(std::move(waits[p]), suspects.Contains(p) ? not_for_suspects : transferring));
+  result.suspects = per_unit(std::move(for_suspects), not_for_suspects);
+  return result;
+}
+
+}  // namespace lockstep::analysis

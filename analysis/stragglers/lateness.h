@@ -1,0 +1,80 @@
+#pragma once
+// What each rank's late arrivals cost the others, unit by unit.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "analysis/communication/exposure.h"
+#include "analysis/context.h"
+
+namespace lockstep::analysis {
+
+// Fewer cannot name a rank.
+inline constexpr std::size_t kMinUnits = 5;
+
+// An arrival counts as late if it is so by this many times the sum of two ranks' clock errors: three times one rank's.
+inline constexpr double kResolution = 1.5;
+
+// Per unit and rank (position), over the unit's collectives. Within the clocks' resolution of an instance a rank is on
+// time.
+struct LatenessTable {
+  // Mean of arrival minus the lower median arrival, ns.
+  std::vector<std::vector<double>> mean_ns;
+  // The sum of its positive values: no rank waits longer for this rank, as long as most ranks are on time.
+  std::vector<std::vector<std::int64_t>> behind_ns;
+  // The same sum over what lies within the resolution: what better clocks might show.
+  std::vector<std::vector<std::int64_t>> blurred_ns;
+};
+LatenessTable Lateness(const Context& context);
+
+// Per unit and rank: the rank's own time in the step beyond that of the lower median of all ranks, ns: its window
+// without exposed communication, sleeping for other threads' collectives and without waiting for messages that had not
+// been sent. Empty in runs without steps.
+std::vector<std::vector<std::int64_t>> OwnExcess(const Context& context);
+// Per unit: the rank's exposed time in what cannot be split and in messages that had not been sent, ns: as much of its
+// lateness may be on another's account. For runs with steps.
+std::vector<std::int64_t> MessageWaits(const Context& context, std::size_t position);
+
+// Ranks suspected together. Each is compared with the last of the others, so that
+// two that are equally late do not hide each other.
+class Suspects {
+ public:
+  Suspects(const Context& context, const std::vector<std::size_t>& positions);
+  bool Contains(std::size_t position) const { return contains_[position]; }
+
+  struct Arrival {
+    std::size_t position;
+    std::int64_t arrival_ns;
+  };
+  // Of a collective: the suspects that came after everyone else, by more than the clocks' resolution.
+  std::span<const Arrival> Late(std::size_t collective) const {
+    return std::span(late_).subspan(first_[collective], first_[collective + 1] - first_[collective]);
+  }
+  // When the last of the others came.
+  std::int64_t OthersArrival(std::size_t collective) const { return others_ns_[collective]; }
+
+ private:
+  std::vector<bool> contains_;
+  std::vector<Arrival> late_;
+  std::vector<std::size_t> first_;       // Per collective and one more.
+  std::vector<std::int64_t> others_ns_;  // Per collective.
+};
+
+// The ranks whose waiting prices a late one: all, or an even selection of them
+// in large jobs. Positions, ascending.
+std::vector<std::size_t> Witnesses(const Context& context);
+
+// What one witness waits for whom, per unit, ns. Several collectives in flight
+// count once; time in which another of the witness' collectives transfers does
+// not count. With its activity exactly the exposed part, without (null) at most
+// the step's exposed wait and waiting for other threads' collectives.
+struct Waits {
+  // [culprit][unit]; empty for ranks it never waits for. For a suspect: until it arrives, from when all that are no
+  // suspects have; for others: from the second to last arrival to theirs, where they are last.
+  std::vector<std::vector<std::int64_t>> by;
+  std::vector<std::int64_t> suspects;  // [unit]: for any of the suspects.
+};
+Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& suspects, const ExposedActivity* activity);
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,319 @@
+#include "analysis/stragglers/straggler_cause.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <numeric>
+
+#include "analysis/core/format.h"
+#include "core/interval.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr std::size_t kMaxEvidenceRows = 20;
+
+constexpr std::uint8_t kForward = schema::Phase::kForward, kBackward = schema::Phase::kBackward;
+// Forward and backward passes that vary together, by this much at least, do so with what they are given to do.
+constexpr double kImbalanceCorrelation = 0.9, kImbalanceVariation = 0.02, kImbalanceTimes = 3;
+// Occasions that tell a period.
+constexpr std::size_t kPeriodic = 4;
+
+using Steps = std::vector<std::size_t>;
+
+// Medians over steps of one column of step_ranks on a rank; empty if there are none.
+std::optional<std::int64_t> MedianOf(const Context& context, const Steps& steps, std::size_t position,
+                                     const std::vector<std::int64_t>& column) {
+  std::vector<std::int64_t> values;
+  for (const std::size_t step : steps)
+    if (const std::size_t cell = context.Cell(step, position); cell != kNowhere) values.push_back(column[cell]);
+  if (values.empty()) return std::nullopt;
+  return LowerMedian(std::move(values));
+}
+
+// How much more of something the rank has per step than the median of the others.
+std::optional<std::int64_t> Excess(const Context& context, const Steps& steps, std::size_t position,
+                                   const std::vector<std::int64_t>& column) {
+  const auto own = MedianOf(context, steps, position, column);
+  std::vector<std::int64_t> others;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p)
+    if (p != position)
+      if (const auto value = MedianOf(context, steps, p, column)) others.push_back(*value);
+  if (!own || others.empty()) return std::nullopt;
+  return *own - LowerMedian(std::move(others));
+}
+
+// Do the rank's forward and backward passes vary together from step to step? Differences between neighbours, so that
+// a rank that is slow for a while does not count as one whose work varies.
+struct Variation {
+  double deviation = 0, correlation = 0;
+};
+Variation VariationOf(const Context& context, std::size_t position) {
+  const auto& phases = context.tables().step_phases;
+  std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> by_step;
+  for (std::size_t i = 0; i < phases.rows(); ++i) {
+    if (phases.rank[i] != context.ranks()[position] || phases.index[i] < 0) continue;
+    if (phases.phase[i] == kForward) by_step[phases.index[i]].first = phases.phase_ns[i];
+    if (phases.phase[i] == kBackward) by_step[phases.index[i]].second = phases.phase_ns[i];
+  }
+  std::vector<double> forward, backward;
+  const std::pair<std::int64_t, std::int64_t>* before = nullptr;
+  for (const std::size_t row : context.usable_steps()) {
+    const auto at = by_step.find(context.tables().steps.index[row]);
+    if (at == by_step.end() || at->second.first <= 0 || at->second.second <= 0) continue;
+    if (before != nullptr) {
+      forward.push_back(std::log(static_cast<double>(at->second.first) / static_cast<double>(before->first)));
+      backward.push_back(std::log(static_cast<double>(at->second.second) / static_cast<double>(before->second)));
+    }
+    before = &at->second;
+  }
+  if (forward.size() < kMinUnits) return {};
+  double ff = 0, bb = 0, fb = 0;
+  for (std::size_t i = 0; i < forward.size(); ++i) {
+    ff += forward[i] * forward[i];
+    bb += backward[i] * backward[i];
+    fb += forward[i] * backward[i];
+  }
+  // Of a difference of two the deviation is that of one by the root of two.
+  return {std::sqrt(ff / static_cast<double>(forward.size()) / 2), ff > 0 && bb > 0 ? fb / std::sqrt(ff * bb) : 0};
+}
+
+// More than other ranks' do: what disturbs all alike says nothing about this one's work.
+bool WorkVaries(const Context& context, std::size_t position, const std::vector<std::size_t>& others) {
+  const Variation own = VariationOf(context, position);
+  if (own.deviation < kImbalanceVariation || own.correlation < kImbalanceCorrelation) return false;
+  std::vector<double> deviations;
+  for (const std::size_t other : others) deviations.push_back(VariationOf(context, other).deviation);
+  return !deviations.empty() && own.deviation >= kImbalanceTimes * LowerMedian(std::move(deviations));
+}
+
+Steps OneBefore(const Context& context, const Steps& steps) {
+  const Steps& usable = context.usable_steps();
+  Steps result;
+  for (std::size_t i = 1; i < usable.size(); ++i)
+    if (std::find(steps.begin(), steps.end(), usable[i]) != steps.end()) result.push_back(usable[i - 1]);
+  return result;
+}
+
+// Steps between occasions if these come regularly, else 0.
+std::int64_t PeriodOf(const Context& context, const Steps& steps) {
+  if (steps.size() < kPeriodic) return 0;
+  std::vector<std::int64_t> gaps;
+  for (std::size_t i = 1; i < steps.size(); ++i)
+    gaps.push_back(context.tables().steps.index[steps[i]] - context.tables().steps.index[steps[i - 1]]);
+  const std::int64_t period = LowerMedian(gaps);
+  const bool regular =
+      std::all_of(gaps.begin(), gaps.end(), [&](std::int64_t gap) { return std::llabs(gap - period) * 10 <= period; });
+  return period >= 2 && regular ? period : 0;
+}
+
+}  // namespace
+
+StragglerCause Explain(const Context& context, const Analysis& analysis, std::size_t r, const Witnessed& witnessed,
+                       const std::vector<std::int64_t>& price_by_unit, const Judged& judged, double limit_ns) {
+  const auto& cells = context.tables().step_ranks;
+  StragglerCause cause;
+  // The units to look at: those in which it is late.
+  const bool some = judged.straggler.kind == "transient";
+  // What it leaves undone makes it a little late in the next one too: the costlier half of the scale counts.
+  double least = limit_ns;
+  if (some) {
+    std::vector<std::int64_t> worth;
+    for (const std::int64_t ns : price_by_unit)
+      if (static_cast<double>(ns) >= limit_ns) worth.push_back(ns);
+    least = std::max(least, 0.5 * static_cast<double>(LowerQuantile(std::move(worth), 0.9)));
+  }
+  Steps steps;
+  std::vector<std::int64_t> prices;
+  std::vector<Interval> in_them;
+  for (std::size_t u = judged.from_unit; u < price_by_unit.size(); ++u) {
+    if (some && static_cast<double>(price_by_unit[u]) < least) continue;
+    if (context.units()[u].step != kNowhere) steps.push_back(context.units()[u].step);
+    prices.push_back(price_by_unit[u]);
+    in_them.push_back(context.units()[u].window);
+  }
+  const std::int64_t price = LowerMedian(std::move(prices));
+  const IntervalSet windows = Normalize(std::move(in_them));
+  const bool gpu = context.tables().ranks.gpu[context.RankRow(r)] != 0;
+  // A GPU's window ends with the next step's first kernel, so what delays that one is in the window before.
+  const Steps before = gpu && some ? OneBefore(context, steps) : Steps();
+  const auto more = [&](const std::vector<std::int64_t>& column) {
+    const auto here = Excess(context, steps, r, column), there = Excess(context, before, r, column);
+    return here && there ? std::max(here, there) : here;
+  };
+  cause.more_compute_ns = Excess(context, steps, r, context.own_compute_ns());
+  cause.more_input_ns = more(cells.input_ns);
+  if (const ExposedActivity* own = witnessed.Of(r); own != nullptr && own->cpu_share >= 0) {
+    std::vector<std::int64_t> cpu, delay;
+    const auto of = [&](std::size_t p, double share) -> std::optional<std::int64_t> {
+      const auto compute = MedianOf(context, steps, p, context.own_compute_ns());
+      if (!compute || share < 0) return std::nullopt;
+      return static_cast<std::int64_t>(static_cast<double>(*compute) * share);
+    };
+    for (std::size_t w = 0; w < witnessed.activities.size(); ++w) {
+      const std::size_t p = witnessed.activity_of[w];
+      if (p == r) continue;
+      const auto [on, off] = witnessed.activities[w].CpuShares(windows);
+      if (const auto ns = of(p, on)) cpu.push_back(*ns);
+      if (const auto ns = of(p, off)) delay.push_back(*ns);
+    }
+    const auto [on, off] = own->CpuShares(windows);
+    if (const auto ns = of(r, on); ns && !cpu.empty()) cause.more_cpu_ns = *ns - LowerMedian(cpu);
+    if (const auto ns = of(r, off); ns && !delay.empty()) cause.more_delay_ns = *ns - LowerMedian(delay);
+  }
+  const std::int64_t compute = cause.more_compute_ns.value_or(0);
+  if (cause.more_input_ns.value_or(0) * 2 >= price) {
+    cause.name = "input";
+  } else if (compute * 2 >= price) {
+    const bool delayed = cause.more_delay_ns && *cause.more_delay_ns * 2 >= compute;
+    if (!cause.more_cpu_ns)
+      cause.name = "compute";
+    else if (delayed && *cause.more_cpu_ns * 5 < compute)
+      cause.name = "starved";
+    else
+      cause.name = *cause.more_cpu_ns * 4 >= compute ? "compute" : "waiting";
+  } else if (gpu && more(cells.idle_ns).value_or(0) * 2 >= price) {
+    cause.name = "host";
+  }
+  std::vector<std::size_t> others;
+  for (const std::size_t p : witnessed.activity_of)
+    if (p != r) others.push_back(p);
+  if (cause.name == "compute" && gpu) {
+    cause.gpu = SlowClockOf(analysis, context.ranks()[r]);
+    if (cause.gpu) {
+      cause.name = "clock";
+    } else if (auto kernels = SlowKernelsOf(context, r, others, steps)) {
+      cause.name = kernels->all ? "clock" : "kernel";
+      cause.kernels = std::move(kernels);
+    }
+  }
+  if (cause.name == "compute" && judged.straggler.kind == "persistent" && WorkVaries(context, r, others))
+    cause.name = "imbalance";
+  if (some && (cause.name == "compute" || cause.name == "waiting" || cause.name == "host"))
+    if (cause.period = PeriodOf(context, steps); cause.period > 0) cause.name = "gc";
+  return cause;
+}
+
+std::string ActionFor(const StragglerCause& cause, const std::string& name, const std::string& node) {
+  const bool several = name.starts_with("ranks ");
+  if (cause.name == "input")
+    return fmt::format("prefetch input on {}, or give {} the same shard size and storage as the others", name,
+                       several ? "them" : "it");
+  if (cause.name == "starved")
+    return fmt::format("give {}{} a core of its own (mpirun --bind-to core) or stop what else runs on {}",
+                       several ? "each of " : "", name, node);
+  if (cause.name == "waiting")
+    return fmt::format("{} no more CPU than the others: look for sleeps, locks or file access in {} compute",
+                       name + (several ? " use" : " uses"), several ? "their" : "its");
+  if (cause.name == "clock")
+    return fmt::format(
+        "see why {} lower: nvidia-smi -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER on {}",
+        several ? fmt::format("the clocks of the GPUs of {} are", name) : fmt::format("the clock of {}'s GPU is", name),
+        node);
+  if (cause.name == "kernel")
+    return fmt::format(
+        "compare the inputs of these kernels on {} (shapes, data types, memory) and the library that they come from",
+        name);
+  if (cause.name == "host")
+    return fmt::format("see what the host does on {} before it launches: Python, logging, other processes on {}", name,
+                       node);
+  if (cause.name == "gc")
+    return fmt::format("see what {} every {} steps: garbage collection (gc.freeze, gc.disable), checkpoints, logging",
+                       name + (several ? " do" : " does"), cause.period);
+  if (cause.name == "imbalance")
+    return fmt::format("even out the work: sort or pack samples by length so that {} the others' share",
+                       name + (several ? " get" : " gets"));
+  if (cause.name == "compute")
+    return several
+               ? fmt::format("compare the amount of work of {} with the others', then clock and memory of {}", name,
+                             node)
+               : fmt::format("compare {}'s amount of work with the others', then clock and memory of {}", name, node);
+  return fmt::format("look at what {} before {} collectives: lockstep analyze --explain N lists the steps",
+                     name + (several ? " do" : " does"), several ? "their" : "its");
+}
+
+namespace {
+
+std::string ByCause(const StragglerCause& cause) {
+  if (cause.name == "input") return fmt::format("{} more in input", Duration(*cause.more_input_ns));
+  if (cause.gpu) return SlowClockText(*cause.gpu);
+  if (cause.kernels)
+    return cause.kernels->all
+               ? fmt::format("each kind of kernel takes {:.2f} times as long on its GPU", cause.kernels->factor)
+               : fmt::format("its kernels {} take {:.2f} times as long", cause.kernels->names, cause.kernels->factor);
+  if (cause.name == "host") return "its GPU is idle for longer before its kernels come";
+  if (cause.name == "gc") return fmt::format("every {} steps", cause.period);
+  if (cause.name == "imbalance") return "its forward and backward passes grow and shrink together";
+  if (cause.name == "waiting") return "its longer compute uses no more CPU time";
+  if (cause.name == "compute" && cause.more_cpu_ns)
+    return fmt::format("it uses {} more CPU time", Duration(*cause.more_cpu_ns));
+  if (cause.name == "starved")
+    return fmt::format("{} of its longer compute it is runnable without a core", Duration(*cause.more_delay_ns));
+  return {};
+}
+
+// Collectives that the rank took part in and whose arrivals can be compared.
+std::int64_t Compared(const Context& context, std::size_t r) {
+  const std::vector<std::int32_t>& members = context.tables().collective_ranks.rank;
+  std::int64_t count = 0;
+  for (std::size_t c = 0; c < context.tables().collectives.rows(); ++c)
+    count += context.Comparable(c) &&
+             std::binary_search(members.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c)),
+                                members.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c + 1)),
+                                context.ranks()[r]);
+  return count;
+}
+
+std::string SinceWhen(const Straggler& straggler) {
+  std::string text;
+  if (straggler.onset_step) text += fmt::format("; since step {}", *straggler.onset_step);
+  if (straggler.kind == "transient") text += "; in some steps only";
+  return text;
+}
+
+}  // namespace
+
+std::string EvidenceFor(const Context& context, const Analysis& analysis, std::size_t r, const StragglerCause& cause,
+                        const Straggler& straggler) {
+  std::string text;
+  if (r < analysis.ranks.size() && r < analysis.arrivals.size()) {
+    const RankRow& row = analysis.ranks[r];
+    const std::int64_t compared = Compared(context, r);
+    text = fmt::format("last in {} of {} collectives", Percent(analysis.arrivals[r].last, compared), Count(compared));
+    if (row.late_ns) text += fmt::format(", {} late (median)", Duration(*row.late_ns));
+  }
+  if (const std::string why = ByCause(cause); !why.empty()) text += "; " + why;
+  return text + SinceWhen(straggler) +
+         fmt::format("; p {}", straggler.p_value < 0.001 ? "< 0.001" : fmt::format("{:.3f}", straggler.p_value));
+}
+
+std::string BriefEvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
+                             const Straggler& straggler) {
+  std::string text = fmt::format("costs {} alone", Duration(straggler.saves_ns));
+  if (r < analysis.ranks.size() && analysis.ranks[r].late_ns)
+    text += fmt::format(", {} late", Duration(*analysis.ranks[r].late_ns));
+  if (const std::string why = ByCause(cause); !why.empty()) text += ", " + why;
+  return text + SinceWhen(straggler);
+}
+
+Evidence RowsFor(const Context& context, const std::vector<std::int64_t>& price, const LatenessTable& late,
+                 std::size_t r) {
+  Evidence rows{{context.units_are_steps() ? "step" : "slice", "length_ns", "others_wait_ns", "arrives_late_ns"}, {}};
+  std::vector<std::size_t> order(price.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return price[a] > price[b]; });
+  order.resize(std::min(order.size(), kMaxEvidenceRows));
+  for (const std::size_t u : order) {
+    const Unit& unit = context.units()[u];
+    const bool is_step = unit.step != kNowhere;
+    rows.rows.push_back({is_step ? context.tables().steps.index[unit.step] : static_cast<std::int64_t>(u),
+                         is_step ? context.tables().steps.step_ns[unit.step] : unit.length_ns(), price[u],
+                         static_cast<std::int64_t>(late.mean_ns[u][r])});
+  }
+  return rows;
+}
+
+}  // namespace lockstep::analysis

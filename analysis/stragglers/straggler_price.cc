@@ -1,0 +1,180 @@
+#include "analysis/stragglers/straggler_price.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "analysis/passes.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr double kPersistentShare = 0.8;
+// A drifting rank was late by no more than this share of what it is late now: noise alone makes a rank late at times.
+constexpr double kOnTimeShare = 0.35;
+// An occasional straggler must cost so many times what any other rank does, often enough to be no accident.
+constexpr double kOccasionalTimes = 2, kMinOccasions = 4, kMinOccasionalShare = 0.05;
+
+using Matrix = std::vector<std::vector<std::int64_t>>;  // [position][unit]
+
+double ShareAbove(const std::vector<std::int64_t>& values, std::int64_t limit) {
+  const auto above = std::count_if(values.begin(), values.end(), [&](std::int64_t v) { return v >= limit; });
+  return static_cast<double>(above) / static_cast<double>(values.size());
+}
+
+// Values above their 95th percentile count as that: one hiccup is no straggler.
+std::vector<double> Winsorized(const std::vector<std::int64_t>& values) {
+  const std::int64_t limit = LowerQuantile(values, 0.95);
+  std::vector<double> result;
+  for (const std::int64_t value : values) result.push_back(static_cast<double>(std::min(value, limit)));
+  return result;
+}
+
+double Mean(const std::vector<double>& values) {
+  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// The rank's cost by one statistic over the units from `from` on, if it is above the limit and above what any rank
+// costs that is no suspect.
+std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context, const Matrix& price,
+                                    const Suspects& suspects, std::size_t r, std::size_t from, double limit) {
+  const std::vector<std::int64_t> raw(price[r].begin() + static_cast<std::ptrdiff_t>(from), price[r].end());
+  const bool median = statistic == Statistic::kMedian;
+  const std::vector<double> own = median ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
+  // The costliest of the others.
+  std::vector<double> net = own;
+  double most = 0;
+  std::size_t costliest = r;
+  for (std::size_t o = 0; o < price.size(); ++o) {
+    if (suspects.Contains(o)) continue;
+    const std::vector<std::int64_t> theirs(price[o].begin() + static_cast<std::ptrdiff_t>(from), price[o].end());
+    const double mean = Mean(Winsorized(theirs));
+    if (mean <= most) continue;
+    most = mean;
+    costliest = o;
+  }
+  for (std::size_t u = 0; u < net.size() && costliest != r; ++u)
+    net[u] -= static_cast<double>(price[costliest][from + u]);
+  StragglerCost cost;
+  cost.ns = median ? LowerMedian(own) : Mean(own);
+  const std::size_t block = BlockLength({own});
+  cost.interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
+  if (!median && cost.ns < kOccasionalTimes * most) return std::nullopt;
+  // Sure to cost the limit, and more than the costliest of the others: autocorrelated noise makes some rank the
+  // costliest of any short run, and p alone names one of ten such runs. What happens in a tenth of the steps has a mean
+  // that is known to a third only, however sure it is that it happens: there less is enough.
+  const double sure = median ? limit : 0.75 * limit;
+  if (cost.ns < limit || cost.interval.first <= sure) return std::nullopt;
+  const auto net_interval = BootstrapInterval(net, block, statistic, context.options().seed + 102);
+  if (net_interval.first <= 0.5 * limit) return std::nullopt;
+  return cost;
+}
+
+}  // namespace
+
+std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std::int64_t limit) {
+  const std::size_t n = behind.size();
+  if (n < 20) return std::nullopt;
+  const std::vector<double> values = Winsorized(behind);
+  double before = 0, after = Mean(values) * static_cast<double>(n), best = 0;
+  std::size_t at = 0;
+  for (std::size_t k = 1; k < n; ++k) {
+    before += values[k - 1];
+    after -= values[k - 1];
+    if (k < n / 10 || k > n - n / 10) continue;
+    const double difference = after / static_cast<double>(n - k) - before / static_cast<double>(k);
+    if (difference > best) {
+      best = difference;
+      at = k;
+    }
+  }
+  if (at == 0) return std::nullopt;
+  const auto middle = behind.begin() + static_cast<std::ptrdiff_t>(at);
+  // Halfway between the two levels, whatever the noise.
+  const std::vector<std::int64_t> early(behind.begin(), middle), late(middle, behind.end());
+  const double level_before = Mean(Winsorized(early)), level_after = Mean(Winsorized(late));
+  const auto cut = static_cast<std::int64_t>(0.5 * (level_before + level_after));
+  if (best < static_cast<double>(limit) || level_before > kOnTimeShare * level_after || ShareAbove(early, cut) > 0.3 ||
+      ShareAbove(late, cut) < kPersistentShare)
+    return std::nullopt;
+  return at;
+}
+
+const ExposedActivity* Witnessed::Of(std::size_t position) const {
+  const auto at = std::lower_bound(activity_of.begin(), activity_of.end(), position);
+  return at != activity_of.end() && *at == position ? &activities[static_cast<std::size_t>(at - activity_of.begin())]
+                                                    : nullptr;
+}
+
+Prices PriceOf(const Context& context, const std::vector<std::size_t>& witnesses, const Suspects& suspects,
+               const Witnessed& witnessed) {
+  const std::size_t n = context.ranks().size(), units = context.units().size();
+  std::vector<Waits> waits;
+  for (const std::size_t q : witnesses) waits.push_back(WaitsFor(context, q, suspects, witnessed.Of(q)));
+  const auto at = [](const std::vector<std::int64_t>& by, std::size_t unit) { return by.empty() ? 0 : by[unit]; };
+  Prices prices{Matrix(n, std::vector<std::int64_t>(units, 0)), std::vector<std::int64_t>(units, 0)};
+  std::vector<std::int64_t> sample;
+  for (std::size_t u = 0; u < units; ++u) {
+    for (std::size_t r = 0; r < n; ++r) {
+      sample.clear();
+      for (std::size_t w = 0; w < witnesses.size(); ++w)
+        if (witnesses[w] != r && !(suspects.Contains(r) && suspects.Contains(witnesses[w])))
+          sample.push_back(at(waits[w].by[r], u));
+      prices.of[r][u] = LowerMedian(sample);
+    }
+    sample.clear();
+    for (std::size_t w = 0; w < witnesses.size(); ++w)
+      if (!suspects.Contains(witnesses[w])) sample.push_back(at(waits[w].suspects, u));
+    prices.together[u] = LowerMedian(sample);
+  }
+  return prices;
+}
+
+bool WorthAtLeast(const std::vector<std::int64_t>& price, double limit_ns) {
+  return static_cast<double>(LowerMedian(price)) >= limit_ns || Mean(Winsorized(price)) >= limit_ns;
+}
+
+StragglerCost CostTogether(const Context& context, const std::vector<std::int64_t>& price, std::size_t from,
+                           double limit_ns) {
+  const std::vector<std::int64_t> raw(price.begin() + static_cast<std::ptrdiff_t>(from), price.end());
+  const bool median = ShareAbove(raw, static_cast<std::int64_t>(limit_ns)) >= 0.5;
+  const std::vector<double> values = median ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
+  const Statistic statistic = median ? Statistic::kMedian : Statistic::kMean;
+  return {median ? LowerMedian(values) : Mean(values),
+          BootstrapInterval(values, BlockLength({values}), statistic, context.options().seed + 103)};
+}
+
+std::optional<Judged> Judge(const Context& context, const Prices& prices, const Suspects& suspects, std::size_t r,
+                            const std::vector<std::int64_t>& behind, double p_value, std::int64_t length,
+                            bool sharing) {
+  const Matrix& price = prices.of;
+  const double limit = kNameShare * static_cast<double>(length);
+  const auto limit_ns = static_cast<std::int64_t>(limit);
+  // A drifting rank is priced at what it costs since it began.
+  const std::optional<std::size_t> onset = OnsetOf(behind, limit_ns);
+  const std::size_t from = onset.value_or(0);
+  const std::vector<std::int64_t> own(behind.begin() + static_cast<std::ptrdiff_t>(from), behind.end());
+  const double share = ShareAbove(own, limit_ns);
+
+  std::optional<StragglerCost> cost;
+  if (share >= kPersistentShare) cost = CostBy(Statistic::kMedian, context, price, suspects, r, from, limit);
+  // Late, or alone in it, in some steps only: the median would say nothing or everything.
+  if (!cost && !sharing && share >= kMinOccasionalShare && share * static_cast<double>(own.size()) >= kMinOccasions)
+    cost = CostBy(Statistic::kMean, context, price, suspects, r, from, limit);
+  if (!cost) return std::nullopt;
+
+  Judged judged;
+  judged.from_unit = from;
+  Straggler& straggler = judged.straggler;
+  straggler.rank = context.ranks()[r];
+  straggler.p_value = p_value;
+  straggler.kind = onset ? "drifting" : share >= kPersistentShare ? "persistent" : "transient";
+  if (onset && context.units()[from].step != kNowhere)
+    straggler.onset_step = context.tables().steps.index[context.units()[from].step];
+  straggler.saves_ns = std::llround(cost->ns);
+  if (context.units_are_steps()) straggler.saves_ns_per_step = straggler.saves_ns;
+  straggler.saves_interval_ns = {std::llround(cost->interval.first), std::llround(cost->interval.second)};
+  return judged;
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,378 @@
+// Which ranks make the others wait, and what that costs per step.
+//
+// Named only if that is worth naming (straggler_price.h) and the rank is later
+// than the others more consistently than chance. Ranks that pass this test are
+// suspected together: each is compared with those that do not, so that of two
+// equally slow ranks both are found.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "analysis/core/format.h"
+#include "analysis/passes.h"
+#include "analysis/stragglers/straggler_cause.h"
+#include "merge/parallel.h"
+#include "merge/timeline/rank_activity.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr double kSignificant = 0.01;
+constexpr std::size_t kRounds = 3999;
+// A rank that is late by less own work than the first share of it, and has waited for messages for the second, passes
+// another's lateness on.
+constexpr double kOwnShare = 0.5, kWaitedShare = 0.25;
+// Of what is worth naming: latenesses that differ by less are equal.
+constexpr double kTieShare = 0.25;
+// Ranks whose latenesses sum up to less than this share of the latest one's do not count as late by size.
+constexpr double kSmallShare = 0.25;
+// Suspects whose own files are read for their cause; of further ones the timeline must do.
+constexpr std::size_t kMaxSuspectsRead = 32, kMaxExplained = 3;
+
+std::int64_t UnitLength(const Context& context) {
+  std::vector<std::int64_t> lengths;
+  for (const Unit& unit : context.units())
+    lengths.push_back(unit.step == kNowhere ? unit.length_ns() : context.tables().steps.step_ns[unit.step]);
+  return LowerMedian(std::move(lengths));
+}
+
+struct Named {
+  std::size_t position;
+  Judged judged;
+  StragglerCause cause;
+};
+
+class Search {
+ public:
+  Search(const Context& context, Analysis& analysis, std::int64_t length)
+      : context_(context), analysis_(analysis), length_(length), limit_(kNameShare * static_cast<double>(length)) {}
+
+  void Run() {
+    late_ = Lateness(context_);
+    if (!Suspect()) return TellResolution();
+    witnesses_ = Witnesses(context_);
+    PassedOn();
+    Narrow([&](const Prices& prices, const Suspects&, std::size_t r) { return WorthAtLeast(prices.of[r], limit_); });
+    if (positions_.empty()) return TellResolution();
+    ReadActivities();
+    Name();
+    if (named_.size() == 1) Tell(named_[0]);
+    if (named_.size() > 1) TellTogether();
+  }
+
+ private:
+  // Cheap first: most healthy runs end here.
+  bool Suspect() {
+    const std::size_t n = context_.ranks().size(), units = context_.units().size();
+    std::vector<std::int64_t> behind(units);
+    for (std::size_t r = 0; r < n; ++r) {
+      for (std::size_t u = 0; u < units; ++u) behind[u] = late_.behind_ns[u][r];
+      if (WorthAtLeast(behind, limit_)) positions_.push_back(r);
+    }
+    if (positions_.empty()) return false;
+    // Late as a rule or from some unit on; or late by much, more often than others. Two questions, so each has half
+    // of the false alarms.
+    std::vector<std::vector<double>> much(units, std::vector<double>(n));
+    for (std::size_t u = 0; u < units; ++u)
+      for (std::size_t r = 0; r < n; ++r) {
+        const auto by = static_cast<double>(late_.behind_ns[u][r]);
+        much[u][r] = by >= limit_ ? by : 0;
+      }
+    // Differences far below what is worth naming are none: healthy ranks tie, and the correlation of their noise with
+    // itself is of no consequence.
+    std::vector<std::vector<double>> rounded = late_.mean_ns;
+    for (std::vector<double>& unit : rounded)
+      for (double& value : unit) value = std::round(value / (kTieShare * limit_));
+    p_.assign(n, 1.0);
+    const auto also = [&](std::size_t r, double p) { p_[r] = std::min(p_[r], std::min(1.0, 2 * p)); };
+    // By size, what is small does not decide: its correlation with itself is that of the noise.
+    const auto block = [&](const std::vector<std::vector<double>>& values, bool by_size) {
+      std::vector<std::vector<double>> series(n, std::vector<double>(units));
+      for (std::size_t u = 0; u < units; ++u)
+        for (std::size_t r = 0; r < n; ++r) series[r][u] = values[u][r];
+      if (by_size) {
+        const auto sum = [](const std::vector<double>& of) { return std::accumulate(of.begin(), of.end(), 0.0); };
+        double most = 0;
+        for (const std::vector<double>& of : series) most = std::max(most, sum(of));
+        std::erase_if(series, [&](const std::vector<double>& of) { return sum(of) < kSmallShare * most; });
+      }
+      return BlockLengthApartFromShift(series);
+    };
+    const auto permuted = [&](const std::vector<std::vector<double>>& values, bool by_size) {
+      const std::vector<double> p = LabelPermutationTest(values, block(values, by_size), context_.options().seed,
+                                                         kRounds, kSignificant / 2, by_size);
+      for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
+    };
+    if (n == 2)
+      Pair(also);
+    else
+      permuted(rounded, false);
+    permuted(much, true);
+    std::erase_if(positions_, [&](std::size_t r) { return p_[r] >= kSignificant; });
+    return !positions_.empty();
+  }
+
+  // Suspects that waited for messages and did not more than others themselves: not to be named, but nobody to be
+  // compared with either, for they are late as long as whoever made them late is.
+  void PassedOn() {
+    const auto own = OwnExcess(context_);
+    if (own.empty()) return;
+    std::erase_if(positions_, [&](std::size_t r) {
+      const std::vector<std::int64_t> waits = MessageWaits(context_, r);
+      // Sums: of what is late now and then the noise of the other steps says nothing.
+      double late = 0, excess = 0, waited = 0;
+      for (std::size_t u = 0; u < own.size(); ++u) {
+        if (static_cast<double>(late_.behind_ns[u][r]) < limit_) continue;
+        late += static_cast<double>(late_.behind_ns[u][r]);
+        excess += static_cast<double>(own[u][r]);
+        waited += static_cast<double>(waits[u]);
+      }
+      const bool passed = late > 0 && excess < kOwnShare * late && waited >= kWaitedShare * late;
+      if (passed) messengers_.push_back(r);
+      return passed;
+    });
+  }
+
+  // Nobody is named, but the clocks could not have shown a rank that costs as much as would be worth it.
+  void TellResolution() {
+    std::int64_t worst = 0;
+    std::int32_t ranks = 0;
+    for (std::size_t r = 0; r < context_.ranks().size(); ++r) {
+      std::vector<std::int64_t> blurred;
+      for (const auto& unit : late_.blurred_ns) blurred.push_back(unit[r]);
+      const std::int64_t typical = LowerMedian(std::move(blurred));
+      if (static_cast<double>(typical) < limit_) continue;
+      worst = std::max(worst, typical);
+      ++ranks;
+    }
+    if (ranks == 0) return;
+    analysis_.remarks.push_back(fmt::format(
+        "Which rank comes last is below clock resolution: ranks differ by up to {} per {}, the clock errors are up to "
+        "{}. No rank is named.",
+        Duration(worst), context_.units_are_steps() ? "step" : "slice",
+        Duration(analysis_.trust.clock_error_ns_max.value_or(0))));
+  }
+
+  // Of two ranks one is slower by as much as the other is faster: labels say little, sizes do.
+  template <typename Also>
+  void Pair(Also&& also) const {
+    for (const std::size_t r : positions_) {
+      const std::size_t from = OnsetOf(Behind(r), static_cast<std::int64_t>(limit_)).value_or(0);
+      std::vector<double> differences;
+      for (std::size_t u = from; u < late_.mean_ns.size(); ++u)
+        differences.push_back(late_.mean_ns[u][r] - late_.mean_ns[u][1 - r]);
+      if (LowerMedian(differences) > 0)
+        also(r,
+             PairedTest(differences, BlockLengthApartFromShift({differences}), context_.options().seed + 7, kRounds));
+    }
+  }
+
+  std::vector<std::int64_t> Behind(std::size_t position) const {
+    std::vector<std::int64_t> behind;
+    for (const auto& unit : late_.behind_ns) behind.push_back(unit[position]);
+    return behind;
+  }
+
+  // Drops suspects until all that are left are worth it beside those dropped.
+  template <typename Worth>
+  void Narrow(Worth&& worth) {
+    for (bool dropped = true; dropped && !positions_.empty();) {
+      std::vector<std::size_t> apart = positions_;
+      apart.insert(apart.end(), messengers_.begin(), messengers_.end());
+      suspects_.emplace(context_, apart);
+      prices_ = PriceOf(context_, witnesses_, *suspects_, witnessed_);
+      dropped = std::erase_if(positions_, [&](std::size_t r) { return !worth(prices_, *suspects_, r); }) > 0;
+    }
+  }
+
+  void ReadActivities() {
+    std::vector<std::size_t> read = positions_;
+    std::stable_sort(read.begin(), read.end(), [&](std::size_t a, std::size_t b) {
+      return LowerMedian(prices_.of[a]) > LowerMedian(prices_.of[b]);
+    });
+    read.resize(std::min(read.size(), kMaxSuspectsRead));
+    read.insert(read.end(), witnesses_.begin(), witnesses_.end());
+    std::sort(read.begin(), read.end());
+    read.erase(std::unique(read.begin(), read.end()), read.end());
+    std::vector<std::optional<ExposedActivity>> activities(read.size());
+    merge::ParallelFor(context_.options().jobs, read.size(), [&](std::size_t i) {
+      const std::int32_t rank = context_.ranks()[read[i]];
+      const Result<schema::RankTables> tables = context_.ReadActivity(rank);
+      if (tables.ok()) activities[i] = ActivityOf(tables.value(), merge::RankClockMap(context_.tables().clock, rank));
+    });
+    witnessed_.exact = true;
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      witnessed_.exact &= activities[i].has_value();
+      if (!activities[i]) continue;
+      witnessed_.activities.push_back(std::move(*activities[i]));
+      witnessed_.activity_of.push_back(read[i]);
+    }
+  }
+
+  void Name() {
+    const bool sharing = analysis_.run.sharing_ranks > 0;
+    for (bool again = true; again;) {
+      again = false;
+      named_.clear();
+      Narrow([&](const Prices& prices, const Suspects& suspects, std::size_t r) {
+        return Judge(context_, prices, suspects, r, Behind(r), p_[r], length_, sharing).has_value();
+      });
+      for (const std::size_t r : positions_) {
+        Named named{r, *Judge(context_, prices_, *suspects_, r, Behind(r), p_[r], length_, sharing), {}};
+        Straggler& straggler = named.judged.straggler;
+        named.cause = Explain(context_, analysis_, r, witnessed_, prices_.of[r], named.judged, limit_);
+        straggler.cause = named.cause.name;
+        straggler.gpu = named.cause.gpu;
+        if (r < analysis_.ranks.size()) {
+          straggler.score = analysis_.ranks[r].straggler_score.value_or(0);
+          straggler.interval = analysis_.ranks[r].straggler_interval.value_or(std::pair{0.0, 0.0});
+        }
+        named_.push_back(std::move(named));
+      }
+      if (!sharing) break;
+      // Ranks that share cores take them from each other, now here, now there: late for want of a core is not this
+      // rank's doing. There its own compute or input must be what is longer.
+      again = std::erase_if(positions_, [&](std::size_t r) {
+                const auto named =
+                    std::find_if(named_.begin(), named_.end(), [&](const Named& each) { return each.position == r; });
+                return named->cause.name == "starved" || named->cause.name == "unknown";
+              }) > 0;
+    }
+    std::stable_sort(named_.begin(), named_.end(), [](const Named& a, const Named& b) {
+      return a.judged.straggler.saves_ns > b.judged.straggler.saves_ns;
+    });
+    for (const Named& named : named_) analysis_.stragglers.push_back(named.judged.straggler);
+  }
+
+  std::string NodeOf(std::size_t position) const {
+    return std::string(context_.timeline().Text(context_.tables().ranks.node[context_.RankRow(position)]));
+  }
+  double ConfidenceIn(double p_value) const {
+    return std::clamp(1 - 10 * p_value, 0.0, 1.0) * std::min(1.0, static_cast<double>(context_.units().size()) / 20) *
+           (witnessed_.exact ? 1.0 : 0.7);
+  }
+
+  void Tell(const Named& named) {
+    const Straggler& straggler = named.judged.straggler;
+    const std::string node = NodeOf(named.position), name = fmt::format("rank {}", straggler.rank);
+    const bool pair = context_.ranks().size() == 2;
+    Finding finding;
+    finding.id = "straggler.arrival";
+    finding.rank = straggler.rank;
+    finding.headline = Headline(fmt::format("Rank {} holds {} back", straggler.rank, pair ? "the other" : "everyone"),
+                                pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it");
+    if (context_.units_are_steps()) finding.saves_ns_per_step = straggler.saves_ns_per_step;
+    finding.brief = named.cause.more_compute_ns && *named.cause.more_compute_ns > 0
+                        ? fmt::format("{} ({}) computes {} longer", name, node, Duration(*named.cause.more_compute_ns))
+                        : fmt::format("{} ({}) arrives last", name, node);
+    finding.evidence = EvidenceFor(context_, analysis_, named.position, named.cause, straggler);
+    finding.action = ActionFor(named.cause, name, node);
+    finding.upper_bound = !witnessed_.exact;
+    finding.confidence = ConfidenceIn(straggler.p_value);
+    finding.rows = RowsFor(context_, prices_.of[named.position], late_, named.position);
+    analysis_.findings.push_back(std::move(finding));
+  }
+
+  // One finding: what they cost overlaps, so that mending one of two equally slow ranks gains nothing.
+  void TellTogether() {
+    std::vector<std::int32_t> ranks;
+    std::vector<std::string> nodes;
+    std::size_t from = SIZE_MAX;
+    double worst_p = 0;
+    std::int64_t least = 0;
+    for (const Named& named : named_) {
+      ranks.push_back(named.judged.straggler.rank);
+      if (const std::string node = NodeOf(named.position); std::find(nodes.begin(), nodes.end(), node) == nodes.end())
+        nodes.push_back(node);
+      from = std::min(from, named.judged.from_unit);
+      worst_p = std::max(worst_p, named.judged.straggler.p_value);
+      least = std::max(least, named.judged.straggler.saves_ns);
+    }
+    const std::int32_t costliest = ranks.front();
+    std::sort(ranks.begin(), ranks.end());
+    const std::string name = RankNames(ranks);
+    const StragglerCost cost = CostTogether(context_, prices_.together, from, limit_);
+    const std::int64_t saves = std::max(least, static_cast<std::int64_t>(std::llround(cost.ns)));
+    Finding finding;
+    finding.id = "straggler.arrival";
+    finding.rank = costliest;
+    finding.headline =
+        Headline(fmt::format("R{} hold everyone back", name.substr(1)), "the other ranks wait", saves, "them");
+    if (context_.units_are_steps()) finding.saves_ns_per_step = saves;
+    finding.brief = fmt::format(
+        "{} {}", name,
+        nodes.size() == 1 && analysis_.run.nodes > 1 ? fmt::format("(all {}) arrive last", nodes[0]) : "arrive last");
+    for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i)
+      finding.evidence += fmt::format(
+          "{}rank {} ({}) {}", i == 0 ? "" : ". ", named_[i].judged.straggler.rank, NodeOf(named_[i].position),
+          BriefEvidenceFor(analysis_, named_[i].position, named_[i].cause, named_[i].judged.straggler));
+    finding.evidence += fmt::format(". p {}", worst_p < 0.001 ? "< 0.001" : fmt::format("<= {:.3f}", worst_p));
+    if (named_.size() > kMaxExplained)
+      finding.evidence +=
+          fmt::format(". {} more: lockstep analyze --explain N lists them", named_.size() - kMaxExplained);
+    finding.action = ActionsByCause();
+    finding.upper_bound = !witnessed_.exact;
+    finding.confidence = ConfidenceIn(worst_p);
+    finding.rows = {{"rank", "others_wait_ns", "low_ns", "high_ns", "arrives_late_ns"}, {}};
+    for (const Named& named : named_) {
+      const Straggler& straggler = named.judged.straggler;
+      std::vector<std::int64_t> late;
+      for (const auto& unit : late_.mean_ns) late.push_back(static_cast<std::int64_t>(unit[named.position]));
+      finding.rows.rows.push_back({straggler.rank, straggler.saves_ns, straggler.saves_interval_ns.first,
+                                   straggler.saves_interval_ns.second, LowerMedian(std::move(late))});
+    }
+    analysis_.findings.push_back(std::move(finding));
+  }
+
+  std::string ActionsByCause() const {
+    std::vector<std::string> told;
+    std::string text;
+    for (const Named& first : named_) {
+      if (std::find(told.begin(), told.end(), first.cause.name) != told.end()) continue;
+      told.push_back(first.cause.name);
+      std::vector<std::int32_t> ranks;
+      std::string node = NodeOf(first.position);
+      for (const Named& named : named_) {
+        if (named.cause.name != first.cause.name) continue;
+        ranks.push_back(named.judged.straggler.rank);
+        if (NodeOf(named.position) != node) node = "their nodes";
+      }
+      std::sort(ranks.begin(), ranks.end());
+      text += (text.empty() ? "" : "; ") + ActionFor(first.cause, RankNames(ranks), node);
+    }
+    return text;
+  }
+
+  std::string Headline(const std::string& who, std::string_view others, std::int64_t saves,
+                       std::string_view whom) const {
+    if (context_.units_are_steps())
+      return fmt::format("{}: {} {} of each {} step for {}.", who, others, Duration(saves), Duration(length_), whom);
+    return fmt::format("{}: {} {} of the time for {}.", who, others, Percent(saves, length_), whom);
+  }
+
+  const Context& context_;
+  Analysis& analysis_;
+  const std::int64_t length_;
+  const double limit_;
+  LatenessTable late_;
+  std::vector<double> p_;
+  std::vector<std::size_t> positions_, witnesses_;  // Of suspects; of those that wait.
+  std::vector<std::size_t> messengers_;             // Late on another's account.
+  std::optional<Suspects> suspects_;
+  Witnessed witnessed_;
+  Prices prices_;
+  std::vector<Named> named_;
+};
+
+}  // namespace
+
+void FindStragglers(const Context& context, Analysis& analysis) {
+  if (context.units().size() < kMinUnits) return;
+  const std::int64_t length = UnitLength(context);
+  if (length > 0) Search(context, analysis, length).Run();
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,51 @@
+#pragma once
+// Small words for those who fill tables.
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "analysis/tables/engine/table.h"
+
+namespace lockstep::tables {
+
+inline Cell Text(std::string_view text) { return std::string(text); }
+inline Cell Int(std::int64_t value) { return value; }
+inline Cell IntOrUnknown(std::int64_t value, bool known) { return known ? Cell(value) : Cell(); }
+// Unknown where there is nothing to take a part of.
+inline Cell Share(std::int64_t part, std::int64_t whole) {
+  return whole > 0 ? Cell(static_cast<double>(part) / static_cast<double>(whole)) : Cell();
+}
+// Nearest integer of a sum over n.
+inline std::int64_t Mean(std::int64_t sum, std::int64_t n) {
+  return n > 0 ? (sum + (sum >= 0 ? n / 2 : -n / 2)) / n : 0;
+}
+
+inline bool Known(const Cell& cell) { return !std::holds_alternative<std::monostate>(cell); }
+inline std::int64_t IntOf(const Cell& cell, std::int64_t otherwise = 0) {
+  const auto* value = std::get_if<std::int64_t>(&cell);
+  return value != nullptr ? *value : otherwise;
+}
+inline double RealOf(const Cell& cell, double otherwise = 0) {
+  const auto* value = std::get_if<double>(&cell);
+  return value != nullptr ? *value : otherwise;
+}
+inline std::string_view TextOfCell(const Cell& cell) {
+  const auto* value = std::get_if<std::string>(&cell);
+  return value != nullptr ? std::string_view(*value) : std::string_view();
+}
+// Of the column with this name; how many there are if none has it.
+inline std::size_t ColumnOf(const Table& table, std::string_view name) {
+  return static_cast<std::size_t>(std::find_if(table.columns.begin(), table.columns.end(),
+                                               [&](const TableColumn& column) { return column.name == name; }) -
+                                  table.columns.begin());
+}
+// A row of all ranks together.
+inline bool IsPooled(const std::vector<Cell>& row) { return std::holds_alternative<std::string>(row[0]); }
+// The name holds the text that the user asked for.
+inline bool Passes(std::string_view name, const TableOptions& options) {
+  return options.filter.empty() || name.find(options.filter) != std::string_view::npos;
+}
+
+}  // namespace lockstep::tables

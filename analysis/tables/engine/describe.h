@@ -1,0 +1,26 @@
+#pragma once
+// What pandas calls describe(): the words in which HTA's tables speak of a distribution.
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::tables {
+
+struct Description {
+  std::int64_t count = 0, total = 0, min = 0, max = 0;  // Of no values: all 0.
+  double mean = 0, std = 0;                             // std: of a sample (n - 1); 0 for one value.
+  double p25 = 0, p50 = 0, p75 = 0;                     // Interpolated linearly between neighbours.
+};
+
+// Reorders the values. Linear.
+Description Describe(std::vector<std::int64_t>& values);
+
+// Values that hold for a time: the least value that holds, or less, for at least
+// `fraction` of all the time. Sorts.
+struct Weighted {
+  double value;
+  std::int64_t ns;
+};
+double WeightedQuantile(std::vector<Weighted>& values, double fraction);
+
+}  // namespace lockstep::tables

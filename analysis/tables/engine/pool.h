@@ -1,0 +1,31 @@
+#pragma once
+// Rows of many ranks -> rows of rank "all".
+
+#include <cstddef>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "analysis/tables/engine/table.h"
+
+namespace lockstep::tables {
+
+class RankPool {
+ public:
+  explicit RankPool(const TableKind& kind);
+
+  // False: no column is a key, rows of this table cannot be pooled.
+  bool possible() const { return possible_; }
+  // Ranks must come in the same order for the same result: sums of doubles.
+  void Add(const std::vector<std::vector<Cell>>& rows);
+  std::vector<std::vector<Cell>> Take() { return std::move(rows_); }
+
+ private:
+  const TableKind& kind_;
+  std::vector<TableColumn> columns_;
+  bool possible_ = false;
+  std::unordered_map<std::string, std::size_t> row_of_;
+  std::vector<std::vector<Cell>> rows_;
+};
+
+}  // namespace lockstep::tables

@@ -1,0 +1,101 @@
+#pragma once
+// Answers about the ranks' own events as tables: `lockstep analyze --table NAME`.
+// One file per question; the list of all is in tables.cc.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "analysis/gpu/rank_view.h"
+#include "core/interval.h"
+#include "core/result.h"
+#include "core/schema.h"
+#include "merge/timeline/kernel_class.h"
+#include "merge/timeline/timeline.h"
+
+namespace lockstep::tables {
+
+// How a column is shown. JSON and CSV carry the plain number in the unit its name
+// says. kId: a number that names something (rank, stream, step).
+enum class ColumnKind : std::uint8_t { kText, kCount, kNs, kBytes, kFraction, kNumber, kId };
+// "text", "count", "ns" ...: as JSON and the docs call it.
+std::string_view NameOf(ColumnKind kind);
+
+// How rows of several ranks that agree in all kKey columns become one row, of rank
+// "all". Tables without a kKey column are not pooled.
+enum class Pool : std::uint8_t { kNone, kKey, kSum, kMin, kMax };
+
+struct TableColumn {
+  std::string name;  // Unit in it: total_ns, bytes, bytes_per_s.
+  ColumnKind kind;
+  std::string description;  // For the docs and the JSON.
+  Pool pool = Pool::kNone;  // kNone: unknown in pooled rows, or pool_row's business.
+  bool detail = false;      // Left out of the text where room is short.
+};
+
+// monostate: unknown (null in JSON, empty in CSV, "-" in text).
+using Cell = std::variant<std::monostate, std::int64_t, double, std::string>;
+
+struct Table {
+  std::string name, title;
+  std::vector<TableColumn> columns;
+  std::vector<std::vector<Cell>> rows;  // Each as long as columns; the most interesting first.
+  std::vector<std::string> notes;       // What is missing or doubtful, in words.
+  // What shares are taken of: filled by rank_rows, summed over the ranks for finish. Not shown.
+  std::map<std::string, std::int64_t> totals;
+  bool incomplete = false;  // A rank could not be read as it should: exit 3.
+};
+
+struct TableOptions {
+  std::vector<std::int32_t> ranks;               // Empty: all, pooled where the table can be.
+  bool every_rank = false;                       // Rows of every rank beside the pooled ones.
+  std::int64_t first_step = -1, last_step = -1;  // -1: the analysis window.
+  std::size_t top = 20;                          // Rows per rank at most, 0: all. What was cut is a note.
+  std::string filter;                            // Name contains (operators of `sequences`, ranges, kernels).
+  std::size_t min_length = 3;                    // Kernels of a sequence at least.
+  unsigned jobs = 0;                             // Threads; never changes the result.
+  std::function<void(double done)> progress;     // Between ranks, from the calling thread. May be empty.
+};
+
+struct TableKind {
+  std::string_view name;     // "kernels"
+  std::string_view answers;  // One line for the help.
+  // Columns and title, without rows; the first column is always "rank".
+  Table (*head)();
+  // Called for several ranks at once, each with a table of its own.
+  void (*rank_rows)(const gpu::RankView& rank, const TableOptions& options, Table& rows);
+  // For answers across ranks that one rank's events cannot give; null: none. Rows
+  // from rank_rows of all ranks are in `table` already.
+  void (*finish)(const merge::Timeline& timeline, const TableOptions& options, Table& table);
+  // Called for each rank's row (all of them, before any is cut) that goes into a pooled
+  // one, before the columns' own rules are applied to it; null: those rules say all.
+  void (*pool_row)(const std::vector<Cell>& of_rank, bool first, std::vector<Cell>& pooled) = nullptr;
+  bool p2p_partners = false;  // Asks for RankView.partner_begin_ns.
+};
+
+// Every table there is, in the order of the help. tables.cc
+const std::vector<TableKind>& TableKinds();
+
+// kUsage with the list of names for an unknown one, and for ranks that are not there.
+// Ranks are read one after the other per thread and not kept. Rows: the pooled ones,
+// then each rank's by rank (those only if asked for, if there is one rank or if the
+// table cannot be pooled), each part cut to options.top.
+Result<Table> MakeTable(std::string_view name, const merge::Timeline& timeline, const TableOptions& options);
+// The same where the ranks' tables come from elsewhere (tests).
+Result<Table> MakeTable(std::string_view name, const merge::Timeline& timeline, const TableOptions& options,
+                        const std::function<Result<schema::RankTables>(std::int32_t rank)>& read);
+
+// Every table with its columns, as Markdown: the generated part of docs/tables.md.
+std::string TablesMarkdown();
+
+std::string RenderTableText(const Table& table, bool color, std::size_t width);
+std::string RenderTableCsv(const Table& table);
+std::string RenderTableJson(const Table& table);  // {"schema":"lockstep.table/1","name",...,"columns":[],"rows":[[]]}
+
+}  // namespace lockstep::tables

@@ -1,0 +1,212 @@
+#include <tbb/info.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "analysis/core/format.h"
+#include "analysis/tables/engine/kinds.h"
+#include "analysis/tables/engine/pool.h"
+#include "analysis/tables/engine/view_index.h"
+#include "merge/parallel.h"
+
+namespace lockstep::tables {
+namespace {
+
+std::string Names() {
+  std::string names;
+  for (const TableKind& kind : TableKinds()) names += (names.empty() ? "" : ", ") + std::string(kind.name);
+  return names;
+}
+
+struct RankResult {
+  Table table;
+  bool failed = false;
+};
+
+// Ranks with a file, or those of them that are asked for.
+Result<std::vector<std::int32_t>> RanksOf(const merge::Timeline& timeline, const TableOptions& options) {
+  const auto& ranks = timeline.tables.ranks;
+  std::vector<std::int32_t> all;
+  for (std::size_t i = 0; i < ranks.rows(); ++i)
+    if (ranks.state[i] != schema::RankState::kMissing && ranks.state[i] != schema::RankState::kLeftOut)
+      all.push_back(ranks.rank[i]);
+  if (options.ranks.empty()) return all;
+  std::vector<std::int32_t> chosen = options.ranks;
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  for (const std::int32_t rank : chosen)
+    if (!std::binary_search(all.begin(), all.end(), rank))
+      return Error{ErrorCode::kUsage, "rank " + std::to_string(rank) + " has no file in this run", "--rank",
+                   all.empty() ? "there is none at all" : "one of " + analysis::RankList(all)};
+  return chosen;
+}
+
+// The same remark of many ranks is one line.
+class Remarks {
+ public:
+  void Add(std::int32_t rank, const std::string& text) {
+    for (auto& [known, ranks] : remarks_)
+      if (known == text) {
+        if (ranks.back() != rank) ranks.push_back(rank);
+        return;
+      }
+    remarks_.push_back({text, {rank}});
+  }
+  std::vector<std::string> Take(std::size_t all) {
+    std::vector<std::string> lines;
+    for (auto& [text, ranks] : remarks_)
+      lines.push_back(ranks.size() == all && all > 1
+                          ? "all ranks: " + text
+                          : (ranks.size() == 1 ? "rank " : "ranks ") + analysis::RankList(ranks) + ": " + text);
+    return lines;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::vector<std::int32_t>>> remarks_;
+};
+
+std::size_t Cut(std::vector<std::vector<Cell>>& rows, std::size_t top) {
+  if (top == 0 || rows.size() <= top) return 0;
+  const std::size_t cut = rows.size() - top;
+  rows.resize(top);
+  return cut;
+}
+
+using Contents = merge::Timeline::RankContents;
+using Read = std::function<Result<Contents>(std::int32_t rank)>;
+
+RankResult RowsOf(const TableKind& kind, const ViewIndex& index, const TableOptions& options, std::int32_t rank,
+                  const Read& read) {
+  RankResult result{kind.head(), false};
+  auto tables = read(rank);
+  if (!tables.ok()) {
+    result.table.notes.push_back("not read: " + tables.error().what);
+    result.failed = true;
+    return result;
+  }
+  for (const std::string& damage : tables.value().damaged) result.table.notes.push_back("damaged: " + damage);
+  result.failed = !tables.value().damaged.empty();
+  const gpu::RankView view = MakeRankView(index, rank, std::move(tables.value().tables), options);
+  if (view.windows.empty())
+    result.table.notes.push_back("has none of the steps asked for");
+  else
+    kind.rank_rows(view, options, result.table);
+  return result;
+}
+
+Result<Table> Make(const TableKind& kind, const merge::Timeline& timeline, const TableOptions& options,
+                   const Read& read) {
+  LS_TRY(const std::vector<std::int32_t> ranks, RanksOf(timeline, options));
+  ViewIndex index(timeline);
+  Table table = kind.head();
+  if (kind.p2p_partners && timeline.tables.p2p_pairs.rows() > 0)
+    if (auto partners = merge::FindP2pPartners(timeline, options.jobs); partners.ok())
+      index.SetPartners(std::move(partners).value());
+  RankPool pool(kind);
+  const bool pooled = pool.possible() && ranks.size() > 1 && options.ranks.empty();
+  const bool single = !pooled || options.every_rank;
+  Remarks remarks;
+  std::size_t cut = 0;
+  std::vector<std::vector<Cell>> rank_rows;
+
+  // A block of ranks at a time: what is kept of a rank beyond it is cut.
+  const std::size_t threads =
+      options.jobs != 0 ? options.jobs : static_cast<std::size_t>(tbb::info::default_concurrency());
+  const std::size_t block = std::max<std::size_t>(16, 4 * std::min<std::size_t>(threads, 256));
+  for (std::size_t begin = 0; begin < ranks.size(); begin += block) {
+    std::vector<RankResult> results(std::min(block, ranks.size() - begin));
+    if (options.progress) options.progress(static_cast<double>(begin) / static_cast<double>(ranks.size()));
+    merge::ParallelFor(options.jobs, results.size(),
+                       [&](std::size_t i) { results[i] = RowsOf(kind, index, options, ranks[begin + i], read); });
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      Table& of_rank = results[i].table;
+      table.incomplete |= results[i].failed || of_rank.incomplete;
+      for (const std::string& note : of_rank.notes) remarks.Add(ranks[begin + i], note);
+      for (const auto& [name, value] : of_rank.totals) table.totals[name] += value;
+      if (pooled) pool.Add(of_rank.rows);
+      if (!single) continue;
+      cut += Cut(of_rank.rows, options.top);
+      std::move(of_rank.rows.begin(), of_rank.rows.end(), std::back_inserter(rank_rows));
+    }
+  }
+  table.notes = remarks.Take(ranks.size());
+  if (pooled) table.rows = pool.Take();
+  const std::size_t pooled_rows = table.rows.size();
+  std::move(rank_rows.begin(), rank_rows.end(), std::back_inserter(table.rows));
+  if (kind.finish != nullptr) kind.finish(timeline, options, table);
+  if (pooled && options.top != 0 && pooled_rows > options.top) {
+    // finish may add rows of its own to the pooled ones and sort them.
+    const auto end = std::find_if(table.rows.begin(), table.rows.end(), [](const std::vector<Cell>& row) {
+      return !std::holds_alternative<std::string>(row[0]);
+    });
+    const auto from = table.rows.begin() + static_cast<std::ptrdiff_t>(options.top);
+    if (from < end) {
+      cut += static_cast<std::size_t>(end - from);
+      table.rows.erase(from, end);
+    }
+  }
+  if (cut > 0)
+    table.notes.push_back(analysis::Plural(static_cast<std::int64_t>(cut), "row") + " more: --top 0 shows all");
+  if (pooled && !single && !table.rows.empty())
+    table.notes.push_back("of " + analysis::Plural(static_cast<std::int64_t>(ranks.size()), "rank") +
+                          " together: --rank 0 or --rank all shows them one by one");
+  return table;
+}
+
+}  // namespace
+
+const std::vector<TableKind>& TableKinds() {
+  static const std::vector<TableKind> kinds = {
+      kKernelsTable,   kBreakdownTable,   kOpsTable,          kRangesTable,      kMemoryTable,
+      kSequencesTable, kGroupsTable,      kCollectivesTable,  kIdleTable,        kIdleGapsTable,
+      kLaunchesTable,  kLaunchBoundTable, kQueueTable,        kCopiesTable,      kCopyListTable,
+      kSyncsTable,     kStreamWaitsTable, kCriticalPathTable, kCriticalOpsTable, kGpusTable,
+  };
+  return kinds;
+}
+
+namespace {
+
+Result<Table> MakeNamed(std::string_view name, const merge::Timeline& timeline, const TableOptions& options,
+                        const Read& read) {
+  for (const TableKind& kind : TableKinds())
+    if (kind.name == name) return Make(kind, timeline, options, read);
+  return Error{ErrorCode::kUsage, "there is no table " + std::string(name), "--table", "one of " + Names()};
+}
+
+}  // namespace
+
+Result<Table> MakeTable(std::string_view name, const merge::Timeline& timeline, const TableOptions& options) {
+  return MakeNamed(name, timeline, options, [&](std::int32_t rank) { return timeline.ReadRankContents(rank); });
+}
+
+Result<Table> MakeTable(std::string_view name, const merge::Timeline& timeline, const TableOptions& options,
+                        const std::function<Result<schema::RankTables>(std::int32_t rank)>& read) {
+  return MakeNamed(name, timeline, options, [&](std::int32_t rank) -> Result<Contents> {
+    LS_TRY(auto tables, read(rank));
+    return Contents{std::move(tables), {}};
+  });
+}
+
+std::string_view NameOf(ColumnKind kind) {
+  switch (kind) {
+    case ColumnKind::kText:
+      return "text";
+    case ColumnKind::kCount:
+      return "count";
+    case ColumnKind::kNs:
+      return "ns";
+    case ColumnKind::kBytes:
+      return "bytes";
+    case ColumnKind::kFraction:
+      return "fraction";
+    case ColumnKind::kNumber:
+      return "number";
+    case ColumnKind::kId:
+      return "id";
+  }
+  return "";
+}
+
+}  // namespace lockstep::tables

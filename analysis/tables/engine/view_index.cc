@@ -1,0 +1,190 @@
+#include "analysis/tables/engine/view_index.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "merge/timeline/gpu_windows.h"
+
+namespace lockstep::tables {
+namespace {
+
+constexpr Interval kAlways{std::numeric_limits<std::int64_t>::min() / 2, std::numeric_limits<std::int64_t>::max() / 2};
+
+std::int64_t Number(std::string_view text, std::int64_t otherwise) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : otherwise;
+}
+
+class ViewMaker {
+ public:
+  ViewMaker(const ViewIndex& index, const TableOptions& options, gpu::RankView& view)
+      : index_(index), timeline_(index.timeline()), options_(options), view_(view) {}
+
+  void Make() {
+    view_.timeline = &timeline_;
+    view_.members = index_.MembersOf(view_.rank);
+    view_.partner_begin_ns = index_.PartnersOf(view_.rank);
+    view_.hta = timeline_.Meta("classes") == "hta";
+    view_.classes = merge::ClassifyKernels(view_.tables, view_.tables.collectives, view_.hta);
+    if (options_.first_step >= 0 || options_.last_step >= 0)
+      StepsAskedFor();
+    else
+      AnalysisWindow();
+    HostWindows();
+  }
+
+ private:
+  void AddStep(std::uint32_t row) {
+    const auto& steps = timeline_.tables.step_ranks;
+    const Interval window{steps.begin_ns[row], steps.end_ns[row]};
+    if (!steps.complete[row] || window.end < window.begin) return;
+    view_.steps.push_back({steps.index[row], window});
+  }
+
+  void StepsAskedFor() {
+    const auto& steps = timeline_.tables.step_ranks;
+    const std::int64_t last = options_.last_step < 0 ? std::numeric_limits<std::int64_t>::max() : options_.last_step;
+    for (const std::uint32_t row : index_.StepsOf(view_.rank))
+      if (steps.index[row] >= options_.first_step && steps.index[row] <= last) AddStep(row);
+    std::vector<Interval> windows;
+    for (const gpu::RankView::Step& step : view_.steps) windows.push_back(step.window);
+    view_.windows = Normalize(std::move(windows));
+  }
+
+  // rank_totals has its ends; gaps between capture windows are not in it.
+  void AnalysisWindow() {
+    const auto& totals = timeline_.tables.rank_totals;
+    Interval whole = kAlways;
+    for (std::size_t i = 0; i < totals.rows(); ++i)
+      if (totals.rank[i] == view_.rank) whole = {totals.begin_ns[i], totals.end_ns[i]};
+    const auto& parts = timeline_.tables.windows;
+    const auto& steps = timeline_.tables.step_ranks;
+    if (parts.rows() > 1) {
+      const merge::RankClockMap clock(timeline_.tables.clock, view_.rank);
+      std::vector<Interval> windows;
+      for (std::size_t i = 0; i < parts.rows(); ++i) {
+        Interval part{0, 0};
+        for (const std::uint32_t row : index_.StepsOf(view_.rank)) {
+          if (parts.first_step[i] < 0 || steps.index[row] < parts.first_step[i] ||
+              steps.index[row] >= parts.end_step[i] || !steps.complete[row])
+            continue;
+          if (part.begin >= part.end) part = {steps.begin_ns[row], steps.end_ns[row]};
+          part.end = std::max(part.end, steps.end_ns[row]);
+        }
+        if (part.begin >= part.end) part = {clock.ToLocal(parts.begin_ns[i]), clock.ToLocal(parts.end_ns[i])};
+        windows.push_back({std::max(part.begin, whole.begin), std::min(part.end, whole.end)});
+      }
+      view_.windows = Normalize(std::move(windows));
+    }
+    if (view_.windows.empty()) view_.windows = {whole};
+    const std::string_view kind = timeline_.Meta("window");
+    view_.whole = parts.rows() <= 1 && (kind.empty() || kind == "gpu_events" || kind == "captured");
+    for (const std::uint32_t row : index_.StepsOf(view_.rank)) {
+      if (!steps.complete[row]) continue;
+      for (const Interval& window : view_.windows)
+        if (steps.begin_ns[row] >= window.begin && steps.end_ns[row] <= window.end) AddStep(row);
+    }
+  }
+
+  void HostWindows() {
+    if (view_.whole) {
+      view_.host_windows = {kAlways};
+      return;
+    }
+    if (timeline_.Meta("window") == "hta") {
+      view_.host_windows = {{kAlways.begin, HtaUntil()}};
+      return;
+    }
+    // As the host marked them; only steps that nobody marked (found by their
+    // collectives) have no such rows.
+    std::vector<Interval> windows;
+    const auto& marked = view_.tables.steps;
+    for (std::size_t i = 0; i < marked.rows(); ++i) {
+      const auto at =
+          std::lower_bound(view_.steps.begin(), view_.steps.end(), marked.index[i],
+                           [](const gpu::RankView::Step& step, std::int64_t index) { return step.index < index; });
+      const bool counts = at != view_.steps.end() && at->index == marked.index[i];
+      if (counts && marked.end_ns[i] != schema::kNoTime) windows.push_back({marked.begin_ns[i], marked.end_ns[i]});
+    }
+    view_.host_windows = windows.empty() ? view_.windows : Normalize(std::move(windows));
+  }
+
+  // HTA drops what was launched after the last ProfilerStep began, if there are two at least.
+  std::int64_t HtaUntil() const {
+    const auto& indices = timeline_.tables.step_ranks.index;
+    const bool several = std::any_of(indices.begin(), indices.end(), [&](std::int64_t i) { return i != indices[0]; });
+    constexpr std::uint8_t kProfilerStep = schema::StepSource::kProfilerStep;
+    std::int64_t until = schema::kNoTime;
+    const auto& marked = view_.tables.steps;
+    for (std::size_t i = 0; i < marked.rows(); ++i)
+      if (marked.source[i] == kProfilerStep) until = std::max(until, marked.begin_ns[i]);
+    if (!several || until == schema::kNoTime) return kAlways.end;
+    const auto& meta = view_.tables.meta;
+    for (std::size_t i = 0; i < meta.rows(); ++i)
+      if (view_.Text(meta.key[i]) == "last_profiler_step_ns")
+        until = std::max(until, Number(view_.Text(meta.value[i]), until));
+    return until;
+  }
+
+  const ViewIndex& index_;
+  const merge::Timeline& timeline_;
+  const TableOptions& options_;
+  gpu::RankView& view_;
+};
+
+}  // namespace
+
+ViewIndex::ViewIndex(const merge::Timeline& timeline) : timeline_(timeline) {
+  members_ = ByRank(timeline.tables.collective_ranks.rank);
+  steps_ = ByRank(timeline.tables.step_ranks.rank);
+  const auto& index = timeline.tables.step_ranks.index;
+  for (std::size_t r = 0; r + 1 < steps_.first.size(); ++r)
+    std::stable_sort(steps_.rows.begin() + static_cast<std::ptrdiff_t>(steps_.first[r]),
+                     steps_.rows.begin() + static_cast<std::ptrdiff_t>(steps_.first[r + 1]),
+                     [&](std::uint32_t a, std::uint32_t b) { return index[a] < index[b]; });
+}
+
+ViewIndex::Rows ViewIndex::ByRank(const std::vector<std::int32_t>& rank) const {
+  Rows by;
+  by.first.assign(timeline_.tables.ranks.rows() + 1, 0);
+  const auto row_of = [&](std::size_t i) { return timeline_.RankRow(rank[i]); };
+  for (std::size_t i = 0; i < rank.size(); ++i)
+    if (const std::int64_t row = row_of(i); row >= 0) ++by.first[static_cast<std::size_t>(row) + 1];
+  for (std::size_t r = 1; r < by.first.size(); ++r) by.first[r] += by.first[r - 1];
+  by.rows.resize(by.first.back());
+  std::vector<std::size_t> next(by.first.begin(), by.first.end() - 1);
+  for (std::size_t i = 0; i < rank.size(); ++i)
+    if (const std::int64_t row = row_of(i); row >= 0)
+      by.rows[next[static_cast<std::size_t>(row)]++] = static_cast<std::uint32_t>(i);
+  return by;
+}
+
+std::span<const std::uint32_t> ViewIndex::Rows::Of(std::int64_t rank_row) const {
+  if (rank_row < 0) return {};
+  const auto row = static_cast<std::size_t>(rank_row);
+  return {rows.data() + first[row], first[row + 1] - first[row]};
+}
+std::span<const std::uint32_t> ViewIndex::MembersOf(std::int32_t rank) const {
+  return members_.Of(timeline_.RankRow(rank));
+}
+std::span<const std::uint32_t> ViewIndex::StepsOf(std::int32_t rank) const {
+  return steps_.Of(timeline_.RankRow(rank));
+}
+
+std::span<const std::int64_t> ViewIndex::PartnersOf(std::int32_t rank) const {
+  const auto found = partners_.find(rank);
+  return found == partners_.end() ? std::span<const std::int64_t>() : found->second;
+}
+
+gpu::RankView MakeRankView(const ViewIndex& index, std::int32_t rank, schema::RankTables tables,
+                           const TableOptions& options) {
+  gpu::RankView view;
+  view.rank = rank;
+  view.tables = std::move(tables);
+  ViewMaker(index, options, view).Make();
+  return view;
+}
+
+}  // namespace lockstep::tables

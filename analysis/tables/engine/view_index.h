@@ -1,0 +1,42 @@
+#pragma once
+// One rank's events and the windows in which a table counts them.
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "analysis/tables/engine/table.h"
+#include "merge/timeline/p2p_partners.h"
+
+namespace lockstep::tables {
+
+// What the views of all ranks share, made once per table.
+class ViewIndex {
+ public:
+  explicit ViewIndex(const merge::Timeline& timeline);
+  void SetPartners(merge::P2pPartners partners) { partners_ = std::move(partners); }
+
+  const merge::Timeline& timeline() const { return timeline_; }
+  std::span<const std::uint32_t> MembersOf(std::int32_t rank) const;
+  // Rows of step_ranks of a rank, by index.
+  std::span<const std::uint32_t> StepsOf(std::int32_t rank) const;
+  std::span<const std::int64_t> PartnersOf(std::int32_t rank) const;
+
+ private:
+  struct Rows {
+    std::vector<std::uint32_t> rows;
+    std::vector<std::size_t> first;  // Per row of timeline.tables.ranks, and the end.
+    std::span<const std::uint32_t> Of(std::int64_t rank_row) const;
+  };
+  Rows ByRank(const std::vector<std::int32_t>& rank) const;
+
+  const merge::Timeline& timeline_;
+  Rows members_, steps_;
+  merge::P2pPartners partners_;
+};
+
+// Takes the tables. Without the steps that `options` ask for `windows` is empty.
+gpu::RankView MakeRankView(const ViewIndex& index, std::int32_t rank, schema::RankTables tables,
+                           const TableOptions& options);
+
+}  // namespace lockstep::tables

@@ -1,0 +1,46 @@
+#pragma once
+// What a rank communicated, as the identity counts it (docs/definitions.md): when each
+// operation waited and transferred, for which group, launched by whom. Rank clock.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/tables/engine/table.h"
+#include "core/collective.h"
+
+namespace lockstep::tables {
+
+// Groups of one name and size are one: of the sixteen tensor-parallel groups of a job
+// each rank is in one.
+struct GroupOfOps {
+  std::string name;
+  std::uint32_t size = 0;  // 0 unknown.
+  CollectiveKind kind = CollectiveKind::kNone;
+  friend auto operator<=>(const GroupOfOps&, const GroupOfOps&) = default;
+};
+
+struct CommOperation {
+  // As merge/timeline/breakdown.h has it: [begin, wait_end) waits for another rank,
+  // [transfer_begin, end) transfers, what is neither cannot be split.
+  std::int64_t begin_ns, wait_end_ns, transfer_begin_ns, end_ns;
+  bool certain;            // Blocking or on a GPU. Else it moves only while a thread is inside MPI.
+  std::uint32_t group;     // Of RankComm.groups.
+  std::uint32_t row;       // Of collectives, kNone.
+  std::uint32_t thread;    // That called, posted or launched, kNone unknown.
+  std::int64_t launch_ns;  // When it did; kNoTime unknown.
+};
+
+struct RankComm {
+  bool gpu = false;
+  IntervalSet busy;  // GPU ranks: compute kernels. CPU ranks: the training thread in MPI or input, the rest computes.
+  IntervalSet inside_mpi;  // Any thread; empty if nothing was posted.
+  std::vector<GroupOfOps> groups;
+  std::vector<CommOperation> ops;
+  std::uint64_t receives_alone = 0;  // Receives counted from their own post: the senders are not known here.
+};
+
+// For members of instances wait and transfer are the timeline's.
+RankComm CommOf(const gpu::RankView& rank);
+
+}  // namespace lockstep::tables

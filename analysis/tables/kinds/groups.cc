@@ -1,0 +1,300 @@
+// Communication per process group and kind: how much of it nothing hid.
+
+#include <algorithm>
+#include <array>
+
+#include "analysis/tables/engine/cells.h"
+#include "analysis/tables/engine/kinds.h"
+#include "analysis/tables/kinds/comm_ops.h"
+
+namespace lockstep::tables {
+namespace {
+
+constexpr std::string_view kSeveral = "(several at once)";
+
+enum Column : std::size_t {
+  kRank,
+  kGroup,
+  kSize,
+  kKind,
+  kCount,
+  kBytesMoved,
+  kTotal,
+  kHidden,
+  kExposed,
+  kExposedWait,
+  kExposedTransfer,
+  kExposedUnsplit,
+  kShared,
+  kExposedShare,
+  kAlgbw,
+  kBusbw,
+  kTimedBytes,
+  kTimedTransfer,
+  kColumns,
+};
+
+Table Head() {
+  return {
+      "groups",
+      "Communication by process group and kind",
+      {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
+       {"group", ColumnKind::kText,
+        "name of the communicator or process group, else its pattern of ranks; groups of one name and size are one. "
+        "(several at once): exposed time with operations of more than one row in flight",
+        Pool::kKey},
+       {"size", ColumnKind::kCount, "members", Pool::kKey},
+       {"kind", ColumnKind::kText, "kind of operation; unknown: communication kernels without a recorded collective",
+        Pool::kKey},
+       {"count", ColumnKind::kCount, "operations that began in the window", Pool::kSum, true},
+       {"bytes", ColumnKind::kBytes, "sum of their arrays", Pool::kSum, true},
+       {"total_ns", ColumnKind::kNs, "time with such an operation in flight: hidden + exposed + shared", Pool::kSum},
+       {"hidden_ns", ColumnKind::kNs, "part of it under compute", Pool::kSum, true},
+       {"exposed_ns", ColumnKind::kNs,
+        "part of it outside compute with no other row's operation in flight; over all rows it is the rank's exposed "
+        "communication to the nanosecond",
+        Pool::kSum},
+       {"exposed_wait_ns", ColumnKind::kNs, "part of exposed that waits for another rank", Pool::kSum},
+       {"exposed_transfer_ns", ColumnKind::kNs, "part of exposed that transfers", Pool::kSum},
+       {"exposed_unsplit_ns", ColumnKind::kNs, "part of exposed that cannot be split", Pool::kSum},
+       {"shared_ns", ColumnKind::kNs,
+        "outside compute, but another row's operation was in flight too: counted once in (several at once)", Pool::kSum,
+        true},
+       {"exposed_share", ColumnKind::kFraction, "exposed of the window", Pool::kNone, true},
+       {"algbw_bytes_per_s", ColumnKind::kNumber,
+        "bytes over transfer, over the instances whose transfer is known and even", Pool::kNone, true},
+       {"busbw_bytes_per_s", ColumnKind::kNumber, "algbw times the kind's factor (definitions.md)", Pool::kNone},
+       {"timed_bytes", ColumnKind::kBytes, "from which algbw is computed", Pool::kSum, true},
+       {"timed_transfer_ns", ColumnKind::kNs, "from which algbw is computed", Pool::kSum, true}},
+      {},
+      {}};
+}
+
+struct Sum {
+  std::int64_t count = 0, bytes = 0, total = 0, hidden = 0, shared = 0;
+  std::array<std::int64_t, 3> exposed{};  // Wait, transfer, unsplit.
+  std::int64_t timed_bytes = 0, timed_transfer = 0;
+  std::int64_t Exposed() const { return exposed[0] + exposed[1] + exposed[2]; }
+};
+
+// One walk over all edges: which groups are in flight, waiting, transferring.
+class Sweep {
+ public:
+  Sweep(const RankComm& comm, const std::vector<Interval>& windows) : comm_(comm), sums_(comm.groups.size()) {
+    const auto add = [&](std::int64_t begin, std::int64_t end, What what, std::uint32_t group) {
+      if (end <= begin) return;
+      edges_.push_back({begin, group, what, 1});
+      edges_.push_back({end, group, what, -1});
+    };
+    edges_.reserve(2 * (3 * comm.ops.size() + comm.busy.size() + comm.inside_mpi.size() + windows.size()));
+    for (const CommOperation& op : comm.ops) {
+      add(op.begin_ns, op.end_ns, op.certain ? kCertain : kPossible, op.group);
+      add(op.begin_ns, op.wait_end_ns, kWait, op.group);
+      add(op.transfer_begin_ns, op.end_ns, kTransfer, op.group);
+    }
+    for (const Interval& part : comm.busy) add(part.begin, part.end, kBusy, 0);
+    for (const Interval& part : comm.inside_mpi) add(part.begin, part.end, kInside, 0);
+    for (const Interval& part : windows) add(part.begin, part.end, kWindow, 0);
+    std::sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) { return a.at_ns < b.at_ns; });
+  }
+
+  void Run() {
+    groups_.resize(sums_.size());
+    std::int64_t now = 0;
+    for (std::size_t i = 0; i < edges_.size();) {
+      const std::int64_t at = edges_[i].at_ns;
+      if (i > 0 && at > now) Spend(at - now);
+      for (; i < edges_.size() && edges_[i].at_ns == at; ++i) Apply(edges_[i]);
+      now = at;
+    }
+  }
+
+  std::vector<Sum>& sums() { return sums_; }
+  const Sum& several() const { return several_; }
+
+ private:
+  enum What : std::uint8_t { kCertain, kPossible, kWait, kTransfer, kBusy, kInside, kWindow };
+  struct Edge {
+    std::int64_t at_ns;
+    std::uint32_t group;
+    What what;
+    std::int8_t change;
+  };
+  struct State {
+    std::int32_t certain = 0, possible = 0;
+    bool InFlight() const { return certain + possible > 0; }
+  };
+
+  void Apply(const Edge& edge) {
+    switch (edge.what) {
+      case kBusy:
+        busy_ += edge.change;
+        return;
+      case kInside:
+        inside_ += edge.change;
+        return;
+      case kWindow:
+        window_ += edge.change;
+        return;
+      case kWait:
+        waiting_ += edge.change;
+        return;
+      case kTransfer:
+        transferring_ += edge.change;
+        return;
+      case kCertain:
+      case kPossible:
+        break;
+    }
+    State& group = groups_[edge.group];
+    const bool was = group.InFlight();
+    (edge.what == kCertain ? group.certain : group.possible) += edge.change;
+    if (group.InFlight() == was) return;
+    if (was)
+      active_.erase(std::find(active_.begin(), active_.end(), edge.group));
+    else
+      active_.push_back(edge.group);
+  }
+
+  void Spend(std::int64_t ns) {
+    if (window_ == 0 || active_.empty()) return;
+    const bool compute = comm_.gpu == (busy_ > 0);
+    if (compute) {
+      for (const std::uint32_t group : active_) {
+        if (groups_[group].certain == 0 && inside_ == 0) continue;
+        sums_[group].hidden += ns;
+        sums_[group].total += ns;
+      }
+      return;
+    }
+    const std::size_t state = transferring_ > 0 ? 1 : waiting_ > 0 ? 0 : 2;
+    for (const std::uint32_t group : active_) sums_[group].total += ns;
+    if (active_.size() == 1) {
+      sums_[active_[0]].exposed[state] += ns;
+      return;
+    }
+    several_.exposed[state] += ns;
+    for (const std::uint32_t group : active_) sums_[group].shared += ns;
+  }
+
+  const RankComm& comm_;
+  std::vector<Edge> edges_;
+  std::vector<State> groups_;
+  std::vector<std::uint32_t> active_;
+  std::int32_t busy_ = 0, inside_ = 0, window_ = 0, waiting_ = 0, transferring_ = 0;
+  std::vector<Sum> sums_;
+  Sum several_;
+};
+
+// Counts, bytes and the transfers that bandwidth is taken of.
+void Count(const gpu::RankView& rank, const RankComm& comm, std::vector<Sum>& sums) {
+  std::vector<std::uint32_t> member_of(rank.tables.collectives.rows(), schema::kNone);
+  const auto& timeline = rank.timeline->tables;
+  for (const std::uint32_t member : rank.members)
+    if (timeline.collective_ranks.row[member] < member_of.size())
+      member_of[timeline.collective_ranks.row[member]] = member;
+  for (const CommOperation& op : comm.ops) {
+    if (!rank.InWindow(op.begin_ns)) continue;
+    Sum& sum = sums[op.group];
+    ++sum.count;
+    if (op.row == schema::kNone) continue;
+    const auto bytes =
+        static_cast<std::int64_t>(std::min<std::uint64_t>(rank.tables.collectives.bytes[op.row], INT64_MAX));
+    sum.bytes += bytes;
+    const std::uint32_t member = member_of[op.row];
+    if (member == schema::kNone) continue;
+    const std::uint32_t instance = timeline.collective_ranks.collective[member];
+    if (instance >= timeline.collectives.rows()) continue;
+    const auto& c = timeline.collectives;
+    if (c.transfer_ns[instance] <= 0 || c.censored[instance] || c.uneven[instance] || c.mismatch[instance]) continue;
+    sum.timed_bytes += bytes;
+    sum.timed_transfer += c.transfer_ns[instance];
+  }
+}
+
+void Bandwidths(std::vector<Cell>& row, CollectiveKind kind) {
+  const std::int64_t bytes = IntOf(row[kTimedBytes]), ns = IntOf(row[kTimedTransfer]);
+  if (bytes <= 0 || ns <= 0) return;
+  const double algbw = 1e9 * static_cast<double>(bytes) / static_cast<double>(ns);
+  row[kAlgbw] = algbw;
+  row[kBusbw] = algbw * BusFactor(kind, static_cast<std::uint32_t>(IntOf(row[kSize])));
+}
+
+std::string_view KindName(CollectiveKind kind) { return kind == CollectiveKind::kNone ? "unknown" : Name(kind); }
+
+CollectiveKind KindNamed(std::string_view name) {
+  for (int kind = 1; kind <= static_cast<int>(CollectiveKind::kSendRecv); ++kind)
+    if (Name(static_cast<CollectiveKind>(kind)) == name) return static_cast<CollectiveKind>(kind);
+  return CollectiveKind::kNone;
+}
+
+bool MoreExposed(const std::vector<Cell>& a, const std::vector<Cell>& b) {
+  for (const Column column : {kExposed, kShared, kTotal, kCount})
+    if (IntOf(a[column]) != IntOf(b[column])) return IntOf(a[column]) > IntOf(b[column]);
+  return std::tuple(TextOfCell(a[kGroup]), IntOf(a[kSize]), TextOfCell(a[kKind])) <
+         std::tuple(TextOfCell(b[kGroup]), IntOf(b[kSize]), TextOfCell(b[kKind]));
+}
+
+void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
+  RankComm comm = CommOf(rank);
+  std::int64_t window = 0;
+  for (const Interval& part : rank.windows) window += part.end - part.begin;
+  table.totals["window_ns"] += window;
+  if (comm.ops.empty()) {
+    table.notes.push_back("no communication was recorded");
+    return;
+  }
+  Sweep sweep(comm, rank.windows);
+  sweep.Run();
+  Count(rank, comm, sweep.sums());
+  for (std::size_t g = 0; g < comm.groups.size(); ++g) {
+    const Sum& sum = sweep.sums()[g];
+    if ((sum.count == 0 && sum.total == 0) || !Passes(comm.groups[g].name, options)) continue;
+    std::vector<Cell> row(kColumns);
+    row[kRank] = Int(rank.rank);
+    row[kGroup] = comm.groups[g].name;
+    row[kSize] = IntOrUnknown(comm.groups[g].size, comm.groups[g].size > 0);
+    row[kKind] = Text(KindName(comm.groups[g].kind));
+    row[kCount] = Int(sum.count), row[kBytesMoved] = Int(sum.bytes);
+    row[kTotal] = Int(sum.total), row[kHidden] = Int(sum.hidden), row[kShared] = Int(sum.shared);
+    row[kExposed] = Int(sum.Exposed());
+    row[kExposedWait] = Int(sum.exposed[0]), row[kExposedTransfer] = Int(sum.exposed[1]);
+    row[kExposedUnsplit] = Int(sum.exposed[2]);
+    row[kExposedShare] = Share(sum.Exposed(), window);
+    row[kTimedBytes] = Int(sum.timed_bytes), row[kTimedTransfer] = Int(sum.timed_transfer);
+    Bandwidths(row, comm.groups[g].kind);
+    table.rows.push_back(std::move(row));
+  }
+  if (const Sum& several = sweep.several(); several.Exposed() > 0 && options.filter.empty()) {
+    std::vector<Cell> row(kColumns);
+    row[kRank] = Int(rank.rank);
+    row[kGroup] = Text(kSeveral);
+    row[kExposed] = Int(several.Exposed());
+    row[kExposedWait] = Int(several.exposed[0]), row[kExposedTransfer] = Int(several.exposed[1]);
+    row[kExposedUnsplit] = Int(several.exposed[2]);
+    row[kExposedShare] = Share(several.Exposed(), window);
+    table.rows.push_back(std::move(row));
+  }
+  std::stable_sort(table.rows.begin(), table.rows.end(), MoreExposed);
+  if (comm.receives_alone > 0)
+    table.notes.push_back("the other ranks' files cannot be read: receives count from their own post");
+}
+
+void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
+  auto end = table.rows.begin();
+  for (; end != table.rows.end() && IsPooled(*end); ++end) {
+    (*end)[kExposedShare] = Share(IntOf((*end)[kExposed]), table.totals["window_ns"]);
+    Bandwidths(*end, KindNamed(TextOfCell((*end)[kKind])));
+  }
+  std::stable_sort(table.rows.begin(), end, MoreExposed);
+}
+
+}  // namespace
+
+const TableKind kGroupsTable = {
+    "groups", "exposed communication per process group and kind of collective, on each rank and over all",
+    Head,     RankRows,
+    Finish,   nullptr,
+    true};
+
+}  // namespace lockstep::tables

@@ -1,0 +1,282 @@
+// Memory of each device: its peak, when it was, and whether it grows from step to step.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "analysis/tables/engine/cells.h"
+#include "analysis/tables/engine/kinds.h"
+
+namespace lockstep::tables {
+namespace {
+
+constexpr std::uint16_t kHost = 65535;
+using enum schema::MemoryKind::Value;
+// Slopes of all pairs of steps: beyond that many steps every n-th is taken.
+constexpr std::size_t kMaxSteps = 1500;
+
+enum Column : std::size_t {
+  kRank,
+  kMemory,
+  kDevice,
+  kPeakAllocated,
+  kPeakStep,
+  kPeakReserved,
+  kUnused,
+  kCapacity,
+  kCapacityShare,
+  kGrowth,
+  kGrowthLow,
+  kGrowthHigh,
+  kGrows,
+  kLargest,
+  kAllocations,
+  kFrees,
+  kSamples,
+  kWorstRank,
+  kColumns,
+};
+
+Table Head() {
+  return {"memory",
+          "Memory",
+          {{"rank", ColumnKind::kId, "rank; all: the ranks together, the largest of each"},
+           {"memory", ColumnKind::kText, "gpu, or host: the process's resident memory, or the framework's on the host",
+            Pool::kKey},
+           {"device", ColumnKind::kId, "device ordinal", Pool::kNone, true},
+           {"peak_allocated_bytes", ColumnKind::kBytes, "most that was allocated in the window", Pool::kMax},
+           {"peak_step", ColumnKind::kId, "step in which that was"},
+           {"peak_reserved_bytes", ColumnKind::kBytes, "most that the allocator held", Pool::kMax},
+           {"unused_at_peak_bytes", ColumnKind::kBytes,
+            "held but not allocated when allocated memory was at its peak: fragmentation and cache", Pool::kMax},
+           {"capacity_bytes", ColumnKind::kBytes, "the device's memory", Pool::kMin, true},
+           {"capacity_share", ColumnKind::kFraction, "most that was held (else allocated) of it", Pool::kMax},
+           {"growth_bytes_per_step", ColumnKind::kBytes,
+            "median slope of what is allocated at the begin of a step (Theil-Sen), warm-up steps out"},
+           {"growth_low_bytes_per_step", ColumnKind::kBytes, "95 % interval of it (Sen)", Pool::kNone, true},
+           {"growth_high_bytes_per_step", ColumnKind::kBytes, "95 % interval of it", Pool::kNone, true},
+           {"grows", ColumnKind::kText, "yes: the whole interval is above 0; unknown with fewer than 5 steps"},
+           {"largest_allocation_bytes", ColumnKind::kBytes, "largest single block", Pool::kMax, true},
+           {"allocations", ColumnKind::kCount, "allocations in the window", Pool::kSum, true},
+           {"frees", ColumnKind::kCount, "frees in the window", Pool::kSum, true},
+           {"samples", ColumnKind::kCount, "readings of the allocator's or the process's counters", Pool::kSum, true},
+           {"worst_rank", ColumnKind::kId, "of the ranks together: the one with the highest peak"}},
+          {},
+          {}};
+}
+
+struct Event {
+  std::int64_t time_ns;
+  std::uint8_t kind;
+  std::int64_t bytes, allocated, reserved;  // allocated, reserved: -1 unknown.
+};
+
+struct Slope {
+  bool known = false;
+  double middle = 0, low = 0, high = 0;
+};
+
+// Median of the slopes of all pairs, and the interval that Kendall's statistic gives
+// (P. K. Sen, J. Am. Stat. Assoc. 63, 1968). Needs no normal errors: memory moves in blocks.
+Slope TheilSen(const std::vector<std::pair<std::int64_t, std::int64_t>>& all) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> points;
+  const std::size_t stride = all.size() / kMaxSteps + 1;
+  for (std::size_t i = 0; i < all.size(); i += stride) points.push_back(all[i]);
+  const std::size_t n = points.size();
+  std::vector<double> slopes;
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = i + 1; j < n; ++j)
+      if (points[j].first != points[i].first)
+        slopes.push_back(static_cast<double>(points[j].second - points[i].second) /
+                         static_cast<double>(points[j].first - points[i].first));
+  Slope slope;
+  if (n < 5 || slopes.size() < 10) return slope;
+  std::sort(slopes.begin(), slopes.end());
+  const auto pairs = static_cast<double>(slopes.size()), steps = static_cast<double>(n);
+  const double half = 1.959964 * std::sqrt(steps * (steps - 1) * (2 * steps + 5) / 18);
+  const double below = std::floor((pairs - half) / 2), above = std::ceil((pairs + half) / 2);
+  if (below < 1 || above >= pairs) return slope;
+  slope.known = true;
+  slope.middle = slopes.size() % 2 == 1 ? slopes[slopes.size() / 2]
+                                        : (slopes[slopes.size() / 2 - 1] + slopes[slopes.size() / 2]) / 2;
+  slope.low = slopes[static_cast<std::size_t>(below) - 1];
+  slope.high = slopes[static_cast<std::size_t>(above)];
+  return slope;
+}
+
+class Device {
+ public:
+  Device(const gpu::RankView& rank, std::vector<Event> events) : rank_(rank), events_(std::move(events)) {
+    std::stable_sort(events_.begin(), events_.end(),
+                     [](const Event& a, const Event& b) { return a.time_ns < b.time_ns; });
+    // Traces of older versions have no totals: the balance since the first event is what is known.
+    relative_ = std::none_of(events_.begin(), events_.end(), [](const Event& e) { return e.allocated >= 0; });
+    if (!relative_) return;
+    std::int64_t balance = 0, least = 0;
+    for (Event& event : events_) {
+      if (event.kind == kAllocate) balance += event.bytes;
+      if (event.kind == kFree) balance -= event.bytes;
+      least = std::min(least, balance);
+      event.allocated = balance;
+    }
+    for (Event& event : events_) event.allocated -= least;
+  }
+
+  bool relative() const { return relative_; }
+
+  // False: nothing in the window.
+  bool Fill(std::vector<Cell>& row) const {
+    std::int64_t peak = -1, peak_at = 0, reserved = -1, unused = -1, largest = -1;
+    std::int64_t allocations = 0, frees = 0, samples = 0;
+    const Event* before = nullptr;  // What held when the window opened.
+    bool any = false;
+    const auto look = [&](const Event& event, std::int64_t at) {
+      if (event.allocated > peak) {
+        peak = event.allocated;
+        peak_at = at;
+        unused = event.reserved >= 0 ? std::max<std::int64_t>(0, event.reserved - event.allocated) : -1;
+      }
+      reserved = std::max(reserved, event.reserved);
+    };
+    for (const Event& event : events_) {
+      if (!rank_.InHostWindow(event.time_ns)) {
+        if (!any && event.kind != kPeak) before = &event;
+        continue;
+      }
+      if (!any && before != nullptr) look(*before, event.time_ns);
+      any = true;
+      look(event, event.time_ns);
+      allocations += event.kind == kAllocate, frees += event.kind == kFree;
+      samples += event.kind == kSample || event.kind == kPeak;
+      if (event.kind == kAllocate) largest = std::max(largest, event.bytes);
+    }
+    if (!any) return false;
+    row[kPeakAllocated] = IntOrUnknown(peak, peak >= 0);
+    row[kPeakReserved] = IntOrUnknown(reserved, reserved >= 0);
+    row[kUnused] = IntOrUnknown(unused, unused >= 0);
+    row[kLargest] = IntOrUnknown(largest, largest >= 0);
+    row[kAllocations] = Int(allocations), row[kFrees] = Int(frees), row[kSamples] = Int(samples);
+    const auto& steps = rank_.tables.steps;
+    for (std::size_t i = 0; i < steps.rows(); ++i)
+      if (peak >= 0 && peak_at >= steps.begin_ns[i] && peak_at < steps.end_ns[i]) row[kPeakStep] = Int(steps.index[i]);
+    Growth(row);
+    return true;
+  }
+
+ private:
+  void Growth(std::vector<Cell>& row) const {
+    const auto& steps = rank_.tables.steps;
+    const bool sampled = std::none_of(events_.begin(), events_.end(),
+                                      [](const Event& e) { return e.kind == kAllocate || e.kind == kFree; });
+    std::vector<std::pair<std::int64_t, std::int64_t>> levels;
+    for (std::size_t i = 0; i < steps.rows(); ++i) {
+      if (!steps.complete[i] || steps.warmup[i] || !rank_.InHostWindow(steps.begin_ns[i])) continue;
+      const std::int64_t level = LevelAt(steps.begin_ns[i], steps.end_ns[i], sampled);
+      if (level >= 0) levels.emplace_back(steps.index[i], level);
+    }
+    std::sort(levels.begin(), levels.end());
+    const Slope slope = TheilSen(levels);
+    if (!slope.known) return;
+    row[kGrowth] = slope.middle;
+    row[kGrowthLow] = slope.low, row[kGrowthHigh] = slope.high;
+    row[kGrows] = Text(slope.low > 0 ? "yes" : "no");
+  }
+
+  // At a step's begin. Samples are taken right after the boundary that opens the step.
+  std::int64_t LevelAt(std::int64_t begin_ns, std::int64_t end_ns, bool sampled) const {
+    const auto after = std::upper_bound(events_.begin(), events_.end(), begin_ns,
+                                        [](std::int64_t t, const Event& event) { return t < event.time_ns; });
+    if (sampled) {
+      for (auto at = after; at != events_.end() && at->time_ns < end_ns; ++at)
+        if (at->kind == kSample) return at->allocated;
+      return -1;
+    }
+    for (auto at = after; at != events_.begin();)
+      if ((--at)->kind != kPeak && at->allocated >= 0) return at->allocated;
+    return after != events_.end() && after->kind == kAllocate && after->allocated >= 0
+               ? std::max<std::int64_t>(0, after->allocated - after->bytes)
+               : -1;
+  }
+
+  const gpu::RankView& rank_;
+  std::vector<Event> events_;
+  bool relative_ = false;
+};
+
+bool Higher(const std::vector<Cell>& a, const std::vector<Cell>& b) {
+  const bool gpu_a = TextOfCell(a[kMemory]) == "gpu", gpu_b = TextOfCell(b[kMemory]) == "gpu";
+  if (gpu_a != gpu_b) return gpu_a;
+  if (IntOf(a[kPeakAllocated]) != IntOf(b[kPeakAllocated])) return IntOf(a[kPeakAllocated]) > IntOf(b[kPeakAllocated]);
+  return IntOf(a[kDevice], -1) < IntOf(b[kDevice], -1);
+}
+
+// 0 is unknown in the file.
+std::int64_t KnownBytes(std::uint64_t bytes) {
+  return bytes == 0
+             ? -1
+             : static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, std::numeric_limits<std::int64_t>::max()));
+}
+
+void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
+  const auto& memory = rank.tables.gpu_memory;
+  std::map<std::uint16_t, std::vector<Event>> by_device;
+  for (std::size_t i = 0; i < memory.rows(); ++i) {
+    const std::uint8_t kind = memory.kind[i];
+    std::int64_t allocated = KnownBytes(memory.allocated_bytes[i]);
+    // A free that leaves nothing leaves 0, not "unknown".
+    if (allocated < 0 && kind == kFree && memory.reserved_bytes[i] > 0) allocated = 0;
+    by_device[memory.device[i]].push_back(
+        {memory.time_ns[i], kind, memory.bytes[i], allocated, KnownBytes(memory.reserved_bytes[i])});
+  }
+  if (by_device.empty()) {
+    table.notes.push_back(
+        "no memory events: torch.profiler records them with profile_memory=True, lockstep run with its torch hooks");
+    return;
+  }
+  std::map<std::uint16_t, std::uint64_t> capacity;
+  for (std::size_t i = 0; i < rank.tables.devices.rows(); ++i)
+    capacity[rank.tables.devices.device[i]] = rank.tables.devices.memory_bytes[i];
+  for (auto& [number, events] : by_device) {
+    const Device device(rank, std::move(events));
+    std::vector<Cell> row(kColumns);
+    row[kRank] = Int(rank.rank);
+    row[kMemory] = Text(number == kHost ? "host" : "gpu");
+    if (number != kHost) row[kDevice] = Int(number);
+    if (!device.Fill(row)) continue;
+    if (device.relative())
+      table.notes.push_back("the trace has no totals: allocated memory counts from the least that was allocated");
+    if (const auto known = capacity.find(number); known != capacity.end() && known->second > 0) {
+      row[kCapacity] = Int(KnownBytes(known->second));
+      const std::int64_t held = std::max(IntOf(row[kPeakReserved]), IntOf(row[kPeakAllocated]));
+      row[kCapacityShare] = Share(held, KnownBytes(known->second));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  std::stable_sort(table.rows.begin(), table.rows.end(), Higher);
+}
+
+void PoolRow(const std::vector<Cell>& of_rank, bool first, std::vector<Cell>& pooled) {
+  if (first || IntOf(of_rank[kPeakAllocated]) > IntOf(pooled[kPeakAllocated])) {
+    pooled[kWorstRank] = of_rank[kRank];
+    pooled[kPeakStep] = of_rank[kPeakStep];
+    pooled[kDevice] = of_rank[kDevice];
+  }
+  if (!Known(of_rank[kGrowth])) return;
+  if (Known(pooled[kGrowth]) && RealOf(pooled[kGrowth]) >= RealOf(of_rank[kGrowth])) return;
+  for (const Column column : {kGrowth, kGrowthLow, kGrowthHigh, kGrows}) pooled[column] = of_rank[column];
+}
+
+void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
+  auto end = table.rows.begin();
+  while (end != table.rows.end() && IsPooled(*end)) ++end;
+  std::stable_sort(table.rows.begin(), end, Higher);
+}
+
+}  // namespace
+
+const TableKind kMemoryTable = {
+    "memory", "peak and growth of memory, what the allocator holds unused, largest allocations", Head, RankRows, Finish,
+    PoolRow};
+
+}  // namespace lockstep::tables

@@ -1,0 +1,276 @@
+// Operators of the framework: host time against the GPU time of what they launched.
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "analysis/gpu/launch_index.h"
+#include "analysis/tables/engine/cells.h"
+#include "analysis/tables/engine/kinds.h"
+
+namespace lockstep::tables {
+namespace {
+
+constexpr std::uint32_t kNone = schema::kNone;
+constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kSequenceNumber = schema::PayloadKind::kSequence;
+// What PyTorch calls the range around each node of the backward graph.
+constexpr std::string_view kBackwardPrefix = "autograd::engine::evaluate_function";
+constexpr std::string_view kOutside = "(outside operators)", kNoLaunch = "(launch not in the trace)";
+
+enum Column : std::size_t {
+  kRank,
+  kOp,
+  kCalls,
+  kCpuSelf,
+  kCpuTotal,
+  kGpuSelf,
+  kGpuTotal,
+  kKernels,
+  kBackwardGpu,
+  kBackwardCpu,
+  kCpuShare,
+  kGpuShare,
+  kLaunched,
+  kColumns,
+};
+
+Table Head() {
+  return {
+      "ops",
+      "CPU operators and the GPU work they launched",
+      {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
+       {"op", ColumnKind::kText,
+        "operator; (outside operators): launched by none; (launch not in the trace): the operator is unknown",
+        Pool::kKey},
+       {"calls", ColumnKind::kCount, "calls that began in the window, all threads", Pool::kSum},
+       {"cpu_self_ns", ColumnKind::kNs, "host time inside it, less that of the operators it called", Pool::kSum},
+       {"cpu_total_ns", ColumnKind::kNs, "host time inside it; a call within one of the same name counts once",
+        Pool::kSum},
+       {"gpu_self_ns", ColumnKind::kNs, "durations of kernels, copies and memsets that it launched itself", Pool::kSum},
+       {"gpu_total_ns", ColumnKind::kNs, "the same with those of the operators it called", Pool::kSum},
+       {"kernels", ColumnKind::kCount, "kernels launched, called operators' included", Pool::kSum},
+       {"backward_gpu_ns", ColumnKind::kNs,
+        "gpu_total of the backward functions of its calls, by autograd's sequence number", Pool::kSum, true},
+       {"backward_cpu_ns", ColumnKind::kNs, "their host time", Pool::kSum, true},
+       {"cpu_share", ColumnKind::kFraction, "cpu_self of the sum over all operators", Pool::kNone, true},
+       {"gpu_share", ColumnKind::kFraction, "gpu_self of all GPU work's durations", Pool::kNone, true},
+       {"kernels_self", ColumnKind::kCount, "kernels that it launched itself", Pool::kSum, true}},
+      {},
+      {}};
+}
+
+struct Sum {
+  std::int64_t calls = 0, cpu_self = 0, cpu_total = 0, gpu_self = 0, gpu_total = 0, kernels = 0, kernels_self = 0;
+  std::int64_t backward_gpu = 0, backward_cpu = 0;
+};
+
+// One rank's operators.
+class Operators {
+ public:
+  explicit Operators(const gpu::RankView& rank)
+      : rank_(rank), ranges_(rank.tables.ranges), nest_(rank.tables, gpu::RangeNest::kCpuOps) {}
+
+  void Run() {
+    const std::size_t n = ranges_.rows();
+    self_.assign(n, 0), gpu_.assign(n, 0), kernels_.assign(n, 0);
+    SelfTimes();
+    Launched();
+    AddUp();
+    Backward();
+  }
+
+  std::map<std::uint32_t, Sum> by_name;
+  Sum outside, no_launch;
+  std::int64_t unlinked = 0;  // Backward functions whose forward operator is not there.
+
+ private:
+  bool Counts(std::uint32_t row) const {
+    return ranges_.source[row] == kCpuOp && ranges_.kind[row] != schema::RangeKind::kMark &&
+           rank_.InHostWindow(ranges_.begin_ns[row]);
+  }
+  std::int64_t EndOf(std::uint32_t row) const { return ranges_.begin_ns[row] + ranges_.duration_ns[row]; }
+
+  // f(row) for each operator, callers before what they call.
+  template <typename F>
+  void Each(F&& f) {
+    for (std::uint32_t thread = 0; thread < nest_.threads(); ++thread)
+      for (const std::uint32_t row : nest_.Of(thread)) f(row);
+  }
+
+  void SelfTimes() {
+    std::vector<std::int64_t> covered(ranges_.rows(), std::numeric_limits<std::int64_t>::min());
+    Each([&](std::uint32_t row) {
+      self_[row] += ranges_.duration_ns[row];
+      const std::uint32_t parent = nest_.Parent(row);
+      if (parent == kNone) return;
+      const std::int64_t from = std::max(ranges_.begin_ns[row], covered[parent]);
+      const std::int64_t to = std::min(EndOf(row), EndOf(parent));
+      if (to > from) self_[parent] -= to - from;
+      covered[parent] = std::max(covered[parent], to);
+    });
+  }
+
+  template <typename Table>
+  void Launched(const Table& table, const std::vector<std::uint32_t>& api_of, bool kernel) {
+    const auto& api = rank_.tables.api;
+    for (std::uint32_t row = 0; row < table.rows(); ++row) {
+      if (kernel && !rank_.hta && rank_.classes[row] == merge::KernelClass::kNone) continue;
+      const std::int64_t ns = table.duration_ns[row];
+      const std::uint32_t call = api_of[row];
+      if (call == kNone) {
+        if (rank_.InWindow(table.begin_ns[row])) Outside(no_launch, ns, kernel);
+        continue;
+      }
+      const std::uint32_t op = op_of_call_[call];
+      if (op == kNone) {
+        if (rank_.InHostWindow(api.begin_ns[call])) Outside(outside, ns, kernel);
+        continue;
+      }
+      gpu_[op] += ns;
+      kernels_[op] += kernel;
+    }
+  }
+  static void Outside(Sum& sum, std::int64_t ns, bool kernel) {
+    sum.gpu_self += ns, sum.gpu_total += ns;
+    sum.kernels += kernel, sum.kernels_self += kernel;
+  }
+  void Launched() {
+    const gpu::LaunchIndex launches = gpu::FindLaunches(rank_.tables);
+    op_of_call_ = nest_.At(rank_.tables.api.thread, rank_.tables.api.begin_ns);
+    Launched(rank_.tables.kernels, launches.of_kernel, true);
+    Launched(rank_.tables.copies, launches.of_copy, false);
+    gpu_total_ = gpu_, kernels_total_ = kernels_;
+    std::vector<std::uint32_t> order;
+    Each([&](std::uint32_t row) { order.push_back(row); });
+    for (auto row = order.rbegin(); row != order.rend(); ++row)
+      if (const std::uint32_t parent = nest_.Parent(*row); parent != kNone) {
+        gpu_total_[parent] += gpu_total_[*row];
+        kernels_total_[parent] += kernels_total_[*row];
+      }
+  }
+
+  bool WithinItsName(std::uint32_t row) const {
+    for (std::uint32_t at = nest_.Parent(row); at != kNone; at = nest_.Parent(at))
+      if (ranges_.name[at] == ranges_.name[row] && Counts(at)) return true;
+    return false;
+  }
+
+  void AddUp() {
+    for (std::uint32_t row = 0; row < ranges_.rows(); ++row) {
+      if (!Counts(row)) continue;
+      Sum& sum = by_name[ranges_.name[row]];
+      ++sum.calls;
+      sum.cpu_self += self_[row], sum.gpu_self += gpu_[row], sum.kernels_self += kernels_[row];
+      if (WithinItsName(row)) continue;
+      sum.cpu_total += ranges_.duration_ns[row], sum.gpu_total += gpu_total_[row], sum.kernels += kernels_total_[row];
+    }
+  }
+
+  // Operators that called each other share a number until the backward node is made:
+  // the one that began last made it (Kineto's arrows from forward to backward, too).
+  void Backward() {
+    std::vector<std::uint8_t> backward(ranges_.rows(), 0);
+    std::vector<std::uint32_t> functions;
+    std::unordered_map<std::int64_t, std::vector<std::uint32_t>> forward;
+    Each([&](std::uint32_t row) {
+      const std::uint32_t parent = nest_.Parent(row);
+      const bool numbered = ranges_.payload_kind[row] == kSequenceNumber && ranges_.payload[row] >= 0;
+      if (parent != kNone && backward[parent]) {
+        backward[row] = 1;
+      } else if (rank_.Text(ranges_.name[row]).starts_with(kBackwardPrefix)) {
+        backward[row] = 1;
+        if (numbered) functions.push_back(row);
+      } else if (numbered) {
+        forward[ranges_.payload[row]].push_back(row);
+      }
+    });
+    for (const std::uint32_t function : functions) {
+      std::uint32_t maker = kNone;
+      if (const auto found = forward.find(ranges_.payload[function]); found != forward.end())
+        for (const std::uint32_t row : found->second)
+          if (ranges_.begin_ns[row] <= ranges_.begin_ns[function] &&
+              (maker == kNone || ranges_.begin_ns[row] >= ranges_.begin_ns[maker]))
+            maker = row;
+      if (maker == kNone) {
+        unlinked += Counts(function);
+        continue;
+      }
+      std::vector<std::uint32_t> names;
+      for (std::uint32_t at = maker; at != kNone; at = nest_.Parent(at)) {
+        if (!Counts(at) || std::find(names.begin(), names.end(), ranges_.name[at]) != names.end()) continue;
+        names.push_back(ranges_.name[at]);
+        Sum& sum = by_name[ranges_.name[at]];
+        sum.backward_cpu += ranges_.duration_ns[function];
+        sum.backward_gpu += gpu_total_[function];
+      }
+    }
+  }
+
+  const gpu::RankView& rank_;
+  const schema::Ranges& ranges_;
+  gpu::RangeNest nest_;
+  std::vector<std::uint32_t> op_of_call_;
+  std::vector<std::int64_t> self_, gpu_, gpu_total_, kernels_, kernels_total_;
+};
+
+bool MoreTime(const std::vector<Cell>& a, const std::vector<Cell>& b) {
+  const std::int64_t time_a = IntOf(a[kCpuSelf]) + IntOf(a[kGpuSelf]);
+  const std::int64_t time_b = IntOf(b[kCpuSelf]) + IntOf(b[kGpuSelf]);
+  return time_a != time_b ? time_a > time_b : TextOfCell(a[kOp]) < TextOfCell(b[kOp]);
+}
+
+void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
+  const auto& sources = rank.tables.ranges.source;
+  if (std::find(sources.begin(), sources.end(), kCpuOp) == sources.end()) {
+    table.notes.push_back("no CPU operators were recorded");
+    return;
+  }
+  Operators ops(rank);
+  ops.Run();
+  std::int64_t cpu = 0, gpu = ops.outside.gpu_self + ops.no_launch.gpu_self;
+  for (const auto& [name, sum] : ops.by_name) cpu += sum.cpu_self, gpu += sum.gpu_self;
+  table.totals["cpu_ns"] += cpu;
+  table.totals["gpu_ns"] += gpu;
+
+  const auto add = [&](std::string_view name, const Sum& sum, bool op) {
+    if (!Passes(name, options)) return;
+    std::vector<Cell> row(kColumns);
+    row[kRank] = Int(rank.rank);
+    row[kOp] = Text(name);
+    row[kGpuSelf] = Int(sum.gpu_self), row[kGpuTotal] = Int(sum.gpu_total);
+    row[kKernels] = Int(sum.kernels), row[kLaunched] = Int(sum.kernels_self);
+    row[kGpuShare] = Share(sum.gpu_self, gpu);
+    if (op) {
+      row[kCalls] = Int(sum.calls);
+      row[kCpuSelf] = Int(sum.cpu_self), row[kCpuTotal] = Int(sum.cpu_total);
+      row[kBackwardGpu] = Int(sum.backward_gpu), row[kBackwardCpu] = Int(sum.backward_cpu);
+      row[kCpuShare] = Share(sum.cpu_self, cpu);
+    }
+    table.rows.push_back(std::move(row));
+  };
+  for (const auto& [name, sum] : ops.by_name) add(rank.Text(name), sum, true);
+  if (ops.outside.gpu_self > 0 || ops.outside.kernels > 0) add(kOutside, ops.outside, false);
+  if (ops.no_launch.gpu_self > 0 || ops.no_launch.kernels > 0) add(kNoLaunch, ops.no_launch, false);
+  std::stable_sort(table.rows.begin(), table.rows.end(), MoreTime);
+  if (ops.unlinked > 0)
+    table.notes.push_back("backward functions whose forward operator is not in the trace: " +
+                          std::to_string(ops.unlinked));
+}
+
+void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
+  auto end = table.rows.begin();
+  for (; end != table.rows.end() && IsPooled(*end); ++end) {
+    if (Known((*end)[kCalls])) (*end)[kCpuShare] = Share(IntOf((*end)[kCpuSelf]), table.totals["cpu_ns"]);
+    (*end)[kGpuShare] = Share(IntOf((*end)[kGpuSelf]), table.totals["gpu_ns"]);
+  }
+  std::stable_sort(table.rows.begin(), end, MoreTime);
+}
+
+}  // namespace
+
+const TableKind kOpsTable = {"ops", "which operators take host time, and GPU time through what they launch", Head,
+                             RankRows, Finish};
+
+}  // namespace lockstep::tables

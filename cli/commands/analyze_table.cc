@@ -1,0 +1,139 @@
+#include "cli/commands/analyze_table.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "analysis/analyze.h"
+#include "analysis/report/text.h"
+#include "analysis/tables/engine/table.h"
+#include "cli/options/command.h"
+#include "cli/output/out.h"
+#include "cli/output/write_file.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::size_t kColumnsOfFiles = 100;
+
+// "0,4-7"; "all": every rank's rows beside those of all together.
+Status FillRanks(const std::string& text, tables::TableOptions& options) {
+  if (text.empty()) return Ok();
+  if (text == "all") {
+    options.every_rank = true;
+    return Ok();
+  }
+  Result<std::vector<std::int32_t>> ranks = ParseRanks(text, "--rank");
+  if (!ranks.ok()) {
+    Error error = ranks.error();
+    error.hint += ", or --rank all";
+    return error;
+  }
+  options.ranks.assign(ranks.value().begin(), ranks.value().end());
+  return Ok();
+}
+
+std::size_t TerminalColumns() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 40)
+    return kColumnsOfFiles;
+  return size.ws_col;
+}
+
+int WriteTo(const std::string& path, const std::string& text) {
+  const Status written = WriteWhole(path, text, "another file, or - for standard output");
+  return written.ok() ? kOk : PrintError(written.error());
+}
+
+}  // namespace
+
+void AddTableFlags(CLI::App& app, TableFlags& flags) {
+  app.add_option("--table", flags.name,
+                 "Print one table instead of the verdict; help lists them, columns explains them")
+      ->type_name("NAME");
+  app.add_option("--csv", flags.csv, "With --table: write it to FILE as CSV; - for standard output")->type_name("FILE");
+  app.add_option("--rank", flags.ranks,
+                 "With --table: show the rows of these ranks; all: the rows of every rank in addition to the sums")
+      ->type_name("R,...");
+  app.add_option("--top", flags.top, "With --table: the most rows per rank; 0 for all")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--filter", flags.filter, "With --table: only names that contain TEXT")->type_name("TEXT");
+  app.add_option("--min-length", flags.min_length, "With --table sequences: the least number of kernels in a sequence")
+      ->type_name("N")
+      ->capture_default_str();
+}
+
+bool PrintTableHelp(const TableFlags& flags) {
+  if (flags.name == "columns") {
+    ShowText(tables::TablesMarkdown());
+    return true;
+  }
+  if (flags.name != "help") return false;
+  std::string text;
+  for (const tables::TableKind& kind : tables::TableKinds())
+    text += fmt::format("  {:<15} {}\n", kind.name, kind.answers);
+  ShowText(text + "\n  lockstep analyze RUN --table NAME [--rank R] [--steps A:B] [--top N] [--csv FILE]\n");
+  return true;
+}
+
+int CheckTableFlags(const TableFlags& flags) {
+  std::string names;
+  for (const tables::TableKind& kind : tables::TableKinds()) {
+    if (kind.name == flags.name) {
+      tables::TableOptions ignored;
+      Status ranks = FillRanks(flags.ranks, ignored);
+      return ranks.ok() ? kOk : PrintError(ranks.error());
+    }
+    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+  }
+  return PrintError({ErrorCode::kUsage, "there is no table " + flags.name, "--table", "one of " + names});
+}
+
+Result<MadeTable> MakeTableOf(const TableFlags& flags, std::int64_t first_step, std::int64_t last_step, unsigned jobs,
+                              const merge::Timeline& timeline, const std::function<void(double)>& progress) {
+  tables::TableOptions options;
+  LS_CHECK(FillRanks(flags.ranks, options));
+  options.first_step = first_step;
+  options.last_step = last_step;
+  options.top = flags.top;
+  options.filter = flags.filter;
+  options.min_length = flags.min_length;
+  options.jobs = jobs;
+  options.progress = progress;
+  LS_TRY(tables::Table table, tables::MakeTable(flags.name, timeline, options));
+  const bool incomplete = table.incomplete || analysis::IncompleteInput(timeline);
+  return MadeTable{std::move(table), incomplete};
+}
+
+int PrintTable(const TableFlags& flags, const std::string& json, const MadeTable& made) {
+  int code = kOk;
+  bool shown = false;
+  for (const auto& [path, render] :
+       {std::pair(&flags.csv, &tables::RenderTableCsv), std::pair(&json, &tables::RenderTableJson)}) {
+    if (path->empty()) continue;
+    const std::string text = render(made.table);
+    // "-" is standard output.
+    if (*path == "-") {
+      shown = true;
+      if (!(path == &json ? ShowJson(text) : ShowText(text))) code = kFailed;
+    } else if (const int failed = WriteTo(*path, text); failed != kOk) {
+      code = failed;
+    }
+  }
+  if (!shown) {
+    const report::TextOptions text = report::TextOptions::ForFile(STDOUT_FILENO);
+    if (!ShowText(tables::RenderTableText(made.table, text.color, TerminalColumns()))) code = kFailed;
+  }
+  if (code == kOk && made.incomplete) {
+    Note("lockstep: the run's data is incomplete or doubtful; lockstep analyze lists the reasons\n");
+    code = kIncomplete;
+  }
+  return code;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,198 @@
+// lockstep export: a run as a file of another tool.
+
+#include "export/export.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "analysis/analyze.h"
+#include "analysis/core/format.h"
+#include "cli/input/found.h"
+#include "cli/input/imported.h"
+#include "cli/input/open_run.h"
+#include "cli/options/command.h"
+#include "cli/output/out.h"
+#include "merge/merge.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using exporters::EventKind;
+
+struct ExportFlags {
+  std::vector<std::string> runs;
+  std::string format = "perfetto", output, steps, ranks, min_dur, budget, clock = "auto";
+  std::size_t flows = 200;
+  unsigned jobs = 0;
+  bool split = false, no_findings = false, quiet = false;
+};
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+// "5us", "200MB"; a plain number is in the first unit of 1.
+Result<std::int64_t> ParseQuantity(std::string_view text, const std::vector<Unit>& units, const std::string& flag,
+                                   const char* example) {
+  const Error bad{ErrorCode::kUsage, "'" + std::string(text) + "' is not a quantity", flag, flag + " " + example};
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !(number >= 0)) return bad;
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  for (const Unit& known : units)
+    if (unit == known.name && number * known.factor < 9e18) return static_cast<std::int64_t>(number * known.factor);
+  return bad;
+}
+
+Status FillOptions(const ExportFlags& flags, exporters::ExportOptions& options) {
+  options.format = exporters::FindFormat(flags.format);
+  if (options.format->make == nullptr)
+    return Error{ErrorCode::kUnsupported, "this lockstep was built without " + flags.format, "--format",
+                 std::string(options.format->missing)};
+  LS_TRY(const StepRange steps, ParseSteps(flags.steps));
+  options.first_step = steps.first;
+  options.last_step = steps.last;
+  if (!flags.ranks.empty()) {
+    LS_TRY(options.ranks, ParseRanks(flags.ranks, "--ranks"));
+  }
+  if (!flags.min_dur.empty()) {
+    LS_TRY(options.least_ns, ParseQuantity(flags.min_dur, {{"", 1}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}},
+                                           "--min-dur", "5us"));
+  }
+  if (!flags.budget.empty()) {
+    LS_TRY(const std::int64_t bytes, ParseQuantity(flags.budget,
+                                                   {{"", 1},
+                                                    {"B", 1},
+                                                    {"kB", 1e3},
+                                                    {"MB", 1e6},
+                                                    {"GB", 1e9},
+                                                    {"KiB", 1024},
+                                                    {"MiB", 1048576},
+                                                    {"GiB", 1073741824}},
+                                                   "--budget", "200MB"));
+    if (bytes == 0) return Error{ErrorCode::kUsage, "a budget of nothing", "--budget", "--budget 200MB"};
+    options.budget_bytes = static_cast<std::uint64_t>(bytes);
+  }
+  options.output = flags.output;
+  options.flows = flags.flows;
+  options.jobs = flags.jobs;
+  options.writer.split = flags.split;
+  if (flags.split && flags.format != "perfetto")
+    return Error{ErrorCode::kUsage, "--split is for Perfetto", "--format " + flags.format,
+                 flags.format == "kineto" ? "leave it out: kineto is a file per rank anyway" : "leave one of them out"};
+  return Ok();
+}
+
+// What there is most of comes first; counters are values, no events.
+std::string CountsText(const exporters::Counts& counts) {
+  std::vector<std::pair<std::uint64_t, EventKind>> some;
+  for (std::size_t kind = 0; kind < exporters::kEventKinds; ++kind)
+    if (counts[kind] > 0 && static_cast<EventKind>(kind) != EventKind::kCounter)
+      some.emplace_back(counts[kind], static_cast<EventKind>(kind));
+  std::stable_sort(some.begin(), some.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text;
+  for (const auto& [count, kind] : some)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
+                        lockstep::analysis::Count(static_cast<std::int64_t>(count)), exporters::PluralOf(kind));
+  return text;
+}
+
+int Report(const ExportFlags& flags, const exporters::ExportOptions& options, const exporters::ExportResult& result,
+           bool incomplete) {
+  std::uint64_t events = 0;
+  for (std::size_t kind = 0; kind < exporters::kEventKinds; ++kind)
+    if (!exporters::IsValue(static_cast<EventKind>(kind))) events += result.written[kind];
+  bool shown = Show("{}: {} of {} on {}\n", result.output, lockstep::analysis::Bytes(result.bytes),
+                    lockstep::analysis::Plural(static_cast<std::int64_t>(events), "event"),
+                    lockstep::analysis::Plural(static_cast<std::int64_t>(result.ranks), "rank"));
+  if (const std::string counts = CountsText(result.written); !counts.empty()) Show("  {}\n", counts);
+  if (const std::string dropped = CountsText(result.left_out); !dropped.empty())
+    Show("  left out, below {}: {}\n", lockstep::analysis::Duration(result.least_ns), dropped);
+  for (const std::string& line : result.troubles) Show("  lost: {}\n", line);
+  if (result.over_budget)
+    Show(
+        "  larger than --budget {}: what is left is steps, collectives and long events\n"
+        "        try: --steps A:B or --ranks 0-3\n",
+        flags.budget);
+  if (options.format->name == "perfetto" && !flags.split)
+    Show("  next:  lockstep open {}\n", flags.runs.size() == 1 ? flags.runs[0] : "");
+  if (incomplete) shown = Show("  the run is incomplete: lockstep analyze says what is missing\n") && shown;
+  return !shown ? kFailed : result.troubles.empty() && !incomplete ? kOk : kIncomplete;
+}
+
+int Run(const ExportFlags& flags) {
+  exporters::ExportOptions options;
+  if (Status filled = FillOptions(flags, options); !filled.ok()) return PrintError(filled.error());
+  Result<std::string> run = ResolveRunOrTraces(flags.runs, flags.jobs, flags.quiet);
+  if (!run.ok()) return PrintError(run.error());
+  auto progress = std::make_unique<Progress>(flags.quiet);
+  merge::MergeOptions merge;
+  merge.run_dir = run.value();
+  merge.jobs = flags.jobs;
+  merge.clock = ClockChoiceOf(flags.clock);
+  std::string trouble;
+  bool incomplete = false;
+  options.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
+  const Result<exporters::ExportResult> result =
+      WithRun(merge, *progress, [&](const merge::Timeline& timeline) -> Result<exporters::ExportResult> {
+        if (options.output.empty() && !merge.write)
+          return Error{ErrorCode::kUsage, "the run directory cannot be written to", merge.run_dir,
+                       "name another place with -o"};
+        trouble.clear();
+        if (!flags.no_findings && (flags.format == "perfetto" || flags.format == "chrome"))
+          options.findings = FindingsOf(timeline, flags.jobs, trouble);
+        incomplete = analysis::IncompleteInput(timeline);
+        return exporters::Export(timeline, options);
+      });
+  progress.reset();
+  if (!result.ok()) return PrintError(result.error());
+  if (!trouble.empty() && !flags.quiet) Note("lockstep: no findings in it: {}\n", trouble);
+  return Report(flags, options, result.value(), incomplete);
+}
+
+}  // namespace
+
+void AddExport(CLI::App& root, Chosen& chosen) {
+  auto flags = std::make_shared<ExportFlags>();
+  CLI::App* app = root.add_subcommand("export", "Write a run for another tool: Perfetto, Kineto, Chrome, CSV, OTF2");
+  app->footer(
+      "Examples:\n"
+      "  lockstep export                          timeline.pftrace of the latest run, for ui.perfetto.dev\n"
+      "  lockstep export RUN --format kineto      a trace per rank on one clock\n"
+      "  lockstep export RUN --steps 100:110 --budget 200MB");
+  std::vector<std::string> names;
+  std::string summary;
+  for (const exporters::Format& format : exporters::Formats()) {
+    names.emplace_back(format.name);
+    summary += fmt::format("{}{}: {}", summary.empty() ? "" : "; ", format.name, format.summary);
+  }
+  AddRunsArgument(*app, flags->runs);
+  app->add_option("--format", flags->format, summary)->check(CLI::IsMember(names))->capture_default_str();
+  app->add_option("-o,--output", flags->output, "File or directory to make (default: in the run directory)")
+      ->type_name("PATH");
+  app->add_option("--steps", flags->steps, "Steps A to B-1 only")->type_name("A:B");
+  app->add_option("--ranks", flags->ranks, "These ranks only, as in 0,4-7")->type_name("LIST");
+  app->add_option("--min-dur", flags->min_dur,
+                  "Leave out ranges, calls, kernels, copies and messages shorter than that, as in 5us")
+      ->type_name("TIME");
+  app->add_option(
+         "--budget", flags->budget,
+         "The largest output size, for example 200MB: the shortest events are left out, and a line reports which")
+      ->type_name("SIZE");
+  app->add_option("--flows", flags->flows, "perfetto: arrows, for the costliest waits")->capture_default_str();
+  app->add_flag("--split", flags->split, "perfetto: an archive with a file per rank");
+  AddClockFlag(*app, flags->clock);
+  app->add_flag("--no-findings", flags->no_findings, "Leave out the findings of the analysis");
+  app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
+  app->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
+  app->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,178 @@
+// lockstep import: traces of other tools -> a run directory.
+
+#include "ingest/import.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "analysis/core/format.h"
+#include "cli/input/imported.h"
+#include "cli/options/command.h"
+#include "cli/output/out.h"
+#include "ingest/formats.h"
+#include "merge/work_lock.h"
+#include "trace/file/part_file.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImportFlags {
+  std::vector<std::string> files;
+  std::string output;
+  unsigned jobs = 0;
+  std::string step_range;
+  const ingest::ForeignFormat* format = nullptr;  // Null: whatever the files are.
+  bool python_functions = false, force = false, quiet = false;
+};
+
+// A directory of somebody else's must not become a run by mistake.
+Status CheckOutput(const ImportFlags& flags) {
+  std::error_code ignored;
+  if (!fs::exists(flags.output, ignored)) return Ok();
+  if (fs::is_directory(flags.output, ignored)) {
+    // What is being made, here or by others.
+    bool empty = true;
+    for (fs::directory_iterator at(flags.output, ignored), end; !ignored && at != end; at.increment(ignored))
+      empty &= at->path().filename() == ".lockstep.lock" || trace::IsPart(at->path().filename().string());
+    if (empty) return Ok();
+  }
+  if (!fs::is_directory(flags.output, ignored))
+    return Error{ErrorCode::kUsage, "the run directory is a file", flags.output, "choose another with -o"};
+  if (!flags.force)
+    return Error{ErrorCode::kUsage, "the run directory exists already", flags.output,
+                 "choose another with -o, or replace it with --force"};
+  return Ok();
+}
+
+void PrintLosses(const ingest::ImportResult& result) {
+  struct Row {
+    std::uint64_t count = 0;
+    std::set<std::int32_t> ranks;
+    std::vector<std::string> details;
+  };
+  std::map<Loss, Row> rows;
+  for (const ingest::ImportLoss& loss : result.losses) {
+    Row& row = rows[loss.loss];
+    row.count += loss.count;
+    if (loss.rank >= 0) row.ranks.insert(loss.rank);
+    if (!loss.detail.empty() && row.details.size() < 3) row.details.push_back(loss.detail);
+  }
+  for (const bool serious : {true, false}) {
+    for (const auto& [loss, row] : rows) {
+      const LossInfo& info = Info(loss);
+      if ((info.severity == Severity::kDataLoss) != serious) continue;
+      std::string line = fmt::format("{} {}", row.count, info.sentence);
+      if (!row.ranks.empty()) {
+        line += row.ranks.size() == 1 ? " (rank " : " (ranks ";
+        std::size_t shown = 0;
+        for (const std::int32_t rank : row.ranks) {
+          if (shown == 8) break;
+          line += fmt::format("{}{}", shown++ == 0 ? "" : ", ", rank);
+        }
+        line += row.ranks.size() > shown ? fmt::format(" and {} more)", row.ranks.size() - shown) : ")";
+      }
+      Show("  {} {}\n", serious ? "lost:" : "note:", line);
+      for (const std::string& detail : row.details)
+        if (serious || row.details.size() == 1) Show("        {}\n", detail);
+      if (serious) Show("        try: {}\n", info.remedy);
+    }
+  }
+}
+
+int Run(const ImportFlags& flags) {
+  if (Status output = CheckOutput(flags); !output.ok()) return PrintError(output.error());
+  Result<ingest::TraceFiles> traces = ingest::FindTraces(flags.files, flags.format);
+  if (!traces.ok()) return PrintError(traces.error());
+  // Made within the run directory under another name: who reads the run of before goes on reading it whole.
+  trace::PartDirectory part;
+  std::error_code made;
+  fs::create_directories(flags.output, made);
+  if (!made) trace::RemoveLeftovers(flags.output);
+  if (const int error = made ? made.value() : part.Open(flags.output + "/import"); error != 0)
+    return PrintError({ErrorCode::kIo, "cannot make the run directory: " + std::generic_category().message(error),
+                       flags.output, "choose another with -o"});
+  ingest::ImportOptions options;
+  options.run_dir = part.directory();
+  options.jobs = flags.jobs;
+  options.python_functions = flags.python_functions;
+  options.step_range = flags.step_range;
+  auto meter = std::make_unique<ImportMeter>(flags.quiet);
+  options.progress = [&](const ingest::ImportProgress& progress) { meter->Show(progress); };
+  const Result<ingest::ImportResult> imported = ingest::Import(traces.value(), options);
+  const double seconds = meter->seconds();
+  meter.reset();
+  if (!imported.ok()) return PrintError(imported.error());
+  {
+    const merge::WorkLock lock(merge::WorkLockOf(flags.output), flags.output, [&](const std::string& text) {
+      if (!flags.quiet) Note("lockstep: {}\n", text);
+    });
+    if (lock.others_at_it())
+      return PrintError({ErrorCode::kIo, "another lockstep command works on this run and makes no progress",
+                         flags.output, "choose another with -o"});
+    // Somebody else may have made one meanwhile.
+    if (Status output = CheckOutput(flags); !output.ok()) return PrintError(output.error());
+    if (Status moved = ingest::MoveRun(part.directory(), flags.output); !moved.ok()) return PrintError(moved.error());
+  }
+  if (!flags.quiet)
+    for (const std::string& skipped : traces.value().skipped) Note("lockstep: skipped {}\n", skipped);
+
+  const ingest::ImportResult& r = imported.value();
+  const auto many = [](std::uint64_t n, const char* word) {
+    return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
+  };
+  Show("{} of {} ranks: {} ({}, {}, {}) from {} in {:.1f} s\n", r.ranks, r.world_size, many(r.events, "event"),
+       many(r.kernels, "kernel"), many(r.collectives, "collective"), many(r.steps, "step"),
+       analysis::Bytes(r.read_bytes), seconds);
+  PrintLosses(r);
+  return !Show("{}\n  next:  lockstep analyze {}\n", flags.output, flags.output) ? kFailed
+         : r.incomplete                                                          ? kIncomplete
+                                                                                 : kOk;
+}
+
+// The same for files of any format and for those of one.
+void AddFlags(CLI::App& command, const std::shared_ptr<ImportFlags>& flags, const ingest::ForeignFormat* format,
+              Chosen& chosen) {
+  command.add_option("files", flags->files, "Trace files of all ranks, or directories that hold them")
+      ->type_name("FILES");
+  command.add_option("-o,--output", flags->output, "The run directory to make")->type_name("RUN");
+  command
+      .add_option("--step-range", flags->step_range,
+                  "NVTX ranges of this name are the steps (default: those that are named like steps)")
+      ->type_name("NAME");
+  command.add_flag("--python-functions", flags->python_functions, "Import Python function calls too (with_stack=True)");
+  command.add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
+  command.add_flag("--force", flags->force, "Replace the run directory's run if there is one");
+  command.add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
+  command.callback([flags, format, &command, &chosen] {
+    // Whoever names a format speaks to its subcommand.
+    if (!command.get_subcommands().empty()) return;
+    if (flags->files.empty()) throw CLI::RequiredError("files");
+    if (flags->output.empty()) throw CLI::RequiredError("--output");
+    flags->format = format;
+    chosen = [flags] { return Run(*flags); };
+  });
+}
+
+}  // namespace
+
+void AddImport(CLI::App& root, Chosen& chosen) {
+  CLI::App* command = root.add_subcommand("import", "Make a run directory of other tools' traces");
+  command->footer(
+      "Example:\n"
+      "  lockstep import traces/ -o RUN      then:  lockstep analyze RUN");
+  AddFlags(*command, std::make_shared<ImportFlags>(), nullptr, chosen);
+  for (const ingest::ForeignFormat* format : ingest::ForeignFormats()) {
+    const std::string name(format->name);
+    CLI::App* one = command->add_subcommand(name, std::string(format->what));
+    one->footer(fmt::format("Example:\n  lockstep import {} traces/ -o RUN      then:  lockstep analyze RUN", name));
+    AddFlags(*one, std::make_shared<ImportFlags>(), format, chosen);
+  }
+}
+
+}  // namespace lockstep::cli

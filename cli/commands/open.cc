@@ -1,0 +1,194 @@
+// lockstep open: a run's timeline in Perfetto's page.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "analysis/core/format.h"
+#include "cli/input/found.h"
+#include "cli/input/imported.h"
+#include "cli/input/open_run.h"
+#include "cli/options/command.h"
+#include "cli/output/out.h"
+#include "cli/output/serve_file.h"
+#include "export/export.h"
+#include "merge/merge.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kLargeBytes = 1'000'000'000;  // The page's memory is 2 GB in all (v58).
+
+struct OpenFlags {
+  std::vector<std::string> runs;
+  std::optional<std::int64_t> step;
+  std::string clock = "auto", ui = "https://ui.perfetto.dev";
+  std::uint16_t port = 9001;
+  unsigned jobs = 0;
+  bool stay = false, quiet = false;
+};
+
+// A directory of this user's alone, removed with what is in it when the command ends.
+struct Temporary {
+  std::string directory;
+  bool Make() {
+    std::error_code ignored;
+    directory = (fs::temp_directory_path(ignored) / "lockstep-open-XXXXXX").string();
+    if (::mkdtemp(directory.data()) == nullptr) directory.clear();
+    return !directory.empty();
+  }
+  ~Temporary() {
+    std::error_code ignored;
+    if (!directory.empty()) fs::remove_all(directory, ignored);
+  }
+};
+
+bool IsFresh(const std::string& file, const std::string& timeline) {
+  std::error_code absent;
+  const auto made = fs::last_write_time(file, absent);
+  if (absent) return false;
+  const auto merged = fs::last_write_time(timeline, absent);
+  return absent || made >= merged;
+}
+
+// Cluster time of 0 in an exported file, which says so in its first packets.
+std::optional<std::int64_t> BaseOf(const ServedFile& file) {
+  std::string begin(4096, '\0');
+  const ssize_t got = ::pread(file.fd(), begin.data(), begin.size(), 0);
+  begin.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  constexpr std::string_view kBefore = "time 0 is ";
+  const std::size_t at = begin.find(kBefore);
+  if (at == std::string::npos) return std::nullopt;
+  std::int64_t base_ns = 0;
+  const char* from = begin.data() + at + kBefore.size();
+  const auto [end, error] = std::from_chars(from, begin.data() + begin.size(), base_ns);
+  if (error != std::errc()) return std::nullopt;
+  return base_ns;
+}
+
+std::string HostName() {
+  char name[256] = "";
+  return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "HOST";
+}
+
+int Run(const OpenFlags& flags) {
+  const auto origin_end = flags.ui.find('/', flags.ui.find("://") + 3);
+  const std::string origin = flags.ui.substr(0, origin_end);
+  if (!(origin.starts_with("https://") || origin.starts_with("http://")))
+    return PrintError({ErrorCode::kUsage, "no address of a page: " + flags.ui, "--ui", "--ui https://ui.perfetto.dev"});
+  Result<std::string> run = ResolveRunOrTraces(flags.runs, flags.jobs, flags.quiet);
+  if (!run.ok()) return PrintError(run.error());
+  auto progress = std::make_unique<Progress>(flags.quiet);
+  merge::MergeOptions merge;
+  merge.run_dir = run.value();
+  merge.jobs = flags.jobs;
+  merge.clock = ClockChoiceOf(flags.clock);
+  Temporary temporary;
+  std::string file = (fs::path(merge.run_dir) / "timeline.pftrace").string();
+  int code = kOk;
+  std::optional<Interval> window;  // Of --step.
+  const auto make = [&](const merge::Timeline& timeline) -> Status {
+    if (flags.step) {
+      auto found = exporters::StepWindow(timeline, *flags.step, flags.jobs);
+      if (!found.ok()) {
+        Error error = found.error();
+        error.where = "--step";
+        return error;
+      }
+      window = found.value();
+    }
+    code = kOk;
+    if (temporary.directory.empty() && IsFresh(file, merge.run_dir + "/timeline.h5")) return Ok();
+    exporters::ExportOptions options;
+    options.format = exporters::FindFormat("perfetto");
+    options.jobs = flags.jobs;
+    if (!merge.write) {
+      // Made once, however often the run has to be read again.
+      if (temporary.directory.empty() && !temporary.Make())
+        return Error{ErrorCode::kIo, "neither the run directory nor a temporary one can be written", merge.run_dir,
+                     "set TMPDIR to a directory that can be written"};
+      file = temporary.directory + "/timeline.pftrace";
+    }
+    options.output = file;
+    std::string trouble;
+    options.findings = FindingsOf(timeline, flags.jobs, trouble);
+    options.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
+    LS_TRY(const exporters::ExportResult made, exporters::Export(timeline, options));
+    for (const std::string& line : made.troubles) progress->Say("lost: " + line);
+    if (!made.troubles.empty()) code = kIncomplete;
+    return Ok();
+  };
+  const Status made = WithRun(merge, *progress, make);
+  progress.reset();
+  if (!made.ok()) return PrintError(made.error());
+
+  const std::string secret = SecretPathPart();
+  if (secret.empty())
+    return PrintError({ErrorCode::kIo, "the system provides no random numbers, so the address could be guessed", "",
+                       "lockstep export RUN, then open the file in the page by hand"});
+  const Result<ServedFile> served_file = ServedFile::Open(file);
+  if (!served_file.ok()) return PrintError(served_file.error());
+  const std::string path = secret + "/timeline.pftrace";
+  std::string url = fmt::format("{}/#!/?url=http://127.0.0.1:{}/{}", origin, flags.port, path);
+  if (window) {
+    if (const auto base_ns = BaseOf(served_file.value()))
+      url += fmt::format("&visStart={}&visEnd={}", std::max<std::int64_t>(0, window->begin - *base_ns),
+                         std::max<std::int64_t>(0, window->end - *base_ns));
+  }
+  const std::uint64_t bytes = served_file.value().bytes();
+  ServeOptions options;
+  options.file = &served_file.value();
+  options.path = path;
+  options.origin = origin;
+  options.port = flags.port;
+  options.stay = flags.stay;
+  options.ready = [&] {
+    Show("{} ({})\n  open:  {}\n  from another machine, there:  ssh -N -L {}:127.0.0.1:{} {}\n", file,
+         lockstep::analysis::Bytes(bytes), url, flags.port, flags.port, HostName());
+    if (bytes > kLargeBytes)
+      Show("  this is much for a web page; smaller:  lockstep export RUN --budget 500MB, or --steps A:B\n");
+    Show("  served to {} only, under this address only, until {}; Ctrl-C ends it\n", origin,
+         flags.stay ? "then" : "it has been fetched");
+  };
+  const Result<Served> served = Serve(options);
+  if (!served.ok()) return PrintError(served.error());
+  const std::string refused = served.value().refused == 0 ? "" : fmt::format(", {} refused", served.value().refused);
+  const bool shown = Show("{}{}\n",
+                          served.value().why == Served::kFetched ? "fetched: done"
+                          : served.value().fetched > 0           ? "interrupted, fetched before"
+                                                                 : "interrupted, not fetched",
+                          refused);
+  return shown ? code : kFailed;
+}
+
+}  // namespace
+
+void AddOpen(CLI::App& root, Chosen& chosen) {
+  auto flags = std::make_shared<OpenFlags>();
+  CLI::App* app = root.add_subcommand("open", "Show a run's timeline in Perfetto's page (ui.perfetto.dev)");
+  app->footer(
+      "Examples:\n"
+      "  lockstep open                            the latest run\n"
+      "  lockstep open RUN --step 120");
+  AddRunsArgument(*app, flags->runs);
+  app->add_option("--step", flags->step, "Show this step")->type_name("N");
+  AddClockFlag(*app, flags->clock);
+  app->add_option("--ui", flags->ui, "Address of a Perfetto page of your own")->type_name("URL")->capture_default_str();
+  app->add_option("--port", flags->port, "Port to serve on; ui.perfetto.dev can read from 9001 only")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
+  app->add_flag("--stay", flags->stay, "Keep serving after the file has been fetched");
+  app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
+  app->add_flag("-q,--quiet", flags->quiet, "No progress on standard error");
+  app->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });
+}
+
+}  // namespace lockstep::cli

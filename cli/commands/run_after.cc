@@ -1,0 +1,224 @@
+#include "cli/commands/run_after.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "runtime/agent/inject/libraries.h"
+#include "runtime/agent/rundir/claim.h"
+#include "runtime/agent/rundir/say.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::steady_clock;
+
+std::string RankPath(const std::string& run_dir, std::int32_t slot, const char* suffix) {
+  char name[64];
+  std::snprintf(name, sizeof name, "/ranks/rank-%05d%s", slot, suffix);
+  return run_dir + name;
+}
+
+bool Exists(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+enum class SlotEnd { kPending, kUnclaimed, kFile, kFailed };
+
+// Every agent claims its slot before it starts the application. A slot that nobody
+// claimed has no agent or no shared file system: no reason to hold the job up for the
+// whole time. Five seconds cover a rank that starts late and a file system that caches.
+constexpr std::chrono::seconds kUnclaimedWait{5};
+
+// A slot is over when its rank file is there or its claim says why it is not.
+SlotEnd LookAt(const std::string& run_dir, std::int32_t slot) {
+  const agent::Claim claim = agent::ReadClaim(agent::ClaimPath(run_dir, slot));
+  if (claim.state == agent::ClaimState::kDone) return SlotEnd::kFile;
+  if (claim.over()) return SlotEnd::kFailed;  // Or its agent is dead: it will not say so.
+  if (claim.state == agent::ClaimState::kRunning) return SlotEnd::kPending;
+  return Exists(RankPath(run_dir, slot, ".h5")) ? SlotEnd::kFile : SlotEnd::kUnclaimed;
+}
+
+struct Waited {
+  std::int32_t files = 0, failed = 0;
+  std::vector<std::int32_t> missing;
+};
+
+Waited WaitForSlots(const std::string& run_dir, std::int32_t slots, std::int64_t wait_ms) {
+  const auto begin = steady_clock::now(), end = begin + std::chrono::milliseconds(wait_ms);
+  auto pause = std::chrono::milliseconds(5);
+  Waited waited;
+  std::vector<std::int32_t> pending;
+  for (std::int32_t slot = 0; slot < slots; ++slot) pending.push_back(slot);
+  for (;;) {
+    std::vector<std::int32_t> left;
+    bool claimed = false;
+    for (const std::int32_t slot : pending) {
+      const SlotEnd state = LookAt(run_dir, slot);
+      waited.files += state == SlotEnd::kFile;
+      waited.failed += state == SlotEnd::kFailed;
+      if (state == SlotEnd::kPending || state == SlotEnd::kUnclaimed) left.push_back(slot);
+      claimed = claimed || state == SlotEnd::kPending;
+    }
+    pending.swap(left);
+    const auto now = steady_clock::now();
+    if (pending.empty() || now >= end || (!claimed && now >= begin + kUnclaimedWait)) break;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds(250));
+  }
+  waited.missing = std::move(pending);
+  return waited;
+}
+
+// "1-3, 7"
+std::string Ranges(const std::vector<std::int32_t>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += (text.empty() ? "" : ", ") + std::to_string(ranks[i]);
+    if (last > i) text += "-" + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string Size(std::uint64_t bytes) {
+  char text[32];
+  if (bytes < 1000) {
+    std::snprintf(text, sizeof text, "%llu B", static_cast<unsigned long long>(bytes));
+  } else if (bytes < 1'000'000) {
+    std::snprintf(text, sizeof text, "%.1f kB", static_cast<double>(bytes) / 1e3);
+  } else if (bytes < 1'000'000'000) {
+    std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
+  } else {
+    std::snprintf(text, sizeof text, "%.1f GB", static_cast<double>(bytes) / 1e9);
+  }
+  return text;
+}
+
+// Runs this program with other words; its standard output goes to `out_fd`.
+// -1 if it could not be started or died.
+int RunSelf(const std::vector<std::string>& words, int out_fd) {
+  const std::string self = agent::SelfPath();
+  std::vector<char*> argv = {const_cast<char*>("lockstep")};
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid < 0) return -1;
+  if (pid == 0) {
+    ::dup2(out_fd, STDOUT_FILENO);
+    ::execv(self.c_str(), argv.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void ListFiles(const std::string& run_dir) {
+  std::error_code error;
+  std::uint64_t rank_bytes = 0, rank_files = 0;
+  for (const auto& entry : fs::directory_iterator(run_dir + "/ranks", error)) {
+    if (entry.path().extension() != ".h5") continue;
+    rank_files += 1;
+    rank_bytes += entry.file_size(error);
+  }
+  std::string line = run_dir + ": " + std::to_string(rank_files) +
+                     (rank_files == 1 ? " rank file (" : " rank files (") + Size(rank_bytes) + ")";
+  for (const char* name : {"timeline.h5", "analysis.json"}) {
+    const std::uintmax_t bytes = fs::file_size(run_dir + "/" + name, error);
+    if (!error) line += std::string(", ") + name + " (" + Size(bytes) + ")";
+  }
+  agent::Say(line);
+}
+
+// Rank 0 cannot know where the files of a node lie that shares no directory with it: the node's first rank says it.
+void TellWhereFilesAre(const agent::RunResult& result) {
+  const bool good = result.signal == 0 && result.exit_code == 0;
+  if (!good || result.launch.local_rank != 0 || LookAt(result.run_dir, 0) != SlotEnd::kUnclaimed) return;
+  char host[HOST_NAME_MAX + 1] = {};
+  ::gethostname(host, sizeof host - 1);
+  agent::Say("rank 0 has no file in " + result.run_dir + " on " + host +
+             ". If its node does not share this directory, run on that node: rsync -a " + host + ":'" +
+             fs::absolute(result.run_dir).string() + "/ranks/' RUN/ranks/   then: lockstep analyze RUN");
+}
+
+}  // namespace
+
+void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
+  if (!result.traced) return;
+  if (result.launch.rank > 0) {
+    if (!options.quiet) TellWhereFilesAre(result);
+    return;
+  }
+  const std::string& dir = result.run_dir;
+  const bool good = result.signal == 0 && result.exit_code == 0;
+  const bool one_node = result.launch.local_size >= result.launch.slots() || result.launch.slots() == 1;
+  if (!good) {
+    if (!options.quiet)
+      agent::Say("the application failed; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir +
+                 (options.spools_apart && !one_node ? " (first, on each other node: lockstep recover " +
+                                                          fs::absolute(dir).lexically_normal().string() + ")"
+                                                    : ""));
+    return;
+  }
+  // Alone, it knows without asking; on a full disk the claim may not say.
+  const bool alone = result.launch.slots() == 1;
+  const Waited waited = alone ? Waited{.files = result.converted, .failed = !result.converted, .missing = {}}
+                              : WaitForSlots(dir, result.launch.slots(), options.wait_ms);
+  if (!waited.missing.empty() && !options.quiet) {
+    const std::string ranks = Ranges(waited.missing), name = fs::path(dir).filename().string();
+    const std::size_t dash = name.rfind('-');
+    // Nodes without a shared file system made directories of their own, with the same last letters.
+    const std::string there = fs::path(fs::absolute(dir)).parent_path().string() + "/" +
+                              (dash == std::string::npos ? name : "*" + name.substr(dash));
+    agent::Say("no files from rank " + ranks + " in " + dir + ". If their nodes do not share it: rsync -a NODE:'" +
+               there + "/ranks/' " + dir + "/ranks/   then: lockstep analyze " + dir);
+  }
+  bool verdict = false;
+  if (options.after != After::kNone) {
+    int out_fd = STDERR_FILENO;
+    if (!options.to.empty()) {
+      out_fd = ::open(options.to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+      if (out_fd < 0) {
+        agent::Say(options.to + " (--after-to): " + std::strerror(errno) + ": using standard error");
+        out_fd = STDERR_FILENO;
+      }
+    }
+    std::vector<std::string> words = {options.after == After::kMerge ? "merge" : "analyze", dir};
+    if (options.clock == "off" || options.clock == "wall") words.insert(words.end(), {"--clock", options.clock});
+    if (options.after == After::kReport) {
+      // Before the verdict, which is the last thing shown and names the page.
+      std::vector<std::string> page = words;
+      page[0] = "report";
+      page.push_back("-q");
+      const int made = RunSelf(page, out_fd);
+      if (made != 0 && made != 3 && !options.quiet) agent::Say("`lockstep report` did not succeed");
+    }
+    const int code = RunSelf(words, out_fd);
+    if (code != 0 && code != 3 && !options.quiet)
+      agent::Say("`lockstep " + words[0] + "` did not succeed; the recorded data is complete in " + dir);
+    verdict = options.after != After::kMerge && out_fd == STDERR_FILENO && (code == 0 || code == 3);
+    if (out_fd != STDERR_FILENO) ::close(out_fd);
+  }
+  // The verdict names the files itself, and is the last thing shown.
+  if (options.quiet || verdict) return;
+  ListFiles(dir);
+  agent::Say("next: lockstep analyze " + dir);
+}
+
+}  // namespace lockstep::cli

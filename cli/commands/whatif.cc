@@ -1,0 +1,261 @@
+// lockstep whatif: how long a step would be if something were different, from a replay of
+// the recorded ones.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/analyze.h"
+#include "analysis/core/format.h"
+#include "analysis/replay/questions/what_if.h"
+#include "cli/input/imported.h"
+#include "cli/input/open_run.h"
+#include "cli/options/command.h"
+#include "cli/output/out.h"
+#include "cli/output/write_file.h"
+#include "merge/merge.h"
+
+namespace lockstep::cli {
+namespace {
+
+using replay::Answer;
+using replay::Question;
+using replay::RecordedRun;
+using replay::WhatIf;
+
+struct Flags {
+  std::string run, json;
+  std::vector<std::string> calibrate;
+  std::vector<double> caps_mb;
+  double first_mb = 1, bandwidth = 1, latency = 1;
+  std::vector<std::int32_t> without;
+  std::vector<std::size_t> ranks, prefetch;
+  std::string overlap;
+  bool without_stragglers = false, perfect_schedule = false;
+  bool free_communication = false, no_overlap = false, one_bucket = false, together = false, quiet = false;
+  unsigned jobs = 0;
+};
+
+std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(std::min(mebibytes * (1 << 20), 1e18)); }
+
+// `stragglers`: those that the analysis names, if asked for.
+Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& flags,
+                                          std::vector<std::int32_t>* stragglers = nullptr) {
+  LS_TRY(const std::string directory, ResolveOne(name, flags.jobs, flags.quiet));
+  merge::MergeOptions merge;
+  merge.run_dir = directory;
+  merge.jobs = flags.jobs;
+  Progress progress(flags.quiet);
+  return WithRun(merge, progress, [&](const merge::Timeline& timeline) -> Result<std::unique_ptr<RecordedRun>> {
+    if (stragglers == nullptr) return replay::ReadRun(timeline, {.jobs = flags.jobs});
+    stragglers->clear();
+    analysis::AnalyzeOptions options;
+    options.jobs = flags.jobs;
+    options.replay = false;
+    LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, options));
+    for (const analysis::Straggler& straggler : analysis.stragglers) stragglers->push_back(straggler.rank);
+    if (stragglers->empty())
+      return Error{ErrorCode::kUnsupported, "the analysis names no straggler in this run", directory,
+                   "--without-rank R asks about a rank of your own choice"};
+    return replay::ReadRun(timeline, {.jobs = flags.jobs});
+  });
+}
+
+// What was asked, or, if nothing was, what most users want to know.
+std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if,
+                                const std::vector<std::int32_t>& stragglers) {
+  std::vector<Question> questions;
+  const auto add = [&](Question::Kind kind) -> Question& {
+    questions.emplace_back();
+    questions.back().kind = kind;
+    return questions.back();
+  };
+  const bool network = flags.bandwidth != 1 || flags.latency != 1;
+  const bool any = flags.free_communication || flags.no_overlap || flags.one_bucket || network ||
+                   !flags.without.empty() || !flags.caps_mb.empty() || !flags.ranks.empty() ||
+                   !flags.prefetch.empty() || !flags.overlap.empty() || flags.without_stragglers ||
+                   flags.perfect_schedule;
+  if (flags.free_communication || !any) add(Question::kFreeCommunication);
+  if (network || !any) {
+    Question& question = add(Question::kNetwork);
+    question.bandwidth = any ? flags.bandwidth : 2;
+    question.latency = flags.latency;
+  }
+  if (flags.no_overlap || flags.overlap == "off" || !any) add(Question::kNoOverlap);
+  if (flags.overlap == "on") add(Question::kOverlap);
+  if (flags.perfect_schedule || !any) add(Question::kPerfectSchedule);
+  if (!flags.without.empty()) add(Question::kWithoutRanks).ranks = flags.without;
+  if (!stragglers.empty()) add(Question::kWithoutRanks).ranks = stragglers;
+  for (const std::size_t depth : flags.prefetch) add(Question::kPrefetch).depth = depth;
+  for (const std::size_t ranks : flags.ranks) add(Question::kMoreRanks).rank_count = ranks;
+  std::vector<double> caps = flags.caps_mb;
+  const bool buckets = what_if.buckets().has_value();
+  if (!any && buckets) caps = {1, 4, 10, 25, 50};
+  for (const double cap : caps) {
+    // More than there is: that is one bucket, and said once.
+    if (!any && Bytes(cap) + Bytes(flags.first_mb) > what_if.buckets()->total_bytes()) continue;
+    Question& question = add(Question::kBucketCap);
+    question.first_bytes = Bytes(std::min(cap, flags.first_mb));
+    question.cap_bytes = Bytes(cap);
+  }
+  if (flags.one_bucket || (!any && buckets)) {
+    Question& question = add(Question::kBucketCap);
+    question.first_bytes = question.cap_bytes = UINT64_MAX;
+  }
+  if (flags.together && questions.size() > 1) {
+    Question all;
+    all.kind = Question::kTogether;
+    all.together = std::move(questions);
+    return {all};
+  }
+  return questions;
+}
+
+struct Unanswered {
+  std::string question, why;
+};
+
+nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& answers,
+                              const std::vector<Unanswered>& unanswered) {
+  nlohmann::ordered_json json;
+  json["schema"] = "lockstep.whatif/1";
+  json["steps"] = what_if.run().steps.size();
+  json["measured_step_ns"] = what_if.measured_step_ns();
+  json["replayed_step_ns"] = what_if.replayed_step_ns();
+  json["self_error"] = what_if.self_error();
+  json["notes"] = what_if.run().notes;
+  json["answers"] = nlohmann::ordered_json::array();
+  for (const Answer& answer : answers)
+    json["answers"].push_back({{"question", answer.question},
+                               {"step_ns", answer.step_ns},
+                               {"gain_ns", answer.gain_ns},
+                               {"low_ns", answer.step_interval_ns.first},
+                               {"high_ns", answer.step_interval_ns.second},
+                               {"gain_low_ns", answer.gain_interval_ns.first},
+                               {"gain_high_ns", answer.gain_interval_ns.second},
+                               {"extrapolated", answer.extrapolated},
+                               {"limit", answer.limit},
+                               {"try", answer.try_it},
+                               {"caveats", answer.caveats}});
+  json["unanswered"] = nlohmann::ordered_json::array();
+  for (const Unanswered& each : unanswered)
+    json["unanswered"].push_back({{"question", each.question}, {"why", each.why}});
+  return json;
+}
+
+std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
+                   const std::vector<Unanswered>& unanswered) {
+  std::string text = fmt::format("{} steps of {} ranks replayed: a step takes {}, replayed {} ({:.2f} % off)\n\n",
+                                 what_if.run().steps.size(), what_if.run().ranks.size(),
+                                 analysis::Duration(what_if.measured_step_ns()),
+                                 analysis::Duration(what_if.replayed_step_ns()), 100 * what_if.self_error());
+  for (const std::string& note : what_if.run().notes) text.insert(text.size() - 1, out::Format("  note: {}\n", note));
+  std::size_t width = 0;
+  for (const Answer& answer : answers) width = std::max(width, answer.question.size());
+  text += fmt::format("{:<{}}  {:>10}  {:>10}  {:>7}  {:>23}\n", "if", width, "step", "gain", "", "95 % of medians");
+  for (const Answer& answer : answers) {
+    text += out::Format("{:<{}}  {:>10}  {:>10}  {:>+6.1f}%  {:>10} - {:>10}\n", answer.question, width,
+                        analysis::Duration(answer.step_ns), analysis::Duration(answer.gain_ns),
+                        100 * static_cast<double>(answer.gain_ns) /
+                            static_cast<double>(std::max<std::int64_t>(1, what_if.replayed_step_ns())),
+                        analysis::Duration(answer.step_interval_ns.first),
+                        analysis::Duration(answer.step_interval_ns.second));
+    if (!answer.limit.empty()) text += out::Format("    then {}\n", answer.limit);
+    if (!answer.try_it.empty()) text += out::Format("    try: {}\n", answer.try_it);
+    for (const std::string& caveat : answer.caveats) text += out::Format("    note: {}\n", caveat);
+  }
+  for (const Unanswered& each : unanswered) text += out::Format("{}: not answered, {}\n", each.question, each.why);
+  return text;
+}
+
+int Run(const Flags& flags) {
+  std::vector<std::int32_t> stragglers;
+  Result<std::unique_ptr<RecordedRun>> run = Read(flags.run, flags, flags.without_stragglers ? &stragglers : nullptr);
+  if (!run.ok()) return PrintError(run.error());
+  std::vector<std::unique_ptr<RecordedRun>> calibration;
+  for (const std::string& name : flags.calibrate) {
+    Result<std::unique_ptr<RecordedRun>> other = Read(name, flags);
+    if (!other.ok()) return PrintError(other.error());
+    calibration.push_back(std::move(other).value());
+  }
+  const Result<WhatIf> what_if = WhatIf::Make(std::move(run).value(), std::move(calibration));
+  if (!what_if.ok()) return PrintError(what_if.error());
+  std::vector<Answer> answers;
+  std::vector<Unanswered> unanswered;
+  std::optional<Error> last_error;
+  for (const Question& question : Questions(flags, what_if.value(), stragglers)) {
+    Result<Answer> answer = what_if.value().Ask(question);
+    if (answer.ok()) {
+      answers.push_back(std::move(answer).value());
+      continue;
+    }
+    // What this run cannot answer must not cost the other answers.
+    if (answer.error().code != ErrorCode::kUnsupported) return PrintError(answer.error());
+    unanswered.push_back({what_if.value().Name(question), answer.error().what});
+    last_error = answer.error();
+  }
+  if (answers.empty() && last_error) return PrintError(*last_error);
+  if (flags.json != "-") ShowText(AsText(what_if.value(), answers, unanswered));
+  if (flags.json.empty()) return kOk;
+  const std::string json = AsJson(what_if.value(), answers, unanswered)
+                               .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                           "\n";
+  if (flags.json == "-") {
+    ShowJson(json);
+    return kOk;
+  }
+  const Status written = WriteWhole(flags.json, json, "name another file with --json");
+  return written.ok() ? kOk : PrintError(written.error());
+}
+
+}  // namespace
+
+void AddWhatIf(CLI::App& root, Chosen& chosen) {
+  CLI::App* app =
+      root.add_subcommand("whatif", "Predict the step time under a change, by replaying the recorded steps");
+  app->footer(
+      "Examples:\n"
+      "  lockstep whatif                          the usual questions, on the latest run\n"
+      "  lockstep whatif RUN --bucket-cap-mb 4 10 --calibrate OTHER\n"
+      "  lockstep whatif RUN --without-rank 3     what does rank 3 cost?\n"
+      "CPU runs over MPI with marked steps and GPU runs; other changes of the job are not predicted.");
+  auto flags = std::make_shared<Flags>();
+  app->add_option("run", flags->run, "Run directory (default: the latest run), or traces: a file or a directory")
+      ->type_name("RUN");
+  app->add_flag("--free-communication", flags->free_communication, "Transfers take no time; late ranks stay late");
+  app->add_option("--bandwidth", flags->bandwidth, "Multiply the network's bandwidth by this")->check(AboveZero());
+  app->add_option("--latency", flags->latency, "Multiply the network's latency by this")->check(NotNegative());
+  app->add_flag("--no-overlap", flags->no_overlap, "Non-blocking collectives move only when they are waited for");
+  app->add_option("--overlap", flags->overlap,
+                  "on: blocking reductions are posted where they are, and waited for after the last; off: --no-overlap")
+      ->check(CLI::IsMember({"on", "off"}));
+  app->add_flag("--perfect-schedule", flags->perfect_schedule,
+                "The best order of communication that was found on the same network");
+  app->add_option("--prefetch", flags->prefetch, "Parameters (FSDP) are gathered this many units before their use")
+      ->type_name("UNITS");
+  app->add_option("--ranks", flags->ranks, "Extrapolate to this many ranks with the same work each")
+      ->type_name("N")
+      ->check(AboveZero());
+  app->add_flag("--without-stragglers", flags->without_stragglers,
+                "The work of all ranks that lockstep analyze names takes as long as on the others");
+  app->add_option("--without-rank", flags->without, "The work of these ranks takes as long as on the others");
+  app->add_option("--bucket-cap-mb", flags->caps_mb, "Gradients in buckets of this many MiB")->check(AboveZero());
+  app->add_option("--first-bucket-mb", flags->first_mb, "Limit of the first bucket in MiB")
+      ->check(AboveZero())
+      ->capture_default_str();
+  app->add_flag("--one-bucket", flags->one_bucket, "All gradients in one bucket");
+  app->add_flag("--together", flags->together, "Answer all given changes together instead of one by one");
+  app->add_option("--calibrate", flags->calibrate,
+                  "Other runs of the same job, with other buckets: their transfers count too");
+  app->add_option("--json", flags->json, "Write the answers to this file, - for stdout");
+  app->add_option("-j,--jobs", flags->jobs, "Threads, 0 for all cores");
+  app->add_flag("-q,--quiet", flags->quiet, "No progress");
+  app->callback([&chosen, flags] { chosen = [flags] { return Run(*flags); }; });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,110 @@
+#include "cli/options/command.h"
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+
+#include "cli/output/out.h"
+
+namespace lockstep::cli {
+namespace {
+
+CLI::Validator Number(const std::string& wanted, bool (*fits)(double)) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && std::isfinite(value) && fits(value);
+        return good ? std::string() : "'" + text + "' is no number " + wanted;
+      },
+      "", "");
+}
+}  // namespace
+
+CLI::Validator AboveZero() {
+  return Number("above 0", [](double value) { return value > 0; });
+}
+CLI::Validator NotNegative() {
+  return Number("of 0 or more", [](double value) { return value >= 0; });
+}
+
+int PrintError(const Error& error) {
+  Note("error: {}\n", error.what);
+  if (!error.where.empty()) Note("  {}\n", error.where);
+  if (!error.hint.empty()) Note("  try: {}\n", error.hint);
+  return error.code == ErrorCode::kUsage ? kUsage : kFailed;
+}
+
+int ShowParseError(const CLI::App& app, const CLI::ParseError& error) {
+  std::ostringstream text, trouble;
+  const int code = app.exit(error, text, trouble);
+  ShowText(text.str());
+  // Words of the command line are in it: they may come from a script that took them from anywhere.
+  std::string said = trouble.str();
+  const std::string what = error.what();
+  if (const std::size_t at = said.find(what); at != std::string::npos) said.replace(at, what.size(), Printed(what));
+  ShowNote(said);
+  return code;
+}
+
+Result<std::string> ResolveRun(const std::string& run) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path path = run.empty() || run == "latest" ? fs::path("lockstep.out") / "latest" : fs::path(run);
+  if (!fs::exists(path, ignored)) {
+    const bool latest = run.empty() || run == "latest";
+    return Error{ErrorCode::kNotFound, latest ? "there is no run here yet" : "no such run directory", path.string(),
+                 latest ? "mpirun -np 4 lockstep run -- ./app      or name the run's directory"
+                        : "lockstep analyze DIR, where DIR holds manifest.json and ranks/"};
+  }
+  // Runs point it at a directory beside it. Whoever may write here may have put another link in its place.
+  if (run.empty() || run == "latest") {
+    const std::string target = fs::read_symlink(path, ignored).string();
+    if (!ignored && (target.find('/') != std::string::npos || target.starts_with('.')))
+      return Error{ErrorCode::kMalformed, "this link was not made by a run: it points to " + target, path.string(),
+                   "name the run's directory"};
+  }
+  const fs::path real = fs::canonical(path, ignored);
+  return (ignored ? path : real).string();
+}
+
+Result<StepRange> ParseSteps(std::string_view text) {
+  StepRange range;
+  if (text.empty()) return range;
+  const Error bad{ErrorCode::kUsage, "'" + std::string(text) + "' is not a range of steps", "--steps",
+                  "--steps 110:310 for the steps 110 to 309"};
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return bad;
+  const auto number = [](std::string_view part, std::int64_t& value) {
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    return error == std::errc() && end == part.data() + part.size() && value >= 0;
+  };
+  const std::string_view from = text.substr(0, colon), to = text.substr(colon + 1);
+  std::int64_t end = -1;
+  if (!from.empty() && !number(from, range.first)) return bad;
+  if (!to.empty() && (!number(to, end) || end == 0)) return bad;
+  if (!from.empty() && !to.empty() && end <= range.first) return bad;
+  range.last = to.empty() ? -1 : end - 1;
+  return range;
+}
+
+Result<std::vector<std::int32_t>> ParseRanks(std::string_view text, const std::string& flag) {
+  const Error bad{ErrorCode::kUsage, "not a list of ranks: '" + std::string(text) + "'", flag, flag + " 0,4-7"};
+  std::vector<std::int32_t> ranks;
+  const char *at = text.data(), *const end = at + text.size();
+  if (at == end) return bad;
+  while (at != end) {
+    std::int32_t first = 0, last = 0;
+    auto read = std::from_chars(at, end, first);
+    if (read.ec != std::errc() || first < 0) return bad;
+    last = first;
+    if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
+    if (read.ec != std::errc() || last < first || last - first >= 1 << 20) return bad;
+    for (std::int32_t rank = first; rank <= last; ++rank) ranks.push_back(rank);
+    at = read.ptr;
+    if (at != end && (*at++ != ',' || at == end)) return bad;
+  }
+  return ranks;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,50 @@
+#include "cli/output/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "cli/output/out.h"
+
+namespace lockstep::cli {
+namespace {
+
+// Before that a guess from what is done would only jump about.
+constexpr double kFirstGuess = 0.03;
+
+std::string Remaining(double seconds) {
+  const auto whole = static_cast<long long>(seconds + 0.5);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+}  // namespace
+
+Progress::Progress(bool quiet)
+    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), begin_(std::chrono::steady_clock::now()), last_(begin_) {}
+
+Progress::~Progress() {
+  if (shown_ && terminal_) ShowProgress("", true);
+}
+
+void Progress::Say(std::string_view text) {
+  if (quiet_) return;
+  if (shown_ && terminal_) ShowProgress("", true);
+  Note("lockstep: {}\n", text);
+}
+
+void Progress::Show(std::string_view phase, double done) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto pause = terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000);
+  if (quiet_ || now - last_ < pause) return;
+  last_ = now;
+  shown_ = true;
+  std::string text = fmt::format("lockstep: {} {:.0f} %", phase, 100 * done);
+  const double passed = std::chrono::duration<double>(now - begin_).count();
+  if (done >= kFirstGuess && done < 1) text += fmt::format(", {} left", Remaining(passed * (1 - done) / done));
+  ShowProgress(text, terminal_);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,96 @@
+#pragma once
+// What a timeline viewer shows of an event: its name, its track within the rank, and what else is known of it.
+// Unknown values are left out, never shown as 0.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "export/common/event.h"
+#include "export/common/writer.h"
+
+namespace lockstep::exporters {
+
+// Tracks of a rank are shown in this order.
+enum class Section : std::uint8_t {
+  kJobSteps,
+  kFindings,
+  kInstances,
+  kSteps,
+  kHostSteps,
+  kPhases,
+  kCollectives,
+  kMessages,
+  kMpi,
+  kRequests,
+  kRanges,
+  kStartEndRanges,
+  kApi,
+  kStream,
+  kSync,
+  kOverheads,
+  kCounters,
+};
+
+struct TrackKey {
+  Section section = Section::kSteps;
+  std::uint64_t of = 0;  // Thread, communicator, device and stream, counter.
+  friend auto operator<=>(const TrackKey&, const TrackKey&) = default;
+};
+
+struct Argument {
+  std::string_view key;
+  std::variant<std::int64_t, std::uint64_t, std::string_view> value;
+};
+
+// What a counter track shows at a moment.
+struct CounterValue {
+  TrackKey track;
+  std::string_view unit;
+  std::int64_t value;
+};
+
+// Of one rank or the cluster; views are valid until the next call. Thread: one at a time.
+class Describer {
+ public:
+  Describer(const ExportRun& run, const ExportRank& rank) : run_(run), rank_(rank) {}
+
+  TrackKey TrackOf(const Event& event) const;
+  std::string TrackName(const TrackKey& track) const;
+  std::string_view NameOf(const Event& event);
+  // The same for events of equal names on one track: cheaper to compare than the name.
+  std::uint64_t NameKey(const Event& event) const;
+  const std::vector<Argument>& ArgumentsOf(const Event& event);
+  // Of counters, memory events and sensor readings.
+  const std::vector<CounterValue>& ValuesOf(const Event& event);
+
+ private:
+  std::string_view Text(std::uint32_t id) const;
+  std::string ThreadName(std::uint64_t thread) const;
+  void Put(std::string_view key, std::int64_t value) { arguments_.push_back({key, value}); }
+  void PutCount(std::string_view key, std::uint64_t value) { arguments_.push_back({key, value}); }
+  void PutText(std::string_view key, std::string_view value) {
+    if (!value.empty()) arguments_.push_back({key, value});
+  }
+  void PutComm(std::uint32_t comm);
+  void PutInstance(const Event& event);
+
+  const ExportRun& run_;
+  const ExportRank& rank_;
+  std::string name_, comm_name_;
+  std::vector<Argument> arguments_;
+  std::vector<CounterValue> values_;
+};
+
+// "HtoD", as CUPTI's tools call it, of copies.kind; "Memset" for 6.
+std::string_view CopyKindName(std::uint8_t kind);
+// As NumPy says it; "" unknown. Of core/collective.h's DataType.
+std::string_view DtypeName(std::uint16_t dtype);
+std::uint32_t DtypeBytes(std::uint16_t dtype);  // 0 unknown.
+// Of a row of comms: the name that the application gave it, else its identity.
+std::string CommTitle(const schema::RankTables& head, std::uint32_t comm);
+
+}  // namespace lockstep::exporters

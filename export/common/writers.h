@@ -1,0 +1,18 @@
+#pragma once
+// The writers, each in its own file; formats.cc lists them.
+
+#include <memory>
+
+#include "export/common/writer.h"
+
+namespace lockstep::exporters {
+
+std::unique_ptr<Writer> MakePerfettoWriter(const WriterOptions& options);
+std::unique_ptr<Writer> MakeChromeWriter(const WriterOptions& options);
+std::unique_ptr<Writer> MakeKinetoWriter(const WriterOptions& options);
+std::unique_ptr<Writer> MakeCsvWriter(const WriterOptions& options);
+#ifdef LOCKSTEP_OTF2
+std::unique_ptr<Writer> MakeOtf2Writer(const WriterOptions& options);
+#endif
+
+}  // namespace lockstep::exporters

@@ -1,0 +1,200 @@
+#include "export/kineto/kineto_comm.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/collective.h"
+#include "core/hex.h"
+#include "export/common/describe.h"
+#include "export/common/text.h"
+#include "ingest/rank_files/rank_source.h"
+#include "trace/file/strings.h"
+
+namespace lockstep::exporters {
+namespace {
+
+constexpr std::uint8_t kTorchGroup = schema::CommKind::kTorchGroup;
+constexpr std::uint8_t kGuessed =
+    schema::CommIdentity::kGuessed;  // Of comms.identity: who reads the trace has to guess it again.
+constexpr std::size_t kListed = 30;  // torch/csrc/profiler/util.cpp: longer lists are cut.
+
+struct GroupName {
+  std::string name, description;
+};
+
+// An imported group is called "description (name)"; see ingest/map/groups.cc.
+GroupName NameOf(const schema::RankTables& head, std::uint32_t comm) {
+  const schema::Comms& comms = head.comms;
+  const std::string_view text = trace::TextOf(head, comms.name[comm]);
+  if (text.empty()) return {Hex(comms.global_id[comm]), "undefined"};
+  if (comms.kind[comm] == kTorchGroup && text.ends_with(')'))
+    if (const std::size_t open = text.rfind(" ("); open != std::string_view::npos && open > 0)
+      return {std::string(text.substr(open + 2, text.size() - open - 3)), std::string(text.substr(0, open))};
+  return {std::string(text), "undefined"};
+}
+
+void AppendList(std::string& out, const std::vector<std::int32_t>& members) {
+  out += '[';
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (i > 0) out += ", ";
+    AppendInt(out, members[i]);
+  }
+  out += ']';
+}
+
+void AppendGroup(std::string& out, const schema::RankTables& head, const CommMembers& known, std::uint32_t comm) {
+  if (comm >= head.comms.rows() || head.comms.identity[comm] == kGuessed) return;
+  const GroupName group = NameOf(head, comm);
+  out += ", \"Group size\": ";
+  AppendUnsigned(out, head.comms.size[comm]);
+  out += ", \"Process Group Name\": ";
+  AppendJsonText(out, group.name);
+  out += ", \"Process Group Description\": ";
+  AppendJsonText(out, group.description);
+  if (head.comms.stride[comm] > 0 && head.comms.size[comm] > kListed) {
+    out += ", \"Global rank start\": ";
+    AppendInt(out, head.comms.first_world_rank[comm]);
+    out += ", \"Global rank stride\": ";
+    AppendInt(out, head.comms.stride[comm]);
+  } else if (const std::vector<std::int32_t> members = MembersOf(head, known, comm);
+             !members.empty() && members.size() <= kListed && members.size() == head.comms.size[comm]) {
+    out += ", \"Process Group Ranks\": \"";
+    AppendList(out, members);
+    out += '"';
+  }
+}
+
+std::string_view TorchType(std::uint16_t dtype) {
+  constexpr std::string_view kNames[] = {"Byte",   "Char",          "Byte",        "Short", "UInt16",   "Int",
+                                         "UInt32", "Long",          "UInt64",      "Half",  "BFloat16", "Float",
+                                         "Double", "Float8_e4m3fn", "Float8_e5m2", "Byte",  "Byte"};
+  return kNames[dtype < std::size(kNames) ? dtype : 0];
+}
+
+std::string_view TorchName(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return "allreduce";
+    case CollectiveKind::kAllGather:
+      return "_allgather_base";
+    case CollectiveKind::kReduceScatter:
+      return "_reduce_scatter_base";
+    case CollectiveKind::kAllToAll:
+      return "all_to_all";
+    case CollectiveKind::kBarrier:
+      return "barrier";
+    case CollectiveKind::kBroadcast:
+      return "broadcast";
+    case CollectiveKind::kReduce:
+      return "reduce";
+    case CollectiveKind::kGather:
+      return "gather";
+    case CollectiveKind::kScatter:
+      return "scatter";
+    default:
+      return {};
+  }
+}
+
+void AppendSizes(std::string& out, std::uint64_t in, std::uint64_t elements_out, std::uint16_t dtype) {
+  out += ", \"In msg nelems\": ";
+  AppendUnsigned(out, in);
+  out += ", \"Out msg nelems\": ";
+  AppendUnsigned(out, elements_out);
+  out += ", \"dtype\": \"";
+  out += TorchType(dtype);
+  out += '"';
+}
+
+std::uint64_t Elements(std::uint64_t bytes, std::uint16_t dtype) { return bytes / std::max(DtypeBytes(dtype), 1u); }
+
+}  // namespace
+
+std::vector<std::int32_t> MembersOf(const schema::RankTables& head, const CommMembers& known, std::uint32_t comm) {
+  std::vector<std::int32_t> members;
+  if (head.comms.stride[comm] != 0) {
+    for (std::uint32_t i = 0; i < head.comms.size[comm] && i < 1u << 20; ++i)
+      members.push_back(
+          ingest::ToldRank(head.comms.first_world_rank[comm] + static_cast<std::int64_t>(i) * head.comms.stride[comm]));
+    return members;
+  }
+  for (std::size_t i = 0; i < head.comm_members.rows(); ++i)
+    if (head.comm_members.comm[i] == comm) members.push_back(head.comm_members.world_rank[i]);
+  if (!members.empty()) return members;
+  const auto at = known.find(head.comms.global_id[comm]);
+  return at != known.end() && at->second.size() == head.comms.size[comm] ? at->second : members;
+}
+
+void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, const CommMembers& known,
+                          std::uint32_t row) {
+  const schema::Collectives& c = head.collectives;
+  const auto kind = static_cast<CollectiveKind>(c.kind[row]);
+  const std::string_view name = TorchName(kind);
+  if (!name.empty()) {
+    out += ", \"Collective name\": \"";
+    out += name;
+    out += '"';
+  }
+  const std::uint32_t comm = c.comm[row];
+  const std::uint64_t members = comm < head.comms.rows() ? std::max(head.comms.size[comm], 1u) : 1;
+  if (c.bytes[row] > 0) {
+    // The whole array is what all-gather gives and reduce-scatter takes; gather and scatter tell one member's part.
+    const std::uint64_t all = Elements(c.bytes[row], c.dtype[row]), part = all / members;
+    const bool in_part = kind == CollectiveKind::kAllGather || kind == CollectiveKind::kGather;
+    const bool out_part = kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kScatter;
+    AppendSizes(out, in_part ? part : all, out_part ? part : all, c.dtype[row]);
+  }
+  if (!c.uneven[row]) out += ", \"In split size\": \"[]\", \"Out split size\": \"[]\"";
+  AppendGroup(out, head, known, comm);
+  if (c.root[row] >= 0) {
+    out += ", \"Rank\": ";
+    AppendInt(out, c.root[row]);
+  }
+  if (comm < head.comms.rows() && head.comms.identity[comm] == schema::CommIdentity::kCounted) {
+    out += ", \"Seq\": ";
+    AppendUnsigned(out, c.seq[row]);
+  }
+}
+
+void AppendMessageArgs(std::string& out, const schema::RankTables& head, const CommMembers& known, std::uint32_t row,
+                       std::int32_t rank) {
+  const schema::P2p& p = head.p2p;
+  const bool send = p.direction[row] == schema::Direction::kSend;
+  out += send ? ", \"Collective name\": \"send\"" : ", \"Collective name\": \"recv\"";
+  // Messages have no type: bytes.
+  if (p.bytes[row] > 0) AppendSizes(out, p.bytes[row], p.bytes[row], 0);
+  AppendGroup(out, head, known, p.comm[row]);
+  if (p.peer[row] >= 0) {
+    out += ", \"Rank\": ";
+    AppendInt(out, p.peer[row]);
+  }
+  if (p.peer_world_rank[row] >= 0) {
+    out += ", \"Src Rank\": ";
+    AppendInt(out, send ? rank : p.peer_world_rank[row]);
+    out += ", \"Dst Rank\": ";
+    AppendInt(out, send ? p.peer_world_rank[row] : rank);
+  }
+}
+
+std::string GroupList(const schema::RankTables& head, const CommMembers& known) {
+  std::string out = "[";
+  bool first = true;
+  for (std::uint32_t comm = 0; comm < head.comms.rows(); ++comm) {
+    if (head.comms.identity[comm] == kGuessed) continue;
+    const GroupName group = NameOf(head, comm);
+    out += std::exchange(first, false) ? "\n    {\"pg_name\": " : ",\n    {\"pg_name\": ";
+    AppendJsonText(out, group.name);
+    out += ", \"pg_desc\": ";
+    AppendJsonText(out, group.description);
+    out += ", \"backend_config\": \"cuda:nccl\", \"pg_size\": ";
+    AppendUnsigned(out, head.comms.size[comm]);
+    out += ", \"ranks\": ";
+    AppendList(out, MembersOf(head, known, comm));
+    out += '}';
+  }
+  return out + ']';
+}
+
+}  // namespace lockstep::exporters

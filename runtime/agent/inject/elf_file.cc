@@ -1,0 +1,182 @@
+#include "runtime/agent/inject/elf_file.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+namespace lockstep::agent {
+namespace {
+
+// A read-only view of a whole file; empty if it cannot be read.
+class FileView {
+ public:
+  explicit FileView(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat info {};
+    if (fd >= 0 && ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
+      void* base = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+      if (base != MAP_FAILED) {
+        base_ = static_cast<const char*>(base);
+        bytes_ = static_cast<std::size_t>(info.st_size);
+      }
+    }
+    if (fd >= 0) ::close(fd);
+  }
+  ~FileView() {
+    if (base_ != nullptr) ::munmap(const_cast<char*>(base_), bytes_);
+  }
+  FileView(const FileView&) = delete;
+  FileView& operator=(const FileView&) = delete;
+
+  std::size_t bytes() const { return bytes_; }
+  template <typename T>
+  bool Read(std::uint64_t offset, T& out) const {
+    if (offset > bytes_ || sizeof out > bytes_ - offset) return false;
+    std::memcpy(&out, base_ + offset, sizeof out);
+    return true;
+  }
+  // "" if it does not end within the file.
+  std::string Text(std::uint64_t offset) const {
+    if (offset >= bytes_) return {};
+    const void* end = std::memchr(base_ + offset, 0, bytes_ - offset);
+    return end == nullptr ? std::string() : std::string(base_ + offset, static_cast<const char*>(end));
+  }
+
+ private:
+  const char* base_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// Offset in the file of a virtual address; UINT64_MAX if no segment has it.
+std::uint64_t OffsetOf(const std::vector<Elf64_Phdr>& segments, std::uint64_t address) {
+  for (const Elf64_Phdr& segment : segments)
+    if (segment.p_type == PT_LOAD && address >= segment.p_vaddr && address - segment.p_vaddr < segment.p_filesz)
+      return address - segment.p_vaddr + segment.p_offset;
+  return UINT64_MAX;
+}
+
+bool IsElf(const FileView& file, ElfFacts& facts, Elf64_Ehdr& header) {
+  unsigned char identity[EI_NIDENT];
+  if (!file.Read(0, identity) || std::memcmp(identity, ELFMAG, SELFMAG) != 0) return false;
+  facts.elf = true;
+  facts.elf64 = identity[EI_CLASS] == ELFCLASS64;
+  return facts.elf64 && file.Read(0, header);
+}
+
+}  // namespace
+
+ElfFacts LookAtElf(const std::string& path) {
+  ElfFacts facts;
+  const FileView file(path);
+  Elf64_Ehdr header;
+  if (!IsElf(file, facts, header) || header.e_phentsize != sizeof(Elf64_Phdr)) return facts;
+  std::vector<Elf64_Phdr> segments;
+  for (std::uint32_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    if (!file.Read(header.e_phoff + std::uint64_t{i} * sizeof segment, segment)) return facts;
+    segments.push_back(segment);
+  }
+  std::vector<Elf64_Dyn> entries;
+  for (const Elf64_Phdr& segment : segments) {
+    facts.has_interpreter = facts.has_interpreter || segment.p_type == PT_INTERP;
+    if (segment.p_type != PT_DYNAMIC) continue;
+    facts.dynamic = true;
+    entries.clear();
+    Elf64_Dyn entry;
+    for (std::uint64_t at = 0; at + sizeof entry <= segment.p_filesz; at += sizeof entry) {
+      if (!file.Read(segment.p_offset + at, entry) || entry.d_tag == DT_NULL) break;
+      entries.push_back(entry);
+    }
+  }
+  std::uint64_t strings = UINT64_MAX;
+  for (const Elf64_Dyn& entry : entries)
+    if (entry.d_tag == DT_STRTAB) strings = OffsetOf(segments, entry.d_un.d_ptr);
+  if (strings == UINT64_MAX) return facts;
+  for (const Elf64_Dyn& entry : entries)
+    if (entry.d_tag == DT_NEEDED) facts.needed.push_back(file.Text(strings + entry.d_un.d_val));
+  return facts;
+}
+
+bool DefinesMpi(const std::string& path) {
+  const FileView file(path);
+  Elf64_Ehdr header;
+  if (!file.Read(0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64)
+    return false;
+  for (std::uint32_t i = 0; i < header.e_shnum; ++i) {
+    Elf64_Shdr section, strings;
+    if (!file.Read(header.e_shoff + std::uint64_t{i} * header.e_shentsize, section)) return false;
+    if (section.sh_type != SHT_DYNSYM || section.sh_entsize < sizeof(Elf64_Sym)) continue;
+    if (!file.Read(header.e_shoff + std::uint64_t{section.sh_link} * header.e_shentsize, strings)) return false;
+    for (std::uint64_t at = 0; at + section.sh_entsize <= section.sh_size; at += section.sh_entsize) {
+      Elf64_Sym symbol;
+      if (!file.Read(section.sh_offset + at, symbol)) return false;
+      if (symbol.st_shndx == SHN_UNDEF) continue;
+      const std::string name = file.Text(strings.sh_offset + symbol.st_name);
+      if (name == "MPI_Init" || name == "MPI_Init_thread" || name == "MPI_Allreduce") return true;
+    }
+  }
+  return false;
+}
+
+std::string ScriptInterpreter(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char mark[2] = {};
+  if (!file.read(mark, 2) || mark[0] != '#' || mark[1] != '!') return {};
+  std::string line;
+  std::getline(file, line);
+  std::vector<std::string> words;
+  for (std::size_t at = line.find_first_not_of(' '); at < line.size(); at = line.find_first_not_of(' ', at)) {
+    const std::size_t end = std::min(line.find_first_of(" \r", at), line.size());
+    words.push_back(line.substr(at, end - at));
+    at = end;
+  }
+  if (words.empty()) return {};
+  const bool env = words[0].ends_with("/env") && words.size() > 1;
+  return env ? words[words[1] == "-S" && words.size() > 2 ? 2 : 1] : words[0];
+}
+
+std::string FindProgram(const std::string& name) {
+  if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
+  const char* variable = std::getenv("PATH");
+  const std::string places = variable == nullptr ? "" : variable;
+  for (std::size_t at = 0; at < places.size();) {
+    const std::size_t end = std::min(places.find(':', at), places.size());
+    std::string path = places.substr(at, end - at) + "/" + name;
+    if (end != at && ::access(path.c_str(), X_OK) == 0) return path;
+    at = end + 1;
+  }
+  return {};
+}
+
+ProgramMpi MpiOfLibraries(const std::vector<std::string>& needed) {
+  ProgramMpi mpi;
+  for (const std::string& library : needed) {
+    const auto is = [&](const char* prefix) { return library.rfind(prefix, 0) == 0; };
+    // Bindings for Fortran and C++ need the C library, which a program linked with them may not name itself.
+    if (is("libmpich") || library == "libmpi.so.12" || library == "libmpifort.so.12" || library == "libmpicxx.so.12") {
+      mpi = {LinkedMpi::kMpich, library};
+    } else if (library == "libmpi.so.40" || is("libmpi_mpifh.so.40") || is("libmpi_usempi") ||
+               library == "libmpi_cxx.so.40") {
+      return {LinkedMpi::kOpenMpi4, library};
+    } else if (is("libmpi.so") && mpi.kind == LinkedMpi::kNone) {
+      mpi = {LinkedMpi::kOther, library};
+    }
+  }
+  return mpi;
+}
+
+ProgramMpi MpiOfProgram(const std::string& name) {
+  const std::string path = FindProgram(name);
+  return path.empty() ? ProgramMpi{} : MpiOfLibraries(LookAtElf(path).needed);
+}
+
+}  // namespace lockstep::agent

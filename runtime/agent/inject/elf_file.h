@@ -1,0 +1,40 @@
+#pragma once
+// What the file of a program or library says of itself: the one place that reads ELF.
+
+#include <string>
+#include <vector>
+
+namespace lockstep::agent {
+
+struct ElfFacts {
+  bool elf = false, elf64 = false, has_interpreter = false, dynamic = false;
+  std::vector<std::string> needed;  // DT_NEEDED: libraries by soname.
+};
+
+// All false for what is no ELF file or cannot be read. 32-bit files: `elf` only.
+ElfFacts LookAtElf(const std::string& path);
+
+// Whether the shared library defines MPI functions of its own (a profiler's wrappers).
+bool DefinesMpi(const std::string& path);
+
+// "#!/usr/bin/env python3" -> python3; "" if it is no script.
+std::string ScriptInterpreter(const std::string& path);
+
+// As execvp() would find it; "" if it would not.
+std::string FindProgram(const std::string& name);
+
+// The MPI library that a program is evidently linked with.
+enum class LinkedMpi {
+  kNone,      // None, or nothing that its own file says: Python with mpi4py, a script, MPI behind another library.
+  kOpenMpi4,  // libmpi.so.40, which Open MPI 5 has as well.
+  kMpich,     // MPICH's interface (libmpich.so.*, libmpi.so.12: Intel MPI, MVAPICH, Cray MPICH too).
+  kOther,
+};
+struct ProgramMpi {
+  LinkedMpi kind = LinkedMpi::kNone;
+  std::string library;  // Its soname.
+};
+ProgramMpi MpiOfLibraries(const std::vector<std::string>& needed);
+ProgramMpi MpiOfProgram(const std::string& name);  // Found by FindProgram.
+
+}  // namespace lockstep::agent

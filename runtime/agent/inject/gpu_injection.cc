@@ -1,0 +1,129 @@
+#include "runtime/agent/inject/gpu_injection.h"
+
+#include <pwd.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "core/env.h"
+#include "runtime/agent/inject/injection.h"
+
+namespace lockstep::agent {
+namespace {
+
+constexpr const char* kCuda = "CUDA_INJECTION64_PATH";
+constexpr const char* kPlugin = "NCCL_PROFILER_PLUGIN";
+constexpr const char* kStatic = "STATIC_PLUGIN";
+constexpr const char* kDefaultPlugin = "libnccl-profiler.so";
+
+// Launchers of nsys and ncu that set CUDA's variable themselves, further down.
+std::string NvidiaToolIn(const std::string& preload) {
+  for (std::size_t at = 0; at < preload.size();) {
+    const std::size_t end = std::min(preload.find_first_of(" :", at), preload.size());
+    std::string entry = preload.substr(at, end - at);
+    const std::string name = BaseName(entry);
+    at = end + 1;
+    for (const char* tool : {"libToolsInjection", "libTreeLauncher", "libcuda-injection"})
+      if (name.rfind(tool, 0) == 0) return entry;
+  }
+  return {};
+}
+
+void PlanCuda(const std::string& library, const std::string& preload, Injection& injection) {
+  const std::string named = Environment(kCuda), tool = NvidiaToolIn(preload);
+  if ((named.empty() || BaseName(named) == BaseName(library)) && tool.empty()) {
+    injection.variables.emplace_back(kCuda, library);
+    return;
+  }
+  injection.refused.push_back({"GPU activity (CUDA)",
+                               tool.empty() ? std::string(kCuda) + " names another tool's library: " + named
+                                            : "another tool is preloaded: " + tool,
+                               "run without that tool (nsys, ncu) to record kernels; all else is recorded"});
+}
+
+// As NCCL compares: as many letters as the value has, so any beginning of the name will do.
+bool IsStatic(const std::string& value) { return ::strncasecmp(value.c_str(), kStatic, value.size()) == 0; }
+
+void PlanNccl(const std::string& library, Injection& injection) {
+  const PluginSetting setting = ReadPluginSetting();
+  const std::string said = setting.where == kPlugin ? setting.where + "=" + setting.value
+                                                    : setting.where + " has " + kPlugin + "=" + setting.value;
+  if (::strcasecmp(setting.value.c_str(), "none") == 0) {
+    injection.refused.push_back({"NCCL through its profiler interface", said + " switches that off",
+                                 "unset it to record NCCL's own events; NCCL calls, NVTX ranges and kernels are "
+                                 "recorded in any case"});
+    return;
+  }
+  if (!setting.value.empty() && IsStatic(setting.value)) {
+    // NCCL then takes the first such symbol of the process: the program's own, else that of ours, which is
+    // preloaded and calls the next one.
+    injection.variables.emplace_back(env::kNcclPluginChained, setting.value);
+    injection.notices.push_back(said +
+                                " stays: NCCL finds Lockstep's preloaded plugin, which calls the next one; "
+                                "if the program itself is one, NCCL's own events are not recorded");
+    return;
+  }
+  std::string chained = setting.value;
+  if (chained.empty()) {
+    // What NCCL loads when it is not told anything.
+    if (const std::string stray = LocateLibrary(kDefaultPlugin); !stray.empty()) {
+      chained = stray;
+      injection.notices.push_back("NCCL's profiler plugin " + stray + " is called by Lockstep's");
+    }
+  } else if (BaseName(chained) == BaseName(library)) {
+    chained.clear();
+  } else {
+    injection.notices.push_back("NCCL's profiler plugin " + chained +
+                                (setting.where == kPlugin ? "" : " (" + setting.where + ")") +
+                                " is called by Lockstep's");
+  }
+  // Read only where the name leads somewhere; too long and without a link it does not.
+  if (library.size() > kLongestPluginPath) {
+    injection.refused.push_back({"NCCL through its profiler interface",
+                                 "the path of liblockstep-gpu.so is longer than NCCL reads (" +
+                                     std::to_string(kLongestPluginPath) +
+                                     " characters), and no shorter one could be made",
+                                 "install Lockstep under a shorter path"});
+    return;
+  }
+  injection.variables.emplace_back(kPlugin, library);
+  if (!chained.empty()) injection.variables.emplace_back(env::kNcclPluginChained, chained);
+}
+
+}  // namespace
+
+// NCCL 2.28.9, param.cc: lines as they are, no spaces taken off, cut at 1023 characters.
+std::string NcclConfValue(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::size_t equals = line.find('=');
+    if (!line.empty() && line[0] != '#' && equals != std::string::npos && line.compare(0, equals, name) == 0)
+      return line.substr(equals + 1, 1023);
+  }
+  return {};
+}
+
+PluginSetting ReadPluginSetting() {
+  // Set but empty is set, and means the default: the files are not asked (setenv without overwriting).
+  if (const char* value = std::getenv(kPlugin); value != nullptr) return {value, kPlugin};
+  std::string files[2] = {Environment("NCCL_CONF_FILE"), "/etc/nccl.conf"};
+  if (files[0].empty()) {
+    const passwd* user = ::getpwuid(::getuid());
+    if (user != nullptr && user->pw_dir != nullptr) files[0] = std::string(user->pw_dir) + "/.nccl.conf";
+  }
+  for (const std::string& file : files)
+    if (const std::string value = file.empty() ? "" : NcclConfValue(file, kPlugin); !value.empty())
+      return {value, file};
+  return {};
+}
+
+void PlanGpuInjection(const std::string& library, const std::string& preload, Injection& injection) {
+  PlanCuda(library, preload, injection);
+  PlanNccl(library, injection);
+}
+
+}  // namespace lockstep::agent

@@ -1,0 +1,161 @@
+#include "runtime/agent/inject/injection.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/env.h"
+#include "core/ring_layout.h"
+#include "runtime/agent/inject/elf_file.h"
+#include "runtime/agent/inject/gpu_injection.h"
+
+extern char** environ;
+
+namespace lockstep::agent {
+namespace {
+
+constexpr const char* kNvtx = "NVTX_INJECTION64_PATH";
+constexpr const char* kPython = "PYTHONPATH";
+
+std::string Directory(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+bool BeginsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+
+// Another tool's MPI wrappers. Symbols are looked up in order of loading, and what the
+// first library calls from its MPI_X is PMPI_X, which is the MPI library's own: of two
+// such tools the second is never called. (Tested with Open MPI 4.1.4; so it is with
+// every MPI: the standard has one profiling layer.) Theirs came first and stays.
+std::string OtherMpiTool(const std::string& preload) {
+  for (std::size_t at = 0; at < preload.size();) {
+    const std::size_t end = std::min(preload.find_first_of(" :", at), preload.size());
+    const std::string entry = preload.substr(at, end - at), name = BaseName(entry);
+    at = end + 1;
+    if (entry.empty() || BeginsWith(name, "liblockstep") || BeginsWith(name, "libmpi.so")) continue;
+    if (BeginsWith(name, "libscorep") || DefinesMpi(LocateLibrary(entry))) return entry + " in LD_PRELOAD";
+  }
+  // An instrumented program carries Score-P itself, and is told by its variables what to do.
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at)
+    if (std::strncmp(*at, "SCOREP_", 7) == 0) return std::string(*at, std::strcspn(*at, "=")) + " (Score-P)";
+  return {};
+}
+
+// ld.so(8): LD_PRELOAD is split at colons and spaces and knows no quoting, so it gets
+// the libraries by another name. Unique: nobody else can have put something there.
+std::string LinkTo(const std::string& directory) {
+  for (const char* place : {"/dev/shm", "/tmp"}) {
+    std::string holder = std::string(place) + "/lockstep-lib-XXXXXX";
+    if (::mkdtemp(holder.data()) == nullptr) continue;
+    std::string link = holder + "/lib";
+    if (::symlink(directory.c_str(), link.c_str()) == 0) return link;
+    ::rmdir(holder.c_str());
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+std::string BaseName(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+std::string LocateLibrary(const std::string& entry) {
+  if (entry.find('/') != std::string::npos) return entry;
+  std::string places = Environment("LD_LIBRARY_PATH");
+  places +=
+      ":/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib/aarch64-linux-gnu:/usr/lib/aarch64-linux-gnu"
+      ":/lib64:/usr/lib64:/lib:/usr/lib:/usr/local/lib";
+  for (std::size_t at = 0; at < places.size();) {
+    const std::size_t end = std::min(places.find(':', at), places.size());
+    std::string path = places.substr(at, end - at) + "/" + entry;
+    if (end != at && ::access(path.c_str(), R_OK) == 0) return path;
+    at = end + 1;
+  }
+  return {};
+}
+
+void Injection::RemoveLink() const {
+  if (link.empty()) return;
+  ::unlink(link.c_str());
+  ::rmdir(Directory(link).c_str());
+}
+
+Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path) {
+  Injection injection;
+  Libraries named = libraries;
+  std::string directory = Directory(libraries.probe);
+  const bool unnamable = directory.find_first_of(" :") != std::string::npos;
+  if (unnamable || libraries.gpu.size() > kLongestPluginPath) {
+    injection.link = LinkTo(directory);
+    if (injection.link.empty() && unnamable)
+      return Error{ErrorCode::kUnsupported, "the probe's directory has a space or colon in its path", directory,
+                   "move it, or name another with LOCKSTEP_LIBRARY_DIR"};
+  }
+  if (!injection.link.empty()) {
+    directory = injection.link;
+    named.probe = directory + "/" + BaseName(libraries.probe);
+    if (!named.ompi.empty()) named.ompi = directory + "/" + BaseName(libraries.ompi);
+    if (!named.gpu.empty()) named.gpu = directory + "/" + BaseName(libraries.gpu);
+  }
+
+  const std::string preload = Environment("LD_PRELOAD");
+  if (!named.ompi.empty()) {
+    if (const std::string other = OtherMpiTool(preload); !other.empty()) {
+      injection.refused.push_back({"MPI", "the program has the MPI wrappers of another tool: " + other,
+                                   "run it without that tool (unset its variables) to record MPI"});
+      named.ompi.clear();
+    }
+  }
+  injection.variables.emplace_back(env::kSegment, segment_path);
+  injection.variables.emplace_back("LD_PRELOAD", PreloadValue(preload, named));
+
+  const std::string nvtx = Environment(kNvtx);
+  if (nvtx.empty() || BaseName(nvtx) == BaseName(named.probe)) {
+    injection.variables.emplace_back(kNvtx, named.probe);
+  } else {
+    injection.refused.push_back({"NVTX", std::string(kNvtx) + " names another tool's library: " + nvtx,
+                                 "run without that tool (nsys, ncu) to record NVTX ranges"});
+  }
+
+  if (!named.gpu.empty()) PlanGpuInjection(named.gpu, preload, injection);
+
+  if (const std::string python = directory + "/python"; ::access(python.c_str(), X_OK) == 0) {
+    std::string value = python;
+    const std::string existing = Environment(kPython);
+    // An empty entry is the working directory (Python 3.11): ":/mine" is not "/mine". An empty variable is none.
+    for (std::size_t at = 0; !existing.empty() && at <= existing.size();) {
+      const std::size_t end = std::min(existing.find(':', at), existing.size());
+      const std::string entry = existing.substr(at, end - at);
+      if (entry != python) value += ":" + entry;
+      at = end + 1;
+    }
+    injection.variables.emplace_back(kPython, value);
+  }
+  return injection;
+}
+
+long EnclosingAgent(int rank) {
+  const std::string path = Environment(env::kSegment);
+  if (path.empty()) return 0;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  SegmentHeader header;
+  const bool read = ::pread(fd, static_cast<void*>(&header), sizeof header, 0) == static_cast<ssize_t>(sizeof header);
+  ::close(fd);
+  if (!read || header.magic != kSegmentMagic || header.version != kSegmentVersion) return 0;
+  if (header.slot_rank != rank || header.agent_gone.load(std::memory_order_relaxed) != 0) return 0;
+  const auto pid = static_cast<pid_t>(header.agent_pid);
+  return pid > 0 && pid != ::getpid() && (::kill(pid, 0) == 0 || errno == EPERM) ? pid : 0;
+}
+
+}  // namespace lockstep::agent

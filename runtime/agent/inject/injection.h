@@ -1,0 +1,50 @@
+#pragma once
+// Which environment variables the application gets so that the probe and its sources
+// load into it, and what other tools already hold a place that a source needs. The one
+// place that says so.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/agent/inject/libraries.h"
+
+namespace lockstep::agent {
+
+// A source that is not installed because another tool has its place. One sentence each.
+struct RefusedSource {
+  std::string source, why, remedy;
+};
+
+struct Injection {
+  std::vector<std::pair<std::string, std::string>> variables;  // Name, value.
+  std::vector<RefusedSource> refused;
+  std::vector<std::string> notices;  // What is worth saying but loses nothing.
+  std::string link;  // A symbolic link that the values lead through, "" none: RemoveLink when the run is over.
+
+  void RemoveLink() const;
+};
+
+// For the application of the agent whose segment this is, as this process's environment
+// stands. What others set is never overwritten, only added to:
+//   LD_PRELOAD            appended (PreloadValue)
+//   NVTX_INJECTION64_PATH set, unless another tool is named there
+//   PYTHONPATH            prepended with the directory of sitecustomize.py and module lockstep
+//   CUDA_INJECTION64_PATH and NCCL_PROFILER_PLUGIN: see gpu_injection.h
+// Libraries::gpu empty: without the GPU sources.
+// An error: there is no way to name the libraries to ld.so.
+Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path);
+
+// Process id of an agent that records this process already, for the same rank: of a
+// `lockstep run` around this one. 0 if there is none.
+long EnclosingAgent(int rank);
+
+// Where ld.so would find a library by this name; "" if not in the usual places (LD_LIBRARY_PATH, the
+// system's directories). Names with a slash are returned as they are.
+std::string LocateLibrary(const std::string& name);
+
+// A variable of this process, "" if it is not set; the last part of a path.
+std::string Environment(const char* name);
+std::string BaseName(const std::string& path);
+
+}  // namespace lockstep::agent

@@ -1,0 +1,101 @@
+#include "runtime/agent/inject/libraries.h"
+
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/env.h"
+
+extern char** environ;
+
+namespace lockstep::agent {
+namespace {
+
+constexpr const char* kProbe = "/liblockstep.so";
+constexpr const char* kOmpi = "/liblockstep-ompi40.so";
+constexpr const char* kGpu = "/liblockstep-gpu.so";
+constexpr const char* kCudart = "/liblockstep-cudart.so";
+constexpr const char* kClock = "/lockstep-clock";
+
+bool Readable(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
+bool Executable(const std::string& path) { return ::access(path.c_str(), X_OK) == 0; }
+
+}  // namespace
+
+std::string SelfPath() {
+  char path[PATH_MAX];
+  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
+  return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : std::string();
+}
+
+Result<Libraries> FindLibraries() {
+  const std::string self = SelfPath(), bin = self.substr(0, self.rfind('/'));
+  std::vector<std::string> places;
+  if (const char* given = std::getenv(env::kLibraryDir); given != nullptr && *given != '\0') {
+    char real[PATH_MAX];
+    places.emplace_back(::realpath(given, real) != nullptr ? real : given);
+  } else {
+    const std::string prefix = bin.substr(0, bin.rfind('/'));
+    places = {bin, prefix + "/lib/lockstep", prefix + "/lib64/lockstep"};
+#if defined(__x86_64__)
+    places.push_back(prefix + "/lib/x86_64-linux-gnu/lockstep");  // Debian's CMAKE_INSTALL_LIBDIR.
+#elif defined(__aarch64__)
+    places.push_back(prefix + "/lib/aarch64-linux-gnu/lockstep");
+#endif
+  }
+  std::string tried;
+  for (const std::string& place : places) {
+    tried += (tried.empty() ? "" : ", ") + place;
+    if (!Readable(place + kProbe)) continue;
+    Libraries libraries;
+    libraries.probe = place + kProbe;
+    if (Readable(place + kOmpi)) libraries.ompi = place + kOmpi;
+    if (Readable(place + kGpu)) libraries.gpu = place + kGpu;
+    if (Readable(place + kCudart)) libraries.cudart = place + kCudart;
+    for (const std::string& clock : {bin + kClock, place + kClock})
+      if (libraries.clock_program.empty() && Executable(clock)) libraries.clock_program = clock;
+    return libraries;
+  }
+  return Error{ErrorCode::kNotFound, "liblockstep.so was not found", tried,
+               "set LOCKSTEP_LIBRARY_DIR to the directory that holds it"};
+}
+
+std::string PreloadValue(const std::string& existing, const Libraries& libraries) {
+  std::string ours, value;
+  for (const std::string& library : {libraries.probe, libraries.ompi, libraries.gpu})
+    if (!library.empty()) ours += (ours.empty() ? "" : ":") + library;
+  bool placed = false;
+  std::size_t at = 0;
+  while (at < existing.size()) {
+    const std::size_t end = std::min(existing.find_first_of(" :", at), existing.size());
+    const std::string entry = existing.substr(at, end - at);
+    at = end + 1;
+    const std::string base = entry.find('/') == std::string::npos ? "/" + entry : entry.substr(entry.rfind('/'));
+    if (entry.empty() || base == kProbe || base == kOmpi || base == kGpu) continue;
+    const bool wrapped =
+        base.rfind("/libmpi.so", 0) == 0 || base.rfind("/libnccl.so", 0) == 0 || base.rfind("/libcupti.so", 0) == 0;
+    if (!placed && wrapped) {
+      value += (value.empty() ? "" : ":") + ours;
+      placed = true;
+    }
+    value += (value.empty() ? "" : ":") + entry;
+  }
+  if (!placed) value += (value.empty() ? "" : ":") + ours;
+  return value;
+}
+
+std::vector<std::string> EnvironmentWith(const std::vector<std::pair<std::string, std::string>>& changes) {
+  std::vector<std::string> words;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    bool replaced = false;
+    for (const auto& [name, value] : changes)
+      replaced = replaced || (std::strncmp(*at, name.c_str(), name.size()) == 0 && (*at)[name.size()] == '=');
+    if (!replaced) words.emplace_back(*at);
+  }
+  for (const auto& [name, value] : changes) words.push_back(name + "=" + value);
+  return words;
+}
+
+}  // namespace lockstep::agent

@@ -1,0 +1,99 @@
+#pragma once
+// Moves what the probe wrote - rings, process table, burst rows - into the spool.
+// A ring's space is released only after its records are in the file (or counted
+// as lost when the file cannot take them). Reads the segment with suspicion: the
+// application may have overwritten it.
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/event_clock.h"
+#include "core/loss.h"
+#include "core/ring_layout.h"
+#include "runtime/agent/spool/spool_writer.h"
+
+namespace lockstep::agent {
+
+class Drain {
+ public:
+  struct Pass {
+    double fill = 0;          // Fullest ring found, 0..1.
+    std::uint64_t bytes = 0;  // Of records moved.
+    std::uint32_t freed = 0;  // Rings whose owners are gone.
+  };
+  Drain(const SegmentView& segment, SpoolWriter& spool, const EventClock& clock);
+
+  // One look at everything. Thread: the agent's main loop only.
+  Pass Run();
+  // The application is gone (or about to be): everything, then the counts that
+  // only the segment holds. The tables' last state is written too.
+  void RunLast();
+
+  // The first records that would make the spool longer, and all after them, are let go: recording has
+  // stopped or is about to.
+  void LimitBytes(std::uint64_t bytes) { limit_bytes_ = bytes; }
+  // Sees every run of whole records of a ring, before it is in the spool.
+  using Observer = std::function<void(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> records)>;
+  void Observe(Observer observer) { observer_ = std::move(observer); }
+  void CountLoss(Loss loss, std::uint64_t count, std::string detail = {});
+  // Process table entries that changed since they were last written.
+  void WriteProcesses(bool all_changes, bool last_words = false);
+  // Frees rings and process entries whose process is gone without closing them.
+  void ReapDead(std::int64_t direct_child);
+
+  // Rings with a living owner, for CPU sampling: f(index, generation, pid, tid).
+  void ForEachThread(const std::function<void(std::uint32_t, std::uint32_t, std::int64_t, std::int64_t)>& f) const;
+  std::uint64_t lost_records() const { return lost_records_; }
+  std::uint64_t dropped_records() const;  // With those that found their ring full, or none.
+  std::uint64_t records_bytes() const { return records_bytes_; }
+  std::uint64_t records() const { return records_; }
+  bool any_process() const;
+  std::uint32_t processes() const;  // With a place in the table.
+  bool mpi_initialized() const;
+
+ private:
+  struct RingSeen {
+    std::uint32_t generation = 0;
+    bool announced = false;
+  };
+  struct LossCount {
+    std::uint64_t count = 0, first_ticks = 0, last_ticks = 0;
+    std::string detail;
+  };
+  // False: the entry makes no sense.
+  bool Valid(const RingEntry& entry) const;
+  void DrainRing(std::uint32_t index, Pass& pass);
+  void WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint64_t first, std::uint64_t last,
+                    std::uint64_t records);
+  void AddLoss(Loss loss, std::uint64_t count, std::uint64_t first_ticks, std::uint64_t last_ticks);
+  // Records that the probe found no room for are told by a record of their own: if that one is lost
+  // they would be counted by nobody.
+  void CountLostGaps(const std::byte* slots, std::uint64_t mask, std::uint64_t first, std::uint64_t last);
+  void LeftOpen(std::uint32_t index, const RingEntry& entry, const RingHeader& ring);
+  void WriteBursts();
+  std::string LossText() const;  // Body of a kLoss block.
+  void WriteLosses();
+
+  SegmentView segment_;
+  SpoolWriter& spool_;
+  EventClock clock_;
+  Observer observer_;
+  std::vector<RingSeen> rings_;
+  std::vector<std::string> processes_;                   // Last written bytes per index.
+  std::unordered_map<std::uint16_t, LossCount> losses_;  // By Loss; not yet written.
+  std::vector<std::string> loss_lines_;
+  std::uint32_t bursts_written_ = 0;
+  std::uint64_t lost_records_ = 0, closed_dropped_ = 0, records_bytes_ = 0, records_ = 0, limit_bytes_ = UINT64_MAX;
+  bool over_limit_ = false, limit_counted_ = false;
+  std::uint64_t let_go_ = 0;         // Records beyond the limit.
+  std::int64_t retry_after_ns_ = 0;  // After a failed write: not again before.
+};
+
+}  // namespace lockstep::agent

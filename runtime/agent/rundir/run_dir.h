@@ -1,0 +1,56 @@
+#pragma once
+// Where a run's files go, agreed among its slots without talking to each other.
+//
+// Default: lockstep.out/YYYYMMDD-HHMMSS-xxxx, xxxx from the run id. The first slot
+// to come makes it and the link lockstep.out/.id-<hash> -> it; symlink() is atomic
+// and refuses to replace (over NFS too), so the others follow the winner's. With
+// --output DIR, DIR itself: the first to link DIR/.run-id in place owns it.
+//
+// A slot claims its place by making ranks/.agent-NNNNN (claim.h). A claim that is there already is an earlier run with
+// the same id (a script may call `lockstep run` twice in one slot): then .id-<hash>-2, DIR-2, and so on. All slots
+// walk the same sequence, so they meet again.
+//
+// An id that a later job may have, too (LaunchEnv::run_id_weak), leads into a directory only if that is this launch's:
+// what the first slot of each node left there (ranks/.launch-<node>) says the same launch key. Where there is no such
+// word - no key, or the first slot of its node - the run must be of the same size and not over: a run whose slots
+// have all ended takes in nobody but, in its first minute, a slot that the same process started or one of another node
+// (a launcher starts all of them at once, and a rank may fail at once).
+//
+// Without a shared file system each node's slots agree on a directory of the node.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comms/launch/launch_env.h"
+#include "core/file_lock.h"
+#include "core/result.h"
+
+namespace lockstep::agent {
+
+struct RunDir {
+  std::string path;  // As the user would type it: relative to the working directory if it is below it.
+  std::string absolute;
+  std::string latest;       // Link to be pointed here; "" with --output.
+  std::string notice;       // One line about why it is not where it was asked for; "".
+  std::string claim;        // This slot's claim file.
+  std::string launch_word;  // Where this node says which launch the run is, if it does.
+  std::shared_ptr<const OwnedFd> claim_held;
+
+  std::string RankFile(std::int32_t slot, const char* suffix) const;  // absolute/ranks/rank-NNNNN<suffix>
+};
+
+// Falls back to $TMPDIR or /tmp, to a directory that is this user's alone, if the wanted place cannot be written or
+// is a stranger's in a directory open to all. kIo if nothing can. `output` "" for the default.
+Result<RunDir> ClaimRunDir(const launch::LaunchEnv& launch, const std::string& output);
+
+// Points `latest` at the directory (rank 0). Failure is harmless.
+void PointLatest(const RunDir& dir);
+
+// What became of the slot, for rank 0 to wait on: the claim's first word becomes "done" or "failed".
+void WriteClaim(const RunDir& dir, bool done);
+
+// Takes this slot's empty leftovers away (the command could not be started).
+void AbandonRunDir(const RunDir& dir);
+
+}  // namespace lockstep::agent

@@ -1,0 +1,12 @@
+#pragma once
+// One line on standard error, in one write, so that the lines of many ranks do
+// not mix. Never standard output: that is the application's.
+
+#include <string_view>
+
+namespace lockstep::agent {
+
+// Prints "lockstep: TEXT\n", whatever names are in it made harmless (core/printed.h).
+void Say(std::string_view text);
+
+}  // namespace lockstep::agent

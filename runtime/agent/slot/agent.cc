@@ -1,0 +1,303 @@
+#include "runtime/agent/slot/agent.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "runtime/agent/rundir/say.h"
+#include "runtime/agent/slot/manifest.h"
+#include "runtime/agent/slot/slot_run.h"
+
+namespace lockstep::agent {
+namespace {
+
+constexpr std::int64_t kShortestTickNs = kMillisecondNs, kDefaultTickNs = 50 * kMillisecondNs,
+                       kLongestTickNs = 100 * kMillisecondNs;
+constexpr std::int64_t kCpuPeriodNs = 100 * kMillisecondNs;
+// Of the 200 ms between a SIGTERM and our end; CUPTI answers within some milliseconds unless the GPU hangs.
+constexpr std::int64_t kFlushNs = 100 * kMillisecondNs;
+constexpr std::uint32_t kManyProcesses = 4, kManyRings = 4;
+constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
+
+int ShellCode(int error) { return error == ENOENT || error == ENOTDIR ? 127 : 126; }
+
+// The application has its own copies: when it closes its end, readers and writers
+// on the other side must see that, not us.
+void LeaveStandardStreams() {
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0) return;
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(null, STDOUT_FILENO);
+  ::close(null);
+}
+
+// Signals whose default action ends a program, and that people send to end one.
+bool Ends(int signal) {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT || signal == SIGXCPU ||
+         signal == SIGPWR;
+}
+
+// Was this signal delivered to the application as well? Open MPI 4.1 makes each
+// child a group leader and signals the whole group (tested); a terminal does the same.
+bool GroupHasIt(const signalfd_siginfo& info, launch::LaunchSource source) {
+  if (info.ssi_code == SI_KERNEL) return true;
+  return source == launch::LaunchSource::kOpenMpi && ::getpgrp() == ::getpid() &&
+         static_cast<pid_t>(info.ssi_pid) == ::getppid();
+}
+
+}  // namespace
+
+void SlotRun::Snapshot(bool last_words) {
+  const ClockSnapshot row = TakeSnapshot(clock_);
+  spool_->Append({SpoolKind::kSnapshots}, &row, sizeof row, last_words);
+}
+
+void SlotRun::FlushGpu() {
+  if (!gpu_flush_->Ask()) return;
+  const std::int64_t until_ns = RawNs() + kFlushNs;
+  constexpr timespec kPause{0, 500'000};
+  do {
+    ::nanosleep(&kPause, nullptr);
+    drain_->Run();  // What comes may be more than the ring holds.
+  } while (!gpu_flush_->Answered() && RawNs() < until_ns);
+  drain_->Run();
+}
+
+void SlotRun::SampleGpu() {
+  gpu_sampler_->Follow(segment_->view());
+  if (const std::vector<GpuSample> samples = gpu_sampler_->Take(); !samples.empty())
+    spool_->Append({SpoolKind::kGpuSamples}, samples.data(), samples.size() * sizeof samples[0]);
+  if (const std::string trouble = gpu_sampler_->TakeTrouble(); !trouble.empty())
+    spool_->Append({SpoolKind::kMeta}, "fact.nvml\twhy=" + trouble + "\n");
+}
+
+void SlotRun::Tick() {
+  segment_->ExtendAhead(kRingHeaderBytes + std::uint64_t{segment_->view().header().other_ring_slots} * kSlotBytes);
+  segment_->PopulateAhead();
+  // Short-lived processes: their rings and places are wanted before the next second.
+  if (drain_->processes() > kManyProcesses) drain_->ReapDead(child_->pid());
+  const Drain::Pass pass = drain_->Run();
+  drain_->WriteProcesses(false);
+  clock_link_->Drain(*spool_);
+  if (live_)
+    live_->Tick([this] {
+      const ClockOffset offset = clock_link_->offset();
+      return Live::State{.records = drain_->records(),
+                         .dropped = drain_->dropped_records(),
+                         .recording = segment_->view().header().recording.load(std::memory_order_relaxed) != 0,
+                         .offset_ns = offset.offset_ns,
+                         .error_ns = offset.error_ns};
+    });
+  const bool limited = window_->limit_reached();
+  window_->Tick(RawNs(), spool_->bytes());
+  if (options_.estimate) step_bytes_.Add(segment_->view().header().window.next_step.load(), drain_->records_bytes());
+  if (window_->limit_reached() && !limited)
+    drain_->CountLoss(Loss::kBytesLimit, 1, "--max-bytes " + std::to_string(options_.max_bytes));
+  // The fill of this tick at this length says how long the next may be.
+  std::int64_t next = pass.bytes == 0 ? kLongestTickNs : kDefaultTickNs;
+  if (pass.fill > kTargetFill)
+    next = static_cast<std::int64_t>(static_cast<double>(tick_ns_) * kTargetFill / pass.fill);
+  if (pass.freed > kManyRings) next = std::min(next, kFirstTickNs);
+  // Longer by degrees: a burst often comes after a pause, most of all at the start.
+  next = std::min(next, tick_ns_ * 2);
+  tick_ns_ = std::clamp(next, kShortestTickNs, kLongestTickNs);
+}
+
+void SlotRun::Periodic(std::int64_t now_ns) {
+  if (now_ns >= next_cpu_ns_) {
+    next_cpu_ns_ = now_ns + kCpuPeriodNs;
+    const std::vector<SpoolCpu> rows = sampler_->Sample(*drain_);
+    if (!rows.empty()) spool_->Append({SpoolKind::kCpu}, rows.data(), rows.size() * sizeof rows[0]);
+    SampleGpu();
+  }
+  if (now_ns >= next_second_ns_) {
+    next_second_ns_ = now_ns + kSecondNs;
+    Snapshot();
+    drain_->ReapDead(child_->pid());
+    drain_->WriteProcesses(true);
+  }
+}
+
+void SlotRun::HandleSignals() {
+  signalfd_siginfo info;
+  while (::read(gate_->fd(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) continue;  // Polled below, whichever child it was.
+    if (traced_ && signal == options_.window.signal) window_->Request();
+    const bool group = GroupHasIt(info, launch_.source);
+    if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGCONT) terminating_ = true;
+    if (signal == SIGTERM && group && term_ns_ == 0) term_ns_ = RawNs();
+    if (traced_ && Ends(signal)) {
+      // Where the application has the signal already there is nothing to wait for.
+      if (group)
+        gpu_flush_->Ask();
+      else
+        FlushGpu();
+    }
+    if (!group) child_->Signal(signal);
+  }
+}
+
+bool SlotRun::TerminationAsked() {
+  signalfd_siginfo info;
+  while (::read(gate_->fd(), &info, sizeof info) == static_cast<ssize_t>(sizeof info))
+    terminating_ = terminating_ || info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT || info.ssi_signo == SIGHUP;
+  return terminating_;
+}
+
+// Until the application has ended. A termination signal does not end it: what the
+// application makes of the signal decides, and a SIGKILL that follows finds
+// everything but the last tick in the spool and that in the segment.
+void SlotRun::Loop() {
+  next_second_ns_ = RawNs() + kSecondNs;
+  std::int64_t wake_ns = RawNs() + tick_ns_;
+  for (;;) {
+    const std::int64_t wait_ns = traced_ ? std::max<std::int64_t>(0, wake_ns - RawNs()) : -1;
+    pollfd poll_fd{gate_->fd(), POLLIN, 0};
+    timespec timeout{static_cast<time_t>(wait_ns / kSecondNs), static_cast<long>(wait_ns % kSecondNs)};
+    const int ready = ::ppoll(&poll_fd, 1, wait_ns < 0 ? nullptr : &timeout, nullptr);
+    if (ready > 0) {
+      HandleSignals();
+      exit_ = child_->Poll();
+      if (exit_.ended) return;
+    }
+    if (!traced_) continue;
+    const std::int64_t now_ns = RawNs();
+    if (now_ns < wake_ns && !terminating_) continue;
+    Tick();
+    Periodic(now_ns);
+    if (terminating_) {
+      tick_ns_ = std::min(tick_ns_, 10 * kMillisecondNs);
+      terminating_ = false;
+    }
+    const std::int64_t then_ns = RawNs();
+    wake_ns = std::min(then_ns + tick_ns_, window_->due_ns(then_ns));
+  }
+}
+
+// Becomes the application: there is not even room for an agent beside it.
+RunResult SlotRun::RunBare(const Error& trouble) {
+  Say("rank " + std::to_string(launch_.slot()) + " runs without Lockstep: " + trouble.what + " (" + trouble.hint + ")");
+  if (gate_) gate_->RestoreInChild();
+  std::vector<char*> argv;
+  for (const std::string& word : options_.command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  const int error = errno;
+  Say(options_.command[0] + ": " + std::strerror(error));
+  result_.exit_code = ShellCode(error);
+  return result_;
+}
+
+Result<RunResult> SlotRun::Run() {
+  auto gate = SignalGate::Open();
+  if (!gate.ok()) return RunBare(gate.error());
+  gate_.emplace(std::move(gate).value());
+  const long enclosing = EnclosingAgent(launch_.rank);
+  const std::string trouble = enclosing != 0 ? "inside another" : PrepareOrSay();
+  traced_ = trouble.empty();
+  if (enclosing != 0) {
+    if (speaks())
+      Say("another `lockstep run` (process " + std::to_string(enclosing) +
+          ") already records this program; this one only starts it");
+  } else if (!traced_) {
+    Say("rank " + std::to_string(launch_.slot()) + " runs without Lockstep: " + trouble);
+    RemoveTraces();
+  }
+  if (traced_) {
+    RankFacts facts{.clock = clock_, .test_clock = test_clock_};
+    facts.clock_domain = segment_->view().header().clock_domain;
+    facts.ring_bytes = segment_->view().bytes;
+    facts.segment_path = segment_->path();
+    facts.segment_device = segment_->device();
+    facts.nonce = segment_->view().header().spool_nonce;
+    facts.locked = spool_->locked();
+    facts.run_dir = dir_.absolute;
+    facts.recording = options_.window.Includes(launch_.slot()) ? options_.window.text : "none";
+    spool_->Append({SpoolKind::kMeta}, StartMeta(options_, launch_, facts));
+    window_->Begin();
+    begin_ns_ = RawNs();
+    Snapshot();
+  }
+  const Status started = StartChild();
+  if (!started.ok() || start_errno_ != 0) {
+    if (traced_) RemoveTraces();
+    if (!started.ok()) return RunBare(started.error());
+    Say(options_.command[0] + ": " + std::strerror(start_errno_));
+    result_.exit_code = ShellCode(start_errno_);
+    return result_;
+  }
+  LeaveStandardStreams();
+  // ns; wake-ups are shared with others'. Not before: the application would inherit it.
+  ::prctl(PR_SET_TIMERSLACK, 500'000UL);
+  if (traced_) {
+    const std::string pid = "pid\t" + std::to_string(child_->pid()) + "\n";
+    spool_->Append({SpoolKind::kMeta}, pid);
+    if (launch_.slot() == 0 && launch_.rank <= 0 && !options_.estimate) {
+      if (WriteManifest(dir_, options_, launch_)) PointLatest(dir_);
+    }
+  }
+  Loop();
+  result_.exit_code = exit_.code;
+  result_.signal = exit_.signal;
+  result_.traced = traced_;
+  result_.launch = launch_;
+  result_.run_dir = dir_.path;
+  if (traced_) Finish();
+  // From here on a signal means this process, and the spool is safe.
+  if (good_end()) {
+    gate_.reset();
+    // These two would end this process with a code that is not the application's.
+    ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGXFSZ, SIG_IGN);
+  }
+  if (traced_ && options_.estimate) {
+    WriteEstimate(dir_, {.rank = launch_.slot(),
+                         .records = drain_->records(),
+                         .bytes = spool_->bytes(),
+                         .wall_ns = RawNs() - begin_ns_,
+                         .steps = step_bytes_.steps(),
+                         .step_bytes_p50 = step_bytes_.Median()});
+    result_.dir = dir_;
+  } else if (traced_) {
+    Convert();
+  }
+  return result_;
+}
+
+Result<RunResult> RunAgent(const RunOptions& options) {
+  if (options.command.empty())
+    return Error{ErrorCode::kUsage, "no command to run", "lockstep run", "lockstep run -- ./app"};
+  SlotRun run(options);
+  return run.Run();
+}
+
+void FinishLike(const RunResult& result) {
+  if (result.signal != 0) {
+    // The application's core, if it left one, is the one that matters.
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_CORE, &none);
+    ::prctl(PR_SET_DUMPABLE, 0);
+    struct sigaction action {};
+    action.sa_handler = SIG_DFL;
+    ::sigaction(result.signal, &action, nullptr);
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, result.signal);
+    ::pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
+    ::raise(result.signal);
+    ::_exit(128 + result.signal);
+  }
+  ::_exit(result.exit_code);
+}
+
+}  // namespace lockstep::agent

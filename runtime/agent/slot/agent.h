@@ -1,0 +1,63 @@
+#pragma once
+// The agent: parent of one slot's application. It makes the shared segment, starts
+// the application with the probe preloaded, moves records from the rings to the
+// spool, and afterwards makes the rank file. The application's output, signals and
+// exit code stay what they are without it.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comms/clock/clock_coordinator.h"
+#include "comms/launch/launch_env.h"
+#include "core/result.h"
+#include "runtime/agent/rundir/run_dir.h"
+#include "runtime/agent/window/window_options.h"
+
+namespace lockstep::agent {
+
+struct RunOptions {
+  std::vector<std::string> command;
+  std::string output;                                 // The run directory itself; "": lockstep.out/DATE-TIME-xxxx.
+  std::string spool_dir;                              // "": beside the rank file.
+  std::uint64_t max_bytes = std::uint64_t{2} << 30;   // Of spool, per slot; then recording stops.
+  std::uint64_t ring_bytes = std::uint64_t{8} << 20;  // A process's first ring; its other rings get a quarter.
+  std::uint64_t ring_total_bytes = std::uint64_t{64} << 20;  // Cap of the whole segment.
+  clock::ClockService clock = clock::ClockService::kAuto;
+  WindowPlan window;
+  std::uint32_t gpu_options = 0;    // SegmentHeader::gpu_options. kGpuOff: the GPU library is not even preloaded.
+  bool estimate = false;            // Record everything, write nothing, say what it would be.
+  std::int64_t live_period_ns = 0;  // Of the live figures; 0: none.
+  bool live_lines = false;          // Rank 0 says them.
+  std::string metrics;              // Rank 0 writes them here, for Prometheus; "": does not.
+  bool quiet = false;
+  std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
+};
+
+struct RunFile {
+  std::string path;
+  std::uint64_t bytes = 0;
+};
+
+struct RunResult {
+  int exit_code = 0;       // The application's, or the shell's 126/127 if it could not be started.
+  int signal = 0;          // It died of this one; exit_code does not count.
+  bool traced = false;     // False: it ran without Lockstep (said on stderr).
+  bool converted = false;  // The rank file is complete.
+  launch::LaunchEnv launch;
+  std::string run_dir;
+  std::vector<RunFile> files;  // What this slot left in run_dir.
+  RunDir dir;                  // With RunOptions::estimate: where the slots' estimates are.
+};
+
+// Runs the command to its end. Returns an error only if nothing was started
+// (usage). Thread: once per process, before other threads exist; changes this
+// process's signal mask, standard input and output.
+Result<RunResult> RunAgent(const RunOptions& options);
+
+// Ends this process as the application ended: same exit code, or same signal
+// without a core file of our own.
+[[noreturn]] void FinishLike(const RunResult& result);
+
+}  // namespace lockstep::agent

@@ -1,0 +1,117 @@
+// A slot after the application's end.
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "core/own_file.h"
+#include "runtime/agent/rundir/say.h"
+#include "runtime/agent/slot/convert.h"
+#include "runtime/agent/slot/slot_run.h"
+
+namespace lockstep::agent {
+namespace {
+
+// Open MPI 4.1 sends SIGCONT to all its children, a second later SIGTERM, and then
+// sleeps a second before SIGKILL - but the first child that dies interrupts that
+// sleep (tested: 5 ms). So nobody dies before the others of the node had this long.
+constexpr std::int64_t kTermGraceNs = 100 * kMillisecondNs;
+
+std::int64_t ToNs(const timeval& time) { return std::int64_t{time.tv_sec} * kSecondNs + time.tv_usec * 1000; }
+
+}  // namespace
+
+void SlotRun::Finish() {
+  injection_.RemoveLink();
+  SegmentHeader& header = segment_->view().header();
+  if (good_end()) {
+    terminating_ = false;
+    clock_link_->Finish(true);
+  }
+  header.agent_gone.store(1, std::memory_order_release);  // For processes that outlive the application.
+  SampleGpu();
+  if (const std::vector<SpoolCpu> rows = sampler_->Sample(*drain_); !rows.empty())
+    spool_->Append({SpoolKind::kCpu}, rows.data(), rows.size() * sizeof rows[0]);
+  window_->Finish();
+  if (window_->ranges_missing() && launch_.rank <= 0 && speaks())
+    Say("nothing was recorded: no " + plan_.text + " was opened" +
+        (plan_.range_source == kRangeSourceCuda
+             ? "; cudaProfilerStart of a statically linked CUDA runtime cannot be seen"
+             : ""));
+  if (window_->steps_missing()) {
+    drain_->CountLoss(Loss::kStepsNotLive, 1, options_.window.text);
+    if (speaks() && launch_.rank <= 0)
+      Say("windows by step were asked for (" + options_.window.text +
+          ") but no step was seen: call lockstep_step(), or name a range with --step-range");
+  }
+  if (header.mailbox.state.load(std::memory_order_acquire) == 2) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
+  if (live_) live_->Finish();
+  drain_->RunLast();
+  if (options_.estimate) step_bytes_.Add(header.window.next_step.load(), drain_->records_bytes());
+  clock_link_->Drain(*spool_);
+  Snapshot(true);
+  struct rusage self {};
+  ::getrusage(RUSAGE_SELF, &self);
+  SpoolEnd end{};
+  end.ticks = clock_.Ticks();
+  end.exit_code = exit_.code;
+  end.signal = exit_.signal;
+  end.app_cpu_ns = ToNs(exit_.usage.ru_utime) + ToNs(exit_.usage.ru_stime);
+  end.agent_cpu_ns = ToNs(self.ru_utime) + ToNs(self.ru_stime);
+  std::string meta = "exit_code\t" + std::to_string(end.exit_code) + "\nexit_signal\t" +
+                     (end.signal == 0 ? "" : std::to_string(end.signal)) + "\napp_cpu_ns\t" +
+                     std::to_string(end.app_cpu_ns) + "\nagent_cpu_ns\t" + std::to_string(end.agent_cpu_ns) + "\n";
+  if (const std::string why = clock_link_->TakeTrouble(); !why.empty()) {
+    meta += "clock_trouble\t" + why + "\n";
+    // Where MPI was measured in the application itself nothing is missing that matters.
+    // What kept it from starting was said then.
+    if (header.burst_rows.load(std::memory_order_acquire) == 0 && clock_link_->trouble().empty() && speaks())
+      Say("rank " + std::to_string(launch_.slot()) + " could not compare its clock: " + why);
+  }
+  meta += "clock_service\t" + clock_link_->Describe() + "\n";
+  if (window_->limit_reached())
+    meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";
+  bool good = spool_->Append({SpoolKind::kMeta}, meta, true);
+  good = spool_->Append({SpoolKind::kEnd}, &end, sizeof end, true) && good;
+  // What is in the spool is no longer needed here; what is not stays readable.
+  if (good && !good_end()) segment_->Remove();
+  good = spool_->Close() && good;
+  if (drain_->lost_records() > 0 && !options_.quiet)
+    Say("rank " + std::to_string(launch_.slot()) + ": " + std::to_string(drain_->lost_records()) +
+        " records lost, the spool could not be written (" + std::strerror(spool_->last_error()) +
+        "): free space in the output directory, or set --spool-dir");
+  if (good) segment_->Remove();
+  if (!good_end()) clock_link_->Finish(false);
+}
+
+void SlotRun::Convert() {
+  if (!good_end()) {
+    spool_->Unlock();
+    WriteClaim(dir_, false);
+    if (term_ns_ != 0) {
+      const std::int64_t left_ns = term_ns_ + kTermGraceNs - RawNs();
+      const timespec pause{0, static_cast<long>(left_ns)};
+      if (left_ns > 0) ::nanosleep(&pause, nullptr);
+    }
+    return;
+  }
+  auto files = ConvertSpool(spool_path_, dir_, launch_.slot());
+  if (!files.ok()) {
+    if (!options_.quiet)
+      Say("rank " + std::to_string(launch_.slot()) + ": the rank file could not be written (" + files.error().what +
+          "): the next `lockstep analyze` reads the spool");
+    spool_->Unlock();
+    WriteClaim(dir_, false);
+    return;
+  }
+  result_.files = std::move(files).value();
+  result_.converted = true;
+  // The rank files are on the disk now.
+  RemoveOwn(spool_path_);
+  if (const std::string usual = dir_.RankFile(launch_.slot(), ".spool"); usual != spool_path_) RemoveOwnLink(usual);
+  spool_->Unlock();
+  WriteClaim(dir_, true);
+}
+
+}  // namespace lockstep::agent

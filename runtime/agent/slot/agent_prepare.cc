@@ -1,0 +1,208 @@
+// A slot up to the application's start.
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/env.h"
+#include "core/own_file.h"
+#include "core/spool_name.h"
+#include "runtime/agent/rundir/say.h"
+#include "runtime/agent/slot/slot_run.h"
+
+namespace lockstep::agent {
+namespace {
+
+// How long the probe waits for another rank's in MPI_Init, and for a partner in an exchange. Those that wait sleep, so
+// ranks that share a core do not hold each other up (96 on two cores agree within it).
+constexpr std::uint32_t kAnchorTimeoutMs = 2000;
+
+}  // namespace
+
+std::string SlotRun::Prepare() {
+  auto libraries = FindLibraries();
+  if (!libraries.ok()) return libraries.error().what + " (" + libraries.error().where + ")";
+  libraries_ = std::move(libraries).value();
+  if ((options_.gpu_options & kGpuOff) != 0) libraries_.gpu.clear();
+  auto dir = ClaimRunDir(launch_, options_.estimate ? "" : options_.output);
+  if (!dir.ok()) return dir.error().what;
+  dir_ = std::move(dir).value();
+  if (!dir_.notice.empty() && speaks()) Say(dir_.notice);
+
+  if (std::string trouble = OpenSpool(); !trouble.empty()) return trouble;
+  SegmentRequest request;
+  request.disk_path = options_.spool_dir.empty() ? dir_.RankFile(launch_.slot(), ".ring")
+                                                 : spool_path_.substr(0, spool_path_.rfind('.')) + ".ring";
+  request.run_hash = launch_.run_hash;
+  request.slot = launch_.slot();
+  request.spool_inode = spool_->inode();
+  request.local_slots = launch_.local_size;
+  request.total_bytes = options_.ring_total_bytes;
+  request.main_ring_bytes = options_.ring_bytes;
+  request.other_ring_bytes = options_.ring_bytes / 4;
+  auto segment = Segment::Create(request);
+  if (!segment.ok()) return segment.error().what;
+  segment_.emplace(std::move(segment).value());
+  if (segment_->on_disk() && speaks())
+    Say("the rings are on a disk (" + segment_->tmpfs_trouble() + "), so recorded calls may take milliseconds longer");
+  JudgeMpi();
+  FillHeader();
+  clock_link_.emplace(clock_service_, launch_, clock_, segment_->view(), dir_.absolute + "/ranks",
+                      libraries_.clock_program, [this] { return TerminationAsked(); });
+  if (!clock_link_->trouble().empty() && speaks()) Say("no clock service: " + clock_link_->trouble());
+  drain_.emplace(segment_->view(), *spool_, clock_);
+  plan_ = options_.window;
+  if (options_.estimate) {
+    plan_ = {};
+    plan_.step_range = options_.window.step_range;
+  }
+  window_.emplace(plan_, segment_->view(), clock_, *spool_,
+                  WindowControl::Setup{.run_dir = dir_.absolute,
+                                       .included = plan_.Includes(launch_.slot()),
+                                       .speaks = !options_.quiet && launch_.rank <= 0,
+                                       .max_bytes = options_.estimate ? UINT64_MAX / 2 : options_.max_bytes,
+                                       .say = [](const std::string& text) { Say(text); }});
+  drain_->LimitBytes(window_->hard_limit_bytes());
+  sampler_.emplace(clock_);
+  gpu_sampler_.emplace(clock_);
+  gpu_flush_.emplace(segment_->view());
+  StartLive();
+  return PrepareInjection();
+}
+
+void SlotRun::StartLive() {
+  if (options_.live_period_ns <= 0) return;
+  const std::int32_t rank = launch_.slot();
+  live_.emplace(Live::Setup{.directory = dir_.absolute + "/ranks",
+                            .rank = rank,
+                            .ranks = launch_.slots(),
+                            .domain = segment_->view().header().clock_domain,
+                            .period_ns = options_.live_period_ns,
+                            .prints = options_.live_lines && rank == 0,
+                            .metrics = rank == 0 ? options_.metrics : "",
+                            .clock = clock_,
+                            .say = [](const std::string& text) { Say(text); }});
+  drain_->Observe([this](std::uint32_t ring, const RingEntry& entry, std::span<const iovec> records) {
+    live_->Take(ring, entry, records);
+  });
+}
+
+std::string SlotRun::PrepareInjection() {
+  auto injection = PlanInjection(libraries_, segment_->path());
+  if (!injection.ok()) return injection.error().what + " (" + injection.error().where + ")";
+  injection_ = std::move(injection).value();
+  std::string detail;
+  for (const RefusedSource& refused : injection_.refused) {
+    if (speaks()) Say(refused.source + " is not recorded: " + refused.why + "; " + refused.remedy);
+    detail += (detail.empty() ? "" : "; ") + refused.source + ": " + refused.why;
+  }
+  if (speaks())
+    for (const std::string& notice : injection_.notices) Say(notice);
+  if (!detail.empty()) drain_->CountLoss(Loss::kSourceRefused, injection_.refused.size(), detail);
+  return "";
+}
+
+// No memory or no thread to be had (ulimit -v, -u): the libraries below throw.
+std::string SlotRun::PrepareOrSay() {
+  try {
+    return Prepare();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+std::string SlotRun::OpenSpool() {
+  if (options_.estimate) {
+    spool_.emplace(SpoolWriter::Counting());
+    return "";
+  }
+  const std::string usual = dir_.RankFile(launch_.slot(), ".spool");
+  spool_path_ = usual;
+  if (!options_.spool_dir.empty()) {
+    char real[PATH_MAX];
+    if (::realpath(options_.spool_dir.c_str(), real) == nullptr)
+      return options_.spool_dir + " (--spool-dir): " + std::strerror(errno);
+    spool_path_ = real + ("/" + FormatSpoolName({launch_.run_hash, launch_.slot(), static_cast<int>(::getpid())}));
+  }
+  auto spool = SpoolWriter::Create(spool_path_);
+  if (!spool.ok()) return spool.error().what + " (" + spool.error().where + ")";
+  spool_.emplace(std::move(spool).value());
+  // Readers look for the spool in the run directory, wherever it lies.
+  if (spool_path_ != usual && ::symlink(spool_path_.c_str(), usual.c_str()) != 0) {
+    const int error = errno;
+    RemoveOwn(spool_path_);
+    return usual + ": " + std::strerror(error);
+  }
+  return "";
+}
+
+void SlotRun::FillHeader() {
+  if (const char* spec = std::getenv(env::kTestClock); spec != nullptr) {
+    test_clock_ = spec;
+    clock_.distortion = ParseClockDistortion(spec, launch_.slot());
+  }
+  if (clock_.distortion.active()) clock_.distortion.origin_raw_ns = RawNs();
+  clock_.mode = !clock_.distortion.active() && TscIsInvariant() ? ClockMode::kTsc : ClockMode::kRaw;
+  SegmentHeader& header = segment_->view().header();
+  header.slot_rank = launch_.rank;
+  header.clock_mode = clock_.mode;
+  header.distortion = clock_.distortion;
+  header.clock_domain = ClockDomainHash(clock_.distortion, launch_.slot());
+  const bool mpi_clock = clock_service_ == clock::ClockService::kAuto;
+  header.anchors_wanted = mpi_clock ? 1 : 0;
+  header.gpu_options = options_.gpu_options;
+  header.clock_agent = clock_service_ == clock::ClockService::kAgent ? 1 : 0;
+  header.anchor_timeout_ms = kAnchorTimeoutMs;
+  header.mailbox.world_rank = header.mailbox.leader = header.mailbox.reference = -1;
+}
+
+void SlotRun::JudgeMpi() {
+  mpi_ = MpiOfProgram(options_.command[0]);
+  clock_service_ = options_.clock;
+  const std::string& program = options_.command[0];
+  const bool tells = !options_.quiet && launch_.rank <= 0;  // The same on every node.
+  // lockstep-clock would take the place that the launcher keeps for the program: its MPI_Init fails (Open MPI 4.1.4).
+  if (clock_service_ == clock::ClockService::kAgent && mpi_.kind != LinkedMpi::kNone) {
+    clock_service_ = clock::ClockService::kAuto;
+    if (tells)
+      Say("--clock agent is for programs without MPI, and " + program + " uses " + mpi_.library +
+          ": clocks are measured as with --clock auto");
+  }
+  if (mpi_.kind != LinkedMpi::kMpich && mpi_.kind != LinkedMpi::kOther) return;
+  if (tells)
+    Say(program + " uses " + (mpi_.kind == LinkedMpi::kMpich ? "MPICH" : "an older MPI") + " (" + mpi_.library +
+        "): its MPI calls are not recorded; ranges, steps and GPU work are. To record MPI calls, build the program "
+        "with Open MPI 4");
+  spool_->Append({SpoolKind::kMeta}, "fact.mpi_unrecorded\tlibrary=" + mpi_.library + "\n");
+}
+
+void SlotRun::RemoveTraces() {
+  injection_.RemoveLink();
+  injection_ = {};
+  if (clock_link_) clock_link_->Finish(false);
+  if (live_) live_->Finish();
+  if (segment_) segment_->Remove();
+  if (spool_) {
+    RemoveOwn(spool_path_);
+    RemoveOwnLink(dir_.RankFile(launch_.slot(), ".spool"));
+    spool_.reset();
+  }
+  if (!dir_.absolute.empty()) AbandonRunDir(dir_);
+}
+
+Status SlotRun::StartChild() {
+  if (traced_ && plan_.range_source == kRangeSourceCuda && !libraries_.cudart.empty())
+    for (auto& [name, value] : injection_.variables)
+      if (name == "LD_PRELOAD") value += ":" + libraries_.cudart;
+  LS_TRY(Child child,
+         Child::Start(options_.command, EnvironmentWith(injection_.variables), *gate_, options_.window.signal));
+  start_errno_ = child.start_errno();
+  if (start_errno_ == 0) child_.emplace(child);
+  return Ok();
+}
+
+}  // namespace lockstep::agent

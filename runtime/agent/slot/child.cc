@@ -1,0 +1,136 @@
+#include "runtime/agent/slot/child.h"
+
+#include <fcntl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace lockstep::agent {
+namespace {
+
+// Everything somebody may send to "the program" and means the application by.
+constexpr int kHandled[] = {SIGCHLD,  SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,   SIGUSR1, SIGUSR2, SIGALRM,
+                            SIGWINCH, SIGXCPU, SIGCONT, SIGPROF, SIGVTALRM, SIGPWR,  SIGIO};
+
+}  // namespace
+
+Result<SignalGate> SignalGate::Open() {
+  SignalGate gate;
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (const int signal : kHandled) sigaddset(&mask, signal);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&mask, signal);
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  // An inherited SIG_IGN would make the child's status vanish.
+  ::sigaction(SIGCHLD, &action, &gate.old_child_);
+  action.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &action, &gate.old_pipe_);
+  // ulimit -f: a write past the limit then fails with EFBIG, as on a full disk.
+  ::sigaction(SIGXFSZ, &action, &gate.old_file_size_);
+  ::pthread_sigmask(SIG_BLOCK, &mask, &gate.old_mask_);
+  gate.fd_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (gate.fd_ < 0) {
+    const int error = errno;
+    gate.RestoreInChild();
+    return Error{ErrorCode::kIo, "signalfd failed: " + std::string(std::strerror(error)), "", "raise ulimit -n"};
+  }
+  return gate;
+}
+
+SignalGate::SignalGate(SignalGate&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      old_mask_(other.old_mask_),
+      old_child_(other.old_child_),
+      old_pipe_(other.old_pipe_),
+      old_file_size_(other.old_file_size_) {}
+
+SignalGate::~SignalGate() {
+  if (fd_ < 0) return;
+  // What came for the application is over with it.
+  signalfd_siginfo info;
+  while (::read(fd_, &info, sizeof info) > 0) {
+  }
+  ::close(fd_);
+  RestoreInChild();
+}
+
+void SignalGate::RestoreInChild() const {
+  ::sigaction(SIGCHLD, &old_child_, nullptr);
+  ::sigaction(SIGPIPE, &old_pipe_, nullptr);
+  ::sigaction(SIGXFSZ, &old_file_size_, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
+}
+
+Result<Child> Child::Start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                           const SignalGate& gate, int ignored_signal) {
+  std::vector<char*> argv, envp;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  for (const std::string& word : environment) envp.push_back(const_cast<char*>(word.c_str()));
+  envp.push_back(nullptr);
+  int report[2];
+  if (::pipe2(report, O_CLOEXEC) != 0)
+    return Error{ErrorCode::kIo, "pipe failed: " + std::string(std::strerror(errno)), "", "raise ulimit -n"};
+
+  Child child;
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    const int error = errno;
+    ::close(report[0]);
+    ::close(report[1]);
+    return Error{ErrorCode::kIo, "fork failed: " + std::string(std::strerror(error)), "", "raise ulimit -u"};
+  }
+  if (pid == 0) {
+    gate.RestoreInChild();
+    if (ignored_signal != 0) ::signal(ignored_signal, SIG_IGN);
+    ::execvpe(argv[0], argv.data(), envp.data());
+    const int error = errno;
+    const ssize_t ignored = ::write(report[1], &error, sizeof error);
+    static_cast<void>(ignored);
+    ::_exit(127);
+  }
+  ::close(report[1]);
+  int error = 0;
+  ssize_t n;
+  do {
+    n = ::read(report[0], &error, sizeof error);
+  } while (n < 0 && errno == EINTR);
+  ::close(report[0]);
+  if (n == sizeof error) {
+    ::waitpid(pid, nullptr, 0);
+    child.start_errno_ = error;
+    return child;
+  }
+  child.pid_ = pid;
+  return child;
+}
+
+ChildExit Child::Poll() {
+  ChildExit result;
+  if (pid_ <= 0) return result;
+  int status = 0;
+  pid_t got;
+  do {
+    got = ::wait4(pid_, &status, WNOHANG, &result.usage);
+  } while (got < 0 && errno == EINTR);
+  if (got != pid_) return result;
+  result.ended = true;
+  if (WIFSIGNALED(status)) {
+    result.signal = WTERMSIG(status);
+  } else {
+    result.code = WEXITSTATUS(status);
+  }
+  pid_ = -1;
+  return result;
+}
+
+void Child::Signal(int signal) const {
+  if (pid_ > 0) ::kill(pid_, signal);
+}
+
+}  // namespace lockstep::agent

@@ -1,0 +1,63 @@
+#pragma once
+// The application as a child process, and the signals around it.
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+
+namespace lockstep::agent {
+
+// Signals become readable (signalfd) instead of interrupting; the application gets
+// back the mask and dispositions that this process was started with.
+class SignalGate {
+ public:
+  // Blocks what the agent handles. Thread: before any other thread exists.
+  static Result<SignalGate> Open();
+  SignalGate(SignalGate&& other) noexcept;
+  SignalGate& operator=(SignalGate&&) = delete;
+  ~SignalGate();  // Restores mask and dispositions.
+
+  int fd() const { return fd_; }
+  // In the child, between fork and exec.
+  void RestoreInChild() const;
+
+ private:
+  SignalGate() = default;
+  int fd_ = -1;
+  sigset_t old_mask_{};
+  struct sigaction old_child_ {
+  }, old_pipe_{}, old_file_size_{};
+};
+
+struct ChildExit {
+  bool ended = false;
+  int code = 0;  // Valid if signal == 0.
+  int signal = 0;
+  struct rusage usage {};  // Of the child and the descendants it waited for.
+};
+
+class Child {
+ public:
+  // Starts `command` (looked up in PATH) with `environment` ("NAME=value"), same
+  // standard streams, process group and limits. On failure pid() is -1 and
+  // start_errno() says why exec refused. `ignored_signal` starts out ignored in it: its
+  // default action would end a program that does not expect it. 0 none.
+  static Result<Child> Start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                             const SignalGate& gate, int ignored_signal = 0);
+  pid_t pid() const { return pid_; }
+  int start_errno() const { return start_errno_; }
+  // Without waiting; `ended` once.
+  ChildExit Poll();
+  void Signal(int signal) const;
+
+ private:
+  pid_t pid_ = -1;
+  int start_errno_ = 0;
+};
+
+}  // namespace lockstep::agent

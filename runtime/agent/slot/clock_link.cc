@@ -1,0 +1,128 @@
+#include "runtime/agent/slot/clock_link.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comms/clock/clock_meeting.h"
+
+namespace lockstep::agent {
+namespace {
+
+constexpr int kFinishLimitMs = 500;
+constexpr std::size_t kRowsPerBlock = kSpoolBlockBytes / sizeof(BurstRow);
+
+}  // namespace
+
+ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, const EventClock& clock,
+                     const SegmentView& segment, const std::string& meeting_dir, const std::string& clock_program,
+                     std::function<bool()> interrupted)
+    : segment_(segment), meeting_dir_(meeting_dir), rank_(launch.slot()) {
+  SegmentHeader& header = segment.header();
+  // One rank has nobody to compare with; nothing is opened and nothing is written for it.
+  if (mode == clock::ClockService::kOff || launch.world_size == 1 || launch.source == launch::LaunchSource::kNone)
+    return;
+  clock::RunKey key{};
+  if (const Result<clock::RunKey> shared = clock::SharedRunKey(meeting_dir); shared.ok()) {
+    key = shared.value();
+  } else {
+    // Rank 0's own will do where the application's MPI brings it to the others.
+    no_shared_key_ = shared.error().what;
+    if (launch.slot() != 0 || !clock::RandomBytes(key)) key = {};
+  }
+  std::memcpy(header.clock_key, key.data(), key.size());
+  clock::ClockCoordinatorConfig config;
+  config.service = {.rank = launch.slot(), .key = key, .clock = clock};
+  config.listen = clock::WhereToListen(launch.slot(), launch.world_size, launch.local_size);
+  config.world_size = launch.slots();
+  config.domain = header.clock_domain;
+  config.mode = mode;
+  config.segment = segment;
+  config.meeting_dir = meeting_dir;
+  config.clock_program = clock_program;
+  config.interrupted = std::move(interrupted);
+  config.sink = [this](std::span<const BurstRow> rows) {
+    const std::lock_guard lock(mutex_);
+    rows_.insert(rows_.end(), rows.begin(), rows.end());
+    offset_ = {};
+    for (const BurstRow& row : rows) {
+      const std::int64_t round_trip = (row.t4 - row.t1) - (row.t3 - row.t2), error = round_trip / 2 + 1;
+      if (offset_.error_ns < 0 || error < offset_.error_ns)
+        offset_ = {(row.t2 - row.t1) / 2 + (row.t3 - row.t4) / 2, error};
+    }
+  };
+  auto started = clock::ClockCoordinator::Start(std::move(config));
+  if (!started.ok()) {
+    trouble_ = started.error().what;
+    return;
+  }
+  coordinator_ = std::move(started).value();
+  const std::string& address = coordinator_->address();
+  std::memcpy(header.agent_address, address.data(), std::min(address.size(), sizeof header.agent_address - 1));
+}
+
+ClockLink::~ClockLink() = default;
+
+void ClockLink::Drain(SpoolWriter& spool) {
+  std::vector<BurstRow> rows;
+  {
+    const std::lock_guard lock(mutex_);
+    rows.swap(rows_);
+  }
+  for (std::size_t at = 0; at < rows.size(); at += kRowsPerBlock) {
+    const std::size_t count = std::min(rows.size() - at, kRowsPerBlock);
+    // Few and precious: they may use the spool's reserve.
+    spool.Append({SpoolKind::kBursts}, rows.data() + at, count * sizeof(BurstRow), true);
+  }
+}
+
+std::string ClockLink::TakeTrouble() {
+  if (coordinator_ == nullptr) return trouble_;
+  const std::string why = coordinator_->Trouble();
+  if (why.empty() || std::exchange(told_, true)) return "";
+  return why + (no_shared_key_.empty() ? "" : "; " + no_shared_key_);
+}
+
+ClockOffset ClockLink::offset() {
+  const std::lock_guard lock(mutex_);
+  return offset_;
+}
+
+std::string ClockLink::Describe() const {
+  if (!trouble_.empty()) return "no clock service: " + trouble_;
+  if (coordinator_ == nullptr) return "off";
+  std::string text = coordinator_->Describe();
+  const SegmentHeader& header = segment_.header();
+  const std::uint32_t mailbox = header.mailbox.state.load(std::memory_order_acquire);
+  if (rank_ == 0 || mailbox == 1 || (mailbox == 2 && header.mailbox.domains != 0)) return text;
+  const bool met = clock::ReadAnnouncement(meeting_dir_, 0).has_value();
+  if (met && mailbox == 0) return text;
+  text += met ? ""
+              : "; this rank does not see the directory in which rank 0 announced its clock service (the run directory "
+                "is not shared)";
+  if (mailbox == 2) return text + "; the exchange in MPI_Init was abandoned";
+  switch (header.mailbox.agreement.load(std::memory_order_relaxed)) {
+    case AnchorAgreement::kRefused:
+      return text +
+             "; no clock exchange in MPI_Init: the program of some rank runs without Lockstep's probe, or was started "
+             "differently than on this rank";
+    case AnchorAgreement::kNoBoard:
+      return text + "; no clock exchange in MPI_Init: this MPI has no PMIx over which ranks could agree to it";
+    case AnchorAgreement::kNone:
+    case AnchorAgreement::kAgreed:
+      break;
+  }
+  return text;
+}
+
+void ClockLink::Finish(bool good) {
+  if (coordinator_ == nullptr) return;
+  if (good) {
+    coordinator_->Finish(kFinishLimitMs);
+  } else {
+    coordinator_->Abandon();
+    coordinator_.reset();
+  }
+}
+
+}  // namespace lockstep::agent

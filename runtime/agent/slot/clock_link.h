@@ -1,0 +1,60 @@
+#pragma once
+// The agent's side of the clock service: the coordinator measures on threads of
+// its own, the main loop takes the rows to the spool.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comms/clock/clock_coordinator.h"
+#include "comms/launch/launch_env.h"
+#include "core/event_clock.h"
+#include "core/ring_layout.h"
+#include "runtime/agent/spool/spool_writer.h"
+
+namespace lockstep::agent {
+
+// Of the reference's clock minus this one's; error -1: not measured.
+struct ClockOffset {
+  std::int64_t offset_ns = 0, error_ns = -1;
+};
+
+class ClockLink {
+ public:
+  // Listens where other ranks may have to call, and writes address and key into the segment's header. A clock
+  // service that cannot start is no reason not to run: trouble() says why.
+  ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, const EventClock& clock,
+            const SegmentView& segment, const std::string& meeting_dir, const std::string& clock_program,
+            std::function<bool()> interrupted);
+  ~ClockLink();
+
+  // Rows measured since the last call become blocks.
+  void Drain(SpoolWriter& spool);
+  // After a good end: one more burst; the server answers ranks that end later until
+  // this object goes. After a bad end: stop at once.
+  void Finish(bool good);
+  // From the quickest exchange of the last burst between agents.
+  ClockOffset offset();
+  const std::string& trouble() const { return trouble_; }
+  // Why this slot, whose task it was, has no exchange with the reference rank; "" if there is nothing to say. Of an
+  // exchange that failed it is said once.
+  std::string TakeTrouble();
+  // How this rank's clock was related to the others', or why it was not; one line.
+  std::string Describe() const;
+
+ private:
+  std::mutex mutex_;
+  std::vector<BurstRow> rows_;
+  ClockOffset offset_;
+  std::unique_ptr<clock::ClockCoordinator> coordinator_;
+  std::string trouble_, no_shared_key_;
+  bool told_ = false;
+  SegmentView segment_;
+  std::string meeting_dir_;
+  std::int32_t rank_;
+};
+
+}  // namespace lockstep::agent

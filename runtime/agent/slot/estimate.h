@@ -1,0 +1,48 @@
+#pragma once
+// `lockstep run --estimate`: everything is recorded, drained and counted, nothing is
+// written; then each rank says what recording costs in bytes and rank 0 adds up.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "runtime/agent/rundir/run_dir.h"
+#include "runtime/agent/window/window_options.h"
+
+namespace lockstep::agent {
+
+struct RankEstimate {
+  std::int32_t rank = 0;
+  std::uint64_t records = 0, bytes = 0;
+  std::int64_t wall_ns = 0;
+  std::int64_t steps = 0;           // Seen; 0 none live.
+  std::int64_t step_bytes_p50 = 0;  // Lower median.
+};
+
+// Bytes per step, from what each look of the agent found. Steps between two looks share evenly.
+class StepBytes {
+ public:
+  void Add(std::int64_t next_step, std::uint64_t bytes);
+  std::int64_t steps() const { return steps_; }
+  std::int64_t Median() const;
+
+ private:
+  struct Sample {
+    std::int64_t step_bytes, steps;
+  };
+  std::vector<Sample> samples_;
+  std::int64_t last_step_ = -1, steps_ = 0;
+  std::uint64_t last_bytes_ = 0;
+};
+
+// Into the run directory's ranks/, for rank 0.
+void WriteEstimate(const RunDir& dir, const RankEstimate& estimate);
+// Those of all slots that came within the time, by rank; then the directory is removed, as far as it is ours.
+std::vector<RankEstimate> CollectEstimates(const RunDir& dir, std::int32_t slots, std::int64_t wait_ms);
+
+// The report's lines. `free_bytes` 0: unknown.
+std::vector<std::string> DescribeEstimates(const std::vector<RankEstimate>& ranks, std::int32_t slots,
+                                           const WindowPlan& plan, std::uint64_t max_bytes, std::uint64_t free_bytes);
+
+}  // namespace lockstep::agent

@@ -1,0 +1,33 @@
+#pragma once
+// What a run was: manifest.json for the run directory and the meta block of a
+// rank's spool.
+
+#include <cstdint>
+#include <string>
+
+#include "core/event_clock.h"
+#include "runtime/agent/rundir/run_dir.h"
+#include "runtime/agent/slot/agent.h"
+
+namespace lockstep::agent {
+
+// Words as one line that a POSIX shell reads back.
+std::string ShellQuote(const std::vector<std::string>& words);
+
+// RUN/manifest.json ("lockstep.manifest/1"), written whole. False: no space or no right.
+bool WriteManifest(const RunDir& dir, const RunOptions& options, const launch::LaunchEnv& launch);
+
+struct RankFacts {
+  EventClock clock;
+  std::string test_clock;  // LOCKSTEP_TEST_CLOCK, "".
+  std::uint64_t clock_domain = 0, ring_bytes = 0;
+  std::int64_t app_pid = -1;
+  std::string segment_path, run_dir;
+  std::uint64_t segment_device = 0, nonce = 0;
+  bool locked = false;            // The spool: that it is not locked any more proves that the agent has ended.
+  std::string recording = "all";  // Which windows.
+};
+// "key\tvalue\n" lines of the start; see docs/trace-format.md for the keys.
+std::string StartMeta(const RunOptions& options, const launch::LaunchEnv& launch, const RankFacts& facts);
+
+}  // namespace lockstep::agent

@@ -1,0 +1,102 @@
+#pragma once
+// One slot's run, in the files of its parts: agent_prepare.cc up to the
+// application's start, agent.cc while it runs, agent_finish.cc after its end.
+// Only they include this; everybody else agent.h.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "comms/launch/launch_env.h"
+#include "core/event_clock.h"
+#include "runtime/agent/inject/elf_file.h"
+#include "runtime/agent/inject/injection.h"
+#include "runtime/agent/inject/libraries.h"
+#include "runtime/agent/live/live.h"
+#include "runtime/agent/rings/drain.h"
+#include "runtime/agent/rings/segment.h"
+#include "runtime/agent/rundir/run_dir.h"
+#include "runtime/agent/sample/cpu_sampler.h"
+#include "runtime/agent/sample/gpu_sampler.h"
+#include "runtime/agent/slot/agent.h"
+#include "runtime/agent/slot/child.h"
+#include "runtime/agent/slot/clock_link.h"
+#include "runtime/agent/slot/estimate.h"
+#include "runtime/agent/spool/spool_writer.h"
+#include "runtime/agent/window/gpu_flush.h"
+#include "runtime/agent/window/window_control.h"
+
+namespace lockstep::agent {
+
+inline constexpr std::int64_t kSecondNs = 1'000'000'000;
+inline constexpr std::int64_t kMillisecondNs = 1'000'000;
+inline constexpr std::int64_t kFirstTickNs = 5 * kMillisecondNs;
+
+// Members in the order they come into being.
+class SlotRun {
+ public:
+  explicit SlotRun(const RunOptions& options) : options_(options), launch_(launch::ReadLaunchEnv()) {}
+  Result<RunResult> Run();
+
+ private:
+  // "" or why this slot cannot be traced.
+  std::string Prepare();
+  std::string PrepareOrSay();
+  std::string OpenSpool();
+  std::string PrepareInjection();
+  void FillHeader();
+  // What is known of the program's MPI before it starts.
+  void JudgeMpi();
+  // Nothing was recorded and nothing will be: as if this slot had not been here.
+  void RemoveTraces();
+  Status StartChild();
+  RunResult RunBare(const Error& trouble);
+  void Loop();
+  void HandleSignals();
+  // After the application's end: whether somebody wants this slot to go.
+  bool TerminationAsked();
+  void Tick();
+  void Periodic(std::int64_t now_ns);
+  void Snapshot(bool last_words = false);
+  // What CUPTI holds into the rings and the spool, waiting for it no longer than is decent.
+  void FlushGpu();
+  void SampleGpu();
+  void StartLive();
+  void Finish();
+  void Convert();
+  bool good_end() const { return exit_.signal == 0 && exit_.code == 0; }
+  // One voice per node for what concerns the node, rank 0 for what concerns the run.
+  bool speaks() const { return !options_.quiet && (launch_.rank <= 0 || launch_.local_rank == 0); }
+
+  const RunOptions& options_;
+  launch::LaunchEnv launch_;
+  RunDir dir_;
+  Libraries libraries_;
+  Injection injection_;
+  EventClock clock_;
+  std::string test_clock_, spool_path_;
+  ProgramMpi mpi_;
+  clock::ClockService clock_service_ = clock::ClockService::kAuto;
+  std::optional<SignalGate> gate_;
+  std::optional<Segment> segment_;
+  std::optional<SpoolWriter> spool_;
+  std::optional<ClockLink> clock_link_;
+  std::optional<Drain> drain_;
+  WindowPlan plan_;
+  std::optional<WindowControl> window_;
+  StepBytes step_bytes_;
+  std::optional<Live> live_;
+  std::int64_t begin_ns_ = 0;
+  std::optional<CpuSampler> sampler_;
+  std::optional<GpuSampler> gpu_sampler_;
+  std::optional<GpuFlush> gpu_flush_;
+  std::optional<Child> child_;
+  ChildExit exit_;
+  std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;
+  std::int64_t term_ns_ = 0;  // When the launcher began to end the job, 0 never.
+  bool terminating_ = false, traced_ = false;
+  int start_errno_ = 0;
+  RunResult result_;
+};
+
+}  // namespace lockstep::agent

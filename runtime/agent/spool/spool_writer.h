@@ -1,0 +1,71 @@
+#pragma once
+// Appends checksummed blocks to a spool file (core/spool_layout.h).
+//
+// A full disk must not tear a block or silence its own report: space is allocated
+// ahead (fallocate keeps the size), and the last 128 KiB of it are for the blocks
+// that say what was lost and that the application ended.
+//
+// The writer holds the file's exclusive lock (core/file_lock.h) from before it has its name until Unlock() or its
+// own end: as long as that is so, no other process may touch the spool or what it points to.
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/file_lock.h"
+#include "core/result.h"
+#include "core/spool_layout.h"
+
+namespace lockstep::agent {
+
+class SpoolWriter {
+ public:
+  // kIo if the file cannot be made, or something has its name already. The descriptor is close-on-exec.
+  static Result<SpoolWriter> Create(const std::string& path);
+  // Writes nothing and counts what it would be.
+  static SpoolWriter Counting();
+  SpoolWriter(SpoolWriter&& other) noexcept;
+  SpoolWriter& operator=(SpoolWriter&& other) noexcept;
+  ~SpoolWriter();
+
+  struct Key {
+    SpoolKind kind;
+    std::uint32_t ring = 0, generation = 0;
+    std::uint64_t first_slot = 0;
+  };
+  // Writes one block whole or not at all. False: no space or an I/O error; the
+  // file still ends at a block. `last_words` may use the reserve.
+  bool Append(const Key& key, std::span<const iovec> payload, bool last_words = false);
+  bool Append(const Key& key, const void* payload, std::size_t bytes, bool last_words = false);
+  bool Append(const Key& key, std::string_view text, bool last_words = false) {
+    return Append(key, text.data(), text.size(), last_words);
+  }
+
+  // Gives unused allocated space back and closes. False if the system reported a write error. The lock stays.
+  bool Close();
+  // Whoever wants to finish what is left may do so.
+  void Unlock() { lock_.Reset(); }
+  // Whether there is a lock that proves something; where the file system has none there is not.
+  bool locked() const { return locked_; }
+  std::uint64_t inode() const { return inode_; }
+
+  std::uint64_t bytes() const { return bytes_; }
+  int last_error() const { return last_error_; }  // errno of the last failed Append.
+  const std::string& path() const { return path_; }
+
+ private:
+  SpoolWriter(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  bool Allocate(std::uint64_t end);
+
+  int fd_ = -1;
+  OwnedFd lock_;  // The same open file, and so the same lock, for longer.
+  std::string path_;
+  std::uint64_t bytes_ = 0, allocated_ = 0, inode_ = 0;
+  bool can_allocate_ = true, counting_ = false, locked_ = false;
+  int last_error_ = 0;
+};
+
+}  // namespace lockstep::agent

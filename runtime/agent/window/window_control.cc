@@ -1,0 +1,314 @@
+#include "runtime/agent/window/window_control.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+
+#include "core/own_file.h"
+
+namespace lockstep::agent {
+namespace {
+
+constexpr std::int64_t kSecondNs = 1'000'000'000;
+// A boundary is waited for no longer than this: the application may be past its last step.
+constexpr std::int64_t kBoundaryWaitNs = 10 * kSecondNs;
+constexpr std::int64_t kPollNs = kSecondNs / 5;  // Of files that ask for a window.
+// Requests reach other ranks through the file system, whose caches (NFS: seconds) and whose
+// agents' ticks take time, and ranks may be a second apart.
+constexpr std::int64_t kLeadNs = 2 * kSecondNs;
+constexpr std::int64_t kRateSpanNs = 4 * kSecondNs;
+
+std::string ReadFile(const std::string& path) {
+  char text[256];
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return "";
+  const ssize_t n = ::read(fd, text, sizeof text);
+  ::close(fd);
+  return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "";
+}
+
+// Whole, and only if nobody was first (link() is atomic and refuses to replace, over NFS
+// too). False: there is one already, or the directory cannot be written.
+bool WriteOnce(const std::string& path, const std::string& text) {
+  std::string fresh;
+  const OwnedFd fd = CreateBeside(path, 0644, &fresh);
+  if (!fd.open()) return false;
+  const bool written = ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool done = written && MoveNew(fresh, path) == 0;
+  if (!done) ::unlink(fresh.c_str());
+  return done;
+}
+
+bool Exists(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+std::string Bytes(double bytes) {
+  char text[32];
+  const double unit = bytes >= 1e9 ? 1e9 : bytes >= 1e6 ? 1e6 : 1e3;
+  std::snprintf(text, sizeof text, "%.1f %s", bytes / unit, bytes >= 1e9 ? "GB" : bytes >= 1e6 ? "MB" : "kB");
+  return text;
+}
+
+}  // namespace
+
+WindowControl::WindowControl(const WindowPlan& plan, const SegmentView& segment, const EventClock& clock,
+                             SpoolWriter& spool, Setup setup)
+    : plan_(plan),
+      header_(segment.header()),
+      window_(segment.header().window),
+      clock_(clock),
+      spool_(spool),
+      setup_(std::move(setup)) {}
+
+std::uint64_t WindowControl::hard_limit_bytes() const { return setup_.max_bytes + setup_.max_bytes / 16; }
+
+void WindowControl::Begin() {
+  FillSpec(plan_, window_);
+  begin_ns_ = RawNs();
+  if (!setup_.included) {
+    // Identities are counted, clocks are measured; nothing switches recording on.
+    window_.kind = WindowKind::kManual;
+    window_.range_name[0] = 0;
+    window_.stop_requested.store(static_cast<std::uint32_t>(WindowCause::kRunBegin) + 1);
+    return;
+  }
+  if (plan_.trigger_file) Say("to record: touch " + setup_.run_dir + "/trigger");
+  if (plan_.kind == WindowKind::kAll)
+    SwitchNow(true, WindowCause::kRunBegin, false);
+  else if (plan_.kind == WindowKind::kTimer && plan_.delay_ns == 0)
+    SwitchNow(true, WindowCause::kTimer, false);
+}
+
+// As RecordSwitch of runtime/probe/steps.cc, for the agent's side.
+void WindowControl::SwitchNow(bool on, WindowCause cause, bool cut) {
+  std::uint64_t state = window_.state.load();
+  do {
+    if (((state & 1) != 0) == on) return;
+  } while (!window_.state.compare_exchange_weak(state, state ^ 1));
+  const bool live = window_.steps_live.load(std::memory_order_relaxed) > 0;
+  const std::int64_t next = window_.next_step.load(std::memory_order_acquire);
+  SpoolWindow row{};
+  row.step = !live ? -1 : on ? next : std::max<std::int64_t>(next - 1, 0);
+  row.on = on ? 1 : 0;
+  row.cause = static_cast<std::uint8_t>(cause);
+  row.cut = cut ? 1 : 0;
+  // The time is taken while recording is off: what is recorded lies within.
+  if (on) row.ticks = clock_.Ticks();
+  do {
+    state = window_.state.load();
+    header_.recording.store(static_cast<std::uint32_t>(state & 1));
+  } while (((window_.state.load() ^ state) & 1) != 0);
+  if (!on) row.ticks = clock_.Ticks();
+  header_.switches.Note(on, row.ticks);
+  if (on) window_.windows_begun.fetch_add(1, std::memory_order_relaxed);
+  spool_.Append({SpoolKind::kWindows}, &row, sizeof row, true);
+}
+
+void WindowControl::FollowSteps(std::int64_t now_ns) {
+  const std::uint32_t live = window_.steps_live.load(std::memory_order_relaxed);
+  if (live == seen_live_) return;
+  seen_live_ = live;
+  last_step_ns_ = now_ns;
+  steps_.emplace_back(now_ns, window_.next_step.load(std::memory_order_acquire));
+  while (steps_.size() > 2 && now_ns - steps_[1].first > kRateSpanNs) steps_.pop_front();
+}
+
+bool WindowControl::StepsLive(std::int64_t now_ns) const {
+  return seen_live_ > 0 && now_ns - last_step_ns_ < kBoundaryWaitNs;
+}
+
+double WindowControl::StepsPerSecond() const {
+  if (steps_.size() < 2 || steps_.back().second <= steps_.front().second) return 0;
+  return static_cast<double>(steps_.back().second - steps_.front().second) * 1e9 /
+         static_cast<double>(steps_.back().first - steps_.front().first);
+}
+
+void WindowControl::FollowTimer(std::int64_t now_ns) {
+  const auto request = [&](std::atomic<std::uint32_t>& flag, bool on) {
+    if (asked_ns_ == 0) asked_ns_ = now_ns;
+    if (StepsLive(now_ns) && now_ns - asked_ns_ < kBoundaryWaitNs) {
+      flag.store(static_cast<std::uint32_t>(WindowCause::kTimer) + 1);
+      return;
+    }
+    SwitchNow(on, WindowCause::kTimer, false);
+    if (!on) window_.stop_requested.store(static_cast<std::uint32_t>(WindowCause::kTimer) + 1);
+  };
+  if (timer_on_ns_ == 0) {
+    if (now_ns < begin_ns_ + plan_.delay_ns) return;
+    if (!Recording()) request(window_.start_requested, true);
+    if (!Recording()) return;
+    window_.start_requested.store(0);
+    timer_on_ns_ = now_ns;
+    asked_ns_ = 0;
+  }
+  if (timer_over_ || plan_.duration_ns == 0 || now_ns < timer_on_ns_ + plan_.duration_ns) return;
+  if (Recording()) request(window_.stop_requested, false);
+  timer_over_ = !Recording();
+}
+
+bool WindowControl::Busy(std::int64_t now_ns) const {
+  if (off_at_ns_ != 0 && now_ns < off_at_ns_) return true;
+  const std::int64_t begin = window_.armed_begin.load();
+  return begin >= 0 && window_.next_step.load() <= window_.armed_end.load();
+}
+
+bool WindowControl::Adopt(const std::string& text, std::int64_t now_ns) {
+  std::int64_t begin = 0, end = 0, duration_ns = 0;
+  if (std::sscanf(text.c_str(), "steps %" SCNd64 " %" SCNd64 "\n", &begin, &end) == 2 && begin >= 0 && end > begin) {
+    window_.armed_begin.store(-1);
+    window_.armed_end.store(end);
+    window_.armed_begin.store(begin, std::memory_order_release);
+    Say("recording steps " + std::to_string(begin) + " to " + std::to_string(end - 1) + " (now at step " +
+        std::to_string(std::max<std::int64_t>(window_.next_step.load() - 1, 0)) + ")");
+    return true;
+  }
+  if (std::sscanf(text.c_str(), "time %" SCNd64 "\n", &duration_ns) == 1 && duration_ns > 0) {
+    off_at_ns_ = now_ns + duration_ns;
+    SwitchNow(true, WindowCause::kTrigger, false);
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%g", static_cast<double>(duration_ns) * 1e-9);
+    Say("no steps are marked: recording for " + std::string(seconds) + " s");
+    return true;
+  }
+  return false;
+}
+
+// The same steps on all ranks, or the same moment.
+void WindowControl::AnswerRequest(std::int64_t now_ns) {
+  std::string text;
+  if (seen_live_ > 0) {
+    const std::int64_t next = window_.next_step.load(std::memory_order_acquire);
+    const double ahead = std::ceil(StepsPerSecond() * (static_cast<double>(kLeadNs) * 1e-9));
+    const std::int64_t least = next + std::max<std::int64_t>(2, static_cast<std::int64_t>(ahead));
+    const std::int64_t begin = (least + plan_.align_steps - 1) / plan_.align_steps * plan_.align_steps;
+    text = "steps " + std::to_string(begin) + " " + std::to_string(begin + plan_.trigger_steps) + "\n";
+  } else {
+    text = "time " + std::to_string(plan_.duration_ns) + "\n";
+  }
+  const std::string path = setup_.run_dir + "/.window-" + std::to_string(request_ + 1);
+  if (!WriteOnce(path, text))
+    if (const std::string theirs = ReadFile(path); !theirs.empty()) text = theirs;
+  ++request_;
+  Adopt(text, now_ns);
+}
+
+void WindowControl::FollowRequests(std::int64_t now_ns) {
+  if (off_at_ns_ != 0 && now_ns >= off_at_ns_) {
+    SwitchNow(false, WindowCause::kTrigger, false);
+    off_at_ns_ = 0;
+  }
+  if (Busy(now_ns)) {
+    requested_ = false;  // One window at a time.
+    return;
+  }
+  if (now_ns < next_poll_ns_ && !requested_) return;
+  next_poll_ns_ = now_ns + kPollNs;
+  // What another agent has decided comes first.
+  if (const std::string text = ReadFile(setup_.run_dir + "/.window-" + std::to_string(request_ + 1)); !text.empty()) {
+    ++request_;
+    requested_ = false;
+    Adopt(text, now_ns);
+    return;
+  }
+  const std::string trigger = setup_.run_dir + "/trigger";
+  const bool touched = Exists(trigger);
+  if (!requested_ && !touched) return;
+  requested_ = false;
+  AnswerRequest(now_ns);
+  if (touched) ::unlink(trigger.c_str());
+}
+
+void WindowControl::FollowSize(std::int64_t now_ns, std::uint64_t bytes) {
+  // The next look may find as much again as this one: stop where the limit still has room for it.
+  const std::uint64_t growth = bytes - std::min(bytes, last_bytes_);
+  last_bytes_ = bytes;
+  if (limit_since_ns_ == 0 && (!Recording() || bytes + growth < setup_.max_bytes)) return;
+  if (limit_since_ns_ == 0) {
+    limit_since_ns_ = now_ns;
+    window_.stop_requested.store(static_cast<std::uint32_t>(WindowCause::kSizeLimit) + 1);
+    Say("recording stops at the size limit, --max-bytes " + std::to_string(setup_.max_bytes));
+  }
+  const bool wait = StepsLive(now_ns) && now_ns - limit_since_ns_ < kBoundaryWaitNs &&
+                    bytes < setup_.max_bytes + setup_.max_bytes / 32;
+  if (!wait) SwitchNow(false, WindowCause::kSizeLimit, true);
+}
+
+// Once, after the first recorded steps: what all of them will need.
+void WindowControl::Project(std::uint64_t bytes) {
+  constexpr std::int64_t kEnoughSteps = 5;
+  const std::int64_t wanted = StepsWanted(window_);
+  if (projected_ || wanted <= 0 || !Recording()) return;
+  const std::int64_t next = window_.next_step.load();
+  if (step_at_on_ < 0) {
+    step_at_on_ = next;
+    bytes_at_on_ = bytes;
+  }
+  const std::int64_t steps = next - step_at_on_;
+  if (steps < std::min(kEnoughSteps, wanted / 2)) return;
+  if (steps <= 0 || bytes <= bytes_at_on_) return;
+  projected_ = true;
+  const double needed =
+      static_cast<double>(bytes - bytes_at_on_) / static_cast<double>(steps) * static_cast<double>(wanted);
+  const std::string start = plan_.text + " will need about " + Bytes(needed) + " per rank, ";
+  struct statvfs room {};
+  const double free = ::statvfs(spool_.path().c_str(), &room) == 0
+                          ? static_cast<double>(room.f_bavail) * static_cast<double>(room.f_frsize)
+                          : INFINITY;
+  if (needed > static_cast<double>(setup_.max_bytes))
+    Say(start + "--max-bytes allows " + Bytes(static_cast<double>(setup_.max_bytes)) + ": recording will stop there");
+  else if (needed > free + static_cast<double>(bytes))
+    Say(start + "and " + Bytes(free) + " are free: name another place with --spool-dir");
+}
+
+void WindowControl::Tick(std::int64_t now_ns, std::uint64_t bytes) {
+  FollowSteps(now_ns);
+  if (!setup_.included) return;
+  FollowSize(now_ns, bytes);
+  Project(bytes);
+  if (limit_reached()) return;
+  if (plan_.kind == WindowKind::kTimer) FollowTimer(now_ns);
+  if (plan_.kind == WindowKind::kTrigger) FollowRequests(now_ns);
+}
+
+std::int64_t WindowControl::due_ns(std::int64_t now_ns) const {
+  constexpr std::int64_t kSoonNs = 5'000'000;
+  std::int64_t due = INT64_MAX;
+  if (!setup_.included || limit_reached()) return due;
+  if (plan_.kind == WindowKind::kTimer && !timer_over_) {
+    if (timer_on_ns_ == 0)
+      due = begin_ns_ + plan_.delay_ns;
+    else if (plan_.duration_ns > 0)
+      due = timer_on_ns_ + plan_.duration_ns;
+  }
+  if (off_at_ns_ != 0) due = off_at_ns_;
+  // Due, and waiting for a boundary.
+  return due <= now_ns ? now_ns + kSoonNs : due;
+}
+
+bool WindowControl::ranges_missing() const {
+  return setup_.included && plan_.kind == WindowKind::kRange && window_.ranges_begun.load() == 0;
+}
+
+bool WindowControl::steps_missing() const {
+  const bool wanted =
+      plan_.kind == WindowKind::kSteps || plan_.kind == WindowKind::kSchedule || !plan_.step_range.empty();
+  return setup_.included && wanted && window_.steps_live.load() == 0;
+}
+
+void WindowControl::Finish() {
+  if (!setup_.included || !Recording()) return;
+  const bool open_ended = plan_.kind == WindowKind::kAll || plan_.kind == WindowKind::kManual ||
+                          (plan_.kind == WindowKind::kTimer && plan_.duration_ns == 0);
+  const bool limited = limit_reached();
+  SwitchNow(false, limited ? WindowCause::kSizeLimit : WindowCause::kRunEnd, limited || !open_ended);
+}
+
+}  // namespace lockstep::agent

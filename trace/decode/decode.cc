@@ -1,0 +1,487 @@
+// Blocks of a spool and what its segment still holds -> one set of tables per process.
+
+#include "trace/decode/decode.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <new>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "core/spool_layout.h"
+#include "trace/decode/decode_gpu_process.h"
+#include "trace/decode/process_decoder.h"
+#include "trace/decode/tick_rate.h"
+#include "trace/spool/leftover_rings.h"
+#include "trace/spool/spool_reader.h"
+
+namespace lockstep::trace {
+namespace {
+
+using schema::kNone;
+using schema::kNoTime;
+
+constexpr const char* kRankSources[] = {"none", "mpi", "env", "nccl", "slot"};  // By processes.rank_source.
+constexpr std::uint8_t kRankFromNccl = schema::RankSource::kNccl;
+
+using Key = std::pair<std::uint32_t, std::uint32_t>;  // Index and generation of a ring or process.
+
+struct LossLine {
+  std::string name, detail;
+  std::uint64_t count = 0, first_ticks = 0, last_ticks = 0;
+};
+
+struct Ring {
+  Key process{};
+  bool process_known = false;
+  std::uint32_t order = 0;  // Of appearance.
+  DecoderThread thread;
+};
+
+// Everything but records, as it stands in spool and segment.
+struct Contents {
+  std::map<std::string, std::string> meta;
+  std::map<Key, ProcessState> processes;
+  std::vector<Key> process_order;
+  std::map<Key, Ring> rings;
+  std::vector<ClockSnapshot> snapshots;
+  std::vector<BurstRow> bursts;
+  std::vector<SpoolWindow> windows;
+  std::vector<GpuSample> gpu_samples;
+  std::vector<LossLine> losses;
+  std::optional<SpoolEnd> end;
+  std::uint64_t malformed_blocks = 0;  // Checksum good, content not.
+};
+
+template <typename T>
+void AppendAll(std::vector<T>& to, std::span<const std::byte> payload) {
+  const std::size_t count = payload.size() / sizeof(T), old = to.size();
+  to.resize(old + count);
+  if (count != 0) std::memcpy(static_cast<void*>(to.data() + old), payload.data(), count * sizeof(T));
+}
+
+template <typename F>
+void ForEachLine(std::span<const std::byte> payload, F&& f) {
+  std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    f(text.substr(0, end));
+    text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
+  }
+}
+
+std::string_view TakeField(std::string_view& line) {
+  const std::size_t tab = line.find('\t');
+  const std::string_view field = line.substr(0, tab);
+  line = tab == std::string_view::npos ? std::string_view{} : line.substr(tab + 1);
+  return field;
+}
+
+std::uint64_t Number(std::string_view text) {
+  std::uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+Ring& RingOf(Contents& contents, Key key) {
+  const auto [at, fresh] = contents.rings.try_emplace(key);
+  if (fresh) at->second.order = static_cast<std::uint32_t>(contents.rings.size() - 1);
+  return at->second;
+}
+
+void AddProcess(Contents& contents, ProcessState state) {
+  const Key key{state.index, state.generation};
+  if (!contents.processes.contains(key)) contents.process_order.push_back(key);
+  contents.processes[key] = std::move(state);
+}
+
+void AddMeta(Contents& contents, std::span<const std::byte> payload) {
+  ForEachLine(payload, [&](std::string_view line) {
+    const std::size_t tab = line.find('\t');
+    if (tab != std::string_view::npos && tab != 0)
+      contents.meta[std::string(line.substr(0, tab))] = std::string(line.substr(tab + 1));
+  });
+}
+
+void AddBlock(Contents& contents, const SpoolBlock& block) {
+  const Key key{block.header.ring, block.header.generation};
+  const std::span<const std::byte> payload = block.payload;
+  switch (block.header.kind) {
+    case SpoolKind::kMeta:
+      AddMeta(contents, payload);
+      return;
+    case SpoolKind::kProcess:
+      if (payload.size() < sizeof(ProcessEntry)) break;
+      AddProcess(contents, ParseProcessEntry(payload.data(), key.first));
+      return;
+    case SpoolKind::kThread: {
+      if (payload.size() < sizeof(SpoolThread)) break;
+      SpoolThread thread;
+      std::memcpy(&thread, payload.data(), sizeof thread);
+      Ring& ring = RingOf(contents, key);
+      ring.process = {thread.process, thread.process_generation};
+      ring.process_known = true;
+      ring.thread.tid = thread.tid;
+      return;
+    }
+    case SpoolKind::kRecords:
+      RingOf(contents, key).thread.stream.AddPiece(block.header.first_slot, payload);
+      return;
+    case SpoolKind::kSnapshots:
+      AppendAll(contents.snapshots, payload);
+      return;
+    case SpoolKind::kBursts:
+      AppendAll(contents.bursts, payload);
+      return;
+    case SpoolKind::kGpuSamples:
+      AppendAll(contents.gpu_samples, payload);
+      return;
+    case SpoolKind::kWindows:
+      AppendAll(contents.windows, payload);
+      return;
+    case SpoolKind::kCpu: {
+      std::vector<SpoolCpu> rows;
+      AppendAll(rows, payload);
+      for (const SpoolCpu& row : rows)
+        RingOf(contents, {row.ring, row.generation}).thread.cpu.push_back({row.ticks, row.cpu_ns, row.run_delay_ns});
+      return;
+    }
+    case SpoolKind::kLoss:
+      ForEachLine(payload, [&](std::string_view line) {
+        LossLine loss;
+        loss.name = TakeField(line);
+        loss.count = Number(TakeField(line));
+        loss.first_ticks = Number(TakeField(line));
+        loss.last_ticks = Number(TakeField(line));
+        loss.detail = line;
+        if (!loss.name.empty()) contents.losses.push_back(std::move(loss));
+      });
+      return;
+    case SpoolKind::kEnd:
+      if (payload.size() < sizeof(SpoolEnd)) break;
+      contents.end.emplace();
+      std::memcpy(&*contents.end, payload.data(), sizeof(SpoolEnd));
+      return;
+    case SpoolKind::kRing:
+      if (payload.size() < kRingHeaderBytes) break;
+      RingOf(contents, key).thread.left_open = ParseRingHeader(payload.data());
+      return;
+  }
+  ++contents.malformed_blocks;
+}
+
+// `leftover` must outlive the streams. Returns the records that only it had.
+void AddLeftover(Contents& contents, const Leftover& leftover) {
+  for (const ProcessState& process : leftover.processes) AddProcess(contents, process);
+  std::map<std::uint32_t, std::uint32_t> generation_of;
+  for (const ProcessState& process : leftover.processes) generation_of[process.index] = process.generation;
+  for (const LeftoverRing& left : leftover.rings) {
+    Ring& ring = RingOf(contents, {left.ring, left.generation});
+    if (!ring.process_known) {
+      ring.process = {left.process, generation_of.contains(left.process) ? generation_of[left.process] : 0};
+      ring.process_known = true;
+      ring.thread.tid = left.tid;
+    }
+    // The agent's own last words about it are complete; its gap is counted there.
+    if (!ring.thread.left_open.known) ring.thread.left_open = left.state;
+    if (!left.slots.empty()) ring.thread.stream.AddPiece(left.first_slot, left.slots);
+  }
+  const auto same = [](const BurstRow& a, const BurstRow& b) {
+    return std::tie(a.burst, a.peer_rank, a.transport, a.t1, a.t4) ==
+           std::tie(b.burst, b.peer_rank, b.transport, b.t1, b.t4);
+  };
+  for (const BurstRow& row : leftover.bursts)
+    if (std::none_of(contents.bursts.begin(), contents.bursts.end(),
+                     [&](const BurstRow& seen) { return same(seen, row); }))
+      contents.bursts.push_back(row);
+}
+
+// One process of the slot and its rings.
+struct ProcessPlan {
+  Key key;
+  ProcessState state;
+  std::vector<Ring*> rings;
+};
+
+std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
+  std::vector<Ring*> rings;
+  for (auto& [key, ring] : contents.rings) {
+    rings.push_back(&ring);
+    // Its kProcess block is lost: the records are not.
+    if (!contents.processes.contains(ring.process))
+      AddProcess(contents, {.index = ring.process.first, .generation = ring.process.second});
+  }
+  std::sort(rings.begin(), rings.end(), [](const Ring* a, const Ring* b) { return a->order < b->order; });
+  std::vector<ProcessPlan> plans;
+  for (const Key& key : contents.process_order) {
+    ProcessPlan plan{key, contents.processes[key], {}};
+    for (Ring* ring : rings)
+      if (ring->process == key) plan.rings.push_back(ring);
+    if (!plan.rings.empty() || plan.state.mpi_used != 0 || plan.state.lockstep_used != 0 || plan.state.nvtx_used != 0 ||
+        plan.state.torch_used != 0 || plan.state.cupti_used != 0 || plan.state.nccl_used != 0)
+      plans.push_back(std::move(plan));
+  }
+  // The rank's main process goes first.
+  const auto main =
+      std::find_if(plans.begin(), plans.end(), [](const ProcessPlan& p) { return p.state.world_rank >= 0; });
+  if (main != plans.end()) std::rotate(plans.begin(), main, main + 1);
+  return plans;
+}
+
+void AddProcessRow(schema::RankTables& tables, ProcessDecoder& decoder, const TickMap& map, const ProcessPlan& plan,
+                   std::uint32_t id, const Contents& contents, std::int64_t first_ns, std::int64_t last_ns,
+                   bool only_process, std::int32_t nccl_rank = -1) {
+  TickConverter clock(map);
+  const ProcessState& state = plan.state;
+  std::uint8_t ended = schema::ProcessEnd::kUnknown;
+  std::int32_t code = 0;
+  const auto pid = contents.meta.find("pid");
+  const bool direct_child = only_process || (pid != contents.meta.end() && pid->second == std::to_string(state.pid));
+  if (contents.end && direct_child) {
+    ended = contents.end->signal != 0 ? schema::ProcessEnd::kSignal : schema::ProcessEnd::kExit;
+    code = contents.end->signal != 0 ? contents.end->signal : contents.end->exit_code;
+  } else if (state.end_ticks != 0) {
+    ended = schema::ProcessEnd::kExit;
+  }
+  tables.processes.Append({.process = id,
+                           .pid = state.pid,
+                           .parent_pid = state.parent_pid,
+                           .exe = decoder.Intern(state.exe),
+                           .begin_ns = state.begin_ticks != 0 ? clock.Ns(state.begin_ticks) : first_ns,
+                           .end_ns = state.end_ticks != 0 ? clock.Ns(state.end_ticks) : last_ns,
+                           .world_rank = nccl_rank >= 0 ? nccl_rank : state.world_rank,
+                           .rank_source = nccl_rank >= 0 ? kRankFromNccl : state.rank_source,
+                           .ended = ended,
+                           .end_code = code,
+                           .mpi_thread_level = state.mpi_thread_level});
+}
+
+void AddRankFacts(schema::RankTables& tables, ProcessDecoder& decoder, std::int32_t nccl_rank) {
+  tables.meta.Append({.key = decoder.Intern("rank"), .value = decoder.Intern(std::to_string(nccl_rank))});
+  tables.meta.Append({.key = decoder.Intern("rank_source"), .value = decoder.Intern(kRankSources[kRankFromNccl])});
+}
+
+void AddProcessLosses(ProcessDecoder& decoder, const ProcessState& state) {
+  decoder.AddLoss(Loss::kNoRing, state.dropped_no_ring);
+  decoder.AddLoss(Loss::kRangeUnbalanced, state.range_unbalanced);
+  decoder.AddLoss(Loss::kRangeTooDeep, state.range_too_deep);
+  decoder.AddLoss(Loss::kRequestUnknown, state.request_table_full, kNoTime, kNoTime, kNone,
+                  "the probe's table of requests was full");
+}
+
+// Losses of the slot as a whole, in the main process's file.
+void AddSlotLosses(ProcessDecoder& decoder, const TickMap& map, const Contents& contents, const SpoolFile& spool,
+                   const Leftover& leftover, std::uint64_t missing_slots) {
+  TickConverter clock(map);
+  const auto at = [&](std::uint64_t ticks) { return ticks == 0 ? kNoTime : clock.Ns(ticks); };
+  bool write_failed = false;  // Or given up at the size limit, whose own loss counts what is missing.
+  for (const LossLine& line : contents.losses) {
+    if (const LossInfo* info = FindLoss(line.name)) {
+      const auto loss = static_cast<Loss>(info - kLosses);
+      write_failed = write_failed || loss == Loss::kSpoolWrite || loss == Loss::kBytesLimit;
+      decoder.AddLoss(loss, line.count, at(line.first_ticks), at(line.last_ticks), kNone, line.detail);
+    } else {
+      decoder.AddLoss(Loss::kUnknownRecord, line.count, at(line.first_ticks), at(line.last_ticks), kNone, line.name);
+    }
+  }
+  const std::uint64_t bad = spool.bad_blocks() + contents.malformed_blocks;
+  const std::string missing =
+      missing_slots == 0 ? "" : std::to_string(missing_slots) + " slots of 32 bytes are in no readable block";
+  decoder.AddLoss(Loss::kSpoolBlock, bad == 0 && missing_slots != 0 && !write_failed && !spool.cut() ? 1 : bad, kNoTime,
+                  kNoTime, kNone, missing);
+  decoder.AddLoss(Loss::kSpoolTail, spool.cut() ? 1 : 0);
+  decoder.AddLoss(Loss::kUnknownRecord, spool.newer_blocks(), kNoTime, kNoTime, kNone, "blocks of a newer version");
+  if (leftover.found) {
+    decoder.AddLoss(Loss::kSpoolBlock, leftover.damaged ? 1 : 0, kNoTime, kNoTime, kNone,
+                    "the shared segment is damaged");
+    if (!contents.end) decoder.AddLoss(Loss::kNoRing, leftover.dropped_no_ring);
+  }
+}
+
+void AddMetaRows(schema::RankTables& tables, ProcessDecoder& decoder, std::map<std::string, std::string> meta,
+                 const Contents& contents, const ProcessState* process, std::int64_t world_size) {
+  if (contents.end) {
+    const SpoolEnd& end = *contents.end;
+    meta.try_emplace("exit_code", end.signal == 0 ? std::to_string(end.exit_code) : "");
+    meta.try_emplace("exit_signal", end.signal != 0 ? std::to_string(end.signal) : "");
+    if (end.app_cpu_ns >= 0) meta.try_emplace("app_cpu_ns", std::to_string(end.app_cpu_ns));
+    if (end.agent_cpu_ns >= 0) meta.try_emplace("agent_cpu_ns", std::to_string(end.agent_cpu_ns));
+  }
+  if (process != nullptr) {
+    // MPI's rank overrides a launcher's variable; a variable that was set below the agent
+    // (torchrun inside a slot) overrides what the slot was given.
+    const auto agents = meta.find("rank_variable");
+    const bool own_variable = process->rank_source == schema::RankSource::kEnvironment && agents != meta.end() &&
+                              std::to_string(process->world_rank) != agents->second;
+    if (process->world_rank >= 0 &&
+        (process->rank_source == schema::RankSource::kMpi || own_variable || !meta.contains("rank"))) {
+      if (own_variable) meta["world_size"] = std::to_string(world_size);
+      meta["rank"] = std::to_string(process->world_rank);
+      meta["rank_source"] = kRankSources[process->rank_source < std::size(kRankSources) ? process->rank_source : 0];
+    }
+    if (process->pid > 0) meta["pid"] = std::to_string(process->pid);
+    if (process->nvtx_used != 0) meta["nvtx_objects"] = std::to_string(process->nvtx_used);
+  }
+  for (const auto& [key, value] : meta)
+    tables.meta.Append({.key = decoder.Intern(key), .value = decoder.Intern(value)});
+}
+
+void AddClockRows(schema::RankTables& tables, const Contents& contents, bool bursts) {
+  for (const ClockSnapshot& row : contents.snapshots)
+    tables.clock_snapshots.Append({.ticks = row.ticks,
+                                   .raw_ns = row.raw_ns,
+                                   .monotonic_ns = row.monotonic_ns,
+                                   .realtime_ns = row.realtime_ns,
+                                   .width_ns = row.width_ns});
+  if (!bursts) return;
+  for (const BurstRow& row : contents.bursts)
+    tables.clock_bursts.Append({.burst = row.burst,
+                                .peer_rank = row.peer_rank,
+                                .transport = static_cast<std::uint8_t>(row.transport),
+                                .purpose = static_cast<std::uint8_t>(row.purpose),
+                                .send_ns = row.t1,
+                                .peer_receive_ns = row.t2,
+                                .peer_send_ns = row.t3,
+                                .receive_ns = row.t4});
+}
+
+// Recording is one switch per slot: its windows hold for all processes, no matter which of them turned it.
+void AddWindows(const std::vector<std::unique_ptr<ProcessDecoder>>& decoders, Decoded& decoded, const TickMap& map,
+                const Contents& contents) {
+  TickConverter clock(map);
+  std::vector<ProcessDecoder::WindowMark> marks;
+  std::int64_t first_ns = kNoTime, last_ns = contents.end ? clock.Ns(contents.end->ticks) : kNoTime;
+  for (const SpoolWindow& row : contents.windows)
+    marks.push_back(
+        {clock.Ns(row.ticks), row.step, static_cast<WindowCause>(row.cause), (row.on & 1) != 0, row.cut != 0});
+  for (const auto& decoder : decoders) {
+    marks.insert(marks.end(), decoder->window_marks().begin(), decoder->window_marks().end());
+    if (decoder->first_ns() != kNoTime && (first_ns == kNoTime || decoder->first_ns() < first_ns))
+      first_ns = decoder->first_ns();
+    last_ns = std::max(last_ns, decoder->last_ns());
+  }
+  std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.ns < b.ns; });
+  // Spools without a word about windows were recorded from begin to end.
+  const auto recording = contents.meta.find("recording");
+  const bool all = recording == contents.meta.end() || recording->second == "all";
+  if (first_ns != kNoTime && all && (marks.empty() || !marks.front().on))
+    marks.insert(marks.begin(), {std::min(first_ns, marks.empty() ? first_ns : marks.front().ns), -1,
+                                 WindowCause::kRunBegin, true, false});
+  for (std::size_t i = 0; i < decoders.size(); ++i) {
+    decoders[i]->MakeWindows(marks, last_ns);
+    decoders[i]->CountLosses();
+  }
+  std::uint64_t cut = 0;
+  for (const std::uint8_t each : decoded.processes.front().tables.windows.cut) cut += each;
+  decoders.front()->AddLoss(Loss::kWindowCut, cut);
+}
+
+Result<Decoded> Decode(const DecodeInput& input) {
+  LS_TRY(const SpoolFile spool, SpoolFile::Open(input.spool_path));
+  Contents contents;
+  for (const SpoolBlock& block : spool.blocks()) AddBlock(contents, block);
+
+  Leftover leftover;
+  std::uint64_t recovered_slots = 0;
+  if (!input.segment_path.empty()) {
+    std::vector<SpooledRing> spooled;
+    for (const auto& [key, ring] : contents.rings)
+      spooled.push_back({key.first, key.second, ring.thread.stream.end_slot()});
+    leftover = ReadLeftover(input.segment_path, spooled);
+    // A segment of another run must not be mixed in; its name could have been used again.
+    const auto agent = contents.meta.find("agent_pid");
+    if (leftover.found && agent != contents.meta.end() && agent->second != std::to_string(leftover.agent_pid))
+      leftover = {};
+    AddLeftover(contents, leftover);
+  }
+
+  const auto mode = contents.meta.find("clock_mode");
+  const bool raw = mode != contents.meta.end()
+                       ? mode->second == "raw"
+                       : leftover.found && leftover.clock_mode == static_cast<std::uint32_t>(ClockMode::kRaw);
+  const TickMap map(contents.snapshots, raw, raw ? 1 : TickRateOfThisMachine(contents.meta, contents.snapshots.size()));
+
+  Decoded decoded;
+  decoded.ended = contents.end.has_value();
+  decoded.bad_blocks = spool.bad_blocks() + contents.malformed_blocks + (spool.cut() ? 1 : 0);
+  for (const LeftoverRing& ring : leftover.rings) {
+    RecordStream counter;
+    counter.AddPiece(0, ring.slots);
+    while (!counter.Next().empty()) ++recovered_slots;
+  }
+  decoded.recovered_from_rings = recovered_slots;
+
+  std::vector<ProcessPlan> plans = PlanProcesses(contents);
+  // What the workers of one slot know of their world: at least the largest rank among them.
+  const auto world = contents.meta.find("world_size");
+  std::int64_t world_size = world == contents.meta.end() ? 1 : static_cast<std::int64_t>(Number(world->second));
+  for (const ProcessPlan& plan : plans) world_size = std::max<std::int64_t>(world_size, plan.state.world_rank + 1);
+  std::uint64_t missing_slots = 0;
+  decoded.processes.reserve(plans.size() + 1);  // Decoders refer to their tables.
+  std::vector<std::unique_ptr<ProcessDecoder>> decoders;
+  for (std::size_t i = 0; i == 0 || i < plans.size(); ++i) {
+    const bool any = i < plans.size();
+    DecodedProcess& process = decoded.processes.emplace_back();
+    process.process = static_cast<std::uint32_t>(i);
+    decoders.push_back(std::make_unique<ProcessDecoder>(process.tables, map));
+    ProcessDecoder& decoder = *decoders.back();
+    AddMetaRows(process.tables, decoder, contents.meta, contents, any ? &plans[i].state : nullptr, world_size);
+    if (any) {
+      std::vector<DecoderThread> threads;
+      for (Ring* ring : plans[i].rings) threads.push_back(std::move(ring->thread));
+      std::uint64_t last_sign = plans[i].state.end_ticks;
+      if (last_sign == 0 && contents.end) last_sign = contents.end->ticks;
+      decoder.Decode(std::move(threads), 0, plans[i].state.pid, last_sign);
+      const std::int32_t nccl_rank = plans[i].state.world_rank >= 0 ? -1 : RankFromNccl(process.tables, contents.meta);
+      AddProcessRow(process.tables, decoder, map, plans[i], static_cast<std::uint32_t>(i), contents, decoder.first_ns(),
+                    decoder.last_ns(), plans.size() == 1, nccl_rank);
+      if (nccl_rank >= 0) AddRankFacts(process.tables, decoder, nccl_rank);
+      AddProcessLosses(decoder, plans[i].state);
+      AddGpuLosses(decoder, process.tables, map, plans[i].state, contents.end ? contents.end->ticks : 0);
+      std::uint64_t extrapolated = decoder.extrapolated();
+      if (!raw && contents.snapshots.empty())
+        extrapolated += process.tables.mpi_calls.rows() + process.tables.ranges.rows();
+      decoder.AddLoss(Loss::kClockExtrapolated, extrapolated);
+      missing_slots += decoder.missing_slots();
+    }
+    AddClockRows(process.tables, contents, i == 0);
+  }
+  AddWindows(decoders, decoded, map, contents);
+  // After all processes: the main one's file also names the others, and has the slot's losses.
+  schema::RankTables& main = decoded.processes.front().tables;
+  for (std::size_t i = 1; i < plans.size(); ++i)
+    AddProcessRow(main, *decoders[0], map, plans[i], static_cast<std::uint32_t>(i), contents, decoders[i]->first_ns(),
+                  decoders[i]->last_ns(), false);
+  std::vector<const GpuRecords*> gpus;
+  for (const auto& decoder : decoders) gpus.push_back(&decoder->gpu());
+  AddGpuSamples(main, map, contents.gpu_samples, gpus);
+  AddSlotLosses(*decoders[0], map, contents, spool, leftover, missing_slots);
+  // Processes that never got a ring have no file of their own.
+  std::uint64_t without_file = 0;
+  for (const auto& process : contents.processes)
+    if (std::none_of(plans.begin(), plans.end(), [&](const ProcessPlan& plan) { return plan.key == process.first; }))
+      without_file += process.second.dropped_no_ring;
+  decoders[0]->AddLoss(Loss::kNoRing, without_file, kNoTime, kNoTime, kNone, "in processes that got no ring at all");
+  return decoded;
+}
+
+}  // namespace
+
+Result<Decoded> DecodeSpool(const DecodeInput& input) {
+  try {
+    return Decode(input);
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kUnsupported, "the spool's records need more memory than there is", input.spool_path,
+                 "decode it on a machine with more memory"};
+  }
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,38 @@
+#pragma once
+// Spool and leftover rings -> the tables of a rank file. The one decoder: the
+// agent converts with it after the application has ended, merge reads unfinished
+// ranks with it, recover finishes them with it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "core/schema.h"
+
+namespace lockstep::trace {
+
+struct DecodeInput {
+  std::string spool_path;
+  std::string segment_path;  // "" or absent: rings already drained. Else slots [tail, head) of each ring are appended.
+};
+
+// Tables of one process. A slot with several processes that used a source gives several.
+struct DecodedProcess {
+  std::uint32_t process =
+      0;  // In order of appearance; 0 is the rank's main one: the first with a world rank, else the first.
+  schema::RankTables tables;
+};
+
+struct Decoded {
+  std::vector<DecodedProcess> processes;
+  bool ended = false;                      // SpoolEnd was there.
+  std::uint64_t bad_blocks = 0;            // Also in the losses tables.
+  std::uint64_t recovered_from_rings = 0;  // Records that were only in the segment.
+};
+
+// kNotFound if the spool is absent, kMalformed if no block is readable.
+// Everything readable is decoded, everything else is counted in `losses`.
+Result<Decoded> DecodeSpool(const DecodeInput& input);
+
+}  // namespace lockstep::trace

@@ -1,0 +1,28 @@
+#pragma once
+// How far GPU and CPU times of a process may disagree. CUPTI converts the GPU's times; nothing else compares them.
+// No kernel starts before its launching call began, no synchronisation ends before the work it waited for: the
+// least differences bound the disagreement from both sides.
+
+#include <cstdint>
+#include <vector>
+
+#include "core/schema.h"
+
+namespace lockstep::trace {
+
+struct GpuClock {
+  std::uint16_t device = 0;
+  // GPU times less CPU times lie within [low, high] everywhere; kNoTime: nothing says.
+  std::int64_t low_ns = schema::kNoTime, high_ns = schema::kNoTime;
+  // What a clock that agrees cannot show, and the largest of it.
+  std::uint64_t early_starts = 0, early_returns = 0;
+  std::int64_t early_start_ns = 0, early_return_ns = 0;
+
+  bool bounded() const { return low_ns != schema::kNoTime && high_ns != schema::kNoTime; }
+  std::int64_t error_ns() const { return high_ns > -low_ns ? high_ns : -low_ns; }
+};
+
+// By device. The tables are one process's; rows may be in any order.
+std::vector<GpuClock> CompareGpuClocks(const schema::RankTables& tables);
+
+}  // namespace lockstep::trace

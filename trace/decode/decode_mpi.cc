@@ -1,0 +1,383 @@
+// MPI calls, the operations they start, and their completions.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "trace/decode/process_decoder.h"
+
+namespace lockstep::trace {
+namespace {
+
+using schema::kNone;
+using schema::kNoTime;
+
+enum Outcome : std::uint8_t { kCompleted, kCancelled, kFailed, kNeverCompleted, kFreed };
+constexpr std::uint8_t kCallNothing = schema::CallOutcome::kNothingCompleted, kCallError = schema::CallOutcome::kError;
+constexpr std::int32_t kAny = -2;
+
+const MpiOpInfo& InfoOf(std::uint16_t op) {
+  static constexpr MpiOpInfo kUnknown{MpiOp::kNone, "MPI_?", MpiClass::kOther, CollectiveKind::kNone};
+  static const auto table = [] {
+    std::array<const MpiOpInfo*, 4096> all{};
+    all.fill(&kUnknown);
+    for (const MpiOpInfo& info : kMpiOps) all[static_cast<std::uint16_t>(info.op)] = &info;
+    return all;
+  }();
+  return op < table.size() ? *table[op] : kUnknown;
+}
+
+}  // namespace
+
+std::uint32_t ProcessDecoder::CommRow(std::uint32_t number, std::int64_t ns) {
+  if (number == kNoComm) return kNone;
+  const auto at = comms_.find(number);
+  if (at != comms_.end()) return at->second.row;
+  // Its creation was not recorded, or comes later.
+  const auto row = static_cast<std::uint32_t>(tables_.comms.rows());
+  comms_[number] = {row, false, false};
+  tables_.comms.Append({.comm = row,
+                        .global_id = 0,
+                        .parent_id = 0,
+                        .size = 0,
+                        .rank = -1,
+                        .kind = schema::CommKind::kIntra,
+                        .unidentified = 1,
+                        .first_world_rank = -1,
+                        .stride = 0,
+                        .name = kNone,
+                        .begin_ns = ns,
+                        .end_ns = kNoTime});
+  return row;
+}
+
+void ProcessDecoder::OnComm(Thread& thread, const CommRecord& record) {
+  const std::int64_t ns = thread.clock.Ns(record.ticks);
+  Touch(thread, ns, ns);
+  if (record.comm == kNoComm) {
+    ++unknown_records_;
+    return;
+  }
+  const std::uint8_t flags = record.head.flags;
+  const std::uint32_t name = record.name == 0 ? kNone : TextOfThread(thread, record.name);
+  schema::Comms& comms = tables_.comms;
+  if ((flags & 0x40) != 0) {
+    comms.end_ns[CommRow(record.comm, ns)] = ns;
+    comms_[record.comm].freed = true;
+    return;
+  }
+  if ((flags & 0x20) != 0) {
+    comms.name[CommRow(record.comm, ns)] = name;
+    return;
+  }
+  // A number that is defined already now means another communicator.
+  if (const auto at = comms_.find(record.comm); at != comms_.end() && at->second.defined) comms_.erase(at);
+  const std::uint32_t row = CommRow(record.comm, ns);
+  comms_[record.comm].defined = true;
+  comms.global_id[row] = record.global_id;
+  comms.parent_id[row] = record.parent_id;
+  comms.size[row] = record.size;
+  comms.rank[row] = record.rank;
+  comms.kind[row] = flags & 0x1f;
+  comms.unidentified[row] = flags >> 7;
+  comms.first_world_rank[row] = record.first_world_rank;
+  comms.stride[row] = record.stride;
+  comms.name[row] = name;
+  comms.begin_ns[row] = std::min(comms.begin_ns[row], ns);
+  if (record.stride != 0) return;
+  const std::size_t members = std::min<std::size_t>(record.explicit_members, thread.comm_members.size() / 4);
+  if (members > 0) std::memcpy(&comms.first_world_rank[row], thread.comm_members.data(), sizeof(std::int32_t));
+  for (std::size_t i = 0; i < members; ++i) {
+    std::int32_t world_rank;
+    std::memcpy(&world_rank, thread.comm_members.data() + i * sizeof world_rank, sizeof world_rank);
+    tables_.comm_members.Append({.comm = row, .comm_rank = static_cast<std::uint32_t>(i), .world_rank = world_rank});
+  }
+}
+
+std::uint32_t ProcessDecoder::AddCall(const Thread& thread, const MpiRecord& record, std::int64_t begin_ns,
+                                      std::int64_t end_ns) {
+  const std::uint8_t flags = record.head.flags;
+  tables_.mpi_calls.Append({.begin_ns = begin_ns,
+                            .duration_ns = DurationNs(begin_ns, end_ns),
+                            .thread = thread.row,
+                            .op = record.op,
+                            .comm = CommRow(record.comm, begin_ns),
+                            .bytes = record.bytes,
+                            .peer = record.peer,
+                            .tag = record.tag,
+                            .count = 1,
+                            .outcome = (flags & kMpiError) != 0              ? kCallError
+                                       : (flags & kMpiNothingCompleted) != 0 ? kCallNothing
+                                                                             : std::uint8_t{0}});
+  return static_cast<std::uint32_t>(tables_.mpi_calls.rows() - 1);
+}
+
+void ProcessDecoder::AddCollective(const Thread& thread, const MpiRecord& record, std::uint8_t mode,
+                                   std::uint32_t start, std::int64_t begin_ns, std::int64_t end_ns,
+                                   std::uint32_t call) {
+  const bool blocking = mode == static_cast<std::uint8_t>(CollectiveMode::kBlocking);
+  tables_.collectives.Append({.comm = CommRow(record.comm, begin_ns),
+                              .seq = record.seq,
+                              .start = start,
+                              .kind = static_cast<std::uint8_t>(InfoOf(record.op).kind),
+                              .mode = mode,
+                              .uneven = (record.head.flags & kMpiUneven) != 0,
+                              .thread = thread.row,
+                              .begin_ns = begin_ns,
+                              .post_end_ns = end_ns,
+                              .last_incomplete_ns = kNoTime,
+                              .wait_begin_ns = blocking ? begin_ns : kNoTime,
+                              .end_ns = blocking ? end_ns : kNoTime,
+                              .bytes = record.bytes,
+                              .count = record.count,
+                              .dtype = record.dtype,
+                              .root = std::max(record.peer, -1),
+                              .call = call,
+                              .kernel = kNone,
+                              .enqueue_begin_ns = kNoTime,
+                              .algorithm = kNone,
+                              .protocol = kNone});
+}
+
+// False for MPI_PROC_NULL: no message, no row.
+bool ProcessDecoder::AddP2p(const Thread& thread, const MpiRecord& record, bool receive, std::uint8_t mode,
+                            const CompletionRecord* status, std::int64_t begin_ns, std::int64_t end_ns,
+                            std::uint32_t call) {
+  std::int32_t peer = record.peer, tag = record.tag;
+  std::uint64_t bytes = record.bytes;
+  const auto op = static_cast<MpiOp>(record.op);
+  // A matched probe's message names no source.
+  if (receive && peer == -1 && (op == MpiOp::kMrecv || op == MpiOp::kImrecv)) peer = kAny;
+  if (status != nullptr) {
+    peer = status->source;
+    tag = status->tag;
+    bytes = status->bytes;
+  }
+  if (peer == -1) return false;
+  const bool blocking = mode == schema::Code(CollectiveMode::kBlocking);
+  const bool error = (record.head.flags & kMpiError) != 0;
+  tables_.p2p.Append({.comm = CommRow(record.comm, begin_ns),
+                      .direction = receive,
+                      .mode = mode,
+                      .peer = peer,
+                      .peer_world_rank = -1,
+                      .tag = tag,
+                      .seq = 0,
+                      .thread = thread.row,
+                      .begin_ns = begin_ns,
+                      .post_end_ns = end_ns,
+                      .last_incomplete_ns = kNoTime,
+                      .wait_begin_ns = blocking ? begin_ns : kNoTime,
+                      .end_ns = blocking ? end_ns : kNoTime,
+                      .bytes = bytes,
+                      .outcome = error      ? kFailed
+                                 : blocking ? kCompleted
+                                            : kNeverCompleted,
+                      .call = call,
+                      .kernel = kNone});
+  const std::uint64_t probed = std::uint64_t{record.start} << 32 | record.seq;
+  if (receive && (op == MpiOp::kMrecv || op == MpiOp::kImrecv) && probed != 0)
+    probed_ns_[static_cast<std::uint32_t>(tables_.p2p.rows() - 1)] = TickConverter(thread.clock).Ns(probed);
+  return true;
+}
+
+void ProcessDecoder::Post(const Thread& thread, const MpiRecord& record, const MpiOpInfo& info, std::int64_t begin_ns,
+                          std::int64_t end_ns, std::uint32_t call) {
+  OpenRequests::Operation operation{OpenRequests::Kind::kOther, 0};
+  const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
+  if (recorded && info.cls == MpiClass::kCollectivePost) {
+    AddCollective(thread, record, static_cast<std::uint8_t>(CollectiveMode::kNonBlocking), 0, begin_ns, end_ns, call);
+    operation = {OpenRequests::Kind::kCollective, static_cast<std::uint32_t>(tables_.collectives.rows() - 1)};
+  } else if (recorded && (info.cls == MpiClass::kSendPost || info.cls == MpiClass::kRecvPost)) {
+    if (AddP2p(thread, record, info.cls == MpiClass::kRecvPost, 1, nullptr, begin_ns, end_ns, call))
+      operation = {OpenRequests::Kind::kP2p, static_cast<std::uint32_t>(tables_.p2p.rows() - 1)};
+  } else if (recorded && (info.cls == MpiClass::kIoPost || info.cls == MpiClass::kRmaPost)) {
+    const bool error = (record.head.flags & kMpiError) != 0;
+    tables_.mpi_requests.Append({.op = record.op,
+                                 .comm = CommRow(record.comm, begin_ns),
+                                 .thread = thread.row,
+                                 .wait_thread = kNone,
+                                 .begin_ns = begin_ns,
+                                 .post_end_ns = end_ns,
+                                 .wait_begin_ns = kNoTime,
+                                 .end_ns = kNoTime,
+                                 .bytes = record.bytes,
+                                 .peer = record.peer,
+                                 .outcome = error ? kFailed : kNeverCompleted});
+    operation = {OpenRequests::Kind::kRequest, static_cast<std::uint32_t>(tables_.mpi_requests.rows() - 1)};
+  }
+  if (record.request != 0 && (record.head.flags & kMpiError) == 0) requests_.Post(record.request, operation);
+}
+
+void ProcessDecoder::Start(const Thread& thread, const MpiRecord& record, std::uint64_t handle, std::uint64_t nth,
+                           std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call) {
+  const auto at = persistent_.find(OpenRequests::Key(handle));
+  if (at == persistent_.end()) {
+    ++unknown_requests_;
+    requests_.Post(handle, {OpenRequests::Kind::kOther, 0});
+    return;
+  }
+  Persistent& persistent = at->second.front();
+  persistent.starts = nth != 0 ? static_cast<std::uint32_t>(nth) : persistent.starts + 1;
+  if ((record.head.flags & kMpiUnrecorded) != 0) return;
+  MpiRecord init = persistent.init;
+  init.head.flags = static_cast<std::uint8_t>((init.head.flags & ~kMpiError) | (record.head.flags & kMpiError));
+  OpenRequests::Operation operation{OpenRequests::Kind::kOther, 0};
+  const MpiClass cls = InfoOf(init.op).cls;
+  if (cls == MpiClass::kCollectiveInit) {
+    AddCollective(thread, init, static_cast<std::uint8_t>(CollectiveMode::kPersistent), persistent.starts, begin_ns,
+                  end_ns, call);
+    operation = {OpenRequests::Kind::kCollective, static_cast<std::uint32_t>(tables_.collectives.rows() - 1)};
+  } else if (AddP2p(thread, init, cls == MpiClass::kRecvInit, 2, nullptr, begin_ns, end_ns, call)) {
+    operation = {OpenRequests::Kind::kP2p, static_cast<std::uint32_t>(tables_.p2p.rows() - 1)};
+  }
+  requests_.Post(handle, operation);
+}
+
+void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const CompletionRecord* completion,
+                              std::int64_t begin_ns, std::int64_t end_ns) {
+  OpenRequests::Operation operation;
+  if (!requests_.Complete(handle, operation)) {
+    // An inactive persistent request may be waited for: that completes nothing.
+    if (!persistent_.contains(OpenRequests::Key(handle))) ++unknown_requests_;
+    return;
+  }
+  const std::uint8_t flags = completion == nullptr ? 0 : completion->head.flags;
+  const std::uint8_t outcome = (flags & kCompletionCancelled) != 0 ? kCancelled
+                               : (flags & kCompletionError) != 0   ? kFailed
+                                                                   : kCompleted;
+  if (operation.kind == OpenRequests::Kind::kRequest) {
+    schema::MpiRequests& requests = tables_.mpi_requests;
+    requests.wait_thread[operation.row] = thread.row;
+    requests.wait_begin_ns[operation.row] = begin_ns;
+    requests.end_ns[operation.row] = end_ns;
+    // Nobody can cancel these, and Open MPI's ompio (4.1.4) leaves that field of their status as it was.
+    requests.outcome[operation.row] = (flags & kCompletionError) != 0 ? kFailed : kCompleted;
+  } else if (operation.kind == OpenRequests::Kind::kCollective) {
+    tables_.collectives.wait_begin_ns[operation.row] = begin_ns;
+    tables_.collectives.end_ns[operation.row] = end_ns;
+  } else if (operation.kind == OpenRequests::Kind::kP2p) {
+    schema::P2p& p2p = tables_.p2p;
+    const std::uint32_t row = operation.row;
+    p2p.wait_begin_ns[row] = begin_ns;
+    p2p.end_ns[row] = end_ns;
+    p2p.outcome[row] = outcome;
+    if ((flags & kCompletionStatus) != 0 && p2p.direction[row] == schema::Direction::kReceive &&
+        p2p.outcome[row] != kCancelled) {
+      p2p.peer[row] = completion->source;
+      p2p.tag[row] = completion->tag;
+      p2p.bytes[row] = completion->bytes;
+    }
+  }
+}
+
+void ProcessDecoder::Incomplete(std::uint64_t handle, std::int64_t ns) {
+  requests_.ForEach(handle, [&](const OpenRequests::Operation& operation) {
+    if (operation.kind != OpenRequests::Kind::kCollective && operation.kind != OpenRequests::Kind::kP2p) return;
+    std::int64_t& last = operation.kind == OpenRequests::Kind::kCollective
+                             ? tables_.collectives.last_incomplete_ns[operation.row]
+                             : tables_.p2p.last_incomplete_ns[operation.row];
+    last = std::max(last, ns);  // kNoTime is less than any time.
+  });
+}
+
+void ProcessDecoder::Free(std::uint64_t handle) {
+  const auto made = persistent_.find(OpenRequests::Key(handle));
+  const bool was_persistent = made != persistent_.end();
+  if (was_persistent) {
+    made->second.pop_front();
+    if (made->second.empty()) persistent_.erase(made);
+  }
+  OpenRequests::Operation operation;
+  if (!requests_.Complete(handle, operation)) {
+    if (!was_persistent) ++unknown_requests_;
+    return;
+  }
+  if (operation.kind == OpenRequests::Kind::kP2p) tables_.p2p.outcome[operation.row] = kFreed;
+  if (operation.kind == OpenRequests::Kind::kRequest) tables_.mpi_requests.outcome[operation.row] = kFreed;
+}
+
+void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
+  const std::int64_t begin = thread.clock.Ns(record.begin_ticks);
+  const std::int64_t end = std::max(begin, thread.clock.Ns(record.end_ticks));
+  Touch(thread, begin, end);
+  const MpiOpInfo& info = InfoOf(record.op);
+  const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
+  const std::uint32_t call = recorded ? AddCall(thread, record, begin, end) : kNone;
+  const CompletionRecord* status = nullptr;
+  for (const CompletionRecord& completion : thread.follow)
+    if (status == nullptr && (completion.head.flags & kCompletionStatus) != 0) status = &completion;
+
+  switch (info.cls) {
+    case MpiClass::kCollective:
+      if (recorded) AddCollective(thread, record, 0, 0, begin, end, call);
+      break;
+    case MpiClass::kSend:
+    case MpiClass::kRecv: {
+      const bool receive = info.cls == MpiClass::kRecv;
+      if (recorded) AddP2p(thread, record, receive, 0, receive ? status : nullptr, begin, end, call);
+      break;
+    }
+    case MpiClass::kSendRecv:
+      if (!recorded) break;
+      AddP2p(thread, record, false, 0, nullptr, begin, end, call);
+      if (status != nullptr) AddP2p(thread, record, true, 0, status, begin, end, call);
+      break;
+    case MpiClass::kCollectiveInit:
+    case MpiClass::kSendInit:
+    case MpiClass::kRecvInit:
+      if (record.request != 0) {
+        std::deque<Persistent>& made = persistent_[OpenRequests::Key(record.request)];
+        // Freed unseen, in a gap.
+        std::erase_if(made, [&](const Persistent& one) { return one.epoch != requests_.epoch(); });
+        made.push_back({record, 0, requests_.epoch()});
+      }
+      break;
+    case MpiClass::kStart:
+      for (const CompletionRecord& started : thread.follow)
+        if ((started.head.flags & kCompletionStarted) != 0)
+          Start(thread, record, started.request, started.bytes, begin, end, call);
+      if (thread.follow.empty() && record.request != 0) Start(thread, record, record.request, 0, begin, end, call);
+      break;
+    case MpiClass::kWait:
+    case MpiClass::kTest:
+      for (const CompletionRecord& completion : thread.follow) {
+        if ((completion.head.flags & kCompletionPending) != 0)
+          Incomplete(completion.request, end);
+        else
+          Complete(thread, completion.request, &completion, begin, end);
+      }
+      // One request and no status worth a slot.
+      if (thread.follow.empty() && record.request != 0 && (record.head.flags & kMpiNothingCompleted) == 0)
+        Complete(thread, record.request, nullptr, begin, end);
+      break;
+    case MpiClass::kRequest:
+      if (static_cast<MpiOp>(record.op) == MpiOp::kRequest_free && record.request != 0) Free(record.request);
+      break;
+    default:
+      Post(thread, record, info, begin, end, call);
+      break;
+  }
+}
+
+void ProcessDecoder::OnPoll(Thread& thread, const PollRecord& record) {
+  const std::int64_t first = thread.clock.Ns(record.first_ticks);
+  const std::int64_t last = std::max(first, thread.clock.Ns(record.last_ticks));
+  Touch(thread, first, last);
+  const std::uint64_t handle = record.op_and_request >> 12;
+  tables_.mpi_calls.Append({.begin_ns = first,
+                            .duration_ns = DurationNs(first, last),
+                            .thread = thread.row,
+                            .op = static_cast<std::uint16_t>(record.op_and_request & 0xfff),
+                            .comm = kNone,
+                            .bytes = handle != 0 ? 1 : thread.follow.size(),
+                            .peer = -1,
+                            .tag = -1,
+                            .count = record.calls,
+                            .outcome = kCallNothing});
+  if (handle != 0) Incomplete(handle, last);
+  for (const CompletionRecord& completion : thread.follow)
+    if ((completion.head.flags & kCompletionPending) != 0) Incomplete(completion.request, last);
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,173 @@
+// Ranges, marks and their domains.
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trace/decode/process_decoder.h"
+
+namespace lockstep::trace {
+
+using schema::kNone;
+
+namespace {
+
+using enum schema::RangeKind::Value;
+
+// What is the same in all records of ranges. `extra` counts if the record has 2 slots.
+schema::Ranges::Row RowOf(const RangeRecord& record, const RangeExtra& extra) {
+  schema::Ranges::Row row{.domain = record.domain,
+                          .source = static_cast<std::uint8_t>(record.head.flags & 15),
+                          .category = static_cast<std::uint8_t>(record.head.flags >> 4),
+                          .depth = record.depth,
+                          .payload = record.payload,
+                          .payload_kind = static_cast<std::uint8_t>(record.payload != 0 ? 1 : 0)};
+  if (record.head.slots >= 2) {
+    row.payload = extra.payload;
+    row.payload_kind = extra.payload_kind;
+    row.category_id = extra.category;
+  }
+  return row;
+}
+
+RangeExtra ExtraOf(const RangeRecord& record, std::span<const std::byte> bytes) {
+  return record.head.slots >= 2 ? LoadRecord<RangeExtra>(bytes.subspan(kSlotBytes)) : RangeExtra{};
+}
+
+// Only its own words make a category of ours of an NVTX one.
+std::uint8_t WellKnownCategory(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"",          "input",         "forward",   "backward",
+                                                "optimizer", "communication", "checkpoint"};
+  for (std::size_t i = 1; i < std::size(kNames); ++i) {
+    const std::string_view known = kNames[i];
+    if (name.size() == known.size() && std::equal(name.begin(), name.end(), known.begin(), [](char a, char b) {
+          return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b;
+        }))
+      return static_cast<std::uint8_t>(i);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void ProcessDecoder::OnRange(Thread& thread, std::span<const std::byte> bytes) {
+  const auto record = LoadRecord<RangeRecord>(bytes);
+  schema::Ranges::Row row = RowOf(record, ExtraOf(record, bytes));
+  row.begin_ns = thread.clock.Ns(record.begin_ticks);
+  const std::int64_t end = std::max(row.begin_ns, thread.clock.Ns(record.end_ticks));
+  Touch(thread, row.begin_ns, end);
+  row.duration_ns = DurationNs(row.begin_ns, end);
+  row.thread = thread.row;
+  row.name = TextOfThread(thread, record.name);
+  row.kind = record.head.kind == RecordKind::kRange  ? kPushPop
+             : record.head.kind == RecordKind::kMark ? kMark
+                                                     : kStartEnd;
+  tables_.ranges.Append(row);
+}
+
+void ProcessDecoder::OnRangeStart(Thread& thread, std::span<const std::byte> bytes) {
+  const auto record = LoadRecord<RangeRecord>(bytes);
+  schema::Ranges::Row row = RowOf(record, ExtraOf(record, bytes));
+  row.begin_ns = thread.clock.Ns(record.begin_ticks);
+  Touch(thread, row.begin_ns, row.begin_ns);
+  row.thread = thread.row;
+  row.name = TextOfThread(thread, record.name);
+  row.kind = kStartEnd;
+  row.open = 1;
+  started_ranges_[record.end_ticks] = tables_.ranges.rows();
+  tables_.ranges.Append(row);
+}
+
+void ProcessDecoder::OnRangeEnd(Thread& thread, const RangeRecord& record) {
+  const std::int64_t ns = thread.clock.Ns(record.end_ticks);
+  Touch(thread, ns, ns);
+  range_endings_[record.begin_ticks] = {ns, (record.depth & kRangeForgotten) != 0};
+}
+
+void ProcessDecoder::PairRanges(std::int64_t last_ns) {
+  if (started_ranges_.empty()) return;
+  schema::Ranges& ranges = tables_.ranges;
+  std::vector<std::size_t> forgotten;
+  for (const auto& [id, row] : started_ranges_) {
+    const auto ending = range_endings_.find(id);
+    if (ending != range_endings_.end() && ending->second.forgotten) {
+      forgotten.push_back(row);
+      continue;
+    }
+    const std::int64_t begin = ranges.begin_ns[row];
+    ranges.open[row] = ending == range_endings_.end();
+    open_ranges_ += ending == range_endings_.end();
+    ranges.duration_ns[row] =
+        DurationNs(begin, std::max(begin, ending == range_endings_.end() ? last_ns : ending->second.ns));
+  }
+  if (forgotten.empty()) return;
+  std::sort(forgotten.begin(), forgotten.end());
+  ranges.ForEachColumn([&](const schema::ColumnInfo&, auto& column) {
+    std::size_t kept = 0, next = 0;
+    for (std::size_t i = 0; i < column.size(); ++i) {
+      if (next < forgotten.size() && forgotten[next] == i)
+        ++next;
+      else
+        column[kept++] = column[i];
+    }
+    column.resize(kept);
+  });
+}
+
+void ProcessDecoder::DecodeOpenRanges(Thread& thread, std::int64_t last_ns) {
+  for (const RingState::OpenRange& open : thread.input.left_open.ranges) {
+    schema::Ranges::Row row = RowOf(open.record, open.extra);
+    row.begin_ns = thread.clock.Ns(open.record.begin_ticks);
+    row.duration_ns = DurationNs(row.begin_ns, last_ns);
+    row.thread = thread.row;
+    row.name = TextOfThread(thread, open.record.name);
+    row.open = 1;
+    ++open_ranges_;
+    tables_.ranges.Append(row);
+  }
+}
+
+void ProcessDecoder::OnDomain(Thread& thread, std::span<const std::byte> bytes) {
+  const auto record = LoadRecord<StringRecord>(bytes);
+  if ((record.head.flags & 1) != 0) ++thread.cut_texts;
+  domains_[record.id] = Intern(RecordText(bytes));
+}
+
+void ProcessDecoder::OnCategory(Thread& thread, std::span<const std::byte> bytes) {
+  const auto record = LoadRecord<StringRecord>(bytes);
+  if ((record.head.flags & 1) != 0) ++thread.cut_texts;
+  if (record.id != 0) categories_[{record.reserved[0], record.id}] = Intern(RecordText(bytes));
+}
+
+std::uint32_t ProcessDecoder::NameOf(const Thread& thread) const {
+  const auto given = thread_names_.find(static_cast<std::uint32_t>(thread.input.tid));
+  return given != thread_names_.end() ? given->second : thread.name;
+}
+
+// Threads name domains in their own rings, so a range may be read before its domain's name.
+void ProcessDecoder::NameDomains() {
+  const auto name = [&](std::uint32_t domain) {
+    if (domain == 0) return kNone;
+    const auto [at, lost] = domains_.try_emplace(domain, kNone);
+    if (lost) at->second = Intern("domain " + std::to_string(domain));
+    return at->second;
+  };
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint8_t> ours;
+  for (const auto& [key, text] : categories_) {
+    tables_.range_categories.Append({.domain = name(key.first), .category_id = key.second, .name = text});
+    if (const std::uint8_t category = WellKnownCategory(TextOf(tables_, text)); category != schema::Category::kNone)
+      ours[key] = category;
+  }
+  schema::Ranges& ranges = tables_.ranges;
+  for (std::size_t i = 0; i < ranges.rows(); ++i) {
+    if (ranges.category_id[i] != 0 && ranges.category[i] == schema::Category::kNone)
+      if (const auto known = ours.find({ranges.domain[i], ranges.category_id[i]}); known != ours.end())
+        ranges.category[i] = known->second;
+    ranges.domain[i] = name(ranges.domain[i]);
+  }
+}
+
+}  // namespace lockstep::trace

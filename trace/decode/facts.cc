@@ -1,0 +1,84 @@
+// Facts that hooks inside the application report, and samples of memory.
+
+#include <charconv>
+#include <string>
+
+#include "core/collective.h"
+#include "core/fact.h"
+#include "trace/decode/process_decoder.h"
+
+namespace lockstep::trace {
+namespace {
+
+std::uint64_t Number(std::string_view text) {
+  std::uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// PyTorch's names, without "torch.".
+DataType TypeNamed(std::string_view name) {
+  static constexpr std::pair<std::string_view, DataType> kNames[] = {
+      {"float32", DataType::kFloat32},
+      {"float64", DataType::kFloat64},
+      {"float16", DataType::kFloat16},
+      {"bfloat16", DataType::kBfloat16},
+      {"int8", DataType::kInt8},
+      {"uint8", DataType::kUint8},
+      {"int16", DataType::kInt16},
+      {"int32", DataType::kInt32},
+      {"int64", DataType::kInt64},
+      {"float8_e4m3fn", DataType::kFloat8e4m3},
+      {"float8_e5m2", DataType::kFloat8e5m2},
+  };
+  for (const auto& [text, type] : kNames)
+    if (text == name) return type;
+  return DataType::kUnknown;
+}
+
+}  // namespace
+
+void ProcessDecoder::OnFact(Thread& thread, std::span<const std::byte> bytes) {
+  if ((LoadRecord<StringRecord>(bytes).head.flags & 1) != 0) ++thread.cut_texts;
+  const std::string_view line = RecordText(bytes), name = FactName(line);
+  if (name.empty()) {
+    ++unknown_records_;
+  } else if (name == "ddp_bucket") {
+    const std::string_view parameters = FactValue(line, "parameters");
+    tables_.gradient_buckets.Append({.model = static_cast<std::uint32_t>(Number(FactValue(line, "model"))),
+                                     .bucket = static_cast<std::uint32_t>(Number(FactValue(line, "bucket"))),
+                                     .bytes = Number(FactValue(line, "bytes")),
+                                     .cap_bytes = Number(FactValue(line, "cap")),
+                                     .dtype = static_cast<std::uint16_t>(TypeNamed(FactValue(line, "dtype"))),
+                                     .parameters = parameters.empty() ? schema::kNone : Intern(parameters),
+                                     .rebuilt = FactValue(line, "rebuilt") == "1"});
+  } else if (name == "python_isolated") {
+    AddLoss(Loss::kPythonIsolated, 1);
+  } else if (name == "torch_unhooked") {
+    AddLoss(Loss::kTorchHook, 1, schema::kNoTime, schema::kNoTime, schema::kNone,
+            "all: " + std::string(FactValue(line, "what")));
+  } else if (name == "torch_hook_missing") {
+    AddLoss(Loss::kTorchHook, 1, schema::kNoTime, schema::kNoTime, schema::kNone,
+            std::string(FactValue(line, "part")) + ": " + std::string(FactValue(line, "why")));
+  } else {
+    const std::uint32_t nth = ++facts_[std::string(name)];
+    std::string key = "fact." + std::string(name);
+    if (nth > 1) key += "." + std::to_string(nth);
+    tables_.meta.Append({.key = Intern(key), .value = Intern(FactRest(line))});
+  }
+}
+
+void ProcessDecoder::OnMemory(Thread& thread, const MemoryRecord& record) {
+  const std::int64_t ns = thread.clock.Ns(record.ticks);
+  Touch(thread, ns, ns);
+  tables_.gpu_memory.Append({.time_ns = ns,
+                             .kind = static_cast<std::uint8_t>(record.head.flags),
+                             .device = static_cast<std::uint16_t>(record.device),
+                             .address = 0,
+                             .bytes = 0,
+                             .allocated_bytes = record.allocated_bytes,
+                             .reserved_bytes = record.reserved_bytes,
+                             .name = schema::kNone});
+}
+
+}  // namespace lockstep::trace

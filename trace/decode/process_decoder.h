@@ -1,0 +1,227 @@
+#pragma once
+// Records of one process's threads -> the tables of its rank file.
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/loss.h"
+#include "core/mpi_ops.h"
+#include "core/record.h"
+#include "core/schema.h"
+#include "trace/decode/decode_gpu.h"
+#include "trace/decode/open_requests.h"
+#include "trace/decode/record_context.h"
+#include "trace/decode/tick_converter.h"
+#include "trace/file/strings.h"
+#include "trace/nccl/decode_nccl.h"
+#include "trace/spool/leftover_rings.h"
+#include "trace/spool/record_stream.h"
+
+namespace lockstep::trace {
+
+struct DecoderThread {
+  std::int64_t tid = 0;
+  RecordStream stream;
+  RingState left_open;
+  struct Cpu {
+    std::uint64_t ticks;
+    std::int64_t cpu_ns, run_delay_ns;
+  };
+  std::vector<Cpu> cpu;  // Read by the agent.
+};
+
+// The text behind a StringRecord.
+inline std::string_view RecordText(std::span<const std::byte> bytes) {
+  const std::size_t length = LoadRecord<StringRecord>(bytes).bytes, room = bytes.size() - kSlotBytes;
+  return {reinterpret_cast<const char*>(bytes.data()) + kSlotBytes, length < room ? length : room};
+}
+
+// One per process; Decode is called once. Thread: one at a time.
+class ProcessDecoder {
+ public:
+  // `tables` receives the rows of everything but meta, processes, clock tables.
+  ProcessDecoder(schema::RankTables& tables, const TickMap& map);
+
+  // `process_row`: row of `processes` the threads belong to. `main_tid`: the
+  // process's first thread. `last_sign_ticks`: latest other sign of life, 0 none.
+  void Decode(std::vector<DecoderThread> threads, std::uint32_t process_row, std::int64_t main_tid,
+              std::uint64_t last_sign_ticks);
+
+  std::uint32_t Intern(std::string_view text) { return strings_.Intern(text); }
+  void AddLoss(Loss loss, std::uint64_t count, std::int64_t first_ns = schema::kNoTime,
+               std::int64_t last_ns = schema::kNoTime, std::uint32_t thread = schema::kNone,
+               std::string_view detail = {});
+
+  // Recording went on or off, in order of time. Windows are the slot's: every process
+  // sees the marks of all. `end_ns`: where a window that was never closed ends.
+  struct WindowMark {
+    std::int64_t ns, step;
+    WindowCause cause;
+    bool on, cut;
+  };
+  const std::vector<WindowMark>& window_marks() const { return window_marks_; }
+  // After Decode, once.
+  void MakeWindows(const std::vector<WindowMark>& marks, std::int64_t end_ns);
+  void CountLosses();
+
+  std::int64_t first_ns() const { return first_ns_; }  // kNoTime without records.
+  std::int64_t last_ns() const { return last_ns_; }    // Last sign of life, kNoTime if there is none.
+  std::uint64_t extrapolated() const { return extrapolated_; }
+  std::uint64_t missing_slots() const { return missing_slots_; }  // Of rings, in no block.
+  const GpuRecords& gpu() const { return gpu_; }
+  const NcclRecords& nccl() const { return nccl_; }
+
+ private:
+  struct Thread {
+    DecoderThread input;
+    std::uint32_t row;
+    TickConverter clock;
+    std::vector<std::uint32_t> strings;  // The thread's id -> row of strings.
+    std::int64_t first_ns = schema::kNoTime, last_ns = schema::kNoTime;
+    std::uint64_t records = 0, dropped = 0, pauses = 0;
+    std::int64_t dropped_first_ns = schema::kNoTime, dropped_last_ns = schema::kNoTime;
+    std::uint64_t cut_texts = 0;
+    std::uint64_t step_marks = 0;
+    bool gpu_source = false;  // A thread of the probe's own, which wrote what a GPU library reported.
+    std::uint32_t name = schema::kNone;
+
+    // The record whose turn comes by time, and what belongs to it.
+    std::int64_t key = 0;
+    RecordKind kind = RecordKind::kPad;
+    MpiRecord mpi;
+    PollRecord poll;
+    CommRecord comm;
+    std::span<const std::byte> comm_members;
+    StepRecord step;
+    GapRecord gap;
+    WindowRecord window;
+    std::vector<CompletionRecord> follow;
+  };
+  struct StepMark {
+    std::int64_t index, ns, cpu_ns;
+    std::uint32_t thread;
+    std::uint8_t source;
+    bool ends;
+  };
+  // How a persistent request was made.
+  struct Persistent {
+    MpiRecord init;
+    std::uint32_t starts, epoch;
+  };
+
+  // process_decoder.cc: visiting records.
+  bool Advance(Thread& thread);
+  void TakeFollow(Thread& thread);
+  void Visit(Thread& thread);
+  void OnString(Thread& thread, std::span<const std::byte> bytes);
+  void OnGap(Thread& thread, const GapRecord& record);
+  void Touch(Thread& thread, std::int64_t begin_ns, std::int64_t end_ns);
+  std::uint32_t TextOfThread(const Thread& thread, std::uint32_t id) const;
+  void DecodeLeftOpen(Thread& thread, std::int64_t last_ns);
+  void FinishThreads(std::vector<Thread>& threads, std::uint32_t process_row, std::int64_t main_tid);
+  // Rows of threads that only GPU records name; their rows follow `threads`.
+  void AddThreadsWithoutRing(const std::vector<Thread>& threads, std::uint32_t process_row, std::uint32_t training);
+
+  // decode_ranges.cc
+  void OnRange(Thread& thread, std::span<const std::byte> bytes);
+  void OnRangeStart(Thread& thread, std::span<const std::byte> bytes);
+  void OnRangeEnd(Thread& thread, const RangeRecord& record);
+  void OnDomain(Thread& thread, std::span<const std::byte> bytes);
+  void OnCategory(Thread& thread, std::span<const std::byte> bytes);
+  void DecodeOpenRanges(Thread& thread, std::int64_t last_ns);
+  void PairRanges(std::int64_t last_ns);  // Start/end ranges.
+  void NameDomains();                     // And categories. Until then ranges.domain holds the process's numbers.
+  std::uint32_t NameOf(const Thread& thread) const;
+
+  // decode_windows.cc
+  void OnWindow(Thread& thread, const WindowRecord& record);
+  void ExtendStepRanges();
+  void OrderMarks();
+  void KeepWholeSteps();
+  void DropRangesOutside();
+  void TellFirstKernels();
+
+  // decode_losses.cc
+  void OnLoss(Thread& thread, const LossRecord& record);
+  void AddToldLosses();
+
+  // facts.cc
+  void OnFact(Thread& thread, std::span<const std::byte> bytes);
+  void OnMemory(Thread& thread, const MemoryRecord& record);
+
+  // decode_mpi.cc: calls and operations.
+  void OnMpi(Thread& thread, const MpiRecord& record);
+  void OnPoll(Thread& thread, const PollRecord& record);
+  void OnComm(Thread& thread, const CommRecord& record);
+  std::uint32_t AddCall(const Thread& thread, const MpiRecord& record, std::int64_t begin_ns, std::int64_t end_ns);
+  void AddCollective(const Thread& thread, const MpiRecord& record, std::uint8_t mode, std::uint32_t start,
+                     std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call);
+  bool AddP2p(const Thread& thread, const MpiRecord& record, bool receive, std::uint8_t mode,
+              const CompletionRecord* status, std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call);
+  void Post(const Thread& thread, const MpiRecord& record, const MpiOpInfo& info, std::int64_t begin_ns,
+            std::int64_t end_ns, std::uint32_t call);
+  void Start(const Thread& thread, const MpiRecord& record, std::uint64_t handle, std::uint64_t nth,
+             std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call);
+  void Complete(const Thread& thread, std::uint64_t handle, const CompletionRecord* completion, std::int64_t begin_ns,
+                std::int64_t end_ns);
+  void Incomplete(std::uint64_t handle, std::int64_t ns);
+  void Free(std::uint64_t handle);
+  std::uint32_t CommRow(std::uint32_t number, std::int64_t ns);
+
+  // decode_finish.cc: what needs all rows.
+  void MakeSteps();
+  void NumberMessages();
+  void FindPeers();
+  void SortTables();
+
+  struct ToldLoss {
+    std::uint64_t count = 0;
+    std::int64_t first_ns = schema::kNoTime, last_ns = schema::kNoTime;
+    std::uint32_t thread = schema::kNone;  // The only one that reported it.
+  };
+
+  schema::RankTables& tables_;
+  StringInterner<schema::Strings, schema::StringBytes> strings_;
+  const TickMap& map_;
+  GpuRecords gpu_;
+  NcclRecords nccl_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, ToldLoss> told_losses_;  // Rows of strings: name, detail.
+
+  OpenRequests requests_;
+  // Oldest first. Mostly one: a thread that was interrupted early in its init call can
+  // get the handle that another one freed meanwhile, and then its record comes first.
+  std::unordered_map<std::uint64_t, std::deque<Persistent>> persistent_;
+  struct Comm {
+    std::uint32_t row;
+    bool defined, freed;
+  };
+  std::unordered_map<std::uint32_t, Comm> comms_;
+  std::vector<StepMark> marks_;
+  std::unordered_map<std::uint32_t, std::int64_t> probed_ns_;  // Row of p2p -> when its matched probe returned.
+  std::vector<WindowMark> window_marks_;
+  std::unordered_map<std::string, std::uint32_t> facts_;      // Those that became rows of meta, by name.
+  std::unordered_map<std::uint32_t, std::uint32_t> domains_;  // The process's number -> row of strings.
+  struct RangeEnding {
+    std::int64_t ns;
+    bool forgotten;
+  };
+  std::unordered_map<std::uint64_t, std::size_t> started_ranges_;  // Id -> row of ranges.
+  std::unordered_map<std::uint64_t, RangeEnding> range_endings_;   // Threads' records are not read in order of time.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>
+      categories_;                                                 // Domain's number, id -> row of strings.
+  std::unordered_map<std::uint32_t, std::uint32_t> thread_names_;  // By tid: given by other threads.
+
+  std::int64_t first_ns_ = schema::kNoTime, last_ns_ = schema::kNoTime;
+  std::uint64_t extrapolated_ = 0, missing_slots_ = 0;
+  std::uint64_t unknown_records_ = 0, unknown_requests_ = 0, undefined_comms_ = 0, open_ranges_ = 0;
+};
+
+}  // namespace lockstep::trace

@@ -1,0 +1,16 @@
+#pragma once
+// One number for what a file says.
+
+#include <cstdint>
+
+#include "core/result.h"
+#include "trace/file/table_file.h"
+
+namespace lockstep::trace {
+
+// Of all tables: texts count as texts, whatever their numbers in `strings`; where the
+// data came from does not count (names of rank files, the merge's mark of its inputs). Equal
+// for equal results, however many threads, processes, chunks or files made them.
+Result<std::uint64_t> ContentDigest(const TableFile& file);
+
+}  // namespace lockstep::trace

@@ -1,0 +1,180 @@
+#include "trace/file/lock_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "core/env.h"
+
+namespace lockstep::trace {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{60'000}, kPause{50};
+constexpr long kSurelyOldSeconds = 24 * 3600;
+
+bool SameFile(int fd, const std::string& path) {
+  struct stat open {
+  }, named{};
+  return ::fstat(fd, &open) == 0 && ::lstat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
+         open.st_ino == named.st_ino;
+}
+
+// Never through a link, never waiting for a pipe's other end; -1 if it is no plain file.
+int OpenPlain(const std::string& path, int flags) {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  struct stat info {};
+  if (fd >= 0 && ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
+  if (fd >= 0) ::close(fd);
+  return -1;
+}
+
+int Lock(int fd, int operation) {
+  int result = 0;
+  do {
+    result = ::flock(fd, operation | LOCK_NB);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
+long long ModifiedNs(const struct stat& info) { return info.st_mtim.tv_sec * 1'000'000'000LL + info.st_mtim.tv_nsec; }
+
+}  // namespace
+
+FileLock::FileLock(FileLock&& other) noexcept
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      state_(std::exchange(other.state_, State::kNone)),
+      touched_(other.touched_) {}
+
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
+  if (this == &other) return *this;
+  Release();
+  path_ = std::move(other.path_);
+  fd_ = std::exchange(other.fd_, -1);
+  state_ = std::exchange(other.state_, State::kNone);
+  touched_ = other.touched_;
+  return *this;
+}
+
+FileLock FileLock::Try(const std::string& path, Mode mode) {
+  FileLock lock;
+  lock.path_ = path;
+  // Whoever holds it exclusively may take the file away: then another one is there by now.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    int fd = OpenPlain(path, O_RDWR | O_CREAT);
+    if (fd < 0) fd = OpenPlain(path, O_RDONLY);  // Somebody else's: it can be locked all the same.
+    if (fd < 0) return lock;
+    if (Lock(fd, mode == Mode::kShared ? LOCK_SH : LOCK_EX) != 0) {
+      if (errno == EWOULDBLOCK) lock.state_ = State::kBusy;
+      ::close(fd);
+      return lock;
+    }
+    if (SameFile(fd, path)) {
+      lock.fd_ = fd;
+      lock.state_ = State::kHeld;
+      return lock;
+    }
+    ::close(fd);
+  }
+  return lock;
+}
+
+void FileLock::NameOwner(const std::string& what) {
+  if (fd_ < 0) return;
+  char host[256] = "";
+  (void)::gethostname(host, sizeof host - 1);
+  const std::string text = what + ", process " + std::to_string(::getpid()) + " on " + host + "\n";
+  if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, text.data(), text.size(), 0) < 0) return;  // Only a courtesy.
+}
+
+void FileLock::Touch() {
+  const auto now = std::chrono::steady_clock::now();
+  if (fd_ < 0 || now - touched_ < std::chrono::seconds(1)) return;
+  touched_ = now;
+  (void)::futimens(fd_, nullptr);
+}
+
+void FileLock::Release(bool remove) {
+  if (fd_ < 0) return;
+  if (remove && SameFile(fd_, path_)) ::unlink(path_.c_str());
+  ::close(std::exchange(fd_, -1));
+  state_ = State::kNone;
+}
+
+std::string OwnerOf(const std::string& lock_path) {
+  const int fd = OpenPlain(lock_path, O_RDONLY);
+  if (fd < 0) return "";
+  char text[160];
+  const ssize_t got = ::pread(fd, text, sizeof text, 0);
+  ::close(fd);
+  std::string owner;
+  for (ssize_t i = 0; i < got && text[i] != '\n'; ++i) owner += text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+  return owner;
+}
+
+std::chrono::milliseconds LockPatience() {
+  if (const char* text = std::getenv(env::kTestLockWait); text != nullptr && *text != '\0')
+    return std::chrono::milliseconds(std::strtol(text, nullptr, 10));
+  return kPatience;
+}
+
+bool LockWait::Tick() {
+  std::this_thread::sleep_for(kPause);
+  const auto now = std::chrono::steady_clock::now();
+  // Times of another machine's clock mean nothing here; that they change does.
+  struct stat info {};
+  const long long changed_ns = ::stat(path_.c_str(), &info) == 0 ? ModifiedNs(info) : 0;
+  if (changed_ns != seen_ns_) {
+    seen_ns_ = changed_ns;
+    moved_ = now;
+  }
+  return now - moved_ < LockPatience();
+}
+
+bool LockWait::TellNow() {
+  if (told_ || std::chrono::steady_clock::now() - begin_ < std::chrono::seconds(1)) return false;
+  return told_ = true;
+}
+
+bool SharedBetweenMachines(int fd) {
+  struct statfs info {};
+  if (::fstatfs(fd, &info) != 0) return true;
+  // statfs(2), linux/magic.h: NFS, SMB, CIFS, SMB2, FUSE, Lustre, GPFS, BeeGFS, Ceph, 9P, AFS, GFS2, OCFS2.
+  static constexpr unsigned long kMagic[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42, 0x65735546,
+                                             0x0bd00bd0, 0x47504653, 0x19830326, 0x00c36400, 0x01021997,
+                                             0x5346414f, 0x01161970, 0x7461636f};
+  const auto magic = static_cast<unsigned long>(info.f_type) & 0xffffffffUL;
+  return std::find(std::begin(kMagic), std::end(kMagic), magic) != std::end(kMagic);
+}
+
+bool LocksProve(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return false;
+  return !SharedBetweenMachines(fd) || std::time(nullptr) - info.st_mtim.tv_sec > kSurelyOldSeconds;
+}
+
+FileLock LockIfUnused(const std::string& path) {
+  FileLock lock;
+  const int fd = OpenPlain(path, O_RDONLY);
+  if (fd < 0) return lock;
+  if (Lock(fd, LOCK_EX) != 0 || !SameFile(fd, path) || !LocksProve(fd)) {
+    ::close(fd);
+    return lock;
+  }
+  lock.path_ = path;
+  lock.fd_ = fd;
+  lock.state_ = FileLock::State::kHeld;
+  return lock;
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,83 @@
+#pragma once
+// Files that are locks, between commands that read and write the same directory: flock(2), which the kernel gives back
+// however its holder ends, which holds across PID namespaces, and which (other than core/file_lock.h's) a reader
+// without write permission can take as well. Some file systems have no such locks, so no decision may rest on them
+// alone.
+
+#include <chrono>
+#include <string>
+
+namespace lockstep::trace {
+
+// Thread: one at a time.
+class FileLock {
+ public:
+  enum class Mode : unsigned char { kShared, kExclusive };
+  enum class State : unsigned char {
+    kHeld,
+    kBusy,  // Somebody holds it.
+    kNone,  // Nothing can be locked here: no locks on this file system, no permission, no space.
+  };
+
+  FileLock() = default;
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+  ~FileLock() { Release(); }
+
+  // Without waiting. The file is made if it is not there.
+  static FileLock Try(const std::string& path, Mode mode);
+
+  friend FileLock LockIfUnused(const std::string& path);
+
+  State state() const { return state_; }
+  bool held() const { return state_ == State::kHeld; }
+
+  // Says in the file who holds it, for those who wait. Of an exclusive lock.
+  void NameOwner(const std::string& what);
+  // Says that the holder gets on: at most once a second, however often it is called.
+  void Touch();
+  // Gives it back; `remove`: and takes the file away, which is safe while it is held exclusively.
+  void Release(bool remove = false);
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  State state_ = State::kNone;
+  std::chrono::steady_clock::time_point touched_{};
+};
+
+// What NameOwner wrote, in printable characters, since another user may own the file. "" if it is empty.
+std::string OwnerOf(const std::string& lock_path);
+
+// How long those who wait believe in a holder that does not Touch its lock. LOCKSTEP_TEST_LOCK_WAIT_MS changes it.
+std::chrono::milliseconds LockPatience();
+
+// Waits for a holder as long as it gets on: call Tick between tries.
+class LockWait {
+ public:
+  explicit LockWait(std::string lock_path) : path_(std::move(lock_path)) {}
+  // Sleeps a little. False: the holder has not moved for LockPatience.
+  bool Tick();
+  // True once, after a second: the user should then see a message.
+  bool TellNow();
+
+ private:
+  std::string path_;
+  long long seen_ns_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now(), moved_ = begin_;
+  bool told_ = false;
+};
+
+// Several machines may see this file system, and not all of them show one another's locks (NFS with local_lock,
+// Lustre with localflock): there a free lock alone does not prove that a file is unused.
+bool SharedBetweenMachines(int fd);
+
+// Whether holding the lock of this open file proves that no other process uses it: everywhere but on a file system of
+// several machines, where the file must be a day old.
+bool LocksProve(int fd);
+
+// The exclusive lock of a file that is there, if that proves that the file is unused; else one that is not held. A
+// process that removes the file does so before it unlocks: users check that what they locked still exists.
+FileLock LockIfUnused(const std::string& path);
+
+}  // namespace lockstep::trace

@@ -1,0 +1,151 @@
+#include "trace/file/part_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/own_file.h"
+#include "trace/file/lock_file.h"
+
+namespace lockstep::trace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kDirectory = ".d";
+
+bool IsWorkLock(std::string_view name) {
+  return name == ".lockstep.lock" || (name.starts_with(".import-") && name.ends_with(".lock"));
+}
+
+}  // namespace
+
+PartFile::PartFile(PartFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      part_(std::move(other.part_)),
+      fd_(std::exchange(other.fd_, -1)),
+      in_place_(other.in_place_) {}
+
+PartFile& PartFile::operator=(PartFile&& other) noexcept {
+  if (this == &other) return *this;
+  Drop();
+  path_ = std::move(other.path_);
+  part_ = std::move(other.part_);
+  fd_ = std::exchange(other.fd_, -1);
+  in_place_ = other.in_place_;
+  return *this;
+}
+
+int PartFile::Open(const std::string& path) {
+  Drop();
+  path_ = path;
+  struct stat info {};
+  in_place_ = ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+  if (in_place_) {
+    part_ = path;
+    fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    return fd_ < 0 ? errno : 0;
+  }
+  OwnedFd file = CreateBeside(path, 0666, &part_);
+  if (!file.open()) return errno;
+  fd_ = file.Release();
+  return 0;
+}
+
+int PartFile::Write(const char* bytes, std::size_t count) {
+  while (count > 0) {
+    const ssize_t written = ::write(fd_, bytes, count);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes += written;
+    count -= static_cast<std::size_t>(written);
+  }
+  return 0;
+}
+
+int PartFile::Publish() {
+  int error = 0;
+  if (!in_place_) error = MoveOver(part_, path_);
+  if (error == 0) {
+    // What NFS could not write is told here.
+    if (::close(std::exchange(fd_, -1)) != 0) error = errno;
+  } else {
+    Drop();
+  }
+  return error;
+}
+
+void PartFile::Drop() {
+  if (fd_ < 0) return;
+  if (!in_place_) ::unlink(part_.c_str());
+  ::close(std::exchange(fd_, -1));
+}
+
+int PartDirectory::Open(const std::string& path) {
+  Drop();
+  path_ = path;
+  if (const int error = lock_.Open(path); error != 0) return error;
+  directory_ = lock_.part() + std::string(kDirectory);
+  if (::mkdir(directory_.c_str(), 0777) == 0) return 0;
+  const int error = errno;
+  directory_.clear();
+  lock_.Drop();
+  return error;
+}
+
+int PartDirectory::Publish() {
+  if (std::rename(directory_.c_str(), path_.c_str()) != 0) return errno;
+  directory_.clear();
+  lock_.Drop();
+  return 0;
+}
+
+int PartDirectory::Remove(const std::string& path) {
+  PartDirectory away;
+  if (const int error = away.Open(path); error != 0) return error;
+  // Onto the empty one.
+  return std::rename(path.c_str(), away.directory_.c_str()) == 0 ? 0 : errno;
+}
+
+void PartDirectory::Drop() {
+  std::error_code ignored;
+  if (!directory_.empty()) fs::remove_all(directory_, ignored);
+  directory_.clear();
+  lock_.Drop();
+}
+
+bool IsPart(std::string_view name) {
+  if (name.ends_with(kDirectory)) name.remove_suffix(kDirectory.size());
+  return IsPartName(name);
+}
+
+void RemoveLeftovers(const std::string& directory) {
+  std::vector<std::string> parts, locks;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (IsPartName(name)) parts.push_back(at->path().string());
+    if (IsWorkLock(name)) locks.push_back(at->path().string());
+  }
+  for (const std::string& part : parts) {
+    const OwnedFd file = OpenOwn(part, O_RDWR);
+    if (!file.open() || TryLockExclusive(file.get()) != Locked::kYes || !LocksProve(file.get())) continue;
+    std::error_code ignored;
+    fs::remove_all(part + std::string(kDirectory), ignored);
+    ::unlink(part.c_str());
+  }
+  for (const std::string& lock : locks) {
+    struct stat info {};
+    if (::lstat(lock.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) continue;
+    FileLock unused = LockIfUnused(lock);
+    if (unused.held()) unused.Release(true);
+  }
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,66 @@
+#pragma once
+// A file that appears whole under its name, however many processes write the same one at once.
+
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+
+namespace lockstep::trace {
+
+// Written under a name of its own beside the final one (core/own_file.h), locked as long as it is written, and
+// renamed. What is no plain file (/dev/stdout, a pipe) is written as it is. Thread: one at a time.
+class PartFile {
+ public:
+  PartFile() = default;
+  PartFile(PartFile&& other) noexcept;
+  PartFile& operator=(PartFile&& other) noexcept;
+  // Removes what was not published.
+  ~PartFile() { Drop(); }
+
+  // Errors of all three: an errno, 0 for none.
+  int Open(const std::string& path);
+  int Write(const char* bytes, std::size_t count);
+  int Publish();
+  void Drop();
+
+  int fd() const { return fd_; }
+  // Where it is written now: for who opens it by name.
+  const std::string& part() const { return part_; }
+
+ private:
+  std::string path_, part_;
+  int fd_ = -1;
+  bool in_place_ = false;
+};
+
+// A directory of files that belong together, the same way: PART.d, in use as long as the file PART is.
+class PartDirectory {
+ public:
+  // An errno, 0 for none.
+  int Open(const std::string& path);
+  ~PartDirectory() { Drop(); }
+  PartDirectory() = default;
+  PartDirectory(const PartDirectory&) = delete;
+  PartDirectory& operator=(const PartDirectory&) = delete;
+
+  const std::string& directory() const { return directory_; }
+  // Renames it; EEXIST or ENOTEMPTY if there is one of that name, and then it stays what it was.
+  int Publish();
+  // Removes a finished directory, so that nobody ever finds half of it under its name. An errno.
+  static int Remove(const std::string& path);
+  void Drop();
+
+ private:
+  std::string path_, directory_;
+  PartFile lock_;
+};
+
+// Whether a file or directory of this name is one of those: not what a reader looks for.
+bool IsPart(std::string_view name);
+
+// Removes what killed writers left in `directory`: parts of this user's, with their directories, and files of locks
+// (merge/work_lock.h, cli/input/import_cache.cc) that nobody holds. Where there are no locks nothing is removed.
+void RemoveLeftovers(const std::string& directory);
+
+}  // namespace lockstep::trace

@@ -1,0 +1,71 @@
+#include "trace/file/schema_text.h"
+
+#include "core/collective.h"
+#include "core/mpi_ops.h"
+#include "core/schema.h"
+#include "trace/file/column_types.h"
+
+namespace lockstep::trace {
+namespace {
+
+void AddTables(std::string& text, std::string_view title, std::string_view format, const schema::TableInfo* tables,
+               std::size_t count) {
+  text += "## " + std::string(title) + " (`" + std::string(format) + "`)\n";
+  for (std::size_t i = 0; i < count; ++i) {
+    const schema::TableInfo& table = tables[i];
+    text += "\n### `" + std::string(table.name) + "`\n\n" + std::string(table.description) + ".\n\n";
+    text += "| column | type | unit | meaning |\n|---|---|---|---|\n";
+    for (std::size_t c = 0; c < table.column_count; ++c) {
+      const schema::ColumnInfo& column = table.columns[c];
+      text += "| `" + std::string(column.name) + "` | " + std::string(NameOf(column.type)) + " | " +
+              std::string(column.unit) + " | " + DescriptionOf(column) + " |\n";
+    }
+  }
+}
+
+std::string NumberOf(std::int64_t value, schema::ColumnType type) {
+  if (value == schema::kNoTime) return "kNoTime";
+  if (value == schema::kNone && type == schema::ColumnType::kU32) return "kNone";
+  return std::to_string(value);
+}
+
+}  // namespace
+
+std::string DescriptionOf(const schema::ColumnInfo& column) {
+  std::string text(column.text);
+  if (column.role == schema::Role::kEnum) {
+    const schema::EnumInfo& codes = *column.enumeration;
+    if (codes.count == 0) return text + (text.empty() ? "" : ", ") + std::string(codes.name);
+    for (std::size_t i = 0; i < codes.count; ++i) {
+      text += i > 0 ? " " : text.empty() ? "" : ": ";
+      text += std::to_string(codes.values[i].code) + " " + std::string(codes.values[i].name);
+    }
+    return text;
+  }
+  if (column.sentinel.kind == schema::Sentinel::kAbsent) return text;
+  return text + "; " + NumberOf(column.sentinel.value, column.type) + " " + std::string(column.sentinel.word);
+}
+
+std::string SchemaMarkdown() {
+  std::string text;
+  AddTables(text, "Tables of a rank file", schema::kRankFileFormat, schema::kRankTableInfos,
+            std::size(schema::kRankTableInfos));
+  text += "\n";
+  AddTables(text, "Tables of timeline.h5", schema::kTimelineFormat, schema::kTimelineTableInfos,
+            std::size(schema::kTimelineTableInfos));
+  text += "\n## Numbers of `CollectiveKind`\n\n";
+  for (int kind = 0; kind <= static_cast<int>(CollectiveKind::kSendRecv); ++kind)
+    text += std::string(kind == 0 ? "" : ", ") + std::to_string(kind) + " " +
+            std::string(Name(static_cast<CollectiveKind>(kind)));
+  text += ".\n\n## Numbers of `mpi_calls.op`\n\n";
+  bool first = true;
+  for (const MpiOpInfo& op : kMpiOps) {
+    text +=
+        std::string(first ? "" : ", ") + std::to_string(static_cast<int>(op.op)) + " `" + std::string(op.name) + "`";
+    first = false;
+  }
+  text += ".\n";
+  return text;
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,16 @@
+#pragma once
+// The schema in words: the descriptions in HDF5 files, and the generated part of docs/trace-format.md.
+
+#include <string>
+
+#include "core/schema.h"
+
+namespace lockstep::trace {
+
+// What the column is, the value that stands for "unknown", and what its codes mean:
+// "rank in the job, -1 unknown", "0 none 1 mpi 2 env 3 nccl 4 slot".
+std::string DescriptionOf(const schema::ColumnInfo& column);
+
+std::string SchemaMarkdown();
+
+}  // namespace lockstep::trace

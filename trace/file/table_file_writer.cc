@@ -1,0 +1,374 @@
+// Columns -> compressed chunks -> a file that only we know -> PATH.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "core/own_file.h"
+#include "core/version.h"
+#include "trace/file/chunk_codec.h"
+#include "trace/file/column_types.h"
+#include "trace/file/file_index.h"
+#include "trace/file/hdf5_access.h"
+#include "trace/file/schema_text.h"
+#include "trace/file/table_file.h"
+
+namespace lockstep::trace {
+namespace {
+
+struct Column {
+  std::size_t width;
+  Hdf5Handle dataset;
+  std::uint64_t chunks = 0;        // Written.
+  std::vector<std::byte> pending;  // Rows of the chunk that is not full yet.
+};
+
+struct TableState {
+  schema::TableInfo info;
+  std::vector<Column> columns;
+  std::size_t chunk_rows = 0;  // 0: datasets are not made yet.
+  std::uint64_t rows = 0;      // Appended, pending ones included.
+};
+
+// A chunk on its way into the file.
+struct ChunkJob {
+  Column* column;
+  const std::byte* values;
+  std::uint64_t chunk;
+  std::size_t rows, chunk_rows;
+  std::vector<std::byte> stored;
+};
+
+// Chunks that are compressed at once: what is held of them stays small.
+constexpr std::size_t kBatch = 64;
+
+}  // namespace
+
+struct TableFileWriter::Impl {
+  std::string path, part;
+  OwnedFd part_file;  // Locked: whoever finds the part sees that its writer lives.
+  std::string format;
+  Hdf5Handle file;
+  Hdf5Handle chunked;  // Creation properties of every dataset.
+  std::map<std::string, TableState, std::less<>> tables;
+  ChunkEncoder encoder;
+  RunParallel parallel;  // May be empty.
+  FileIndex index;
+  std::set<std::string, std::less<>> in_parts;
+  std::string parts;                                  // What attribute kPartsAttribute will say.
+  std::map<std::string, StoredAttribute> attributes;  // For the index.
+  bool failed = false;
+
+  ~Impl() {
+    Close();
+    if (part_file.open()) ::unlink(part.c_str());
+  }
+
+  Error Failed(std::string what) {
+    failed = true;
+    return Error{ErrorCode::kIo, std::move(what), path, "free space on that file system, or choose another with -o"};
+  }
+
+  auto AddTable(const schema::TableInfo& info) {
+    TableState table{.info = info, .columns = std::vector<Column>(info.column_count)};
+    for (std::size_t i = 0; i < info.column_count; ++i) table.columns[i].width = WidthOf(info.columns[i].type);
+    return tables.emplace(info.name, std::move(table)).first;
+  }
+
+  // Datasets are made with the first chunk, when it is known whether the table is a
+  // small one: a chunk of 64 Ki rows for ten would cost its reader 512 KiB a column.
+  Status MakeDatasets(TableState& table, std::size_t chunk_rows) {
+    const Hdf5Lock lock;
+    const std::string name(table.info.name);
+    const Hdf5Handle group(H5Gcreate2(file.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    if (!group.ok() || !WriteTextAttribute(group.get(), "description", table.info.description))
+      return Failed("cannot make table " + name);
+    const hsize_t none = 0, unlimited = H5S_UNLIMITED, chunk = chunk_rows;
+    const Hdf5Handle space(H5Screate_simple(1, &none, &unlimited));
+    table.chunk_rows = chunk_rows;
+    if (H5Pset_chunk(chunked.get(), 1, &chunk) < 0) return Failed("cannot make table " + name);
+    for (std::size_t i = 0; i < table.info.column_count; ++i) {
+      const schema::ColumnInfo& column = table.info.columns[i];
+      const std::string column_name(column.name);
+      Hdf5Handle dataset(H5Dcreate2(group.get(), column_name.c_str(), FileType(column.type), space.get(), H5P_DEFAULT,
+                                    chunked.get(), H5P_DEFAULT));
+      if (!dataset.ok() || !WriteTextAttribute(dataset.get(), "unit", column.unit) ||
+          !WriteTextAttribute(dataset.get(), "description", DescriptionOf(column)))
+        return Failed("cannot make column " + name + "/" + column_name);
+      table.columns[i].dataset = std::move(dataset);
+    }
+    return Ok();
+  }
+
+  Status Store(const ChunkJob& job, std::span<const std::byte> stored) {
+    if (stored.empty()) return Failed("cannot compress a chunk: out of memory");
+    const Hdf5Lock lock;
+    const hsize_t offset = job.chunk * job.chunk_rows, extent = offset + job.rows;
+    if (H5Dset_extent(job.column->dataset.get(), &extent) < 0 ||
+        H5Dwrite_chunk(job.column->dataset.get(), H5P_DEFAULT, 0, &offset, stored.size(), stored.data()) < 0)
+      return Failed("cannot write a chunk");
+    job.column->chunks = std::max(job.column->chunks, job.chunk + 1);
+    return Ok();
+  }
+
+  // Into the file in the given order, however many threads compress them.
+  Status WriteChunks(std::vector<ChunkJob>& jobs) {
+    if (!parallel || jobs.size() < 2) {
+      for (const ChunkJob& job : jobs)
+        LS_CHECK(Store(job, encoder.Encode(job.values, job.rows, job.chunk_rows, job.column->width)));
+      return Ok();
+    }
+    for (std::size_t first = 0; first < jobs.size(); first += kBatch) {
+      const std::size_t count = std::min(kBatch, jobs.size() - first);
+      parallel(count, [&](std::size_t i) {
+        thread_local ChunkEncoder own;
+        ChunkJob& job = jobs[first + i];
+        const std::span<const std::byte> stored = own.Encode(job.values, job.rows, job.chunk_rows, job.column->width);
+        job.stored.assign(stored.begin(), stored.end());
+      });
+      for (std::size_t i = first; i < first + count; ++i) {
+        LS_CHECK(Store(jobs[i], jobs[i].stored));
+        jobs[i].stored = {};
+      }
+    }
+    return Ok();
+  }
+
+  Status AppendTo(TableState& table, const std::vector<ColumnBytes>& columns, std::size_t rows) {
+    std::vector<ChunkJob> jobs;
+    std::vector<std::vector<std::byte>> completed;  // Chunks that were begun before.
+    completed.reserve(columns.size());
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      Column& column = table.columns[i];
+      const std::size_t chunk_bytes = kChunkRows * column.width;
+      std::uint64_t chunk = table.rows / kChunkRows;
+      const std::byte* data = columns[i].data;
+      std::size_t bytes = rows * column.width;
+      if (!column.pending.empty()) {
+        const std::size_t take = std::min(bytes, chunk_bytes - column.pending.size());
+        column.pending.insert(column.pending.end(), data, data + take);
+        data += take;
+        bytes -= take;
+        if (column.pending.size() < chunk_bytes) continue;
+        completed.push_back(std::exchange(column.pending, {}));
+        jobs.push_back({&column, completed.back().data(), chunk++, kChunkRows, kChunkRows, {}});
+      }
+      for (; bytes >= chunk_bytes; data += chunk_bytes, bytes -= chunk_bytes)
+        jobs.push_back({&column, data, chunk++, kChunkRows, kChunkRows, {}});
+      column.pending.insert(column.pending.end(), data, data + bytes);
+    }
+    if (jobs.empty()) return Ok();
+    if (table.chunk_rows == 0) LS_CHECK(MakeDatasets(table, kChunkRows));
+    return WriteChunks(jobs);
+  }
+
+  // Making a table costs libhdf5 some 300 us of CPU time, and a rank uses a quarter of them: with
+  // hundreds of ranks to a node the empty ones took seconds at the end of the job.
+  bool LeavesOut(const TableState& table) const { return table.rows == 0 && format == schema::kRankFileFormat; }
+
+  // Last, partial chunks: stored at full size, padded with zeros, as HDF5 does.
+  Status Flush() {
+    for (auto& [name, table] : tables) {
+      if (LeavesOut(table)) continue;
+      if (table.chunk_rows == 0)
+        LS_CHECK(
+            MakeDatasets(table, table.rows == 0 ? kChunkRows : std::bit_ceil(std::max<std::size_t>(table.rows, 16))));
+      std::vector<ChunkJob> jobs;
+      for (Column& column : table.columns)
+        if (!column.pending.empty())
+          jobs.push_back(
+              {&column, column.pending.data(), table.rows / kChunkRows, table.rows % kChunkRows, table.chunk_rows, {}});
+      LS_CHECK(WriteChunks(jobs));
+      for (Column& column : table.columns) column.pending = {};
+    }
+    return Ok();
+  }
+
+  // Where everything lies, as long as libhdf5 has the file open. False: leave the index out.
+  bool CollectIndex() {
+    const Hdf5Lock lock;
+    for (const auto& [name, table] : tables) {
+      if (LeavesOut(table)) continue;
+      IndexedTable indexed{table.info.name, {}};
+      for (std::size_t i = 0; i < table.columns.size(); ++i) {
+        const schema::ColumnInfo& column = table.info.columns[i];
+        IndexedColumn& entry =
+            indexed.columns.emplace_back(IndexedColumn{column.name,
+                                                       static_cast<std::uint8_t>(table.columns[i].width),
+                                                       column.is_signed(),
+                                                       table.rows,
+                                                       table.chunk_rows,
+                                                       {}});
+        for (std::uint64_t chunk = 0; chunk < table.columns[i].chunks; ++chunk) {
+          const hsize_t at = chunk * table.chunk_rows;
+          haddr_t address = HADDR_UNDEF;
+          hsize_t bytes = 0;
+          unsigned skipped = 0;
+          if (H5Dget_chunk_info_by_coord(table.columns[i].dataset.get(), &at, &skipped, &address, &bytes) < 0 ||
+              address == HADDR_UNDEF || skipped != 0)
+            return false;
+          entry.chunks.push_back({address, bytes, 0});
+        }
+      }
+      index.AddTable(indexed);
+    }
+    return true;
+  }
+
+  // Gives back libhdf5's status of the last close, which is when it writes.
+  bool Close() {
+    const Hdf5Lock lock;
+    tables.clear();
+    const bool chunked_ok = chunked.Close() >= 0;
+    return file.Close() >= 0 && chunked_ok;
+  }
+};
+
+TableFileWriter::TableFileWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TableFileWriter::TableFileWriter(TableFileWriter&&) noexcept = default;
+TableFileWriter& TableFileWriter::operator=(TableFileWriter&&) noexcept = default;
+TableFileWriter::~TableFileWriter() = default;
+
+Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::string_view format,
+                                                RunParallel parallel) {
+  auto impl = std::make_unique<Impl>();
+  impl->parallel = std::move(parallel);
+  impl->path = path;
+  impl->format = format;
+  impl->attributes[kFormatAttribute] = {true, 0, std::string(format)};
+  // Of writers that were killed. Rank files are too many for every agent to look for them; recovery does.
+  if (format != schema::kRankFileFormat) RemoveDeadParts(path);
+  impl->part_file = CreateBeside(path, 0644, &impl->part);
+  if (!impl->part_file.open())
+    return Error{ErrorCode::kIo, std::string("cannot create the file: ") + std::strerror(errno), path,
+                 "choose a directory that can be written, with -o"};
+  // libhdf5 opens by name: this one means the file that was just made, whatever somebody puts in its place.
+  const std::string same = "/proc/self/fd/" + std::to_string(impl->part_file.get());
+  const std::string name = ::access(same.c_str(), W_OK) == 0 ? same : impl->part;
+  {
+    const Hdf5Lock lock;
+    const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS));
+    // Formats of 1.10: the chunk index of a growing column is found in constant time.
+    H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+    DoNotLockFile(access.get());
+    const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE));
+    impl->file = Hdf5Handle(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+    impl->chunked = Hdf5Handle(H5Pcreate(H5P_DATASET_CREATE));
+    const hid_t chunked = impl->chunked.get();
+    if (!impl->file.ok() || H5Pset_shuffle(chunked) < 0 || H5Pset_deflate(chunked, 1) < 0 ||
+        H5Pset_fill_time(chunked, H5D_FILL_TIME_NEVER) < 0 || H5Pset_obj_track_times(chunked, false) < 0 ||
+        !WriteTextAttribute(impl->file.get(), "format", format) ||
+        !WriteFixedTextAttribute(impl->file.get(), kFormatAttribute, format) ||
+        !WriteTextAttribute(impl->file.get(), "lockstep_version", LOCKSTEP_VERSION) ||
+        !WriteIntAttribute(impl->file.get(), "complete", 0))
+      return impl->Failed("cannot create the HDF5 file");
+  }
+  return TableFileWriter(std::move(impl));
+}
+
+Status TableFileWriter::AppendColumns(const schema::TableInfo& info, std::vector<ColumnBytes> columns,
+                                      std::size_t rows) {
+  std::vector<std::vector<std::byte>> filled;
+  filled.reserve(columns.size());
+  for (ColumnBytes& column : columns) {
+    if (column.rows >= rows) continue;
+    std::vector<std::byte>& whole = filled.emplace_back(rows * column.width);
+    std::copy_n(column.data, column.rows * column.width, whole.data());
+    FillUnknown(*column.info, whole.data() + column.rows * column.width, rows - column.rows);
+    column.data = whole.data();
+  }
+  auto at = impl_->tables.find(info.name);
+  if (at == impl_->tables.end()) at = impl_->AddTable(info);
+  TableState& table = at->second;
+  LS_CHECK(impl_->AppendTo(table, columns, rows));
+  table.rows += rows;
+  return Ok();
+}
+
+Status TableFileWriter::AddParts(const schema::TableInfo& info, const std::vector<TablePart>& parts) {
+  const std::string name(info.name);
+  hsize_t rows = 0;
+  impl_->parts += name;
+  for (const TablePart& part : parts) {
+    rows += part.rows;
+    impl_->parts += '\t' + part.file + ':' + std::to_string(part.rows) + ':' + std::to_string(part.digest);
+  }
+  impl_->parts += '\n';
+  impl_->in_parts.insert(name);
+  const Hdf5Lock lock;
+  const Hdf5Handle group(H5Gcreate2(impl_->file.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  if (!group.ok() || !WriteTextAttribute(group.get(), "description", info.description))
+    return impl_->Failed("cannot make table " + name);
+  const Hdf5Handle space(H5Screate_simple(1, &rows, nullptr));
+  for (std::size_t i = 0; i < info.column_count; ++i) {
+    const schema::ColumnInfo& column = info.columns[i];
+    const std::string path = name + "/" + std::string(column.name);
+    const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE));
+    hsize_t first = 0;
+    for (const TablePart& part : parts) {
+      const hsize_t count = part.rows;
+      if (count == 0) continue;
+      const Hdf5Handle source(H5Screate_simple(1, &count, nullptr)), target(H5Scopy(space.get()));
+      if (H5Sselect_hyperslab(target.get(), H5S_SELECT_SET, &first, nullptr, &count, nullptr) < 0 ||
+          H5Pset_virtual(creation.get(), target.get(), part.file.c_str(), ("/" + path).c_str(), source.get()) < 0)
+        return impl_->Failed("cannot make column " + path);
+      first += count;
+    }
+    const Hdf5Handle dataset(H5Dcreate2(group.get(), std::string(column.name).c_str(), FileType(column.type),
+                                        space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
+    if (!dataset.ok() || !WriteTextAttribute(dataset.get(), "unit", column.unit) ||
+        !WriteTextAttribute(dataset.get(), "description", DescriptionOf(column)))
+      return impl_->Failed("cannot make column " + path);
+  }
+  return Ok();
+}
+
+Status TableFileWriter::SetAttribute(std::string_view name, std::int64_t value) {
+  const Hdf5Lock lock;
+  if (!WriteIntAttribute(impl_->file.get(), std::string(name).c_str(), value))
+    return impl_->Failed("cannot write attribute " + std::string(name));
+  impl_->attributes[std::string(name)] = {false, value, {}};
+  return Ok();
+}
+
+Status TableFileWriter::SetAttribute(std::string_view name, std::string_view text) {
+  const Hdf5Lock lock;
+  const std::string key(name);
+  if (H5Aexists(impl_->file.get(), key.c_str()) > 0) H5Adelete(impl_->file.get(), key.c_str());
+  if (!WriteFixedTextAttribute(impl_->file.get(), key.c_str(), text))
+    return impl_->Failed("cannot write attribute " + key);
+  impl_->attributes[key] = {true, 0, std::string(text)};
+  return Ok();
+}
+
+Status TableFileWriter::Finish() {
+  Impl& impl = *impl_;
+  if (impl.failed) return impl.Failed("the file is incomplete after an earlier error");
+  if (impl.format == schema::kTimelineFormat)
+    for (const schema::TableInfo& info : schema::kTimelineTableInfos)
+      if (!impl.tables.contains(info.name) && !impl.in_parts.contains(info.name)) impl.AddTable(info);
+  LS_CHECK(impl.Flush());
+  if (!impl.parts.empty()) LS_CHECK(SetAttribute(kPartsAttribute, impl.parts));
+  LS_CHECK(SetAttribute("complete", std::int64_t{1}));
+  const bool indexed = impl.CollectIndex();
+  if (!impl.Close()) return impl.Failed("cannot write the end of the file");
+
+  const int file = impl.part_file.get();
+  for (const auto& [name, value] : impl.attributes) impl.index.AddAttribute(name, value);
+  // Without it the file is read through libhdf5.
+  if (indexed) (void)impl.index.Append(file);
+  const int error = ::fsync(file) != 0 ? errno : MoveOver(impl.part, impl.path);
+  if (error != 0) return impl.Failed(std::string("cannot finish the file: ") + std::strerror(error));
+  impl.part_file.Reset();
+  SyncDirectoryOf(impl.path);
+  return Ok();
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,102 @@
+#pragma once
+// Records of the NCCL source -> comms, collectives, p2p, and which kernel carried each operation.
+//
+// Nothing is paired while records are read: NCCL announces a kernel before what it carries, ends
+// children after their parents and announces replayed graphs from other threads. All of it waits
+// here until every record was seen and the kernels are in their place (docs/decisions/nccl-no-state.md).
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/gpu_records.h"
+#include "core/interval.h"
+#include "core/schema.h"
+#include "trace/decode/record_context.h"
+
+namespace lockstep::trace {
+
+class ProcessDecoder;
+
+struct NcclEventRow {
+  std::uint64_t id, parent, group, seq, count, stream, buffer;
+  std::int64_t begin_ns, end_ns;  // kNoTime: no end seen.
+  std::uint64_t end_value = 0;    // Kernel channels: the GPU's timer at its end.
+  std::uint32_t comm, thread;
+  std::uint32_t algorithm, protocol, name;  // Rows of strings.
+  std::int32_t peer;
+  NcclEvent kind;
+  std::uint8_t function, dtype, channels;
+  bool captured;
+};
+
+struct NcclCallRow {
+  std::int64_t begin_ns, end_ns;
+  std::uint64_t count, stream, buffer, seq;
+  std::uint32_t comm, thread, name;
+  std::int32_t peer, result;
+  NcclSource source;
+  std::uint8_t function, direction, dtype, reduction;
+};
+
+struct NcclComm {
+  std::uint32_t row;   // Of comms.
+  NcclSource id_from;  // Who said its id.
+  bool ended;
+};
+
+// One per process.
+class NcclRecords {
+ public:
+  NcclRecords(ProcessDecoder& decoder, schema::RankTables& tables) : decoder_(decoder), tables_(tables) {}
+
+  // Of the kinds kNcclBegin to kNcclComm; `bytes` holds at least the kind's slots. Returns the
+  // record's times, rank clock.
+  Interval Add(RecordKind kind, std::span<const std::byte> bytes, const RecordContext& context);
+
+  // After kernels, copies and api have their final rows and threads.
+  void MakeRows();
+
+  // What was not found. After the process's windows are known.
+  void CountLosses();
+
+  std::uint64_t untied() const { return untied_.size(); }  // Operations without their kernel.
+
+ private:
+  Interval OnBegin(const NcclBeginRecord& record, const RecordContext& context);
+  Interval OnEnd(const NcclEndRecord& record, const RecordContext& context);
+  Interval OnCall(const NcclCallRecord& record, const RecordContext& context);
+  Interval OnComm(const NcclCommRecord& record, const RecordContext& context);
+  // Row of comms of a communicator's number; made when nothing was said of it yet.
+  std::uint32_t CommRow(std::uint32_t number, std::int64_t ns);
+  void PairEnds();
+  void NoteOthers();
+  void MakeOperations();
+
+  ProcessDecoder& decoder_;
+  schema::RankTables& tables_;
+  std::vector<NcclEventRow> events_;  // Of each thread in the order of its ring. `comm`: row of comms.
+  std::vector<NcclCallRow> calls_;
+  struct Ending {
+    std::uint64_t id, value;
+    std::int64_t ns;
+  };
+  std::vector<Ending> endings_;
+  std::unordered_map<std::uint32_t, NcclComm> comms_;  // By number.
+  // Operations without kernel, and per communicator when those that have one were enqueued.
+  struct Untied {
+    std::uint32_t comm;
+    std::int64_t enqueued_ns;
+  };
+  std::vector<Untied> untied_;
+  std::unordered_map<std::uint32_t, std::vector<std::int64_t>> tied_ns_;
+  std::vector<std::int64_t> replayed_ns_, kernels_untied_ns_, one_sided_ns_, device_side_ns_;
+  std::uint64_t orphans_ = 0;
+};
+
+}  // namespace lockstep::trace
