@@ -19,11 +19,12 @@ ALLOWED = {
     "runtime": ["runtime/", "comms/", "trace/", "core/"],
     "ingest": ["ingest/", "merge/parallel.h", "trace/", "core/"],
     "merge": ["merge/", "ingest/rank_files/", "trace/", "core/"],
+    "export": ["export/", "merge/", "ingest/rank_files/", "trace/", "core/"],
     "analysis": ["analysis/", "merge/timeline/", "merge/parallel.h", "trace/file/strings.h", "core/"],
-    "cli": ["cli/", "analysis/", "merge/", "ingest/", "runtime/", "trace/", "comms/", "core/"],
+    "cli": ["cli/", "analysis/", "export/", "merge/", "ingest/", "runtime/", "trace/", "comms/", "core/"],
     "examples": ["examples/", "runtime/lockstep.h"],
-    "bench": ["bench/", "tests/", "make_run/", "cli/", "analysis/", "merge/", "ingest/", "runtime/", "trace/",
-              "comms/", "core/"],
+    "bench": ["bench/", "tests/", "make_run/", "cli/", "analysis/", "export/", "merge/", "ingest/", "runtime/",
+              "trace/", "comms/", "core/"],
     "tests": [""],
 }
 # The probe lives in somebody else's process: nothing of files, HDF5 or sockets.
@@ -31,6 +32,33 @@ NARROWER = {
     "runtime/probe": ["runtime/probe/", "runtime/lockstep.h", "core/"],
     "ingest/rank_files": ["ingest/rank_files/", "ingest/formats.def", "trace/", "core/"],
     "ingest/map": ["ingest/map/", "ingest/foreign.h", "ingest/rank_files/", "merge/parallel.h", "trace/", "core/"],
+}
+# Rooms of one folder: which of its other rooms a room may include. A name without "/" at its end is a file.
+ROOMS = {
+    "runtime/agent": {
+        "rundir": [], "inject": [], "spool": [], "rings": ["spool/"], "recover": ["rundir/"], "window": ["spool/"],
+        "sample": ["rings/"], "live": ["rundir/"],
+        "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "live/"],
+    },
+    "export": {
+        "common": [], "chrome": ["common/"], "csv": ["common/"], "kineto": ["common/"], "perfetto": ["common/"],
+        "otf2": ["common/", "kineto/"],
+    },
+    "analysis": {
+        "core": [], "gpu": ["core/"], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/"],
+        "replayed": ["core/", "context.h", "passes.h", "replay/"],
+        "run": ["core/", "context.h", "passes.h", "replayed/"],
+        "communication": ["core/", "context.h", "passes.h", "replay/", "replayed/"],
+        "stragglers": ["core/", "context.h", "passes.h", "communication/"],
+        "causes": ["core/", "context.h", "passes.h", "gpu/", "tables/engine/", "replayed/"],
+        "diff": ["core/", "analyze.h", "context.h", "passes.h", "tables/engine/"],
+        "report": ["core/", "analyze.h", "analyze_with.h", "context.h", "passes.h", "communication/", "diff/",
+                   "replayed/", "tables/"],
+    },
+    "cli": {
+        "output": [], "options": ["output/"], "input": ["options/", "output/"],
+        "commands": ["options/", "input/", "output/"],
+    },
 }
 # What a format's folder below ingest/ may include beside itself: only the registry's list names it.
 FORMAT = ["ingest/map/", "ingest/foreign.h", "ingest/rank_files/", "merge/parallel.h", "trace/", "core/"]
@@ -69,6 +97,11 @@ def may_include(path, included):
     for folder, prefixes in NARROWER.items():
         if under(path, folder):
             allowed = prefixes
+    for folder, rooms in ROOMS.items():
+        if under(path, folder) and under(included, folder):
+            room = path[len(folder) + 1:].split("/")[0]
+            if room in rooms:
+                allowed = [f"{folder}/{other}" for other in [room + "/", *rooms[room]]]
     for folder, prefixes in WIDER.items():
         if under(path, folder):
             allowed = allowed + prefixes
@@ -104,7 +137,13 @@ CASES = {
     'comms/clock/a.cc|#include "runtime/probe/ring.h"': True,
     'comms/clock/a.cc|#include <mpi.h>': True,
     'comms/pmpi/a.cc|#include <mpi.h>\n#include "runtime/probe/ring.h"': False,
-    'runtime/agent/a.cc|#include "merge/merge.h"': True,
+    'runtime/agent/slot/a.cc|#include "merge/merge.h"': True,
+    'runtime/agent/rings/a.cc|#include "runtime/agent/slot/agent.h"': True,
+    'runtime/agent/slot/a.cc|#include "runtime/agent/rings/drain.h"': False,
+    'analysis/core/a.cc|#include "analysis/context.h"': True,
+    'analysis/run/a.cc|#include "analysis/context.h"\n#include "analysis/core/model.h"': False,
+    'export/csv/a.cc|#include "export/kineto/kineto_comm.h"': True,
+    'cli/output/a.cc|#include "cli/commands/run_after.h"': True,
     'runtime/probe/a.cc|#include "trace/decode/decode.h"': True,
     'merge/a.cc|#include "runtime/agent/slot/agent.h"': True,
     'merge/a.cc|#include "comms/clock/clock_service.h"': True,
