@@ -129,7 +129,7 @@ struct GpuJob {
     for (std::size_t r = 0; r < files.size(); ++r) {
       const auto& head = files[r].head;
       for (std::size_t i = 0; i < head.collectives.rows(); ++i)
-        if (head.collectives.seq[i] < kAmbiguousSeq)
+        if (head.collectives.seq[i] < merge::kAmbiguousSeq)
           placed.push_back({{head.comms.global_id[0], head.collectives.seq[i]}, truth[r][i]});
     }
     std::sort(placed.begin(), placed.end());
@@ -155,7 +155,7 @@ struct GpuJob {
       rank.end_ns = Local(r, end_ns[r]);
       const schema::Collectives& c = files[r].head.collectives;
       for (std::size_t i = 0; i < c.rows(); ++i)
-        if (c.seq[i] < kAmbiguousSeq && Splits(static_cast<CollectiveKind>(c.kind[i])))
+        if (c.seq[i] < merge::kAmbiguousSeq && Splits(static_cast<CollectiveKind>(c.kind[i])))
           rank.collectives.push_back(
               {files[r].head.comms.global_id[0], c.seq[i], 0, 1, c.begin_ns[i], c.end_ns[i], c.bytes[i]});
       out.push_back(std::move(rank));
