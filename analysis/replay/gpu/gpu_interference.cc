@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "analysis/core/statistics.h"
+#include "analysis/replay/graph/interference.h"
 
 namespace lockstep::replay {
 namespace {
@@ -50,28 +51,9 @@ GpuOccupancy::GpuOccupancy(const GpuRun& run) : transfers_(run.collectives.size(
 }
 
 std::vector<std::int64_t> GpuOccupancy::ByComputing(std::uint32_t collective, Interval transfer) const {
-  const std::vector<std::uint32_t>& members = members_[collective];
-  std::vector<std::int64_t> by_computing(members.size() + 1, 0);
-  std::vector<std::pair<std::int64_t, int>> changes;
-  for (const std::uint32_t rank : members) {
-    const IntervalSet& set = computing_[rank];
-    auto at = std::upper_bound(set.begin(), set.end(), transfer.begin,
-                               [](std::int64_t ns, const Interval& each) { return ns < each.end; });
-    for (; at != set.end() && at->begin < transfer.end; ++at) {
-      changes.emplace_back(std::max(at->begin, transfer.begin), 1);
-      changes.emplace_back(std::min(at->end, transfer.end), -1);
-    }
-  }
-  std::sort(changes.begin(), changes.end());
-  std::int64_t now = transfer.begin;
-  int computing = 0;
-  for (const auto& [ns, change] : changes) {
-    by_computing[static_cast<std::size_t>(computing)] += ns - now;
-    now = ns;
-    computing += change;
-  }
-  by_computing[0] += transfer.end - now;
-  return by_computing;
+  std::vector<const IntervalSet*> members;
+  for (const std::uint32_t rank : members_[collective]) members.push_back(&computing_[rank]);
+  return NsByCount(members, transfer);
 }
 
 std::int64_t GpuAlone::Kernel(std::size_t rank, const GpuItem& item) const {
@@ -258,8 +240,7 @@ class Estimator {
       for (std::size_t& each : drawn) each = random.Below(n);
       values.push_back(value(drawn));
     }
-    std::sort(values.begin(), values.end());
-    return {values[kRounds / 40], values[kRounds - 1 - kRounds / 40]};
+    return Middle95(std::move(values));
   }
 
   const GpuRun& run_;
@@ -271,6 +252,8 @@ class Estimator {
 
 }  // namespace
 
-InterferenceEstimate GpuRun::EstimateInterference() const { return Estimator(*this).Estimate(); }
+InterferenceEstimate GpuRun::EstimateInterference(const std::vector<const RecordedRun*>&) const {
+  return Estimator(*this).Estimate();
+}
 
 }  // namespace lockstep::replay

@@ -13,7 +13,6 @@ namespace lockstep::replay {
 class GpuOccupancy {
  public:
   explicit GpuOccupancy(const GpuRun& run);
-  const IntervalSet& computing(std::size_t rank) const { return computing_[rank]; }
   const IntervalSet& transferring(std::size_t rank) const { return transferring_[rank]; }
   // Of a collective's transfer: how long it moved while k of its n members computed, [k].
   std::vector<std::int64_t> ByComputing(std::uint32_t collective, Interval transfer) const;

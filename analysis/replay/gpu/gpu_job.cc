@@ -6,9 +6,10 @@
 // (gaps that nothing explains included) released at h + rel_j,
 //   end = max(f, h + lead) + sum d_j,  lead = max_j (rel_j - sum of d_i before j)
 // so a chain is an operation of its length that needs another of length `lead` (Role::kLaunch), which
-// begins with the host's stretch: which of both holds it back is decided in each replay.
+// begins with the host's stretch: which of both holds it back is decided in each replay. `Chain` adds this up.
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -23,14 +24,30 @@ constexpr std::int64_t kSlackNs = 2'000;
 // Beyond so many items chains of kernels are slowed as a whole: an operation and its description take 150 bytes.
 constexpr std::size_t kMostSingle = 1'000'000;
 
+// The kernels of one stream that one stretch of a thread launches, as one operation: see above.
+struct Chain {
+  std::uint32_t operation = kNone;  // kNone: none is open.
+  std::uint16_t thread = 0;
+  Role role = Role::kKernel;
+  std::int64_t length_ns = 0;  // sum d_j
+  std::int64_t lead_ns = 0;    // Never negative: nothing begins before the stretch does.
+  std::uint32_t likeness = 0;
+
+  void Append(std::int64_t released_ns, std::int64_t takes_ns, std::uint32_t group) {
+    lead_ns = std::max(lead_ns, released_ns - length_ns);
+    length_ns += takes_ns;
+    likeness = likeness * 31 + group;
+  }
+};
+
 struct Member {
-  std::uint32_t operation, rank;
+  std::uint32_t operation;
   std::int64_t arrival_ns, end_ns;
 };
 
 // A kernel that sends and receives: it arrives (`gate`), then moves what its partners give.
 struct Exchange {
-  std::uint32_t gate, body, rank;
+  std::uint32_t gate, body;
   std::int64_t begin_ns, end_ns;
   std::vector<std::pair<std::uint32_t, bool>> messages;  // Collective, a send.
 };
@@ -51,15 +68,11 @@ struct Shared {
 class RankMaker {
  public:
   RankMaker(Shared& shared, std::uint32_t r, std::int64_t job_origin_ns)
-      : s_(shared), rank_(shared.run.gpu_ranks[r]), r_(r), job_origin_ns_(job_origin_ns) {
-    single_kernels_ = shared.single_kernels;
-  }
+      : s_(shared), rank_(shared.run.gpu_ranks[r]), r_(r), job_origin_ns_(job_origin_ns) {}
 
   void Make() {
-    for (const GpuRank::Lane& lane : rank_.lanes) {
-      lanes_.emplace_back().lane = s_.job.graph.AddLane(true);
-      (void)lane;
-    }
+    lanes_.resize(rank_.lanes.size());
+    for (LaneState& lane : lanes_) lane.lane = s_.job.graph.AddLane(true);
     threads_.resize(rank_.threads);
     for (Thread& thread : threads_) {
       thread.lane = s_.job.graph.AddLane();
@@ -76,7 +89,7 @@ class RankMaker {
       if (gate == rank_.gates.size() && rank_.EndsLastStep(i)) break;
       Visit(i);
     }
-    for (std::uint16_t lane = 0; lane < lanes_.size(); ++lane) Release(lane, kNone, lane, 0, INT64_MIN);
+    for (std::uint16_t lane = 0; lane < lanes_.size(); ++lane) Release(lane, kNone, {.lane = lane});
     for (std::uint16_t thread = 0; thread < threads_.size(); ++thread) Flush(thread, threads_[thread].h_ns);
     if (!rank_.gates.empty() && rank_.gates.back() == kNone) End();
   }
@@ -89,18 +102,17 @@ class RankMaker {
     std::vector<std::pair<std::uint32_t, std::int64_t>> enqueues;  // Operation and lag, at the stretch's begin.
     std::vector<std::uint16_t> open;                               // Lanes with a chain of this stretch.
   };
+  static constexpr std::uint16_t kNoThread = 0xffff;
   struct Deferred {
     std::uint32_t item;
     std::vector<std::uint32_t> waits;
   };
   struct LaneState {
     std::uint32_t lane = kNone;
-    std::uint32_t chain = kNone;  // The open chain's operation.
-    std::uint16_t chain_thread = 0, issuer = 0xffff, synced_by = 0xffff;
-    Role chain_role = Role::kKernel;
-    std::int64_t length_ns = 0, lead_ns = 0;
-    std::uint32_t likeness = 0;
-    std::vector<std::uint32_t> waits;  // What the next operation needs.
+    Chain chain;
+    std::uint16_t issuer = kNoThread;     // Who asked for something on it last.
+    std::uint16_t synced_by = kNoThread;  // Who waited for all of it, if nothing was asked for since.
+    std::vector<std::uint32_t> waits;     // What the next operation needs.
     std::uint32_t last = kNone;
     std::int64_t end_ns = INT64_MIN;
     std::vector<Deferred> deferred;  // Collectives that move when they are waited for.
@@ -147,18 +159,17 @@ class RankMaker {
   // ---- Streams ----
 
   void CloseChain(LaneState& lane) {
-    if (lane.chain == kNone) return;
-    Thread& thread = threads_[lane.chain_thread];
-    const std::uint32_t operation = lane.chain;
-    if (!single_kernels_) Op(operation).duration_ns = lane.length_ns;
-    s_.job.operations[operation].likeness = lane.likeness;
-    if (lane.chain_thread != GpuRank::kNobody) {
-      const std::uint32_t launch = Add({.duration_ns = lane.lead_ns}, Role::kLaunch);
+    const Chain chain = std::exchange(lane.chain, Chain{});
+    if (chain.operation == kNone) return;
+    Thread& thread = threads_[chain.thread];
+    if (!s_.single_kernels) Op(chain.operation).duration_ns = chain.length_ns;
+    s_.job.operations[chain.operation].likeness = chain.likeness;
+    if (chain.thread != GpuRank::kNobody) {
+      const std::uint32_t launch = Add({.duration_ns = chain.lead_ns}, Role::kLaunch);
       Needs(launch, thread.h_op);
-      Needs(operation, launch);
+      Needs(chain.operation, launch);
     }
     std::erase(thread.open, static_cast<std::uint16_t>(&lane - lanes_.data()));
-    lane.chain = kNone;
   }
 
   // What goes onto a lane needs what the lane waits for.
@@ -170,12 +181,12 @@ class RankMaker {
 
   // Two threads take turns on a stream: then it counts when exactly each asks.
   void Issue(LaneState& lane, std::uint16_t thread, std::int64_t call_ns) {
-    if (lane.issuer != 0xffff && lane.issuer != thread) {
+    if (lane.issuer != kNoThread && lane.issuer != thread) {
       CloseChain(lane);
       Flush(thread, call_ns);
     }
     lane.issuer = thread;
-    lane.synced_by = 0xffff;
+    lane.synced_by = kNoThread;
   }
 
   // An operation of its own, launched at exactly the recorded point of the thread's work.
@@ -187,7 +198,7 @@ class RankMaker {
     CloseChain(lane);
     if (call_ns > thread.h_ns || !thread.open.empty()) Flush(thread_number, call_ns);
     lane.issuer = thread_number;
-    lane.synced_by = 0xffff;
+    lane.synced_by = kNoThread;
     operation.lane = lane.lane;
     const std::uint32_t made = Add(operation, role, collective);
     TakeWaits(lane, made, after);
@@ -209,7 +220,7 @@ class RankMaker {
       s_.job.step_ends[gate - 1][r_] = made;
     if (gate >= s_.run.steps.size()) return;
     step_ = static_cast<std::uint32_t>(gate);
-    std::fill(std::begin(positions_), std::end(positions_), 0);
+    positions_.fill(0);
   }
 
   // The last step ends with all that was asked for.
@@ -273,33 +284,28 @@ class RankMaker {
     Issue(lane, item.thread, item.call_ns);
     Thread& thread = threads_[item.thread];
     const Role role = item.kind == GpuItem::kCopy ? Role::kCopy : Role::kKernel;
-    if (lane.chain != kNone && (lane.chain_thread != item.thread || lane.chain_role != role || !lane.waits.empty() ||
-                                item.after != kNone || single_kernels_))
+    Chain& chain = lane.chain;
+    if (chain.operation != kNone && (chain.thread != item.thread || chain.role != role || !lane.waits.empty() ||
+                                     item.after != kNone || s_.single_kernels))
       CloseChain(lane);
     const std::int64_t delay = gated_ ? 0 : item.delay_ns;
     const std::int64_t length =
         role == Role::kKernel && s_.alone != nullptr ? s_.alone->Kernel(r_, item) : item.end_ns - item.begin_ns;
-    if (lane.chain == kNone) {
+    if (chain.operation == kNone) {
       Operation operation{.lane = lane.lane, .activity = role == Role::kKernel ? Activity::kCompute : Activity::kOther};
-      if (single_kernels_) {
+      if (s_.single_kernels) {
         operation.delay_ns = delay;
         operation.duration_ns = length;
       }
-      lane.chain = Add(operation, role);
-      lane.chain_thread = item.thread;
-      lane.chain_role = role;
-      lane.length_ns = lane.lead_ns = 0;
-      lane.likeness = 0;
-      TakeWaits(lane, lane.chain, gated_ ? kNone : item.after);
-      thread.enqueues.push_back({lane.chain, 0});
+      chain = {.operation = Add(operation, role), .thread = item.thread, .role = role};
+      TakeWaits(lane, chain.operation, gated_ ? kNone : item.after);
+      thread.enqueues.push_back({chain.operation, 0});
       thread.open.push_back(item.lane);
-      lane.last = lane.chain;
+      lane.last = chain.operation;
     }
-    lane.lead_ns = std::max(lane.lead_ns, item.call_ns + item.lag_ns - thread.h_ns - lane.length_ns);
-    lane.length_ns += delay + length;
-    lane.likeness = lane.likeness * 31 + rank_.groups[item.ref];
+    chain.Append(item.call_ns + item.lag_ns - thread.h_ns, delay + length, rank_.groups[item.ref]);
     if (item.watched) {
-      operation_of_[i] = lane.chain;
+      operation_of_[i] = chain.operation;
       CloseChain(lane);
     }
   }
@@ -307,7 +313,7 @@ class RankMaker {
   std::uint32_t AddMember(const GpuItem& item, std::int64_t arrival_ns, std::uint32_t host_lane) {
     const std::uint32_t made = Add(
         {.lane = host_lane, .collective = GroupOf(item.ref), .activity = Activity::kTransfer}, Role::kMember, item.ref);
-    s_.members[item.ref].push_back({made, r_, arrival_ns, item.end_ns});
+    s_.members[item.ref].push_back({made, arrival_ns, item.end_ns});
     return made;
   }
   std::uint32_t GroupOf(std::uint32_t collective) {
@@ -334,7 +340,7 @@ class RankMaker {
                                        .collective = GroupOf(item.ref),
                                        .activity = Activity::kTransfer},
                                       Role::kMember, item.ref);
-    s_.members[item.ref].push_back({made, r_, item.begin_ns, item.end_ns});
+    s_.members[item.ref].push_back({made, item.begin_ns, item.end_ns});
     operation_of_[i] = made;
     const std::uint64_t comm = s_.run.collectives[item.ref].comm;
     auto& [last, last_lane] = last_of_comm_.try_emplace(comm, kNone, lane).first->second;
@@ -359,7 +365,7 @@ class RankMaker {
   void Messages(std::uint32_t i, const GpuItem& item) {
     const std::uint32_t gate = Single(item.lane, item.thread, item.call_ns, item.lag_ns, item.after,
                                       {.delay_ns = gated_ ? 0 : item.delay_ns}, Role::kOther);
-    Exchange exchange{gate, kNone, r_, item.begin_ns, item.end_ns, {}};
+    Exchange exchange{gate, kNone, item.begin_ns, item.end_ns, {}};
     const std::uint32_t kernel = rank_.messages[item.ref].item;
     for (std::uint32_t m = item.ref; m < rank_.messages.size() && rank_.messages[m].item == kernel; ++m)
       if (s_.run.of_message[r_][m] != kNone)
@@ -390,7 +396,7 @@ class RankMaker {
     CloseChain(lane);
     if (item.ref == kNone) return;
     const std::uint16_t from = rank_.items[item.ref].lane;
-    if (from != GpuItem::kNoLane) Release(from, item.ref, item.lane, item.thread, item.call_ns);
+    if (from != GpuItem::kNoLane) Release(from, item.ref, WaiterOf(item));
     const std::uint32_t waited = operation_of_[item.ref];
     if (waited == kNone) return;
     lane.waits.push_back(waited);
@@ -415,15 +421,15 @@ class RankMaker {
     std::vector<std::uint32_t> waited;
     for (const std::uint16_t number : sync.lanes) {
       LaneState& lane = lanes_[number];
-      Release(number, kNone, number, item.thread, item.call_ns);
-      if (lane.chain != kNone) Flush(lane.chain_thread, item.call_ns);
+      Release(number, kNone, {number, item.thread, item.call_ns});
+      if (lane.chain.operation != kNone) Flush(lane.chain.thread, item.call_ns);
       if (lane.synced_by == item.thread) continue;  // Nothing new on it.
       waited.push_back(Marker(number, item.thread, item.call_ns, false));
       lane.synced_by = item.thread;
     }
     if (sync.item != kNone) {
       const GpuItem& of = rank_.items[sync.item];
-      if (of.lane != GpuItem::kNoLane) Release(of.lane, sync.item, of.lane, item.thread, item.call_ns);
+      if (of.lane != GpuItem::kNoLane) Release(of.lane, sync.item, {of.lane, item.thread, item.call_ns});
       waited.push_back(operation_of_[sync.item]);
     }
     EmitEnqueues(thread, 0);
@@ -444,29 +450,41 @@ class RankMaker {
 
   void ReleaseFor(const GpuItem& item) {
     if (item.after != kNone && rank_.items[item.after].lane != GpuItem::kNoLane)
-      Release(rank_.items[item.after].lane, item.after, item.lane, item.thread, item.call_ns);
+      Release(rank_.items[item.after].lane, item.after, WaiterOf(item));
   }
 
-  // Somebody waits for `upto` (kNone: all) on the lane `from`: what was put off there moves now, on the lane
-  // that waits. Lanes that only communicate pass it on.
-  void Release(std::uint16_t from, std::uint32_t upto, std::uint16_t to, std::uint16_t thread, std::int64_t call_ns) {
+  // Who waits for collectives that were put off: a thread asks at `call_ns` for something on `lane` that needs them.
+  struct Waiter {
+    std::uint16_t lane;
+    std::uint16_t thread = kNoThread;  // kNoThread: nobody waits, but the run is over.
+    std::int64_t call_ns = 0;
+  };
+  static Waiter WaiterOf(const GpuItem& item) { return {item.lane, item.thread, item.call_ns}; }
+
+  // What was put off on the lane `from` up to the item `upto` (kNone: all of it) moves now, on the lane that waits.
+  // Lanes that only communicate pass it on.
+  void Release(std::uint16_t from, std::uint32_t upto, const Waiter& waiter) {
     auto& deferred = lanes_[from].deferred;
     if (deferred.empty()) return;
     std::vector<Deferred> now;
     for (auto& each : deferred)
       if (upto == kNone || each.item <= upto) now.push_back(std::move(each));
     deferred.erase(deferred.begin(), deferred.begin() + static_cast<std::ptrdiff_t>(now.size()));
-    const bool passes_on = from != to && rank_.lanes[to].communicates;
+    LaneState& to = lanes_[waiter.lane];
+    const bool passes_on = from != waiter.lane && rank_.lanes[waiter.lane].communicates;
     for (auto& each : now) {
       if (passes_on) {
-        lanes_[to].deferred.push_back(std::move(each));
+        to.deferred.push_back(std::move(each));
         continue;
       }
-      const GpuItem& item = rank_.items[each.item];
-      CloseChain(lanes_[to]);
-      lanes_[to].waits.insert(lanes_[to].waits.end(), each.waits.begin(), each.waits.end());
-      const std::uint16_t by = call_ns == INT64_MIN ? item.thread : thread;
-      Launch(each.item, to, by, call_ns == INT64_MIN ? threads_[by].h_ns : call_ns, 0);
+      CloseChain(to);
+      to.waits.insert(to.waits.end(), each.waits.begin(), each.waits.end());
+      if (waiter.thread != kNoThread) {
+        Launch(each.item, waiter.lane, waiter.thread, waiter.call_ns, 0);
+      } else {
+        const std::uint16_t thread = rank_.items[each.item].thread;
+        Launch(each.item, waiter.lane, thread, threads_[thread].h_ns, 0);
+      }
     }
   }
 
@@ -474,10 +492,9 @@ class RankMaker {
   const GpuRank& rank_;
   const std::uint32_t r_;
   const std::int64_t job_origin_ns_;
-  bool single_kernels_ = false;
   bool gated_ = false;  // The present item's begin is an operation already.
   std::uint32_t step_ = 0;
-  std::uint32_t positions_[16] = {};
+  std::array<std::uint32_t, kRoles> positions_ = {};
   std::vector<Thread> threads_;
   std::vector<LaneState> lanes_;
   std::vector<std::uint32_t> operation_of_;  // Per item that others wait for.

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "analysis/core/statistics.h"
 #include "analysis/replay/gpu/gpu_raw.h"
 
 namespace lockstep::replay {
@@ -84,10 +85,7 @@ class Resolver {
     }
     for (std::size_t kind = 0; kind < 3; ++kind) {
       auto& values = samples[kind].empty() ? samples[0] : samples[kind];
-      if (values.empty()) continue;
-      const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-      std::nth_element(values.begin(), middle, values.end());
-      latency_ns_[kind] = *middle;
+      latency_ns_[kind] = analysis::LowerMedian(values);
     }
   }
   static std::size_t LatencyOf(const GpuItem& item) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "analysis/core/statistics.h"
@@ -92,51 +93,60 @@ class RankChange {
     offset_ns_ = analysis::LowerMedian(offsets);
   }
 
+  std::uint32_t NewCollective(std::uint32_t step, std::size_t j) const {
+    return first_new_ + step * static_cast<std::uint32_t>(bytes_.size()) + static_cast<std::uint32_t>(j);
+  }
+
+  // The position of the bucket that holds the last of so many bytes.
+  static std::size_t HolderOf(const std::vector<std::uint64_t>& ends, std::uint64_t bytes) {
+    return static_cast<std::size_t>(std::lower_bound(ends.begin(), ends.end(), bytes) - ends.begin());
+  }
+  static std::vector<std::uint64_t> EndsOf(std::vector<std::uint64_t> bytes) {
+    std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
+    return bytes;
+  }
+
+  // Where each new reduction of a step goes: it takes the place of an old one that ends with the same gradient, or
+  // comes behind the kernel that makes its last gradient. Old ones whose place nobody takes go.
   void Plan(std::uint32_t step) {
-    const std::size_t n = buckets_.bytes.size();
     std::vector<const Old*> old;
-    for (std::size_t k = 0; k < n; ++k) {
+    for (std::size_t k = 0; k < buckets_.bytes.size(); ++k) {
       const std::uint32_t at = at_[buckets_.first[step] + k];
       if (at == kNone) return;
       old.push_back(&old_[at]);
     }
-    std::vector<bool> kept(n, false);
-    std::uint64_t done = 0, before = 0;  // New ones' bytes; old ones' before the k-th.
-    std::size_t k = 0;
-    std::vector<std::uint64_t> ends;  // Of the new ones.
+    const std::vector<std::uint64_t> old_ends = EndsOf(buckets_.bytes), new_ends = EndsOf(bytes_);
+    std::vector<bool> kept(old.size(), false);
     for (std::size_t j = 0; j < bytes_.size(); ++j) {
-      done += bytes_[j];
-      ends.push_back(done);
-      const std::uint32_t collective =
-          first_new_ + step * static_cast<std::uint32_t>(bytes_.size()) + static_cast<std::uint32_t>(j);
-      while (k + 1 < n && before + buckets_.bytes[k] < done) before += buckets_.bytes[k++];
-      if (before + buckets_.bytes[k] == done) {
+      const std::uint32_t collective = NewCollective(step, j);
+      made_[collective] = kNone;
+      const std::size_t k = std::min(old.size() - 1, HolderOf(old_ends, new_ends[j]));
+      if (old_ends[k] == new_ends[j]) {
         kept[k] = true;
         kept_as_[old[k]->item] = collective;
-      } else {
-        // Its gradients are some of an old one's: their kernels are taken for as long as they are many.
-        const double share = static_cast<double>(done - before) / static_cast<double>(buckets_.bytes[k]);
-        const std::uint32_t ready = Within(k == 0 ? StepBegin(step) : old[k - 1]->ready, old[k]->ready, share);
-        const std::uint32_t behind = ready == kNone ? old[k]->first : ready;
-        added_[behind].push_back({collective, old[k]->item, ready});
-        shift_[behind + 1] += cost_ns_;
+        continue;
       }
-      made_[collective] = kNone;
+      // Its gradients are some of an old one's: their kernels are taken for as long as they are many.
+      const std::uint64_t before = old_ends[k] - buckets_.bytes[k];
+      const double share = static_cast<double>(new_ends[j] - before) / static_cast<double>(buckets_.bytes[k]);
+      const std::uint32_t ready = Within(k == 0 ? StepBegin(step) : old[k - 1]->ready, old[k]->ready, share);
+      const std::uint32_t behind = ready == kNone ? old[k]->first : ready;
+      added_[behind].push_back({collective, old[k]->item, ready});
+      shift_[behind + 1] += cost_ns_;
     }
-    for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t k = 0; k < old.size(); ++k) {
       // Who waited for an old one waits for what carries its last byte.
-      std::uint64_t end = 0;
-      for (std::size_t m = 0; m <= i; ++m) end += buckets_.bytes[m];
-      const auto carries = std::lower_bound(ends.begin(), ends.end(), end) - ends.begin();
-      instead_[old[i]->item] =
-          first_new_ + step * static_cast<std::uint32_t>(bytes_.size()) + static_cast<std::uint32_t>(carries);
-      if (kept[i]) continue;
-      for (std::uint32_t m = old[i]->first; m <= old[i]->item; ++m) removed_.insert(m);
-      if (old[i]->item + 1 < rank_.items.size() && old[i]->first > 0)
-        shift_[old[i]->item + 1] -= std::min(
-            cost_ns_,
-            std::max<std::int64_t>(0, rank_.items[old[i]->item + 1].call_ns - rank_.items[old[i]->first - 1].call_ns));
+      instead_[old[k]->item] = NewCollective(step, HolderOf(new_ends, old_ends[k]));
+      if (!kept[k]) Remove(*old[k]);
     }
+  }
+
+  // With the waits before it, and with what its launch cost the thread.
+  void Remove(const Old& old) {
+    for (std::uint32_t i = old.first; i <= old.item; ++i) removed_.insert(i);
+    if (old.item + 1 >= rank_.items.size() || old.first == 0) return;
+    const std::int64_t apart_ns = rank_.items[old.item + 1].call_ns - rank_.items[old.first - 1].call_ns;
+    shift_[old.item + 1] -= std::min(cost_ns_, std::max<std::int64_t>(0, apart_ns));
   }
 
   // The last kernel before the backward pass of the step, for all that is known: what the thread last waited for, else
@@ -184,73 +194,88 @@ class RankChange {
     return last;
   }
 
+  // The rank's items in their order: shifted on the host, without what is removed, and with what is added.
   GpuRank Rewrite() {
-    GpuRank out = rank_;
-    out.items.clear();
-    std::vector<std::uint32_t> moved(rank_.items.size(), kNone), last_of_lane(rank_.lanes.size(), kNone);
-    std::int64_t shift = 0;
-    const auto put = [&](GpuItem item) {
-      if (item.lane != GpuItem::kNoLane) last_of_lane[item.lane] = static_cast<std::uint32_t>(out.items.size());
-      out.items.push_back(item);
-      return static_cast<std::uint32_t>(out.items.size() - 1);
-    };
-    const auto map = [&](std::uint32_t old) {
-      if (old == kNone) return kNone;
-      if (const auto at = instead_.find(old); at != instead_.end()) {
-        const std::uint32_t made = made_.at(at->second);
-        // Not launched yet: whatever its stream does last.
-        return made != kNone ? made : last_of_lane[rank_.items[old].lane];
-      }
-      return moved[old];
-    };
+    out_ = rank_;
+    out_.items.clear();
+    moved_.assign(rank_.items.size(), kNone);
+    last_of_lane_.assign(rank_.lanes.size(), kNone);
+    std::int64_t shift_ns = 0;
     for (std::uint32_t i = 0; i < rank_.items.size(); ++i) {
-      shift += shift_[i];
-      GpuItem item = rank_.items[i];
-      item.call_ns += shift;
-      if (item.kind == GpuItem::kSync || item.kind == GpuItem::kMpi) {
-        item.begin_ns += shift;
-        item.end_ns += shift;
-      }
-      if (item.kind == GpuItem::kTake && item.begin_ns != INT64_MIN) item.begin_ns += shift;
-      if (item.kind == GpuItem::kWait || item.kind == GpuItem::kTake) item.ref = map(item.ref);
-      if (item.kind == GpuItem::kSync) out.syncs[item.ref].item = map(out.syncs[item.ref].item);
-      item.after = map(item.after);
+      shift_ns += shift_[i];
+      GpuItem item = Shifted(rank_.items[i], shift_ns);
+      if (item.kind == GpuItem::kWait || item.kind == GpuItem::kTake) item.ref = NewItemOf(item.ref);
+      if (item.kind == GpuItem::kSync) out_.syncs[item.ref].item = NewItemOf(out_.syncs[item.ref].item);
+      item.after = NewItemOf(item.after);
       if (removed_.contains(i)) {
         // Waits for it wait for what is before it on its stream.
-        moved[i] = last_of_lane[item.lane];
+        moved_[i] = last_of_lane_[item.lane];
+      } else if (const auto kept = kept_as_.find(i); kept != kept_as_.end()) {
+        item.ref = kept->second;
+        moved_[i] = made_[kept->second] = Append(item);
       } else {
-        if (const auto kept = kept_as_.find(i); kept != kept_as_.end()) item.ref = kept->second;
-        moved[i] = put(item);
-        if (const auto kept = kept_as_.find(i); kept != kept_as_.end()) made_[kept->second] = moved[i];
+        moved_[i] = Append(item);
       }
-      std::int64_t later = 0;
+      std::int64_t call_ns = item.call_ns + offset_ns_;
       for (const New& each : added_[i]) {
-        const GpuItem& like = rank_.items[each.like];
-        GpuItem made = like;
-        made.after = kNone;
-        made.delay_ns = 0;
-        made.thread = item.thread;
-        made.call_ns = item.call_ns + offset_ns_ + later;
-        made.ref = each.collective;
-        made.end_ns = made.begin_ns;
-        later += cost_ns_;
-        if (each.ready != kNone) {
-          GpuItem wait;
-          wait.kind = GpuItem::kWait;
-          wait.lane = like.lane;
-          wait.thread = item.thread;
-          wait.call_ns = made.call_ns;
-          wait.ref = moved[each.ready];
-          out.items[wait.ref].watched = true;
-          put(wait);
-        }
-        made_[each.collective] = put(made);
+        AddReduction(each, item.thread, call_ns);
+        call_ns += cost_ns_;
       }
     }
-    for (std::uint32_t& gate : out.gates)
-      if (gate != kNone) gate = moved[gate];
-    Order(out);
-    return out;
+    for (std::uint32_t& gate : out_.gates)
+      if (gate != kNone) gate = moved_[gate];
+    Order(out_);
+    return std::move(out_);
+  }
+
+  static GpuItem Shifted(GpuItem item, std::int64_t shift_ns) {
+    item.call_ns += shift_ns;
+    // Times of the host.
+    if (item.kind == GpuItem::kSync || item.kind == GpuItem::kMpi) {
+      item.begin_ns += shift_ns;
+      item.end_ns += shift_ns;
+    }
+    if (item.kind == GpuItem::kTake && item.begin_ns != INT64_MIN) item.begin_ns += shift_ns;
+    return item;
+  }
+
+  std::uint32_t Append(const GpuItem& item) {
+    const auto made = static_cast<std::uint32_t>(out_.items.size());
+    if (item.lane != GpuItem::kNoLane) last_of_lane_[item.lane] = made;
+    out_.items.push_back(item);
+    return made;
+  }
+
+  // What stands for an old item.
+  std::uint32_t NewItemOf(std::uint32_t old) const {
+    if (old == kNone) return kNone;
+    const auto at = instead_.find(old);
+    if (at == instead_.end()) return moved_[old];
+    const std::uint32_t made = made_.at(at->second);
+    // Not launched yet: whatever its stream does last.
+    return made != kNone ? made : last_of_lane_[rank_.items[old].lane];
+  }
+
+  // Launched like the old one whose gradients it has, once its last gradient is ready.
+  void AddReduction(const New& reduction, std::uint16_t thread, std::int64_t call_ns) {
+    GpuItem made = rank_.items[reduction.like];
+    made.after = kNone;
+    made.delay_ns = 0;
+    made.thread = thread;
+    made.call_ns = call_ns;
+    made.ref = reduction.collective;
+    made.end_ns = made.begin_ns;
+    if (reduction.ready != kNone) {
+      GpuItem wait;
+      wait.kind = GpuItem::kWait;
+      wait.lane = made.lane;
+      wait.thread = thread;
+      wait.call_ns = call_ns;
+      wait.ref = moved_[reduction.ready];
+      out_.items[wait.ref].watched = true;
+      Append(wait);
+    }
+    made_[reduction.collective] = Append(made);
   }
 
   // Nobody asks for something before what he asked for earlier.
@@ -275,62 +300,32 @@ class RankChange {
   std::set<std::uint32_t> removed_;
   std::map<std::uint32_t, std::uint32_t> kept_as_, instead_;  // Old item -> new collective.
   std::map<std::uint32_t, std::uint32_t> made_;               // New collective -> its item.
+  // While the items are rewritten.
+  GpuRank out_;
+  std::vector<std::uint32_t> moved_, last_of_lane_;  // Old item -> its new position; the last new item of each lane.
 };
 
 }  // namespace
 
-std::optional<BucketSequence> GpuRun::FindBuckets() const {
-  if (gpu_ranks.empty() || whole_window) return std::nullopt;
-  // On the first rank, per communicator and step, in the order in which they are launched.
+std::vector<RecordedRun::Launch> GpuRun::LaunchesOfFirstRank() const {
+  std::vector<Launch> launches;
+  if (gpu_ranks.empty() || whole_window) return launches;
   const GpuRank& rank = gpu_ranks[0];
-  const auto reduces = [&](std::size_t i) {
-    const GpuItem& item = rank.items[i];
-    if (item.kind != GpuItem::kMember || rank.EndsLastStep(i)) return false;
-    const RunCollective& c = this->collectives[item.ref];
-    return c.kind == CollectiveKind::kAllReduce && c.members == ranks.size() && c.bytes > 0;
-  };
-  std::map<std::uint64_t, std::uint64_t> carried;
-  for (std::size_t i = 0; i < rank.items.size(); ++i)
-    if (reduces(i)) carried[this->collectives[rank.items[i].ref].comm] += this->collectives[rank.items[i].ref].bytes;
-  if (carried.empty()) return std::nullopt;
-  const std::uint64_t comm = std::max_element(carried.begin(), carried.end(), [](const auto& a, const auto& b) {
-                               return a.second < b.second;
-                             })->first;
-  BucketSequence buckets;
-  buckets.comm = comm;
-  std::vector<std::uint64_t> bytes;
-  std::size_t gate = 0;
-  const auto close = [&] {
-    if (buckets.first.size() == 1) buckets.bytes = bytes;
-    const bool alike = !bytes.empty() && bytes == buckets.bytes;
-    bytes.clear();
-    return alike;
-  };
+  std::uint32_t gates = 0;  // That have been passed.
   for (std::size_t i = 0; i < rank.items.size(); ++i) {
-    for (; gate + 1 < rank.gates.size() && rank.gates[gate] == i; ++gate) {
-      if (gate > 0 && !close()) return std::nullopt;
-      buckets.first.push_back(static_cast<std::uint32_t>(buckets.collectives.size()));
-    }
-    if (!reduces(i) || this->collectives[rank.items[i].ref].comm != comm || gate == 0) continue;
-    bytes.push_back(this->collectives[rank.items[i].ref].bytes);
-    buckets.collectives.push_back(rank.items[i].ref);
+    while (gates + 1 < rank.gates.size() && rank.gates[gates] == i) ++gates;
+    if (rank.items[i].kind == GpuItem::kMember && !rank.EndsLastStep(i))
+      launches.push_back({rank.items[i].ref, gates == 0 ? kNone : gates - 1});
   }
-  if (!close() || buckets.first.size() != steps.size()) return std::nullopt;
-  return buckets;
+  return launches;
 }
 
-Result<std::unique_ptr<RecordedRun>> GpuRun::Rebucket(const BucketSequence& buckets,
-                                                      const std::vector<std::uint64_t>& bytes, const CostModel& costs,
-                                                      const ReductionTimes& times) const {
+std::unique_ptr<RecordedRun> GpuRun::WithReductions(const BucketSequence& buckets,
+                                                    const std::vector<std::uint64_t>& bytes,
+                                                    std::uint32_t first_new) const {
   auto changed = std::make_unique<GpuRun>(*this);
-  const auto first_new = static_cast<std::uint32_t>(collectives.size());
-  LS_TRY(const std::vector<RunCollective> reductions,
-         NewReductions(buckets, bytes, costs, times, ranks.size(),
-                       "record steps whose reductions do not all take no time"));
-  changed->collectives.insert(changed->collectives.end(), reductions.begin(), reductions.end());
-  for (std::size_t r = 0; r < gpu_ranks.size(); ++r)
-    changed->gpu_ranks[r] = RankChange(gpu_ranks[r], buckets, bytes, first_new).Make();
-  return std::unique_ptr<RecordedRun>(std::move(changed));
+  for (GpuRank& rank : changed->gpu_ranks) rank = RankChange(rank, buckets, bytes, first_new).Make();
+  return changed;
 }
 
 }  // namespace lockstep::replay

@@ -9,8 +9,7 @@
 #include <string>
 #include <tuple>
 
-#include "analysis/replay/graph/chosen_steps.h"
-#include "merge/parallel.h"
+#include "analysis/replay/graph/read_run.h"
 
 namespace lockstep::replay {
 namespace {
@@ -21,22 +20,20 @@ class Reader {
       : timeline_(timeline), t_(timeline.tables), options_(options) {}
 
   Result<GpuRun> Read() {
-    for (std::size_t i = 0; i < t_.ranks.rows(); ++i) {
-      if (t_.ranks.state[i] >= schema::RankState::kMissing) continue;
-      run_.ranks.push_back(t_.ranks.rank[i]);
-    }
-    std::sort(run_.ranks.begin(), run_.ranks.end());
-    const std::vector<std::size_t> steps = ChooseSteps(t_.steps, options_);
-    for (const std::size_t step : steps) {
-      run_.steps.push_back(t_.steps.index[step]);
-      run_.measured_step_ns.push_back(t_.steps.step_ns[step]);
-    }
-    if (steps.empty()) WholeWindow();
+    ChooseRanksAndSteps(timeline_, options_, run_);
+    if (run_.steps.empty()) WholeWindow();
     if (run_.measured_step_ns.empty() || run_.measured_step_ns.front() <= 0)
       return Error{ErrorCode::kUnsupported, "nothing to replay: no GPU work was recorded", timeline_.run_dir,
                    "record with the GPU's source on: without lockstep run --gpu off"};
-    ChooseCollectives();
-    if (Status read = ReadRanks(); !read.ok()) return read.error();
+    chosen_.resize(run_.ranks.size());
+    // What is launched in a step may begin in the next one.
+    ChooseCollectives(timeline_, 1, run_, [&](std::size_t row, std::uint32_t position) {
+      const auto& m = t_.collective_ranks;
+      for (std::size_t k = timeline_.FirstMember(row); k < timeline_.FirstMember(row + 1); ++k)
+        chosen_[run_.PositionOf(m.rank[k])].push_back({m.row[k], position});
+    });
+    for (auto& rank : chosen_) std::sort(rank.begin(), rank.end());
+    LS_CHECK(Distill());
     Settle();
     MatchMessages();
     Describe();
@@ -57,74 +54,22 @@ class Reader {
     run_.measured_step_ns.push_back(end - begin);
   }
 
-  void ChooseCollectives() {
-    chosen_.resize(run_.ranks.size());
-    const auto& c = t_.collectives;
-    const auto& m = t_.collective_ranks;
-    for (std::size_t i = 0; i < c.rows(); ++i) {
-      bool whole = c.seen[i] == c.expected[i] && c.seen[i] > 0 && !c.mismatch[i], inside = run_.whole_window;
-      for (std::size_t k = timeline_.FirstMember(i); k < timeline_.FirstMember(i + 1); ++k) {
-        whole &= run_.PositionOf(m.rank[k]) != kNone;
-        // What is launched in a step may begin in the next one.
-        inside |= m.step[k] >= run_.steps.front() - 1 && m.step[k] <= run_.steps.back() + 1;
-      }
-      if (!inside) continue;
-      if (!whole) {
-        ++run_.left_out;
-        continue;
-      }
-      const auto number = static_cast<std::uint32_t>(run_.collectives.size());
-      for (std::size_t k = timeline_.FirstMember(i); k < timeline_.FirstMember(i + 1); ++k)
-        chosen_[run_.PositionOf(m.rank[k])].push_back({m.row[k], number});
-      run_.collectives.push_back(
-          {static_cast<std::uint32_t>(i), c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]), c.bytes[i], c.seen[i]});
+  Status Distill() {
+    std::vector<std::size_t> rows;
+    if (!run_.whole_window) {
+      LS_TRY(rows, StepRows(timeline_, run_));
     }
-    for (auto& rank : chosen_) std::sort(rank.begin(), rank.end());
-  }
-
-  // Rank clock: begin of each step and end of the last; nothing if the rank lacks one.
-  std::vector<std::int64_t> BoundsOf(std::size_t r) const {
-    const auto& cells = t_.step_ranks;
-    std::vector<std::size_t> rows(run_.steps.size(), kNone);
-    for (std::size_t i = 0; i < cells.rows(); ++i) {
-      const std::int64_t step = cells.index[i] - run_.steps.front();
-      if (cells.rank[i] == run_.ranks[r] && step >= 0 && step < static_cast<std::int64_t>(rows.size()))
-        rows[static_cast<std::size_t>(step)] = i;
-    }
-    std::vector<std::int64_t> bounds;
-    for (const std::size_t row : rows) {
-      if (row == kNone) return {};
-      bounds.push_back(cells.begin_ns[row]);
-    }
-    bounds.push_back(cells.end_ns[rows.back()]);
-    return bounds;
-  }
-
-  Status ReadRanks() {
     run_.gpu_ranks.resize(run_.ranks.size());
-    std::vector<std::optional<Error>> errors(run_.ranks.size());
-    merge::ParallelFor(options_.jobs, run_.ranks.size(), [&](std::size_t r) {
-      GpuRankRequest request;
-      if (!run_.whole_window) {
-        request.bounds_ns = BoundsOf(r);
-        if (request.bounds_ns.empty()) {
-          errors[r] = Error{ErrorCode::kUnsupported, "a rank lacks the steps that the others have", timeline_.run_dir,
-                            "record the same steps on all ranks"};
-          return;
-        }
-      }
-      request.collectives = chosen_[r];
-      const Result<schema::RankTables> tables =
-          options_.read_rank ? options_.read_rank(run_.ranks[r]) : timeline_.ReadRank(run_.ranks[r]);
-      if (!tables.ok()) {
-        errors[r] = tables.error();
-        return;
-      }
-      run_.gpu_ranks[r] = DistillGpuRank(tables.value(), merge::RankClockMap(t_.clock, run_.ranks[r]), request);
-    });
-    for (const auto& error : errors)
-      if (error) return *error;
-    return Ok();
+    return ReadRanks(timeline_, options_, run_,
+                     [&](std::size_t r, const schema::RankTables& tables, const merge::RankClockMap& clock) {
+                       GpuRankRequest request;
+                       request.collectives = chosen_[r];
+                       const std::size_t steps = run_.steps.size();
+                       for (std::size_t s = 0; s < steps && !rows.empty(); ++s)
+                         request.bounds_ns.push_back(t_.step_ranks.begin_ns[rows[r * steps + s]]);
+                       if (!rows.empty()) request.bounds_ns.push_back(t_.step_ranks.end_ns[rows[(r + 1) * steps - 1]]);
+                       run_.gpu_ranks[r] = DistillGpuRank(tables, clock, request);
+                     });
   }
 
   std::uint32_t Joint(std::uint32_t collective) {

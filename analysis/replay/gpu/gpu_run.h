@@ -3,7 +3,6 @@
 // (another bucketing) or the graph made from them (gpu_job.cc).
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "analysis/replay/gpu/gpu_rank.h"
@@ -21,10 +20,11 @@ class GpuRun : public RecordedRun {
   Job MakeJob(const JobOptions& options) const override;  // gpu_job.cc
   // One direction of a GPU's links: NVLink 4 of an H100, 450 GB/s (its data sheet says 900 for both).
   double floor_bytes_per_ns() const override { return 450; }
-  InterferenceEstimate EstimateInterference() const override;  // gpu_interference.cc
-  std::optional<BucketSequence> FindBuckets() const override;  // gpu_rebucket.cc
-  Result<std::unique_ptr<RecordedRun>> Rebucket(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
-                                                const CostModel& costs, const ReductionTimes& times) const override;
+  // From this run alone. gpu_interference.cc
+  InterferenceEstimate EstimateInterference(const std::vector<const RecordedRun*>& others = {}) const override;
+  std::vector<Launch> LaunchesOfFirstRank() const override;  // gpu_rebucket.cc
+  std::unique_ptr<RecordedRun> WithReductions(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
+                                              std::uint32_t first_new) const override;
 };
 
 // A run without steps is one step, from its first to its last GPU event. kUnsupported if some ranks have no GPU work.

@@ -3,10 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <numeric>
-
-#include "analysis/core/statistics.h"
 
 namespace lockstep::replay {
 namespace {
@@ -18,24 +14,6 @@ double Mean(const std::vector<std::int64_t>& values) {
 }
 
 }  // namespace
-
-Counterfactual::Counterfactual(Graph& graph, const Likeness& likeness, StepLengths lengths)
-    : graph_(graph), simulator_(graph), lengths_(std::move(lengths)) {
-  const auto& operations = graph.operations();
-  std::map<std::pair<std::uint32_t, bool>, std::vector<std::int64_t>> classes;
-  real_ns_.reserve(operations.size());
-  for (std::size_t i = 0; i < operations.size(); ++i) {
-    real_ns_.push_back(operations[i].duration_ns);
-    if (likeness.alike[i] != kNone)
-      classes[{likeness.alike[i], likeness.by_median[i]}].push_back(operations[i].duration_ns);
-  }
-  std::map<std::pair<std::uint32_t, bool>, std::int64_t> ordinary;
-  for (auto& [key, values] : classes)
-    ordinary[key] = std::llround(key.second ? analysis::MiddleMedian(values) : Mean(values));
-  ordinary_ns_ = real_ns_;
-  for (std::size_t i = 0; i < operations.size(); ++i)
-    if (likeness.alike[i] != kNone) ordinary_ns_[i] = ordinary.at({likeness.alike[i], likeness.by_median[i]});
-}
 
 Counterfactual::Counterfactual(Graph& graph, std::vector<std::int64_t> ordinary_ns, StepLengths lengths)
     : graph_(graph), simulator_(graph), lengths_(std::move(lengths)), ordinary_ns_(std::move(ordinary_ns)) {
@@ -53,37 +31,30 @@ Result<std::vector<std::int64_t>> Counterfactual::ReplaySteps(const std::functio
 }
 
 Result<double> Counterfactual::Replay(const std::function<bool(std::uint32_t)>& ordinary) {
-  const auto lengths = ReplaySteps(ordinary);
-  if (!lengths.ok()) return lengths.error();
-  return Mean(lengths.value());
+  LS_TRY(const std::vector<std::int64_t> lengths, ReplaySteps(ordinary));
+  return Mean(lengths);
 }
 
 Status Counterfactual::Ends() {
   if (ideal_mean_ns_ >= 0) return Ok();
-  const Result<double> real = Replay([](std::uint32_t) { return false; });
-  if (!real.ok()) return real.error();
-  const Result<double> ideal = Replay([](std::uint32_t) { return true; });
-  if (!ideal.ok()) return ideal.error();
-  real_mean_ns_ = real.value();
-  ideal_mean_ns_ = ideal.value();
+  LS_TRY(real_mean_ns_, Replay([](std::uint32_t) { return false; }));
+  LS_TRY(ideal_mean_ns_, Replay([](std::uint32_t) { return true; }));
   return Ok();
 }
 
 Result<double> Counterfactual::Slowdown() {
-  if (const Status status = Ends(); !status.ok()) return status.error();
+  LS_CHECK(Ends());
   return real_mean_ns_ / ideal_mean_ns_;
 }
 
 Result<Counterfactual::Contribution> Counterfactual::Of(const std::function<bool(std::uint32_t)>& belongs) {
-  if (const Status status = Ends(); !status.ok()) return status.error();
-  const Result<double> without = Replay(belongs);
-  if (!without.ok()) return without.error();
-  const Result<double> alone = Replay([&](std::uint32_t i) { return !belongs(i); });
-  if (!alone.ok()) return alone.error();
+  LS_CHECK(Ends());
+  LS_TRY(const double without, Replay(belongs));
+  LS_TRY(const double alone, Replay([&](std::uint32_t i) { return !belongs(i); }));
   const double waste = real_mean_ns_ - ideal_mean_ns_;
   const double nothing = std::numeric_limits<double>::quiet_NaN();
-  return Contribution{alone.value() / ideal_mean_ns_, waste == 0 ? nothing : (real_mean_ns_ - without.value()) / waste,
-                      waste == 0 ? nothing : (alone.value() - ideal_mean_ns_) / waste};
+  return Contribution{alone / ideal_mean_ns_, waste == 0 ? nothing : (real_mean_ns_ - without) / waste,
+                      waste == 0 ? nothing : (alone - ideal_mean_ns_) / waste};
 }
 
 }  // namespace lockstep::replay

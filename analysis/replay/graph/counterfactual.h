@@ -18,22 +18,13 @@
 
 namespace lockstep::replay {
 
-// Durations that would be equal were the job ideal share `alike`.
-struct Likeness {
-  std::vector<std::uint32_t> alike;  // Per operation; kNone: left as it is.
-  // Per operation: ordinary is the median (communication: few outliers are huge) or the mean
-  // (compute: what balancing the work would give).
-  std::vector<bool> by_median;
-};
-
 // Lengths of the steps in a schedule; the mean over them is T.
 using StepLengths = std::function<std::vector<std::int64_t>(const Schedule&)>;
 
 class Counterfactual {
  public:
   // The graph's durations stay as they are between calls; not for several threads at once.
-  Counterfactual(Graph& graph, const Likeness& likeness, StepLengths lengths);
-  // The same with what is ordinary given, per operation.
+  // `ordinary_ns`: per operation, its duration were the job ideal.
   Counterfactual(Graph& graph, std::vector<std::int64_t> ordinary_ns, StepLengths lengths);
 
   // Mean step in ns with the durations of operations for which `ordinary(operation)` holds made

@@ -2,6 +2,7 @@
 // The graph (graph.h) of a run's steps, with what its operations stand for. Made from what was
 // recorded (recorded_run.h); questions change it or what it is made from.
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -26,6 +27,7 @@ enum class Role : std::uint8_t {
   kSync,     // A host thread waits for the GPU; its duration is what the call takes once the GPU is done.
   kMessage,  // A call that returns once messages or their receivers of other ranks are there: what it takes then.
 };
+inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::kMessage) + 1;
 // Durations that are a rank's own doing: what questions about slow ranks compare and change.
 constexpr bool IsOwnWork(Role role) {
   return role == Role::kWork || role == Role::kKernel || role == Role::kCopy || role == Role::kLaunch;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "analysis/core/statistics.h"
+#include "analysis/replay/graph/recorded_run.h"
 
 namespace lockstep::replay {
 
@@ -70,25 +72,57 @@ void FitSteps(const BucketSequence& buckets, const CostModel& costs, ReductionTi
   }
 }
 
-Result<std::vector<RunCollective>> NewReductions(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
-                                                 const CostModel& costs, const ReductionTimes& times,
-                                                 std::size_t members, const char* remedy) {
+std::optional<BucketSequence> RecordedRun::FindBuckets() const {
+  const auto reduces = [&](const Launch& launch) {
+    const RunCollective& c = collectives[launch.collective];
+    return c.kind == CollectiveKind::kAllReduce && c.members == ranks.size() && c.bytes > 0;
+  };
+  const std::vector<Launch> launches = LaunchesOfFirstRank();
+  std::map<std::uint64_t, std::uint64_t> carried;  // By communicator.
+  for (const Launch& launch : launches)
+    if (reduces(launch)) carried[collectives[launch.collective].comm] += collectives[launch.collective].bytes;
+  if (carried.empty()) return std::nullopt;
+  BucketSequence buckets;
+  buckets.comm = std::max_element(carried.begin(), carried.end(), [](const auto& a, const auto& b) {
+                   return a.second < b.second;
+                 })->first;
+  std::vector<std::vector<std::uint32_t>> by_step(steps.size());
+  for (const Launch& launch : launches)
+    if (launch.step < by_step.size() && reduces(launch) && collectives[launch.collective].comm == buckets.comm)
+      by_step[launch.step].push_back(launch.collective);
+  for (const std::vector<std::uint32_t>& step : by_step) {
+    std::vector<std::uint64_t> bytes;
+    for (const std::uint32_t collective : step) bytes.push_back(collectives[collective].bytes);
+    if (buckets.first.empty()) buckets.bytes = bytes;
+    if (bytes.empty() || bytes != buckets.bytes) return std::nullopt;
+    buckets.first.push_back(static_cast<std::uint32_t>(buckets.collectives.size()));
+    buckets.collectives.insert(buckets.collectives.end(), step.begin(), step.end());
+  }
+  return buckets;
+}
+
+Result<std::unique_ptr<RecordedRun>> RecordedRun::Rebucket(const BucketSequence& buckets,
+                                                           const std::vector<std::uint64_t>& bytes,
+                                                           const CostModel& costs, const ReductionTimes& times) const {
   std::vector<RunCollective> reductions;
   for (std::size_t step = 0; step < buckets.first.size(); ++step)
     for (const std::uint64_t each : bytes) {
       const auto cost = costs.At(each);
-      if (!cost) return Error{ErrorCode::kUnsupported, "the run has no transfer that a cost table can use", "", remedy};
-      RunCollective made;
-      made.row = kNone;
-      made.comm = buckets.comm;
-      made.kind = CollectiveKind::kAllReduce;
-      made.bytes = each;
-      made.members = static_cast<std::uint32_t>(members);
-      made.transfer_ns = std::llround(cost->ns * times.step_factor[step]);
-      made.exit_ns = times.exit_ns;
-      reductions.push_back(made);
+      if (!cost)
+        return Error{ErrorCode::kUnsupported, "the run has no transfer that a cost table can use", "",
+                     moves_in_calls() ? "record steps whose reductions are seen to end: poll them, or wait for each"
+                                      : "record steps whose reductions do not all take no time"};
+      reductions.push_back({.row = kNone,
+                            .comm = buckets.comm,
+                            .kind = CollectiveKind::kAllReduce,
+                            .bytes = each,
+                            .members = static_cast<std::uint32_t>(ranks.size()),
+                            .transfer_ns = std::llround(cost->ns * times.step_factor[step]),
+                            .exit_ns = times.exit_ns});
     }
-  return reductions;
+  std::unique_ptr<RecordedRun> changed = WithReductions(buckets, bytes, static_cast<std::uint32_t>(collectives.size()));
+  changed->collectives.insert(changed->collectives.end(), reductions.begin(), reductions.end());
+  return changed;
 }
 
 }  // namespace lockstep::replay

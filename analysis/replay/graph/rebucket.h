@@ -10,7 +10,6 @@
 #include "analysis/replay/graph/cost_model.h"
 #include "analysis/replay/graph/job.h"
 #include "core/collective.h"
-#include "core/result.h"
 
 namespace lockstep::replay {
 
@@ -55,11 +54,5 @@ struct ReductionTimes {
 // `collectives`: how many the run has.
 ReductionTimes TimesOf(std::size_t collectives, const BucketSequence& buckets, const Job& job);
 void FitSteps(const BucketSequence& buckets, const CostModel& costs, ReductionTimes& times);
-
-// The collectives that replace each step's reductions, step by step: one for each of `bytes`, taking what the costs say
-// times what that step's own took beyond them. kUnsupported, with `remedy`, if the costs know no size at all.
-Result<std::vector<RunCollective>> NewReductions(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
-                                                 const CostModel& costs, const ReductionTimes& times,
-                                                 std::size_t members, const char* remedy);
 
 }  // namespace lockstep::replay

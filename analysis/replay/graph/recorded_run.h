@@ -25,7 +25,7 @@ namespace lockstep::replay {
 struct InterferenceEstimate {
   Interference value;
   std::pair<double, double> compute_interval{0, 0}, transfer_interval{0, 0};  // 95 %.
-  std::size_t samples = 0;  // 0: nothing to tell it from; then all of it is 0.
+  std::size_t samples = 0;  // 0: the run has nothing to estimate it from; then all of it is 0.
 };
 
 class RecordedRun {
@@ -57,24 +57,30 @@ class RecordedRun {
   // Data moves for certain only while some thread is inside MPI.
   virtual bool moves_in_calls() const { return false; }
 
-  virtual InterferenceEstimate EstimateInterference() const { return {}; }
-  // The same with other runs of the job beside this one: two bucketings tell more than one.
-  virtual InterferenceEstimate EstimateWith(const std::vector<const RecordedRun*>& others) const {
-    (void)others;
-    return EstimateInterference();
-  }
+  // `others`: runs of the same job that count as well; two bucketings show more than one.
+  virtual InterferenceEstimate EstimateInterference(const std::vector<const RecordedRun*>& others = {}) const = 0;
 
+  // A collective that the first rank begins, and the step in which it does, a position in `steps`; kNone: outside.
+  struct Launch {
+    std::uint32_t collective, step;
+  };
+  // Those of the first rank that are replayed, in their order. None if the run has no steps.
+  virtual std::vector<Launch> LaunchesOfFirstRank() const = 0;
   // The reductions of one communicator that carry most bytes, if every replayed step has the same
   // sequence of at least one: what DDP and its kind do. Nothing otherwise.
-  virtual std::optional<BucketSequence> FindBuckets() const = 0;
+  std::optional<BucketSequence> FindBuckets() const;
   // Every step's reductions replaced by ones of `bytes` (together as many as before), each launched when its last
   // gradient is ready and taking what the costs say, times what that step's own took beyond them. kUnsupported if
   // these know no size at all.
-  virtual Result<std::unique_ptr<RecordedRun>> Rebucket(const BucketSequence& buckets,
-                                                        const std::vector<std::uint64_t>& bytes, const CostModel& costs,
-                                                        const ReductionTimes& times) const = 0;
+  Result<std::unique_ptr<RecordedRun>> Rebucket(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
+                                                const CostModel& costs, const ReductionTimes& times) const;
 
  protected:
+  // A copy whose ranks launch bytes.size() new reductions in each step, in place of those of `buckets`: step by step,
+  // `collectives` from `first_new` on.
+  virtual std::unique_ptr<RecordedRun> WithReductions(const BucketSequence& buckets,
+                                                      const std::vector<std::uint64_t>& bytes,
+                                                      std::uint32_t first_new) const = 0;
   RecordedRun() = default;
   RecordedRun(const RecordedRun&) = default;
   RecordedRun& operator=(const RecordedRun&) = default;

@@ -1,6 +1,7 @@
 #pragma once
-// What depends on what in a graph, by index ranges: what does not change between plays of it. Of simulate.h only.
+// What depends on what in a graph, by index ranges: what does not change between plays of it.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -25,6 +26,22 @@ struct Structure {
 
   explicit Structure(const Graph& graph);
 };
+
+// What comes before each operation on its lane; kNone: nothing. On queued lanes the order is that of `before`, which
+// compares operations; others are in program order.
+template <typename Before>
+std::vector<std::uint32_t> PrecedingOnLane(const Graph& graph, Before before) {
+  const auto& operations = graph.operations();
+  std::vector<std::vector<std::uint32_t>> lanes(graph.queued_lanes().size());
+  for (std::uint32_t i = 0; i < operations.size(); ++i)
+    if (operations[i].lane != kNone) lanes[operations[i].lane].push_back(i);
+  std::vector<std::uint32_t> preceding(operations.size(), kNone);
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    if (graph.queued_lanes()[lane]) std::stable_sort(lanes[lane].begin(), lanes[lane].end(), before);
+    for (std::size_t k = 1; k < lanes[lane].size(); ++k) preceding[lanes[lane][k]] = lanes[lane][k - 1];
+  }
+  return preceding;
+}
 
 // A lane while its graph is played.
 struct PlayedLane {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "analysis/core/statistics.h"
+#include "analysis/replay/graph/interference.h"
 #include "analysis/replay/host/host_run.h"
 
 namespace lockstep::replay {
@@ -138,12 +139,6 @@ double BestSlowdown(const std::vector<Place>& places, Pick pick) {
   return best;
 }
 
-std::pair<double, double> Range95(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return {values[n / 40], values[n - 1 - n / 40]};
-}
-
 }  // namespace
 
 double HostOverlap::AloneShare(std::uint32_t collective, double transfer_slowdown) const {
@@ -187,28 +182,21 @@ HostOverlap OverlapOf(const HostRun& run) {
     overlap.transferring[r] = Normalize(std::move(transfers[r]));
   }
   for (const auto& [collective, transfer] : of) {
-    // Where a member begins or ends to compute within the transfer.
-    std::vector<std::pair<std::int64_t, int>> changes{{transfer.begin_ns, 0}, {transfer.end_ns, 0}};
-    for (const std::uint32_t r : transfer.ranks)
-      for (const Interval& each : Clip(computes[r], {transfer.begin_ns, transfer.end_ns})) {
-        changes.push_back({each.begin, 1});
-        changes.push_back({each.end, -1});
-      }
-    std::sort(changes.begin(), changes.end());
-    std::map<int, std::int64_t> by_count;
-    int count = 0;
-    for (std::size_t k = 0; k + 1 < changes.size(); ++k) {
-      count += changes[k].second;
-      if (changes[k + 1].first > changes[k].first) by_count[count] += changes[k + 1].first - changes[k].first;
-    }
-    for (const auto& [members, ns] : by_count)
-      overlap.computing[collective].push_back(
-          {static_cast<double>(members) / static_cast<double>(transfer.ranks.size()), ns});
+    std::vector<const IntervalSet*> members;
+    for (const std::uint32_t r : transfer.ranks) members.push_back(&computes[r]);
+    const std::vector<std::int64_t> by_count = NsByCount(members, {transfer.begin_ns, transfer.end_ns});
+    for (std::size_t k = 0; k < by_count.size(); ++k)
+      if (by_count[k] > 0)
+        overlap.computing[collective].push_back(
+            {static_cast<double>(k) / static_cast<double>(members.size()), by_count[k]});
   }
   return overlap;
 }
 
-InterferenceEstimate EstimateHostInterference(std::span<const HostRun* const> runs) {
+InterferenceEstimate HostRun::EstimateInterference(const std::vector<const RecordedRun*>& others) const {
+  std::vector<const HostRun*> runs{this};
+  for (const RecordedRun* other : others)
+    if (const auto* host = dynamic_cast<const HostRun*>(other); host != nullptr) runs.push_back(host);
   InterferenceEstimate estimate;
   std::mt19937_64 random(kSeed);
   std::vector<std::vector<double>> stolen;  // By step of any run.
@@ -232,7 +220,7 @@ InterferenceEstimate EstimateHostInterference(std::span<const HostRun* const> ru
       }
       drawn.push_back(slowdown_of(Middle(std::move(again))));
     }
-    estimate.compute_interval = Range95(std::move(drawn));
+    estimate.compute_interval = Middle95(std::move(drawn));
     estimate.samples = values.size();
   }
   std::map<double, int> sizes;
@@ -255,17 +243,10 @@ InterferenceEstimate EstimateHostInterference(std::span<const HostRun* const> ru
         return list;
       }));
     }
-    estimate.transfer_interval = Range95(std::move(drawn));
+    estimate.transfer_interval = Middle95(std::move(drawn));
     estimate.samples += places.size();
   }
   return estimate;
-}
-
-InterferenceEstimate HostRun::EstimateWith(const std::vector<const RecordedRun*>& others) const {
-  std::vector<const HostRun*> runs{this};
-  for (const RecordedRun* other : others)
-    if (const auto* host = dynamic_cast<const HostRun*>(other); host != nullptr) runs.push_back(host);
-  return EstimateHostInterference(runs);
 }
 
 }  // namespace lockstep::replay

@@ -4,7 +4,6 @@
 // its own they share one, and overlap is little more than taking turns.
 
 #include <cstdint>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,9 +26,9 @@ struct HostOverlap {
 // From a replay of the run with nothing changed.
 HostOverlap OverlapOf(const HostRun& run);
 
+// HostRun::EstimateInterference is made of:
 // Compute: what the training thread lacked of its core's time in its own work, while transfers were under way.
 // Transfers: the slowdown with which reductions of nearly the same size cost nearly the same, whether or not ranks
-// computed meanwhile. 0 each where runs do not tell.
-InterferenceEstimate EstimateHostInterference(std::span<const HostRun* const> runs);
+// computed meanwhile. 0 each where runs do not show it.
 
 }  // namespace lockstep::replay

@@ -7,6 +7,7 @@
 // know: work between two calls begins when the one before it ends, in any replay.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -129,7 +130,8 @@ class Maker {
     const std::uint32_t lane = job_.graph.AddLane();
     job_.starts.push_back(Add({.duration_ns = offset_ns, .lane = lane}, {Role::kOther, r}));
     std::int64_t cursor = rank.begin_ns;
-    std::uint32_t step = 0, positions[8] = {};
+    std::uint32_t step = 0;
+    std::array<std::uint32_t, kRoles> positions = {};
     std::map<std::uint32_t, std::uint32_t> feeds;  // Collective -> the operation that lets it begin.
     std::vector<Later> later;
     const auto about = [&](Role role) {
@@ -177,7 +179,7 @@ class Maker {
           job_.step_ends[stretch.step][r] = end;
           later.push_back({end, stretch.collectives});
           step = stretch.step + 1;
-          std::fill(std::begin(positions), std::end(positions), 0);
+          positions.fill(0);
           break;
         }
       }

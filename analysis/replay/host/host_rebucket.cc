@@ -242,57 +242,30 @@ class RankChange {
 
 }  // namespace
 
-std::optional<BucketSequence> HostRun::FindBuckets() const {
-  // On the first rank, per communicator and step, in order of their begin.
-  std::map<std::uint64_t, std::uint64_t> carried;
-  const auto reduces = [&](const RankCollective& c) {
-    const RunCollective& h = this->collectives[c.collective];
-    return h.kind == CollectiveKind::kAllReduce && h.members == ranks.size() && h.bytes > 0;
-  };
-  if (stretches.empty()) return std::nullopt;
+std::vector<RecordedRun::Launch> HostRun::LaunchesOfFirstRank() const {
+  std::vector<Launch> launches;
+  if (stretches.empty()) return launches;
   const RankStretches& rank = stretches[0];
-  for (const RankCollective& c : rank.collectives)
-    if (reduces(c)) carried[this->collectives[c.collective].comm] += this->collectives[c.collective].bytes;
-  if (carried.empty()) return std::nullopt;
-  const auto most = std::max_element(carried.begin(), carried.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
   std::vector<std::int64_t> ends;
   for (const Stretch& stretch : rank.training)
     if (stretch.kind == Stretch::kStepEnd) ends.push_back(stretch.end_ns);
-  std::vector<std::vector<std::pair<std::int64_t, std::uint32_t>>> by_step(ends.size());
-  for (const RankCollective& c : rank.collectives) {
-    if (!reduces(c) || this->collectives[c.collective].comm != most->first || c.begin_ns < rank.begin_ns) continue;
-    const auto step = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), c.begin_ns) - ends.begin());
-    if (step < by_step.size()) by_step[step].push_back({c.begin_ns, c.collective});
+  std::vector<std::pair<std::int64_t, std::uint32_t>> begins;
+  for (const RankCollective& c : rank.collectives) begins.push_back({c.begin_ns, c.collective});
+  std::sort(begins.begin(), begins.end());
+  for (const auto& [begin_ns, collective] : begins) {
+    const auto step = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), begin_ns) - ends.begin());
+    const bool inside = begin_ns >= rank.begin_ns && step < ends.size();
+    launches.push_back({collective, inside ? static_cast<std::uint32_t>(step) : kNone});
   }
-  BucketSequence buckets;
-  buckets.comm = most->first;
-  for (auto& step : by_step) {
-    std::sort(step.begin(), step.end());
-    std::vector<std::uint64_t> bytes;
-    buckets.first.push_back(static_cast<std::uint32_t>(buckets.collectives.size()));
-    for (const auto& [begin_ns, collective] : step) {
-      bytes.push_back(this->collectives[collective].bytes);
-      buckets.collectives.push_back(collective);
-    }
-    if (buckets.first.size() == 1) buckets.bytes = bytes;
-    if (bytes.empty() || bytes != buckets.bytes) return std::nullopt;
-  }
-  return buckets;
+  return launches;
 }
 
-Result<std::unique_ptr<RecordedRun>> HostRun::Rebucket(const BucketSequence& buckets,
-                                                       const std::vector<std::uint64_t>& bytes, const CostModel& costs,
-                                                       const ReductionTimes& times) const {
+std::unique_ptr<RecordedRun> HostRun::WithReductions(const BucketSequence& buckets,
+                                                     const std::vector<std::uint64_t>& bytes,
+                                                     std::uint32_t first_new) const {
   auto changed = std::make_unique<HostRun>(*this);
-  const auto first_new = static_cast<std::uint32_t>(collectives.size());
-  LS_TRY(const std::vector<RunCollective> reductions,
-         NewReductions(buckets, bytes, costs, times, ranks.size(),
-                       "record steps whose reductions are seen to end: poll them, or wait for each"));
-  changed->collectives.insert(changed->collectives.end(), reductions.begin(), reductions.end());
-  for (std::size_t r = 0; r < stretches.size(); ++r)
-    changed->stretches[r] = RankChange(stretches[r], buckets, bytes, first_new).Make();
-  return std::unique_ptr<RecordedRun>(std::move(changed));
+  for (RankStretches& rank : changed->stretches) rank = RankChange(rank, buckets, bytes, first_new).Make();
+  return changed;
 }
 
 }  // namespace lockstep::replay

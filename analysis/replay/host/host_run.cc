@@ -5,10 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "analysis/replay/graph/chosen_steps.h"
 #include "analysis/replay/graph/graph.h"
+#include "analysis/replay/graph/read_run.h"
 #include "analysis/replay/host/host_messages.h"
-#include "merge/parallel.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/rank_pass.h"
 
@@ -16,7 +15,6 @@ namespace lockstep::replay {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
-constexpr std::size_t kNoCell = SIZE_MAX;
 
 class Reader {
  public:
@@ -24,81 +22,42 @@ class Reader {
       : timeline_(timeline), t_(timeline.tables), options_(options) {}
 
   Result<HostRun> Read() {
-    const std::vector<std::size_t> steps = ChooseSteps(t_.steps, options_);
-    if (steps.empty())
+    ChooseRanksAndSteps(timeline_, options_, run_);
+    if (run_.steps.empty())
       return Error{ErrorCode::kUnsupported, "nothing to replay: the run has no complete steps", timeline_.run_dir,
                    "mark steps with lockstep_step(), or name a range with --step-range"};
-    for (const std::size_t step : steps) {
-      run_.steps.push_back(t_.steps.index[step]);
-      run_.measured_step_ns.push_back(t_.steps.step_ns[step]);
-    }
-    for (std::size_t i = 0; i < t_.ranks.rows(); ++i) {
-      if (t_.ranks.state[i] >= schema::RankState::kMissing) continue;
-      run_.ranks.push_back(t_.ranks.rank[i]);
-    }
-    std::sort(run_.ranks.begin(), run_.ranks.end());
-    ChooseCollectives();
-    if (Status read = ReadRanks(); !read.ok()) return read.error();
+    chosen_.resize(run_.ranks.size());
+    ChooseCollectives(timeline_, 0, run_, [&](std::size_t row, std::uint32_t position) { Choose(row, position); });
+    LS_TRY(const std::vector<std::size_t> rows, StepRows(timeline_, run_));
+    run_.stretches.resize(run_.ranks.size());
+    std::vector<std::vector<MessageHalf>> halves(run_.ranks.size());
+    LS_CHECK(ReadRanks(timeline_, options_, run_,
+                       [&](std::size_t r, const schema::RankTables& tables, const merge::RankClockMap& clock) {
+                         run_.stretches[r] = CutIntoStretches(
+                             tables, clock, WindowOf(&rows[r * run_.steps.size()], clock), Complete(r, tables, clock));
+                         halves[r] = MessageHalves(tables, clock, run_.ranks[r], merge::TrainingThread(tables));
+                       }));
+    JoinMessages(run_.ranks, halves, run_.stretches);
+    KnowProgress();
     return std::move(run_);
   }
 
  private:
-  void ChooseCollectives() {
-    chosen_.resize(run_.ranks.size());
-    const auto& c = t_.collectives;
+  // Gives each member its part of a collective, as far as the timeline knows it.
+  void Choose(std::size_t row, std::uint32_t position) {
     const auto& m = t_.collective_ranks;
-    for (std::size_t i = 0; i < c.rows(); ++i) {
-      bool whole = c.seen[i] == c.expected[i] && c.seen[i] > 0 && !c.mismatch[i], inside = false, in_wait = false;
-      for (std::size_t k = timeline_.FirstMember(i); k < timeline_.FirstMember(i + 1); ++k) {
-        whole &= run_.PositionOf(m.rank[k]) != kNone;
-        inside |= m.step[k] >= run_.steps.front() && m.step[k] <= run_.steps.back();
-        in_wait |= m.censored[k] != 0;
-      }
-      if (!inside) continue;
-      if (!whole) {
-        ++run_.left_out;
-        continue;
-      }
-      for (std::size_t k = timeline_.FirstMember(i); k < timeline_.FirstMember(i + 1); ++k) {
-        RankCollective chosen;
-        chosen.row = m.row[k];
-        chosen.collective = static_cast<std::uint32_t>(run_.collectives.size());
-        chosen.in_wait = in_wait;
-        chosen.end_ns = m.end_high_ns[k];
-        chosen.end_low_ns = m.end_low_ns[k];
-        chosen_[run_.PositionOf(m.rank[k])].push_back(chosen);
-      }
-      run_.collectives.push_back(
-          {static_cast<std::uint32_t>(i), c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]), c.bytes[i], c.seen[i]});
+    const std::size_t first = timeline_.FirstMember(row), end = timeline_.FirstMember(row + 1);
+    bool in_wait = false;
+    for (std::size_t k = first; k < end; ++k) in_wait |= m.censored[k] != 0;
+    for (std::size_t k = first; k < end; ++k) {
+      RankCollective chosen;
+      chosen.row = m.row[k];
+      chosen.collective = position;
+      chosen.in_wait = in_wait;
+      chosen.end_ns = m.end_high_ns[k];
+      chosen.end_low_ns = m.end_low_ns[k];
+      chosen_[run_.PositionOf(m.rank[k])].push_back(chosen);
     }
-  }
-
-  Status ReadRanks() {
-    IndexCells();
-    run_.stretches.resize(run_.ranks.size());
-    std::vector<std::optional<Error>> errors(run_.ranks.size());
-    std::vector<std::vector<MessageHalf>> halves(run_.ranks.size());
-    merge::ParallelFor(options_.jobs, run_.ranks.size(), [&](std::size_t r) {
-      const Result<schema::RankTables> tables =
-          options_.read_rank ? options_.read_rank(run_.ranks[r]) : timeline_.ReadRank(run_.ranks[r]);
-      if (!tables.ok()) {
-        errors[r] = tables.error();
-        return;
-      }
-      const merge::RankClockMap clock(t_.clock, run_.ranks[r]);
-      run_.stretches[r] =
-          CutIntoStretches(tables.value(), clock, WindowOf(r, clock), Complete(r, tables.value(), clock));
-      halves[r] = MessageHalves(tables.value(), clock, run_.ranks[r], merge::TrainingThread(tables.value()));
-    });
-    for (const auto& error : errors)
-      if (error) return *error;
-    JoinMessages(run_.ranks, halves, run_.stretches);
-    KnowProgress();
-    for (const RankStretches& rank : run_.stretches)
-      if (rank.training.empty())
-        return Error{ErrorCode::kUnsupported, "a rank lacks the steps that the others have", timeline_.run_dir,
-                     "record the same steps on all ranks"};
-    return Ok();
   }
 
   // Where half of a communicator's non-blocking collectives are seen to end outside of waits, on some rank, something
@@ -122,28 +81,11 @@ class Reader {
       }
   }
 
-  // Once for all ranks: there are as many cells as ranks times steps.
-  void IndexCells() {
-    const auto& cells = t_.step_ranks;
-    const std::size_t steps = run_.steps.size();
-    cells_.assign(run_.ranks.size() * steps, kNoCell);
-    for (std::size_t i = 0; i < cells.rows(); ++i) {
-      const std::int64_t step = cells.index[i] - run_.steps.front();
-      if (step < 0 || step >= static_cast<std::int64_t>(steps)) continue;
-      const std::uint32_t r = run_.PositionOf(cells.rank[i]);
-      if (r != kNone) cells_[r * steps + static_cast<std::size_t>(step)] = i;
-    }
-  }
-
-  RankWindow WindowOf(std::size_t r, const merge::RankClockMap& clock) const {
-    RankWindow window;
-    const auto& cells = t_.step_ranks;
-    for (std::size_t s = 0; s < run_.steps.size(); ++s) {
-      const std::size_t row = cells_[r * run_.steps.size() + s];
-      if (row == kNoCell) return {};
-      if (window.step_ends_ns.empty()) window.begin_ns = clock.ToCluster(cells.begin_ns[row]);
-      window.step_ends_ns.push_back(clock.ToCluster(cells.end_ns[row]));
-    }
+  // `rows`: of step_ranks, one for each step.
+  RankWindow WindowOf(const std::size_t* rows, const merge::RankClockMap& clock) const {
+    RankWindow window{clock.ToCluster(t_.step_ranks.begin_ns[rows[0]]), {}};
+    for (std::size_t s = 0; s < run_.steps.size(); ++s)
+      window.step_ends_ns.push_back(clock.ToCluster(t_.step_ranks.end_ns[rows[s]]));
     return window;
   }
 
@@ -168,7 +110,6 @@ class Reader {
   const ReadRunOptions& options_;
   HostRun run_;
   std::vector<std::vector<RankCollective>> chosen_;  // Per rank.
-  std::vector<std::size_t> cells_;                   // Rows of step_ranks by rank and step; kNoCell.
 };
 
 // What moved in its wait only did so on all ranks. Where a rank's wait is not seen, or not the same, collectives would

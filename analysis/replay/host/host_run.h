@@ -4,7 +4,6 @@
 // graph made from it (host_job.h).
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "analysis/replay/graph/recorded_run.h"
@@ -22,11 +21,11 @@ class HostRun : public RecordedRun {
   using RecordedRun::MakeJob;
   Job MakeJob(const JobOptions& options) const override;  // host_job.cc
   bool moves_in_calls() const override { return true; }
-  InterferenceEstimate EstimateInterference() const override { return EstimateWith({}); }
-  InterferenceEstimate EstimateWith(const std::vector<const RecordedRun*>& others) const override;
-  std::optional<BucketSequence> FindBuckets() const override;  // host_rebucket.cc
-  Result<std::unique_ptr<RecordedRun>> Rebucket(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
-                                                const CostModel& costs, const ReductionTimes& times) const override;
+  // host_interference.cc
+  InterferenceEstimate EstimateInterference(const std::vector<const RecordedRun*>& others = {}) const override;
+  std::vector<Launch> LaunchesOfFirstRank() const override;  // host_rebucket.cc
+  std::unique_ptr<RecordedRun> WithReductions(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
+                                              std::uint32_t first_new) const override;
 };
 
 // Of ranks without GPU work. kUnsupported if there is nothing to replay: no steps.

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "analysis/replay/graph/structure.h"
+
 namespace lockstep::replay {
 namespace {
 
@@ -24,7 +26,10 @@ class Finder {
   Finder(const RecordedRun& run, const Job& job, const Schedule& schedule)
       : run_(run), job_(job), operations_(job.graph.operations()), schedule_(schedule) {
     wait_of_.assign(operations_.size(), kNoWait);
-    FindPredecessors();
+    before_ = PrecedingOnLane(job.graph, [&](std::uint32_t a, std::uint32_t b) {
+      return std::pair(schedule_.begin_ns[a], schedule_.end_ns[a]) <
+             std::pair(schedule_.begin_ns[b], schedule_.end_ns[b]);
+    });
     FindMembers();
     for (const Graph::Need& need : job.graph.needs())
       if (job.operations[need.earlier].rank != job.operations[need.operation].rank)
@@ -38,23 +43,6 @@ class Finder {
   }
 
  private:
-  // What ran before an operation on its lane.
-  void FindPredecessors() {
-    before_.assign(operations_.size(), kNone);
-    std::vector<std::vector<std::uint32_t>> lanes(job_.graph.queued_lanes().size());
-    for (std::uint32_t i = 0; i < operations_.size(); ++i)
-      if (operations_[i].lane != kNone) lanes[operations_[i].lane].push_back(i);
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-      auto& list = lanes[lane];
-      if (job_.graph.queued_lanes()[lane])
-        std::stable_sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) {
-          return std::pair(schedule_.begin_ns[a], schedule_.end_ns[a]) <
-                 std::pair(schedule_.begin_ns[b], schedule_.end_ns[b]);
-        });
-      for (std::size_t k = 1; k < list.size(); ++k) before_[list[k]] = list[k - 1];
-    }
-  }
-
   void FindMembers() {
     everyone_.assign(run_.collectives.size(), false);
     for (std::size_t c = 0; c < run_.collectives.size(); ++c)

@@ -2,44 +2,38 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <tuple>
+
+#include "analysis/replay/graph/structure.h"
 
 namespace lockstep::replay {
 namespace {
 
+// Exits and markers between a member and who waits for it: a handful. More are not looked through, so that a chain of
+// markers cannot make this quadratic.
+constexpr std::size_t kMostPassedThrough = 64;
+
 // What follows what on lanes, and who needs whom.
 class Order {
  public:
-  explicit Order(const Job& job) : job_(job) {
+  explicit Order(const Job& job) : job_(job), structure_(job.graph) {
     const auto& operations = job.graph.operations();
-    const std::size_t n = operations.size();
-    enqueuer_.assign(n, kNone);
-    for (std::uint32_t i = 0; i < n; ++i)
+    enqueuer_.assign(operations.size(), kNone);
+    for (std::uint32_t i = 0; i < operations.size(); ++i)
       if (operations[i].enqueues != kNone) enqueuer_[operations[i].enqueues] = i;
-    lanes_.resize(job.graph.queued_lanes().size());
-    for (std::uint32_t i = 0; i < n; ++i)
-      if (operations[i].lane != kNone) lanes_[operations[i].lane].push_back(i);
-    before_.assign(n, kNone);
-    after_.assign(n, kNone);
-    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-      // One thread enqueues: in its order.
-      if (job.graph.queued_lanes()[lane])
-        std::stable_sort(lanes_[lane].begin(), lanes_[lane].end(),
-                         [&](std::uint32_t a, std::uint32_t b) { return enqueuer_[a] < enqueuer_[b]; });
-      for (std::size_t k = 1; k < lanes_[lane].size(); ++k) {
-        before_[lanes_[lane][k]] = lanes_[lane][k - 1];
-        after_[lanes_[lane][k - 1]] = lanes_[lane][k];
-      }
-    }
-    first_.assign(n + 1, 0);
-    for (const Graph::Need& need : job.graph.needs()) ++first_[need.earlier + 1];
-    for (std::size_t i = 0; i < n; ++i) first_[i + 1] += first_[i];
-    dependents_.resize(job.graph.needs().size());
-    std::vector<std::uint32_t> at(first_.begin(), first_.end());
-    for (const Graph::Need& need : job.graph.needs()) dependents_[at[need.earlier]++] = need.operation;
+    // One thread enqueues: in its order.
+    before_ = PrecedingOnLane(job.graph, [&](std::uint32_t a, std::uint32_t b) { return enqueuer_[a] < enqueuer_[b]; });
+    after_.assign(operations.size(), kNone);
+    for (std::uint32_t i = 0; i < operations.size(); ++i)
+      if (before_[i] != kNone) after_[before_[i]] = i;
   }
 
-  const std::vector<std::uint32_t>& OnLane(std::uint32_t lane) const { return lanes_[lane]; }
+  // In the order in which they were added.
+  std::span<const std::uint32_t> OnLane(std::uint32_t lane) const {
+    return std::span(structure_.in_lane)
+        .subspan(structure_.first_in_lane[lane], structure_.first_in_lane[lane + 1] - structure_.first_in_lane[lane]);
+  }
   std::uint32_t Before(std::uint32_t i) const { return before_[i]; }
   std::uint32_t Enqueuer(std::uint32_t i) const { return enqueuer_[i]; }
   // Where the program comes to it.
@@ -51,9 +45,9 @@ class Order {
     if (lane == kNone || !job_.graph.queued_lanes()[lane]) return member;  // Its own thread waits.
     std::uint32_t found = kNone;
     std::vector<std::uint32_t> open{member};
-    for (std::size_t k = 0; k < open.size() && k < 64; ++k) {
-      for (std::uint32_t d = first_[open[k]]; d < first_[open[k] + 1]; ++d) {
-        const std::uint32_t i = dependents_[d];
+    for (std::size_t k = 0; k < open.size() && k < kMostPassedThrough; ++k) {
+      for (std::uint32_t d = structure_.first_dependent[open[k]]; d < structure_.first_dependent[open[k] + 1]; ++d) {
+        const std::uint32_t i = structure_.dependents[d].operation;
         if (operations[i].lane == kNone)
           open.push_back(i);
         else if (operations[i].lane != lane && (found == kNone || Place(i) < Place(found)))
@@ -70,8 +64,8 @@ class Order {
 
  private:
   const Job& job_;
-  std::vector<std::vector<std::uint32_t>> lanes_;
-  std::vector<std::uint32_t> enqueuer_, before_, after_, first_, dependents_;
+  const Structure structure_;
+  std::vector<std::uint32_t> enqueuer_, before_, after_;
 };
 
 using Gathers = std::vector<std::vector<std::vector<Gather>>>;
@@ -157,7 +151,7 @@ std::optional<Job> WithPrefetch(const RecordedRun& run, std::size_t depth) {
 
   for (auto& rank : turns)
     for (auto& [lane, list] : rank) {
-      const auto& others = order.OnLane(lane);
+      const std::span<const std::uint32_t> others = order.OnLane(lane);
       const bool alone = job.graph.queued_lanes()[lane] &&
                          std::all_of(others.begin(), others.end(),
                                      [&](std::uint32_t i) { return job.graph.operations()[i].collective != kNone; });

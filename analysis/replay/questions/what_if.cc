@@ -9,7 +9,6 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/replay/graph/awaited.h"
-#include "analysis/replay/graph/gradients.h"
 #include "analysis/replay/questions/equal_work.h"
 #include "analysis/replay/questions/more_ranks.h"
 #include "analysis/replay/questions/perfect_schedule.h"
@@ -24,35 +23,46 @@ constexpr double kMostErrorOfInterference = 0.015;
 
 std::string Mebibytes(std::uint64_t bytes) { return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
-// What the last operation of the step waited for, and that for, by what it was.
+// Which part of the step's critical chain is the longest, in words.
 std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& schedule) {
-  std::map<std::string, std::int64_t> shares;
-  std::int64_t whole = 0;
   const std::uint32_t last = job.LastEnd(schedule);
   if (last == kNone) return {};
-  const std::vector<std::uint32_t> chain = CriticalChain(job.graph, schedule, last);
   const bool gpu = std::any_of(job.operations.begin(), job.operations.end(),
                                [](const JobOperation& about) { return about.role == Role::kKernel; });
+  // Ranks that a question adds have no number of their own: what holds the others up is the slowest of them.
+  const auto of_rank = [&](std::string_view what, std::uint32_t rank) {
+    return rank < run.ranks.size() ? fmt::format("{} of rank {}", what, run.ranks[rank])
+                                   : fmt::format("{} of the slowest rank", what);
+  };
+  const auto name_of = [&](const JobOperation& about) -> std::string {
+    switch (about.role) {
+      case Role::kMember:
+      case Role::kExit:
+      case Role::kMessage:
+        return "communication";
+      case Role::kWork:
+      case Role::kLaunch:
+        return of_rank(gpu ? "host work" : "work", about.rank);
+      case Role::kKernel:
+        return of_rank("kernels", about.rank);
+      case Role::kCopy:
+        return of_rank("copies", about.rank);
+      case Role::kCall:
+        if (gpu) return "communication with ranks that are not here";
+        [[fallthrough]];
+      default:
+        return gpu ? "launches and synchronisation" : "MPI calls";
+    }
+  };
+  std::map<std::string, std::int64_t> shares;
+  std::int64_t whole = 0;
+  const std::vector<std::uint32_t> chain = CriticalChain(job.graph, schedule, last);
   for (std::size_t k = 1; k < chain.size(); ++k) {
     const JobOperation& about = job.operations[chain[k]];
     const std::int64_t ns = schedule.end_ns[chain[k]] - schedule.end_ns[chain[k - 1]];
     if (ns <= 0 || about.rank == kNone) continue;
     whole += ns;
-    if (about.role == Role::kWork && about.rank >= run.ranks.size()) {
-      shares["work of the slowest rank"] += ns;
-      continue;
-    }
-    if (about.role == Role::kMember || about.role == Role::kExit || about.role == Role::kMessage)
-      shares["communication"] += ns;
-    else if (about.role == Role::kWork || about.role == Role::kLaunch)
-      shares[fmt::format("{} of rank {}", gpu ? "host work" : "work", run.ranks[about.rank])] += ns;
-    else if (about.role == Role::kKernel || about.role == Role::kCopy)
-      shares[fmt::format("{} of rank {}", about.role == Role::kKernel ? "kernels" : "copies", run.ranks[about.rank])] +=
-          ns;
-    else if (gpu && about.role == Role::kCall)
-      shares["communication with ranks that are not here"] += ns;
-    else
-      shares[gpu ? "launches and synchronisation" : "MPI calls"] += ns;
+    shares[name_of(about)] += ns;
   }
   if (whole == 0) return {};
   const auto most =
@@ -65,19 +75,21 @@ void Note(Answer* answer, std::string text) {
   if (answer != nullptr) answer->caveats.push_back(std::move(text));
 }
 
-// `bandwidth` 0: transfers take no time.
+void FreeCommunication(Job& job) {
+  for (std::size_t i = 0; i < job.operations.size(); ++i) {
+    const Role role = job.operations[i].role;
+    if (role == Role::kMember || role == Role::kExit || role == Role::kMessage)
+      job.graph.operations()[i].duration_ns = 0;
+  }
+}
+
+// Messages have no cost table and stay as they are.
 void ScaleNetwork(const RecordedRun& run, const std::optional<CostModel::Line>& line, double bandwidth, double latency,
                   Job& job) {
   auto& operations = job.graph.operations();
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const JobOperation& about = job.operations[i];
-    // Messages have no cost table; without transfers they take no time either.
-    if (about.role == Role::kMessage && bandwidth == 0) operations[i].duration_ns = 0;
     if (about.role != Role::kMember && about.role != Role::kExit) continue;
-    if (bandwidth == 0) {
-      operations[i].duration_ns = 0;
-      continue;
-    }
     const auto bytes = static_cast<double>(run.collectives[about.collective].bytes);
     const double alpha = line ? line->alpha_ns : 0, beta = line ? line->beta_ns_per_byte * bytes : 1;
     const double factor = alpha + beta > 0 ? (alpha * latency + beta / bandwidth) / (alpha + beta) : 1;
@@ -113,40 +125,18 @@ Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::u
     what_if.replayed_ns_ = job.StepLengths(schedule);
     return Ok();
   };
-  if (Status played = play(); !played.ok()) return played.error();
+  LS_CHECK(play());
   const double plain_error = what_if.self_error();
-  what_if.interference_ = what_if.run_->EstimateWith(others);
+  what_if.interference_ = what_if.run_->EstimateInterference(others);
   if (what_if.interference_.value.any()) {
-    if (Status played = play(); !played.ok()) return played.error();
+    LS_CHECK(play());
     // Whatever the estimate, a replay with nothing changed comes first.
     if (what_if.self_error() > plain_error + kMostErrorOfInterference) {
       what_if.interference_ = {};
-      if (Status again = play(); !again.ok()) return again.error();
+      LS_CHECK(play());
     }
   }
-  if (what_if.buckets_) {
-    const auto total = what_if.buckets_->total_bytes();
-    for (const std::vector<Gradient>& gradients : what_if.run_->gradients)
-      if (MakeUp(gradients, what_if.buckets_->bytes)) what_if.buckets_->gradients = gradients;
-    std::vector<Base> bases{{.run = what_if.run_.get(), .buckets = *what_if.buckets_}};
-    for (const RecordedRun* other : others)
-      if (auto buckets = other->FindBuckets(); buckets) bases.push_back({.run = other, .buckets = std::move(*buckets)});
-    for (Base& base : bases) {
-      const Job job = base.run->MakeJob({.interference = what_if.interference_.value});
-      base.times = TimesOf(base.run->collectives.size(), base.buckets, job);
-      for (std::size_t k = 0; k < base.times.transfer_ns.size(); ++k)
-        what_if.costs_.Add(base.buckets.bytes[k % base.buckets.bytes.size()], base.times.transfer_ns[k]);
-    }
-    what_if.times_ = bases.front().times;
-    what_if.costs_.Fit();
-    FitSteps(*what_if.buckets_, what_if.costs_, what_if.times_);
-    for (Base& base : bases) {
-      if (base.buckets.total_bytes() != total || base.run->ranks != what_if.run_->ranks) continue;
-      // A base that cannot be replayed with its own buckets is not used.
-      if (what_if.FinishBase(base).ok()) what_if.bases_.push_back(std::move(base));
-    }
-    if (!what_if.bases_.empty() && what_if.bases_.front().run != what_if.run_.get()) what_if.bases_.clear();
-  }
+  if (what_if.buckets_) what_if.AddBases(others);
   return what_if;
 }
 
@@ -161,14 +151,11 @@ double WhatIf::self_error() const {
   return analysis::LowerMedian(std::move(errors));
 }
 
-Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assume& assume, Answer* answer) const {
-  const double cost_factor = assume.cost_factor;
+Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assumptions& assume, Answer* answer) const {
   if (question.kind == Question::kMoreRanks) {
     Note(answer, "an extrapolation: the work of a rank and the bus bandwidth stay, the latency grows with the ranks");
     if (answer != nullptr) answer->extrapolated = true;
-    LS_TRY(Job more, WithMoreRanks(*run_, costs_, question.rank_count,
-                                   cost_factor < 1 ? LatencyGrowth::kTree : LatencyGrowth::kRing,
-                                   kSeed + static_cast<std::uint64_t>(cost_factor > 1)));
+    LS_TRY(Job more, WithMoreRanks(*run_, costs_, question.rank_count, assume.growth, kSeed + assume.draw));
     return ChangedJob{std::move(more), {}};
   }
   const std::vector<Question> all =
@@ -179,7 +166,7 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
   for (const Question& each : all) {
     if (each.kind == Question::kNoOverlap) options.wait_for_overlap = false;
     if (each.kind != Question::kBucketCap) continue;
-    LS_TRY(other, OtherBuckets(each, cost_factor, answer));
+    LS_TRY(other, OtherBuckets(each, assume.cost_factor, answer));
   }
   const RecordedRun& run = other ? *other : *run_;
   Job job = run.MakeJob(options);
@@ -199,7 +186,7 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
   }
   for (const Question& each : all) {
     if (each.kind == Question::kWithoutRanks) EqualiseWork(run, each.ranks, job);
-    if (each.kind == Question::kFreeCommunication) ScaleNetwork(run, std::nullopt, 0, 0, job);
+    if (each.kind == Question::kFreeCommunication) FreeCommunication(job);
     if (each.kind == Question::kNetwork) {
       const auto line = costs_.AlphaBeta();
       if (!line) Note(answer, "no cost table: all of a transfer scales with bandwidth");
@@ -222,7 +209,7 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
   return ChangedJob{std::move(job), std::move(predicted)};
 }
 
-Result<std::vector<std::int64_t>> WhatIf::Play(const Job& job, const Simulator& simulator, const Assume& assume,
+Result<std::vector<std::int64_t>> WhatIf::Play(const Job& job, const Simulator& simulator, const Assumptions& assume,
                                                Answer* answer) const {
   Result<Schedule> schedule = simulator.Run(assume.interference);
   if (!schedule.ok()) {
@@ -235,9 +222,10 @@ Result<std::vector<std::int64_t>> WhatIf::Play(const Job& job, const Simulator& 
   return job.StepLengths(schedule.value());
 }
 
-Result<std::vector<std::int64_t>> WhatIf::Lengths(const Question& question, const Assume& assume) const {
+Result<std::int64_t> WhatIf::StepUnder(const Question& question, const Assumptions& assume) const {
   LS_TRY(const ChangedJob changed, Changed(question, assume, nullptr));
-  return Play(changed.job, Simulator(changed.job.graph), assume, nullptr);
+  LS_TRY(std::vector<std::int64_t> lengths, Play(changed.job, Simulator(changed.job.graph), assume, nullptr));
+  return analysis::LowerMedian(Comparable(std::move(lengths)));
 }
 
 std::string WhatIf::Name(const Question& question) const {
@@ -321,7 +309,7 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
           return Error{ErrorCode::kUsage, "these changes cannot be made together", "--together",
                        "at most one bucket cap, no --perfect-schedule, no --ranks"};
         Answer part;
-        if (Status told = Describe(each, part); !told.ok()) return told;
+        LS_CHECK(Describe(each, part));
         answer.question += (answer.question.empty() ? "" : " + ") + part.question;
         if (!part.try_it.empty()) answer.try_it += (answer.try_it.empty() ? "" : "; ") + part.try_it;
       }
@@ -331,34 +319,67 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
   return Ok();
 }
 
+Result<WhatIf::Range> WhatIf::RangeOf(const Question& question, const Assumptions& assume, const Answer& answer,
+                                      std::int64_t predicted_ns, ChangedJob& changed,
+                                      const Simulator* simulator) const {
+  Range range;
+  const auto add_less = [&](std::int64_t step_ns) { range.less_ns = std::max(range.less_ns, predicted_ns - step_ns); };
+  const auto add_more = [&](std::int64_t step_ns) { range.more_ns = std::max(range.more_ns, step_ns - predicted_ns); };
+  Assumptions other = assume;
+  if (question.kind == Question::kMoreRanks) {
+    other.draw = 1;
+    LS_TRY(const std::int64_t redrawn_ns, StepUnder(question, other));
+    add_less(redrawn_ns);
+    add_more(redrawn_ns);
+    other = assume;
+    other.growth = LatencyGrowth::kTree;
+    LS_TRY(const std::int64_t tree_ns, StepUnder(question, other));
+    add_less(tree_ns);
+  }
+  // Costs may be off by what interpolation is worth, all one way.
+  double factor = 1;
+  for (const std::uint64_t bytes : answer.bucket_bytes)
+    if (const auto cost = costs_.At(bytes)) factor = std::max(factor, cost->factor);
+  if (factor != 1) {
+    LS_TRY(const std::int64_t dear_ns, StepAtCosts(question, assume, factor, changed, *simulator));
+    add_more(dear_ns);
+    LS_TRY(const std::int64_t cheap_ns, StepAtCosts(question, assume, 1 / factor, changed, *simulator));
+    add_less(cheap_ns);
+  }
+  if (assume.interference.any()) {
+    // How much computing and communicating slow each other is known to its interval only.
+    for (const double slowdown : {interference_.compute_interval.first, interference_.compute_interval.second}) {
+      other = assume;
+      other.interference.compute_slowdown = slowdown;
+      LS_TRY(const std::int64_t step_ns, StepUnder(question, other));
+      add_less(step_ns);
+      add_more(step_ns);
+    }
+  }
+  // Where gathers are blocking now, nothing shows that data moves while no rank calls MPI.
+  if (question.kind == Question::kPrefetch && question.depth > 0 && run_->moves_in_calls())
+    range.more_ns = std::max(range.more_ns, answer.gain_ns);
+  return range;
+}
+
 Result<Answer> WhatIf::Ask(const Question& question) const {
   Answer answer;
-  if (Status told = Describe(question, answer); !told.ok()) return told.error();
-  const Assume assume = UsesInterference(question) ? Assume{1, interference_.value} : Assume{};
-  ChangedJob job;
+  LS_CHECK(Describe(question, answer));
+  const Assumptions assume{.interference = UsesInterference(question) ? interference_.value : Interference{}};
+  ChangedJob changed;
   std::optional<Simulator> simulator;
-  std::vector<std::int64_t> changed;
+  std::vector<std::int64_t> lengths;
   if (question.kind == Question::kPerfectSchedule) {
-    LS_TRY(changed, BestLengths(&answer));
+    LS_TRY(lengths, BestLengths(&answer));
   } else {
-    LS_TRY(job, Changed(question, assume, &answer));
-    simulator.emplace(job.job.graph);
-    LS_TRY(changed, Play(job.job, *simulator, assume, &answer));
+    LS_TRY(changed, Changed(question, assume, &answer));
+    simulator.emplace(changed.job.graph);
+    LS_TRY(lengths, Play(changed.job, *simulator, assume, &answer));
   }
-  const std::int64_t predicted_ns = analysis::LowerMedian(Comparable(changed));
-  double apart = 0;  // How much repeated runs of the same configuration differ, if there are any.
-  for (const Base& base : bases_)
-    if (base.buckets.bytes == bases_.front().buckets.bytes)
-      apart = std::max(apart, std::abs(base.step_ns / bases_.front().step_ns - 1));
-  if (question.kind == Question::kBucketCap && !bases_.empty() && answer.bucket_bytes == buckets_->bytes) {
-    changed = replayed_ns_;  // What was recorded is known.
-  } else if (question.kind == Question::kBucketCap && !bases_.empty()) {
-    LS_TRY(const auto agreement, Agreement(answer.bucket_bytes, changed));
-    const double correction = CorrectionFor(answer.bucket_bytes.size());
-    for (std::int64_t& ns : changed) ns = std::llround(static_cast<double>(ns) * correction * agreement.first);
-    apart = agreement.second + std::abs(correction - 1) / 2;
-  }
-  const std::vector<std::int64_t> after = Comparable(changed), before = Comparable(replayed_ns_);
+  const std::int64_t predicted_ns = analysis::LowerMedian(Comparable(lengths));
+  LS_TRY(const double apart, CorrectByBases(question, answer.bucket_bytes, lengths));
+
+  const std::vector<std::int64_t> after = Comparable(lengths), before = Comparable(replayed_ns_);
   std::vector<std::int64_t> gains;
   for (std::size_t i = 0; i < after.size(); ++i) gains.push_back(before[i] - after[i]);
   answer.step_ns = analysis::LowerMedian(after);
@@ -366,50 +387,20 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
   if (!gains.empty())
     answer.mean_gain_ns =
         std::accumulate(gains.begin(), gains.end(), std::int64_t{0}) / static_cast<std::int64_t>(gains.size());
-  const std::vector<double> values(after.begin(), after.end());
-  const auto interval =
-      analysis::BootstrapInterval(values, analysis::BlockLength({values}), analysis::Statistic::kMedian, kSeed);
-  double low = interval.first, high = interval.second;
-  const std::vector<double> won(gains.begin(), gains.end());
-  const auto gain_interval =
-      analysis::BootstrapInterval(won, analysis::BlockLength({won}), analysis::Statistic::kMedian, kSeed);
-  double dearer = 0, cheaper = 0;
-  if (question.kind == Question::kMoreRanks) {
-    // Another draw of the jitter, and a latency that grows with the logarithm of the ranks.
-    LS_TRY(const std::vector<std::int64_t> other, Lengths(question, {2, {}}));
-    LS_TRY(const std::vector<std::int64_t> tree, Lengths(question, {0.5, {}}));
-    const std::int64_t step = answer.step_ns, again = analysis::LowerMedian(Comparable(other));
-    cheaper =
-        static_cast<double>(std::max<std::int64_t>({0, step - again, step - analysis::LowerMedian(Comparable(tree))}));
-    dearer = static_cast<double>(std::max<std::int64_t>(0, again - step));
-  }
-  if (!answer.bucket_bytes.empty()) {
-    LS_TRY(const Range range, RangeOfCosts(question, assume, answer, predicted_ns, job, *simulator));
-    cheaper = static_cast<double>(range.less_ns);
-    dearer = static_cast<double>(range.more_ns);
-  }
-  if (assume.interference.any()) {
-    // How much computing and communicating slow each other is known to its interval only.
-    for (const double slowdown : {interference_.compute_interval.first, interference_.compute_interval.second}) {
-      Assume other = assume;
-      other.interference.compute_slowdown = slowdown;
-      LS_TRY(const std::vector<std::int64_t> lengths, Lengths(question, other));
-      const auto more = static_cast<double>(analysis::LowerMedian(Comparable(lengths)) - predicted_ns);
-      dearer = std::max(dearer, more);
-      cheaper = std::max(cheaper, -more);
-    }
-  }
-  // Where gathers are blocking now, nothing shows that data moves while no rank calls MPI.
-  if (question.kind == Question::kPrefetch && question.depth > 0 && run_->moves_in_calls())
-    dearer = std::max(dearer, static_cast<double>(answer.gain_ns));
-  cheaper += apart * static_cast<double>(answer.step_ns);
-  dearer += apart * static_cast<double>(answer.step_ns);
-  low -= cheaper;
-  high += dearer;
+
+  LS_TRY(const Range range,
+         RangeOf(question, assume, answer, predicted_ns, changed, simulator ? &*simulator : nullptr));
+  const double cheaper = static_cast<double>(range.less_ns) + apart * static_cast<double>(answer.step_ns);
+  const double dearer = static_cast<double>(range.more_ns) + apart * static_cast<double>(answer.step_ns);
   const double self = std::abs(static_cast<double>(replayed_step_ns() - measured_step_ns()));
-  answer.step_interval_ns = {std::llround(std::max(0.0, low - self)), std::llround(high + self)};
-  answer.gain_interval_ns = {std::llround(gain_interval.first - dearer - self),
-                             std::llround(gain_interval.second + cheaper + self)};
+  const auto interval_of = [](const std::vector<std::int64_t>& values) {
+    const std::vector<double> series(values.begin(), values.end());
+    return analysis::BootstrapInterval(series, analysis::BlockLength({series}), analysis::Statistic::kMedian, kSeed);
+  };
+  const auto [low, high] = interval_of(after);
+  const auto [gain_low, gain_high] = interval_of(gains);
+  answer.step_interval_ns = {std::llround(std::max(0.0, low - cheaper - self)), std::llround(high + dearer + self)};
+  answer.gain_interval_ns = {std::llround(gain_low - dearer - self), std::llround(gain_high + cheaper + self)};
   return answer;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Questions to a run: how long would a step be if ...? Each is answered by replaying the
-// recorded steps, every one with its own durations, with only that changed.
+// recorded steps, every one with its own durations, with only that changed. docs/whatif.md explains the graph,
+// what it holds fixed, and which files make it.
 
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "analysis/replay/graph/recorded_run.h"
 #include "analysis/replay/graph/simulate.h"
+#include "analysis/replay/questions/more_ranks.h"
 
 namespace lockstep::replay {
 
@@ -68,7 +70,7 @@ class WhatIf {
   std::string Name(const Question& question) const;  // As Answer::question.
 
  private:
-  // A run that tells what other buckets would cost: the one that is asked, and those beside it.
+  // A run with reductions that can be predicted with other buckets: the one that is asked, or a calibration run.
   struct Base {
     const RecordedRun* run = nullptr;
     BucketSequence buckets;
@@ -77,37 +79,49 @@ class WhatIf {
     double correction = 1;   // Of that over its replay with its own buckets predicted as if they were others.
     double as_asked_ns = 0;  // Its replay with the buckets of the run that is asked, predicted; median.
   };
-  // What the questions and assumptions of one replay are.
-  struct Assume {
-    double cost_factor = 1;
+  // What one replay takes for granted. An answer's interval comes from replays with other assumptions.
+  struct Assumptions {
     Interference interference;
+    double cost_factor = 1;  // Times what the cost table says of transfers that were not measured.
+    // Of kMoreRanks: how latency grows, and which deviations the new ranks get.
+    LatencyGrowth growth = LatencyGrowth::kRing;
+    std::uint64_t draw = 0;
   };
   // The job that a question makes of the run.
   struct ChangedJob {
     Job job;
     std::vector<std::uint32_t> predicted;  // Operations that take what the costs say.
   };
+  // How much less and more a step may take than predicted, median, under the other assumptions.
+  struct Range {
+    std::int64_t less_ns = 0, more_ns = 0;
+  };
+
+  Status Describe(const Question& question, Answer& answer) const;
+  Result<ChangedJob> Changed(const Question& question, const Assumptions& assume, Answer* answer) const;
+  Result<std::vector<std::int64_t>> Play(const Job& job, const Simulator& simulator, const Assumptions& assume,
+                                         Answer* answer) const;
+  Result<std::vector<std::int64_t>> BestLengths(Answer* answer) const;
+  // Median step under these assumptions.
+  Result<std::int64_t> StepUnder(const Question& question, const Assumptions& assume) const;
+  // `changed` and its simulator are those of the prediction, to be played again; its durations are left as they were.
+  Result<Range> RangeOf(const Question& question, const Assumptions& assume, const Answer& answer,
+                        std::int64_t predicted_ns, ChangedJob& changed, const Simulator* simulator) const;
+
+  // what_if_buckets.cc
+  void AddBases(const std::vector<const RecordedRun*>& others);
   // `base` has its run, buckets and times; the rest is added. An error: it cannot be played with other buckets.
   Status FinishBase(Base& base) const;
   Result<std::vector<std::int64_t>> BucketLengths(const Base& base, const std::vector<std::uint64_t>& bytes) const;
   double CorrectionFor(std::size_t buckets) const;
-  // Of the answer to a question of other buckets, what the runs beside this one make of it, and how far they are apart.
-  // `lengths`: what this one makes of it.
-  Result<std::pair<double, double>> Agreement(const std::vector<std::uint64_t>& bytes,
-                                              const std::vector<std::int64_t>& lengths) const;
+  // Corrects the steps predicted for a question of other buckets by what the bases say. The result is the relative
+  // uncertainty that remains: how far runs of one configuration, or the bases' answers, are apart.
+  Result<double> CorrectByBases(const Question& question, const std::vector<std::uint64_t>& bytes,
+                                std::vector<std::int64_t>& lengths) const;
   Result<std::unique_ptr<RecordedRun>> OtherBuckets(const Question& question, double cost_factor, Answer* answer) const;
-  Result<ChangedJob> Changed(const Question& question, const Assume& assume, Answer* answer) const;
-  Result<std::vector<std::int64_t>> Play(const Job& job, const Simulator& simulator, const Assume& assume,
-                                         Answer* answer) const;
-  Result<std::vector<std::int64_t>> Lengths(const Question& question, const Assume& assume) const;
-  // How much less and more a step may take than `step_ns`, median, since costs are known to a factor only.
-  struct Range {
-    std::int64_t less_ns = 0, more_ns = 0;
-  };
-  Result<Range> RangeOfCosts(const Question& question, const Assume& assume, const Answer& answer, std::int64_t step_ns,
-                             ChangedJob& changed, const Simulator& simulator) const;
-  Result<std::vector<std::int64_t>> BestLengths(Answer* answer) const;
-  Status Describe(const Question& question, Answer& answer) const;
+  // The step with the costs `factor` times what the table says.
+  Result<std::int64_t> StepAtCosts(const Question& question, Assumptions assume, double factor, ChangedJob& changed,
+                                   const Simulator& simulator) const;
 
   std::unique_ptr<RecordedRun> run_;
   std::vector<std::unique_ptr<RecordedRun>> calibration_;

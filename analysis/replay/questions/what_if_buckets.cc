@@ -7,6 +7,7 @@
 #include <map>
 
 #include "analysis/core/statistics.h"
+#include "analysis/replay/graph/gradients.h"
 #include "analysis/replay/questions/what_if.h"
 
 namespace lockstep::replay {
@@ -20,6 +21,29 @@ double Typical(const std::vector<std::int64_t>& lengths) {
 }
 
 }  // namespace
+
+void WhatIf::AddBases(const std::vector<const RecordedRun*>& others) {
+  for (const std::vector<Gradient>& gradients : run_->gradients)
+    if (MakeUp(gradients, buckets_->bytes)) buckets_->gradients = gradients;
+  std::vector<Base> bases{{.run = run_.get(), .buckets = *buckets_}};
+  for (const RecordedRun* other : others)
+    if (auto buckets = other->FindBuckets()) bases.push_back({.run = other, .buckets = std::move(*buckets)});
+  for (Base& base : bases) {
+    const Job job = base.run->MakeJob({.interference = interference_.value});
+    base.times = TimesOf(base.run->collectives.size(), base.buckets, job);
+    for (std::size_t k = 0; k < base.times.transfer_ns.size(); ++k)
+      costs_.Add(base.buckets.bytes[k % base.buckets.bytes.size()], base.times.transfer_ns[k]);
+  }
+  times_ = bases.front().times;
+  costs_.Fit();
+  FitSteps(*buckets_, costs_, times_);
+  for (Base& base : bases) {
+    if (base.buckets.total_bytes() != buckets_->total_bytes() || base.run->ranks != run_->ranks) continue;
+    // A base that cannot be replayed with its own buckets is not used.
+    if (FinishBase(base).ok()) bases_.push_back(std::move(base));
+  }
+  if (!bases_.empty() && bases_.front().run != run_.get()) bases_.clear();
+}
 
 Status WhatIf::FinishBase(Base& base) const {
   FitSteps(base.buckets, costs_, base.times);
@@ -63,33 +87,45 @@ double WhatIf::CorrectionFor(std::size_t buckets) const {
   return points.front().second;
 }
 
-Result<std::pair<double, double>> WhatIf::Agreement(const std::vector<std::uint64_t>& bytes,
-                                                    const std::vector<std::int64_t>& lengths) const {
+Result<double> WhatIf::CorrectByBases(const Question& question, const std::vector<std::uint64_t>& bytes,
+                                      std::vector<std::int64_t>& lengths) const {
+  if (bases_.empty()) return 0.0;
+  const Base& asked = bases_.front();
+  double same_apart = 0;  // How far runs with the buckets of the one that is asked are apart.
   std::size_t finest = 0;
-  for (const Base& base : bases_) finest = std::max(finest, base.buckets.bytes.size());
-  std::vector<double> ratios;
-  double own = 1;    // What this run alone makes of it.
-  double again = 0;  // How far runs of the same buckets are apart.
   for (const Base& base : bases_) {
-    std::vector<std::int64_t> theirs = lengths;
-    if (&base != &bases_.front()) {
-      LS_TRY(theirs, BucketLengths(base, bytes));
+    finest = std::max(finest, base.buckets.bytes.size());
+    if (base.buckets.bytes == asked.buckets.bytes)
+      same_apart = std::max(same_apart, std::abs(base.step_ns / asked.step_ns - 1));
+  }
+  if (question.kind != Question::kBucketCap) return same_apart;
+  if (bytes == buckets_->bytes) {
+    lengths = replayed_ns_;  // What was recorded is known.
+    return same_apart;
+  }
+  const double correction = CorrectionFor(bytes.size()), correction_now = CorrectionFor(buckets_->bytes.size());
+  std::vector<double> ratios;  // Step with the new buckets over step with those of the run that is asked, by base.
+  double own = 1;              // The ratio of the run that is asked.
+  for (const Base& base : bases_) {
+    double predicted = Typical(lengths);
+    if (&base != &asked) {
+      LS_TRY(const std::vector<std::int64_t> theirs, BucketLengths(base, bytes));
+      predicted = Typical(theirs);
     }
-    const double changed = Typical(theirs) * CorrectionFor(bytes.size());
-    const double now = base.as_asked_ns * CorrectionFor(buckets_->bytes.size());
-    const double ratio = changed / std::max(1.0, now), alike = now / std::max(1.0, bases_.front().step_ns);
-    if (&base == &bases_.front()) own = ratio;
+    const double changed = predicted * correction, now = base.as_asked_ns * correction_now;
+    const double ratio = changed / std::max(1.0, now), alike = now / std::max(1.0, asked.step_ns);
+    if (&base == &asked) own = ratio;
     // Only runs of the job as it is in this one; merging buckets is exact, splitting them is not.
     const bool finer = base.buckets.bytes.size() >= std::min(bytes.size(), finest);
     if (finer && std::abs(alike - 1) <= kSameJob) ratios.push_back(ratio);
-    if (base.buckets.bytes == buckets_->bytes)
-      again = std::max(again, std::abs(base.step_ns / bases_.front().step_ns - 1));
   }
   if (ratios.empty()) ratios.push_back(own);
-  double mean = 0, apart = 0;
+  double mean = 0, apart = same_apart;
   for (const double ratio : ratios) mean += ratio / static_cast<double>(ratios.size());
   for (const double ratio : ratios) apart = std::max(apart, std::abs(ratio / mean - 1));
-  return std::pair(mean / own, std::max(apart, again));
+  const double agreement = mean / own;
+  for (std::int64_t& ns : lengths) ns = std::llround(static_cast<double>(ns) * correction * agreement);
+  return apart + std::abs(correction - 1) / 2;
 }
 
 Result<std::unique_ptr<RecordedRun>> WhatIf::OtherBuckets(const Question& question, double cost_factor,
@@ -117,36 +153,23 @@ Result<std::unique_ptr<RecordedRun>> WhatIf::OtherBuckets(const Question& questi
   return changed;
 }
 
-Result<WhatIf::Range> WhatIf::RangeOfCosts(const Question& question, const Assume& assume, const Answer& answer,
-                                           std::int64_t step_ns, ChangedJob& changed,
-                                           const Simulator& simulator) const {
-  // They may be off by what interpolation is worth, all one way.
-  double factor = 1;
-  for (const std::uint64_t bytes : answer.bucket_bytes)
-    if (const auto cost = costs_.At(bytes)) factor = std::max(factor, cost->factor);
-  if (factor == 1) return Range{};
-  const auto step_with = [&](double times) -> Result<std::int64_t> {
-    Assume other = assume;
-    other.cost_factor = times;
-    if (question.kind != Question::kBucketCap) {
-      LS_TRY(std::vector<std::int64_t> lengths, Lengths(question, other));
-      return analysis::LowerMedian(Comparable(std::move(lengths)));
-    }
-    // The same job, its transfers dearer or cheaper.
-    std::vector<Operation>& operations = changed.job.graph.operations();
-    std::vector<std::int64_t> before;
-    for (const std::uint32_t i : changed.predicted) {
-      before.push_back(operations[i].duration_ns);
-      operations[i].duration_ns = std::llround(static_cast<double>(operations[i].duration_ns) * times);
-    }
-    Result<std::vector<std::int64_t>> lengths = Play(changed.job, simulator, other, nullptr);
-    for (std::size_t k = 0; k < before.size(); ++k) operations[changed.predicted[k]].duration_ns = before[k];
-    if (!lengths.ok()) return lengths.error();
-    return analysis::LowerMedian(Comparable(std::move(lengths).value()));
-  };
-  LS_TRY(const std::int64_t dear_ns, step_with(factor));
-  LS_TRY(const std::int64_t cheap_ns, step_with(1 / factor));
-  return Range{std::max<std::int64_t>(0, step_ns - cheap_ns), std::max<std::int64_t>(0, dear_ns - step_ns)};
+Result<std::int64_t> WhatIf::StepAtCosts(const Question& question, Assumptions assume, double factor,
+                                         ChangedJob& changed, const Simulator& simulator) const {
+  if (question.kind != Question::kBucketCap) {
+    assume.cost_factor = factor;
+    return StepUnder(question, assume);
+  }
+  // The same job, its transfers dearer or cheaper: quicker than to make it anew.
+  std::vector<Operation>& operations = changed.job.graph.operations();
+  std::vector<std::int64_t> before;
+  for (const std::uint32_t i : changed.predicted) {
+    before.push_back(operations[i].duration_ns);
+    operations[i].duration_ns = std::llround(static_cast<double>(operations[i].duration_ns) * factor);
+  }
+  Result<std::vector<std::int64_t>> lengths = Play(changed.job, simulator, assume, nullptr);
+  for (std::size_t k = 0; k < before.size(); ++k) operations[changed.predicted[k]].duration_ns = before[k];
+  if (!lengths.ok()) return lengths.error();
+  return analysis::LowerMedian(Comparable(std::move(lengths).value()));
 }
 
 }  // namespace lockstep::replay

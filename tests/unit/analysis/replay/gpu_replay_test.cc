@@ -223,6 +223,28 @@ TEST(GpuReplay, QuestionsAnswerByHand) {
   EXPECT_NEAR(static_cast<double>(ask(Question::kWithoutRanks, {1})), 9 * kMs + 1.305 * kMs + 0.3 * kMs, 30 * kUs);
 }
 
+// Ranks that the run does not have have no number to name.
+TEST(GpuReplay, MoreRanksAreLimitedByTheSlowest) {
+  GpuRun run = MakeRun();
+  RecordAlone(run);
+  Result<WhatIf> what_if = WhatIf::Make(std::make_unique<GpuRun>(run));
+  ASSERT_TRUE(what_if.ok());
+  Question question;
+  question.kind = Question::kMoreRanks;
+  bool added = false;
+  for (const std::size_t ranks : {4u, 8u, 16u, 32u}) {
+    question.rank_count = ranks;
+    const Result<Answer> answer = what_if.value().Ask(question);
+    ASSERT_TRUE(answer.ok()) << answer.error().what;
+    const std::string& limit = answer.value().limit;
+    added |= limit.starts_with("kernels of the slowest rank is");
+    EXPECT_TRUE(limit.starts_with("kernels of the slowest rank is") || limit.starts_with("kernels of rank 0 is") ||
+                limit.starts_with("kernels of rank 1 is"))
+        << limit;
+  }
+  EXPECT_TRUE(added);
+}
+
 // A job whose GPU waits for launches gains nothing from a faster network.
 TEST(GpuReplay, LaunchBoundJobsGainNothingFromHidingCommunication) {
   GpuRun run = MakeRun();

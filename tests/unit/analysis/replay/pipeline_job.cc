@@ -4,8 +4,11 @@
 #include <cmath>
 #include <istream>
 #include <map>
+#include <numeric>
 #include <sstream>
 #include <tuple>
+
+#include "analysis/core/statistics.h"
 
 namespace lockstep::replay {
 namespace {
@@ -191,6 +194,22 @@ class Builder {
 };
 
 }  // namespace
+
+std::vector<std::int64_t> OrdinaryDurations(const Graph& graph, const Likeness& likeness) {
+  const auto& operations = graph.operations();
+  std::map<std::pair<std::uint32_t, bool>, std::vector<std::int64_t>> classes;
+  for (std::size_t i = 0; i < operations.size(); ++i)
+    classes[{likeness.alike[i], likeness.by_median[i]}].push_back(operations[i].duration_ns);
+  std::map<std::pair<std::uint32_t, bool>, std::int64_t> ordinary;
+  for (const auto& [key, values] : classes) {
+    const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+    ordinary[key] = std::llround(key.second ? analysis::MiddleMedian(values) : mean);
+  }
+  std::vector<std::int64_t> durations;
+  for (std::size_t i = 0; i < operations.size(); ++i)
+    durations.push_back(ordinary.at({likeness.alike[i], likeness.by_median[i]}));
+  return durations;
+}
 
 std::vector<std::int64_t> PipelineJob::Lengths(const Schedule& schedule) const {
   std::map<std::int32_t, std::int64_t> latest;

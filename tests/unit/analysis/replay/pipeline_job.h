@@ -12,6 +12,16 @@
 
 namespace lockstep::replay {
 
+// Durations that would be equal were the job ideal share `alike`.
+struct Likeness {
+  std::vector<std::uint32_t> alike;  // Per operation.
+  // Per operation: ordinary is the median (communication: few outliers are huge) or the mean
+  // (compute: what balancing the work would give).
+  std::vector<bool> by_median;
+};
+// Per operation: its duration were the job ideal.
+std::vector<std::int64_t> OrdinaryDurations(const Graph& graph, const Likeness& likeness);
+
 struct PipelineJob {
   Graph graph;
   Likeness likeness;

@@ -38,7 +38,8 @@ class PublishedJob : public ::testing::Test {
     std::istringstream csv(Inflated(trace));
     job_ = ReadPipelineJob(csv);
     ASSERT_EQ(job_.graph.operations().size(), 6784u);
-    what_if_.emplace(job_.graph, job_.likeness, [this](const Schedule& s) { return job_.Lengths(s); });
+    what_if_.emplace(job_.graph, OrdinaryDurations(job_.graph, job_.likeness),
+                     [this](const Schedule& s) { return job_.Lengths(s); });
   }
   nlohmann::json Expected(const char* file) const {
     std::ifstream in(expected_ / file);
