@@ -1,5 +1,3 @@
-#include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 
 #include "comms/clock/burst_pacer.h"
 #include "comms/clock/clock_service.h"
+#include "comms/clock/quiet_thread.h"
 #include "comms/clock/socket_util.h"
 #include "core/schema_enums.h"
 
@@ -73,11 +72,7 @@ Result<std::unique_ptr<ClockClient>> ClockClient::Start(const ClockServiceConfig
   if (IsEmpty(config.key))
     return Error{ErrorCode::kUsage, "the agent has no key of the run, so it trusts no clock service",
                  "rank " + std::to_string(reference_rank), "use a run directory that all nodes see"};
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  impl->thread = std::thread([raw = impl.get()] { raw->Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  impl->thread = QuietThread([raw = impl.get()] { raw->Run(); });
   return std::unique_ptr<ClockClient>(new ClockClient(std::move(impl)));
 }
 

@@ -1,7 +1,5 @@
 #include "comms/clock/clock_coordinator.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 
 #include "comms/clock/clock_meeting.h"
 #include "comms/clock/clock_process.h"
+#include "comms/clock/quiet_thread.h"
 
 namespace lockstep::clock {
 namespace {
@@ -47,7 +46,6 @@ struct ClockCoordinator::Impl {
   mutable std::mutex mutex;  // Everything below.
   std::condition_variable changed;
   bool stop = false;
-  std::string meeting_dir;
   std::unique_ptr<ClockClient> client;
   std::unique_ptr<ClockProcess> process;
   bool called = false;  // A client was started.
@@ -58,16 +56,16 @@ struct ClockCoordinator::Impl {
   std::string state = "no exchange was needed or possible yet";
 
   // The coordinator thread's own.
-  std::string announced_in;
   std::int64_t begun_ns = 0, reference_seen_ns = 0, plan_since_ns = 0, process_since_ns = 0, rechecked_ns = 0;
-  bool planned = false, settled = false;
+  bool announced = false, planned = false, settled = false;
   bool by_mailbox = false;
 
   void Run();
   milliseconds Tick();
   bool FromMailbox();
-  bool FromMeeting(const std::string& directory);
-  void Plan(const std::string& directory);
+  bool FromMeeting();
+  void Plan();
+  void DropClient();
   void StartClient(std::int32_t reference, const std::string& where, const RunKey& key);
   void Say(std::string text) {
     std::lock_guard lock(mutex);
@@ -90,7 +88,6 @@ ClockListen WhereToListen(std::int32_t slot, std::int32_t world_size, std::int32
 Result<std::unique_ptr<ClockCoordinator>> ClockCoordinator::Start(ClockCoordinatorConfig config) {
   auto impl = std::make_unique<Impl>();
   impl->config = std::move(config);
-  impl->meeting_dir = impl->config.meeting_dir;
   if (impl->config.mode == ClockService::kOff) {
     impl->state = "off";
     return std::unique_ptr<ClockCoordinator>(new ClockCoordinator(std::move(impl)));
@@ -102,11 +99,7 @@ Result<std::unique_ptr<ClockCoordinator>> ClockCoordinator::Start(ClockCoordinat
     impl->server = std::move(server).value();
     impl->address = impl->server->address();
   }
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  impl->thread = std::thread([raw = impl.get()] { raw->Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  impl->thread = QuietThread([raw = impl.get()] { raw->Run(); });
   return std::unique_ptr<ClockCoordinator>(new ClockCoordinator(std::move(impl)));
 }
 
@@ -114,26 +107,14 @@ ClockCoordinator::ClockCoordinator(std::unique_ptr<Impl> impl) : impl_(std::move
 
 ClockCoordinator::~ClockCoordinator() {
   Abandon();
-  std::string directory;
-  {
-    std::lock_guard lock(impl_->mutex);
-    directory = impl_->announced_in;
-  }
-  if (directory.empty()) return;
+  if (!impl_->announced) return;
+  const std::string& directory = impl_->config.meeting_dir;
   RemoveAnnouncement(directory, impl_->rank());
   // No agent is left that could be called with it; an agent that comes later makes another.
   if (ReadAnnouncements(directory).empty()) RemoveSharedRunKey(directory);
 }
 
 const std::string& ClockCoordinator::address() const { return impl_->address; }
-
-void ClockCoordinator::SetMeetingDir(const std::string& directory) {
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->meeting_dir = directory;
-  }
-  impl_->changed.notify_all();
-}
 
 void ClockCoordinator::Finish(int limit_ms) {
   {
@@ -195,36 +176,26 @@ void ClockCoordinator::Impl::Run() {
   for (;;) {
     const milliseconds pause = Tick();
     std::unique_lock lock(mutex);
-    const std::string directory = meeting_dir;
-    changed.wait_for(lock, pause, [&] { return stop || meeting_dir != directory; });
-    if (stop) return;
+    if (changed.wait_for(lock, pause, [&] { return stop; })) return;
   }
 }
 
 // One look at everything; returns the pause before the next.
 milliseconds ClockCoordinator::Impl::Tick() {
-  std::string directory;
-  {
-    std::lock_guard lock(mutex);
-    directory = meeting_dir;
-  }
-  if (!directory.empty() && directory != announced_in && rank() >= 0) {
+  const std::string& directory = config.meeting_dir;
+  if (!directory.empty() && !announced && rank() >= 0) {
     const bool can_mpi = config.mode == ClockService::kAgent && access(config.clock_program.c_str(), X_OK) == 0;
     const auto published = PublishAnnouncement(directory, {rank(), config.world_size, config.domain, address, can_mpi});
-    if (published.ok()) {
-      std::lock_guard lock(mutex);
-      announced_in = directory;
-    } else {
-      Say(published.error().what);
-    }
+    announced = published.ok();
+    if (!announced) Say(published.error().what);
   }
   if (config.mode == ClockService::kAgent && !directory.empty() && config.world_size > 0) {
-    Plan(directory);
+    Plan();
     if (process && (process->rows() > 0 || RawNs() - process_since_ns < kMpiFirstRowNs)) return milliseconds(500);
     if (!planned) return milliseconds(100);
   }
   if (config.mode == ClockService::kAuto && FromMailbox()) return milliseconds(2000);
-  if (!directory.empty() && FromMeeting(directory)) return milliseconds(2000);
+  if (!directory.empty() && FromMeeting()) return milliseconds(2000);
   return milliseconds(client ? 2000 : 100);
 }
 
@@ -259,15 +230,20 @@ bool ClockCoordinator::Impl::FromMailbox() {
     return true;
   }
   // The announcements may have been read too early and made this rank a leader.
-  std::unique_ptr<ClockClient> unneeded;
-  std::lock_guard lock(mutex);
-  unneeded = std::move(client);
-  called = false;
+  DropClient();
   return true;
 }
 
+void ClockCoordinator::Impl::DropClient() {
+  std::unique_ptr<ClockClient> unneeded;  // Ends after the lock is free.
+  std::lock_guard lock(mutex);
+  unneeded = std::move(client);
+  called = false;
+}
+
 // True once nothing is left to do here.
-bool ClockCoordinator::Impl::FromMeeting(const std::string& directory) {
+bool ClockCoordinator::Impl::FromMeeting() {
+  const std::string& directory = config.meeting_dir;
   const std::int64_t now = RawNs();
   if (settled || rank() < 0) return true;
   if (rank() == 0) {
@@ -308,18 +284,16 @@ bool ClockCoordinator::Impl::FromMeeting(const std::string& directory) {
     return settled;
   }
   Say("rank " + std::to_string(leader) + " measures for this clock domain");
-  std::unique_ptr<ClockClient> unneeded;
-  std::lock_guard lock(mutex);
-  unneeded = std::move(client);
-  called = false;
+  DropClient();
   return settled = true;
 }
 
 // MPI_Init waits for every rank, so all must decide alike: rank 0 decides when it
 // has seen all announcements, and the others follow its file. Without a decision
 // no rank starts: a wrong MPI_Init hangs or fails the job (Open MPI 4.1.4).
-void ClockCoordinator::Impl::Plan(const std::string& directory) {
+void ClockCoordinator::Impl::Plan() {
   if (planned) return;
+  const std::string& directory = config.meeting_dir;
   const std::int64_t now = RawNs();
   if (plan_since_ns == 0) plan_since_ns = now;
   if (rank() == 0) {

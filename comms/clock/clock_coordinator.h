@@ -45,7 +45,7 @@ struct ClockCoordinatorConfig {
   std::uint64_t domain = 0;  // ClockDomainHash(): SegmentHeader.clock_domain.
   ClockService mode = ClockService::kAuto;
   SegmentView segment;        // Its mailbox is read (kAuto); base may be null.
-  std::string meeting_dir;    // Shared by all slots; may be set later by SetMeetingDir; "" no shared directory.
+  std::string meeting_dir;    // Shared by all slots; "": there is none.
   std::string clock_program;  // Path of lockstep-clock (kAgent).
   // Asked every few ms while Finish waits for lockstep-clock; true: the agent must go
   // (SIGTERM). May be empty.
@@ -63,8 +63,6 @@ class ClockCoordinator {
 
   // Of the TCP server: goes into SegmentHeader.agent_address. "" when off.
   const std::string& address() const;
-  // The run directory is known (or has its final name). Announces there.
-  void SetMeetingDir(const std::string& directory);
 
   // The application ended in good order: last burst, then everything is closed in
   // order. lockstep-clock goes through MPI_Finalize, which waits for the other ranks

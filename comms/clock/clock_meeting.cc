@@ -101,13 +101,6 @@ bool OneDomain(const std::vector<ClockAnnouncement>& all) {
   return std::all_of(all.begin(), all.end(), [&](const auto& a) { return a.domain == all.front().domain; });
 }
 
-std::int32_t DomainLeader(const std::vector<ClockAnnouncement>& all, std::uint64_t domain) {
-  std::int32_t leader = -1;
-  for (const auto& a : all)
-    if (a.domain == domain && (leader < 0 || a.rank < leader)) leader = a.rank;
-  return leader;
-}
-
 void RemoveAnnouncement(const std::string& directory, std::int32_t rank) {
   unlink(AnnouncementPath(directory, rank).c_str());
   if (rank == 0) unlink((directory + kPlanFile).c_str());

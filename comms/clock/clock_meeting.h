@@ -31,8 +31,6 @@ std::optional<bool> ReadClockPlan(const std::string& directory);
 
 // What lockstep-clock measures only makes sense across domains.
 bool OneDomain(const std::vector<ClockAnnouncement>& all);
-// Lowest rank announced with this domain, -1 none.
-std::int32_t DomainLeader(const std::vector<ClockAnnouncement>& all, std::uint64_t domain);
 
 // Removes this rank's files.
 void RemoveAnnouncement(const std::string& directory, std::int32_t rank);

@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
@@ -14,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "comms/clock/quiet_thread.h"
 #include "comms/clock/socket_util.h"
 
 extern char** environ;
@@ -78,20 +77,11 @@ Result<std::unique_ptr<ClockProcess>> ClockProcess::Start(const std::string& pro
   impl->input = std::move(parent_in);
   impl->output = std::move(parent_out);
   impl->sink = std::move(sink);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  // Fits the pipe, so it cannot block; SIGPIPE is masked here in case the child is gone already.
-  const bool told = write(impl->input.get(), &setup, sizeof setup) == sizeof setup;
-  if (!told) {
-    const timespec now{};
-    sigset_t pipe_only;
-    sigemptyset(&pipe_only);
-    sigaddset(&pipe_only, SIGPIPE);
-    sigtimedwait(&pipe_only, nullptr, &now);
-  }
-  impl->reader = std::thread([raw = impl.get()] { raw->Read(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  // Fits the pipe, so it cannot block. The agent ignores SIGPIPE (SignalGate), and a child that is gone already is seen
+  // by the reader.
+  const ssize_t ignored = write(impl->input.get(), &setup, sizeof setup);
+  static_cast<void>(ignored);
+  impl->reader = QuietThread([raw = impl.get()] { raw->Read(); });
   return std::unique_ptr<ClockProcess>(new ClockProcess(std::move(impl)));
 }
 

@@ -3,8 +3,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "comms/clock/clock_service.h"
+#include "comms/clock/quiet_thread.h"
 #include "comms/clock/socket_util.h"
 
 namespace lockstep::clock {
@@ -71,12 +70,7 @@ Result<std::unique_ptr<ClockServer>> ClockServer::Start(const ClockServiceConfig
                  "allow local TCP sockets, or run with --clock off"};
   }
   impl->address = config.loopback_only ? "127.0.0.1:" + std::to_string(port) : net::LocalAddresses(port, kAddressLimit);
-  // The agent handles signals in its own thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  impl->thread = std::thread([raw = impl.get()] { raw->Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  impl->thread = QuietThread([raw = impl.get()] { raw->Run(); });
   return std::unique_ptr<ClockServer>(new ClockServer(std::move(impl)));
 }
 

@@ -49,84 +49,75 @@ CommRef Join(CommHandle handle, CommRef known, CommRef seen) {
   return seen;
 }
 
+namespace {
+
+Shape CallOn(CommHandle comm, const char* name, Stream stream = nullptr) {
+  Shape shape{name};
+  shape.comm = comm;
+  shape.stream = stream;
+  return shape;
+}
+
+template <typename Call>
+inline Result EndGroup(const char* name, Call&& call) {
+  const bool nested = g_frame != nullptr;
+  const Result result = Traced({name}, call);
+  if (!nested && g_groups > 0) --g_groups;
+  return result;
+}
+
+}  // namespace
 }  // namespace lockstep::nccl
 
 using namespace lockstep;
 using namespace lockstep::nccl;
 
-LS_EXPORT Result ncclAllReduce(const void* send, void* receive, std::size_t count, int datatype, int operation,
-                               CommHandle comm, Stream stream) {
-  Shape shape = ShapeOf("ncclAllReduce", CollectiveKind::kAllReduce, {count, datatype, send}, comm, stream);
-  shape.reduction = ReductionOf(operation);
-  return Traced(shape, LS_REAL(ncclAllReduce, send, receive, count, datatype, operation, comm, stream));
-}
+#define LS_STRIP(...) __VA_ARGS__
+// A collective, and its twin with settings of its own (2.32). `buffer`, `reduction` and `root` as its record has them.
+#define LS_COLLECTIVE(name, kind, parameters, arguments, buffer, reduction, root)                                \
+  LS_EXPORT Result nccl##name(LS_STRIP parameters, CommHandle comm, Stream stream) {                             \
+    return Traced(                                                                                               \
+        ShapeOf("nccl" #name, CollectiveKind::kind, {count, datatype, buffer}, comm, stream, reduction, root),   \
+        LS_REAL(nccl##name, LS_STRIP arguments, comm, stream));                                                  \
+  }                                                                                                              \
+  LS_EXPORT Result nccl##name##Config(LS_STRIP parameters, CommHandle comm, Stream stream, const void* config) { \
+    return Traced(ShapeOf("nccl" #name "Config", CollectiveKind::kind, {count, datatype, buffer}, comm, stream,  \
+                          reduction, root),                                                                      \
+                  LS_REAL(nccl##name##Config, LS_STRIP arguments, comm, stream, config));                        \
+  }
 
-LS_EXPORT Result ncclAllGather(const void* send, void* receive, std::size_t count, int datatype, CommHandle comm,
-                               Stream stream) {
-  return Traced(ShapeOf("ncclAllGather", CollectiveKind::kAllGather, {count, datatype, send}, comm, stream),
-                LS_REAL(ncclAllGather, send, receive, count, datatype, comm, stream));
-}
-
-LS_EXPORT Result ncclReduceScatter(const void* send, void* receive, std::size_t count, int datatype, int operation,
-                                   CommHandle comm, Stream stream) {
-  Shape shape = ShapeOf("ncclReduceScatter", CollectiveKind::kReduceScatter, {count, datatype, send}, comm, stream);
-  shape.reduction = ReductionOf(operation);
-  return Traced(shape, LS_REAL(ncclReduceScatter, send, receive, count, datatype, operation, comm, stream));
-}
-
-LS_EXPORT Result ncclBroadcast(const void* send, void* receive, std::size_t count, int datatype, int root,
-                               CommHandle comm, Stream stream) {
-  Shape shape = ShapeOf("ncclBroadcast", CollectiveKind::kBroadcast,
-                        {count, datatype, send != nullptr ? send : receive}, comm, stream);
-  shape.peer = root;
-  return Traced(shape, LS_REAL(ncclBroadcast, send, receive, count, datatype, root, comm, stream));
-}
+LS_COLLECTIVE(AllReduce, kAllReduce, (const void* send, void* receive, std::size_t count, int datatype, int operation),
+              (send, receive, count, datatype, operation), send, ReductionOf(operation), -1)
+LS_COLLECTIVE(AllGather, kAllGather, (const void* send, void* receive, std::size_t count, int datatype),
+              (send, receive, count, datatype), send, 0, -1)
+LS_COLLECTIVE(ReduceScatter, kReduceScatter,
+              (const void* send, void* receive, std::size_t count, int datatype, int operation),
+              (send, receive, count, datatype, operation), send, ReductionOf(operation), -1)
+LS_COLLECTIVE(Broadcast, kBroadcast, (const void* send, void* receive, std::size_t count, int datatype, int root),
+              (send, receive, count, datatype, root), send != nullptr ? send : receive, 0, root)
+LS_COLLECTIVE(Reduce, kReduce,
+              (const void* send, void* receive, std::size_t count, int datatype, int operation, int root),
+              (send, receive, count, datatype, operation, root), send, ReductionOf(operation), root)
+LS_COLLECTIVE(AlltoAll, kAllToAll, (const void* send, void* receive, std::size_t count, int datatype),
+              (send, receive, count, datatype), send, 0, -1)
+LS_COLLECTIVE(Gather, kGather, (const void* send, void* receive, std::size_t count, int datatype, int root),
+              (send, receive, count, datatype, root), send, 0, root)
+LS_COLLECTIVE(Scatter, kScatter, (const void* send, void* receive, std::size_t count, int datatype, int root),
+              (send, receive, count, datatype, root), send != nullptr ? send : receive, 0, root)
 
 LS_EXPORT Result ncclBcast(void* buffer, std::size_t count, int datatype, int root, CommHandle comm, Stream stream) {
-  Shape shape = ShapeOf("ncclBcast", CollectiveKind::kBroadcast, {count, datatype, buffer}, comm, stream);
-  shape.peer = root;
-  return Traced(shape, LS_REAL(ncclBcast, buffer, count, datatype, root, comm, stream));
-}
-
-LS_EXPORT Result ncclReduce(const void* send, void* receive, std::size_t count, int datatype, int operation, int root,
-                            CommHandle comm, Stream stream) {
-  Shape shape = ShapeOf("ncclReduce", CollectiveKind::kReduce, {count, datatype, send}, comm, stream);
-  shape.reduction = ReductionOf(operation);
-  shape.peer = root;
-  return Traced(shape, LS_REAL(ncclReduce, send, receive, count, datatype, operation, root, comm, stream));
-}
-
-LS_EXPORT Result ncclAlltoAll(const void* send, void* receive, std::size_t count, int datatype, CommHandle comm,
-                              Stream stream) {
-  return Traced(ShapeOf("ncclAlltoAll", CollectiveKind::kAllToAll, {count, datatype, send}, comm, stream),
-                LS_REAL(ncclAlltoAll, send, receive, count, datatype, comm, stream));
-}
-
-LS_EXPORT Result ncclGather(const void* send, void* receive, std::size_t count, int datatype, int root, CommHandle comm,
-                            Stream stream) {
-  Shape shape = ShapeOf("ncclGather", CollectiveKind::kGather, {count, datatype, send}, comm, stream);
-  shape.peer = root;
-  return Traced(shape, LS_REAL(ncclGather, send, receive, count, datatype, root, comm, stream));
-}
-
-LS_EXPORT Result ncclScatter(const void* send, void* receive, std::size_t count, int datatype, int root,
-                             CommHandle comm, Stream stream) {
-  Shape shape = ShapeOf("ncclScatter", CollectiveKind::kScatter, {count, datatype, send != nullptr ? send : receive},
-                        comm, stream);
-  shape.peer = root;
-  return Traced(shape, LS_REAL(ncclScatter, send, receive, count, datatype, root, comm, stream));
+  return Traced(ShapeOf("ncclBcast", CollectiveKind::kBroadcast, {count, datatype, buffer}, comm, stream, 0, root),
+                LS_REAL(ncclBcast, buffer, count, datatype, root, comm, stream));
 }
 
 LS_EXPORT Result ncclSend(const void* send, std::size_t count, int datatype, int peer, CommHandle comm, Stream stream) {
-  Shape shape = ShapeOf("ncclSend", CollectiveKind::kSendRecv, {count, datatype, send}, comm, stream);
-  shape.peer = peer;
-  return Traced(shape, LS_REAL(ncclSend, send, count, datatype, peer, comm, stream));
+  return Traced(ShapeOf("ncclSend", CollectiveKind::kSendRecv, {count, datatype, send}, comm, stream, 0, peer),
+                LS_REAL(ncclSend, send, count, datatype, peer, comm, stream));
 }
 
 LS_EXPORT Result ncclRecv(void* receive, std::size_t count, int datatype, int peer, CommHandle comm, Stream stream) {
-  Shape shape = ShapeOf("ncclRecv", CollectiveKind::kSendRecv, {count, datatype, receive}, comm, stream);
+  Shape shape = ShapeOf("ncclRecv", CollectiveKind::kSendRecv, {count, datatype, receive}, comm, stream, 0, peer);
   shape.direction = schema::Direction::kReceive;
-  shape.peer = peer;
   return Traced(shape, LS_REAL(ncclRecv, receive, count, datatype, peer, comm, stream));
 }
 
@@ -135,23 +126,17 @@ LS_EXPORT Result ncclRecv(void* receive, std::size_t count, int datatype, int pe
 LS_EXPORT Result ncclPutSignal(const void* local, std::size_t count, int datatype, int peer, void* window,
                                std::size_t offset, int signal, int context, unsigned flags, CommHandle comm,
                                Stream stream) {
-  Shape shape = ShapeOf("ncclPutSignal", CollectiveKind::kNone, {count, datatype, local}, comm, stream);
-  shape.peer = peer;
-  return Traced(shape, LS_REAL(ncclPutSignal, local, count, datatype, peer, window, offset, signal, context, flags,
-                               comm, stream));
+  return Traced(
+      ShapeOf("ncclPutSignal", CollectiveKind::kNone, {count, datatype, local}, comm, stream, 0, peer),
+      LS_REAL(ncclPutSignal, local, count, datatype, peer, window, offset, signal, context, flags, comm, stream));
 }
 LS_EXPORT Result ncclSignal(int peer, int signal, int context, unsigned flags, CommHandle comm, Stream stream) {
-  Shape shape{"ncclSignal"};
-  shape.comm = comm;
+  Shape shape = CallOn(comm, "ncclSignal", stream);
   shape.peer = peer;
-  shape.stream = stream;
   return Traced(shape, LS_REAL(ncclSignal, peer, signal, context, flags, comm, stream));
 }
 LS_EXPORT Result ncclWaitSignal(int count, void* signals, CommHandle comm, Stream stream) {
-  Shape shape{"ncclWaitSignal"};
-  shape.comm = comm;
-  shape.stream = stream;
-  return Traced(shape, LS_REAL(ncclWaitSignal, count, signals, comm, stream));
+  return Traced(CallOn(comm, "ncclWaitSignal", stream), LS_REAL(ncclWaitSignal, count, signals, comm, stream));
 }
 
 LS_EXPORT Result ncclGroupStart() {
@@ -160,42 +145,28 @@ LS_EXPORT Result ncclGroupStart() {
   if (!nested && result == kSuccess) ++g_groups;
   return result;
 }
-LS_EXPORT Result ncclGroupEnd() {
-  const bool nested = g_frame != nullptr;
-  const Result result = Traced({"ncclGroupEnd"}, LS_REAL(ncclGroupEnd));
-  if (!nested && g_groups > 0) --g_groups;
-  return result;
-}
+LS_EXPORT Result ncclGroupEnd() { return EndGroup("ncclGroupEnd", LS_REAL(ncclGroupEnd)); }
 
 // All ranks take part and wait for each other, though it is no operation on data.
 LS_EXPORT Result ncclCommWindowRegister(CommHandle comm, void* buffer, std::size_t bytes, void** window, int flags) {
-  Shape shape{"ncclCommWindowRegister"};
-  shape.comm = comm;
-  return Traced(shape, LS_REAL(ncclCommWindowRegister, comm, buffer, bytes, window, flags));
+  return Traced(CallOn(comm, "ncclCommWindowRegister"),
+                LS_REAL(ncclCommWindowRegister, comm, buffer, bytes, window, flags));
 }
 // From here on kernels of the program's own may communicate.
 LS_EXPORT Result ncclDevCommCreate(CommHandle comm, const void* requirements, void* made) {
-  Shape shape{"ncclDevCommCreate"};
-  shape.comm = comm;
-  return Traced(shape, LS_REAL(ncclDevCommCreate, comm, requirements, made));
+  return Traced(CallOn(comm, "ncclDevCommCreate"), LS_REAL(ncclDevCommCreate, comm, requirements, made));
 }
 
 // Ends the group as well, and runs nothing.
 LS_EXPORT Result ncclGroupSimulateEnd(void* estimate) {
-  const bool nested = g_frame != nullptr;
-  const Result result = Traced({"ncclGroupSimulateEnd"}, LS_REAL(ncclGroupSimulateEnd, estimate));
-  if (!nested && g_groups > 0) --g_groups;
-  return result;
+  return EndGroup("ncclGroupSimulateEnd", LS_REAL(ncclGroupSimulateEnd, estimate));
 }
 
 LS_EXPORT Result ncclRedOpCreatePreMulSum(int* operation, void* scalar, int datatype, int residence, CommHandle comm) {
-  Shape shape{"ncclRedOpCreatePreMulSum"};
-  shape.comm = comm;
+  Shape shape = CallOn(comm, "ncclRedOpCreatePreMulSum");
   shape.dtype = TypeOf(datatype);
   return Traced(shape, LS_REAL(ncclRedOpCreatePreMulSum, operation, scalar, datatype, residence, comm));
 }
 LS_EXPORT Result ncclRedOpDestroy(int operation, CommHandle comm) {
-  Shape shape{"ncclRedOpDestroy"};
-  shape.comm = comm;
-  return Traced(shape, LS_REAL(ncclRedOpDestroy, operation, comm));
+  return Traced(CallOn(comm, "ncclRedOpDestroy"), LS_REAL(ncclRedOpDestroy, operation, comm));
 }

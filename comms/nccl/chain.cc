@@ -23,7 +23,7 @@ int g_version = 0;  // Of the table in use: not newer than the host that came fi
 const TableV4* g_v4 = nullptr;
 const TableV5* g_v5 = nullptr;  // v6's and v7's as well.
 int g_mask = 0;                 // Theirs: written by their init, and whenever they like.
-std::atomic<int> g_told_mask{0};
+std::atomic<int> g_requested_mask{0};
 
 // Their handles by number. A place is taken again when its event has ended and kPlaces others have begun since:
 // until then it is known as a parent.
@@ -121,7 +121,7 @@ void Complain(const char* plugin, const char* why) {
   MakePlainLine(line);  // The path is the environment's.
   strcat(line, "\n");   // There is room.
   if (n > 0 && write(STDERR_FILENO, line, strlen(line)) < 0) return;
-  TellFact("nccl_plugin_chained\tplugin=%s\tfailed=%s", plugin, why);
+  WriteFact("nccl_plugin_chained\tplugin=%s\tfailed=%s", plugin, why);
 }
 
 // As NCCL looks for it: the value as it is; a bare word also as libnccl-profiler-WORD.so. Any beginning of
@@ -174,8 +174,8 @@ int LoadOnce(int host_version) {
     Complain(plugin, "it has no table of version 4 to 7 that this NCCL could use");
     return kNone;
   }
-  TellFact("nccl_plugin_chained\tplugin=%s\tversion=%d\thost=%d", plugin, g_version, host_version);
-  TellLoss("NcclPluginChained", plugin, 1);
+  WriteFact("nccl_plugin_chained\tplugin=%s\tversion=%d\thost=%d", plugin, g_version, host_version);
+  WriteLoss("NcclPluginChained", plugin, 1);
   return kLoaded;
 }
 
@@ -217,8 +217,8 @@ void Finalize(Comm& comm) {
 
 std::uint64_t Start(int host_version, Comm* comm, const Descriptor& event) {
   const int mask = __atomic_load_n(&g_mask, __ATOMIC_RELAXED);
-  if (mask != g_told_mask.load(std::memory_order_relaxed)) {  // They turned it.
-    g_told_mask.store(mask, std::memory_order_relaxed);
+  if (mask != g_requested_mask.load(std::memory_order_relaxed)) {  // They turned it.
+    g_requested_mask.store(mask, std::memory_order_relaxed);
     ChainedMask(Needed(mask));
   }
   if (comm == nullptr || comm->theirs == nullptr || (event.type & Known(g_version)) == 0 ||

@@ -41,7 +41,7 @@ constexpr std::uint64_t EventsOf(int version) {
 }
 
 constinit CountedLoss g_foreign("NcclForeignProcess", "proxy operations of another rank's communicator");
-constinit std::atomic<int> g_pid{0}, g_told_version{0};
+constinit std::atomic<int> g_pid{0}, g_reported_version{0};
 // Parts of init's context when the table of communicators is full: it must not be null.
 constexpr std::uintptr_t kNoContext = 0xffff;
 
@@ -294,8 +294,8 @@ int Init(int version, void** context, std::uint64_t id, int* mask, const char* n
     g_pid.store(getpid(), std::memory_order_relaxed);
     MarkUsed(kUsedPlugin);
     int none = 0;
-    if (g_told_version.compare_exchange_strong(none, version))
-      TellFact("nccl_plugin\tversion=%d\tevents=%llu", version, static_cast<unsigned long long>(wanted));
+    if (g_reported_version.compare_exchange_strong(none, version))
+      WriteFact("nccl_plugin\tversion=%d\tevents=%llu", version, static_cast<unsigned long long>(wanted));
   }
   CommFacts facts{NcclSource::kPlugin};
   facts.id = id;

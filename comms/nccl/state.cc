@@ -151,19 +151,18 @@ void BindHandle(const void* handle, CommRef ref) {
 
 CommRef UnbindHandle(const void* handle) { return g_handles.Unbind(handle); }
 
-void TellLoss(const char* name, const char* detail, std::uint64_t count) {
-  if (Inert()) return;
+bool WriteLoss(const char* name, const char* detail, std::uint64_t count) {
+  if (Inert() || ring::Page() == nullptr) return false;
   LossRecord record{};
   record.head = {RecordKind::kLoss, 0, 2};
-  if (ring::Page() == nullptr) return;
   record.name = lockstep_intern(name);
   record.detail = detail != nullptr ? lockstep_intern(detail) : 0;
   record.count = count;
   record.first_ticks = record.last_ticks = ring::Ticks();
-  ring::Emit(&record, 2);
+  return record.name != 0 && ring::Emit(&record, 2);
 }
 
-void TellFact(const char* format, ...) {
+void WriteFact(const char* format, ...) {
   if (Inert()) return;
   struct {
     StringRecord head;
@@ -188,8 +187,10 @@ void CountedLoss::Note() {
 
 void CountedLoss::Flush() {
   const std::uint64_t seen = seen_.load(std::memory_order_relaxed);
-  const std::uint64_t told = told_.exchange(seen, std::memory_order_relaxed);
-  if (seen > told) TellLoss(name_, detail_, seen - told);
+  const std::uint64_t reported = reported_.exchange(seen, std::memory_order_relaxed);
+  // The ring may be full, and the record stands for more than itself: its count comes with the next one.
+  if (seen > reported && !WriteLoss(name_, detail_, seen - reported))
+    reported_.fetch_sub(seen - reported, std::memory_order_relaxed);
 }
 
 }  // namespace lockstep::nccl

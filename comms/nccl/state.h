@@ -73,11 +73,11 @@ struct CommFacts {
 };
 // 0: there are kMaxComms; counted. Thread: any, without locks; so are all below.
 CommRef AddComm(const CommFacts& facts);
-// What is known of it now, if nobody was told yet.
+// What is known of it now, if no record names it yet.
 void LearnComm(Comm& comm, const CommFacts& facts);
-// Its end is told, once.
+// Its end is written, once.
 void EndComm(CommRef ref);
-// The place is free again: nobody was told of it.
+// Its entry is free again: no record names it.
 void DropComm(CommRef ref);
 // The only live communicator of that source, size and rank that is not joined, made at or after `since`; 0 none or
 // several.
@@ -110,12 +110,12 @@ extern __thread CallFrame* g_frame __attribute__((tls_model("initial-exec")));
 // Open groups of this thread: a communicator made in one is not ready when its call returns.
 extern __thread int g_groups __attribute__((tls_model("initial-exec")));
 
-// A row of losses; `detail` may be null.
-void TellLoss(const char* name, const char* detail, std::uint64_t count);
+// A row of losses; `detail` may be null. False: it found no room in the ring.
+bool WriteLoss(const char* name, const char* detail, std::uint64_t count);
 // "name\tkey=value", at most 480 bytes.
-void TellFact(const char* format, ...) __attribute__((format(printf, 1, 2)));
+void WriteFact(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// A loss that may happen often: told at powers of two, and the rest at Flush.
+// A loss that may happen often: written at powers of two, and the rest at Flush.
 class CountedLoss {
  public:
   constexpr CountedLoss(const char* name, const char* detail) : name_(name), detail_(detail) {}
@@ -124,7 +124,7 @@ class CountedLoss {
 
  private:
   const char *name_, *detail_;
-  std::atomic<std::uint64_t> seen_{0}, told_{0};
+  std::atomic<std::uint64_t> seen_{0}, reported_{0};
 };
 
 }  // namespace lockstep::nccl

@@ -31,13 +31,16 @@ struct Data {
   const void* buffer;
 };
 
-inline Shape ShapeOf(const char* name, CollectiveKind function, const Data& data, CommHandle comm, Stream stream) {
+inline Shape ShapeOf(const char* name, CollectiveKind function, const Data& data, CommHandle comm, Stream stream,
+                     std::uint8_t reduction, std::int32_t peer) {
   Shape shape{name, function};
   shape.count = data.count;
   shape.dtype = TypeOf(data.datatype);
   shape.buffer = data.buffer;
   shape.comm = comm;
   shape.stream = stream;
+  shape.reduction = reduction;
+  shape.peer = peer;
   return shape;
 }
 

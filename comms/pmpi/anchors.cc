@@ -229,41 +229,46 @@ bool MakeComm(std::int64_t deadline_ns) {
   return true;
 }
 
-bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
+// Everybody's clock domain, by rank; null if it did not come in time. Kept on the heap until the exchange is over, and
+// leaked if it is abandoned: MPI may still write there.
+Member* GatherMembers(const SegmentHeader& header, std::int64_t deadline_ns) {
   const PmpiTable& mpi = Pmpi();
-  SegmentHeader& header = segment.header();
   MPI_Request request;
   const auto size = static_cast<std::size_t>(anchor.size);
-  // Kept on the heap until the exchange is over, and leaked if it is abandoned: MPI may still write there.
   auto* members = static_cast<Member*>(calloc(size + 1, sizeof(Member)));
-  if (members == nullptr) return false;
+  if (members == nullptr) return nullptr;
   Member* own = members + size;
   *own = {header.clock_domain, anchor.rank, 0};
-  if (mpi.Iallgather(own, sizeof(Member), mpi.type_byte, members, sizeof(Member), mpi.type_byte, anchor.comm,
-                     &request) != MPI_SUCCESS ||
-      !Finish(&request, deadline_ns))
-    return false;
-  // Where rank 0's agent listens, and the key that proves it to be this job's.
-  struct Reference {
-    char address[sizeof header.agent_address];
-    std::uint8_t key[sizeof header.clock_key];
-  };
-  static Reference reference;
+  const bool well = mpi.Iallgather(own, sizeof(Member), mpi.type_byte, members, sizeof(Member), mpi.type_byte,
+                                   anchor.comm, &request) == MPI_SUCCESS &&
+                    Finish(&request, deadline_ns);
+  return well ? members : nullptr;
+}
+
+// Where rank 0's agent listens, and the key that proves it to be this job's.
+struct Reference {
+  char address[sizeof SegmentHeader::agent_address];
+  std::uint8_t key[sizeof SegmentHeader::clock_key];
+};
+bool BroadcastReference(const SegmentHeader& header, Reference& reference, std::int64_t deadline_ns) {
+  const PmpiTable& mpi = Pmpi();
+  MPI_Request request;
   if (anchor.rank == 0) {
     memcpy(reference.address, header.agent_address, sizeof reference.address);
     memcpy(reference.key, header.clock_key, sizeof reference.key);
   }
-  if (mpi.Ibcast(&reference, sizeof reference, mpi.type_byte, 0, anchor.comm, &request) != MPI_SUCCESS ||
-      !Finish(&request, deadline_ns))
-    return false;
+  return mpi.Ibcast(&reference, sizeof reference, mpi.type_byte, 0, anchor.comm, &request) == MPI_SUCCESS &&
+         Finish(&request, deadline_ns);
+}
 
+// First ranks of distinct domains, rank 0's first. Few domains per rank count: nodes.
+bool FindLeaders(const Member* members, std::uint64_t own_domain) {
   anchor.leader = -1;
-  anchor.leaders = static_cast<int*>(malloc(sizeof(int) * size));
+  anchor.leaders = static_cast<int*>(malloc(sizeof(int) * static_cast<std::size_t>(anchor.size)));
   if (anchor.leaders == nullptr) return false;
-  // First ranks of distinct domains, rank 0's first. Few domains per rank count: nodes.
   int firsts = 0;
   for (int r = 0; r < anchor.size; ++r) {
-    if (members[r].domain == header.clock_domain) {
+    if (members[r].domain == own_domain) {
       if (anchor.leader < 0) anchor.leader = r;
       if (r < anchor.rank) ++anchor.place;
       if (r != anchor.leader && anchor.checked_count < kCheckedPerDomain) anchor.checked[anchor.checked_count++] = r;
@@ -277,8 +282,18 @@ bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
   // Without rank 0 itself.
   anchor.leader_count = firsts - 1;
   memmove(anchor.leaders, anchor.leaders + 1, sizeof(int) * static_cast<std::size_t>(anchor.leader_count));
-  free(members);
+  return true;
+}
 
+// Who shares a clock with whom, and where the reference's agent listens; for the agent, in the mailbox.
+bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
+  SegmentHeader& header = segment.header();
+  static Reference reference;  // MPI may write to it after an exchange that was abandoned.
+  Member* members = GatherMembers(header, deadline_ns);
+  if (members == nullptr || !BroadcastReference(header, reference, deadline_ns) ||
+      !FindLeaders(members, header.clock_domain))
+    return false;
+  free(members);
   ClockMailbox& mailbox = header.mailbox;
   mailbox.world_rank = anchor.rank;
   mailbox.world_size = anchor.size;

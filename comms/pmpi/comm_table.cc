@@ -144,6 +144,35 @@ void Identify(Comm* comm, const Origin& origin) {
   comm->global_id = hash.value();
 }
 
+// Without members. `flags`: 0x80 unidentified, 0x40 freed, 0x20 renamed.
+CommRecord RecordOf(const Comm& comm, std::uint8_t flags) {
+  return {{RecordKind::kComm, static_cast<std::uint8_t>(comm.kind | flags), 2},
+          comm.number,
+          comm.global_id,
+          comm.parent_id,
+          ring::Ticks(),
+          static_cast<std::uint32_t>(comm.size),
+          comm.rank,
+          comm.first_world_rank,
+          comm.stride,
+          0,
+          0,
+          0};
+}
+
+// Where the handle is in the table; null if it is not.
+Slot* Find(const void* handle) {
+  Slot* slots = g_slots.load(std::memory_order_acquire);
+  if (slots == nullptr || handle == nullptr) return nullptr;
+  std::uint32_t at = SlotOf(HandleOf(handle));
+  for (std::uint32_t i = 0; i < kTableSlots; ++i, at = (at + 1) % kTableSlots) {
+    const std::uint64_t there = slots[at].handle.load(std::memory_order_acquire);
+    if (there == HandleOf(handle)) return &slots[at];
+    if (there == 0) return nullptr;
+  }
+  return nullptr;
+}
+
 // Counts per key; few keys, found by walking.
 struct KeyCount {
   std::uint64_t key;
@@ -193,15 +222,8 @@ void StopComms() {
 bool Spawned() { return g_spawned; }
 
 Comm* OwnerOf(const void* handle) {
-  Slot* slots = g_slots.load(std::memory_order_acquire);
-  if (slots == nullptr || handle == nullptr) return nullptr;
-  std::uint32_t at = SlotOf(HandleOf(handle));
-  for (std::uint32_t i = 0; i < kTableSlots; ++i, at = (at + 1) % kTableSlots) {
-    const std::uint64_t there = slots[at].handle.load(std::memory_order_acquire);
-    if (there == HandleOf(handle)) return slots[at].comm.load(std::memory_order_relaxed);
-    if (there == 0) return nullptr;
-  }
-  return nullptr;
+  const Slot* slot = Find(handle);
+  return slot != nullptr ? slot->comm.load(std::memory_order_relaxed) : nullptr;
 }
 
 Comm* FindComm(MPI_Comm handle) { return OwnerOf(handle); }
@@ -227,19 +249,10 @@ void Announce(Comm& comm) {
   const bool listed = comm.members != nullptr;
   const auto explicit_members = static_cast<std::uint32_t>(listed ? comm.size : 0);
   const std::uint32_t slots = 2 + (explicit_members * 4 + kSlotBytes - 1) / kSlotBytes;
-  const auto flags = static_cast<std::uint8_t>(comm.kind | (comm.unidentified ? 0x80 : 0));
-  const CommRecord record{{RecordKind::kComm, flags, static_cast<std::uint16_t>(slots)},
-                          comm.number,
-                          comm.global_id,
-                          comm.parent_id,
-                          ring::Ticks(),
-                          static_cast<std::uint32_t>(comm.size),
-                          comm.rank,
-                          comm.first_world_rank,
-                          comm.stride,
-                          explicit_members,
-                          0,
-                          0};
+  const std::uint8_t flags = comm.unidentified ? 0x80 : 0;
+  CommRecord record = RecordOf(comm, flags);
+  record.head.slots = static_cast<std::uint16_t>(slots);
+  record.explicit_members = explicit_members;
   if (slots > 0xffff) return;
   const std::uint64_t bytes = std::uint64_t{slots} * kSlotBytes;
   void* memory = bytes <= sizeof batch ? static_cast<void*>(&batch) : malloc(bytes);
@@ -304,19 +317,12 @@ void CommDuplicating(MPI_Comm created, const Origin& origin) {
 namespace {
 
 Comm* Forget(const void* handle) {
-  Slot* slots = g_slots.load(std::memory_order_acquire);
-  if (slots == nullptr || handle == nullptr) return nullptr;
   const Lock lock;
-  std::uint32_t at = SlotOf(HandleOf(handle));
-  for (std::uint32_t i = 0; i < kTableSlots; ++i, at = (at + 1) % kTableSlots) {
-    const std::uint64_t there = slots[at].handle.load(std::memory_order_relaxed);
-    if (there == 0) return nullptr;
-    if (there != HandleOf(handle)) continue;
-    Comm* comm = slots[at].comm.load(std::memory_order_relaxed);
-    slots[at].handle.store(kDead, std::memory_order_release);
-    return comm;
-  }
-  return nullptr;
+  Slot* slot = Find(handle);
+  if (slot == nullptr) return nullptr;
+  Comm* comm = slot->comm.load(std::memory_order_relaxed);
+  slot->handle.store(kDead, std::memory_order_release);
+  return comm;
 }
 
 }  // namespace
@@ -326,18 +332,7 @@ void ForgetOwner(const void* handle) { Forget(handle); }
 
 void CommFreed(Comm* comm) {
   if (comm == nullptr) return;
-  const CommRecord record{{RecordKind::kComm, static_cast<std::uint8_t>(comm->kind | 0x40), 2},
-                          comm->number,
-                          comm->global_id,
-                          comm->parent_id,
-                          ring::Ticks(),
-                          static_cast<std::uint32_t>(comm->size),
-                          comm->rank,
-                          comm->first_world_rank,
-                          comm->stride,
-                          0,
-                          0,
-                          0};
+  const CommRecord record = RecordOf(*comm, 0x40);
   ring::Emit(&record, 2);
   // Comm itself is kept: another thread may still look at it, and jobs free few.
 }
@@ -346,18 +341,9 @@ void CommRenamed(Comm* comm, const char* name) {
   if (comm == nullptr || name == nullptr) return;
   const std::uint32_t id = lockstep_intern(name);
   if (id == 0) return;
-  const CommRecord record{{RecordKind::kComm, static_cast<std::uint8_t>(comm->kind | 0x20), 2},
-                          NumberOf(comm),
-                          comm->global_id,
-                          comm->parent_id,
-                          ring::Ticks(),
-                          static_cast<std::uint32_t>(comm->size),
-                          comm->rank,
-                          comm->first_world_rank,
-                          comm->stride,
-                          0,
-                          id,
-                          0};
+  NumberOf(comm);  // Announced first.
+  CommRecord record = RecordOf(*comm, 0x20);
+  record.name = id;
   ring::Emit(&record, 2);
 }
 

@@ -16,10 +16,7 @@ int Create(MpiOp op, const Origin& origin, MPI_Comm* created, Call&& call) {
   const int result = call();
   const std::uint64_t end = blocking.End();
   if (result == MPI_SUCCESS && created != nullptr) CommCreated(*created, origin);
-  if (!ring::Recording()) return result;
-  MpiRecord record = MakeRecord(op, blocking.begin(), end, NumberOf(origin.parent), Shape{});
-  Write(record, result);
-  return result;
+  return WriteCall(op, result, blocking.begin(), end, origin.parent);
 }
 
 template <typename Call>
@@ -45,10 +42,7 @@ int Free(MpiOp op, MPI_Comm* handle, Call&& call) {
   Blocking blocking(op);
   const int result = call();
   const std::uint64_t end = blocking.End();
-  if (ring::Recording()) {
-    MpiRecord record = MakeRecord(op, blocking.begin(), end, NumberOf(comm), Shape{});
-    Write(record, result);
-  }
+  WriteCall(op, result, blocking.begin(), end, comm);
   CommFreed(comm);
   return result;
 }
@@ -139,10 +133,7 @@ LS_EXPORT int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm br
     origin.unidentified = lowest[0] < 0 || lowest[1] < 0;
     CommCreated(*created, origin);
   }
-  if (!ring::Recording()) return result;
-  MpiRecord record = MakeRecord(MpiOp::kIntercomm_create, blocking.begin(), end, NumberOf(parent), Shape{});
-  Write(record, result);
-  return result;
+  return WriteCall(MpiOp::kIntercomm_create, result, blocking.begin(), end, parent);
 }
 
 LS_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* created, MPI_Request* request) {
@@ -153,11 +144,7 @@ LS_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* created, MPI_Request* reque
   const std::uint64_t end = ring::Ticks();
   // Open MPI (4.1.4) gives the handle with the post; it may not be asked anything before completion.
   if (result == MPI_SUCCESS) CommDuplicating(*created, origin);
-  if (!ring::Recording()) return result;
-  MpiRecord record = MakeRecord(MpiOp::kComm_idup, begin, end, NumberOf(origin.parent), Shape{});
-  record.request = HandleOf(*request);
-  Write(record, result);
-  return result;
+  return WriteCall(MpiOp::kComm_idup, result, begin, end, origin.parent, HandleOf(*request));
 }
 
 LS_EXPORT int MPI_Comm_free(MPI_Comm* comm) {
@@ -174,10 +161,7 @@ LS_EXPORT int MPI_Comm_set_name(MPI_Comm comm, const char* name) {
   const std::uint64_t end = ring::Ticks();
   Comm* known = KnownComm(comm);
   if (result == MPI_SUCCESS) CommRenamed(known, name);
-  if (!ring::Recording()) return result;
-  MpiRecord record = MakeRecord(MpiOp::kComm_set_name, begin, end, NumberOf(known), Shape{});
-  Write(record, result);
-  return result;
+  return WriteCall(MpiOp::kComm_set_name, result, begin, end, known);
 }
 
 LS_EXPORT int MPI_Comm_spawn(const char* command, char* argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm,
@@ -210,10 +194,7 @@ LS_EXPORT int MPI_Comm_get_parent(MPI_Comm* parent) {
   const int result = LS_PMPI(Comm_get_parent, parent);
   const std::uint64_t end = ring::Ticks();
   if (result == MPI_SUCCESS) KnownComm(*parent);
-  if (!ring::Recording()) return result;
-  MpiRecord record = MakeRecord(MpiOp::kComm_get_parent, begin, end, kNoComm, Shape{});
-  Write(record, result);
-  return result;
+  return WriteCall(MpiOp::kComm_get_parent, result, begin, end, nullptr);
 }
 
 }  // namespace lockstep::pmpi

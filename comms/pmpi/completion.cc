@@ -130,8 +130,14 @@ void AddAll(Batch& batch, int result, const MPI_Status* statuses) {
   }
 }
 
+// The only one, of which the index is known (MPI_UNDEFINED: all requests were null).
+void AddOne(Batch& batch, int result, int index, const MPI_Status* status) {
+  if (index != MPI_UNDEFINED) batch.Add(result != MPI_SUCCESS ? kCompletionError : 0, index, status);
+}
+
 // Entries that Waitsome or Testsome name.
 void AddSome(Batch& batch, int result, int completed, const int indices[], const MPI_Status* statuses) {
+  if (completed == MPI_UNDEFINED) return;
   for (int i = 0; i < completed; ++i) {
     const MPI_Status* status = statuses != nullptr ? &statuses[i] : nullptr;
     const bool error = result == MPI_ERR_IN_STATUS && status != nullptr && status->MPI_ERROR != MPI_SUCCESS;
@@ -140,8 +146,9 @@ void AddSome(Batch& batch, int result, int completed, const int indices[], const
 }
 
 // A query over several requests that found nothing.
-void PollMany(MpiOp op, Batch& batch, bool each_incomplete, std::uint64_t begin, std::uint64_t end) {
+void PollMany(MpiOp op, Batch& batch, std::uint64_t begin, std::uint64_t end) {
   const int given = batch.given();
+  const bool each_incomplete = op != MpiOp::kTestall;  // Testall does not say which.
   if (given == 1) {
     ring::Poll(PollKey(op, *batch.Compact()), begin, end);
   } else if (each_incomplete && given <= kPendingLimit && batch.count() > 0) {
@@ -149,6 +156,51 @@ void PollMany(MpiOp op, Batch& batch, bool each_incomplete, std::uint64_t begin,
   } else {
     ring::Poll(PollKey(op, 0), begin, end);
   }
+}
+
+// Statuses go where the caller wants them, else where we can read them: `each` request has one, or the call.
+MPI_Status* StatusesFor(Batch& batch, bool each, MPI_Status* wanted, MPI_Status* own) {
+  if (wanted != MPI_STATUS_IGNORE) return wanted;
+  return each ? batch.statuses() : own;
+}
+
+// A call that waits for requests. `call` gets the statuses to use; `add` the completions. Inlined, so that a wrapper is
+// one function.
+template <typename Call, typename Add>
+[[gnu::always_inline]] inline int WaitFor(MpiOp op, MPI_Request requests[], int count, bool each, MPI_Status* wanted,
+                                          Call&& call, Add&& add) {
+  if (!Recording()) return call(wanted);
+  Batch batch(requests, count, each && wanted == MPI_STATUSES_IGNORE);
+  MPI_Status own;
+  MPI_Status* used = StatusesFor(batch, each, wanted, &own);
+  Blocking blocking(op);
+  const int result = call(used);
+  const std::uint64_t end = blocking.End();
+  batch.Call(CompletionCall(op, blocking.begin(), end, count));
+  add(batch, result, used);
+  batch.Write(result);
+  return result;
+}
+
+// A query over several requests. `nothing`: it found none that had completed.
+template <typename Call, typename Nothing, typename Add>
+[[gnu::always_inline]] inline int TestFor(MpiOp op, MPI_Request requests[], int count, bool each, MPI_Status* wanted,
+                                          Call&& call, Nothing&& nothing, Add&& add) {
+  if (!Recording()) return call(wanted);
+  Batch batch(requests, count, each && wanted == MPI_STATUSES_IGNORE);
+  MPI_Status own;
+  MPI_Status* used = StatusesFor(batch, each, wanted, &own);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = call(used);
+  const std::uint64_t end = ring::Ticks();
+  if (result == MPI_SUCCESS && nothing()) {
+    PollMany(op, batch, begin, end);
+    return result;
+  }
+  batch.Call(CompletionCall(op, begin, end, count));
+  add(batch, result, used);
+  batch.Write(result);
+  return result;
 }
 
 // Start and Request_free are written while recording is off too: what later
@@ -186,56 +238,29 @@ LS_EXPORT int MPI_Startall(int count, MPI_Request requests[]) {
 }
 
 LS_EXPORT int MPI_Wait(MPI_Request* request, MPI_Status* status) {
-  if (!Recording()) return LS_PMPI(Wait, request, status);
-  Batch batch(request, 1, true);
-  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : batch.statuses();
-  Blocking blocking(MpiOp::kWait);
-  const int result = LS_PMPI(Wait, request, used);
-  const std::uint64_t end = blocking.End();
-  batch.Call(CompletionCall(MpiOp::kWait, blocking.begin(), end, 1));
-  batch.Add(result != MPI_SUCCESS ? kCompletionError : 0, 0, used);
-  batch.Write(result);
-  return result;
+  return WaitFor(
+      MpiOp::kWait, request, 1, false, status, [&](MPI_Status* used) { return LS_PMPI(Wait, request, used); },
+      [&](Batch& batch, int result, const MPI_Status* used) { AddOne(batch, result, 0, used); });
 }
 
 LS_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-  if (!Recording()) return LS_PMPI(Waitall, count, requests, statuses);
-  Batch batch(requests, count, statuses == MPI_STATUSES_IGNORE);
-  MPI_Status* used = statuses != MPI_STATUSES_IGNORE || batch.statuses() == nullptr ? statuses : batch.statuses();
-  Blocking blocking(MpiOp::kWaitall);
-  const int result = LS_PMPI(Waitall, count, requests, used);
-  const std::uint64_t end = blocking.End();
-  batch.Call(CompletionCall(MpiOp::kWaitall, blocking.begin(), end, count));
-  AddAll(batch, result, used);
-  batch.Write(result);
-  return result;
+  return WaitFor(
+      MpiOp::kWaitall, requests, count, true, statuses,
+      [&](MPI_Status* used) { return LS_PMPI(Waitall, count, requests, used); }, AddAll);
 }
 
 LS_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
-  if (!Recording()) return LS_PMPI(Waitany, count, requests, index, status);
-  Batch batch(requests, count, false);
-  MPI_Status own;
-  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
-  Blocking blocking(MpiOp::kWaitany);
-  const int result = LS_PMPI(Waitany, count, requests, index, used);
-  const std::uint64_t end = blocking.End();
-  batch.Call(CompletionCall(MpiOp::kWaitany, blocking.begin(), end, count));
-  if (*index != MPI_UNDEFINED) batch.Add(result != MPI_SUCCESS ? kCompletionError : 0, *index, used);
-  batch.Write(result);
-  return result;
+  return WaitFor(
+      MpiOp::kWaitany, requests, count, false, status,
+      [&](MPI_Status* used) { return LS_PMPI(Waitany, count, requests, index, used); },
+      [&](Batch& batch, int result, const MPI_Status* used) { AddOne(batch, result, *index, used); });
 }
 
 LS_EXPORT int MPI_Waitsome(int count, MPI_Request requests[], int* completed, int indices[], MPI_Status statuses[]) {
-  if (!Recording()) return LS_PMPI(Waitsome, count, requests, completed, indices, statuses);
-  Batch batch(requests, count, statuses == MPI_STATUSES_IGNORE);
-  MPI_Status* used = statuses != MPI_STATUSES_IGNORE || batch.statuses() == nullptr ? statuses : batch.statuses();
-  Blocking blocking(MpiOp::kWaitsome);
-  const int result = LS_PMPI(Waitsome, count, requests, completed, indices, used);
-  const std::uint64_t end = blocking.End();
-  batch.Call(CompletionCall(MpiOp::kWaitsome, blocking.begin(), end, count));
-  if (*completed != MPI_UNDEFINED) AddSome(batch, result, *completed, indices, used);
-  batch.Write(result);
-  return result;
+  return WaitFor(
+      MpiOp::kWaitsome, requests, count, true, statuses,
+      [&](MPI_Status* used) { return LS_PMPI(Waitsome, count, requests, completed, indices, used); },
+      [&](Batch& batch, int result, const MPI_Status* used) { AddSome(batch, result, *completed, indices, used); });
 }
 
 LS_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
@@ -259,55 +284,26 @@ LS_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
 }
 
 LS_EXPORT int MPI_Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
-  if (!Recording()) return LS_PMPI(Testall, count, requests, flag, statuses);
-  Batch batch(requests, count, statuses == MPI_STATUSES_IGNORE);
-  MPI_Status* used = statuses != MPI_STATUSES_IGNORE || batch.statuses() == nullptr ? statuses : batch.statuses();
-  const std::uint64_t begin = ring::Ticks();
-  const int result = LS_PMPI(Testall, count, requests, flag, used);
-  const std::uint64_t end = ring::Ticks();
-  if (result == MPI_SUCCESS && *flag == 0) {
-    PollMany(MpiOp::kTestall, batch, false, begin, end);
-    return result;
-  }
-  batch.Call(CompletionCall(MpiOp::kTestall, begin, end, count));
-  AddAll(batch, result, used);
-  batch.Write(result);
-  return result;
+  return TestFor(
+      MpiOp::kTestall, requests, count, true, statuses,
+      [&](MPI_Status* used) { return LS_PMPI(Testall, count, requests, flag, used); }, [&] { return *flag == 0; },
+      AddAll);
 }
 
 LS_EXPORT int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
-  if (!Recording()) return LS_PMPI(Testany, count, requests, index, flag, status);
-  Batch batch(requests, count, false);
-  MPI_Status own;
-  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
-  const std::uint64_t begin = ring::Ticks();
-  const int result = LS_PMPI(Testany, count, requests, index, flag, used);
-  const std::uint64_t end = ring::Ticks();
-  if (result == MPI_SUCCESS && *flag == 0) {
-    PollMany(MpiOp::kTestany, batch, true, begin, end);
-    return result;
-  }
-  batch.Call(CompletionCall(MpiOp::kTestany, begin, end, count));
-  if (*index != MPI_UNDEFINED) batch.Add(result != MPI_SUCCESS ? kCompletionError : 0, *index, used);
-  batch.Write(result);
-  return result;
+  return TestFor(
+      MpiOp::kTestany, requests, count, false, status,
+      [&](MPI_Status* used) { return LS_PMPI(Testany, count, requests, index, flag, used); },
+      [&] { return *flag == 0; },
+      [&](Batch& batch, int result, const MPI_Status* used) { AddOne(batch, result, *index, used); });
 }
 
 LS_EXPORT int MPI_Testsome(int count, MPI_Request requests[], int* completed, int indices[], MPI_Status statuses[]) {
-  if (!Recording()) return LS_PMPI(Testsome, count, requests, completed, indices, statuses);
-  Batch batch(requests, count, statuses == MPI_STATUSES_IGNORE);
-  MPI_Status* used = statuses != MPI_STATUSES_IGNORE || batch.statuses() == nullptr ? statuses : batch.statuses();
-  const std::uint64_t begin = ring::Ticks();
-  const int result = LS_PMPI(Testsome, count, requests, completed, indices, used);
-  const std::uint64_t end = ring::Ticks();
-  if (result == MPI_SUCCESS && *completed == 0) {
-    PollMany(MpiOp::kTestsome, batch, true, begin, end);
-    return result;
-  }
-  batch.Call(CompletionCall(MpiOp::kTestsome, begin, end, count));
-  if (*completed != MPI_UNDEFINED) AddSome(batch, result, *completed, indices, used);
-  batch.Write(result);
-  return result;
+  return TestFor(
+      MpiOp::kTestsome, requests, count, true, statuses,
+      [&](MPI_Status* used) { return LS_PMPI(Testsome, count, requests, completed, indices, used); },
+      [&] { return *completed == 0; },
+      [&](Batch& batch, int result, const MPI_Status* used) { AddSome(batch, result, *completed, indices, used); });
 }
 
 LS_EXPORT int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {

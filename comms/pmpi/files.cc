@@ -132,10 +132,7 @@ LS_EXPORT int MPI_File_open(MPI_Comm comm, const char* name, int mode, MPI_Info 
   const int result = LS_PMPI(File_open, comm, name, mode, info, file);
   const std::uint64_t end = blocking.End();
   if (result == MPI_SUCCESS) RememberOwner(*file, known);
-  if (!ring::Recording()) return result;
-  MpiRecord record = MakeRecord(MpiOp::kFile_open, blocking.begin(), end, NumberOf(known), Shape{});
-  Write(record, result);
-  return result;
+  return WriteCall(MpiOp::kFile_open, result, blocking.begin(), end, known);
 }
 
 LS_EXPORT int MPI_File_close(MPI_File* file) {
@@ -145,44 +142,25 @@ LS_EXPORT int MPI_File_close(MPI_File* file) {
   Blocking blocking(MpiOp::kFile_close);
   const int result = LS_PMPI(File_close, file);
   const std::uint64_t end = blocking.End();
-  if (!ring::Recording()) return result;
-  MpiRecord record = MakeRecord(MpiOp::kFile_close, blocking.begin(), end, NumberOf(known), Shape{});
-  Write(record, result);
-  return result;
+  return WriteCall(MpiOp::kFile_close, result, blocking.begin(), end, known);
 }
 
-LS_EXPORT int MPI_File_delete(const char* name, MPI_Info info) {
-  return OtherCall(MpiOp::kFile_delete, [&] { return LS_PMPI(File_delete, name, info); });
-}
+#define LS_OTHER(name, parameters, arguments)                                           \
+  LS_EXPORT int MPI_##name(LS_ARGS parameters) {                                        \
+    return OtherCall(MpiOp::k##name, [&] { return LS_PMPI(name, LS_ARGS arguments); }); \
+  }
 
+LS_OTHER(File_delete, (const char* name, MPI_Info info), (name, info))
 // What else may take long: detaching waits for buffered messages, memory is
 // registered with the network, names are asked from another process.
-LS_EXPORT int MPI_Buffer_attach(void* buffer, int size) {
-  return OtherCall(MpiOp::kBuffer_attach, [&] { return LS_PMPI(Buffer_attach, buffer, size); });
-}
-LS_EXPORT int MPI_Buffer_detach(void* buffer, int* size) {
-  return OtherCall(MpiOp::kBuffer_detach, [&] { return LS_PMPI(Buffer_detach, buffer, size); });
-}
-LS_EXPORT int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void* base) {
-  return OtherCall(MpiOp::kAlloc_mem, [&] { return LS_PMPI(Alloc_mem, size, info, base); });
-}
-LS_EXPORT int MPI_Free_mem(void* base) {
-  return OtherCall(MpiOp::kFree_mem, [&] { return LS_PMPI(Free_mem, base); });
-}
-LS_EXPORT int MPI_Publish_name(const char* service, MPI_Info info, const char* port) {
-  return OtherCall(MpiOp::kPublish_name, [&] { return LS_PMPI(Publish_name, service, info, port); });
-}
-LS_EXPORT int MPI_Unpublish_name(const char* service, MPI_Info info, const char* port) {
-  return OtherCall(MpiOp::kUnpublish_name, [&] { return LS_PMPI(Unpublish_name, service, info, port); });
-}
-LS_EXPORT int MPI_Lookup_name(const char* service, MPI_Info info, char* port) {
-  return OtherCall(MpiOp::kLookup_name, [&] { return LS_PMPI(Lookup_name, service, info, port); });
-}
-LS_EXPORT int MPI_Open_port(MPI_Info info, char* port) {
-  return OtherCall(MpiOp::kOpen_port, [&] { return LS_PMPI(Open_port, info, port); });
-}
-LS_EXPORT int MPI_Close_port(const char* port) {
-  return OtherCall(MpiOp::kClose_port, [&] { return LS_PMPI(Close_port, port); });
-}
+LS_OTHER(Buffer_attach, (void* buffer, int size), (buffer, size))
+LS_OTHER(Buffer_detach, (void* buffer, int* size), (buffer, size))
+LS_OTHER(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base), (size, info, base))
+LS_OTHER(Free_mem, (void* base), (base))
+LS_OTHER(Publish_name, (const char* service, MPI_Info info, const char* port), (service, info, port))
+LS_OTHER(Unpublish_name, (const char* service, MPI_Info info, const char* port), (service, info, port))
+LS_OTHER(Lookup_name, (const char* service, MPI_Info info, char* port), (service, info, port))
+LS_OTHER(Open_port, (MPI_Info info, char* port), (info, port))
+LS_OTHER(Close_port, (const char* port), (port))
 
 }  // namespace lockstep::pmpi

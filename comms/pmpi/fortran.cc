@@ -82,8 +82,6 @@ struct Entry<kWrapper, kMember> {
 
 void FindFortranBindings() { dl_iterate_phdr(Look, nullptr); }
 
-bool FortranFound() { return g_text[0].begin.load(std::memory_order_relaxed) != 0; }
-
 }  // namespace lockstep::pmpi
 
 // The symbol takes the template's address: all of them have C linkage and the types that mpi.h gives them.

@@ -7,6 +7,5 @@ namespace lockstep::pmpi {
 // Where the bindings lie in memory. Called when MPI starts; a binding that is
 // loaded later is noticed by its calls.
 void FindFortranBindings();
-bool FortranFound();
 
 }  // namespace lockstep::pmpi

@@ -18,13 +18,6 @@ namespace {
 
 SegmentView Segment() { return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes}; }
 
-// Of a call that is not in a communicator.
-void WriteCall(MpiOp op, std::uint64_t begin, std::uint64_t end, int result) {
-  if (!ring::Recording()) return;
-  MpiRecord record = MakeRecord(op, begin, end, kNoComm, Shape{});
-  Write(record, result);
-}
-
 // lockstep-clock may hold the place in the job that the launcher keeps for this process: MPI_Init then aborts (Open MPI
 // 4.1.4), and nothing else would say why. The agent cannot know beforehand of MPI that a script or Python loads.
 void WarnOfAgentClock() {
@@ -54,7 +47,7 @@ void Begin(MpiOp op, std::uint64_t begin, std::uint64_t end) {
   FindFortranBindings();
   Activate(level);
   if (!Active()) return;
-  WriteCall(op, begin, end, MPI_SUCCESS);
+  WriteCall(op, MPI_SUCCESS, begin, end, nullptr);
   ClockAnchorAtInit(Segment(), CallsReachUs() && !Spawned());
 }
 
@@ -98,7 +91,7 @@ LS_EXPORT int MPI_Finalize() {
     result = LS_PMPI(Finalize);
     end = blocking.End();
   }
-  WriteCall(MpiOp::kFinalize, begin, end, result);
+  WriteCall(MpiOp::kFinalize, result, begin, end, nullptr);
   if (ProcessEntry* process = lockstep_process(); process != nullptr)
     process->mpi_finalized.store(1, std::memory_order_release);
   return result;

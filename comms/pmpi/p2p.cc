@@ -6,17 +6,26 @@
 namespace lockstep::pmpi {
 namespace {
 
-Shape Message(int count, MPI_Datatype type, int peer, int tag) {
-  Shape shape = Elements(static_cast<std::uint64_t>(count), type);
+Shape Between(Shape shape, int peer, int tag) {
   shape.peer = PeerOf(peer);
   shape.tag = TagOf(tag);
   return shape;
 }
+Shape Message(int count, MPI_Datatype type, int peer, int tag) {
+  return Between(Elements(static_cast<std::uint64_t>(count), type), peer, tag);
+}
 
-// core/record.h: messages are numbered in the order in which they were matched.
-void SetMatchTime(MpiRecord& record, const MatchedMessage& matched) {
+// The call that receives a message which a probe has matched before. core/record.h: messages are numbered in the order
+// in which they were matched.
+MpiRecord MatchedRecord(MpiOp op, std::uint64_t begin, std::uint64_t end, int count, MPI_Datatype type,
+                        const MatchedMessage& matched) {
+  Shape shape = Elements(static_cast<std::uint64_t>(count), type);
+  shape.peer = matched.source;
+  shape.tag = matched.tag;
+  MpiRecord record = MakeRecord(op, begin, end, matched.comm, shape);
   record.seq = static_cast<std::uint32_t>(matched.ticks);
   record.start = static_cast<std::uint32_t>(matched.ticks >> 32);
+  return record;
 }
 
 CompletionRecord Received(const MPI_Status& status) {
@@ -100,11 +109,7 @@ int BlockingProbe(MpiOp op, int source, int tag, MPI_Comm handle, MPI_Message* m
   if (message != nullptr && result == MPI_SUCCESS)
     RememberMessage(*message, {NumberOf(comm), PeerOf(used->MPI_SOURCE), used->MPI_TAG, end});
   if (!recording) return result;
-  Shape shape;
-  shape.peer = PeerOf(source);
-  shape.tag = TagOf(tag);
-  MpiRecord record = MakeRecord(op, blocking.begin(), end, NumberOf(comm), shape);
-  Write(record, result);
+  WriteOperation(op, result, 0, blocking.begin(), end, 0, NumberOf(comm), 0, Between({}, source, tag));
   return result;
 }
 
@@ -126,11 +131,7 @@ int QueryProbe(MpiOp op, int source, int tag, MPI_Comm handle, int* flag, MPI_Me
   if (message != nullptr && result == MPI_SUCCESS)
     RememberMessage(*message, {NumberOf(comm), PeerOf(used->MPI_SOURCE), used->MPI_TAG, end});
   if (!recording) return result;
-  Shape shape;
-  shape.peer = PeerOf(source);
-  shape.tag = TagOf(tag);
-  MpiRecord record = MakeRecord(op, begin, end, NumberOf(comm), shape);
-  Write(record, result);
+  WriteOperation(op, result, 0, begin, end, 0, NumberOf(comm), 0, Between({}, source, tag));
   return result;
 }
 
@@ -178,12 +179,8 @@ LS_EXPORT int MPI_Mrecv(void* buffer, int count, MPI_Datatype type, MPI_Message*
   Blocking blocking(MpiOp::kMrecv);
   const int result = LS_PMPI(Mrecv, buffer, count, type, message, used);
   const std::uint64_t end = blocking.End();
-  Shape shape = Elements(static_cast<std::uint64_t>(count), type);
-  shape.peer = matched.source;
-  shape.tag = matched.tag;
   WithCompletion records;
-  records.call = MakeRecord(MpiOp::kMrecv, blocking.begin(), end, matched.comm, shape);
-  SetMatchTime(records.call, matched);
+  records.call = MatchedRecord(MpiOp::kMrecv, blocking.begin(), end, count, type, matched);
   WriteReceive(records, result, *used);
   return result;
 }
@@ -195,11 +192,7 @@ LS_EXPORT int MPI_Imrecv(void* buffer, int count, MPI_Datatype type, MPI_Message
   const std::uint64_t begin = ring::Ticks();
   const int result = LS_PMPI(Imrecv, buffer, count, type, message, request);
   const std::uint64_t end = ring::Ticks();
-  Shape shape = Elements(static_cast<std::uint64_t>(count), type);
-  shape.peer = matched.source;
-  shape.tag = matched.tag;
-  MpiRecord record = MakeRecord(MpiOp::kImrecv, begin, end, matched.comm, shape);
-  SetMatchTime(record, matched);
+  MpiRecord record = MatchedRecord(MpiOp::kImrecv, begin, end, count, type, matched);
   record.request = HandleOf(*request);
   Write(record, result);
   return result;

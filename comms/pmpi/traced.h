@@ -82,6 +82,13 @@ inline void WriteOperation(MpiOp op, int result, std::uint8_t flags, std::uint64
   });
 }
 
+// The record of a call that moves nothing. Returns `result`, as the call's wrapper does.
+inline int WriteCall(MpiOp op, int result, std::uint64_t begin, std::uint64_t end, Comm* comm,
+                     std::uint64_t request = 0) {
+  if (ring::Recording()) WriteOperation(op, result, 0, begin, end, request, NumberOf(comm), 0, Shape{});
+  return result;
+}
+
 // A call in which the thread may wait: what it is in stays readable after a
 // kill -9, and its CPU time is sampled around it (every 200 us at most, because
 // reading it is a system call of 250 ns).

@@ -43,10 +43,7 @@ int Make(MpiOp op, MPI_Comm comm, MPI_Win* window, Call&& call) {
   const int result = call();
   const std::uint64_t end = blocking.End();
   if (result == MPI_SUCCESS) RememberOwner(*window, known);
-  if (!ring::Recording()) return result;
-  MpiRecord record = MakeRecord(op, blocking.begin(), end, NumberOf(known), Shape{});
-  Write(record, result);
-  return result;
+  return WriteCall(op, result, blocking.begin(), end, known);
 }
 
 }  // namespace
@@ -75,10 +72,7 @@ LS_EXPORT int MPI_Win_free(MPI_Win* window) {
   Blocking blocking(MpiOp::kWin_free);
   const int result = LS_PMPI(Win_free, window);
   const std::uint64_t end = blocking.End();
-  if (!ring::Recording()) return result;
-  MpiRecord record = MakeRecord(MpiOp::kWin_free, blocking.begin(), end, NumberOf(known), Shape{});
-  Write(record, result);
-  return result;
+  return WriteCall(MpiOp::kWin_free, result, blocking.begin(), end, known);
 }
 
 #define LS_ARGS(...) __VA_ARGS__

@@ -21,7 +21,7 @@ class AfterWindow {
     // Threads' buffers come in no order.
     if (launch_ticks < first->launch_ticks) *first = {off_ticks, launch_ticks, ~std::uint64_t{0}, correlation};
   }
-  // When the first one was launched, if a kernel of that call that starts at `start_ticks` is to be told; else 0.
+  // When the first one was launched, if a kernel of that call that starts at `start_ticks` is to be recorded; else 0.
   std::uint64_t Starts(std::uint32_t correlation, std::uint64_t start_ticks) {
     for (First& one : firsts_) {
       if (one.off_ticks == 0 || one.correlation != correlation || start_ticks >= one.start_ticks) continue;

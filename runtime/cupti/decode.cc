@@ -134,7 +134,7 @@ void Decoder::Settle(bool fall_back, std::uint32_t older) {
     if (place == Place::kDrop && pending.record[0] == static_cast<std::uint8_t>(RecordKind::kGpuKernel)) {
       GpuKernelRecord kernel;
       memcpy(static_cast<void*>(&kernel), pending.record, sizeof kernel);
-      TellAfterWindow(kernel.correlation, kernel.begin_ticks, kernel.end_ticks);
+      WriteAfterWindow(kernel.correlation, kernel.begin_ticks, kernel.end_ticks);
     }
     return place == Place::kWait;
   });
@@ -147,7 +147,7 @@ void Decoder::Round(bool last) {
   round_ += 1;
 }
 
-void Decoder::TellAfterWindow(std::uint32_t correlation, std::uint64_t begin, std::uint64_t end) {
+void Decoder::WriteAfterWindow(std::uint32_t correlation, std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t launched = after_window_.Starts(correlation, begin);
   if (launched == 0) return;
   GpuKernelRecord kernel{};

@@ -80,7 +80,7 @@ class Decoder {
   void WritePending(const PendingRecord& pending);
   // Writes what has its launch by now; `older` and what came before falls back to its own time.
   void Settle(bool fall_back, std::uint32_t older);
-  void TellAfterWindow(std::uint32_t correlation, std::uint64_t begin, std::uint64_t end);
+  void WriteAfterWindow(std::uint32_t correlation, std::uint64_t begin, std::uint64_t end);
   std::uint64_t Walk(const std::uint8_t* buffer, std::size_t valid_bytes);
   bool Long(std::uint32_t bytes, std::uint32_t needed);
   // For records without a time: about when the ones around them were.

@@ -95,7 +95,7 @@ void FillCopy(const Record& record, std::uint64_t begin, std::uint64_t end, std:
 
 template <typename Ours>
 void Decoder::Put(Place place, const char* what, std::uint64_t ticks, const Ours& record) {
-  if (place == Place::kKeep) return output_.Write(record);
+  if (place == Place::kKeep) return static_cast<void>(output_.Write(record));
   if (PendingRecord* pending = pending_.Add(); pending != nullptr) {
     memcpy(pending->record, static_cast<const void*>(&record), sizeof record);
     pending->what = what;
@@ -111,7 +111,7 @@ void Decoder::Kernel(const KernelRecord& record, std::uint32_t bytes) {
   std::uint64_t begin = record.start, end = record.end;
   if (!Times("kernels", begin, end)) return;
   const Place place = PlaceOf("kernels", record.correlation, begin);
-  if (place == Place::kDrop) return TellAfterWindow(record.correlation, begin, end);
+  if (place == Place::kDrop) return WriteAfterWindow(record.correlation, begin, end);
   GpuShapeRecord shape{};
   std::copy_n(record.grid, 3, shape.grid);
   std::copy_n(record.block, 3, shape.block);
@@ -352,7 +352,7 @@ void Decoder::WholeGraph(const char* what, std::uint64_t begin, std::uint64_t en
                          std::uint32_t graph, std::uint32_t device, std::uint32_t context, std::uint32_t stream) {
   if (!Times(what, begin, end)) return;
   const Place place = PlaceOf(what, correlation, begin);
-  if (place == Place::kDrop) return TellAfterWindow(correlation, begin, end);
+  if (place == Place::kDrop) return WriteAfterWindow(correlation, begin, end);
   GpuKernelRecord kernel{};
   kernel.head = {RecordKind::kGpuKernel, kGpuWholeGraph, 2};
   kernel.name = output_.Name("CUDA graph");

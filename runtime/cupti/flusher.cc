@@ -75,7 +75,7 @@ class Flusher {
   ForeignClocks foreign_clocks_;
   std::size_t paced_bytes_ = 0;
   std::int64_t paced_ns_ = 0;
-  bool devices_told_ = false, subscriber_told_ = false;
+  bool devices_written_ = false, subscriber_reported_ = false;
   std::uint64_t first_ticks_ = 0;
   std::int64_t first_raw_ns_ = 0, next_take_back_ns_ = 0;
   double ticks_per_ns_ = 1;
@@ -131,19 +131,19 @@ void Flusher::Devices() {
     process.gpu_count.store(used, std::memory_order_release);
   };
   if (const Decoder::Devices& devices = decoder_.used_devices(); devices.used != 0) {
-    devices_told_ = true;
+    devices_written_ = true;
     if (process.gpu_count.load() != devices.used || memcmp(process.gpu_uuids, devices.uuid, sizeof devices.uuid) != 0)
       publish(devices.used, devices.uuid);
-  } else if (!devices_told_ && capture_.owner.load() != Owner::kNobody) {
+  } else if (!devices_written_ && capture_.owner.load() != Owner::kNobody) {
     const UsedDevices asked = AskDriver();
-    devices_told_ = asked.used != 0;
+    devices_written_ = asked.used != 0;
     if (asked.used != 0) publish(asked.used, asked.uuid);
   }
 }
 
 void Flusher::Notice() {
-  if (!subscriber_told_ && capture_.subscriber_seen) {
-    subscriber_told_ = true;
+  if (!subscriber_reported_ && capture_.subscriber_seen) {
+    subscriber_reported_ = true;
     const std::uint64_t now = ring::Ticks();
     output_.Lose(Loss::kGpuCaptureShared, nullptr, 1, now, now);
     if (write(STDERR_FILENO, kSubscriberLine, sizeof kSubscriberLine - 1) < 0) return;

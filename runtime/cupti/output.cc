@@ -91,6 +91,7 @@ void Output::Lose(Loss loss, const char* detail, std::uint64_t count, std::uint6
     if (losses_[i].loss == loss && losses_[i].detail == detail) same = &losses_[i];
   if (same == nullptr) {
     if (losses_used_ == kMostLosses) WriteLosses();
+    if (losses_used_ == kMostLosses) return;
     same = &losses_[losses_used_++];
     *same = {loss, detail, 0, first_ticks, last_ticks};
   }
@@ -100,6 +101,7 @@ void Output::Lose(Loss loss, const char* detail, std::uint64_t count, std::uint6
 }
 
 void Output::WriteLosses() {
+  std::uint32_t left = 0;
   for (std::uint32_t i = 0; i < losses_used_; ++i) {
     const Lost& lost = losses_[i];
     LossRecord record{};
@@ -109,9 +111,10 @@ void Output::WriteLosses() {
     record.count = lost.count;
     record.first_ticks = lost.first_ticks;
     record.last_ticks = lost.last_ticks;
-    Write(record);
+    // No room in the ring: again next time, with what comes until then.
+    if (record.name == 0 || !Write(record)) losses_[left++] = lost;
   }
-  losses_used_ = 0;
+  losses_used_ = left;
 }
 
 void Output::WriteFact(const char* text) {

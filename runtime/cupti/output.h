@@ -14,18 +14,18 @@ namespace lockstep::cupti {
 
 class Output {
  public:
-  // One whole record. Dropped (counted by the ring) if there is no room in time.
+  // One whole record. False: there was no room in time, and it was dropped (counted by the ring).
   template <typename Record>
-  void Write(const Record& record) {
+  bool Write(const Record& record) {
     static_assert(sizeof(Record) % kSlotBytes == 0);
-    WriteSlots(&record, sizeof(Record) / kSlotBytes);
+    return WriteSlots(&record, sizeof(Record) / kSlotBytes);
   }
-  void WriteSlots(const void* record, std::uint32_t slots) {
+  bool WriteSlots(const void* record, std::uint32_t slots) {
     if (room_ < slots) [[unlikely]]
       Room(slots);
     room_ = room_ < slots ? 0 : room_ - slots;
-    ring::Emit(record, slots);
     records_ += 1;
+    return ring::Emit(record, slots);
   }
 
   // The ring's id of a text that may change or vanish behind its address; 0 for null.
@@ -43,8 +43,6 @@ class Output {
   // No wait goes on beyond the moment in `until_raw_ns` (RawNs), which another thread may set; 0 none.
   void LimitWaits(const std::atomic<std::int64_t>* until_raw_ns) { until_raw_ns_ = until_raw_ns; }
   std::uint64_t records() const { return records_; }
-  // Room as it was last seen is no longer to be trusted: another sort of writing took place.
-  void ForgetRoom() { room_ = 0; }
 
  private:
   struct Lost {

@@ -1,6 +1,6 @@
 #pragma once
-// CUPTI's buffers in a file that can be replayed elsewhere: without a GPU, without libcupti.
-// Recorded when LOCKSTEP_GPU_RAW_DIR is set, one file per process: cupti-PID.raw.
+// CUPTI's buffers in a file that can be replayed elsewhere (tests/fakes/cupti/replay.cc): without a GPU, without
+// libcupti. Recorded when LOCKSTEP_GPU_RAW_DIR is set, one file per process: cupti-PID.raw.
 //
 // Little endian. A RawHeader, then blocks, each a RawBlock followed by `bytes` of payload; a
 // payload is a sequence of items, each a RawItem followed by its bytes, padded to 8:
@@ -69,10 +69,5 @@ class RawWriter {
   TextTable text_numbers_;
   std::uint64_t functions_[2][kMostCallbacks / 64] = {};  // Bit per id that is in the file.
 };
-
-// Writes the records of a file into the calling thread's ring as if the GPU had run them from now on;
-// returns once their last moment is past, so it takes as long as the recording did (at most a minute).
-// Their number, or -1 and a line on stderr. Exported for tests/fakes/cupti/replay.cc.
-extern "C" long long lockstep_gpu_replay(const char* path);
 
 }  // namespace lockstep::cupti

@@ -11,6 +11,7 @@
 #include "core/env.h"
 #include "runtime/agent/inject/gpu_injection.h"
 #include "runtime/agent/inject/injection.h"
+#include "runtime/agent/rundir/list_entries.h"
 #include "runtime/doctor/check.h"
 
 namespace lockstep::doctor {
@@ -21,10 +22,7 @@ namespace fs = std::filesystem;
 // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat ..." or "... Open Kernel Module for x86_64
 // 560.35.03".
 std::string DriverVersion(const std::string& text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find_first_of(" \n\t", at), text.size());
-    std::string word = text.substr(at, end - at);
-    at = end + 1;
+  for (const std::string& word : agent::ListEntries(text, " \n\t")) {
     int major = 0, minor = 0;
     if (std::sscanf(word.c_str(), "%d.%d", &major, &minor) == 2 && major >= 100) return word;
   }

@@ -10,6 +10,7 @@
 
 #include "core/mpi_ops.h"
 #include "runtime/agent/inject/injection.h"
+#include "runtime/agent/rundir/list_entries.h"
 #include "runtime/doctor/check.h"
 #include "runtime/lockstep.h"
 #include "trace/file/strings.h"
@@ -69,13 +70,8 @@ Recorded RunSelfTest(const Machine& machine, bool mpi, int ranks) {
     // Open MPI 4 refuses root otherwise.
     if (machine.superuser()) words.insert(words.begin() + 1, "--allow-run-as-root");
   }
-  for (const char* word : {"run", "--quiet", "--after", "none", "--gpu", "off", "-o"}) {
-    if (std::string_view(word) == "run") words.push_back(self);
-    words.emplace_back(word);
-  }
-  for (const std::string& word : {run, std::string("--"), self, std::string("doctor"), std::string("--self-test-child"),
-                                  std::string(mpi ? "mpi" : "marks")})
-    words.push_back(word);
+  words.insert(words.end(), {self, "run", "--quiet", "--after", "none", "--gpu", "off", "-o", run, "--", self, "doctor",
+                             "--self-test-child", mpi ? "mpi" : "marks"});
   const CommandOutput output = machine.run(words, kSelfTestSeconds);
   if (!output.started || output.timed_out || output.code != 0) {
     recorded.trouble = !output.started ? words[0] + " cannot be started: " + output.text
@@ -161,11 +157,7 @@ Finding LookAtPreload(const Machine& machine) {
   const std::string preload = agent::Environment("LD_PRELOAD");
   if (preload.empty()) return {Status::kOk, "nothing else is preloaded", ""};
   std::string missing;
-  for (std::size_t at = 0; at < preload.size();) {
-    const std::size_t end = std::min(preload.find_first_of(" :", at), preload.size());
-    const std::string entry = preload.substr(at, end - at);
-    at = end + 1;
-    if (entry.empty()) continue;
+  for (const std::string& entry : agent::ListEntries(preload, " :")) {
     const std::string path = machine.find_library(entry);
     if (path.empty() || ::access(path.c_str(), R_OK) != 0) missing += (missing.empty() ? "" : ", ") + entry;
   }

@@ -70,7 +70,7 @@ inline std::uint32_t KnownText(RingPage& page, const char* text) {
 __attribute__((noinline)) int PushText(NvtxName* domain, const char* text) {
   RingPage* page = lockstep_thread_ring;
   const std::uint32_t depth = page->header.nvtx_depth;
-  if (depth < kMaxRangeDepth && text != nullptr && !Untold(domain))
+  if (depth < kMaxRangeDepth && text != nullptr && !NotYetWritten(domain))
     if (const std::uint32_t name = KnownText(*page, text); name != 0)
       return PushKnown(*page, depth, static_cast<std::uint16_t>(DomainNumber(domain)), name, 0);
   return NvtxPush(domain, {.text = text});
@@ -93,7 +93,7 @@ inline int Push(NvtxName* domain, const nvtx::EventAttributes* event) {
   RingPage* page = lockstep_thread_ring;
   const std::uint32_t depth = page->header.nvtx_depth;
   if (depth >= kMaxRangeDepth || event == nullptr || event->bytes < sizeof *event || event->category != 0 ||
-      Untold(domain)) [[unlikely]]
+      NotYetWritten(domain)) [[unlikely]]
     return PushSlow(domain, event);
   std::int64_t payload = 0;
   if (event->payload_type != nvtx::kPayloadNone) {

@@ -33,7 +33,7 @@ NvtxName* FindNvtxName(NvtxTable table, std::uint64_t key);
 inline std::uint32_t DomainNumber(const NvtxName* domain) { return domain == nullptr ? 0 : domain->number; }
 
 // Whether a record must still be written for it. Null: there is nothing to write.
-inline bool Untold(const NvtxName* name) {
+inline bool NotYetWritten(const NvtxName* name) {
   return name != nullptr && name->written.load(std::memory_order_relaxed) == 0;
 }
 

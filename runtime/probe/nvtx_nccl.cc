@@ -45,7 +45,7 @@ constexpr Call kCalls[] = {
 // Communicators by hash; one that does not fit has no number.
 struct Comm {
   std::atomic<std::uint64_t> hash;
-  std::atomic<std::uint32_t> told;
+  std::atomic<std::uint32_t> written;
   std::atomic<std::uint64_t> calls[16];  // Per CollectiveKind; receives after them.
 };
 constexpr std::uint32_t kComms = 1024;
@@ -67,7 +67,7 @@ static_assert(kComms == 1u << (64 - 54));
 
 std::uint32_t NumberOf(const Comm& comm) { return kNumbers | static_cast<std::uint32_t>(&comm - g_comms); }
 
-void Tell(Comm& comm, std::uint32_t size, std::int32_t rank, std::int32_t device, std::uint64_t parent) {
+void WriteComm(Comm& comm, std::uint32_t size, std::int32_t rank, std::int32_t device, std::uint64_t parent) {
   NcclCommRecord record{};
   record.head = {RecordKind::kNcclComm, static_cast<std::uint8_t>(NcclSource::kNvtx), 2};
   record.comm = NumberOf(comm);
@@ -77,7 +77,7 @@ void Tell(Comm& comm, std::uint32_t size, std::int32_t rank, std::int32_t device
   record.size = size;
   record.rank = rank;
   record.device = device;
-  if (ring::Emit(&record, 2)) comm.told.store(1, std::memory_order_relaxed);
+  if (ring::Emit(&record, 2)) comm.written.store(1, std::memory_order_relaxed);
 }
 
 bool IsNccl(const NvtxName* domain) { return domain != nullptr && strcmp(domain->text(), "NCCL") == 0; }
@@ -151,13 +151,13 @@ void LearnNccl(const NvtxName* domain, const nvtx::PayloadData* data, std::size_
              device = At<std::int32_t>(payload, at + 8);
   Comm* comm = CommOf(At<std::uint64_t>(payload, 0));
   if (comm == nullptr || size <= 0 || rank < 0 || rank >= size || ring::Page() == nullptr) return;
-  Tell(*comm, static_cast<std::uint32_t>(size), rank, device, split ? At<std::uint64_t>(payload, 8) : 0);
+  WriteComm(*comm, static_cast<std::uint32_t>(size), rank, device, split ? At<std::uint64_t>(payload, 8) : 0);
 }
 
 void WriteNccl(const NcclRange& range, std::uint32_t name, std::uint64_t begin_ticks, std::uint64_t end_ticks) {
   if (range.comm != kNoComm)
-    if (Comm& comm = g_comms[range.comm % kComms]; comm.told.load(std::memory_order_relaxed) == 0)
-      Tell(comm, 0, -1, -1, 0);
+    if (Comm& comm = g_comms[range.comm % kComms]; comm.written.load(std::memory_order_relaxed) == 0)
+      WriteComm(comm, 0, -1, -1, 0);
   NcclCallRecord record{};
   record.head = {RecordKind::kNcclCall, static_cast<std::uint8_t>(NcclSource::kNvtx), 3};
   record.comm = range.comm;
@@ -175,7 +175,7 @@ void WriteNccl(const NcclRange& range, std::uint32_t name, std::uint64_t begin_t
 }
 
 void ForgetNccl() {
-  for (Comm& comm : g_comms) comm.told.store(0, std::memory_order_relaxed);
+  for (Comm& comm : g_comms) comm.written.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace lockstep::probe

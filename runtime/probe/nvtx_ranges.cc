@@ -90,7 +90,7 @@ std::uint32_t Introduce(RingPage& page, NvtxName* domain, const NvtxEvent& event
   NvtxName* category = CategoryOf(domain, event.category);
   const bool named = event.text != nullptr || event.wide != nullptr || event.registered != nullptr;
   std::uint32_t id = named ? KnownId(page, event) : 0;
-  if ((id != 0 || !named) && !Untold(domain) && !Untold(category)) return id;
+  if ((id != 0 || !named) && !NotYetWritten(domain) && !NotYetWritten(category)) return id;
   SlowWriter writer(0);
   if (writer.page() == nullptr) return id;
   if (domain != nullptr) WriteName(writer, RecordKind::kDomain, *domain, domain->number, 0);

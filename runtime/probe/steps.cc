@@ -85,7 +85,7 @@ WindowCause CauseOf(WindowKind kind) {
 
 // What the boundary before step `index` means; `before`: the step before it, -1 none. Where a step
 // only ends recording may go off, not on: who knows whether another begins.
-Decision Judge(WindowSpec& window, bool was_on, std::int64_t before, std::int64_t index, bool ends) {
+Decision Decide(WindowSpec& window, bool was_on, std::int64_t before, std::int64_t index, bool ends) {
   Decision decision{was_on, was_on, false, false, CauseOf(window.kind)};
   if (const std::uint32_t stop = window.stop_requested.load(std::memory_order_seq_cst); stop != 0) {
     decision.is_on = false;
@@ -135,7 +135,7 @@ void Boundary(StepSource source, std::int64_t index, bool ends) {
     // The same thread may go back to lower numbers: a new epoch.
     decides = position > state >> 1 || (page != nullptr && page == g_last_page.load(std::memory_order_relaxed));
     if (!decides) break;
-    decision = Judge(window, (state & 1) != 0, StepAt(state >> 1), index, ends);
+    decision = Decide(window, (state & 1) != 0, StepAt(state >> 1), index, ends);
     if (window.state.compare_exchange_weak(state, position << 1 | (decision.is_on ? 1 : 0), std::memory_order_seq_cst))
       break;
   }
@@ -257,7 +257,7 @@ void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::
   const bool now_on = FollowState(segment);
   if (on) SlowWriter(1).Append(&record, 1, 1);
   if (page != nullptr) Rearm(*page);
-  TellSwitch(now_on);
+  AnnounceSwitch(now_on);
 }
 
 bool StepRangeOpened() {

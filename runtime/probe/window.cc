@@ -56,7 +56,7 @@ std::atomic<void (*)(bool)> g_hooks[4] = {};
 
 }  // namespace
 
-void TellSwitch(bool on) {
+void AnnounceSwitch(bool on) {
   for (auto& each : g_hooks)
     if (auto* hook = each.load(std::memory_order_acquire); hook != nullptr) hook(on);
 }

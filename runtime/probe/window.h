@@ -37,8 +37,8 @@ void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::
 // before it does so itself, so every thread that relies on the switch helps. Thread: any, without locks.
 bool FollowState(SegmentHeader& segment);
 
-// Tells the hooks of lockstep_on_switch.
-void TellSwitch(bool on);
+// Calls the hooks of lockstep_on_switch.
+void AnnounceSwitch(bool on);
 
 // steps.cc: --step-range. Whether the step is to be recorded.
 bool StepRangeOpened();

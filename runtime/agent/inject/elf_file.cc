@@ -6,11 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+
+#include "runtime/agent/rundir/list_entries.h"
 
 namespace lockstep::agent {
 namespace {
@@ -133,12 +134,7 @@ std::string ScriptInterpreter(const std::string& path) {
   if (!file.read(mark, 2) || mark[0] != '#' || mark[1] != '!') return {};
   std::string line;
   std::getline(file, line);
-  std::vector<std::string> words;
-  for (std::size_t at = line.find_first_not_of(' '); at < line.size(); at = line.find_first_not_of(' ', at)) {
-    const std::size_t end = std::min(line.find_first_of(" \r", at), line.size());
-    words.push_back(line.substr(at, end - at));
-    at = end;
-  }
+  const std::vector<std::string> words = ListEntries(line, " \r");
   if (words.empty()) return {};
   const bool env = words[0].ends_with("/env") && words.size() > 1;
   return env ? words[words[1] == "-S" && words.size() > 2 ? 2 : 1] : words[0];
@@ -147,13 +143,8 @@ std::string ScriptInterpreter(const std::string& path) {
 std::string FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
   const char* variable = std::getenv("PATH");
-  const std::string places = variable == nullptr ? "" : variable;
-  for (std::size_t at = 0; at < places.size();) {
-    const std::size_t end = std::min(places.find(':', at), places.size());
-    std::string path = places.substr(at, end - at) + "/" + name;
-    if (end != at && ::access(path.c_str(), X_OK) == 0) return path;
-    at = end + 1;
-  }
+  for (const std::string& directory : ListEntries(variable == nullptr ? "" : variable, ":"))
+    if (std::string path = directory + "/" + name; ::access(path.c_str(), X_OK) == 0) return path;
   return {};
 }
 

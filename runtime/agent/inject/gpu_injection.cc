@@ -4,12 +4,12 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
 #include "core/env.h"
 #include "runtime/agent/inject/injection.h"
+#include "runtime/agent/rundir/list_entries.h"
 
 namespace lockstep::agent {
 namespace {
@@ -21,14 +21,9 @@ constexpr const char* kDefaultPlugin = "libnccl-profiler.so";
 
 // Launchers of nsys and ncu that set CUDA's variable themselves, further down.
 std::string NvidiaToolIn(const std::string& preload) {
-  for (std::size_t at = 0; at < preload.size();) {
-    const std::size_t end = std::min(preload.find_first_of(" :", at), preload.size());
-    std::string entry = preload.substr(at, end - at);
-    const std::string name = BaseName(entry);
-    at = end + 1;
+  for (const std::string& entry : ListEntries(preload, " :"))
     for (const char* tool : {"libToolsInjection", "libTreeLauncher", "libcuda-injection"})
-      if (name.rfind(tool, 0) == 0) return entry;
-  }
+      if (BaseName(entry).starts_with(tool)) return entry;
   return {};
 }
 

@@ -13,6 +13,7 @@
 #include "core/ring_layout.h"
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/inject/gpu_injection.h"
+#include "runtime/agent/rundir/list_entries.h"
 
 extern char** environ;
 
@@ -31,11 +32,9 @@ bool BeginsWith(const std::string& text, const char* prefix) { return text.rfind
 // such tools the second is never called. (Tested with Open MPI 4.1.4; so it is with
 // every MPI: the standard has one profiling layer.) Theirs came first and stays.
 std::string OtherMpiTool(const std::string& preload) {
-  for (std::size_t at = 0; at < preload.size();) {
-    const std::size_t end = std::min(preload.find_first_of(" :", at), preload.size());
-    const std::string entry = preload.substr(at, end - at), name = BaseName(entry);
-    at = end + 1;
-    if (entry.empty() || BeginsWith(name, "liblockstep") || BeginsWith(name, "libmpi.so")) continue;
+  for (const std::string& entry : ListEntries(preload, " :")) {
+    const std::string name = BaseName(entry);
+    if (BeginsWith(name, "liblockstep") || BeginsWith(name, "libmpi.so")) continue;
     if (BeginsWith(name, "libscorep") || DefinesMpi(LocateLibrary(entry))) return entry + " in LD_PRELOAD";
   }
   // An instrumented program carries Score-P itself, and is told by its variables what to do.
@@ -75,12 +74,8 @@ std::string LocateLibrary(const std::string& entry) {
   places +=
       ":/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib/aarch64-linux-gnu:/usr/lib/aarch64-linux-gnu"
       ":/lib64:/usr/lib64:/lib:/usr/lib:/usr/local/lib";
-  for (std::size_t at = 0; at < places.size();) {
-    const std::size_t end = std::min(places.find(':', at), places.size());
-    std::string path = places.substr(at, end - at) + "/" + entry;
-    if (end != at && ::access(path.c_str(), R_OK) == 0) return path;
-    at = end + 1;
-  }
+  for (const std::string& directory : ListEntries(places, ":"))
+    if (std::string path = directory + "/" + entry; ::access(path.c_str(), R_OK) == 0) return path;
   return {};
 }
 

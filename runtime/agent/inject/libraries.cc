@@ -5,8 +5,10 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "core/env.h"
+#include "runtime/agent/rundir/list_entries.h"
 
 extern char** environ;
 
@@ -63,26 +65,23 @@ Result<Libraries> FindLibraries() {
 }
 
 std::string PreloadValue(const std::string& existing, const Libraries& libraries) {
-  std::string ours, value;
-  for (const std::string& library : {libraries.probe, libraries.ompi, libraries.gpu})
-    if (!library.empty()) ours += (ours.empty() ? "" : ":") + library;
-  bool placed = false;
-  std::size_t at = 0;
-  while (at < existing.size()) {
-    const std::size_t end = std::min(existing.find_first_of(" :", at), existing.size());
-    const std::string entry = existing.substr(at, end - at);
-    at = end + 1;
+  std::string value;
+  const auto add = [&](const std::string& library) {
+    if (!library.empty()) value += (value.empty() ? "" : ":") + library;
+  };
+  bool added = false;
+  const auto add_ours = [&] {
+    if (!std::exchange(added, true))
+      for (const std::string& library : {libraries.probe, libraries.ompi, libraries.gpu}) add(library);
+  };
+  for (const std::string& entry : ListEntries(existing, " :")) {
     const std::string base = entry.find('/') == std::string::npos ? "/" + entry : entry.substr(entry.rfind('/'));
-    if (entry.empty() || base == kProbe || base == kOmpi || base == kGpu) continue;
-    const bool wrapped =
-        base.rfind("/libmpi.so", 0) == 0 || base.rfind("/libnccl.so", 0) == 0 || base.rfind("/libcupti.so", 0) == 0;
-    if (!placed && wrapped) {
-      value += (value.empty() ? "" : ":") + ours;
-      placed = true;
-    }
-    value += (value.empty() ? "" : ":") + entry;
+    if (base == kProbe || base == kOmpi || base == kGpu) continue;
+    for (const char* wrapped : {"/libmpi.so", "/libnccl.so", "/libcupti.so"})
+      if (base.starts_with(wrapped)) add_ours();
+    add(entry);
   }
-  if (!placed) value += (value.empty() ? "" : ":") + ours;
+  add_ours();
   return value;
 }
 

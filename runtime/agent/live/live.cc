@@ -101,8 +101,9 @@ void Live::Gather(std::int64_t epoch) {
   const std::int64_t cpu_ns = ClockNs(CLOCK_THREAD_CPUTIME_ID), begin_ns = RawNs();
   std::vector<LiveRank> ranks;
   for (std::int32_t rank = 0; rank < setup_.ranks; ++rank)
-    if (std::optional<LiveRank> told = ReadLiveFile(setup_.directory, rank); told) ranks.push_back(std::move(*told));
-  hearing_.Judge(ranks, epoch);
+    if (std::optional<LiveRank> report = ReadLiveFile(setup_.directory, rank); report)
+      ranks.push_back(std::move(*report));
+  hearing_.Update(ranks, epoch);
   const LiveFigures figures = ComputeLiveFigures(ranks, setup_.ranks, epoch);
   std::string line = LiveLine(figures, setup_.ranks, begin_ns - last_gather_ns_);
   last_gather_ns_ = begin_ns;

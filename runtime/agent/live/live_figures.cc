@@ -195,7 +195,7 @@ class LastArrivals {
       ++counts_[arrival.last];
     }
   }
-  void Tell(const std::vector<const LiveRank*>& ranks, LiveFigures& figures) const {
+  void Report(const std::vector<const LiveRank*>& ranks, LiveFigures& figures) const {
     const auto most = std::max_element(charges_ns_.begin(), charges_ns_.end());
     if (most == charges_ns_.end() || *most == 0) return;
     const auto r = static_cast<std::size_t>(most - charges_ns_.begin());
@@ -210,7 +210,7 @@ class LastArrivals {
 
 }  // namespace
 
-void LiveHearing::Judge(std::vector<LiveRank>& ranks, std::int64_t epoch) {
+void LiveHearing::Update(std::vector<LiveRank>& ranks, std::int64_t epoch) {
   for (LiveRank& rank : ranks) {
     const auto [heard, first] = heard_.try_emplace(rank.rank, Heard{rank.epoch, epoch});
     if (heard->second.theirs != rank.epoch) heard->second = {rank.epoch, epoch};
@@ -218,11 +218,11 @@ void LiveHearing::Judge(std::vector<LiveRank>& ranks, std::int64_t epoch) {
   }
 }
 
-LiveFigures ComputeLiveFigures(std::span<const LiveRank> told, std::int32_t expected, std::int64_t epoch) {
+LiveFigures ComputeLiveFigures(std::span<const LiveRank> reports, std::int32_t expected, std::int64_t epoch) {
   LiveFigures figures;
   std::vector<const LiveRank*> ranks;
   std::vector<bool> heard(static_cast<std::size_t>(std::max(expected, 0)));
-  for (const LiveRank& rank : told) {
+  for (const LiveRank& rank : reports) {
     if (rank.epoch < epoch - 1) continue;
     ranks.push_back(&rank);
     if (rank.rank >= 0 && rank.rank < expected) heard[static_cast<std::size_t>(rank.rank)] = true;
@@ -257,7 +257,7 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> told, std::int32_t expe
   figures.exposed_wait_ns = LowerMedian(std::move(wait_ns));
   figures.exposed_transfer_ns = LowerMedian(std::move(transfer_ns));
   figures.exposed_unsplit_ns = LowerMedian(std::move(unsplit_ns));
-  last.Tell(ranks, figures);
+  last.Report(ranks, figures);
   return figures;
 }
 

@@ -14,8 +14,8 @@
 namespace lockstep::agent {
 
 struct LiveFigures {
-  std::int64_t ranks = 0;                        // Told something in this period or the last.
-  std::vector<std::int32_t> silent;              // Told something before, but not then; or never.
+  std::int64_t ranks = 0;                        // That reported in this period or the last.
+  std::vector<std::int32_t> silent;              // That reported before, but not then; or never.
   std::int64_t steps = 0;                        // Sampled, the same on all ranks that have any.
   std::int64_t first_step = -1, last_step = -1;  // Of these.
   std::int64_t steps_ended = 0;                  // On the rank that is furthest behind.
@@ -34,13 +34,13 @@ struct LiveFigures {
   std::uint64_t records = 0, dropped = 0;
 };
 
-// Periods are numbered by each node's own wall clock, which may be seconds from rank 0's. So whether a rank still tells
-// something is judged by whether its number changes, not by the number.
+// Periods are numbered by each node's own wall clock, which may be seconds from rank 0's. So a report counts as new if
+// its number has changed, whatever the number is.
 class LiveHearing {
  public:
   // What was read now, in period `epoch` of this node: LiveRank::epoch becomes the period of this node in which its
   // present number was read first.
-  void Judge(std::vector<LiveRank>& ranks, std::int64_t epoch);
+  void Update(std::vector<LiveRank>& ranks, std::int64_t epoch);
 
  private:
   struct Heard {

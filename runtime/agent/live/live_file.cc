@@ -15,7 +15,7 @@
 namespace lockstep::agent {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x314556494c4b434c;  // "LCKLIVE1"
+constexpr std::uint64_t kMagic = 0x324556494c4b434c;  // "LCKLIVE2"
 
 // Plain values one after the other; both ends are of one build and one byte order.
 class Writer {
@@ -78,18 +78,7 @@ std::string LiveFileName(const std::string& directory, std::int32_t rank) {
 bool WriteLiveFile(const std::string& directory, const LiveRank& rank) {
   Writer out;
   out.Add(kMagic);
-  out.Add(rank.rank);
-  out.Add(rank.epoch);
-  out.Add(rank.domain);
-  out.Add(rank.offset_ns);
-  out.Add(rank.error_ns);
-  out.Add(rank.steps_ended);
-  out.Add(rank.open_step);
-  out.Add(rank.open_ns);
-  out.Add(rank.mpi_share);
-  out.Add(rank.recording);
-  out.Add(rank.records);
-  out.Add(rank.dropped);
+  out.Add(static_cast<const LiveHead&>(rank));
   out.Add(static_cast<std::uint64_t>(rank.steps.size()));
   for (const LiveStep& step : rank.steps) {
     out.Add(step.index);
@@ -122,10 +111,8 @@ std::optional<LiveRank> ReadLiveFile(const std::string& directory, std::int32_t 
   Reader in(bytes);
   LiveRank rank;
   std::uint64_t magic = 0, steps = 0;
-  if (!in.Take(magic) || magic != kMagic || !in.Take(rank.rank) || rank.rank != number || !in.Take(rank.epoch) ||
-      !in.Take(rank.domain) || !in.Take(rank.offset_ns) || !in.Take(rank.error_ns) || !in.Take(rank.steps_ended) ||
-      !in.Take(rank.open_step) || !in.Take(rank.open_ns) || !in.Take(rank.mpi_share) || !in.Take(rank.recording) ||
-      !in.Take(rank.records) || !in.Take(rank.dropped) || !in.Take(steps))
+  if (!in.Take(magic) || magic != kMagic || !in.Take(static_cast<LiveHead&>(rank)) || rank.rank != number ||
+      !in.Take(steps))
     return std::nullopt;
   for (; steps > 0; --steps) {
     LiveStep step;

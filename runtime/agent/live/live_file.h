@@ -1,5 +1,5 @@
 #pragma once
-// What a rank's agent tells rank 0's every few seconds: a small file beside the rank
+// What a rank's agent reports to rank 0's every few seconds: a small file beside the rank
 // files, ranks/.live-NNNNN, written under another name and renamed. No connections,
 // nothing to wait for: a rank that does not write is a rank that is not seen.
 
@@ -12,7 +12,8 @@
 
 namespace lockstep::agent {
 
-struct LiveRank {
+// Plain values: written as they are.
+struct LiveHead {
   std::int32_t rank = 0;
   std::int64_t epoch = 0;    // Periods since 1970: the same on all ranks whose wall clocks agree to a second.
   std::uint64_t domain = 0;  // Clock domain.
@@ -22,6 +23,8 @@ struct LiveRank {
   double mpi_share = -1;                     // LiveSteps::MpiShare.
   bool recording = true;
   std::uint64_t records = 0, dropped = 0;  // Since the start.
+};
+struct LiveRank : LiveHead {
   std::vector<LiveStep> steps;
 };
 

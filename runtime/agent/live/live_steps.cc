@@ -77,56 +77,59 @@ void LiveSteps::Take(std::uint32_t index, const RingEntry& entry, std::span<cons
   RecordHead head;
   for (std::size_t at = 0; reader.Copy(at, &head, sizeof head); at += std::size_t{head.slots} * kSlotBytes) {
     if (head.slots == 0) return;
-    const bool ours = process_ == entry.process;
-    const auto load = [&](auto& record) {
-      return std::size_t{head.slots} * kSlotBytes >= sizeof record && reader.Copy(at, &record, sizeof record);
-    };
     // The process that announces steps is the one to watch; before, the first that communicates.
-    if (!ours && (head.kind == RecordKind::kStep || (process_ < 0 && head.kind == RecordKind::kComm)))
+    if (process_ != entry.process &&
+        (head.kind == RecordKind::kStep || (process_ < 0 && head.kind == RecordKind::kComm)))
       Reset(entry.process);
     if (process_ != entry.process) continue;
     if (known == nullptr) {
       known = &rings_[index];
       if (known->generation != entry.generation) *known = Ring{.generation = entry.generation};
     }
-    Ring& ring = *known;
-    switch (head.kind) {
-      case RecordKind::kStep:
-        if (StepRecord record; load(record)) OnStep(index, record);
-        break;
-      case RecordKind::kMpi:
-        if (MpiRecord record; load(record)) {
-          RecordHead next{};
-          reader.Copy(at + std::size_t{head.slots} * kSlotBytes, &next, sizeof next);
-          OnMpi(index, ring, record, next.kind == RecordKind::kCompletion);
-        }
-        break;
-      case RecordKind::kCompletion:
-        if (CompletionRecord record; load(record)) OnCompletion(ring, record);
-        break;
-      case RecordKind::kComm:
-        if (CommRecord record; load(record)) OnComm(record);
-        break;
-      case RecordKind::kString: {
-        StringRecord record;
-        if (!load(record)) break;
-        std::string text(std::min<std::size_t>(record.bytes, kMaxStringBytes), '\0');
-        if (reader.Copy(at + sizeof record, text.data(), text.size()) && IsCommKernelName(text))
-          ring.comm_kernels.insert(record.id);
-        break;
-      }
-      case RecordKind::kGpuKernel:
-        if (GpuKernelRecord record; load(record)) {
-          gpu_ = true;
-          kernels_.push_back({{record.begin_ticks, record.end_ticks}, ring.comm_kernels.contains(record.name)});
-          last_kernel_ticks_ = std::max(last_kernel_ticks_, record.end_ticks);
-        }
-        break;
-      default:
-        break;
-    }
+    OnRecord(index, *known, head, reader, at);
   }
   KeepWithin();
+}
+
+void LiveSteps::OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head, const Reader& reader,
+                         std::size_t at) {
+  const std::size_t bytes = std::size_t{head.slots} * kSlotBytes;
+  const auto load = [&](auto& record) { return bytes >= sizeof record && reader.Copy(at, &record, sizeof record); };
+  switch (head.kind) {
+    case RecordKind::kStep:
+      if (StepRecord record; load(record)) OnStep(index, record);
+      break;
+    case RecordKind::kMpi:
+      if (MpiRecord record; load(record)) {
+        RecordHead next{};
+        reader.Copy(at + bytes, &next, sizeof next);
+        OnMpi(index, ring, record, next.kind == RecordKind::kCompletion);
+      }
+      break;
+    case RecordKind::kCompletion:
+      if (CompletionRecord record; load(record)) OnCompletion(ring, record);
+      break;
+    case RecordKind::kComm:
+      if (CommRecord record; load(record)) OnComm(record);
+      break;
+    case RecordKind::kString: {
+      StringRecord record;
+      if (!load(record)) break;
+      std::string text(std::min<std::size_t>(record.bytes, kMaxStringBytes), '\0');
+      if (reader.Copy(at + sizeof record, text.data(), text.size()) && IsCommKernelName(text))
+        ring.comm_kernels.insert(record.id);
+      break;
+    }
+    case RecordKind::kGpuKernel:
+      if (GpuKernelRecord record; load(record)) {
+        gpu_ = true;
+        kernels_.push_back({{record.begin_ticks, record.end_ticks}, ring.comm_kernels.contains(record.name)});
+        last_kernel_ticks_ = std::max(last_kernel_ticks_, record.end_ticks);
+      }
+      break;
+    default:
+      break;
+  }
 }
 
 void LiveSteps::OnStep(std::uint32_t ring, const StepRecord& record) {

@@ -90,6 +90,7 @@ class LiveSteps {
   // A record's fixed part, wherever `parts` cut it.
   class Reader;
 
+  void OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head, const Reader& reader, std::size_t at);
   void OnStep(std::uint32_t ring, const StepRecord& record);
   void OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, bool completions_follow);
   void OnCompletion(Ring& ring, const CompletionRecord& record);

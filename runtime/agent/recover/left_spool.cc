@@ -114,7 +114,7 @@ class Taker {
     const Locked locked = writable_ ? TryLockExclusive(left_.lock.get()) : AskExclusive(left_.lock.get());
     // Held, but not exclusively: by somebody who may only read it and so cannot be its agent.
     const bool held = locked == Locked::kHeld && AskExclusive(left_.lock.get()) == Locked::kHeld;
-    lock_tells_ = locked != Locked::kUnsupported;
+    lock_supported_ = locked != Locked::kUnsupported;
     if (held) {
       const Result<trace::SpoolFacts> facts = trace::ReadSpoolFacts(left_.path);
       if (facts.ok()) left_.facts = facts.value();
@@ -148,7 +148,7 @@ class Taker {
   bool Dead() {
     // An agent whose application ended badly leaves its spool as it is.
     if (left_.facts.ended && !left_.facts.good_end) return true;
-    if (lock_tells_ && left_.facts.Meta("lock") == "ofd") return true;
+    if (lock_supported_ && left_.facts.Meta("lock") == "ofd") return true;
     if (!AgentMayRun(left_.facts, silent_)) return true;
     return Is(LeftSpool::State::kRunning,
               InThisNamespace(left_.facts)
@@ -197,7 +197,7 @@ class Taker {
   const SpoolPlace& place_;
   const bool without_memory_;
   LeftSpool left_;
-  bool writable_ = false, lock_tells_ = false;
+  bool writable_ = false, lock_supported_ = false;
   std::time_t silent_ = 0;  // Seconds since the last write.
 };
 

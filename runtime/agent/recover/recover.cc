@@ -55,6 +55,14 @@ void Describe(const schema::RankTables& tables, RecoveredSlot& slot) {
   }
 }
 
+// Of a spool that is somebody else's for now.
+SlotRecovery RecoveryOf(LeftSpool::State state) {
+  return state == LeftSpool::State::kRunning     ? SlotRecovery::kRunning
+         : state == LeftSpool::State::kElsewhere ? SlotRecovery::kElsewhere
+         : state == LeftSpool::State::kForeign   ? SlotRecovery::kForeign
+                                                 : SlotRecovery::kUnreadable;
+}
+
 struct RecoverOptions {
   std::string not_ours;  // Why nothing here may be written or removed; "".
   bool without_memory = false;
@@ -89,26 +97,13 @@ class SlotFiles {
       RemoveParts();
       return std::move(slot_);
     }
-    switch (spool_.state) {
-      case LeftSpool::State::kFree:
-        Recover();
-        break;
-      case LeftSpool::State::kAbsent:
-        Is(SlotRecovery::kUnreadable,
-           "there is no spool, and its rank file was not finished: what can be read of it is used");
-        break;
-      case LeftSpool::State::kRunning:
-        Is(SlotRecovery::kRunning, spool_.why);
-        break;
-      case LeftSpool::State::kElsewhere:
-        Is(SlotRecovery::kElsewhere, spool_.why);
-        break;
-      case LeftSpool::State::kForeign:
-        Is(SlotRecovery::kForeign, spool_.why);
-        break;
-      case LeftSpool::State::kUnreadable:
-        Is(SlotRecovery::kUnreadable, spool_.why);
-        break;
+    if (spool_.state == LeftSpool::State::kFree) {
+      Recover();
+    } else if (spool_.state == LeftSpool::State::kAbsent) {
+      Is(SlotRecovery::kUnreadable,
+         "there is no spool, and its rank file was not finished: what can be read of it is used");
+    } else {
+      Is(RecoveryOf(spool_.state), spool_.why);
     }
     return std::move(slot_);
   }

@@ -8,14 +8,39 @@
 #include <cstddef>
 #include <cstring>
 
+#include "runtime/agent/rings/segment_entries.h"
+
 namespace lockstep::agent {
 namespace {
 
 constexpr std::uint64_t kBlockSlots = kSpoolBlockBytes / kSlotBytes;
 constexpr std::int64_t kRetryNs = 200'000'000;
 
+// Of records that wait for a disk with room. The texts of a thread are 192 KiB at the most (runtime/probe/strings.cc).
+constexpr std::size_t kMostKeptBytes = std::size_t{1} << 20;
+
 // A gap is counted by the records it stands for.
 bool IsContent(RecordKind kind) { return kind != RecordKind::kPad && kind != RecordKind::kGap; }
+
+// Others refer to it, or it stands for many: few, and worth more than the place they take.
+bool IsDefinition(RecordKind kind) {
+  switch (kind) {
+    case RecordKind::kString:
+    case RecordKind::kThreadName:
+    case RecordKind::kDomain:
+    case RecordKind::kCategory:
+    case RecordKind::kComm:
+    case RecordKind::kNcclComm:
+    case RecordKind::kGpuDevice:
+    case RecordKind::kGpuShape:
+    case RecordKind::kFact:
+    case RecordKind::kLoss:
+    case RecordKind::kWindow:
+      return true;
+    default:
+      return false;
+  }
+}
 
 bool Gone(std::int64_t pid) { return pid > 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
 
@@ -32,10 +57,11 @@ bool Drain::Valid(const RingEntry& entry) const {
 
 Drain::Pass Drain::Run() {
   Pass pass;
-  const std::uint32_t used = std::min(segment_.header().rings_used.load(std::memory_order_acquire), kMaxRings);
-  for (std::uint32_t i = 0; i < used; ++i) DrainRing(i, pass);
+  for (std::uint32_t i = 0; i < UsedRings(segment_).size(); ++i) DrainRing(i, pass);
   WriteBursts();
-  if (!losses_.empty() || !loss_lines_.empty()) WriteLosses();
+  // Beyond the size limit at the end only.
+  if (!over_limit_ && RawNs() >= retry_after_ns_) WriteKept(SpoolRoom::kUsual);
+  WriteLosses(SpoolRoom::kUsual);
   return pass;
 }
 
@@ -47,8 +73,7 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
   RingHeader& ring = segment_.ring(entry.offset);
   RingSeen& seen = rings_[index];
   if (!seen.announced || seen.generation != entry.generation) {
-    const std::uint32_t process = std::min(entry.process, kMaxProcesses - 1);
-    const SpoolThread thread{entry.tid, process, segment_.processes()[process].generation};
+    const SpoolThread thread = ThreadOf(entry);
     seen.announced = spool_.Append({SpoolKind::kThread, index, entry.generation}, &thread, sizeof thread);
     seen.generation = entry.generation;
   }
@@ -100,6 +125,11 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
   }
 }
 
+SpoolThread Drain::ThreadOf(const RingEntry& entry) const {
+  const std::uint32_t process = std::min(entry.process, kMaxProcesses - 1);
+  return {entry.tid, process, segment_.processes()[process].generation};
+}
+
 void Drain::WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint64_t first, std::uint64_t last,
                          std::uint64_t records) {
   const std::byte* slots = segment_.slots(entry.offset);
@@ -112,7 +142,7 @@ void Drain::WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint6
   const SpoolWriter::Key key{SpoolKind::kRecords, index, entry.generation, first};
   over_limit_ = over_limit_ || spool_.bytes() + sizeof(SpoolBlockHeader) + count * kSlotBytes > limit_bytes_;
   if (over_limit_) {
-    let_go_ += records;
+    let_go_ += records - KeepDefinitions(index, entry, first, last);
     return;
   }
   const std::int64_t now_ns = RawNs();
@@ -123,36 +153,75 @@ void Drain::WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint6
   }
   // The disk is full: the application goes on, the records are counted.
   if (now_ns >= retry_after_ns_) retry_after_ns_ = now_ns + kRetryNs;
-  lost_records_ += records;
-  CountLoss(Loss::kSpoolWrite, records, std::strerror(spool_.last_error()));
-  CountLostGaps(slots, capacity - 1, first, last);
+  CountUnwritten(records - KeepDefinitions(index, entry, first, last));
 }
 
-void Drain::CountLostGaps(const std::byte* slots, std::uint64_t mask, std::uint64_t first, std::uint64_t last) {
-  while (first < last) {
-    RecordHead head;
-    std::memcpy(&head, slots + (first & mask) * kSlotBytes, sizeof head);
+void Drain::CountUnwritten(std::uint64_t records) {
+  lost_records_ += records;
+  if (records != 0) CountLoss(Loss::kSpoolWrite, records, std::strerror(spool_.last_error()));
+}
+
+std::uint64_t Drain::KeepDefinitions(std::uint32_t index, const RingEntry& entry, std::uint64_t first,
+                                     std::uint64_t last) {
+  const std::byte* slots = segment_.slots(entry.offset);
+  const std::uint64_t mask = entry.capacity_slots - 1;
+  std::uint64_t kept = 0;
+  RecordHead head;
+  for (std::uint64_t next = 0; first < last; first = next) {
+    const auto slot = [&](std::uint64_t at) { return slots + (at & mask) * kSlotBytes; };
+    std::memcpy(&head, slot(first), sizeof head);
+    if (head.slots == 0 || head.slots > last - first) break;  // Overwritten since it was counted.
+    next = first + head.slots;
     if (head.kind == RecordKind::kGap) {
       GapRecord gap;
-      std::memcpy(&gap, slots + (first & mask) * kSlotBytes, sizeof gap);
-      if (gap.records != 0) AddLoss(Loss::kRingFull, gap.records, gap.first_ticks, gap.last_ticks);
+      std::memcpy(&gap, slot(first), sizeof gap);
+      if (gap.records != 0) AddLoss({Loss::kRingFull, ""}, gap.records, gap.first_ticks, gap.last_ticks);
     }
-    first += head.slots;
+    const std::size_t bytes = std::size_t{head.slots} * kSlotBytes;
+    if (!IsDefinition(head.kind) || kept_bytes_ + bytes > kMostKeptBytes) continue;
+    Kept* run = kept_.empty() ? nullptr : &kept_.back();
+    if (run == nullptr || run->ring != index || run->generation != entry.generation ||
+        run->first_slot + run->bytes.size() / kSlotBytes != first)
+      run = &kept_.emplace_back(Kept{index, entry.generation, first, 0, {}, {}});
+    if (!rings_[index].announced) run->thread = ThreadOf(entry);
+    for (std::uint64_t at = first; at < next; ++at)
+      run->bytes.insert(run->bytes.end(), slot(at), slot(at) + kSlotBytes);
+    run->records += 1;
+    kept_bytes_ += bytes;
+    ++kept;
+  }
+  return kept;
+}
+
+void Drain::WriteKept(SpoolRoom room) {
+  for (; !kept_.empty(); kept_.pop_front()) {
+    Kept& run = kept_.front();
+    if (run.thread &&
+        !spool_.Append({SpoolKind::kThread, run.ring, run.generation}, &*run.thread, sizeof *run.thread, room))
+      return;
+    run.thread.reset();
+    const SpoolWriter::Key key{SpoolKind::kRecords, run.ring, run.generation, run.first_slot};
+    if (!spool_.Append(key, run.bytes, room)) return;
+    records_bytes_ += run.bytes.size();
+    records_ += run.records;
+    kept_bytes_ -= run.bytes.size();
   }
 }
 
 void Drain::CountLoss(Loss loss, std::uint64_t count, std::string detail) {
   limit_counted_ = limit_counted_ || loss == Loss::kBytesLimit;
   const std::uint64_t now = clock_.Ticks();
-  AddLoss(loss, count, now, now);
-  if (!detail.empty()) losses_[static_cast<std::uint16_t>(loss)].detail = std::move(detail);
+  LossCount& entry = AddLoss({loss, ""}, count, now, now);
+  if (!detail.empty()) entry.detail = std::move(detail);
 }
 
-void Drain::AddLoss(Loss loss, std::uint64_t count, std::uint64_t first_ticks, std::uint64_t last_ticks) {
-  LossCount& entry = losses_[static_cast<std::uint16_t>(loss)];
+Drain::LossCount& Drain::AddLoss(const LossKey& key, std::uint64_t count, std::uint64_t first_ticks,
+                                 std::uint64_t last_ticks) {
+  LossCount& entry = losses_[key];
   entry.first_ticks = entry.count == 0 ? first_ticks : std::min(entry.first_ticks, first_ticks);
   entry.last_ticks = std::max(entry.last_ticks, last_ticks);
   entry.count += count;
+  return entry;
 }
 
 // What the owner left open, and a gap: the probe writes the GapRecord only with
@@ -160,11 +229,11 @@ void Drain::AddLoss(Loss loss, std::uint64_t count, std::uint64_t first_ticks, s
 void Drain::LeftOpen(std::uint32_t index, const RingEntry& entry, const RingHeader& ring) {
   if (ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0 || ring.poll_calls != 0 ||
       ring.call_op.load(std::memory_order_relaxed) != 0)
-    spool_.Append({SpoolKind::kRing, index, entry.generation}, &ring, kRingHeaderBytes, true);
-  if (ring.dropped_records == 0) return;
-  loss_lines_.push_back(std::string(Info(Loss::kRingFull).name) + "\t" + std::to_string(ring.dropped_records) + "\t" +
-                        std::to_string(ring.dropped_first_ticks) + "\t" + std::to_string(ring.dropped_last_ticks) +
-                        "\tring " + std::to_string(index) + ", thread " + std::to_string(entry.tid) + "\n");
+    if (!spool_.Append({SpoolKind::kRing, index, entry.generation}, &ring, kRingHeaderBytes, SpoolRoom::kImportant))
+      CountUnwritten(1);
+  if (ring.dropped_records != 0)
+    AddLoss({Loss::kRingFull, "ring " + std::to_string(index) + ", thread " + std::to_string(entry.tid)},
+            ring.dropped_records, ring.dropped_first_ticks, ring.dropped_last_ticks);
 }
 
 void Drain::WriteBursts() {
@@ -172,16 +241,17 @@ void Drain::WriteBursts() {
   constexpr std::uint32_t kRowsPerBlock = kSpoolBlockBytes / sizeof(BurstRow);
   while (bursts_written_ < rows) {
     const std::uint32_t count = std::min(rows - bursts_written_, kRowsPerBlock);
-    if (!spool_.Append({SpoolKind::kBursts}, segment_.bursts() + bursts_written_, count * sizeof(BurstRow), true))
+    if (!spool_.Append({SpoolKind::kBursts}, segment_.bursts() + bursts_written_, count * sizeof(BurstRow),
+                       SpoolRoom::kImportant))
       return;
     bursts_written_ += count;
   }
 }
 
-void Drain::WriteProcesses(bool all_changes, bool last_words) {
-  const std::uint32_t used = std::min(segment_.header().processes_used.load(std::memory_order_acquire), kMaxProcesses);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    ProcessEntry& entry = segment_.processes()[i];
+void Drain::WriteProcesses(bool all_changes, SpoolRoom room) {
+  const std::span<ProcessEntry> used = UsedProcesses(segment_);
+  for (std::uint32_t i = 0; i < used.size(); ++i) {
+    ProcessEntry& entry = used[i];
     const SlotState state = entry.state.load(std::memory_order_acquire);
     if (state != SlotState::kActive && state != SlotState::kClosed) continue;
     std::string bytes(reinterpret_cast<const char*>(&entry), sizeof entry);
@@ -193,30 +263,29 @@ void Drain::WriteProcesses(bool all_changes, bool last_words) {
     const bool same = all_changes ? last == bytes
                                   : same_at(0, offsetof(ProcessEntry, begin_ticks)) &&
                                         same_at(offsetof(ProcessEntry, world_rank), sizeof entry.world_rank);
-    if (!same && spool_.Append({SpoolKind::kProcess, i, entry.generation}, bytes, last_words)) last = std::move(bytes);
-    if (state == SlotState::kClosed && processes_[i].size() == sizeof entry) {
+    // What a process counted goes with its entry: one that has ended keeps it until that is written.
+    const SpoolRoom needed = state == SlotState::kClosed ? std::max(room, SpoolRoom::kImportant) : room;
+    const bool written = same || spool_.Append({SpoolKind::kProcess, i, entry.generation}, bytes, needed);
+    if (written && !same) last = std::move(bytes);
+    if (state == SlotState::kClosed && written) {
       // Its rings come first: their kThread blocks name this generation.
-      bool rings_left = false;
-      const std::uint32_t rings = std::min(segment_.header().rings_used.load(std::memory_order_acquire), kMaxRings);
-      for (std::uint32_t r = 0; r < rings && !rings_left; ++r) {
-        const RingEntry& ring = segment_.rings()[r];
-        rings_left = ring.process == i && ring.state.load(std::memory_order_acquire) != SlotState::kFree;
-      }
-      if (!rings_left && !last_words) entry.state.store(SlotState::kFree, std::memory_order_release);
+      const std::span<RingEntry> rings = UsedRings(segment_);
+      const bool rings_left = std::any_of(rings.begin(), rings.end(), [&](const RingEntry& ring) {
+        return ring.process == i && ring.state.load(std::memory_order_acquire) != SlotState::kFree;
+      });
+      if (!rings_left && room != SpoolRoom::kEnd) entry.state.store(SlotState::kFree, std::memory_order_release);
     }
   }
 }
 
 void Drain::ReapDead(std::int64_t direct_child) {
-  const std::uint32_t used = std::min(segment_.header().processes_used.load(std::memory_order_acquire), kMaxProcesses);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    ProcessEntry& entry = segment_.processes()[i];
+  const std::span<ProcessEntry> used = UsedProcesses(segment_);
+  for (std::uint32_t i = 0; i < used.size(); ++i) {
+    ProcessEntry& entry = used[i];
     const SlotState state = entry.state.load(std::memory_order_acquire);
     if (state != SlotState::kActive && state != SlotState::kClosed) continue;
     if (entry.pid == direct_child || !Gone(entry.pid)) continue;
-    const std::uint32_t rings = std::min(segment_.header().rings_used.load(std::memory_order_acquire), kMaxRings);
-    for (std::uint32_t r = 0; r < rings; ++r) {
-      RingEntry& ring = segment_.rings()[r];
+    for (RingEntry& ring : UsedRings(segment_)) {
       if (ring.process == i && ring.state.load(std::memory_order_acquire) == SlotState::kActive)
         ring.state.store(SlotState::kClosed, std::memory_order_release);
     }
@@ -226,9 +295,9 @@ void Drain::ReapDead(std::int64_t direct_child) {
 
 void Drain::ForEachThread(
     const std::function<void(std::uint32_t, std::uint32_t, std::int64_t, std::int64_t)>& f) const {
-  const std::uint32_t used = std::min(segment_.header().rings_used.load(std::memory_order_acquire), kMaxRings);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    const RingEntry& entry = segment_.rings()[i];
+  const std::span<RingEntry> used = UsedRings(segment_);
+  for (std::uint32_t i = 0; i < used.size(); ++i) {
+    const RingEntry& entry = used[i];
     if (entry.state.load(std::memory_order_acquire) != SlotState::kActive || entry.offset == 0) continue;
     f(i, entry.generation, segment_.processes()[std::min(entry.process, kMaxProcesses - 1)].pid, entry.tid);
   }
@@ -236,71 +305,58 @@ void Drain::ForEachThread(
 
 std::uint64_t Drain::dropped_records() const {
   std::uint64_t count = lost_records_ + closed_dropped_ + segment_.header().dropped_no_ring.load();
-  const std::uint32_t used = std::min(segment_.header().rings_used.load(std::memory_order_acquire), kMaxRings);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    const RingEntry& entry = segment_.rings()[i];
+  for (const RingEntry& entry : UsedRings(segment_)) {
     if (entry.state.load(std::memory_order_acquire) == SlotState::kActive && Valid(entry))
       count += segment_.ring(entry.offset).total_dropped;
   }
   return count;
 }
 
-bool Drain::any_process() const { return segment_.header().processes_used.load(std::memory_order_acquire) > 0; }
-
 std::uint32_t Drain::processes() const {
-  const std::uint32_t used = std::min(segment_.header().processes_used.load(std::memory_order_acquire), kMaxProcesses);
   std::uint32_t count = 0;
-  for (std::uint32_t i = 0; i < used; ++i)
-    count += segment_.processes()[i].state.load(std::memory_order_relaxed) != SlotState::kFree;
+  for (const ProcessEntry& entry : UsedProcesses(segment_))
+    count += entry.state.load(std::memory_order_relaxed) != SlotState::kFree;
   return count;
 }
 
-bool Drain::mpi_initialized() const {
-  const std::uint32_t used = std::min(segment_.header().processes_used.load(std::memory_order_acquire), kMaxProcesses);
-  for (std::uint32_t i = 0; i < used; ++i)
-    if (segment_.processes()[i].mpi_initialized.load(std::memory_order_relaxed) != 0) return true;
-  return false;
-}
-
-std::string Drain::LossText() const {
+bool Drain::WriteLosses(SpoolRoom room) {
+  if (losses_.empty()) return true;
+  // A disk that is full now will be at the next tick: one line for the whole time is enough.
+  if (room == SpoolRoom::kUsual && losses_.contains({Loss::kSpoolWrite, ""}) && RawNs() < retry_after_ns_) return false;
   std::string text;
-  for (const auto& [loss, entry] : losses_)
-    text += std::string(Info(static_cast<Loss>(loss)).name) + "\t" + std::to_string(entry.count) + "\t" +
-            std::to_string(entry.first_ticks) + "\t" + std::to_string(entry.last_ticks) + "\t" + entry.detail + "\n";
-  for (const std::string& line : loss_lines_) text += line;
-  return text;
+  for (const auto& [key, entry] : losses_)
+    text += std::string(Info(key.first).name) + "\t" + std::to_string(entry.count) + "\t" +
+            std::to_string(entry.first_ticks) + "\t" + std::to_string(entry.last_ticks) + "\t" +
+            (key.second.empty() ? entry.detail : key.second) + "\n";
+  if (!spool_.Append({SpoolKind::kLoss}, text, room)) return false;
+  losses_.clear();
+  return true;
 }
 
-void Drain::WriteLosses() {
-  const std::string text = LossText();
-  if (text.empty()) return;
-  // A disk that is full now will be at the next tick: one line for the whole time is
-  // enough, and the reserve is for the end.
-  const bool disk_trouble = losses_.contains(static_cast<std::uint16_t>(Loss::kSpoolWrite));
-  if (disk_trouble && RawNs() < retry_after_ns_) return;
-  if (spool_.Append({SpoolKind::kLoss}, text)) {
-    losses_.clear();
-    loss_lines_.clear();
-  }
-}
-
-void Drain::RunLast() {
+std::string Drain::RunLast() {
   Run();
-  WriteProcesses(true, true);
-  const std::uint32_t used = std::min(segment_.header().rings_used.load(std::memory_order_acquire), kMaxRings);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    const RingEntry& entry = segment_.rings()[i];
+  WriteProcesses(true, SpoolRoom::kEnd);
+  const std::span<RingEntry> used = UsedRings(segment_);
+  for (std::uint32_t i = 0; i < used.size(); ++i) {
+    const RingEntry& entry = used[i];
     if (entry.state.load(std::memory_order_acquire) == SlotState::kActive && entry.offset != 0 && Valid(entry))
       LeftOpen(i, entry, segment_.ring(entry.offset));
   }
+  WriteKept(SpoolRoom::kImportant);
+  std::uint64_t unwritten = 0;
+  for (const Kept& run : kept_) unwritten += run.records;
+  CountUnwritten(unwritten);
+  kept_.clear();
   if (const std::uint64_t dropped = segment_.header().dropped_no_ring.load(); dropped > 0)
     CountLoss(Loss::kNoRing, dropped, "in processes that did not fit into the process table");
   // Reached between the last look and the end.
   if (let_go_ > 0 && !limit_counted_)
     CountLoss(Loss::kBytesLimit, 1, "at the end: " + std::to_string(let_go_) + " records not kept");
-  if (const std::string text = LossText(); !text.empty()) spool_.Append({SpoolKind::kLoss}, text, true);
-  losses_.clear();
-  loss_lines_.clear();
+  std::string failed;
+  if (!WriteLosses(SpoolRoom::kEnd))
+    for (const auto& [key, entry] : losses_)
+      failed += (failed.empty() ? "" : ", ") + std::string(Info(key.first).name) + " " + std::to_string(entry.count);
+  return failed;
 }
 
 }  // namespace lockstep::agent

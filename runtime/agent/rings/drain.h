@@ -6,11 +6,14 @@
 
 #include <sys/uio.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -33,8 +36,9 @@ class Drain {
   // One look at everything. Thread: the agent's main loop only.
   Pass Run();
   // The application is gone (or about to be): everything, then the counts that
-  // only the segment holds. The tables' last state is written too.
-  void RunLast();
+  // only the segment holds. The tables' last state is written too. Returns which losses
+  // the spool does not tell of, because it could not be written ("RingFull 5"); "" if it tells of all.
+  std::string RunLast();
 
   // The first records that would make the spool longer, and all after them, are let go: recording has
   // stopped or is about to.
@@ -43,8 +47,10 @@ class Drain {
   using Observer = std::function<void(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> records)>;
   void Observe(Observer observer) { observer_ = std::move(observer); }
   void CountLoss(Loss loss, std::uint64_t count, std::string detail = {});
+  // Records or samples for which the spool had no room.
+  void CountUnwritten(std::uint64_t records);
   // Process table entries that changed since they were last written.
-  void WriteProcesses(bool all_changes, bool last_words = false);
+  void WriteProcesses(bool all_changes, SpoolRoom room = SpoolRoom::kUsual);
   // Frees rings and process entries whose process is gone without closing them.
   void ReapDead(std::int64_t direct_child);
 
@@ -54,9 +60,7 @@ class Drain {
   std::uint64_t dropped_records() const;  // With those that found their ring full, or none.
   std::uint64_t records_bytes() const { return records_bytes_; }
   std::uint64_t records() const { return records_; }
-  bool any_process() const;
   std::uint32_t processes() const;  // With a place in the table.
-  bool mpi_initialized() const;
 
  private:
   struct RingSeen {
@@ -67,28 +71,41 @@ class Drain {
     std::uint64_t count = 0, first_ticks = 0, last_ticks = 0;
     std::string detail;
   };
+  // Of one ring ("ring 3, thread 4711") or, where that is "", of the slot.
+  using LossKey = std::pair<Loss, std::string>;
   // False: the entry makes no sense.
   bool Valid(const RingEntry& entry) const;
   void DrainRing(std::uint32_t index, Pass& pass);
   void WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint64_t first, std::uint64_t last,
                     std::uint64_t records);
-  void AddLoss(Loss loss, std::uint64_t count, std::uint64_t first_ticks, std::uint64_t last_ticks);
-  // Records that the probe found no room for are told by a record of their own: if that one is lost
-  // they would be counted by nobody.
-  void CountLostGaps(const std::byte* slots, std::uint64_t mask, std::uint64_t first, std::uint64_t last);
+  LossCount& AddLoss(const LossKey& key, std::uint64_t count, std::uint64_t first_ticks, std::uint64_t last_ticks);
+  SpoolThread ThreadOf(const RingEntry& entry) const;
+  // Of a run of records that is not written: what later records or readers cannot do without.
+  // Gaps are counted for what they stand for; texts, communicators, losses and the like are kept to be written when
+  // there is room again (WriteKept), where they were. Returns how many are kept.
+  std::uint64_t KeepDefinitions(std::uint32_t index, const RingEntry& entry, std::uint64_t first, std::uint64_t last);
+  void WriteKept(SpoolRoom room);
   void LeftOpen(std::uint32_t index, const RingEntry& entry, const RingHeader& ring);
   void WriteBursts();
-  std::string LossText() const;  // Body of a kLoss block.
-  void WriteLosses();
+  bool WriteLosses(SpoolRoom room);  // True: there are none that are not written.
+
+  // Records of one ring that follow each other.
+  struct Kept {
+    std::uint32_t ring, generation;
+    std::uint64_t first_slot, records;
+    std::vector<std::byte> bytes;
+    std::optional<SpoolThread> thread;  // Its owner, if the spool does not name it yet.
+  };
 
   SegmentView segment_;
   SpoolWriter& spool_;
   EventClock clock_;
   Observer observer_;
   std::vector<RingSeen> rings_;
-  std::vector<std::string> processes_;                   // Last written bytes per index.
-  std::unordered_map<std::uint16_t, LossCount> losses_;  // By Loss; not yet written.
-  std::vector<std::string> loss_lines_;
+  std::vector<std::string> processes_;   // Last written bytes per index.
+  std::map<LossKey, LossCount> losses_;  // Not yet written.
+  std::deque<Kept> kept_;
+  std::size_t kept_bytes_ = 0;
   std::uint32_t bursts_written_ = 0;
   std::uint64_t lost_records_ = 0, closed_dropped_ = 0, records_bytes_ = 0, records_ = 0, limit_bytes_ = UINT64_MAX;
   bool over_limit_ = false, limit_counted_ = false;

@@ -25,6 +25,15 @@
 #endif
 
 namespace lockstep::agent {
+
+// How much of a file system this segment may take: total bytes, and slots of the first ring.
+struct SegmentSizes {
+  std::uint64_t total = 0, available = 0;
+  std::uint32_t main_slots = 0;
+  bool limited = true;  // A tmpfs without size limit reports 0 blocks in all.
+  std::uint64_t main_bytes() const { return kRingHeaderBytes + std::uint64_t{main_slots} * kSlotBytes; }
+};
+
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
@@ -47,6 +56,44 @@ void Touch(std::byte* begin, std::uint64_t bytes) {
     volatile std::byte* page = begin + at;
     *page = *page;
   }
+}
+
+SegmentSizes PlanSizes(const SegmentRequest& request, const struct statvfs& room, bool disk) {
+  SegmentSizes sizes;
+  sizes.main_slots = SlotsFor(request.main_ring_bytes);
+  // At least the first ring must fit, or no thread gets one.
+  sizes.total = RoundUp(std::max(request.total_bytes, kArenaOffset + sizes.main_bytes()));
+  sizes.available = static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize;
+  sizes.limited = room.f_blocks != 0;
+  if (disk || !sizes.limited) return sizes;
+  // Containers have 64 MiB by default, and MPI and PyTorch's workers want some of it:
+  // what we took would fail them. Better small rings there than rings on a disk.
+  const std::uint64_t share = sizes.available / 2 / static_cast<std::uint64_t>(std::max(request.local_slots, 1));
+  if (share < sizes.total) {
+    sizes.total = share / kPageBytes * kPageBytes;
+    while (sizes.main_slots > kMinSlots && kArenaOffset + 4 * sizes.main_bytes() > sizes.total) sizes.main_slots /= 2;
+  }
+  if (kArenaOffset + sizes.main_bytes() > sizes.total) {
+    sizes.available = share;
+    sizes.total = RoundUp(kArenaOffset + sizes.main_bytes());
+  }
+  return sizes;
+}
+
+void FillHeader(SegmentHeader& header, const SegmentRequest& request, const SegmentSizes& sizes) {
+  header.magic = kSegmentMagic;
+  header.version = kSegmentVersion;
+  header.header_bytes = sizeof(SegmentHeader);
+  header.segment_bytes = sizes.total;
+  header.agent_pid = ::getpid();
+  header.run_hash = request.run_hash;
+  header.slot_rank = -1;
+  header.spool_inode = request.spool_inode;
+  if (::getrandom(&header.spool_nonce, sizeof header.spool_nonce, GRND_NONBLOCK) < 0)
+    header.spool_nonce = static_cast<std::uint64_t>(::clock()) << 32 ^ header.spool_inode ^ (std::uint64_t{1} << 63);
+  header.main_ring_slots = sizes.main_slots;
+  header.other_ring_slots = std::min(SlotsFor(request.other_ring_bytes), sizes.main_slots);
+  header.next_free.store(kArenaOffset);
 }
 
 }  // namespace
@@ -72,81 +119,53 @@ Result<Segment> Segment::Create(const SegmentRequest& request) {
 }
 
 std::string Segment::TryAt(const std::string& path, const SegmentRequest& request, bool disk, bool* taken) {
-  std::uint32_t main_slots = SlotsFor(request.main_ring_bytes);
-  const auto main_bytes = [&] { return kRingHeaderBytes + std::uint64_t{main_slots} * kSlotBytes; };
-  // At least the first ring must fit, or no thread gets one.
-  std::uint64_t total = RoundUp(std::max(request.total_bytes, kArenaOffset + main_bytes()));
   const std::string directory = path.substr(0, path.rfind('/'));
   struct statvfs room;
   if (::statvfs(directory.c_str(), &room) != 0) return directory + ": " + std::strerror(errno);
-  std::uint64_t available = static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize;
-  // A tmpfs without size limit reports 0 blocks in all.
-  if (!disk && room.f_blocks != 0) {
-    // Containers have 64 MiB by default, and MPI and PyTorch's workers want some of it:
-    // what we took would fail them. Better small rings there than rings on a disk.
-    const std::uint64_t share = available / 2 / static_cast<std::uint64_t>(std::max(request.local_slots, 1));
-    if (share < total) {
-      total = share / kPageBytes * kPageBytes;
-      while (main_slots > kMinSlots && kArenaOffset + 4 * main_bytes() > total) main_slots /= 2;
-    }
-    if (kArenaOffset + main_bytes() > total) {
-      available = share;
-      total = RoundUp(kArenaOffset + main_bytes());
-    }
-  }
-  const std::uint32_t other_slots = std::min(SlotsFor(request.other_ring_bytes), main_slots);
-  if (room.f_blocks != 0 && available < total)
-    return directory + " has " + std::to_string(available >> 20) + " MiB for it, " + std::to_string(total >> 20) +
-           " MiB are needed";
+  const SegmentSizes sizes = PlanSizes(request, room, disk);
+  if (sizes.limited && sizes.available < sizes.total)
+    return directory + " has " + std::to_string(sizes.available >> 20) + " MiB for it, " +
+           std::to_string(sizes.total >> 20) + " MiB are needed";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) {
     *taken = errno == EEXIST;
     return path + ": " + std::strerror(errno);
   }
-  const auto fail = [&](const std::string& why) {
+  const char* failed = Map(fd, request, sizes);
+  if (failed != nullptr) {
     const int error = errno;
-    if (view_.base != nullptr) ::munmap(view_.base, total);
+    if (view_.base != nullptr) ::munmap(view_.base, view_.bytes);
     view_ = {};
     fd_ = -1;
     ::close(fd);
     ::unlink(path.c_str());
-    return path + ": " + why + ": " + std::strerror(error);
-  };
+    return path + ": " + failed + ": " + std::strerror(error);
+  }
+  on_disk_ = disk;
+  path_ = path;
+  return "";
+}
+
+const char* Segment::Map(int fd, const SegmentRequest& request, const SegmentSizes& sizes) {
   struct stat info {};
   // Whoever looks for what the dead have left may have been between these two.
-  if (TryLockShared(fd) == Locked::kHeld || ::fstat(fd, &info) != 0 || info.st_nlink == 0) return fail("lock");
-  if (::ftruncate(fd, static_cast<off_t>(total)) != 0) return fail("ftruncate");
-  void* base = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (base == MAP_FAILED) return fail("mmap");
-  view_ = {static_cast<std::byte*>(base), total};
+  if (TryLockShared(fd) == Locked::kHeld || ::fstat(fd, &info) != 0 || info.st_nlink == 0) return "lock";
+  if (::ftruncate(fd, static_cast<off_t>(sizes.total)) != 0) return "ftruncate";
+  void* base = ::mmap(nullptr, sizes.total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) return "mmap";
+  view_ = {static_cast<std::byte*>(base), sizes.total};
   fd_ = fd;
-  on_disk_ = disk;
   full_ = false;
   // The header's page must be ours before it is written: a write to a tmpfs page
   // that cannot be had is SIGBUS.
-  if (::fallocate(fd, 0, 0, static_cast<off_t>(RoundUp(kArenaOffset))) != 0 && errno != EOPNOTSUPP)
-    return fail("fallocate");
-  auto* header = new (view_.base) SegmentHeader{};
-  header->magic = kSegmentMagic;
-  header->version = kSegmentVersion;
-  header->header_bytes = sizeof(SegmentHeader);
-  header->segment_bytes = total;
-  header->agent_pid = ::getpid();
-  header->run_hash = request.run_hash;
-  header->slot_rank = -1;
-  header->spool_inode = request.spool_inode;
-  if (::getrandom(&header->spool_nonce, sizeof header->spool_nonce, GRND_NONBLOCK) < 0)
-    header->spool_nonce = static_cast<std::uint64_t>(::clock()) << 32 ^ header->spool_inode ^ (std::uint64_t{1} << 63);
-  header->main_ring_slots = main_slots;
-  header->other_ring_slots = other_slots;
-  header->next_free.store(kArenaOffset);
-  if (!ExtendTo(kArenaOffset + main_bytes())) return fail("fallocate");
-  const std::uint64_t first = kRingHeaderBytes + std::uint64_t{main_slots} * kSlotBytes / kAheadPart;
-  if (!Populate(0, kArenaOffset + first)) return fail("populating");
+  if (::fallocate(fd, 0, 0, static_cast<off_t>(RoundUp(kArenaOffset))) != 0 && errno != EOPNOTSUPP) return "fallocate";
+  FillHeader(*new (view_.base) SegmentHeader{}, request, sizes);
+  if (!ExtendTo(kArenaOffset + sizes.main_bytes())) return "fallocate";
+  const std::uint64_t first = kRingHeaderBytes + std::uint64_t{sizes.main_slots} * kSlotBytes / kAheadPart;
+  if (!Populate(0, kArenaOffset + first)) return "populating";
   populated_ = {first};
-  path_ = path;
   device_ = info.st_dev;
-  return "";
+  return nullptr;
 }
 
 Segment::Segment(Segment&& other) noexcept

@@ -25,6 +25,8 @@ struct SegmentRequest {
   std::uint64_t main_ring_bytes = 0, other_ring_bytes = 0;  // Rounded down to powers of two of slots.
 };
 
+struct SegmentSizes;
+
 class Segment {
  public:
   // A zeroed header with magic, sizes and ring capacities filled in, and the
@@ -52,6 +54,8 @@ class Segment {
   Segment() = default;
   // Empty string: mapped. Else the reason; *taken: the name was another's.
   std::string TryAt(const std::string& path, const SegmentRequest& request, bool disk, bool* taken);
+  // Null: locked, mapped, its header filled in. Else what failed; errno is set.
+  const char* Map(int fd, const SegmentRequest& request, const SegmentSizes& sizes);
   bool ExtendTo(std::uint64_t end);
   bool Populate(std::uint64_t begin, std::uint64_t end);
 

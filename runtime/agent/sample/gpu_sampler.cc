@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/agent/rings/segment_entries.h"
 #include "runtime/agent/sample/nvml.h"
 
 namespace lockstep::agent {
@@ -53,9 +54,7 @@ GpuSampler::~GpuSampler() {
 
 void GpuSampler::Follow(const SegmentView& segment) {
   std::vector<GpuUuid> devices;
-  const std::uint32_t used = std::min(segment.header().processes_used.load(std::memory_order_acquire), kMaxProcesses);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    const ProcessEntry& entry = segment.processes()[i];
+  for (const ProcessEntry& entry : UsedProcesses(segment)) {
     if (entry.state.load(std::memory_order_acquire) != SlotState::kActive) continue;
     const std::uint32_t count = std::min(entry.gpu_count.load(std::memory_order_acquire), kMostDevices);
     for (std::uint32_t d = 0; d < count; ++d) {

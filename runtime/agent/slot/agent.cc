@@ -56,10 +56,12 @@ bool GroupHasIt(const signalfd_siginfo& info, launch::LaunchSource source) {
 
 }  // namespace
 
-void SlotRun::Snapshot(bool last_words) {
+void SlotRun::Snapshot(SpoolRoom room) {
   const ClockSnapshot row = TakeSnapshot(clock_);
-  spool_->Append({SpoolKind::kSnapshots}, &row, sizeof row, last_words);
+  spool_->Append({SpoolKind::kSnapshots}, &row, sizeof row, room);
 }
+
+void SlotRun::SampleCpu() { AppendSamples(SpoolKind::kCpu, sampler_->Sample(*drain_)); }
 
 void SlotRun::FlushGpu() {
   if (!gpu_flush_->Ask()) return;
@@ -74,8 +76,7 @@ void SlotRun::FlushGpu() {
 
 void SlotRun::SampleGpu() {
   gpu_sampler_->Follow(segment_->view());
-  if (const std::vector<GpuSample> samples = gpu_sampler_->Take(); !samples.empty())
-    spool_->Append({SpoolKind::kGpuSamples}, samples.data(), samples.size() * sizeof samples[0]);
+  AppendSamples(SpoolKind::kGpuSamples, gpu_sampler_->Take());
   if (const std::string trouble = gpu_sampler_->TakeTrouble(); !trouble.empty())
     spool_->Append({SpoolKind::kMeta}, "fact.nvml\twhy=" + trouble + "\n");
 }
@@ -115,8 +116,7 @@ void SlotRun::Tick() {
 void SlotRun::Periodic(std::int64_t now_ns) {
   if (now_ns >= next_cpu_ns_) {
     next_cpu_ns_ = now_ns + kCpuPeriodNs;
-    const std::vector<SpoolCpu> rows = sampler_->Sample(*drain_);
-    if (!rows.empty()) spool_->Append({SpoolKind::kCpu}, rows.data(), rows.size() * sizeof rows[0]);
+    SampleCpu();
     SampleGpu();
   }
   if (now_ns >= next_second_ns_) {
@@ -184,9 +184,9 @@ void SlotRun::Loop() {
   }
 }
 
-// Becomes the application: there is not even room for an agent beside it.
+// Becomes the application: not even an agent that records nothing could be started beside it.
 RunResult SlotRun::RunBare(const Error& trouble) {
-  Say("rank " + std::to_string(launch_.slot()) + " runs without Lockstep: " + trouble.what + " (" + trouble.hint + ")");
+  Say(RankText() + " runs without Lockstep: " + trouble.what + " (" + trouble.hint + ")");
   if (gate_) gate_->RestoreInChild();
   std::vector<char*> argv;
   for (const std::string& word : options_.command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -198,36 +198,47 @@ RunResult SlotRun::RunBare(const Error& trouble) {
   return result_;
 }
 
+void SlotRun::PrepareOrSay() {
+  if (const long enclosing = EnclosingAgent(launch_.rank); enclosing != 0) {
+    if (speaks())
+      Say("another `lockstep run` (process " + std::to_string(enclosing) +
+          ") already records this program; this one only starts it");
+    return;
+  }
+  std::string trouble;
+  try {
+    trouble = Prepare();
+  } catch (const std::exception& error) {
+    trouble = error.what();  // No memory or no thread to be had (ulimit -v, -u): the libraries below throw.
+  }
+  traced_ = trouble.empty();
+  if (traced_) return;
+  Say(RankText() + " runs without Lockstep: " + trouble);
+  RemoveTraces();
+}
+
+void SlotRun::WriteBegin() {
+  RankFacts facts{.clock = clock_, .test_clock = test_clock_};
+  facts.clock_domain = segment_->view().header().clock_domain;
+  facts.ring_bytes = segment_->view().bytes;
+  facts.segment_path = segment_->path();
+  facts.segment_device = segment_->device();
+  facts.nonce = segment_->view().header().spool_nonce;
+  facts.locked = spool_->locked();
+  facts.run_dir = dir_.absolute;
+  facts.recording = options_.window.Includes(launch_.slot()) ? options_.window.text : "none";
+  spool_->Append({SpoolKind::kMeta}, StartMeta(options_, launch_, facts));
+  window_->Begin();
+  begin_ns_ = RawNs();
+  Snapshot();
+}
+
 Result<RunResult> SlotRun::Run() {
   auto gate = SignalGate::Open();
   if (!gate.ok()) return RunBare(gate.error());
   gate_.emplace(std::move(gate).value());
-  const long enclosing = EnclosingAgent(launch_.rank);
-  const std::string trouble = enclosing != 0 ? "inside another" : PrepareOrSay();
-  traced_ = trouble.empty();
-  if (enclosing != 0) {
-    if (speaks())
-      Say("another `lockstep run` (process " + std::to_string(enclosing) +
-          ") already records this program; this one only starts it");
-  } else if (!traced_) {
-    Say("rank " + std::to_string(launch_.slot()) + " runs without Lockstep: " + trouble);
-    RemoveTraces();
-  }
-  if (traced_) {
-    RankFacts facts{.clock = clock_, .test_clock = test_clock_};
-    facts.clock_domain = segment_->view().header().clock_domain;
-    facts.ring_bytes = segment_->view().bytes;
-    facts.segment_path = segment_->path();
-    facts.segment_device = segment_->device();
-    facts.nonce = segment_->view().header().spool_nonce;
-    facts.locked = spool_->locked();
-    facts.run_dir = dir_.absolute;
-    facts.recording = options_.window.Includes(launch_.slot()) ? options_.window.text : "none";
-    spool_->Append({SpoolKind::kMeta}, StartMeta(options_, launch_, facts));
-    window_->Begin();
-    begin_ns_ = RawNs();
-    Snapshot();
-  }
+  PrepareOrSay();
+  if (traced_) WriteBegin();
   const Status started = StartChild();
   if (!started.ok() || start_errno_ != 0) {
     if (traced_) RemoveTraces();
@@ -240,11 +251,9 @@ Result<RunResult> SlotRun::Run() {
   // ns; wake-ups are shared with others'. Not before: the application would inherit it.
   ::prctl(PR_SET_TIMERSLACK, 500'000UL);
   if (traced_) {
-    const std::string pid = "pid\t" + std::to_string(child_->pid()) + "\n";
-    spool_->Append({SpoolKind::kMeta}, pid);
-    if (launch_.slot() == 0 && launch_.rank <= 0 && !options_.estimate) {
-      if (WriteManifest(dir_, options_, launch_)) PointLatest(dir_);
-    }
+    spool_->Append({SpoolKind::kMeta}, "pid\t" + std::to_string(child_->pid()) + "\n");
+    const bool first = launch_.slot() == 0 && launch_.rank <= 0;
+    if (first && !options_.estimate && WriteManifest(dir_, options_, launch_)) PointLatest(dir_);
   }
   Loop();
   result_.exit_code = exit_.code;
@@ -260,7 +269,8 @@ Result<RunResult> SlotRun::Run() {
     ::signal(SIGPIPE, SIG_IGN);
     ::signal(SIGXFSZ, SIG_IGN);
   }
-  if (traced_ && options_.estimate) {
+  if (!traced_) return result_;
+  if (options_.estimate) {
     WriteEstimate(dir_, {.rank = launch_.slot(),
                          .records = drain_->records(),
                          .bytes = spool_->bytes(),
@@ -268,7 +278,7 @@ Result<RunResult> SlotRun::Run() {
                          .steps = step_bytes_.steps(),
                          .step_bytes_p50 = step_bytes_.Median()});
     result_.dir = dir_;
-  } else if (traced_) {
+  } else {
     Convert();
   }
   return result_;

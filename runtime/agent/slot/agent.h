@@ -13,6 +13,7 @@
 #include "comms/launch/launch_env.h"
 #include "core/result.h"
 #include "runtime/agent/rundir/run_dir.h"
+#include "runtime/agent/slot/convert.h"
 #include "runtime/agent/window/window_options.h"
 
 namespace lockstep::agent {
@@ -33,11 +34,6 @@ struct RunOptions {
   std::string metrics;              // Rank 0 writes them here, for Prometheus; "": does not.
   bool quiet = false;
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
-};
-
-struct RunFile {
-  std::string path;
-  std::uint64_t bytes = 0;
 };
 
 struct RunResult {

@@ -22,35 +22,22 @@ std::int64_t ToNs(const timeval& time) { return std::int64_t{time.tv_sec} * kSec
 
 }  // namespace
 
-void SlotRun::Finish() {
-  injection_.RemoveLink();
-  SegmentHeader& header = segment_->view().header();
-  if (good_end()) {
-    terminating_ = false;
-    clock_link_->Finish(true);
-  }
-  header.agent_gone.store(1, std::memory_order_release);  // For processes that outlive the application.
-  SampleGpu();
-  if (const std::vector<SpoolCpu> rows = sampler_->Sample(*drain_); !rows.empty())
-    spool_->Append({SpoolKind::kCpu}, rows.data(), rows.size() * sizeof rows[0]);
-  window_->Finish();
-  if (window_->ranges_missing() && launch_.rank <= 0 && speaks())
+// A window that never opened: nothing was recorded, and the user should know why.
+void SlotRun::SayWhatWasMissed() {
+  const bool says = launch_.rank <= 0 && speaks();
+  if (window_->ranges_missing() && says)
     Say("nothing was recorded: no " + plan_.text + " was opened" +
         (plan_.range_source == kRangeSourceCuda
              ? "; cudaProfilerStart of a statically linked CUDA runtime cannot be seen"
              : ""));
-  if (window_->steps_missing()) {
-    drain_->CountLoss(Loss::kStepsNotLive, 1, options_.window.text);
-    if (speaks() && launch_.rank <= 0)
-      Say("windows by step were asked for (" + options_.window.text +
-          ") but no step was seen: call lockstep_step(), or name a range with --step-range");
-  }
-  if (header.mailbox.state.load(std::memory_order_acquire) == 2) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
-  if (live_) live_->Finish();
-  drain_->RunLast();
-  if (options_.estimate) step_bytes_.Add(header.window.next_step.load(), drain_->records_bytes());
-  clock_link_->Drain(*spool_);
-  Snapshot(true);
+  if (!window_->steps_missing()) return;
+  drain_->CountLoss(Loss::kStepsNotLive, 1, options_.window.text);
+  if (says)
+    Say("windows by step were asked for (" + options_.window.text +
+        ") but no step was seen: call lockstep_step(), or name a range with --step-range");
+}
+
+bool SlotRun::WriteEnd() {
   struct rusage self {};
   ::getrusage(RUSAGE_SELF, &self);
   SpoolEnd end{};
@@ -66,21 +53,44 @@ void SlotRun::Finish() {
     meta += "clock_trouble\t" + why + "\n";
     // Where MPI was measured in the application itself nothing is missing that matters.
     // What kept it from starting was said then.
-    if (header.burst_rows.load(std::memory_order_acquire) == 0 && clock_link_->trouble().empty() && speaks())
-      Say("rank " + std::to_string(launch_.slot()) + " could not compare its clock: " + why);
+    const bool measured = segment_->view().header().burst_rows.load(std::memory_order_acquire) != 0;
+    if (!measured && clock_link_->trouble().empty() && speaks())
+      Say(RankText() + " could not compare its clock: " + why);
   }
   meta += "clock_service\t" + clock_link_->Describe() + "\n";
   if (window_->limit_reached())
     meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";
-  bool good = spool_->Append({SpoolKind::kMeta}, meta, true);
-  good = spool_->Append({SpoolKind::kEnd}, &end, sizeof end, true) && good;
+  const bool meta_written = spool_->Append({SpoolKind::kMeta}, meta, SpoolRoom::kEnd);
+  return spool_->Append({SpoolKind::kEnd}, &end, sizeof end, SpoolRoom::kEnd) && meta_written;
+}
+
+void SlotRun::Finish() {
+  injection_.RemoveLink();
+  SegmentHeader& header = segment_->view().header();
+  if (good_end()) {
+    terminating_ = false;
+    clock_link_->Finish(true);
+  }
+  header.agent_gone.store(1, std::memory_order_release);  // For processes that outlive the application.
+  SampleGpu();
+  SampleCpu();
+  window_->Finish();
+  SayWhatWasMissed();
+  if (header.mailbox.state.load(std::memory_order_acquire) == 2) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
+  if (live_) live_->Finish();
+  const std::string unwritten = drain_->RunLast();
+  if (options_.estimate) step_bytes_.Add(header.window.next_step.load(), drain_->records_bytes());
+  clock_link_->Drain(*spool_, SpoolRoom::kEnd);
+  Snapshot(SpoolRoom::kEnd);
+  bool good = WriteEnd();
   // What is in the spool is no longer needed here; what is not stays readable.
   if (good && !good_end()) segment_->Remove();
   good = spool_->Close() && good;
   if (drain_->lost_records() > 0 && !options_.quiet)
-    Say("rank " + std::to_string(launch_.slot()) + ": " + std::to_string(drain_->lost_records()) +
-        " records lost, the spool could not be written (" + std::strerror(spool_->last_error()) +
-        "): free space in the output directory, or set --spool-dir");
+    Say(RankText() + ": " + std::to_string(drain_->lost_records()) + " records lost, the spool could not be written (" +
+        std::strerror(spool_->last_error()) + "): free space in the output directory, or set --spool-dir");
+  if (!unwritten.empty() && !options_.quiet)
+    Say(RankText() + ": its file will not say what it lost, for that could not be written either: " + unwritten);
   if (good) segment_->Remove();
   if (!good_end()) clock_link_->Finish(false);
 }
@@ -99,7 +109,7 @@ void SlotRun::Convert() {
   auto files = ConvertSpool(spool_path_, dir_, launch_.slot());
   if (!files.ok()) {
     if (!options_.quiet)
-      Say("rank " + std::to_string(launch_.slot()) + ": the rank file could not be written (" + files.error().what +
+      Say(RankText() + ": the rank file could not be written (" + files.error().what +
           "): the next `lockstep analyze` reads the spool");
     spool_->Unlock();
     WriteClaim(dir_, false);

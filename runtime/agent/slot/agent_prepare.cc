@@ -49,7 +49,7 @@ std::string SlotRun::Prepare() {
   segment_.emplace(std::move(segment).value());
   if (segment_->on_disk() && speaks())
     Say("the rings are on a disk (" + segment_->tmpfs_trouble() + "), so recorded calls may take milliseconds longer");
-  JudgeMpi();
+  ExamineMpi();
   FillHeader();
   clock_link_.emplace(clock_service_, launch_, clock_, segment_->view(), dir_.absolute + "/ranks",
                       libraries_.clock_program, [this] { return TerminationAsked(); });
@@ -106,15 +106,6 @@ std::string SlotRun::PrepareInjection() {
   return "";
 }
 
-// No memory or no thread to be had (ulimit -v, -u): the libraries below throw.
-std::string SlotRun::PrepareOrSay() {
-  try {
-    return Prepare();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-}
-
 std::string SlotRun::OpenSpool() {
   if (options_.estimate) {
     spool_.emplace(SpoolWriter::Counting());
@@ -160,20 +151,20 @@ void SlotRun::FillHeader() {
   header.mailbox.world_rank = header.mailbox.leader = header.mailbox.reference = -1;
 }
 
-void SlotRun::JudgeMpi() {
+void SlotRun::ExamineMpi() {
   mpi_ = MpiOfProgram(options_.command[0]);
   clock_service_ = options_.clock;
   const std::string& program = options_.command[0];
-  const bool tells = !options_.quiet && launch_.rank <= 0;  // The same on every node.
+  const bool says = !options_.quiet && launch_.rank <= 0;  // The same on every node.
   // lockstep-clock would take the place that the launcher keeps for the program: its MPI_Init fails (Open MPI 4.1.4).
   if (clock_service_ == clock::ClockService::kAgent && mpi_.kind != LinkedMpi::kNone) {
     clock_service_ = clock::ClockService::kAuto;
-    if (tells)
+    if (says)
       Say("--clock agent is for programs without MPI, and " + program + " uses " + mpi_.library +
           ": clocks are measured as with --clock auto");
   }
   if (mpi_.kind != LinkedMpi::kMpich && mpi_.kind != LinkedMpi::kOther) return;
-  if (tells)
+  if (says)
     Say(program + " uses " + (mpi_.kind == LinkedMpi::kMpich ? "MPICH" : "an older MPI") + " (" + mpi_.library +
         "): its MPI calls are not recorded; ranges, steps and GPU work are. To record MPI calls, build the program "
         "with Open MPI 4");

@@ -63,23 +63,27 @@ ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, 
 
 ClockLink::~ClockLink() = default;
 
-void ClockLink::Drain(SpoolWriter& spool) {
+void ClockLink::Drain(SpoolWriter& spool, SpoolRoom room) {
   std::vector<BurstRow> rows;
   {
     const std::lock_guard lock(mutex_);
     rows.swap(rows_);
   }
-  for (std::size_t at = 0; at < rows.size(); at += kRowsPerBlock) {
-    const std::size_t count = std::min(rows.size() - at, kRowsPerBlock);
-    // Few and precious: they may use the spool's reserve.
-    spool.Append({SpoolKind::kBursts}, rows.data() + at, count * sizeof(BurstRow), true);
+  std::size_t at = 0;
+  for (std::size_t count; at < rows.size(); at += count) {
+    count = std::min(rows.size() - at, kRowsPerBlock);
+    if (!spool.Append({SpoolKind::kBursts}, rows.data() + at, count * sizeof(BurstRow), room)) break;
   }
+  if (at == rows.size()) return;
+  // There was no room: next time.
+  const std::lock_guard lock(mutex_);
+  rows_.insert(rows_.begin(), rows.begin() + static_cast<std::ptrdiff_t>(at), rows.end());
 }
 
 std::string ClockLink::TakeTrouble() {
   if (coordinator_ == nullptr) return trouble_;
   const std::string why = coordinator_->Trouble();
-  if (why.empty() || std::exchange(told_, true)) return "";
+  if (why.empty() || std::exchange(reported_, true)) return "";
   return why + (no_shared_key_.empty() ? "" : "; " + no_shared_key_);
 }
 

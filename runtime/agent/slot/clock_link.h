@@ -31,8 +31,8 @@ class ClockLink {
             std::function<bool()> interrupted);
   ~ClockLink();
 
-  // Rows measured since the last call become blocks.
-  void Drain(SpoolWriter& spool);
+  // Rows measured since the last call become blocks. They are few, and alignment needs them.
+  void Drain(SpoolWriter& spool, SpoolRoom room = SpoolRoom::kImportant);
   // After a good end: one more burst; the server answers ranks that end later until
   // this object goes. After a bad end: stop at once.
   void Finish(bool good);
@@ -51,7 +51,7 @@ class ClockLink {
   ClockOffset offset_;
   std::unique_ptr<clock::ClockCoordinator> coordinator_;
   std::string trouble_, no_shared_key_;
-  bool told_ = false;
+  bool reported_ = false;
   SegmentView segment_;
   std::string meeting_dir_;
   std::int32_t rank_;

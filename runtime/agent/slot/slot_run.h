@@ -41,12 +41,15 @@ class SlotRun {
  private:
   // "" or why this slot cannot be traced.
   std::string Prepare();
-  std::string PrepareOrSay();
+  // Sets traced_; where it is false, has said why.
+  void PrepareOrSay();
+  // The spool's first blocks; capture begins if the window says so.
+  void WriteBegin();
   std::string OpenSpool();
   std::string PrepareInjection();
   void FillHeader();
-  // What is known of the program's MPI before it starts.
-  void JudgeMpi();
+  // What the program's own file says of its MPI, and what follows for the clock service.
+  void ExamineMpi();
   // Nothing was recorded and nothing will be: as if this slot had not been here.
   void RemoveTraces();
   Status StartChild();
@@ -57,15 +60,24 @@ class SlotRun {
   bool TerminationAsked();
   void Tick();
   void Periodic(std::int64_t now_ns);
-  void Snapshot(bool last_words = false);
-  // What CUPTI holds into the rings and the spool, waiting for it no longer than is decent.
+  void Snapshot(SpoolRoom room = SpoolRoom::kUsual);
+  // Brings what CUPTI holds into the rings and the spool; waits for it kFlushNs at the most.
   void FlushGpu();
+  void SampleCpu();
   void SampleGpu();
+  template <typename Row>
+  void AppendSamples(SpoolKind kind, const std::vector<Row>& rows) {
+    if (!rows.empty() && !spool_->Append({kind}, rows)) drain_->CountUnwritten(rows.size());
+  }
   void StartLive();
   void Finish();
+  void SayWhatWasMissed();
+  // The spool's last two blocks. False: it has no room for them.
+  bool WriteEnd();
   void Convert();
+  std::string RankText() const { return "rank " + std::to_string(launch_.slot()); }
   bool good_end() const { return exit_.signal == 0 && exit_.code == 0; }
-  // One voice per node for what concerns the node, rank 0 for what concerns the run.
+  // One agent per node prints what concerns the node, rank 0's what concerns the run.
   bool speaks() const { return !options_.quiet && (launch_.rank <= 0 || launch_.local_rank == 0); }
 
   const RunOptions& options_;

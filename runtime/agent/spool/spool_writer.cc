@@ -1,6 +1,7 @@
 #include "runtime/agent/spool/spool_writer.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +40,8 @@ Result<SpoolWriter> SpoolWriter::Create(const std::string& path) {
   writer.locked_ = TryLockExclusive(lock.get()) == Locked::kYes;
   writer.lock_ = std::move(lock);
   writer.inode_ = static_cast<std::uint64_t>(info.st_ino);
+  if (rlimit limit{}; ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    writer.size_limit_ = limit.rlim_cur;
   if (!writer.Allocate(kReserveBytes)) {
     ::unlink(path.c_str());
     return Error{ErrorCode::kIo, "no space for the spool file: " + std::string(std::strerror(writer.last_error_)), path,
@@ -63,6 +66,7 @@ SpoolWriter& SpoolWriter::operator=(SpoolWriter&& other) noexcept {
     bytes_ = other.bytes_;
     allocated_ = other.allocated_;
     inode_ = other.inode_;
+    size_limit_ = other.size_limit_;
     locked_ = other.locked_;
     can_allocate_ = other.can_allocate_;
     counting_ = other.counting_;
@@ -76,6 +80,11 @@ SpoolWriter::~SpoolWriter() {
 
 // Space up to `end`; in strides where there is room, else exactly that.
 bool SpoolWriter::Allocate(std::uint64_t end) {
+  // fallocate without a change of the size does not ask for ulimit -f (Linux 6.18), which writes meet.
+  if (end > size_limit_) {
+    last_error_ = EFBIG;
+    return false;
+  }
   if (!can_allocate_ || end <= allocated_) return true;
   for (const std::uint64_t target : {end + kStrideBytes, end}) {
     int rc;
@@ -96,7 +105,7 @@ bool SpoolWriter::Allocate(std::uint64_t end) {
   return false;
 }
 
-bool SpoolWriter::Append(const Key& key, std::span<const iovec> payload, bool last_words) {
+bool SpoolWriter::Append(const Key& key, std::span<const iovec> payload, SpoolRoom room) {
   if ((fd_ < 0 && !counting_) || payload.size() > kMaxParts) return false;
   std::size_t total = 0;
   for (const iovec& part : payload) total += part.iov_len;
@@ -118,7 +127,8 @@ bool SpoolWriter::Append(const Key& key, std::span<const iovec> payload, bool la
   header.crc = crc;
 
   const std::uint64_t end = bytes_ + sizeof header + total;
-  if (!last_words && !Allocate(end + kReserveBytes)) return false;
+  const std::uint64_t spared = room == SpoolRoom::kUsual ? kReserveBytes : kReserveBytes / 2;
+  if (room != SpoolRoom::kEnd && !Allocate(end + spared)) return false;
 
   iovec parts[kMaxParts + 1];
   parts[0] = {&header, sizeof header};
@@ -152,9 +162,9 @@ bool SpoolWriter::Append(const Key& key, std::span<const iovec> payload, bool la
   return true;
 }
 
-bool SpoolWriter::Append(const Key& key, const void* payload, std::size_t bytes, bool last_words) {
+bool SpoolWriter::Append(const Key& key, const void* payload, std::size_t bytes, SpoolRoom room) {
   const iovec part{const_cast<void*>(payload), bytes};
-  return Append(key, std::span<const iovec>(&part, 1), last_words);
+  return Append(key, std::span<const iovec>(&part, 1), room);
 }
 
 bool SpoolWriter::Close() {

@@ -2,8 +2,8 @@
 // Appends checksummed blocks to a spool file (core/spool_layout.h).
 //
 // A full disk must not tear a block or silence its own report: space is allocated
-// ahead (fallocate keeps the size), and the last 128 KiB of it are for the blocks
-// that say what was lost and that the application ended.
+// ahead (fallocate keeps the size), and the last of it is kept for the blocks that
+// say what was lost and that the application ended (SpoolRoom).
 //
 // The writer holds the file's exclusive lock (core/file_lock.h) from before it has its name until Unlock() or its
 // own end: as long as that is so, no other process may touch the spool or what it points to.
@@ -14,12 +14,20 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/file_lock.h"
 #include "core/result.h"
 #include "core/spool_layout.h"
 
 namespace lockstep::agent {
+
+// How much of a disk that is full a block may still use. The spool keeps 128 KiB allocated beyond what is written.
+enum class SpoolRoom : std::uint8_t {
+  kUsual,      // None of it.
+  kImportant,  // Half of it: few and small, and others cannot be understood without them.
+  kEnd,        // All of it: written once, after the application's end.
+};
 
 class SpoolWriter {
  public:
@@ -37,11 +45,16 @@ class SpoolWriter {
     std::uint64_t first_slot = 0;
   };
   // Writes one block whole or not at all. False: no space or an I/O error; the
-  // file still ends at a block. `last_words` may use the reserve.
-  bool Append(const Key& key, std::span<const iovec> payload, bool last_words = false);
-  bool Append(const Key& key, const void* payload, std::size_t bytes, bool last_words = false);
-  bool Append(const Key& key, std::string_view text, bool last_words = false) {
-    return Append(key, text.data(), text.size(), last_words);
+  // file still ends at a block.
+  bool Append(const Key& key, std::span<const iovec> payload, SpoolRoom room = SpoolRoom::kUsual);
+  bool Append(const Key& key, const void* payload, std::size_t bytes, SpoolRoom room = SpoolRoom::kUsual);
+  bool Append(const Key& key, std::string_view text, SpoolRoom room = SpoolRoom::kUsual) {
+    return Append(key, text.data(), text.size(), room);
+  }
+  // Of plain rows.
+  template <typename Row>
+  bool Append(const Key& key, const std::vector<Row>& rows, SpoolRoom room = SpoolRoom::kUsual) {
+    return Append(key, rows.data(), rows.size() * sizeof(Row), room);
   }
 
   // Gives unused allocated space back and closes. False if the system reported a write error. The lock stays.
@@ -63,7 +76,7 @@ class SpoolWriter {
   int fd_ = -1;
   OwnedFd lock_;  // The same open file, and so the same lock, for longer.
   std::string path_;
-  std::uint64_t bytes_ = 0, allocated_ = 0, inode_ = 0;
+  std::uint64_t bytes_ = 0, allocated_ = 0, inode_ = 0, size_limit_ = UINT64_MAX;
   bool can_allocate_ = true, counting_ = false, locked_ = false;
   int last_error_ = 0;
 };

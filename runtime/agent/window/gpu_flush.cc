@@ -2,8 +2,9 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <cerrno>
+
+#include "runtime/agent/rings/segment_entries.h"
 
 namespace lockstep::agent {
 namespace {
@@ -22,9 +23,9 @@ bool Alive(std::int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 ||
 
 bool GpuFlush::Ask() {
   asked_.clear();
-  const std::uint32_t used = std::min(segment_.header().processes_used.load(std::memory_order_acquire), kMaxProcesses);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    ProcessEntry& entry = segment_.processes()[i];
+  const std::span<ProcessEntry> used = UsedProcesses(segment_);
+  for (std::uint32_t i = 0; i < used.size(); ++i) {
+    ProcessEntry& entry = used[i];
     if (!Records(entry)) continue;
     asked_.push_back({i, entry.generation, entry.gpu_flush_wanted.fetch_add(1, std::memory_order_acq_rel) + 1});
   }

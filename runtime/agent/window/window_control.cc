@@ -109,7 +109,7 @@ void WindowControl::SwitchNow(bool on, WindowCause cause, bool cut) {
   if (!on) row.ticks = clock_.Ticks();
   header_.switches.Note(on, row.ticks);
   if (on) window_.windows_begun.fetch_add(1, std::memory_order_relaxed);
-  spool_.Append({SpoolKind::kWindows}, &row, sizeof row, true);
+  spool_.Append({SpoolKind::kWindows}, &row, sizeof row, SpoolRoom::kImportant);
 }
 
 void WindowControl::FollowSteps(std::int64_t now_ns) {

@@ -424,13 +424,11 @@ TEST(ClockCoordinator, MeetsThroughTheRunDirectory) {
     ClockCoordinatorConfig one = zero, two = zero;
     one.service = With(1, 42, clock);
     one.domain = two.domain = 2;
-    one.meeting_dir = "";  // Learns it later.
     one.sink = rows.Sink();
     two.service = With(2, 42, clock);
     two.sink = follower.Sink();
     auto a = ClockCoordinator::Start(zero), b = ClockCoordinator::Start(one), c = ClockCoordinator::Start(two);
     ASSERT_TRUE(a.ok() && b.ok() && c.ok());
-    b.value()->SetMeetingDir(dir);
     ASSERT_TRUE(rows.WaitForBursts(2)) << b.value()->Describe();
     b.value()->Finish(5000);
     EXPECT_NE(b.value()->Describe().find("tcp to rank 0"), std::string::npos) << b.value()->Describe();

@@ -42,6 +42,15 @@ void* Begin(void* context, prof::Descriptor event) {
   return handle;
 }
 
+// Proxy operations of another process, whose parent is a pointer there.
+void ForeignOperations(void* context, int count) {
+  for (int i = 0; i < count; ++i) {
+    prof::Descriptor event = Event(prof::kProxyOp, reinterpret_cast<void*>(0xdead0000));
+    event.proxy_op.pid = getpid() + 1;
+    Begin(context, event);
+  }
+}
+
 // One all-reduce as NCCL 2.28 tells it: the kernel comes before the collective.
 struct Handles {
   void *group_api, *api, *launch, *group, *coll;
@@ -139,12 +148,7 @@ void Nasty() {
     for (std::uint64_t type : {prof::kCeSync, prof::kCeBatch, std::uint64_t{1} << 15, std::uint64_t{1} << 40})
       Expect(Begin(context, Event(type)) == nullptr, "no handle of what is not known");
   }
-  // Proxy operations of another process, whose parent is a pointer there.
-  for (int i = 0; i < 5; ++i) {
-    prof::Descriptor event = Event(prof::kProxyOp, reinterpret_cast<void*>(0xdead0000));
-    event.proxy_op.pid = getpid() + 1;
-    Begin(context, event);
-  }
+  ForeignOperations(context, 5);
   // A child begun after its parent's end, an end that comes twice, one that never comes, names that are not there.
   const Handles first = AllReduce(context, 1);
   prof::Descriptor child = Event(prof::kColl, first.api);
@@ -264,6 +268,18 @@ void Loop(int count) {
   g_host->Finalize(context);
 }
 
+// Losses that come while the ring is full.
+void Full() {
+  void* context = g_host->Init(1, nullptr, 1, 2, 0);
+  for (int i = 0; i < 20000; ++i) lockstep_mark("fills the ring");
+  ForeignOperations(context, 5);
+  std::puts("full");
+  std::fflush(stdout);
+  std::getchar();
+  ForeignOperations(context, 3);
+  g_host->Finalize(context);
+}
+
 // A copy-engine collective (v6), written byte by byte at the offsets of the interface's layout.
 void Layout() {
   void* context = g_host->Init(1, nullptr, 1, 2, 0);
@@ -358,6 +374,8 @@ int main(int argc, char** argv) {
     Kernels();
   else if (name == "loop")
     Loop(argc > 3 ? std::atoi(argv[3]) : 0);
+  else if (name == "full")
+    Full();
   else if (name == "layout")
     Layout();
   else if (name == "layout7")

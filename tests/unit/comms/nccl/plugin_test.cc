@@ -150,6 +150,18 @@ TEST_P(NcclPlugin, NastyOrdersAreSurvivedAndTold) {
   EXPECT_TRUE(records.Of(NcclEvent::kKernelChannel).empty());
 }
 
+TEST_P(NcclPlugin, WhatWasLostWhileTheRingWasFullIsCountedLater) {
+  probe::TestSegment segment;
+  probe::ProbeChild child = Start(segment, "full", GetParam());
+  ASSERT_EQ(child.Line(), "full");
+  segment.Read(0, true);
+  child.Go();
+  EXPECT_EQ(child.Wait(), 0);
+  const NcclRecords records(segment);
+  ASSERT_EQ(records.losses.count("NcclForeignProcess"), 1u);
+  EXPECT_EQ(records.losses.at("NcclForeignProcess"), 8u);
+}
+
 TEST_P(NcclPlugin, SixtyFourThreads) {
   probe::TestSegmentOptions options;
   options.bytes = std::uint64_t{256} << 20;

@@ -96,17 +96,58 @@ class Writer {
                         ring().dropped_first_ticks,
                         ring().dropped_last_ticks,
                         std::exchange(ring().dropped_records, 0)};
-    const std::uint64_t head = ring().head.load();
-    std::memcpy(view_.slots(entry().offset) + (head & (capacity_ - 1)) * kSlotBytes, &gap, sizeof gap);
-    ring().head.store(head + 1);
+    Put(&gap, 1);
+  }
+  void WriteText(const char* text, std::uint32_t id) {
+    struct {
+      StringRecord head;
+      char text[kSlotBytes];
+    } record{{{RecordKind::kString, 0, 2}, id, static_cast<std::uint32_t>(std::strlen(text)), {}}, {}};
+    std::strncpy(record.text, text, sizeof record.text);
+    Put(&record, 2);
+  }
+  void WriteLoss(std::uint32_t name, std::uint64_t count) {
+    LossRecord record{};
+    record.head = {RecordKind::kLoss, 0, 2};
+    record.name = name;
+    record.count = count;
+    Put(&record, 2);
   }
   RingEntry& entry() { return view_.rings()[index_]; }
   RingHeader& ring() { return view_.ring(entry().offset); }
   std::uint32_t count() const { return count_; }
 
  private:
+  void Put(const void* record, std::uint64_t slots) {
+    const std::uint64_t head = ring().head.load();
+    for (std::uint64_t i = 0; i < slots; ++i)
+      std::memcpy(view_.slots(entry().offset) + ((head + i) & (capacity_ - 1)) * kSlotBytes,
+                  static_cast<const std::byte*>(record) + i * kSlotBytes, kSlotBytes);
+    ring().head.store(head + slots);
+  }
+
   SegmentView view_;
   std::uint32_t capacity_, index_ = 0, count_ = 0;
+};
+
+// The file size limit stands for a full disk: fallocate and write fail beyond it.
+class FullBeyond {
+ public:
+  explicit FullBeyond(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit limit{bytes, old_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullBeyond() {
+    ::setrlimit(RLIMIT_FSIZE, &old_);
+    ::signal(SIGXFSZ, old_handler_);
+  }
+  FullBeyond(const FullBeyond&) = delete;
+  FullBeyond& operator=(const FullBeyond&) = delete;
+
+ private:
+  rlimit old_{};
+  void (*old_handler_)(int) = ::signal(SIGXFSZ, SIG_IGN);
 };
 
 class DrainTest : public testing::Test {
@@ -239,26 +280,20 @@ TEST_F(DrainTest, SurvivesARingThatTheApplicationOverwrote) {
   EXPECT_NE(Losses(blocks).find("UnknownRecord"), std::string::npos);
 }
 
-TEST_F(DrainTest, AFullDiskIsCountedAndToldAndTheRingsGoOn) {
-  // The file size limit stands for the disk: fallocate and write fail beyond it. It
-  // lies inside the reserve that holds the last words.
-  struct rlimit old;
-  ::getrlimit(RLIMIT_FSIZE, &old);
-  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{1 << 20, old.rlim_max};
-  ::setrlimit(RLIMIT_FSIZE, &small);
+TEST_F(DrainTest, AFullDiskIsCountedAndReportedAndTheRingsGoOn) {
   Writer writer(segment_.view(), 16384);
   std::uint64_t written = 0;
-  for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < 16384; ++i) written += writer.Write();
-    drain_.Run();
-    EXPECT_EQ(writer.ring().tail.load(), writer.ring().head.load()) << "the application must find room";
+  {
+    const FullBeyond disk(1 << 20);
+    for (int round = 0; round < 10; ++round) {
+      for (int i = 0; i < 16384; ++i) written += writer.Write();
+      drain_.Run();
+      EXPECT_EQ(writer.ring().tail.load(), writer.ring().head.load()) << "the application must find room";
+    }
+    EXPECT_EQ(drain_.RunLast(), "");
+    const SpoolEnd end{};
+    EXPECT_TRUE(spool_.Append({SpoolKind::kEnd}, &end, sizeof end, SpoolRoom::kEnd));
   }
-  drain_.RunLast();
-  const SpoolEnd end{};
-  EXPECT_TRUE(spool_.Append({SpoolKind::kEnd}, &end, sizeof end, true));
-  ::setrlimit(RLIMIT_FSIZE, &old);
-  ::signal(SIGXFSZ, old_handler);
   EXPECT_EQ(written, 163840u);
   const auto blocks = Blocks();
   const std::uint64_t kept = Payloads(blocks, 1).size();
@@ -270,21 +305,17 @@ TEST_F(DrainTest, AFullDiskIsCountedAndToldAndTheRingsGoOn) {
 }
 
 TEST_F(DrainTest, AGapThatTheFullDiskLosesStillCounts) {
-  struct rlimit old;
-  ::getrlimit(RLIMIT_FSIZE, &old);
-  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
-  const rlimit none{1, old.rlim_max};
-  ::setrlimit(RLIMIT_FSIZE, &none);
   Writer writer(segment_.view(), 2048);
   std::uint64_t asked = 0;
-  for (int round = 0; round < 3; ++round) {
-    for (int i = 0; i < 3000; ++i, ++asked) writer.Write();
+  {
+    const FullBeyond disk(1);
+    for (int round = 0; round < 3; ++round) {
+      for (int i = 0; i < 3000; ++i, ++asked) writer.Write();
+      drain_.Run();
+      writer.WriteGap();
+    }
     drain_.Run();
-    writer.WriteGap();
   }
-  drain_.Run();
-  ::setrlimit(RLIMIT_FSIZE, &old);
-  ::signal(SIGXFSZ, old_handler);
   drain_.RunLast();
   const auto blocks = Blocks();
   const std::string losses = Losses(blocks);
@@ -292,6 +323,103 @@ TEST_F(DrainTest, AGapThatTheFullDiskLosesStillCounts) {
   EXPECT_NE(losses.find("SpoolWrite\t6142\t"), std::string::npos) << losses;
   EXPECT_NE(losses.find("RingFull\t2858\t7\t9\t"), std::string::npos) << losses;
   EXPECT_EQ(drain_.lost_records() + 2858, asked);
+}
+
+TEST_F(DrainTest, AGapBeyondTheSizeLimitStillCounts) {
+  Writer writer(segment_.view(), 2048);
+  drain_.LimitBytes(1);
+  for (int i = 0; i < 2048 + 5; ++i) writer.Write();
+  drain_.Run();
+  writer.WriteGap();
+  drain_.RunLast();
+  const std::string losses = Losses(Blocks());
+  EXPECT_NE(losses.find("RingFull\t5\t7\t9\t"), std::string::npos) << losses;
+}
+
+// Of the record blocks: slot number and kind of each record.
+std::map<std::uint64_t, RecordKind> KindsBySlot(const std::vector<Block>& blocks) {
+  std::map<std::uint64_t, RecordKind> kinds;
+  for (const Block& block : blocks) {
+    if (block.header.kind != SpoolKind::kRecords) continue;
+    for (std::size_t at = 0; at < block.payload.size();) {
+      RecordHead head;
+      std::memcpy(&head, block.payload.data() + at, sizeof head);
+      kinds[block.header.first_slot + at / kSlotBytes] = head.kind;
+      at += head.slots * kSlotBytes;
+    }
+  }
+  return kinds;
+}
+
+TEST_F(DrainTest, TextsAndLossRecordsOfAFullDiskAreWrittenWhenThereIsRoomAgain) {
+  Writer writer(segment_.view(), 2048);
+  {
+    const FullBeyond disk(1);
+    writer.Write();
+    writer.WriteText("a name", 1);
+    writer.WriteLoss(1, 77);
+    writer.Write();
+    drain_.Run();
+    EXPECT_EQ(drain_.lost_records(), 2u) << "the others are kept for later";
+  }
+  drain_.RunLast();
+  const auto blocks = Blocks();
+  // Where they were: the text in the slots 1 and 2, the loss in 3 and 4.
+  EXPECT_EQ(KindsBySlot(blocks),
+            (std::map<std::uint64_t, RecordKind>{{1, RecordKind::kString}, {3, RecordKind::kLoss}}));
+  EXPECT_NE(Losses(blocks).find("SpoolWrite\t2\t"), std::string::npos) << Losses(blocks);
+}
+
+TEST_F(DrainTest, TextsOfAThreadThatEndedOnAFullDiskComeWithTheirThread) {
+  Writer writer(segment_.view(), 2048);
+  {
+    const FullBeyond disk(1);
+    writer.WriteText("a name", 1);
+    writer.entry().state.store(SlotState::kClosed);
+    drain_.Run();
+    EXPECT_EQ(writer.entry().state.load(), SlotState::kFree);
+  }
+  drain_.RunLast();
+  const auto blocks = Blocks();
+  std::vector<SpoolKind> kinds;
+  for (const Block& block : blocks)
+    if (block.header.generation == 1 && block.header.kind != SpoolKind::kProcess) kinds.push_back(block.header.kind);
+  EXPECT_EQ(kinds, (std::vector<SpoolKind>{SpoolKind::kThread, SpoolKind::kRecords}));
+}
+
+TEST_F(DrainTest, TextsThatNeverFindRoomAreCounted) {
+  Writer writer(segment_.view(), 2048);
+  std::string failed;
+  {
+    const FullBeyond disk(1);
+    writer.WriteText("a name", 1);
+    writer.Write();
+    drain_.Run();
+    failed = drain_.RunLast();
+  }
+  EXPECT_EQ(drain_.lost_records(), 2u);
+  // Nothing could be written, not even this: it is the caller's to say.
+  EXPECT_EQ(failed, "SpoolWrite 2");
+  drain_.RunLast();
+  const std::string losses = Losses(Blocks());
+  EXPECT_NE(losses.find("SpoolWrite\t2\t"), std::string::npos) << "it is not forgotten: " << losses;
+}
+
+TEST(Spool, WhatMattersMoreThanRecordsLeavesRoomForTheEnd) {
+  TempDir dir;
+  const FullBeyond disk(256 << 10);
+  auto spool = SpoolWriter::Create(dir.path() + "/spool");
+  ASSERT_TRUE(spool.ok());
+  const std::string bytes(8 << 10, 'x');
+  const auto blocks = [&](SpoolRoom room) {
+    int count = 0;
+    while (count < 100 && spool.value().Append({SpoolKind::kMeta}, bytes, room)) ++count;
+    return count;
+  };
+  EXPECT_EQ(blocks(SpoolRoom::kUsual), 15) << "128 of 256 KiB";
+  EXPECT_EQ(blocks(SpoolRoom::kImportant), 8) << "64 KiB more";
+  EXPECT_EQ(blocks(SpoolRoom::kUsual), 0);
+  EXPECT_EQ(blocks(SpoolRoom::kEnd), 8) << "the rest";
 }
 
 TEST(Segment, NoRoomAnywhereSaysWhy) {

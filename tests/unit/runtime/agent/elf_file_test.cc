@@ -58,6 +58,7 @@ TEST(ElfFile, Scripts) {
   EXPECT_EQ(script("#!/usr/bin/python3 -u\nx"), "/usr/bin/python3");
   EXPECT_EQ(script("#!/usr/bin/env python3\n"), "python3");
   EXPECT_EQ(script("#! /usr/bin/env -S python3 -E\n"), "python3");
+  EXPECT_EQ(script("#!/usr/bin/env python3\r\nx\r\n"), "python3") << "lines that end as on Windows";
   EXPECT_EQ(script("import sys\n"), "");
   EXPECT_EQ(script("#!"), "");
   EXPECT_EQ(script(""), "");

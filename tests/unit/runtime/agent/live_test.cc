@@ -282,7 +282,7 @@ TEST(LiveHearing, ARankIsSilentWhenItsNumberStandsStillWhateverItIs) {
     ranks[1].epoch = epoch - 3;
     ranks[2].epoch = epoch + 1800;
     ranks[3].epoch = std::min<std::int64_t>(epoch, 102);
-    hearing.Judge(ranks, epoch);
+    hearing.Update(ranks, epoch);
     const std::vector<std::int32_t> silent = epoch < 104 ? std::vector<std::int32_t>{} : std::vector<std::int32_t>{3};
     EXPECT_EQ(ComputeLiveFigures(ranks, 4, epoch).silent, silent) << epoch;
   }
