@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "core/env.h"
+#include "core/own_file.h"
 #include "runtime/agent/inject/injection.h"
 
 namespace lockstep::agent {
@@ -24,7 +25,7 @@ std::string NvidiaToolIn(const std::string& preload) {
   for (std::size_t at = 0; at < preload.size();) {
     const std::size_t end = std::min(preload.find_first_of(" :", at), preload.size());
     std::string entry = preload.substr(at, end - at);
-    const std::string name = BaseName(entry);
+    const std::string name(BaseName(entry));
     at = end + 1;
     for (const char* tool : {"libToolsInjection", "libTreeLauncher", "libcuda-injection"})
       if (name.rfind(tool, 0) == 0) return entry;
