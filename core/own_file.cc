@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -20,8 +21,7 @@ constexpr std::size_t kRandomDigits = 16;
 
 // ".NAME." of `path`.
 std::string PartPrefix(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return "." + (slash == std::string::npos ? path : path.substr(slash + 1)).substr(0, kMaxNameBytes) + ".";
+  return "." + std::string(BaseName(path).substr(0, kMaxNameBytes)) + ".";
 }
 
 std::uint64_t Random() {
@@ -105,28 +105,28 @@ int MoveNew(const std::string& from, const std::string& to) {
   return MoveOver(from, to);
 }
 
-int ReplaceFile(const std::string& path, std::string_view text, mode_t mode, bool durable) {
+static int WriteFile(const std::string& path, std::string_view text, mode_t mode, bool durable,
+                     int (*move)(const std::string&, const std::string&)) {
   std::string name;
   OwnedFd fd = CreateBeside(path, mode, &name);
   if (!fd.open()) return errno;
-  int error = 0;
-  while (!text.empty() && error == 0) {
-    const ssize_t n = ::write(fd.get(), text.data(), text.size());
-    if (n > 0)
-      text.remove_prefix(static_cast<std::size_t>(n));
-    else if (n == 0)
-      error = ENOSPC;
-    else if (errno != EINTR)
-      error = errno;
-  }
+  int error = WriteAll(fd.get(), text);
   if (error == 0 && durable && ::fsync(fd.get()) != 0) error = errno;
   const OwnedFd lock(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));  // Until it has its name.
   // NFS reports late write errors here.
   if (::close(fd.Release()) != 0 && error == 0) error = errno;
-  if (error == 0) error = MoveOver(name, path);
+  if (error == 0) error = move(name, path);
   if (error != 0) ::unlink(name.c_str());
   if (error == 0 && durable) SyncDirectoryOf(path);
   return error;
+}
+
+int ReplaceFile(const std::string& path, std::string_view text, mode_t mode, bool durable) {
+  return WriteFile(path, text, mode, durable, MoveOver);
+}
+
+int CreateFile(const std::string& path, std::string_view text, mode_t mode) {
+  return WriteFile(path, text, mode, false, MoveNew);
 }
 
 void SyncDirectoryOf(const std::string& path) {
@@ -140,15 +140,56 @@ std::vector<std::string> RemoveDeadParts(const std::string& path) {
 
 std::vector<std::string> RemoveDeadPartsIn(const std::string& directory) { return RemoveParts(directory, "."); }
 
-OwnedFd OpenOwn(const std::string& path, int flags) {
-  OwnedFd fd(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+OwnedFd OpenPlain(const std::string& path, int flags) {
+  OwnedFd fd(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
   struct stat info {};
   if (!fd.open() || ::fstat(fd.get(), &info) != 0) return OwnedFd();
-  const int wrong = !S_ISREG(info.st_mode) ? EINVAL : info.st_uid != ::geteuid() ? EPERM : 0;
-  if (wrong == 0) return fd;
+  if (S_ISREG(info.st_mode)) return fd;
   fd.Reset();
-  errno = wrong;
+  errno = EINVAL;
   return fd;
+}
+
+OwnedFd OpenOwn(const std::string& path, int flags) {
+  OwnedFd fd = OpenPlain(path, flags);
+  struct stat info {};
+  if (!fd.open() || (::fstat(fd.get(), &info) == 0 && info.st_uid == ::geteuid())) return fd;
+  fd.Reset();
+  errno = EPERM;
+  return fd;
+}
+
+std::string ReadPlain(const std::string& path, std::size_t limit) {
+  const OwnedFd fd = OpenPlain(path, O_RDONLY);
+  struct stat info {};
+  if (!fd.open() || ::fstat(fd.get(), &info) != 0) return "";
+  std::string text(std::min(limit, static_cast<std::size_t>(info.st_size)), '\0');
+  const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
+  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  return text;
+}
+
+bool ReadAt(int fd, std::uint64_t offset, void* out, std::size_t bytes) {
+  auto* to = static_cast<char*>(out);
+  while (bytes != 0) {
+    const ssize_t got = ::pread(fd, to, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    to += got;
+    offset += static_cast<std::uint64_t>(got);
+    bytes -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+int WriteAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n == 0 ? ENOSPC : errno;
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return 0;
 }
 
 bool RemoveOwn(const std::string& path) {

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,11 +28,16 @@ int MoveOver(const std::string& from, const std::string& to);
 // The same, but replaces nothing: EEXIST. Atomic where the file system has hard links or RENAME_NOREPLACE.
 int MoveNew(const std::string& from, const std::string& to);
 
-// The whole text under its name, at no time half of it; `durable`: on the disk before this returns. 0 or errno.
+// The whole text under its name, at no time half of it, replacing what is there; `durable`: on the disk before this
+// returns. 0 or errno, and then what was there is as it was.
 int ReplaceFile(const std::string& path, std::string_view text, mode_t mode, bool durable = false);
+// The same for who is first: EEXIST if something has that name (see MoveNew).
+int CreateFile(const std::string& path, std::string_view text, mode_t mode);
 
 // "." of a name alone.
 std::string DirectoryOf(const std::string& path);
+// What is behind the last slash.
+constexpr std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 // Directory entries of `path`'s directory reach the disk.
 void SyncDirectoryOf(const std::string& path);
@@ -41,9 +48,18 @@ std::vector<std::string> RemoveDeadParts(const std::string& path);
 // The same for whatever was made in a directory.
 std::vector<std::string> RemoveDeadPartsIn(const std::string& directory);
 
-// A regular file of this user, opened; a link in the last place is not followed, a pipe is not waited for. Not open:
-// errno says why (EPERM: another user's, EINVAL: no regular file, ELOOP: a link).
+// A regular file, opened; a link in the last place is not followed, a pipe is not waited for. Not open: errno says why
+// (EINVAL: no regular file, ELOOP: a link).
+OwnedFd OpenPlain(const std::string& path, int flags);
+// The same of this user's (EPERM: another user's).
 OwnedFd OpenOwn(const std::string& path, int flags);
+// The beginning of such a file, `limit` bytes at most; "" if there is none.
+std::string ReadPlain(const std::string& path, std::size_t limit);
+
+// System calls may do a part of what they were asked for, or be interrupted; these do all of it. ReadAt: false at the
+// end of the file and on errors. WriteAll: 0 or errno.
+bool ReadAt(int fd, std::uint64_t offset, void* out, std::size_t bytes);
+int WriteAll(int fd, std::string_view bytes);
 
 // Removes a regular file of this user, by its name; nothing else. False: it was not there, or not ours.
 bool RemoveOwn(const std::string& path);

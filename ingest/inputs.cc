@@ -14,6 +14,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/file_lock.h"
 #include "ingest/formats.h"
 
 namespace lockstep::ingest {
@@ -26,12 +27,10 @@ constexpr int kDeepest = 6;
 constexpr std::size_t kFirstBytes = 16;
 
 std::string FirstBytes(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return "";
+  const OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   std::string first(kFirstBytes, '\0');
-  const ssize_t got = ::pread(file, first.data(), first.size(), 0);
+  const ssize_t got = ::pread(file.get(), first.data(), first.size(), 0);
   first.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  ::close(file);
   return first;
 }
 
@@ -201,15 +200,14 @@ FileLook LookAt(const std::string& path) {
   look.path = path;
   struct stat info {};
   // A pipe would wait for somebody to write.
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0 || ::fstat(file, &info) != 0) {
+  const OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.open() || ::fstat(file.get(), &info) != 0) {
     look.error = errno;
-    if (file >= 0) ::close(file);
     return look;
   }
   look.bytes = static_cast<std::uint64_t>(info.st_size);
   std::string head(kHeadBytes, '\0');
-  const ssize_t got = ::pread(file, head.data(), head.size(), 0);
+  const ssize_t got = ::pread(file.get(), head.data(), head.size(), 0);
   if (got < 0) look.error = errno;
   head.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
   look.first = head.substr(0, kFirstBytes);
@@ -219,13 +217,12 @@ FileLook LookAt(const std::string& path) {
   } else {
     if (look.bytes > head.size()) {
       std::string tail(std::min<std::uint64_t>(kHeadBytes, look.bytes - head.size()), '\0');
-      const ssize_t end = ::pread(file, tail.data(), tail.size(), static_cast<off_t>(look.bytes - tail.size()));
+      const ssize_t end = ::pread(file.get(), tail.data(), tail.size(), static_cast<off_t>(look.bytes - tail.size()));
       tail.resize(end > 0 ? static_cast<std::size_t>(end) : 0);
       look.tail = std::move(tail);
     }
     look.head = std::move(head);
   }
-  ::close(file);
   return look;
 }
 

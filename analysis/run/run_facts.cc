@@ -11,6 +11,7 @@
 
 #include "analysis/passes.h"
 #include "core/loss.h"
+#include "core/own_file.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -42,11 +43,6 @@ std::vector<std::string> ShellWords(std::string_view command) {
   }
   if (in_word) words.push_back(std::move(word));
   return words;
-}
-
-std::string_view BaseName(std::string_view path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
 // "python3 -u train.py --lr 1" -> "train.py"; "./build/ddp_mpi --steps 9" -> "ddp_mpi".

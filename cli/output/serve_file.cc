@@ -268,17 +268,12 @@ void Connection::Goodbye(bool fetched) {
 
 Result<ServedFile> ServedFile::Open(const std::string& path) {
   // O_NONBLOCK: opening does not block if a pipe is in its place.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  OwnedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat about {};
-  if (fd >= 0 && ::fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
-    return ServedFile(fd, static_cast<std::uint64_t>(about.st_size));
-  const std::string reason = fd < 0 ? std::generic_category().message(errno) : "not a regular file";
-  if (fd >= 0) ::close(fd);
+  if (fd.open() && ::fstat(fd.get(), &about) == 0 && S_ISREG(about.st_mode))
+    return ServedFile(std::move(fd), static_cast<std::uint64_t>(about.st_size));
+  const std::string reason = !fd.open() ? std::generic_category().message(errno) : "not a regular file";
   return Error{ErrorCode::kIo, "cannot read the timeline: " + reason, path, "lockstep export RUN"};
-}
-
-ServedFile::~ServedFile() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 std::string SecretPathPart() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/file_lock.h"
 #include "core/result.h"
 
 namespace lockstep::cli {
@@ -15,15 +16,12 @@ class ServedFile {
  public:
   // kIo: it cannot be read, is a link or no regular file.
   static Result<ServedFile> Open(const std::string& path);
-  ServedFile(ServedFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)), bytes_(other.bytes_) {}
-  ServedFile& operator=(ServedFile&&) = delete;
-  ~ServedFile();
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  ServedFile(int fd, std::uint64_t bytes) : fd_(fd), bytes_(bytes) {}
-  int fd_;
+  ServedFile(OwnedFd fd, std::uint64_t bytes) : fd_(std::move(fd)), bytes_(bytes) {}
+  OwnedFd fd_;
   std::uint64_t bytes_;
 };
 

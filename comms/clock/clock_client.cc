@@ -120,7 +120,7 @@ void ClockClient::Impl::Run() {
     const bool done = connection.open() && Burst(connection.get(), &rows);
     if (!done && connection.open()) {
       Use(-1);
-      connection.Close();
+      connection.Reset();
     }
     if (done) {
       sink(rows);

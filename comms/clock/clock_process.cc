@@ -131,7 +131,7 @@ bool ClockProcess::Impl::Reap(const std::function<bool()>& give_up) {
 }
 
 bool ClockProcess::Finish(const std::function<bool()>& interrupted) {
-  impl_->input.Close();
+  impl_->input.Reset();
   const std::int64_t deadline = RawNs() + kInitLimitNs;
   const bool well = impl_->Reap([&] {
     return (interrupted && interrupted()) || (!impl_->ready.load(std::memory_order_relaxed) && RawNs() > deadline);

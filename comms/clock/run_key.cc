@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "core/hex.h"
+#include "core/own_file.h"
 
 namespace lockstep::clock {
 namespace {
@@ -24,28 +24,13 @@ Error Unusable(const std::string& path, const std::string& why) {
                "use a run directory of your own (--output) that all nodes see"};
 }
 
-// errno, 0 for success. Never shows a part: it is written under another name and linked in place, which refuses to
-// replace, over NFS too.
+// errno, 0 for success, also if another was first. Without hard links (some FUSE and SMB mounts) the first may be
+// replaced by a second within the same moment, and the two then disagree, which costs clock exchanges and nothing else.
 int MakeKeyFile(const std::string& path) {
   RunKey key{};
-  std::uint64_t name = 0;
-  if (!RandomBytes(key) || !RandomBytes({reinterpret_cast<std::uint8_t*>(&name), sizeof name})) return EIO;
-  // Random, because process ids repeat on other hosts.
-  const std::string fresh = path + "." + Hex(name);
-  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0) return errno;
-  const bool written = write(fd, key.data(), key.size()) == static_cast<ssize_t>(key.size());
-  int error = written ? 0 : (errno != 0 ? errno : ENOSPC);
-  close(fd);
-  if (written && link(fresh.c_str(), path.c_str()) != 0) {
-    error = errno == EEXIST ? 0 : errno;
-    // No hard links here (some FUSE and SMB mounts): the first to rename may be replaced by a second within the same
-    // moment, and the two then disagree, which costs clock exchanges and nothing else.
-    if (error == EPERM || error == ENOTSUP || error == ENOSYS)
-      error = access(path.c_str(), F_OK) == 0 || rename(fresh.c_str(), path.c_str()) == 0 ? 0 : errno;
-  }
-  unlink(fresh.c_str());
-  return error;
+  if (!RandomBytes(key)) return EIO;
+  const int error = CreateFile(path, {reinterpret_cast<const char*>(key.data()), key.size()}, 0600);
+  return error == EEXIST ? 0 : error;
 }
 
 }  // namespace
@@ -70,27 +55,22 @@ bool IsEmpty(const RunKey& key) {
 
 Result<RunKey> SharedRunKey(const std::string& directory) {
   const std::string path = directory + kKeyFile;
-  int fd = -1;
+  OwnedFd fd = OpenPlain(path, O_RDONLY);
   // Twice: a run that ends here takes its file away.
-  for (int attempt = 0; attempt < 2 && fd < 0; ++attempt) {
-    // O_NONBLOCK: nobody's pipe keeps us waiting.
-    fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd >= 0) break;
-    if (errno == ELOOP) return Unusable(path, "it is a link");
-    if (errno != ENOENT) return Unusable(path, strerror(errno));
+  for (int attempt = 0; attempt < 2 && !fd.open() && errno == ENOENT; ++attempt) {
     if (const int error = MakeKeyFile(path); error != 0) return Unusable(path, strerror(error));
-    fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    fd = OpenPlain(path, O_RDONLY);
   }
-  if (fd < 0) return Unusable(path, strerror(errno));
+  if (!fd.open())
+    return Unusable(path, errno == ELOOP    ? "it is a link"
+                          : errno == EINVAL ? "it is not a regular file"
+                                            : strerror(errno));
   struct stat about {};
   RunKey key{};
-  const bool seen = fstat(fd, &about) == 0;
-  const ssize_t got = seen && S_ISREG(about.st_mode) ? read(fd, key.data(), key.size()) : -1;
-  close(fd);
-  if (!seen || !S_ISREG(about.st_mode)) return Unusable(path, "it is not a regular file");
+  if (fstat(fd.get(), &about) != 0) return Unusable(path, strerror(errno));
   if (about.st_uid != geteuid()) return Unusable(path, "it belongs to another user");
   if ((about.st_mode & 077) != 0) return Unusable(path, "others may read it");
-  if (about.st_size != static_cast<off_t>(key.size()) || got != static_cast<ssize_t>(key.size()) || IsEmpty(key))
+  if (about.st_size != static_cast<off_t>(key.size()) || !ReadAt(fd.get(), 0, key.data(), key.size()) || IsEmpty(key))
     return Unusable(path, "it holds no key");
   return key;
 }

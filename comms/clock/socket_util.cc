@@ -20,19 +20,6 @@
 
 namespace lockstep::net {
 
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    Close();
-    fd_ = other.Release();
-  }
-  return *this;
-}
-int Fd::Release() { return std::exchange(fd_, -1); }
-void Fd::Close() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-}
-
 namespace {
 
 // Bounds the descriptors.

@@ -11,24 +11,11 @@
 #include <vector>
 
 #include "comms/clock/run_key.h"
+#include "core/file_lock.h"
 
 namespace lockstep::net {
 
-// Owns a descriptor.
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.Release()) {}
-  Fd& operator=(Fd&& other) noexcept;
-  ~Fd() { Close(); }
-  int get() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
-  int Release();
-  void Close();
-
- private:
-  int fd_;
-};
+using Fd = OwnedFd;
 
 // Listening; the port in `port`. On all interfaces, IPv4 and (where the kernel has it) IPv6, or on 127.0.0.1 only.
 // Not open on failure (errno).

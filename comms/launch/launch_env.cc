@@ -11,14 +11,10 @@
 
 #include "core/hash.h"
 #include "core/hex.h"
+#include "core/own_file.h"
 
 namespace lockstep::launch {
 namespace {
-
-std::string_view BaseName(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? path : path.substr(slash + 1);
-}
 
 // -1 unless `name` holds a whole non-negative number.
 std::int32_t Number(const GetEnv& get, const char* name) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/own_file.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -252,11 +254,6 @@ constexpr std::string_view kTorchrunFlags[] = {"standalone", "virtual-local-rank
 template <std::size_t N>
 bool In(const std::string_view (&list)[N], std::string_view name) {
   return std::find(std::begin(list), std::end(list), name) != std::end(list);
-}
-
-std::string_view BaseName(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
 Error Unknown(std::string_view option, std::string_view launcher) {

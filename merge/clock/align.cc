@@ -18,7 +18,7 @@
 namespace lockstep::merge {
 namespace {
 
-enum Method : std::uint8_t { kReference = 0, kSameDomain = 1, kBursts = 2, kCorridors = 3, kNone = 4, kWallClock = 5 };
+using enum schema::ClockMethod::Value;
 
 // Without the system's own estimate (an unsynchronised machine reports 16 s): what NTP keeps within.
 constexpr std::int64_t kWallErrorNs = 10'000'000;

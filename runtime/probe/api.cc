@@ -5,6 +5,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "core/schema_enums.h"
 #include "runtime/probe/range_memory.h"
 #include "runtime/probe/ring.h"
 #include "runtime/probe/window.h"
@@ -18,7 +19,7 @@
 namespace lockstep::probe {
 namespace {
 
-constexpr std::uint8_t kSourceLockstep = 0;
+constexpr std::uint8_t kSourceLockstep = schema::RangeSource::kLockstep;
 
 // While a capture window looks at ranges range_depth stays 0, and names are not kept by
 // address: so every push and pop takes the long way, at no cost when none looks.

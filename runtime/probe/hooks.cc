@@ -27,7 +27,6 @@ namespace {
 
 constexpr std::uint32_t kMaxFactBytes = 32768;
 constexpr std::uint16_t kHost = 65535;
-constexpr std::uint8_t kSample = 3;
 // Reading the kernel's count costs microseconds; more often than this nobody looks at it.
 constexpr std::int64_t kHostPeriodNs = 20'000'000;
 
@@ -213,7 +212,8 @@ __attribute__((visibility("default"))) void lockstep_hook_host_memory(void) {
   if (now < g_next_host_ns.load(std::memory_order_relaxed) || lockstep_ring() == nullptr) return;
   g_next_host_ns.store(now + kHostPeriodNs, std::memory_order_relaxed);
   const ErrnoKeeper errno_keeper;
-  if (const std::uint64_t bytes = ResidentBytes(); bytes != 0) WriteMemory(kSample, kHost, bytes, 0);
+  if (const std::uint64_t bytes = ResidentBytes(); bytes != 0)
+    WriteMemory(schema::MemoryKind::kSample, kHost, bytes, 0);
 }
 }
 

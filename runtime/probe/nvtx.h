@@ -12,12 +12,13 @@
 // domain. Each pair is one record, written by the pop.
 
 #include "core/ring_writer.h"
+#include "core/schema_enums.h"
 #include "runtime/probe/nvtx_abi.h"
 #include "runtime/probe/nvtx_names.h"
 
 namespace lockstep::probe {
 
-inline constexpr std::uint8_t kSourceNvtx = 1;
+inline constexpr std::uint8_t kSourceNvtx = schema::RangeSource::kNvtx;
 
 struct NvtxPayload {
   std::int64_t value = 0;

@@ -11,6 +11,8 @@ import sys
 
 import checking
 
+ENUMERATOR = re.compile(r"V\((k\w+), (\d+),")
+CONSTANTS = re.compile(r"\bconstexpr [^;{}()]*;")
 COLUMN = re.compile(r"X\(u\d+, (\w+), Enum<\w+>")
 # Names of columns that other structs have too, by file: what they are there, since no table's row is meant.
 OTHERS = {
@@ -39,8 +41,16 @@ def names(root):
     return found
 
 
+def enumerators(root):
+    """Declarations "kName = 3" that give a code of an enumeration its name a second time."""
+    file = root / "core" / "schema_enums.h"
+    found = set(ENUMERATOR.findall(file.read_text())) if file.exists() else {("kSample", "3")}
+    return {f"{name} = {code}" for name, code in found}
+
+
 def check(root):
     columns = names(root) or {"kind", "work", "state", "outcome", "source"}  # The self-test has no tables.
+    again = enumerators(root)
     codes = re.compile(r"(?:\.|->)(?:%s)(?:\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)?\])? *(?:==|!=|<=|>=|<|>|=) *\d+\b(?! *<<)" %
                        "|".join(sorted(columns)))
     wrong, files = [], 0
@@ -51,6 +61,10 @@ def check(root):
         for number, line in enumerate(checking.stripped(text).splitlines(), 1):
             for match in codes.finditer(line):
                 wrong.append(f"{path}:{number}: {match[0]}: name the code, as core/schema_enums.h does")
+        for constants in CONSTANTS.findall(checking.stripped(text)):
+            if "int" in constants:
+                wrong += [f"{path}: {one}: use the enumeration of core/schema_enums.h"
+                          for one in re.findall(r"\bk\w+ = \d+\b", constants) if one in again]
     return wrong, files
 
 
@@ -64,6 +78,8 @@ CASES = {
     "merge/a.cc|if (t.kernels.bytes[i] == 1) return;": False,
     "merge/a.cc|// work == 1, as in .work == 1": False,
     "merge/a.cc|std::string kind = 2;": False,
+    "merge/a.cc|constexpr std::uint8_t kOther = 9, kSample = 3;": True,
+    "merge/a.cc|constexpr std::uint8_t kSample = 7;": False,
 }
 
 

@@ -29,9 +29,6 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-constexpr const char* kRankSources[] = {"none", "mpi", "env", "nccl", "slot"};  // By processes.rank_source.
-constexpr std::uint8_t kRankFromNccl = schema::RankSource::kNccl;
-
 using Key = std::pair<std::uint32_t, std::uint32_t>;  // Index and generation of a ring or process.
 
 struct LossLine {
@@ -236,104 +233,6 @@ std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
   return plans;
 }
 
-void AddProcessRow(schema::RankTables& tables, ProcessDecoder& decoder, const TickMap& map, const ProcessPlan& plan,
-                   std::uint32_t id, const Contents& contents, std::int64_t first_ns, std::int64_t last_ns,
-                   bool only_process, std::int32_t nccl_rank = -1) {
-  TickConverter clock(map);
-  const ProcessState& state = plan.state;
-  std::uint8_t ended = schema::ProcessEnd::kUnknown;
-  std::int32_t code = 0;
-  const auto pid = contents.meta.find("pid");
-  const bool direct_child = only_process || (pid != contents.meta.end() && pid->second == std::to_string(state.pid));
-  if (contents.end && direct_child) {
-    ended = contents.end->signal != 0 ? schema::ProcessEnd::kSignal : schema::ProcessEnd::kExit;
-    code = contents.end->signal != 0 ? contents.end->signal : contents.end->exit_code;
-  } else if (state.end_ticks != 0) {
-    ended = schema::ProcessEnd::kExit;
-  }
-  tables.processes.Append({.process = id,
-                           .pid = state.pid,
-                           .parent_pid = state.parent_pid,
-                           .exe = decoder.Intern(state.exe),
-                           .begin_ns = state.begin_ticks != 0 ? clock.Ns(state.begin_ticks) : first_ns,
-                           .end_ns = state.end_ticks != 0 ? clock.Ns(state.end_ticks) : last_ns,
-                           .world_rank = nccl_rank >= 0 ? nccl_rank : state.world_rank,
-                           .rank_source = nccl_rank >= 0 ? kRankFromNccl : state.rank_source,
-                           .ended = ended,
-                           .end_code = code,
-                           .mpi_thread_level = state.mpi_thread_level});
-}
-
-void AddRankFacts(schema::RankTables& tables, ProcessDecoder& decoder, std::int32_t nccl_rank) {
-  tables.meta.Append({.key = decoder.Intern("rank"), .value = decoder.Intern(std::to_string(nccl_rank))});
-  tables.meta.Append({.key = decoder.Intern("rank_source"), .value = decoder.Intern(kRankSources[kRankFromNccl])});
-}
-
-void AddProcessLosses(ProcessDecoder& decoder, const ProcessState& state) {
-  decoder.AddLoss(Loss::kNoRing, state.dropped_no_ring);
-  decoder.AddLoss(Loss::kRangeUnbalanced, state.range_unbalanced);
-  decoder.AddLoss(Loss::kRangeTooDeep, state.range_too_deep);
-  decoder.AddLoss(Loss::kRequestUnknown, state.request_table_full, kNoTime, kNoTime, kNone,
-                  "the probe's table of requests was full");
-}
-
-// Losses of the slot as a whole, in the main process's file.
-void AddSlotLosses(ProcessDecoder& decoder, const TickMap& map, const Contents& contents, const SpoolFile& spool,
-                   const Leftover& leftover, std::uint64_t missing_slots) {
-  TickConverter clock(map);
-  const auto at = [&](std::uint64_t ticks) { return ticks == 0 ? kNoTime : clock.Ns(ticks); };
-  bool write_failed = false;  // Or given up at the size limit, whose own loss counts what is missing.
-  for (const LossLine& line : contents.losses) {
-    if (const LossInfo* info = FindLoss(line.name)) {
-      const auto loss = static_cast<Loss>(info - kLosses);
-      write_failed = write_failed || loss == Loss::kSpoolWrite || loss == Loss::kBytesLimit;
-      decoder.AddLoss(loss, line.count, at(line.first_ticks), at(line.last_ticks), kNone, line.detail);
-    } else {
-      decoder.AddLoss(Loss::kUnknownRecord, line.count, at(line.first_ticks), at(line.last_ticks), kNone, line.name);
-    }
-  }
-  const std::uint64_t bad = spool.bad_blocks() + contents.malformed_blocks;
-  const std::string missing =
-      missing_slots == 0 ? "" : std::to_string(missing_slots) + " slots of 32 bytes are in no readable block";
-  decoder.AddLoss(Loss::kSpoolBlock, bad == 0 && missing_slots != 0 && !write_failed && !spool.cut() ? 1 : bad, kNoTime,
-                  kNoTime, kNone, missing);
-  decoder.AddLoss(Loss::kSpoolTail, spool.cut() ? 1 : 0);
-  decoder.AddLoss(Loss::kUnknownRecord, spool.newer_blocks(), kNoTime, kNoTime, kNone, "blocks of a newer version");
-  if (leftover.found) {
-    decoder.AddLoss(Loss::kSpoolBlock, leftover.damaged ? 1 : 0, kNoTime, kNoTime, kNone,
-                    "the shared segment is damaged");
-    if (!contents.end) decoder.AddLoss(Loss::kNoRing, leftover.dropped_no_ring);
-  }
-}
-
-void AddMetaRows(schema::RankTables& tables, ProcessDecoder& decoder, std::map<std::string, std::string> meta,
-                 const Contents& contents, const ProcessState* process, std::int64_t world_size) {
-  if (contents.end) {
-    const SpoolEnd& end = *contents.end;
-    meta.try_emplace("exit_code", end.signal == 0 ? std::to_string(end.exit_code) : "");
-    meta.try_emplace("exit_signal", end.signal != 0 ? std::to_string(end.signal) : "");
-    if (end.app_cpu_ns >= 0) meta.try_emplace("app_cpu_ns", std::to_string(end.app_cpu_ns));
-    if (end.agent_cpu_ns >= 0) meta.try_emplace("agent_cpu_ns", std::to_string(end.agent_cpu_ns));
-  }
-  if (process != nullptr) {
-    // MPI's rank overrides a launcher's variable; a variable that was set below the agent
-    // (torchrun inside a slot) overrides what the slot was given.
-    const auto agents = meta.find("rank_variable");
-    const bool own_variable = process->rank_source == schema::RankSource::kEnvironment && agents != meta.end() &&
-                              std::to_string(process->world_rank) != agents->second;
-    if (process->world_rank >= 0 &&
-        (process->rank_source == schema::RankSource::kMpi || own_variable || !meta.contains("rank"))) {
-      if (own_variable) meta["world_size"] = std::to_string(world_size);
-      meta["rank"] = std::to_string(process->world_rank);
-      meta["rank_source"] = kRankSources[process->rank_source < std::size(kRankSources) ? process->rank_source : 0];
-    }
-    if (process->pid > 0) meta["pid"] = std::to_string(process->pid);
-    if (process->nvtx_used != 0) meta["nvtx_objects"] = std::to_string(process->nvtx_used);
-  }
-  for (const auto& [key, value] : meta)
-    tables.meta.Append({.key = decoder.Intern(key), .value = decoder.Intern(value)});
-}
-
 void AddClockRows(schema::RankTables& tables, const Contents& contents, bool bursts) {
   for (const ClockSnapshot& row : contents.snapshots)
     tables.clock_snapshots.Append({.ticks = row.ticks,
@@ -353,131 +252,244 @@ void AddClockRows(schema::RankTables& tables, const Contents& contents, bool bur
                                 .receive_ns = row.t4});
 }
 
-// Recording is one switch per slot: its windows hold for all processes, no matter which of them turned it.
-void AddWindows(const std::vector<std::unique_ptr<ProcessDecoder>>& decoders, Decoded& decoded, const TickMap& map,
-                const Contents& contents) {
-  TickConverter clock(map);
-  std::vector<ProcessDecoder::WindowMark> marks;
-  std::int64_t first_ns = kNoTime, last_ns = contents.end ? clock.Ns(contents.end->ticks) : kNoTime;
-  for (const SpoolWindow& row : contents.windows)
-    marks.push_back(
-        {clock.Ns(row.ticks), row.step, static_cast<WindowCause>(row.cause), (row.on & 1) != 0, row.cut != 0});
-  for (const auto& decoder : decoders) {
-    marks.insert(marks.end(), decoder->window_marks().begin(), decoder->window_marks().end());
-    if (decoder->first_ns() != kNoTime && (first_ns == kNoTime || decoder->first_ns() < first_ns))
-      first_ns = decoder->first_ns();
-    last_ns = std::max(last_ns, decoder->last_ns());
+// The spool of one slot, what its segment still held, and the tables that they become.
+class SlotDecoder {
+ public:
+  SlotDecoder(const SpoolFile& spool, const std::string& segment_path) : spool_(spool) {
+    for (const SpoolBlock& block : spool.blocks()) AddBlock(contents_, block);
+    if (!segment_path.empty()) TakeLeftover(segment_path);
+    const std::string mode = Meta("clock_mode");
+    raw_clock_ = !mode.empty() ? mode == "raw"
+                               : leftover_.found && leftover_.clock_mode == static_cast<std::uint32_t>(ClockMode::kRaw);
+    map_.emplace(contents_.snapshots, raw_clock_,
+                 raw_clock_ ? 1 : TickRateOfThisMachine(contents_.meta, contents_.snapshots.size()));
+    plans_ = PlanProcesses(contents_);
   }
-  std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.ns < b.ns; });
-  // Spools without a word about windows were recorded from begin to end.
-  const auto recording = contents.meta.find("recording");
-  const bool all = recording == contents.meta.end() || recording->second == "all";
-  if (first_ns != kNoTime && all && (marks.empty() || !marks.front().on))
-    marks.insert(marks.begin(), {std::min(first_ns, marks.empty() ? first_ns : marks.front().ns), -1,
-                                 WindowCause::kRunBegin, true, false});
-  for (std::size_t i = 0; i < decoders.size(); ++i) {
-    decoders[i]->MakeWindows(marks, last_ns);
-    decoders[i]->CountLosses();
+
+  Decoded Decode() {
+    decoded_.ended = contents_.end.has_value();
+    decoded_.bad_blocks = spool_.bad_blocks() + contents_.malformed_blocks + (spool_.cut() ? 1 : 0);
+    for (const LeftoverRing& ring : leftover_.rings) {
+      RecordStream counter;
+      counter.AddPiece(0, ring.slots);
+      while (!counter.Next().empty()) ++decoded_.recovered_from_rings;
+    }
+    decoded_.processes.reserve(plans_.size() + 1);  // Decoders refer to their tables.
+    for (std::size_t i = 0; i == 0 || i < plans_.size(); ++i) DecodeProcess(i);
+    AddWindows();
+    // After all processes: the main one's file also names the others, and has the slot's losses.
+    for (std::size_t i = 1; i < plans_.size(); ++i) AddProcessRow(0, i, -1);
+    std::vector<const GpuRecords*> gpus;
+    for (const auto& decoder : decoders_) gpus.push_back(&decoder->gpu());
+    AddGpuSamples(TablesOf(0), *map_, contents_.gpu_samples, gpus);
+    AddSlotLosses();
+    return std::move(decoded_);
   }
-  std::uint64_t cut = 0;
-  for (const std::uint8_t each : decoded.processes.front().tables.windows.cut) cut += each;
-  decoders.front()->AddLoss(Loss::kWindowCut, cut);
-}
 
-Result<Decoded> Decode(const DecodeInput& input) {
-  LS_TRY(const SpoolFile spool, SpoolFile::Open(input.spool_path));
-  Contents contents;
-  for (const SpoolBlock& block : spool.blocks()) AddBlock(contents, block);
+ private:
+  schema::RankTables& TablesOf(std::size_t process) { return decoded_.processes[process].tables; }
+  // "" if the spool does not say.
+  std::string Meta(const std::string& key) const {
+    const auto at = contents_.meta.find(key);
+    return at == contents_.meta.end() ? std::string() : at->second;
+  }
+  // kNoTime for 0.
+  std::int64_t Ns(std::uint64_t ticks) const { return ticks == 0 ? kNoTime : TickConverter(*map_).Ns(ticks); }
 
-  Leftover leftover;
-  std::uint64_t recovered_slots = 0;
-  if (!input.segment_path.empty()) {
+  void TakeLeftover(const std::string& segment_path) {
     std::vector<SpooledRing> spooled;
-    for (const auto& [key, ring] : contents.rings)
+    for (const auto& [key, ring] : contents_.rings)
       spooled.push_back({key.first, key.second, ring.thread.stream.end_slot()});
-    leftover = ReadLeftover(input.segment_path, spooled);
+    leftover_ = ReadLeftover(segment_path, spooled);
     // A segment of another run must not be mixed in; its name could have been used again.
-    const auto agent = contents.meta.find("agent_pid");
-    if (leftover.found && agent != contents.meta.end() && agent->second != std::to_string(leftover.agent_pid))
-      leftover = {};
-    AddLeftover(contents, leftover);
+    const auto agent = contents_.meta.find("agent_pid");
+    if (leftover_.found && agent != contents_.meta.end() && agent->second != std::to_string(leftover_.agent_pid))
+      leftover_ = {};
+    AddLeftover(contents_, leftover_);
   }
 
-  const auto mode = contents.meta.find("clock_mode");
-  const bool raw = mode != contents.meta.end()
-                       ? mode->second == "raw"
-                       : leftover.found && leftover.clock_mode == static_cast<std::uint32_t>(ClockMode::kRaw);
-  const TickMap map(contents.snapshots, raw, raw ? 1 : TickRateOfThisMachine(contents.meta, contents.snapshots.size()));
-
-  Decoded decoded;
-  decoded.ended = contents.end.has_value();
-  decoded.bad_blocks = spool.bad_blocks() + contents.malformed_blocks + (spool.cut() ? 1 : 0);
-  for (const LeftoverRing& ring : leftover.rings) {
-    RecordStream counter;
-    counter.AddPiece(0, ring.slots);
-    while (!counter.Next().empty()) ++recovered_slots;
-  }
-  decoded.recovered_from_rings = recovered_slots;
-
-  std::vector<ProcessPlan> plans = PlanProcesses(contents);
-  // What the workers of one slot know of their world: at least the largest rank among them.
-  const auto world = contents.meta.find("world_size");
-  std::int64_t world_size = world == contents.meta.end() ? 1 : static_cast<std::int64_t>(Number(world->second));
-  for (const ProcessPlan& plan : plans) world_size = std::max<std::int64_t>(world_size, plan.state.world_rank + 1);
-  std::uint64_t missing_slots = 0;
-  decoded.processes.reserve(plans.size() + 1);  // Decoders refer to their tables.
-  std::vector<std::unique_ptr<ProcessDecoder>> decoders;
-  for (std::size_t i = 0; i == 0 || i < plans.size(); ++i) {
-    const bool any = i < plans.size();
-    DecodedProcess& process = decoded.processes.emplace_back();
+  // Process `i` of the plan into tables of its own; without any, those of a slot in which nothing was used.
+  void DecodeProcess(std::size_t i) {
+    DecodedProcess& process = decoded_.processes.emplace_back();
     process.process = static_cast<std::uint32_t>(i);
-    decoders.push_back(std::make_unique<ProcessDecoder>(process.tables, map));
-    ProcessDecoder& decoder = *decoders.back();
-    AddMetaRows(process.tables, decoder, contents.meta, contents, any ? &plans[i].state : nullptr, world_size);
-    if (any) {
+    decoders_.push_back(std::make_unique<ProcessDecoder>(process.tables, *map_));
+    ProcessDecoder& decoder = *decoders_.back();
+    if (i < plans_.size()) {
+      const ProcessPlan& plan = plans_[i];
+      AddMetaRows(decoder, &plan.state);
       std::vector<DecoderThread> threads;
-      for (Ring* ring : plans[i].rings) threads.push_back(std::move(ring->thread));
-      std::uint64_t last_sign = plans[i].state.end_ticks;
-      if (last_sign == 0 && contents.end) last_sign = contents.end->ticks;
-      decoder.Decode(std::move(threads), 0, plans[i].state.pid, last_sign);
-      const std::int32_t nccl_rank = plans[i].state.world_rank >= 0 ? -1 : RankFromNccl(process.tables, contents.meta);
-      AddProcessRow(process.tables, decoder, map, plans[i], static_cast<std::uint32_t>(i), contents, decoder.first_ns(),
-                    decoder.last_ns(), plans.size() == 1, nccl_rank);
-      if (nccl_rank >= 0) AddRankFacts(process.tables, decoder, nccl_rank);
-      AddProcessLosses(decoder, plans[i].state);
-      AddGpuLosses(decoder, process.tables, map, plans[i].state, contents.end ? contents.end->ticks : 0);
+      for (Ring* ring : plan.rings) threads.push_back(std::move(ring->thread));
+      const std::uint64_t slot_end = contents_.end ? contents_.end->ticks : 0;
+      decoder.Decode(std::move(threads), 0, plan.state.pid,
+                     plan.state.end_ticks != 0 ? plan.state.end_ticks : slot_end);
+      const std::int32_t nccl_rank = plan.state.world_rank >= 0 ? -1 : RankFromNccl(process.tables, contents_.meta);
+      AddProcessRow(i, i, nccl_rank);
+      if (nccl_rank >= 0) {
+        decoder.AddFact("rank", std::to_string(nccl_rank));
+        decoder.AddFact("rank_source", NameOf(schema::RankSource::kNccl));
+      }
+      decoder.AddLoss(Loss::kNoRing, plan.state.dropped_no_ring);
+      decoder.AddLoss(Loss::kRangeUnbalanced, plan.state.range_unbalanced);
+      decoder.AddLoss(Loss::kRangeTooDeep, plan.state.range_too_deep);
+      decoder.AddLoss(Loss::kRequestUnknown, plan.state.request_table_full, "the probe's table of requests was full");
+      AddGpuLosses(decoder, process.tables, *map_, plan.state, slot_end);
       std::uint64_t extrapolated = decoder.extrapolated();
-      if (!raw && contents.snapshots.empty())
+      if (!raw_clock_ && contents_.snapshots.empty())
         extrapolated += process.tables.mpi_calls.rows() + process.tables.ranges.rows();
       decoder.AddLoss(Loss::kClockExtrapolated, extrapolated);
-      missing_slots += decoder.missing_slots();
+    } else {
+      AddMetaRows(decoder, nullptr);
     }
-    AddClockRows(process.tables, contents, i == 0);
+    AddClockRows(process.tables, contents_, i == 0);
   }
-  AddWindows(decoders, decoded, map, contents);
-  // After all processes: the main one's file also names the others, and has the slot's losses.
-  schema::RankTables& main = decoded.processes.front().tables;
-  for (std::size_t i = 1; i < plans.size(); ++i)
-    AddProcessRow(main, *decoders[0], map, plans[i], static_cast<std::uint32_t>(i), contents, decoders[i]->first_ns(),
-                  decoders[i]->last_ns(), false);
-  std::vector<const GpuRecords*> gpus;
-  for (const auto& decoder : decoders) gpus.push_back(&decoder->gpu());
-  AddGpuSamples(main, map, contents.gpu_samples, gpus);
-  AddSlotLosses(*decoders[0], map, contents, spool, leftover, missing_slots);
-  // Processes that never got a ring have no file of their own.
-  std::uint64_t without_file = 0;
-  for (const auto& process : contents.processes)
-    if (std::none_of(plans.begin(), plans.end(), [&](const ProcessPlan& plan) { return plan.key == process.first; }))
-      without_file += process.second.dropped_no_ring;
-  decoders[0]->AddLoss(Loss::kNoRing, without_file, kNoTime, kNoTime, kNone, "in processes that got no ring at all");
-  return decoded;
-}
+
+  static std::string_view NameOf(std::uint8_t rank_source) {
+    const auto& names = schema::RankSource::kValues;  // Their codes are 0, 1, 2, ...
+    return names[rank_source < std::size(names) ? rank_source : 0].name;
+  }
+
+  void AddMetaRows(ProcessDecoder& decoder, const ProcessState* process) const {
+    std::map<std::string, std::string> meta = contents_.meta;
+    if (contents_.end) {
+      const SpoolEnd& end = *contents_.end;
+      meta.try_emplace("exit_code", end.signal == 0 ? std::to_string(end.exit_code) : "");
+      meta.try_emplace("exit_signal", end.signal != 0 ? std::to_string(end.signal) : "");
+      if (end.app_cpu_ns >= 0) meta.try_emplace("app_cpu_ns", std::to_string(end.app_cpu_ns));
+      if (end.agent_cpu_ns >= 0) meta.try_emplace("agent_cpu_ns", std::to_string(end.agent_cpu_ns));
+    }
+    if (process != nullptr) {
+      // MPI's rank overrides a launcher's variable; a variable that was set below the agent
+      // (torchrun inside a slot) overrides what the slot was given.
+      const auto agents = meta.find("rank_variable");
+      const bool own_variable = process->rank_source == schema::RankSource::kEnvironment && agents != meta.end() &&
+                                std::to_string(process->world_rank) != agents->second;
+      if (process->world_rank >= 0 &&
+          (process->rank_source == schema::RankSource::kMpi || own_variable || !meta.contains("rank"))) {
+        if (own_variable) meta["world_size"] = std::to_string(WorldSize());
+        meta["rank"] = std::to_string(process->world_rank);
+        meta["rank_source"] = NameOf(process->rank_source);
+      }
+      if (process->pid > 0) meta["pid"] = std::to_string(process->pid);
+      if (process->nvtx_used != 0) meta["nvtx_objects"] = std::to_string(process->nvtx_used);
+    }
+    for (const auto& [key, value] : meta) decoder.AddFact(key, value);
+  }
+
+  // What the workers of one slot know of their world: at least the largest rank among them.
+  std::int64_t WorldSize() const {
+    const auto world = contents_.meta.find("world_size");
+    std::int64_t size = world == contents_.meta.end() ? 1 : static_cast<std::int64_t>(Number(world->second));
+    for (const ProcessPlan& plan : plans_) size = std::max<std::int64_t>(size, plan.state.world_rank + 1);
+    return size;
+  }
+
+  // A row of process `i` in the tables of process `into`. `nccl_rank`: the rank that NCCL gives it, -1 none.
+  void AddProcessRow(std::size_t into, std::size_t i, std::int32_t nccl_rank) {
+    const ProcessState& state = plans_[i].state;
+    const Extent& life = decoders_[i]->life();
+    std::uint8_t ended = schema::ProcessEnd::kUnknown;
+    std::int32_t code = 0;
+    const bool direct_child = plans_.size() == 1 || Meta("pid") == std::to_string(state.pid);
+    if (contents_.end && direct_child) {
+      ended = contents_.end->signal != 0 ? schema::ProcessEnd::kSignal : schema::ProcessEnd::kExit;
+      code = contents_.end->signal != 0 ? contents_.end->signal : contents_.end->exit_code;
+    } else if (state.end_ticks != 0) {
+      ended = schema::ProcessEnd::kExit;
+    }
+    TablesOf(into).processes.Append(
+        {.process = static_cast<std::uint32_t>(i),
+         .pid = state.pid,
+         .parent_pid = state.parent_pid,
+         .exe = decoders_[into]->Intern(state.exe),
+         .begin_ns = state.begin_ticks != 0 ? Ns(state.begin_ticks) : life.first_ns,
+         .end_ns = state.end_ticks != 0 ? Ns(state.end_ticks) : life.last_ns,
+         .world_rank = nccl_rank >= 0 ? nccl_rank : state.world_rank,
+         .rank_source = nccl_rank >= 0 ? std::uint8_t{schema::RankSource::kNccl} : state.rank_source,
+         .ended = ended,
+         .end_code = code,
+         .mpi_thread_level = state.mpi_thread_level});
+  }
+
+  // Recording is one switch per slot: its windows hold for all processes, no matter which of them turned it.
+  void AddWindows() {
+    std::vector<ProcessDecoder::WindowMark> marks;
+    Extent life{kNoTime, contents_.end ? TickConverter(*map_).Ns(contents_.end->ticks) : kNoTime};
+    TickConverter clock(*map_);
+    for (const SpoolWindow& row : contents_.windows)
+      marks.push_back(
+          {clock.Ns(row.ticks), row.step, static_cast<WindowCause>(row.cause), (row.on & 1) != 0, row.cut != 0});
+    for (const auto& decoder : decoders_) {
+      marks.insert(marks.end(), decoder->window_marks().begin(), decoder->window_marks().end());
+      life.Cover(decoder->life());
+    }
+    std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.ns < b.ns; });
+    // Spools without a word about windows were recorded from begin to end.
+    const auto recording = contents_.meta.find("recording");
+    const bool all = recording == contents_.meta.end() || recording->second == "all";
+    if (life.first_ns != kNoTime && all && (marks.empty() || !marks.front().on))
+      marks.insert(marks.begin(), {std::min(life.first_ns, marks.empty() ? life.first_ns : marks.front().ns), -1,
+                                   WindowCause::kRunBegin, true, false});
+    for (const auto& decoder : decoders_) {
+      decoder->MakeWindows(marks, life.last_ns);
+      decoder->CountLosses();
+    }
+    std::uint64_t cut = 0;
+    for (const std::uint8_t each : TablesOf(0).windows.cut) cut += each;
+    decoders_[0]->AddLoss(Loss::kWindowCut, cut);
+  }
+
+  // Losses of the slot as a whole, in the main process's file.
+  void AddSlotLosses() {
+    ProcessDecoder& decoder = *decoders_[0];
+    bool write_failed = false;  // Or given up at the size limit, whose own loss counts what is missing.
+    for (const LossLine& line : contents_.losses) {
+      const Seen seen{{Ns(line.first_ticks), Ns(line.last_ticks)}, line.count};
+      if (const LossInfo* info = FindLoss(line.name)) {
+        const auto loss = static_cast<Loss>(info - kLosses);
+        write_failed = write_failed || loss == Loss::kSpoolWrite || loss == Loss::kBytesLimit;
+        decoder.AddLoss(loss, seen, line.detail);
+      } else {
+        decoder.AddLoss(Loss::kUnknownRecord, seen, line.name);
+      }
+    }
+    std::uint64_t missing_slots = 0;
+    for (const auto& each : decoders_) missing_slots += each->missing_slots();
+    const std::uint64_t bad = spool_.bad_blocks() + contents_.malformed_blocks;
+    const std::string missing =
+        missing_slots == 0 ? "" : std::to_string(missing_slots) + " slots of 32 bytes are in no readable block";
+    decoder.AddLoss(Loss::kSpoolBlock, bad == 0 && missing_slots != 0 && !write_failed && !spool_.cut() ? 1 : bad,
+                    missing);
+    decoder.AddLoss(Loss::kSpoolTail, spool_.cut() ? 1 : 0);
+    decoder.AddLoss(Loss::kUnknownRecord, spool_.newer_blocks(), "blocks of a newer version");
+    if (leftover_.found) {
+      decoder.AddLoss(Loss::kSpoolBlock, leftover_.damaged ? 1 : 0, "the shared segment is damaged");
+      if (!contents_.end) decoder.AddLoss(Loss::kNoRing, leftover_.dropped_no_ring);
+    }
+    // Processes that never got a ring have no file of their own.
+    std::uint64_t without_file = 0;
+    for (const auto& process : contents_.processes)
+      if (std::none_of(plans_.begin(), plans_.end(),
+                       [&](const ProcessPlan& plan) { return plan.key == process.first; }))
+        without_file += process.second.dropped_no_ring;
+    decoder.AddLoss(Loss::kNoRing, without_file, "in processes that got no ring at all");
+  }
+
+  const SpoolFile& spool_;
+  Contents contents_;
+  Leftover leftover_;
+  bool raw_clock_ = false;
+  std::optional<TickMap> map_;
+  std::vector<ProcessPlan> plans_;
+  Decoded decoded_;
+  std::vector<std::unique_ptr<ProcessDecoder>> decoders_;  // One per process of `decoded_`.
+};
 
 }  // namespace
 
 Result<Decoded> DecodeSpool(const DecodeInput& input) {
   try {
-    return Decode(input);
+    LS_TRY(const SpoolFile spool, SpoolFile::Open(input.spool_path));
+    return SlotDecoder(spool, input.segment_path).Decode();
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kUnsupported, "the spool's records need more memory than there is", input.spool_path,
                  "decode it on a machine with more memory"};

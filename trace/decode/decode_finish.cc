@@ -86,7 +86,7 @@ void ProcessDecoder::MakeSteps() {
     if (!mark.ends) open = &mark;
   }
   if (source == kHookStep && open != nullptr && !TrainedSince(tables_.ranges, open->ns)) open = nullptr;
-  close(last_ns_, -1, kNone, false);
+  close(life_.last_ns, -1, kNone, false);
   // DDP's first two steps differ from the others, and most jobs' first one does.
   const std::size_t rows = steps.rows();
   const std::size_t warmup = rows >= 5 ? 2 : rows >= 2 ? 1 : 0;
@@ -144,11 +144,7 @@ void ProcessDecoder::FindPeers() {
 }
 
 void ProcessDecoder::SortTables() {
-  // By copies of the times: sorting moves the columns themselves.
-  const auto sort = [](auto& table, const std::vector<std::int64_t>& column) {
-    return SortRows(table, std::vector<std::int64_t>(column));
-  };
-  const std::vector<std::uint32_t> calls = sort(tables_.mpi_calls, tables_.mpi_calls.begin_ns);
+  const std::vector<std::uint32_t> calls = SortRows(tables_.mpi_calls, tables_.mpi_calls.begin_ns);
   if (!calls.empty()) {
     const auto follow = [&](std::vector<std::uint32_t>& column) {
       for (std::uint32_t& call : column)
@@ -157,42 +153,21 @@ void ProcessDecoder::SortTables() {
     follow(tables_.collectives.call);
     follow(tables_.p2p.call);
   }
-  sort(tables_.collectives, tables_.collectives.begin_ns);
-  if (const std::vector<std::uint32_t> moved = sort(tables_.p2p, tables_.p2p.begin_ns); !moved.empty()) {
+  SortRows(tables_.collectives, tables_.collectives.begin_ns);
+  if (const std::vector<std::uint32_t> moved = SortRows(tables_.p2p, tables_.p2p.begin_ns); !moved.empty()) {
     std::unordered_map<std::uint32_t, std::int64_t> probed;
     for (const auto& [row, ns] : probed_ns_) probed[moved[row]] = ns;
     probed_ns_ = std::move(probed);
   }
-  sort(tables_.mpi_requests, tables_.mpi_requests.begin_ns);
-  sort(tables_.steps, tables_.steps.begin_ns);
-  sort(tables_.cpu_samples, tables_.cpu_samples.time_ns);
+  SortRows(tables_.mpi_requests, tables_.mpi_requests.begin_ns);
+  SortRows(tables_.steps, tables_.steps.begin_ns);
+  SortRows(tables_.cpu_samples, tables_.cpu_samples.time_ns);
   // Written when they end, so inner before outer: of those with one begin, the outer comes first.
-  schema::Ranges& ranges = tables_.ranges;
-  sort(ranges, ranges.begin_ns);
-  for (std::size_t i = 0, end = 0; i < ranges.rows(); i = end) {
-    for (end = i + 1; end < ranges.rows() && ranges.begin_ns[end] == ranges.begin_ns[i];) ++end;
-    if (end - i < 2) continue;
-    std::vector<schema::Ranges::Row> rows;
-    for (std::size_t at = i; at < end; ++at) rows.push_back(ranges.Get(at));
-    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.thread, a.depth) < std::tie(b.thread, b.depth);
-    });
-    for (std::size_t at = i; at < end; ++at) {
-      const schema::Ranges::Row& row = rows[at - i];
-      ranges.duration_ns[at] = row.duration_ns;
-      ranges.thread[at] = row.thread;
-      ranges.name[at] = row.name;
-      ranges.domain[at] = row.domain;
-      ranges.source[at] = row.source;
-      ranges.kind[at] = row.kind;
-      ranges.category[at] = row.category;
-      ranges.depth[at] = row.depth;
-      ranges.open[at] = row.open;
-      ranges.payload[at] = row.payload;
-      ranges.payload_kind[at] = row.payload_kind;
-      ranges.category_id[at] = row.category_id;
-    }
-  }
+  const schema::Ranges& ranges = tables_.ranges;
+  SortRowsBy(tables_.ranges, [&](std::uint32_t a, std::uint32_t b) {
+    return std::tie(ranges.begin_ns[a], ranges.thread[a], ranges.depth[a]) <
+           std::tie(ranges.begin_ns[b], ranges.thread[b], ranges.depth[b]);
+  });
 }
 
 void ProcessDecoder::CountLosses() {

@@ -69,19 +69,10 @@ std::uint64_t GpuRecords::Unwrapped(std::uint32_t correlation) {
   return static_cast<std::uint64_t>(whole);
 }
 
-void GpuRecords::Touch(std::int64_t begin_ns, std::int64_t end_ns) {
-  if (first_ns_ == kNoTime || begin_ns < first_ns_) first_ns_ = begin_ns;
-  last_ns_ = std::max({last_ns_, begin_ns, end_ns});
-}
-
 void GpuRecords::SeeThread(std::uint32_t tid, std::int64_t begin_ns, std::int64_t end_ns) {
-  const auto [at, fresh] = host_spans_.try_emplace(tid, HostSpan{begin_ns, end_ns});
-  if (fresh) {
-    tids_.push_back(tid);
-    return;
-  }
-  at->second.first_ns = std::min(at->second.first_ns, begin_ns);
-  at->second.last_ns = std::max(at->second.last_ns, end_ns);
+  const auto [at, fresh] = host_lives_.try_emplace(tid);
+  if (fresh) tids_.push_back(tid);
+  at->second.Cover(begin_ns, end_ns);
 }
 
 GpuRecords::Name GpuRecords::NameOf(std::uint32_t text) {
@@ -99,7 +90,7 @@ void GpuRecords::OnKernel(const GpuKernelRecord& record, const RecordContext& co
     first_after_.push_back({context.clock.Ns(record.launch_ticks), begin});
     return;
   }
-  Touch(begin, end);
+  life_.Cover(begin, std::max(begin, end));
   const bool whole_graph = (record.head.flags & kGpuWholeGraph) != 0;
   Name name;
   if (whole_graph)
@@ -116,7 +107,7 @@ void GpuRecords::OnKernel(const GpuKernelRecord& record, const RecordContext& co
                           .name = name.text,
                           .shape = shape == shapes_.end() ? kNone : shape->second,
                           .work = name.communicates,
-                          .work_rule = static_cast<std::uint8_t>(name.communicates ? 2 : 0),
+                          .work_rule = name.communicates ? schema::WorkRule::kByName : schema::WorkRule::kDefault,
                           .graph_node = record.graph_node,
                           .vendor = kNvidia});
 }
@@ -145,7 +136,7 @@ void GpuRecords::OnShape(const GpuShapeRecord& record, const RecordContext& cont
 
 void GpuRecords::OnCopy(const GpuCopyRecord& record, const RecordContext& context) {
   const std::int64_t begin = context.clock.Ns(record.begin_ticks), end = context.clock.Ns(record.end_ticks);
-  Touch(begin, end);
+  life_.Cover(begin, std::max(begin, end));
   tables_.copies.Append({.begin_ns = begin,
                          .duration_ns = DurationNs(begin, end),
                          .device = record.device,
@@ -165,7 +156,7 @@ void GpuRecords::OnSync(const GpuSyncRecord& record, const RecordContext& contex
   std::int64_t begin = kNoTime, end = kNoTime;  // Event records may have no time of their own.
   if (record.begin_ticks != 0) {
     begin = context.clock.Ns(record.begin_ticks), end = context.clock.Ns(record.end_ticks);
-    Touch(begin, end);
+    life_.Cover(begin, std::max(begin, end));
   }
   tables_.sync.Append({.begin_ns = begin,
                        .duration_ns = DurationNs(begin, end),
@@ -184,7 +175,7 @@ void GpuRecords::OnSync(const GpuSyncRecord& record, const RecordContext& contex
 void GpuRecords::OnApi(std::span<const std::byte> bytes, const RecordContext& context) {
   const auto record = LoadRecord<GpuApiRecord>(bytes);
   const std::int64_t begin = context.clock.Ns(record.begin_ticks), end = context.clock.Ns(record.end_ticks);
-  Touch(begin, end);
+  life_.Cover(begin, std::max(begin, end));
   SeeThread(record.tid, begin, std::max(begin, end));
   std::int32_t result = 0;
   if (bytes.size() >= 2 * kSlotBytes) result = LoadRecord<GpuApiResult>(bytes.subspan(kSlotBytes)).result;
@@ -204,12 +195,8 @@ void GpuRecords::OnDevice(const GpuDeviceRecord& record, const RecordContext& co
   if (uuid != GpuUuid{}) device_of_.try_emplace(uuid, record.device);
   if (!versions_told_) {
     versions_told_ = true;
-    const auto tell = [&](std::string_view key, std::uint32_t version) {
-      if (version != 0)
-        tables_.meta.Append({.key = decoder_.Intern(key), .value = decoder_.Intern(std::to_string(version))});
-    };
-    tell("cuda_driver_version", record.driver_version);
-    tell("cupti_version", record.cupti_version);
+    if (record.driver_version != 0) decoder_.AddFact("cuda_driver_version", std::to_string(record.driver_version));
+    if (record.cupti_version != 0) decoder_.AddFact("cupti_version", std::to_string(record.cupti_version));
   }
   schema::Devices& devices = tables_.devices;
   if (std::find(devices.device.begin(), devices.device.end(), record.device) != devices.device.end()) return;
@@ -225,7 +212,7 @@ void GpuRecords::OnDevice(const GpuDeviceRecord& record, const RecordContext& co
 
 void GpuRecords::OnOverhead(const GpuOverheadRecord& record, const RecordContext& context) {
   const std::int64_t begin = context.clock.Ns(record.begin_ticks), end = context.clock.Ns(record.end_ticks);
-  Touch(begin, end);
+  life_.Cover(begin, std::max(begin, end));
   if (record.tid != 0) SeeThread(record.tid, begin, std::max(begin, end));
   tables_.overheads.Append({.begin_ns = begin,
                             .duration_ns = DurationNs(begin, end),
@@ -236,7 +223,7 @@ void GpuRecords::OnOverhead(const GpuOverheadRecord& record, const RecordContext
 
 void GpuRecords::OnMemory(const GpuMemoryRecord& record, const RecordContext& context) {
   const std::int64_t ns = context.clock.Ns(record.ticks);
-  Touch(ns, ns);
+  life_.Cover(ns, ns);
   tables_.gpu_memory.Append({.time_ns = ns,
                              .kind = record.head.flags,
                              .device = record.device,
@@ -247,17 +234,16 @@ void GpuRecords::OnMemory(const GpuMemoryRecord& record, const RecordContext& co
                              .name = context.Text(record.name)});
 }
 
-std::pair<std::int64_t, std::int64_t> GpuRecords::HostTimes(std::uint32_t tid) const {
-  const auto at = host_spans_.find(tid);
-  if (at == host_spans_.end()) return {kNoTime, kNoTime};
-  return {at->second.first_ns, at->second.last_ns};
+Extent GpuRecords::HostLife(std::uint32_t tid) const {
+  const auto at = host_lives_.find(tid);
+  return at == host_lives_.end() ? Extent() : at->second;
 }
 
 void GpuRecords::ResolveThreads(const std::unordered_multimap<std::int64_t, ThreadLife>& threads) {
-  const auto distance = [](const ThreadLife& life, std::int64_t ns) -> std::uint64_t {
-    if (life.begin_ns == kNoTime) return UINT64_MAX;
-    if (ns < life.begin_ns) return static_cast<std::uint64_t>(life.begin_ns) - static_cast<std::uint64_t>(ns);
-    return ns > life.end_ns ? static_cast<std::uint64_t>(ns) - static_cast<std::uint64_t>(life.end_ns) : 0;
+  const auto distance = [](const Extent& life, std::int64_t ns) -> std::uint64_t {
+    if (life.first_ns == kNoTime) return UINT64_MAX;
+    if (ns < life.first_ns) return static_cast<std::uint64_t>(life.first_ns) - static_cast<std::uint64_t>(ns);
+    return ns > life.last_ns ? static_cast<std::uint64_t>(ns) - static_cast<std::uint64_t>(life.last_ns) : 0;
   };
   const auto resolve = [&](std::uint32_t& thread, std::int64_t ns) {
     const auto [first, end] = threads.equal_range(thread);
@@ -267,7 +253,7 @@ void GpuRecords::ResolveThreads(const std::unordered_multimap<std::int64_t, Thre
     }
     auto best = first;
     for (auto at = std::next(first); at != end; ++at) {
-      const std::uint64_t a = distance(at->second, ns), b = distance(best->second, ns);
+      const std::uint64_t a = distance(at->second.life, ns), b = distance(best->second.life, ns);
       if (a < b || (a == b && at->second.row < best->second.row)) best = at;
     }
     thread = best->second.row;
@@ -278,17 +264,14 @@ void GpuRecords::ResolveThreads(const std::unordered_multimap<std::int64_t, Thre
 }
 
 void GpuRecords::SortAndLink() {
-  const auto sort = [](auto& table, const std::vector<std::int64_t>& column) {
-    return SortRows(table, std::vector<std::int64_t>(column));
-  };
-  sort(tables_.kernels, tables_.kernels.begin_ns);
-  sort(tables_.copies, tables_.copies.begin_ns);
-  sort(tables_.api, tables_.api.begin_ns);
-  sort(tables_.overheads, tables_.overheads.begin_ns);
-  sort(tables_.gpu_memory, tables_.gpu_memory.time_ns);
+  SortRows(tables_.kernels, tables_.kernels.begin_ns);
+  SortRows(tables_.copies, tables_.copies.begin_ns);
+  SortRows(tables_.api, tables_.api.begin_ns);
+  SortRows(tables_.overheads, tables_.overheads.begin_ns);
+  SortRows(tables_.gpu_memory, tables_.gpu_memory.time_ns);
   NameDevices();
   TimeFromCalls();
-  const std::vector<std::uint32_t> moved = sort(tables_.sync, tables_.sync.begin_ns);
+  const std::vector<std::uint32_t> moved = SortRows(tables_.sync, tables_.sync.begin_ns);
   if (!moved.empty()) {
     std::vector<std::uint64_t> syncs(event_syncs_.size());
     for (std::size_t i = 0; i < syncs.size(); ++i) syncs[moved[i]] = event_syncs_[i];
@@ -327,7 +310,7 @@ void GpuRecords::TimeFromCalls() {
     if (after != calls.begin())
       sync.begin_ns[i] = std::prev(after)->second;
     else
-      sync.begin_ns[i] = after != calls.end() ? after->second : first_ns_ != kNoTime ? first_ns_ : 0;
+      sync.begin_ns[i] = after != calls.end() ? after->second : life_.first_ns != kNoTime ? life_.first_ns : 0;
     sync.duration_ns[i] = 0;
   }
 }

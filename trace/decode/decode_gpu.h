@@ -35,11 +35,11 @@ class GpuRecords {
   // used again, so one can be several.
   struct ThreadLife {
     std::uint32_t row;
-    std::int64_t begin_ns, end_ns;  // kNoTime: wrote nothing.
+    Extent life;
   };
   void ResolveThreads(const std::unordered_multimap<std::int64_t, ThreadLife>& threads);
-  // First and last time on the host of a thread without a ring, kNoTime without one.
-  std::pair<std::int64_t, std::int64_t> HostTimes(std::uint32_t tid) const;
+  // On the host, of a thread without a ring.
+  Extent HostLife(std::uint32_t tid) const;
 
   // Rows in order of time; then, by the wait's own words or by order of calls, which event record
   // each wait for an event refers to.
@@ -51,8 +51,7 @@ class GpuRecords {
   };
   const std::vector<FirstAfter>& first_after() const { return first_after_; }
 
-  std::int64_t first_ns() const { return first_ns_; }  // Of all rows, kNoTime without one.
-  std::int64_t last_ns() const { return last_ns_; }
+  const Extent& life() const { return life_; }  // Of all rows.
   const std::map<GpuUuid, std::uint16_t>& devices() const { return device_of_; }
 
  private:
@@ -66,7 +65,6 @@ class GpuRecords {
   void OnMemory(const GpuMemoryRecord& record, const RecordContext& context);
   // CUPTI's ids have 32 bits and begin again: a process that makes 10,000 calls a second gets there in five days.
   std::uint64_t Unwrapped(std::uint32_t correlation);
-  void Touch(std::int64_t begin_ns, std::int64_t end_ns);
   void SeeThread(std::uint32_t tid, std::int64_t begin_ns, std::int64_t end_ns);
   void NameDevices();
   void TimeFromCalls();
@@ -85,15 +83,12 @@ class GpuRecords {
   std::map<std::array<std::int32_t, 10>, std::uint32_t> shape_rows_;
   std::map<GpuUuid, std::uint16_t> device_of_;
   std::vector<std::uint32_t> tids_;
-  struct HostSpan {
-    std::int64_t first_ns, last_ns;
-  };
-  std::unordered_map<std::uint32_t, HostSpan> host_spans_;
+  std::unordered_map<std::uint32_t, Extent> host_lives_;
   std::vector<std::uint64_t> event_syncs_;  // Beside the rows of sync until they are linked.
   std::vector<FirstAfter> first_after_;
   std::uint64_t latest_correlation_ = 0;
   bool versions_told_ = false;
-  std::int64_t first_ns_ = schema::kNoTime, last_ns_ = schema::kNoTime;
+  Extent life_;
 };
 
 }  // namespace lockstep::trace

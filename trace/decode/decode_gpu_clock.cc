@@ -109,7 +109,7 @@ class Comparison {
   }
 
   void Waits() {
-    constexpr std::uint8_t kEvent = 1, kStream = 3, kContext = 4;
+    using enum schema::SyncKind::Value;
     const schema::Sync& sync = tables_.sync;
     for (std::size_t i = 0; i < sync.rows(); ++i) {
       if (sync.kind[i] != kEvent && sync.kind[i] != kStream && sync.kind[i] != kContext) continue;

@@ -34,24 +34,21 @@ std::string WhyRefused(const schema::RankTables& tables) {
 
 // Meta gpu_clock.DEVICE: "LOW_NS HIGH_NS", "-" not known; gpu_clock_error_ns: the most of all devices.
 void TellGpuClocks(ProcessDecoder& decoder, schema::RankTables& tables) {
-  const auto tell = [&](const std::string& key, const std::string& value) {
-    tables.meta.Append({.key = decoder.Intern(key), .value = decoder.Intern(value)});
-  };
   const auto number = [](std::int64_t ns) { return ns == kNoTime ? std::string("-") : std::to_string(ns); };
   std::int64_t error_ns = -1;
   for (const GpuClock& clock : CompareGpuClocks(tables)) {
     const std::string gpu = "GPU " + std::to_string(clock.device);
-    tell("gpu_clock." + std::to_string(clock.device), number(clock.low_ns) + " " + number(clock.high_ns));
+    decoder.AddFact("gpu_clock." + std::to_string(clock.device), number(clock.low_ns) + " " + number(clock.high_ns));
     if (clock.bounded()) error_ns = std::max(error_ns, clock.error_ns());
     if (!clock.bounded())
-      decoder.AddLoss(Loss::kGpuClockUnbounded, 1, kNoTime, kNoTime, kNone,
+      decoder.AddLoss(Loss::kGpuClockUnbounded, 1,
                       gpu + (clock.low_ns == kNoTime ? ": the host never waited for it" : ": no launch was recorded"));
-    decoder.AddLoss(Loss::kLaunchAfterStart, clock.early_starts, kNoTime, kNoTime, kNone,
+    decoder.AddLoss(Loss::kLaunchAfterStart, clock.early_starts,
                     gpu + ": by up to " + std::to_string(clock.early_start_ns) + " ns");
-    decoder.AddLoss(Loss::kSyncBeforeEnd, clock.early_returns, kNoTime, kNoTime, kNone,
+    decoder.AddLoss(Loss::kSyncBeforeEnd, clock.early_returns,
                     gpu + ": by up to " + std::to_string(clock.early_return_ns) + " ns");
   }
-  if (error_ns >= 0) tell("gpu_clock_error_ns", std::to_string(error_ns));
+  if (error_ns >= 0) decoder.AddFact("gpu_clock_error_ns", std::to_string(error_ns));
 }
 
 }  // namespace
@@ -71,20 +68,18 @@ void AddGpuLosses(ProcessDecoder& decoder, schema::RankTables& tables, const Tic
     tail_lost = state.end_ticks != 0
                     ? flushed == kNoTime
                     : !(answered && flushed != kNoTime && end != kNoTime && DurationNs(flushed, end) <= kSoonNs);
-    if (tail_lost) decoder.AddLoss(Loss::kGpuTailLost, 1, flushed, end, kNone, "process " + std::to_string(state.pid));
+    if (tail_lost) decoder.AddLoss(Loss::kGpuTailLost, Seen{{flushed, end}, 1}, "process " + std::to_string(state.pid));
   }
   if (state.cupti_state == kRefused) {
     const std::string why = WhyRefused(tables);
-    decoder.AddLoss(Loss::kGpuNotCaptured, 1, kNoTime, kNoTime, kNone,
-                    why.empty() ? "process " + std::to_string(state.pid) : why);
+    decoder.AddLoss(Loss::kGpuNotCaptured, 1, why.empty() ? "process " + std::to_string(state.pid) : why);
   }
   if (decoder.nccl().untied() == 0) return;
   if (state.cupti_state == 0 && tables.kernels.rows() == 0)
-    decoder.AddLoss(Loss::kGpuNotCaptured, 1, kNoTime, kNoTime, kNone,
+    decoder.AddLoss(Loss::kGpuNotCaptured, 1,
                     "NCCL was used, but CUDA never entered the library that CUDA_INJECTION64_PATH names");
   else if (state.cupti_state == kRecording && tables.kernels.rows() == 0 && !tail_lost)
-    decoder.AddLoss(Loss::kZeroRecords, 1, kNoTime, kNoTime, kNone,
-                    "cupti: NCCL operations were seen, but no kernel at all");
+    decoder.AddLoss(Loss::kZeroRecords, 1, "cupti: NCCL operations were seen, but no kernel at all");
 }
 
 std::int32_t RankFromNccl(const schema::RankTables& tables, const std::map<std::string, std::string>& meta) {
@@ -125,8 +120,7 @@ void AddGpuSamples(schema::RankTables& tables, const TickMap& map, const std::ve
                                .throttle_reasons = sample.throttle_reasons,
                                .vendor = schema::Vendor::kNvidia});
   }
-  if (!std::is_sorted(tables.gpu_samples.time_ns.begin(), tables.gpu_samples.time_ns.end()))
-    SortRows(tables.gpu_samples, std::vector<std::int64_t>(tables.gpu_samples.time_ns));
+  SortRows(tables.gpu_samples, tables.gpu_samples.time_ns);
 }
 
 }  // namespace lockstep::trace

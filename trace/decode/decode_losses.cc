@@ -20,9 +20,7 @@ void ProcessDecoder::OnLoss(Thread& thread, const LossRecord& record) {
   const auto [at, fresh] =
       told_losses_.try_emplace({name, record.detail == 0 ? kNone : TextOfThread(thread, record.detail)});
   ToldLoss& loss = at->second;
-  loss.count = loss.count > UINT64_MAX - record.count ? UINT64_MAX : loss.count + record.count;
-  if (first != kNoTime && (loss.first_ns == kNoTime || first < loss.first_ns)) loss.first_ns = first;
-  loss.last_ns = std::max(loss.last_ns, last);
+  loss.seen.Add(record.count, first, last);
   if (fresh)
     loss.thread = thread.row;
   else if (loss.thread != thread.row)
@@ -33,9 +31,9 @@ void ProcessDecoder::AddToldLosses() {
   for (const auto& [key, told] : told_losses_) {
     const std::string name(TextOf(tables_, key.first)), detail(TextOf(tables_, key.second));
     if (const LossInfo* info = FindLoss(name))
-      AddLoss(static_cast<Loss>(info - kLosses), told.count, told.first_ns, told.last_ns, told.thread, detail);
+      AddLoss(static_cast<Loss>(info - kLosses), told.seen, detail, told.thread);
     else
-      AddLoss(Loss::kUnknownRecord, told.count, told.first_ns, told.last_ns, told.thread, name);
+      AddLoss(Loss::kUnknownRecord, told.seen, name, told.thread);
   }
 }
 

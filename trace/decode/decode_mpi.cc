@@ -12,8 +12,11 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-enum Outcome : std::uint8_t { kCompleted, kCancelled, kFailed, kNeverCompleted, kFreed };
-constexpr std::uint8_t kCallNothing = schema::CallOutcome::kNothingCompleted, kCallError = schema::CallOutcome::kError;
+using schema::CallOutcome;
+using schema::RequestOutcome;
+constexpr std::uint8_t kBlocking = schema::Code(CollectiveMode::kBlocking),
+                       kNonBlocking = schema::Code(CollectiveMode::kNonBlocking),
+                       kPersistent = schema::Code(CollectiveMode::kPersistent);
 constexpr std::int32_t kAny = -2;
 
 const MpiOpInfo& InfoOf(std::uint16_t op) {
@@ -51,9 +54,10 @@ std::uint32_t ProcessDecoder::CommRow(std::uint32_t number, std::int64_t ns) {
   return row;
 }
 
-void ProcessDecoder::OnComm(Thread& thread, const CommRecord& record) {
+void ProcessDecoder::OnComm(Thread& thread, std::span<const std::byte> bytes) {
+  const auto record = LoadRecord<CommRecord>(bytes);
   const std::int64_t ns = thread.clock.Ns(record.ticks);
-  Touch(thread, ns, ns);
+  thread.life.Cover(ns, ns);
   if (record.comm == kNoComm) {
     ++unknown_records_;
     return;
@@ -85,11 +89,11 @@ void ProcessDecoder::OnComm(Thread& thread, const CommRecord& record) {
   comms.name[row] = name;
   comms.begin_ns[row] = std::min(comms.begin_ns[row], ns);
   if (record.stride != 0) return;
-  const std::size_t members = std::min<std::size_t>(record.explicit_members, thread.comm_members.size() / 4);
-  if (members > 0) std::memcpy(&comms.first_world_rank[row], thread.comm_members.data(), sizeof(std::int32_t));
-  for (std::size_t i = 0; i < members; ++i) {
+  const std::span<const std::byte> members = bytes.subspan(2 * kSlotBytes);
+  for (std::size_t i = 0; i < std::min<std::size_t>(record.explicit_members, members.size() / 4); ++i) {
     std::int32_t world_rank;
-    std::memcpy(&world_rank, thread.comm_members.data() + i * sizeof world_rank, sizeof world_rank);
+    std::memcpy(&world_rank, members.data() + i * sizeof world_rank, sizeof world_rank);
+    if (i == 0) comms.first_world_rank[row] = world_rank;
     tables_.comm_members.Append({.comm = row, .comm_rank = static_cast<std::uint32_t>(i), .world_rank = world_rank});
   }
 }
@@ -106,16 +110,16 @@ std::uint32_t ProcessDecoder::AddCall(const Thread& thread, const MpiRecord& rec
                             .peer = record.peer,
                             .tag = record.tag,
                             .count = 1,
-                            .outcome = (flags & kMpiError) != 0              ? kCallError
-                                       : (flags & kMpiNothingCompleted) != 0 ? kCallNothing
-                                                                             : std::uint8_t{0}});
+                            .outcome = (flags & kMpiError) != 0              ? CallOutcome::kError
+                                       : (flags & kMpiNothingCompleted) != 0 ? CallOutcome::kNothingCompleted
+                                                                             : CallOutcome::kCompleted});
   return static_cast<std::uint32_t>(tables_.mpi_calls.rows() - 1);
 }
 
 void ProcessDecoder::AddCollective(const Thread& thread, const MpiRecord& record, std::uint8_t mode,
                                    std::uint32_t start, std::int64_t begin_ns, std::int64_t end_ns,
                                    std::uint32_t call) {
-  const bool blocking = mode == static_cast<std::uint8_t>(CollectiveMode::kBlocking);
+  const bool blocking = mode == kBlocking;
   tables_.collectives.Append({.comm = CommRow(record.comm, begin_ns),
                               .seq = record.seq,
                               .start = start,
@@ -154,7 +158,7 @@ bool ProcessDecoder::AddP2p(const Thread& thread, const MpiRecord& record, bool 
     bytes = status->bytes;
   }
   if (peer == -1) return false;
-  const bool blocking = mode == schema::Code(CollectiveMode::kBlocking);
+  const bool blocking = mode == kBlocking;
   const bool error = (record.head.flags & kMpiError) != 0;
   tables_.p2p.Append({.comm = CommRow(record.comm, begin_ns),
                       .direction = receive,
@@ -170,9 +174,9 @@ bool ProcessDecoder::AddP2p(const Thread& thread, const MpiRecord& record, bool 
                       .wait_begin_ns = blocking ? begin_ns : kNoTime,
                       .end_ns = blocking ? end_ns : kNoTime,
                       .bytes = bytes,
-                      .outcome = error      ? kFailed
-                                 : blocking ? kCompleted
-                                            : kNeverCompleted,
+                      .outcome = error      ? RequestOutcome::kError
+                                 : blocking ? RequestOutcome::kCompleted
+                                            : RequestOutcome::kNeverCompleted,
                       .call = call,
                       .kernel = kNone});
   const std::uint64_t probed = std::uint64_t{record.start} << 32 | record.seq;
@@ -186,10 +190,10 @@ void ProcessDecoder::Post(const Thread& thread, const MpiRecord& record, const M
   OpenRequests::Operation operation{OpenRequests::Kind::kOther, 0};
   const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
   if (recorded && info.cls == MpiClass::kCollectivePost) {
-    AddCollective(thread, record, static_cast<std::uint8_t>(CollectiveMode::kNonBlocking), 0, begin_ns, end_ns, call);
+    AddCollective(thread, record, kNonBlocking, 0, begin_ns, end_ns, call);
     operation = {OpenRequests::Kind::kCollective, static_cast<std::uint32_t>(tables_.collectives.rows() - 1)};
   } else if (recorded && (info.cls == MpiClass::kSendPost || info.cls == MpiClass::kRecvPost)) {
-    if (AddP2p(thread, record, info.cls == MpiClass::kRecvPost, 1, nullptr, begin_ns, end_ns, call))
+    if (AddP2p(thread, record, info.cls == MpiClass::kRecvPost, kNonBlocking, nullptr, begin_ns, end_ns, call))
       operation = {OpenRequests::Kind::kP2p, static_cast<std::uint32_t>(tables_.p2p.rows() - 1)};
   } else if (recorded && (info.cls == MpiClass::kIoPost || info.cls == MpiClass::kRmaPost)) {
     const bool error = (record.head.flags & kMpiError) != 0;
@@ -203,7 +207,7 @@ void ProcessDecoder::Post(const Thread& thread, const MpiRecord& record, const M
                                  .end_ns = kNoTime,
                                  .bytes = record.bytes,
                                  .peer = record.peer,
-                                 .outcome = error ? kFailed : kNeverCompleted});
+                                 .outcome = error ? RequestOutcome::kError : RequestOutcome::kNeverCompleted});
     operation = {OpenRequests::Kind::kRequest, static_cast<std::uint32_t>(tables_.mpi_requests.rows() - 1)};
   }
   if (record.request != 0 && (record.head.flags & kMpiError) == 0) requests_.Post(record.request, operation);
@@ -225,10 +229,9 @@ void ProcessDecoder::Start(const Thread& thread, const MpiRecord& record, std::u
   OpenRequests::Operation operation{OpenRequests::Kind::kOther, 0};
   const MpiClass cls = InfoOf(init.op).cls;
   if (cls == MpiClass::kCollectiveInit) {
-    AddCollective(thread, init, static_cast<std::uint8_t>(CollectiveMode::kPersistent), persistent.starts, begin_ns,
-                  end_ns, call);
+    AddCollective(thread, init, kPersistent, persistent.starts, begin_ns, end_ns, call);
     operation = {OpenRequests::Kind::kCollective, static_cast<std::uint32_t>(tables_.collectives.rows() - 1)};
-  } else if (AddP2p(thread, init, cls == MpiClass::kRecvInit, 2, nullptr, begin_ns, end_ns, call)) {
+  } else if (AddP2p(thread, init, cls == MpiClass::kRecvInit, kPersistent, nullptr, begin_ns, end_ns, call)) {
     operation = {OpenRequests::Kind::kP2p, static_cast<std::uint32_t>(tables_.p2p.rows() - 1)};
   }
   requests_.Post(handle, operation);
@@ -243,16 +246,17 @@ void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const 
     return;
   }
   const std::uint8_t flags = completion == nullptr ? 0 : completion->head.flags;
-  const std::uint8_t outcome = (flags & kCompletionCancelled) != 0 ? kCancelled
-                               : (flags & kCompletionError) != 0   ? kFailed
-                                                                   : kCompleted;
+  const std::uint8_t outcome = (flags & kCompletionCancelled) != 0 ? RequestOutcome::kCancelled
+                               : (flags & kCompletionError) != 0   ? RequestOutcome::kError
+                                                                   : RequestOutcome::kCompleted;
   if (operation.kind == OpenRequests::Kind::kRequest) {
     schema::MpiRequests& requests = tables_.mpi_requests;
     requests.wait_thread[operation.row] = thread.row;
     requests.wait_begin_ns[operation.row] = begin_ns;
     requests.end_ns[operation.row] = end_ns;
     // Nobody can cancel these, and Open MPI's ompio (4.1.4) leaves that field of their status as it was.
-    requests.outcome[operation.row] = (flags & kCompletionError) != 0 ? kFailed : kCompleted;
+    requests.outcome[operation.row] =
+        (flags & kCompletionError) != 0 ? RequestOutcome::kError : RequestOutcome::kCompleted;
   } else if (operation.kind == OpenRequests::Kind::kCollective) {
     tables_.collectives.wait_begin_ns[operation.row] = begin_ns;
     tables_.collectives.end_ns[operation.row] = end_ns;
@@ -263,7 +267,7 @@ void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const 
     p2p.end_ns[row] = end_ns;
     p2p.outcome[row] = outcome;
     if ((flags & kCompletionStatus) != 0 && p2p.direction[row] == schema::Direction::kReceive &&
-        p2p.outcome[row] != kCancelled) {
+        p2p.outcome[row] != RequestOutcome::kCancelled) {
       p2p.peer[row] = completion->source;
       p2p.tag[row] = completion->tag;
       p2p.bytes[row] = completion->bytes;
@@ -293,14 +297,15 @@ void ProcessDecoder::Free(std::uint64_t handle) {
     if (!was_persistent) ++unknown_requests_;
     return;
   }
-  if (operation.kind == OpenRequests::Kind::kP2p) tables_.p2p.outcome[operation.row] = kFreed;
-  if (operation.kind == OpenRequests::Kind::kRequest) tables_.mpi_requests.outcome[operation.row] = kFreed;
+  if (operation.kind == OpenRequests::Kind::kP2p) tables_.p2p.outcome[operation.row] = RequestOutcome::kFreed;
+  if (operation.kind == OpenRequests::Kind::kRequest)
+    tables_.mpi_requests.outcome[operation.row] = RequestOutcome::kFreed;
 }
 
 void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
   const std::int64_t begin = thread.clock.Ns(record.begin_ticks);
   const std::int64_t end = std::max(begin, thread.clock.Ns(record.end_ticks));
-  Touch(thread, begin, end);
+  thread.life.Cover(begin, end);
   const MpiOpInfo& info = InfoOf(record.op);
   const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
   const std::uint32_t call = recorded ? AddCall(thread, record, begin, end) : kNone;
@@ -310,18 +315,18 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
 
   switch (info.cls) {
     case MpiClass::kCollective:
-      if (recorded) AddCollective(thread, record, 0, 0, begin, end, call);
+      if (recorded) AddCollective(thread, record, kBlocking, 0, begin, end, call);
       break;
     case MpiClass::kSend:
     case MpiClass::kRecv: {
       const bool receive = info.cls == MpiClass::kRecv;
-      if (recorded) AddP2p(thread, record, receive, 0, receive ? status : nullptr, begin, end, call);
+      if (recorded) AddP2p(thread, record, receive, kBlocking, receive ? status : nullptr, begin, end, call);
       break;
     }
     case MpiClass::kSendRecv:
       if (!recorded) break;
-      AddP2p(thread, record, false, 0, nullptr, begin, end, call);
-      if (status != nullptr) AddP2p(thread, record, true, 0, status, begin, end, call);
+      AddP2p(thread, record, false, kBlocking, nullptr, begin, end, call);
+      if (status != nullptr) AddP2p(thread, record, true, kBlocking, status, begin, end, call);
       break;
     case MpiClass::kCollectiveInit:
     case MpiClass::kSendInit:
@@ -363,7 +368,7 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
 void ProcessDecoder::OnPoll(Thread& thread, const PollRecord& record) {
   const std::int64_t first = thread.clock.Ns(record.first_ticks);
   const std::int64_t last = std::max(first, thread.clock.Ns(record.last_ticks));
-  Touch(thread, first, last);
+  thread.life.Cover(first, last);
   const std::uint64_t handle = record.op_and_request >> 12;
   tables_.mpi_calls.Append({.begin_ns = first,
                             .duration_ns = DurationNs(first, last),
@@ -374,7 +379,7 @@ void ProcessDecoder::OnPoll(Thread& thread, const PollRecord& record) {
                             .peer = -1,
                             .tag = -1,
                             .count = record.calls,
-                            .outcome = kCallNothing});
+                            .outcome = CallOutcome::kNothingCompleted});
   if (handle != 0) Incomplete(handle, last);
   for (const CompletionRecord& completion : thread.follow)
     if ((completion.head.flags & kCompletionPending) != 0) Incomplete(completion.request, last);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trace/decode/process_decoder.h"
+#include "trace/decode/sort_rows.h"
 
 namespace lockstep::trace {
 
@@ -39,16 +41,11 @@ RangeExtra ExtraOf(const RangeRecord& record, std::span<const std::byte> bytes) 
 
 // Only its own words make a category of ours of an NVTX one.
 std::uint8_t WellKnownCategory(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"",          "input",         "forward",   "backward",
-                                                "optimizer", "communication", "checkpoint"};
-  for (std::size_t i = 1; i < std::size(kNames); ++i) {
-    const std::string_view known = kNames[i];
-    if (name.size() == known.size() && std::equal(name.begin(), name.end(), known.begin(), [](char a, char b) {
-          return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b;
-        }))
-      return static_cast<std::uint8_t>(i);
-  }
-  return 0;
+  const auto equal = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
+  for (const schema::EnumValue& known : schema::Category::kValues)
+    if (known.code != schema::Category::kNone && std::ranges::equal(name, known.name, equal))
+      return static_cast<std::uint8_t>(known.code);
+  return schema::Category::kNone;
 }
 
 }  // namespace
@@ -58,7 +55,7 @@ void ProcessDecoder::OnRange(Thread& thread, std::span<const std::byte> bytes) {
   schema::Ranges::Row row = RowOf(record, ExtraOf(record, bytes));
   row.begin_ns = thread.clock.Ns(record.begin_ticks);
   const std::int64_t end = std::max(row.begin_ns, thread.clock.Ns(record.end_ticks));
-  Touch(thread, row.begin_ns, end);
+  thread.life.Cover(row.begin_ns, end);
   row.duration_ns = DurationNs(row.begin_ns, end);
   row.thread = thread.row;
   row.name = TextOfThread(thread, record.name);
@@ -72,7 +69,7 @@ void ProcessDecoder::OnRangeStart(Thread& thread, std::span<const std::byte> byt
   const auto record = LoadRecord<RangeRecord>(bytes);
   schema::Ranges::Row row = RowOf(record, ExtraOf(record, bytes));
   row.begin_ns = thread.clock.Ns(record.begin_ticks);
-  Touch(thread, row.begin_ns, row.begin_ns);
+  thread.life.Cover(row.begin_ns, row.begin_ns);
   row.thread = thread.row;
   row.name = TextOfThread(thread, record.name);
   row.kind = kStartEnd;
@@ -83,18 +80,18 @@ void ProcessDecoder::OnRangeStart(Thread& thread, std::span<const std::byte> byt
 
 void ProcessDecoder::OnRangeEnd(Thread& thread, const RangeRecord& record) {
   const std::int64_t ns = thread.clock.Ns(record.end_ticks);
-  Touch(thread, ns, ns);
+  thread.life.Cover(ns, ns);
   range_endings_[record.begin_ticks] = {ns, (record.depth & kRangeForgotten) != 0};
 }
 
 void ProcessDecoder::PairRanges(std::int64_t last_ns) {
   if (started_ranges_.empty()) return;
   schema::Ranges& ranges = tables_.ranges;
-  std::vector<std::size_t> forgotten;
+  std::set<std::size_t> forgotten;
   for (const auto& [id, row] : started_ranges_) {
     const auto ending = range_endings_.find(id);
     if (ending != range_endings_.end() && ending->second.forgotten) {
-      forgotten.push_back(row);
+      forgotten.insert(row);
       continue;
     }
     const std::int64_t begin = ranges.begin_ns[row];
@@ -104,17 +101,10 @@ void ProcessDecoder::PairRanges(std::int64_t last_ns) {
         DurationNs(begin, std::max(begin, ending == range_endings_.end() ? last_ns : ending->second.ns));
   }
   if (forgotten.empty()) return;
-  std::sort(forgotten.begin(), forgotten.end());
-  ranges.ForEachColumn([&](const schema::ColumnInfo&, auto& column) {
-    std::size_t kept = 0, next = 0;
-    for (std::size_t i = 0; i < column.size(); ++i) {
-      if (next < forgotten.size() && forgotten[next] == i)
-        ++next;
-      else
-        column[kept++] = column[i];
-    }
-    column.resize(kept);
-  });
+  std::vector<std::uint32_t> kept;
+  for (std::uint32_t row = 0; row < ranges.rows(); ++row)
+    if (!forgotten.contains(row)) kept.push_back(row);
+  TakeRows(ranges, kept);
 }
 
 void ProcessDecoder::DecodeOpenRanges(Thread& thread, std::int64_t last_ns) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trace/decode/process_decoder.h"
+#include "trace/decode/sort_rows.h"
 
 namespace lockstep::trace {
 namespace {
@@ -20,7 +21,7 @@ bool CutByEnd(WindowCause begin) { return begin != WindowCause::kRunBegin && beg
 
 void ProcessDecoder::OnWindow(Thread& thread, const WindowRecord& record) {
   const std::int64_t ns = thread.clock.Ns(record.ticks);
-  Touch(thread, ns, ns);
+  thread.life.Cover(ns, ns);
   window_marks_.push_back({ns, record.step, record.cause, (record.head.flags & 1) != 0, record.cut != 0});
 }
 
@@ -115,8 +116,8 @@ void ProcessDecoder::TellFirstKernels() {
       known->second = kernel;
   }
   for (const auto& [window, kernel] : first)
-    tables_.meta.Append({.key = Intern("window_next_kernel." + std::to_string(window)),
-                         .value = Intern(std::to_string(kernel.launch_ns) + " " + std::to_string(kernel.start_ns))});
+    AddFact("window_next_kernel." + std::to_string(window),
+            std::to_string(kernel.launch_ns) + " " + std::to_string(kernel.start_ns));
 }
 
 // A thread looks at the switch every 128 records, so it goes on for a while after it was
@@ -125,18 +126,14 @@ void ProcessDecoder::DropRangesOutside() {
   const schema::Windows& windows = tables_.windows;
   const schema::Ranges& ranges = tables_.ranges;
   if (windows.rows() == 0) return;
-  std::vector<std::size_t> kept;
+  std::vector<std::uint32_t> kept;
   std::size_t at = 0;
-  for (std::size_t i = 0; i < ranges.rows(); ++i) {
+  for (std::uint32_t i = 0; i < ranges.rows(); ++i) {
     while (at + 1 < windows.rows() && windows.begin_ns[at + 1] <= ranges.begin_ns[i]) ++at;
     // Before the first window there is none to write them.
     if (ranges.begin_ns[i] <= windows.end_ns[at]) kept.push_back(i);
   }
-  if (kept.size() == ranges.rows()) return;
-  tables_.ranges.ForEachColumn([&](const schema::ColumnInfo&, auto& column) {
-    for (std::size_t i = 0; i < kept.size(); ++i) column[i] = column[kept[i]];
-    column.resize(kept.size());
-  });
+  if (kept.size() != ranges.rows()) TakeRows(tables_.ranges, kept);
 }
 
 // A step is complete if recording was on from its begin to its end; a window's

@@ -55,22 +55,20 @@ void ProcessDecoder::OnFact(Thread& thread, std::span<const std::byte> bytes) {
   } else if (name == "python_isolated") {
     AddLoss(Loss::kPythonIsolated, 1);
   } else if (name == "torch_unhooked") {
-    AddLoss(Loss::kTorchHook, 1, schema::kNoTime, schema::kNoTime, schema::kNone,
-            "all: " + std::string(FactValue(line, "what")));
+    AddLoss(Loss::kTorchHook, 1, "all: " + std::string(FactValue(line, "what")));
   } else if (name == "torch_hook_missing") {
-    AddLoss(Loss::kTorchHook, 1, schema::kNoTime, schema::kNoTime, schema::kNone,
-            std::string(FactValue(line, "part")) + ": " + std::string(FactValue(line, "why")));
+    AddLoss(Loss::kTorchHook, 1, std::string(FactValue(line, "part")) + ": " + std::string(FactValue(line, "why")));
   } else {
     const std::uint32_t nth = ++facts_[std::string(name)];
     std::string key = "fact." + std::string(name);
     if (nth > 1) key += "." + std::to_string(nth);
-    tables_.meta.Append({.key = Intern(key), .value = Intern(FactRest(line))});
+    AddFact(key, FactRest(line));
   }
 }
 
 void ProcessDecoder::OnMemory(Thread& thread, const MemoryRecord& record) {
   const std::int64_t ns = thread.clock.Ns(record.ticks);
-  Touch(thread, ns, ns);
+  thread.life.Cover(ns, ns);
   tables_.gpu_memory.Append({.time_ns = ns,
                              .kind = static_cast<std::uint8_t>(record.head.flags),
                              .device = static_cast<std::uint16_t>(record.device),

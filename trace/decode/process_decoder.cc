@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <queue>
 #include <string>
 #include <unordered_set>
@@ -16,6 +17,27 @@ using schema::kNoTime;
 
 constexpr std::uint32_t kMaxThreadStrings = 1u << 20;
 
+// When the record's turn comes among those of all threads; nothing: it is taken when its thread is read.
+std::optional<std::int64_t> TurnOf(RecordKind kind, std::span<const std::byte> bytes) {
+  const auto ticks = [](std::uint64_t of_record) { return static_cast<std::int64_t>(of_record); };
+  switch (kind) {
+    case RecordKind::kMpi:
+      return ticks(LoadRecord<MpiRecord>(bytes).begin_ticks);
+    case RecordKind::kPoll:
+      return ticks(LoadRecord<PollRecord>(bytes).first_ticks);
+    case RecordKind::kComm:
+      return ticks(LoadRecord<CommRecord>(bytes).ticks);
+    case RecordKind::kStep:
+      return ticks(LoadRecord<StepRecord>(bytes).ticks);
+    case RecordKind::kGap:
+      return ticks(LoadRecord<GapRecord>(bytes).last_ticks);
+    case RecordKind::kWindow:
+      return ticks(LoadRecord<WindowRecord>(bytes).ticks);
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 ProcessDecoder::ProcessDecoder(schema::RankTables& tables, const TickMap& map)
@@ -25,20 +47,14 @@ ProcessDecoder::ProcessDecoder(schema::RankTables& tables, const TickMap& map)
       gpu_(*this, tables),
       nccl_(*this, tables) {}
 
-void ProcessDecoder::AddLoss(Loss loss, std::uint64_t count, std::int64_t first_ns, std::int64_t last_ns,
-                             std::uint32_t thread, std::string_view detail) {
-  if (count == 0) return;
+void ProcessDecoder::AddLoss(Loss loss, const Seen& seen, std::string_view detail, std::uint32_t thread) {
+  if (seen.count == 0) return;
   tables_.losses.Append({.name = Intern(Info(loss).name),
-                         .count = count,
-                         .first_ns = first_ns,
-                         .last_ns = last_ns,
+                         .count = seen.count,
+                         .first_ns = seen.first_ns,
+                         .last_ns = seen.last_ns,
                          .thread = thread,
                          .detail = detail.empty() ? kNone : Intern(detail)});
-}
-
-void ProcessDecoder::Touch(Thread& thread, std::int64_t begin_ns, std::int64_t end_ns) {
-  if (thread.first_ns == kNoTime || begin_ns < thread.first_ns) thread.first_ns = begin_ns;
-  if (thread.last_ns == kNoTime || end_ns > thread.last_ns) thread.last_ns = end_ns;
 }
 
 std::uint32_t ProcessDecoder::TextOfThread(const Thread& thread, std::uint32_t id) const {
@@ -66,14 +82,8 @@ void ProcessDecoder::OnString(Thread& thread, std::span<const std::byte> bytes) 
 
 void ProcessDecoder::OnGap(Thread& thread, const GapRecord& record) {
   requests_.MarkGap();
-  if (record.records == 0) {
-    ++thread.pauses;
-    return;
-  }
-  const std::int64_t first = thread.clock.Ns(record.first_ticks), last = thread.clock.Ns(record.last_ticks);
-  thread.dropped += record.records;
-  if (thread.dropped_first_ns == kNoTime || first < thread.dropped_first_ns) thread.dropped_first_ns = first;
-  if (thread.dropped_last_ns == kNoTime || last > thread.dropped_last_ns) thread.dropped_last_ns = last;
+  if (record.records != 0)
+    thread.dropped.Add(record.records, thread.clock.Ns(record.first_ticks), thread.clock.Ns(record.last_ticks));
 }
 
 // The completions that follow a call or poll at once.
@@ -87,12 +97,12 @@ void ProcessDecoder::TakeFollow(Thread& thread) {
   }
 }
 
-// Up to the next record whose turn is decided by its time among all threads'.
-// False at the end of the stream.
+// Up to the next record that has a turn. False at the end of the stream.
 bool ProcessDecoder::Advance(Thread& thread) {
+  RecordStream& stream = thread.input.stream;
   for (;;) {
-    const std::span<const std::byte> bytes = thread.input.stream.Next();
-    if (thread.input.stream.TakeHole()) requests_.MarkGap();
+    const std::span<const std::byte> bytes = stream.Next();
+    if (stream.TakeHole()) requests_.MarkGap();
     if (bytes.empty()) return false;
     const auto head = LoadRecord<RecordHead>(bytes);
     const std::uint16_t least = MinSlots(head.kind);
@@ -101,131 +111,104 @@ bool ProcessDecoder::Advance(Thread& thread) {
       continue;
     }
     ++thread.records;
-    thread.kind = head.kind;
-    switch (head.kind) {
-      case RecordKind::kPad:
-        --thread.records;
-        continue;
-      case RecordKind::kRange:
-      case RecordKind::kMark:
-      case RecordKind::kRangeStartEnd:
-        OnRange(thread, bytes);
-        continue;
-      case RecordKind::kRangeStart:
-        OnRangeStart(thread, bytes);
-        continue;
-      case RecordKind::kRangeEnd:
-        OnRangeEnd(thread, LoadRecord<RangeRecord>(bytes));
-        continue;
-      case RecordKind::kDomain:
-        OnDomain(thread, bytes);
-        continue;
-      case RecordKind::kLoss:
-        OnLoss(thread, LoadRecord<LossRecord>(bytes));
-        continue;
-      case RecordKind::kGpuKernel:
-      case RecordKind::kGpuShape:
-      case RecordKind::kGpuCopy:
-      case RecordKind::kGpuSync:
-      case RecordKind::kGpuApi:
-      case RecordKind::kGpuDevice:
-      case RecordKind::kGpuOverhead:
-      case RecordKind::kGpuMemory:
-        thread.gpu_source = true;
-        gpu_.Add(head.kind, bytes, {thread.row, thread.clock, thread.strings});
-        continue;
-      case RecordKind::kNcclBegin:
-      case RecordKind::kNcclEnd:
-      case RecordKind::kNcclCall:
-      case RecordKind::kNcclComm: {
-        const Interval times = nccl_.Add(head.kind, bytes, {thread.row, thread.clock, thread.strings});
-        Touch(thread, times.begin, times.end);
-        continue;
-      }
-      case RecordKind::kCategory:
-        OnCategory(thread, bytes);
-        continue;
-      case RecordKind::kFact:
-        OnFact(thread, bytes);
-        continue;
-      case RecordKind::kMemory:
-        OnMemory(thread, LoadRecord<MemoryRecord>(bytes));
-        continue;
-      case RecordKind::kString:
-      case RecordKind::kThreadName:
-        OnString(thread, bytes);
-        continue;
-      case RecordKind::kCpu: {
-        const auto cpu = LoadRecord<CpuRecord>(bytes);
-        const std::int64_t ns = thread.clock.Ns(cpu.ticks);
-        Touch(thread, ns, ns);
-        tables_.cpu_samples.Append(
-            {.time_ns = ns, .thread = thread.row, .cpu_ns = cpu.cpu_ns, .run_delay_ns = cpu.run_delay_ns});
-        continue;
-      }
-      case RecordKind::kCompletion:
-        ++unknown_requests_;
-        continue;  // Its call was lost.
-      case RecordKind::kMpi:
-        thread.mpi = LoadRecord<MpiRecord>(bytes);
-        thread.key = static_cast<std::int64_t>(thread.mpi.begin_ticks);
-        TakeFollow(thread);
-        return true;
-      case RecordKind::kPoll:
-        thread.poll = LoadRecord<PollRecord>(bytes);
-        thread.key = static_cast<std::int64_t>(thread.poll.first_ticks);
-        TakeFollow(thread);
-        return true;
-      case RecordKind::kComm:
-        thread.comm = LoadRecord<CommRecord>(bytes);
-        thread.comm_members = bytes.subspan(2 * kSlotBytes);
-        thread.key = static_cast<std::int64_t>(thread.comm.ticks);
-        return true;
-      case RecordKind::kStep:
-        thread.step = LoadRecord<StepRecord>(bytes);
-        thread.key = static_cast<std::int64_t>(thread.step.ticks);
-        return true;
-      case RecordKind::kGap:
-        thread.gap = LoadRecord<GapRecord>(bytes);
-        thread.key = static_cast<std::int64_t>(thread.gap.last_ticks);
-        return true;
-      case RecordKind::kWindow:
-        thread.window = LoadRecord<WindowRecord>(bytes);
-        thread.key = static_cast<std::int64_t>(thread.window.ticks);
-        return true;
+    const std::optional<std::int64_t> turn = TurnOf(head.kind, bytes);
+    if (!turn) {
+      TakeAtOnce(thread, head.kind, bytes);
+      continue;
     }
+    thread.turn = *turn;
+    thread.record = bytes;
+    if (head.kind == RecordKind::kMpi || head.kind == RecordKind::kPoll) TakeFollow(thread);
+    return true;
+  }
+}
+
+void ProcessDecoder::TakeAtOnce(Thread& thread, RecordKind kind, std::span<const std::byte> bytes) {
+  switch (kind) {
+    case RecordKind::kRange:
+    case RecordKind::kMark:
+    case RecordKind::kRangeStartEnd:
+      return OnRange(thread, bytes);
+    case RecordKind::kRangeStart:
+      return OnRangeStart(thread, bytes);
+    case RecordKind::kRangeEnd:
+      return OnRangeEnd(thread, LoadRecord<RangeRecord>(bytes));
+    case RecordKind::kDomain:
+      return OnDomain(thread, bytes);
+    case RecordKind::kCategory:
+      return OnCategory(thread, bytes);
+    case RecordKind::kFact:
+      return OnFact(thread, bytes);
+    case RecordKind::kMemory:
+      return OnMemory(thread, LoadRecord<MemoryRecord>(bytes));
+    case RecordKind::kLoss:
+      return OnLoss(thread, LoadRecord<LossRecord>(bytes));
+    case RecordKind::kString:
+    case RecordKind::kThreadName:
+      return OnString(thread, bytes);
+    case RecordKind::kCpu: {
+      const auto cpu = LoadRecord<CpuRecord>(bytes);
+      const std::int64_t ns = thread.clock.Ns(cpu.ticks);
+      thread.life.Cover(ns, ns);
+      tables_.cpu_samples.Append(
+          {.time_ns = ns, .thread = thread.row, .cpu_ns = cpu.cpu_ns, .run_delay_ns = cpu.run_delay_ns});
+      return;
+    }
+    case RecordKind::kGpuKernel:
+    case RecordKind::kGpuShape:
+    case RecordKind::kGpuCopy:
+    case RecordKind::kGpuSync:
+    case RecordKind::kGpuApi:
+    case RecordKind::kGpuDevice:
+    case RecordKind::kGpuOverhead:
+    case RecordKind::kGpuMemory:
+      thread.gpu_source = true;
+      return gpu_.Add(kind, bytes, {thread.row, thread.clock, thread.strings});
+    case RecordKind::kNcclBegin:
+    case RecordKind::kNcclEnd:
+    case RecordKind::kNcclCall:
+    case RecordKind::kNcclComm: {
+      const Interval times = nccl_.Add(kind, bytes, {thread.row, thread.clock, thread.strings});
+      return thread.life.Cover(times.begin, times.end);
+    }
+    case RecordKind::kCompletion:
+      ++unknown_requests_;  // Its call was lost.
+      return;
+    case RecordKind::kPad:  // RecordStream leaves it out; the others have turns.
+    case RecordKind::kMpi:
+    case RecordKind::kPoll:
+    case RecordKind::kComm:
+    case RecordKind::kStep:
+    case RecordKind::kGap:
+    case RecordKind::kWindow:
+      return;
   }
 }
 
 void ProcessDecoder::Visit(Thread& thread) {
-  switch (thread.kind) {
+  const std::span<const std::byte> bytes = thread.record;
+  switch (LoadRecord<RecordHead>(bytes).kind) {
     case RecordKind::kMpi:
-      OnMpi(thread, thread.mpi);
-      break;
+      return OnMpi(thread, LoadRecord<MpiRecord>(bytes));
     case RecordKind::kPoll:
-      OnPoll(thread, thread.poll);
-      break;
+      return OnPoll(thread, LoadRecord<PollRecord>(bytes));
     case RecordKind::kComm:
-      OnComm(thread, thread.comm);
-      break;
+      return OnComm(thread, bytes);
     case RecordKind::kGap:
-      OnGap(thread, thread.gap);
-      break;
+      return OnGap(thread, LoadRecord<GapRecord>(bytes));
     case RecordKind::kWindow:
-      OnWindow(thread, thread.window);
-      break;
-    case RecordKind::kStep: {
-      const StepRecord& step = thread.step;
-      const std::int64_t ns = thread.clock.Ns(step.ticks);
-      Touch(thread, ns, ns);
-      ++thread.step_marks;
-      marks_.push_back({step.index, ns, step.cpu_ns, thread.row, static_cast<std::uint8_t>(step.head.flags & 0x7f),
-                        (step.head.flags & 0x80) != 0});
-      break;
-    }
+      return OnWindow(thread, LoadRecord<WindowRecord>(bytes));
     default:
-      break;
+      return OnStep(thread, LoadRecord<StepRecord>(bytes));
   }
+}
+
+void ProcessDecoder::OnStep(Thread& thread, const StepRecord& record) {
+  const std::int64_t ns = thread.clock.Ns(record.ticks);
+  thread.life.Cover(ns, ns);
+  ++thread.step_marks;
+  marks_.push_back({record.index, ns, record.cpu_ns, thread.row, static_cast<std::uint8_t>(record.head.flags & 0x7f),
+                    (record.head.flags & 0x80) != 0});
 }
 
 // What the thread was doing when it was last heard of.
@@ -241,7 +224,7 @@ void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
   DecodeOpenRanges(thread, last_ns);
   if (state.call_op != 0 && state.call_begin_ticks != 0) {
     const std::int64_t begin = thread.clock.Ns(state.call_begin_ticks);
-    Touch(thread, begin, begin);
+    thread.life.Cover(begin, begin);
     tables_.mpi_calls.Append({.begin_ns = begin,
                               .duration_ns = DurationNs(begin, last_ns),
                               .thread = thread.row,
@@ -271,7 +254,7 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
   for (Thread& thread : threads) {
     thread.input.stream.Seal();
-    if (Advance(thread)) turns.emplace(thread.key, thread.row);
+    if (Advance(thread)) turns.emplace(thread.turn, thread.row);
   }
   while (!turns.empty()) {
     Thread& thread = threads[turns.top().second];
@@ -281,33 +264,29 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
     do {
       Visit(thread);
       more = Advance(thread);
-    } while (more && (turns.empty() || Turn(thread.key, thread.row) <= turns.top()));
-    if (more) turns.emplace(thread.key, thread.row);
+    } while (more && (turns.empty() || Turn(thread.turn, thread.row) <= turns.top()));
+    if (more) turns.emplace(thread.turn, thread.row);
   }
 
-  TickConverter clock(map_);
-  last_ns_ = last_sign_ticks != 0 ? clock.Ns(last_sign_ticks) : kNoTime;
+  if (last_sign_ticks != 0) life_.last_ns = TickConverter(map_).Ns(last_sign_ticks);
   for (Thread& thread : threads) {
     for (const DecoderThread::Cpu& cpu : thread.input.cpu) {
       const std::int64_t ns = thread.clock.Ns(cpu.ticks);
       tables_.cpu_samples.Append(
           {.time_ns = ns, .thread = thread.row, .cpu_ns = cpu.cpu_ns, .run_delay_ns = cpu.run_delay_ns});
-      last_ns_ = std::max(last_ns_, ns);
+      life_.Cover(kNoTime, ns);
     }
     const RingState& state = thread.input.left_open;
     if (state.known && state.call_op != 0 && state.call_begin_ticks != 0)
-      last_ns_ = std::max(last_ns_, thread.clock.Ns(state.call_begin_ticks));
+      life_.Cover(kNoTime, thread.clock.Ns(state.call_begin_ticks));
     if (state.known)
       for (const RingState::OpenRange& range : state.ranges)
-        last_ns_ = std::max(last_ns_, thread.clock.Ns(range.record.begin_ticks));
-    if (thread.first_ns != kNoTime && (first_ns_ == kNoTime || thread.first_ns < first_ns_))
-      first_ns_ = thread.first_ns;
-    last_ns_ = std::max(last_ns_, thread.last_ns);  // kNoTime is less than any time.
+        life_.Cover(kNoTime, thread.clock.Ns(range.record.begin_ticks));
+    life_.Cover(thread.life);
   }
-  if (gpu_.first_ns() != kNoTime && (first_ns_ == kNoTime || gpu_.first_ns() < first_ns_)) first_ns_ = gpu_.first_ns();
-  last_ns_ = std::max(last_ns_, gpu_.last_ns());
-  for (Thread& thread : threads) DecodeLeftOpen(thread, last_ns_);
-  PairRanges(last_ns_);
+  life_.Cover(gpu_.life());
+  for (Thread& thread : threads) DecodeLeftOpen(thread, life_.last_ns);
+  PairRanges(life_.last_ns);
   FinishThreads(threads, process_row, main_tid);
   ExtendStepRanges();
   OrderMarks();
@@ -346,14 +325,14 @@ void ProcessDecoder::FinishThreads(std::vector<Thread>& threads, std::uint32_t p
                             .process = process_row,
                             .tid = thread.input.tid,
                             .name = NameOf(thread),
-                            .begin_ns = thread.first_ns,
-                            .end_ns = thread.last_ns,
+                            .begin_ns = thread.life.first_ns,
+                            .end_ns = thread.life.last_ns,
                             .records = thread.records,
-                            .dropped = thread.dropped,
+                            .dropped = thread.dropped.count,
                             .training = thread.row == training});
     const RecordStream& stream = thread.input.stream;
-    AddLoss(Loss::kRingFull, thread.dropped, thread.dropped_first_ns, thread.dropped_last_ns, thread.row);
-    AddLoss(Loss::kStringTruncated, thread.cut_texts, kNoTime, kNoTime, thread.row);
+    AddLoss(Loss::kRingFull, thread.dropped, {}, thread.row);
+    AddLoss(Loss::kStringTruncated, thread.cut_texts, {}, thread.row);
     missing_slots_ += stream.missing_slots();
     unknown_records_ += stream.broken_records();
     extrapolated_ += thread.clock.extrapolated();
@@ -364,20 +343,19 @@ void ProcessDecoder::FinishThreads(std::vector<Thread>& threads, std::uint32_t p
 void ProcessDecoder::AddThreadsWithoutRing(const std::vector<Thread>& threads, std::uint32_t process_row,
                                            std::uint32_t training) {
   std::unordered_multimap<std::int64_t, GpuRecords::ThreadLife> lives;
-  for (const Thread& thread : threads)
-    lives.emplace(thread.input.tid, GpuRecords::ThreadLife{thread.row, thread.first_ns, thread.last_ns});
+  for (const Thread& thread : threads) lives.emplace(thread.input.tid, GpuRecords::ThreadLife{thread.row, thread.life});
   for (const std::uint32_t tid : gpu_.tids()) {
     if (lives.contains(tid)) continue;
     const auto row = static_cast<std::uint32_t>(tables_.threads.rows());
-    const auto [first, last] = gpu_.HostTimes(tid);
-    lives.emplace(tid, GpuRecords::ThreadLife{row, first, last});
+    const Extent life = gpu_.HostLife(tid);
+    lives.emplace(tid, GpuRecords::ThreadLife{row, life});
     const auto named = thread_names_.find(tid);
     tables_.threads.Append({.thread = row,
                             .process = process_row,
                             .tid = tid,
                             .name = named == thread_names_.end() ? kNone : named->second,
-                            .begin_ns = first,
-                            .end_ns = last,
+                            .begin_ns = life.first_ns,
+                            .end_ns = life.last_ns,
                             .records = 0,
                             .dropped = 0,
                             .training = row == training});

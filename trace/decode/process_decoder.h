@@ -56,9 +56,15 @@ class ProcessDecoder {
               std::uint64_t last_sign_ticks);
 
   std::uint32_t Intern(std::string_view text) { return strings_.Intern(text); }
-  void AddLoss(Loss loss, std::uint64_t count, std::int64_t first_ns = schema::kNoTime,
-               std::int64_t last_ns = schema::kNoTime, std::uint32_t thread = schema::kNone,
-               std::string_view detail = {});
+  // A row of meta.
+  void AddFact(std::string_view key, std::string_view value) {
+    tables_.meta.Append({.key = Intern(key), .value = Intern(value)});
+  }
+  // A row of losses; none for a count of 0.
+  void AddLoss(Loss loss, const Seen& seen, std::string_view detail = {}, std::uint32_t thread = schema::kNone);
+  void AddLoss(Loss loss, std::uint64_t count, std::string_view detail = {}, std::uint32_t thread = schema::kNone) {
+    AddLoss(loss, Seen{{}, count}, detail, thread);
+  }
 
   // Recording went on or off, in order of time. Windows are the slot's: every process
   // sees the marks of all. `end_ns`: where a window that was never closed ends.
@@ -72,8 +78,8 @@ class ProcessDecoder {
   void MakeWindows(const std::vector<WindowMark>& marks, std::int64_t end_ns);
   void CountLosses();
 
-  std::int64_t first_ns() const { return first_ns_; }  // kNoTime without records.
-  std::int64_t last_ns() const { return last_ns_; }    // Last sign of life, kNoTime if there is none.
+  // From the first record to the last sign of life.
+  const Extent& life() const { return life_; }
   std::uint64_t extrapolated() const { return extrapolated_; }
   std::uint64_t missing_slots() const { return missing_slots_; }  // Of rings, in no block.
   const GpuRecords& gpu() const { return gpu_; }
@@ -85,24 +91,15 @@ class ProcessDecoder {
     std::uint32_t row;
     TickConverter clock;
     std::vector<std::uint32_t> strings;  // The thread's id -> row of strings.
-    std::int64_t first_ns = schema::kNoTime, last_ns = schema::kNoTime;
-    std::uint64_t records = 0, dropped = 0, pauses = 0;
-    std::int64_t dropped_first_ns = schema::kNoTime, dropped_last_ns = schema::kNoTime;
-    std::uint64_t cut_texts = 0;
-    std::uint64_t step_marks = 0;
+    Extent life;
+    Seen dropped;
+    std::uint64_t records = 0, cut_texts = 0, step_marks = 0;
     bool gpu_source = false;  // A thread of the probe's own, which wrote what a GPU library reported.
     std::uint32_t name = schema::kNone;
 
-    // The record whose turn comes by time, and what belongs to it.
-    std::int64_t key = 0;
-    RecordKind kind = RecordKind::kPad;
-    MpiRecord mpi;
-    PollRecord poll;
-    CommRecord comm;
-    std::span<const std::byte> comm_members;
-    StepRecord step;
-    GapRecord gap;
-    WindowRecord window;
+    // The record whose turn comes by time, and the completions that belong to it.
+    std::int64_t turn = 0;  // Ticks.
+    std::span<const std::byte> record;
     std::vector<CompletionRecord> follow;
   };
   struct StepMark {
@@ -119,11 +116,12 @@ class ProcessDecoder {
 
   // process_decoder.cc: visiting records.
   bool Advance(Thread& thread);
+  void TakeAtOnce(Thread& thread, RecordKind kind, std::span<const std::byte> bytes);
   void TakeFollow(Thread& thread);
   void Visit(Thread& thread);
   void OnString(Thread& thread, std::span<const std::byte> bytes);
   void OnGap(Thread& thread, const GapRecord& record);
-  void Touch(Thread& thread, std::int64_t begin_ns, std::int64_t end_ns);
+  void OnStep(Thread& thread, const StepRecord& record);
   std::uint32_t TextOfThread(const Thread& thread, std::uint32_t id) const;
   void DecodeLeftOpen(Thread& thread, std::int64_t last_ns);
   void FinishThreads(std::vector<Thread>& threads, std::uint32_t process_row, std::int64_t main_tid);
@@ -160,7 +158,7 @@ class ProcessDecoder {
   // decode_mpi.cc: calls and operations.
   void OnMpi(Thread& thread, const MpiRecord& record);
   void OnPoll(Thread& thread, const PollRecord& record);
-  void OnComm(Thread& thread, const CommRecord& record);
+  void OnComm(Thread& thread, std::span<const std::byte> bytes);
   std::uint32_t AddCall(const Thread& thread, const MpiRecord& record, std::int64_t begin_ns, std::int64_t end_ns);
   void AddCollective(const Thread& thread, const MpiRecord& record, std::uint8_t mode, std::uint32_t start,
                      std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call);
@@ -183,8 +181,7 @@ class ProcessDecoder {
   void SortTables();
 
   struct ToldLoss {
-    std::uint64_t count = 0;
-    std::int64_t first_ns = schema::kNoTime, last_ns = schema::kNoTime;
+    Seen seen;
     std::uint32_t thread = schema::kNone;  // The only one that reported it.
   };
 
@@ -219,7 +216,7 @@ class ProcessDecoder {
       categories_;                                                 // Domain's number, id -> row of strings.
   std::unordered_map<std::uint32_t, std::uint32_t> thread_names_;  // By tid: given by other threads.
 
-  std::int64_t first_ns_ = schema::kNoTime, last_ns_ = schema::kNoTime;
+  Extent life_;
   std::uint64_t extrapolated_ = 0, missing_slots_ = 0;
   std::uint64_t unknown_records_ = 0, unknown_requests_ = 0, undefined_comms_ = 0, open_ranges_ = 0;
 };

@@ -9,12 +9,6 @@
 namespace lockstep::trace {
 namespace {
 
-std::string ThisBootId() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id;
-}
-
 double MeasureTickRate() {
   const EventClock clock{.mode = ClockMode::kTsc};
   const ClockSnapshot first = TakeSnapshot(clock);
@@ -26,10 +20,16 @@ double MeasureTickRate() {
 
 }  // namespace
 
+std::string BootId() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
 double TickRateOfThisMachine(const std::map<std::string, std::string>& meta, std::size_t snapshots) {
   if (snapshots != 1) return 0;
   const auto boot = meta.find("boot_id");
-  if (boot == meta.end() || boot->second.empty() || boot->second != ThisBootId()) return 0;
+  if (boot == meta.end() || boot->second.empty() || boot->second != BootId()) return 0;
   static const double rate = MeasureTickRate();
   return rate;
 }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/own_file.h"
 #include "trace/file/digest.h"
 
 namespace lockstep::trace {
@@ -67,19 +68,6 @@ class Cursor {
   std::string_view rest_;
   bool ok_ = true;
 };
-
-bool ReadAt(int fd, std::uint64_t offset, void* out, std::size_t bytes) {
-  auto* at = static_cast<char*>(out);
-  while (bytes != 0) {
-    const ssize_t got = ::pread(fd, at, bytes, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    offset += static_cast<std::uint64_t>(got);
-    bytes -= static_cast<std::size_t>(got);
-  }
-  return true;
-}
 
 // A column: width, sign, rows, rows of a chunk, then each chunk's offset and bytes.
 constexpr std::size_t kColumnBytes = 1 + 1 + 8 + 8, kChunkBytes = 8 + 8;

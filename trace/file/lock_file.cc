@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/env.h"
+#include "core/own_file.h"
 
 namespace lockstep::trace {
 namespace {
@@ -29,15 +30,6 @@ bool SameFile(int fd, const std::string& path) {
          open.st_ino == named.st_ino;
 }
 
-// Never through a link, never waiting for a pipe's other end; -1 if it is no plain file.
-int OpenPlain(const std::string& path, int flags) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-  struct stat info {};
-  if (fd >= 0 && ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
-  if (fd >= 0) ::close(fd);
-  return -1;
-}
-
 int Lock(int fd, int operation) {
   int result = 0;
   do {
@@ -50,75 +42,53 @@ long long ModifiedNs(const struct stat& info) { return info.st_mtim.tv_sec * 1'0
 
 }  // namespace
 
-FileLock::FileLock(FileLock&& other) noexcept
-    : path_(std::move(other.path_)),
-      fd_(std::exchange(other.fd_, -1)),
-      state_(std::exchange(other.state_, State::kNone)),
-      touched_(other.touched_) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  if (this == &other) return *this;
-  Release();
-  path_ = std::move(other.path_);
-  fd_ = std::exchange(other.fd_, -1);
-  state_ = std::exchange(other.state_, State::kNone);
-  touched_ = other.touched_;
-  return *this;
-}
-
 FileLock FileLock::Try(const std::string& path, Mode mode) {
   FileLock lock;
   lock.path_ = path;
   // Whoever holds it exclusively may take the file away: then another one is there by now.
   for (int attempt = 0; attempt < 100; ++attempt) {
-    int fd = OpenPlain(path, O_RDWR | O_CREAT);
-    if (fd < 0) fd = OpenPlain(path, O_RDONLY);  // Somebody else's: it can be locked all the same.
-    if (fd < 0) return lock;
-    if (Lock(fd, mode == Mode::kShared ? LOCK_SH : LOCK_EX) != 0) {
-      if (errno == EWOULDBLOCK) lock.state_ = State::kBusy;
-      ::close(fd);
-      return lock;
+    OwnedFd fd = OpenPlain(path, O_RDWR | O_CREAT);
+    if (!fd.open()) fd = OpenPlain(path, O_RDONLY);  // Somebody else's: it can be locked all the same.
+    if (!fd.open()) break;
+    if (Lock(fd.get(), mode == Mode::kShared ? LOCK_SH : LOCK_EX) != 0) {
+      lock.busy_ = errno == EWOULDBLOCK;
+      break;
     }
-    if (SameFile(fd, path)) {
-      lock.fd_ = fd;
-      lock.state_ = State::kHeld;
-      return lock;
+    if (SameFile(fd.get(), path)) {
+      lock.fd_ = std::move(fd);
+      break;
     }
-    ::close(fd);
   }
   return lock;
 }
 
 void FileLock::NameOwner(const std::string& what) {
-  if (fd_ < 0) return;
+  if (!held()) return;
   char host[256] = "";
   (void)::gethostname(host, sizeof host - 1);
   const std::string text = what + ", process " + std::to_string(::getpid()) + " on " + host + "\n";
-  if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, text.data(), text.size(), 0) < 0) return;  // Only a courtesy.
+  if (::ftruncate(fd_.get(), 0) != 0 || ::pwrite(fd_.get(), text.data(), text.size(), 0) < 0)
+    return;  // Only a courtesy.
 }
 
 void FileLock::Touch() {
   const auto now = std::chrono::steady_clock::now();
-  if (fd_ < 0 || now - touched_ < std::chrono::seconds(1)) return;
+  if (!held() || now - touched_ < std::chrono::seconds(1)) return;
   touched_ = now;
-  (void)::futimens(fd_, nullptr);
+  (void)::futimens(fd_.get(), nullptr);
 }
 
 void FileLock::Release(bool remove) {
-  if (fd_ < 0) return;
-  if (remove && SameFile(fd_, path_)) ::unlink(path_.c_str());
-  ::close(std::exchange(fd_, -1));
-  state_ = State::kNone;
+  if (remove && held() && SameFile(fd_.get(), path_)) ::unlink(path_.c_str());
+  fd_.Reset();
 }
 
 std::string OwnerOf(const std::string& lock_path) {
-  const int fd = OpenPlain(lock_path, O_RDONLY);
-  if (fd < 0) return "";
-  char text[160];
-  const ssize_t got = ::pread(fd, text, sizeof text, 0);
-  ::close(fd);
   std::string owner;
-  for (ssize_t i = 0; i < got && text[i] != '\n'; ++i) owner += text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+  for (const char c : ReadPlain(lock_path, 160)) {
+    if (c == '\n') break;
+    owner += c >= ' ' && c <= '~' ? c : '?';
+  }
   return owner;
 }
 
@@ -165,15 +135,10 @@ bool LocksProve(int fd) {
 
 FileLock LockIfUnused(const std::string& path) {
   FileLock lock;
-  const int fd = OpenPlain(path, O_RDONLY);
-  if (fd < 0) return lock;
-  if (Lock(fd, LOCK_EX) != 0 || !SameFile(fd, path) || !LocksProve(fd)) {
-    ::close(fd);
-    return lock;
-  }
+  OwnedFd fd = OpenPlain(path, O_RDONLY);
+  if (!fd.open() || Lock(fd.get(), LOCK_EX) != 0 || !SameFile(fd.get(), path) || !LocksProve(fd.get())) return lock;
   lock.path_ = path;
-  lock.fd_ = fd;
-  lock.state_ = FileLock::State::kHeld;
+  lock.fd_ = std::move(fd);
   return lock;
 }
 

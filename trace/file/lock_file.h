@@ -7,6 +7,8 @@
 #include <chrono>
 #include <string>
 
+#include "core/file_lock.h"
+
 namespace lockstep::trace {
 
 // Thread: one at a time.
@@ -19,18 +21,13 @@ class FileLock {
     kNone,  // Nothing can be locked here: no locks on this file system, no permission, no space.
   };
 
-  FileLock() = default;
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-  ~FileLock() { Release(); }
-
   // Without waiting. The file is made if it is not there.
   static FileLock Try(const std::string& path, Mode mode);
 
   friend FileLock LockIfUnused(const std::string& path);
 
-  State state() const { return state_; }
-  bool held() const { return state_ == State::kHeld; }
+  State state() const { return held() ? State::kHeld : busy_ ? State::kBusy : State::kNone; }
+  bool held() const { return fd_.open(); }
 
   // Says in the file who holds it, for those who wait. Of an exclusive lock.
   void NameOwner(const std::string& what);
@@ -41,8 +38,8 @@ class FileLock {
 
  private:
   std::string path_;
-  int fd_ = -1;
-  State state_ = State::kNone;
+  OwnedFd fd_;
+  bool busy_ = false;
   std::chrono::steady_clock::time_point touched_{};
 };
 

@@ -7,10 +7,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "core/own_file.h"
 #include "trace/file/lock_file.h"
 
 namespace lockstep::trace {
@@ -26,65 +24,29 @@ bool IsWorkLock(std::string_view name) {
 
 }  // namespace
 
-PartFile::PartFile(PartFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      part_(std::move(other.part_)),
-      fd_(std::exchange(other.fd_, -1)),
-      in_place_(other.in_place_) {}
-
-PartFile& PartFile::operator=(PartFile&& other) noexcept {
-  if (this == &other) return *this;
-  Drop();
-  path_ = std::move(other.path_);
-  part_ = std::move(other.part_);
-  fd_ = std::exchange(other.fd_, -1);
-  in_place_ = other.in_place_;
-  return *this;
-}
-
 int PartFile::Open(const std::string& path) {
   Drop();
   path_ = path;
   struct stat info {};
   in_place_ = ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
-  if (in_place_) {
-    part_ = path;
-    fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    return fd_ < 0 ? errno : 0;
-  }
-  OwnedFd file = CreateBeside(path, 0666, &part_);
-  if (!file.open()) return errno;
-  fd_ = file.Release();
-  return 0;
-}
-
-int PartFile::Write(const char* bytes, std::size_t count) {
-  while (count > 0) {
-    const ssize_t written = ::write(fd_, bytes, count);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    bytes += written;
-    count -= static_cast<std::size_t>(written);
-  }
-  return 0;
+  if (in_place_) part_ = path;
+  fd_ = in_place_ ? OwnedFd(::open(path.c_str(), O_WRONLY | O_CLOEXEC)) : CreateBeside(path, 0666, &part_);
+  return fd_.open() ? 0 : errno;
 }
 
 int PartFile::Publish() {
-  int error = 0;
-  if (!in_place_) error = MoveOver(part_, path_);
-  if (error == 0) {
-    // What NFS could not write is told here.
-    if (::close(std::exchange(fd_, -1)) != 0) error = errno;
-  } else {
+  const int error = in_place_ ? 0 : MoveOver(part_, path_);
+  if (error != 0) {
     Drop();
+    return error;
   }
-  return error;
+  // What NFS could not write is told here.
+  return ::close(fd_.Release()) == 0 ? 0 : errno;
 }
 
 void PartFile::Drop() {
-  if (fd_ < 0) return;
-  if (!in_place_) ::unlink(part_.c_str());
-  ::close(std::exchange(fd_, -1));
+  if (fd_.open() && !in_place_) ::unlink(part_.c_str());
+  fd_.Reset();
 }
 
 int PartDirectory::Open(const std::string& path) {

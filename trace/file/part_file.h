@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/result.h"
+#include "core/own_file.h"
 
 namespace lockstep::trace {
 
@@ -13,24 +13,24 @@ namespace lockstep::trace {
 class PartFile {
  public:
   PartFile() = default;
-  PartFile(PartFile&& other) noexcept;
-  PartFile& operator=(PartFile&& other) noexcept;
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
   // Removes what was not published.
   ~PartFile() { Drop(); }
 
   // Errors of all three: an errno, 0 for none.
   int Open(const std::string& path);
-  int Write(const char* bytes, std::size_t count);
+  int Write(std::string_view bytes) { return WriteAll(fd_.get(), bytes); }
   int Publish();
   void Drop();
 
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   // Where it is written now: for who opens it by name.
   const std::string& part() const { return part_; }
 
  private:
   std::string path_, part_;
-  int fd_ = -1;
+  OwnedFd fd_;
   bool in_place_ = false;
 };
 

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 
+#include "core/own_file.h"
 #include "trace/file/chunk_codec.h"
 #include "trace/file/column_index.h"
 #include "trace/file/digest.h"
@@ -67,33 +68,10 @@ bool SplitFormat(std::string_view format, std::string_view& name, unsigned& vers
   return version != 0;
 }
 
-class File {
- public:
-  // A pipe would hold up whoever opens it.
-  explicit File(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {}
-  int fd() const { return fd_; }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  bool ok() const { return fd_ >= 0; }
-  bool Look(struct stat& info) const { return fd_ >= 0 && ::fstat(fd_, &info) == 0; }
-  bool ReadAt(std::uint64_t offset, std::byte* out, std::size_t bytes) const {
-    while (bytes != 0) {
-      const ssize_t got = ::pread(fd_, out, bytes, static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return false;
-      out += got;
-      offset += static_cast<std::uint64_t>(got);
-      bytes -= static_cast<std::size_t>(got);
-    }
-    return true;
-  }
-
- private:
-  int fd_;
-};
+// A pipe would hold up whoever opens it.
+std::shared_ptr<const OwnedFd> OpenForReading(const std::string& path) {
+  return std::make_shared<const OwnedFd>(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+}
 
 // The file that was opened first: under its name another one may lie by now, and what is known of the one would be read
 // in the other.
@@ -122,16 +100,16 @@ struct TableFile::Impl {
   std::optional<FileIndex> index;
   mutable std::mutex mutex;  // Guards `tables`.
   mutable std::map<std::string, StoredTable, std::less<>> tables;
-  mutable std::shared_ptr<const File> held;  // Guarded by `mutex`.
+  mutable std::shared_ptr<const OwnedFd> held;  // Guarded by `mutex`.
 
-  std::shared_ptr<const File> OpenFile() const {
+  std::shared_ptr<const OwnedFd> OpenFile() const {
     {
       const std::lock_guard guard(mutex);
       if (held != nullptr) return held;
     }
-    auto file = std::make_shared<const File>(path);
+    auto file = OpenForReading(path);
     struct stat info {};
-    return file->Look(info) && IdentityOf(info) == identity ? file : nullptr;
+    return ::fstat(file->get(), &info) == 0 && IdentityOf(info) == identity ? file : nullptr;
   }
   // libhdf5 opens by name: what it has open is the file, if the name still is its after that.
   Hdf5Handle OpenThroughHdf5() const {
@@ -204,7 +182,7 @@ struct TableFile::Impl {
 
   Status ReadDirect(const StoredColumn& column, std::uint64_t first, std::uint64_t count, std::byte* out,
                     const std::string& name) const {
-    const std::shared_ptr<const File> file = OpenFile();
+    const std::shared_ptr<const OwnedFd> file = OpenFile();
     if (file == nullptr) return Malformed(kGone);
     thread_local ChunkDecoder decoder;
     thread_local std::vector<std::byte> stored;
@@ -220,7 +198,7 @@ struct TableFile::Impl {
         const auto applied = [&](int filter) { return filter >= 0 && (chunk.skipped_filters >> filter & 1) == 0; };
         const ChunkForm form{applied(column.deflate_filter), applied(column.shuffle_filter),
                              static_cast<std::size_t>(column.chunk_rows), column.width};
-        if (!file->ReadAt(chunk.offset, stored.data(), chunk.bytes))
+        if (!ReadAt(file->get(), chunk.offset, stored.data(), chunk.bytes))
           return Malformed(name + ": chunk " + std::to_string(number) + ": cut off");
         if (!decoder.Decode({stored.data(), chunk.bytes}, form, inside, rows, out))
           return Malformed(name + ": chunk " + std::to_string(number) + ": bad deflate stream");
@@ -272,9 +250,9 @@ TableFile& TableFile::operator=(TableFile&&) noexcept = default;
 TableFile::~TableFile() = default;
 
 Result<TableFile> TableFile::Open(const std::string& path) {
-  auto file = std::make_shared<const File>(path);
+  auto file = OpenForReading(path);
   struct stat info {};
-  if (!file->Look(info))
+  if (!file->open() || ::fstat(file->get(), &info) != 0)
     return Error{errno == EACCES ? ErrorCode::kIo : ErrorCode::kNotFound,
                  std::string("cannot read the file: ") + std::strerror(errno), path, "check the path and permissions"};
   // A pipe would hold up whoever opens it.
@@ -284,7 +262,7 @@ Result<TableFile> TableFile::Open(const std::string& path) {
   impl->path = path;
   impl->file_bytes = static_cast<std::uint64_t>(info.st_size);
   impl->identity = IdentityOf(info);
-  impl->index = FileIndex::Load(file->fd(), impl->file_bytes);
+  impl->index = FileIndex::Load(file->get(), impl->file_bytes);
   if (impl->index) {
     impl->held = std::move(file);
     impl->index->ForEachAttribute(

@@ -95,7 +95,7 @@ class NcclRecords {
   };
   std::vector<Untied> untied_;
   std::unordered_map<std::uint32_t, std::vector<std::int64_t>> tied_ns_;
-  std::vector<std::int64_t> replayed_ns_, kernels_untied_ns_, one_sided_ns_, device_side_ns_;
+  Seen replayed_, kernels_untied_, one_sided_, device_side_;
   std::uint64_t orphans_ = 0;
 };
 

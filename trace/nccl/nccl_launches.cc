@@ -13,9 +13,6 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-// As api.kind. Some launching functions are younger than the list of those that are known to launch.
-constexpr std::uint8_t kOther = 0, kLaunch = 1, kCopy = 2;
-
 std::int64_t EndOf(std::int64_t begin_ns, std::int64_t duration_ns) {
   return begin_ns > INT64_MAX - duration_ns ? INT64_MAX : begin_ns + duration_ns;
 }
@@ -32,8 +29,10 @@ NcclLaunchIndex::NcclLaunchIndex(const schema::RankTables& tables) : tables_(tab
   threads_.resize(tables.threads.rows());
   const schema::Api& api = tables.api;  // By begin.
   for (std::size_t i = 0; i < api.rows(); ++i) {
-    const std::uint8_t kind = api.kind[i];
-    if ((kind != kOther && kind != kLaunch && kind != kCopy) || api.correlation[i] == 0) continue;
+    // Some launching functions are younger than the list of those that are known to launch: these are "other".
+    const bool may_launch = api.kind[i] == schema::ApiKind::kOther || api.kind[i] == schema::ApiKind::kLaunch ||
+                            api.kind[i] == schema::ApiKind::kCopy;
+    if (!may_launch || api.correlation[i] == 0) continue;
     if (api.thread[i] < threads_.size())
       threads_[api.thread[i]].push_back(
           {api.begin_ns[i], EndOf(api.begin_ns[i], api.duration_ns[i]), api.correlation[i]});

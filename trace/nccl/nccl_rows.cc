@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "core/collective.h"
@@ -112,15 +113,95 @@ std::int64_t EndOf(const schema::Kernels& kernels, std::uint32_t row) {
   return begin > INT64_MAX - duration ? INT64_MAX : begin + duration;
 }
 
-struct Span {
-  std::uint64_t count = 0;
-  std::int64_t first_ns = kNoTime, last_ns = kNoTime;
-  void Add(std::int64_t ns) {
-    ++count;
-    if (first_ns == kNoTime || ns < first_ns) first_ns = ns;
-    last_ns = std::max(last_ns, ns);
+// Operations' numbers: NCCL's own where it said them, else counted in the order in which they were enqueued.
+class Numbers {
+ public:
+  Numbers(const std::vector<NcclOperation>& operations, const std::vector<NcclEventRow>& events) {
+    for (const NcclOperation& op : operations)
+      if (op.event != kNone && events[op.event].kind == NcclEvent::kCollective)
+        numbered_.emplace(events[op.event].comm, events[op.event].function);
   }
+  std::uint64_t OfCollective(const Facts& facts) {
+    if (facts.event != nullptr)
+      return facts.event->seq + (facts.event->kind == NcclEvent::kCopyEngine ? kCopyEngineSeq : 0);
+    const std::pair key{facts.comm(), static_cast<std::uint8_t>(facts.kind())};
+    const std::uint64_t seq = facts.call != nullptr ? facts.call->seq : next_collective_[key]++;
+    return seq + (numbered_.contains(key) ? kCountedSeq : 0);
+  }
+  std::uint64_t OfMessage(const Facts& facts, std::int32_t peer) {
+    return next_message_[{facts.comm(), peer, facts.receives()}]++;
+  }
+
+ private:
+  using CommAndFunction = std::pair<std::uint32_t, std::uint8_t>;
+  std::set<CommAndFunction> numbered_;  // By NCCL itself.
+  std::map<CommAndFunction, std::uint64_t> next_collective_;
+  std::map<std::tuple<std::uint32_t, std::int32_t, bool>, std::uint64_t> next_message_;
 };
+
+schema::P2p::Row MessageRow(const Facts& facts, const NcclOperation& op, Interval times, Numbers& numbers) {
+  const std::int32_t peer = std::max(facts.peer(), -1);
+  const auto [elements, dtype] = facts.elements();
+  return {.comm = facts.comm(),
+          .direction = facts.receives(),
+          .mode = kGpu,
+          .peer = peer,
+          .peer_world_rank = -1,
+          .tag = 0,
+          .seq = numbers.OfMessage(facts, peer),
+          .thread = facts.thread(),
+          .begin_ns = times.begin,
+          .post_end_ns = facts.returned(),
+          .last_incomplete_ns = kNoTime,
+          .wait_begin_ns = times.end != kNoTime ? times.begin : kNoTime,
+          .end_ns = times.end,
+          .bytes = Product(elements, SizeOf(dtype)),
+          .outcome = schema::RequestOutcome::kCompleted,
+          .call = kNone,
+          .kernel = op.tie.kernel};
+}
+
+// `size`: the communicator's, 0 unknown; `together`: operations that share its kernel, 0 without one.
+schema::Collectives::Row CollectiveRow(const Facts& facts, const NcclOperation& op, Interval times, std::uint32_t size,
+                                       std::uint32_t together, Numbers& numbers) {
+  const CollectiveKind kind = facts.kind();
+  const bool rooted = RootSends(kind) || RootReceives(kind) || kind == CollectiveKind::kReduce;
+  const auto [elements, dtype] = facts.elements();
+  const std::uint64_t parts = CountsPerRank(kind) ? size : 1;
+  schema::Collectives::Row row{.comm = facts.comm(),
+                               .seq = numbers.OfCollective(facts),
+                               .start = op.replay,
+                               .kind = static_cast<std::uint8_t>(kind),
+                               .mode = kGpu,
+                               .uneven = 0,
+                               .thread = facts.thread(),
+                               .begin_ns = times.begin,
+                               .post_end_ns = facts.returned(),
+                               .last_incomplete_ns = kNoTime,
+                               .wait_begin_ns = times.end != kNoTime ? times.begin : kNoTime,
+                               .end_ns = times.end,
+                               .bytes = Product(Product(elements, SizeOf(dtype)), parts),
+                               .count = Product(elements, parts),
+                               .dtype = dtype,
+                               .root = rooted ? std::max(facts.peer(), -1) : -1,
+                               .call = kNone,
+                               .kernel = op.tie.kernel,
+                               .kernel_operations = together,
+                               .enqueue_begin_ns = op.replay != 0 ? kNoTime : facts.enqueued(),
+                               .algorithm = kNone,
+                               .protocol = kNone};
+  if (facts.call != nullptr) {
+    row.reduction = facts.call->reduction;
+    row.buffer = facts.call->buffer;
+  }
+  if (facts.event != nullptr) {
+    row.algorithm = facts.event->algorithm;
+    row.protocol = facts.event->protocol;
+    row.channels = facts.event->channels;
+    if (facts.event->buffer != 0) row.buffer = facts.event->buffer;
+  }
+  return row;
+}
 
 }  // namespace
 
@@ -134,7 +215,7 @@ void NcclRecords::MakeRows() {
   for (std::uint32_t row = 0; row < kernels.rows(); ++row)
     if (kernels.work_rule[row] != schema::WorkRule::kLaunched && kernels.name[row] < nccl_named.size() &&
         nccl_named[kernels.name[row]] != 0)
-      kernels_untied_ns_.push_back(kernels.begin_ns[row]);
+      kernels_untied_.Add(kernels.begin_ns[row]);
   events_ = {};
   calls_ = {};
 }
@@ -145,9 +226,9 @@ void NcclRecords::NoteOthers() {
     if (call.function != static_cast<std::uint8_t>(CollectiveKind::kNone) || call.result != 0) continue;
     const std::string_view name = TextOf(tables_, call.name);
     if (name == "ncclPutSignal" || name == "ncclSignal" || name == "ncclWaitSignal")
-      one_sided_ns_.push_back(call.begin_ns);
+      one_sided_.Add(call.begin_ns);
     else if (name == "ncclDevCommCreate")
-      device_side_ns_.push_back(call.begin_ns);
+      device_side_.Add(call.begin_ns);
   }
 }
 
@@ -155,115 +236,42 @@ void NcclRecords::MakeOperations() {
   if (events_.empty() && calls_.empty()) return;
   const NcclChannels channels(events_);
   const NcclFound found = FindNcclOperations(tables_, events_, calls_);
-  schema::Kernels& kernels = tables_.kernels;
   std::unordered_map<std::uint32_t, std::uint32_t> shared;  // Kernel -> operations.
   for (const NcclOperation& op : found.operations)
     if (op.tie.kernel != kNone) ++shared[op.tie.kernel];
   for (const auto& [kernel, operations] : shared) {
-    kernels.work[kernel] = schema::Work::kCommunication;
-    kernels.work_rule[kernel] = schema::WorkRule::kLaunched;
+    tables_.kernels.work[kernel] = schema::Work::kCommunication;
+    tables_.kernels.work_rule[kernel] = schema::WorkRule::kLaunched;
   }
-  const auto event_at = [&](std::uint32_t i) { return i == kNone ? nullptr : &events_[i]; };
-  std::map<std::tuple<std::uint32_t, std::uint8_t>, bool> numbered;  // By NCCL itself.
-  for (const NcclOperation& op : found.operations)
-    if (const NcclEventRow* event = event_at(op.event); event != nullptr && event->kind == NcclEvent::kCollective)
-      numbered[{event->comm, event->function}] = true;
-
-  std::map<std::tuple<std::uint32_t, std::uint8_t>, std::uint64_t> next_collective;
-  std::map<std::tuple<std::uint32_t, std::int32_t, bool>, std::uint64_t> next_message;
+  Numbers numbers(found.operations, events_);
   for (const NcclOperation& op : found.operations) {
-    const Facts facts{event_at(op.event), event_at(op.api), op.call == kNone ? nullptr : &calls_[op.call]};
+    const Facts facts{op.event == kNone ? nullptr : &events_[op.event], op.api == kNone ? nullptr : &events_[op.api],
+                      op.call == kNone ? nullptr : &calls_[op.call]};
     const std::uint32_t comm = facts.comm();
     const std::uint32_t size = comm < tables_.comms.rows() ? tables_.comms.size[comm] : 0;
-    const NcclTie& tie = op.tie;
     const std::int64_t enqueued = facts.enqueued();
-    std::int64_t begin = enqueued, end = kNoTime;
-    if (tie.copy_begin_ns != kNoTime) {
-      begin = tie.copy_begin_ns;
-      end = tie.copy_end_ns;
-    } else if (tie.kernel != kNone) {
-      begin = kernels.begin_ns[tie.kernel];
-      end = EndOf(kernels, tie.kernel);
-    } else if (facts.event != nullptr && op.replay == 0 && channels.TimesOf(facts.event->id, begin, end)) {
+    Interval times{enqueued, kNoTime};
+    if (op.tie.copy_begin_ns != kNoTime) {
+      times = {op.tie.copy_begin_ns, op.tie.copy_end_ns};
+    } else if (op.tie.kernel != kNone) {
+      times = {tables_.kernels.begin_ns[op.tie.kernel], EndOf(tables_.kernels, op.tie.kernel)};
+    } else if (facts.event != nullptr && op.replay == 0 && channels.TimesOf(facts.event->id, times.begin, times.end)) {
       // NCCL's own times of the kernel, where CUPTI has none: less exact by the delay of its polling.
     } else if (op.replay != 0) {
-      replayed_ns_.push_back(enqueued);
+      replayed_.Add(enqueued);
     } else if (size != 1) {  // In place, one rank's collective launches nothing.
       untied_.push_back({comm, enqueued});
     }
-    if (tie.tied()) tied_ns_[comm].push_back(enqueued);
-    const auto [elements, dtype] = facts.elements();
-    const std::uint64_t item = SizeOf(dtype);
-    if (facts.p2p() && facts.told() != nullptr && facts.told()->function > 1 && facts.call == nullptr) {
+    if (op.tie.tied()) tied_ns_[comm].push_back(enqueued);
+    if (!facts.p2p()) {
+      const std::uint32_t together = op.tie.kernel == kNone ? 0 : shared[op.tie.kernel];
+      tables_.collectives.Append(CollectiveRow(facts, op, times, size, together, numbers));
+    } else if (facts.told() != nullptr && facts.told()->function > 1 && facts.call == nullptr) {
       ++orphans_;  // Part of a collective that NCCL makes of messages, without a word on its direction.
-      continue;
-    }
-    if (facts.p2p()) {
-      const std::int32_t peer = std::max(facts.peer(), -1);
-      tables_.p2p.Append({.comm = comm,
-                          .direction = facts.receives(),
-                          .mode = kGpu,
-                          .peer = peer,
-                          .peer_world_rank = -1,
-                          .tag = 0,
-                          .seq = next_message[{comm, peer, facts.receives()}]++,
-                          .thread = facts.thread(),
-                          .begin_ns = begin,
-                          .post_end_ns = facts.returned(),
-                          .last_incomplete_ns = kNoTime,
-                          .wait_begin_ns = end != kNoTime ? begin : kNoTime,
-                          .end_ns = end,
-                          .bytes = Product(elements, item),
-                          .outcome = schema::RequestOutcome::kCompleted,
-                          .call = kNone,
-                          .kernel = tie.kernel});
-      continue;
-    }
-    const CollectiveKind kind = facts.kind();
-    const std::tuple key{comm, static_cast<std::uint8_t>(kind)};
-    std::uint64_t seq = 0;
-    if (facts.event != nullptr) {
-      seq = facts.event->seq + (facts.event->kind == NcclEvent::kCopyEngine ? kCopyEngineSeq : 0);
     } else {
-      seq = facts.call != nullptr ? facts.call->seq : next_collective[key]++;
-      if (numbered.contains(key)) seq += kCountedSeq;
+      tables_.p2p.Append(MessageRow(facts, op, times, numbers));
     }
-    const bool rooted = RootSends(kind) || RootReceives(kind) || kind == CollectiveKind::kReduce;
-    std::uint64_t count = elements, bytes = Product(elements, item);
-    if (CountsPerRank(kind)) {
-      count = Product(count, size);  // 0, unknown, where the size is.
-      bytes = Product(bytes, size);
-    }
-    tables_.collectives.Append(
-        {.comm = comm,
-         .seq = seq,
-         .start = op.replay,
-         .kind = static_cast<std::uint8_t>(kind),
-         .mode = kGpu,
-         .uneven = 0,
-         .thread = facts.thread(),
-         .begin_ns = begin,
-         .post_end_ns = facts.returned(),
-         .last_incomplete_ns = kNoTime,
-         .wait_begin_ns = end != kNoTime ? begin : kNoTime,
-         .end_ns = end,
-         .bytes = bytes,
-         .count = count,
-         .dtype = dtype,
-         .root = rooted ? std::max(facts.peer(), -1) : -1,
-         .call = kNone,
-         .kernel = tie.kernel,
-         .kernel_operations = tie.kernel == kNone ? 0 : shared[tie.kernel],
-         .enqueue_begin_ns = op.replay != 0 ? kNoTime : enqueued,
-         .reduction = facts.call != nullptr ? facts.call->reduction : std::uint8_t{0},
-         .algorithm = facts.event != nullptr ? facts.event->algorithm : kNone,
-         .protocol = facts.event != nullptr ? facts.event->protocol : kNone,
-         .channels = static_cast<std::uint16_t>(facts.event != nullptr ? facts.event->channels : 0),
-         .buffer = facts.event != nullptr && facts.event->buffer != 0 ? facts.event->buffer
-                   : facts.call != nullptr                            ? facts.call->buffer
-                                                                      : 0});
   }
-
   orphans_ += found.orphans;
 }
 
@@ -272,7 +280,7 @@ void NcclRecords::CountLosses() {
   constexpr auto kRunEnd = static_cast<std::uint8_t>(WindowCause::kRunEnd);
   const schema::Windows& windows = tables_.windows;
   for (auto& [comm, times] : tied_ns_) std::sort(times.begin(), times.end());
-  Span lost, later, replayed, kernels, one_sided, device_side;
+  Seen lost, later;
   for (const Untied& one : untied_) {
     const auto after = std::upper_bound(windows.begin_ns.begin(), windows.begin_ns.end(), one.enqueued_ns);
     const auto window = static_cast<std::size_t>(after - windows.begin_ns.begin());
@@ -283,20 +291,15 @@ void NcclRecords::CountLosses() {
     }
     (last ? later : lost).Add(one.enqueued_ns);
   }
-  for (const std::int64_t ns : replayed_ns_) replayed.Add(ns);
-  for (const std::int64_t ns : kernels_untied_ns_) kernels.Add(ns);
-  for (const std::int64_t ns : one_sided_ns_) one_sided.Add(ns);
-  for (const std::int64_t ns : device_side_ns_) device_side.Add(ns);
-  decoder_.AddLoss(Loss::kNcclUntied, lost.count, lost.first_ns, lost.last_ns);
-  decoder_.AddLoss(Loss::kNcclUntied, replayed.count, replayed.first_ns, replayed.last_ns, kNone,
+  decoder_.AddLoss(Loss::kNcclUntied, lost);
+  decoder_.AddLoss(Loss::kNcclUntied, replayed_,
                    "replayed by CUDA graphs: their kernels are there, but nothing says which is whose");
-  decoder_.AddLoss(Loss::kNcclUntied, one_sided.count, one_sided.first_ns, one_sided.last_ns, kNone,
+  decoder_.AddLoss(Loss::kNcclUntied, one_sided_,
                    "one-sided (ncclPutSignal, ncclSignal, ncclWaitSignal): they are no rows of collectives or p2p");
-  decoder_.AddLoss(Loss::kNcclUntied, device_side.count, device_side.first_ns, device_side.last_ns, kNone,
+  decoder_.AddLoss(Loss::kNcclUntied, device_side_,
                    "device communicators (ncclDevCommCreate): what the program's own kernels send is not known");
-  decoder_.AddLoss(Loss::kGpuOutOfWindow, later.count, later.first_ns, later.last_ns, kNone,
-                   "NCCL operations whose kernels began after recording went off");
-  decoder_.AddLoss(Loss::kNcclKernelUntied, kernels.count, kernels.first_ns, kernels.last_ns);
+  decoder_.AddLoss(Loss::kGpuOutOfWindow, later, "NCCL operations whose kernels began after recording went off");
+  decoder_.AddLoss(Loss::kNcclKernelUntied, kernels_untied_);
   decoder_.AddLoss(Loss::kNcclEventOrphan, orphans_);
 }
 

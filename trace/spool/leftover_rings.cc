@@ -2,49 +2,25 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <map>
 #include <memory>
 
+#include "core/own_file.h"
+
 namespace lockstep::trace {
 namespace {
 
-class SegmentFile {
- public:
-  explicit SegmentFile(const std::string& path)
-      : fd_(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {
-    struct stat info {};
-    if (fd_ >= 0 && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode))
-      bytes_ = static_cast<std::uint64_t>(info.st_size);
-  }
-  SegmentFile(const SegmentFile&) = delete;
-  SegmentFile& operator=(const SegmentFile&) = delete;
-  ~SegmentFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  std::uint64_t bytes() const { return bytes_; }
-  bool Read(std::uint64_t offset, void* out, std::uint64_t bytes) const {
-    if (offset > bytes_ || bytes > bytes_ - offset) return false;
-    auto* to = static_cast<char*>(out);
-    while (bytes != 0) {
-      const ssize_t got = ::pread(fd_, to, bytes, static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return false;
-      to += got;
-      offset += static_cast<std::uint64_t>(got);
-      bytes -= static_cast<std::uint64_t>(got);
-    }
-    return true;
-  }
+struct SegmentFile {
+  OwnedFd fd;
+  std::uint64_t bytes = 0;
 
- private:
-  int fd_;
-  std::uint64_t bytes_ = 0;
+  bool Read(std::uint64_t offset, void* out, std::uint64_t count) const {
+    return offset <= bytes && count <= bytes - offset && ReadAt(fd.get(), offset, out, count);
+  }
 };
 
 // Layout structs hold atomics and cannot be assigned; their bytes can be copied
@@ -54,6 +30,36 @@ std::unique_ptr<T> CopyOf(const std::byte* bytes) {
   auto copy = std::make_unique<T>();
   std::memcpy(static_cast<void*>(copy.get()), bytes, sizeof(T));
   return copy;
+}
+
+// What the ring that `entry` describes holds from slot `spooled_end` on. False: something of it is damaged; a ring
+// without a known state is then of no use, another one holds what precedes the damage.
+bool ReadRing(const SegmentFile& file, const RingEntry& entry, std::uint64_t spooled_end, LeftoverRing& ring) {
+  const std::uint64_t capacity = entry.capacity_slots, slots_offset = entry.offset + kRingHeaderBytes;
+  std::vector<std::byte> bytes(kRingHeaderBytes);
+  if (entry.offset < kArenaOffset || entry.offset >= file.bytes || !std::has_single_bit(capacity) ||
+      slots_offset > file.bytes || capacity > (file.bytes - slots_offset) / kSlotBytes ||
+      !file.Read(entry.offset, bytes.data(), bytes.size()))
+    return false;
+  const auto header = CopyOf<RingHeader>(bytes.data());
+  const std::uint64_t head = header->head.load(std::memory_order_relaxed);
+  const std::uint64_t tail = header->tail.load(std::memory_order_relaxed);
+  if (head < tail || head - tail > capacity) return false;
+  ring.state = ParseRingHeader(bytes.data());
+  ring.state.from_segment = true;
+  ring.first_slot = std::min(std::max(tail, spooled_end), head);
+  ring.slots.resize((head - ring.first_slot) * kSlotBytes);
+  // In at most two pieces: up to the end of the ring, then from its beginning.
+  for (std::uint64_t slot = ring.first_slot; slot < head;) {
+    const std::uint64_t at = slot % capacity, count = std::min(head - slot, capacity - at);
+    const std::uint64_t done = (slot - ring.first_slot) * kSlotBytes;
+    if (!file.Read(slots_offset + at * kSlotBytes, ring.slots.data() + done, count * kSlotBytes)) {
+      ring.slots.resize(done);
+      return false;
+    }
+    slot += count;
+  }
+  return true;
 }
 
 }  // namespace
@@ -132,9 +138,11 @@ ProcessState ParseProcessEntry(const std::byte* bytes, std::uint32_t index) {
 
 Leftover ReadLeftover(const std::string& path, const std::vector<SpooledRing>& spooled) {
   Leftover leftover;
-  const SegmentFile file(path);
+  SegmentFile file{OpenPlain(path, O_RDONLY)};
+  struct stat info {};
+  if (file.fd.open() && ::fstat(file.fd.get(), &info) == 0) file.bytes = static_cast<std::uint64_t>(info.st_size);
   std::vector<std::byte> bytes(kArenaOffset);
-  if (file.bytes() < kArenaOffset || !file.Read(0, bytes.data(), bytes.size())) return leftover;
+  if (!file.Read(0, bytes.data(), bytes.size())) return leftover;
   const auto header = CopyOf<SegmentHeader>(bytes.data());
   if (header->magic != kSegmentMagic || header->version != kSegmentVersion) return leftover;
   leftover.found = true;
@@ -158,45 +166,14 @@ Leftover ReadLeftover(const std::string& path, const std::vector<SpooledRing>& s
 
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> spooled_end;
   for (const SpooledRing& ring : spooled) spooled_end[{ring.ring, ring.generation}] = ring.end_slot;
-  std::vector<std::byte> ring_bytes(kRingHeaderBytes);
   for (std::uint32_t i = 0; i < std::min(rings, kMaxRings); ++i) {
     const auto entry = CopyOf<RingEntry>(bytes.data() + kRingTableOffset + i * sizeof(RingEntry));
     const auto state = entry->state.load(std::memory_order_relaxed);
     if ((state != SlotState::kActive && state != SlotState::kClosed) || entry->offset == 0) continue;
-    const std::uint64_t capacity = entry->capacity_slots;
-    const std::uint64_t slots_offset = entry->offset + kRingHeaderBytes;
-    if (entry->offset < kArenaOffset || entry->offset >= file.bytes() || !std::has_single_bit(capacity) ||
-        slots_offset > file.bytes() || capacity > (file.bytes() - slots_offset) / kSlotBytes ||
-        !file.Read(entry->offset, ring_bytes.data(), kRingHeaderBytes)) {
-      leftover.damaged = true;
-      continue;
-    }
     LeftoverRing ring{.ring = i, .generation = entry->generation, .process = entry->process, .tid = entry->tid};
-    ring.state = ParseRingHeader(ring_bytes.data());
-    ring.state.from_segment = true;
-    const auto ring_header = CopyOf<RingHeader>(ring_bytes.data());
-    const std::uint64_t head = ring_header->head.load(std::memory_order_relaxed);
-    std::uint64_t first = ring_header->tail.load(std::memory_order_relaxed);
-    if (head < first || head - first > capacity) {
-      leftover.damaged = true;
-      continue;
-    }
     const auto seen = spooled_end.find({ring.ring, ring.generation});
-    if (seen != spooled_end.end()) first = std::min(std::max(first, seen->second), head);
-    ring.first_slot = first;
-    ring.slots.resize((head - first) * kSlotBytes);
-    // In at most two pieces: up to the end of the ring, then from its beginning.
-    for (std::uint64_t slot = first; slot < head;) {
-      const std::uint64_t at = slot % capacity, count = std::min(head - slot, capacity - at);
-      if (!file.Read(slots_offset + at * kSlotBytes, ring.slots.data() + (slot - first) * kSlotBytes,
-                     count * kSlotBytes)) {
-        leftover.damaged = true;
-        ring.slots.resize((slot - first) * kSlotBytes);
-        break;
-      }
-      slot += count;
-    }
-    leftover.rings.push_back(std::move(ring));
+    leftover.damaged |= !ReadRing(file, *entry, seen == spooled_end.end() ? 0 : seen->second, ring);
+    if (ring.state.known) leftover.rings.push_back(std::move(ring));
   }
   return leftover;
 }

@@ -71,9 +71,7 @@ SpoolSegment FindSegment(const std::string& spool_path, const SpoolFacts& facts)
   const std::string nonce = facts.Meta("nonce");
   segment.file = OpenOwn(segment.path, O_RDWR);
   auto header = std::make_unique<SegmentHeader>();
-  if (segment.file.open() &&
-      ::pread(segment.file.get(), static_cast<void*>(header.get()), sizeof *header, 0) ==
-          static_cast<ssize_t>(sizeof *header) &&
+  if (segment.file.open() && ReadAt(segment.file.get(), 0, header.get(), sizeof *header) &&
       header->magic == kSegmentMagic) {
     // Spools of versions that had no nonce: read, as before, but not removed on such a proof.
     const bool same = nonce.empty()
@@ -114,10 +112,7 @@ std::string SpoolElsewhere(const std::string& run_dir, std::int32_t slot) {
   struct stat info {};
   if (length <= 0 || ::stat(link.c_str(), &info) == 0) return "";
   std::snprintf(name, sizeof name, "/ranks/.agent-%05d", slot);
-  const OwnedFd claim(::open((run_dir + name).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  char text[1024];
-  const ssize_t bytes = claim.open() ? ::read(claim.get(), text, sizeof text) : 0;
-  std::istringstream words(std::string(text, bytes > 0 ? static_cast<std::size_t>(bytes) : 0));
+  std::istringstream words(ReadPlain(run_dir + name, 1024));
   std::string state, key, value, host = "the machine it was recorded on";
   for (words >> state; words >> key >> value;)
     if (key == "host") host = value;

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/file_lock.h"
+
 namespace lockstep::trace {
 namespace {
 
@@ -36,20 +38,19 @@ Look LookAt(const std::byte* at, std::size_t left, SpoolBlockHeader& header) {
 }  // namespace
 
 Result<SpoolFile> SpoolFile::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0)
+  const OwnedFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!fd.open())
     return Error{errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
                  std::string("cannot read the spool: ") + std::strerror(errno), path, "check the path and permissions"};
   struct stat info {};
   SpoolFile file;
-  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
-    void* mapped = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+  if (::fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
+    void* mapped = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd.get(), 0);
     if (mapped != MAP_FAILED) {
       file.data_ = static_cast<const std::byte*>(mapped);
       file.bytes_ = static_cast<std::size_t>(info.st_size);
     }
   }
-  ::close(fd);
   file.Scan();
   if (file.blocks_.empty())
     return Error{ErrorCode::kMalformed, "the spool holds no readable block", path,

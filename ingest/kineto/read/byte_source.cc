@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
+
+#include "core/file_lock.h"
 
 namespace lockstep::kineto {
 namespace {
@@ -19,15 +22,12 @@ constexpr std::string_view kBehind = "bytes behind the end of the gzip data";
 // A regular file or anything else that can be read from front to back.
 class File {
  public:
-  File(int fd, std::uint64_t bytes, std::string path) : fd_(fd), bytes_(bytes), path_(std::move(path)) {}
-  ~File() { ::close(fd_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+  File(OwnedFd fd, std::uint64_t bytes) : fd_(std::move(fd)), bytes_(bytes) {}
 
   std::size_t Read(char* into, std::size_t bytes) {
     std::size_t have = 0;
     while (have < bytes) {
-      const ssize_t got = ::read(fd_, into + have, bytes - have);
+      const ssize_t got = ::read(fd_.get(), into + have, bytes - have);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) error_ = errno;
       if (got <= 0) break;
@@ -42,9 +42,8 @@ class File {
   int error() const { return error_; }
 
  private:
-  int fd_;
+  OwnedFd fd_;
   std::uint64_t bytes_, done_ = 0;
-  std::string path_;
   int error_ = 0;
 };
 
@@ -180,17 +179,13 @@ Result<std::unique_ptr<ByteSource>> OpenSource(const std::string& path) {
                  absent ? "there is no such trace" : fmt::format("the trace cannot be read: {}", std::strerror(error)),
                  path, absent ? "check the path" : "check its permissions and the disk"};
   };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return failed(errno);
+  OwnedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
-  if (::fstat(fd, &status) != 0 || S_ISDIR(status.st_mode)) {
-    const int error = S_ISDIR(status.st_mode) ? EISDIR : errno;
-    ::close(fd);
-    return failed(error);
-  }
-  ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+  if (!fd.open() || ::fstat(fd.get(), &status) != 0) return failed(errno);
+  if (S_ISDIR(status.st_mode)) return failed(EISDIR);
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   auto file =
-      std::make_unique<File>(fd, S_ISREG(status.st_mode) ? static_cast<std::uint64_t>(status.st_size) : 0, path);
+      std::make_unique<File>(std::move(fd), S_ISREG(status.st_mode) ? static_cast<std::uint64_t>(status.st_size) : 0);
   std::string first(64 * 1024, '\0');
   first.resize(file->Read(first.data(), first.size()));
   if (first.empty() && file->error() != 0) return failed(file->error());

@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include "core/file_lock.h"
+
 namespace lockstep::nsys {
 namespace {
 
@@ -109,18 +111,16 @@ Database::~Database() { sqlite3_close(database_); }
 
 Result<Database> Database::Open(const std::string& path) {
   // SQLite would wait at a pipe, and says little of what the system said.
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
-  if (file < 0 || ::fstat(file, &info) != 0) {
+  if (!file.open() || ::fstat(file.get(), &info) != 0) {
     const int error = errno;
-    if (file >= 0) ::close(file);
     return Error{error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
                  "cannot be read: " + std::generic_category().message(error), path,
                  "check that it exists and may be read"};
   }
   std::array<char, 100> head{};
-  const ssize_t got = S_ISREG(info.st_mode) ? ::pread(file, head.data(), head.size(), 0) : 0;
-  ::close(file);
+  const ssize_t got = S_ISREG(info.st_mode) ? ::pread(file.get(), head.data(), head.size(), 0) : 0;
   const std::string_view bytes(head.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   if (!BeginsLikeDatabase(bytes) || bytes.size() < head.size())
     return Error{ErrorCode::kMalformed,

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "core/file_lock.h"
 #include "runtime/agent/rundir/list_entries.h"
 
 namespace lockstep::agent {
@@ -20,16 +21,15 @@ namespace {
 class FileView {
  public:
   explicit FileView(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const OwnedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat info {};
-    if (fd >= 0 && ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
-      void* base = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+    if (fd.open() && ::fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
+      void* base = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd.get(), 0);
       if (base != MAP_FAILED) {
         base_ = static_cast<const char*>(base);
         bytes_ = static_cast<std::size_t>(info.st_size);
       }
     }
-    if (fd >= 0) ::close(fd);
   }
   ~FileView() {
     if (base_ != nullptr) ::munmap(const_cast<char*>(base_), bytes_);

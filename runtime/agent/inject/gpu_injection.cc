@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/env.h"
+#include "core/own_file.h"
 #include "runtime/agent/inject/injection.h"
 #include "runtime/agent/rundir/list_entries.h"
 

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/env.h"
+#include "core/own_file.h"
 #include "core/ring_layout.h"
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/inject/gpu_injection.h"
@@ -33,7 +34,7 @@ bool BeginsWith(const std::string& text, const char* prefix) { return text.rfind
 // every MPI: the standard has one profiling layer.) Theirs came first and stays.
 std::string OtherMpiTool(const std::string& preload) {
   for (const std::string& entry : ListEntries(preload, " :")) {
-    const std::string name = BaseName(entry);
+    const std::string name(BaseName(entry));
     if (BeginsWith(name, "liblockstep") || BeginsWith(name, "libmpi.so")) continue;
     if (BeginsWith(name, "libscorep") || DefinesMpi(LocateLibrary(entry))) return entry + " in LD_PRELOAD";
   }
@@ -61,11 +62,6 @@ std::string LinkTo(const std::string& directory) {
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : value;
-}
-
-std::string BaseName(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
 std::string LocateLibrary(const std::string& entry) {
@@ -98,9 +94,8 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
   }
   if (!injection.link.empty()) {
     directory = injection.link;
-    named.probe = directory + "/" + BaseName(libraries.probe);
-    if (!named.ompi.empty()) named.ompi = directory + "/" + BaseName(libraries.ompi);
-    if (!named.gpu.empty()) named.gpu = directory + "/" + BaseName(libraries.gpu);
+    for (std::string* library : {&named.probe, &named.ompi, &named.gpu})
+      if (!library->empty()) *library = directory + "/" + std::string(BaseName(*library));
   }
 
   const std::string preload = Environment("LD_PRELOAD");
@@ -142,12 +137,11 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
 long EnclosingAgent(int rank) {
   const std::string path = Environment(env::kSegment);
   if (path.empty()) return 0;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
+  const OwnedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   SegmentHeader header;
-  const bool read = ::pread(fd, static_cast<void*>(&header), sizeof header, 0) == static_cast<ssize_t>(sizeof header);
-  ::close(fd);
-  if (!read || header.magic != kSegmentMagic || header.version != kSegmentVersion) return 0;
+  if (!fd.open() || !ReadAt(fd.get(), 0, &header, sizeof header) || header.magic != kSegmentMagic ||
+      header.version != kSegmentVersion)
+    return 0;
   if (header.slot_rank != rank || header.agent_gone.load(std::memory_order_relaxed) != 0) return 0;
   const auto pid = static_cast<pid_t>(header.agent_pid);
   return pid > 0 && pid != ::getpid() && (::kill(pid, 0) == 0 || errno == EPERM) ? pid : 0;

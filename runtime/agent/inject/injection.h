@@ -43,8 +43,7 @@ long EnclosingAgent(int rank);
 // system's directories). Names with a slash are returned as they are.
 std::string LocateLibrary(const std::string& name);
 
-// A variable of this process, "" if it is not set; the last part of a path.
+// A variable of this process, "" if it is not set.
 std::string Environment(const char* name);
-std::string BaseName(const std::string& path);
 
 }  // namespace lockstep::agent

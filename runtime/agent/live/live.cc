@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "core/own_file.h"
 #include "runtime/agent/live/live_text.h"
-#include "runtime/agent/rundir/write_renamed.h"
 
 namespace lockstep::agent {
 namespace {
@@ -108,9 +108,9 @@ void Live::Gather(std::int64_t epoch) {
   std::string line = LiveLine(figures, setup_.ranks, begin_ns - last_gather_ns_);
   last_gather_ns_ = begin_ns;
   if (!setup_.metrics.empty()) {
-    const std::string why = WriteRenamed(setup_.metrics, LiveMetrics(figures, setup_.ranks, ClockNs(CLOCK_REALTIME)));
-    if (!why.empty() && !metrics_failed_) setup_.say("--metrics " + setup_.metrics + ": " + why);
-    metrics_failed_ = !why.empty();
+    const int error = ReplaceFile(setup_.metrics, LiveMetrics(figures, setup_.ranks, ClockNs(CLOCK_REALTIME)), 0666);
+    if (error != 0 && !metrics_failed_) setup_.say("--metrics " + setup_.metrics + ": " + std::strerror(error));
+    metrics_failed_ = error != 0;
   }
   const auto cost_ns = static_cast<double>(ClockNs(CLOCK_THREAD_CPUTIME_ID) - cpu_ns);
   not_before_ns_ = begin_ns + static_cast<std::int64_t>(cost_ns / kGatherShare);

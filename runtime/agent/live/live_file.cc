@@ -1,16 +1,12 @@
 #include "runtime/agent/live/live_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstring>
 #include <string_view>
 #include <type_traits>
 
 #include "core/hash.h"
-#include "runtime/agent/rundir/write_renamed.h"
+#include "core/own_file.h"
 
 namespace lockstep::agent {
 namespace {
@@ -88,20 +84,11 @@ bool WriteLiveFile(const std::string& directory, const LiveRank& rank) {
     out.AddAll(step.operations);
   }
   out.Add(Checksum(out.bytes()));
-  return WriteRenamed(LiveFileName(directory, rank.rank), out.bytes()).empty();
+  return ReplaceFile(LiveFileName(directory, rank.rank), out.bytes(), 0666) == 0;
 }
 
 std::optional<LiveRank> ReadLiveFile(const std::string& directory, std::int32_t number, std::size_t size_limit) {
-  const int fd = ::open(LiveFileName(directory, number).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  struct stat info {};
-  std::string bytes;
-  if (::fstat(fd, &info) == 0 && info.st_size > 0 && static_cast<std::uint64_t>(info.st_size) <= size_limit) {
-    bytes.resize(static_cast<std::size_t>(info.st_size));
-    const ssize_t got = ::read(fd, bytes.data(), bytes.size());
-    bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
-  }
-  ::close(fd);
+  std::string bytes = ReadPlain(LiveFileName(directory, number), size_limit);
   std::uint64_t sum = 0;
   if (bytes.size() < sizeof sum) return std::nullopt;
   std::memcpy(&sum, bytes.data() + bytes.size() - sizeof sum, sizeof sum);

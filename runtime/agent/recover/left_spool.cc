@@ -15,6 +15,7 @@
 #include "runtime/agent/recover/stale_segments.h"
 #include "runtime/agent/rundir/claim.h"
 #include "runtime/agent/rundir/process_state.h"
+#include "trace/decode/tick_rate.h"
 
 namespace lockstep::agent {
 namespace {
@@ -33,7 +34,7 @@ std::time_t SecondsSinceBoot() {
   return now.tv_sec;
 }
 
-bool Here(const trace::SpoolFacts& facts) { return facts.Meta("boot_id") == BootId(); }
+bool Here(const trace::SpoolFacts& facts) { return facts.Meta("boot_id") == trace::BootId(); }
 bool InThisNamespace(const trace::SpoolFacts& facts) {
   return Here(facts) && facts.Meta("pid_namespace") == PidNamespace();
 }
@@ -93,7 +94,7 @@ class Taker {
                 "its spool is a link to " + left_.path + ", which is not a spool of this rank");
     if (::lstat(left_.path.c_str(), &info) == 0) return true;
     const Claim claim = ReadClaim(ClaimPath(place_.run_dir, place_.slot));
-    if (claim.boot_id == BootId() && claim.host == HostName())
+    if (claim.boot_id == trace::BootId() && claim.host == HostName())
       return Is(LeftSpool::State::kUnreadable, "its spool is gone: " + left_.path + " on " + claim.host);
     return Is(LeftSpool::State::kElsewhere, trace::SpoolElsewhere(place_.run_dir, place_.slot));
   }

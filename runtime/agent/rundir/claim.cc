@@ -12,6 +12,7 @@
 #include "comms/launch/launch_env.h"
 #include "core/own_file.h"
 #include "runtime/agent/rundir/process_state.h"
+#include "trace/decode/tick_rate.h"
 
 namespace lockstep::agent {
 namespace {
@@ -36,7 +37,7 @@ std::string ParentProcess() {
 
 Claim ReadClaim(const std::string& path) {
   Claim claim;
-  const OwnedFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const OwnedFd fd = OpenPlain(path, O_RDONLY);
   if (!fd.open()) return claim;
   char text[1024];
   const ssize_t n = ::pread(fd.get(), text, sizeof text, 0);
@@ -57,7 +58,7 @@ Claim ReadClaim(const std::string& path) {
   const Locked asked = AskExclusive(fd.get());
   claim.held = asked == Locked::kHeld;
   // NFS mounted with local_lock shows another machine's locks to nobody.
-  claim.proved = claim.held || (locked && asked == Locked::kYes && claim.boot_id == BootId());
+  claim.proved = claim.held || (locked && asked == Locked::kYes && claim.boot_id == trace::BootId());
   return claim;
 }
 
@@ -74,7 +75,7 @@ Claimed MakeClaim(const std::string& path, const launch::LaunchEnv& launch, std:
     if (!value.empty()) text += std::string(key) + " " + value + "\n";
   };
   add("host", HostName());
-  add("boot", BootId());
+  add("boot", trace::BootId());
   add("lock", TryLockExclusive(fd.get()) == Locked::kYes ? "ofd" : "none");
   add("world", std::to_string(launch.slots()));
   add("parent", ParentProcess());

@@ -10,8 +10,6 @@ std::string PidNamespace();
 // When a process began, in clock ticks since the machine did: with its number it is one process and no other. "" if it
 // is not there or hidden.
 std::string ProcessStart(long pid);
-// Of this start of the machine.
-std::string BootId();
 // As gethostname(2) says, "" if it does not.
 std::string HostName();
 

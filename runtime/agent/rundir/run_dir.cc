@@ -18,6 +18,7 @@
 #include "core/own_file.h"
 #include "runtime/agent/rundir/claim.h"
 #include "runtime/agent/rundir/process_state.h"
+#include "trace/decode/tick_rate.h"
 
 namespace lockstep::agent {
 namespace {
@@ -68,7 +69,7 @@ Claimed ClaimSlot(const std::string& dir, const launch::LaunchEnv& launch, RunDi
 // One word of each node about which launch this is.
 std::string LaunchPath(const std::string& dir, const launch::LaunchEnv& launch) {
   Hash64 node;
-  node.Add(std::string_view(BootId()));
+  node.Add(std::string_view(trace::BootId()));
   // Containers of one machine, or several launchers on it, are nodes of their own.
   node.Add(std::to_string(launch.launch_node));
   return dir + "/ranks/.launch-" + Hex(node.value(), 16);
@@ -76,23 +77,14 @@ std::string LaunchPath(const std::string& dir, const launch::LaunchEnv& launch) 
 
 // "" if there is none.
 std::string ReadLaunch(const std::string& dir, const launch::LaunchEnv& launch) {
-  const OwnedFd fd(::open(LaunchPath(dir, launch).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  char text[64];
-  const ssize_t n = fd.open() ? ::read(fd.get(), text, sizeof text) : 0;
-  return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : std::string();
+  return ReadPlain(LaunchPath(dir, launch), 64);
 }
 
 // The first of a node says it; the others agree. False: another launch was first.
 bool AgreeOnLaunch(const std::string& dir, const launch::LaunchEnv& launch) {
   if (launch.launch_key.empty()) return true;
   const std::string mine = launch.launch_key + "\n", path = LaunchPath(dir, launch);
-  std::string fresh;
-  const OwnedFd fd = CreateBeside(path, 0644, &fresh);
-  if (!fd.open()) return true;
-  const bool written = ::write(fd.get(), mine.data(), mine.size()) == static_cast<ssize_t>(mine.size());
-  const int error = written ? MoveNew(fresh, path) : ENOSPC;
-  if (error != 0) ::unlink(fresh.c_str());
-  return error != EEXIST || ReadLaunch(dir, launch) == mine;
+  return CreateFile(path, mine, 0644) != EEXIST || ReadLaunch(dir, launch) == mine;
 }
 
 // Whether the run in `dir`, which has this launch's weak id and was begun at `since`, is this launch's.
@@ -102,7 +94,7 @@ bool IsThisLaunch(const std::string& dir, const launch::LaunchEnv& launch, std::
   const std::string said = launch.launch_key.empty() ? std::string() : ReadLaunch(dir, launch);
   if (!said.empty()) return said == launch.launch_key + "\n";
   bool any = false, begun_here = false, same_parent = false;
-  const std::string boot_id = BootId(), parent = ParentProcess();
+  const std::string boot_id = trace::BootId(), parent = ParentProcess();
   std::error_code error;
   for (fs::directory_iterator at(dir + "/ranks", error), end; !error && at != end; at.increment(error)) {
     if (!at->path().filename().string().starts_with(".agent-") || at->path().extension() == ".part") continue;
@@ -226,15 +218,7 @@ int OwnsOutput(const std::string& dir, const launch::LaunchEnv& launch, int* err
   if (::lstat(id_path.c_str(), &info) != 0) {
     for (const char* name : {"/manifest.json", "/timeline.h5", "/analysis.json"})
       if (::stat((dir + name).c_str(), &info) == 0) return 0;  // Made by something else, an import for instance.
-    std::string fresh;
-    const OwnedFd fd = CreateBeside(id_path, 0644, &fresh);
-    if (!fd.open()) {
-      *error = errno;
-      return -1;
-    }
-    const bool written = ::write(fd.get(), mine.data(), mine.size()) == static_cast<ssize_t>(mine.size());
-    *error = written ? MoveNew(fresh, id_path) : ENOSPC;
-    if (*error != 0) ::unlink(fresh.c_str());
+    *error = CreateFile(id_path, mine, 0644);
     if (*error != 0 && *error != EEXIST) return -1;
   }
   char text[32] = {};

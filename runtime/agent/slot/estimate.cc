@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "core/own_file.h"
-#include "runtime/agent/rundir/write_renamed.h"
 
 namespace lockstep::agent {
 namespace {
@@ -110,7 +109,7 @@ void WriteEstimate(const RunDir& dir, const RankEstimate& estimate) {
   std::ostringstream text;
   text << estimate.records << ' ' << estimate.bytes << ' ' << estimate.wall_ns << ' ' << estimate.steps << ' '
        << estimate.step_bytes_p50 << '\n';
-  WriteRenamed(PathOf(dir, estimate.rank), text.str());  // If not, rank 0 says which are missing.
+  ReplaceFile(PathOf(dir, estimate.rank), text.str(), 0666);  // If not, rank 0 says which are missing.
 }
 
 std::vector<RankEstimate> CollectEstimates(const RunDir& dir, std::int32_t slots, std::int64_t wait_ms) {

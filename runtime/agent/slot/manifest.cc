@@ -18,9 +18,10 @@
 #include <system_error>
 
 #include "core/hex.h"
+#include "core/own_file.h"
 #include "core/version.h"
 #include "runtime/agent/rundir/process_state.h"
-#include "runtime/agent/rundir/write_renamed.h"
+#include "trace/decode/tick_rate.h"
 
 namespace lockstep::agent {
 namespace {
@@ -101,7 +102,7 @@ bool WriteManifest(const RunDir& dir, const RunOptions& options, const launch::L
   json["host"] = HostName();
   // Arguments may hold any bytes; JSON holds UTF-8 only.
   const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  return WriteRenamed(dir.absolute + "/manifest.json", text).empty();
+  return ReplaceFile(dir.absolute + "/manifest.json", text, 0666) == 0;
 }
 
 std::string StartMeta(const RunOptions& options, const launch::LaunchEnv& launch, const RankFacts& facts) {
@@ -124,7 +125,7 @@ std::string StartMeta(const RunOptions& options, const launch::LaunchEnv& launch
   const std::string host = HostName();
   add("host", host);
   add("node", host);
-  if (const std::string id = BootId(); !id.empty()) add("boot_id", id);
+  if (const std::string id = trace::BootId(); !id.empty()) add("boot_id", id);
   char hex[17];
   std::snprintf(hex, sizeof hex, "%016" PRIx64, facts.clock_domain);
   add("clock_domain", hex);

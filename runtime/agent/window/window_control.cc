@@ -23,27 +23,7 @@ constexpr std::int64_t kPollNs = kSecondNs / 5;  // Of files that ask for a wind
 // agents' ticks take time, and ranks may be a second apart.
 constexpr std::int64_t kLeadNs = 2 * kSecondNs;
 constexpr std::int64_t kRateSpanNs = 4 * kSecondNs;
-
-std::string ReadFile(const std::string& path) {
-  char text[256];
-  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return "";
-  const ssize_t n = ::read(fd, text, sizeof text);
-  ::close(fd);
-  return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "";
-}
-
-// Whole, and only if nobody was first (link() is atomic and refuses to replace, over NFS
-// too). False: there is one already, or the directory cannot be written.
-bool WriteOnce(const std::string& path, const std::string& text) {
-  std::string fresh;
-  const OwnedFd fd = CreateBeside(path, 0644, &fresh);
-  if (!fd.open()) return false;
-  const bool written = ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const bool done = written && MoveNew(fresh, path) == 0;
-  if (!done) ::unlink(fresh.c_str());
-  return done;
-}
+constexpr std::size_t kMostRequestBytes = 256;
 
 bool Exists(const std::string& path) {
   struct stat info {};
@@ -194,8 +174,9 @@ void WindowControl::AnswerRequest(std::int64_t now_ns) {
     text = "time " + std::to_string(plan_.duration_ns) + "\n";
   }
   const std::string path = setup_.run_dir + "/.window-" + std::to_string(request_ + 1);
-  if (!WriteOnce(path, text))
-    if (const std::string theirs = ReadFile(path); !theirs.empty()) text = theirs;
+  // Whole, and only if nobody was first.
+  if (CreateFile(path, text, 0644) != 0)
+    if (const std::string theirs = ReadPlain(path, kMostRequestBytes); !theirs.empty()) text = theirs;
   ++request_;
   Adopt(text, now_ns);
 }
@@ -212,7 +193,9 @@ void WindowControl::FollowRequests(std::int64_t now_ns) {
   if (now_ns < next_poll_ns_ && !requested_) return;
   next_poll_ns_ = now_ns + kPollNs;
   // What another agent has decided comes first.
-  if (const std::string text = ReadFile(setup_.run_dir + "/.window-" + std::to_string(request_ + 1)); !text.empty()) {
+  if (const std::string text =
+          ReadPlain(setup_.run_dir + "/.window-" + std::to_string(request_ + 1), kMostRequestBytes);
+      !text.empty()) {
     ++request_;
     requested_ = false;
     Adopt(text, now_ns);

@@ -67,6 +67,43 @@ TEST_F(OwnFile, TheFirstKeepsAName) {
   EXPECT_EQ(made.st_ino, found.st_ino);
 }
 
+TEST_F(OwnFile, OfTwoThatCreateAFileTheFirstOnesStays) {
+  EXPECT_EQ(CreateFile(Path("word"), "first", 0600), 0);
+  EXPECT_EQ(CreateFile(Path("word"), "second", 0600), EEXIST);
+  EXPECT_EQ(Text(Path("word")), "first");
+  EXPECT_EQ(fs::status(Path("word")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("elsewhere", Path("link"));
+  EXPECT_EQ(CreateFile(Path("link"), "x", 0600), EEXIST);
+  EXPECT_EQ(CreateFile(Path("nowhere/x"), "x", 0600), ENOENT);
+  EXPECT_EQ(Entries(), 2);  // Nothing half done is left.
+}
+
+TEST_F(OwnFile, PlainFilesAreReadAndNothingElse) {
+  std::ofstream(Path("file")) << "0123456789";
+  fs::create_symlink("file", Path("link"));
+  ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
+  fs::create_directory(Path("directory"));
+  EXPECT_EQ(ReadPlain(Path("file"), 100), "0123456789");
+  EXPECT_EQ(ReadPlain(Path("file"), 4), "0123");
+  for (const char* name : {"link", "pipe", "directory", "nothing"}) EXPECT_EQ(ReadPlain(Path(name), 100), "") << name;
+  EXPECT_FALSE(OpenPlain(Path("link"), O_RDONLY).open());
+  EXPECT_EQ(errno, ELOOP);
+  EXPECT_FALSE(OpenPlain(Path("pipe"), O_RDONLY).open());
+  EXPECT_EQ(errno, EINVAL);
+  const OwnedFd fd = OpenPlain(Path("file"), O_RDONLY);
+  char text[4];
+  EXPECT_TRUE(ReadAt(fd.get(), 6, text, 4));
+  EXPECT_EQ(std::string_view(text, 4), "6789");
+  EXPECT_FALSE(ReadAt(fd.get(), 7, text, 4));
+  EXPECT_EQ(WriteAll(fd.get(), "x"), EBADF);
+}
+
+TEST_F(OwnFile, NamesAreWhatIsBehindTheLastSlash) {
+  EXPECT_EQ(BaseName("/a/b.c"), "b.c");
+  EXPECT_EQ(BaseName("b.c"), "b.c");
+  EXPECT_EQ(BaseName("a/"), "");
+}
+
 TEST_F(OwnFile, TheLockIsThereBeforeTheNameAndLastsAsLongAsADuplicate) {
   std::string name;
   OwnedFd fd = CreateBeside(Path("spool"), 0644, &name);

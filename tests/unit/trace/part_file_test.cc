@@ -45,7 +45,7 @@ class PartFiles : public testing::Test {
   static void Put(const std::string& path, const std::string& text) {
     PartFile file;
     ASSERT_EQ(file.Open(path), 0);
-    ASSERT_EQ(file.Write(text.data(), text.size()), 0);
+    ASSERT_EQ(file.Write(text), 0);
     ASSERT_EQ(file.Publish(), 0);
   }
 
@@ -57,7 +57,7 @@ TEST_F(PartFiles, AppearWholeOrNotAtAll) {
   {
     PartFile file;
     ASSERT_EQ(file.Open(Path("a")), 0);
-    ASSERT_EQ(file.Write("half", 4), 0);
+    ASSERT_EQ(file.Write("half"), 0);
     EXPECT_EQ(Text(Path("a")), "before");
     EXPECT_TRUE(IsPart(fs::path(file.part()).filename().string()));
   }
