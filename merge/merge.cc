@@ -72,11 +72,6 @@ std::string InputsHash(const std::string& run_dir) {
   return Hex(hash.value());
 }
 
-bool HasLoss(const schema::RankTables& head, Loss loss) {
-  return std::any_of(head.losses.name.begin(), head.losses.name.end(),
-                     [&](std::uint32_t name) { return trace::TextOf(head, name) == Info(loss).name; });
-}
-
 class Merger {
  public:
   explicit Merger(const MergeOptions& options) : options_(options) {}
@@ -200,7 +195,7 @@ class Merger {
       first.push_back(clocks_[r].ToCluster(span.begin));
       last.push_back(clocks_[r].ToCluster(span.end));
     }
-    outcomes_ = JudgeOutcomes(run_.ranks, first, last);
+    outcomes_ = FindOutcomes(run_.ranks, first, last);
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
       const RunRank& rank = run_.ranks[r];
       if (outcomes_[r].ended_early)
@@ -339,10 +334,7 @@ class Merger {
     for (std::size_t r = 0; r < passed_.size(); ++r) {
       if (!run_.ranks[r].mine) continue;
       const RankPassResult& rank = passed_[r];
-      packer.Put(r);
-      packer.Put(rank.gpu);
-      packer.Put(rank.steps);
-      packer.Put(rank.damaged);
+      packer.Put(r, rank.gpu, rank.steps, rank.damaged);
       packer.PutTable(rank.step_ranks);
       packer.PutTable(rank.totals);
       packer.PutTable(rank.phases);
@@ -355,9 +347,7 @@ class Merger {
         const auto r = from.Take<std::size_t>();
         RankPassResult& rank = passed_[r];
         rank = {};
-        from.Take(rank.gpu);
-        from.Take(rank.steps);
-        from.Take(rank.damaged);
+        from.Take(rank.gpu, rank.steps, rank.damaged);
         from.TakeTable(rank.step_ranks);
         from.TakeTable(rank.totals);
         from.TakeTable(rank.phases);

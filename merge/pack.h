@@ -28,6 +28,9 @@ class Packer {
     else
       for (const T& value : values) Put(value);
   }
+  // One after the other.
+  template <typename... Values>
+  requires(sizeof...(Values) > 1) void Put(const Values&... values) { (Put(values), ...); }
   // A table, or all of a file's tables.
   template <typename Table>
   void PutTable(const Table& table) {
@@ -71,6 +74,8 @@ class Unpacker {
       for (T& value : values) Take(value);
     }
   }
+  template <typename... Values>
+  requires(sizeof...(Values) > 1) void Take(Values&... values) { (Take(values), ...); }
   template <typename Table>
   void TakeTable(Table& table) {
     table.ForEachColumn([&](const auto&, auto& column) { Take(column); });

@@ -102,14 +102,14 @@ Status Agree(MergeTeam& team, const Status& own) {
   Packer packer;
   packer.Put(own.ok());
   if (!own.ok()) {
-    packer.Put(own.error().code);
-    for (const std::string& text : {own.error().what, own.error().where, own.error().hint}) packer.Put(text);
+    const Error& error = own.error();
+    packer.Put(error.code, error.what, error.where, error.hint);
   }
   for (const std::string& bytes : team.Share(packer.Take())) {
     Unpacker from(bytes);
     if (from.Take<bool>()) continue;
-    Error error{from.Take<ErrorCode>(), "", "", ""};
-    from.Take(error.what), from.Take(error.where), from.Take(error.hint);
+    Error error{};
+    from.Take(error.code, error.what, error.where, error.hint);
     return error;
   }
   return Ok();

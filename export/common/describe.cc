@@ -21,13 +21,18 @@ bool IsPhase(const schema::Ranges::Row& range, std::uint32_t training) {
          range.source <= schema::RangeSource::kTorch && range.thread == training;
 }
 
-std::uint64_t StreamKey(std::uint16_t device, std::uint32_t context, std::uint32_t stream) {
-  return static_cast<std::uint64_t>(device) << 48 | static_cast<std::uint64_t>(context & 0xffff) << 32 | stream;
-}
-
 // Of a counter track: which device in bits 16 to 31, sensors 0x200 or memory 0x100, which value.
 constexpr std::string_view kCounterNames[] = {"memory allocated", "memory reserved", "peak memory", "SM clock", "power",
                                               "temperature",      "utilisation"};
+std::string CounterName(std::uint64_t of) {
+  if (of == kInFlight) return "collectives in flight";
+  if (of == kBytesInFlight) return "bytes in flight";
+  const bool sensor = (of & 0x200) != 0;
+  const auto device = static_cast<std::uint16_t>(of >> 16);
+  const std::string where = device != 65535 ? "GPU " + std::to_string(device) : sensor ? "GPU" : "host";
+  return where + " \xc2\xb7 " + std::string(kCounterNames[(sensor ? 3 : 0) + (of & 3)]);
+}
+
 constexpr std::string_view kSyncNames[] = {"synchronise",        "event synchronise",   "stream waits for event",
                                            "stream synchronise", "context synchronise", "event record"};
 constexpr std::string_view kOverheadNames[] = {
@@ -38,6 +43,220 @@ template <std::size_t N>
 std::string_view At(const std::string_view (&names)[N], std::size_t i) {
   return names[i < N ? i : 0];
 }
+
+// The track that shows an event, by the table that its row is of.
+struct TrackOfRow {
+  const Event& event;
+  const ExportRun& run;
+  const ExportRank& rank;
+
+  TrackKey operator()(std::monostate) const { return {Section::kCounters, 0}; }
+  TrackKey operator()(const schema::TlStepRanks::Row*) const { return {Section::kSteps, 0}; }
+  TrackKey operator()(const schema::Steps::Row*) const { return {Section::kHostSteps, 0}; }
+  TrackKey operator()(const schema::Ranges::Row* row) const {
+    if (IsPhase(*row, rank.training_thread)) return {Section::kPhases, 0};
+    return {row->kind == schema::RangeKind::kStartEnd ? Section::kStartEndRanges : Section::kRanges, row->thread};
+  }
+  TrackKey operator()(const schema::MpiCalls::Row* row) const { return {Section::kMpi, row->thread}; }
+  TrackKey operator()(const schema::MpiRequests::Row*) const { return {Section::kRequests, 0}; }
+  TrackKey operator()(const schema::Collectives::Row* row) const { return {Section::kCollectives, row->comm}; }
+  TrackKey operator()(const schema::P2p::Row* row) const { return {Section::kMessages, row->direction}; }
+  TrackKey operator()(const schema::Kernels::Row* row) const { return Stream(*row); }
+  TrackKey operator()(const schema::Copies::Row* row) const { return Stream(*row); }
+  TrackKey operator()(const schema::Sync::Row* row) const { return {Section::kSync, row->device}; }
+  TrackKey operator()(const schema::Api::Row* row) const { return {Section::kApi, row->thread}; }
+  TrackKey operator()(const schema::Overheads::Row* row) const { return {Section::kOverheads, row->thread}; }
+  TrackKey operator()(const schema::GpuMemory::Row*) const { return {Section::kCounters, 0}; }
+  TrackKey operator()(const schema::GpuSamples::Row*) const { return {Section::kCounters, 0}; }
+  TrackKey operator()(const schema::TlSteps::Row*) const { return {Section::kJobSteps, 0}; }
+  TrackKey operator()(const schema::TlCollectives::Row*) const {
+    return {Section::kInstances, run.timeline->tables.collectives.comm_id[event.instance.instance]};
+  }
+  TrackKey operator()(const Counter*) const { return {Section::kCounters, 0}; }
+  TrackKey operator()(const Finding*) const { return {Section::kFindings, 0}; }
+
+ private:
+  template <typename Row>
+  static TrackKey Stream(const Row& row) {
+    return {Section::kStream, static_cast<std::uint64_t>(row.device) << 48 |
+                                  static_cast<std::uint64_t>(row.context & 0xffff) << 32 | row.stream};
+  }
+};
+
+// The number that the name of an event is made of: a step's index, a text, an operation's code.
+struct NameNumber {
+  const Event& event;
+
+  std::uint64_t operator()(const schema::TlStepRanks::Row* row) const { return static_cast<std::uint64_t>(row->index); }
+  std::uint64_t operator()(const schema::Steps::Row* row) const { return static_cast<std::uint64_t>(row->index); }
+  std::uint64_t operator()(const schema::Ranges::Row* row) const { return row->name; }
+  std::uint64_t operator()(const schema::MpiCalls::Row* row) const { return row->op; }
+  std::uint64_t operator()(const schema::MpiRequests::Row* row) const { return row->op; }
+  std::uint64_t operator()(const schema::Collectives::Row* row) const { return row->kind; }
+  std::uint64_t operator()(const schema::P2p::Row* row) const { return row->direction; }
+  std::uint64_t operator()(const schema::Kernels::Row* row) const { return row->name; }
+  std::uint64_t operator()(const schema::Copies::Row* row) const { return row->kind; }
+  std::uint64_t operator()(const schema::Sync::Row* row) const { return row->kind; }
+  std::uint64_t operator()(const schema::Api::Row* row) const { return row->name; }
+  std::uint64_t operator()(const schema::Overheads::Row* row) const { return row->kind; }
+  std::uint64_t operator()(const schema::TlSteps::Row* row) const { return static_cast<std::uint64_t>(row->index); }
+  std::uint64_t operator()(const schema::TlCollectives::Row* row) const {
+    return event.kind == EventKind::kInstance ? row->kind : 0;  // Its parts are named by what they are.
+  }
+  std::uint64_t operator()(const Finding*) const { return event.number; }
+  std::uint64_t operator()(const auto&) const { return 0; }  // Values and readings have no name.
+};
+
+// What is known of an event besides its name and times, by the table that its row is of.
+class Arguments {
+ public:
+  Arguments(const Event& event, const ExportRun& run, const ExportRank& rank, std::string& comm_name,
+            std::vector<Argument>& out)
+      : event_(event), run_(run), rank_(rank), comm_name_(comm_name), out_(out) {}
+
+  void operator()(const schema::TlStepRanks::Row* row) {
+    Put("compute_ns", row->compute_ns);
+    Put("exposed_wait_ns", row->exposed_wait_ns);
+    Put("exposed_transfer_ns", row->exposed_transfer_ns);
+    Put("exposed_unsplit_ns", row->exposed_unsplit_ns);
+    Put("exposed_copy_ns", row->exposed_copy_ns);
+    Put("idle_ns", row->idle_ns);
+    Put("comm_ns", row->comm_ns);
+    Put("overlap_ns", row->overlap_ns);
+    PutKnown("cpu_ns", row->cpu_ns);
+    PutKnown("offcpu_ns", row->offcpu_ns);
+    if (!row->complete) Put("complete", 0);
+  }
+  void operator()(const schema::Steps::Row* row) {
+    if (row->warmup) Put("warmup", 1);
+    if (!row->complete) Put("complete", 0);
+  }
+  void operator()(const schema::Ranges::Row* row) {
+    PutText("domain", row->domain);
+    if (row->payload_kind == schema::PayloadKind::kInteger) Put("payload", row->payload);
+    if (row->payload_kind == schema::PayloadKind::kSequence) Put("sequence_number", row->payload);
+    if (row->open) Put("closed", 0);
+  }
+  void operator()(const schema::MpiCalls::Row* row) {
+    PutComm(row->comm);
+    PutCount("bytes", row->bytes);
+    PutKnown("peer", row->peer);
+    PutKnown("tag", row->tag);
+    if (row->count > 1) PutCount("calls", row->count);
+    if (row->outcome != schema::CallOutcome::kCompleted) Put("outcome", row->outcome);
+  }
+  void operator()(const schema::MpiRequests::Row* row) {
+    PutComm(row->comm);
+    PutCount("bytes", row->bytes);
+    PutKnown("peer", row->peer);
+    if (row->outcome != schema::RequestOutcome::kCompleted) Put("outcome", row->outcome);
+  }
+  void operator()(const schema::Collectives::Row* row) {
+    PutCount("bytes", row->bytes);
+    PutText("dtype", DtypeName(row->dtype));
+    PutComm(row->comm);
+    PutNumber("seq", row->seq);
+    PutKnown("root", row->root);
+    PutText("algorithm", row->algorithm);
+    PutText("protocol", row->protocol);
+    PutCount("channels", row->channels);
+    PutInstance();
+    if (!event_.ended) Put("completed", 0);
+  }
+  void operator()(const schema::P2p::Row* row) {
+    PutCount("bytes", row->bytes);
+    PutKnown("peer_rank", row->peer_world_rank);
+    PutKnown("tag", row->tag);
+    PutComm(row->comm);
+    if (!event_.ended) Put("completed", 0);
+  }
+  void operator()(const schema::Kernels::Row* row) {
+    PutCount("correlation", row->correlation);
+    PutCount("graph_node", row->graph_node);
+  }
+  void operator()(const schema::Copies::Row* row) {
+    PutNumber("bytes", row->bytes);
+    PutCount("correlation", row->correlation);
+  }
+  void operator()(const schema::Sync::Row* row) {
+    if (row->stream != kNone) PutNumber("stream", row->stream);
+    PutCount("correlation", row->correlation);
+  }
+  void operator()(const schema::Api::Row* row) {
+    PutCount("correlation", row->correlation);
+    if (row->result != 0) Put("result", row->result);
+  }
+  void operator()(const schema::TlSteps::Row* row) {
+    PutKnown("step_ns", row->step_ns);
+    PutNumber("ranks", row->ranks);
+    if (row->warmup) Put("warmup", 1);
+    if (!row->complete) Put("complete", 0);
+  }
+  void operator()(const schema::TlCollectives::Row* row) {
+    if (event_.kind != EventKind::kInstance) return;  // Its parts say nothing that it does not.
+    PutNumber("bytes", row->bytes);
+    PutNumber("seq", row->seq);
+    PutNumber("ranks_seen", row->seen);
+    PutNumber("ranks_expected", row->expected);
+    PutKnown("wait_ns_median", row->wait_ns);
+    PutKnown("transfer_ns_median", row->transfer_ns);
+    if (row->charge_ns > 0) Put("charge_ns", row->charge_ns);
+    PutInstance();
+    PutKnown("step", row->step);
+    if (row->transfer_ns > 0 && !row->censored && !row->uneven && row->bytes > 0)
+      Put("busbw_mb_per_s",
+          static_cast<std::int64_t>(static_cast<double>(row->bytes) * 1e3 / static_cast<double>(row->transfer_ns) *
+                                    BusFactor(static_cast<CollectiveKind>(row->kind), row->expected)));
+    if (row->censored) Put("censored", 1);
+    if (row->violation) Put("clock_violation", 1);
+    if (row->mismatch) Put("mismatch", 1);
+  }
+  void operator()(const Finding* finding) {
+    PutText("id", finding->id);
+    PutText("evidence", finding->evidence);
+    PutText("action", finding->action);
+    PutKnown("rank", finding->rank);
+    PutKnown("saves_ns_per_step", finding->saves_ns_per_step);
+  }
+  void operator()(const auto&) {}  // Of the others nothing more is known.
+
+ private:
+  void Put(std::string_view key, std::int64_t value) { out_.push_back({key, value}); }
+  void PutKnown(std::string_view key, std::int64_t value) {
+    if (value >= 0) Put(key, value);
+  }
+  void PutNumber(std::string_view key, std::uint64_t value) { out_.push_back({key, value}); }
+  // 0 stands for unknown, or for nothing worth a line.
+  void PutCount(std::string_view key, std::uint64_t value) {
+    if (value != 0) PutNumber(key, value);
+  }
+  void PutText(std::string_view key, std::string_view value) {
+    if (!value.empty()) out_.push_back({key, value});
+  }
+  void PutText(std::string_view key, std::uint32_t text) { PutText(key, trace::TextOf(*rank_.head, text)); }
+  void PutComm(std::uint32_t comm) {
+    comm_name_ = CommTitle(*rank_.head, comm);
+    PutText("communicator", comm_name_);
+  }
+  void PutInstance() {
+    const auto [instance, member] = event_.instance;
+    if (instance == kNone) return;
+    const schema::TimelineTables& t = run_.timeline->tables;
+    PutNumber("instance", instance);
+    if (member != kNone) {
+      PutKnown("wait_ns", t.collective_ranks.wait_ns[member]);
+      PutKnown("transfer_ns", t.collective_ranks.transfer_ns[member]);
+    }
+    PutKnown("last_rank", t.collectives.last_rank[instance]);
+    Put("clock_error_ns", t.collectives.error_ns[instance]);
+  }
+
+  const Event& event_;
+  const ExportRun& run_;
+  const ExportRank& rank_;
+  std::string& comm_name_;
+  std::vector<Argument>& out_;
+};
 
 }  // namespace
 
@@ -93,61 +312,15 @@ std::string CommTitle(const schema::RankTables& head, std::uint32_t comm) {
          Hex(comms.global_id[comm], 8) + ")";
 }
 
-std::string_view Describer::Text(std::uint32_t id) const { return trace::TextOf(*rank_.head, id); }
-
 std::string Describer::ThreadName(std::uint64_t thread) const {
   const schema::Threads& threads = rank_.head->threads;
   if (thread >= threads.rows()) return thread == kNone ? "unknown thread" : "thread " + std::to_string(thread);
-  std::string name(Text(threads.name[thread]));
+  std::string name(trace::TextOf(*rank_.head, threads.name[thread]));
   if (threads.tid[thread] >= 0) name += (name.empty() ? "thread " : " ") + std::to_string(threads.tid[thread]);
   return name.empty() ? "thread " + std::to_string(thread) : name;
 }
 
-TrackKey Describer::TrackOf(const Event& event) const {
-  switch (event.kind) {
-    case EventKind::kStep:
-      return {Section::kSteps, 0};
-    case EventKind::kHostStep:
-      return {Section::kHostSteps, 0};
-    case EventKind::kRange: {
-      const auto& range = event.as<schema::Ranges::Row>();
-      if (IsPhase(range, rank_.training_thread)) return {Section::kPhases, 0};
-      return {range.kind == schema::RangeKind::kStartEnd ? Section::kStartEndRanges : Section::kRanges, range.thread};
-    }
-    case EventKind::kMpiCall:
-      return {Section::kMpi, event.as<schema::MpiCalls::Row>().thread};
-    case EventKind::kMpiRequest:
-      return {Section::kRequests, 0};
-    case EventKind::kCollective:
-      return {Section::kCollectives, event.as<schema::Collectives::Row>().comm};
-    case EventKind::kMessage:
-      return {Section::kMessages, event.as<schema::P2p::Row>().direction};
-    case EventKind::kKernel: {
-      const auto& row = event.as<schema::Kernels::Row>();
-      return {Section::kStream, StreamKey(row.device, row.context, row.stream)};
-    }
-    case EventKind::kCopy: {
-      const auto& row = event.as<schema::Copies::Row>();
-      return {Section::kStream, StreamKey(row.device, row.context, row.stream)};
-    }
-    case EventKind::kSync:
-      return {Section::kSync, event.as<schema::Sync::Row>().device};
-    case EventKind::kApi:
-      return {Section::kApi, event.as<schema::Api::Row>().thread};
-    case EventKind::kOverhead:
-      return {Section::kOverheads, event.as<schema::Overheads::Row>().thread};
-    case EventKind::kJobStep:
-      return {Section::kJobSteps, 0};
-    case EventKind::kInstance:
-    case EventKind::kWait:
-    case EventKind::kTransfer:
-      return {Section::kInstances, run_.timeline->tables.collectives.comm_id[event.instance.instance]};
-    case EventKind::kFinding:
-      return {Section::kFindings, 0};
-    default:
-      return {Section::kCounters, 0};
-  }
-}
+TrackKey Describer::TrackOf(const Event& event) const { return std::visit(TrackOfRow{event, run_, rank_}, event.row); }
 
 std::string Describer::TrackName(const TrackKey& track) const {
   switch (track.section) {
@@ -186,56 +359,44 @@ std::string Describer::TrackName(const TrackKey& track) const {
     case Section::kOverheads:
       return "profiling overhead \xc2\xb7 " + ThreadName(track.of);
     case Section::kCounters:
-      break;
+      return CounterName(track.of);
   }
-  if (track.of == kInFlight) return "collectives in flight";
-  if (track.of == kBytesInFlight) return "bytes in flight";
-  const auto device = static_cast<std::uint16_t>(track.of >> 16);
-  const std::string where = (track.of & 0x200) != 0 && device == 65535 ? "GPU"
-                            : device == 65535                          ? "host"
-                                                                       : "GPU " + std::to_string(device);
-  return where + " \xc2\xb7 " + std::string(kCounterNames[(track.of & 0x200) != 0 ? 3 + (track.of & 3) : track.of & 3]);
+  return {};
 }
 
 std::string_view Describer::NameOf(const Event& event) {
+  const std::uint64_t number = std::visit(NameNumber{event}, event.row);
+  const auto mpi = [&](const char* otherwise) {
+    const MpiOpInfo* info = FindMpiOp(static_cast<std::uint16_t>(number));
+    return info != nullptr ? info->name : std::string_view(name_ = otherwise + std::to_string(number));
+  };
   switch (event.kind) {
     case EventKind::kStep:
-      return name_ = "step " + std::to_string(event.as<schema::TlStepRanks::Row>().index);
     case EventKind::kHostStep:
-      return name_ = "step " + std::to_string(event.as<schema::Steps::Row>().index);
+    case EventKind::kJobStep:
+      return name_ = "step " + std::to_string(static_cast<std::int64_t>(number));
     case EventKind::kRange:
-      return Text(event.as<schema::Ranges::Row>().name);
-    case EventKind::kMpiCall: {
-      const std::uint16_t op = event.as<schema::MpiCalls::Row>().op;
-      const MpiOpInfo* info = FindMpiOp(op);
-      return info != nullptr ? info->name : std::string_view(name_ = "MPI call " + std::to_string(op));
-    }
-    case EventKind::kMpiRequest: {
-      const std::uint16_t op = event.as<schema::MpiRequests::Row>().op;
-      const MpiOpInfo* info = FindMpiOp(op);
-      return info != nullptr ? info->name : std::string_view(name_ = "MPI request " + std::to_string(op));
-    }
-    case EventKind::kCollective:
-      return lockstep::Name(static_cast<CollectiveKind>(event.as<schema::Collectives::Row>().kind));
-    case EventKind::kMessage:
-      return event.as<schema::P2p::Row>().direction == schema::Direction::kSend ? "send" : "receive";
     case EventKind::kKernel:
-      return Text(event.as<schema::Kernels::Row>().name);
+    case EventKind::kApi:
+      return trace::TextOf(*rank_.head, static_cast<std::uint32_t>(number));
+    case EventKind::kMpiCall:
+      return mpi("MPI call ");
+    case EventKind::kMpiRequest:
+      return mpi("MPI request ");
+    case EventKind::kCollective:
+    case EventKind::kInstance:
+      return lockstep::Name(static_cast<CollectiveKind>(number));
+    case EventKind::kMessage:
+      return number == schema::Direction::kSend ? "send" : "receive";
     case EventKind::kCopy: {
-      const std::uint8_t kind = event.as<schema::Copies::Row>().kind;
+      const auto kind = static_cast<std::uint8_t>(number);
       if (kind == schema::CopyKind::kUnknown || kind >= schema::CopyKind::kMemset) return CopyKindName(kind);
       return name_ = "Memcpy " + std::string(CopyKindName(kind));
     }
     case EventKind::kSync:
-      return At(kSyncNames, event.as<schema::Sync::Row>().kind);
-    case EventKind::kApi:
-      return Text(event.as<schema::Api::Row>().name);
+      return At(kSyncNames, number);
     case EventKind::kOverhead:
-      return At(kOverheadNames, event.as<schema::Overheads::Row>().kind);
-    case EventKind::kJobStep:
-      return name_ = "step " + std::to_string(event.as<schema::TlSteps::Row>().index);
-    case EventKind::kInstance:
-      return lockstep::Name(static_cast<CollectiveKind>(event.as<schema::TlCollectives::Row>().kind));
+      return At(kOverheadNames, number);
     case EventKind::kWait:
       return "wait for the last";
     case EventKind::kTransfer:
@@ -248,203 +409,13 @@ std::string_view Describer::NameOf(const Event& event) {
 }
 
 std::uint64_t Describer::NameKey(const Event& event) const {
-  // Kind above, what the name comes from below.
-  const auto key = [&](std::uint64_t from) {
-    return static_cast<std::uint64_t>(event.kind) << 56 | (from & ~(0xffull << 56));
-  };
-  switch (event.kind) {
-    case EventKind::kStep:
-      return key(static_cast<std::uint64_t>(event.as<schema::TlStepRanks::Row>().index));
-    case EventKind::kHostStep:
-      return key(static_cast<std::uint64_t>(event.as<schema::Steps::Row>().index));
-    case EventKind::kRange:
-      return key(event.as<schema::Ranges::Row>().name);
-    case EventKind::kMpiCall:
-      return key(event.as<schema::MpiCalls::Row>().op);
-    case EventKind::kMpiRequest:
-      return key(event.as<schema::MpiRequests::Row>().op);
-    case EventKind::kCollective:
-      return key(event.as<schema::Collectives::Row>().kind);
-    case EventKind::kMessage:
-      return key(event.as<schema::P2p::Row>().direction);
-    case EventKind::kKernel:
-      return key(event.as<schema::Kernels::Row>().name);
-    case EventKind::kCopy:
-      return key(event.as<schema::Copies::Row>().kind);
-    case EventKind::kSync:
-      return key(event.as<schema::Sync::Row>().kind);
-    case EventKind::kApi:
-      return key(event.as<schema::Api::Row>().name);
-    case EventKind::kOverhead:
-      return key(event.as<schema::Overheads::Row>().kind);
-    case EventKind::kJobStep:
-      return key(static_cast<std::uint64_t>(event.as<schema::TlSteps::Row>().index));
-    case EventKind::kInstance:
-      return key(event.as<schema::TlCollectives::Row>().kind);
-    case EventKind::kFinding:
-      return key(event.number);
-    default:
-      return key(0);
-  }
-}
-
-void Describer::PutComm(std::uint32_t comm) {
-  if (comm >= rank_.head->comms.rows()) return;
-  comm_name_ = CommTitle(*rank_.head, comm);
-  PutText("communicator", comm_name_);
-}
-
-void Describer::PutInstance(const Event& event) {
-  if (event.instance.instance == kNone) return;
-  const schema::TimelineTables& t = run_.timeline->tables;
-  PutCount("instance", event.instance.instance);
-  if (event.instance.member != kNone) {
-    const std::uint32_t member = event.instance.member;
-    if (t.collective_ranks.wait_ns[member] >= 0) Put("wait_ns", t.collective_ranks.wait_ns[member]);
-    if (t.collective_ranks.transfer_ns[member] >= 0) Put("transfer_ns", t.collective_ranks.transfer_ns[member]);
-  }
-  if (t.collectives.last_rank[event.instance.instance] >= 0)
-    Put("last_rank", t.collectives.last_rank[event.instance.instance]);
-  Put("clock_error_ns", t.collectives.error_ns[event.instance.instance]);
+  return static_cast<std::uint64_t>(event.kind) << 56 |
+         (std::visit(NameNumber{event}, event.row) & ~(std::uint64_t{0xff} << 56));
 }
 
 const std::vector<Argument>& Describer::ArgumentsOf(const Event& event) {
   arguments_.clear();
-  switch (event.kind) {
-    case EventKind::kStep: {
-      const auto& row = event.as<schema::TlStepRanks::Row>();
-      Put("compute_ns", row.compute_ns);
-      Put("exposed_wait_ns", row.exposed_wait_ns);
-      Put("exposed_transfer_ns", row.exposed_transfer_ns);
-      Put("exposed_unsplit_ns", row.exposed_unsplit_ns);
-      Put("exposed_copy_ns", row.exposed_copy_ns);
-      Put("idle_ns", row.idle_ns);
-      Put("comm_ns", row.comm_ns);
-      Put("overlap_ns", row.overlap_ns);
-      if (row.cpu_ns >= 0) Put("cpu_ns", row.cpu_ns);
-      if (row.offcpu_ns >= 0) Put("offcpu_ns", row.offcpu_ns);
-      if (!row.complete) Put("complete", 0);
-      break;
-    }
-    case EventKind::kHostStep: {
-      const auto& row = event.as<schema::Steps::Row>();
-      if (row.warmup) Put("warmup", 1);
-      if (!row.complete) Put("complete", 0);
-      break;
-    }
-    case EventKind::kRange: {
-      const auto& row = event.as<schema::Ranges::Row>();
-      PutText("domain", Text(row.domain));
-      if (row.payload_kind == schema::PayloadKind::kInteger) Put("payload", row.payload);
-      if (row.payload_kind == schema::PayloadKind::kSequence) Put("sequence_number", row.payload);
-      if (row.open) Put("closed", 0);
-      break;
-    }
-    case EventKind::kMpiCall: {
-      const auto& row = event.as<schema::MpiCalls::Row>();
-      PutComm(row.comm);
-      if (row.bytes > 0) PutCount("bytes", row.bytes);
-      if (row.peer >= 0) Put("peer", row.peer);
-      if (row.tag >= 0) Put("tag", row.tag);
-      if (row.count > 1) PutCount("calls", row.count);
-      if (row.outcome != schema::CallOutcome::kCompleted) Put("outcome", row.outcome);
-      break;
-    }
-    case EventKind::kMpiRequest: {
-      const auto& row = event.as<schema::MpiRequests::Row>();
-      PutComm(row.comm);
-      if (row.bytes > 0) PutCount("bytes", row.bytes);
-      if (row.peer >= 0) Put("peer", row.peer);
-      if (row.outcome != schema::RequestOutcome::kCompleted) Put("outcome", row.outcome);
-      break;
-    }
-    case EventKind::kCollective: {
-      const auto& row = event.as<schema::Collectives::Row>();
-      if (row.bytes > 0) PutCount("bytes", row.bytes);
-      PutText("dtype", DtypeName(row.dtype));
-      PutComm(row.comm);
-      PutCount("seq", row.seq);
-      if (row.root >= 0) Put("root", row.root);
-      PutText("algorithm", Text(row.algorithm));
-      PutText("protocol", Text(row.protocol));
-      if (row.channels > 0) PutCount("channels", row.channels);
-      PutInstance(event);
-      if (!event.ended) Put("completed", 0);
-      break;
-    }
-    case EventKind::kMessage: {
-      const auto& row = event.as<schema::P2p::Row>();
-      if (row.bytes > 0) PutCount("bytes", row.bytes);
-      if (row.peer_world_rank >= 0) Put("peer_rank", row.peer_world_rank);
-      if (row.tag >= 0) Put("tag", row.tag);
-      PutComm(row.comm);
-      if (!event.ended) Put("completed", 0);
-      break;
-    }
-    case EventKind::kKernel: {
-      const auto& row = event.as<schema::Kernels::Row>();
-      if (row.correlation != 0) PutCount("correlation", row.correlation);
-      if (row.graph_node != 0) PutCount("graph_node", row.graph_node);
-      break;
-    }
-    case EventKind::kCopy: {
-      const auto& row = event.as<schema::Copies::Row>();
-      PutCount("bytes", row.bytes);
-      if (row.correlation != 0) PutCount("correlation", row.correlation);
-      break;
-    }
-    case EventKind::kSync: {
-      const auto& row = event.as<schema::Sync::Row>();
-      if (row.stream != kNone) PutCount("stream", row.stream);
-      if (row.correlation != 0) PutCount("correlation", row.correlation);
-      break;
-    }
-    case EventKind::kApi: {
-      const auto& row = event.as<schema::Api::Row>();
-      if (row.correlation != 0) PutCount("correlation", row.correlation);
-      if (row.result != 0) Put("result", row.result);
-      break;
-    }
-    case EventKind::kJobStep: {
-      const auto& row = event.as<schema::TlSteps::Row>();
-      if (row.step_ns >= 0) Put("step_ns", row.step_ns);
-      PutCount("ranks", row.ranks);
-      if (row.warmup) Put("warmup", 1);
-      if (!row.complete) Put("complete", 0);
-      break;
-    }
-    case EventKind::kInstance: {
-      const auto& row = event.as<schema::TlCollectives::Row>();
-      PutCount("bytes", row.bytes);
-      PutCount("seq", row.seq);
-      PutCount("ranks_seen", row.seen);
-      PutCount("ranks_expected", row.expected);
-      if (row.wait_ns >= 0) Put("wait_ns_median", row.wait_ns);
-      if (row.transfer_ns >= 0) Put("transfer_ns_median", row.transfer_ns);
-      if (row.charge_ns > 0) Put("charge_ns", row.charge_ns);
-      PutInstance(event);
-      if (row.step >= 0) Put("step", row.step);
-      if (row.transfer_ns > 0 && !row.censored && !row.uneven && row.bytes > 0)
-        Put("busbw_mb_per_s",
-            static_cast<std::int64_t>(static_cast<double>(row.bytes) * 1e3 / static_cast<double>(row.transfer_ns) *
-                                      BusFactor(static_cast<CollectiveKind>(row.kind), row.expected)));
-      if (row.censored) Put("censored", 1);
-      if (row.violation) Put("clock_violation", 1);
-      if (row.mismatch) Put("mismatch", 1);
-      break;
-    }
-    case EventKind::kFinding: {
-      const auto& finding = event.as<Finding>();
-      PutText("id", finding.id);
-      PutText("evidence", finding.evidence);
-      PutText("action", finding.action);
-      if (finding.rank >= 0) Put("rank", finding.rank);
-      if (finding.saves_ns_per_step >= 0) Put("saves_ns_per_step", finding.saves_ns_per_step);
-      break;
-    }
-    default:
-      break;
-  }
+  std::visit(Arguments(event, run_, rank_, comm_name_, arguments_), event.row);
   return arguments_;
 }
 

@@ -68,15 +68,7 @@ class Describer {
   const std::vector<CounterValue>& ValuesOf(const Event& event);
 
  private:
-  std::string_view Text(std::uint32_t id) const;
   std::string ThreadName(std::uint64_t thread) const;
-  void Put(std::string_view key, std::int64_t value) { arguments_.push_back({key, value}); }
-  void PutCount(std::string_view key, std::uint64_t value) { arguments_.push_back({key, value}); }
-  void PutText(std::string_view key, std::string_view value) {
-    if (!value.empty()) arguments_.push_back({key, value});
-  }
-  void PutComm(std::uint32_t comm);
-  void PutInstance(const Event& event);
 
   const ExportRun& run_;
   const ExportRank& rank_;

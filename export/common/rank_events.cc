@@ -1,13 +1,14 @@
 #include "export/common/rank_events.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <queue>
+#include <ranges>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "export/common/table_stream.h"
+#include "merge/timeline/rank_activity.h"
 #include "merge/timeline/rank_pass.h"
 #include "trace/file/strings.h"
 
@@ -33,8 +34,6 @@ Place Posted(std::int64_t begin_ns, std::int64_t post_end_ns, std::int64_t end_n
   const std::int64_t known = post_end_ns == kNoTime ? begin_ns : std::max(begin_ns, post_end_ns);
   return {begin_ns, blocking ? std::max(known, last_ns) : known, 0, false};
 }
-
-using Where = std::function<Place(const void*)>;
 
 // Calls f(kind, where) with the table's type for every table of events.
 template <typename F>
@@ -72,7 +71,7 @@ void ForEachEventTable(std::int64_t last_ns, F&& f) {
   f.template operator()<schema::GpuSamples>(EventKind::kSensors, instant);
 }
 
-// Columns that tell times only, of any table.
+// The columns of any table that Place is made of.
 template <typename Table>
 constexpr schema::Columns<Table> TimeColumns() {
   auto columns = schema::Columns<Table>::None();
@@ -145,32 +144,16 @@ const std::vector<std::uint32_t>& RankIndex::Steps(std::int32_t rank) const {
 
 Result<std::unique_ptr<RankEvents>> RankEvents::Open(const merge::Timeline& timeline, const RankIndex& index,
                                                      std::int32_t rank) {
-  const std::int64_t row = timeline.RankRow(rank);
-  const std::string file(row < 0 ? std::string_view{}
-                                 : timeline.Text(timeline.tables.ranks.file[static_cast<std::size_t>(row)]));
-  if (file.empty())
-    return Error{ErrorCode::kNotFound, "rank " + std::to_string(rank) + " has no file in this run", timeline.run_dir,
-                 "gather the files of all nodes into the run directory"};
-  LS_TRY(ingest::RankSources sources,
-         ingest::OpenRankSources((std::filesystem::path(timeline.run_dir) / file).string()));
   std::unique_ptr<RankEvents> events(new RankEvents(timeline, index, rank));
-  for (auto& source : sources) {
-    ingest::ReadTables head = source->ReadHead();
-    if (sources.size() > 1 && ingest::WorldRankOf(head.tables) != rank) continue;
-    events->source_ = std::move(source);
-    events->head_ = std::move(head.tables);
-    break;
-  }
-  if (events->source_ == nullptr)
-    return Error{ErrorCode::kNotFound, "the file no longer holds rank " + std::to_string(rank), file,
-                 "run lockstep merge again"};
+  LS_TRY(events->source_, merge::OpenRank(timeline, rank));
+  events->head_ = events->source_->ReadHead().tables;
   events->reader_ = events->source_->OpenEvents();
   ExportRank& info = events->rank_;
   info.head = &events->head_;
   info.clock = &events->clock_;
   info.reader = events->reader_.get();
   info.training_thread = merge::TrainingThread(events->head_);
-  info.gpu = timeline.tables.ranks.gpu[static_cast<std::size_t>(row)] != 0;
+  info.gpu = timeline.tables.ranks.gpu[static_cast<std::size_t>(timeline.RankRow(rank))] != 0;
   info.title = events->Title();
   return events;
 }
@@ -243,33 +226,29 @@ Extent RankEvents::Look(const Interval& window) {
   return extent;
 }
 
-Status RankEvents::Walk(const Selection& selection, const Extent& extent, const std::function<Status(const Event&)>& f,
-                        Counts& left_out) {
-  const std::int64_t last_ns = merge::CapturedSpan(head_).end;
+std::vector<std::unique_ptr<Stream>> RankEvents::Streams(const Extent& extent) {
   std::vector<std::unique_ptr<Stream>> streams;
-
-  const schema::TlStepRanks& step_ranks = timeline_.tables.step_ranks;
-  std::vector<RowsStream<schema::TlStepRanks::Row>::Item> steps;
-  for (const std::uint32_t row : index_.Steps(rank_.rank)) {
-    Place place{step_ranks.begin_ns[row], std::max(step_ranks.begin_ns[row], step_ranks.end_ns[row])};
-    if (place.begin_ns != kNoTime) steps.push_back({place, row, step_ranks.Get(row)});
-  }
-  streams.push_back(std::make_unique<RowsStream<schema::TlStepRanks::Row>>(std::move(steps), EventKind::kStep));
-  if (rank_.gpu) {
-    std::vector<RowsStream<schema::Steps::Row>::Item> marks;
-    for (std::size_t row = 0; row < head_.steps.rows(); ++row) {
-      Place place{head_.steps.begin_ns[row], std::max(head_.steps.begin_ns[row], head_.steps.end_ns[row])};
-      if (place.begin_ns != kNoTime) marks.push_back({place, row, head_.steps.Get(row)});
+  const auto add_steps = [&]<typename Table>(const Table& table, EventKind kind, const auto& rows) {
+    std::vector<typename RowsStream<typename Table::Row>::Item> items;
+    for (const std::uint32_t row : rows) {
+      const Place place{table.begin_ns[row], std::max(table.begin_ns[row], table.end_ns[row])};
+      if (place.begin_ns != kNoTime) items.push_back({place, row, table.Get(row)});
     }
-    streams.push_back(std::make_unique<RowsStream<schema::Steps::Row>>(std::move(marks), EventKind::kHostStep));
-  }
-  ForEachEventTable(last_ns, [&]<typename Table>(EventKind kind, auto where) {
+    streams.push_back(std::make_unique<RowsStream<typename Table::Row>>(std::move(items), kind));
+  };
+  add_steps(timeline_.tables.step_ranks, EventKind::kStep, index_.Steps(rank_.rank));
+  if (rank_.gpu)
+    add_steps(head_.steps, EventKind::kHostStep, std::views::iota(0u, static_cast<std::uint32_t>(head_.steps.rows())));
+  ForEachEventTable(merge::CapturedSpan(head_).end, [&]<typename Table>(EventKind kind, auto where) {
     if (reader_->Rows(Table::kInfo.name) == 0) return;
     streams.push_back(std::make_unique<TableStream<Table, decltype(where)>>(
         *reader_, kind, extent.unordered[static_cast<std::size_t>(kind)], where));
   });
+  return streams;
+}
 
-  std::vector<std::uint32_t> member_of;  // By row of this rank's collectives.
+std::vector<std::uint32_t> RankEvents::MemberOfRows() const {
+  std::vector<std::uint32_t> member_of;
   const schema::TlCollectiveRanks& members = timeline_.tables.collective_ranks;
   for (const std::uint32_t member : index_.Members(rank_.rank)) {
     const std::uint32_t row = members.row[member];
@@ -277,7 +256,21 @@ Status RankEvents::Walk(const Selection& selection, const Extent& extent, const 
     if (row >= member_of.size()) member_of.resize(row + 1, kNone);
     member_of[row] = member;
   }
+  return member_of;
+}
 
+void RankEvents::PutInstance(std::uint32_t member, const Selection& selection, Event& event) const {
+  const std::uint32_t instance = timeline_.tables.collective_ranks.collective[member];
+  event.instance = {instance, member};
+  if (const auto at = selection.flows.find(member); at != selection.flows.end()) event.flow = at->second;
+  event.flow_target = instance < selection.flow_target.size() && selection.flow_target[instance] &&
+                      timeline_.tables.collectives.last_rank[instance] == rank_.rank;
+}
+
+Status RankEvents::Walk(const Selection& selection, const Extent& extent, const std::function<Status(const Event&)>& f,
+                        Counts& left_out) {
+  const std::vector<std::unique_ptr<Stream>> streams = Streams(extent);
+  const std::vector<std::uint32_t> member_of = MemberOfRows();
   InFlight in_flight;
   std::vector<bool> there(streams.size());
   for (std::size_t i = 0; i < streams.size(); ++i) there[i] = streams[i]->Ready();
@@ -285,12 +278,10 @@ Status RankEvents::Walk(const Selection& selection, const Extent& extent, const 
     std::size_t first = streams.size();
     for (std::size_t i = 0; i < streams.size(); ++i) {
       if (!there[i]) continue;
-      if (first == streams.size()) {
-        first = i;
-        continue;
-      }
-      const Place &a = streams[i]->place, &b = streams[first]->place;
-      if (a.begin_ns < b.begin_ns || (a.begin_ns == b.begin_ns && a.end_ns > b.end_ns)) first = i;
+      const auto before = [&](const Place& a, const Place& b) {
+        return a.begin_ns < b.begin_ns || (a.begin_ns == b.begin_ns && a.end_ns > b.end_ns);
+      };
+      if (first == streams.size() || before(streams[i]->place, streams[first]->place)) first = i;
     }
     if (first == streams.size()) break;
     Stream& stream = *streams[first];
@@ -303,14 +294,8 @@ Status RankEvents::Walk(const Selection& selection, const Extent& extent, const 
       ++left_out[static_cast<std::size_t>(event.kind)];
     } else if (inside) {
       if (event.kind == EventKind::kCollective) {
-        if (event.number < member_of.size() && member_of[event.number] != kNone) {
-          const std::uint32_t member = member_of[event.number];
-          event.instance = {members.collective[member], member};
-          if (const auto at = selection.flows.find(member); at != selection.flows.end()) event.flow = at->second;
-          event.flow_target = event.instance.instance < selection.flow_target.size() &&
-                              selection.flow_target[event.instance.instance] &&
-                              timeline_.tables.collectives.last_rank[event.instance.instance] == rank_.rank;
-        }
+        if (event.number < member_of.size() && member_of[event.number] != kNone)
+          PutInstance(member_of[event.number], selection, event);
         LS_CHECK(in_flight.Until(event.begin_ns, f));
         LS_CHECK(in_flight.Add(event.begin_ns, event.end_ns, event.as<schema::Collectives::Row>().bytes, f));
       }

@@ -20,6 +20,8 @@
 
 namespace lockstep::exporters {
 
+class Stream;  // table_stream.h
+
 // Rows of the timeline that belong to each rank.
 class RankIndex {
  public:
@@ -84,6 +86,11 @@ class RankEvents {
     rank_.rank = rank;
   }
   std::string Title() const;
+  std::vector<std::unique_ptr<Stream>> Streams(const Extent& extent);
+  // By row of this rank's collectives, kNone if not matched: row of collective_ranks.
+  std::vector<std::uint32_t> MemberOfRows() const;
+  // What matching found of a collective.
+  void PutInstance(std::uint32_t member, const Selection& selection, Event& event) const;
 
   const merge::Timeline& timeline_;
   const RankIndex& index_;

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "merge/clock/align.h"
+#include "merge/match/saturated.h"
 
 namespace lockstep::merge {
 namespace {
@@ -80,8 +81,7 @@ std::vector<std::size_t> CommGraph::Mapped::Partners(std::size_t domain, bool al
   }
   met.resize(kept);
   const auto cost = [&](const std::pair<std::size_t, std::uint64_t>& p) {
-    const std::int64_t hop = p.second < kFew ? kFewHopNs : kHopNs;
-    return errors_[p.first] > INT64_MAX - hop ? INT64_MAX : errors_[p.first] + hop;
+    return Sum(errors_[p.first], p.second < kFew ? kFewHopNs : kHopNs);
   };
   std::sort(met.begin(), met.end(), [&](const auto& a, const auto& b) {
     const std::int64_t x = cost(a), y = cost(b);

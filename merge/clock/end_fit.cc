@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "merge/median.h"
+
 namespace lockstep::merge {
 namespace {
 
@@ -25,18 +27,11 @@ constexpr std::int64_t kWindowNs = 1'000'000'000;
 constexpr std::int64_t kDriftSpanNs = 200'000'000;
 constexpr std::size_t kDriftSamples = 8;
 
-std::int64_t MedianOf(std::vector<std::int64_t> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-std::int64_t MadOf(const std::vector<std::int64_t>& residuals) {
-  std::vector<std::int64_t> sizes;
-  sizes.reserve(residuals.size());
-  const std::int64_t middle = MedianOf(residuals);
-  for (const std::int64_t r : residuals) sizes.push_back(std::llabs(r - middle));
-  return MedianOf(std::move(sizes));
+// The median distance from the median.
+std::int64_t MadOf(std::vector<std::int64_t> values) {
+  const std::int64_t middle = LowerMedian(values);
+  for (std::int64_t& value : values) value = std::llabs(value - middle);
+  return LowerMedian(values);
 }
 
 std::int64_t Along(double rate, std::int64_t distance_ns) {
@@ -72,7 +67,7 @@ class Fitter {
   void Choose() {
     std::vector<std::int64_t> transfers;
     for (const EndSample& s : all_) transfers.push_back(s.transfer_ns);
-    const std::int64_t limit = std::max(kShortTransferNs, MedianOf(std::move(transfers)));
+    const std::int64_t limit = std::max(kShortTransferNs, LowerMedian(transfers));
     for (const EndSample& s : all_)
       if (s.transfer_ns <= limit) used_.push_back(s);
     fit_.samples = used_.size();
@@ -91,9 +86,7 @@ class Fitter {
                       static_cast<double>(used_[b].at_ns - used_[a].at_ns));
     }
     if (rates.size() < kDriftSamples / 2) return;
-    const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-    std::nth_element(rates.begin(), middle, rates.end());
-    rate_ = *middle;
+    rate_ = UpperMedian(rates);
     rate_known_ = true;
   }
 
@@ -116,7 +109,7 @@ class Fitter {
     std::vector<std::int64_t> residuals(used_.size());
     for (Window& w : windows_) {
       const auto at = [&](std::size_t i) { return flat.begin() + static_cast<std::ptrdiff_t>(i); };
-      const std::int64_t middle = MedianOf({at(w.first), at(w.end)});
+      const std::int64_t middle = LowerMedian(std::vector<std::int64_t>(at(w.first), at(w.end)));
       w.at_ns = used_[w.first].at_ns + (used_[w.end - 1].at_ns - used_[w.first].at_ns) / 2;
       w.offset_ns = middle + Along(rate_, w.at_ns - origin_ns_);
       for (std::size_t i = w.first; i < w.end; ++i) residuals[i] = flat[i] - middle;
@@ -124,21 +117,20 @@ class Fitter {
     const std::int64_t skew = 3 * MadOf(residuals);
     fit_.skew_ns = skew;
     for (Window& w : windows_) {
-      std::vector<std::int64_t> own(residuals.begin() + static_cast<std::ptrdiff_t>(w.first),
-                                    residuals.begin() + static_cast<std::ptrdiff_t>(w.end));
       // A stretch may be worse than the whole; that it is better may be luck.
-      w.error_ns = std::max({kLeastErrorNs, skew, 3 * MadOf(own)});
+      const auto at = [&](std::size_t i) { return residuals.begin() + static_cast<std::ptrdiff_t>(i); };
+      w.error_ns = std::max({kLeastErrorNs, skew, 3 * MadOf({at(w.first), at(w.end)})});
       std::vector<std::int64_t> partner, transfers;
       for (std::size_t i = w.first; i < w.end; ++i) {
         partner.push_back(used_[i].partner_error_ns);
         transfers.push_back(used_[i].transfer_ns);
       }
-      const std::int64_t transfer = MedianOf(std::move(transfers));
+      const std::int64_t transfer = LowerMedian(transfers);
       w.error_ns = std::max(w.error_ns, Along(kExitOrderShare, transfer));
       // One operation shows no spread at all, two or three hardly any: the transfer
       // itself, within which they all left, stands in for it.
       if (used_.size() < 4) w.error_ns = std::max(w.error_ns, transfer / static_cast<std::int64_t>(2 * used_.size()));
-      partner_error_ns_.push_back(MedianOf(std::move(partner)));
+      partner_error_ns_.push_back(LowerMedian(partner));
     }
   }
 
@@ -156,7 +148,7 @@ class Fitter {
       for (; end < by_sort.size() && by_sort[end].first == by_sort[i].first; ++end)
         residuals.push_back(by_sort[end].second);
       if (residuals.size() >= 3)
-        fit_.systematic_ns = std::max<std::int64_t>(fit_.systematic_ns, std::llabs(MedianOf(std::move(residuals))));
+        fit_.systematic_ns = std::max<std::int64_t>(fit_.systematic_ns, std::llabs(LowerMedian(residuals)));
       i = end;
     }
     for (Window& w : windows_) w.error_ns = std::max(w.error_ns, fit_.systematic_ns);

@@ -5,10 +5,14 @@
 #include <cstdlib>
 #include <limits>
 
+#include "merge/median.h"
+
 namespace lockstep::merge {
 namespace {
 
-constexpr std::int64_t kReadCostNs = 50;      // Two clock reads per exchange, 22 ns each.
+constexpr std::int64_t kReadCostNs = 50;  // Two clock reads per exchange, 22 ns each.
+// The middle of an exchange is off by some part of the round trip even at best, and by the clocks' reading.
+constexpr double kLeastAsymmetry = 0.1, kReadNoiseNs = 30;
 constexpr double kUnknownSlewPpb = 50'000;    // Between knots, when nothing shows how steady the clock is.
 constexpr double kUnknownDriftPpb = 100'000;  // When not even the drift is known: two crystals.
 constexpr double kLeastSlewPpb = 100;
@@ -89,12 +93,6 @@ std::vector<State> Smooth(const std::vector<Sample>& samples, double q, double s
   return smooth;
 }
 
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // Rates of the offset that are possible, ns per ns.
 struct RateRange {
   double low, high;
@@ -123,8 +121,8 @@ RateRange CommonRates(const std::vector<OffsetKnot>& knots) {
   // With two or three knots the common rate is itself made by the jump, if there is one.
   RateRange common{-3 * kDriftLimit, 3 * kDriftLimit};
   if (knots.size() < 4 || low.empty()) return common;
-  common.low = std::max(common.low, Median(std::move(low)));
-  common.high = std::min(common.high, Median(std::move(high)));
+  common.low = std::max(common.low, UpperMedian(low));
+  common.high = std::min(common.high, UpperMedian(high));
   if (common.low > common.high) return {-3 * kDriftLimit, 3 * kDriftLimit};
   return common;
 }
@@ -206,85 +204,101 @@ std::vector<double> Slews(const std::vector<OffsetKnot>& all, const std::vector<
   return slew;
 }
 
-FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
-  const std::size_t n = knots.size();
-  const std::int64_t t0 = knots[0].local_ns, z0 = knots[0].mid_ns();
-  std::vector<double> halves;
-  for (const OffsetKnot& knot : knots) halves.push_back(static_cast<double>(knot.half_ns()));
-  const double least_half = *std::min_element(halves.begin(), halves.end()), usual_half = Median(halves);
-  // A round trip above the least one has lost its symmetry by an unknown part of the excess.
+// The knots as the filter sees them. A round trip above the least one has lost its symmetry by an unknown part of the
+// excess.
+std::vector<Sample> SamplesOf(const std::vector<OffsetKnot>& knots) {
+  const auto least_half = static_cast<double>(std::ranges::min_element(knots, {}, &OffsetKnot::half_ns)->half_ns());
   std::vector<Sample> samples;
-  for (const OffsetKnot& knot : knots) {
-    const auto half = static_cast<double>(knot.half_ns());
-    samples.push_back({static_cast<double>(knot.local_ns - t0) * 1e-9, static_cast<double>(knot.mid_ns() - z0),
-                       0.1 * least_half + (half - least_half) + 30});
-    if (half > 4 * usual_half + 2000) ++*wide;
+  for (const OffsetKnot& knot : knots)
+    samples.push_back(
+        {static_cast<double>(knot.local_ns - knots[0].local_ns) * 1e-9,
+         static_cast<double>(knot.mid_ns() - knots[0].mid_ns()),
+         kLeastAsymmetry * least_half + (static_cast<double>(knot.half_ns()) - least_half) + kReadNoiseNs});
+  return samples;
+}
+
+// Smoothed with the noises under which the samples are most likely.
+std::vector<State> SmoothLikeliest(const std::vector<Sample>& samples, double first_rate) {
+  // Few knots: trust them. (1,000 ns/s of wander within 3 s gives 3e5.)
+  if (samples.size() < 5) return Smooth(samples, 1e5, 0.3, first_rate);
+  double best_q = 1, best_scale = 0.3, best = -std::numeric_limits<double>::infinity();
+  for (double q = 1; q <= 1e9; q *= 10)
+    for (const double scale : {0.05, 0.1, 0.2, 0.4, 0.8}) {
+      const double likelihood = Filter(samples, q, scale, first_rate, nullptr, nullptr);
+      if (likelihood > best) best = likelihood, best_q = q, best_scale = scale;
+    }
+  return Smooth(samples, best_q, best_scale, first_rate);
+}
+
+// Bounds of the offset at one knot, relative to the first knot's middle.
+struct Bounds {
+  double low, high;
+};
+
+// A bound holds at other knots too, moved by the rates that are possible on the way. `rates`: between neighbours.
+std::vector<Bounds> BoundsAtKnots(const std::vector<OffsetKnot>& knots, const std::vector<RateRange>& rates) {
+  const std::size_t n = knots.size();
+  std::vector<Bounds> own;
+  for (const OffsetKnot& knot : knots)
+    own.push_back(
+        {static_cast<double>(knot.low_ns - knots[0].mid_ns()), static_cast<double>(knot.high_ns - knots[0].mid_ns())});
+  std::vector<Bounds> bounds = own;
+  const auto after = [&](std::size_t k) { return static_cast<double>(knots[k + 1].local_ns - knots[k].local_ns); };
+  for (std::size_t k = 0; k + 1 < n; ++k) {
+    bounds[k + 1].low = std::max(bounds[k + 1].low, bounds[k].low + rates[k].low * after(k));
+    bounds[k + 1].high = std::min(bounds[k + 1].high, bounds[k].high + rates[k].high * after(k));
   }
+  for (std::size_t k = n - 1; k-- > 0;) {
+    bounds[k].low = std::max(bounds[k].low, bounds[k + 1].low - rates[k].high * after(k));
+    bounds[k].high = std::min(bounds[k].high, bounds[k + 1].high - rates[k].low * after(k));
+  }
+  for (std::size_t k = 0; k < n; ++k)
+    if (bounds[k].low > bounds[k].high) bounds[k] = own[k];  // Contradiction: only what was measured here.
+  return bounds;
+}
+
+// The piece's knots: the smoothed offsets, with what the bounds leave open as their error.
+std::vector<MapKnot> MapKnotsOf(const std::vector<OffsetKnot>& knots, const std::vector<State>& states,
+                                const std::vector<Bounds>& bounds, const std::vector<double>& slew) {
+  std::vector<MapKnot> out;
+  for (std::size_t k = 0; k < knots.size(); ++k) {
+    const double open = std::max(bounds[k].high - states[k].x, states[k].x - bounds[k].low);
+    const auto error = std::max(knots[k].least_error_ns, static_cast<std::int64_t>(std::ceil(open)));
+    // Neighbours share a segment: the nearer knot's slew is used, so both carry the larger one.
+    double larger = slew[k];
+    if (k > 0) larger = std::max(larger, slew[k - 1]);
+    if (k + 1 < knots.size()) larger = std::max(larger, slew[k + 1]);
+    out.push_back({knots[k].local_ns, knots[0].mid_ns() + std::llround(states[k].x), error + kReadCostNs,
+                   static_cast<std::int64_t>(std::ceil(larger))});
+  }
+  return out;
+}
+
+// A stretch without jump.
+FitPiece FitOne(const std::vector<OffsetKnot>& knots) {
   FitPiece piece;
-  if (n == 1) {
-    piece.knots.push_back({t0, z0, std::max(knots[0].least_error_ns, knots[0].half_ns()) + kReadCostNs,
-                           static_cast<std::int64_t>(kUnknownDriftPpb)});
-    piece.begin_slew_ppb = piece.end_slew_ppb = static_cast<std::int64_t>(kUnknownDriftPpb);
+  if (knots.size() == 1) {
+    constexpr auto kUnknownPpb = static_cast<std::int64_t>(kUnknownDriftPpb);
+    piece.knots.push_back({knots[0].local_ns, knots[0].mid_ns(),
+                           std::max(knots[0].least_error_ns, knots[0].half_ns()) + kReadCostNs, kUnknownPpb});
+    piece.begin_slew_ppb = piece.end_slew_ppb = kUnknownPpb;
     return piece;
   }
-  const double first_rate = CommonRates(knots).middle() * 1e9;
-  double best_q = 1, best_scale = 0.3, best = -std::numeric_limits<double>::infinity();
-  if (n >= 5) {
-    for (double q = 1; q <= 1e9; q *= 10)
-      for (const double scale : {0.05, 0.1, 0.2, 0.4, 0.8}) {
-        const double likelihood = Filter(samples, q, scale, first_rate, nullptr, nullptr);
-        if (likelihood > best) best = likelihood, best_q = q, best_scale = scale;
-      }
-  } else {
-    best_q = 1e5;  // Few knots: trust them. (1,000 ns/s of wander within 3 s gives 3e5.)
-  }
-  std::vector<State> states = Smooth(samples, best_q, best_scale, first_rate);
+  std::vector<State> states = SmoothLikeliest(SamplesOf(knots), CommonRates(knots).middle() * 1e9);
   std::vector<double> slew = Slews(knots, states);
-  // A bound holds at other knots too, moved by the rates that are possible on the way.
-  std::vector<double> low(n), high(n);
-  for (std::size_t k = 0; k < n; ++k) {
-    low[k] = static_cast<double>(knots[k].low_ns - z0);
-    high[k] = static_cast<double>(knots[k].high_ns - z0);
-  }
-  const std::vector<double> own_low = low, own_high = high;
   std::vector<RateRange> rates;
-  for (std::size_t k = 0; k + 1 < n; ++k) {
+  for (std::size_t k = 0; k + 1 < knots.size(); ++k) {
     const double larger = std::max(slew[k], slew[k + 1]);
     rates.push_back(larger < 0 ? SegmentRates(knots, k, kUnknownWanderPpb * 1e-9, 0)
                                : SegmentRates(knots, k, kWanderPpb * 1e-9, larger * 1e-9));
   }
-  for (std::size_t k = 0; k + 1 < n; ++k) {
-    const auto dt = static_cast<double>(knots[k + 1].local_ns - knots[k].local_ns);
-    low[k + 1] = std::max(low[k + 1], low[k] + rates[k].low * dt);
-    high[k + 1] = std::min(high[k + 1], high[k] + rates[k].high * dt);
-  }
-  for (std::size_t k = n - 1; k-- > 0;) {
-    const auto dt = static_cast<double>(knots[k + 1].local_ns - knots[k].local_ns);
-    low[k] = std::max(low[k], low[k + 1] - rates[k].high * dt);
-    high[k] = std::min(high[k], high[k + 1] - rates[k].low * dt);
-  }
-  for (std::size_t k = 0; k < n; ++k) {
-    if (low[k] > high[k]) low[k] = own_low[k], high[k] = own_high[k];  // Contradiction: only what was measured here.
-    // The bounds are proven, the smoothing is not.
-    states[k].x = std::clamp(states[k].x, low[k], high[k]);
-  }
+  // The bounds are proven, the smoothing is not.
+  const std::vector<Bounds> bounds = BoundsAtKnots(knots, rates);
+  for (std::size_t k = 0; k < knots.size(); ++k) states[k].x = std::clamp(states[k].x, bounds[k].low, bounds[k].high);
   slew = Slews(knots, states);
   for (double& value : slew)
     if (value < 0) value = kUnknownSlewPpb;
-  for (std::size_t k = 0; k < n; ++k) {
-    const auto error =
-        std::max(knots[k].least_error_ns,
-                 static_cast<std::int64_t>(std::ceil(std::max(high[k] - states[k].x, states[k].x - low[k]))));
-    piece.knots.push_back({knots[k].local_ns, z0 + std::llround(states[k].x), error + kReadCostNs,
-                           static_cast<std::int64_t>(std::ceil(slew[k]))});
-  }
-  // Neighbours share a segment: the nearer knot's slew is used, so both carry the larger one.
-  const std::vector<MapKnot> plain = piece.knots;
-  for (std::size_t k = 0; k + 1 < n; ++k) {
-    const std::int64_t larger = std::max(plain[k].slew_ppb, plain[k + 1].slew_ppb);
-    piece.knots[k].slew_ppb = std::max(piece.knots[k].slew_ppb, larger);
-    piece.knots[k + 1].slew_ppb = std::max(piece.knots[k + 1].slew_ppb, larger);
-  }
+  piece.knots = MapKnotsOf(knots, states, bounds, slew);
   // Beyond the ends the line goes on with the smoothed frequency, as far as it is
   // possible; its doubt is what the bounds leave open, plus the wander.
   const auto end_of = [&](const State& state, const RateRange& possible, double edge_slew, double* rate) {
@@ -295,6 +309,15 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
   piece.begin_slew_ppb = end_of(states.front(), rates.front(), slew.front(), &piece.begin_rate);
   piece.end_slew_ppb = end_of(states.back(), rates.back(), slew.back(), &piece.end_rate);
   return piece;
+}
+
+// Knots of a piece whose exchanges took so much longer than usual that the filter hardly looks at them.
+std::uint64_t CountWide(const std::vector<OffsetKnot>& knots) {
+  std::vector<std::int64_t> halves;
+  for (const OffsetKnot& knot : knots) halves.push_back(knot.half_ns());
+  const std::int64_t usual = UpperMedian(halves);
+  return static_cast<std::uint64_t>(
+      std::ranges::count_if(halves, [&](std::int64_t half) { return half > 4 * usual + 2000; }));
 }
 
 }  // namespace
@@ -350,7 +373,9 @@ DomainFit FitKnots(const std::vector<OffsetKnot>& knots) {
   std::size_t first = 0;
   for (const std::size_t next : starts) {
     const auto at = [&](std::size_t i) { return knots.begin() + static_cast<std::ptrdiff_t>(i); };
-    fit.pieces.push_back(FitOne({at(first), at(next)}, &fit.wide));
+    const std::vector<OffsetKnot> of_piece(at(first), at(next));
+    fit.pieces.push_back(FitOne(of_piece));
+    fit.wide += CountWide(of_piece);
     if (next < knots.size()) fit.gaps.push_back({knots[next - 1].local_ns, knots[next].local_ns});
     first = next;
   }

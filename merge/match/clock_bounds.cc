@@ -12,13 +12,11 @@ std::vector<AlignCollective> BoundsOf(const schema::RankTables& head) {
   const schema::Collectives& c = head.collectives;
   for (std::size_t i = 0; i < c.rows(); ++i) {
     const auto kind = static_cast<CollectiveKind>(c.kind[i]);
-    if (!Splits(kind) || c.end_ns[i] == schema::kNoTime || c.comm[i] >= head.comms.rows()) continue;
-    const bool gpu = c.mode[i] == static_cast<std::uint8_t>(CollectiveMode::kGpu);
+    if (!Splits(kind) || c.end_ns[i] == schema::kNoTime) continue;
+    const bool gpu = c.mode[i] == schema::Code(CollectiveMode::kGpu);
     if ((c.bytes[i] == 0 && kind != CollectiveKind::kBarrier && !gpu) || c.seq[i] >= kAmbiguousSeq) continue;
     const std::uint32_t comm = c.comm[i];
-    if (head.comms.kind[comm] == schema::CommKind::kInter || head.comms.global_id[comm] == 0 ||
-        head.comms.unidentified[comm])
-      continue;
+    if (!Identified(head.comms, comm) || head.comms.kind[comm] == schema::CommKind::kInter) continue;
     Hash64 sort;
     sort.Add(head.comms.global_id[comm]);
     sort.Add(c.kind[i]);

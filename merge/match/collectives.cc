@@ -1,8 +1,8 @@
 #include "merge/match/collectives.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -31,7 +31,19 @@ struct FlatMember {
   std::uint32_t rank, row;
 };
 
-using Key = std::pair<std::uint64_t, std::uint32_t>;
+// Why an instance lacks a member.
+struct Lack {
+  enum Why : std::uint8_t {
+    kNothing,      // It lacks none.
+    kCut,          // Windows, deaths and missing files explain it.
+    kOutside,      // It lies outside of what some rank recorded.
+    kOpen,         // Imported: it fits several places in the other ranks' order.
+    kFitsNowhere,  // Imported: it fits none.
+    kMember,       // Some member does not know the communicator.
+    kRank,         // `rank` should have it.
+  } why = kNothing;
+  std::int32_t rank = -1;
+};
 
 class Matcher {
  public:
@@ -54,20 +66,25 @@ class Matcher {
 
  private:
   const schema::Collectives& Rows(std::uint32_t rank) const { return ranks_[rank].tables->collectives; }
-  Key KeyOf(std::uint32_t rank, std::uint32_t row) const { return {Rows(rank).seq[row], Rows(rank).start[row]}; }
+  InstanceNumber NumberOf(const FlatMember& member) const {
+    return lockstep::merge::NumberOf(Rows(member.rank), member.row);
+  }
+  std::span<const FlatMember> MembersOf(const Instance& instance) const {
+    return std::span(members_).subspan(instance.first, instance.count);
+  }
 
-  // Merges the ranks' sorted rows: one instance per distinct key.
+  // Merges the ranks' sorted rows: one instance per distinct number.
   void Enumerate(std::uint32_t comm) {
     const CommGroup& group = comms_[comm];
     std::vector<std::size_t> at(group.ranks.size(), 0);
     while (true) {
       bool any = false;
-      Key next{};
+      InstanceNumber next{};
       for (std::size_t m = 0; m < group.ranks.size(); ++m) {
         const RankOnComm& member = group.ranks[m];
         if (at[m] == member.rows.size()) continue;
-        const Key key = KeyOf(member.rank, member.rows[at[m]]);
-        if (!any || key < next) next = key;
+        const InstanceNumber number = NumberOf({member.rank, member.rows[at[m]]});
+        if (!any || number < next) next = number;
         any = true;
       }
       if (!any) return;
@@ -75,7 +92,8 @@ class Matcher {
       for (std::size_t m = 0; m < group.ranks.size(); ++m) {
         const RankOnComm& member = group.ranks[m];
         bool first = true;
-        for (; at[m] < member.rows.size() && KeyOf(member.rank, member.rows[at[m]]) == next; ++at[m], first = false) {
+        for (; at[m] < member.rows.size() && NumberOf({member.rank, member.rows[at[m]]}) == next;
+             ++at[m], first = false) {
           if (first)
             members_.push_back({member.rank, member.rows[at[m]]});
           else
@@ -118,7 +136,7 @@ class Matcher {
     out_.error_ns.resize(members_.size());
     out_.endless.resize(members_.size());
     out_.whole.resize(n);
-    missing_.resize(n);
+    lacks_.resize(n);
     out_.first_member.resize(n + 1);
     std::size_t at = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -135,14 +153,12 @@ class Matcher {
     const auto kind = static_cast<CollectiveKind>(Rows(one.rank).kind[one.row]);
     bool sizes = !comms_[instance.comm].inter && (Splits(kind) || kind == CollectiveKind::kBroadcast ||
                                                   kind == CollectiveKind::kReduce || kind == CollectiveKind::kScan);
-    for (std::size_t m = instance.first; m < instance.first + instance.count; ++m)
-      sizes &= Rows(members_[m].rank).uneven[members_[m].row] == 0;
+    for (const auto& [rank, row] : MembersOf(instance)) sizes &= Rows(rank).uneven[row] == 0;
     const bool ordered = comms_[instance.comm].ordered;
     sizes &= !(ordered && kind == CollectiveKind::kAllToAll);
-    for (std::size_t m = instance.first + 1; m < instance.first + instance.count; ++m) {
-      const schema::Collectives& rows = Rows(members_[m].rank);
-      const auto other = static_cast<CollectiveKind>(rows.kind[members_[m].row]);
-      const std::uint64_t bytes = rows.bytes[members_[m].row], expected = Rows(one.rank).bytes[one.row];
+    for (const auto& [rank, row] : MembersOf(instance).subspan(1)) {
+      const auto other = static_cast<CollectiveKind>(Rows(rank).kind[row]);
+      const std::uint64_t bytes = Rows(rank).bytes[row], expected = Rows(one.rank).bytes[one.row];
       // Imported kernels may come without name or size; that is no contradiction.
       if (other != kind && !(ordered && (other == CollectiveKind::kNone || kind == CollectiveKind::kNone))) return true;
       if (sizes && bytes != expected && !(ordered && (bytes == 0 || expected == 0))) return true;
@@ -155,109 +171,119 @@ class Matcher {
     const FlatMember& one = members_[instance.first];
     if (!comms_[instance.comm].ordered || Rows(one.rank).kind[one.row] != static_cast<int>(CollectiveKind::kAllToAll))
       return false;
-    for (std::size_t m = instance.first + 1; m < instance.first + instance.count; ++m)
-      if (Rows(members_[m].rank).bytes[members_[m].row] != Rows(one.rank).bytes[one.row]) return true;
-    return false;
+    return std::ranges::any_of(MembersOf(instance), [&](const FlatMember& member) {
+      return Rows(member.rank).bytes[member.row] != Rows(one.rank).bytes[one.row];
+    });
+  }
+
+  // What an instance's members say together.
+  struct Together {
+    std::uint64_t bytes = 0;
+    std::uint32_t operations = 1;
+    bool uneven = false;
+    bool untimed = false;              // When some member arrived is not known: nobody's wait is.
+    std::size_t last = 0, second = 0;  // Positions of the two latest arrivals; second == last: there is only one.
+    std::int64_t error_ns = 0;         // Sum of the two largest clock errors.
+  };
+
+  // Writes the members' rows, but for what their ranks' breakdowns find.
+  Together FillMembers(std::size_t to, const Instance& instance) {
+    const std::size_t base = out_.first_member[to];
+    schema::TlCollectiveRanks& members = out_.members;
+    Together all;
+    std::int64_t error_1 = 0, error_2 = 0;
+    for (std::size_t i = 0; i < instance.count; ++i) {
+      const auto& [rank, row] = members_[instance.first + i];
+      const schema::Collectives& rows = Rows(rank);
+      const std::int64_t arrival = arrival_[instance.first + i];
+      members.collective[base + i] = static_cast<std::uint32_t>(to);
+      members.rank[base + i] = ranks_[rank].rank;
+      members.row[base + i] = row;
+      members.arrival_ns[base + i] = arrival;
+      members.wait_ns[base + i] = members.transfer_ns[base + i] = members.step[base + i] = -1;
+      out_.endless[base + i] = rows.end_ns[row] == kNoTime;
+      out_.member_of[rank][row] = static_cast<std::uint32_t>(base + i);
+      const std::int64_t error = out_.error_ns[base + i] = ranks_[rank].clock->ErrorNs(rows.begin_ns[row]);
+      error_2 = std::max(error_2, std::min(error_1, error));
+      error_1 = std::max(error_1, error);
+      all.bytes = std::max(all.bytes, rows.bytes[row]);
+      all.uneven |= rows.uneven[row] != 0;
+      all.untimed |= WithoutGpuTimes(rows.mode[row], rows.end_ns[row]);
+      if (row < rows.kernel_operations.size()) all.operations = std::max(all.operations, rows.kernel_operations[row]);
+      if (arrival > arrival_[instance.first + all.last])
+        all.second = std::exchange(all.last, i);
+      else if (i > 0 && (all.second == all.last || arrival > arrival_[instance.first + all.second]))
+        all.second = i;
+    }
+    all.error_ns = Sum(error_1, error_2);
+    return all;
+  }
+
+  // Position of the member that is the root; instance.count: it has none, or its root was not recorded.
+  std::size_t RootAt(const Instance& instance, const CommGroup& group, CollectiveKind kind) const {
+    std::size_t root_at = instance.count;
+    if (!RootSends(kind) && !RootReceives(kind)) return root_at;
+    const FlatMember& one = members_[instance.first];
+    for (std::size_t i = 0; i < instance.count; ++i)
+      if (CommRank(group, members_[instance.first + i].rank) == Rows(one.rank).root[one.row]) root_at = i;
+    return root_at;
   }
 
   void Fill(std::size_t to) {
     const Instance& instance = instances_[order_[to]];
     const CommGroup& group = comms_[instance.comm];
-    const FlatMember& one = members_[instance.first];
-    const auto kind = static_cast<CollectiveKind>(Rows(one.rank).kind[one.row]);
+    const auto& [one_rank, one_row] = members_[instance.first];
+    const auto kind = static_cast<CollectiveKind>(Rows(one_rank).kind[one_row]);
+    const std::uint8_t mode = Rows(one_rank).mode[one_row];
     const std::size_t base = out_.first_member[to], n = instance.count;
-
-    schema::TlCollectiveRanks& members = out_.members;
-    std::uint64_t bytes = 0;
-    bool uneven = false;
-    std::uint32_t operations = 1;
-    bool untied = false;               // When some member arrived is not known: nobody's wait is.
-    std::size_t last = 0, second = n;  // Positions of the two latest arrivals; n: none.
-    std::int64_t error_1 = 0, error_2 = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-      const FlatMember& member = members_[instance.first + i];
-      const schema::Collectives& rows = Rows(member.rank);
-      const std::int64_t arrival = arrival_[instance.first + i];
-      members.collective[base + i] = static_cast<std::uint32_t>(to);
-      members.rank[base + i] = ranks_[member.rank].rank;
-      members.row[base + i] = member.row;
-      members.arrival_ns[base + i] = arrival;
-      members.wait_ns[base + i] = members.transfer_ns[base + i] = members.step[base + i] = -1;
-      out_.endless[base + i] = rows.end_ns[member.row] == kNoTime;
-      out_.member_of[member.rank][member.row] = static_cast<std::uint32_t>(base + i);
-      const std::int64_t error = ranks_[member.rank].clock->ErrorNs(rows.begin_ns[member.row]);
-      out_.error_ns[base + i] = error;
-      if (error > error_1)
-        error_2 = std::exchange(error_1, error);
-      else
-        error_2 = std::max(error_2, error);
-      bytes = std::max(bytes, rows.bytes[member.row]);
-      uneven |= rows.uneven[member.row] != 0;
-      untied |= WithoutGpuTimes(rows.mode[member.row], rows.end_ns[member.row]);
-      if (member.row < rows.kernel_operations.size())
-        operations = std::max(operations, rows.kernel_operations[member.row]);
-      if (i == 0) continue;
-      if (arrival > arrival_[instance.first + last]) {
-        second = std::exchange(last, i);
-      } else if (second == n || arrival > arrival_[instance.first + second]) {
-        second = i;
-      }
-    }
-
-    const bool whole = n >= group.size;
+    const Together all = FillMembers(to, instance);
+    const std::int64_t last_arrival = arrival_[instance.first + all.last];
     const bool mismatch = Mismatch(instance);
-    uneven |= Differ(instance);
     // There is no kernel for nothing: without a size it is only not known.
-    const bool moves = !untied && (bytes > 0 || kind == CollectiveKind::kBarrier ||
-                                   Rows(one.rank).mode[one.row] == static_cast<std::uint8_t>(CollectiveMode::kGpu));
-    const bool splits = Splits(kind) && !group.inter && moves && !mismatch;
-    const std::int64_t last_arrival = arrival_[instance.first + last];
-    const std::int32_t root = Rows(one.rank).root[one.row];
-    std::size_t root_at = n;
-    if ((RootSends(kind) || RootReceives(kind)) && !group.inter && moves && !mismatch)
-      for (std::size_t i = 0; i < n; ++i)
-        if (CommRank(group, members_[instance.first + i].rank) == root) root_at = i;
+    const bool moves = all.bytes > 0 || kind == CollectiveKind::kBarrier || mode == schema::Code(CollectiveMode::kGpu);
+    const bool says_waits = !all.untimed && moves && !group.inter && !mismatch;
+    const bool splits = says_waits && Splits(kind);
+    const std::size_t root_at = says_waits ? RootAt(instance, group, kind) : n;
     for (std::size_t i = 0; i < n; ++i) {
-      std::int64_t limit = kNoTime;
-      if (splits)
+      std::int64_t& limit = out_.limit_ns[base + i];
+      limit = kNoTime;
+      if (splits || (root_at < n && RootReceives(kind) && i == root_at))
         limit = last_arrival;
       else if (root_at < n && RootSends(kind) && i != root_at)
         limit = arrival_[instance.first + root_at];
-      else if (root_at < n && RootReceives(kind) && i == root_at)
-        limit = last_arrival;
-      out_.limit_ns[base + i] = limit;
     }
 
     schema::TlCollectives& c = out_.collectives;
     c.comm_id[to] = group.id;
     c.seq[to] = instance.seq;
     c.start[to] = instance.start;
-    c.kind[to] = static_cast<std::uint8_t>(kind);
-    c.mode[to] = Rows(one.rank).mode[one.row];
-    c.bytes[to] = bytes;
+    c.kind[to] = schema::Code(kind);
+    c.mode[to] = mode;
+    c.bytes[to] = all.bytes;
     c.expected[to] = group.size;
     c.seen[to] = static_cast<std::uint32_t>(n);
     c.first_arrival_ns[to] = instance.first_arrival_ns;
     c.last_arrival_ns[to] = last_arrival;
     c.last_rank[to] = -1;
     c.transfer_ns[to] = c.wait_ns[to] = c.step[to] = -1;
-    c.error_ns[to] = Sum(error_1, error_2);
+    c.error_ns[to] = all.error_ns;
     c.splits[to] = splits;
-    c.uneven[to] = uneven;
-    c.operations[to] = operations;
+    c.uneven[to] = all.uneven || Differ(instance);
+    c.operations[to] = all.operations;
     c.mismatch[to] = mismatch;
-    out_.whole[to] = whole;
-    missing_[to] = whole ? kNobody : Missing(instance, group);
-    // Somebody waited for the last one only where the kind says so.
-    const bool awaited = splits || (root_at < n && (RootSends(kind) ? last == root_at : last != root_at));
-    if (whole && awaited && second < n) {
-      const std::int64_t margin = last_arrival - arrival_[instance.first + second];
-      const std::int64_t error = Sum(out_.error_ns[base + last], out_.error_ns[base + second]);
-      if (margin > Sum(error, error)) {
-        c.last_rank[to] = members.rank[base + last];
-        c.charge_ns[to] = margin;
-      }
+    out_.whole[to] = n >= group.size;
+    if (!out_.whole[to]) {
+      lacks_[to] = WhyLacking(instance, group);
+      return;
     }
+    // Somebody waited for the last one only where the kind says so.
+    const bool awaited = splits || (root_at < n && (RootSends(kind) ? all.last == root_at : all.last != root_at));
+    if (!awaited || all.second == all.last) return;
+    const std::int64_t margin = last_arrival - arrival_[instance.first + all.second];
+    const std::int64_t error = Sum(out_.error_ns[base + all.last], out_.error_ns[base + all.second]);
+    if (margin <= Sum(error, error)) return;
+    c.last_rank[to] = out_.members.rank[base + all.last];
+    c.charge_ns[to] = margin;
   }
 
   static std::int32_t CommRank(const CommGroup& group, std::uint32_t rank) {
@@ -266,19 +292,15 @@ class Matcher {
     return at != group.ranks.end() && at->rank == rank ? at->comm_rank : -1;
   }
 
-  static constexpr std::int64_t kNobody = -1, kCut = -2, kUnknownRank = -3, kOutside = -4, kOpen = -5, kNoPlace = -6;
-
-  // Why an instance lacks a member: the rank that should have it and does not,
-  // or kCut when windows, deaths and missing files explain all of it.
-  std::int64_t Missing(const Instance& instance, const CommGroup& group) const {
-    if (instance.seq >= kNowhereSeq) return kNoPlace;
-    if (instance.seq >= kAmbiguousSeq) return kOpen;
+  Lack WhyLacking(const Instance& instance, const CommGroup& group) const {
+    if (instance.seq >= kNowhereSeq) return {Lack::kFitsNowhere};
+    if (instance.seq >= kAmbiguousSeq) return {Lack::kOpen};
     std::int64_t last_end = instance.first_arrival_ns;
-    for (std::size_t m = instance.first; m < instance.first + instance.count; ++m) {
-      const schema::Collectives& rows = Rows(members_[m].rank);
-      std::int64_t end = rows.end_ns[members_[m].row];
-      if (WithoutGpuTimes(rows.mode[members_[m].row], end)) end = rows.begin_ns[members_[m].row];
-      last_end = std::max(last_end, end == kNoTime ? kForever : ranks_[members_[m].rank].clock->ToCluster(end));
+    for (const auto& [rank, row] : MembersOf(instance)) {
+      const schema::Collectives& rows = Rows(rank);
+      std::int64_t end = rows.end_ns[row];
+      if (WithoutGpuTimes(rows.mode[row], end)) end = rows.begin_ns[row];
+      last_end = std::max(last_end, end == kNoTime ? kForever : ranks_[rank].clock->ToCluster(end));
     }
     bool outside = false;
     std::size_t m = instance.first;
@@ -287,30 +309,31 @@ class Matcher {
       while (m < m_end && members_[m].rank < member.rank) ++m;
       if (m < m_end && members_[m].rank == member.rank) continue;
       const MatchRank& rank = ranks_[member.rank];
-      const Key key{instance.seq, instance.start};
-      if (rank.in_parts && !WithinOneWindow(member, key)) {
+      const InstanceNumber number{instance.seq, instance.start};
+      if (rank.in_parts && !WithinOneWindow(member, number)) {
         outside = true;
         continue;
       }
-      if (rank.cut_begin && (instance.first_arrival_ns < rank.window.begin || member.placed == 0 ||
-                             key < KeyOf(member.rank, member.rows.front())))
+      if (rank.cut_begin && (instance.first_arrival_ns < rank.window.begin || member.numbered == 0 ||
+                             number < NumberOf({member.rank, member.rows.front()})))
         continue;
-      if (rank.cut_end && (last_end > rank.window.end || member.placed == 0 ||
-                           KeyOf(member.rank, member.rows[member.placed - 1]) < key))
+      if (rank.cut_end && (last_end > rank.window.end || member.numbered == 0 ||
+                           NumberOf({member.rank, member.rows[member.numbered - 1]}) < number))
         continue;
-      return rank.rank;
+      return {Lack::kRank, rank.rank};
     }
     // Members whose file does not know the communicator, or that have no file.
     const std::size_t strangers = group.size - group.ranks.size();
-    if (strangers > absent_ranks_ && !AnyCut()) return kUnknownRank;
-    return outside ? kOutside : kCut;
+    if (strangers > absent_ranks_ && !AnyCut()) return {Lack::kMember};
+    return {outside ? Lack::kOutside : Lack::kCut};
   }
 
   // Numbers are counted while recording is off, so a rank that has an earlier and a
   // later one of the same window should have this one too.
-  bool WithinOneWindow(const RankOnComm& member, Key key) const {
-    const auto after = std::upper_bound(member.rows.begin(), member.rows.end(), key,
-                                        [&](const Key& k, std::uint32_t row) { return k < KeyOf(member.rank, row); });
+  bool WithinOneWindow(const RankOnComm& member, InstanceNumber number) const {
+    const auto after = std::ranges::upper_bound(member.rows, number, {}, [&](std::uint32_t row) {
+      return NumberOf({member.rank, row});
+    });
     if (after == member.rows.begin() || after == member.rows.end()) return false;
     const auto window_of = [&](std::uint32_t row) {
       const std::int64_t begin = Rows(member.rank).begin_ns[row];
@@ -338,20 +361,21 @@ class Matcher {
 
   void CountMissing() {
     std::string first;
-    for (std::size_t i = 0; i < missing_.size(); ++i) {
-      if (missing_[i] == kNobody || missing_[i] == kOpen) continue;  // Open ones were counted when numbers were given.
-      if (missing_[i] == kCut || missing_[i] == kOutside) {
+    for (std::size_t i = 0; i < lacks_.size(); ++i) {
+      const auto [why, rank] = lacks_[i];
+      if (why == Lack::kNothing || why == Lack::kOpen) continue;  // Open ones were counted when numbers were given.
+      if (why == Lack::kCut || why == Lack::kOutside) {
         ++out_.cut;
-        out_.outside += missing_[i] == kOutside;
+        out_.outside += why == Lack::kOutside;
         continue;
       }
       if (out_.unmatched++ > 0) continue;
-      if (missing_[i] == kNoPlace)
+      if (why == Lack::kFitsNowhere)
         first = Describe(i) + " of rank " + std::to_string(out_.members.rank[out_.first_member[i]]) +
                 " fits nowhere in the order of the other ranks' operations";
       else
-        first = Describe(i) + " has no row on " +
-                (missing_[i] == kUnknownRank ? "some member" : "rank " + std::to_string(missing_[i]));
+        first =
+            Describe(i) + " has no row on " + (why == Lack::kMember ? "some member" : "rank " + std::to_string(rank));
     }
     if (out_.unmatched > 0)
       out_.losses.push_back(MakeLoss(-1, Loss::kUnmatchedCollective, out_.unmatched, "first: " + first));
@@ -387,7 +411,7 @@ class Matcher {
   std::vector<FlatMember> members_;
   std::vector<std::int64_t> arrival_;
   std::vector<std::uint32_t> order_;
-  std::vector<std::int64_t> missing_;
+  std::vector<Lack> lacks_;
   std::uint64_t doubled_ = 0;
   MatchedCollectives out_;
 };

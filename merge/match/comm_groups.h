@@ -10,12 +10,13 @@
 
 namespace lockstep::merge {
 
-// One rank's rows on one communicator, in order of the instance key.
+// One rank's rows on one communicator.
 struct RankOnComm {
-  std::uint32_t rank;  // Index into the ranks given.
-  std::int32_t comm_rank;
-  std::vector<std::uint32_t> rows;
-  std::size_t placed = 0;  // The first so many have a number that means the same on other ranks.
+  std::uint32_t rank;               // Index into the ranks given.
+  std::uint32_t comm;               // Row of the rank's comms.
+  std::int32_t comm_rank;           // The rank's number on the communicator.
+  std::vector<std::uint32_t> rows;  // Of its collectives, by number.
+  std::size_t numbered = 0;         // The first so many have a number that stands for the same on other ranks.
 };
 
 struct CommGroup {
@@ -27,8 +28,7 @@ struct CommGroup {
   std::vector<RankOnComm> ranks;  // By rank.
 };
 
-// Communicators of all ranks, by global id and function; each rank's rows sorted by key. Adds what
-// could not be identified to `losses`.
+// Communicators of all ranks, by global id and function. Adds what could not be identified to `losses`.
 std::vector<CommGroup> GroupByComm(const std::vector<MatchRank>& ranks, unsigned jobs, std::vector<RunLoss>& losses);
 
 }  // namespace lockstep::merge

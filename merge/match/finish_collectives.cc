@@ -1,10 +1,11 @@
-// What only the members' breakdowns tell about an instance: its end, transfer, wait,
+// What only the members' breakdowns say of an instance: its end, transfer, wait,
 // and whether its times are possible.
 
 #include <algorithm>
 
 #include "merge/match/collectives.h"
 #include "merge/match/saturated.h"
+#include "merge/median.h"
 #include "merge/parallel.h"
 
 namespace lockstep::merge {
@@ -12,75 +13,84 @@ namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
 
-// The lower of two; -1 for none.
-std::int64_t LowerMedian(std::vector<std::int64_t>& values) {
-  if (values.empty()) return -1;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+// -1 for none.
+std::int64_t MedianOrUnknown(std::vector<std::int64_t>& values) { return values.empty() ? -1 : LowerMedian(values); }
 
-}  // namespace
-
-CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs) {
+// Fills one instance from its members. Gives how far apart they left, -1 if that says nothing.
+std::int64_t FinishOne(MatchedCollectives& matched, std::size_t i, std::vector<std::int64_t>& waits,
+                       std::vector<std::int64_t>& transfers) {
   schema::TlCollectives& c = matched.collectives;
   const schema::TlCollectiveRanks& members = matched.members;
-  const std::size_t n = c.rows();
-  std::vector<std::int64_t> exit_skew(n, -1);
-  ParallelChunks(jobs, n, 4096, [&](std::size_t begin, std::size_t end) {
-    std::vector<std::int64_t> waits, transfers;
-    for (std::size_t i = begin; i < end; ++i) {
-      waits.clear(), transfers.clear();
-      bool censored = false, violation = false;
-      std::int64_t last_end = kNoTime, first_end = kForever, latest = kNoTime;
-      for (std::size_t m = matched.first_member[i]; m < matched.first_member[i + 1]; ++m) {
-        last_end = std::max(last_end, members.end_high_ns[m]);
-        first_end = std::min(first_end, members.end_high_ns[m]);
-        censored |= members.censored[m] != 0;
-        if (members.wait_ns[m] >= 0) waits.push_back(members.wait_ns[m]);
-        if (members.transfer_ns[m] >= 0) transfers.push_back(members.transfer_ns[m]);
-        if (members.arrival_ns[m] > latest) {
-          latest = members.arrival_ns[m];
-          c.step[i] = members.step[m];
-        }
-        if (matched.limit_ns[m] == kNoTime || matched.endless[m] || matched.limit_ns[m] <= members.end_high_ns[m])
-          continue;
-        // The arrival that this member cannot have left before, and its clock's error.
-        std::int64_t error = 0;
-        for (std::size_t k = matched.first_member[i]; k < matched.first_member[i + 1]; ++k)
-          if (members.arrival_ns[k] == matched.limit_ns[m]) error = std::max(error, matched.error_ns[k]);
-        violation |= matched.limit_ns[m] - members.end_high_ns[m] > Sum(error, matched.error_ns[m]);
-      }
-      if (!matched.whole[i] && !waits.empty()) censored = true, transfers.clear(), waits.clear();
-      c.end_ns[i] = last_end;
-      c.censored[i] = censored;
-      c.violation[i] = violation;
-      c.wait_ns[i] = LowerMedian(waits);
-      c.transfer_ns[i] = LowerMedian(transfers);
-      if (c.splits[i] && matched.whole[i] && !censored && c.expected[i] > 1) exit_skew[i] = last_end - first_end;
+  const std::size_t first = matched.first_member[i], end = matched.first_member[i + 1];
+  waits.clear(), transfers.clear();
+  bool censored = false, violation = false;
+  std::int64_t last_end = kNoTime, first_end = kForever, latest = kNoTime;
+  for (std::size_t m = first; m < end; ++m) {
+    last_end = std::max(last_end, members.end_high_ns[m]);
+    first_end = std::min(first_end, members.end_high_ns[m]);
+    censored |= members.censored[m] != 0;
+    if (members.wait_ns[m] >= 0) waits.push_back(members.wait_ns[m]);
+    if (members.transfer_ns[m] >= 0) transfers.push_back(members.transfer_ns[m]);
+    if (members.arrival_ns[m] > latest) {
+      latest = members.arrival_ns[m];
+      c.step[i] = members.step[m];
     }
-  });
-
-  CollectiveChecks checks;
-  std::vector<std::int64_t> skews;
-  for (std::size_t i = 0; i < n; ++i) {
-    checks.violations += c.violation[i];
-    if (exit_skew[i] >= 0) skews.push_back(exit_skew[i]);
+    const std::int64_t limit = matched.limit_ns[m];
+    if (limit == kNoTime || matched.endless[m] || limit <= members.end_high_ns[m]) continue;
+    // The arrival that this member cannot have left before, and its clock's error.
+    std::int64_t error = 0;
+    for (std::size_t k = first; k < end; ++k)
+      if (members.arrival_ns[k] == limit) error = std::max(error, matched.error_ns[k]);
+    violation |= limit - members.end_high_ns[m] > Sum(error, matched.error_ns[m]);
   }
-  const std::int64_t median_skew = std::max<std::int64_t>(LowerMedian(skews), 0);
-  for (std::size_t i = 0; i < n; ++i) {
+  if (!matched.whole[i] && !waits.empty()) censored = true, transfers.clear(), waits.clear();
+  c.end_ns[i] = last_end;
+  c.censored[i] = censored;
+  c.violation[i] = violation;
+  c.wait_ns[i] = MedianOrUnknown(waits);
+  c.transfer_ns[i] = MedianOrUnknown(transfers);
+  return c.splits[i] && matched.whole[i] && !censored && c.expected[i] > 1 ? last_end - first_end : -1;
+}
+
+// What no clock is needed for: the transfer is the shortest stay of a member, where that is long compared with how far
+// apart members leave.
+void CheckWithoutClocks(const MatchedCollectives& matched, const std::vector<std::int64_t>& exit_skew,
+                        CollectiveChecks& checks) {
+  // A stay counts from so many times the floor on, and the two may differ by this part of it.
+  constexpr std::int64_t kLeastStays = 10, kToleranceParts = 20;
+  const schema::TlCollectives& c = matched.collectives;
+  const schema::TlCollectiveRanks& members = matched.members;
+  std::vector<std::int64_t> skews;
+  for (const std::int64_t skew : exit_skew)
+    if (skew >= 0) skews.push_back(skew);
+  const std::int64_t median_skew = std::max<std::int64_t>(MedianOrUnknown(skews), 0);
+  for (std::size_t i = 0; i < c.rows(); ++i) {
     if (exit_skew[i] < 0 || c.transfer_ns[i] < 0) continue;
     // error_ns is the sum of the two largest errors: at least 2u of any pair.
     const std::int64_t floor = std::max(c.error_ns[i], median_skew);
     std::int64_t shortest = kForever;
     for (std::size_t m = matched.first_member[i]; m < matched.first_member[i + 1]; ++m)
       shortest = std::min(shortest, members.end_high_ns[m] - members.arrival_ns[m]);
-    if (floor > kForever / 10 || shortest <= 10 * floor) continue;
+    if (floor > kForever / kLeastStays || shortest <= kLeastStays * floor) continue;
     ++checks.free_checked;
     const std::int64_t difference =
         c.transfer_ns[i] > shortest ? c.transfer_ns[i] - shortest : shortest - c.transfer_ns[i];
-    checks.free_disagreed += difference > Sum(c.error_ns[i], shortest / 20);
+    checks.free_disagreed += difference > Sum(c.error_ns[i], shortest / kToleranceParts);
   }
+}
+
+}  // namespace
+
+CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs) {
+  const std::size_t n = matched.collectives.rows();
+  std::vector<std::int64_t> exit_skew(n, -1);
+  ParallelChunks(jobs, n, 4096, [&](std::size_t begin, std::size_t end) {
+    std::vector<std::int64_t> waits, transfers;
+    for (std::size_t i = begin; i < end; ++i) exit_skew[i] = FinishOne(matched, i, waits, transfers);
+  });
+  CollectiveChecks checks;
+  for (const std::uint8_t violation : matched.collectives.violation) checks.violations += violation;
+  CheckWithoutClocks(matched, exit_skew, checks);
   return checks;
 }
 

@@ -6,25 +6,29 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <tuple>
 
 #include "core/collective.h"
 #include "core/hash.h"
+#include "merge/match/instance_key.h"
 #include "merge/match/sequence.h"
+#include "merge/match/sequence_parts.h"
 #include "merge/parallel.h"
 
 namespace lockstep::merge {
 namespace {
 
-// Rounds of growing the spine by what single ranks have and it has not.
+// Rounds of growing the spine by what single ranks have and it has not. Each adds all that one rank has more, so that
+// traces of a dozen ranks with holes of their own are covered; what is left then stays an extra operation.
 constexpr int kRounds = 12;
-// Once two ranks are related on one communicator, their clocks differ by the same on the next.
-constexpr std::int64_t kRelatedNs = 2'000'000;
-constexpr double kDriftLimit = 200e-6;
-// Members of a guessed group whose ends differ by more do not leave together: they are no group.
+// Once two ranks are related on one communicator, their clocks differ by the same on the next, but for how far members
+// leave apart; a relation is taken from matches with at most a quarter of that as their spread.
+constexpr std::int64_t kRelatedNs = 2'000'000, kRelatedSpreadNs = kRelatedNs / 4;
+// Members of a guessed group whose ends differ by more do not leave together, and with more pairs of different kind or
+// size they do different things: they are no group. Traces misname a few operations, so not all must agree.
 constexpr std::int64_t kOneGroupNs = 200'000;
 constexpr double kOneGroupAgree = 0.9;
-// Operations looked at to take a guessed group apart.
+// Operations compared in order to take a guessed group apart: each part compares all that is left, so that a group of
+// thousands of parts would never end. What is left then stays together.
 constexpr std::size_t kPartsOps = 4'000'000'000;
 
 struct Member {
@@ -81,7 +85,7 @@ class Orderer {
   std::vector<RunLoss> Run() {
     Collect();
     ambiguous_.assign(ranks_.size(), 0);
-    // What stays open at first may be decided by what other communicators tell of the clocks.
+    // What stays open at first may be decided by what other communicators say of the clocks.
     std::vector<Group*> open;
     for (Group& group : groups_)
       if (group.members.size() > 1 && !Number(group, false)) open.push_back(&group);
@@ -99,8 +103,7 @@ class Orderer {
     for (const RunRank& rank : ranks_) {
       const schema::Comms& comms = rank.head.comms;
       for (std::size_t c = 0; c < comms.identity.size(); ++c)
-        if (comms.identity[c] != schema::CommIdentity::kCounted && comms.global_id[c] != 0 &&
-            comms.unidentified[c] == 0) {
+        if (comms.identity[c] != schema::CommIdentity::kCounted && Identified(comms, c)) {
           Group& group = found[comms.global_id[c]];
           group.id = comms.global_id[c];
           group.guessed |= comms.identity[c] == schema::CommIdentity::kGuessed;
@@ -130,11 +133,7 @@ class Orderer {
     for (auto& [id, group] : found) {
       for (Member& member : group.members) {
         const schema::Collectives& rows = ranks_[member.rank].head.collectives;
-        const auto before = [&](std::uint32_t a, std::uint32_t b) {
-          return std::tuple(rows.seq[a], rows.start[a], a) < std::tuple(rows.seq[b], rows.start[b], b);
-        };
-        if (!std::is_sorted(member.rows.begin(), member.rows.end(), before))
-          std::sort(member.rows.begin(), member.rows.end(), before);
+        SortByNumber(rows, member.rows);
         group.rows += member.rows.size();
       }
       groups_.push_back(std::move(group));
@@ -187,7 +186,7 @@ class Orderer {
     return hash.value();
   }
 
-  // Places of the members' operations on a common axis, in the clock of members[first].
+  // Positions of the members' operations on a common axis, in the clock of members[first].
   struct Axis {
     std::size_t first = 0;                      // Member that it began with.
     std::vector<std::vector<std::int32_t>> to;  // Per member, per operation.
@@ -217,7 +216,7 @@ class Orderer {
       ParallelFor(jobs_, todo.size(), [&](std::size_t i) {
         const std::size_t m = todo[i];
         if (m == axis.first && round == 0) {
-          axis.match[m].placed = Placed::kPlaced;
+          axis.match[m].fit = Fit::kUnique;
           axis.match[m].spread_ns = 0;
           axis.match[m].matched = ops[m].size();
           axis.to[m].resize(ops[m].size());
@@ -225,13 +224,13 @@ class Orderer {
           return;
         }
         OffsetPrior prior;
-        if (round > 0 && axis.match[m].placed == Placed::kPlaced) {
+        if (round > 0 && axis.match[m].fit == Fit::kUnique) {
           prior = {axis.match[m].offset_ns, kRelatedNs + Allowance(ops[m])};
         } else {
           prior = Prior(group, axis.first, m, ops[m].empty() ? 0 : ops[m].back().end_ns - ops[m].front().end_ns);
         }
         SequenceMatch match = spine->Match(ops[m], prior);
-        if (round > 0 && match.placed != Placed::kPlaced) return;  // What was found before stands.
+        if (round > 0 && match.fit != Fit::kUnique) return;  // What was found before stands.
         axis.to[m] = std::move(match.to);
         axis.match[m] = std::move(match);
       });
@@ -246,7 +245,7 @@ class Orderer {
       }
       // Those that fitted nowhere may fit a longer spine.
       for (const std::size_t m : todo)
-        if (axis.match[m].placed != Placed::kPlaced) again.push_back(m);
+        if (axis.match[m].fit != Fit::kUnique) again.push_back(m);
       if (most == 0 || round + 1 == kRounds) break;
       std::sort(again.begin(), again.end());
       std::vector<std::int32_t> moved;
@@ -267,12 +266,12 @@ class Orderer {
   }
 
   static std::size_t Extras(const Axis& axis, std::size_t m) {
-    if (axis.match[m].placed != Placed::kPlaced) return 0;
+    if (axis.match[m].fit != Fit::kUnique) return 0;
     return static_cast<std::size_t>(std::count(axis.to[m].begin(), axis.to[m].end(), kExtraOp));
   }
 
   // The spine with the donor's operations that it lacks: between the neighbours that
-  // both have, by time. `moved` tells where the old ones went.
+  // both have, by time. `moved`: where the old ones went.
   static std::vector<OrderedOp> Grown(const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& donor,
                                       const std::vector<std::int32_t>& to, std::int64_t offset_ns,
                                       std::vector<std::int32_t>* moved) {
@@ -320,7 +319,7 @@ class Orderer {
     while (!left.empty()) {
       Part part;
       part.axis = Compare(group, ops, left);
-      const auto ambiguous = [&](std::size_t m) { return part.axis.match[m].placed == Placed::kAmbiguous; };
+      const auto ambiguous = [&](std::size_t m) { return part.axis.match[m].fit == Fit::kAmbiguous; };
       if (!last && !group.guessed && std::any_of(left.begin(), left.end(), ambiguous)) return false;
       std::vector<std::size_t> rest;
       compared += total;
@@ -332,7 +331,7 @@ class Orderer {
       left = std::move(rest);
     }
     // A guess that was wrong comes apart in groups of one size. Anything else is no answer:
-    // the largest part stands for the group, and the others have no place in it.
+    // the largest part stands for the group, and the others do not belong to it.
     const bool clear = std::all_of(parts.begin(), parts.end(), [&](const Part& part) {
       return part.members.size() > 1 && part.members.size() == parts[0].members.size();
     });
@@ -367,14 +366,14 @@ class Orderer {
   static bool OneGroup(const Axis& axis, std::size_t m) {
     const SequenceMatch& match = axis.match[m];
     return m == axis.first ||
-           (match.placed == Placed::kPlaced && match.spread_ns <= kOneGroupNs &&
+           (match.fit == Fit::kUnique && match.spread_ns <= kOneGroupNs &&
             static_cast<double>(match.disagree) <= (1 - kOneGroupAgree) * static_cast<double>(match.matched));
   }
 
   void LeaveOut(const Group& group, const Part& part, const Axis& first) {
     for (const std::size_t m : part.members)
       for (const std::uint32_t row : group.members[m].rows)
-        Leave(group.members[m], row, first.match[m].placed == Placed::kAmbiguous);
+        Leave(group.members[m], row, first.match[m].fit == Fit::kAmbiguous);
   }
 
   void Leave(const Member& member, std::uint32_t row, bool ambiguous) {
@@ -391,19 +390,19 @@ class Orderer {
       schema::RankTables& head = ranks_[member.rank].head;
       head.comms.global_id[member.comm] = id;
       if (size > 0) head.comms.size[member.comm] = size;
-      const Placed placed = axis.match[m].placed;
+      const Fit fit = axis.match[m].fit;
       for (std::size_t j = 0; j < member.rows.size(); ++j) {
         const std::uint32_t row = member.rows[j];
-        const std::int32_t to = placed == Placed::kPlaced ? axis.to[m][j] : kExtraOp;
+        const std::int32_t to = fit == Fit::kUnique ? axis.to[m][j] : kExtraOp;
         if (to >= 0) {
           head.collectives.seq[row] = static_cast<std::uint64_t>(to);
           head.collectives.start[row] = 0;
         } else {
-          Leave(member, row, placed == Placed::kAmbiguous || to == kAmbiguousOp);
+          Leave(member, row, fit == Fit::kAmbiguous || to == kAmbiguousOp);
         }
       }
-      if (placed == Placed::kPlaced && m != axis.first && axis.match[m].spread_ns >= 0 &&
-          axis.match[m].spread_ns <= kRelatedNs / 4)
+      if (fit == Fit::kUnique && m != axis.first && axis.match[m].spread_ns >= 0 &&
+          axis.match[m].spread_ns <= kRelatedSpreadNs)
         relations_.Relate(group.members[axis.first].rank, member.rank, axis.match[m].offset_ns);
     }
   }

@@ -1,7 +1,7 @@
 #pragma once
 // Numbers for collectives that nothing numbered. Imported traces give, per process
 // group, only the order of operations in each file; files begin and end at different
-// places. This step puts the members' sequences beside one another and gives the same
+// points. This step puts the members' sequences beside one another and gives the same
 // operation the same `seq` on each, so that everything behind it, alignment included,
 // matches by (comms.global_id, seq, start) as for captured runs. It uses the ranks'
 // clocks only where nothing else decides.
@@ -13,9 +13,9 @@
 
 namespace lockstep::merge {
 
-// Numbers of rows that have no place among the other ranks': each is an instance of its
+// Numbers of rows that have no counterpart among the other ranks': each is an instance of its
 // own. They lie beyond what any sequence reaches and within what a double holds.
-inline constexpr std::uint64_t kAmbiguousSeq = std::uint64_t{1} << 51;  // Fits several places.
+inline constexpr std::uint64_t kAmbiguousSeq = std::uint64_t{1} << 51;  // Fits several positions.
 inline constexpr std::uint64_t kNowhereSeq = std::uint64_t{1} << 52;    // Its rank's sequence does not fit the others'.
 
 // Writes collectives.seq of all communicators with comms.identity 1 or 2; where a guessed

@@ -52,7 +52,7 @@ InterMembers FindInterMembers(const std::vector<MatchRank>& ranks) {
   for (const MatchRank& rank : ranks) {
     const schema::Comms& comms = rank.tables->comms;
     for (std::size_t i = 0; i < comms.rows(); ++i)
-      if (comms.kind[i] == kInterComm && comms.global_id[i] != 0 && !comms.unidentified[i])
+      if (Identified(comms, i) && comms.kind[i] == kInterComm)
         members[{comms.global_id[i], comms.rank[i]}].push_back({comms.first_world_rank[i], rank.rank});
   }
   return members;
@@ -66,7 +66,7 @@ NcclMembers FindNcclMembers(const std::vector<MatchRank>& ranks) {
   for (const MatchRank& rank : ranks) {
     const schema::Comms& comms = rank.tables->comms;
     for (std::size_t i = 0; i < comms.rows(); ++i)
-      if (comms.kind[i] == kNcclCommKind && comms.global_id[i] != 0 && !comms.unidentified[i] && comms.rank[i] >= 0)
+      if (Identified(comms, i) && comms.kind[i] == kNcclCommKind && comms.rank[i] >= 0)
         members.emplace(std::pair(comms.global_id[i], comms.rank[i]), rank.rank);
   }
   return members;
@@ -109,9 +109,7 @@ Channels Collect(const MatchRank& rank, const Members& members, std::uint64_t& u
     if (p2p.outcome[row] == kCancelled) continue;
     // A receive that never completed has no message to match.
     if (p2p.direction[row] == kReceive && p2p.outcome[row] >= schema::RequestOutcome::kNeverCompleted) continue;
-    const bool known =
-        p2p.comm[row] < comms.rows() && comms.global_id[p2p.comm[row]] != 0 && !comms.unidentified[p2p.comm[row]];
-    const std::int32_t peer = known ? PeerWorldRank(*rank.tables, members, row) : -1;
+    const std::int32_t peer = Identified(comms, p2p.comm[row]) ? PeerWorldRank(*rank.tables, members, row) : -1;
     if (peer < 0) {
       ++unplaced;
       continue;

@@ -1,18 +1,17 @@
 #include "merge/match/p2p_waits.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
 
+#include "merge/match/saturated.h"
 #include "merge/parallel.h"
 
 namespace lockstep::merge {
 namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint8_t kReceive = schema::Direction::kReceive;
 
 // A call that began to wait before the other half of one of its messages was
@@ -23,8 +22,6 @@ struct Candidate {
   std::uint32_t thread, row;
   bool receive;
 };
-
-std::int64_t Sum(std::int64_t a, std::int64_t b) { return a > kNever - b ? kNever : a + b; }
 
 // The smallest difference between two ranks' times that their clocks can resolve.
 std::int64_t Resolution(const MatchRank& a, std::int64_t a_local_ns, const MatchRank& b, std::int64_t b_local_ns) {
@@ -64,7 +61,7 @@ class RankWaits {
         return a.begin_ns == b.begin_ns && a.thread == b.thread && a.end_ns == b.end_ns;
       };
       while (begin > 0 && same(candidates_[begin - 1], candidates_[begin])) --begin;
-      JudgeCall(begin, end);
+      AddCall(begin, end);
       end = begin;
     }
     waits.late_sender = Normalize(std::move(late_sender_));
@@ -120,7 +117,7 @@ class RankWaits {
   }
 
   // One call's candidates, [begin, end), the longest wait first.
-  void JudgeCall(std::size_t begin, std::size_t end) {
+  void AddCall(std::size_t begin, std::size_t end) {
     const Candidate *sender = nullptr, *receiver = nullptr;
     for (std::size_t i = begin; i < end; ++i) {
       const Candidate*& longest = candidates_[i].receive ? sender : receiver;
@@ -133,28 +130,25 @@ class RankWaits {
     std::int64_t from = call;
     if (sender != nullptr) {
       const bool wrong_order = WrongOrder(*sender);
-      const bool told = sender->until_ns - call > ResolutionOf(*sender);
-      if (inside) {
-        Cost& cost = senders[partners_[sender->row]];
-        cost.count += told;
-        cost.below_resolution += !told;
-        if (told) cost.ns += sender->until_ns - call;
-        if (told && wrong_order) cost.wrong_order_ns += sender->until_ns - call;
-      }
-      if (told) {
-        late_sender_.push_back({call, sender->until_ns});
-        from = sender->until_ns;
-      }
+      if (AddWait(*sender, from, wrong_order, inside ? &senders : nullptr, late_sender_)) from = sender->until_ns;
     }
-    if (receiver == nullptr || receiver->until_ns <= from) return;
-    const bool told = receiver->until_ns - from > ResolutionOf(*receiver);
-    if (inside) {
-      Cost& cost = receivers[partners_[receiver->row]];
-      cost.count += told;
-      cost.below_resolution += !told;
-      if (told) cost.ns += receiver->until_ns - from;
-    }
-    if (told) late_receiver_.push_back({from, receiver->until_ns});
+    if (receiver != nullptr && receiver->until_ns > from)
+      AddWait(*receiver, from, false, inside ? &receivers : nullptr, late_receiver_);
+  }
+
+  // Waiting from `from_ns` on, if the clocks can resolve it; false: they cannot. `costs` null: it is not counted.
+  bool AddWait(const Candidate& wait, std::int64_t from_ns, bool wrong_order, Costs* costs,
+               std::vector<Interval>& out) const {
+    const std::int64_t length = wait.until_ns - from_ns;
+    const bool resolved = length > ResolutionOf(wait);
+    if (resolved) out.push_back({from_ns, wait.until_ns});
+    if (costs == nullptr) return resolved;
+    Cost& cost = (*costs)[partners_[wait.row]];
+    cost.count += resolved;
+    cost.below_resolution += !resolved;
+    if (resolved) cost.ns += length;
+    if (resolved && wrong_order) cost.wrong_order_ns += length;
+    return resolved;
   }
 
   const std::vector<MatchRank>& ranks_;

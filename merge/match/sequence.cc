@@ -10,30 +10,52 @@
 
 #include "core/hash.h"
 #include "merge/match/sequence_parts.h"
+#include "merge/median.h"
 
 namespace lockstep::merge {
 namespace {
 
-// Sequences up to this long are tried at every shift; longer ones where a gram fits.
+// The thresholds below are chosen, not measured: each weighs a wrong position against an open one, and in doubt an
+// operation stays open. tests/unit/merge/order_test.cc tries them on generated jobs.
+
+// Two sequences up to kShort long are compared at every shift; longer ones only where kGram symbols in a row are equal:
+// fewer recur within one step, more are seldom without a hole.
 constexpr std::size_t kShort = 256, kGram = 8;
-constexpr std::size_t kSeeds = 8, kCandidates = 4096;
-constexpr std::int64_t kLookFar = 96, kLookNear = 12;  // Operations on both sides of a place by which it is scored.
-// A candidate's symbols agree, and its corridors are not contradicted, on so many of its operations.
+// Such stretches are taken from so many points of the own sequence: a hole that spoils one leaves the others.
+constexpr std::size_t kSeeds = 8;
+// Shifts that are scored at most, the nearest by the clocks first: bounds the time where a few symbols repeat.
+constexpr std::size_t kCandidates = 4096;
+// Operations on both sides of a position by which it is scored. Near: what a hole close by leaves. Far: several steps,
+// because steps that always have the same operations differ in their rhythm only.
+constexpr std::int64_t kLookFar = 96, kLookNear = 12;
+// A candidate's symbols agree, and its corridors are not contradicted, on so many of its operations. Traces miss
+// operations and name some differently, so neither share is the whole.
 constexpr double kAgree = 0.9, kContradicted = 0.2;
-// The rhythm decides when the best place is so much better than any other.
+// The rhythm decides when the spread at any other position is so many times the best one's, and larger by the floor,
+// below which spreads are the ends' own jitter.
 constexpr double kRhythmRatio = 4;
-constexpr std::int64_t kRhythmFloorNs = 5'000, kSharpNs = 30'000;
-constexpr std::array<std::int64_t, 2> kRunNs{30'000, 8'000};
+constexpr std::int64_t kRhythmFloorNs = 5'000;
+// A stretch keeps the clock difference while neighbours stay within this: as members usually leave, and finely, which
+// distinguishes steps of nearly equal length.
+constexpr std::array<std::int64_t, 2> kRunNs{kLeaveTogetherNs, 8'000};
+// Operations from which a rhythm is believed: two or three agree by chance somewhere. Where members leave apart, which
+// blurs it, it takes many.
 constexpr std::size_t kRhythmPairs = 6, kManyPairs = 64;
-// Share of equal step numbers that speaks for a place: kernels start late in their step, so never all agree.
+// Share of equal step numbers that speaks for a position (kernels start late in their step, so never all agree), by how
+// much any other must be below it, and from where on only the number of operations left over distinguishes two.
 constexpr double kSteps = 0.6, kStepsMargin = 0.3, kStepsWhole = 0.95;
-// Shifts of a sequence against itself that are looked at.
+// Shifts of a sequence against itself that show whether it repeats: those nearest to the position that the other
+// candidates would make, and all up to a short step's length.
 constexpr std::size_t kSelfShifts = 64;
 constexpr std::int64_t kSelfNear = 48;
-// Votes for a clock difference: of how many operations, and how many more than any other has.
+// Votes for a clock difference: from how many own operations, against how long a spine (all pairs are held in memory),
+// how many it takes, and how many more than for any other difference.
 constexpr std::size_t kVoteOps = 64, kVoteSpine = 20'000, kVotesLeast = 3, kVotesRatio = 2;
 // What wall clocks are usually within of one another (NTP); a step must be much longer to be identified by them.
 constexpr std::int64_t kWallNs = 10'000'000;
+// How many times further off by the clocks the next position must be: wall clocks are a guess, a relation found on
+// another communicator is not.
+constexpr std::int64_t kWallRatio = 8, kRelatedRatio = 2;
 
 std::uint64_t GramAt(const std::vector<OrderedOp>& ops, std::size_t at, std::size_t length) {
   Hash64 hash;
@@ -46,17 +68,18 @@ class Finder {
   Finder(const Spine& spine, const std::vector<OrderedOp>& own, const OffsetPrior& prior)
       : index_(spine), spine_(spine.ops()), own_(own), prior_(prior) {}
 
-  std::optional<Candidate> Find(bool* several) {
+  // The position that symbols, rhythm, step numbers or clock decide for.
+  std::optional<Candidate> Find() {
     if (spine_.empty() || own_.empty()) return std::nullopt;
-    std::optional<Candidate> best = Choose();
-    *several = several_;
-    return best;
+    return Choose();
   }
+  // There were several positions to choose from.
+  bool several() const { return several_; }
 
  private:
   std::int64_t Difference(std::size_t i, std::size_t j) const { return spine_[i].end_ns - own_[j].end_ns; }
 
-  // Places in the spine where the own operations around one look alike; all shifts if both are short.
+  // Positions in the spine where the own operations around one look alike; all shifts if both are short.
   using Candidates = std::vector<Candidate>;  // By shift.
 
   Candidates AllShifts() const {
@@ -92,7 +115,7 @@ class Finder {
                       prior_.offset_ns);
   }
 
-  void Judge(Candidate& c, std::int64_t look) const {
+  void Score(Candidate& c, std::int64_t look) const {
     const auto n = static_cast<std::int64_t>(own_.size()), m = static_cast<std::int64_t>(spine_.size());
     const auto seed = static_cast<std::int64_t>(c.seed);
     const std::int64_t first = std::max({std::int64_t{0}, -c.shift, seed - look});
@@ -129,20 +152,19 @@ class Finder {
       for (std::size_t i = 0; i < flat.size(); ++i)
         flat[i] -= std::llround(rate * static_cast<double>(times[i] - times[0]));
       std::vector<std::int64_t> copy = flat;
-      const std::int64_t middle = MedianOf(copy);
+      const std::int64_t middle = LowerMedian(copy);
       c.offset_ns = middle + std::llround(rate * static_cast<double>(own_[c.seed].end_ns - times[0]));
       std::size_t outside = 0;
       for (std::size_t i = 0; i < flat.size(); ++i) {
         const std::int64_t offset = middle + std::llround(rate * static_cast<double>(times[i] - times[0]));
         // Leaves the corridor by more than members' ends may differ.
-        outside += offset < bounds[i][0] - kLeastTolerance || offset > bounds[i][1] + kLeastTolerance;
+        outside += offset < bounds[i][0] - kLeaveTogetherNs || offset > bounds[i][1] + kLeaveTogetherNs;
         copy[i] = std::llabs(flat[i] - middle);
       }
       c.contradicted = static_cast<double>(outside) / static_cast<double>(flat.size());
       // Three of four, all of a few: less agrees by chance somewhere.
       const std::size_t rank = copy.size() < kRhythmPairs + 2 ? copy.size() - 1 : copy.size() * 3 / 4;
-      std::nth_element(copy.begin(), copy.begin() + static_cast<std::ptrdiff_t>(rank), copy.end());
-      c.spread_ns = copy[rank];
+      c.spread_ns = NthSmallest(copy, rank);
     }
     c.viable = c.pairs > 0 && static_cast<double>(c.agree) >= kAgree * static_cast<double>(c.pairs) &&
                (c.together < 3 || c.contradicted <= kContradicted);
@@ -157,9 +179,8 @@ class Finder {
     };
     const auto at = static_cast<std::size_t>(j);
     if (!run.empty()) {
-      const double pause = static_cast<double>(std::llabs(own_[at].end_ns - own_[run.back()].end_ns));
-      if (std::llabs(difference(at) - difference(run.back())) > limit_ns + std::llround(kDriftLimit / 2 * pause))
-        run.clear();
+      const std::int64_t drift = DriftWithin(own_[at].end_ns - own_[run.back()].end_ns);
+      if (std::llabs(difference(at) - difference(run.back())) > limit_ns + drift) run.clear();
     }
     run.push_back(at);
     if (run.size() > longest->length) *longest = {run.size(), run[run.size() / 2], difference(run[run.size() / 2])};
@@ -175,9 +196,7 @@ class Finder {
         rates.push_back(static_cast<double>(differences[i + half] - differences[i]) /
                         static_cast<double>(times[i + half] - times[i]));
     if (rates.empty()) return 0;
-    const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-    std::nth_element(rates.begin(), middle, rates.end());
-    return std::clamp(*middle, -kDriftLimit, kDriftLimit);
+    return std::clamp(UpperMedian(rates), -kDriftLimit, kDriftLimit);
   }
 
   static bool Sharper(const Candidate& best, const Candidate& other) {
@@ -187,27 +206,27 @@ class Finder {
 
   enum class Method : std::uint8_t { kRhythm, kVotes, kStepNumbers, kClock };
 
-  // Closely around a place first, where the least is missing; then far around it, which
+  // Closely around a position first, where the least is missing; then far around it, which
   // distinguishes steps whose operations always follow in the same order.
   std::optional<Candidate> Choose() {
-    for (const auto& [means, look] : {std::pair{Method::kRhythm, kLookNear},
-                                      {Method::kRhythm, kLookFar},
-                                      {Method::kVotes, kLookFar},
-                                      {Method::kStepNumbers, kLookFar},
-                                      {Method::kStepNumbers, kLookNear},
-                                      {Method::kClock, kLookFar},
-                                      {Method::kClock, kLookNear}}) {
-      if (means == Method::kVotes) {
+    for (const auto& [method, look] : {std::pair{Method::kRhythm, kLookNear},
+                                       {Method::kRhythm, kLookFar},
+                                       {Method::kVotes, kLookFar},
+                                       {Method::kStepNumbers, kLookFar},
+                                       {Method::kStepNumbers, kLookNear},
+                                       {Method::kClock, kLookFar},
+                                       {Method::kClock, kLookNear}}) {
+      if (method == Method::kVotes) {
         if (auto best = ByVotes()) return best;
         continue;
       }
       if (own_.size() <= kShort && spine_.size() <= kShort)
-        if (auto best = Decide(AllShifts(), look, means)) return best;
+        if (auto best = Decide(AllShifts(), look, method)) return best;
       if (own_.size() < index_.gram() || index_.grams().empty()) continue;
       // From the middle outwards: 4/8, 3/8, 5/8, ...
       for (std::size_t s = 0; s <= kSeeds; ++s) {
         const std::size_t part = s % 2 == 1 ? kSeeds / 2 - (s + 1) / 2 : kSeeds / 2 + s / 2;
-        if (auto best = Decide(AtSeed((own_.size() - index_.gram()) * part / kSeeds), look, means)) return best;
+        if (auto best = Decide(AtSeed((own_.size() - index_.gram()) * part / kSeeds), look, method)) return best;
       }
     }
     return std::nullopt;
@@ -232,8 +251,7 @@ class Finder {
     std::sort(votes.begin(), votes.end(), [](const Vote& a, const Vote& b) {
       return std::tie(a.difference_ns, a.own, a.spine) < std::tie(b.difference_ns, b.own, b.spine);
     });
-    const std::int64_t span = std::llabs(own_[begin + n - 1].end_ns - own_[begin].end_ns);
-    const std::int64_t width = kSharpNs + std::llround(kDriftLimit / 2 * static_cast<double>(span));
+    const std::int64_t width = kLeaveTogetherNs + DriftWithin(own_[begin + n - 1].end_ns - own_[begin].end_ns);
     // Votes within a width, from each on; the best, and the best that is not the same once more.
     std::vector<std::size_t> ends(votes.size());
     std::size_t best = 0, end = 0;
@@ -271,15 +289,15 @@ class Finder {
       if (it == all.end()) continue;
       const auto at = it - all.begin(), n = static_cast<std::ptrdiff_t>(all.size());
       Candidates near(all.begin() + std::max<std::ptrdiff_t>(0, at - 2), all.begin() + std::min(n, at + 3));
-      for (Candidate& c : near) Judge(c, look);
+      for (Candidate& c : near) Score(c, look);
       const auto best = ByRuns(near);
       if (best && best->shift == it->shift && best->together > static_cast<std::size_t>(look)) return best;
     }
     return std::nullopt;
   }
 
-  std::optional<Candidate> Decide(Candidates all, std::int64_t look, Method means) {
-    if (all.size() > 2 * kShort && means == Method::kRhythm)
+  std::optional<Candidate> Decide(Candidates all, std::int64_t look, Method method) {
+    if (all.size() > 2 * kShort && method == Method::kRhythm)
       if (auto best = Likely(all, look)) return best;
     if (all.size() > kCandidates) {
       std::nth_element(all.begin(), all.begin() + kCandidates, all.end(), [&](const Candidate& a, const Candidate& b) {
@@ -290,19 +308,19 @@ class Finder {
     }
     Candidates fits;
     for (Candidate& c : all) {
-      Judge(c, look);
+      Score(c, look);
       if (c.viable) fits.push_back(c);
     }
-    // A hole makes the true place look wrong as a whole; its stretches still speak.
-    if (means == Method::kRhythm)
+    // A hole makes the true position look wrong as a whole; its stretches still speak.
+    if (method == Method::kRhythm)
       if (auto best = ByRuns(all)) return best;
     if (fits.empty()) return std::nullopt;
     several_ = true;
     std::sort(fits.begin(), fits.end(), [](const Candidate& a, const Candidate& b) { return a.shift < b.shift; });
-    return Pick(all, fits, look, means);
+    return Pick(all, fits, look, method);
   }
 
-  std::optional<Candidate> Pick(const Candidates& all, const Candidates& fits, std::int64_t look, Method means) const {
+  std::optional<Candidate> Pick(const Candidates& all, const Candidates& fits, std::int64_t look, Method method) const {
     // Shifts that leave little in common fit more easily: without any other support
     // they are no rivals of one that fits on more than twice as much.
     std::size_t most = 0;
@@ -314,16 +332,16 @@ class Finder {
     if (rivals.size() == 1) {
       const Candidate& only = rivals[0];
       const bool large = 2 * only.pairs > possible;
-      // Where something is missing nearby the true place looks wrong as a whole, and a wrong one
+      // Where something is missing nearby the true position looks wrong as a whole, and a wrong one
       // may be left: no other may have a long stretch.
       const bool alone = std::all_of(all.begin(), all.end(), [&](const Candidate& c) {
         return c.shift == only.shift || 2 * c.symbols <= only.symbols;
       });
-      if (large && alone && (only.together < Enough() || means == Method::kClock) &&
+      if (large && alone && (only.together < Enough() || method == Method::kClock) &&
           (fits.size() == 1 || Supported(only) || only.together == 0))
         return only;
     }
-    switch (means) {
+    switch (method) {
       case Method::kRhythm:
         return ByRhythm(rivals, look);
       case Method::kStepNumbers:
@@ -335,7 +353,7 @@ class Finder {
     return ByClock(rivals);
   }
 
-  bool Sharp(const Candidate& c) const { return c.together >= Enough() && c.spread_ns <= kSharpNs; }
+  bool Sharp(const Candidate& c) const { return c.together >= Enough() && c.spread_ns <= kLeaveTogetherNs; }
 
   bool Supported(const Candidate& c) const {
     return c.steps >= kSteps || Sharp(c) || std::llabs(c.offset_ns - prior_.offset_ns) <= WallLimit();
@@ -346,7 +364,7 @@ class Finder {
 
   std::int64_t WallLimit() const { return prior_.within_ns > 0 ? prior_.within_ns : kWallNs; }
 
-  // The place with the longest stretch that keeps the difference, if it is twice as long as at any other.
+  // The position with the longest stretch that keeps the difference, if it is twice as long as at any other.
   std::optional<Candidate> ByRuns(const Candidates& all) const {
     for (std::size_t r = 0; r < kRunNs.size(); ++r) {
       const Candidate* best = nullptr;
@@ -358,16 +376,16 @@ class Finder {
         const Candidate::Run& run = c.runs[r];
         if (&c == best || !InReach(run) || 2 * run.length <= longest.length) return true;
         // Behind a hole the shift is another one, the clocks are the same.
-        const double apart = static_cast<double>(std::llabs(own_[run.middle].end_ns - own_[longest.middle].end_ns));
-        return std::llabs(run.offset_ns - longest.offset_ns) <= kSharpNs + std::llround(kDriftLimit / 2 * apart);
+        return std::llabs(run.offset_ns - longest.offset_ns) <=
+               kLeaveTogetherNs + DriftWithin(own_[run.middle].end_ns - own_[longest.middle].end_ns);
       });
       if (!clear || Regular(all, *best, r)) continue;
-      Candidate place = *best;
-      place.seed = longest.middle;
-      place.offset_ns = longest.offset_ns;
-      place.spread_ns = std::min(place.spread_ns, kRunNs[r]);
-      place.together = longest.length;
-      return place;
+      Candidate position = *best;
+      position.seed = longest.middle;
+      position.offset_ns = longest.offset_ns;
+      position.spread_ns = std::min(position.spread_ns, kRunNs[r]);
+      position.together = longest.length;
+      return position;
     }
     return std::nullopt;
   }
@@ -408,8 +426,7 @@ class Finder {
       }
       if (!a.together || !b.together) continue;
       const std::int64_t difference = b.end_ns - a.end_ns;
-      const double pause = static_cast<double>(std::llabs(a.end_ns - before_end));
-      const bool keeps = run > 0 && std::llabs(difference - before) <= limit_ns + std::llround(kDriftLimit / 2 * pause);
+      const bool keeps = run > 0 && std::llabs(difference - before) <= limit_ns + DriftWithin(a.end_ns - before_end);
       run = keeps ? run + 1 : 1;
       before = difference, before_end = a.end_ns;
       longest = std::max(longest, run);
@@ -460,7 +477,8 @@ class Finder {
       if (off(c) < off(*best)) best = &c;
     if (off(*best) > WallLimit()) return std::nullopt;
     for (const Candidate& c : fits)
-      if (&c != best && off(c) < (prior_.within_ns > 0 ? 2 : 8) * off(*best) + kLeastTolerance) return std::nullopt;
+      if (&c != best && off(c) < (prior_.within_ns > 0 ? kRelatedRatio : kWallRatio) * off(*best) + kLeaveTogetherNs)
+        return std::nullopt;
     return *best;
   }
 
@@ -473,12 +491,6 @@ class Finder {
 
 }  // namespace
 
-std::optional<Candidate> FindPlace(const Spine& spine, const std::vector<OrderedOp>& own, const OffsetPrior& prior,
-                                   bool* several) {
-  *several = false;
-  return Finder(spine, own, prior).Find(several);
-}
-
 Spine::Spine(std::vector<OrderedOp> ops) : ops_(std::move(ops)) {
   gram_ = std::min(kGram, std::max<std::size_t>(1, ops_.size()));
   if (ops_.size() < gram_) return;
@@ -490,19 +502,19 @@ Spine::Spine(std::vector<OrderedOp> ops) : ops_(std::move(ops)) {
 SequenceMatch Spine::Match(const std::vector<OrderedOp>& own, const OffsetPrior& prior) const {
   SequenceMatch match;
   match.to.assign(own.size(), kExtraOp);
-  bool several = false;
-  const std::optional<Candidate> place = FindPlace(*this, own, prior, &several);
-  if (!place) {
-    match.placed = several ? Placed::kAmbiguous : Placed::kNowhere;
+  Finder finder(*this, own, prior);
+  const std::optional<Candidate> position = finder.Find();
+  if (!position) {
+    match.fit = finder.several() ? Fit::kAmbiguous : Fit::kNone;
     return match;
   }
-  WalkFrom(*place, ops_, own, &match);
-  // Between the first and the last pair most have a partner, or the place was wrong.
-  const auto placed = [](std::int32_t to) { return to >= 0; };
-  const auto first = std::find_if(match.to.begin(), match.to.end(), placed);
-  const auto last = std::find_if(match.to.rbegin(), match.to.rend(), placed).base();
+  WalkFrom(*position, ops_, own, &match);
+  // Between the first and the last pair most have a partner, or the position was wrong.
+  const auto paired = [](std::int32_t to) { return to >= 0; };
+  const auto first = std::find_if(match.to.begin(), match.to.end(), paired);
+  const auto last = std::find_if(match.to.rbegin(), match.to.rend(), paired).base();
   if (first < last && 2 * match.matched > static_cast<std::size_t>(last - first)) {
-    match.placed = Placed::kPlaced;
+    match.fit = Fit::kUnique;
   } else {
     match.to.assign(own.size(), kExtraOp);
     match.matched = match.disagree = 0;

@@ -1,10 +1,10 @@
 #pragma once
 // The order of one rank's collectives on a communicator against another's, where
-// nothing numbers them: imported traces. Traces begin and end at different places
+// nothing numbers them: imported traces. Traces begin and end at different points
 // and miss operations, and training repeats itself, so symbols (kind, type, size)
 // alone fit at every step. What decides then, in this order: the rhythm (members
 // leave together, so the differences of their ends stay within microseconds at the
-// true place, and vary with the steps' own jitter at every other), the step numbers,
+// true position, and vary with the steps' own jitter at every other), the step numbers,
 // the wall clock. What nothing decides stays open.
 
 #include <cstddef>
@@ -27,19 +27,19 @@ struct OffsetPrior {
   std::int64_t within_ns = 0;  // 0: only what wall clocks are usually good for.
 };
 
-enum class Placed : std::uint8_t {
-  kNowhere,    // The sequences do not fit together.
-  kAmbiguous,  // They fit at several places.
-  kPlaced,
+enum class Fit : std::uint8_t {
+  kNone,       // The sequences do not fit together.
+  kAmbiguous,  // They fit at several positions, and nothing decides between them.
+  kUnique,
 };
 
 inline constexpr std::int32_t kExtraOp = -1, kAmbiguousOp = -2;
 
 struct SequenceMatch {
-  Placed placed = Placed::kNowhere;
+  Fit fit = Fit::kNone;
   std::vector<std::int32_t> to;           // Per own operation: index in the spine, or one of the above.
   std::int64_t offset_ns = 0;             // Spine minus own, at the middle of what they share.
-  std::int64_t spread_ns = -1;            // Of the ends' differences around it; -1 too few to tell.
+  std::int64_t spread_ns = -1;            // Of the ends' differences around it; -1: too few.
   std::size_t matched = 0, disagree = 0;  // Disagree: matched by order and time, but kind or size differ.
 };
 

@@ -1,11 +1,11 @@
 #pragma once
-// The two halves of Spine::Match: where one operation lies (sequence.cc), and from
-// there on which is which (sequence_walk.cc).
+// What the two halves of Spine::Match share: finding the position of one operation (sequence.cc), and from there on
+// which is which (sequence_walk.cc).
 
-#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
-#include <optional>
+#include <cstdlib>
 #include <vector>
 
 #include "merge/match/sequence.h"
@@ -14,8 +14,12 @@ namespace lockstep::merge {
 
 // Two clocks drift apart by less.
 inline constexpr double kDriftLimit = 200e-6;
-// Members leave within this of one another before a difference is looked into.
-inline constexpr std::int64_t kLeastTolerance = 30'000;
+// What drift changes within so much time: two crystals of 50 ppm.
+inline std::int64_t DriftWithin(std::int64_t ns) {
+  return std::llround(kDriftLimit / 2 * static_cast<double>(std::llabs(ns)));
+}
+// Members of an operation that leave together do so within this of one another.
+inline constexpr std::int64_t kLeaveTogetherNs = 30'000;
 
 // Own operation j lies at spine position j + shift, around operation `seed`.
 struct Candidate {
@@ -36,20 +40,9 @@ struct Candidate {
   std::size_t symbols = 0;  // Longest stretch whose symbols agree.
 };
 
-// The place that symbols, rhythm, step numbers or clock decide for. None: `several` tells
-// whether there were places to choose from.
-std::optional<Candidate> FindPlace(const Spine& spine, const std::vector<OrderedOp>& own, const OffsetPrior& prior,
-                                   bool* several);
-
-// Pairs the operations before and after the place; fills all of `match` but `placed`.
-void WalkFrom(const Candidate& place, const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& own,
+// Pairs the operations before and after the position; fills all of `match` but `fit`.
+void WalkFrom(const Candidate& position, const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& own,
               SequenceMatch* match);
-
-inline std::int64_t MedianOf(std::vector<std::int64_t>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 inline bool Compatible(const OrderedOp& a, const OrderedOp& b) {
   return a.symbol == b.symbol || a.symbol == 0 || b.symbol == 0;

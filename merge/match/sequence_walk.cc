@@ -2,12 +2,16 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <span>
 
 #include "merge/match/sequence_parts.h"
+#include "merge/median.h"
 
 namespace lockstep::merge {
 namespace {
 
+// Operations ahead by which two ways to go on are compared, and operations back by which a hole may be moved where
+// operations repeat.
 constexpr std::size_t kLookahead = 12, kSlide = 256;
 // Where order and time part: a stretch of this many on both sides is looked at as a whole,
 // until so many in a row fit again.
@@ -17,6 +21,15 @@ constexpr std::size_t kWindow = 32, kResync = 4;
 // says that the earlier one cannot have one.
 constexpr double kGap = 0.5, kGapByTime = 0.1, kNear = 0.05, kLate = 0.45, kWrong = 0.4, kWrongUntimed = 0.9,
                  kApart = 1.5, kWrongAndLate = 1.6;
+// Operations beyond the end of a sequence or window may fit or not. Those left over at the sequence's own end need no
+// partner.
+constexpr double kUnknown = 0.5, kLeftOver = 0.1;
+// Ends may differ by so many of the position's spreads (a quarter of the ends lies beyond one).
+constexpr std::int64_t kToleranceSpreads = 6;
+// Operations before and behind where the clock says that the longer side goes on: ends are not exact.
+constexpr std::size_t kJumpSearch = 2;
+// A hole is not moved further once that has cost so many tolerances more.
+constexpr std::int64_t kSlideTolerances = 64;
 
 // The clock difference as it goes along: median of the latest, moved on by the drift they show.
 class Tracker {
@@ -58,10 +71,7 @@ class Tracker {
       const auto& [time, difference] = recent_[(count_ - 1 - back - k) % recent_.size()];
       times[k] = time, differences[k] = difference;
     }
-    const auto middle = static_cast<std::ptrdiff_t>((n - 1) / 2), end = static_cast<std::ptrdiff_t>(n);
-    std::nth_element(times.begin(), times.begin() + middle, times.begin() + end);
-    std::nth_element(differences.begin(), differences.begin() + middle, differences.begin() + end);
-    return {times[static_cast<std::size_t>(middle)], differences[static_cast<std::size_t>(middle)]};
+    return {LowerMedian(std::span(times).first(n)), LowerMedian(std::span(differences).first(n))};
   }
 
   std::array<std::pair<std::int64_t, std::int64_t>, 24> recent_{};
@@ -77,7 +87,7 @@ class Walker {
       : spine_(spine), own_(own), match_(match) {}
 
   void Walk(const Candidate& c) {
-    tolerance_ = std::max(kLeastTolerance, 6 * std::max<std::int64_t>(0, c.spread_ns));
+    tolerance_ = std::max(kLeaveTogetherNs, kToleranceSpreads * std::max<std::int64_t>(0, c.spread_ns));
     differences_.reserve(own_.size());
     const auto seed = static_cast<std::int64_t>(c.seed);
     Tracker offset(c.offset_ns, own_[c.seed].end_ns);
@@ -85,14 +95,14 @@ class Walker {
     if (seed > 0 && seed + c.shift > 0) Go({spine_, seed + c.shift - 1, -1}, {own_, seed - 1, -1}, offset);
     match_.offset_ns = c.offset_ns;
     if (!differences_.empty()) {
-      match_.offset_ns = MedianOf(differences_);
+      match_.offset_ns = LowerMedian(differences_);
       if (differences_.size() >= 3) match_.spread_ns = c.spread_ns;
     }
     for (const std::int32_t to : match_.to) match_.matched += to >= 0;
   }
 
  private:
-  // The two sequences from a place onwards, in either direction.
+  // A sequence from a position onwards, in either direction.
   struct View {
     const std::vector<OrderedOp>& ops;
     std::int64_t origin, direction;
@@ -115,7 +125,7 @@ class Walker {
       if (a.together && b.together) cost += Late(a, b, offset) ? 1 : 0;
     }
     // Beyond the end nothing is known: neither good nor bad.
-    return cost + 0.5 * static_cast<double>(kLookahead - k);
+    return cost + kUnknown * static_cast<double>(kLookahead - k);
   }
 
   std::int64_t Slack(const OrderedOp& b, const Tracker& offset) const { return tolerance_ + offset.Doubt(b.end_ns); }
@@ -160,10 +170,10 @@ class Walker {
     if (jump < kWindow / 2) return false;
     double best = Cost(s, o, *i, *j, offset);
     std::size_t skip = 0;
-    for (std::size_t k = jump - 2; k <= jump + 2; ++k) {
+    for (std::size_t k = jump - kJumpSearch; k <= jump + kJumpSearch; ++k) {
       const std::size_t x = *i + (in_spine ? k : 0), y = *j + (in_spine ? 0 : k);
       if (x > s.size() || y > o.size()) break;
-      const double cost = Cost(s, o, x, y, offset) + 0.5;
+      const double cost = Cost(s, o, x, y, offset) + kGap;
       if (cost < best) best = cost, skip = k;
     }
     if (skip == 0) return false;
@@ -197,14 +207,15 @@ class Walker {
     return (in_spine ? lead < 0 : lead > 0) ? kGapByTime : kGap;
   }
 
-  // The cheapest way through the next operations of both: which pairs, which are missing
-  // on either side. False: nothing but gaps.
-  bool Bridge(const View& s, const View& o, std::size_t* i, std::size_t* j, Tracker& tracker) {
-    const std::size_t n = std::min(kWindow, s.size() - *i), m = std::min(kWindow, o.size() - *j);
-    const Tracker offset = tracker;  // As it was at the beginning: costs must not change on the way.
-    enum Step : std::uint8_t { kPair, kSkipSpine, kSkipOwn };
+  enum Step : std::uint8_t { kPair, kSkipSpine, kSkipOwn };
+  using Steps = std::array<std::array<Step, kWindow + 1>, kWindow + 1>;
+
+  // The cheapest way through the next operations of both, n from s[i] and m from o[j]: which pairs, which are missing
+  // on either side.
+  Steps CheapestWay(const View& s, const View& o, std::size_t i, std::size_t j, std::size_t n, std::size_t m,
+                    const Tracker& offset) const {
     std::array<std::array<double, kWindow + 1>, kWindow + 1> cost;
-    std::array<std::array<Step, kWindow + 1>, kWindow + 1> step;
+    Steps step;
     // From the end backwards: where one window ends the rest is open.
     for (std::size_t x = n + 1; x-- > 0;)
       for (std::size_t y = m + 1; y-- > 0;) {
@@ -214,33 +225,42 @@ class Walker {
           const bool open = x == n ? n == kWindow : m == kWindow;
           const std::size_t left = x == n ? m - y : n - x;
           step[x][y] = x == n ? kSkipOwn : kSkipSpine;
-          // What is left over at the sequence's own end has no partner, and needs none.
-          cost[x][y] = kGap * static_cast<double>(left) * (open ? 0.5 : 0.1);
+          cost[x][y] = kGap * static_cast<double>(left) * (open ? kUnknown : kLeftOver);
           continue;
         }
-        cost[x][y] = cost[x + 1][y + 1] + PairCost(s[*i + x], o[*j + y], offset);
+        cost[x][y] = cost[x + 1][y + 1] + PairCost(s[i + x], o[j + y], offset);
         step[x][y] = kPair;
-        const double skip_spine = cost[x + 1][y] + GapCost(s, *i + x, o, *j + y, true, offset);
-        const double skip_own = cost[x][y + 1] + GapCost(s, *i + x, o, *j + y, false, offset);
+        const double skip_spine = cost[x + 1][y] + GapCost(s, i + x, o, j + y, true, offset);
+        const double skip_own = cost[x][y + 1] + GapCost(s, i + x, o, j + y, false, offset);
         if (skip_spine < cost[x][y]) cost[x][y] = skip_spine, step[x][y] = kSkipSpine;
         if (skip_own < cost[x][y]) cost[x][y] = skip_own, step[x][y] = kSkipOwn;
       }
-    std::size_t clean = 0;
-    for (std::size_t x = 0, y = 0; x < n && y < m;) {
-      clean += step[x][y] == kPair && PairCost(s[*i + x], o[*j + y], offset) <= kNear;
+    return step;
+  }
+
+  // Goes the cheapest way until order and time agree again. False: it is nothing but gaps.
+  bool Bridge(const View& s, const View& o, std::size_t* i, std::size_t* j, Tracker& tracker) {
+    const std::size_t n = std::min(kWindow, s.size() - *i), m = std::min(kWindow, o.size() - *j);
+    const Tracker offset = tracker;  // As it was at the beginning: costs must not change on the way.
+    const Steps step = CheapestWay(s, o, *i, *j, n, m, offset);
+    const std::size_t first_i = *i, first_j = *j;
+    const auto good = [&](std::size_t x, std::size_t y) {
+      return step[x][y] == kPair && PairCost(s[first_i + x], o[first_j + y], offset) <= kNear;
+    };
+    bool any_good = n <= 1 || m <= 1;
+    for (std::size_t x = 0, y = 0; x < n && y < m && !any_good;) {
+      any_good = good(x, y);
       const Step taken = step[x][y];
       x += taken != kSkipOwn, y += taken != kSkipSpine;
     }
-    if (clean == 0 && n > 1 && m > 1) return false;
-    const std::size_t first_i = *i, first_j = *j;
+    if (!any_good) return false;
     std::size_t x = 0, y = 0, run = 0;
     bool gap = false;
     while (x < n && y < m && (run < kResync || !gap)) {
       const Step taken = step[x][y];
       if (taken == kPair) {
-        const bool good = PairCost(s[first_i + x], o[first_j + y], offset) <= kNear;
-        run = good ? run + 1 : 0;
-        gap |= !good;
+        run = good(x, y) ? run + 1 : 0;
+        gap |= run == 0;
         Pair(s, o, first_i + x, first_j + y, tracker);
         ++x, ++y;
         continue;
@@ -284,14 +304,14 @@ class Walker {
       cost += Off(in_spine, own, offset) - Off(s[i - t], o[j - t], offset);
       costs.push_back(cost);
       if (cost < least) least = cost, best = t;
-      if (cost > 64 * tolerance_) break;
+      if (cost > kSlideTolerances * tolerance_) break;
     }
     if (best > 0) {
       for (std::size_t t = 1; t <= best; ++t) match_.to[o.at(j - t)] = kExtraOp;
       for (std::size_t t = best; t >= 1; --t)
         match_.to[o.at(j - t + skip_o)] = static_cast<std::int32_t>(s.at(i - t + skip_s));
     }
-    // Every place about as good as the best leaves the operations in between open.
+    // Every position about as good as the best leaves the operations in between open.
     std::size_t nearest = best, farthest = best;
     for (std::size_t t = 0; t < costs.size(); ++t) {
       if (costs[t] > least + tolerance_) continue;
@@ -310,9 +330,9 @@ class Walker {
 
 }  // namespace
 
-void WalkFrom(const Candidate& place, const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& own,
+void WalkFrom(const Candidate& position, const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& own,
               SequenceMatch* match) {
-  Walker(spine, own, *match).Walk(place);
+  Walker(spine, own, *match).Walk(position);
 }
 
 }  // namespace lockstep::merge

@@ -25,8 +25,8 @@ std::int32_t ExitOf(const schema::RankTables& head) {
 
 }  // namespace
 
-std::vector<RankOutcome> JudgeOutcomes(const std::vector<RunRank>& ranks, const std::vector<std::int64_t>& first_ns,
-                                       const std::vector<std::int64_t>& last_ns) {
+std::vector<RankOutcome> FindOutcomes(const std::vector<RunRank>& ranks, const std::vector<std::int64_t>& first_ns,
+                                      const std::vector<std::int64_t>& last_ns) {
   std::vector<RankOutcome> outcomes(ranks.size());
   std::size_t failed = 0, fine = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -105,11 +106,10 @@ std::vector<Candidate> ListCandidates(const std::string& run_dir) {
   return candidates;
 }
 
-std::string Reason(const Error& error) { return error.what; }
-
 // All there is of one slot. The finished file wins; the spool is the truth of an
 // unfinished slot, a .part is at best as good.
 struct SlotFiles {
+  std::int64_t slot = -1;
   std::vector<Found> found;
   std::vector<RunLoss> losses;
   bool unreadable = false;
@@ -136,21 +136,19 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate
     }
     return std::optional<Error>();
   };
-  std::vector<RunLoss> failures;
+  // A bad file beside a good one of the same slot is worth its line too.
   const auto open_all = [&](FileName::Kind kind) {
     bool opened = false;
     for (const Candidate* candidate : files) {
       if (candidate->name.kind != kind) continue;
       if (const auto error = open(*candidate))
-        failures.push_back(MakeLoss(-1, Loss::kFileUnreadable, 1, candidate->file + ": " + Reason(*error)));
+        slot.losses.push_back(MakeLoss(-1, Loss::kFileUnreadable, 1, candidate->file + ": " + error->what));
       else
         opened |= candidate->name.process == 1 || candidate->name.slot < 0;
     }
     return opened;
   };
   if (!open_all(FileName::kH5) && !open_all(FileName::kSpool)) open_all(FileName::kPart);
-  // A bad file beside a good one of the same slot is worth its line too.
-  slot.losses = std::move(failures);
   slot.unreadable = slot.found.empty() && !slot.losses.empty();
   return slot;
 }
@@ -209,16 +207,11 @@ void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::
     const SlotFiles& slot = slots[i];
     packer.Put(slot.unreadable);
     packer.Put(slot.losses.size());
-    for (const RunLoss& loss : slot.losses)
-      packer.Put(loss.rank), packer.Put(loss.name), packer.Put(loss.count), packer.Put(loss.detail);
+    for (const RunLoss& loss : slot.losses) packer.Put(loss.rank, loss.name, loss.count, loss.detail);
     packer.Put(slot.found.size());
     for (const Found& found : slot.found) {
-      packer.Put(static_cast<std::uint64_t>(found.candidate - candidates.data()));
-      packer.Put(found.source->EventRows());
-      packer.Put(found.source->complete());
-      packer.Put(found.rank);
-      packer.Put(found.certainty);
-      packer.Put(found.head.damaged);
+      packer.Put(found.candidate - candidates.data(), found.source->EventRows(), found.source->complete());
+      packer.Put(found.rank, found.certainty, found.head.damaged);
       found.head.tables.ForEachTable([&](const auto& table) { packer.PutTable(table); });
     }
   }
@@ -230,24 +223,134 @@ void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::
     SlotFiles& slot = slots[i];
     bytes.Take(slot.unreadable);
     slot.losses.resize(bytes.Take<std::size_t>());
-    for (RunLoss& loss : slot.losses)
-      bytes.Take(loss.rank), bytes.Take(loss.name), bytes.Take(loss.count), bytes.Take(loss.detail);
+    for (RunLoss& loss : slot.losses) bytes.Take(loss.rank, loss.name, loss.count, loss.detail);
     const auto count = bytes.Take<std::size_t>();
     for (std::size_t n = 0; n < count; ++n) {
       Found& found = slot.found.emplace_back();
-      found.candidate = &candidates[bytes.Take<std::uint64_t>()];
+      found.candidate = &candidates[bytes.Take<std::ptrdiff_t>()];
       const auto rows = bytes.Take<std::uint64_t>();
       found.source = std::make_unique<SharedSource>(rows, bytes.Take<bool>());
-      bytes.Take(found.rank);
-      bytes.Take(found.certainty);
-      bytes.Take(found.head.damaged);
+      bytes.Take(found.rank, found.certainty, found.head.damaged);
       found.head.tables.ForEachTable([&](auto& table) { bytes.TakeTable(table); });
       found.mine = false;
     }
   }
 }
 
+// All files, slot by slot: those of one number belong together, others stand alone.
+std::vector<SlotFiles> OpenSlots(const std::string& run_dir, const std::vector<Candidate>& candidates, unsigned jobs,
+                                 const std::function<void(double)>& progress, const MergeTeam* team) {
+  std::vector<std::vector<const Candidate*>> files;
+  for (const Candidate& candidate : candidates) {
+    if (files.empty() || candidate.name.slot < 0 || files.back()[0]->name.slot != candidate.name.slot)
+      files.emplace_back();
+    files.back().push_back(&candidate);
+  }
+  std::vector<SlotFiles> slots(files.size());
+  std::mutex mutex;
+  std::size_t done = 0;
+  ParallelFor(jobs, slots.size(), [&](std::size_t i) {
+    if (IsMine(team, i)) slots[i] = OpenSlot(run_dir, files[i]);
+    slots[i].slot = files[i][0]->name.slot;
+    if (!progress) return;
+    const std::lock_guard lock(mutex);
+    progress(static_cast<double>(++done) / static_cast<double>(slots.size()));
+  });
+  return slots;
+}
+
+// Of a run without a manifest: what most files say.
+std::string MostFrequentRunId(const std::vector<SlotFiles>& slots) {
+  std::map<std::string_view, std::size_t> files;
+  for (const SlotFiles& slot : slots)
+    for (const Found& found : slot.found)
+      if (const auto id = ingest::MetaValue(found.head.tables, "run_id"); !id.empty()) ++files[id];
+  const auto most = std::ranges::max_element(files, {}, [](const auto& of_id) { return of_id.second; });
+  return most == files.end() ? "" : std::string(most->first);
+}
+
+// Which file stands for which rank. Takes the losses of the slots, and adds what is of another run or doubled.
+std::map<std::int32_t, Found> ChooseRanks(std::vector<SlotFiles>& slots, RunFiles& run) {
+  std::map<std::int32_t, Found> chosen;
+  std::vector<Found> unranked;
+  for (SlotFiles& slot : slots) {
+    run.losses.insert(run.losses.end(), slot.losses.begin(), slot.losses.end());
+    std::ranges::stable_sort(slot.found, std::greater<>(), &Found::certainty);
+    std::set<std::int32_t> of_slot;
+    for (Found& found : slot.found) {
+      const auto id = ingest::MetaValue(found.head.tables, "run_id");
+      if (!id.empty() && !run.run_id.empty() && id != run.run_id) {
+        run.losses.push_back(
+            MakeLoss(-1, Loss::kRunMixed, 1,
+                     found.candidate->file + ": recorded in run " + std::string(id) + ", this is run " + run.run_id));
+        continue;
+      }
+      if (found.rank < 0) {
+        unranked.push_back(std::move(found));
+        continue;
+      }
+      // Helpers of a rank inherit its environment: not a doubled rank, only not the one that is meant.
+      if (!of_slot.insert(found.rank).second) continue;
+      const std::int32_t rank = found.rank;
+      const std::string& file = found.candidate->file;
+      const auto [at, fresh] = chosen.try_emplace(rank, std::move(found));
+      if (!fresh)
+        run.losses.push_back(MakeLoss(
+            rank, Loss::kRankDuplicated, 1,
+            file + ": rank " + std::to_string(rank) + " was read from " + at->second.candidate->file + " instead"));
+    }
+  }
+  // Nothing knew a rank (no MPI, no launcher): the slot's number is all there is.
+  for (Found& found : unranked) {
+    const FileName& name = found.candidate->name;
+    if (name.slot < 0 || name.slot >= ingest::kMostRanks || name.process != 1) continue;
+    const auto rank = static_cast<std::int32_t>(name.slot);
+    if (run.world_size == 0 || rank < run.world_size) chosen.try_emplace(rank, std::move(found));
+  }
+  return chosen;
+}
+
+Error NothingReadable(const std::string& run_dir, const RunFiles& run) {
+  std::string first;
+  for (const RunLoss& loss : run.losses)
+    if (first.empty()) first = loss.detail;
+  for (std::int32_t rank = 0; first.empty() && rank < std::max(run.world_size, 1); ++rank)
+    if (const std::string where = trace::SpoolElsewhere(run_dir, rank); !where.empty())
+      first = "rank " + std::to_string(rank) + ": " + where;
+  return {ErrorCode::kNotFound, first.empty() ? "there is no rank file here" : "no rank file could be read: " + first,
+          RanksDir(run_dir).string(), "gather the ranks/ files of all nodes into one run directory"};
+}
+
+// `counts_ranks`: no manifest says how many ranks there are, the ranks' own files do.
+void AddRank(const std::string& run_dir, std::int32_t rank, Found found, bool counts_ranks, RunFiles& run) {
+  RunRank entry;
+  entry.rank = rank;
+  entry.file = found.candidate->file;
+  entry.state = found.source->complete() ? RankState::kComplete : RankState::kRecovered;
+  if (!found.source->complete())
+    run.losses.push_back(MakeLoss(rank, Loss::kRankUnfinished, 1,
+                                  entry.file + (trace::SpoolIsHeld((fs::path(run_dir) / entry.file).string())
+                                                    ? ": still running, what is there so far"
+                                                    : "")));
+  for (const std::string& damage : found.head.damaged) {
+    entry.state = RankState::kCutShort;
+    run.losses.push_back(MakeLoss(rank, Loss::kRankCutShort, 1, entry.file + ": " + damage));
+  }
+  entry.mine = found.mine;
+  entry.source = std::move(found.source);
+  entry.head = std::move(found.head.tables);
+  const std::int64_t size = ingest::MetaNumber(entry.head, "world_size", 0);
+  if (counts_ranks && size > 0 && size <= ingest::kMostRanks)
+    run.world_size = std::max(run.world_size, static_cast<std::int32_t>(size));
+  run.ranks.push_back(std::move(entry));
+}
+
 }  // namespace
+
+bool HasLoss(const schema::RankTables& head, Loss loss) {
+  return std::ranges::any_of(head.losses.name,
+                             [&](std::uint32_t name) { return trace::TextOf(head, name) == Info(loss).name; });
+}
 
 ManifestFacts ReadManifest(const std::string& run_dir) {
   ManifestFacts facts;
@@ -297,134 +400,27 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
   std::vector<Candidate> candidates = ListCandidates(run_dir);
   if (team != nullptr) candidates = AgreeOn(*team, candidates);
   RunFiles run;
-  const ManifestFacts manifest = ReadManifest(run_dir);
-  run.run_id = manifest.run_id;
-  run.command = manifest.command;
+  ManifestFacts manifest = ReadManifest(run_dir);
+  run.run_id = std::move(manifest.run_id);
+  run.command = std::move(manifest.command);
   run.world_size = manifest.world_size;
-  run.losses = manifest.losses;
+  run.losses = std::move(manifest.losses);
 
-  // Slots: files of one number belong together, others stand alone.
-  std::vector<std::vector<const Candidate*>> slots;
-  for (const Candidate& candidate : candidates) {
-    if (slots.empty() || candidate.name.slot < 0 || slots.back()[0]->name.slot != candidate.name.slot)
-      slots.emplace_back();
-    slots.back().push_back(&candidate);
-  }
-  std::vector<SlotFiles> opened(slots.size());
-  std::mutex mutex;
-  std::size_t done = 0;
-  ParallelFor(jobs, slots.size(), [&](std::size_t i) {
-    if (IsMine(team, i)) opened[i] = OpenSlot(run_dir, slots[i]);
-    if (!progress) return;
-    const std::lock_guard lock(mutex);
-    progress(static_cast<double>(++done) / static_cast<double>(slots.size()));
-  });
-  if (team != nullptr) ShareSlots(*team, candidates, opened);
+  std::vector<SlotFiles> slots = OpenSlots(run_dir, candidates, jobs, progress, team);
+  if (team != nullptr) ShareSlots(*team, candidates, slots);
+  if (run.run_id.empty()) run.run_id = MostFrequentRunId(slots);
+  std::map<std::int32_t, Found> chosen = ChooseRanks(slots, run);
+  if (chosen.empty()) return NothingReadable(run_dir, run);
 
-  // Which run is this? The manifest says, else most files do.
-  std::map<std::string, std::size_t> run_ids;
-  for (const SlotFiles& slot : opened)
-    for (const Found& found : slot.found)
-      if (const auto id = ingest::MetaValue(found.head.tables, "run_id"); !id.empty()) ++run_ids[std::string(id)];
-  if (run.run_id.empty() && !run_ids.empty())
-    run.run_id = std::max_element(run_ids.begin(), run_ids.end(), [](const auto& a, const auto& b) {
-                   return a.second < b.second;
-                 })->first;
-
-  std::map<std::int32_t, Found> chosen;
-  std::vector<Found> unranked;
-  std::set<std::int32_t> unreadable_ranks;
-  for (SlotFiles& slot : opened) {
-    run.losses.insert(run.losses.end(), slot.losses.begin(), slot.losses.end());
-    std::stable_sort(slot.found.begin(), slot.found.end(),
-                     [](const Found& a, const Found& b) { return a.certainty > b.certainty; });
-    std::set<std::int32_t> of_slot;
-    for (Found& found : slot.found) {
-      const auto id = ingest::MetaValue(found.head.tables, "run_id");
-      if (!id.empty() && !run.run_id.empty() && id != run.run_id) {
-        run.losses.push_back(
-            MakeLoss(-1, Loss::kRunMixed, 1,
-                     found.candidate->file + ": recorded in run " + std::string(id) + ", this is run " + run.run_id));
-        continue;
-      }
-      if (found.rank < 0) {
-        unranked.push_back(std::move(found));
-        continue;
-      }
-      // Helpers of a rank inherit its environment: not a doubled rank, only not the one that is meant.
-      if (!of_slot.insert(found.rank).second) continue;
-      const auto at = chosen.find(found.rank);
-      if (at != chosen.end()) {
-        run.losses.push_back(MakeLoss(found.rank, Loss::kRankDuplicated, 1,
-                                      found.candidate->file + ": rank " + std::to_string(found.rank) +
-                                          " was read from " + at->second.candidate->file + " instead"));
-        continue;
-      }
-      const std::int32_t rank = found.rank;
-      chosen.emplace(rank, std::move(found));
-    }
-  }
-  // Nothing knew a rank (no MPI, no launcher): the slot's number is all there is.
-  for (Found& found : unranked) {
-    const FileName& name = found.candidate->name;
-    if (name.slot < 0 || name.slot >= ingest::kMostRanks || name.process != 1) continue;
-    found.rank = static_cast<std::int32_t>(name.slot);
-    const std::int32_t rank = found.rank;
-    if (!chosen.contains(rank) && (run.world_size == 0 || rank < run.world_size))
-      chosen.emplace(rank, std::move(found));
-  }
-  for (std::size_t i = 0; i < slots.size(); ++i)
-    if (opened[i].unreadable && slots[i][0]->name.slot >= 0 && slots[i][0]->name.slot < ingest::kMostRanks)
-      unreadable_ranks.insert(static_cast<std::int32_t>(slots[i][0]->name.slot));
-
-  if (chosen.empty()) {
-    std::string first;
-    for (const RunLoss& loss : run.losses)
-      if (first.empty()) first = loss.detail;
-    for (std::int32_t rank = 0; first.empty() && rank < std::max(manifest.world_size, 1); ++rank)
-      if (const std::string where = trace::SpoolElsewhere(run_dir, rank); !where.empty())
-        first = "rank " + std::to_string(rank) + ": " + where;
-    return Error{ErrorCode::kNotFound,
-                 first.empty() ? "there is no rank file here" : "no rank file could be read: " + first,
-                 RanksDir(run_dir).string(), "gather the ranks/ files of all nodes into one run directory"};
-  }
-
-  for (auto& [rank, found] : chosen) {
-    RunRank entry;
-    entry.rank = rank;
-    entry.file = found.candidate->file;
-    entry.state = found.source->complete() ? RankState::kComplete : RankState::kRecovered;
-    if (!found.source->complete())
-      run.losses.push_back(MakeLoss(rank, Loss::kRankUnfinished, 1,
-                                    entry.file + (trace::SpoolIsHeld((fs::path(run_dir) / entry.file).string())
-                                                      ? ": still running, what is there so far"
-                                                      : "")));
-    if (!found.head.damaged.empty()) {
-      entry.state = RankState::kCutShort;
-      for (const std::string& damage : found.head.damaged)
-        run.losses.push_back(MakeLoss(rank, Loss::kRankCutShort, 1, entry.file + ": " + damage));
-    }
-    entry.mine = found.mine;
-    entry.source = std::move(found.source);
-    entry.head = std::move(found.head.tables);
-    const std::int64_t size = ingest::MetaNumber(entry.head, "world_size", 0);
-    if (manifest.world_size == 0 && size > 0 && size <= ingest::kMostRanks)
-      run.world_size = std::max(run.world_size, static_cast<std::int32_t>(size));
-    run.ranks.push_back(std::move(entry));
-  }
+  for (auto& [rank, found] : chosen) AddRank(run_dir, rank, std::move(found), manifest.world_size == 0, run);
   run.world_size = std::max(run.world_size, run.ranks.back().rank + 1);
   if (run.command.empty()) run.command = ingest::MetaValue(run.ranks[0].head, "command");
-
-  std::size_t present = 0;
-  for (std::int32_t rank = 0; rank < run.world_size; ++rank) {
-    while (present < run.ranks.size() && run.ranks[present].rank < rank) ++present;
-    if (present < run.ranks.size() && run.ranks[present].rank == rank) continue;
-    run.missing.push_back(rank);
-  }
+  for (std::int32_t rank = 0; rank < run.world_size; ++rank)
+    if (!chosen.contains(rank)) run.missing.push_back(rank);
   // An unreadable file is the one loss of its rank; a second line would count it twice.
-  std::vector<std::int32_t> without_file;
-  std::set_difference(run.missing.begin(), run.missing.end(), unreadable_ranks.begin(), unreadable_ranks.end(),
-                      std::back_inserter(without_file));
+  std::vector<std::int32_t> without_file = run.missing;
+  for (const SlotFiles& slot : slots)
+    if (slot.unreadable) std::erase(without_file, slot.slot);
   AddMissing(run_dir, without_file, run.losses);
   return run;
 }

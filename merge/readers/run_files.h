@@ -27,6 +27,9 @@ inline RunLoss MakeLoss(std::int32_t rank, Loss loss, std::uint64_t count, std::
   return {rank, std::string(Info(loss).name), count, std::move(detail)};
 }
 
+// Whether the rank's own file tells of such a loss.
+bool HasLoss(const schema::RankTables& head, Loss loss);
+
 using schema::RankState;
 
 struct RunRank {

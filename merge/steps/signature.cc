@@ -6,6 +6,7 @@
 
 #include "core/hash.h"
 #include "merge/match/instance_key.h"
+#include "merge/median.h"
 #include "merge/steps/steps.h"
 
 namespace lockstep::merge {
@@ -64,9 +65,7 @@ Sequence SequenceOf(const MatchRank& rank, Numbered by) {
     if (c.comm[row] < comms.rows() && comms.global_id[c.comm[row]] == by.comm &&
         KeyFunction(comms, c.comm[row], c.kind[row]) == by.function && c.end_ns[row] != schema::kNoTime)
       sequence.rows.push_back(row);
-  std::stable_sort(sequence.rows.begin(), sequence.rows.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return std::pair(c.seq[a], c.start[a]) < std::pair(c.seq[b], c.start[b]);
-  });
+  SortByNumber(c, sequence.rows);
   for (const std::uint32_t row : sequence.rows) {
     Hash64 hash;
     hash.Add(c.kind[row]);
@@ -112,9 +111,7 @@ std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRan
   }
   for (std::size_t p = 0; p < period.length; ++p) {
     if (pauses[p].empty()) continue;
-    const auto middle = pauses[p].begin() + static_cast<std::ptrdiff_t>(pauses[p].size() / 2);
-    std::nth_element(pauses[p].begin(), middle, pauses[p].end());
-    if (*middle > longest) longest = *middle, phase = p;
+    if (const std::int64_t usual = UpperMedian(pauses[p]); usual > longest) longest = usual, phase = p;
   }
 
   // A step begins after the collective before the pause; the same instance bounds it on every rank.

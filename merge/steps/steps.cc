@@ -9,21 +9,13 @@
 namespace lockstep::merge {
 namespace {
 
-// definitions.md: marks, ProfilerStep#N, step ranges, else torch hooks.
-int Preference(std::uint8_t source) {
-  switch (static_cast<StepSource::Value>(source)) {
-    case StepSource::kMark:
-      return 0;
-    case StepSource::kProfilerStep:
-      return 1;
-    case StepSource::kRange:
-      return 2;
-    case StepSource::kTorch:
-      return 3;
-    case StepSource::kSignature:
-      return 4;
-  }
-  return 5;
+// Sources of marks, the best first (definitions.md).
+constexpr StepSource::Value kPreferred[] = {StepSource::kMark, StepSource::kProfilerStep, StepSource::kRange,
+                                            StepSource::kTorch, StepSource::kSignature};
+
+// Position in kPreferred; sources of a newer version come last.
+std::size_t Preference(std::uint8_t source) {
+  return static_cast<std::size_t>(std::ranges::find(kPreferred, source) - kPreferred);
 }
 
 // Whether the rank's windows have the step whole.
@@ -38,11 +30,10 @@ bool InSomeWindow(const MatchRank& rank, std::int64_t index) {
 bool Covers(const MatchRank& rank, const std::vector<MatchRank>& ranks, const std::vector<std::vector<RankStep>>& steps,
             std::int64_t index) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const auto at = std::lower_bound(steps[r].begin(), steps[r].end(), index,
-                                     [](const RankStep& step, std::int64_t i) { return step.index < i; });
-    if (at == steps[r].end() || at->index != index || !at->complete) continue;
-    const std::int64_t begin = ranks[r].clock->ToCluster(at->window.begin),
-                       end = ranks[r].clock->ToCluster(at->window.end);
+    const RankStep* step = FindStep(steps[r], index);
+    if (step == nullptr || !step->complete) continue;
+    const std::int64_t begin = ranks[r].clock->ToCluster(step->window.begin),
+                       end = ranks[r].clock->ToCluster(step->window.end);
     return std::min(end, rank.window.end) - std::max(begin, rank.window.begin) > (end - begin) / 2;
   }
   return false;
@@ -99,37 +90,20 @@ std::vector<RankStep> Marked(const schema::Steps& steps, std::uint8_t source, st
   return kept;
 }
 
-}  // namespace
-
-JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives& matched) {
-  JobSteps job;
-  job.ranks.resize(ranks.size());
-
-  // The best source that every rank with marks has; if they share none, each its best.
-  std::set<int> shared{0, 1, 2, 3, 4};
-  bool any = false;
+// The steps of each rank by the best source that all ranks with marks have; if they share none, by each one's best.
+void TakeMarks(const std::vector<MatchRank>& ranks, JobSteps& job) {
+  std::set<std::size_t> shared{0, 1, 2, 3, 4};
   for (const MatchRank& rank : ranks) {
-    std::set<int> of_rank;
-    for (const std::uint8_t source : rank.tables->steps.source) of_rank.insert(Preference(source));
-    if (of_rank.empty()) continue;
-    any = true;
-    std::erase_if(shared, [&](int preference) { return !of_rank.contains(preference); });
+    const std::vector<std::uint8_t>& sources = rank.tables->steps.source;
+    std::erase_if(shared, [&](std::size_t preference) {
+      return !sources.empty() && std::ranges::find(sources, kPreferred[preference]) == sources.end();
+    });
   }
-  if (!any) {
-    job.ranks = StepsFromSignature(ranks, matched);
-    job.source = StepSource::kSignature;
-    if (std::all_of(job.ranks.begin(), job.ranks.end(), [](const auto& steps) { return steps.empty(); })) {
-      job.losses.push_back(MakeLoss(-1, Loss::kStepsUnmarked, 1, ""));
-      return job;
-    }
-  }
-  for (std::size_t r = 0; r < ranks.size() && any; ++r) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
     const schema::Steps& steps = ranks[r].tables->steps;
     if (steps.rows() == 0) continue;
-    std::uint8_t source = steps.source[0];
-    for (const std::uint8_t other : steps.source)
-      if (shared.empty() ? Preference(other) < Preference(source) : Preference(other) == *shared.begin())
-        source = other;
+    std::uint8_t source = *std::ranges::min_element(steps.source, {}, Preference);
+    if (!shared.empty()) source = kPreferred[*shared.begin()];
     std::uint64_t bad = 0;
     job.ranks[r] = Marked(steps, source, bad);
     job.source = static_cast<StepSource::Value>(source);
@@ -137,8 +111,23 @@ JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives
     if (bad > 0)
       job.losses.push_back(MakeLoss(ranks[r].rank, Loss::kStepMismatch, bad, "step numbers that do not grow"));
   }
+}
 
-  // Complete on every rank that has steps at all. What windows and deaths cut is no mismatch.
+// The rank has steps and should have this one, but does not: nothing that was cut away explains it.
+bool Lacks(std::size_t r, std::int64_t index, const std::vector<MatchRank>& ranks,
+           const std::vector<std::vector<RankStep>>& all) {
+  const MatchRank& rank = ranks[r];
+  const std::vector<RankStep>& steps = all[r];
+  if (steps.empty() || FindStep(steps, index) != nullptr) return false;
+  if (rank.in_parts && !InSomeWindow(rank, index)) return false;
+  const bool beyond = (rank.cut_begin && index < steps.front().index) || (rank.cut_end && index > steps.back().index);
+  // Profilers may start a step later on one rank than on another; other numbers at the same time are no
+  // other piece of the run.
+  return !beyond || (!ingest::MetaValue(*rank.tables, "imported").empty() && Covers(rank, ranks, all, index));
+}
+
+// Which steps are complete on every rank that has steps at all, and which are missing somewhere without a reason.
+void CompareSteps(const std::vector<MatchRank>& ranks, JobSteps& job) {
   std::map<std::int64_t, std::size_t> complete;
   std::size_t with_steps = 0;
   for (const auto& steps : job.ranks) {
@@ -148,43 +137,47 @@ JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives
   std::uint64_t mismatched = 0;
   std::string first;
   for (const auto& [index, count] : complete) {
-    if (count == with_steps) {
-      job.common.push_back(index);
-      continue;
-    }
-    if (count == 0) continue;  // Cut short everywhere.
+    if (count == with_steps) job.common.push_back(index);
+    if (count == with_steps || count == 0) continue;  // 0: cut short everywhere.
     for (std::size_t r = 0; r < ranks.size(); ++r) {
-      const auto& steps = job.ranks[r];
-      if (steps.empty()) continue;
-      const auto at = std::lower_bound(steps.begin(), steps.end(), index,
-                                       [](const RankStep& step, std::int64_t i) { return step.index < i; });
-      const bool has = at != steps.end() && at->index == index;
-      if (has || (ranks[r].in_parts && !InSomeWindow(ranks[r], index))) continue;
-      const bool beyond =
-          (ranks[r].cut_begin && index < steps.front().index) || (ranks[r].cut_end && index > steps.back().index);
-      // Profilers may start a step later on one rank than on another; other numbers at the same time are no
-      // other piece of the run.
-      if (beyond &&
-          (ingest::MetaValue(*ranks[r].tables, "imported").empty() || !Covers(ranks[r], ranks, job.ranks, index)))
-        continue;
+      if (!Lacks(r, index, ranks, job.ranks)) continue;
       if (mismatched++ == 0)
         first = "first: step " + std::to_string(index) + " is not on rank " + std::to_string(ranks[r].rank);
       break;
     }
   }
-  if (with_steps > 0 && with_steps < ranks.size()) {
-    for (std::size_t r = 0; r < ranks.size(); ++r)
-      if (job.ranks[r].empty() && !ranks[r].cut_end && !ranks[r].cut_begin)
-        job.losses.push_back(
-            MakeLoss(ranks[r].rank, Loss::kStepMismatch, complete.size(), "no steps marked on this rank"));
-  }
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (with_steps > 0 && job.ranks[r].empty() && !ranks[r].cut_end && !ranks[r].cut_begin)
+      job.losses.push_back(
+          MakeLoss(ranks[r].rank, Loss::kStepMismatch, complete.size(), "no steps marked on this rank"));
   if (mismatched > 0) job.losses.push_back(MakeLoss(-1, Loss::kStepMismatch, mismatched, first));
   job.mismatched += mismatched;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const auto cut = static_cast<std::uint64_t>(
-        std::count_if(job.ranks[r].begin(), job.ranks[r].end(), [](const RankStep& step) { return !step.complete; }));
-    if (cut > 0) job.losses.push_back(MakeLoss(ranks[r].rank, Loss::kStepIncomplete, cut, ""));
+}
+
+}  // namespace
+
+const RankStep* FindStep(const std::vector<RankStep>& steps, std::int64_t index) {
+  const auto at = std::ranges::lower_bound(steps, index, {}, &RankStep::index);
+  return at != steps.end() && at->index == index ? &*at : nullptr;
+}
+
+JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives& matched) {
+  JobSteps job;
+  job.ranks.resize(ranks.size());
+  if (std::ranges::any_of(ranks, [](const MatchRank& rank) { return rank.tables->steps.rows() > 0; })) {
+    TakeMarks(ranks, job);
+  } else {
+    job.ranks = StepsFromSignature(ranks, matched);
+    job.source = StepSource::kSignature;
+    if (std::ranges::all_of(job.ranks, [](const auto& steps) { return steps.empty(); })) {
+      job.losses.push_back(MakeLoss(-1, Loss::kStepsUnmarked, 1, ""));
+      return job;
+    }
   }
+  CompareSteps(ranks, job);
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (const auto cut = std::ranges::count(job.ranks[r], false, &RankStep::complete); cut > 0)
+      job.losses.push_back(MakeLoss(ranks[r].rank, Loss::kStepIncomplete, static_cast<std::uint64_t>(cut), ""));
   return job;
 }
 

@@ -21,6 +21,9 @@ struct RankStep {
   std::int64_t cpu_ns;  // Of the marking thread, -1 unknown.
 };
 
+// Of one rank's steps, by index; null: it is not there.
+const RankStep* FindStep(const std::vector<RankStep>& steps, std::int64_t index);
+
 struct JobSteps {
   std::vector<std::vector<RankStep>> ranks;  // As the ranks were given; by index; windows do not overlap.
   std::vector<std::int64_t> common;          // Indices complete on every rank that has steps.

@@ -49,26 +49,29 @@ schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std
   return table;
 }
 
-schema::TlStepRanks StepRankTable(const std::vector<RankPassResult>& ranks) {
+namespace {
+
+// A table of each rank's result as one, by step number, then rank.
+template <typename Table>
+Table JoinByStep(const std::vector<RankPassResult>& ranks, Table RankPassResult::*of) {
   std::vector<std::tuple<std::int64_t, std::int32_t, std::size_t, std::size_t>> order;
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    for (std::size_t i = 0; i < ranks[r].step_ranks.rows(); ++i)
-      order.emplace_back(ranks[r].step_ranks.index[i], ranks[r].step_ranks.rank[i], r, i);
+    for (std::size_t i = 0; i < (ranks[r].*of).rows(); ++i)
+      order.emplace_back((ranks[r].*of).index[i], (ranks[r].*of).rank[i], r, i);
   std::sort(order.begin(), order.end());
-  schema::TlStepRanks table;
-  for (const auto& [index, rank, r, i] : order) table.Append(ranks[r].step_ranks.Get(i));
+  Table table;
+  for (const auto& [index, rank, r, i] : order) table.Append((ranks[r].*of).Get(i));
   return table;
 }
 
+}  // namespace
+
+schema::TlStepRanks StepRankTable(const std::vector<RankPassResult>& ranks) {
+  return JoinByStep(ranks, &RankPassResult::step_ranks);
+}
+
 schema::TlStepPhases StepPhaseTable(const std::vector<RankPassResult>& ranks) {
-  std::vector<std::tuple<std::int64_t, std::int32_t, std::size_t, std::size_t>> order;
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    for (std::size_t i = 0; i < ranks[r].phases.rows(); ++i)
-      order.emplace_back(ranks[r].phases.index[i], ranks[r].phases.rank[i], r, i);
-  std::sort(order.begin(), order.end());
-  schema::TlStepPhases table;
-  for (const auto& [index, rank, r, i] : order) table.Append(ranks[r].phases.Get(i));
-  return table;
+  return JoinByStep(ranks, &RankPassResult::phases);
 }
 
 std::uint64_t DroppedRecords(const schema::RankTables& head) {
@@ -113,24 +116,22 @@ void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& 
   };
   while (r < run.ranks.size() || missing != run.missing.end() || left_out != run.left_out.end()) {
     schema::TlRanks::Row row;
+    row.file = row.node = row.domain = row.allowed_cpus = schema::kNone;
+    row.app_cpu_ns = row.agent_cpu_ns = -1;
+    row.exit_code = kExitUnknown;
     if (left_out != run.left_out.end() && left_out->rank < next()) {
       row.rank = left_out->rank;
       row.file = Intern(left_out->file);
       row.node = Intern(ingest::MetaValue(left_out->head, "node"));
       row.domain = Intern(ingest::MetaValue(left_out->head, "clock_domain"));
-      row.state = static_cast<std::uint8_t>(RankState::kLeftOut);
-      row.app_cpu_ns = row.agent_cpu_ns = -1;
-      row.exit_code = kExitUnknown;
+      row.state = RankState::kLeftOut;
       tables_.ranks.Append(row);
       ++left_out;
       continue;
     }
     if (r == run.ranks.size() || (missing != run.missing.end() && *missing < run.ranks[r].rank)) {
       row.rank = *missing++;
-      row.file = row.node = row.domain = row.allowed_cpus = schema::kNone;
-      row.state = static_cast<std::uint8_t>(RankState::kMissing);
-      row.app_cpu_ns = row.agent_cpu_ns = -1;
-      row.exit_code = kExitUnknown;
+      row.state = RankState::kMissing;
       tables_.ranks.Append(row);
       continue;
     }
@@ -140,13 +141,12 @@ void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& 
     const std::string_view node = ingest::MetaValue(rank.head, "node");
     row.node = Intern(node.empty() ? ingest::MetaValue(rank.head, "host") : node);
     row.domain = Intern(ingest::MetaValue(rank.head, "clock_domain"));
-    row.state = static_cast<std::uint8_t>(rank.state);
+    row.state = rank.state;
     row.ended_early = outcomes[r].ended_early;
     row.gpu = passed[r].gpu;
     row.allowed_cores =
         static_cast<std::uint32_t>(std::max<std::int64_t>(ingest::MetaNumber(rank.head, "allowed_cores", 0), 0));
-    const std::string_view cpus = ingest::MetaValue(rank.head, "allowed_cpus");
-    row.allowed_cpus = cpus.empty() ? schema::kNone : Intern(cpus);
+    row.allowed_cpus = Intern(ingest::MetaValue(rank.head, "allowed_cpus"));
     row.events = rank.source == nullptr ? 0 : rank.source->EventRows();
     row.dropped = DroppedRecords(rank.head);
     row.app_cpu_ns = ingest::MetaNumber(rank.head, "app_cpu_ns", -1);

@@ -25,6 +25,7 @@ Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
   if (in_flight) terms.comm_high_ns = ns;
   if (moving) terms.comm_ns = ns;
   if (copy) terms.copy_ns = ns;
+  if (state & kInside) terms.inside_mpi_ns = ns;
   if (compute) {
     terms.compute_ns = ns;
     if (in_flight) terms.overlap_high_ns = ns;
@@ -57,20 +58,7 @@ void Terms::Add(const Terms& o) {
   exposed_unsplit_ns += o.exposed_unsplit_ns, exposed_copy_ns += o.exposed_copy_ns, idle_ns += o.idle_ns;
   comm_ns += o.comm_ns, overlap_ns += o.overlap_ns, comm_high_ns += o.comm_high_ns;
   overlap_high_ns += o.overlap_high_ns, copy_ns += o.copy_ns, mpi_other_ns += o.mpi_other_ns, input_ns += o.input_ns;
-  mpi_io_ns += o.mpi_io_ns, mpi_rma_ns += o.mpi_rma_ns;
-}
-
-void AddOps(const std::vector<CommOp>& ops, RankActivity& activity) {
-  std::vector<Interval> certain, possible, transfer, wait;
-  for (const CommOp& op : ops) {
-    (op.certain ? certain : possible).push_back({op.begin_ns, op.end_ns});
-    if (op.wait_end_ns > op.begin_ns) wait.push_back({op.begin_ns, op.wait_end_ns});
-    if (op.end_ns > op.transfer_begin_ns) transfer.push_back({op.transfer_begin_ns, op.end_ns});
-  }
-  activity.certain = Normalize(std::move(certain));
-  activity.possible = Normalize(std::move(possible));
-  activity.transfer = Normalize(std::move(transfer));
-  activity.wait = Normalize(std::move(wait));
+  mpi_io_ns += o.mpi_io_ns, mpi_rma_ns += o.mpi_rma_ns, inside_mpi_ns += o.inside_mpi_ns;
 }
 
 Terms Breakdown::StateTimes::Take(bool gpu) {
@@ -199,17 +187,6 @@ void Breakdown::Advance(std::int64_t until_ns) {
 std::vector<Terms> Breakdown::Finish() {
   Advance(kForever);
   return std::move(terms_);
-}
-
-std::vector<Terms> BreakDown(const RankActivity& a, const std::vector<Interval>& windows) {
-  Breakdown breakdown(a.gpu, windows);
-  const std::pair<Activity, const IntervalSet*> sets[] = {
-      {Activity::kBusy, &a.busy},         {Activity::kCertain, &a.certain},    {Activity::kPossible, &a.possible},
-      {Activity::kTransfer, &a.transfer}, {Activity::kWait, &a.wait},          {Activity::kInsideMpi, &a.inside_mpi},
-      {Activity::kCopy, &a.copy},         {Activity::kMpiOther, &a.mpi_other}, {Activity::kInput, &a.input},
-      {Activity::kMpiIo, &a.mpi_io},      {Activity::kMpiRma, &a.mpi_rma}};
-  for (const auto& [activity, set] : sets) breakdown.Add(breakdown.AddSource(activity), *set);
-  return breakdown.Finish();
 }
 
 CounterCurve::CounterCurve(const std::vector<Interval>& windows) : windows_(windows) {

@@ -10,6 +10,7 @@
 
 #include "core/interval.h"
 #include "core/schema.h"
+#include "merge/match/saturated.h"
 
 namespace lockstep::merge {
 
@@ -21,47 +22,29 @@ struct CommOp {
   bool certain;  // Blocking or on a GPU: in flight means moving or waiting. Else only while a thread is inside MPI.
 };
 
-// What happened on one rank. Sets as core/interval.h defines them.
-struct RankActivity {
-  bool gpu = false;
-  IntervalSet busy;  // GPU ranks: compute kernels. CPU ranks: the training thread in MPI or input; the rest computes.
-  IntervalSet certain;  // Operations in flight, by CommOp.certain.
-  IntervalSet possible;
-  IntervalSet transfer;
-  IntervalSet wait;
-  IntervalSet inside_mpi;  // Any thread.
-  IntervalSet copy;
-  IntervalSet mpi_other;  // Training thread in management, MPI-IO, RMA and the like.
-  IntervalSet mpi_io;     // Part of it, waits for non-blocking MPI-IO included.
-  IntervalSet mpi_rma;
-  IntervalSet input;
-};
-
-// The columns of LS_TERMS that come from intervals.
+// The columns of LS_TERMS that come from intervals, and what else is measured with them.
 struct Terms {
   std::int64_t compute_ns = 0, exposed_wait_ns = 0, exposed_transfer_ns = 0, exposed_unsplit_ns = 0;
   std::int64_t exposed_copy_ns = 0, idle_ns = 0;
   std::int64_t comm_ns = 0, overlap_ns = 0, comm_high_ns = 0, overlap_high_ns = 0;
   std::int64_t copy_ns = 0, mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, input_ns = 0;
+  std::int64_t inside_mpi_ns = 0;  // Whatever else happens meanwhile; in no column.
 
   void Add(const Terms& other);
 };
 
-// Fills certain, possible, transfer and wait.
-void AddOps(const std::vector<CommOp>& ops, RankActivity& activity);
-
-// What an interval says of the time it covers; as in RankActivity.
+// What an interval says of the time it covers.
 enum class Activity : std::uint8_t {
-  kBusy,
-  kCertain,
+  kBusy,     // GPU ranks: compute kernels. CPU ranks: the training thread in MPI or input; the rest computes.
+  kCertain,  // Operations in flight, by CommOp::certain.
   kPossible,
   kTransfer,
   kWait,
-  kInsideMpi,
+  kInsideMpi,  // Any thread.
   kCopy,
-  kMpiOther,
+  kMpiOther,  // The training thread in management, MPI-IO, RMA and the like.
   kInput,
-  kMpiIo,
+  kMpiIo,  // Part of it, waits for non-blocking MPI-IO included.
   kMpiRma,
 };
 inline constexpr std::size_t kActivities = 11;
@@ -86,7 +69,6 @@ class Breakdown {
   std::vector<Terms> Finish();
 
  private:
-  static constexpr std::int64_t kForever = INT64_MAX;
   struct Queue {
     unsigned bit = 0;
     bool on = false;                // The sweep is inside the first member.
@@ -130,9 +112,6 @@ class Breakdown {
   std::int64_t now_ = INT64_MIN;
   StateTimes by_state_;
 };
-
-// The same for sets in memory.
-std::vector<Terms> BreakDown(const RankActivity& activity, const std::vector<Interval>& windows);
 
 // Growth within windows of a cumulative counter read at some times (thread CPU time,
 // run-queue delay), linear in between. Keeps nothing but the values at the windows' edges.

@@ -8,12 +8,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "merge/match/saturated.h"
 #include "merge/timeline/correlation_set.h"
 
 namespace lockstep::merge {
 namespace {
-
-constexpr std::int64_t kForever = INT64_MAX;
 
 // Answers about kernels by the host time of their launch; without a launch record a
 // kernel counts where it ran.
@@ -32,22 +31,18 @@ class AllLaunched final : public Launched {
  public:
   AllLaunched(KernelRows& kernels, ApiRows& api) {
     std::vector<std::pair<std::uint64_t, std::int64_t>> launches;  // Correlation, time of the call.
-    api.Rewind();
-    while (const auto* calls = api.Next())
-      for (std::size_t i = 0; i < calls->rows(); ++i)
-        if (calls->correlation[i] != 0) launches.emplace_back(calls->correlation[i], calls->begin_ns[i]);
+    ForEachRow(api, [&](const auto& calls, std::size_t i) {
+      if (calls.correlation[i] != 0) launches.emplace_back(calls.correlation[i], calls.begin_ns[i]);
+    });
     std::sort(launches.begin(), launches.end());
-    kernels.Rewind();
-    while (const auto* rows = kernels.Next()) {
-      for (std::size_t i = 0; i < rows->rows(); ++i) {
-        const std::uint64_t correlation = rows->correlation[i];
-        std::int64_t launched = rows->begin_ns[i];
-        const auto at = std::lower_bound(launches.begin(), launches.end(), std::pair(correlation, schema::kNoTime));
-        if (correlation != 0 && at != launches.end() && at->first == correlation) launched = at->second;
-        starts_.emplace_back(launched, rows->begin_ns[i]);
-        ends_.emplace_back(launched, rows->begin_ns[i] + rows->duration_ns[i]);
-      }
-    }
+    ForEachRow(kernels, [&](const auto& rows, std::size_t i) {
+      const std::uint64_t correlation = rows.correlation[i];
+      std::int64_t launched = rows.begin_ns[i];
+      const auto at = std::lower_bound(launches.begin(), launches.end(), std::pair(correlation, schema::kNoTime));
+      if (correlation != 0 && at != launches.end() && at->first == correlation) launched = at->second;
+      starts_.emplace_back(launched, rows.begin_ns[i]);
+      ends_.emplace_back(launched, rows.begin_ns[i] + rows.duration_ns[i]);
+    });
     std::sort(starts_.begin(), starts_.end());
     std::sort(ends_.begin(), ends_.end());
     for (std::size_t i = 1; i < ends_.size(); ++i) ends_[i].second = std::max(ends_[i].second, ends_[i - 1].second);
@@ -74,10 +69,9 @@ class FirstLaunched final : public Launched {
   // False: the calls are not in order of time.
   bool Find(KernelRows& kernels, ApiRows& api) {
     CorrelationSet of_kernels, launched;
-    kernels.Rewind();
-    while (const auto* rows = kernels.Next())
-      for (const std::uint64_t correlation : rows->correlation)
-        if (correlation != 0) of_kernels.Insert(correlation);
+    ForEachRow(kernels, [&](const auto& rows, std::size_t i) {
+      if (rows.correlation[i] != 0) of_kernels.Insert(rows.correlation[i]);
+    });
 
     // Correlation -> bounds whose first launch it is.
     std::unordered_multimap<std::uint64_t, std::size_t> wanted;
@@ -98,19 +92,16 @@ class FirstLaunched final : public Launched {
         wanted.emplace(correlation, bucket);
       }
     }
-    kernels.Rewind();
-    while (const auto* rows = kernels.Next()) {
-      for (std::size_t i = 0; i < rows->rows(); ++i) {
-        const std::uint64_t correlation = rows->correlation[i];
-        const std::int64_t begin = rows->begin_ns[i];
-        if (correlation == 0 || !launched.Contains(correlation)) {
-          if (const std::size_t bucket = BucketOf(begin); bucket < bounds_.size()) first_[bucket].Take(begin, begin);
-        } else if (!wanted.empty()) {
-          for (auto [at, end] = wanted.equal_range(correlation); at != end; ++at)
-            first_[at->second].Take(first_[at->second].call, begin);
-        }
+    ForEachRow(kernels, [&](const auto& rows, std::size_t i) {
+      const std::uint64_t correlation = rows.correlation[i];
+      const std::int64_t begin = rows.begin_ns[i];
+      if (correlation == 0 || !launched.Contains(correlation)) {
+        if (const std::size_t bucket = BucketOf(begin); bucket < bounds_.size()) first_[bucket].Take(begin, begin);
+      } else if (!wanted.empty()) {
+        for (auto [at, end] = wanted.equal_range(correlation); at != end; ++at)
+          first_[at->second].Take(first_[at->second].call, begin);
       }
-    }
+    });
     return true;
   }
 
@@ -171,12 +162,9 @@ NextKernel FirstAfter(const schema::RankTables& head, std::int64_t host_end) {
 
 Interval GpuExtent(KernelRows& kernels, CopyRows& copies) {
   Interval extent{INT64_MAX, INT64_MIN};
-  kernels.Rewind();
-  while (const auto* rows = kernels.Next())
-    for (std::size_t i = 0; i < rows->rows(); ++i) Extend(*rows, i, extent);
-  copies.Rewind();
-  while (const auto* rows = copies.Next())
-    for (std::size_t i = 0; i < rows->rows(); ++i) Extend(*rows, i, extent);
+  const auto extend = [&](const auto& rows, std::size_t i) { Extend(rows, i, extent); };
+  ForEachRow(kernels, extend);
+  ForEachRow(copies, extend);
   return extent.begin > extent.end ? Interval{0, 0} : extent;
 }
 

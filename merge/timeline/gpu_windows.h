@@ -22,6 +22,14 @@ using KernelRows = ingest::RowCursor<schema::Kernels, kKernelColumns>;
 using CopyRows = ingest::RowCursor<schema::Copies, kCopyTimes>;
 using ApiRows = ingest::RowCursor<schema::Api, kApiColumns>;
 
+// f(rows, i) for each row of a table, from its beginning, a piece at a time.
+template <typename Cursor, typename F>
+void ForEachRow(Cursor& cursor, F&& f) {
+  cursor.Rewind();
+  while (const auto* rows = cursor.Next())
+    for (std::size_t i = 0; i < rows->rows(); ++i) f(*rows, i);
+}
+
 // Widens `extent` by the events; {INT64_MAX, INT64_MIN} is empty.
 template <typename Table>
 void Extend(const Table& table, std::size_t row, Interval& extent) {

@@ -5,6 +5,7 @@
 
 #include "core/collective.h"
 #include "merge/timeline/breakdown.h"
+#include "merge/timeline/gpu_windows.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::merge {
@@ -38,8 +39,7 @@ struct Evidence {
 template <auto kAsked, typename Each>
 void ForEachRow(ingest::EventReader& events, Each&& each) {
   ingest::RowCursor<typename decltype(kAsked)::Of, kAsked> cursor(events);
-  while (const auto* rows = cursor.Next())
-    for (std::size_t i = 0; i < rows->rows(); ++i) each(*rows, i);
+  lockstep::merge::ForEachRow(cursor, each);
 }
 
 Evidence Collect(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training) {

@@ -7,25 +7,21 @@ namespace lockstep::merge {
 HtaWindow SelectHtaWindow(EventTables& tables, std::int64_t until_ns) {
   HtaWindow window;
   window.all = until_ns == schema::kNoTime;
-  tables.api.Rewind();
-  while (const auto* calls = window.all ? nullptr : tables.api.Next())
-    for (std::size_t i = 0; i < calls->rows(); ++i)
-      if (calls->begin_ns[i] < until_ns && calls->correlation[i] != 0) window.launched.Insert(calls->correlation[i]);
+  if (!window.all)
+    ForEachRow(tables.api, [&](const auto& calls, std::size_t i) {
+      if (calls.begin_ns[i] < until_ns && calls.correlation[i] != 0) window.launched.Insert(calls.correlation[i]);
+    });
 
   Interval extent{INT64_MAX, INT64_MIN};
-  tables.kernels.Rewind();
-  while (const auto* rows = tables.kernels.Next())
-    for (std::size_t i = 0; i < rows->rows(); ++i)
-      if (window.Keeps(rows->correlation[i])) Extend(*rows, i, extent);
-  tables.copies.Rewind();
-  while (const auto* rows = tables.copies.Next())
-    for (std::size_t i = 0; i < rows->rows(); ++i)
-      if (window.Keeps(rows->correlation[i])) Extend(*rows, i, extent);
+  const auto extend = [&](const auto& rows, std::size_t i) {
+    if (window.Keeps(rows.correlation[i])) Extend(rows, i, extent);
+  };
+  ForEachRow(tables.kernels, extend);
+  ForEachRow(tables.copies, extend);
   // It takes every row with a stream for GPU work: waits for one stream too, not those for the device.
-  tables.sync.Rewind();
-  while (const auto* rows = tables.sync.Next())
-    for (std::size_t i = 0; i < rows->rows(); ++i)
-      if (rows->stream[i] != schema::kNone && window.Keeps(rows->correlation[i])) Extend(*rows, i, extent);
+  ForEachRow(tables.sync, [&](const auto& rows, std::size_t i) {
+    if (rows.stream[i] != schema::kNone) extend(rows, i);
+  });
   if (extent.begin <= extent.end) window.extent = extent;
   return window;
 }

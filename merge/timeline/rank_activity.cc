@@ -16,34 +16,40 @@ void ReadWhole(ingest::EventReader& events, schema::Columns<Table> columns, Tabl
 
 }  // namespace
 
-Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32_t rank) {
+Result<std::unique_ptr<ingest::RankSource>> OpenRank(const Timeline& timeline, std::int32_t rank) {
   const std::int64_t row = timeline.RankRow(rank);
   const std::string file(row < 0 ? std::string_view{}
                                  : timeline.Text(timeline.tables.ranks.file[static_cast<std::size_t>(row)]));
-  if (file.empty()) return timeline.ReadRank(rank).error();
-  LS_TRY(auto sources, ingest::OpenRankSources((std::filesystem::path(timeline.run_dir) / file).string()));
-  for (auto& source : sources) {
-    schema::RankTables tables = source->ReadHead().tables;
-    if (sources.size() > 1 && ingest::WorldRankOf(tables) != rank) continue;
-    const std::unique_ptr<ingest::EventReader> events = source->OpenEvents();
-    ReadWhole<schema::MpiCalls>(*events,
-                                {&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns, &schema::MpiCalls::thread,
-                                 &schema::MpiCalls::count},
-                                tables.mpi_calls);
-    ReadWhole<schema::Ranges>(*events,
-                              {&schema::Ranges::begin_ns, &schema::Ranges::duration_ns, &schema::Ranges::thread,
-                               &schema::Ranges::category, &schema::Ranges::name},
-                              tables.ranges);
-    ReadWhole<schema::Kernels>(
-        *events, {&schema::Kernels::begin_ns, &schema::Kernels::duration_ns, &schema::Kernels::work}, tables.kernels);
-    ReadWhole<schema::CpuSamples>(*events,
-                                  {&schema::CpuSamples::time_ns, &schema::CpuSamples::thread,
-                                   &schema::CpuSamples::cpu_ns, &schema::CpuSamples::run_delay_ns},
-                                  tables.cpu_samples);
-    return tables;
-  }
+  if (file.empty())
+    return Error{ErrorCode::kNotFound, "rank " + std::to_string(rank) + " has no file in this run", timeline.run_dir,
+                 "gather the files of all nodes into the run directory"};
+  LS_TRY(ingest::RankSources sources,
+         ingest::OpenRankSources((std::filesystem::path(timeline.run_dir) / file).string()));
+  for (auto& source : sources)
+    if (sources.size() == 1 || ingest::WorldRankOf(source->ReadHead().tables) == rank) return std::move(source);
   return Error{ErrorCode::kNotFound, "the file no longer holds rank " + std::to_string(rank), file,
                "run lockstep merge again"};
+}
+
+Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32_t rank) {
+  LS_TRY(const std::unique_ptr<ingest::RankSource> source, OpenRank(timeline, rank));
+  schema::RankTables tables = source->ReadHead().tables;
+  const std::unique_ptr<ingest::EventReader> events = source->OpenEvents();
+  ReadWhole<schema::MpiCalls>(*events,
+                              {&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns, &schema::MpiCalls::thread,
+                               &schema::MpiCalls::count},
+                              tables.mpi_calls);
+  ReadWhole<schema::Ranges>(*events,
+                            {&schema::Ranges::begin_ns, &schema::Ranges::duration_ns, &schema::Ranges::thread,
+                             &schema::Ranges::category, &schema::Ranges::name},
+                            tables.ranges);
+  ReadWhole<schema::Kernels>(
+      *events, {&schema::Kernels::begin_ns, &schema::Kernels::duration_ns, &schema::Kernels::work}, tables.kernels);
+  ReadWhole<schema::CpuSamples>(*events,
+                                {&schema::CpuSamples::time_ns, &schema::CpuSamples::thread, &schema::CpuSamples::cpu_ns,
+                                 &schema::CpuSamples::run_delay_ns},
+                                tables.cpu_samples);
+  return tables;
 }
 
 }  // namespace lockstep::merge

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/interval.h"
+#include "merge/median.h"
 #include "merge/timeline/assemble.h"
 
 namespace lockstep::merge {
@@ -15,12 +16,9 @@ namespace {
 constexpr std::uint32_t kNone = schema::kNone;
 constexpr std::uint64_t kIdle = 1;  // NVML's bit.
 
-std::uint32_t LowerMedianOf(std::vector<std::uint32_t> values) {
+std::uint32_t MedianKnown(std::vector<std::uint32_t> values) {
   std::erase(values, kNone);
-  if (values.empty()) return kNone;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return values.empty() ? kNone : LowerMedian(values);
 }
 
 // Rows of the samples that count, per device.
@@ -97,10 +95,10 @@ void TimelineWriter::Gpus(const RunFiles& run) {
         };
         row.samples = found->second.size();
         const std::vector<std::uint32_t> clocks = values(s.sm_clock_mhz), heat = values(s.temperature_c);
-        row.sm_clock_mhz = LowerMedianOf(clocks);
+        row.sm_clock_mhz = MedianKnown(clocks);
         if (!clocks.empty()) row.sm_clock_low_mhz = *std::min_element(clocks.begin(), clocks.end());
-        row.memory_clock_mhz = LowerMedianOf(values(s.memory_clock_mhz));
-        row.power_mw = LowerMedianOf(values(s.power_mw));
+        row.memory_clock_mhz = MedianKnown(values(s.memory_clock_mhz));
+        row.power_mw = MedianKnown(values(s.power_mw));
         if (!heat.empty()) row.temperature_c = *std::max_element(heat.begin(), heat.end());
         for (const std::size_t i : found->second) {
           row.throttled += (s.throttle_reasons[i] & kThrottleReasons) != 0;

@@ -98,7 +98,7 @@ class Pass {
     std::vector<Terms> inside;
     for (const bool whole : {false, true}) {
       Breakdown measure(true, between);
-      const Breakdown::Source calls = measure.AddSource(Activity::kCopy);
+      const Breakdown::Source calls = measure.AddSource(Activity::kInsideMpi);
       Watermarks marks(whole, [&](std::int64_t until) { measure.Advance(until); });
       tables_.calls.Rewind();
       marks.Add([&](std::int64_t& latest) {
@@ -115,7 +115,7 @@ class Pass {
       if (!late) break;
     }
     inside_before_.assign(asked_.size(), 0);
-    for (std::size_t i = 0; i < inside.size(); ++i) inside_before_[i + 1] = inside_before_[i] + inside[i].copy_ns;
+    for (std::size_t i = 0; i < inside.size(); ++i) inside_before_[i + 1] = inside_before_[i] + inside[i].inside_mpi_ns;
   }
   std::int64_t InsideBefore(std::int64_t ns) const {
     const auto at = std::lower_bound(asked_.begin(), asked_.end(), ns);
@@ -151,7 +151,7 @@ class Pass {
   bool CopiedOnly(std::size_t row) const {
     const schema::Collectives& c = head_.collectives;
     const schema::Comms& comms = head_.comms;
-    return c.mode[row] == static_cast<std::uint8_t>(CollectiveMode::kGpu) && c.comm[row] < comms.rows() &&
+    return c.mode[row] == schema::Code(CollectiveMode::kGpu) && c.comm[row] < comms.rows() &&
            comms.size[c.comm[row]] == 1 && (c.kernel.empty() || c.kernel[row] == schema::kNone);
   }
 
@@ -177,7 +177,7 @@ class Pass {
     std::int64_t begin = p2p.begin_ns[row];
     if (WithoutGpuTimes(p2p.mode[row], p2p.end_ns[row])) return;
     const bool posted = IsPosted(p2p.mode[row]);
-    const bool gpu = p2p.mode[row] == static_cast<std::uint8_t>(CollectiveMode::kGpu);
+    const bool gpu = p2p.mode[row] == schema::Code(CollectiveMode::kGpu);
     // A posted receive without a message moves nothing, however long it stays posted.
     if (posted && p2p.direction[row] == schema::Direction::kReceive && p2p.end_ns[row] == kNoTime) return;
     std::int64_t end = p2p.end_ns[row];
@@ -250,14 +250,11 @@ class Pass {
     bool cpu_wanted = out_.steps.empty();
     for (std::size_t i = 0; i < out_.steps.size(); ++i)
       cpu_wanted |= out_.steps[i].cpu_ns < 0 || (i > 0 && out_.steps[i].window.begin != out_.steps[i - 1].window.end);
-    tables_.samples.Rewind();
-    while (const auto* samples = tables_.samples.Next()) {
-      for (std::size_t i = 0; i < samples->rows(); ++i) {
-        if (samples->thread[i] != training_) continue;
-        if (cpu_wanted && samples->cpu_ns[i] >= 0) cpu.Add(samples->time_ns[i], samples->cpu_ns[i]);
-        if (samples->run_delay_ns[i] >= 0) delay.Add(samples->time_ns[i], samples->run_delay_ns[i]);
-      }
-    }
+    ForEachRow(tables_.samples, [&](const auto& samples, std::size_t i) {
+      if (samples.thread[i] != training_) return;
+      if (cpu_wanted && samples.cpu_ns[i] >= 0) cpu.Add(samples.time_ns[i], samples.cpu_ns[i]);
+      if (samples.run_delay_ns[i] >= 0) delay.Add(samples.time_ns[i], samples.run_delay_ns[i]);
+    });
   }
 
   void Emit() {
@@ -345,11 +342,6 @@ RankPassResult PassRank(const RankPassInput& input, MatchedCollectives& matched)
 RankPassResult PassEvents(const RankPassInput& input, const schema::RankTables& head, ingest::EventReader& events,
                           MatchedCollectives& matched) {
   return Pass(input, head, events, matched).Run();
-}
-
-RankPassResult PassTables(const RankPassInput& input, const schema::RankTables& head, const schema::RankTables& events,
-                          MatchedCollectives& matched) {
-  return PassEvents(input, head, *ingest::ReadFromMemory(events), matched);
 }
 
 }  // namespace lockstep::merge

@@ -64,8 +64,5 @@ RankPassResult PassRank(const RankPassInput& input, MatchedCollectives& matched)
 // The same with events from anywhere; `head` holds the other tables.
 RankPassResult PassEvents(const RankPassInput& input, const schema::RankTables& head, ingest::EventReader& events,
                           MatchedCollectives& matched);
-// The same on tables in memory. `events` holds the long tables.
-RankPassResult PassTables(const RankPassInput& input, const schema::RankTables& head, const schema::RankTables& events,
-                          MatchedCollectives& matched);
 
 }  // namespace lockstep::merge

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "ingest/rank_files/rank_source.h"
+#include "merge/match/saturated.h"
+#include "merge/timeline/rank_activity.h"
 #include "trace/file/strings.h"
 #include "trace/file/table_file.h"
 
@@ -32,19 +34,9 @@ Result<schema::RankTables> Timeline::ReadRank(std::int32_t rank) const {
 }
 
 Result<Timeline::RankContents> Timeline::ReadRankContents(std::int32_t rank) const {
-  const std::int64_t row = RankRow(rank);
-  const std::string file(row < 0 ? std::string_view{} : Text(tables.ranks.file[static_cast<std::size_t>(row)]));
-  if (file.empty())
-    return Error{ErrorCode::kNotFound, "rank " + std::to_string(rank) + " has no file in this run", run_dir,
-                 "gather the files of all nodes into the run directory"};
-  LS_TRY(auto sources, ingest::OpenRankSources((fs::path(run_dir) / file).string()));
-  for (auto& source : sources) {
-    ingest::ReadTables read = source->ReadAll();
-    if (sources.size() == 1 || ingest::WorldRankOf(read.tables) == rank)
-      return RankContents{std::move(read.tables), std::move(read.damaged)};
-  }
-  return Error{ErrorCode::kNotFound, "the file no longer holds rank " + std::to_string(rank), file,
-               "run lockstep merge again"};
+  LS_TRY(const std::unique_ptr<ingest::RankSource> source, OpenRank(*this, rank));
+  ingest::ReadTables read = source->ReadAll();
+  return RankContents{std::move(read.tables), std::move(read.damaged)};
 }
 
 Result<Timeline> OpenTimeline(const std::string& run_dir) {
@@ -92,11 +84,6 @@ std::int64_t Along(std::int64_t distance_ns, double slope) {
   return static_cast<std::int64_t>(std::llround(static_cast<double>(distance_ns) * slope));
 }
 
-std::int64_t SaturatingAdd(std::int64_t a, std::int64_t b) {
-  std::int64_t sum;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
-}
-
 }  // namespace
 
 std::int64_t RankClockMap::ToCluster(std::int64_t local_ns) const {
@@ -122,12 +109,12 @@ std::int64_t RankClockMap::ToLocal(std::int64_t cluster_ns) const {
 }
 
 std::int64_t RankClockMap::ErrorNs(std::int64_t local_ns) const {
-  if (knots_.empty()) return std::numeric_limits<std::int64_t>::max();
+  if (knots_.empty()) return kForever;
   const auto grown = [local_ns](const Knot& knot, std::int64_t base) {
     const double distance = std::fabs(static_cast<double>(local_ns) - static_cast<double>(knot.local_ns));
     const double growth = distance * 1e-9 * static_cast<double>(knot.slew_ppb);
-    if (growth >= 9e18) return std::numeric_limits<std::int64_t>::max();
-    return SaturatingAdd(base, static_cast<std::int64_t>(std::ceil(growth)));
+    if (growth >= 9e18) return kForever;
+    return Sum(base, static_cast<std::int64_t>(std::ceil(growth)));
   };
   const auto after = std::lower_bound(knots_.begin(), knots_.end(), local_ns,
                                       [](const Knot& knot, std::int64_t at) { return knot.local_ns < at; });
@@ -139,8 +126,7 @@ std::int64_t RankClockMap::ErrorNs(std::int64_t local_ns) const {
   const double share = static_cast<double>(local_ns - a.local_ns) / static_cast<double>(b.local_ns - a.local_ns);
   const double base = static_cast<double>(a.base_error_ns) +
                       share * (static_cast<double>(b.base_error_ns) - static_cast<double>(a.base_error_ns));
-  return grown(left ? a : b,
-               base >= 9e18 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(std::ceil(base)));
+  return grown(left ? a : b, base >= 9e18 ? kForever : static_cast<std::int64_t>(std::ceil(base)));
 }
 
 }  // namespace lockstep::merge

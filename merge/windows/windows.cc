@@ -8,11 +8,10 @@
 
 #include "core/window.h"
 #include "ingest/rank_files/rank_source.h"
+#include "merge/match/saturated.h"
 
 namespace lockstep::merge {
 namespace {
-
-constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 
 bool Covers(const RecordedWindow& window, std::int64_t step) {
   return window.first_step <= step && step < window.end_step;
@@ -26,10 +25,9 @@ const RecordedWindow* WindowWith(const MatchRank& rank, std::int64_t step) {
 
 // Where the rank's step begins or ended, if its file has it.
 std::int64_t StepTime(const std::vector<RankStep>& steps, std::int64_t index, bool end, std::int64_t otherwise) {
-  const auto at = std::lower_bound(steps.begin(), steps.end(), index,
-                                   [](const RankStep& step, std::int64_t i) { return step.index < i; });
-  if (at == steps.end() || at->index != index) return otherwise;
-  return end ? at->window.end : at->window.begin;
+  const RankStep* step = FindStep(steps, index);
+  if (step == nullptr) return otherwise;
+  return end ? step->window.end : step->window.begin;
 }
 
 // Stretches of steps between points where some rank's window begins or ends.

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "activity_sets.h"
 #include "fixture.h"
 #include "merge/timeline/kernel_class.h"
 
@@ -452,7 +453,7 @@ TEST(Breakdown, HtaWindow) {
   input.steps = &m.steps.ranks[0];
   input.hta = input.hta_window = true;
   input.hta_until_ns = 100;
-  auto totals = merge::PassTables(input, m[0].t, m[0].t, m.matched).totals.Get(0);
+  auto totals = merge::PassEvents(input, m[0].t, *ingest::ReadFromMemory(m[0].t), m.matched).totals.Get(0);
   EXPECT_EQ(totals.begin_ns, 50);
   EXPECT_EQ(totals.end_ns, 190);
   EXPECT_EQ(totals.compute_ns, 70 + 20);
@@ -460,7 +461,7 @@ TEST(Breakdown, HtaWindow) {
   EXPECT_EQ(totals.overlap_ns, 20);
   EXPECT_EQ(totals.idle_ns, 10);
   input.hta_until_ns = schema::kNoTime;  // A single step: everything counts.
-  totals = merge::PassTables(input, m[0].t, m[0].t, m.matched).totals.Get(0);
+  totals = merge::PassEvents(input, m[0].t, *ingest::ReadFromMemory(m[0].t), m.matched).totals.Get(0);
   EXPECT_EQ(totals.end_ns, 260);
   EXPECT_EQ(totals.compute_ns, 70 + 100);
 }

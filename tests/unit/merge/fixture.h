@@ -55,7 +55,7 @@ class Merged {
       input.steps = &steps.ranks[r];
       input.hta = hta;
       if (!steps.common.empty()) input.first_step = steps.common.front(), input.last_step = steps.common.back();
-      passed.push_back(merge::PassTables(input, ranks_[r]->t, ranks_[r]->t, matched));
+      passed.push_back(merge::PassEvents(input, ranks_[r]->t, *ingest::ReadFromMemory(ranks_[r]->t), matched));
       terms.push_back(passed.back().totals.Get(0));
     }
     checks = merge::FinishCollectives(matched, jobs);

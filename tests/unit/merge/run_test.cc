@@ -238,7 +238,7 @@ TEST(Outcome, TheRankThatFailedEndedEarly) {
     ranks[static_cast<std::size_t>(r)].rank = r;
     ranks[static_cast<std::size_t>(r)].head = builder.t;
   }
-  const auto outcomes = merge::JudgeOutcomes(ranks, {0, 0, 0}, {100, 100, 90});
+  const auto outcomes = merge::FindOutcomes(ranks, {0, 0, 0}, {100, 100, 90});
   EXPECT_FALSE(outcomes[0].ended_early);
   EXPECT_TRUE(outcomes[1].ended_early);
   EXPECT_EQ(outcomes[1].why, "signal 9");

@@ -6,6 +6,7 @@
 
 #include "analysis/core/statistics.h"
 #include "merge/timeline/breakdown.h"
+#include "tests/unit/merge/activity_sets.h"
 
 namespace lockstep::report {
 namespace {
