@@ -81,7 +81,9 @@ int Main(int argc, char** argv) {
     return code == 0 ? kOk : kUsage;
   }
   NameEnvironment(app);
-  return chosen ? chosen() : kUsage;
+  if (!chosen) return kUsage;
+  const Result<int> code = chosen();
+  return code.ok() ? code.value() : PrintError(code.error());
 }
 
 }  // namespace

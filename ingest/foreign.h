@@ -91,6 +91,8 @@ struct ForeignFormat {
   // Bytes that the import of it works on, expected.
   std::uint64_t (*work_bytes)(const FileLook& look);
   Result<ImportedTrace> (*read)(const std::string& path, const TracePart& part, const TraceOptions& options);
+  // Whether a name promises a file of the program's own that it must export first: `refuse` says how. Null: none does.
+  bool (*needs_export)(std::string_view name) = nullptr;
 };
 
 }  // namespace lockstep::ingest

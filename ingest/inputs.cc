@@ -43,6 +43,13 @@ const ForeignFormat* NamedLike(std::string_view name, const ForeignFormat* only)
   return nullptr;
 }
 
+bool NeedsExport(std::string_view name) {
+  const auto formats = ForeignFormats();
+  return std::any_of(formats.begin(), formats.end(), [&](const ForeignFormat* format) {
+    return format->needs_export != nullptr && format->needs_export(name);
+  });
+}
+
 // The first format that the file is; `why`: what the one that its name promises says against it.
 const ForeignFormat* FormatOf(const FileLook& look, const ForeignFormat* only, std::string& why) {
   for (const ForeignFormat* format : ForeignFormats()) {
@@ -319,7 +326,7 @@ bool HoldsTraces(const std::string& path) {
         [&](const fs::path& file) {
           const FileLook look = LookAt(file.string());
           std::string why;
-          any = look.error != 0 || FormatOf(look, nullptr, why) != nullptr;
+          any = look.error != 0 || FormatOf(look, nullptr, why) != nullptr || NeedsExport(file.string());
           return !any;
         },
         [&](const fs::path&, int) { any = true; });

@@ -37,7 +37,7 @@ FileLook LookAt(const std::string& path);
 Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments, const ForeignFormat* only = nullptr);
 
 // Whether `path` is something that FindTraces can make sense of where a run directory
-// is expected: a file named like a trace, or a directory with traces below.
+// is expected: a file named like a trace, or a directory with traces below, or with files that must be exported first.
 bool HoldsTraces(const std::string& path);
 
 // Whether the file is a trace of any format, whatever it is called.

@@ -101,8 +101,7 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
     }
     std::sort(view.host_windows.begin(), view.host_windows.end(),
               [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-    tables::Table table = tables::kMemoryTable.head();
-    tables::kMemoryTable.rank_rows(view, {}, table);
+    const tables::Table table = tables::RankTable(tables::kMemoryTable, view, {});
     const std::size_t kind = tables::ColumnOf(table, "memory"), device = tables::ColumnOf(table, "device"),
                       peak = tables::ColumnOf(table, "peak_allocated_bytes"),
                       capacity = tables::ColumnOf(table, "capacity_bytes"),

@@ -37,8 +37,7 @@ class MemoryLimit : public CauseOf<Memory> {
       ++memory.calls;
       memory.call_ns += view.tables.api.duration_ns[row];
     }
-    tables::Table table = tables::kMemoryTable.head();
-    tables::kMemoryTable.rank_rows(view, {}, table);
+    const tables::Table table = tables::RankTable(tables::kMemoryTable, view, {});
     const std::size_t kind = tables::ColumnOf(table, "memory"), device = tables::ColumnOf(table, "device"),
                       allocated = tables::ColumnOf(table, "peak_allocated_bytes"),
                       reserved = tables::ColumnOf(table, "peak_reserved_bytes"),

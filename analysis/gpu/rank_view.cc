@@ -18,6 +18,12 @@ bool Holds(const std::vector<Interval>& windows, std::int64_t at) {
 std::string_view RankView::Text(std::uint32_t id) const { return trace::TextOf(tables, id); }
 
 // The last event of the whole may have no duration and begin at its very end.
+const RankView::Step* RankView::StepAt(std::int64_t time_ns) const {
+  const auto after = std::upper_bound(steps.begin(), steps.end(), time_ns,
+                                      [](std::int64_t t, const Step& step) { return t < step.window.begin; });
+  return after != steps.begin() && time_ns < after[-1].window.end ? &after[-1] : nullptr;
+}
+
 bool RankView::InWindow(std::int64_t begin_ns) const {
   return Holds(windows, begin_ns) || (whole && !windows.empty() && begin_ns == windows.back().end);
 }

@@ -24,9 +24,10 @@ struct RankView {
     std::int64_t index;
     Interval window;  // As step_ranks has it: of GPU ranks the GPU's.
   };
-  std::vector<Step> steps;                        // In order: complete steps within `windows`; empty without steps.
-  bool hta = false;                               // `classes` are HTA's: every kernel keeps the device busy.
-  std::string_view Text(std::uint32_t id) const;  // Of `strings`, "" for kNone.
+  std::vector<Step> steps;                         // In order: complete steps within `windows`; empty without steps.
+  const Step* StepAt(std::int64_t time_ns) const;  // The step whose window holds the time, null without one.
+  bool hta = false;                                // `classes` are HTA's: every kernel keeps the device busy.
+  std::string_view Text(std::uint32_t id) const;   // Of `strings`, "" for kNone.
   // GPU events that begin, or host events that begin, in one of `windows`.
   bool InWindow(std::int64_t begin_ns) const;
   // Host events, and GPU work by the host call that launched it: the host runs ahead of

@@ -27,8 +27,9 @@ std::string Sentence(const RunFacts& run) {
     text += (i == 0 ? "" : ", ") + StepsOf(run.windows[i]);
   if (run.windows.size() > kMaxWindowsNamed)
     text += fmt::format(" and {} more windows", run.windows.size() - kMaxWindowsNamed);
-  const bool steps = run.windows.front().first_step.has_value();
-  text = fmt::format("Recorded: {}{} of each rank", steps ? "steps " : "", text);
+  const CaptureWindow& first = run.windows.front();
+  const bool steps = first.first_step.has_value(), one = run.windows.size() == 1 && first.first_step == first.last_step;
+  text = fmt::format("Recorded: {}{} of each rank", !steps ? "" : one ? "step " : "steps ", text);
   if (run.outside_steps > 0)
     text += fmt::format("; {} outside the common window left out", Plural(run.outside_steps, "step"));
   const bool cut = std::any_of(run.windows.begin(), run.windows.end(), [](const auto& window) { return window.cut; });

@@ -44,11 +44,6 @@ std::size_t TerminalColumns() {
   return size.ws_col;
 }
 
-int WriteTo(const std::string& path, const std::string& text) {
-  const Status written = WriteWhole(path, text, "another file, or - for standard output");
-  return written.ok() ? kOk : PrintError(written.error());
-}
-
 }  // namespace
 
 void AddTableFlags(CLI::App& app, TableFlags& flags) {
@@ -81,17 +76,16 @@ bool PrintTableHelp(const TableFlags& flags) {
   return true;
 }
 
-int CheckTableFlags(const TableFlags& flags) {
+Status CheckTableFlags(const TableFlags& flags) {
   std::string names;
   for (const tables::TableKind& kind : tables::TableKinds()) {
     if (kind.name == flags.name) {
       tables::TableOptions ignored;
-      Status ranks = FillRanks(flags.ranks, ignored);
-      return ranks.ok() ? kOk : PrintError(ranks.error());
+      return FillRanks(flags.ranks, ignored);
     }
     names += (names.empty() ? "" : ", ") + std::string(kind.name);
   }
-  return PrintError({ErrorCode::kUsage, "there is no table " + flags.name, "--table", "one of " + names});
+  return Error{ErrorCode::kUsage, "there is no table " + flags.name, "--table", "one of " + names};
 }
 
 Result<MadeTable> MakeTableOf(const TableFlags& flags, std::int64_t first_step, std::int64_t last_step, unsigned jobs,
@@ -113,18 +107,16 @@ Result<MadeTable> MakeTableOf(const TableFlags& flags, std::int64_t first_step, 
 int PrintTable(const TableFlags& flags, const std::string& json, const MadeTable& made) {
   int code = kOk;
   bool shown = false;
-  for (const auto& [path, render] :
-       {std::pair(&flags.csv, &tables::RenderTableCsv), std::pair(&json, &tables::RenderTableJson)}) {
-    if (path->empty()) continue;
-    const std::string text = render(made.table);
-    // "-" is standard output.
-    if (*path == "-") {
-      shown = true;
-      if (!(path == &json ? ShowJson(text) : ShowText(text))) code = kFailed;
-    } else if (const int failed = WriteTo(*path, text); failed != kOk) {
-      code = failed;
-    }
-  }
+  const std::string hint = "another file, or - for standard output";
+  const auto write = [&](const std::string& path, std::string (*render)(const tables::Table&),
+                         bool (*show)(std::string_view)) {
+    if (path.empty()) return;
+    shown |= path == "-";
+    if (const Status written = WriteOrShow(path, render(made.table), show, hint); !written.ok())
+      code = PrintError(written.error());
+  };
+  write(flags.csv, tables::RenderTableCsv, ShowText);
+  write(json, tables::RenderTableJson, ShowJson);
   if (!shown) {
     const report::TextOptions text = report::TextOptions::ForFile(STDOUT_FILENO);
     if (!ShowText(tables::RenderTableText(made.table, text.color, TerminalColumns()))) code = kFailed;

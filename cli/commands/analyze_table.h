@@ -21,8 +21,8 @@ void AddTableFlags(CLI::App& app, TableFlags& flags);
 // --table help and --table columns, which need no run: true if it was one of them.
 bool PrintTableHelp(const TableFlags& flags);
 
-// 0 or the exit code of what is wrong with the flags, before any work is done.
-int CheckTableFlags(const TableFlags& flags);
+// kUsage: what is wrong with the flags, before any work is done.
+Status CheckTableFlags(const TableFlags& flags);
 
 struct MadeTable {
   tables::Table table;

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "analysis/analyze.h"
-#include "cli/input/imported.h"
 #include "cli/input/open_run.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
@@ -23,10 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Flags {
+struct Flags : ReadFlags {
   std::string base, now, fail_on{diff::kDefaultLimits}, json, markdown, save_baseline;
-  unsigned jobs = 0;
-  bool quiet = false;
 };
 
 Result<diff::RunSample> ReadBaseline(const std::string& path) {
@@ -59,58 +56,35 @@ Result<diff::RunSample> Read(const std::string& name, const Flags& flags) {
   std::string run = name;
   if (IsAnalysis(name)) run = fs::path(name).parent_path().string();
   if (IsBaseline(run)) return ReadBaseline(run);
-  LS_TRY(const std::string directory, ResolveRunOrTraces({run}, flags.jobs, flags.quiet));
-  merge::MergeOptions merge;
-  merge.run_dir = directory;
-  merge.jobs = flags.jobs;
-  Progress progress(flags.quiet);
+  LS_TRY(merge::MergeOptions merge, MergeOptionsOf({run}, flags));
   analysis::AnalyzeOptions options;
   options.jobs = flags.jobs;
-  return WithRun(merge, progress, [&](const merge::Timeline& timeline) {
+  return WithRun(merge, flags.quiet, [&](const merge::Timeline& timeline, Progress&) {
     return diff::SampleOf(timeline, options, name.empty() ? "latest" : name);
   });
 }
 
-// Whole or not at all; "-" is standard output, where it is shown by `show`.
-Status Write(const std::string& path, const std::string& text, bool (*show)(std::string_view)) {
-  if (path != "-") return WriteWhole(path, text, "name a file that can be written");
-  if (show(text)) return Ok();
-  return Error{ErrorCode::kIo, "standard output cannot be written", "", "name a file instead of -"};
-}
-
-int Diff(const Flags& flags) {
+Result<int> Diff(const Flags& flags) {
   if (flags.json == "-" && flags.markdown == "-")
-    return PrintError({ErrorCode::kUsage, "two outputs cannot both be standard output", "--json - --markdown -",
-                       "name a file for one of them"});
-  const auto limits = diff::ParseLimits(flags.fail_on);
-  if (!limits.ok()) return PrintError(limits.error());
-  auto base = Read(flags.base, flags);
-  if (!base.ok()) return PrintError(base.error());
+    return Error{ErrorCode::kUsage, "two outputs cannot both be standard output", "--json - --markdown -",
+                 "name a file for one of them"};
+  LS_TRY(const auto limits, diff::ParseLimits(flags.fail_on));
+  LS_TRY(auto base, Read(flags.base, flags));
   if (!flags.save_baseline.empty()) {
-    if (Status written = Write(flags.save_baseline, diff::BaselineJson(base.value()), ShowJson); !written.ok())
-      return PrintError(written.error());
+    LS_CHECK(WriteOrShow(flags.save_baseline, diff::BaselineJson(base), ShowJson));
     if (flags.now.empty()) {
       if (!flags.quiet && flags.save_baseline != "-")
         Note("lockstep: wrote the baseline {} from {} steps of {}; next: lockstep diff {} NEW\n", flags.save_baseline,
-             base.value().steps, base.value().label, flags.save_baseline);
-      return base.value().incomplete.empty() ? kOk : kIncomplete;
+             base.steps, base.label, flags.save_baseline);
+      return base.incomplete.empty() ? kOk : kIncomplete;
     }
   }
-  auto now = Read(flags.now, flags);
-  if (!now.ok()) return PrintError(now.error());
-  auto comparison = diff::Compare(std::move(base).value(), std::move(now).value(), limits.value());
-  if (!comparison.ok()) return PrintError(comparison.error());
-  const diff::Comparison& c = comparison.value();
-  if (!flags.json.empty())
-    if (Status written = Write(flags.json, report::RenderDiffJson(c), ShowJson); !written.ok())
-      return PrintError(written.error());
-  if (!flags.markdown.empty())
-    if (Status written = Write(flags.markdown, report::RenderDiffMarkdown(c), ShowText); !written.ok())
-      return PrintError(written.error());
+  LS_TRY(auto now, Read(flags.now, flags));
+  LS_TRY(const diff::Comparison c, diff::Compare(std::move(base), std::move(now), limits));
+  if (!flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, report::RenderDiffJson(c), ShowJson));
+  if (!flags.markdown.empty()) LS_CHECK(WriteOrShow(flags.markdown, report::RenderDiffMarkdown(c), ShowText));
   if (flags.json != "-" && flags.markdown != "-")
-    if (Status written = Write("-", report::RenderDiffText(c, report::TextOptions::ForFile(STDOUT_FILENO)), ShowText);
-        !written.ok())
-      return PrintError(written.error());
+    LS_CHECK(WriteOrShow("-", report::RenderDiffText(c, report::TextOptions::ForFile(STDOUT_FILENO)), ShowText));
   if (c.regression) return kRegression;
   return c.incomplete() ? kIncomplete : kOk;
 }
@@ -142,8 +116,7 @@ void AddDiff(CLI::App& root, Chosen& chosen) {
          "Write a baseline of BASE to FILE: a small JSON file that can be used in place of the run. Without NEW "
          "nothing is compared")
       ->type_name("FILE");
-  app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
-  app->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
+  AddReadFlags(*app, *flags);
   app->callback([flags, &chosen] { chosen = [flags] { return Diff(*flags); }; });
 }
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "cli/input/imported.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
+#include "cli/output/write_file.h"
 #include "runtime/doctor/check.h"
 
 namespace lockstep::cli {
@@ -56,7 +56,7 @@ int CoresAllowed() {
   return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
 }
 
-int Doctor(const Flags& flags) {
+Result<int> Doctor(const Flags& flags) {
   if (!flags.self_test_child.empty()) return doctor::RunSelfTestChild(flags.self_test_child == "mpi");
   // Files that may not grow are a finding, not our end.
   ::signal(SIGXFSZ, SIG_IGN);
@@ -74,9 +74,8 @@ int Doctor(const Flags& flags) {
     machine.ranks_per_node = flags.ranks > 0 ? flags.ranks : CoresAllowed();
     for (const doctor::Check& check : doctor::Checks()) add(std::string(check.name), check.look(machine));
   } else {
-    const auto run = ResolveOne(flags.run, flags.jobs, true);
-    if (!run.ok()) return PrintError(run.error());
-    auto findings = LookAtRun(run.value(), flags.jobs);
+    LS_TRY(const std::string run, ResolveOne(flags.run, {.jobs = flags.jobs, .quiet = true}));
+    auto findings = LookAtRun(run, flags.jobs);
     if (findings.ok()) {
       for (RunFinding& each : findings.value()) add(each.name, std::move(each.finding));
     } else {
@@ -99,17 +98,7 @@ int Doctor(const Flags& flags) {
                                 {"status", Name(line.finding.status)},
                                 {"text", line.finding.text},
                                 {"remedy", line.finding.remedy.empty() ? Json(nullptr) : Json(line.finding.remedy)}});
-    // Paths and the words of other programs hold any bytes.
-    const std::string dumped = json.dump(2, ' ', false, Json::error_handler_t::replace);
-    if (flags.json == "-") {
-      ShowJson(dumped + "\n");
-    } else {
-      std::ofstream file(flags.json);
-      file << dumped << '\n';
-      if (!file.flush())
-        return PrintError(
-            {ErrorCode::kIo, "the JSON could not be written", flags.json, "name a file that can be written"});
-    }
+    LS_CHECK(WriteOrShow(flags.json, JsonText(json), ShowJson));
   }
   return blockers > 0 ? kBlocked : kOk;
 }

@@ -12,8 +12,8 @@
 
 #include "analysis/analyze.h"
 #include "analysis/core/format.h"
+#include "cli/commands/merge_command.h"
 #include "cli/input/found.h"
-#include "cli/input/imported.h"
 #include "cli/input/open_run.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
@@ -25,12 +25,10 @@ namespace {
 namespace fs = std::filesystem;
 using exporters::EventKind;
 
-struct ExportFlags {
-  std::vector<std::string> runs;
+struct ExportFlags : RunFlags {
   std::string format = "perfetto", output, steps, ranks, min_dur, budget, clock = "auto";
   std::size_t flows = 200;
-  unsigned jobs = 0;
-  bool split = false, no_findings = false, quiet = false;
+  bool split = false, no_findings = false;
 };
 
 struct Unit {
@@ -127,34 +125,27 @@ int Report(const ExportFlags& flags, const exporters::ExportOptions& options, co
   return !shown ? kFailed : result.troubles.empty() && !incomplete ? kOk : kIncomplete;
 }
 
-int Run(const ExportFlags& flags) {
+Result<int> Run(const ExportFlags& flags) {
   exporters::ExportOptions options;
-  if (Status filled = FillOptions(flags, options); !filled.ok()) return PrintError(filled.error());
-  Result<std::string> run = ResolveRunOrTraces(flags.runs, flags.jobs, flags.quiet);
-  if (!run.ok()) return PrintError(run.error());
-  auto progress = std::make_unique<Progress>(flags.quiet);
-  merge::MergeOptions merge;
-  merge.run_dir = run.value();
-  merge.jobs = flags.jobs;
+  LS_CHECK(FillOptions(flags, options));
+  LS_TRY(merge::MergeOptions merge, MergeOptionsOf(flags.runs, flags));
   merge.clock = ClockChoiceOf(flags.clock);
   std::string trouble;
   bool incomplete = false;
-  options.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
-  const Result<exporters::ExportResult> result =
-      WithRun(merge, *progress, [&](const merge::Timeline& timeline) -> Result<exporters::ExportResult> {
-        if (options.output.empty() && !merge.write)
-          return Error{ErrorCode::kUsage, "the run directory cannot be written to", merge.run_dir,
-                       "name another place with -o"};
-        trouble.clear();
-        if (!flags.no_findings && (flags.format == "perfetto" || flags.format == "chrome"))
-          options.findings = FindingsOf(timeline, flags.jobs, trouble);
-        incomplete = analysis::IncompleteInput(timeline);
-        return exporters::Export(timeline, options);
-      });
-  progress.reset();
-  if (!result.ok()) return PrintError(result.error());
+  const auto work = [&](const merge::Timeline& timeline, Progress& progress) -> Result<exporters::ExportResult> {
+    if (options.output.empty() && !merge.write)
+      return Error{ErrorCode::kUsage, "the run directory cannot be written to", merge.run_dir,
+                   "name another place with -o"};
+    options.progress = [&](std::string_view phase, double done) { progress.Show(phase, done); };
+    trouble.clear();
+    if (!flags.no_findings && (flags.format == "perfetto" || flags.format == "chrome"))
+      options.findings = FindingsOf(timeline, flags.jobs, trouble);
+    incomplete = analysis::IncompleteInput(timeline);
+    return exporters::Export(timeline, options);
+  };
+  LS_TRY(const exporters::ExportResult result, WithRun(merge, flags.quiet, work));
   if (!trouble.empty() && !flags.quiet) Note("lockstep: no findings in it: {}\n", trouble);
-  return Report(flags, options, result.value(), incomplete);
+  return Report(flags, options, result, incomplete);
 }
 
 }  // namespace
@@ -177,7 +168,7 @@ void AddExport(CLI::App& root, Chosen& chosen) {
   app->add_option("--format", flags->format, summary)->check(CLI::IsMember(names))->capture_default_str();
   app->add_option("-o,--output", flags->output, "File or directory to make (default: in the run directory)")
       ->type_name("PATH");
-  app->add_option("--steps", flags->steps, "Steps A to B-1 only")->type_name("A:B");
+  AddStepsFlag(*app, flags->steps);
   app->add_option("--ranks", flags->ranks, "These ranks only, as in 0,4-7")->type_name("LIST");
   app->add_option("--min-dur", flags->min_dur,
                   "Leave out ranges, calls, kernels, copies and messages shorter than that, as in 5us")
@@ -190,8 +181,7 @@ void AddExport(CLI::App& root, Chosen& chosen) {
   app->add_flag("--split", flags->split, "perfetto: an archive with a file per rank");
   AddClockFlag(*app, flags->clock);
   app->add_flag("--no-findings", flags->no_findings, "Leave out the findings of the analysis");
-  app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
-  app->add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
+  AddReadFlags(*app, *flags);
   app->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });
 }
 

@@ -67,16 +67,8 @@ void PrintLosses(const ingest::ImportResult& result) {
     for (const auto& [loss, row] : rows) {
       const LossInfo& info = Info(loss);
       if ((info.severity == Severity::kDataLoss) != serious) continue;
-      std::string line = fmt::format("{} {}", row.count, info.sentence);
-      if (!row.ranks.empty()) {
-        line += row.ranks.size() == 1 ? " (rank " : " (ranks ";
-        std::size_t shown = 0;
-        for (const std::int32_t rank : row.ranks) {
-          if (shown == 8) break;
-          line += fmt::format("{}{}", shown++ == 0 ? "" : ", ", rank);
-        }
-        line += row.ranks.size() > shown ? fmt::format(" and {} more)", row.ranks.size() - shown) : ")";
-      }
+      const std::string line =
+          CountOnRanks(row.count, info.sentence, std::vector<std::int32_t>(row.ranks.begin(), row.ranks.end()));
       Show("  {} {}\n", serious ? "lost:" : "note:", line);
       for (const std::string& detail : row.details)
         if (serious || row.details.size() == 1) Show("        {}\n", detail);
@@ -85,49 +77,45 @@ void PrintLosses(const ingest::ImportResult& result) {
   }
 }
 
-int Run(const ImportFlags& flags) {
-  if (Status output = CheckOutput(flags); !output.ok()) return PrintError(output.error());
-  Result<ingest::TraceFiles> traces = ingest::FindTraces(flags.files, flags.format);
-  if (!traces.ok()) return PrintError(traces.error());
+std::string Many(std::uint64_t n, const char* word) { return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s"); }
+
+Result<int> Run(const ImportFlags& flags) {
+  LS_CHECK(CheckOutput(flags));
+  LS_TRY(const ingest::TraceFiles traces, ingest::FindTraces(flags.files, flags.format));
   // Made within the run directory under another name: who reads the run of before goes on reading it whole.
   trace::PartDirectory part;
   std::error_code made;
   fs::create_directories(flags.output, made);
   if (!made) trace::RemoveLeftovers(flags.output);
   if (const int error = made ? made.value() : part.Open(flags.output + "/import"); error != 0)
-    return PrintError({ErrorCode::kIo, "cannot make the run directory: " + std::generic_category().message(error),
-                       flags.output, "choose another with -o"});
+    return Error{ErrorCode::kIo, "cannot make the run directory: " + std::generic_category().message(error),
+                 flags.output, "choose another with -o"};
   ingest::ImportOptions options;
   options.run_dir = part.directory();
   options.jobs = flags.jobs;
   options.python_functions = flags.python_functions;
   options.step_range = flags.step_range;
-  auto meter = std::make_unique<ImportMeter>(flags.quiet);
-  options.progress = [&](const ingest::ImportProgress& progress) { meter->Show(progress); };
-  const Result<ingest::ImportResult> imported = ingest::Import(traces.value(), options);
+  auto meter = std::make_unique<Progress>(flags.quiet);
+  options.progress = [&](const ingest::ImportProgress& progress) { ShowImport(*meter, progress); };
+  LS_TRY(const ingest::ImportResult r, ingest::Import(traces, options));
   const double seconds = meter->seconds();
   meter.reset();
-  if (!imported.ok()) return PrintError(imported.error());
   {
     const merge::WorkLock lock(merge::WorkLockOf(flags.output), flags.output, [&](const std::string& text) {
       if (!flags.quiet) Note("lockstep: {}\n", text);
     });
     if (lock.others_at_it())
-      return PrintError({ErrorCode::kIo, "another lockstep command works on this run and makes no progress",
-                         flags.output, "choose another with -o"});
+      return Error{ErrorCode::kIo, "another lockstep command works on this run and makes no progress", flags.output,
+                   "choose another with -o"};
     // Somebody else may have made one meanwhile.
-    if (Status output = CheckOutput(flags); !output.ok()) return PrintError(output.error());
-    if (Status moved = ingest::MoveRun(part.directory(), flags.output); !moved.ok()) return PrintError(moved.error());
+    LS_CHECK(CheckOutput(flags));
+    LS_CHECK(ingest::MoveRun(part.directory(), flags.output));
   }
   if (!flags.quiet)
-    for (const std::string& skipped : traces.value().skipped) Note("lockstep: skipped {}\n", skipped);
+    for (const std::string& skipped : traces.skipped) Note("lockstep: skipped {}\n", skipped);
 
-  const ingest::ImportResult& r = imported.value();
-  const auto many = [](std::uint64_t n, const char* word) {
-    return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
-  };
-  Show("{} of {} ranks: {} ({}, {}, {}) from {} in {:.1f} s\n", r.ranks, r.world_size, many(r.events, "event"),
-       many(r.kernels, "kernel"), many(r.collectives, "collective"), many(r.steps, "step"),
+  Show("{} of {} ranks: {} ({}, {}, {}) from {} in {:.1f} s\n", r.ranks, r.world_size, Many(r.events, "event"),
+       Many(r.kernels, "kernel"), Many(r.collectives, "collective"), Many(r.steps, "step"),
        analysis::Bytes(r.read_bytes), seconds);
   PrintLosses(r);
   return !Show("{}\n  next:  lockstep analyze {}\n", flags.output, flags.output) ? kFailed
@@ -141,12 +129,8 @@ void AddFlags(CLI::App& command, const std::shared_ptr<ImportFlags>& flags, cons
   command.add_option("files", flags->files, "Trace files of all ranks, or directories that hold them")
       ->type_name("FILES");
   command.add_option("-o,--output", flags->output, "The run directory to make")->type_name("RUN");
-  command
-      .add_option("--step-range", flags->step_range,
-                  "NVTX ranges of this name are the steps (default: those that are named like steps)")
-      ->type_name("NAME");
   command.add_flag("--python-functions", flags->python_functions, "Import Python function calls too (with_stack=True)");
-  command.add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
+  AddTraceFlags(command, flags->step_range, flags->jobs);
   command.add_flag("--force", flags->force, "Replace the run directory's run if there is one");
   command.add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
   command.callback([flags, format, &command, &chosen] {

@@ -274,7 +274,7 @@ Json ToJson(const FileFacts& facts) {
   return json;
 }
 
-int Info(const InfoFlags& flags) {
+Result<int> Info(const InfoFlags& flags) {
   if (flags.schema) {
     ShowText(trace::SchemaMarkdown());
     return kOk;
@@ -284,12 +284,11 @@ int Info(const InfoFlags& flags) {
   if (!flags.what.empty() && fs::is_regular_file(flags.what, ignored) && !IsTrace(flags.what)) {
     files.push_back(flags.what);
   } else {
-    const Result<std::string> run = ResolveOne(flags.what, 0, false);
-    if (!run.ok()) return PrintError(run.error());
-    files = FilesOf(run.value());
+    LS_TRY(const std::string run, ResolveOne(flags.what, {}));
+    files = FilesOf(run);
     if (files.empty())
-      return PrintError({ErrorCode::kNotFound, "no rank files and no timeline here", run.value(),
-                         "lockstep info DIR, where DIR holds manifest.json and ranks/"});
+      return Error{ErrorCode::kNotFound, "no rank files and no timeline here", run,
+                   "lockstep info DIR, where DIR holds manifest.json and ranks/"};
   }
   int code = kOk;
   std::size_t readable = 0;
@@ -320,14 +319,7 @@ int Info(const InfoFlags& flags) {
     whole["digest"] = Hex(total.value());
     if (flags.json != "-") Show("\ntotal {}\n", Hex(total.value()));
   }
-  // A file name may hold bytes that are no UTF-8.
-  const std::string text = whole.dump(2, ' ', false, Json::error_handler_t::replace);
-  if (flags.json == "-") {
-    ShowJson(text + "\n");
-  } else if (!flags.json.empty()) {
-    if (Status written = WriteWhole(flags.json, text + "\n", "name a file that can be written"); !written.ok())
-      return PrintError(written.error());
-  }
+  if (!flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, JsonText(whole), ShowJson));
   return code;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/options/command.h"
@@ -70,14 +71,8 @@ void PrintLosses(const merge::Timeline& timeline) {
   for (const auto& [name, group] : groups) {
     const LossInfo* info = FindLoss(name);
     const bool serious = info == nullptr || info->severity == Severity::kDataLoss;
-    std::string line = std::to_string(group.count) + " " + (info == nullptr ? name : std::string(info->sentence));
-    if (!group.ranks.empty()) {
-      line += group.ranks.size() == 1 ? " (rank " : " (ranks ";
-      for (std::size_t i = 0; i < group.ranks.size() && i < 8; ++i)
-        line += (i == 0 ? "" : ", ") + std::to_string(group.ranks[i]);
-      if (group.ranks.size() > 8) line += " and " + std::to_string(group.ranks.size() - 8) + " more";
-      line += ")";
-    }
+    const std::string line =
+        CountOnRanks(group.count, info == nullptr ? std::string_view(name) : info->sentence, group.ranks);
     Show("  {} {}\n", serious ? "lost:" : "note:", line);
     if (!group.detail.empty()) Show("        {}\n", group.detail);
     if (serious && info != nullptr) Show("        try: {}\n", info->remedy);
@@ -97,29 +92,13 @@ void Print(const merge::Timeline& timeline) {
 
 }  // namespace
 
-int RunMerge(const MergeFlags& flags, merge::MergeTeam* team) {
+Result<int> RunMerge(const MergeFlags& flags, merge::MergeTeam* team) {
   const bool speaks = team == nullptr || team->index() == 0;
-  const auto failed = [&](const Error& error) {
-    if (speaks) return PrintError(error);
-    return static_cast<int>(error.code == ErrorCode::kUsage ? kUsage : kFailed);
-  };
   merge::MergeOptions options;
   options.team = team;
-  auto run_dir = flags.resolve ? flags.resolve(flags.run) : ResolveRun(flags.run);
-  if (!run_dir.ok()) return failed(run_dir.error());
-  options.run_dir = run_dir.value();
+  LS_TRY(options.run_dir, flags.resolve ? flags.resolve(flags.run) : ResolveRun(flags.run));
   options.jobs = flags.jobs;
-  options.clock = flags.clock == "off"    ? merge::ClockChoice::kOff
-                  : flags.clock == "wall" ? merge::ClockChoice::kWall
-                                          : merge::ClockChoice::kAuto;
-  options.classes = flags.classes;
-  options.window = flags.window;
-  const Result<StepRange> steps = ParseSteps(flags.steps);
-  if (!steps.ok()) return failed(steps.error());
-  options.first_step = steps.value().first;
-  options.last_step = steps.value().last;
-  if (flags.window == "hta" && !flags.steps.empty())
-    return failed({ErrorCode::kUsage, "--window hta chooses its steps itself", "--steps", "leave one of them out"});
+  LS_CHECK(FillMergeOptions(flags.choices, options));
   auto progress = std::make_unique<Progress>(!speaks || isatty(STDERR_FILENO) == 0);
   std::unique_ptr<merge::WorkLock> lock;
   if (speaks) {
@@ -134,44 +113,63 @@ int RunMerge(const MergeFlags& flags, merge::MergeTeam* team) {
   };
   // The others wait for the files that this makes.
   if (team != nullptr) (void)team->Share("");
-  const auto timeline = merge::MergeRun(options);
+  auto merged = merge::MergeRun(options);
   progress.reset();
   lock.reset();
-  if (!timeline.ok()) return failed(timeline.error());
+  LS_TRY(const merge::Timeline timeline, std::move(merged));
+  if (speaks && flags.json != "-") Print(timeline);
+  if (speaks && !flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, JsonText(Json(timeline)), ShowJson));
+  return HasDataLoss(timeline) ? kIncomplete : kOk;
+}
 
-  const int code = HasDataLoss(timeline.value()) ? kIncomplete : kOk;
-  if (!speaks) return code;
-  // Names hold any bytes.
-  const std::string json =
-      flags.json.empty() ? "" : Json(timeline.value()).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  if (flags.json == "-") {
-    ShowJson(json + "\n");
-  } else {
-    if (!flags.json.empty())
-      if (Status written = WriteWhole(flags.json, json + "\n", "name a file that can be written"); !written.ok())
-        return PrintError(written.error());
-    Print(timeline.value());
-  }
-  return code;
+void AddClockFlag(CLI::App& app, std::string& clock) {
+  app.add_option("--clock", clock, "Clocks: auto, off (as they are), wall (accept wall-clock accuracy)")
+      ->check(CLI::IsMember({"auto", "off", "wall"}))
+      ->capture_default_str();
+}
+
+merge::ClockChoice ClockChoiceOf(const std::string& clock) {
+  return clock == "off"    ? merge::ClockChoice::kOff
+         : clock == "wall" ? merge::ClockChoice::kWall
+                           : merge::ClockChoice::kAuto;
+}
+
+void AddStepsFlag(CLI::App& app, std::string& steps) {
+  app.add_option("--steps", steps, "Steps A to B-1 only")->type_name("A:B");
+}
+
+void AddClassesFlag(CLI::App& app, std::string& classes) {
+  app.add_option("--classes", classes, "How kernels are classified: by Lockstep's rules or by HTA's")
+      ->check(CLI::IsMember({"lockstep", "hta"}))
+      ->capture_default_str();
+}
+
+void AddMergeChoices(CLI::App& app, MergeChoices& choices) {
+  AddStepsFlag(app, choices.steps);
+  AddClassesFlag(app, choices.classes);
+  app.add_option("--window", choices.window,
+                 "hta: totals over the window of Holistic Trace Analysis, for comparisons with it")
+      ->check(CLI::IsMember({"lockstep", "hta"}))
+      ->capture_default_str();
+  AddClockFlag(app, choices.clock);
+}
+
+Status FillMergeOptions(const MergeChoices& choices, merge::MergeOptions& merge) {
+  merge.clock = ClockChoiceOf(choices.clock);
+  merge.classes = choices.classes;
+  merge.window = choices.window;
+  LS_TRY(const StepRange steps, ParseSteps(choices.steps));
+  merge.first_step = steps.first;
+  merge.last_step = steps.last;
+  if (choices.window == "hta" && !choices.steps.empty())
+    return Error{ErrorCode::kUsage, "--window hta chooses its steps itself", "--steps", "leave one of them out"};
+  return Ok();
 }
 
 void AddMergeFlags(CLI::App& command, MergeFlags& flags) {
   command.add_option("RUN", flags.run, "Run directory (default: the latest run)");
-  command.add_option("-j,--jobs", flags.jobs, "Threads, 0: all allowed cores")->capture_default_str();
-  command
-      .add_option("--clock", flags.clock,
-                  "auto: measured clocks only; wall: accept wall-clock accuracy; off: as recorded")
-      ->check(CLI::IsMember({"auto", "wall", "off"}))
-      ->capture_default_str();
-  command.add_option("--classes", flags.classes, "How GPU kernels are classified as communication")
-      ->check(CLI::IsMember({"lockstep", "hta"}))
-      ->capture_default_str();
-  command
-      .add_option("--window", flags.window,
-                  "hta: totals over the window of Holistic Trace Analysis, for comparisons with it")
-      ->check(CLI::IsMember({"lockstep", "hta"}))
-      ->capture_default_str();
-  command.add_option("--steps", flags.steps, "Analysis window in steps, e.g. 110:310 for 110 to 309");
+  command.add_option("-j,--jobs", flags.jobs, "Threads (default: all allowed cores)")->type_name("N");
+  AddMergeChoices(command, flags.choices);
   command.add_option("--json", flags.json, "Write the facts as JSON to this file, - for stdout");
 }
 

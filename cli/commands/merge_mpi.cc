@@ -26,5 +26,8 @@ int main(int argc, char** argv) {
     if (team.index() != 0) return error.get_exit_code() == 0 ? lockstep::cli::kOk : lockstep::cli::kUsage;
     return lockstep::cli::ShowParseError(app, error) == 0 ? lockstep::cli::kOk : lockstep::cli::kUsage;
   }
-  return lockstep::cli::RunMerge(flags, &team);
+  const auto code = lockstep::cli::RunMerge(flags, &team);
+  if (code.ok()) return code.value();
+  if (team.index() == 0) return lockstep::cli::PrintError(code.error());
+  return code.error().code == lockstep::ErrorCode::kUsage ? lockstep::cli::kUsage : lockstep::cli::kFailed;
 }

@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "analysis/core/format.h"
+#include "cli/commands/merge_command.h"
 #include "cli/input/found.h"
-#include "cli/input/imported.h"
 #include "cli/input/open_run.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
@@ -26,13 +26,11 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargeBytes = 1'000'000'000;  // The page's memory is 2 GB in all (v58).
 
-struct OpenFlags {
-  std::vector<std::string> runs;
+struct OpenFlags : RunFlags {
   std::optional<std::int64_t> step;
   std::string clock = "auto", ui = "https://ui.perfetto.dev";
   std::uint16_t port = 9001;
-  unsigned jobs = 0;
-  bool stay = false, quiet = false;
+  bool stay = false;
 };
 
 // A directory of this user's alone, removed with what is in it when the command ends.
@@ -78,94 +76,90 @@ std::string HostName() {
   return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "HOST";
 }
 
-int Run(const OpenFlags& flags) {
-  const auto origin_end = flags.ui.find('/', flags.ui.find("://") + 3);
-  const std::string origin = flags.ui.substr(0, origin_end);
-  if (!(origin.starts_with("https://") || origin.starts_with("http://")))
-    return PrintError({ErrorCode::kUsage, "no address of a page: " + flags.ui, "--ui", "--ui https://ui.perfetto.dev"});
-  Result<std::string> run = ResolveRunOrTraces(flags.runs, flags.jobs, flags.quiet);
-  if (!run.ok()) return PrintError(run.error());
-  auto progress = std::make_unique<Progress>(flags.quiet);
-  merge::MergeOptions merge;
-  merge.run_dir = run.value();
-  merge.jobs = flags.jobs;
-  merge.clock = ClockChoiceOf(flags.clock);
-  Temporary temporary;
-  std::string file = (fs::path(merge.run_dir) / "timeline.pftrace").string();
+// The timeline as a file for Perfetto.
+struct TimelineFile {
+  std::string path;
   int code = kOk;
-  std::optional<Interval> window;  // Of --step.
-  const auto make = [&](const merge::Timeline& timeline) -> Status {
-    if (flags.step) {
-      auto found = exporters::StepWindow(timeline, *flags.step, flags.jobs);
-      if (!found.ok()) {
-        Error error = found.error();
-        error.where = "--step";
-        return error;
-      }
-      window = found.value();
-    }
-    code = kOk;
-    if (temporary.directory.empty() && IsFresh(file, merge.run_dir + "/timeline.h5")) return Ok();
-    exporters::ExportOptions options;
-    options.format = exporters::FindFormat("perfetto");
-    options.jobs = flags.jobs;
-    if (!merge.write) {
-      // Made once, however often the run has to be read again.
-      if (temporary.directory.empty() && !temporary.Make())
-        return Error{ErrorCode::kIo, "neither the run directory nor a temporary one can be written", merge.run_dir,
-                     "set TMPDIR to a directory that can be written"};
-      file = temporary.directory + "/timeline.pftrace";
-    }
-    options.output = file;
-    std::string trouble;
-    options.findings = FindingsOf(timeline, flags.jobs, trouble);
-    options.progress = [&](std::string_view phase, double done) { progress->Show(phase, done); };
-    LS_TRY(const exporters::ExportResult made, exporters::Export(timeline, options));
-    for (const std::string& line : made.troubles) progress->Say("lost: " + line);
-    if (!made.troubles.empty()) code = kIncomplete;
-    return Ok();
-  };
-  const Status made = WithRun(merge, *progress, make);
-  progress.reset();
-  if (!made.ok()) return PrintError(made.error());
+  std::optional<Interval> window;  // Of --step, cluster time.
+};
 
+// The run's own file if it is newer than timeline.h5; else it is made now, in a temporary directory if the run's cannot
+// be written to.
+Result<TimelineFile> FindOrMake(const OpenFlags& flags, const merge::Timeline& timeline, bool writable,
+                                Temporary& temporary, Progress& progress) {
+  TimelineFile file{timeline.run_dir + "/timeline.pftrace", kOk, {}};
+  if (flags.step) {
+    const auto found = exporters::StepWindow(timeline, *flags.step, flags.jobs);
+    if (!found.ok()) return Error{found.error().code, found.error().what, "--step", found.error().hint};
+    file.window = found.value();
+  }
+  if (IsFresh(file.path, timeline.run_dir + "/timeline.h5")) return file;
+  if (!writable) {
+    // Made once, however often the run has to be read again.
+    if (temporary.directory.empty() && !temporary.Make())
+      return Error{ErrorCode::kIo, "neither the run directory nor a temporary one can be written", timeline.run_dir,
+                   "set TMPDIR to a directory that can be written"};
+    file.path = temporary.directory + "/timeline.pftrace";
+  }
+  exporters::ExportOptions options;
+  options.format = exporters::FindFormat("perfetto");
+  options.jobs = flags.jobs;
+  options.output = file.path;
+  std::string trouble;
+  options.findings = FindingsOf(timeline, flags.jobs, trouble);
+  options.progress = [&](std::string_view phase, double done) { progress.Show(phase, done); };
+  LS_TRY(const exporters::ExportResult made, exporters::Export(timeline, options));
+  for (const std::string& line : made.troubles) progress.Say("lost: " + line);
+  if (!made.troubles.empty()) file.code = kIncomplete;
+  return file;
+}
+
+// Serves the file until the page has it; says where to look and how it went.
+Result<int> ServeTo(const std::string& origin, const OpenFlags& flags, const TimelineFile& file) {
   const std::string secret = SecretPathPart();
   if (secret.empty())
-    return PrintError({ErrorCode::kIo, "the system provides no random numbers, so the address could be guessed", "",
-                       "lockstep export RUN, then open the file in the page by hand"});
-  const Result<ServedFile> served_file = ServedFile::Open(file);
-  if (!served_file.ok()) return PrintError(served_file.error());
-  const std::string path = secret + "/timeline.pftrace";
-  std::string url = fmt::format("{}/#!/?url=http://127.0.0.1:{}/{}", origin, flags.port, path);
-  if (window) {
-    if (const auto base_ns = BaseOf(served_file.value()))
-      url += fmt::format("&visStart={}&visEnd={}", std::max<std::int64_t>(0, window->begin - *base_ns),
-                         std::max<std::int64_t>(0, window->end - *base_ns));
-  }
-  const std::uint64_t bytes = served_file.value().bytes();
+    return Error{ErrorCode::kIo, "the system provides no random numbers, so the address could be guessed", "",
+                 "lockstep export RUN, then open the file in the page by hand"};
+  LS_TRY(const ServedFile served_file, ServedFile::Open(file.path));
+  const std::uint64_t bytes = served_file.bytes();
   ServeOptions options;
-  options.file = &served_file.value();
-  options.path = path;
+  options.file = &served_file;
+  options.path = secret + "/timeline.pftrace";
   options.origin = origin;
   options.port = flags.port;
   options.stay = flags.stay;
+  std::string url = fmt::format("{}/#!/?url=http://127.0.0.1:{}/{}", origin, flags.port, options.path);
+  if (const auto base_ns = file.window ? BaseOf(served_file) : std::nullopt)
+    url += fmt::format("&visStart={}&visEnd={}", std::max<std::int64_t>(0, file.window->begin - *base_ns),
+                       std::max<std::int64_t>(0, file.window->end - *base_ns));
   options.ready = [&] {
-    Show("{} ({})\n  open:  {}\n  from another machine, there:  ssh -N -L {}:127.0.0.1:{} {}\n", file,
+    Show("{} ({})\n  open:  {}\n  from another machine, there:  ssh -N -L {}:127.0.0.1:{} {}\n", file.path,
          lockstep::analysis::Bytes(bytes), url, flags.port, flags.port, HostName());
     if (bytes > kLargeBytes)
       Show("  this is much for a web page; smaller:  lockstep export RUN --budget 500MB, or --steps A:B\n");
     Show("  served to {} only, under this address only, until {}; Ctrl-C ends it\n", origin,
          flags.stay ? "then" : "it has been fetched");
   };
-  const Result<Served> served = Serve(options);
-  if (!served.ok()) return PrintError(served.error());
-  const std::string refused = served.value().refused == 0 ? "" : fmt::format(", {} refused", served.value().refused);
+  LS_TRY(const Served served, Serve(options));
   const bool shown = Show("{}{}\n",
-                          served.value().why == Served::kFetched ? "fetched: done"
-                          : served.value().fetched > 0           ? "interrupted, fetched before"
-                                                                 : "interrupted, not fetched",
-                          refused);
-  return shown ? code : kFailed;
+                          served.why == Served::kFetched ? "fetched: done"
+                          : served.fetched > 0           ? "interrupted, fetched before"
+                                                         : "interrupted, not fetched",
+                          served.refused == 0 ? "" : fmt::format(", {} refused", served.refused));
+  return shown ? file.code : kFailed;
+}
+
+Result<int> Run(const OpenFlags& flags) {
+  const std::string origin = flags.ui.substr(0, flags.ui.find('/', flags.ui.find("://") + 3));
+  if (!(origin.starts_with("https://") || origin.starts_with("http://")))
+    return Error{ErrorCode::kUsage, "no address of a page: " + flags.ui, "--ui", "--ui https://ui.perfetto.dev"};
+  LS_TRY(merge::MergeOptions merge, MergeOptionsOf(flags.runs, flags));
+  merge.clock = ClockChoiceOf(flags.clock);
+  Temporary temporary;
+  LS_TRY(const TimelineFile file, WithRun(merge, flags.quiet, [&](const merge::Timeline& timeline, Progress& progress) {
+           return FindOrMake(flags, timeline, merge.write, temporary, progress);
+         }));
+  return ServeTo(origin, flags, file);
 }
 
 }  // namespace
@@ -186,8 +180,7 @@ void AddOpen(CLI::App& root, Chosen& chosen) {
       ->check(CLI::Range(1, 65535))
       ->capture_default_str();
   app->add_flag("--stay", flags->stay, "Keep serving after the file has been fetched");
-  app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
-  app->add_flag("-q,--quiet", flags->quiet, "No progress on standard error");
+  AddReadFlags(*app, *flags);
   app->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });
 }
 

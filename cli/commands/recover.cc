@@ -191,13 +191,13 @@ int CodeOf(const Report& report) {
   return code;
 }
 
-int Recover(const Flags& flags) {
+Result<int> Recover(const Flags& flags) {
   // A file that may not grow is an error to be told, not an end: nothing may be half done.
   ::signal(SIGXFSZ, SIG_IGN);
   // Of traces no agent left anything.
   if (!flags.run.empty() && !flags.stale && ingest::HoldsTraces(flags.run)) {
     if (flags.json == "-")
-      ShowJson(ToJson(Report()).dump(2) + "\n");
+      ShowJson(JsonText(ToJson(Report())));
     else
       Show("{} holds traces: there is nothing to recover\n", flags.run);
     return kOk;
@@ -205,31 +205,24 @@ int Recover(const Flags& flags) {
   Report report;
   auto run = ResolveRun(flags.run);
   // Memory can be cleaned where there is no run at all.
-  if (!run.ok() && !(flags.stale && flags.run.empty())) return PrintError(run.error());
+  if (!run.ok() && !(flags.stale && flags.run.empty())) return run.error();
   if (run.ok()) {
     report.run = run.value();
     std::error_code ignored;
     if (!fs::is_directory(report.run + "/ranks", ignored))
-      return PrintError({ErrorCode::kNotFound, "this is not a run directory: it has no ranks/", report.run,
-                         "lockstep recover DIR, where DIR holds manifest.json and ranks/"});
+      return Error{ErrorCode::kNotFound, "this is not a run directory: it has no ranks/", report.run,
+                   "lockstep recover DIR, where DIR holds manifest.json and ranks/"};
     const merge::WorkLock lock(merge::WorkLockOf(report.run), report.run,
                                [](const std::string& text) { Note("lockstep: {}\n", text); });
     if (lock.others_at_it())
-      return PrintError({ErrorCode::kIo, "another lockstep command works on this run and makes no progress", report.run,
-                         "end it, then run this again"});
+      return Error{ErrorCode::kIo, "another lockstep command works on this run and makes no progress", report.run,
+                   "end it, then run this again"};
     report.recovery = agent::RecoverRun(report.run, flags.without_memory);
     report.missing = FindMissing(report.run, report.recovery);
   }
   CleanSegments(flags, report);
-  const std::string json = ToJson(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (flags.json == "-") {
-    ShowJson(json);
-  } else {
-    Print(report);
-    if (!flags.json.empty())
-      if (Status written = WriteWhole(flags.json, json, "name a file that can be written"); !written.ok())
-        return PrintError(written.error());
-  }
+  if (flags.json != "-") Print(report);
+  if (!flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, JsonText(ToJson(report)), ShowJson));
   for (const agent::RecoveredSlot& slot : report.recovery.slots)
     if (slot.state == agent::SlotRecovery::kUnwritten) {
       PrintError({ErrorCode::kIo, fmt::format("the file of rank {} could not be written: {}", slot.slot, slot.why),

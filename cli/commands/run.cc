@@ -138,16 +138,15 @@ std::uint32_t GpuOptions(const Flags& flags) {
 }
 
 // For jobs whose command line the user cannot change. It goes to stdout so that a shell can eval it.
-int PrintEnv(const Flags& flags) {
+Result<int> PrintEnv(const Flags& flags) {
   std::string agent;
   for (const std::string& word : Words(flags)) {
     if (word.find_first_of(" \t") != std::string::npos)
-      return PrintError({ErrorCode::kUnsupported, "Open MPI splits this variable at spaces, and a path has one", word,
-                         "install Lockstep, or put the output, under a path without spaces"});
+      return Error{ErrorCode::kUnsupported, "Open MPI splits this variable at spaces, and a path has one", word,
+                   "install Lockstep, or put the output, under a path without spaces"};
     agent += (agent.empty() ? "" : " ") + word;
   }
-  auto libraries = agent::FindLibraries();
-  if (!libraries.ok()) return PrintError(libraries.error());
+  LS_TRY(const auto libraries, agent::FindLibraries());
   Show(
       "# For jobs whose command line you cannot change. With Open MPI 4.x this alone puts an\n"
       "# agent in front of every rank, as `mpirun ... lockstep run -- app` would:\n"
@@ -157,7 +156,7 @@ int PrintEnv(const Flags& flags) {
       "# The probe alone (no agent) records nothing: it stays idle without a ring segment, which\n"
       "# only an agent makes. Its library, for tools that merge LD_PRELOAD themselves:\n"
       "#   LD_PRELOAD={}\n",
-      agent::ShellQuote({agent}), agent::ShellQuote(Words(flags)), agent::PreloadValue("", libraries.value()));
+      agent::ShellQuote({agent}), agent::ShellQuote(Words(flags)), agent::PreloadValue("", libraries));
   return kOk;
 }
 
@@ -183,11 +182,10 @@ Result<std::vector<std::string>> LauncherWords(const Flags& flags) {
       launch::ForwardVariables(flags.command, resolved ? real : launcher, agent::EnvironmentWith({})));
 }
 
-int Launch(const Flags& flags) {
-  const auto words = LauncherWords(flags);
-  if (!words.ok()) return PrintError(words.error());
+Result<int> Launch(const Flags& flags) {
+  LS_TRY(const auto words, LauncherWords(flags));
   std::vector<char*> argv;
-  for (const std::string& word : words.value()) argv.push_back(const_cast<char*>(word.c_str()));
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   ::execvp(argv[0], argv.data());
   const int error = errno;
@@ -209,13 +207,12 @@ void TellEstimate(const agent::RunResult& result, const agent::RunOptions& optio
     agent::Say(line);
 }
 
-int Run(const Flags& flags) {
-  const auto window = agent::ParseWindow(flags.window);
-  if (!window.ok()) return PrintError(window.error());
+Result<int> Run(const Flags& flags) {
+  LS_TRY(const auto window, agent::ParseWindow(flags.window));
   if (flags.print_env) return PrintEnv(flags);
   if (flags.command.empty())
-    return PrintError({ErrorCode::kUsage, "no command to run", "lockstep run",
-                       "lockstep run -- ./app      or  mpirun -np 4 lockstep run -- ./app"});
+    return Error{ErrorCode::kUsage, "no command to run", "lockstep run",
+                 "lockstep run -- ./app      or  mpirun -np 4 lockstep run -- ./app"};
   const launch::Launcher launcher = launch::RecognizeLauncher(flags.command[0]);
   // Where it cannot be told how torchrun starts its program, the agent stays around torchrun.
   if (launcher != launch::Launcher::kNone && (launcher != launch::Launcher::kTorchrun || LauncherWords(flags).ok()))
@@ -231,7 +228,7 @@ int Run(const Flags& flags) {
   options.ring_bytes = flags.ring_size;
   options.ring_total_bytes = flags.ring_total;
   options.quiet = flags.quiet;
-  options.window = window.value();
+  options.window = window;
   options.gpu_options = GpuOptions(flags);
   options.estimate = flags.estimate;
   options.live_lines = flags.live_s > 0;
@@ -265,11 +262,10 @@ int Run(const Flags& flags) {
   if (!flags.output.empty()) options.recorded["output"] = flags.output;
   if (!flags.spool_dir.empty()) options.recorded["spool_dir"] = flags.spool_dir;
 
-  const auto result = agent::RunAgent(options);
-  if (!result.ok()) return PrintError(result.error());
+  LS_TRY(const agent::RunResult result, agent::RunAgent(options));
   if (flags.estimate) {
-    if (result.value().traced && result.value().launch.rank <= 0) TellEstimate(result.value(), options, flags);
-    agent::FinishLike(result.value());
+    if (result.traced && result.launch.rank <= 0) TellEstimate(result, options, flags);
+    agent::FinishLike(result);
   }
   AfterOptions after;
   after.after = flags.after == "none"     ? After::kNone
@@ -281,8 +277,8 @@ int Run(const Flags& flags) {
   after.wait_ms = flags.after_wait_s * 1000;
   after.quiet = flags.quiet;
   after.spools_apart = !flags.spool_dir.empty();
-  RunAfter(result.value(), after);
-  agent::FinishLike(result.value());
+  RunAfter(result, after);
+  agent::FinishLike(result);
 }
 
 void AddWindowOptions(CLI::App& run, agent::WindowFlags& window) {

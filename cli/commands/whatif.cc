@@ -13,7 +13,6 @@
 #include "analysis/analyze.h"
 #include "analysis/core/format.h"
 #include "analysis/replay/questions/what_if.h"
-#include "cli/input/imported.h"
 #include "cli/input/open_run.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
@@ -28,7 +27,7 @@ using replay::Question;
 using replay::RecordedRun;
 using replay::WhatIf;
 
-struct Flags {
+struct Flags : ReadFlags {
   std::string run, json;
   std::vector<std::string> calibrate;
   std::vector<double> caps_mb;
@@ -37,8 +36,7 @@ struct Flags {
   std::vector<std::size_t> ranks, prefetch;
   std::string overlap;
   bool without_stragglers = false, perfect_schedule = false;
-  bool free_communication = false, no_overlap = false, one_bucket = false, together = false, quiet = false;
-  unsigned jobs = 0;
+  bool free_communication = false, no_overlap = false, one_bucket = false, together = false;
 };
 
 std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(std::min(mebibytes * (1 << 20), 1e18)); }
@@ -46,24 +44,22 @@ std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(std::m
 // `stragglers`: those that the analysis names, if asked for.
 Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& flags,
                                           std::vector<std::int32_t>* stragglers = nullptr) {
-  LS_TRY(const std::string directory, ResolveOne(name, flags.jobs, flags.quiet));
-  merge::MergeOptions merge;
-  merge.run_dir = directory;
-  merge.jobs = flags.jobs;
-  Progress progress(flags.quiet);
-  return WithRun(merge, progress, [&](const merge::Timeline& timeline) -> Result<std::unique_ptr<RecordedRun>> {
-    if (stragglers == nullptr) return replay::ReadRun(timeline, {.jobs = flags.jobs});
-    stragglers->clear();
-    analysis::AnalyzeOptions options;
-    options.jobs = flags.jobs;
-    options.replay = false;
-    LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, options));
-    for (const analysis::Straggler& straggler : analysis.stragglers) stragglers->push_back(straggler.rank);
-    if (stragglers->empty())
-      return Error{ErrorCode::kUnsupported, "the analysis names no straggler in this run", directory,
-                   "--without-rank R asks about a rank of your own choice"};
-    return replay::ReadRun(timeline, {.jobs = flags.jobs});
-  });
+  LS_TRY(merge::MergeOptions merge, MergeOptionsOf({name}, flags));
+  return WithRun(merge, flags.quiet,
+                 [&](const merge::Timeline& timeline, Progress&) -> Result<std::unique_ptr<RecordedRun>> {
+                   if (stragglers == nullptr) return replay::ReadRun(timeline, {.jobs = flags.jobs});
+                   stragglers->clear();
+                   analysis::AnalyzeOptions options;
+                   options.jobs = flags.jobs;
+                   options.replay = false;
+                   LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, options));
+                   for (const analysis::Straggler& straggler : analysis.stragglers)
+                     stragglers->push_back(straggler.rank);
+                   if (stragglers->empty())
+                     return Error{ErrorCode::kUnsupported, "the analysis names no straggler in this run", merge.run_dir,
+                                  "--without-rank R asks about a rank of your own choice"};
+                   return replay::ReadRun(timeline, {.jobs = flags.jobs});
+                 });
 }
 
 // What was asked, or, if nothing was, what most users want to know.
@@ -173,44 +169,35 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
   return text;
 }
 
-int Run(const Flags& flags) {
+Result<int> Run(const Flags& flags) {
   std::vector<std::int32_t> stragglers;
-  Result<std::unique_ptr<RecordedRun>> run = Read(flags.run, flags, flags.without_stragglers ? &stragglers : nullptr);
-  if (!run.ok()) return PrintError(run.error());
+  LS_TRY(auto run, Read(flags.run, flags, flags.without_stragglers ? &stragglers : nullptr));
   std::vector<std::unique_ptr<RecordedRun>> calibration;
   for (const std::string& name : flags.calibrate) {
-    Result<std::unique_ptr<RecordedRun>> other = Read(name, flags);
-    if (!other.ok()) return PrintError(other.error());
-    calibration.push_back(std::move(other).value());
+    LS_TRY(auto other, Read(name, flags));
+    calibration.push_back(std::move(other));
   }
-  const Result<WhatIf> what_if = WhatIf::Make(std::move(run).value(), std::move(calibration));
-  if (!what_if.ok()) return PrintError(what_if.error());
+  LS_TRY(const WhatIf what_if, WhatIf::Make(std::move(run), std::move(calibration)));
   std::vector<Answer> answers;
   std::vector<Unanswered> unanswered;
   std::optional<Error> last_error;
-  for (const Question& question : Questions(flags, what_if.value(), stragglers)) {
-    Result<Answer> answer = what_if.value().Ask(question);
+  for (const Question& question : Questions(flags, what_if, stragglers)) {
+    Result<Answer> answer = what_if.Ask(question);
     if (answer.ok()) {
       answers.push_back(std::move(answer).value());
       continue;
     }
     // What this run cannot answer must not cost the other answers.
-    if (answer.error().code != ErrorCode::kUnsupported) return PrintError(answer.error());
-    unanswered.push_back({what_if.value().Name(question), answer.error().what});
+    if (answer.error().code != ErrorCode::kUnsupported) return answer.error();
+    unanswered.push_back({what_if.Name(question), answer.error().what});
     last_error = answer.error();
   }
-  if (answers.empty() && last_error) return PrintError(*last_error);
-  if (flags.json != "-") ShowText(AsText(what_if.value(), answers, unanswered));
-  if (flags.json.empty()) return kOk;
-  const std::string json = AsJson(what_if.value(), answers, unanswered)
-                               .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-                           "\n";
-  if (flags.json == "-") {
-    ShowJson(json);
-    return kOk;
-  }
-  const Status written = WriteWhole(flags.json, json, "name another file with --json");
-  return written.ok() ? kOk : PrintError(written.error());
+  if (answers.empty() && last_error) return *last_error;
+  if (flags.json != "-") ShowText(AsText(what_if, answers, unanswered));
+  if (!flags.json.empty())
+    LS_CHECK(WriteOrShow(flags.json, JsonText(AsJson(what_if, answers, unanswered)), ShowJson,
+                         "name another file with --json"));
+  return kOk;
 }
 
 }  // namespace
@@ -253,8 +240,7 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
   app->add_option("--calibrate", flags->calibrate,
                   "Other runs of the same job, with other buckets: their transfers count too");
   app->add_option("--json", flags->json, "Write the answers to this file, - for stdout");
-  app->add_option("-j,--jobs", flags->jobs, "Threads, 0 for all cores");
-  app->add_flag("-q,--quiet", flags->quiet, "No progress");
+  AddReadFlags(*app, *flags);
   app->callback([&chosen, flags] { chosen = [flags] { return Run(*flags); }; });
 }
 

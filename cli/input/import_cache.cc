@@ -12,7 +12,6 @@
 #include <optional>
 #include <utility>
 
-#include "cli/input/imported.h"
 #include "cli/output/out.h"
 #include "core/hash.h"
 #include "core/own_file.h"
@@ -122,24 +121,25 @@ void SaySkipped(const std::vector<std::string>& skipped) {
 
 }  // namespace
 
-Result<std::string> ImportIntoCache(const std::vector<std::string>& given, unsigned jobs, bool quiet) {
+Result<std::string> ImportIntoCache(const std::vector<std::string>& given, const ReadFlags& flags) {
   LS_TRY(const ingest::TraceFiles traces, ingest::FindTraces(given));
-  if (!quiet) SaySkipped(traces.skipped);
+  if (!flags.quiet) SaySkipped(traces.skipped);
   LS_TRY(const std::string cache, CacheDirectory(ingest::CommonDirectory(traces.files)));
   Hash64 hash;
   for (const ingest::TraceFile& file : traces.files) hash.Add(std::string_view(file.real));
-  const std::string names = fmt::format("import-{:016x}", hash.value()), key = ingest::InputsKey(traces, false, "");
+  const std::string names = fmt::format("import-{:016x}", hash.value()),
+                    key = ingest::InputsKey(traces, false, flags.step_range);
   // Of other inputs another directory: what is under this name never changes.
   const std::string run = (fs::path(cache) / (names + "-" + key)).string();
   const auto found = [&] {
     if (!Use(run, key)) return false;
-    if (!quiet) Note("lockstep: traces as imported before in {}\n", run);
+    if (!flags.quiet) Note("lockstep: traces as imported before in {}\n", run);
     return true;
   };
   trace::RemoveLeftovers(cache);
   if (found()) return run;
   const auto say = [&](const std::string& text) {
-    if (!quiet) Note("lockstep: {}\n", text);
+    if (!flags.quiet) Note("lockstep: {}\n", text);
   };
   merge::WorkLock lock(fmt::format("{}/.{}-{}.lock", cache, names, key), "the same traces", say);
   if (found()) return run;
@@ -151,15 +151,15 @@ Result<std::string> ImportIntoCache(const std::vector<std::string>& given, unsig
                  "lockstep import FILES -o RUN, then lockstep analyze RUN"};
   ingest::ImportOptions options;
   options.run_dir = part->directory();
-  options.jobs = jobs;
+  options.jobs = flags.jobs;
+  options.step_range = flags.step_range;
   {
-    ImportMeter meter(quiet);
+    Progress meter(flags.quiet);
     options.progress = [&](const ingest::ImportProgress& progress) {
       lock.Touch();
-      meter.Show(progress);
+      ShowImport(meter, progress);
     };
-    const Result<ingest::ImportResult> imported = ingest::Import(traces, options);
-    if (!imported.ok()) return imported.error();
+    LS_CHECK(ingest::Import(traces, options));
   }
   trace::FileLock use = trace::FileLock::Try(part->directory() + "/" + kInUse, trace::FileLock::Mode::kShared);
   int published = part->Publish();
@@ -169,7 +169,7 @@ Result<std::string> ImportIntoCache(const std::vector<std::string>& given, unsig
   const std::string where = published == 0 ? run : part->directory();
   if (use.held()) KeptImports().locks.push_back(std::move(use));
   if (published != 0) KeptImports().own.push_back(std::move(part));
-  if (!quiet)
+  if (!flags.quiet)
     Note("lockstep: imported {} {} into {}\n", traces.files.size(), traces.files.size() == 1 ? "trace" : "traces",
          where);
   return where;

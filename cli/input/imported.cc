@@ -1,53 +1,26 @@
 #include "cli/input/imported.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 
-#include "analysis/core/format.h"
 #include "cli/input/import_cache.h"
 #include "cli/options/command.h"
-#include "cli/output/out.h"
 
 namespace lockstep::cli {
 namespace fs = std::filesystem;
-namespace {
 
-long long NowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-
-std::string Remaining(double seconds) {
-  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
-  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
-  return fmt::format("{:.1f} h", seconds / 3600);
+void AddTraceFlags(CLI::App& app, std::string& step_range, unsigned& jobs) {
+  app.add_option("--step-range", step_range,
+                 "Of traces: NVTX ranges of this name are the steps (default: those that are named like steps)")
+      ->type_name("NAME");
+  app.add_option("-j,--jobs", jobs, "Threads (default: all allowed cores)")->type_name("N");
 }
 
-}  // namespace
-
-ImportMeter::ImportMeter(bool quiet)
-    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), begin_ns_(NowNs()), last_ns_(begin_ns_) {}
-
-ImportMeter::~ImportMeter() {
-  if (shown_ && terminal_) ShowProgress("", true);
-}
-
-double ImportMeter::seconds() const { return static_cast<double>(NowNs() - begin_ns_) / 1e9; }
-
-// One line that rewrites itself on a terminal, a line each ten seconds elsewhere.
-void ImportMeter::Show(const ingest::ImportProgress& progress) {
-  const long long now = NowNs();
-  if (quiet_ || now - last_ns_ < (terminal_ ? 200'000'000 : 10'000'000'000)) return;
-  last_ns_ = now;
-  shown_ = true;
-  const double elapsed = std::max(seconds(), 1e-3);
-  const double done = static_cast<double>(progress.bytes_done),
-               all = static_cast<double>(std::max<std::uint64_t>(progress.bytes, 1));
-  const std::string text = fmt::format("lockstep: import {:.0f} %  {} of {} files  {:.0f} MB/s{}", 100 * done / all,
-                                       progress.files_done, progress.files, done / 1e6 / elapsed,
-                                       done > 0 ? "  " + Remaining(elapsed * (all - done) / done) + " left" : "");
-  ShowProgress(text, terminal_);
+void AddReadFlags(CLI::App& app, ReadFlags& flags) {
+  AddTraceFlags(app, flags.step_range, flags.jobs);
+  app.add_flag("-q,--quiet", flags.quiet, "No progress and no notices on standard error");
 }
 
 void AddRunsArgument(CLI::App& app, std::vector<std::string>& runs) {
@@ -56,18 +29,27 @@ void AddRunsArgument(CLI::App& app, std::vector<std::string>& runs) {
       ->type_name("RUN");
 }
 
-Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, unsigned jobs, bool quiet) {
-  if (given.empty()) return ResolveRun("");
-  if (given.size() == 1 && !ingest::HoldsTraces(given[0])) {
-    // A pattern in quotes is no run directory either.
-    const bool pattern = given[0].find_first_of("*?[") != std::string::npos && !fs::exists(given[0]);
-    if (!pattern) return ResolveRun(given[0]);
-  }
-  return ImportIntoCache(given, jobs, quiet);
+void ShowImport(Progress& progress, const ingest::ImportProgress& import) {
+  progress.Show(fmt::format("import, {} of {} files,", import.files_done, import.files),
+                static_cast<double>(import.bytes_done) / static_cast<double>(std::max<std::uint64_t>(import.bytes, 1)));
 }
 
-Result<std::string> ResolveOne(const std::string& given, unsigned jobs, bool quiet) {
-  return ResolveRunOrTraces(given.empty() ? std::vector<std::string>() : std::vector{given}, jobs, quiet);
+Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, const ReadFlags& flags) {
+  // A pattern in quotes is no run directory either.
+  const bool traces =
+      given.size() > 1 ||
+      (given.size() == 1 && (ingest::HoldsTraces(given[0]) ||
+                             (given[0].find_first_of("*?[") != std::string::npos && !fs::exists(given[0]))));
+  if (traces) return ImportIntoCache(given, flags);
+  LS_TRY(std::string run, ResolveRun(given.empty() ? "" : given[0]));
+  if (!flags.step_range.empty())
+    return Error{ErrorCode::kUsage, "a run has its steps already; --step-range is for traces of other tools", run,
+                 "leave it out, or record again with lockstep run --step-range " + flags.step_range};
+  return run;
+}
+
+Result<std::string> ResolveOne(const std::string& given, const ReadFlags& flags) {
+  return ResolveRunOrTraces(given.empty() ? std::vector<std::string>() : std::vector{given}, flags);
 }
 
 }  // namespace lockstep::cli

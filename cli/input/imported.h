@@ -5,34 +5,33 @@
 #include <string>
 #include <vector>
 
+#include "cli/output/progress.h"
 #include "core/result.h"
 #include "ingest/import.h"
 
 namespace lockstep::cli {
 
-// Progress of an import on stderr, with the time it will still take. One call at a time.
-class ImportMeter {
- public:
-  explicit ImportMeter(bool quiet);
-  ~ImportMeter();
-  ImportMeter(const ImportMeter&) = delete;
-  ImportMeter& operator=(const ImportMeter&) = delete;
-  void Show(const ingest::ImportProgress& progress);
-  double seconds() const;
-
- private:
-  bool quiet_, terminal_, shown_ = false;
-  long long begin_ns_, last_ns_;
+// How a run is read, or made of traces.
+struct ReadFlags {
+  std::string step_range;  // Of traces: ranges of this name are the steps; "": those that are named like steps.
+  unsigned jobs = 0;       // 0: all allowed cores.
+  bool quiet = false;
 };
+
+// -j, --jobs and --step-range, for `import` and all commands that take traces.
+void AddTraceFlags(CLI::App& app, std::string& step_range, unsigned& jobs);
+void AddReadFlags(CLI::App& app, ReadFlags& flags);  // These, -q and --quiet.
 
 // The positional argument that ResolveRunOrTraces takes.
 void AddRunsArgument(CLI::App& app, std::vector<std::string>& runs);
 
+void ShowImport(Progress& progress, const ingest::ImportProgress& import);
+
 // The run directory that `given` stands for: as ResolveRun tells for one that is a run;
 // for trace files and directories of such an import in a cache beside them (DIR/.lockstep/,
-// or below the user's cache directory), made now if it is not there or older.
-Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, unsigned jobs, bool quiet);
+// or below the user's cache directory), made now if it is not there or older. kUsage: a step range for a run.
+Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, const ReadFlags& flags);
 // Of one word, "" for the latest run.
-Result<std::string> ResolveOne(const std::string& given, unsigned jobs, bool quiet);
+Result<std::string> ResolveOne(const std::string& given, const ReadFlags& flags);
 
 }  // namespace lockstep::cli

@@ -29,16 +29,11 @@ bool AnySpoolLeft(const std::string& run_dir) {
 
 }  // namespace
 
-void AddClockFlag(CLI::App& app, std::string& clock) {
-  app.add_option("--clock", clock, "Clocks: auto, off (as they are), wall (accept wall-clock accuracy)")
-      ->check(CLI::IsMember({"auto", "off", "wall"}))
-      ->capture_default_str();
-}
-
-merge::ClockChoice ClockChoiceOf(const std::string& clock) {
-  return clock == "off"    ? merge::ClockChoice::kOff
-         : clock == "wall" ? merge::ClockChoice::kWall
-                           : merge::ClockChoice::kAuto;
+Result<merge::MergeOptions> MergeOptionsOf(const std::vector<std::string>& runs, const ReadFlags& flags) {
+  merge::MergeOptions merge;
+  LS_TRY(merge.run_dir, ResolveRunOrTraces(runs, flags));
+  merge.jobs = flags.jobs;
+  return merge;
 }
 
 Result<merge::Timeline> OpenRun(merge::MergeOptions& merge, Progress& progress) {

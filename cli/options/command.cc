@@ -1,5 +1,9 @@
 #include "cli/options/command.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -66,6 +70,16 @@ Result<std::string> ResolveRun(const std::string& run) {
   }
   const fs::path real = fs::canonical(path, ignored);
   return (ignored ? path : real).string();
+}
+
+std::string CountOnRanks(std::uint64_t count, std::string_view sentence, const std::vector<std::int32_t>& ranks) {
+  constexpr std::size_t kMostNamed = 8;
+  std::string line = fmt::format("{} {}", count, sentence);
+  if (ranks.empty()) return line;
+  const std::size_t named = std::min(ranks.size(), kMostNamed);
+  line += fmt::format(" ({} {}", ranks.size() == 1 ? "rank" : "ranks",
+                      fmt::join(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+  return line + (ranks.size() > named ? fmt::format(" and {} more)", ranks.size() - named) : ")");
 }
 
 Result<StepRange> ParseSteps(std::string_view text) {

@@ -23,7 +23,8 @@ enum ExitCode : int {
   kBlocked = 5,
 };
 
-using Chosen = std::function<int()>;
+// What a command does: its exit code, or the error that it ends with, which main.cc prints.
+using Chosen = std::function<Result<int>()>;
 
 void AddRun(CLI::App& root, Chosen& chosen);
 void AddImport(CLI::App& root, Chosen& chosen);
@@ -67,6 +68,9 @@ Result<StepRange> ParseSteps(std::string_view text);
 
 // "0,4-7" -> 0, 4, 5, 6, 7; kUsage, naming the flag, for anything but numbers and ranges of them.
 Result<std::vector<std::int32_t>> ParseRanks(std::string_view text, const std::string& flag);
+
+// "3 records were dropped (ranks 0, 4 and 2 more)": a loss that the ranks share; no ranks: of the run as a whole.
+std::string CountOnRanks(std::uint64_t count, std::string_view sentence, const std::vector<std::int32_t>& ranks);
 
 // RUN argument -> directory: "" or "latest" means lockstep.out/latest under the
 // current directory. kNotFound names what was looked for and what to do.

@@ -110,7 +110,7 @@ class Reader {
     }
     for (const Variable& bad : waiting)
       warnings.push_back(bad.name + "=" + Shown(bad.value) + " is ignored: " + Shown(Trouble(taken, bad)));
-    if (path == "run") Misspelt(root, warnings);
+    Unknown(root, *command, path, warnings);
     return taken;
   }
 
@@ -152,8 +152,10 @@ class Reader {
     return row.back();
   }
 
-  // Names that nobody but a misspelling explains. Other names are other people's.
-  static void Misspelt(CLI::App& root, std::vector<std::string>& warnings) {
+  // Names that no command knows and that only a mistake explains: a misspelt one of `run`, or a flag's name without the
+  // command before it (LOCKSTEP_JOBS). Other names may be other people's.
+  static void Unknown(CLI::App& root, const CLI::App& command, const std::string& path,
+                      std::vector<std::string>& warnings) {
     Name(root, "");
     std::vector<std::string> known(std::begin(env::kInternal), std::end(env::kInternal)), of_run;
     const auto add = [&](const CLI::App& app, auto&& self) -> void {
@@ -167,6 +169,11 @@ class Reader {
       if (!name.starts_with(kPrefix) || entry.size() <= name.size() + 1) continue;
       const auto is = [&](const std::string& other) { return other == name; };
       if (std::any_of(known.begin(), known.end(), is) || std::any_of(of_run.begin(), of_run.end(), is)) continue;
+      if (path != "run") {
+        if (const std::string meant = WithoutCommand(name, command); !meant.empty())
+          warnings.push_back(Shown(name) + " is not a variable of any command; " + meant + " is");
+        continue;
+      }
       for (const std::string& meant : of_run) {
         const std::size_t most = name.size() - kPrefix.size() < 6 ? 1 : 2;
         if (Distance(name, meant) > most) continue;
@@ -174,6 +181,14 @@ class Reader {
         break;
       }
     }
+  }
+
+  // The variable of the command whose flag alone the name is: LOCKSTEP_JOBS -> LOCKSTEP_ANALYZE_JOBS. "": none.
+  static std::string WithoutCommand(std::string_view name, const CLI::App& command) {
+    for (const CLI::Option* option : command.get_options())
+      if (!option->get_envname().empty() && std::string(kPrefix) + Capitals(option->get_lnames()[0]) == name)
+        return option->get_envname();
+    return "";
   }
 
   const std::vector<std::string>& words_;

@@ -35,6 +35,10 @@ void Progress::Say(std::string_view text) {
   Note("lockstep: {}\n", text);
 }
 
+double Progress::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+}
+
 void Progress::Show(std::string_view phase, double done) {
   const auto now = std::chrono::steady_clock::now();
   const auto pause = terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000);
@@ -42,8 +46,7 @@ void Progress::Show(std::string_view phase, double done) {
   last_ = now;
   shown_ = true;
   std::string text = fmt::format("lockstep: {} {:.0f} %", phase, 100 * done);
-  const double passed = std::chrono::duration<double>(now - begin_).count();
-  if (done >= kFirstGuess && done < 1) text += fmt::format(", {} left", Remaining(passed * (1 - done) / done));
+  if (done >= kFirstGuess && done < 1) text += fmt::format(", {} left", Remaining(seconds() * (1 - done) / done));
   ShowProgress(text, terminal_);
 }
 

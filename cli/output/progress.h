@@ -15,10 +15,12 @@ class Progress {
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  // `done`: share of everything, 0 to 1; the time it will still take is told from it.
+  // `done`: share of everything, 0 to 1; the time it will still take follows from it.
   void Show(std::string_view phase, double done);
   // A line that stays.
   void Say(std::string_view text);
+  // Since it was made.
+  double seconds() const;
 
  private:
   bool quiet_, terminal_, shown_ = false;

@@ -15,4 +15,11 @@ Status WriteWhole(const std::string& path, const std::string& text, const std::s
   return Error{ErrorCode::kIo, "cannot write the file: " + std::generic_category().message(error), path, hint};
 }
 
+Status WriteOrShow(const std::string& path, const std::string& text, bool (*show)(std::string_view),
+                   const std::string& hint) {
+  if (path != "-") return WriteWhole(path, text, hint);
+  if (show(text)) return Ok();
+  return Error{ErrorCode::kIo, "standard output cannot be written", "", "name a file instead of -"};
+}
+
 }  // namespace lockstep::cli

@@ -58,6 +58,7 @@ const ForeignFormat kNsysFormat = {
     .parts = Parts,
     .work_bytes = WorkBytes,
     .read = Read,
+    .needs_export = IsReport,
 };
 
 }  // namespace lockstep::ingest

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -42,7 +43,28 @@ inline std::size_t ColumnOf(const Table& table, std::string_view name) {
                                   table.columns.begin());
 }
 // A row of all ranks together.
-inline bool IsPooled(const std::vector<Cell>& row) { return std::holds_alternative<std::string>(row[0]); }
+inline bool IsPooled(const TableRow& row) { return std::holds_alternative<std::string>(row[0]); }
+// A column by which rows are ordered.
+struct SortKey {
+  Column column;
+  bool descending;
+};
+// Texts, or numbers with unknown ones first.
+inline SortKey Up(Column column) { return {column, false}; }
+// Largest numbers first; unknown ones count as 0.
+inline SortKey Down(Column column) { return {column, true}; }
+// Whether the row stands before the other by the first of these columns in which they differ.
+bool InOrder(const TableRow& a, const TableRow& b, std::initializer_list<SortKey> keys);
+
+// A name of totals; 0 if nobody added to it.
+inline std::int64_t TotalOf(const TableTotals& totals, std::string_view name) {
+  const auto at = totals.find(name);
+  return at != totals.end() ? at->second : 0;
+}
+// How many rows are shown of so many: all without a limit.
+inline std::size_t RowsWanted(const TableOptions& options, std::size_t rows) {
+  return options.top == 0 ? rows : std::min(options.top, rows);
+}
 // The name holds the text that the user asked for.
 inline bool Passes(std::string_view name, const TableOptions& options) {
   return options.filter.empty() || name.find(options.filter) != std::string_view::npos;

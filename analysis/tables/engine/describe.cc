@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "analysis/tables/engine/cells.h"
+
 namespace lockstep::tables {
 namespace {
 
@@ -21,6 +23,31 @@ double Quantile(std::vector<std::int64_t>& values, std::size_t from, double frac
 
 }  // namespace
 
+double SampleDeviation(const std::vector<std::int64_t>& values) {
+  if (values.size() < 2) return 0;
+  const auto n = static_cast<double>(values.size());
+  const double mean = static_cast<double>(std::accumulate(values.begin(), values.end(), std::int64_t{0})) / n;
+  double squares = 0;
+  for (const std::int64_t value : values) {
+    const double off = static_cast<double>(value) - mean;
+    squares += off * off;
+  }
+  return std::sqrt(squares / (n - 1));
+}
+
+void PoolDeviation(const TableRow& of_rank, bool first, const DeviationColumns& columns, TableRow& pooled) {
+  const auto n = static_cast<double>(IntOf(of_rank[columns.count])),
+             had = static_cast<double>(first ? 0 : IntOf(pooled[columns.count]));
+  if (n + had < 2) return;
+  const double s = RealOf(of_rank[columns.std]), had_s = first ? 0 : RealOf(pooled[columns.std]);
+  const double apart = n > 0 && had > 0 ? static_cast<double>(IntOf(of_rank[columns.total])) / n -
+                                              static_cast<double>(IntOf(pooled[columns.total])) / had
+                                        : 0;
+  const double squares =
+      s * s * std::max(n - 1, 0.0) + had_s * had_s * std::max(had - 1, 0.0) + apart * apart * n * had / (n + had);
+  pooled[columns.std] = std::sqrt(squares / (n + had - 1));
+}
+
 Description Describe(std::vector<std::int64_t>& values) {
   Description d;
   if (values.empty()) return d;
@@ -30,12 +57,7 @@ Description Describe(std::vector<std::int64_t>& values) {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   d.min = *least;
   d.max = *most;
-  double squares = 0;
-  for (const std::int64_t value : values) {
-    const double off = static_cast<double>(value) - d.mean;
-    squares += off * off;
-  }
-  if (d.count > 1) d.std = std::sqrt(squares / static_cast<double>(d.count - 1));
+  d.std = SampleDeviation(values);
   // What nth_element put before the last position is no part of the next search.
   const std::size_t n = values.size() - 1;
   d.p25 = Quantile(values, 0, 0.25);

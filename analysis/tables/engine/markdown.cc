@@ -24,10 +24,9 @@ std::string_view OfAll(Pool pool) {
 std::string TablesMarkdown() {
   std::string out;
   for (const TableKind& kind : TableKinds()) {
-    const Table head = kind.head();
-    out += "### `" + std::string(kind.name) + "`\n\n" + head.title + ": " + std::string(kind.answers) +
+    out += "### `" + std::string(kind.name) + "`\n\n" + std::string(kind.title) + ": " + std::string(kind.answers) +
            ".\n\n| column | kind | over ranks | meaning |\n|---|---|---|---|\n";
-    for (const TableColumn& column : head.columns)
+    for (const TableColumn& column : kind.columns->list())
       out += "| `" + column.name + "` | " + std::string(NameOf(column.kind)) + " | " + std::string(OfAll(column.pool)) +
              " | " + column.description + " |\n";
     out += '\n';

@@ -35,25 +35,25 @@ void Combine(Pool rule, const Cell& of_rank, Cell& pooled) {
 
 }  // namespace
 
-RankPool::RankPool(const TableKind& kind) : kind_(kind), columns_(kind.head().columns) {
+RankPool::RankPool(const TableKind& kind) : kind_(kind), columns_(kind.columns->list()) {
   possible_ = std::any_of(columns_.begin(), columns_.end(), [](const TableColumn& c) { return c.pool == Pool::kKey; });
 }
 
-void RankPool::Add(const std::vector<std::vector<Cell>>& rows) {
+void RankPool::Add(const std::vector<TableRow>& rows) {
   std::string key;
-  for (const std::vector<Cell>& row : rows) {
+  for (const TableRow& row : rows) {
     key.clear();
     for (std::size_t c = 0; c < columns_.size(); ++c)
       if (columns_[c].pool == Pool::kKey) AppendKey(row[c], key);
     const auto [at, first] = row_of_.try_emplace(key, rows_.size());
     if (first) {
-      std::vector<Cell> fresh(columns_.size());
+      TableRow fresh(columns_.size());
       fresh[0] = std::string("all");
       for (std::size_t c = 1; c < columns_.size(); ++c)
         if (columns_[c].pool == Pool::kKey) fresh[c] = row[c];
       rows_.push_back(std::move(fresh));
     }
-    std::vector<Cell>& pooled = rows_[at->second];
+    TableRow& pooled = rows_[at->second];
     if (kind_.pool_row != nullptr) kind_.pool_row(row, first, pooled);
     for (std::size_t c = 1; c < columns_.size(); ++c)
       if (columns_[c].pool > Pool::kKey) Combine(columns_[c].pool, row[c], pooled[c]);

@@ -17,15 +17,15 @@ class RankPool {
   // False: no column is a key, rows of this table cannot be pooled.
   bool possible() const { return possible_; }
   // Ranks must come in the same order for the same result: sums of doubles.
-  void Add(const std::vector<std::vector<Cell>>& rows);
-  std::vector<std::vector<Cell>> Take() { return std::move(rows_); }
+  void Add(const std::vector<TableRow>& rows);
+  std::vector<TableRow> Take() { return std::move(rows_); }
 
  private:
   const TableKind& kind_;
-  std::vector<TableColumn> columns_;
+  const std::vector<TableColumn>& columns_;
   bool possible_ = false;
   std::unordered_map<std::string, std::size_t> row_of_;
-  std::vector<std::vector<Cell>> rows_;
+  std::vector<TableRow> rows_;
 };
 
 }  // namespace lockstep::tables

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -35,21 +36,61 @@ struct TableColumn {
   std::string name;  // Unit in it: total_ns, bytes, bytes_per_s.
   ColumnKind kind;
   std::string description;  // For the docs and the JSON.
-  Pool pool = Pool::kNone;  // kNone: unknown in pooled rows, or pool_row's business.
+  Pool pool = Pool::kNone;  // kNone: unknown in pooled rows, or set by derive or pool_row.
   bool detail = false;      // Left out of the text where room is short.
+};
+
+// Index of a column in a row.
+using Column = std::size_t;
+
+// The columns of one table. A table derives a struct from it with one member per column, in the order in which they
+// are shown: `Column count = Add("count", kCount, "calls", kSum);`.
+class TableColumns {
+ public:
+  explicit TableColumns(const char* rank_means = "rank; all: the ranks together") { Add("rank", kId, rank_means); }
+  const std::vector<TableColumn>& list() const { return list_; }
+
+  static constexpr Column rank = 0;  // Every table's first column.
+
+ protected:
+  using enum ColumnKind;
+  using enum Pool;
+  Column Add(std::string name, ColumnKind kind, std::string description, Pool pool = kNone) {
+    list_.push_back({std::move(name), kind, std::move(description), pool, false});
+    return list_.size() - 1;
+  }
+  // The text leaves it out where room is short.
+  Column AddDetail(std::string name, ColumnKind kind, std::string description, Pool pool = kNone) {
+    const Column column = Add(std::move(name), kind, std::move(description), pool);
+    list_.back().detail = true;
+    return column;
+  }
+
+ private:
+  std::vector<TableColumn> list_;
 };
 
 // monostate: unknown (null in JSON, empty in CSV, "-" in text).
 using Cell = std::variant<std::monostate, std::int64_t, double, std::string>;
+using TableRow = std::vector<Cell>;
+// What shares are taken of, by name: filled by rank_rows, summed over the ranks for pooled rows. Not shown.
+using TableTotals = std::map<std::string, std::int64_t, std::less<>>;
 
 struct Table {
   std::string name, title;
   std::vector<TableColumn> columns;
-  std::vector<std::vector<Cell>> rows;  // Each as long as columns; the most interesting first.
-  std::vector<std::string> notes;       // What is missing or doubtful, in words.
-  // What shares are taken of: filled by rank_rows, summed over the ranks for finish. Not shown.
-  std::map<std::string, std::int64_t> totals;
+  std::vector<TableRow> rows;      // Each as long as columns; the most interesting first.
+  std::vector<std::string> notes;  // What is missing or doubtful, in words.
+  TableTotals totals;
   bool incomplete = false;  // A rank could not be read as it should: exit 3.
+
+  // A new row of this rank whose other cells are unknown. The reference holds until the next row is added.
+  TableRow& AddRow(std::int32_t rank) {
+    TableRow& row = rows.emplace_back(columns.size());
+    row[0] = std::int64_t{rank};
+    return row;
+  }
+  void Note(std::string_view text) { notes.emplace_back(text); }
 };
 
 struct TableOptions {
@@ -65,19 +106,28 @@ struct TableOptions {
 
 struct TableKind {
   std::string_view name;     // "kernels"
+  std::string_view title;    // Above the table.
   std::string_view answers;  // One line for the help.
-  // Columns and title, without rows; the first column is always "rank".
-  Table (*head)();
+  const TableColumns* columns;
   // Called for several ranks at once, each with a table of its own.
   void (*rank_rows)(const gpu::RankView& rank, const TableOptions& options, Table& rows);
-  // For answers across ranks that one rank's events cannot give; null: none. Rows
-  // from rank_rows of all ranks are in `table` already.
-  void (*finish)(const merge::Timeline& timeline, const TableOptions& options, Table& table);
+  // The order of a rank's rows and of the pooled ones; null: as rank_rows and pooling give them.
+  bool (*before)(const TableRow& a, const TableRow& b) = nullptr;
+  // Fills the cells that follow from others of the row and from totals (the rank's, or of all ranks for a pooled row):
+  // shares, means, hints. Null: none do.
+  void (*derive)(TableRow& row, const TableTotals& totals) = nullptr;
   // Called for each rank's row (all of them, before any is cut) that goes into a pooled
   // one, before the columns' own rules are applied to it; null: those rules say all.
-  void (*pool_row)(const std::vector<Cell>& of_rank, bool first, std::vector<Cell>& pooled) = nullptr;
+  void (*pool_row)(const TableRow& of_rank, bool first, TableRow& pooled) = nullptr;
+  // Reorders the pooled rows, where `before` cannot say it; null: no need.
+  void (*order_pooled)(std::span<TableRow> pooled) = nullptr;
   bool p2p_partners = false;  // Asks for RankView.partner_begin_ns.
+  // A list of single events: of all ranks' rows the first TableOptions.top in the order of `before`, unless single
+  // ranks were asked for (thousands of ranks times top rows help nobody), and a note of how many there were. rank_rows
+  // gives at most top rows and adds what it had to totals[kListedRows].
+  bool list = false;
 };
+inline constexpr std::string_view kListedRows = "listed_rows";
 
 // Every table there is, in the order of the help. tables.cc
 const std::vector<TableKind>& TableKinds();
@@ -90,6 +140,9 @@ Result<Table> MakeTable(std::string_view name, const merge::Timeline& timeline, 
 // The same where the ranks' tables come from elsewhere (tests).
 Result<Table> MakeTable(std::string_view name, const merge::Timeline& timeline, const TableOptions& options,
                         const std::function<Result<schema::RankTables>(std::int32_t rank)>& read);
+
+// One rank's rows of a table, in its order.
+Table RankTable(const TableKind& kind, const gpu::RankView& rank, const TableOptions& options);
 
 // Every table with its columns, as Markdown: the generated part of docs/tables.md.
 std::string TablesMarkdown();

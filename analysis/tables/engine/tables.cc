@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analysis/core/format.h"
+#include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 #include "analysis/tables/engine/pool.h"
 #include "analysis/tables/engine/view_index.h"
@@ -66,7 +67,25 @@ class Remarks {
   std::vector<std::pair<std::string, std::vector<std::int32_t>>> remarks_;
 };
 
-std::size_t Cut(std::vector<std::vector<Cell>>& rows, std::size_t top) {
+Table EmptyTable(const TableKind& kind) {
+  return {std::string(kind.name), std::string(kind.title), kind.columns->list(), {}, {}, {}, false};
+}
+
+void Order(const TableKind& kind, std::span<TableRow> rows) {
+  if (kind.before != nullptr) std::stable_sort(rows.begin(), rows.end(), kind.before);
+}
+
+// Of all ranks' rows of a list the first ones, if it is not of single ranks.
+void KeepFirst(const TableKind& kind, const TableOptions& options, Table& table) {
+  if (options.ranks.empty() && !options.every_rank) {
+    Order(kind, table.rows);
+    table.rows.resize(RowsWanted(options, table.rows.size()));
+  }
+  const std::int64_t hidden = TotalOf(table.totals, kListedRows) - static_cast<std::int64_t>(table.rows.size());
+  if (hidden > 0) table.Note(analysis::Plural(hidden, "row") + " more: --top 0 shows all");
+}
+
+std::size_t Cut(std::vector<TableRow>& rows, std::size_t top) {
   if (top == 0 || rows.size() <= top) return 0;
   const std::size_t cut = rows.size() - top;
   rows.resize(top);
@@ -76,22 +95,29 @@ std::size_t Cut(std::vector<std::vector<Cell>>& rows, std::size_t top) {
 using Contents = merge::Timeline::RankContents;
 using Read = std::function<Result<Contents>(std::int32_t rank)>;
 
+void FillRank(const TableKind& kind, const gpu::RankView& view, const TableOptions& options, Table& table) {
+  kind.rank_rows(view, options, table);
+  if (kind.derive != nullptr)
+    for (TableRow& row : table.rows) kind.derive(row, table.totals);
+  Order(kind, table.rows);
+}
+
 RankResult RowsOf(const TableKind& kind, const ViewIndex& index, const TableOptions& options, std::int32_t rank,
                   const Read& read) {
-  RankResult result{kind.head(), false};
+  RankResult result{EmptyTable(kind), false};
   auto tables = read(rank);
   if (!tables.ok()) {
-    result.table.notes.push_back("not read: " + tables.error().what);
+    result.table.Note("not read: " + tables.error().what);
     result.failed = true;
     return result;
   }
-  for (const std::string& damage : tables.value().damaged) result.table.notes.push_back("damaged: " + damage);
+  for (const std::string& damage : tables.value().damaged) result.table.Note("damaged: " + damage);
   result.failed = !tables.value().damaged.empty();
   const gpu::RankView view = MakeRankView(index, rank, std::move(tables.value().tables), options);
   if (view.windows.empty())
-    result.table.notes.push_back("has none of the steps asked for");
+    result.table.Note("has none of the steps asked for");
   else
-    kind.rank_rows(view, options, result.table);
+    FillRank(kind, view, options, result.table);
   return result;
 }
 
@@ -99,7 +125,7 @@ Result<Table> Make(const TableKind& kind, const merge::Timeline& timeline, const
                    const Read& read) {
   LS_TRY(const std::vector<std::int32_t> ranks, RanksOf(timeline, options));
   ViewIndex index(timeline);
-  Table table = kind.head();
+  Table table = EmptyTable(kind);
   if (kind.p2p_partners && timeline.tables.p2p_pairs.rows() > 0)
     if (auto partners = merge::FindP2pPartners(timeline, options.jobs); partners.ok())
       index.SetPartners(std::move(partners).value());
@@ -108,7 +134,7 @@ Result<Table> Make(const TableKind& kind, const merge::Timeline& timeline, const
   const bool single = !pooled || options.every_rank;
   Remarks remarks;
   std::size_t cut = 0;
-  std::vector<std::vector<Cell>> rank_rows;
+  std::vector<TableRow> rank_rows;
 
   // A block of ranks at a time: what is kept of a rank beyond it is cut.
   const std::size_t threads =
@@ -131,21 +157,16 @@ Result<Table> Make(const TableKind& kind, const merge::Timeline& timeline, const
     }
   }
   table.notes = remarks.Take(ranks.size());
-  if (pooled) table.rows = pool.Take();
-  const std::size_t pooled_rows = table.rows.size();
-  std::move(rank_rows.begin(), rank_rows.end(), std::back_inserter(table.rows));
-  if (kind.finish != nullptr) kind.finish(timeline, options, table);
-  if (pooled && options.top != 0 && pooled_rows > options.top) {
-    // finish may add rows of its own to the pooled ones and sort them.
-    const auto end = std::find_if(table.rows.begin(), table.rows.end(), [](const std::vector<Cell>& row) {
-      return !std::holds_alternative<std::string>(row[0]);
-    });
-    const auto from = table.rows.begin() + static_cast<std::ptrdiff_t>(options.top);
-    if (from < end) {
-      cut += static_cast<std::size_t>(end - from);
-      table.rows.erase(from, end);
-    }
+  if (pooled) {
+    table.rows = pool.Take();
+    if (kind.derive != nullptr)
+      for (TableRow& row : table.rows) kind.derive(row, table.totals);
+    Order(kind, table.rows);
+    if (kind.order_pooled != nullptr) kind.order_pooled(table.rows);
+    cut += Cut(table.rows, options.top);
   }
+  std::move(rank_rows.begin(), rank_rows.end(), std::back_inserter(table.rows));
+  if (kind.list) KeepFirst(kind, options, table);
   if (cut > 0)
     table.notes.push_back(analysis::Plural(static_cast<std::int64_t>(cut), "row") + " more: --top 0 shows all");
   if (pooled && !single && !table.rows.empty())
@@ -155,6 +176,23 @@ Result<Table> Make(const TableKind& kind, const merge::Timeline& timeline, const
 }
 
 }  // namespace
+
+bool InOrder(const TableRow& a, const TableRow& b, std::initializer_list<SortKey> keys) {
+  for (const auto& [column, descending] : keys) {
+    const Cell &x = a[column], &y = b[column];
+    if (descending && IntOf(x) != IntOf(y)) return IntOf(x) > IntOf(y);
+    if (descending) continue;
+    if (IntOf(x, -1) != IntOf(y, -1)) return IntOf(x, -1) < IntOf(y, -1);
+    if (TextOfCell(x) != TextOfCell(y)) return TextOfCell(x) < TextOfCell(y);
+  }
+  return false;
+}
+
+Table RankTable(const TableKind& kind, const gpu::RankView& rank, const TableOptions& options) {
+  Table table = EmptyTable(kind);
+  FillRank(kind, rank, options, table);
+  return table;
+}
 
 const std::vector<TableKind>& TableKinds() {
   static const std::vector<TableKind> kinds = {

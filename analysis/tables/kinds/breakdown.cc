@@ -11,30 +11,20 @@
 namespace lockstep::tables {
 namespace {
 
-enum Column : std::size_t { kRank, kActivity, kTime, kShareOfBusy, kShareOfWindow };
-
-Table Head() {
-  return {"breakdown",
-          "GPU time by what ran side by side",
-          {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-           {"activity", ColumnKind::kText,
-            "classes of what ran, and nothing else: compute and communication kernels by --classes, memory: copies and "
-            "memsets",
-            Pool::kKey},
-           {"time_ns", ColumnKind::kNs, "time in which exactly these ran; the rows are disjoint", Pool::kSum},
-           {"share_of_busy", ColumnKind::kFraction, "of the sum of all rows"},
-           {"share_of_window", ColumnKind::kFraction, "of the window; the rest is idle"}},
-          {},
-          {}};
-}
+const struct Columns : TableColumns {
+  Column activity = Add("activity", kText,
+                        "classes of what ran, and nothing else: compute and communication kernels by --classes, "
+                        "memory: copies and memsets",
+                        kKey);
+  Column time = Add("time_ns", kNs, "time in which exactly these ran; the rows are disjoint", kSum);
+  Column share_of_busy = Add("share_of_busy", kFraction, "of the sum of all rows");
+  Column share_of_window = Add("share_of_window", kFraction, "of the window; the rest is idle");
+} col;
 
 void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   const auto& kernels = rank.tables.kernels;
   const auto& copies = rank.tables.copies;
-  if (kernels.rows() + copies.rows() == 0) {
-    table.notes.push_back("no GPU events");
-    return;
-  }
+  if (kernels.rows() + copies.rows() == 0) return table.Note("no GPU events");
   std::array<std::vector<Interval>, 3> of;
   std::int64_t other = 0;
   const gpu::GpuWindow counted(rank);
@@ -73,32 +63,33 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
       {"communication + memory", both[2]},
       {"compute + communication + memory", abc},
   };
-  std::int64_t busy = 0, window = 0;
-  for (const auto& [name, ns] : rows) busy += ns;
-  for (const Interval& part : rank.windows) window += part.end - part.begin;
-  table.totals["busy_ns"] += busy;
-  table.totals["window_ns"] += window;
-  for (const auto& [name, ns] : rows)
-    if (ns > 0) table.rows.push_back({Int(rank.rank), Text(name), Int(ns), Share(ns, busy), Share(ns, window)});
-  std::stable_sort(table.rows.begin(), table.rows.end(),
-                   [](const auto& a, const auto& b) { return IntOf(a[kTime]) > IntOf(b[kTime]); });
-  if (other > 0 && rank.hta) table.notes.push_back("kernels that HTA calls OTHER are left out, as HTA does");
+  for (const auto& [name, ns] : rows) table.totals["busy_ns"] += ns;
+  table.totals["window_ns"] += Total(rank.windows);
+  for (const auto& [name, ns] : rows) {
+    if (ns == 0) continue;
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.activity] = Text(name);
+    row[col.time] = Int(ns);
+  }
+  if (other > 0 && rank.hta) table.Note("kernels that HTA calls OTHER are left out, as HTA does");
 }
 
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end) {
-    (*end)[kShareOfBusy] = Share(IntOf((*end)[kTime]), table.totals["busy_ns"]);
-    (*end)[kShareOfWindow] = Share(IntOf((*end)[kTime]), table.totals["window_ns"]);
-  }
-  std::stable_sort(table.rows.begin(), end,
-                   [](const auto& a, const auto& b) { return IntOf(a[kTime]) > IntOf(b[kTime]); });
+void Derive(TableRow& row, const TableTotals& totals) {
+  row[col.share_of_busy] = Share(IntOf(row[col.time]), TotalOf(totals, "busy_ns"));
+  row[col.share_of_window] = Share(IntOf(row[col.time]), TotalOf(totals, "window_ns"));
 }
+
+bool Longer(const TableRow& a, const TableRow& b) { return InOrder(a, b, {Down(col.time)}); }
 
 }  // namespace
 
 const TableKind kBreakdownTable = {
-    "breakdown", "how much of the GPU's time compute, communication and copies ran, alone and together", Head, RankRows,
-    Finish};
+    .name = "breakdown",
+    .title = "GPU time by what ran side by side",
+    .answers = "how much of the GPU's time compute, communication and copies ran, alone and together",
+    .columns = &col,
+    .rank_rows = RankRows,
+    .before = Longer,
+    .derive = Derive};
 
 }  // namespace lockstep::tables

@@ -13,59 +13,30 @@
 namespace lockstep::tables {
 namespace {
 
-enum Column : std::size_t {
-  kRank,
-  kGroup,
-  kSize,
-  kKind,
-  kBytes,
-  kDtype,
-  kReduction,
-  kAlgorithm,
-  kProtocol,
-  kChannels,
-  kCount,
-  kGrouped,
-  kTotal,
-  kWait,
-  kTransfer,
-  kAlgbw,
-  kBusbw,
-  kQueue,
-  kTimed,
-  kTimedTransfer,
-  kColumns,
-};
-
-Table Head() {
-  return {"collectives",
-          "Collectives by group, kind, size and how they were made",
-          {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-           {"group", ColumnKind::kText, "as in groups", Pool::kKey},
-           {"size", ColumnKind::kCount, "members", Pool::kKey},
-           {"kind", ColumnKind::kText, "kind of operation", Pool::kKey},
-           {"bytes", ColumnKind::kBytes, "whole array of one", Pool::kKey},
-           {"dtype", ColumnKind::kText, "type of its elements", Pool::kKey},
-           {"reduction", ColumnKind::kText, "sum, product, maximum, minimum, average, user's own", Pool::kKey},
-           {"algorithm", ColumnKind::kText, "NCCL's algorithm", Pool::kKey},
-           {"protocol", ColumnKind::kText, "NCCL's protocol", Pool::kKey},
-           {"channels", ColumnKind::kId, "NCCL's channels", Pool::kKey},
-           {"count", ColumnKind::kCount, "operations that began in the window", Pool::kSum},
-           {"grouped", ColumnKind::kCount,
-            "of these, in a kernel with others: no part of what follows but the first of each kernel's total and wait",
-            Pool::kSum},
-           {"total_ns", ColumnKind::kNs, "sum of their durations", Pool::kSum},
-           {"wait_ns", ColumnKind::kNs, "part of it that waits for another rank", Pool::kSum},
-           {"transfer_ns", ColumnKind::kNs, "part of it that transfers", Pool::kSum},
-           {"algbw_bytes_per_s", ColumnKind::kNumber,
-            "bytes over the instances' transfer, where that is known and even", Pool::kNone, true},
-           {"busbw_bytes_per_s", ColumnKind::kNumber, "algbw times the kind's factor (definitions.md)"},
-           {"queue_ns", ColumnKind::kNs, "from the host's call to the start on the GPU, summed", Pool::kSum, true},
-           {"timed_count", ColumnKind::kCount, "operations from which algbw is computed", Pool::kSum, true},
-           {"timed_transfer_ns", ColumnKind::kNs, "their instances' transfer", Pool::kSum, true}},
-          {},
-          {}};
-}
+const struct Columns : TableColumns {
+  Column group = Add("group", kText, "as in groups", kKey);
+  Column size = Add("size", kCount, "members", kKey);
+  Column kind = Add("kind", kText, "kind of operation", kKey);
+  Column bytes = Add("bytes", kBytes, "whole array of one", kKey);
+  Column dtype = Add("dtype", kText, "type of its elements", kKey);
+  Column reduction = Add("reduction", kText, "sum, product, maximum, minimum, average, user's own", kKey);
+  Column algorithm = Add("algorithm", kText, "NCCL's algorithm", kKey);
+  Column protocol = Add("protocol", kText, "NCCL's protocol", kKey);
+  Column channels = Add("channels", kId, "NCCL's channels", kKey);
+  Column count = Add("count", kCount, "operations that began in the window", kSum);
+  Column grouped = Add(
+      "grouped", kCount,
+      "of these, in a kernel with others: no part of what follows but the first of each kernel's total and wait", kSum);
+  Column total = Add("total_ns", kNs, "sum of their durations", kSum);
+  Column wait = Add("wait_ns", kNs, "part of it that waits for another rank", kSum);
+  Column transfer = Add("transfer_ns", kNs, "part of it that transfers", kSum);
+  Column algbw =
+      AddDetail("algbw_bytes_per_s", kNumber, "bytes over the instances' transfer, where that is known and even");
+  Column busbw = Add("busbw_bytes_per_s", kNumber, "algbw times the kind's factor (definitions.md)");
+  Column queue = AddDetail("queue_ns", kNs, "from the host's call to the start on the GPU, summed", kSum);
+  Column timed = AddDetail("timed_count", kCount, "operations from which algbw is computed", kSum);
+  Column timed_transfer = AddDetail("timed_transfer_ns", kNs, "their instances' transfer", kSum);
+} col;
 
 std::string_view ReductionName(std::uint8_t reduction) {
   constexpr std::string_view kNames[] = {"", "sum", "product", "maximum", "minimum", "average", "user's own"};
@@ -83,21 +54,20 @@ CollectiveKind KindNamed(std::string_view name) {
   return CollectiveKind::kNone;
 }
 
-void Bandwidths(std::vector<Cell>& row) {
-  const std::int64_t ns = IntOf(row[kTimedTransfer]);
-  if (ns <= 0 || IntOf(row[kBytes]) <= 0) return;
-  const double algbw =
-      1e9 * static_cast<double>(IntOf(row[kBytes])) * static_cast<double>(IntOf(row[kTimed])) / static_cast<double>(ns);
-  row[kAlgbw] = algbw;
-  row[kBusbw] = algbw * BusFactor(KindNamed(TextOfCell(row[kKind])), static_cast<std::uint32_t>(IntOf(row[kSize])));
+void Bandwidths(TableRow& row, const TableTotals&) {
+  const std::int64_t ns = IntOf(row[col.timed_transfer]);
+  if (ns <= 0 || IntOf(row[col.bytes]) <= 0) return;
+  const double algbw = 1e9 * static_cast<double>(IntOf(row[col.bytes])) * static_cast<double>(IntOf(row[col.timed])) /
+                       static_cast<double>(ns);
+  row[col.algbw] = algbw;
+  row[col.busbw] =
+      algbw * BusFactor(KindNamed(TextOfCell(row[col.kind])), static_cast<std::uint32_t>(IntOf(row[col.size])));
 }
 
-bool Longer(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  if (IntOf(a[kTotal]) != IntOf(b[kTotal])) return IntOf(a[kTotal]) > IntOf(b[kTotal]);
-  for (const Column column : {kGroup, kKind, kDtype, kReduction, kAlgorithm, kProtocol})
-    if (TextOfCell(a[column]) != TextOfCell(b[column])) return TextOfCell(a[column]) < TextOfCell(b[column]);
-  return std::tuple(IntOf(a[kSize]), IntOf(a[kBytes]), IntOf(a[kChannels])) <
-         std::tuple(IntOf(b[kSize]), IntOf(b[kBytes]), IntOf(b[kChannels]));
+bool Longer(const TableRow& a, const TableRow& b) {
+  return InOrder(a, b,
+                 {Down(col.total), Up(col.group), Up(col.kind), Up(col.dtype), Up(col.reduction), Up(col.algorithm),
+                  Up(col.protocol), Up(col.size), Up(col.bytes), Up(col.channels)});
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
@@ -144,49 +114,41 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     ++sum.timed;
     sum.timed_transfer += i.transfer_ns[instance];
   }
-  if (sums.empty()) {
-    table.notes.emplace_back("no collectives were recorded in the window");
-    return;
-  }
+  if (sums.empty()) return table.Note("no collectives were recorded in the window");
   for (const auto& [key, sum] : sums) {
     const auto& [group, bytes, dtype, reduction, algorithm, protocol, channels] = key;
     if (!Passes(comm.groups[group].name, options)) continue;
-    std::vector<Cell> row(kColumns);
+    TableRow& row = table.AddRow(rank.rank);
     const auto text = [](std::string_view value) { return value.empty() ? Cell() : Text(value); };
-    row[kRank] = Int(rank.rank);
-    row[kGroup] = comm.groups[group].name;
-    row[kSize] = IntOrUnknown(comm.groups[group].size, comm.groups[group].size > 0);
-    row[kKind] =
+    row[col.group] = comm.groups[group].name;
+    row[col.size] = IntOrUnknown(comm.groups[group].size, comm.groups[group].size > 0);
+    row[col.kind] =
         comm.groups[group].kind == CollectiveKind::kNone ? Text("unknown") : Text(Name(comm.groups[group].kind));
-    row[kBytes] = Int(static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX)));
-    row[kDtype] = dtype == 0 ? Cell() : Text(analysis::DtypeName(dtype));
-    row[kReduction] = text(ReductionName(reduction));
-    row[kAlgorithm] = text(algorithm);
-    row[kProtocol] = text(protocol);
-    row[kChannels] = IntOrUnknown(channels, channels > 0);
-    row[kCount] = Int(sum.count);
-    row[kGrouped] = Int(sum.grouped);
-    row[kTotal] = Int(sum.total);
-    row[kWait] = Int(sum.wait);
-    row[kTransfer] = Int(sum.transfer);
-    row[kQueue] = IntOrUnknown(sum.queue, sum.queue_known);
-    row[kTimed] = Int(sum.timed);
-    row[kTimedTransfer] = Int(sum.timed_transfer);
-    Bandwidths(row);
-    table.rows.push_back(std::move(row));
+    row[col.bytes] = Int(static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX)));
+    row[col.dtype] = dtype == 0 ? Cell() : Text(analysis::DtypeName(dtype));
+    row[col.reduction] = text(ReductionName(reduction));
+    row[col.algorithm] = text(algorithm);
+    row[col.protocol] = text(protocol);
+    row[col.channels] = IntOrUnknown(channels, channels > 0);
+    row[col.count] = Int(sum.count);
+    row[col.grouped] = Int(sum.grouped);
+    row[col.total] = Int(sum.total);
+    row[col.wait] = Int(sum.wait);
+    row[col.transfer] = Int(sum.transfer);
+    row[col.queue] = IntOrUnknown(sum.queue, sum.queue_known);
+    row[col.timed] = Int(sum.timed);
+    row[col.timed_transfer] = Int(sum.timed_transfer);
   }
-  std::stable_sort(table.rows.begin(), table.rows.end(), Longer);
-}
-
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end) Bandwidths(*end);
-  std::stable_sort(table.rows.begin(), end, Longer);
 }
 
 }  // namespace
 
-const TableKind kCollectivesTable = {
-    "collectives", "collectives by size, algorithm and protocol: count, wait, bandwidth", Head, RankRows, Finish};
+const TableKind kCollectivesTable = {.name = "collectives",
+                                     .title = "Collectives by group, kind, size and how they were made",
+                                     .answers = "collectives by size, algorithm and protocol: count, wait, bandwidth",
+                                     .columns = &col,
+                                     .rank_rows = RankRows,
+                                     .before = Longer,
+                                     .derive = Bandwidths};
 
 }  // namespace lockstep::tables

@@ -8,7 +8,6 @@
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/describe.h"
 #include "analysis/tables/engine/kinds.h"
-#include "analysis/tables/engine/row_lists.h"
 
 namespace lockstep::tables {
 namespace {
@@ -45,70 +44,44 @@ namespace sums {
 constexpr double kWorthShare = 0.001;
 constexpr std::int64_t kSmallBytes = 65'536, kManyCopies = 10;
 
-enum Column : std::size_t {
-  kRank,
-  kDevice,
-  kKind,
-  kMemory,
-  kCount,
-  kBytes,
-  kTotal,
-  kRate,
-  kActive,
-  kActiveRate,
-  kP50Rate,
-  kMaxRate,
-  kBlocking,
-  kBlockingTime,
-  kUntimed,
-  kHint,
-  kWindow,
-};
+const struct Columns : TableColumns {
+  Column device = Add("device", kId, "device, on ranks that use several", kKey);
+  Column kind = Add("kind", kText, "direction, or memset", kKey);
+  Column memory = Add("host_memory", kText, "pageable, pinned, managed", kKey);
+  Column count = Add("count", kCount, "copies that began in the window", kSum);
+  Column bytes = Add("bytes", kBytes, "moved or set", kSum);
+  Column total = Add("total_ns", kNs, "sum of their durations", kSum);
+  Column rate = Add("bytes_per_s", kNumber, "bytes over total: of one copy");
+  Column active = AddDetail("active_ns", kNs, "time with at least one of them running", kSum);
+  Column active_rate =
+      AddDetail("active_bytes_per_s", kNumber, "bytes over active: copies side by side summed, mean over time");
+  Column p50_rate = AddDetail("p50_bytes_per_s", kNumber,
+                              "the same as median over time: not more for half of the active time; not over ranks");
+  Column max_rate = Add("max_bytes_per_s", kNumber, "most at one time", kMax);
+  Column blocking = Add("blocking_count", kCount, "copies whose call returned only when they were done", kSum);
+  Column blocking_time = Add("blocking_ns", kNs, "the host's time in those calls", kSum);
+  Column untimed = AddDetail("untimed_count", kCount, "copies of duration 0 in the trace, no part of any rate", kSum);
+  Column hint = Add(
+      "hint", kText,
+      "pageable: pinned memory is faster and does not block; blocking: the host waits; small: under 64 KiB on average");
+  Column window = AddDetail("window_ns", kNs, "the window", kSum);
+} col;
 
-Table Head() {
-  return {"copies",
-          "Copies and memsets",
-          {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-           {"device", ColumnKind::kId, "device, on ranks that use several", Pool::kKey},
-           {"kind", ColumnKind::kText, "direction, or memset", Pool::kKey},
-           {"host_memory", ColumnKind::kText, "pageable, pinned, managed", Pool::kKey},
-           {"count", ColumnKind::kCount, "copies that began in the window", Pool::kSum},
-           {"bytes", ColumnKind::kBytes, "moved or set", Pool::kSum},
-           {"total_ns", ColumnKind::kNs, "sum of their durations", Pool::kSum},
-           {"bytes_per_s", ColumnKind::kNumber, "bytes over total: of one copy"},
-           {"active_ns", ColumnKind::kNs, "time with at least one of them running", Pool::kSum, true},
-           {"active_bytes_per_s", ColumnKind::kNumber, "bytes over active: copies side by side summed, mean over time",
-            Pool::kNone, true},
-           {"p50_bytes_per_s", ColumnKind::kNumber,
-            "the same as median over time: not more for half of the active time; not over ranks", Pool::kNone, true},
-           {"max_bytes_per_s", ColumnKind::kNumber, "most at one time", Pool::kMax},
-           {"blocking_count", ColumnKind::kCount, "copies whose call returned only when they were done", Pool::kSum},
-           {"blocking_ns", ColumnKind::kNs, "the host's time in those calls", Pool::kSum},
-           {"untimed_count", ColumnKind::kCount, "copies of duration 0 in the trace, no part of any rate", Pool::kSum,
-            true},
-           {"hint", ColumnKind::kText,
-            "pageable: pinned memory is faster and does not block; blocking: the host waits; small: under 64 KiB on "
-            "average"},
-           {"window_ns", ColumnKind::kNs, "the window", Pool::kSum, true}},
-          {},
-          {}};
-}
-
-void Derive(std::vector<Cell>& row) {
-  const std::int64_t bytes = IntOf(row[kBytes]), total = IntOf(row[kTotal]), active = IntOf(row[kActive]);
-  const std::int64_t count = IntOf(row[kCount]);
-  if (total > 0) row[kRate] = Rate(static_cast<double>(bytes), total);
-  if (active > 0) row[kActiveRate] = Rate(static_cast<double>(bytes), active);
-  const double worth = kWorthShare * static_cast<double>(IntOf(row[kWindow]));
+void Derive(TableRow& row, const TableTotals&) {
+  const std::int64_t bytes = IntOf(row[col.bytes]), total = IntOf(row[col.total]), active = IntOf(row[col.active]);
+  const std::int64_t count = IntOf(row[col.count]);
+  if (total > 0) row[col.rate] = Rate(static_cast<double>(bytes), total);
+  if (active > 0) row[col.active_rate] = Rate(static_cast<double>(bytes), active);
+  const double worth = kWorthShare * static_cast<double>(IntOf(row[col.window]));
   std::string hint;
   const auto add = [&](bool applies, const char* word) {
     if (applies) hint += (hint.empty() ? "" : " ") + std::string(word);
   };
   const auto total_ns = static_cast<double>(total);
-  add(TextOfCell(row[kMemory]) == "pageable" && total_ns > worth, "pageable");
-  add(static_cast<double>(IntOf(row[kBlockingTime])) > worth, "blocking");
+  add(TextOfCell(row[col.memory]) == "pageable" && total_ns > worth, "pageable");
+  add(static_cast<double>(IntOf(row[col.blocking_time])) > worth, "blocking");
   add(count >= kManyCopies && bytes < count * kSmallBytes && total_ns > worth, "small");
-  row[kHint] = hint.empty() ? Cell() : Cell(hint);
+  row[col.hint] = hint.empty() ? Cell() : Cell(hint);
 }
 
 struct Sum {
@@ -157,20 +130,13 @@ RateCurve CurveOf(const schema::Copies& copies, std::vector<std::uint32_t>& rows
   return curve;
 }
 
-bool Larger(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  const auto key = [](const std::vector<Cell>& row) {
-    return std::tuple(-IntOf(row[kTotal]), -IntOf(row[kCount]), IntOf(row[kDevice], -1), TextOfCell(row[kKind]),
-                      TextOfCell(row[kMemory]));
-  };
-  return key(a) < key(b);
+bool Larger(const TableRow& a, const TableRow& b) {
+  return InOrder(a, b, {Down(col.total), Down(col.count), Up(col.device), Up(col.kind), Up(col.memory)});
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
   const auto& copies = rank.tables.copies;
-  if (copies.rows() == 0) {
-    table.notes.emplace_back(rank.tables.kernels.rows() == 0 ? gpu::NoGpuEvents() : "no copies");
-    return;
-  }
+  if (copies.rows() == 0) return table.Note(rank.tables.kernels.rows() == 0 ? gpu::NoGpuEvents() : "no copies");
   const gpu::DeviceActivity activity(rank);
   const auto blocked = BlockedCalls(rank.tables, activity.launches);
   std::map<std::tuple<std::uint16_t, std::uint8_t, std::uint8_t>, Sum> sums;
@@ -190,93 +156,56 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
   }
   const bool devices = activity.timeline.Devices().size() > 1;
   for (auto& [key, sum] : sums) {
-    std::vector<Cell> row(kWindow + 1);
-    row[kRank] = Int(rank.rank);
-    row[kDevice] = IntOrUnknown(std::get<0>(key), devices);
-    row[kKind] = Text(gpu::CopyKindName(std::get<1>(key)));
-    row[kMemory] = HostMemory(std::get<2>(key));
-    row[kCount] = Int(sum.count);
-    row[kBytes] = Int(sum.bytes);
-    row[kTotal] = Int(sum.total_ns);
-    row[kBlocking] = Int(sum.blocking);
-    row[kBlockingTime] = Int(sum.blocking_ns);
-    row[kUntimed] = Int(sum.untimed);
-    row[kWindow] = Int(Total(activity.windows));
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.device] = IntOrUnknown(std::get<0>(key), devices);
+    row[col.kind] = Text(gpu::CopyKindName(std::get<1>(key)));
+    row[col.memory] = HostMemory(std::get<2>(key));
+    row[col.count] = Int(sum.count);
+    row[col.bytes] = Int(sum.bytes);
+    row[col.total] = Int(sum.total_ns);
+    row[col.blocking] = Int(sum.blocking);
+    row[col.blocking_time] = Int(sum.blocking_ns);
+    row[col.untimed] = Int(sum.untimed);
+    row[col.window] = Int(Total(activity.windows));
     const RateCurve curve = CurveOf(copies, sum.rows);
-    row[kActive] = Int(curve.active_ns);
+    row[col.active] = Int(curve.active_ns);
     if (curve.active_ns > 0) {
-      row[kP50Rate] = curve.p50;
-      row[kMaxRate] = curve.most;
+      row[col.p50_rate] = curve.p50;
+      row[col.max_rate] = curve.most;
     }
-    Derive(row);
-    table.rows.push_back(std::move(row));
   }
-  std::stable_sort(table.rows.begin(), table.rows.end(), Larger);
-}
-
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end) Derive(*end);
-  std::stable_sort(table.rows.begin(), end, Larger);
 }
 
 }  // namespace sums
 
 namespace list {
 
-enum Column : std::size_t {
-  kRank,
-  kDevice,
-  kStream,
-  kAt,
-  kDuration,
-  kKind,
-  kMemory,
-  kBytes,
-  kRate,
-  kBlocking,
-  kStep,
-  kRange,
-  kCall,
-  kBegin,
-};
+const struct Columns : TableColumns {
+  using TableColumns::TableColumns;
+  Column device = Add("device", kId, "device");
+  Column stream = AddDetail("stream", kId, "stream");
+  Column at = Add("at_ns", kNs, "begin, since the window's");
+  Column duration = Add("duration_ns", kNs, "duration");
+  Column kind = Add("kind", kText, "direction, or memset");
+  Column memory = Add("host_memory", kText, "pageable, pinned, managed");
+  Column bytes = Add("bytes", kBytes, "moved or set");
+  Column rate = Add("bytes_per_s", kNumber, "bandwidth");
+  Column blocking = Add("blocking", kText, "yes: its call returned only when it was done");
+  Column step = Add("step", kId, "step in which it began");
+  Column range = Add("range", kText, "innermost range around its call");
+  Column call = Add("call", kText, "the call");
+  Column begin = AddDetail("begin_ns", kId, "begin, rank clock");
+} col("rank");
 
-Table Head() {
-  return {"copy-list",
-          "The longest copies",
-          {{"rank", ColumnKind::kId, "rank"},
-           {"device", ColumnKind::kId, "device"},
-           {"stream", ColumnKind::kId, "stream", Pool::kNone, true},
-           {"at_ns", ColumnKind::kNs, "begin, since the window's"},
-           {"duration_ns", ColumnKind::kNs, "duration"},
-           {"kind", ColumnKind::kText, "direction, or memset"},
-           {"host_memory", ColumnKind::kText, "pageable, pinned, managed"},
-           {"bytes", ColumnKind::kBytes, "moved or set"},
-           {"bytes_per_s", ColumnKind::kNumber, "bandwidth"},
-           {"blocking", ColumnKind::kText, "yes: its call returned only when it was done"},
-           {"step", ColumnKind::kId, "step in which it began"},
-           {"range", ColumnKind::kText, "innermost range around its call"},
-           {"call", ColumnKind::kText, "the call"},
-           {"begin_ns", ColumnKind::kId, "begin, rank clock", Pool::kNone, true}},
-          {},
-          {}};
-}
-
-bool Longer(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  const auto key = [](const std::vector<Cell>& row) {
-    return std::tuple(-IntOf(row[kDuration]), -IntOf(row[kBytes]), IntOf(row[kRank]), IntOf(row[kBegin]),
-                      IntOf(row[kDevice]), IntOf(row[kStream]));
-  };
-  return key(a) < key(b);
+bool Longer(const TableRow& a, const TableRow& b) {
+  return InOrder(a, b,
+                 {Down(col.duration), Down(col.bytes), Up(col.rank), Up(col.begin), Up(col.device), Up(col.stream)});
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
   const auto& copies = rank.tables.copies;
   const auto& api = rank.tables.api;
-  if (copies.rows() == 0) {
-    table.notes.emplace_back(rank.tables.kernels.rows() == 0 ? gpu::NoGpuEvents() : "no copies");
-    return;
-  }
+  if (copies.rows() == 0) return table.Note(rank.tables.kernels.rows() == 0 ? gpu::NoGpuEvents() : "no copies");
   const gpu::DeviceActivity activity(rank);
   const auto blocked = BlockedCalls(rank.tables, activity.launches);
   std::vector<std::uint32_t> rows;
@@ -284,7 +213,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     if (rank.InWindow(copies.begin_ns[row]) && Passes(gpu::CopyKindName(copies.kind[row]), options))
       rows.push_back(row);
   table.totals[std::string(kListedRows)] += static_cast<std::int64_t>(rows.size());
-  const std::size_t wanted = options.top == 0 ? rows.size() : std::min(options.top, rows.size());
+  const std::size_t wanted = RowsWanted(options, rows.size());
   std::partial_sort(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(wanted), rows.end(),
                     [&](std::uint32_t a, std::uint32_t b) {
                       return std::tuple(-copies.duration_ns[a], ~copies.bytes[a], copies.begin_ns[a], a) <
@@ -293,38 +222,44 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
   rows.resize(wanted);
   const gpu::RangeNest nest(rank.tables);
   for (const std::uint32_t copy : rows) {
-    std::vector<Cell> row(kBegin + 1);
-    row[kRank] = Int(rank.rank);
-    row[kDevice] = Int(copies.device[copy]);
-    row[kStream] = Int(copies.stream[copy]);
-    if (!activity.windows.empty()) row[kAt] = Int(copies.begin_ns[copy] - activity.windows.front().begin);
-    row[kDuration] = Int(copies.duration_ns[copy]);
-    row[kKind] = Text(gpu::CopyKindName(copies.kind[copy]));
-    row[kMemory] = HostMemory(copies.host_memory[copy]);
-    row[kBytes] = Int(static_cast<std::int64_t>(copies.bytes[copy]));
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.device] = Int(copies.device[copy]);
+    row[col.stream] = Int(copies.stream[copy]);
+    if (!activity.windows.empty()) row[col.at] = Int(copies.begin_ns[copy] - activity.windows.front().begin);
+    row[col.duration] = Int(copies.duration_ns[copy]);
+    row[col.kind] = Text(gpu::CopyKindName(copies.kind[copy]));
+    row[col.memory] = HostMemory(copies.host_memory[copy]);
+    row[col.bytes] = Int(static_cast<std::int64_t>(copies.bytes[copy]));
     if (copies.duration_ns[copy] > 0)
-      row[kRate] = Rate(static_cast<double>(copies.bytes[copy]), copies.duration_ns[copy]);
-    row[kBlocking] = Text(blocked[copy] != kNone ? "yes" : "no");
-    if (const gpu::RankView::Step* step = StepAt(rank, copies.begin_ns[copy])) row[kStep] = Int(step->index);
+      row[col.rate] = Rate(static_cast<double>(copies.bytes[copy]), copies.duration_ns[copy]);
+    row[col.blocking] = Text(blocked[copy] != kNone ? "yes" : "no");
+    if (const gpu::RankView::Step* step = rank.StepAt(copies.begin_ns[copy])) row[col.step] = Int(step->index);
     const std::uint32_t call = activity.launches.of_copy[copy];
     if (call != kNone) {
-      row[kCall] = Text(rank.Text(api.name[call]));
+      row[col.call] = Text(rank.Text(api.name[call]));
       const std::uint32_t range = nest.At(api.thread[call], api.begin_ns[call]);
-      if (range != kNone) row[kRange] = Text(rank.Text(rank.tables.ranges.name[range]));
+      if (range != kNone) row[col.range] = Text(rank.Text(rank.tables.ranges.name[range]));
     }
-    row[kBegin] = Int(copies.begin_ns[copy]);
-    table.rows.push_back(std::move(row));
+    row[col.begin] = Int(copies.begin_ns[copy]);
   }
 }
-
-void Finish(const merge::Timeline&, const TableOptions& options, Table& table) { KeepLargest(options, Longer, table); }
 
 }  // namespace list
 }  // namespace
 
-const TableKind kCopiesTable = {"copies", "bytes, bandwidth and blocking of copies, by kind", sums::Head,
-                                sums::RankRows, sums::Finish};
-const TableKind kCopyListTable = {"copy-list", "the longest copies: where, when, by whom", list::Head, list::RankRows,
-                                  list::Finish};
+const TableKind kCopiesTable = {.name = "copies",
+                                .title = "Copies and memsets",
+                                .answers = "bytes, bandwidth and blocking of copies, by kind",
+                                .columns = &sums::col,
+                                .rank_rows = sums::RankRows,
+                                .before = sums::Larger,
+                                .derive = sums::Derive};
+const TableKind kCopyListTable = {.name = "copy-list",
+                                  .title = "The longest copies",
+                                  .answers = "the longest copies: where, when, by whom",
+                                  .columns = &list::col,
+                                  .rank_rows = list::RankRows,
+                                  .before = list::Longer,
+                                  .list = true};
 
 }  // namespace lockstep::tables

@@ -13,44 +13,23 @@ namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
 
-enum Column : std::size_t {
-  kRank,
-  kDevice,
-  kName,
-  kSamples,
-  kClock,
-  kClockLow,
-  kClockHigh,
-  kMemoryClock,
-  kPower,
-  kPowerMax,
-  kTemperature,
-  kUtilization,
-  kThrottled,
-  kReasons,
-};
-
-Table Head() {
-  return {"gpus",
-          "Readings of the GPUs' sensors",
-          {{"rank", ColumnKind::kId, "rank"},
-           {"device", ColumnKind::kId, "device ordinal"},
-           {"name", ColumnKind::kText, "product name"},
-           {"samples", ColumnKind::kCount, "readings in the window"},
-           {"sm_clock_mhz", ColumnKind::kNumber, "multiprocessor clock, lower median"},
-           {"sm_clock_low_mhz", ColumnKind::kNumber, "lowest"},
-           {"sm_clock_high_mhz", ColumnKind::kNumber, "highest"},
-           {"memory_clock_mhz", ColumnKind::kNumber, "memory clock, lower median", Pool::kNone, true},
-           {"power_mw", ColumnKind::kNumber, "power drawn, lower median"},
-           {"power_high_mw", ColumnKind::kNumber, "highest", Pool::kNone, true},
-           {"temperature_c", ColumnKind::kNumber, "highest temperature"},
-           {"utilization_percent", ColumnKind::kNumber, "share of the sensor's period with a kernel, lower median",
-            Pool::kNone, true},
-           {"throttled", ColumnKind::kCount, "readings in which power, heat or a slowdown lowered the clocks"},
-           {"reasons", ColumnKind::kText, "which of these"}},
-          {},
-          {}};
-}
+const struct Columns : TableColumns {
+  using TableColumns::TableColumns;
+  Column device = Add("device", kId, "device ordinal");
+  Column name = Add("name", kText, "product name");
+  Column samples = Add("samples", kCount, "readings in the window");
+  Column clock = Add("sm_clock_mhz", kNumber, "multiprocessor clock, lower median");
+  Column clock_low = Add("sm_clock_low_mhz", kNumber, "lowest");
+  Column clock_high = Add("sm_clock_high_mhz", kNumber, "highest");
+  Column memory_clock = AddDetail("memory_clock_mhz", kNumber, "memory clock, lower median");
+  Column power = Add("power_mw", kNumber, "power drawn, lower median");
+  Column power_max = AddDetail("power_high_mw", kNumber, "highest");
+  Column temperature = Add("temperature_c", kNumber, "highest temperature");
+  Column utilization =
+      AddDetail("utilization_percent", kNumber, "share of the sensor's period with a kernel, lower median");
+  Column throttled = Add("throttled", kCount, "readings in which power, heat or a slowdown lowered the clocks");
+  Column reasons = Add("reasons", kText, "which of these");
+} col("rank");
 
 Cell Middle(std::vector<std::uint32_t>& values) {
   std::sort(values.begin(), values.end());
@@ -82,34 +61,34 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
     r.throttled += reasons != 0;
     r.reasons |= reasons;
   }
-  if (devices.empty()) {
-    table.notes.emplace_back(s.rows() == 0 ? "the GPUs' sensors were not read"
-                                           : "no reading of the sensors in the window");
-    return;
-  }
+  if (devices.empty())
+    return table.Note(s.rows() == 0 ? "the GPUs' sensors were not read" : "no reading of the sensors in the window");
   for (auto& [device, r] : devices) {
-    std::vector<Cell> row(kReasons + 1);
-    row[kRank] = Int(rank.rank);
-    row[kDevice] = IntOrUnknown(device, device != 65535);
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.device] = IntOrUnknown(device, device != 65535);
     const auto& known = rank.tables.devices;
     for (std::size_t i = 0; i < known.rows(); ++i)
-      if (known.device[i] == device && known.name[i] != kNone) row[kName] = Text(rank.Text(known.name[i]));
-    row[kSamples] = Int(r.samples);
-    row[kClock] = Middle(r.clock);  // Sorts.
-    if (!r.clock.empty()) row[kClockLow] = Int(r.clock.front()), row[kClockHigh] = Int(r.clock.back());
-    row[kMemoryClock] = Middle(r.memory_clock);
-    row[kPower] = Middle(r.power);
-    if (!r.power.empty()) row[kPowerMax] = Int(r.power.back());
-    if (!r.temperature.empty()) row[kTemperature] = Int(*std::max_element(r.temperature.begin(), r.temperature.end()));
-    row[kUtilization] = Middle(r.utilization);
-    row[kThrottled] = Int(r.throttled);
-    if (r.reasons != 0) row[kReasons] = analysis::ThrottleReasons(r.reasons);
-    table.rows.push_back(std::move(row));
+      if (known.device[i] == device && known.name[i] != kNone) row[col.name] = Text(rank.Text(known.name[i]));
+    row[col.samples] = Int(r.samples);
+    row[col.clock] = Middle(r.clock);  // Sorts.
+    if (!r.clock.empty()) row[col.clock_low] = Int(r.clock.front()), row[col.clock_high] = Int(r.clock.back());
+    row[col.memory_clock] = Middle(r.memory_clock);
+    row[col.power] = Middle(r.power);
+    if (!r.power.empty()) row[col.power_max] = Int(r.power.back());
+    if (!r.temperature.empty())
+      row[col.temperature] = Int(*std::max_element(r.temperature.begin(), r.temperature.end()));
+    row[col.utilization] = Middle(r.utilization);
+    row[col.throttled] = Int(r.throttled);
+    if (r.reasons != 0) row[col.reasons] = analysis::ThrottleReasons(r.reasons);
   }
 }
 
 }  // namespace
 
-const TableKind kGpusTable = {"gpus", "clocks, power, heat and throttling of the GPUs", Head, RankRows, nullptr};
+const TableKind kGpusTable = {.name = "gpus",
+                              .title = "Readings of the GPUs' sensors",
+                              .answers = "clocks, power, heat and throttling of the GPUs",
+                              .columns = &col,
+                              .rank_rows = RankRows};
 
 }  // namespace lockstep::tables

@@ -12,63 +12,35 @@ namespace {
 
 constexpr std::string_view kSeveral = "(several at once)";
 
-enum Column : std::size_t {
-  kRank,
-  kGroup,
-  kSize,
-  kKind,
-  kCount,
-  kBytesMoved,
-  kTotal,
-  kHidden,
-  kExposed,
-  kExposedWait,
-  kExposedTransfer,
-  kExposedUnsplit,
-  kShared,
-  kExposedShare,
-  kAlgbw,
-  kBusbw,
-  kTimedBytes,
-  kTimedTransfer,
-  kColumns,
-};
-
-Table Head() {
-  return {
-      "groups",
-      "Communication by process group and kind",
-      {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-       {"group", ColumnKind::kText,
-        "name of the communicator or process group, else its pattern of ranks; groups of one name and size are one. "
-        "(several at once): exposed time with operations of more than one row in flight",
-        Pool::kKey},
-       {"size", ColumnKind::kCount, "members", Pool::kKey},
-       {"kind", ColumnKind::kText, "kind of operation; unknown: communication kernels without a recorded collective",
-        Pool::kKey},
-       {"count", ColumnKind::kCount, "operations that began in the window", Pool::kSum, true},
-       {"bytes", ColumnKind::kBytes, "sum of their arrays", Pool::kSum, true},
-       {"total_ns", ColumnKind::kNs, "time with such an operation in flight: hidden + exposed + shared", Pool::kSum},
-       {"hidden_ns", ColumnKind::kNs, "part of it under compute", Pool::kSum, true},
-       {"exposed_ns", ColumnKind::kNs,
-        "part of it outside compute with no other row's operation in flight; over all rows it is the rank's exposed "
-        "communication to the nanosecond",
-        Pool::kSum},
-       {"exposed_wait_ns", ColumnKind::kNs, "part of exposed that waits for another rank", Pool::kSum},
-       {"exposed_transfer_ns", ColumnKind::kNs, "part of exposed that transfers", Pool::kSum},
-       {"exposed_unsplit_ns", ColumnKind::kNs, "part of exposed that cannot be split", Pool::kSum},
-       {"shared_ns", ColumnKind::kNs,
-        "outside compute, but another row's operation was in flight too: counted once in (several at once)", Pool::kSum,
-        true},
-       {"exposed_share", ColumnKind::kFraction, "exposed of the window", Pool::kNone, true},
-       {"algbw_bytes_per_s", ColumnKind::kNumber,
-        "bytes over transfer, over the instances whose transfer is known and even", Pool::kNone, true},
-       {"busbw_bytes_per_s", ColumnKind::kNumber, "algbw times the kind's factor (definitions.md)", Pool::kNone},
-       {"timed_bytes", ColumnKind::kBytes, "from which algbw is computed", Pool::kSum, true},
-       {"timed_transfer_ns", ColumnKind::kNs, "from which algbw is computed", Pool::kSum, true}},
-      {},
-      {}};
-}
+const struct Columns : TableColumns {
+  Column group = Add("group", kText,
+                     "name of the communicator or process group, else its pattern of ranks; groups of one name and "
+                     "size are one. (several at once): exposed time with operations of more than one row in flight",
+                     kKey);
+  Column size = Add("size", kCount, "members", kKey);
+  Column kind =
+      Add("kind", kText, "kind of operation; unknown: communication kernels without a recorded collective", kKey);
+  Column count = AddDetail("count", kCount, "operations that began in the window", kSum);
+  Column bytes_moved = AddDetail("bytes", kBytes, "sum of their arrays", kSum);
+  Column total = Add("total_ns", kNs, "time with such an operation in flight: hidden + exposed + shared", kSum);
+  Column hidden = AddDetail("hidden_ns", kNs, "part of it under compute", kSum);
+  Column exposed = Add("exposed_ns", kNs,
+                       "part of it outside compute with no other row's operation in flight; over all rows it is the "
+                       "rank's exposed communication to the nanosecond",
+                       kSum);
+  Column exposed_wait = Add("exposed_wait_ns", kNs, "part of exposed that waits for another rank", kSum);
+  Column exposed_transfer = Add("exposed_transfer_ns", kNs, "part of exposed that transfers", kSum);
+  Column exposed_unsplit = Add("exposed_unsplit_ns", kNs, "part of exposed that cannot be split", kSum);
+  Column shared = AddDetail(
+      "shared_ns", kNs,
+      "outside compute, but another row's operation was in flight too: counted once in (several at once)", kSum);
+  Column exposed_share = AddDetail("exposed_share", kFraction, "exposed of the window");
+  Column algbw = AddDetail("algbw_bytes_per_s", kNumber,
+                           "bytes over transfer, over the instances whose transfer is known and even");
+  Column busbw = Add("busbw_bytes_per_s", kNumber, "algbw times the kind's factor (definitions.md)");
+  Column timed_bytes = AddDetail("timed_bytes", kBytes, "from which algbw is computed", kSum);
+  Column timed_transfer = AddDetail("timed_transfer_ns", kNs, "from which algbw is computed", kSum);
+} col;
 
 struct Sum {
   std::int64_t count = 0, bytes = 0, total = 0, hidden = 0, shared = 0;
@@ -212,14 +184,6 @@ void Count(const gpu::RankView& rank, const RankComm& comm, std::vector<Sum>& su
   }
 }
 
-void Bandwidths(std::vector<Cell>& row, CollectiveKind kind) {
-  const std::int64_t bytes = IntOf(row[kTimedBytes]), ns = IntOf(row[kTimedTransfer]);
-  if (bytes <= 0 || ns <= 0) return;
-  const double algbw = 1e9 * static_cast<double>(bytes) / static_cast<double>(ns);
-  row[kAlgbw] = algbw;
-  row[kBusbw] = algbw * BusFactor(kind, static_cast<std::uint32_t>(IntOf(row[kSize])));
-}
-
 std::string_view KindName(CollectiveKind kind) { return kind == CollectiveKind::kNone ? "unknown" : Name(kind); }
 
 CollectiveKind KindNamed(std::string_view name) {
@@ -228,73 +192,63 @@ CollectiveKind KindNamed(std::string_view name) {
   return CollectiveKind::kNone;
 }
 
-bool MoreExposed(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  for (const Column column : {kExposed, kShared, kTotal, kCount})
-    if (IntOf(a[column]) != IntOf(b[column])) return IntOf(a[column]) > IntOf(b[column]);
-  return std::tuple(TextOfCell(a[kGroup]), IntOf(a[kSize]), TextOfCell(a[kKind])) <
-         std::tuple(TextOfCell(b[kGroup]), IntOf(b[kSize]), TextOfCell(b[kKind]));
+void Derive(TableRow& row, const TableTotals& totals) {
+  row[col.exposed_share] = Share(IntOf(row[col.exposed]), TotalOf(totals, "window_ns"));
+  const std::int64_t bytes = IntOf(row[col.timed_bytes]), ns = IntOf(row[col.timed_transfer]);
+  if (bytes <= 0 || ns <= 0) return;
+  const double algbw = 1e9 * static_cast<double>(bytes) / static_cast<double>(ns);
+  row[col.algbw] = algbw;
+  row[col.busbw] =
+      algbw * BusFactor(KindNamed(TextOfCell(row[col.kind])), static_cast<std::uint32_t>(IntOf(row[col.size])));
+}
+
+bool MoreExposed(const TableRow& a, const TableRow& b) {
+  return InOrder(a, b,
+                 {Down(col.exposed), Down(col.shared), Down(col.total), Down(col.count), Up(col.group), Up(col.size),
+                  Up(col.kind)});
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
   RankComm comm = CommOf(rank);
-  std::int64_t window = 0;
-  for (const Interval& part : rank.windows) window += part.end - part.begin;
-  table.totals["window_ns"] += window;
-  if (comm.ops.empty()) {
-    table.notes.push_back("no communication was recorded");
-    return;
-  }
+  table.totals["window_ns"] += Total(rank.windows);
+  if (comm.ops.empty()) return table.Note("no communication was recorded");
   Sweep sweep(comm, rank.windows);
   sweep.Run();
   Count(rank, comm, sweep.sums());
   for (std::size_t g = 0; g < comm.groups.size(); ++g) {
     const Sum& sum = sweep.sums()[g];
     if ((sum.count == 0 && sum.total == 0) || !Passes(comm.groups[g].name, options)) continue;
-    std::vector<Cell> row(kColumns);
-    row[kRank] = Int(rank.rank);
-    row[kGroup] = comm.groups[g].name;
-    row[kSize] = IntOrUnknown(comm.groups[g].size, comm.groups[g].size > 0);
-    row[kKind] = Text(KindName(comm.groups[g].kind));
-    row[kCount] = Int(sum.count), row[kBytesMoved] = Int(sum.bytes);
-    row[kTotal] = Int(sum.total), row[kHidden] = Int(sum.hidden), row[kShared] = Int(sum.shared);
-    row[kExposed] = Int(sum.Exposed());
-    row[kExposedWait] = Int(sum.exposed[0]), row[kExposedTransfer] = Int(sum.exposed[1]);
-    row[kExposedUnsplit] = Int(sum.exposed[2]);
-    row[kExposedShare] = Share(sum.Exposed(), window);
-    row[kTimedBytes] = Int(sum.timed_bytes), row[kTimedTransfer] = Int(sum.timed_transfer);
-    Bandwidths(row, comm.groups[g].kind);
-    table.rows.push_back(std::move(row));
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.group] = comm.groups[g].name;
+    row[col.size] = IntOrUnknown(comm.groups[g].size, comm.groups[g].size > 0);
+    row[col.kind] = Text(KindName(comm.groups[g].kind));
+    row[col.count] = Int(sum.count), row[col.bytes_moved] = Int(sum.bytes);
+    row[col.total] = Int(sum.total), row[col.hidden] = Int(sum.hidden), row[col.shared] = Int(sum.shared);
+    row[col.exposed] = Int(sum.Exposed());
+    row[col.exposed_wait] = Int(sum.exposed[0]), row[col.exposed_transfer] = Int(sum.exposed[1]);
+    row[col.exposed_unsplit] = Int(sum.exposed[2]);
+    row[col.timed_bytes] = Int(sum.timed_bytes), row[col.timed_transfer] = Int(sum.timed_transfer);
   }
   if (const Sum& several = sweep.several(); several.Exposed() > 0 && options.filter.empty()) {
-    std::vector<Cell> row(kColumns);
-    row[kRank] = Int(rank.rank);
-    row[kGroup] = Text(kSeveral);
-    row[kExposed] = Int(several.Exposed());
-    row[kExposedWait] = Int(several.exposed[0]), row[kExposedTransfer] = Int(several.exposed[1]);
-    row[kExposedUnsplit] = Int(several.exposed[2]);
-    row[kExposedShare] = Share(several.Exposed(), window);
-    table.rows.push_back(std::move(row));
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.group] = Text(kSeveral);
+    row[col.exposed] = Int(several.Exposed());
+    row[col.exposed_wait] = Int(several.exposed[0]), row[col.exposed_transfer] = Int(several.exposed[1]);
+    row[col.exposed_unsplit] = Int(several.exposed[2]);
   }
-  std::stable_sort(table.rows.begin(), table.rows.end(), MoreExposed);
-  if (comm.receives_alone > 0)
-    table.notes.push_back("the other ranks' files cannot be read: receives count from their own post");
-}
-
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end) {
-    (*end)[kExposedShare] = Share(IntOf((*end)[kExposed]), table.totals["window_ns"]);
-    Bandwidths(*end, KindNamed(TextOfCell((*end)[kKind])));
-  }
-  std::stable_sort(table.rows.begin(), end, MoreExposed);
+  if (comm.receives_alone > 0) table.Note("the other ranks' files cannot be read: receives count from their own post");
 }
 
 }  // namespace
 
 const TableKind kGroupsTable = {
-    "groups", "exposed communication per process group and kind of collective, on each rank and over all",
-    Head,     RankRows,
-    Finish,   nullptr,
-    true};
+    .name = "groups",
+    .title = "Communication by process group and kind",
+    .answers = "exposed communication per process group and kind of collective, on each rank and over all",
+    .columns = &col,
+    .rank_rows = RankRows,
+    .before = MoreExposed,
+    .derive = Derive,
+    .p2p_partners = true};
 
 }  // namespace lockstep::tables

@@ -6,55 +6,45 @@
 #include "analysis/gpu/device_gaps.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
-#include "analysis/tables/engine/row_lists.h"
 
 namespace lockstep::tables {
 namespace {
 
 namespace cause {
 
-enum Column : std::size_t { kRank, kDevice, kCause, kCount, kTotal, kOfIdle, kOfWindow, kLargest, kIdle, kWindow };
+const struct Columns : TableColumns {
+  Column device = Add("device", kId, "device, on ranks that use several", kKey);
+  Column cause =
+      Add("cause", kText,
+          "host, input, sync, collective, stream_wait, launch_latency, launch_unknown, edge_of_trace; all: their sum",
+          kKey);
+  Column count = Add("count", kCount, "gaps: no stream of the device busy", kSum);
+  Column total = Add("total_ns", kNs, "their time within the window", kSum);
+  Column of_idle = Add("share_of_idle", kFraction, "of the device's idle time");
+  Column of_window = Add("share_of_window", kFraction, "of the window");
+  Column largest = Add("largest_ns", kNs, "the largest one", kMax);
+  Column idle = AddDetail("idle_ns", kNs, "the device's idle time", kSum);
+  Column window = AddDetail("window_ns", kNs, "the window", kSum);
+} col;
 
 constexpr std::string_view kAll = "all";
 
-Table Head() {
-  return {"idle",
-          "Time in which the GPU did nothing, by cause",
-          {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-           {"device", ColumnKind::kId, "device, on ranks that use several", Pool::kKey},
-           {"cause", ColumnKind::kText,
-            "host, input, sync, collective, stream_wait, launch_latency, launch_unknown, edge_of_trace; all: their sum",
-            Pool::kKey},
-           {"count", ColumnKind::kCount, "gaps: no stream of the device busy", Pool::kSum},
-           {"total_ns", ColumnKind::kNs, "their time within the window", Pool::kSum},
-           {"share_of_idle", ColumnKind::kFraction, "of the device's idle time"},
-           {"share_of_window", ColumnKind::kFraction, "of the window"},
-           {"largest_ns", ColumnKind::kNs, "the largest one", Pool::kMax},
-           {"idle_ns", ColumnKind::kNs, "the device's idle time", Pool::kSum, true},
-           {"window_ns", ColumnKind::kNs, "the window", Pool::kSum, true}},
-          {},
-          {}};
+void Derive(TableRow& row, const TableTotals&) {
+  row[col.of_idle] = Share(IntOf(row[col.total]), IntOf(row[col.idle]));
+  row[col.of_window] = Share(IntOf(row[col.total]), IntOf(row[col.window]));
 }
 
-void Shares(std::vector<Cell>& row) {
-  row[kOfIdle] = Share(IntOf(row[kTotal]), IntOf(row[kIdle]));
-  row[kOfWindow] = Share(IntOf(row[kTotal]), IntOf(row[kWindow]));
-}
-
-bool Before(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  const auto key = [](const std::vector<Cell>& row) {
-    return std::tuple(IntOf(row[kDevice], -1), TextOfCell(row[kCause]) != kAll, -IntOf(row[kTotal]),
-                      TextOfCell(row[kCause]));
+bool Before(const TableRow& a, const TableRow& b) {
+  const auto key = [](const TableRow& row) {
+    return std::tuple(IntOf(row[col.device], -1), TextOfCell(row[col.cause]) != kAll, -IntOf(row[col.total]),
+                      TextOfCell(row[col.cause]));
   };
   return key(a) < key(b);
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   const gpu::DeviceActivity activity(rank);
-  if (activity.timeline.ops.empty()) {
-    table.notes.emplace_back(gpu::NoGpuEvents());
-    return;
-  }
+  if (activity.timeline.ops.empty()) return table.Note(gpu::NoGpuEvents());
   const gpu::DeviceGaps found = gpu::FindGaps(activity);
   struct Sum {
     std::int64_t count = 0, total_ns = 0, largest_ns = 0;
@@ -71,80 +61,46 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
       }
     for (std::size_t i = 0; i <= gpu::kGapCauses; ++i) {
       if (sums[i].count == 0 && i < gpu::kGapCauses) continue;
-      std::vector<Cell> row(kWindow + 1);
-      row[kRank] = Int(rank.rank);
-      row[kDevice] = IntOrUnknown(device.device, found.devices.size() > 1);
-      row[kCause] = Text(i < gpu::kGapCauses ? gpu::GapCauseName(static_cast<gpu::GapCause>(i)) : kAll);
-      row[kCount] = Int(sums[i].count);
-      row[kTotal] = Int(sums[i].total_ns);
-      row[kLargest] = Int(sums[i].largest_ns);
-      row[kIdle] = Int(device.idle_ns);
-      row[kWindow] = Int(device.window_ns);
-      Shares(row);
-      table.rows.push_back(std::move(row));
+      TableRow& row = table.AddRow(rank.rank);
+      row[col.device] = IntOrUnknown(device.device, found.devices.size() > 1);
+      row[col.cause] = Text(i < gpu::kGapCauses ? gpu::GapCauseName(static_cast<gpu::GapCause>(i)) : kAll);
+      row[col.count] = Int(sums[i].count);
+      row[col.total] = Int(sums[i].total_ns);
+      row[col.largest] = Int(sums[i].largest_ns);
+      row[col.idle] = Int(device.idle_ns);
+      row[col.window] = Int(device.window_ns);
     }
   }
-  std::stable_sort(table.rows.begin(), table.rows.end(), Before);
-}
-
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end) Shares(*end);
-  std::stable_sort(table.rows.begin(), end, Before);
 }
 
 }  // namespace cause
 
 namespace list {
 
-enum Column : std::size_t {
-  kRank,
-  kDevice,
-  kAt,
-  kGap,
-  kCause,
-  kStep,
-  kHost,
-  kCall,
-  kBefore,
-  kAfter,
-  kBegin,
-};
+const struct Columns : TableColumns {
+  using TableColumns::TableColumns;
+  Column device = Add("device", kId, "device");
+  Column at = Add("at_ns", kNs, "begin, since the window's");
+  Column gap = Add("gap_ns", kNs, "length within the window");
+  Column cause = Add("cause", kText, "as in idle");
+  Column step = Add("step", kId, "step in which it began");
+  Column host =
+      Add("host", kText,
+          "innermost range that covers at least half of the wait for the launch; of a sync the range it was called in");
+  Column call = Add("call", kText, "runtime call that covers at least half of it, or the sync");
+  Column before = AddDetail("before", kText, "what ended last before it");
+  Column after = Add("after", kText, "what began at its end");
+  Column begin = AddDetail("begin_ns", kId, "begin, rank clock");
+} col("rank");
 
-Table Head() {
-  return {"idle-gaps",
-          "The largest stretches in which the GPU did nothing",
-          {{"rank", ColumnKind::kId, "rank"},
-           {"device", ColumnKind::kId, "device"},
-           {"at_ns", ColumnKind::kNs, "begin, since the window's"},
-           {"gap_ns", ColumnKind::kNs, "length within the window"},
-           {"cause", ColumnKind::kText, "as in idle"},
-           {"step", ColumnKind::kId, "step in which it began"},
-           {"host", ColumnKind::kText,
-            "innermost range that covers at least half of the wait for the launch; of a sync the range it was called "
-            "in"},
-           {"call", ColumnKind::kText, "runtime call that covers at least half of it, or the sync"},
-           {"before", ColumnKind::kText, "what ended last before it", Pool::kNone, true},
-           {"after", ColumnKind::kText, "what began at its end"},
-           {"begin_ns", ColumnKind::kId, "begin, rank clock", Pool::kNone, true}},
-          {},
-          {}};
-}
-
-bool Longer(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  const auto key = [](const std::vector<Cell>& row) {
-    return std::tuple(-IntOf(row[kGap]), IntOf(row[kRank]), IntOf(row[kBegin]), IntOf(row[kDevice]));
-  };
-  return key(a) < key(b);
+bool Longer(const TableRow& a, const TableRow& b) {
+  return InOrder(a, b, {Down(col.gap), Up(col.rank), Up(col.begin), Up(col.device)});
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
   const gpu::DeviceActivity activity(rank);
   const auto& ops = activity.timeline.ops;
-  if (ops.empty()) {
-    table.notes.emplace_back(gpu::NoGpuEvents());
-    return;
-  }
+  if (ops.empty()) return table.Note(gpu::NoGpuEvents());
   gpu::DeviceGaps found = gpu::FindGaps(activity);
   const auto longer = [](const gpu::Gap& a, const gpu::Gap& b) {
     return std::tuple(a.at.begin - a.at.end, a.at.begin, a.device) <
@@ -152,38 +108,44 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
   };
   table.totals[std::string(kListedRows)] += static_cast<std::int64_t>(found.gaps.size());
   // Names are made for what can be shown only.
-  const std::size_t wanted = options.top == 0 ? found.gaps.size() : std::min(options.top, found.gaps.size());
+  const std::size_t wanted = RowsWanted(options, found.gaps.size());
   std::partial_sort(found.gaps.begin(), found.gaps.begin() + static_cast<std::ptrdiff_t>(wanted), found.gaps.end(),
                     longer);
   found.gaps.resize(wanted);
   for (const gpu::Gap& gap : found.gaps) {
-    std::vector<Cell> row(kBegin + 1);
-    row[kRank] = Int(rank.rank);
-    row[kDevice] = Int(gap.device);
-    row[kAt] = Int(gap.at.begin - activity.windows.front().begin);
-    row[kGap] = Int(gap.at.end - gap.at.begin);
-    row[kCause] = Text(gpu::GapCauseName(gap.cause));
-    if (const gpu::RankView::Step* step = StepAt(rank, gap.at.begin)) row[kStep] = Int(step->index);
-    if (gap.host_range != schema::kNone) row[kHost] = Text(rank.Text(rank.tables.ranges.name[gap.host_range]));
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.device] = Int(gap.device);
+    row[col.at] = Int(gap.at.begin - activity.windows.front().begin);
+    row[col.gap] = Int(gap.at.end - gap.at.begin);
+    row[col.cause] = Text(gpu::GapCauseName(gap.cause));
+    if (const gpu::RankView::Step* step = rank.StepAt(gap.at.begin)) row[col.step] = Int(step->index);
+    if (gap.host_range != schema::kNone) row[col.host] = Text(rank.Text(rank.tables.ranges.name[gap.host_range]));
     if (gap.blocking != schema::kNone)
-      row[kCall] = gpu::BlockingName(rank, found.blocking[gap.blocking]);
+      row[col.call] = gpu::BlockingName(rank, found.blocking[gap.blocking]);
     else if (gap.host_call != schema::kNone)
-      row[kCall] = Text(rank.Text(rank.tables.api.name[gap.host_call]));
-    if (gap.before != schema::kNone) row[kBefore] = gpu::OpName(rank, ops[gap.before]);
-    if (gap.after != schema::kNone) row[kAfter] = gpu::OpName(rank, ops[gap.after]);
-    row[kBegin] = Int(gap.at.begin);
-    table.rows.push_back(std::move(row));
+      row[col.call] = Text(rank.Text(rank.tables.api.name[gap.host_call]));
+    if (gap.before != schema::kNone) row[col.before] = gpu::OpName(rank, ops[gap.before]);
+    if (gap.after != schema::kNone) row[col.after] = gpu::OpName(rank, ops[gap.after]);
+    row[col.begin] = Int(gap.at.begin);
   }
 }
-
-void Finish(const merge::Timeline&, const TableOptions& options, Table& table) { KeepLargest(options, Longer, table); }
 
 }  // namespace list
 }  // namespace
 
-const TableKind kIdleTable = {"idle", "when the GPU did nothing, by cause", cause::Head, cause::RankRows,
-                              cause::Finish};
-const TableKind kIdleGapsTable = {"idle-gaps", "the largest idle gaps: where, when, what the host did", list::Head,
-                                  list::RankRows, list::Finish};
+const TableKind kIdleTable = {.name = "idle",
+                              .title = "Time in which the GPU did nothing, by cause",
+                              .answers = "when the GPU did nothing, by cause",
+                              .columns = &cause::col,
+                              .rank_rows = cause::RankRows,
+                              .before = cause::Before,
+                              .derive = cause::Derive};
+const TableKind kIdleGapsTable = {.name = "idle-gaps",
+                                  .title = "The largest stretches in which the GPU did nothing",
+                                  .answers = "the largest idle gaps: where, when, what the host did",
+                                  .columns = &list::col,
+                                  .rank_rows = list::RankRows,
+                                  .before = list::Longer,
+                                  .list = true};
 
 }  // namespace lockstep::tables

@@ -14,74 +14,48 @@ constexpr std::int64_t kShortNs = 10'000;
 // A device that is busy for this part of the step is what limits it.
 constexpr double kBusyEnough = 0.8;
 
-enum Column : std::size_t {
-  kRank,
-  kStep,
-  kDevice,
-  kBound,
-  kWindow,
-  kBusy,
-  kIdle,
-  kLaunchLimited,
-  kOfIdle,
-  kInput,
-  kSync,
-  kCollective,
-  kCompute,
-  kLaunches,
-  kLaunchCpu,
-  kOps,
-  kShort,
-  kShortShare,
-};
+const struct Columns : TableColumns {
+  Column step = Add("step", kId, "step; none: the window", kKey);
+  Column device = Add("device", kId, "device, on ranks that use several", kKey);
+  Column bound = Add("bound", kText,
+                     "compute or communication: the device is busy for 80 % of the step, mostly with that; else the "
+                     "largest part of its idle time: launch, input, sync, collective, unknown");
+  Column window = Add("window_ns", kNs, "the step on the GPU", kSum);
+  Column busy = Add("busy_ns", kNs, "any stream busy", kSum);
+  Column idle = Add("idle_ns", kNs, "no stream busy", kSum);
+  Column launch_limited =
+      Add("launch_limited_ns", kNs, "part of idle by launches that came late or started late", kSum);
+  Column of_idle = Add("launch_limited_share", kFraction, "of idle");
+  Column input = AddDetail("input_ns", kNs, "part of idle by data loading", kSum);
+  Column sync = AddDetail("sync_ns", kNs, "part of idle after syncs", kSum);
+  Column collective = AddDetail("collective_ns", kNs, "part of idle by the host's communication", kSum);
+  Column compute = AddDetail("compute_ns", kNs, "compute kernels running", kSum);
+  Column launches = Add("launches", kCount, "calls that launched what began in the step", kSum);
+  Column launch_cpu = Add("launch_cpu_ns", kNs, "the host's time in them", kSum);
+  Column ops = AddDetail("kernels", kCount, "kernels that began in the step", kSum);
+  Column short_count = AddDetail("short_kernels", kCount, "of them below 10 us", kSum);
+  Column short_share = Add("short_share", kFraction, "of the kernels");
+} col;
 
-Table Head() {
-  return {
-      "launch-bound",
-      "What limits each step: the GPU's work or its launches",
-      {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-       {"step", ColumnKind::kId, "step; none: the window", Pool::kKey},
-       {"device", ColumnKind::kId, "device, on ranks that use several", Pool::kKey},
-       {"bound", ColumnKind::kText,
-        "compute or communication: the device is busy for 80 % of the step, mostly with that; else the largest part "
-        "of its idle time: launch, input, sync, collective, unknown"},
-       {"window_ns", ColumnKind::kNs, "the step on the GPU", Pool::kSum},
-       {"busy_ns", ColumnKind::kNs, "any stream busy", Pool::kSum},
-       {"idle_ns", ColumnKind::kNs, "no stream busy", Pool::kSum},
-       {"launch_limited_ns", ColumnKind::kNs, "part of idle by launches that came late or started late", Pool::kSum},
-       {"launch_limited_share", ColumnKind::kFraction, "of idle"},
-       {"input_ns", ColumnKind::kNs, "part of idle by data loading", Pool::kSum, true},
-       {"sync_ns", ColumnKind::kNs, "part of idle after syncs", Pool::kSum, true},
-       {"collective_ns", ColumnKind::kNs, "part of idle by the host's communication", Pool::kSum, true},
-       {"compute_ns", ColumnKind::kNs, "compute kernels running", Pool::kSum, true},
-       {"launches", ColumnKind::kCount, "calls that launched what began in the step", Pool::kSum},
-       {"launch_cpu_ns", ColumnKind::kNs, "the host's time in them", Pool::kSum},
-       {"kernels", ColumnKind::kCount, "kernels that began in the step", Pool::kSum, true},
-       {"short_kernels", ColumnKind::kCount, "of them below 10 us", Pool::kSum, true},
-       {"short_share", ColumnKind::kFraction, "of the kernels"}},
-      {},
-      {}};
-}
-
-void Judge(std::vector<Cell>& row) {
-  row[kOfIdle] = Share(IntOf(row[kLaunchLimited]), IntOf(row[kIdle]));
-  row[kShortShare] = Share(IntOf(row[kShort]), IntOf(row[kOps]));
-  const auto window = static_cast<double>(IntOf(row[kWindow])), busy = static_cast<double>(IntOf(row[kBusy]));
+void Derive(TableRow& row, const TableTotals&) {
+  row[col.of_idle] = Share(IntOf(row[col.launch_limited]), IntOf(row[col.idle]));
+  row[col.short_share] = Share(IntOf(row[col.short_count]), IntOf(row[col.ops]));
+  const auto window = static_cast<double>(IntOf(row[col.window])), busy = static_cast<double>(IntOf(row[col.busy]));
   if (window <= 0) return;
   if (busy >= kBusyEnough * window) {
-    row[kBound] = Text(2 * IntOf(row[kCompute]) >= IntOf(row[kBusy]) ? "compute" : "communication");
+    row[col.bound] = Text(2 * IntOf(row[col.compute]) >= IntOf(row[col.busy]) ? "compute" : "communication");
     return;
   }
   const std::int64_t known =
-      IntOf(row[kLaunchLimited]) + IntOf(row[kInput]) + IntOf(row[kSync]) + IntOf(row[kCollective]);
-  const std::array<std::pair<std::int64_t, std::string_view>, 5> parts = {{{IntOf(row[kLaunchLimited]), "launch"},
-                                                                           {IntOf(row[kInput]), "input"},
-                                                                           {IntOf(row[kSync]), "sync"},
-                                                                           {IntOf(row[kCollective]), "collective"},
-                                                                           {IntOf(row[kIdle]) - known, "unknown"}}};
-  row[kBound] = Text(std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
-                       return a.first < b.first;
-                     })->second);
+      IntOf(row[col.launch_limited]) + IntOf(row[col.input]) + IntOf(row[col.sync]) + IntOf(row[col.collective]);
+  const std::array<std::pair<std::int64_t, std::string_view>, 5> parts = {{{IntOf(row[col.launch_limited]), "launch"},
+                                                                           {IntOf(row[col.input]), "input"},
+                                                                           {IntOf(row[col.sync]), "sync"},
+                                                                           {IntOf(row[col.collective]), "collective"},
+                                                                           {IntOf(row[col.idle]) - known, "unknown"}}};
+  row[col.bound] = Text(std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
+                          return a.first < b.first;
+                        })->second);
 }
 
 struct Sums {
@@ -167,24 +141,21 @@ class PerStep {
   }
 
   void Row(const Sums& sum, Cell step, const gpu::DeviceGaps::Device& device, bool several, Table& table) const {
-    std::vector<Cell> row(kShortShare + 1);
-    row[kRank] = Int(rank_.rank);
-    row[kStep] = std::move(step);
-    row[kDevice] = IntOrUnknown(device.device, several);
-    row[kWindow] = Int(sum.window);
-    row[kBusy] = Int(sum.window - sum.idle);
-    row[kIdle] = Int(sum.idle);
-    row[kLaunchLimited] = Int(sum.limited);
-    row[kInput] = Int(sum.input);
-    row[kSync] = Int(sum.sync);
-    row[kCollective] = Int(sum.collective);
-    row[kCompute] = Int(sum.compute);
-    row[kLaunches] = Int(sum.launches);
-    row[kLaunchCpu] = Int(sum.launch_cpu);
-    row[kOps] = Int(sum.kernels);
-    row[kShort] = Int(sum.short_kernels);
-    Judge(row);
-    table.rows.push_back(std::move(row));
+    TableRow& row = table.AddRow(rank_.rank);
+    row[col.step] = std::move(step);
+    row[col.device] = IntOrUnknown(device.device, several);
+    row[col.window] = Int(sum.window);
+    row[col.busy] = Int(sum.window - sum.idle);
+    row[col.idle] = Int(sum.idle);
+    row[col.launch_limited] = Int(sum.limited);
+    row[col.input] = Int(sum.input);
+    row[col.sync] = Int(sum.sync);
+    row[col.collective] = Int(sum.collective);
+    row[col.compute] = Int(sum.compute);
+    row[col.launches] = Int(sum.launches);
+    row[col.launch_cpu] = Int(sum.launch_cpu);
+    row[col.ops] = Int(sum.kernels);
+    row[col.short_count] = Int(sum.short_kernels);
   }
 
   const gpu::RankView& rank_;
@@ -195,27 +166,27 @@ class PerStep {
 
 void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   const gpu::DeviceActivity activity(rank);
-  if (activity.timeline.ops.empty()) {
-    table.notes.emplace_back(gpu::NoGpuEvents());
-    return;
-  }
+  if (activity.timeline.ops.empty()) return table.Note(gpu::NoGpuEvents());
   const gpu::DeviceGaps found = gpu::FindGaps(activity);
   PerStep per_step(rank, activity);
   for (const gpu::DeviceGaps::Device& device : found.devices) per_step.Rows(found, device, table);
 }
 
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end) Judge(*end);
-  std::stable_sort(table.rows.begin(), end, [](const std::vector<Cell>& a, const std::vector<Cell>& b) {
-    return std::pair(IntOf(a[kStep], -1), IntOf(a[kDevice], -1)) <
-           std::pair(IntOf(b[kStep], -1), IntOf(b[kDevice], -1));
+// A rank's own rows are by device instead.
+void OrderPooled(std::span<TableRow> pooled) {
+  std::stable_sort(pooled.begin(), pooled.end(), [](const TableRow& a, const TableRow& b) {
+    return InOrder(a, b, {Up(col.step), Up(col.device)});
   });
 }
 
 }  // namespace
 
-const TableKind kLaunchBoundTable = {"launch-bound", "which steps wait for launches, which for the GPU", Head, RankRows,
-                                     Finish};
+const TableKind kLaunchBoundTable = {.name = "launch-bound",
+                                     .title = "What limits each step: the GPU's work or its launches",
+                                     .answers = "which steps wait for launches, which for the GPU",
+                                     .columns = &col,
+                                     .rank_rows = RankRows,
+                                     .derive = Derive,
+                                     .order_pooled = OrderPooled};
 
 }  // namespace lockstep::tables

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
 
 #include "analysis/core/format.h"
@@ -19,61 +18,36 @@ namespace {
 constexpr std::uint32_t kNone = schema::kNone;
 constexpr std::int64_t kShortNs = 10'000, kSlowCallNs = 50'000, kLateNs = 100'000;
 
-enum Column : std::size_t {
-  kRank,
-  kBy,
-  kName,
-  kMetric,
-  kCount,
-  kTotal,
-  kMean,
-  kStd,
-  kMin,
-  kP25,
-  kP50,
-  kP75,
-  kMax,
-  kShort,
-  kSlow,
-  kLate,
-  kUnsound,
-};
+const struct Columns : TableColumns {
+  Column by = Add("by", kText, "all; hta: the calls that HTA looks at; call; kernel", kKey);
+  Column name = Add("name", kText, "of the call or kernel", kKey);
+  Column metric = Add("metric", kText,
+                      "launch_delay: from the call's end to the start on the GPU, 0 if it started earlier; "
+                      "cpu_duration: of the call; gpu_duration: of what it launched",
+                      kKey);
+  Column count = Add("count", kCount, "launches of the window with that metric", kSum);
+  Column total = Add("total_ns", kNs, "sum", kSum);
+  Column mean = Add("mean_ns", kNs, "mean");
+  Column std = Add("std_ns", kNs, "standard deviation (n - 1)");
+  Column min = AddDetail("min_ns", kNs, "least", kMin);
+  Column p25 = AddDetail("p25_ns", kNs, "lower quartile, interpolated; quantiles are not over ranks");
+  Column p50 = Add("p50_ns", kNs, "median, interpolated");
+  Column p75 = AddDetail("p75_ns", kNs, "upper quartile, interpolated");
+  Column max = Add("max_ns", kNs, "most", kMax);
+  Column short_count = Add("below_10us", kCount, "of them, below 10 us: short kernels", kSum);
+  Column slow = Add("above_50us", kCount, "above 50 us: slow calls", kSum);
+  Column late = Add("above_100us", kCount, "above 100 us: late starts", kSum);
+  Column unsound = AddDetail("before_call", kCount,
+                             "launches that started on the GPU before their call began: the clocks disagree, their "
+                             "delay is unknown and left out (counted as 0 by hta)",
+                             kSum);
+} col;
 
 constexpr std::array<std::string_view, 4> kGroups = {"all", "hta", "call", "kernel"};
 constexpr std::array<std::string_view, 3> kMetrics = {"launch_delay", "cpu_duration", "gpu_duration"};
 // HTA's cuda_kernel_launch_stats joins these and no others.
 constexpr std::array<std::string_view, 4> kHtaCalls = {"cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync",
                                                        "cudaMemsetAsync"};
-
-Table Head() {
-  return {"launches",
-          "Launches: their delay, the host's time in them, the GPU's",
-          {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-           {"by", ColumnKind::kText, "all; hta: the calls that HTA looks at; call; kernel", Pool::kKey},
-           {"name", ColumnKind::kText, "of the call or kernel", Pool::kKey},
-           {"metric", ColumnKind::kText,
-            "launch_delay: from the call's end to the start on the GPU, 0 if it started earlier; cpu_duration: of the "
-            "call; gpu_duration: of what it launched",
-            Pool::kKey},
-           {"count", ColumnKind::kCount, "launches of the window with that metric", Pool::kSum},
-           {"total_ns", ColumnKind::kNs, "sum", Pool::kSum},
-           {"mean_ns", ColumnKind::kNs, "mean"},
-           {"std_ns", ColumnKind::kNs, "standard deviation (n - 1)"},
-           {"min_ns", ColumnKind::kNs, "least", Pool::kMin, true},
-           {"p25_ns", ColumnKind::kNs, "lower quartile, interpolated; quantiles are not over ranks", Pool::kNone, true},
-           {"p50_ns", ColumnKind::kNs, "median, interpolated"},
-           {"p75_ns", ColumnKind::kNs, "upper quartile, interpolated", Pool::kNone, true},
-           {"max_ns", ColumnKind::kNs, "most", Pool::kMax},
-           {"below_10us", ColumnKind::kCount, "of them, below 10 us: short kernels", Pool::kSum},
-           {"above_50us", ColumnKind::kCount, "above 50 us: slow calls", Pool::kSum},
-           {"above_100us", ColumnKind::kCount, "above 100 us: late starts", Pool::kSum},
-           {"before_call", ColumnKind::kCount,
-            "launches that started on the GPU before their call began: the clocks disagree, their delay is unknown and "
-            "left out (counted as 0 by hta)",
-            Pool::kSum, true}},
-          {},
-          {}};
-}
 
 struct Group {
   std::array<std::vector<std::int64_t>, 3> values;
@@ -115,11 +89,11 @@ class Collector {
       if (graphs_[call].gpu_ns >= 0) AddCall(call, graphs_[call]);
     Emit(options, table);
     if (unlinked > 0)
-      table.notes.push_back(
+      table.Note(
           fmt::format("{} without launching call in the trace left out", analysis::Plural(unlinked, "GPU operation")));
     if (before_call > 0)
-      table.notes.push_back(fmt::format(
-          "{} on the GPU before the launching call began: the trace's clocks disagree there", Started(before_call)));
+      table.Note(fmt::format("{} on the GPU before the launching call began: the trace's clocks disagree there",
+                             Started(before_call)));
   }
 
  private:
@@ -189,34 +163,30 @@ class Collector {
   void Rows(std::size_t by, std::string_view name, Group& group, Table& table) const {
     for (std::size_t metric = 0; metric < kMetrics.size(); ++metric) {
       std::vector<std::int64_t>& values = group.values[metric];
-      if (values.empty() && metric != 0) continue;
-      std::vector<Cell> row(kUnsound + 1);
-      row[kRank] = Int(rank_.rank);
-      row[kBy] = Text(kGroups[by]);
-      row[kName] = Text(name);
-      row[kMetric] = Text(kMetrics[metric]);
-      row[kCount] = Int(static_cast<std::int64_t>(values.size()));
-      if (metric == 0) row[kUnsound] = Int(group.unsound);
-      if (!values.empty()) {
-        const auto above = [&](std::int64_t limit) {
-          return Int(std::count_if(values.begin(), values.end(), [&](std::int64_t v) { return v > limit; }));
-        };
-        row[kShort] = Int(std::count_if(values.begin(), values.end(), [](std::int64_t v) { return v < kShortNs; }));
-        row[kSlow] = above(kSlowCallNs);
-        row[kLate] = above(kLateNs);
-        const Description d = Describe(values);
-        row[kTotal] = Int(d.total);
-        row[kMean] = d.mean;
-        if (d.count > 1) row[kStd] = d.std;
-        row[kMin] = Int(d.min);
-        row[kP25] = d.p25;
-        row[kP50] = d.p50;
-        row[kP75] = d.p75;
-        row[kMax] = Int(d.max);
-      } else if (group.unsound == 0) {
-        continue;
-      }
-      table.rows.push_back(std::move(row));
+      if (values.empty() && (metric != 0 || group.unsound == 0)) continue;
+      TableRow& row = table.AddRow(rank_.rank);
+      row[col.by] = Text(kGroups[by]);
+      row[col.name] = Text(name);
+      row[col.metric] = Text(kMetrics[metric]);
+      row[col.count] = Int(static_cast<std::int64_t>(values.size()));
+      if (metric == 0) row[col.unsound] = Int(group.unsound);
+      if (values.empty()) continue;
+      const auto above = [&](std::int64_t limit) {
+        return Int(std::count_if(values.begin(), values.end(), [&](std::int64_t v) { return v > limit; }));
+      };
+      row[col.short_count] =
+          Int(std::count_if(values.begin(), values.end(), [](std::int64_t v) { return v < kShortNs; }));
+      row[col.slow] = above(kSlowCallNs);
+      row[col.late] = above(kLateNs);
+      const Description d = Describe(values);
+      row[col.total] = Int(d.total);
+      row[col.mean] = d.mean;
+      if (d.count > 1) row[col.std] = d.std;
+      row[col.min] = Int(d.min);
+      row[col.p25] = d.p25;
+      row[col.p50] = d.p50;
+      row[col.p75] = d.p75;
+      row[col.max] = Int(d.max);
     }
   }
 
@@ -234,54 +204,49 @@ class Collector {
 void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
   Collector collector(rank);
   if (collector.Empty())
-    table.notes.emplace_back(gpu::NoGpuEvents());
+    table.Note(gpu::NoGpuEvents());
   else
     collector.Run(options, table);
 }
 
-// Deviation of two groups from theirs.
-void PoolRow(const std::vector<Cell>& of_rank, bool first, std::vector<Cell>& pooled) {
-  const auto n = static_cast<double>(IntOf(of_rank[kCount])),
-             had = static_cast<double>(first ? 0 : IntOf(pooled[kCount]));
-  if (n + had < 2) return;
-  const double s = RealOf(of_rank[kStd]), had_s = first ? 0 : RealOf(pooled[kStd]);
-  const double mean = n > 0 ? static_cast<double>(IntOf(of_rank[kTotal])) / n : 0;
-  const double had_mean = had > 0 ? static_cast<double>(IntOf(pooled[kTotal])) / had : 0;
-  const double apart = n > 0 && had > 0 ? mean - had_mean : 0;
-  const double squares =
-      s * s * std::max(n - 1, 0.0) + had_s * had_s * std::max(had - 1, 0.0) + apart * apart * n * had / (n + had);
-  pooled[kStd] = std::sqrt(squares / (n + had - 1));
+void PoolRow(const TableRow& of_rank, bool first, TableRow& pooled) {
+  PoolDeviation(of_rank, first, {col.count, col.total, col.std}, pooled);
 }
 
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end)
-    if (IntOf((*end)[kCount]) > 0)
-      (*end)[kMean] = static_cast<double>(IntOf((*end)[kTotal])) / static_cast<double>(IntOf((*end)[kCount]));
-  // Groups as on one rank; launches of one name stay together.
-  std::map<std::pair<std::string_view, std::string_view>, std::int64_t> size;
-  for (auto row = table.rows.begin(); row != end; ++row) {
-    std::int64_t& n = size[{TextOfCell((*row)[kBy]), TextOfCell((*row)[kName])}];
-    n = std::max(n, IntOf((*row)[kCount]));
+void Derive(TableRow& row, const TableTotals&) {
+  if (IntOf(row[col.count]) > 0)
+    row[col.mean] = static_cast<double>(IntOf(row[col.total])) / static_cast<double>(IntOf(row[col.count]));
+}
+
+// Groups as on one rank; launches of one name stay together.
+void OrderPooled(std::span<TableRow> pooled) {
+  std::map<std::pair<std::string, std::string>, std::int64_t> most;
+  const auto group = [](const TableRow& row) {
+    return std::pair(std::string(TextOfCell(row[col.by])), std::string(TextOfCell(row[col.name])));
+  };
+  for (const TableRow& row : pooled) {
+    std::int64_t& n = most[group(row)];
+    n = std::max(n, IntOf(row[col.count]));
   }
   const auto index = [](const auto& names, std::string_view name) {
     return std::find(names.begin(), names.end(), name) - names.begin();
   };
-  std::vector<std::pair<std::tuple<std::ptrdiff_t, std::int64_t, std::string, std::ptrdiff_t>, std::vector<Cell>>>
-      keyed;
-  for (auto row = table.rows.begin(); row != end; ++row) {
-    const std::string_view by = TextOfCell((*row)[kBy]), name = TextOfCell((*row)[kName]);
-    keyed.push_back(
-        {{index(kGroups, by), -size[{by, name}], std::string(name), index(kMetrics, TextOfCell((*row)[kMetric]))},
-         *row});
-  }
-  std::stable_sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (std::size_t i = 0; i < keyed.size(); ++i) table.rows[i] = std::move(keyed[i].second);
+  const auto key = [&](const TableRow& row) {
+    const auto of = group(row);
+    return std::tuple(index(kGroups, of.first), -most[of], of.second, index(kMetrics, TextOfCell(row[col.metric])));
+  };
+  std::stable_sort(pooled.begin(), pooled.end(), [&](const TableRow& a, const TableRow& b) { return key(a) < key(b); });
 }
 
 }  // namespace
 
-const TableKind kLaunchesTable = {
-    "launches", "launch delay, the host's time in launches, short kernels", Head, RankRows, Finish, PoolRow};
+const TableKind kLaunchesTable = {.name = "launches",
+                                  .title = "Launches: their delay, the host's time in them, the GPU's",
+                                  .answers = "launch delay, the host's time in launches, short kernels",
+                                  .columns = &col,
+                                  .rank_rows = RankRows,
+                                  .derive = Derive,
+                                  .pool_row = PoolRow,
+                                  .order_pooled = OrderPooled};
 
 }  // namespace lockstep::tables

@@ -16,55 +16,29 @@ using enum schema::MemoryKind::Value;
 // Slopes of all pairs of steps: beyond that many steps every n-th is taken.
 constexpr std::size_t kMaxSteps = 1500;
 
-enum Column : std::size_t {
-  kRank,
-  kMemory,
-  kDevice,
-  kPeakAllocated,
-  kPeakStep,
-  kPeakReserved,
-  kUnused,
-  kCapacity,
-  kCapacityShare,
-  kGrowth,
-  kGrowthLow,
-  kGrowthHigh,
-  kGrows,
-  kLargest,
-  kAllocations,
-  kFrees,
-  kSamples,
-  kWorstRank,
-  kColumns,
-};
-
-Table Head() {
-  return {"memory",
-          "Memory",
-          {{"rank", ColumnKind::kId, "rank; all: the ranks together, the largest of each"},
-           {"memory", ColumnKind::kText, "gpu, or host: the process's resident memory, or the framework's on the host",
-            Pool::kKey},
-           {"device", ColumnKind::kId, "device ordinal", Pool::kNone, true},
-           {"peak_allocated_bytes", ColumnKind::kBytes, "most that was allocated in the window", Pool::kMax},
-           {"peak_step", ColumnKind::kId, "step in which that was"},
-           {"peak_reserved_bytes", ColumnKind::kBytes, "most that the allocator held", Pool::kMax},
-           {"unused_at_peak_bytes", ColumnKind::kBytes,
-            "held but not allocated when allocated memory was at its peak: fragmentation and cache", Pool::kMax},
-           {"capacity_bytes", ColumnKind::kBytes, "the device's memory", Pool::kMin, true},
-           {"capacity_share", ColumnKind::kFraction, "most that was held (else allocated) of it", Pool::kMax},
-           {"growth_bytes_per_step", ColumnKind::kBytes,
-            "median slope of what is allocated at the begin of a step (Theil-Sen), warm-up steps out"},
-           {"growth_low_bytes_per_step", ColumnKind::kBytes, "95 % interval of it (Sen)", Pool::kNone, true},
-           {"growth_high_bytes_per_step", ColumnKind::kBytes, "95 % interval of it", Pool::kNone, true},
-           {"grows", ColumnKind::kText, "yes: the whole interval is above 0; unknown with fewer than 5 steps"},
-           {"largest_allocation_bytes", ColumnKind::kBytes, "largest single block", Pool::kMax, true},
-           {"allocations", ColumnKind::kCount, "allocations in the window", Pool::kSum, true},
-           {"frees", ColumnKind::kCount, "frees in the window", Pool::kSum, true},
-           {"samples", ColumnKind::kCount, "readings of the allocator's or the process's counters", Pool::kSum, true},
-           {"worst_rank", ColumnKind::kId, "of the ranks together: the one with the highest peak"}},
-          {},
-          {}};
-}
+const struct Columns : TableColumns {
+  using TableColumns::TableColumns;
+  Column memory =
+      Add("memory", kText, "gpu, or host: the process's resident memory, or the framework's on the host", kKey);
+  Column device = AddDetail("device", kId, "device ordinal");
+  Column peak_allocated = Add("peak_allocated_bytes", kBytes, "most that was allocated in the window", kMax);
+  Column peak_step = Add("peak_step", kId, "step in which that was");
+  Column peak_reserved = Add("peak_reserved_bytes", kBytes, "most that the allocator held", kMax);
+  Column unused = Add("unused_at_peak_bytes", kBytes,
+                      "held but not allocated when allocated memory was at its peak: fragmentation and cache", kMax);
+  Column capacity = AddDetail("capacity_bytes", kBytes, "the device's memory", kMin);
+  Column capacity_share = Add("capacity_share", kFraction, "most that was held (else allocated) of it", kMax);
+  Column growth = Add("growth_bytes_per_step", kBytes,
+                      "median slope of what is allocated at the begin of a step (Theil-Sen), warm-up steps out");
+  Column growth_low = AddDetail("growth_low_bytes_per_step", kBytes, "95 % interval of it (Sen)");
+  Column growth_high = AddDetail("growth_high_bytes_per_step", kBytes, "95 % interval of it");
+  Column grows = Add("grows", kText, "yes: the whole interval is above 0; unknown with fewer than 5 steps");
+  Column largest = AddDetail("largest_allocation_bytes", kBytes, "largest single block", kMax);
+  Column allocations = AddDetail("allocations", kCount, "allocations in the window", kSum);
+  Column frees = AddDetail("frees", kCount, "frees in the window", kSum);
+  Column samples = AddDetail("samples", kCount, "readings of the allocator's or the process's counters", kSum);
+  Column worst_rank = Add("worst_rank", kId, "of the ranks together: the one with the highest peak");
+} col("rank; all: the ranks together, the largest of each");
 
 struct Event {
   std::int64_t time_ns;
@@ -126,7 +100,7 @@ class Device {
   bool relative() const { return relative_; }
 
   // False: nothing in the window.
-  bool Fill(std::vector<Cell>& row) const {
+  bool Fill(TableRow& row) const {
     std::int64_t peak = -1, peak_at = 0, reserved = -1, unused = -1, largest = -1;
     std::int64_t allocations = 0, frees = 0, samples = 0;
     const Event* before = nullptr;  // What held when the window opened.
@@ -152,20 +126,21 @@ class Device {
       if (event.kind == kAllocate) largest = std::max(largest, event.bytes);
     }
     if (!any) return false;
-    row[kPeakAllocated] = IntOrUnknown(peak, peak >= 0);
-    row[kPeakReserved] = IntOrUnknown(reserved, reserved >= 0);
-    row[kUnused] = IntOrUnknown(unused, unused >= 0);
-    row[kLargest] = IntOrUnknown(largest, largest >= 0);
-    row[kAllocations] = Int(allocations), row[kFrees] = Int(frees), row[kSamples] = Int(samples);
+    row[col.peak_allocated] = IntOrUnknown(peak, peak >= 0);
+    row[col.peak_reserved] = IntOrUnknown(reserved, reserved >= 0);
+    row[col.unused] = IntOrUnknown(unused, unused >= 0);
+    row[col.largest] = IntOrUnknown(largest, largest >= 0);
+    row[col.allocations] = Int(allocations), row[col.frees] = Int(frees), row[col.samples] = Int(samples);
     const auto& steps = rank_.tables.steps;
     for (std::size_t i = 0; i < steps.rows(); ++i)
-      if (peak >= 0 && peak_at >= steps.begin_ns[i] && peak_at < steps.end_ns[i]) row[kPeakStep] = Int(steps.index[i]);
+      if (peak >= 0 && peak_at >= steps.begin_ns[i] && peak_at < steps.end_ns[i])
+        row[col.peak_step] = Int(steps.index[i]);
     Growth(row);
     return true;
   }
 
  private:
-  void Growth(std::vector<Cell>& row) const {
+  void Growth(TableRow& row) const {
     const auto& steps = rank_.tables.steps;
     const bool sampled = std::none_of(events_.begin(), events_.end(),
                                       [](const Event& e) { return e.kind == kAllocate || e.kind == kFree; });
@@ -178,9 +153,9 @@ class Device {
     std::sort(levels.begin(), levels.end());
     const Slope slope = TheilSen(levels);
     if (!slope.known) return;
-    row[kGrowth] = slope.middle;
-    row[kGrowthLow] = slope.low, row[kGrowthHigh] = slope.high;
-    row[kGrows] = Text(slope.low > 0 ? "yes" : "no");
+    row[col.growth] = slope.middle;
+    row[col.growth_low] = slope.low, row[col.growth_high] = slope.high;
+    row[col.grows] = Text(slope.low > 0 ? "yes" : "no");
   }
 
   // At a step's begin. Samples are taken right after the boundary that opens the step.
@@ -204,11 +179,12 @@ class Device {
   bool relative_ = false;
 };
 
-bool Higher(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  const bool gpu_a = TextOfCell(a[kMemory]) == "gpu", gpu_b = TextOfCell(b[kMemory]) == "gpu";
+bool Higher(const TableRow& a, const TableRow& b) {
+  const bool gpu_a = TextOfCell(a[col.memory]) == "gpu", gpu_b = TextOfCell(b[col.memory]) == "gpu";
   if (gpu_a != gpu_b) return gpu_a;
-  if (IntOf(a[kPeakAllocated]) != IntOf(b[kPeakAllocated])) return IntOf(a[kPeakAllocated]) > IntOf(b[kPeakAllocated]);
-  return IntOf(a[kDevice], -1) < IntOf(b[kDevice], -1);
+  if (IntOf(a[col.peak_allocated]) != IntOf(b[col.peak_allocated]))
+    return IntOf(a[col.peak_allocated]) > IntOf(b[col.peak_allocated]);
+  return IntOf(a[col.device], -1) < IntOf(b[col.device], -1);
 }
 
 // 0 is unknown in the file.
@@ -229,54 +205,51 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
     by_device[memory.device[i]].push_back(
         {memory.time_ns[i], kind, memory.bytes[i], allocated, KnownBytes(memory.reserved_bytes[i])});
   }
-  if (by_device.empty()) {
-    table.notes.push_back(
+  if (by_device.empty())
+    return table.Note(
         "no memory events: torch.profiler records them with profile_memory=True, lockstep run with its torch hooks");
-    return;
-  }
   std::map<std::uint16_t, std::uint64_t> capacity;
   for (std::size_t i = 0; i < rank.tables.devices.rows(); ++i)
     capacity[rank.tables.devices.device[i]] = rank.tables.devices.memory_bytes[i];
   for (auto& [number, events] : by_device) {
     const Device device(rank, std::move(events));
-    std::vector<Cell> row(kColumns);
-    row[kRank] = Int(rank.rank);
-    row[kMemory] = Text(number == kHost ? "host" : "gpu");
-    if (number != kHost) row[kDevice] = Int(number);
-    if (!device.Fill(row)) continue;
-    if (device.relative())
-      table.notes.push_back("the trace has no totals: allocated memory counts from the least that was allocated");
-    if (const auto known = capacity.find(number); known != capacity.end() && known->second > 0) {
-      row[kCapacity] = Int(KnownBytes(known->second));
-      const std::int64_t held = std::max(IntOf(row[kPeakReserved]), IntOf(row[kPeakAllocated]));
-      row[kCapacityShare] = Share(held, KnownBytes(known->second));
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.memory] = Text(number == kHost ? "host" : "gpu");
+    if (number != kHost) row[col.device] = Int(number);
+    if (!device.Fill(row)) {
+      table.rows.pop_back();
+      continue;
     }
-    table.rows.push_back(std::move(row));
+    if (device.relative())
+      table.Note("the trace has no totals: allocated memory counts from the least that was allocated");
+    if (const auto known = capacity.find(number); known != capacity.end() && known->second > 0) {
+      row[col.capacity] = Int(KnownBytes(known->second));
+      const std::int64_t held = std::max(IntOf(row[col.peak_reserved]), IntOf(row[col.peak_allocated]));
+      row[col.capacity_share] = Share(held, KnownBytes(known->second));
+    }
   }
-  std::stable_sort(table.rows.begin(), table.rows.end(), Higher);
 }
 
-void PoolRow(const std::vector<Cell>& of_rank, bool first, std::vector<Cell>& pooled) {
-  if (first || IntOf(of_rank[kPeakAllocated]) > IntOf(pooled[kPeakAllocated])) {
-    pooled[kWorstRank] = of_rank[kRank];
-    pooled[kPeakStep] = of_rank[kPeakStep];
-    pooled[kDevice] = of_rank[kDevice];
+void PoolRow(const TableRow& of_rank, bool first, TableRow& pooled) {
+  if (first || IntOf(of_rank[col.peak_allocated]) > IntOf(pooled[col.peak_allocated])) {
+    pooled[col.worst_rank] = of_rank[col.rank];
+    pooled[col.peak_step] = of_rank[col.peak_step];
+    pooled[col.device] = of_rank[col.device];
   }
-  if (!Known(of_rank[kGrowth])) return;
-  if (Known(pooled[kGrowth]) && RealOf(pooled[kGrowth]) >= RealOf(of_rank[kGrowth])) return;
-  for (const Column column : {kGrowth, kGrowthLow, kGrowthHigh, kGrows}) pooled[column] = of_rank[column];
-}
-
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  while (end != table.rows.end() && IsPooled(*end)) ++end;
-  std::stable_sort(table.rows.begin(), end, Higher);
+  if (!Known(of_rank[col.growth])) return;
+  if (Known(pooled[col.growth]) && RealOf(pooled[col.growth]) >= RealOf(of_rank[col.growth])) return;
+  for (const Column column : {col.growth, col.growth_low, col.growth_high, col.grows}) pooled[column] = of_rank[column];
 }
 
 }  // namespace
 
 const TableKind kMemoryTable = {
-    "memory", "peak and growth of memory, what the allocator holds unused, largest allocations", Head, RankRows, Finish,
-    PoolRow};
+    .name = "memory",
+    .title = "Memory",
+    .answers = "peak and growth of memory, what the allocator holds unused, largest allocations",
+    .columns = &col,
+    .rank_rows = RankRows,
+    .before = Higher,
+    .pool_row = PoolRow};
 
 }  // namespace lockstep::tables

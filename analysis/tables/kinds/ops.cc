@@ -19,47 +19,24 @@ constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kSequenceNumber = s
 constexpr std::string_view kBackwardPrefix = "autograd::engine::evaluate_function";
 constexpr std::string_view kOutside = "(outside operators)", kNoLaunch = "(launch not in the trace)";
 
-enum Column : std::size_t {
-  kRank,
-  kOp,
-  kCalls,
-  kCpuSelf,
-  kCpuTotal,
-  kGpuSelf,
-  kGpuTotal,
-  kKernels,
-  kBackwardGpu,
-  kBackwardCpu,
-  kCpuShare,
-  kGpuShare,
-  kLaunched,
-  kColumns,
-};
-
-Table Head() {
-  return {
-      "ops",
-      "CPU operators and the GPU work they launched",
-      {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-       {"op", ColumnKind::kText,
-        "operator; (outside operators): launched by none; (launch not in the trace): the operator is unknown",
-        Pool::kKey},
-       {"calls", ColumnKind::kCount, "calls that began in the window, all threads", Pool::kSum},
-       {"cpu_self_ns", ColumnKind::kNs, "host time inside it, less that of the operators it called", Pool::kSum},
-       {"cpu_total_ns", ColumnKind::kNs, "host time inside it; a call within one of the same name counts once",
-        Pool::kSum},
-       {"gpu_self_ns", ColumnKind::kNs, "durations of kernels, copies and memsets that it launched itself", Pool::kSum},
-       {"gpu_total_ns", ColumnKind::kNs, "the same with those of the operators it called", Pool::kSum},
-       {"kernels", ColumnKind::kCount, "kernels launched, called operators' included", Pool::kSum},
-       {"backward_gpu_ns", ColumnKind::kNs,
-        "gpu_total of the backward functions of its calls, by autograd's sequence number", Pool::kSum, true},
-       {"backward_cpu_ns", ColumnKind::kNs, "their host time", Pool::kSum, true},
-       {"cpu_share", ColumnKind::kFraction, "cpu_self of the sum over all operators", Pool::kNone, true},
-       {"gpu_share", ColumnKind::kFraction, "gpu_self of all GPU work's durations", Pool::kNone, true},
-       {"kernels_self", ColumnKind::kCount, "kernels that it launched itself", Pool::kSum, true}},
-      {},
-      {}};
-}
+const struct Columns : TableColumns {
+  Column op =
+      Add("op", kText,
+          "operator; (outside operators): launched by none; (launch not in the trace): the operator is unknown", kKey);
+  Column calls = Add("calls", kCount, "calls that began in the window, all threads", kSum);
+  Column cpu_self = Add("cpu_self_ns", kNs, "host time inside it, less that of the operators it called", kSum);
+  Column cpu_total =
+      Add("cpu_total_ns", kNs, "host time inside it; a call within one of the same name counts once", kSum);
+  Column gpu_self = Add("gpu_self_ns", kNs, "durations of kernels, copies and memsets that it launched itself", kSum);
+  Column gpu_total = Add("gpu_total_ns", kNs, "the same with those of the operators it called", kSum);
+  Column kernels = Add("kernels", kCount, "kernels launched, called operators' included", kSum);
+  Column backward_gpu = AddDetail(
+      "backward_gpu_ns", kNs, "gpu_total of the backward functions of its calls, by autograd's sequence number", kSum);
+  Column backward_cpu = AddDetail("backward_cpu_ns", kNs, "their host time", kSum);
+  Column cpu_share = AddDetail("cpu_share", kFraction, "cpu_self of the sum over all operators");
+  Column gpu_share = AddDetail("gpu_share", kFraction, "gpu_self of all GPU work's durations");
+  Column launched = AddDetail("kernels_self", kCount, "kernels that it launched itself", kSum);
+} col;
 
 struct Sum {
   std::int64_t calls = 0, cpu_self = 0, cpu_total = 0, gpu_self = 0, gpu_total = 0, kernels = 0, kernels_self = 0;
@@ -215,18 +192,16 @@ class Operators {
   std::vector<std::int64_t> self_, gpu_, gpu_total_, kernels_, kernels_total_;
 };
 
-bool MoreTime(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  const std::int64_t time_a = IntOf(a[kCpuSelf]) + IntOf(a[kGpuSelf]);
-  const std::int64_t time_b = IntOf(b[kCpuSelf]) + IntOf(b[kGpuSelf]);
-  return time_a != time_b ? time_a > time_b : TextOfCell(a[kOp]) < TextOfCell(b[kOp]);
+bool MoreTime(const TableRow& a, const TableRow& b) {
+  const std::int64_t time_a = IntOf(a[col.cpu_self]) + IntOf(a[col.gpu_self]);
+  const std::int64_t time_b = IntOf(b[col.cpu_self]) + IntOf(b[col.gpu_self]);
+  return time_a != time_b ? time_a > time_b : TextOfCell(a[col.op]) < TextOfCell(b[col.op]);
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
   const auto& sources = rank.tables.ranges.source;
-  if (std::find(sources.begin(), sources.end(), kCpuOp) == sources.end()) {
-    table.notes.push_back("no CPU operators were recorded");
-    return;
-  }
+  if (std::find(sources.begin(), sources.end(), kCpuOp) == sources.end())
+    return table.Note("no CPU operators were recorded");
   Operators ops(rank);
   ops.Run();
   std::int64_t cpu = 0, gpu = ops.outside.gpu_self + ops.no_launch.gpu_self;
@@ -236,41 +211,36 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
 
   const auto add = [&](std::string_view name, const Sum& sum, bool op) {
     if (!Passes(name, options)) return;
-    std::vector<Cell> row(kColumns);
-    row[kRank] = Int(rank.rank);
-    row[kOp] = Text(name);
-    row[kGpuSelf] = Int(sum.gpu_self), row[kGpuTotal] = Int(sum.gpu_total);
-    row[kKernels] = Int(sum.kernels), row[kLaunched] = Int(sum.kernels_self);
-    row[kGpuShare] = Share(sum.gpu_self, gpu);
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.op] = Text(name);
+    row[col.gpu_self] = Int(sum.gpu_self), row[col.gpu_total] = Int(sum.gpu_total);
+    row[col.kernels] = Int(sum.kernels), row[col.launched] = Int(sum.kernels_self);
     if (op) {
-      row[kCalls] = Int(sum.calls);
-      row[kCpuSelf] = Int(sum.cpu_self), row[kCpuTotal] = Int(sum.cpu_total);
-      row[kBackwardGpu] = Int(sum.backward_gpu), row[kBackwardCpu] = Int(sum.backward_cpu);
-      row[kCpuShare] = Share(sum.cpu_self, cpu);
+      row[col.calls] = Int(sum.calls);
+      row[col.cpu_self] = Int(sum.cpu_self), row[col.cpu_total] = Int(sum.cpu_total);
+      row[col.backward_gpu] = Int(sum.backward_gpu), row[col.backward_cpu] = Int(sum.backward_cpu);
     }
-    table.rows.push_back(std::move(row));
   };
   for (const auto& [name, sum] : ops.by_name) add(rank.Text(name), sum, true);
   if (ops.outside.gpu_self > 0 || ops.outside.kernels > 0) add(kOutside, ops.outside, false);
   if (ops.no_launch.gpu_self > 0 || ops.no_launch.kernels > 0) add(kNoLaunch, ops.no_launch, false);
-  std::stable_sort(table.rows.begin(), table.rows.end(), MoreTime);
   if (ops.unlinked > 0)
-    table.notes.push_back("backward functions whose forward operator is not in the trace: " +
-                          std::to_string(ops.unlinked));
+    table.Note("backward functions whose forward operator is not in the trace: " + std::to_string(ops.unlinked));
 }
 
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end) {
-    if (Known((*end)[kCalls])) (*end)[kCpuShare] = Share(IntOf((*end)[kCpuSelf]), table.totals["cpu_ns"]);
-    (*end)[kGpuShare] = Share(IntOf((*end)[kGpuSelf]), table.totals["gpu_ns"]);
-  }
-  std::stable_sort(table.rows.begin(), end, MoreTime);
+void Derive(TableRow& row, const TableTotals& totals) {
+  if (Known(row[col.calls])) row[col.cpu_share] = Share(IntOf(row[col.cpu_self]), TotalOf(totals, "cpu_ns"));
+  row[col.gpu_share] = Share(IntOf(row[col.gpu_self]), TotalOf(totals, "gpu_ns"));
 }
 
 }  // namespace
 
-const TableKind kOpsTable = {"ops", "which operators take host time, and GPU time through what they launch", Head,
-                             RankRows, Finish};
+const TableKind kOpsTable = {.name = "ops",
+                             .title = "CPU operators and the GPU work they launched",
+                             .answers = "which operators take host time, and GPU time through what they launch",
+                             .columns = &col,
+                             .rank_rows = RankRows,
+                             .before = MoreTime,
+                             .derive = Derive};
 
 }  // namespace lockstep::tables

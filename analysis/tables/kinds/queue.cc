@@ -18,67 +18,35 @@ constexpr std::uint32_t kNone = schema::kNone;
 // A stream takes so many launches; the next one blocks its caller (HTA's constant, CUDA's default).
 constexpr std::int64_t kFull = 1024;
 
-enum Column : std::size_t {
-  kRank,
-  kDevice,
-  kContext,
-  kStream,
-  kOps,
-  kMean,
-  kP50,
-  kP95,
-  kMax,
-  kEmptyShare,
-  kBelow2Share,
-  kFullShare,
-  kEmpty,
-  kBelow2,
-  kBlocked,
-  kQueued,
-  kWindow,
-  kPoints,
-  kPointMean,
-  kPointStd,
-  kPointMin,
-  kPointP25,
-  kPointP50,
-  kPointP75,
-  kPointMax,
-};
-
-Table Head() {
-  return {"queue",
-          "Operations launched and not yet started, per stream",
-          {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-           {"device", ColumnKind::kId, "device, on ranks that use several", Pool::kKey},
-           {"context", ColumnKind::kId, "context, where several have a stream of that number", Pool::kKey},
-           {"stream", ColumnKind::kId, "stream", Pool::kKey},
-           {"operations", ColumnKind::kCount, "launched in the window", Pool::kSum},
-           {"mean_length", ColumnKind::kNumber, "mean over time"},
-           {"p50_length", ColumnKind::kCount, "not more for half of the time; not over ranks", Pool::kNone, true},
-           {"p95_length", ColumnKind::kCount, "not more for 95 % of the time; not over ranks"},
-           {"max_length", ColumnKind::kCount, "most", Pool::kMax},
-           {"empty_share", ColumnKind::kFraction, "of the time nothing waited"},
-           {"below_2_share", ColumnKind::kFraction, "of the time at most one waited: the host is hardly ahead"},
-           {"blocked_share", ColumnKind::kFraction, "of the time 1024 or more waited: further launches block the host"},
-           {"empty_ns", ColumnKind::kNs, "time with nothing waiting", Pool::kSum, true},
-           {"below_2_ns", ColumnKind::kNs, "time with at most one", Pool::kSum, true},
-           {"blocked_ns", ColumnKind::kNs, "time with 1024 or more", Pool::kSum, true},
-           {"queued_ns", ColumnKind::kNs, "length times time", Pool::kSum, true},
-           {"window_ns", ColumnKind::kNs, "the window", Pool::kSum, true},
-           {"point_count", ColumnKind::kCount,
-            "changes of the length; what follows is HTA's summary over them, which does not weigh with time",
-            Pool::kNone, true},
-           {"point_mean", ColumnKind::kNumber, "mean", Pool::kNone, true},
-           {"point_std", ColumnKind::kNumber, "standard deviation (n - 1)", Pool::kNone, true},
-           {"point_min", ColumnKind::kNumber, "least", Pool::kNone, true},
-           {"point_p25", ColumnKind::kNumber, "lower quartile, interpolated", Pool::kNone, true},
-           {"point_p50", ColumnKind::kNumber, "median, interpolated", Pool::kNone, true},
-           {"point_p75", ColumnKind::kNumber, "upper quartile, interpolated", Pool::kNone, true},
-           {"point_max", ColumnKind::kNumber, "most", Pool::kNone, true}},
-          {},
-          {}};
-}
+const struct Columns : TableColumns {
+  Column device = Add("device", kId, "device, on ranks that use several", kKey);
+  Column context = Add("context", kId, "context, where several have a stream of that number", kKey);
+  Column stream = Add("stream", kId, "stream", kKey);
+  Column ops = Add("operations", kCount, "launched in the window", kSum);
+  Column mean = Add("mean_length", kNumber, "mean over time");
+  Column p50 = AddDetail("p50_length", kCount, "not more for half of the time; not over ranks");
+  Column p95 = Add("p95_length", kCount, "not more for 95 % of the time; not over ranks");
+  Column max = Add("max_length", kCount, "most", kMax);
+  Column empty_share = Add("empty_share", kFraction, "of the time nothing waited");
+  Column below2_share = Add("below_2_share", kFraction, "of the time at most one waited: the host is hardly ahead");
+  Column full_share =
+      Add("blocked_share", kFraction, "of the time 1024 or more waited: further launches block the host");
+  Column empty = AddDetail("empty_ns", kNs, "time with nothing waiting", kSum);
+  Column below2 = AddDetail("below_2_ns", kNs, "time with at most one", kSum);
+  Column blocked = AddDetail("blocked_ns", kNs, "time with 1024 or more", kSum);
+  Column queued = AddDetail("queued_ns", kNs, "length times time", kSum);
+  Column window = AddDetail("window_ns", kNs, "the window", kSum);
+  Column points =
+      AddDetail("point_count", kCount,
+                "changes of the length; what follows is HTA's summary over them, which does not weigh with time");
+  Column point_mean = AddDetail("point_mean", kNumber, "mean");
+  Column point_std = AddDetail("point_std", kNumber, "standard deviation (n - 1)");
+  Column point_min = AddDetail("point_min", kNumber, "least");
+  Column point_p25 = AddDetail("point_p25", kNumber, "lower quartile, interpolated");
+  Column point_p50 = AddDetail("point_p50", kNumber, "median, interpolated");
+  Column point_p75 = AddDetail("point_p75", kNumber, "upper quartile, interpolated");
+  Column point_max = AddDetail("point_max", kNumber, "most");
+} col;
 
 // Launches and starts of one stream, each in order of time.
 struct Line {
@@ -137,12 +105,12 @@ class LengthTimes {
   std::vector<std::int64_t> ns_;
 };
 
-void Shares(std::vector<Cell>& row) {
-  const std::int64_t window = IntOf(row[kWindow]);
-  row[kEmptyShare] = Share(IntOf(row[kEmpty]), window);
-  row[kBelow2Share] = Share(IntOf(row[kBelow2]), window);
-  row[kFullShare] = Share(IntOf(row[kBlocked]), window);
-  row[kMean] = Share(IntOf(row[kQueued]), window);
+void Derive(TableRow& row, const TableTotals&) {
+  const std::int64_t window = IntOf(row[col.window]);
+  row[col.empty_share] = Share(IntOf(row[col.empty]), window);
+  row[col.below2_share] = Share(IntOf(row[col.below2]), window);
+  row[col.full_share] = Share(IntOf(row[col.blocked]), window);
+  row[col.mean] = Share(IntOf(row[col.queued]), window);
 }
 
 std::int64_t LengthAt(const std::vector<std::int64_t>& ns, std::int64_t all, double fraction) {
@@ -154,20 +122,14 @@ std::int64_t LengthAt(const std::vector<std::int64_t>& ns, std::int64_t all, dou
   return static_cast<std::int64_t>(ns.size()) - 1;
 }
 
-bool ByStream(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  const auto key = [](const std::vector<Cell>& row) {
-    return std::tuple(-IntOf(row[kOps]), IntOf(row[kDevice], -1), IntOf(row[kContext], -1), IntOf(row[kStream]));
-  };
-  return key(a) < key(b);
+bool MoreOperations(const TableRow& a, const TableRow& b) {
+  return InOrder(a, b, {Down(col.ops), Up(col.device), Up(col.context), Up(col.stream)});
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   const gpu::DeviceActivity activity(rank);
   const auto& timeline = activity.timeline;
-  if (timeline.ops.empty()) {
-    table.notes.emplace_back(gpu::NoGpuEvents());
-    return;
-  }
+  if (timeline.ops.empty()) return table.Note(gpu::NoGpuEvents());
   const auto& api = rank.tables.api;
   std::vector<Line> all(timeline.streams.size()), inside(timeline.streams.size());
   std::int64_t unlinked = 0;
@@ -196,16 +158,15 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
     points.reserve(2 * inside[s].launches.size());
     Walk(inside[s], [&](std::int64_t, std::int64_t length) { points.push_back(length); });
 
-    std::vector<Cell> row(kPointMax + 1);
+    TableRow& row = table.AddRow(rank.rank);
     const gpu::GpuStream& stream = timeline.streams[s];
-    row[kRank] = Int(rank.rank);
-    row[kDevice] = IntOrUnknown(stream.device, devices);
-    row[kContext] = IntOrUnknown(
+    row[col.device] = IntOrUnknown(stream.device, devices);
+    row[col.context] = IntOrUnknown(
         stream.context, std::any_of(timeline.streams.begin(), timeline.streams.end(), [&](const gpu::GpuStream& other) {
           return other.device == stream.device && other.stream == stream.stream && other.context != stream.context;
         }));
-    row[kStream] = Int(stream.stream);
-    row[kOps] = Int(static_cast<std::int64_t>(inside[s].launches.size()));
+    row[col.stream] = Int(stream.stream);
+    row[col.ops] = Int(static_cast<std::int64_t>(inside[s].launches.size()));
     std::int64_t window = 0, queued = 0, blocked = 0, longest = 0;
     for (std::size_t length = 0; length < ns.size(); ++length) {
       window += ns[length];
@@ -214,42 +175,39 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
       if (ns[length] > 0) longest = static_cast<std::int64_t>(length);
     }
     const std::int64_t empty = ns.empty() ? 0 : ns[0];
-    row[kEmpty] = Int(empty);
-    row[kBelow2] = Int(empty + (ns.size() > 1 ? ns[1] : 0));
-    row[kBlocked] = Int(blocked);
-    row[kQueued] = Int(queued);
-    row[kWindow] = Int(window);
+    row[col.empty] = Int(empty);
+    row[col.below2] = Int(empty + (ns.size() > 1 ? ns[1] : 0));
+    row[col.blocked] = Int(blocked);
+    row[col.queued] = Int(queued);
+    row[col.window] = Int(window);
     if (window > 0) {
-      row[kP50] = Int(LengthAt(ns, window, 0.5));
-      row[kP95] = Int(LengthAt(ns, window, 0.95));
-      row[kMax] = Int(longest);
+      row[col.p50] = Int(LengthAt(ns, window, 0.5));
+      row[col.p95] = Int(LengthAt(ns, window, 0.95));
+      row[col.max] = Int(longest);
     }
-    Shares(row);
     const Description d = Describe(points);
-    row[kPoints] = Int(d.count);
-    row[kPointMean] = d.mean;
-    if (d.count > 1) row[kPointStd] = d.std;
-    row[kPointMin] = Int(d.min);
-    row[kPointP25] = d.p25;
-    row[kPointP50] = d.p50;
-    row[kPointP75] = d.p75;
-    row[kPointMax] = Int(d.max);
-    table.rows.push_back(std::move(row));
+    row[col.points] = Int(d.count);
+    row[col.point_mean] = d.mean;
+    if (d.count > 1) row[col.point_std] = d.std;
+    row[col.point_min] = Int(d.min);
+    row[col.point_p25] = d.p25;
+    row[col.point_p50] = d.p50;
+    row[col.point_p75] = d.p75;
+    row[col.point_max] = Int(d.max);
   }
-  std::stable_sort(table.rows.begin(), table.rows.end(), ByStream);
   if (unlinked > 0)
-    table.notes.push_back(
+    table.Note(
         fmt::format("{} without launching call in the trace left out", analysis::Plural(unlinked, "GPU operation")));
-}
-
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end) Shares(*end);
-  std::stable_sort(table.rows.begin(), end, ByStream);
 }
 
 }  // namespace
 
-const TableKind kQueueTable = {"queue", "how far launches run ahead of the GPU, per stream", Head, RankRows, Finish};
+const TableKind kQueueTable = {.name = "queue",
+                               .title = "Operations launched and not yet started, per stream",
+                               .answers = "how far launches run ahead of the GPU, per stream",
+                               .columns = &col,
+                               .rank_rows = RankRows,
+                               .before = MoreOperations,
+                               .derive = Derive};
 
 }  // namespace lockstep::tables

@@ -18,45 +18,25 @@ constexpr std::uint32_t kAnnotations = 1u << 0 | 1u << 1 | 1u << 2;  // ranges.s
 constexpr std::string_view kSourceNames[] = {"lockstep", "nvtx", "annotation"};
 constexpr std::string_view kProfilerStep = "ProfilerStep#";
 
-enum Column : std::size_t {
-  kRank,
-  kRange,
-  kSource,
-  kDomain,
-  kCount,
-  kTotal,
-  kMean,
-  kMaximum,
-  kGpu,
-  kGpuSelf,
-  kKernels,
-  kExposed,
-  kColumns,
-};
-
-Table Head() {
-  return {"ranges",
-          "Ranges and the GPU work launched inside",
-          {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-           {"range", ColumnKind::kText, "name; ProfilerStep#N stands for all numbers", Pool::kKey},
-           {"source", ColumnKind::kText, "lockstep (lockstep.h), nvtx, annotation (record_function and the like)",
-            Pool::kKey, true},
-           {"domain", ColumnKind::kText, "NVTX domain or source module", Pool::kKey, true},
-           {"count", ColumnKind::kCount, "ranges that began in the window, marks too", Pool::kSum},
-           {"total_ns", ColumnKind::kNs, "sum of their host time", Pool::kSum},
-           {"mean_ns", ColumnKind::kNs, "mean host time", Pool::kNone, true},
-           {"max_ns", ColumnKind::kNs, "longest", Pool::kMax, true},
-           {"gpu_ns", ColumnKind::kNs,
-            "durations of GPU work launched inside: by its thread, or by a thread without a range of its own while it "
-            "was open on the training thread (autograd's threads work for it)",
-            Pool::kSum},
-           {"gpu_self_ns", ColumnKind::kNs, "the same where no inner range was open", Pool::kSum},
-           {"kernels", ColumnKind::kCount, "kernels launched inside", Pool::kSum},
-           {"exposed_comm_ns", ColumnKind::kNs,
-            "time with communication launched inside in flight and no compute; each instant once per row", Pool::kSum}},
-          {},
-          {}};
-}
+const struct Columns : TableColumns {
+  Column range = Add("range", kText, "name; ProfilerStep#N stands for all numbers", kKey);
+  Column source =
+      AddDetail("source", kText, "lockstep (lockstep.h), nvtx, annotation (record_function and the like)", kKey);
+  Column domain = AddDetail("domain", kText, "NVTX domain or source module", kKey);
+  Column count = Add("count", kCount, "ranges that began in the window, marks too", kSum);
+  Column total = Add("total_ns", kNs, "sum of their host time", kSum);
+  Column mean = AddDetail("mean_ns", kNs, "mean host time");
+  Column maximum = AddDetail("max_ns", kNs, "longest", kMax);
+  Column gpu = Add("gpu_ns", kNs,
+                   "durations of GPU work launched inside: by its thread, or by a thread without a range of its own "
+                   "while it was open on the training thread (autograd's threads work for it)",
+                   kSum);
+  Column gpu_self = Add("gpu_self_ns", kNs, "the same where no inner range was open", kSum);
+  Column kernels = Add("kernels", kCount, "kernels launched inside", kSum);
+  Column exposed =
+      Add("exposed_comm_ns", kNs,
+          "time with communication launched inside in flight and no compute; each instant once per row", kSum);
+} col;
 
 struct Sum {
   std::string_view name, source, domain;
@@ -164,52 +144,44 @@ class Rangelist {
   std::vector<std::uint32_t> group_;  // Per row of ranges: row of sums, kNone: does not count.
 };
 
-bool Longer(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  if (IntOf(a[kTotal]) != IntOf(b[kTotal])) return IntOf(a[kTotal]) > IntOf(b[kTotal]);
-  return std::tuple(TextOfCell(a[kRange]), TextOfCell(a[kSource]), TextOfCell(a[kDomain])) <
-         std::tuple(TextOfCell(b[kRange]), TextOfCell(b[kSource]), TextOfCell(b[kDomain]));
+bool Longer(const TableRow& a, const TableRow& b) {
+  return InOrder(a, b, {Down(col.total), Up(col.range), Up(col.source), Up(col.domain)});
+}
+
+void Derive(TableRow& row, const TableTotals&) {
+  row[col.mean] = Int(Mean(IntOf(row[col.total]), IntOf(row[col.count])));
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
   Rangelist list(rank);
   list.Run();
-  if (list.sums.empty()) {
-    table.notes.push_back("no ranges were recorded");
-    return;
-  }
+  if (list.sums.empty()) return table.Note("no ranges were recorded");
   const bool gpu = rank.tables.kernels.rows() + rank.tables.copies.rows() > 0;
   for (std::size_t i = 0; i < list.sums.size(); ++i) {
     const Sum& sum = list.sums[i];
     if (!Passes(sum.name, options)) continue;
-    std::vector<Cell> row(kColumns);
-    row[kRank] = Int(rank.rank);
-    row[kRange] = Text(sum.name), row[kSource] = Text(sum.source);
-    if (!sum.domain.empty()) row[kDomain] = Text(sum.domain);
-    row[kCount] = Int(sum.count), row[kTotal] = Int(sum.total);
-    row[kMean] = Int(Mean(sum.total, sum.count)), row[kMaximum] = Int(sum.longest);
-    row[kGpu] = IntOrUnknown(sum.gpu, gpu), row[kGpuSelf] = IntOrUnknown(sum.gpu_self, gpu);
-    row[kKernels] = IntOrUnknown(sum.kernels, gpu);
-    row[kExposed] = Int(list.exposed[i]);
-    table.rows.push_back(std::move(row));
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.range] = Text(sum.name), row[col.source] = Text(sum.source);
+    if (!sum.domain.empty()) row[col.domain] = Text(sum.domain);
+    row[col.count] = Int(sum.count), row[col.total] = Int(sum.total);
+    row[col.maximum] = Int(sum.longest);
+    row[col.gpu] = IntOrUnknown(sum.gpu, gpu), row[col.gpu_self] = IntOrUnknown(sum.gpu_self, gpu);
+    row[col.kernels] = IntOrUnknown(sum.kernels, gpu);
+    row[col.exposed] = Int(list.exposed[i]);
   }
-  std::stable_sort(table.rows.begin(), table.rows.end(), Longer);
-  if (list.open > 0)
-    table.notes.push_back("ranges that never ended count to the last sign of life: " + std::to_string(list.open));
-}
-
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end)
-    (*end)[kMean] = Int(Mean(IntOf((*end)[kTotal]), IntOf((*end)[kCount])));
-  std::stable_sort(table.rows.begin(), end, Longer);
+  if (list.open > 0) table.Note("ranges that never ended count to the last sign of life: " + std::to_string(list.open));
 }
 
 }  // namespace
 
 const TableKind kRangesTable = {
-    "ranges", "the application's ranges: host time, GPU work and exposed communication launched inside",
-    Head,     RankRows,
-    Finish,   nullptr,
-    true};
+    .name = "ranges",
+    .title = "Ranges and the GPU work launched inside",
+    .answers = "the application's ranges: host time, GPU work and exposed communication launched inside",
+    .columns = &col,
+    .rank_rows = RankRows,
+    .before = Longer,
+    .derive = Derive,
+    .p2p_partners = true};
 
 }  // namespace lockstep::tables

@@ -18,24 +18,17 @@ constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp;
 constexpr std::array<std::string_view, 7> kCopyNames = {"Memcpy",      "Memcpy HtoD", "Memcpy DtoH", "Memcpy DtoD",
                                                         "Memcpy PtoP", "Memcpy HtoH", "Memset"};
 
-enum Column : std::size_t { kRank, kSequence, kLength, kCount, kTotal, kMean, kMeanKernel, kShare, kOps, kColumns };
-
-Table Head() {
-  return {"sequences",
-          "Frequent sequences of GPU work",
-          {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-           {"sequence", ColumnKind::kText,
-            "kernels, copies and memsets that one call of an operator launched, by their start", Pool::kKey},
-           {"length", ColumnKind::kCount, "how many; at least --min-length", Pool::kMax},
-           {"count", ColumnKind::kCount, "calls that launched exactly this sequence", Pool::kSum},
-           {"total_ns", ColumnKind::kNs, "sum of their durations", Pool::kSum},
-           {"mean_ns", ColumnKind::kNs, "per call"},
-           {"mean_kernel_ns", ColumnKind::kNs, "per kernel, copy or memset"},
-           {"share", ColumnKind::kFraction, "of the durations of all sequences", Pool::kNone, true},
-           {"op", ColumnKind::kText, "the operator that launched it most often", Pool::kNone, true}},
-          {},
-          {}};
-}
+const struct Columns : TableColumns {
+  Column sequence =
+      Add("sequence", kText, "kernels, copies and memsets that one call of an operator launched, by their start", kKey);
+  Column length = Add("length", kCount, "how many; at least --min-length", kMax);
+  Column count = Add("count", kCount, "calls that launched exactly this sequence", kSum);
+  Column total = Add("total_ns", kNs, "sum of their durations", kSum);
+  Column mean = Add("mean_ns", kNs, "per call");
+  Column mean_kernel = Add("mean_kernel_ns", kNs, "per kernel, copy or memset");
+  Column share = AddDetail("share", kFraction, "of the durations of all sequences");
+  Column ops = AddDetail("op", kText, "the operator that launched it most often");
+} col;
 
 struct Sum {
   std::int64_t count = 0, total = 0;
@@ -138,65 +131,51 @@ class Sequences {
   std::vector<Work> work_;
 };
 
-bool MoreTime(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  if (IntOf(a[kTotal]) != IntOf(b[kTotal])) return IntOf(a[kTotal]) > IntOf(b[kTotal]);
-  if (IntOf(a[kCount]) != IntOf(b[kCount])) return IntOf(a[kCount]) > IntOf(b[kCount]);
-  return TextOfCell(a[kSequence]) < TextOfCell(b[kSequence]);
+bool MoreTime(const TableRow& a, const TableRow& b) {
+  return InOrder(a, b, {Down(col.total), Down(col.count), Up(col.sequence)});
+}
+
+void Derive(TableRow& row, const TableTotals& totals) {
+  row[col.mean] = Int(Mean(IntOf(row[col.total]), IntOf(row[col.count])));
+  row[col.mean_kernel] = Int(Mean(IntOf(row[col.total]), IntOf(row[col.count]) * IntOf(row[col.length])));
+  row[col.share] = Share(IntOf(row[col.total]), TotalOf(totals, "gpu_ns"));
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
   const auto& sources = rank.tables.ranges.source;
-  if (rank.tables.kernels.rows() == 0) {
-    table.notes.push_back("no GPU events");
-    return;
-  }
-  if (std::find(sources.begin(), sources.end(), kCpuOp) == sources.end()) {
-    table.notes.push_back("no CPU operators were recorded");
-    return;
-  }
+  if (rank.tables.kernels.rows() == 0) return table.Note("no GPU events");
+  if (std::find(sources.begin(), sources.end(), kCpuOp) == sources.end())
+    return table.Note("no CPU operators were recorded");
   Sequences sequences(rank, options);
   sequences.Run();
-  std::int64_t all = 0;
-  for (const auto& [key, sum] : sequences.sums) all += sum.total;
-  table.totals["gpu_ns"] += all;
+  for (const auto& [key, sum] : sequences.sums) table.totals["gpu_ns"] += sum.total;
   for (const auto& [key, sum] : sequences.sums) {
     const auto length = static_cast<std::int64_t>(key.size());
-    std::vector<Cell> row(kColumns);
-    row[kRank] = Int(rank.rank);
-    row[kSequence] = sequences.TextOf(key);
-    row[kLength] = Int(length), row[kCount] = Int(sum.count), row[kTotal] = Int(sum.total);
-    row[kMean] = Int(Mean(sum.total, sum.count)), row[kMeanKernel] = Int(Mean(sum.total, sum.count * length));
-    row[kShare] = Share(sum.total, all);
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.sequence] = sequences.TextOf(key);
+    row[col.length] = Int(length), row[col.count] = Int(sum.count), row[col.total] = Int(sum.total);
     std::string_view most;
     std::int64_t calls = 0;
     for (const auto& [name, n] : sum.ops)
       if (n > calls || (n == calls && rank.Text(name) < most)) most = rank.Text(name), calls = n;
-    row[kOps] = Text(most);
-    table.rows.push_back(std::move(row));
+    row[col.ops] = Text(most);
   }
-  std::stable_sort(table.rows.begin(), table.rows.end(), MoreTime);
 }
 
-void PoolRow(const std::vector<Cell>& of_rank, bool first, std::vector<Cell>& pooled) {
-  if (first) pooled[kOps] = of_rank[kOps];
-}
-
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end) {
-    std::vector<Cell>& row = *end;
-    row[kMean] = Int(Mean(IntOf(row[kTotal]), IntOf(row[kCount])));
-    row[kMeanKernel] = Int(Mean(IntOf(row[kTotal]), IntOf(row[kCount]) * IntOf(row[kLength])));
-    row[kShare] = Share(IntOf(row[kTotal]), table.totals["gpu_ns"]);
-  }
-  std::stable_sort(table.rows.begin(), end, MoreTime);
+void PoolRow(const TableRow& of_rank, bool first, TableRow& pooled) {
+  if (first) pooled[col.ops] = of_rank[col.ops];
 }
 
 }  // namespace
 
 const TableKind kSequencesTable = {
-    "sequences", "sequences of kernels that operators launch again and again (--filter: operators by name)",
-    Head,        RankRows,
-    Finish,      PoolRow};
+    .name = "sequences",
+    .title = "Frequent sequences of GPU work",
+    .answers = "sequences of kernels that operators launch again and again (--filter: operators by name)",
+    .columns = &col,
+    .rank_rows = RankRows,
+    .before = MoreTime,
+    .derive = Derive,
+    .pool_row = PoolRow};
 
 }  // namespace lockstep::tables

@@ -12,41 +12,21 @@
 namespace lockstep::tables {
 namespace {
 
-enum Column : std::size_t {
-  kRank,
-  kDevice,
-  kStream,
-  kWaitsFor,
-  kFor,
-  kWaits,
-  kHeld,
-  kHeldTime,
-  kMean,
-  kMax,
-  kShare,
-  kWindow,
-};
-
-Table Head() {
-  return {
-      "stream-waits",
-      "Streams that wait for other streams",
-      {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-       {"device", ColumnKind::kId, "device, on ranks that use several", Pool::kKey},
-       {"stream", ColumnKind::kId, "stream that waits", Pool::kKey},
-       {"waits_for", ColumnKind::kId, "stream that recorded the event", Pool::kKey},
-       {"for", ColumnKind::kText, "class of the operation that was waited for", Pool::kKey},
-       {"waits", ColumnKind::kCount, "operations that began in the window behind such a wait", Pool::kSum},
-       {"held", ColumnKind::kCount, "of these, those that it held back", Pool::kSum},
-       {"held_ns", ColumnKind::kNs,
-        "by so much in all: from when they were launched and their stream was free to the end waited for", Pool::kSum},
-       {"mean_ns", ColumnKind::kNs, "per operation held back"},
-       {"max_ns", ColumnKind::kNs, "the largest", Pool::kMax},
-       {"share", ColumnKind::kFraction, "of the window; streams wait side by side"},
-       {"window_ns", ColumnKind::kNs, "the window", Pool::kSum, true}},
-      {},
-      {}};
-}
+const struct Columns : TableColumns {
+  Column device = Add("device", kId, "device, on ranks that use several", kKey);
+  Column stream = Add("stream", kId, "stream that waits", kKey);
+  Column waits_for = Add("waits_for", kId, "stream that recorded the event", kKey);
+  Column for_class = Add("for", kText, "class of the operation that was waited for", kKey);
+  Column waits = Add("waits", kCount, "operations that began in the window behind such a wait", kSum);
+  Column held = Add("held", kCount, "of these, those that it held back", kSum);
+  Column held_time =
+      Add("held_ns", kNs,
+          "by so much in all: from when they were launched and their stream was free to the end waited for", kSum);
+  Column mean = Add("mean_ns", kNs, "per operation held back");
+  Column max = Add("max_ns", kNs, "the largest", kMax);
+  Column share = Add("share", kFraction, "of the window; streams wait side by side");
+  Column window = AddDetail("window_ns", kNs, "the window", kSum);
+} col;
 
 std::string_view ClassName(merge::KernelClass cls) {
   switch (cls) {
@@ -59,33 +39,26 @@ std::string_view ClassName(merge::KernelClass cls) {
   }
 }
 
-void Derive(std::vector<Cell>& row) {
-  if (IntOf(row[kHeld]) > 0) row[kMean] = Int(Mean(IntOf(row[kHeldTime]), IntOf(row[kHeld])));
-  row[kShare] = Share(IntOf(row[kHeldTime]), IntOf(row[kWindow]));
+// Ranks that lack a row have their windows all the same.
+void Derive(TableRow& row, const TableTotals& totals) {
+  row[col.window] = Int(TotalOf(totals, "window_ns"));
+  if (IntOf(row[col.held]) > 0) row[col.mean] = Int(Mean(IntOf(row[col.held_time]), IntOf(row[col.held])));
+  row[col.share] = Share(IntOf(row[col.held_time]), IntOf(row[col.window]));
 }
 
-bool Longer(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  const auto key = [](const std::vector<Cell>& row) {
-    return std::tuple(-IntOf(row[kHeldTime]), -IntOf(row[kWaits]), IntOf(row[kDevice], -1), IntOf(row[kStream]),
-                      IntOf(row[kWaitsFor]), TextOfCell(row[kFor]));
-  };
-  return key(a) < key(b);
+bool Longer(const TableRow& a, const TableRow& b) {
+  return InOrder(
+      a, b,
+      {Down(col.held_time), Down(col.waits), Up(col.device), Up(col.stream), Up(col.waits_for), Up(col.for_class)});
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   const gpu::DeviceActivity activity(rank);
   const std::vector<gpu::GpuOp>& ops = activity.timeline.ops;
-  const std::int64_t window = Total(activity.windows);
-  table.totals["window_ns"] += window;
-  if (ops.empty()) {
-    table.notes.emplace_back(gpu::NoGpuEvents());
-    return;
-  }
+  table.totals["window_ns"] += Total(activity.windows);
+  if (ops.empty()) return table.Note(gpu::NoGpuEvents());
   const gpu::StreamWaits waits = gpu::FindStreamWaits(rank.tables, activity.timeline);
-  if (!waits.told) {
-    table.notes.emplace_back("the trace does not contain which streams waited");
-    return;
-  }
+  if (!waits.told) return table.Note("the trace does not contain which streams waited");
   struct Sum {
     std::int64_t waits = 0, held = 0, held_ns = 0, max_ns = 0;
   };
@@ -103,36 +76,26 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   const bool several = activity.timeline.Devices().size() > 1;
   for (const auto& [key, sum] : sums) {
     const auto& [device, stream, waits_for, what] = key;
-    std::vector<Cell> row(kWindow + 1);
-    row[kRank] = Int(rank.rank);
-    row[kDevice] = IntOrUnknown(device, several);
-    row[kStream] = Int(stream);
-    row[kWaitsFor] = Int(waits_for);
-    row[kFor] = Text(what);
-    row[kWaits] = Int(sum.waits);
-    row[kHeld] = Int(sum.held);
-    row[kHeldTime] = Int(sum.held_ns);
-    row[kMax] = Int(sum.max_ns);
-    row[kWindow] = Int(window);
-    Derive(row);
-    table.rows.push_back(std::move(row));
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.device] = IntOrUnknown(device, several);
+    row[col.stream] = Int(stream);
+    row[col.waits_for] = Int(waits_for);
+    row[col.for_class] = Text(what);
+    row[col.waits] = Int(sum.waits);
+    row[col.held] = Int(sum.held);
+    row[col.held_time] = Int(sum.held_ns);
+    row[col.max] = Int(sum.max_ns);
   }
-  std::stable_sort(table.rows.begin(), table.rows.end(), Longer);
-}
-
-// Ranks that lack a row have their windows all the same.
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end) {
-    (*end)[kWindow] = Int(table.totals["window_ns"]);
-    Derive(*end);
-  }
-  std::stable_sort(table.rows.begin(), end, Longer);
 }
 
 }  // namespace
 
-const TableKind kStreamWaitsTable = {"stream-waits", "which streams wait for which, and how long that holds work back",
-                                     Head, RankRows, Finish};
+const TableKind kStreamWaitsTable = {.name = "stream-waits",
+                                     .title = "Streams that wait for other streams",
+                                     .answers = "which streams wait for which, and how long that holds work back",
+                                     .columns = &col,
+                                     .rank_rows = RankRows,
+                                     .before = Longer,
+                                     .derive = Derive};
 
 }  // namespace lockstep::tables

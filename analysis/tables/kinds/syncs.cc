@@ -6,50 +6,28 @@
 #include "analysis/gpu/device_gaps.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
-#include "analysis/tables/engine/row_lists.h"
 
 namespace lockstep::tables {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
 
-enum Column : std::size_t {
-  kRank,
-  kCall,
-  kOp,
-  kRange,
-  kCount,
-  kTotal,
-  kMean,
-  kMax,
-  kIdleAfter,
-  kIdleGaps,
-  kIdleLargest,
-  kIdleStep,
-  kWaited,
-};
-
-Table Head() {
-  return {"syncs",
-          "Where the host waits for the GPU",
-          {{"rank", ColumnKind::kId, "rank; all: the ranks together"},
-           {"call", ColumnKind::kText, "what blocks: a sync, a blocking copy, freeing memory", Pool::kKey},
-           {"op", ColumnKind::kText, "innermost operator around it", Pool::kKey},
-           {"range", ColumnKind::kText, "innermost range of the application around it", Pool::kKey},
-           {"count", ColumnKind::kCount, "calls that began in the window", Pool::kSum},
-           {"total_ns", ColumnKind::kNs, "the host's time in them", Pool::kSum},
-           {"mean_ns", ColumnKind::kNs, "mean"},
-           {"max_ns", ColumnKind::kNs, "longest", Pool::kMax, true},
-           {"idle_after_ns", ColumnKind::kNs, "idle time of the GPU that these caused (cause sync of the table idle)",
-            Pool::kSum},
-           {"idle_gaps", ColumnKind::kCount, "in so many gaps", Pool::kSum},
-           {"idle_largest_ns", ColumnKind::kNs, "the largest of them", Pool::kMax, true},
-           {"idle_largest_step", ColumnKind::kId, "its step", Pool::kNone, true},
-           {"gpu_wait_ns", ColumnKind::kNs, "wait as the GPU's own record of the sync has it, where there is one",
-            Pool::kSum, true}},
-          {},
-          {}};
-}
+const struct Columns : TableColumns {
+  Column call = Add("call", kText, "what blocks: a sync, a blocking copy, freeing memory", kKey);
+  Column op = Add("op", kText, "innermost operator around it", kKey);
+  Column range = Add("range", kText, "innermost range of the application around it", kKey);
+  Column count = Add("count", kCount, "calls that began in the window", kSum);
+  Column total = Add("total_ns", kNs, "the host's time in them", kSum);
+  Column mean = Add("mean_ns", kNs, "mean");
+  Column max = AddDetail("max_ns", kNs, "longest", kMax);
+  Column idle_after =
+      Add("idle_after_ns", kNs, "idle time of the GPU that these caused (cause sync of the table idle)", kSum);
+  Column idle_gaps = Add("idle_gaps", kCount, "in so many gaps", kSum);
+  Column idle_largest = AddDetail("idle_largest_ns", kNs, "the largest of them", kMax);
+  Column idle_step = AddDetail("idle_largest_step", kId, "its step");
+  Column waited =
+      AddDetail("gpu_wait_ns", kNs, "wait as the GPU's own record of the sync has it, where there is one", kSum);
+} col;
 
 struct Sum {
   std::int64_t count = 0, total_ns = 0, max_ns = 0, idle_ns = 0, gaps = 0, largest_ns = 0, waited_ns = 0;
@@ -57,12 +35,13 @@ struct Sum {
   Cell largest_step;
 };
 
-bool Worse(const std::vector<Cell>& a, const std::vector<Cell>& b) {
-  const auto key = [](const std::vector<Cell>& row) {
-    return std::tuple(-IntOf(row[kIdleAfter]), -IntOf(row[kTotal]), -IntOf(row[kCount]), TextOfCell(row[kCall]),
-                      TextOfCell(row[kOp]), TextOfCell(row[kRange]));
-  };
-  return key(a) < key(b);
+bool Worse(const TableRow& a, const TableRow& b) {
+  return InOrder(a, b,
+                 {Down(col.idle_after), Down(col.total), Down(col.count), Up(col.call), Up(col.op), Up(col.range)});
+}
+
+void Derive(TableRow& row, const TableTotals&) {
+  if (IntOf(row[col.count]) > 0) row[col.mean] = Int(Mean(IntOf(row[col.total]), IntOf(row[col.count])));
 }
 
 // What is around a call: an operator, a range that the application made. Rows of strings.
@@ -90,11 +69,11 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
   const gpu::DeviceGaps found = gpu::FindGaps(activity);
   if (found.blocking.empty()) {
     if (activity.timeline.ops.empty())
-      table.notes.emplace_back(gpu::NoGpuEvents());
+      table.Note(gpu::NoGpuEvents());
     else
-      table.notes.emplace_back(rank.tables.api.rows() == 0 && rank.tables.sync.rows() == 0
-                                   ? "no host calls into the GPU runtime in the trace"
-                                   : "no call that waits for the GPU");
+      table.Note(rank.tables.api.rows() == 0 && rank.tables.sync.rows() == 0
+                     ? "no host calls into the GPU runtime in the trace"
+                     : "no call that waits for the GPU");
     return;
   }
   const gpu::RangeNest nest(rank.tables);
@@ -127,41 +106,35 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     ++sum.gaps;
     if (ns <= sum.largest_ns) continue;
     sum.largest_ns = ns;
-    const gpu::RankView::Step* step = StepAt(rank, gap.at.begin);
+    const gpu::RankView::Step* step = rank.StepAt(gap.at.begin);
     sum.largest_step = step != nullptr ? Int(step->index) : Cell();
   }
   for (const auto& [key, sum] : sums) {
     const auto& [call, op, range] = key;
     if (!Passes(call, options) && !Passes(op, options) && !Passes(range, options)) continue;
-    std::vector<Cell> row(kWaited + 1);
-    row[kRank] = Int(rank.rank);
-    row[kCall] = call;
-    if (!op.empty()) row[kOp] = op;
-    if (!range.empty()) row[kRange] = range;
-    row[kCount] = Int(sum.count);
-    row[kTotal] = Int(sum.total_ns);
-    if (sum.count > 0) row[kMean] = Int(Mean(sum.total_ns, sum.count));
-    row[kMax] = Int(sum.max_ns);
-    row[kIdleAfter] = Int(sum.idle_ns);
-    row[kIdleGaps] = Int(sum.gaps);
-    row[kIdleLargest] = Int(sum.largest_ns);
-    row[kIdleStep] = sum.largest_step;
-    row[kWaited] = IntOrUnknown(sum.waited_ns, sum.waited);
-    table.rows.push_back(std::move(row));
+    TableRow& row = table.AddRow(rank.rank);
+    row[col.call] = call;
+    if (!op.empty()) row[col.op] = op;
+    if (!range.empty()) row[col.range] = range;
+    row[col.count] = Int(sum.count);
+    row[col.total] = Int(sum.total_ns);
+    row[col.max] = Int(sum.max_ns);
+    row[col.idle_after] = Int(sum.idle_ns);
+    row[col.idle_gaps] = Int(sum.gaps);
+    row[col.idle_largest] = Int(sum.largest_ns);
+    row[col.idle_step] = sum.largest_step;
+    row[col.waited] = IntOrUnknown(sum.waited_ns, sum.waited);
   }
-  std::stable_sort(table.rows.begin(), table.rows.end(), Worse);
-}
-
-void Finish(const merge::Timeline&, const TableOptions&, Table& table) {
-  auto end = table.rows.begin();
-  for (; end != table.rows.end() && IsPooled(*end); ++end)
-    if (IntOf((*end)[kCount]) > 0) (*end)[kMean] = Int(Mean(IntOf((*end)[kTotal]), IntOf((*end)[kCount])));
-  std::stable_sort(table.rows.begin(), end, Worse);
 }
 
 }  // namespace
 
-const TableKind kSyncsTable = {"syncs", "where the host waits for the GPU, and what that costs", Head, RankRows,
-                               Finish};
+const TableKind kSyncsTable = {.name = "syncs",
+                               .title = "Where the host waits for the GPU",
+                               .answers = "where the host waits for the GPU, and what that costs",
+                               .columns = &col,
+                               .rank_rows = RankRows,
+                               .before = Worse,
+                               .derive = Derive};
 
 }  // namespace lockstep::tables

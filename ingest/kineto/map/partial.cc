@@ -302,44 +302,21 @@ class BatchMapper {
     bool any = false;
     ArgsCursor cursor(args);
     for (std::string_view key, value; cursor.Next(key, value);) {
-      switch (key.empty() ? 0 : key[0]) {
-        case 'g':
-          if (key == "grid") {
-            any = true;
-            Three(value, shape.grid_x, shape.grid_y, shape.grid_z);
-            continue;
-          }
-          break;
-        case 'b':
-          if (key == "block") {
-            any = true;
-            Three(value, shape.block_x, shape.block_y, shape.block_z);
-            continue;
-          }
-          break;
-        case 'r':
-          if (key == "registers per thread") {
-            shape.registers_per_thread = Id32(IntOf(value, 0), 0);
-            continue;
-          }
-          break;
-        case 's':
-          // Static and dynamic together.
-          if (key == "shared memory") {
-            shape.dynamic_shared_bytes = Id32(IntOf(value, 0), 0);
-            continue;
-          }
-          break;
-        case 'e':
-          if (key == "est. achieved occupancy %") {
-            shape.occupancy_percent = Int32(IntOf(value, -1));
-            continue;
-          }
-          break;
-        default:
-          break;
+      if (key == "grid") {
+        any = true;
+        Three(value, shape.grid_x, shape.grid_y, shape.grid_z);
+      } else if (key == "block") {
+        any = true;
+        Three(value, shape.block_x, shape.block_y, shape.block_z);
+      } else if (key == "registers per thread") {
+        shape.registers_per_thread = Id32(IntOf(value, 0), 0);
+      } else if (key == "shared memory") {  // Static and dynamic together.
+        shape.dynamic_shared_bytes = Id32(IntOf(value, 0), 0);
+      } else if (key == "est. achieved occupancy %") {
+        shape.occupancy_percent = Int32(IntOf(value, -1));
+      } else {
+        other(key, value);
       }
-      other(key, value);
     }
     if (!any) return kNone;
     if (grid_in_threads) {

@@ -109,6 +109,20 @@ bool BatchParser::ParseQuickly(std::string_view text, bool last, Stretch& out) {
   return true;
 }
 
+// The element that `scan` found, whose tokens are in tokens_. True if it is surely an event: it has a phase.
+bool BatchParser::TakeElement(std::string_view text, std::size_t begin, const Scan& scan, EventWalker& walker,
+                              Stretch& out) {
+  const std::size_t count = tokens_.size();
+  tokens_.insert(tokens_.end(), kSentinels, static_cast<std::uint32_t>(text.size()));
+  const std::uint32_t* token = tokens_.data();
+  if (scan.bad_text || text[begin] != '{' || walker.Take(text.data(), token, token + count) != Walk::kWhole) {
+    out.AddUnreadable(begin);
+    return false;
+  }
+  Settle(walker, begin, out);
+  return walker.has_phase();
+}
+
 void BatchParser::ParseSlowly(std::string_view text, StretchState state, bool last, Stretch& out) {
   out.Clear();
   EventWalker walker(out.arena, python_functions_);
@@ -159,8 +173,7 @@ void BatchParser::ParseSlowly(std::string_view text, StretchState state, bool la
       break;
     }
     if (scan.end != ScanEnd::kComplete) {
-      ++out.elements;
-      out.unreadable.Add(begin);
+      out.AddUnreadable(begin);
       if (!resume(begin + 1)) break;
       continue;
     }
@@ -168,23 +181,7 @@ void BatchParser::ParseSlowly(std::string_view text, StretchState state, bool la
     while (next < text.size() && IsBlank(text[next])) ++next;
     if (next == text.size() && !last) break;  // The comma may follow in the next stretch.
 
-    bool is_event = false;
-    if (scan.bad_text || text[begin] != '{') {
-      ++out.elements;
-      out.unreadable.Add(begin);
-    } else {
-      const std::size_t count = tokens_.size();
-      tokens_.insert(tokens_.end(), kSentinels, static_cast<std::uint32_t>(text.size()));
-      const std::uint32_t* token = tokens_.data();
-      if (walker.Take(text.data(), token, token + count) == Walk::kWhole) {
-        is_event = walker.has_phase();
-        Settle(walker, begin, out);
-      } else {
-        ++out.elements;
-        out.unreadable.Add(begin);
-      }
-    }
-    if (is_event) state.doubtful = false;
+    if (TakeElement(text, begin, scan, walker, out)) state.doubtful = false;
     at = next;
     if (next == text.size()) break;
     if (text[next] == ',') {

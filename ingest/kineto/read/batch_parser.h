@@ -27,6 +27,9 @@ struct StretchState {
   bool operator==(const StretchState&) const = default;
 };
 
+struct Scan;
+class EventWalker;
+
 struct Tally {
   std::uint64_t count = 0, first = 0;  // first: offset in the text.
   void Add(std::size_t at) {
@@ -46,6 +49,11 @@ struct Stretch {
   StretchState state;    // Behind it.
 
   void Clear();
+  // An element, at this byte, that no event can be made of.
+  void AddUnreadable(std::size_t at) {
+    ++elements;
+    unreadable.Add(at);
+  }
 };
 
 // One per thread of work. Not thread-safe.
@@ -60,6 +68,7 @@ class BatchParser {
 
  private:
   bool ParseQuickly(std::string_view text, bool last, Stretch& out);
+  bool TakeElement(std::string_view text, std::size_t begin, const Scan& scan, EventWalker& walker, Stretch& out);
 
   bool python_functions_;
   std::unique_ptr<simdjson::internal::dom_parser_implementation> stage_;

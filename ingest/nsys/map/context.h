@@ -27,7 +27,7 @@ class Context {
   }
 
   const Report& report() const { return report_; }
-  ingest::MappedTrace& trace() { return trace_; }
+  auto& trace() { return trace_; }
   schema::RankTables& tables() { return trace_.tables; }
 
   // `use` for the process's rows, whose first column is the one that says whose they are.
@@ -69,7 +69,7 @@ class Context {
   std::unordered_map<std::int64_t, std::uint32_t> texts_;
   std::uint64_t events_ = 0, unreadable_ = 0, times_invalid_ = 0, negative_ = 0;
   std::vector<std::string> troubles_;
-};  // namespace lockstep::nsys
+};
 
 // Numbers of somebody else's that do not fit are none.
 constexpr std::uint32_t Id32(std::int64_t value, std::uint32_t absent) {

@@ -227,118 +227,116 @@ void MpiCalls::Complete(const MpiEvent& event, const Post& post, bool last) {
     set(t_.p2p);
 }
 
+// The request is completed by the last call that waited for it or tested it.
+void MpiCalls::Settle(std::int64_t request) {
+  const auto post = open_.find(request);
+  if (post == open_.end()) return;
+  if (const auto last = last_asked_.find(request); last != last_asked_.end())
+    Complete(last->second, post->second, true);
+  else
+    ++facts_.without_completion;
+  open_.erase(post);
+  last_asked_.erase(request);
+}
+
+void MpiCalls::Open(const MpiEvent& event, const Post& post) {
+  if (event.request != kAbsent)
+    open_[event.request] = post;
+  else
+    ++facts_.without_completion;
+}
+
+// A row of mpi_calls, which last_call_ is then.
+void MpiCalls::Call(const MpiEvent& event, const MpiOpInfo& info, std::uint32_t comm, std::uint64_t bytes,
+                    bool of_request) {
+  // One call with several requests has a row for each: it is one call all the same.
+  if (of_request && last_call_ != kNone && t_.mpi_calls.begin_ns[last_call_] == event.span.begin_ns &&
+      t_.mpi_calls.thread[last_call_] == event.thread &&
+      t_.mpi_calls.op[last_call_] == static_cast<std::uint16_t>(info.op)) {
+    ++t_.mpi_calls.bytes[last_call_];
+    return;
+  }
+  t_.mpi_calls.Append({.begin_ns = event.span.begin_ns,
+                       .duration_ns = event.span.duration_ns,
+                       .thread = event.thread,
+                       .op = static_cast<std::uint16_t>(info.op),
+                       .comm = comm,
+                       .bytes = bytes,
+                       .peer = Small(event.peer),
+                       .tag = Small(event.tag),
+                       .count = 1});
+  facts_.open_calls.push_back(event.span.open);
+  last_call_ = static_cast<std::uint32_t>(t_.mpi_calls.rows() - 1);
+}
+
+void MpiCalls::Message(const MpiEvent& event, MpiClass cls, std::uint32_t comm, const ingest::RankGroup& group) {
+  // Of MPI_Sendrecv the report names one partner, and not which of the two it is; versions without tables name none.
+  // The time is a message's all the same.
+  const bool both = cls == MpiClass::kSendRecv;
+  const bool partner = !both && (event.communicator != kAbsent || event.communicator_uid != kAbsent);
+  facts_.without_partner += !partner;
+  const bool receive = cls == MpiClass::kRecv || cls == MpiClass::kRecvPost;
+  const bool blocking = !IsPost(cls), ended = blocking && !event.span.open;
+  const std::int64_t end = event.span.begin_ns + event.span.duration_ns;
+  const std::int32_t peer = partner ? Small(event.peer) : -1;
+  if (!blocking && event.request != kAbsent) Settle(event.request);
+  t_.p2p.Append({.comm = comm,
+                 .direction = static_cast<std::uint8_t>(receive ? 1 : 0),
+                 .mode = static_cast<std::uint8_t>(blocking ? 0 : 1),
+                 .peer = peer,
+                 .peer_world_rank = static_cast<std::int32_t>(group.group.WorldRank(peer)),
+                 .tag = Small(event.tag),
+                 .seq = messages_[{comm, receive ? 1 : 0, peer, Small(event.tag)}]++,
+                 .thread = event.thread,
+                 .begin_ns = event.span.begin_ns,
+                 .post_end_ns = end,
+                 .last_incomplete_ns = kNoTime,
+                 .wait_begin_ns = blocking ? event.span.begin_ns : kNoTime,
+                 .end_ns = ended ? end : kNoTime,
+                 .bytes = Positive(event.bytes),
+                 .outcome = static_cast<std::uint8_t>(ended ? 0 : 3),
+                 .call = last_call_,
+                 .kernel = kNone});
+  if (!blocking) Open(event, {false, t_.p2p.rows() - 1});
+}
+
 MpiCalls::Facts MpiCalls::Emit(std::int32_t rank, std::int64_t world_size, std::vector<ingest::RankGroup>& groups) {
-  Facts facts;
-  if (events_.empty()) return facts;
+  if (events_.empty()) return {};
   ReadCommunicators(rank);
   std::stable_sort(events_.begin(), events_.end(), [](const MpiEvent& a, const MpiEvent& b) {
     return std::tuple(a.span.begin_ns, a.thread) < std::tuple(b.span.begin_ns, b.thread);
   });
-  std::map<std::tuple<std::uint32_t, int, std::int64_t, std::int64_t>, std::uint64_t> messages;
-  std::map<std::int64_t, Post> open;  // By request handle.
-  std::map<std::int64_t, MpiEvent> last_hand;
-  std::uint32_t last_row = kNone;
-  const auto settle = [&](std::int64_t request) {
-    const auto post = open.find(request);
-    if (post == open.end()) return;
-    if (const auto hand = last_hand.find(request); hand != last_hand.end())
-      Complete(hand->second, post->second, true);
-    else
-      ++facts.without_completion;
-    open.erase(post);
-    last_hand.erase(request);
-  };
   for (const MpiEvent& event : events_) {
-    const std::string_view name = lockstep::trace::TextOf(t_, event.name);
-    const MpiOpInfo* info = FindCall(name);
+    const MpiOpInfo* info = FindCall(lockstep::trace::TextOf(t_, event.name));
     if (info == nullptr) {
-      ++facts.unknown_calls;
+      ++facts_.unknown_calls;
       continue;
     }
     const MpiClass cls = info->cls;
-    const bool collective = cls == MpiClass::kCollective || cls == MpiClass::kCollectivePost;
-    const bool send = cls == MpiClass::kSend || cls == MpiClass::kSendPost;
-    const bool receive = cls == MpiClass::kRecv || cls == MpiClass::kRecvPost;
-    // Of MPI_Sendrecv one partner is told, and not which of the two it is; versions without tables tell none. The time
-    // is a message's all the same.
-    const bool both = cls == MpiClass::kSendRecv;
-    const bool partner = !both && (event.communicator != kAbsent || event.communicator_uid != kAbsent);
-    const bool message = send || receive || both;
-    const bool hand = (cls == MpiClass::kWait || cls == MpiClass::kTest) && event.request != kAbsent;
-    std::uint32_t comm = kNone;
-    if (collective || message) {
-      comm = CommRow(event, groups, world_size);
-      if (collective) facts.without_communicator += groups[comm].guessed || t_.comms.unidentified[comm];
-    }
-    // One call with several requests has a row for each: it is one call all the same.
-    const bool same = hand && last_row != kNone && t_.mpi_calls.begin_ns[last_row] == event.span.begin_ns &&
-                      t_.mpi_calls.thread[last_row] == event.thread &&
-                      t_.mpi_calls.op[last_row] == static_cast<std::uint16_t>(info->op);
-    if (same) {
-      ++t_.mpi_calls.bytes[last_row];
+    if (cls == MpiClass::kCollective || cls == MpiClass::kCollectivePost) {
+      const std::uint32_t comm = CommRow(event, groups, world_size);
+      const std::uint32_t members = groups[comm].group.size;
+      facts_.without_communicator += groups[comm].guessed || t_.comms.unidentified[comm];
+      Call(event, *info, comm, WholeBytes(info->kind, event, members), false);
+      if (IsPost(cls) && event.request != kAbsent) Settle(event.request);
+      Collective(event, *info, comm, last_call_, members);
+      if (IsPost(cls)) Open(event, {true, t_.collectives.rows() - 1});
+    } else if (IsPost(cls) || cls == MpiClass::kSend || cls == MpiClass::kRecv || cls == MpiClass::kSendRecv) {
+      const std::uint32_t comm = CommRow(event, groups, world_size);
+      Call(event, *info, comm, Positive(event.bytes), false);
+      Message(event, cls, comm, groups[comm]);
+    } else if ((cls == MpiClass::kWait || cls == MpiClass::kTest) && event.request != kAbsent) {
+      Call(event, *info, kNone, 1, true);
+      if (!open_.contains(event.request)) continue;
+      if (const auto before = last_asked_.find(event.request); before != last_asked_.end())
+        Complete(before->second, open_.at(event.request), false);
+      last_asked_[event.request] = event;
     } else {
-      t_.mpi_calls.Append({.begin_ns = event.span.begin_ns,
-                           .duration_ns = event.span.duration_ns,
-                           .thread = event.thread,
-                           .op = static_cast<std::uint16_t>(info->op),
-                           .comm = comm,
-                           .bytes = hand         ? 1
-                                    : collective ? WholeBytes(info->kind, event, groups[comm].group.size)
-                                                 : Positive(event.bytes),
-                           .peer = Small(event.peer),
-                           .tag = Small(event.tag),
-                           .count = 1});
-      facts.open_calls.push_back(event.span.open);
-      last_row = static_cast<std::uint32_t>(t_.mpi_calls.rows() - 1);
-    }
-    if (hand && open.contains(event.request)) {
-      if (const auto before = last_hand.find(event.request); before != last_hand.end())
-        Complete(before->second, open.at(event.request), false);
-      last_hand[event.request] = event;
-    }
-    if (collective) {
-      if (IsPost(cls) && event.request != kAbsent) settle(event.request);
-      Collective(event, *info, comm, last_row, groups[comm].group.size);
-      if (IsPost(cls)) {
-        if (event.request != kAbsent)
-          open[event.request] = {true, t_.collectives.rows() - 1};
-        else
-          ++facts.without_completion;
-      }
-    }
-    if (message) {
-      facts.without_partner += !partner;
-      const bool blocking = cls == MpiClass::kSend || cls == MpiClass::kRecv || both;
-      const std::int64_t end = event.span.begin_ns + event.span.duration_ns;
-      const std::int32_t peer = partner ? Small(event.peer) : -1;
-      if (!blocking && event.request != kAbsent) settle(event.request);
-      t_.p2p.Append({.comm = comm,
-                     .direction = static_cast<std::uint8_t>(receive ? 1 : 0),
-                     .mode = static_cast<std::uint8_t>(blocking ? 0 : 1),
-                     .peer = peer,
-                     .peer_world_rank = static_cast<std::int32_t>(groups[comm].group.WorldRank(peer)),
-                     .tag = Small(event.tag),
-                     .seq = messages[{comm, receive ? 1 : 0, peer, Small(event.tag)}]++,
-                     .thread = event.thread,
-                     .begin_ns = event.span.begin_ns,
-                     .post_end_ns = end,
-                     .last_incomplete_ns = kNoTime,
-                     .wait_begin_ns = blocking ? event.span.begin_ns : kNoTime,
-                     .end_ns = blocking && !event.span.open ? end : kNoTime,
-                     .bytes = Positive(event.bytes),
-                     .outcome = static_cast<std::uint8_t>(blocking && !event.span.open ? 0 : 3),
-                     .call = last_row,
-                     .kernel = kNone});
-      if (!blocking) {
-        if (event.request != kAbsent)
-          open[event.request] = {false, t_.p2p.rows() - 1};
-        else
-          ++facts.without_completion;
-      }
+      Call(event, *info, kNone, Positive(event.bytes), false);
     }
   }
-  while (!open.empty()) settle(open.begin()->first);
-  return facts;
+  while (!open_.empty()) Settle(open_.begin()->first);
+  return std::move(facts_);
 }
 
 }  // namespace lockstep::nsys

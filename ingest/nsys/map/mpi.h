@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,10 @@ class MpiCalls {
   void ReadCommunicators(std::int32_t rank);
   std::uint32_t CommRow(const MpiEvent& event, std::vector<ingest::RankGroup>& groups, std::int64_t world_size);
   void Complete(const MpiEvent& event, const Post& post, bool last);
+  void Settle(std::int64_t request);
+  void Open(const MpiEvent& event, const Post& post);
+  void Call(const MpiEvent& event, const MpiOpInfo& info, std::uint32_t comm, std::uint64_t bytes, bool of_request);
+  void Message(const MpiEvent& event, MpiClass cls, std::uint32_t comm, const ingest::RankGroup& group);
   void Collective(const MpiEvent& event, const MpiOpInfo& info, std::uint32_t comm, std::uint32_t call,
                   std::uint32_t members);
 
@@ -65,6 +70,12 @@ class MpiCalls {
   std::map<std::pair<int, std::int64_t>, std::uint32_t> rows_;
   std::vector<std::uint64_t> seq_;  // Per row of comms: next collective.
   bool world_guessed_ = false;
+  Facts facts_;
+  // Messages so far by communicator, direction, peer and tag.
+  std::map<std::tuple<std::uint32_t, int, std::int64_t, std::int64_t>, std::uint64_t> messages_;
+  std::map<std::int64_t, Post> open_;            // By request handle: not completed yet.
+  std::map<std::int64_t, MpiEvent> last_asked_;  // The last wait or test of an open request.
+  std::uint32_t last_call_ = schema::kNone;      // Row of mpi_calls.
 };
 
 }  // namespace lockstep::nsys

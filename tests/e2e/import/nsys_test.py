@@ -464,8 +464,9 @@ class Damage(Case):
         self.assertIn("none of Nsight Systems", done.stderr)
         os.makedirs(self.dir / "only")
         shutil.copy(self.dir / "in" / "report.nsys-rep", self.dir / "only")
-        done = self.lockstep("import", "only", "-o", "run-3", code=1)
-        self.assertIn("nsys export --type sqlite", done.stderr)
+        for words in (("import", "only", "-o", "run-3"), ("analyze", "only"), ("report", "only"), ("diff", "only", "only")):
+            done = self.lockstep(*words, code=1)
+            self.assertIn("nsys export --type sqlite", done.stderr, words)
 
     def test_views_do_not_run(self):
         db = sqlite3.connect(self.good[0])
@@ -545,6 +546,16 @@ class Lacking(Case):
             self.files(ranks, folder="in-%d" % i, steps=name)
             files = self.imported("in-%d" % i, run="run-%d" % i, options=options)
             self.assertEqual(list(map(int, files[0].column("steps", "index"))), indices, name)
+
+    def test_steps_by_name_without_an_import(self):
+        self.files(self.simulated(self.ONE), folder="in", steps="my thing %d")
+        # Without the name the pattern of collectives is what tells steps apart: between the first and the last.
+        for options, steps in (((), 9), (("--step-range", "my thing"), 10), ((), 9)):
+            found = json.loads(self.lockstep("analyze", "in", "--json", "-", *options, code=None).stdout)
+            self.assertEqual(len(found["steps"]), steps, options)
+        self.imported("in", options=("--step-range", "my thing"))
+        done = self.lockstep("analyze", "run", "--step-range", "my thing", code=2)
+        self.assertIn("--step-range is for traces of other tools", done.stderr)
 
     def test_what_the_tool_warned_of(self):
         path = self.files(self.simulated(self.ONE))[0]

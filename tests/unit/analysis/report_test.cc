@@ -247,5 +247,16 @@ TEST(Json, ManyCellsAreLeftToTheTimeline) {
   EXPECT_TRUE(json["truncated"].get<bool>());
 }
 
+TEST(Windows, OneStepIsNamedAsOne) {
+  for (const auto& [end_step, wanted] :
+       {std::pair{1, "Recorded: step 0 of each rank."}, std::pair{3, "Recorded: steps 0-2 of each rank."}}) {
+    Job job = Simulate(SlowRank5of8());
+    AddMeta(job.timeline.tables, "recording", "steps");
+    job.timeline.tables.windows.Append({.first_step = 0, .end_step = end_step, .ranks = 8});
+    const std::vector<std::string> remarks = job.Analyze().remarks;
+    EXPECT_NE(std::find(remarks.begin(), remarks.end(), wanted), remarks.end()) << wanted;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::test
