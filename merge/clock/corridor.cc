@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/hash.h"
+#include "core/order_statistics.h"
 #include "merge/clock/align.h"
 
 namespace lockstep::merge {
@@ -50,12 +51,6 @@ void JoinSorted(std::vector<InstanceBounds>* all) {
   all->resize(kept);
 }
 
-std::int64_t MedianOf(std::vector<std::int64_t> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 std::int64_t TimeOf(const Corridor& c) { return c.bounds.high_at_ns + (c.bounds.low_at_ns - c.bounds.high_at_ns) / 2; }
 
 struct Window {
@@ -95,10 +90,10 @@ std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t
     if (differences.size() == end - i) {
       // Kernels of one collective end together within microseconds while they may
       // start milliseconds apart: the middle of the corridor is far worse.
-      const std::int64_t median = MedianOf(differences);
+      const std::int64_t median = UpperMedian(differences);
       std::vector<std::int64_t> deviations;
       for (const std::int64_t d : differences) deviations.push_back(std::llabs(d - median));
-      const std::int64_t error = std::max(kLeastGpuErrorNs, 3 * MedianOf(deviations));
+      const std::int64_t error = std::max(kLeastGpuErrorNs, 3 * UpperMedian(deviations));
       const std::int64_t middle = std::clamp(median, low, high);
       low = std::max(low, middle - error);
       high = std::min(high, middle + error);
@@ -119,7 +114,7 @@ std::vector<Window> BestWindows(const std::vector<Corridor>& corridors, std::int
     auto windows = Windows(corridors, length, rate, wander);
     std::vector<std::int64_t> widths;
     for (const Window& w : windows) widths.push_back(w.knot.high_ns - w.knot.low_ns);
-    const double cost = static_cast<double>(MedianOf(widths)) / 2 + wander * static_cast<double>(length) / 2;
+    const double cost = static_cast<double>(UpperMedian(widths)) / 2 + wander * static_cast<double>(length) / 2;
     if (cost < best_cost) {
       best_cost = cost;
       best = std::move(windows);
@@ -211,8 +206,7 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
                         static_cast<double>(dt));
     }
     if (rates.empty()) break;
-    std::nth_element(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
-    rate = rates[rates.size() / 2];
+    rate = UpperMedian(std::move(rates));
   }
   std::vector<Window> best = BestWindows(corridors, span, rate, kWanderRate);
   // A clock that was seen to leave its common rate by more gets that allowance instead.
@@ -224,9 +218,8 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
           std::abs(static_cast<double>(b.mid_ns() - a.mid_ns()) / static_cast<double>(b.local_ns - a.local_ns) - rate));
   }
   if (leaves.size() >= 8) {
-    const auto high = leaves.begin() + static_cast<std::ptrdiff_t>(leaves.size() * 9 / 10);
-    std::nth_element(leaves.begin(), high, leaves.end());
-    if (*high > kWanderRate) best = BestWindows(corridors, span, rate, *high);
+    const double high = NthElement(leaves, leaves.size() * 9 / 10);
+    if (high > kWanderRate) best = BestWindows(corridors, span, rate, high);
   }
   std::vector<OffsetKnot> knots;
   for (const Window& window : best)

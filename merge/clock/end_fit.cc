@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "core/order_statistics.h"
+
 namespace lockstep::merge {
 namespace {
 
@@ -25,18 +27,12 @@ constexpr std::int64_t kWindowNs = 1'000'000'000;
 constexpr std::int64_t kDriftSpanNs = 200'000'000;
 constexpr std::size_t kDriftSamples = 8;
 
-std::int64_t MedianOf(std::vector<std::int64_t> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 std::int64_t MadOf(const std::vector<std::int64_t>& residuals) {
   std::vector<std::int64_t> sizes;
   sizes.reserve(residuals.size());
-  const std::int64_t middle = MedianOf(residuals);
+  const std::int64_t middle = LowerMedian(residuals);
   for (const std::int64_t r : residuals) sizes.push_back(std::llabs(r - middle));
-  return MedianOf(std::move(sizes));
+  return LowerMedian(std::move(sizes));
 }
 
 std::int64_t Along(double rate, std::int64_t distance_ns) {
@@ -72,7 +68,7 @@ class Fitter {
   void Choose() {
     std::vector<std::int64_t> transfers;
     for (const EndSample& s : all_) transfers.push_back(s.transfer_ns);
-    const std::int64_t limit = std::max(kShortTransferNs, MedianOf(std::move(transfers)));
+    const std::int64_t limit = std::max(kShortTransferNs, LowerMedian(std::move(transfers)));
     for (const EndSample& s : all_)
       if (s.transfer_ns <= limit) used_.push_back(s);
     fit_.samples = used_.size();
@@ -91,9 +87,7 @@ class Fitter {
                       static_cast<double>(used_[b].at_ns - used_[a].at_ns));
     }
     if (rates.size() < kDriftSamples / 2) return;
-    const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-    std::nth_element(rates.begin(), middle, rates.end());
-    rate_ = *middle;
+    rate_ = UpperMedian(std::move(rates));
     rate_known_ = true;
   }
 
@@ -116,7 +110,7 @@ class Fitter {
     std::vector<std::int64_t> residuals(used_.size());
     for (Window& w : windows_) {
       const auto at = [&](std::size_t i) { return flat.begin() + static_cast<std::ptrdiff_t>(i); };
-      const std::int64_t middle = MedianOf({at(w.first), at(w.end)});
+      const std::int64_t middle = LowerMedian(std::vector<std::int64_t>(at(w.first), at(w.end)));
       w.at_ns = used_[w.first].at_ns + (used_[w.end - 1].at_ns - used_[w.first].at_ns) / 2;
       w.offset_ns = middle + Along(rate_, w.at_ns - origin_ns_);
       for (std::size_t i = w.first; i < w.end; ++i) residuals[i] = flat[i] - middle;
@@ -133,12 +127,12 @@ class Fitter {
         partner.push_back(used_[i].partner_error_ns);
         transfers.push_back(used_[i].transfer_ns);
       }
-      const std::int64_t transfer = MedianOf(std::move(transfers));
+      const std::int64_t transfer = LowerMedian(std::move(transfers));
       w.error_ns = std::max(w.error_ns, Along(kExitOrderShare, transfer));
       // One operation shows no spread at all, two or three hardly any: the transfer
       // itself, within which they all left, stands in for it.
       if (used_.size() < 4) w.error_ns = std::max(w.error_ns, transfer / static_cast<std::int64_t>(2 * used_.size()));
-      partner_error_ns_.push_back(MedianOf(std::move(partner)));
+      partner_error_ns_.push_back(LowerMedian(std::move(partner)));
     }
   }
 
@@ -156,7 +150,7 @@ class Fitter {
       for (; end < by_sort.size() && by_sort[end].first == by_sort[i].first; ++end)
         residuals.push_back(by_sort[end].second);
       if (residuals.size() >= 3)
-        fit_.systematic_ns = std::max<std::int64_t>(fit_.systematic_ns, std::llabs(MedianOf(std::move(residuals))));
+        fit_.systematic_ns = std::max<std::int64_t>(fit_.systematic_ns, std::llabs(LowerMedian(std::move(residuals))));
       i = end;
     }
     for (Window& w : windows_) w.error_ns = std::max(w.error_ns, fit_.systematic_ns);

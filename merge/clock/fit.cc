@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "core/order_statistics.h"
+
 namespace lockstep::merge {
 namespace {
 
@@ -89,12 +91,6 @@ std::vector<State> Smooth(const std::vector<Sample>& samples, double q, double s
   return smooth;
 }
 
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // Rates of the offset that are possible, ns per ns.
 struct RateRange {
   double low, high;
@@ -123,8 +119,8 @@ RateRange CommonRates(const std::vector<OffsetKnot>& knots) {
   // With two or three knots the common rate is itself made by the jump, if there is one.
   RateRange common{-3 * kDriftLimit, 3 * kDriftLimit};
   if (knots.size() < 4 || low.empty()) return common;
-  common.low = std::max(common.low, Median(std::move(low)));
-  common.high = std::min(common.high, Median(std::move(high)));
+  common.low = std::max(common.low, UpperMedian(std::move(low)));
+  common.high = std::min(common.high, UpperMedian(std::move(high)));
   if (common.low > common.high) return {-3 * kDriftLimit, 3 * kDriftLimit};
   return common;
 }
@@ -211,7 +207,7 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots, std::uint64_t* wide) {
   const std::int64_t t0 = knots[0].local_ns, z0 = knots[0].mid_ns();
   std::vector<double> halves;
   for (const OffsetKnot& knot : knots) halves.push_back(static_cast<double>(knot.half_ns()));
-  const double least_half = *std::min_element(halves.begin(), halves.end()), usual_half = Median(halves);
+  const double least_half = *std::min_element(halves.begin(), halves.end()), usual_half = UpperMedian(halves);
   // A round trip above the least one has lost its symmetry by an unknown part of the excess.
   std::vector<Sample> samples;
   for (const OffsetKnot& knot : knots) {

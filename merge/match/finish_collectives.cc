@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/order_statistics.h"
 #include "merge/match/collectives.h"
 #include "merge/match/saturated.h"
 #include "merge/parallel.h"
@@ -12,12 +13,9 @@ namespace {
 
 constexpr std::int64_t kNoTime = schema::kNoTime;
 
-// The lower of two; -1 for none.
-std::int64_t LowerMedian(std::vector<std::int64_t>& values) {
-  if (values.empty()) return -1;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+// Lower median, -1 for none; reorders the values.
+std::int64_t MedianOrNone(std::vector<std::int64_t>& values) {
+  return values.empty() ? -1 : NthElement(values, (values.size() - 1) / 2);
 }
 
 }  // namespace
@@ -55,8 +53,8 @@ CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs) {
       c.end_ns[i] = last_end;
       c.censored[i] = censored;
       c.violation[i] = violation;
-      c.wait_ns[i] = LowerMedian(waits);
-      c.transfer_ns[i] = LowerMedian(transfers);
+      c.wait_ns[i] = MedianOrNone(waits);
+      c.transfer_ns[i] = MedianOrNone(transfers);
       if (c.splits[i] && matched.whole[i] && !censored && c.expected[i] > 1) exit_skew[i] = last_end - first_end;
     }
   });
@@ -67,7 +65,7 @@ CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs) {
     checks.violations += c.violation[i];
     if (exit_skew[i] >= 0) skews.push_back(exit_skew[i]);
   }
-  const std::int64_t median_skew = std::max<std::int64_t>(LowerMedian(skews), 0);
+  const std::int64_t median_skew = std::max<std::int64_t>(MedianOrNone(skews), 0);
   for (std::size_t i = 0; i < n; ++i) {
     if (exit_skew[i] < 0 || c.transfer_ns[i] < 0) continue;
     // error_ns is the sum of the two largest errors: at least 2u of any pair.

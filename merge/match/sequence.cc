@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/hash.h"
+#include "core/order_statistics.h"
 #include "merge/match/sequence_parts.h"
 
 namespace lockstep::merge {
@@ -141,8 +142,7 @@ class Finder {
       c.contradicted = static_cast<double>(outside) / static_cast<double>(flat.size());
       // Three of four, all of a few: less agrees by chance somewhere.
       const std::size_t rank = copy.size() < kRhythmPairs + 2 ? copy.size() - 1 : copy.size() * 3 / 4;
-      std::nth_element(copy.begin(), copy.begin() + static_cast<std::ptrdiff_t>(rank), copy.end());
-      c.spread_ns = copy[rank];
+      c.spread_ns = NthElement(copy, rank);
     }
     c.viable = c.pairs > 0 && static_cast<double>(c.agree) >= kAgree * static_cast<double>(c.pairs) &&
                (c.together < 3 || c.contradicted <= kContradicted);
@@ -175,9 +175,7 @@ class Finder {
         rates.push_back(static_cast<double>(differences[i + half] - differences[i]) /
                         static_cast<double>(times[i + half] - times[i]));
     if (rates.empty()) return 0;
-    const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-    std::nth_element(rates.begin(), middle, rates.end());
-    return std::clamp(*middle, -kDriftLimit, kDriftLimit);
+    return std::clamp(UpperMedian(std::move(rates)), -kDriftLimit, kDriftLimit);
   }
 
   static bool Sharper(const Candidate& best, const Candidate& other) {

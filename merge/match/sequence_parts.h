@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/order_statistics.h"
 #include "merge/match/sequence.h"
 
 namespace lockstep::merge {
@@ -45,11 +46,7 @@ std::optional<Candidate> FindPlace(const Spine& spine, const std::vector<Ordered
 void WalkFrom(const Candidate& place, const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& own,
               SequenceMatch* match);
 
-inline std::int64_t MedianOf(std::vector<std::int64_t>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+inline std::int64_t MedianOf(std::vector<std::int64_t>& values) { return NthElement(values, (values.size() - 1) / 2); }
 
 inline bool Compatible(const OrderedOp& a, const OrderedOp& b) {
   return a.symbol == b.symbol || a.symbol == 0 || b.symbol == 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "core/order_statistics.h"
 #include "merge/match/instance_key.h"
 #include "merge/steps/steps.h"
 
@@ -112,9 +113,8 @@ std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRan
   }
   for (std::size_t p = 0; p < period.length; ++p) {
     if (pauses[p].empty()) continue;
-    const auto middle = pauses[p].begin() + static_cast<std::ptrdiff_t>(pauses[p].size() / 2);
-    std::nth_element(pauses[p].begin(), middle, pauses[p].end());
-    if (*middle > longest) longest = *middle, phase = p;
+    const std::int64_t middle = UpperMedian(pauses[p]);
+    if (middle > longest) longest = middle, phase = p;
   }
 
   // A step begins after the collective before the pause; the same instance bounds it on every rank.

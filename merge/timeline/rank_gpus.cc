@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/interval.h"
+#include "core/order_statistics.h"
 #include "merge/timeline/assemble.h"
 
 namespace lockstep::merge {
@@ -17,10 +18,7 @@ constexpr std::uint64_t kIdle = 1;  // NVML's bit.
 
 std::uint32_t LowerMedianOf(std::vector<std::uint32_t> values) {
   std::erase(values, kNone);
-  if (values.empty()) return kNone;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return LowerMedian(std::move(values), kNone);
 }
 
 // Rows of the samples that count, per device.

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "analysis/replay/gpu/gpu_raw.h"
+#include "core/order_statistics.h"
 
 namespace lockstep::replay {
 namespace {
@@ -84,10 +85,7 @@ class Resolver {
     }
     for (std::size_t kind = 0; kind < 3; ++kind) {
       auto& values = samples[kind].empty() ? samples[0] : samples[kind];
-      if (values.empty()) continue;
-      const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-      std::nth_element(values.begin(), middle, values.end());
-      latency_ns_[kind] = *middle;
+      if (!values.empty()) latency_ns_[kind] = NthElement(values, (values.size() - 1) / 2);
     }
   }
   static std::size_t LatencyOf(const GpuItem& item) {

@@ -30,8 +30,7 @@ Counterfactual::Counterfactual(Graph& graph, const Likeness& likeness, StepLengt
       classes[{likeness.alike[i], likeness.by_median[i]}].push_back(operations[i].duration_ns);
   }
   std::map<std::pair<std::uint32_t, bool>, std::int64_t> ordinary;
-  for (auto& [key, values] : classes)
-    ordinary[key] = std::llround(key.second ? analysis::MiddleMedian(values) : Mean(values));
+  for (auto& [key, values] : classes) ordinary[key] = std::llround(key.second ? MiddleMedian(values) : Mean(values));
   ordinary_ns_ = real_ns_;
   for (std::size_t i = 0; i < operations.size(); ++i)
     if (likeness.alike[i] != kNone) ordinary_ns_[i] = ordinary.at({likeness.alike[i], likeness.by_median[i]});

@@ -150,15 +150,15 @@ Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::u
   return what_if;
 }
 
-std::int64_t WhatIf::measured_step_ns() const { return analysis::LowerMedian(Comparable(run_->measured_step_ns)); }
-std::int64_t WhatIf::replayed_step_ns() const { return analysis::LowerMedian(Comparable(replayed_ns_)); }
+std::int64_t WhatIf::measured_step_ns() const { return LowerMedian(Comparable(run_->measured_step_ns)); }
+std::int64_t WhatIf::replayed_step_ns() const { return LowerMedian(Comparable(replayed_ns_)); }
 
 double WhatIf::self_error() const {
   std::vector<double> errors;
   for (std::size_t i = replayed_ns_.size() > 1; i < replayed_ns_.size(); ++i)
     errors.push_back(std::abs(static_cast<double>(replayed_ns_[i] - run_->measured_step_ns[i])) /
                      static_cast<double>(std::max<std::int64_t>(1, run_->measured_step_ns[i])));
-  return analysis::LowerMedian(std::move(errors));
+  return LowerMedian(std::move(errors));
 }
 
 Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assume& assume, Answer* answer) const {
@@ -252,7 +252,7 @@ Result<std::vector<std::int64_t>> WhatIf::BestLengths(Answer* answer) const {
     const Result<Schedule> schedule = Simulator(job.graph).Run();
     if (!schedule.ok()) continue;
     std::vector<std::int64_t> lengths = job.StepLengths(schedule.value());
-    if (analysis::LowerMedian(Comparable(lengths)) >= analysis::LowerMedian(Comparable(best))) continue;
+    if (LowerMedian(Comparable(lengths)) >= LowerMedian(Comparable(best))) continue;
     best = std::move(lengths);
     if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule.value());
   }
@@ -345,7 +345,7 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
     simulator.emplace(job.job.graph);
     LS_TRY(changed, Play(job.job, *simulator, assume, &answer));
   }
-  const std::int64_t predicted_ns = analysis::LowerMedian(Comparable(changed));
+  const std::int64_t predicted_ns = LowerMedian(Comparable(changed));
   double apart = 0;  // How much repeated runs of the same configuration differ, if there are any.
   for (const Base& base : bases_)
     if (base.buckets.bytes == bases_.front().buckets.bytes)
@@ -361,8 +361,8 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
   const std::vector<std::int64_t> after = Comparable(changed), before = Comparable(replayed_ns_);
   std::vector<std::int64_t> gains;
   for (std::size_t i = 0; i < after.size(); ++i) gains.push_back(before[i] - after[i]);
-  answer.step_ns = analysis::LowerMedian(after);
-  answer.gain_ns = analysis::LowerMedian(gains);
+  answer.step_ns = LowerMedian(after);
+  answer.gain_ns = LowerMedian(gains);
   if (!gains.empty())
     answer.mean_gain_ns =
         std::accumulate(gains.begin(), gains.end(), std::int64_t{0}) / static_cast<std::int64_t>(gains.size());
@@ -378,9 +378,8 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
     // Another draw of the jitter, and a latency that grows with the logarithm of the ranks.
     LS_TRY(const std::vector<std::int64_t> other, Lengths(question, {2, {}}));
     LS_TRY(const std::vector<std::int64_t> tree, Lengths(question, {0.5, {}}));
-    const std::int64_t step = answer.step_ns, again = analysis::LowerMedian(Comparable(other));
-    cheaper =
-        static_cast<double>(std::max<std::int64_t>({0, step - again, step - analysis::LowerMedian(Comparable(tree))}));
+    const std::int64_t step = answer.step_ns, again = LowerMedian(Comparable(other));
+    cheaper = static_cast<double>(std::max<std::int64_t>({0, step - again, step - LowerMedian(Comparable(tree))}));
     dearer = static_cast<double>(std::max<std::int64_t>(0, again - step));
   }
   if (!answer.bucket_bytes.empty()) {
@@ -394,7 +393,7 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
       Assume other = assume;
       other.interference.compute_slowdown = slowdown;
       LS_TRY(const std::vector<std::int64_t> lengths, Lengths(question, other));
-      const auto more = static_cast<double>(analysis::LowerMedian(Comparable(lengths)) - predicted_ns);
+      const auto more = static_cast<double>(LowerMedian(Comparable(lengths)) - predicted_ns);
       dearer = std::max(dearer, more);
       cheaper = std::max(cheaper, -more);
     }

@@ -16,14 +16,14 @@ namespace {
 constexpr double kSameJob = 0.15;
 
 double Typical(const std::vector<std::int64_t>& lengths) {
-  return static_cast<double>(analysis::LowerMedian(Comparable(lengths)));
+  return static_cast<double>(LowerMedian(Comparable(lengths)));
 }
 
 }  // namespace
 
 Status WhatIf::FinishBase(Base& base) const {
   FitSteps(base.buckets, costs_, base.times);
-  base.step_ns = static_cast<double>(analysis::LowerMedian(Comparable(base.run->measured_step_ns)));
+  base.step_ns = static_cast<double>(LowerMedian(Comparable(base.run->measured_step_ns)));
   LS_TRY(const std::vector<std::int64_t> again, BucketLengths(base, base.buckets.bytes));
   if (const double again_ns = Typical(again); again_ns > 0) base.correction = base.step_ns / again_ns;
   base.as_asked_ns = Typical(again);
@@ -130,7 +130,7 @@ Result<WhatIf::Range> WhatIf::RangeOfCosts(const Question& question, const Assum
     other.cost_factor = times;
     if (question.kind != Question::kBucketCap) {
       LS_TRY(std::vector<std::int64_t> lengths, Lengths(question, other));
-      return analysis::LowerMedian(Comparable(std::move(lengths)));
+      return LowerMedian(Comparable(std::move(lengths)));
     }
     // The same job, its transfers dearer or cheaper.
     std::vector<Operation>& operations = changed.job.graph.operations();
@@ -142,7 +142,7 @@ Result<WhatIf::Range> WhatIf::RangeOfCosts(const Question& question, const Assum
     Result<std::vector<std::int64_t>> lengths = Play(changed.job, simulator, other, nullptr);
     for (std::size_t k = 0; k < before.size(); ++k) operations[changed.predicted[k]].duration_ns = before[k];
     if (!lengths.ok()) return lengths.error();
-    return analysis::LowerMedian(Comparable(std::move(lengths).value()));
+    return LowerMedian(Comparable(std::move(lengths).value()));
   };
   LS_TRY(const std::int64_t dear_ns, step_with(factor));
   LS_TRY(const std::int64_t cheap_ns, step_with(1 / factor));

@@ -161,7 +161,7 @@ std::vector<Cell> RowOf(const gpu::RankView& rank, std::uint32_t name, merge::Ke
   row[kDevices] = List(sum.devices);
   row[kStreams] = List(sum.streams);
   row[kOccupancyKnown] = Int(sum.occupancy_ns);
-  row[kP50] = Int(analysis::LowerMedian(std::move(sum.durations)));
+  row[kP50] = Int(LowerMedian(std::move(sum.durations)));
   return row;
 }
 
