@@ -42,7 +42,7 @@ bool IncompleteInput(const merge::Timeline& timeline) {
   const Context context(timeline, options);
   Analysis analysis;
   DescribeRun(context, analysis);
-  JudgeTrust(context, analysis);
+  AssessTrust(context, analysis);
   CollectLosses(context, analysis);
   return analysis.incomplete();
 }

@@ -15,7 +15,7 @@ namespace lockstep::analysis {
 
 struct AnalyzeOptions {
   unsigned jobs = 0;                     // Threads, 0: all allowed cores. Never changes the result.
-  std::size_t max_step_cells = 100'000;  // steps x ranks in Analysis::steps; above: none, steps_truncated.
+  std::size_t max_step_cells = 100'000;  // steps x ranks in Analysis::steps; above: none, truncated.
   std::uint64_t seed = 1;                // Of bootstrap and permutations.
   bool replay = true;                    // Answer what takes a replay of the run.
   // Tables of a rank, asked for only when a price needs them. Empty: Timeline::ReadRank.

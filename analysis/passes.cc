@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "analysis/pass_order.h"
+
 namespace lockstep::analysis {
 namespace {
 
@@ -14,43 +16,85 @@ bool HasMessages(const Context& context) { return context.tables().p2p_pairs.row
 bool HasGpus(const Context& context) { return context.tables().rank_gpus.rows() > 0; }
 bool HasUnits(const Context& context) { return context.ranks().size() >= 2 && context.units().size() >= 2; }
 
+using enum Part;
+
 constexpr Pass kPasses[] = {
-    {"run", "", Always, DescribeRun},
-    {"losses", "", Always, CollectLosses},
-    {"trust", "", Always, JudgeTrust},
-    {"gpus", "GPUs", HasGpus, TabulateGpus},
-    {"summary", "", Always, Summarize},
-    {"collectives", "matched collectives", HasCollectives, TabulateCollectives},
-    {"arrivals", "matched collectives", HasCollectives, CountArrivals},
-    {"ranks", "totals per rank", HasTotals, TabulateRanks},
-    {"steps", "steps", HasSteps, TabulateSteps},
-    {"stragglers", "two ranks and two steps, or enough collectives to slice the run", HasUnits, FindStragglers},
-    {"wait_only", "matched collectives", HasCollectives, FindWaitOnlyProgress},
-    {"turns", "matched collectives", HasCollectives, FindTurns},
-    {"p2p", "point-to-point messages", HasMessages, TabulateP2p},
-    {"input", "totals per rank", HasTotals, FindInputBound},
-    {"causes", "totals per rank", HasTotals, FindCauses},
-    {"bursts", "steps", HasSteps, FindBursts},
-    {"warmup", "steps", HasSteps, TellWarmup},
-    {"transfer", "totals per rank", HasTotals, FindExposedTransfer},
-    {"starved", "totals per rank", HasTotals, FindStarved},
-    {"buckets", "gradient buckets recorded by PyTorch's hooks", HasBuckets, JoinBuckets},
-    {"replay", "", Always, DescribeReplay},
-    {"overlap", "", Always, ScoreOverlap},
-    {"bucket_curve", "", Always, PredictBuckets},
-    {"counterfactual", "", Always, CountCounterfactuals},
-    {"critical_path", "", Always, FindCriticalPath},
-    {"delays", "", Always, AttributeDelays},
-    {"fsdp", "", Always, RecogniseShards},
-    {"backends", "", Always, FindUnrecordedBackend},
-    {"gpus_unrecorded", "", Always, FindUnrecordedGpus},
-    {"verdict", "", Always, Conclude},
+    {"run", "", Always, DescribeRun, {}, {run_dir, run, remarks}},
+    {"losses", "", Always, CollectLosses, {}, {losses}},
+    {"trust", "", Always, AssessTrust, {}, {trust}},
+    {"gpus", "GPUs", HasGpus, TabulateGpus, {run, trust}, {gpus, run, trust}, {"run", "trust"}},
+    {"summary", "", Always, Summarize, {}, {summary, remarks}, {"run"}},
+    {"collectives", "matched collectives", HasCollectives, TabulateCollectives, {}, {collectives, groups}},
+    {"arrivals", "matched collectives", HasCollectives, CountArrivals, {}, {arrivals}},
+    {"ranks", "totals per rank", HasTotals, TabulateRanks, {arrivals}, {ranks}},
+    {"steps", "steps", HasSteps, TabulateSteps, {}, {steps, truncated}},
+    {"stragglers",
+     "two ranks and two steps, or enough collectives to slice the run",
+     HasUnits,
+     FindStragglers,
+     {run, trust, ranks, arrivals, gpus},
+     {stragglers, findings, remarks},
+     {"summary"}},
+    {"wait_only",
+     "matched collectives",
+     HasCollectives,
+     FindWaitOnlyProgress,
+     {run, summary},
+     {wait_only, mostly_posted, findings},
+     {"stragglers"}},
+    {"turns",
+     "matched collectives",
+     HasCollectives,
+     FindTurns,
+     {run, summary, arrivals, stragglers, findings},
+     {findings},
+     {"wait_only"}},
+    {"p2p", "point-to-point messages", HasMessages, TabulateP2p, {run, summary, ranks}, {p2p, findings}, {"turns"}},
+    {"input", "totals per rank", HasTotals, FindInputBound, {summary, ranks}, {findings}, {"p2p"}},
+    {"causes", "totals per rank", HasTotals, FindCauses, {summary, findings}, {comm_on_path_ns, findings}, {"input"}},
+    {"bursts", "steps", HasSteps, FindBursts, {summary}, {findings}, {"causes"}},
+    {"warmup", "steps", HasSteps, FindWarmup, {}, {findings}, {"bursts"}},
+    {"transfer",
+     "totals per rank",
+     HasTotals,
+     FindExposedTransfer,
+     {run, summary, collectives, comm_on_path_ns, findings},
+     {findings, remarks},
+     {"warmup"}},
+    {"starved", "totals per rank", HasTotals, FindStarved, {run, summary, ranks}, {findings}, {"transfer"}},
+    {"buckets", "gradient buckets recorded by PyTorch's hooks", HasBuckets, JoinBuckets, {}, {buckets}},
+    {"replay", "", Always, DescribeReplay, {}, {replay, replay_skipped}},
+    {"overlap", "", Always, ScoreOverlap, {}, {overlap}},
+    {"bucket_curve", "", Always, PredictBuckets, {buckets}, {buckets, findings}, {"buckets", "starved"}},
+    {"counterfactual", "", Always, CountCounterfactuals, {stragglers}, {stragglers_replayed, counterfactual}},
+    {"critical_path", "", Always, FindCriticalPath, {}, {critical_path}},
+    {"delays", "", Always, AttributeDelays, {}, {delays}},
+    {"fsdp", "", Always, RecogniseShards, {}, {fsdp, findings}, {"bucket_curve"}},
+    {"backends",
+     "",
+     Always,
+     FindUnrecordedBackend,
+     {run, losses},
+     {unrecorded, losses, remarks},
+     {"losses", "transfer"}},
+    {"gpus_unrecorded", "", Always, FindUnrecordedGpus, {run, losses, unrecorded}, {unrecorded}, {"backends"}},
+    {"verdict",
+     "",
+     Always,
+     Conclude,
+     {run, trust, summary, stragglers, buckets, findings, unrecorded, wait_only, mostly_posted, remarks},
+     {findings, additivity, verdict, remarks, suspicious},
+     {"fsdp", "backends"}},
 };
 
 }  // namespace
 
+std::span<const Pass> Passes() { return kPasses; }
+
 void RunPasses(const Context& context, Analysis& analysis) {
-  for (const Pass& pass : kPasses) {
+  std::string problem;
+  for (const std::size_t i : OrderOf(kPasses, problem)) {
+    const Pass& pass = kPasses[i];
     if (pass.applies(context))
       pass.run(context, analysis);
     else

@@ -1,26 +1,16 @@
 #pragma once
-// A pass answers one question about the run and writes its part of the Analysis.
-// The list, in the order they run (later ones read what earlier ones wrote), is
-// in passes.cc.
-
-#include <string_view>
+// A pass answers one question about the run and writes its part of the Analysis. The list, with what each reads and
+// writes, is in passes.cc; their order follows from that (pass_order.h).
 
 #include "analysis/context.h"
 #include "analysis/core/model.h"
 
 namespace lockstep::analysis {
 
-struct Pass {
-  std::string_view name;
-  std::string_view needs;  // What it lacks when `applies` says no; shown to the user.
-  bool (*applies)(const Context&);
-  void (*run)(const Context&, Analysis&);
-};
-
 void DescribeRun(const Context& context, Analysis& analysis);            // run_facts.cc
 void DescribeWindows(const Context& context, Analysis& analysis);        // windows.cc
 void CollectLosses(const Context& context, Analysis& analysis);          // run_facts.cc
-void JudgeTrust(const Context& context, Analysis& analysis);             // trust.cc
+void AssessTrust(const Context& context, Analysis& analysis);            // trust.cc
 void TabulateGpus(const Context& context, Analysis& analysis);           // gpus.cc
 void Summarize(const Context& context, Analysis& analysis);              // summary.cc
 void TabulateRanks(const Context& context, Analysis& analysis);          // ranks.cc
@@ -34,7 +24,7 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis);   // prog
 void FindExposedTransfer(const Context& context, Analysis& analysis);    // transfer.cc
 void FindInputBound(const Context& context, Analysis& analysis);         // input.cc
 void FindCauses(const Context& context, Analysis& analysis);             // causes/causes.cc
-void TellWarmup(const Context& context, Analysis& analysis);             // warmup.cc
+void FindWarmup(const Context& context, Analysis& analysis);             // warmup.cc
 void FindBursts(const Context& context, Analysis& analysis);             // bursts.cc
 void FindStarved(const Context& context, Analysis& analysis);            // starved.cc
 void JoinBuckets(const Context& context, Analysis& analysis);            // buckets.cc

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/causes/cost.h"
-#include "analysis/causes/witness.h"
+#include "analysis/causes/rank_events.h"
 #include "analysis/context.h"
 #include "analysis/core/model.h"
 
@@ -15,21 +15,21 @@ namespace lockstep::analysis {
 class Cause {
  public:
   virtual ~Cause() = default;
-  virtual void Prepare(std::size_t witnesses) = 0;
+  virtual void Prepare(std::size_t ranks) = 0;
   // Keeps what it needs of a rank, whose events go away afterwards. At the same time for different i.
-  virtual void Look(std::size_t i, const Witness& witness) = 0;
+  virtual void Examine(std::size_t i, const RankEvents& events) = 0;
   // After all have been looked at, in the order of the list.
-  virtual void Tell(const Context& context, Analysis& analysis) = 0;
+  virtual void Report(const Context& context, Analysis& analysis) = 0;
 };
 
 template <typename Evidence>
 class CauseOf : public Cause {
  public:
-  void Prepare(std::size_t witnesses) override { found_.resize(witnesses); }
-  void Look(std::size_t i, const Witness& witness) override { found_[i] = See(witness); }
+  void Prepare(std::size_t ranks) override { found_.resize(ranks); }
+  void Examine(std::size_t i, const RankEvents& events) override { found_[i] = EvidenceOf(events); }
 
  protected:
-  virtual std::optional<Evidence> See(const Witness& witness) const = 0;  // Nothing: the rank cannot tell.
+  virtual std::optional<Evidence> EvidenceOf(const RankEvents& events) const = 0;  // Nothing: the rank cannot tell.
   std::vector<const Evidence*> found() const {
     std::vector<const Evidence*> all;
     for (const auto& one : found_)

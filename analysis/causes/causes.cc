@@ -41,10 +41,10 @@ void FindCauses(const Context& context, Analysis& analysis) {
   merge::ParallelFor(context.options().jobs, ranks.size(), [&](std::size_t i) {
     Result<schema::RankTables> tables = context.ReadRank(ranks[i]);
     if (!tables.ok()) return;  // Counted and told where files are.
-    const Witness witness(context, index, ranks[i], std::move(tables).value());
-    for (const auto& cause : causes) cause->Look(i, witness);
+    const RankEvents events(context, index, ranks[i], std::move(tables).value());
+    for (const auto& cause : causes) cause->Examine(i, events);
   });
-  for (const auto& cause : causes) cause->Tell(context, analysis);
+  for (const auto& cause : causes) cause->Report(context, analysis);
 }
 
 }  // namespace lockstep::analysis

@@ -15,20 +15,20 @@ namespace {
 constexpr std::size_t kStepsForInterval = 8;
 }
 
-RankCost::RankCost(const Witness& witness) : rank(witness.view().rank), per_step(witness.per_step()) {
-  for (const gpu::RankView::Step& stretch : witness.stretches()) {
+RankCost::RankCost(const RankEvents& events) : rank(events.view().rank), per_step(events.per_step()) {
+  for (const gpu::RankView::Step& stretch : events.stretches()) {
     step.push_back(stretch.index);
     window_ns.push_back(stretch.window.end - stretch.window.begin);
   }
   ns.assign(step.size(), 0);
 }
 
-RankCost RankCost::OfPaths(const Witness& witness) {
-  const RankCost all(witness);
+RankCost RankCost::OfPaths(const RankEvents& events) {
+  const RankCost all(events);
   RankCost some;
   some.rank = all.rank;
   some.per_step = all.per_step;
-  for (const Witness::Path& path : witness.paths()) {
+  for (const RankEvents::Path& path : events.paths()) {
     some.step.push_back(all.step[path.stretch]);
     some.window_ns.push_back(all.window_ns[path.stretch]);
   }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/causes/witness.h"
+#include "analysis/causes/rank_events.h"
 #include "analysis/core/model.h"
 
 namespace lockstep::analysis {
@@ -16,9 +16,9 @@ namespace lockstep::analysis {
 struct RankCost {
   RankCost() = default;
   // Of all stretches: 0 until something is added.
-  explicit RankCost(const Witness& witness);
+  explicit RankCost(const RankEvents& events);
   // Of the stretches with a critical path.
-  static RankCost OfPaths(const Witness& witness);
+  static RankCost OfPaths(const RankEvents& events);
   std::int32_t rank = -1;
   bool per_step = false;
   std::vector<std::int64_t> step, window_ns, ns;

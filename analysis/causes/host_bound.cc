@@ -12,16 +12,16 @@ struct OnPath {
 
 class HostBoundComm : public CauseOf<OnPath> {
  public:
-  std::optional<OnPath> See(const Witness& witness) const override {
-    if (!witness.gpu()) return std::nullopt;
-    OnPath on_path{RankCost::OfPaths(witness)};
-    for (std::size_t p = 0; p < witness.paths().size(); ++p)
-      for (const gpu::CriticalPathFinder::Share& share : witness.path_finder().Shares(witness.paths()[p].path))
+  std::optional<OnPath> EvidenceOf(const RankEvents& events) const override {
+    if (!events.gpu()) return std::nullopt;
+    OnPath on_path{RankCost::OfPaths(events)};
+    for (std::size_t p = 0; p < events.paths().size(); ++p)
+      for (const gpu::CriticalPathFinder::Share& share : events.path_finder().Shares(events.paths()[p].path))
         if (share.category == gpu::PathCategory::kCommunication) on_path.communication.ns[p] += share.ns;
     return on_path;
   }
 
-  void Tell(const Context& context, Analysis& analysis) override {
+  void Report(const Context& context, Analysis& analysis) override {
     std::vector<RankCost> costs;
     for (const OnPath* one : found()) costs.push_back(one->communication);
     if (costs.empty()) return;

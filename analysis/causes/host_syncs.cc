@@ -65,17 +65,17 @@ std::string Where(const Site& site) {
 
 class HostSyncs : public CauseOf<Syncs> {
  public:
-  std::optional<Syncs> See(const Witness& witness) const override {
-    if (!witness.gpu()) return std::nullopt;
-    Syncs syncs{RankCost(witness), {}};
-    const auto& blocking = witness.gaps().blocking;
+  std::optional<Syncs> EvidenceOf(const RankEvents& events) const override {
+    if (!events.gpu()) return std::nullopt;
+    Syncs syncs{RankCost(events), {}};
+    const auto& blocking = events.gaps().blocking;
     for (const gpu::BlockingCall& call : blocking)
-      if (witness.HostStretchAt(call.begin_ns) != kNowhere) ++syncs.sites[SiteOf(witness, call)].calls;
-    for (const gpu::Gap& gap : witness.gaps().gaps) {
-      if (gap.device != witness.device() || witness.KindOf(gap) != IdleKind::kSync || gap.blocking == kNone) continue;
-      SiteSum& sum = syncs.sites[SiteOf(witness, blocking[gap.blocking])];
+      if (events.HostStretchAt(call.begin_ns) != kNowhere) ++syncs.sites[SiteOf(events, call)].calls;
+    for (const gpu::Gap& gap : events.gaps().gaps) {
+      if (gap.device != events.device() || events.KindOf(gap) != IdleKind::kSync || gap.blocking == kNone) continue;
+      SiteSum& sum = syncs.sites[SiteOf(events, blocking[gap.blocking])];
       bool inside = false;
-      witness.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) {
+      events.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) {
         syncs.cost.ns[stretch] += ns;
         sum.idle_ns += ns;
         inside = true;
@@ -85,7 +85,7 @@ class HostSyncs : public CauseOf<Syncs> {
     return syncs;
   }
 
-  void Tell(const Context& context, Analysis& analysis) override {
+  void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
     std::vector<RankCost> costs;
     std::map<Site, SiteSum> sites;
@@ -107,8 +107,7 @@ class HostSyncs : public CauseOf<Syncs> {
     const auto& [site, worst] = order.front();
     const double per = static_cast<double>(std::max<std::int64_t>(1, stretches));
     Finding finding;
-    finding.id = "sync.host";
-    finding.part = "sync";
+    finding.id = FindingId::kSyncHost;
     finding.headline = fmt::format("The host waits for the GPU, which is then idle for {}: most after {}.",
                                    OfTheStep(cost, whole), Where(site));
     finding.brief = fmt::format("GPU idle after {}", site.op.empty() ? ShortName(site.call) : ShortName(site.op));
@@ -138,33 +137,33 @@ class HostSyncs : public CauseOf<Syncs> {
       finding.replayed = true;
       finding.upper_bound = false;
     }
-    finding.rows = {{"calls", "idle_gaps", "idle_ns"}, {}};
+    finding.explain = {{"calls", "idle_gaps", "idle_ns"}, {}};
     for (const auto& [each, sum] : order) {
-      if (sum.idle_ns == 0 && finding.rows.rows.size() >= 20) break;
-      finding.rows.rows.push_back({sum.calls, sum.gaps, sum.idle_ns});
-      finding.rows.names.push_back(Where(each));
+      if (sum.idle_ns == 0 && finding.explain.rows.size() >= 20) break;
+      finding.explain.rows.push_back({sum.calls, sum.gaps, sum.idle_ns});
+      finding.explain.names.push_back(Where(each));
     }
     analysis.findings.push_back(std::move(finding));
   }
 
  private:
   // The innermost operator and the innermost range of the application around the call.
-  static Site SiteOf(const Witness& witness, const gpu::BlockingCall& call) {
+  static Site SiteOf(const RankEvents& events, const gpu::BlockingCall& call) {
     constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kPythonFunction = schema::RangeSource::kPython;
-    Site site{gpu::BlockingName(witness.view(), call), {}, {}};
+    Site site{gpu::BlockingName(events.view(), call), {}, {}};
     if (call.thread == kNone) return site;
-    const auto& ranges = witness.view().tables.ranges;
-    for (std::uint32_t range = witness.nest().At(call.thread, call.begin_ns); range != kNone;
-         range = witness.nest().Parent(range)) {
+    const auto& ranges = events.view().tables.ranges;
+    for (std::uint32_t range = events.nest().At(call.thread, call.begin_ns); range != kNone;
+         range = events.nest().Parent(range)) {
       const std::uint8_t source = ranges.source[range];
       if (source == kCpuOp) {
         // aten::item calls aten::_local_scalar_dense: what the program wrote is the outer one.
-        const std::string_view name = witness.RangeName(range);
+        const std::string_view name = events.RangeName(range);
         if (site.op.empty() || (name.starts_with("aten::") && site.op.starts_with("aten::") && site.range.empty()))
           site.op = name;
       } else if (source != kPythonFunction && site.range.empty() &&
-                 !witness.RangeName(range).starts_with("ProfilerStep#")) {
-        site.range = witness.RangeName(range);
+                 !events.RangeName(range).starts_with("ProfilerStep#")) {
+        site.range = events.RangeName(range);
       }
     }
     return site;

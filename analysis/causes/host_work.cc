@@ -25,15 +25,15 @@ struct Work {
 
 class HostWork : public CauseOf<Work> {
  public:
-  std::optional<Work> See(const Witness& witness) const override {
-    if (!witness.gpu()) return std::nullopt;
-    Work work{RankCost(witness), {}};
-    for (const gpu::Gap& gap : witness.gaps().gaps) {
-      if (gap.device != witness.device() || witness.KindOf(gap) != IdleKind::kHostWork) continue;
-      Sum& sum = work.by_name[NameOf(witness, gap)];
-      sum.library = IsLibrary(witness, gap);
+  std::optional<Work> EvidenceOf(const RankEvents& events) const override {
+    if (!events.gpu()) return std::nullopt;
+    Work work{RankCost(events), {}};
+    for (const gpu::Gap& gap : events.gaps().gaps) {
+      if (gap.device != events.device() || events.KindOf(gap) != IdleKind::kHostWork) continue;
+      Sum& sum = work.by_name[NameOf(events, gap)];
+      sum.library = IsLibrary(events, gap);
       bool inside = false;
-      witness.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) {
+      events.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) {
         work.cost.ns[stretch] += ns;
         sum.ns += ns;
         inside = true;
@@ -43,7 +43,7 @@ class HostWork : public CauseOf<Work> {
     return work;
   }
 
-  void Tell(const Context& context, Analysis& analysis) override {
+  void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
     std::vector<RankCost> costs;
     std::map<std::string, Sum> by_name;
@@ -67,8 +67,7 @@ class HostWork : public CauseOf<Work> {
     const auto& [name, most] = order.front();
     const bool operators = 2 * library > total, named = !name.empty() && !operators && 2 * most.ns > total;
     Finding finding;
-    finding.id = "host.work";
-    finding.part = "host";
+    finding.id = FindingId::kHostWork;
     finding.headline =
         fmt::format("The GPU is idle for {} while the host {}.", OfTheStep(cost, whole),
                     named       ? fmt::format("is in \"{}\"", name)
@@ -103,19 +102,19 @@ class HostWork : public CauseOf<Work> {
     finding.upper_bound = true;
     finding.confidence = named || operators ? 0.6 : 0.5;
     SetPrice(cost, finding);
-    finding.rows = {{"gaps", "idle_ns"}, {}};
+    finding.explain = {{"gaps", "idle_ns"}, {}};
     for (const auto& [each, sum] : order) {
-      if (finding.rows.rows.size() >= 20) break;
-      finding.rows.rows.push_back({sum.gaps, sum.ns});
-      finding.rows.names.push_back(each.empty() ? "outside all ranges" : each);
+      if (finding.explain.rows.size() >= 20) break;
+      finding.explain.rows.push_back({sum.gaps, sum.ns});
+      finding.explain.names.push_back(each.empty() ? "outside all ranges" : each);
     }
     analysis.findings.push_back(std::move(finding));
   }
 
  private:
-  static bool IsLibrary(const Witness& witness, const gpu::Gap& gap) {
+  static bool IsLibrary(const RankEvents& events, const gpu::Gap& gap) {
     constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp;
-    return gap.host_range != kNone ? witness.view().tables.ranges.source[gap.host_range] == kCpuOp
+    return gap.host_range != kNone ? events.view().tables.ranges.source[gap.host_range] == kCpuOp
                                    : gap.host_call != kNone;
   }
   static std::string LargestLibrary(const std::vector<std::pair<std::string, Sum>>& order) {
@@ -125,12 +124,11 @@ class HostWork : public CauseOf<Work> {
   }
 
   // What covers half of the wait; a whole step or the profiler's mark says nothing.
-  static std::string NameOf(const Witness& witness, const gpu::Gap& gap) {
+  static std::string NameOf(const RankEvents& events, const gpu::Gap& gap) {
     std::uint32_t range = gap.host_range;
-    while (range != kNone && witness.RangeName(range).starts_with("ProfilerStep#"))
-      range = witness.nest().Parent(range);
-    if (range != kNone) return ShortName(witness.RangeName(range));
-    if (gap.host_call != kNone) return ShortName(witness.view().Text(witness.view().tables.api.name[gap.host_call]));
+    while (range != kNone && events.RangeName(range).starts_with("ProfilerStep#")) range = events.nest().Parent(range);
+    if (range != kNone) return ShortName(events.RangeName(range));
+    if (gap.host_call != kNone) return ShortName(events.view().Text(events.view().tables.api.name[gap.host_call]));
     return {};
   }
 };

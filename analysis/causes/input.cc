@@ -6,16 +6,17 @@
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replay_price.h"
+#include "analysis/run/findings.h"
 
 namespace lockstep::analysis {
 void FindInputBound(const Context& context, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   Finding finding;
-  finding.rows.columns = {"rank", "input_ns", "span_ns"};
+  finding.explain.columns = {"rank", "input_ns", "span_ns"};
   std::vector<std::int64_t> shares_ppb;
   for (const RankRow& row : analysis.ranks) {
-    finding.rows.rows.push_back({row.rank, row.input_ns, row.span_ns});
+    finding.explain.rows.push_back({row.rank, row.input_ns, row.span_ns});
     if (row.span_ns > 0)
       shares_ppb.push_back(
           static_cast<std::int64_t>(1e9 * static_cast<double>(row.input_ns) / static_cast<double>(row.span_ns)));
@@ -36,10 +37,8 @@ void FindInputBound(const Context& context, Analysis& analysis) {
     input = static_cast<std::int64_t>(1e-9 * static_cast<double>(LowerMedian(shares_ppb)) * static_cast<double>(whole));
   }
   if (whole <= 0 || static_cast<double>(input) < kNameShare * static_cast<double>(whole)) return;
-  finding.id = "input.bound";
-  finding.headline =
-      s.per_step ? fmt::format("The ranks wait for input for {} of each {} step.", Duration(input), Duration(whole))
-                 : fmt::format("The ranks wait for input for {} of the time.", Percent(input, whole));
+  finding.id = FindingId::kInputBound;
+  finding.headline = fmt::format("The ranks wait for input for {}.", OfTheStep(s, input));
   finding.brief = "input is loaded while nothing else runs";
   if (s.per_step) finding.saves_ns_per_step = input;
   finding.upper_bound = true;

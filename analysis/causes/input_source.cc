@@ -19,19 +19,19 @@ struct Loading {
 
 class InputSource : public CauseOf<Loading> {
  public:
-  std::optional<Loading> See(const Witness& witness) const override {
+  std::optional<Loading> EvidenceOf(const RankEvents& events) const override {
     constexpr std::uint8_t kInput = schema::Category::kInput;
-    const auto& ranges = witness.view().tables.ranges;
+    const auto& ranges = events.view().tables.ranges;
     Loading loading;
-    loading.steps = static_cast<std::int64_t>(witness.stretches().size());
-    loading.per_step = witness.per_step();
+    loading.steps = static_cast<std::int64_t>(events.stretches().size());
+    loading.per_step = events.per_step();
     for (std::uint32_t row = 0; row < ranges.rows(); ++row) {
-      if (ranges.category[row] != kInput || witness.HostStretchAt(ranges.begin_ns[row]) == kNowhere) continue;
+      if (ranges.category[row] != kInput || events.HostStretchAt(ranges.begin_ns[row]) == kNowhere) continue;
       // The outermost says who loads.
-      if (const std::uint32_t parent = witness.nest().Parent(row);
-          parent != schema::kNone && witness.PhaseOf(parent) == kInput)
+      if (const std::uint32_t parent = events.nest().Parent(row);
+          parent != schema::kNone && events.PhaseOf(parent) == kInput)
         continue;
-      auto& [count, ns] = loading.by_name[std::string(witness.RangeName(row))];
+      auto& [count, ns] = loading.by_name[std::string(events.RangeName(row))];
       ++count;
       ns += ranges.duration_ns[row];
     }
@@ -39,9 +39,9 @@ class InputSource : public CauseOf<Loading> {
     return loading;
   }
 
-  void Tell(const Context&, Analysis& analysis) override {
+  void Report(const Context&, Analysis& analysis) override {
     const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
-                                 [](const Finding& f) { return f.id == "input.bound"; });
+                                 [](const Finding& f) { return f.id == FindingId::kInputBound; });
     if (at == analysis.findings.end()) return;
     Loading all;
     for (const Loading* one : found()) {

@@ -31,15 +31,15 @@ struct Kernels {
 
 class KernelFixes : public CauseOf<Kernels> {
  public:
-  std::optional<Kernels> See(const Witness& witness) const override {
-    if (!witness.gpu()) return std::nullopt;
-    const auto& ops = witness.activity().timeline.ops;
-    const std::vector<std::uint8_t> pattern = MatchPatterns(witness);
+  std::optional<Kernels> EvidenceOf(const RankEvents& events) const override {
+    if (!events.gpu()) return std::nullopt;
+    const auto& ops = events.activity().timeline.ops;
+    const std::vector<std::uint8_t> pattern = MatchPatterns(events);
     Kernels kernels;
     kernels.of.resize(KernelPatterns().size());
-    for (OfPattern& one : kernels.of) one.cost = RankCost::OfPaths(witness);
-    for (std::size_t p = 0; p < witness.paths().size(); ++p)
-      for (const gpu::PathPiece& piece : witness.paths()[p].path.pieces) {
+    for (OfPattern& one : kernels.of) one.cost = RankCost::OfPaths(events);
+    for (std::size_t p = 0; p < events.paths().size(); ++p)
+      for (const gpu::PathPiece& piece : events.paths()[p].path.pieces) {
         if ((piece.edge != gpu::PathEdge::kOp && piece.edge != gpu::PathEdge::kCut) || ops[piece.op].copy) continue;
         const std::int64_t ns = piece.end_ns - piece.begin_ns;
         kernels.on_path_ns += ns;
@@ -47,14 +47,14 @@ class KernelFixes : public CauseOf<Kernels> {
         OfPattern& one = kernels.of[pattern[piece.op]];
         one.cost.ns[p] += ns;
         ++one.count;
-        NameSum& sum = one.by_name[gpu::OpName(witness.view(), ops[piece.op])];
+        NameSum& sum = one.by_name[gpu::OpName(events.view(), ops[piece.op])];
         ++sum.count;
         sum.ns += ns;
       }
     return kernels;
   }
 
-  void Tell(const Context& context, Analysis& analysis) override {
+  void Report(const Context& context, Analysis& analysis) override {
     for (std::size_t p = 0; p < KernelPatterns().size(); ++p) TellOne(context, analysis, p);
   }
 
@@ -83,7 +83,6 @@ class KernelFixes : public CauseOf<Kernels> {
                      [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
     Finding finding;
     finding.id = pattern.id;
-    finding.part = pattern.id;
     finding.headline = fmt::format("{} spent in {}.", Capital(OfTheStep(cost, whole)), pattern.what);
     finding.brief = std::string(pattern.what.substr(0, pattern.what.find(',')));
     const double per = static_cast<double>(stretches);
@@ -97,11 +96,11 @@ class KernelFixes : public CauseOf<Kernels> {
     finding.action = pattern.action;
     finding.upper_bound = true;
     finding.confidence = 0.5;
-    finding.rows = {{"count", "on_critical_path_ns"}, {}};
+    finding.explain = {{"count", "on_critical_path_ns"}, {}};
     for (const auto& [name, sum] : order) {
-      if (finding.rows.rows.size() >= 20) break;
-      finding.rows.rows.push_back({sum.count, sum.ns});
-      finding.rows.names.push_back(name);
+      if (finding.explain.rows.size() >= 20) break;
+      finding.explain.rows.push_back({sum.count, sum.ns});
+      finding.explain.names.push_back(name);
     }
     cost.ns = static_cast<std::int64_t>(static_cast<double>(cost.ns) * pattern.removable);
     cost.share *= pattern.removable;

@@ -12,31 +12,31 @@ constexpr std::uint32_t kNone = schema::kNone;
 
 // Names as PyTorch 1.13 to 2.5, cuBLAS, cuDNN 8 and 9 and MIOpen have them in traces.
 constexpr KernelPattern kPatterns[] = {
-    {"kernel.attention", "attention as separate matrix products and softmax", "softmax", "logsoftmax|nll",
+    {FindingId::kKernelAttention, "attention as separate matrix products and softmax", "softmax", "logsoftmax|nll",
      KernelPattern::kBetweenGemms, 1.0, 0.02,
      "torch.nn.functional.scaled_dot_product_attention (FlashAttention) in place of bmm, softmax, bmm"},
     // TF32 runs as ..._tf32_..., s1688 or s16816; 16-bit as h or bf16: none of these is single precision.
-    {"kernel.fp32_gemm", "matrix products in single precision, which leave the tensor cores unused",
+    {FindingId::kKernelFp32Gemm, "matrix products in single precision, which leave the tensor cores unused",
      "sgemm|_simt_|scudnn|_ffma_|gemmsn_", "tf32|s1688|s16816|bf16|fp16|h884|h1688|h16816|tensorop",
      KernelPattern::kTensorCores, 0.875, 0.02,
      "torch.set_float32_matmul_precision(\"high\") (TF32), or torch.autocast(dtype=torch.bfloat16); compare the loss"},
-    {"kernel.layout", "tensors rearranged between NCHW and NHWC",
+    {FindingId::kKernelLayout, "tensors rearranged between NCHW and NHWC",
      "nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|tensortransformgeneric|batched_transpose_|transpose_nchw", "",
      KernelPattern::kNothing, 1.0, 0.02, "model.to(memory_format=torch.channels_last), and the input as well"},
-    {"kernel.scatter", "embedding gradients and indexed updates with conflicting memory accesses",
+    {FindingId::kKernelScatter, "embedding gradients and indexed updates with conflicting memory accesses",
      "embedding_backward|embeddingbackward|compute_grad_weight|krn_partial|sum_and_scatter|indexfunclargeindex|"
      "indexfuncsmallindex|indexing_backward_kernel|index_put|scatter_gather_elementwise|embeddingbag_updategradinput",
      "", KernelPattern::kNothing, 1.0, 0.03,
      "sparse gradients (Embedding(sparse=True)) or a fused embedding (FBGEMM's table-batched one); index_add or sorted "
      "indices instead of index_put with accumulate"},
-    {"kernel.optimizer", "the optimizer's update as one small kernel per parameter and operation",
+    {FindingId::kKernelOptimizer, "the optimizer's update as one small kernel per parameter and operation",
      "elementwise_kernel|addcmul|addcdiv|reduce_kernel", "multi_tensor|fused", KernelPattern::kInOptimizer, 1.0, 0.02,
      "the optimizer's fused=True or foreach=True"},
-    {"kernel.casts", "tensors copied or cast", "direct_copy_kernel|bfloat16_copy_kernel|catarraybatchedcopy", "",
-     KernelPattern::kNothing, 1.0, 0.05,
+    {FindingId::kKernelCasts, "tensors copied or cast", "direct_copy_kernel|bfloat16_copy_kernel|catarraybatchedcopy",
+     "", KernelPattern::kNothing, 1.0, 0.05,
      "keep one dtype and layout (autocast once, no .contiguous() or .to() in the step), write into views instead of "
      "cat"},
-    {"kernel.elementwise", "elementwise operations, one kernel and one pass over memory each",
+    {FindingId::kKernelElementwise, "elementwise operations, one kernel and one pass over memory each",
      "elementwise_kernel|elementwise_unary|elementwise_binary", "multi_tensor|fused|triton", KernelPattern::kNothing,
      1.0, 0.10, "torch.compile fuses them; in-place or fused variants where it cannot"},
 };
@@ -62,8 +62,8 @@ struct Name {
 
 class Matcher {
  public:
-  explicit Matcher(const Witness& witness)
-      : witness_(witness), t_(witness.view().tables), ops_(witness.activity().timeline.ops) {
+  explicit Matcher(const RankEvents& events)
+      : events_(events), t_(events.view().tables), ops_(events.activity().timeline.ops) {
     for (std::uint32_t row = 0; row < t_.devices.rows(); ++row)
       tensor_cores_[t_.devices.device[row]] =
           t_.devices.vendor[row] != schema::Vendor::kAmd && t_.devices.compute_major[row] >= 8;
@@ -90,7 +90,7 @@ class Matcher {
     const std::uint32_t id = t_.kernels.name[op.row];
     const auto [at, fresh] = names_.try_emplace(id);
     if (!fresh) return at->second;
-    std::string lower(witness_.view().Text(id));
+    std::string lower(events_.view().Text(id));
     std::transform(lower.begin(), lower.end(), lower.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     for (const KernelPattern& pattern : kPatterns)
@@ -120,13 +120,13 @@ class Matcher {
       case KernelPattern::kNothing:
         return true;
       case KernelPattern::kTensorCores: {
-        const auto device = tensor_cores_.find(witness_.activity().timeline.DeviceOf(op));
+        const auto device = tensor_cores_.find(events_.activity().timeline.DeviceOf(op));
         return device != tensor_cores_.end() && device->second;
       }
       case KernelPattern::kInOptimizer: {
         constexpr std::uint8_t kOptimizer = schema::Category::kOptimizer;
         return op.api != kNone &&
-               witness_.PhaseOf(witness_.nest().At(t_.api.thread[op.api], t_.api.begin_ns[op.api])) == kOptimizer;
+               events_.PhaseOf(events_.nest().At(t_.api.thread[op.api], t_.api.begin_ns[op.api])) == kOptimizer;
       }
       case KernelPattern::kBetweenGemms:
         return FindGemm(i, false) != kNone && FindGemm(i, true) != kNone;
@@ -163,7 +163,7 @@ class Matcher {
     }
   }
 
-  const Witness& witness_;
+  const RankEvents& events_;
   const schema::RankTables& t_;
   const std::vector<gpu::GpuOp>& ops_;
   std::map<std::uint16_t, bool> tensor_cores_;
@@ -174,6 +174,6 @@ class Matcher {
 
 std::span<const KernelPattern> KernelPatterns() { return kPatterns; }
 
-std::vector<std::uint8_t> MatchPatterns(const Witness& witness) { return Matcher(witness).Match(); }
+std::vector<std::uint8_t> MatchPatterns(const RankEvents& events) { return Matcher(events).Match(); }
 
 }  // namespace lockstep::analysis

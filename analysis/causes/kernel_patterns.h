@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/causes/witness.h"
+#include "analysis/causes/rank_events.h"
 
 namespace lockstep::analysis {
 
 struct KernelPattern {
-  std::string_view id;    // Of the finding: "kernel.attention".
+  FindingId id;           // Of the finding that it becomes.
   std::string_view what;  // "attention in single steps".
   // Any of these in the kernel's name, lower case; separated by '|'.
   std::string_view any, none;
@@ -29,8 +29,8 @@ struct KernelPattern {
 // The table. A kernel is of the first that fits.
 std::span<const KernelPattern> KernelPatterns();
 
-// Per operation of witness.activity().timeline.ops: position in KernelPatterns(), 255 for none.
-std::vector<std::uint8_t> MatchPatterns(const Witness& witness);
+// Per operation of events.activity().timeline.ops: position in KernelPatterns(), 255 for none.
+std::vector<std::uint8_t> MatchPatterns(const RankEvents& events);
 inline constexpr std::uint8_t kNoPattern = 255;
 
 }  // namespace lockstep::analysis

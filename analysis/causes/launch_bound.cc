@@ -25,16 +25,16 @@ struct Launches {
 
 class LaunchBound : public CauseOf<Launches> {
  public:
-  std::optional<Launches> See(const Witness& witness) const override {
-    if (!witness.gpu()) return std::nullopt;
+  std::optional<Launches> EvidenceOf(const RankEvents& events) const override {
+    if (!events.gpu()) return std::nullopt;
     Launches all;
-    all.cost = RankCost(witness);
-    for (const gpu::Gap& gap : witness.gaps().gaps) {
-      if (gap.device != witness.device()) continue;
-      const bool launch = witness.KindOf(gap) == IdleKind::kLaunch;
-      const bool optimizer = launch && witness.PhaseOf(gap.host_range) == kOptimizer;
+    all.cost = RankCost(events);
+    for (const gpu::Gap& gap : events.gaps().gaps) {
+      if (gap.device != events.device()) continue;
+      const bool launch = events.KindOf(gap) == IdleKind::kLaunch;
+      const bool optimizer = launch && events.PhaseOf(gap.host_range) == kOptimizer;
       bool inside = false;
-      witness.ForEachPart(gap, !launch, [&](std::size_t stretch, std::int64_t ns) {
+      events.ForEachPart(gap, !launch, [&](std::size_t stretch, std::int64_t ns) {
         all.idle_ns += ns;
         inside = true;
         if (launch) all.cost.ns[stretch] += ns;
@@ -42,10 +42,10 @@ class LaunchBound : public CauseOf<Launches> {
       });
       all.gaps += launch && inside;
     }
-    const auto& api = witness.view().tables.api;
+    const auto& api = events.view().tables.api;
     std::vector<bool> seen(api.rows(), false);
-    for (const gpu::GpuOp& op : witness.activity().timeline.ops) {
-      if (!op.busy || op.copy || witness.StretchAt(op.begin_ns) == kNowhere) continue;
+    for (const gpu::GpuOp& op : events.activity().timeline.ops) {
+      if (!op.busy || op.copy || events.StretchAt(op.begin_ns) == kNowhere) continue;
       ++all.kernels;
       all.kernel_ns += op.end_ns - op.begin_ns;
       all.short_kernels += op.end_ns - op.begin_ns < kShortNs;
@@ -53,13 +53,12 @@ class LaunchBound : public CauseOf<Launches> {
       seen[op.api] = true;
       ++all.launches;
       all.launch_ns += api.duration_ns[op.api];
-      all.optimizer_kernels +=
-          witness.PhaseOf(witness.nest().At(api.thread[op.api], api.begin_ns[op.api])) == kOptimizer;
+      all.optimizer_kernels += events.PhaseOf(events.nest().At(api.thread[op.api], api.begin_ns[op.api])) == kOptimizer;
     }
     return all;
   }
 
-  void Tell(const Context& context, Analysis& analysis) override {
+  void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
     std::vector<RankCost> costs;
     Launches all;
@@ -80,8 +79,7 @@ class LaunchBound : public CauseOf<Launches> {
     std::int64_t total = 0;
     for (const RankCost& one : costs) total += one.Total();
     Finding finding;
-    finding.id = "launch.bound";
-    finding.part = "launch";
+    finding.id = FindingId::kLaunchBound;
     finding.headline = fmt::format("The GPU waits {} for its next kernel to be launched: the host cannot keep up.",
                                    OfTheStep(cost, whole));
     finding.brief = "GPU waits for kernels to be launched";
@@ -114,7 +112,7 @@ class LaunchBound : public CauseOf<Launches> {
     finding.upper_bound = true;
     finding.confidence = 0.7;
     SetPrice(cost, finding);
-    finding.rows = std::move(rows);
+    finding.explain = std::move(rows);
     analysis.findings.push_back(std::move(finding));
   }
 };

@@ -27,12 +27,12 @@ struct Growth {
 
 class MemoryGrowth : public CauseOf<std::vector<Growth>> {
  public:
-  std::optional<std::vector<Growth>> See(const Witness& witness) const override {
-    if (!witness.per_step() || witness.stretches().size() < kLeastSteps || witness.view().tables.gpu_memory.rows() == 0)
+  std::optional<std::vector<Growth>> EvidenceOf(const RankEvents& events) const override {
+    if (!events.per_step() || events.stretches().size() < kLeastSteps || events.view().tables.gpu_memory.rows() == 0)
       return std::nullopt;
-    std::vector<Growth> all = Slopes(witness, 0);
+    std::vector<Growth> all = Slopes(events, 0);
     // What fills up once grows in the first half and not in the second.
-    const std::vector<Growth> late = Slopes(witness, witness.stretches().size() / 2);
+    const std::vector<Growth> late = Slopes(events, events.stretches().size() / 2);
     std::erase_if(all, [&](const Growth& g) {
       const auto same = std::find_if(late.begin(), late.end(),
                                      [&](const Growth& l) { return l.gpu == g.gpu && l.device == g.device; });
@@ -41,7 +41,7 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
     return all;
   }
 
-  void Tell(const Context&, Analysis& analysis) override {
+  void Report(const Context&, Analysis& analysis) override {
     const Growth* worst = nullptr;
     std::size_t grow = 0;
     Evidence rows{{"rank", "device", "bytes_per_step", "low", "high", "peak_bytes", "steps"}, {}};
@@ -56,8 +56,7 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
     const auto bytes = [](double n) { return Bytes(static_cast<std::uint64_t>(std::max(0.0, n))); };
     const char* what = worst->gpu ? "GPU memory" : "The process's memory";
     Finding finding;
-    finding.id = "memory.growth";
-    finding.part = "memory.growth";
+    finding.id = FindingId::kMemoryGrowth;
     finding.headline = fmt::format("{} grows by {} per step (rank {}{}).", what, bytes(worst->slope), worst->rank,
                                    grow > 1 ? ", and others" : "");
     finding.brief = worst->gpu ? "GPU memory grows from step to step" : "host memory grows from step to step";
@@ -73,15 +72,15 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
                          : "find what keeps data across steps: lists of results or logs, caches without a bound, "
                            "DataLoader workers that copy";
     finding.confidence = 0.8;
-    finding.rows = std::move(rows);
+    finding.explain = std::move(rows);
     analysis.findings.push_back(std::move(finding));
   }
 
  private:
-  static std::vector<Growth> Slopes(const Witness& witness, std::size_t from) {
+  static std::vector<Growth> Slopes(const RankEvents& events, std::size_t from) {
     // The table's own arithmetic over the steps from there on.
     gpu::RankView view;
-    const gpu::RankView& all = witness.view();
+    const gpu::RankView& all = events.view();
     view.rank = all.rank;
     view.timeline = all.timeline;
     view.tables.gpu_memory = all.tables.gpu_memory;
@@ -90,7 +89,7 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
     view.tables.string_bytes = all.tables.string_bytes;
     std::int64_t steps = 0;
     for (std::size_t i = 0; i < all.tables.steps.rows(); ++i) {
-      const std::size_t at = witness.HostStretchAt(all.tables.steps.begin_ns[i]);
+      const std::size_t at = events.HostStretchAt(all.tables.steps.begin_ns[i]);
       if (at == kNowhere || at < from) continue;
       view.tables.steps.Append({.index = all.tables.steps.index[i],
                                 .begin_ns = all.tables.steps.begin_ns[i],

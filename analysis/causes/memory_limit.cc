@@ -23,17 +23,17 @@ struct Memory {
 
 class MemoryLimit : public CauseOf<Memory> {
  public:
-  std::optional<Memory> See(const Witness& witness) const override {
-    if (!witness.gpu()) return std::nullopt;
-    const gpu::RankView& view = witness.view();
+  std::optional<Memory> EvidenceOf(const RankEvents& events) const override {
+    if (!events.gpu()) return std::nullopt;
+    const gpu::RankView& view = events.view();
     Memory memory;
-    memory.cost = RankCost(witness);
-    for (const gpu::Gap& gap : witness.gaps().gaps)
-      if (gap.device == witness.device() && witness.KindOf(gap) == IdleKind::kAllocator)
-        witness.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) { memory.cost.ns[stretch] += ns; });
+    memory.cost = RankCost(events);
+    for (const gpu::Gap& gap : events.gaps().gaps)
+      if (gap.device == events.device() && events.KindOf(gap) == IdleKind::kAllocator)
+        events.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) { memory.cost.ns[stretch] += ns; });
     for (std::uint32_t row = 0; row < view.tables.api.rows(); ++row) {
       const std::string_view name = view.Text(view.tables.api.name[row]);
-      if (!AsksDriver(name) || witness.HostStretchAt(view.tables.api.begin_ns[row]) == kNowhere) continue;
+      if (!AsksDriver(name) || events.HostStretchAt(view.tables.api.begin_ns[row]) == kNowhere) continue;
       ++memory.calls;
       memory.call_ns += view.tables.api.duration_ns[row];
     }
@@ -43,7 +43,7 @@ class MemoryLimit : public CauseOf<Memory> {
                       reserved = tables::ColumnOf(table, "peak_reserved_bytes"),
                       capacity = tables::ColumnOf(table, "capacity_bytes");
     for (const auto& row : table.rows)
-      if (tables::TextOfCell(row[kind]) == "gpu" && tables::IntOf(row[device]) == witness.device()) {
+      if (tables::TextOfCell(row[kind]) == "gpu" && tables::IntOf(row[device]) == events.device()) {
         memory.allocated = tables::IntOf(row[allocated], -1);
         memory.reserved = tables::IntOf(row[reserved], -1);
         memory.capacity = tables::IntOf(row[capacity], -1);
@@ -53,7 +53,7 @@ class MemoryLimit : public CauseOf<Memory> {
     return memory;
   }
 
-  void Tell(const Context& context, Analysis& analysis) override {
+  void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
     std::vector<RankCost> costs;
     std::int64_t calls = 0, call_ns = 0, stretches = 0;
@@ -79,8 +79,7 @@ class MemoryLimit : public CauseOf<Memory> {
     const bool stalls = cost.ns > 0 && cost.share >= kWorthShare;
     if (!full && !stalls) return;
     Finding finding;
-    finding.id = "memory.limit";
-    finding.part = "memory";
+    finding.id = FindingId::kMemoryLimit;
     const std::string level =
         share(*fullest) >= 0
             ? fmt::format("{} of {} allocated at the peak ({})", Bytes(static_cast<std::uint64_t>(fullest->allocated)),
@@ -112,7 +111,7 @@ class MemoryLimit : public CauseOf<Memory> {
                             "(FSDP); PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation"
                           : "allocate once and keep it (a caching or pooled allocator, cudaMallocAsync); in PyTorch no "
                             "torch.cuda.empty_cache() within steps";
-    finding.rows = std::move(rows);
+    finding.explain = std::move(rows);
     analysis.findings.push_back(std::move(finding));
   }
 

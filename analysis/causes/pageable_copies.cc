@@ -20,23 +20,23 @@ struct Copies {
 
 class PageableCopies : public CauseOf<Copies> {
  public:
-  std::optional<Copies> See(const Witness& witness) const override {
-    if (!witness.gpu()) return std::nullopt;
-    const auto& table = witness.view().tables.copies;
-    const auto& ops = witness.activity().timeline.ops;
+  std::optional<Copies> EvidenceOf(const RankEvents& events) const override {
+    if (!events.gpu()) return std::nullopt;
+    const auto& table = events.view().tables.copies;
+    const auto& ops = events.activity().timeline.ops;
     Copies copies;
-    copies.cost = RankCost::OfPaths(witness);
+    copies.cost = RankCost::OfPaths(events);
     for (const gpu::GpuOp& op : ops) {
-      if (!op.copy || table.kind[op.row] != kHostToDevice || witness.StretchAt(op.begin_ns) == kNowhere) continue;
+      if (!op.copy || table.kind[op.row] != kHostToDevice || events.StretchAt(op.begin_ns) == kNowhere) continue;
       ++copies.all;
       if (table.host_memory[op.row] != kPageable) continue;
       ++copies.count;
       copies.bytes += static_cast<std::int64_t>(table.bytes[op.row]);
       copies.ns += op.end_ns - op.begin_ns;
-      if (op.api != schema::kNone) copies.host_ns += witness.view().tables.api.duration_ns[op.api];
+      if (op.api != schema::kNone) copies.host_ns += events.view().tables.api.duration_ns[op.api];
     }
-    for (std::size_t p = 0; p < witness.paths().size(); ++p)
-      for (const gpu::PathPiece& piece : witness.paths()[p].path.pieces) {
+    for (std::size_t p = 0; p < events.paths().size(); ++p)
+      for (const gpu::PathPiece& piece : events.paths()[p].path.pieces) {
         if (piece.edge != gpu::PathEdge::kOp && piece.edge != gpu::PathEdge::kCut) continue;
         const gpu::GpuOp& op = ops[piece.op];
         if (op.copy && table.kind[op.row] == kHostToDevice && table.host_memory[op.row] == kPageable)
@@ -45,7 +45,7 @@ class PageableCopies : public CauseOf<Copies> {
     return copies;
   }
 
-  void Tell(const Context& context, Analysis& analysis) override {
+  void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
     std::vector<RankCost> costs;
     Copies all;
@@ -59,8 +59,7 @@ class PageableCopies : public CauseOf<Copies> {
     const Cost cost = CostOf(costs, whole, context.options().seed);
     if (cost.ns <= 0 || all.count == 0) return;
     Finding finding;
-    finding.id = "copy.pageable";
-    finding.part = "copy";
+    finding.id = FindingId::kCopyPageable;
     finding.headline = fmt::format("Copies to the GPU from pageable memory take {}.", OfTheStep(cost, whole));
     finding.brief = "copies to the GPU from pageable memory";
     const double seconds = static_cast<double>(std::max<std::int64_t>(1, all.ns)) * 1e-9;
@@ -73,7 +72,7 @@ class PageableCopies : public CauseOf<Copies> {
     finding.upper_bound = true;
     finding.confidence = 0.8;
     SetPrice(cost, finding);
-    finding.rows = std::move(rows);
+    finding.explain = std::move(rows);
     analysis.findings.push_back(std::move(finding));
   }
 };

@@ -30,19 +30,19 @@ struct Grids {
 
 class SmallGrids : public CauseOf<Grids> {
  public:
-  std::optional<Grids> See(const Witness& witness) const override {
-    if (!witness.gpu()) return std::nullopt;
-    const schema::RankTables& t = witness.view().tables;
+  std::optional<Grids> EvidenceOf(const RankEvents& events) const override {
+    if (!events.gpu()) return std::nullopt;
+    const schema::RankTables& t = events.view().tables;
     std::map<std::uint16_t, std::int64_t> multiprocessors;
     for (std::uint32_t row = 0; row < t.devices.rows(); ++row)
       if (t.devices.sm_count[row] > 0) multiprocessors[t.devices.device[row]] = t.devices.sm_count[row];
     if (multiprocessors.empty() || t.kernel_shapes.rows() == 0) return std::nullopt;
-    const auto& timeline = witness.activity().timeline;
-    const std::vector<std::uint8_t> pattern = MatchPatterns(witness);
+    const auto& timeline = events.activity().timeline;
+    const std::vector<std::uint8_t> pattern = MatchPatterns(events);
     const std::vector<bool> alone = Alone(timeline.ops);
-    Grids grids{RankCost::OfPaths(witness), {}, 0, 0};
-    for (std::size_t p = 0; p < witness.paths().size(); ++p)
-      for (const gpu::PathPiece& piece : witness.paths()[p].path.pieces) {
+    Grids grids{RankCost::OfPaths(events), {}, 0, 0};
+    for (std::size_t p = 0; p < events.paths().size(); ++p)
+      for (const gpu::PathPiece& piece : events.paths()[p].path.pieces) {
         if (piece.edge != gpu::PathEdge::kOp) continue;
         const gpu::GpuOp& op = timeline.ops[piece.op];
         // Communication is meant to be small; what has a remedy of its own is told there.
@@ -61,7 +61,7 @@ class SmallGrids : public CauseOf<Grids> {
         const auto unused = static_cast<std::int64_t>(
             static_cast<double>(ns) * (1 - static_cast<double>(blocks) / static_cast<double>(sms->second)));
         grids.cost.ns[p] += unused;
-        NameSum& sum = grids.by_name[gpu::OpName(witness.view(), op)];
+        NameSum& sum = grids.by_name[gpu::OpName(events.view(), op)];
         ++sum.count;
         sum.ns += ns;
         sum.unused_ns += unused;
@@ -70,7 +70,7 @@ class SmallGrids : public CauseOf<Grids> {
     return grids;
   }
 
-  void Tell(const Context& context, Analysis& analysis) override {
+  void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
     std::vector<RankCost> costs;
     std::map<std::string, NameSum> by_name;
@@ -94,8 +94,7 @@ class SmallGrids : public CauseOf<Grids> {
     const auto& [name, most] = order.front();
     const std::int64_t blocks = most.blocks / std::max<std::int64_t>(1, most.count);
     Finding finding;
-    finding.id = "gpu.small_grids";
-    finding.part = "small_grids";
+    finding.id = FindingId::kGpuSmallGrids;
     finding.headline = fmt::format(
         "Kernels with too few blocks leave most of the GPU idle: blocks for all {} multiprocessors would save {}.",
         multiprocessors, OfTheStep(cost, whole));
@@ -116,12 +115,12 @@ class SmallGrids : public CauseOf<Grids> {
     finding.upper_bound = true;
     finding.confidence = 0.5;
     SetPrice(cost, finding);
-    finding.rows = {{"count", "blocks", "on_critical_path_ns", "unused_ns"}, {}};
+    finding.explain = {{"count", "blocks", "on_critical_path_ns", "unused_ns"}, {}};
     for (const auto& [each, sum] : order) {
-      if (finding.rows.rows.size() >= 20) break;
-      finding.rows.rows.push_back(
+      if (finding.explain.rows.size() >= 20) break;
+      finding.explain.rows.push_back(
           {sum.count, sum.blocks / std::max<std::int64_t>(1, sum.count), sum.ns, sum.unused_ns});
-      finding.rows.names.push_back(each);
+      finding.explain.names.push_back(each);
     }
     analysis.findings.push_back(std::move(finding));
   }

@@ -4,6 +4,7 @@
 
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/run/findings.h"
 
 namespace lockstep::analysis {
 
@@ -13,23 +14,22 @@ void FindStarved(const Context&, Analysis& analysis) {
   const std::int64_t whole = s.terms.Sum();
   if (!s.offcpu_ns || whole <= 0 || static_cast<double>(*s.offcpu_ns) < kNameShare * static_cast<double>(whole)) return;
   Finding finding;
-  finding.id = "starved";
-  const std::string when = s.per_step ? fmt::format("for {} of each {} step", Duration(*s.offcpu_ns), Duration(whole))
-                                      : fmt::format("for {} of the time", Percent(*s.offcpu_ns, whole));
-  finding.headline = run.sharing_ranks > 0
+  finding.id = FindingId::kStarved;
+  const std::string when = "for " + OfTheStep(s, *s.offcpu_ns);
+  finding.headline = run.ranks_sharing_cores > 0
                          ? fmt::format("{} ranks share {}: their training threads wait for a core {}.",
-                                       run.sharing_ranks, Plural(run.shared_cores, "core"), when)
+                                       run.ranks_sharing_cores, Plural(run.shared_cores, "core"), when)
                          : fmt::format("The training threads are ready to run but have no core {}.", when);
   finding.brief = "ready to run, but without a core";
   // No price: part of that line stands inside waits that would be spent anyway.
   finding.confidence = 0.7;
-  finding.rows.columns = {"rank", "offcpu_ns", "cpu_ns", "span_ns"};
+  finding.explain.columns = {"rank", "offcpu_ns", "cpu_ns", "span_ns"};
   for (const RankRow& row : analysis.ranks)
-    finding.rows.rows.push_back({row.rank, row.offcpu_ns.value_or(-1), row.cpu_ns.value_or(-1), row.span_ns});
+    finding.explain.rows.push_back({row.rank, row.offcpu_ns.value_or(-1), row.cpu_ns.value_or(-1), row.span_ns});
   finding.evidence = fmt::format("{} of the time runnable without a core (run-queue delay), mean over ranks",
                                  Percent(*s.offcpu_ns, whole));
   finding.action =
-      run.sharing_ranks > 0
+      run.ranks_sharing_cores > 0
           ? "use as many ranks as cores; the timings of this run do not apply to a run with a core per rank"
           : "see what else runs on the nodes, or widen the ranks' core sets (mpirun --report-bindings)";
   analysis.findings.push_back(std::move(finding));

@@ -29,7 +29,7 @@ constexpr std::size_t kPlaysPerPoint = 9;
 constexpr double kMiB = 1 << 20;
 
 // Buckets that the framework told are the ones that were reduced.
-bool HooksTell(const Buckets& buckets, const BucketSequence& sequence) {
+bool MadeByHooks(const Buckets& buckets, const BucketSequence& sequence) {
   std::vector<std::uint64_t> told;
   for (const BucketRow& row : buckets.rows)
     if (row.model == buckets.rows.front().model) told.push_back(row.bytes);
@@ -94,19 +94,22 @@ std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& 
   return found;
 }
 
-void DescribeCosts(const ReplayedRun& replayed, Buckets& buckets) {
-  for (const replay::CostModel::Knot& knot : replayed.what_if().costs().knots())
-    buckets.costs.push_back({knot.bytes, std::llround(knot.transfer_ns), static_cast<std::int64_t>(knot.samples),
-                             knot.spread, knot.doubt != replay::CostModel::Doubt::kNothing});
-  if (const auto line = replayed.what_if().costs().AlphaBeta(); line && buckets.costs.size() > 1) {
-    buckets.alpha_ns = line->alpha_ns;
-    buckets.beta_ns_per_byte = line->beta_ns_per_byte;
-    buckets.line_error = line->median_error;
+std::optional<BucketCosts> CostsOf(const replay::WhatIf& what_if) {
+  BucketCosts costs;
+  for (const replay::CostModel::Knot& knot : what_if.costs().knots())
+    costs.table.push_back({knot.bytes, std::llround(knot.transfer_ns), static_cast<std::int64_t>(knot.samples),
+                           knot.spread, knot.doubt != replay::CostModel::Doubt::kNothing});
+  if (costs.table.empty()) return std::nullopt;
+  if (const auto line = what_if.costs().AlphaBeta(); line && costs.table.size() > 1) {
+    costs.alpha_ns = line->alpha_ns;
+    costs.beta_ns_per_byte = line->beta_ns_per_byte;
+    costs.line_error = line->median_error;
   }
-  const replay::InterferenceEstimate& interference = replayed.what_if().interference();
-  if (interference.samples == 0) return;
-  buckets.interference_compute = interference.value.compute_slowdown;
-  buckets.interference_transfer = interference.value.transfer_slowdown;
+  if (const replay::InterferenceEstimate& interference = what_if.interference(); interference.samples > 0) {
+    costs.interference_compute = interference.value.compute_slowdown;
+    costs.interference_transfer = interference.value.transfer_slowdown;
+  }
+  return costs;
 }
 
 class Recommendation {
@@ -141,7 +144,7 @@ class Recommendation {
     while (high + 1 < answers_.size() && as_good(high + 1)) ++high;
     buckets.flat_cap_mb = {candidates_[low].cap_mb, candidates_[high].cap_mb};
     buckets.try_it = TryIt(buckets, candidates_[chosen]);
-    analysis.findings.push_back(Tell(analysis, chosen));
+    analysis.findings.push_back(MakeFinding(analysis, chosen));
   }
 
  private:
@@ -165,7 +168,7 @@ class Recommendation {
                                 : fmt::format("reduce gradients in buckets of {:.4g} MiB", candidate.cap_mb);
   }
 
-  Finding Tell(const Analysis& analysis, std::size_t chosen) const {
+  Finding MakeFinding(const Analysis& analysis, std::size_t chosen) const {
     const Buckets& buckets = analysis.buckets;
     const Answer& answer = answers_[chosen];
     const std::int64_t step = replayed_.what_if().replayed_step_ns();
@@ -173,7 +176,7 @@ class Recommendation {
     const std::string now = buckets.current_cap_mb ? fmt::format("a cap of {:.4g} MiB", *buckets.current_cap_mb)
                                                    : Plural(static_cast<std::int64_t>(buckets.sizes.size()), "bucket");
     Finding finding;
-    finding.id = "buckets.cap";
+    finding.id = FindingId::kBucketsCap;
     finding.headline = fmt::format("{} would save {} of each {} step ({} now).", Capital(Named(candidates_[chosen])),
                                    Duration(answer.gain_ns), Duration(step), now);
     finding.brief = fmt::format("{} instead of {}", Named(candidates_[chosen]), now);
@@ -192,9 +195,9 @@ class Recommendation {
     finding.then = answer.limit;
     finding.replayed = true;
     finding.confidence = answer.extrapolated ? 0.4 : buckets.exact_sizes ? 0.8 : 0.6;
-    finding.rows.columns = {"buckets", "largest_bytes", "step_ns", "low_ns", "high_ns", "extrapolated"};
+    finding.explain.columns = {"buckets", "largest_bytes", "step_ns", "low_ns", "high_ns", "extrapolated"};
     for (std::size_t i = 0; i < answers_.size(); ++i)
-      finding.rows.rows.push_back(
+      finding.explain.rows.push_back(
           {static_cast<std::int64_t>(candidates_[i].bytes.size()),
            static_cast<std::int64_t>(*std::max_element(candidates_[i].bytes.begin(), candidates_[i].bytes.end())),
            answers_[i].step_ns, answers_[i].step_interval_ns.first, answers_[i].step_interval_ns.second,
@@ -225,13 +228,12 @@ Question QuestionOfCap(const Buckets& buckets, const BucketSequence& sequence, d
 void PredictBuckets(const Context& context, Analysis& analysis) {
   const ReplayedRun* replayed = context.Replayed();
   Buckets& buckets = analysis.buckets;
-  if (buckets.cap_bytes) buckets.current_cap_mb = static_cast<double>(*buckets.cap_bytes) / kMiB;
   if (replayed == nullptr || !replayed->what_if().buckets()) return;
   const BucketSequence& sequence = *replayed->what_if().buckets();
   buckets.sizes = sequence.bytes;
-  buckets.recognised_by = HooksTell(buckets, sequence) ? "hooks" : "sequence";
+  buckets.recognised_by = MadeByHooks(buckets, sequence) ? "hooks" : "sequence";
   buckets.exact_sizes = !sequence.gradients.empty();
-  DescribeCosts(*replayed, buckets);
+  buckets.cost_model = CostsOf(replayed->what_if());
 
   const std::size_t points =
       replayed->Plays(kLeastPoints * kPlaysPerPoint, kMaxPoints * kPlaysPerPoint) / kPlaysPerPoint;

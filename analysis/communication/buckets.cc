@@ -38,7 +38,9 @@ void JoinBuckets(const Context& context, Analysis& analysis) {
     return a.model != b.model ? a.model < b.model : a.bucket < b.bucket;
   });
   for (std::size_t i = 0; i < buckets.rows.size(); ++i) models[buckets.rows[i].model].push_back(i);
-  if (table.cap_bytes[0] != 0) buckets.cap_bytes = table.cap_bytes[0];
+  for (const BucketRow& row : buckets.rows) buckets.sizes.push_back(row.bytes);
+  buckets.recognised_by = "hooks";
+  if (table.cap_bytes[0] != 0) buckets.current_cap_mb = static_cast<double>(table.cap_bytes[0]) / (1 << 20);
 
   std::map<std::int64_t, std::vector<std::size_t>> of_step;  // All-reduces of all ranks, in order of arrival.
   for (const std::size_t step : context.usable_steps()) of_step[context.tables().steps.index[step]];
@@ -68,7 +70,7 @@ void JoinBuckets(const Context& context, Analysis& analysis) {
         if (c.wait_ns[rows[i]] >= 0) samples[bucket].wait_ns.push_back(c.wait_ns[rows[i]]);
       }
     }
-    buckets.steps_whole += found == buckets.rows.size();
+    buckets.steps_matched += found == buckets.rows.size();
   }
   for (std::size_t i = 0; i < samples.size(); ++i) {
     if (!samples[i].transfer_ns.empty())

@@ -115,8 +115,7 @@ class Sharded {
     std::int64_t exposed = 0;
     for (const FsdpUnit& unit : analysis_.fsdp.units) exposed += unit.gather_exposed_ns;
     Finding finding;
-    finding.id = "fsdp.prefetch";
-    finding.part = "transfer";
+    finding.id = FindingId::kFsdpPrefetch;
     finding.headline = fmt::format("Parameters are gathered too late: earlier, a step of {} would be {} shorter{}.",
                                    Duration(step), Duration(best->gain_ns), at_most ? " at best" : "");
     finding.brief = fmt::format("parameters gathered too late: {} ahead is enough",
@@ -131,9 +130,9 @@ class Sharded {
     finding.replayed = true;
     finding.upper_bound = at_most;
     finding.confidence = at_most ? 0.4 : 0.6;
-    finding.rows.columns = {"unit", "bytes", "gather_exposed_ns", "scatter_exposed_ns"};
+    finding.explain.columns = {"unit", "bytes", "gather_exposed_ns", "scatter_exposed_ns"};
     for (const FsdpUnit& unit : analysis_.fsdp.units)
-      finding.rows.rows.push_back(
+      finding.explain.rows.push_back(
           {unit.unit, static_cast<std::int64_t>(unit.bytes), unit.gather_exposed_ns, unit.scatter_exposed_ns});
     analysis_.findings.push_back(std::move(finding));
   }

@@ -44,13 +44,13 @@ void ScoreOverlap(const Context& context, Analysis& analysis) {
                        best = Ask(*replayed, Question::kPerfectSchedule);
   if (!free.ok() || !best.ok()) return;
   OverlapScore score;
-  score.actual_ns = replayed->what_if().replayed_step_ns();
-  score.free_comm_ns = free.value().step_ns;
-  score.best_ns = best.value().step_ns;
+  score.t_actual_ns = replayed->what_if().replayed_step_ns();
+  score.t_free_comm_ns = free.value().step_ns;
+  score.t_best_ns = best.value().step_ns;
   if (serial.ok()) {
-    const std::int64_t slowest = serial.value().step_ns, could = slowest - score.best_ns;
-    score.no_overlap_ns = slowest;
-    if (could > 0) score.efficiency = static_cast<double>(slowest - score.actual_ns) / static_cast<double>(could);
+    const std::int64_t slowest = serial.value().step_ns, could = slowest - score.t_best_ns;
+    score.t_no_overlap_ns = slowest;
+    if (could > 0) score.efficiency = static_cast<double>(slowest - score.t_actual_ns) / static_cast<double>(could);
   }
   analysis.overlap = score;
 }

@@ -21,9 +21,7 @@ std::int64_t Waits(const P2pPair& pair) { return pair.late_sender_ns + pair.late
 std::vector<P2pPair> AllPairs(const schema::TlP2pPairs& t) {
   std::vector<P2pPair> pairs(t.rows());
   for (std::size_t i = 0; i < t.rows(); ++i)
-    pairs[i] = {t.source_rank[i],
-                t.destination_rank[i],
-                static_cast<std::int64_t>(t.messages[i]),
+    pairs[i] = {static_cast<std::int64_t>(t.messages[i]),
                 t.bytes[i],
                 static_cast<std::int64_t>(t.matched[i]),
                 static_cast<std::int64_t>(t.unmatched[i]),
@@ -32,7 +30,9 @@ std::vector<P2pPair> AllPairs(const schema::TlP2pPairs& t) {
                 t.wrong_order_ns[i],
                 t.late_receiver_ns[i],
                 static_cast<std::int64_t>(t.late_receiver_count[i]),
-                static_cast<std::int64_t>(t.below_resolution[i])};
+                static_cast<std::int64_t>(t.below_resolution[i]),
+                t.source_rank[i],
+                t.destination_rank[i]};
   return pairs;
 }
 
@@ -97,7 +97,7 @@ const P2pPair* Heaviest(const std::vector<P2pPair>& pairs, std::int32_t rank, st
 }
 
 struct Kind {
-  std::string_view id;
+  FindingId id;
   bool sender;  // Late senders; else late receivers.
 };
 
@@ -164,7 +164,7 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
     finding.action = fmt::format(
         "post the receives earlier on rank {} (MPI_Irecv before its work), or use MPI_Isend on rank {}", late, waiting);
   }
-  finding.rows.columns = {"source", "destination", "messages", "bytes", "late_sender_ns", "late_receiver_ns"};
+  finding.explain.columns = {"source", "destination", "messages", "bytes", "late_sender_ns", "late_receiver_ns"};
   std::vector<const P2pPair*> rows;
   for (const P2pPair& each : pairs)
     if ((kind.sender ? each.late_sender_ns : each.late_receiver_ns) > 0) rows.push_back(&each);
@@ -173,8 +173,9 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   });
   if (rows.size() > kMaxPairs) rows.resize(kMaxPairs);
   for (const P2pPair* each : rows)
-    finding.rows.rows.push_back({each->source, each->destination, each->messages,
-                                 static_cast<std::int64_t>(each->bytes), each->late_sender_ns, each->late_receiver_ns});
+    finding.explain.rows.push_back({each->source, each->destination, each->messages,
+                                    static_cast<std::int64_t>(each->bytes), each->late_sender_ns,
+                                    each->late_receiver_ns});
   analysis.findings.push_back(std::move(finding));
 }
 
@@ -188,8 +189,8 @@ void TabulateP2p(const Context& context, Analysis& analysis) {
   for (const P2pPair& pair : pairs) Add(p2p.total, pair);
   p2p.pairs = Heaviest(pairs);
   p2p.truncated = p2p.pairs.size() < pairs.size();
-  Find(context, analysis, pairs, {"p2p.late_sender", true});
-  Find(context, analysis, pairs, {"p2p.late_receiver", false});
+  Find(context, analysis, pairs, {FindingId::kP2pLateSender, true});
+  Find(context, analysis, pairs, {FindingId::kP2pLateReceiver, false});
 }
 
 }  // namespace lockstep::analysis

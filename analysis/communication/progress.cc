@@ -7,6 +7,7 @@
 #include "analysis/communication/exposure.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/run/findings.h"
 #include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
@@ -59,7 +60,7 @@ std::int64_t MovedInWait(const Context& context, const Analysis& analysis) {
 }
 
 // Less than this share of the step exposed: something moved it in the meantime, or there is nothing to tell.
-constexpr std::int64_t kTellingPart = 500;
+constexpr std::int64_t kLeastPart = 500;
 
 }  // namespace
 
@@ -68,7 +69,7 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   if (!EndsUncertain(context.tables().collectives)) return;
   ProgressCounts all;
   Finding finding;
-  finding.rows.columns = {"rank", "posted", "posted_early", "moved_only_in_wait", "unattended_ns"};
+  finding.explain.columns = {"rank", "posted", "posted_early", "moved_only_in_wait", "unattended_ns"};
   for (std::size_t i = 0; i < read; ++i) {
     const std::int32_t rank = context.ranks()[i * n / read];
     const auto tables = context.ReadActivity(rank);
@@ -78,7 +79,7 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
     all.early += counts.early;
     all.wait_only += counts.wait_only;
     all.apart_ns += counts.apart_ns;
-    finding.rows.rows.push_back({rank, counts.posted, counts.early, counts.wait_only, counts.apart_ns});
+    finding.explain.rows.push_back({rank, counts.posted, counts.early, counts.wait_only, counts.apart_ns});
   }
   if (all.early == 0 || all.early * 10 < all.posted || all.wait_only * 2 < all.early) return;
   const Summary& s = analysis.summary;
@@ -89,20 +90,14 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   const std::int64_t exposed = finding.covers_transfer
                                    ? s.terms.exposed_unsplit_ns + s.terms.exposed_transfer_ns
                                    : std::min(s.terms.exposed_unsplit_ns, MovedInWait(context, analysis));
-  if (whole <= 0 || exposed * kTellingPart < whole) return;
+  if (whole <= 0 || exposed * kLeastPart < whole) return;
   analysis.wait_only = true;
   if (static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
-  finding.id = "progress.wait_only";
+  finding.id = FindingId::kProgressWaitOnly;
   const std::string_view what = analysis.mostly_posted ? "Communication" : "Part of the communication";
-  finding.headline =
-      s.per_step ? fmt::format(
-                       "{} is posted early but moved only in Wait: none of it is known to overlap compute, and {} of "
-                       "each {} step are spent there.",
-                       what, Duration(exposed), Duration(whole))
-                 : fmt::format(
-                       "{} is posted early but moved only in Wait: none of it is known to overlap compute, and {} of "
-                       "the time is spent there.",
-                       what, Percent(exposed, whole));
+  finding.headline = fmt::format(
+      "{} is posted early but moved only in Wait: none of it is known to overlap compute, and {} {} spent there.", what,
+      OfTheStep(s, exposed), s.per_step ? "are" : "is");
   finding.brief = "posted early, moved only in Wait";
   if (s.per_step) finding.saves_ns_per_step = std::min(exposed, s.terms.compute_ns);
   finding.upper_bound = true;

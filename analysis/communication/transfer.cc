@@ -6,6 +6,7 @@
 
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/run/findings.h"
 
 namespace lockstep::analysis {
 
@@ -16,13 +17,14 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
   std::int64_t exposed = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns;
   for (const Finding& finding : analysis.findings) {
     if (finding.covers_transfer) return;
-    if (finding.id == "progress.wait_only") exposed -= std::min(exposed, finding.saves_ns_per_step.value_or(exposed));
+    if (finding.id == FindingId::kProgressWaitOnly)
+      exposed -= std::min(exposed, finding.saves_ns_per_step.value_or(exposed));
     // Waiting for a partner is exposed, too, as far as it is not idle: idle in MPI is that or other calls.
-    if (finding.id == "p2p.late_sender") {
+    if (finding.id == FindingId::kP2pLateSender) {
       const std::int64_t room = std::max<std::int64_t>(0, s.terms.idle_ns - s.mpi_other_ns - s.input_ns);
       exposed -= std::clamp<std::int64_t>(s.late_sender_ns - room, 0, exposed);
     }
-    if (finding.id == "p2p.late_receiver") exposed -= std::min(s.late_receiver_ns, exposed);
+    if (finding.id == FindingId::kP2pLateReceiver) exposed -= std::min(s.late_receiver_ns, exposed);
   }
   exposed = std::max(exposed, s.terms.exposed_transfer_ns);
   // Exposed is not yet cost: where the host decides when the step ends, hiding communication gains nothing.
@@ -39,27 +41,21 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
   if (whole <= 0 || static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
 
   Finding finding;
-  finding.id = "transfer.exposed";
-  finding.headline =
-      s.per_step ? fmt::format(
-                       "Communication is exposed for {} of each {} step: a faster network or more overlap saves "
-                       "at most that.",
-                       Duration(exposed), Duration(whole))
-                 : fmt::format(
-                       "Communication is exposed for {} of the time: a faster network or more overlap saves at "
-                       "most that.",
-                       Percent(exposed, whole));
+  finding.id = FindingId::kTransferExposed;
+  finding.headline = fmt::format(
+      "Communication is exposed for {}: a faster network or more overlap saves at most that.", OfTheStep(s, exposed));
   finding.brief = "transfer that compute does not hide";
   if (s.per_step) finding.saves_ns_per_step = exposed;
   finding.upper_bound = true;
   finding.confidence = 0.8;
   const CollectiveRow* largest = nullptr;
   const auto cost = [](const CollectiveRow& row) { return row.transfer_ns_median.value_or(0) * row.count; };
-  finding.rows.columns = {"bytes", "count", "transfer_ns_median", "wait_ns_median", "censored"};
+  finding.explain.columns = {"bytes", "count", "transfer_ns_median", "wait_ns_median", "censored"};
   for (const CollectiveRow& row : analysis.collectives) {
     if (largest == nullptr || cost(row) > cost(*largest)) largest = &row;
-    finding.rows.rows.push_back({static_cast<std::int64_t>(row.bytes), row.count, row.transfer_ns_median.value_or(-1),
-                                 row.wait_ns_median.value_or(-1), row.censored});
+    finding.explain.rows.push_back({static_cast<std::int64_t>(row.bytes), row.count,
+                                    row.transfer_ns_median.value_or(-1), row.wait_ns_median.value_or(-1),
+                                    row.censored});
   }
   finding.evidence = fmt::format("{} transferring", Duration(s.terms.exposed_transfer_ns));
   if (exposed > s.terms.exposed_transfer_ns)

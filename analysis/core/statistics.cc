@@ -8,43 +8,15 @@
 namespace lockstep::analysis {
 namespace {
 
-template <typename T>
-T LowerMedianOf(std::vector<T>& values) {
-  if (values.empty()) return T{};
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 constexpr std::size_t kMinBlocks = 10;
 // More blocks add no power worth their time.
 constexpr std::size_t kMaxBlocks = 64;
-// What begins later than this is too short to tell: blocks, and share of all.
+// What begins later than this is too short to be shown: blocks, and share of all.
 constexpr std::size_t kLeastTail = 5, kTailShare = 4;
 // Of differences between sums whose order must not depend on rounding.
 constexpr double kTolerance = 1e-9;
 
 }  // namespace
-
-std::int64_t LowerMedian(std::vector<std::int64_t> values) { return LowerMedianOf(values); }
-double LowerMedian(std::vector<double> values) { return LowerMedianOf(values); }
-
-double MiddleMedian(std::vector<std::int64_t> values) {
-  const std::size_t half = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half), values.end());
-  const auto upper = static_cast<double>(values[half]);
-  if (values.size() % 2 != 0) return upper;
-  return (upper +
-          static_cast<double>(*std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half)))) /
-         2;
-}
-
-std::int64_t LowerQuantile(std::vector<std::int64_t> values, double p) {
-  if (values.empty()) return 0;
-  const auto at = static_cast<std::ptrdiff_t>(p * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + at, values.end());
-  return values[static_cast<std::size_t>(at)];
-}
 
 std::uint64_t SeededRandom::Next() {
   std::uint64_t x = (state_ += 0x9e3779b97f4a7c15u);
@@ -78,7 +50,7 @@ void RemoveShift(std::vector<double>& values) {
     values[i] -= i < at ? best_before / static_cast<double>(at) : (all - best_before) / static_cast<double>(n - at);
 }
 
-std::size_t Length(const std::vector<std::vector<double>>& series, bool apart_from_a_shift) {
+std::size_t Length(const std::vector<std::vector<double>>& series, void (*prepare)(std::vector<double>&)) {
   double largest = 0;
   std::size_t n = 0;
   for (const std::vector<double>& values : series) {
@@ -95,7 +67,7 @@ std::size_t Length(const std::vector<std::vector<double>>& series, bool apart_fr
       for (std::size_t k = i; k < j; ++k)
         rank[order[k]] = 0.5 * (static_cast<double>(i + j) - static_cast<double>(order.size()));
     }
-    if (apart_from_a_shift) RemoveShift(rank);
+    prepare(rank);
     double variance = 0, lagged = 0;
     for (std::size_t i = 0; i < rank.size(); ++i) {
       variance += rank[i] * rank[i];
@@ -111,8 +83,12 @@ std::size_t Length(const std::vector<std::vector<double>>& series, bool apart_fr
 
 }  // namespace
 
-std::size_t BlockLength(const std::vector<std::vector<double>>& series) { return Length(series, false); }
-std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series) { return Length(series, true); }
+std::size_t BlockLength(const std::vector<std::vector<double>>& series) {
+  return Length(series, [](std::vector<double>&) {});
+}
+std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series) {
+  return Length(series, RemoveShift);
+}
 
 namespace {
 
@@ -173,63 +149,52 @@ std::pair<double, double> BootstrapInterval(const std::vector<double>& values, s
   return {at(0.025), at(0.975)};
 }
 
-std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>& values, std::size_t block,
-                                         std::uint64_t seed, std::size_t rounds, double interesting, bool by_size) {
-  const std::size_t units = values.size(), subjects = units == 0 ? 0 : values[0].size();
-  std::vector<double> p(subjects, 1.0);
-  if (subjects < 2) return p;
-  block = std::max({block, std::size_t{1}, (units + kMaxBlocks - 1) / kMaxBlocks});
-  const std::size_t blocks = (units + block - 1) / block;
+namespace {
 
-  // Sum of within-unit ranks per block and subject.
-  std::vector<double> sums(blocks * subjects, 0.0);
-  std::vector<std::size_t> order(subjects);
-  for (std::size_t unit = 0; unit < units; ++unit) {
-    const std::vector<double>& row = values[unit];
-    if (by_size) {
-      for (std::size_t s = 0; s < subjects; ++s) sums[unit / block * subjects + s] += row[s];
-      continue;
-    }
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return row[a] < row[b]; });
-    for (std::size_t i = 0; i < subjects;) {
-      std::size_t j = i;
-      while (j < subjects && row[order[j]] == row[order[i]]) ++j;
-      const double shared = 0.5 * static_cast<double>(i + j - 1);
-      for (; i < j; ++i) sums[unit / block * subjects + order[i]] += shared;
-    }
+// Values summed over blocks of units, which the null shuffles as wholes.
+struct BlockSums {
+  std::size_t units, subjects, block, blocks;
+  std::vector<double> sums;  // [block x subjects + subject]
+
+  BlockSums(const std::vector<std::vector<double>>& values, std::size_t least_block)
+      : units(values.size()),
+        subjects(values[0].size()),
+        block(std::max({least_block, std::size_t{1}, (units + kMaxBlocks - 1) / kMaxBlocks})),
+        blocks((units + block - 1) / block),
+        sums(blocks * subjects, 0.0) {}
+  double& At(std::size_t unit, std::size_t subject) { return sums[unit / block * subjects + subject]; }
+  // Takes what any subject has away, so that cells of a shorter last block compare.
+  void Center(double mean) {
+    for (std::size_t b = 0; b < blocks; ++b)
+      for (std::size_t s = 0; s < subjects; ++s)
+        sums[b * subjects + s] -= mean * static_cast<double>(std::min(block, units - b * block));
   }
-  // A cell is a block of one subject: its sum beyond what any has, so that cells of a shorter last block compare.
-  const double center = by_size ? std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(units * subjects)
-                                : 0.5 * static_cast<double>(subjects - 1);
-  for (std::size_t b = 0; b < blocks; ++b)
-    for (std::size_t s = 0; s < subjects; ++s)
-      sums[b * subjects + s] -= center * static_cast<double>(std::min(block, units - b * block));
-  // What is rare has no beginning.
-  const std::size_t least = by_size ? blocks : std::max(kLeastTail, (blocks + kTailShare - 1) / kTailShare);
-  const std::size_t last_begin = blocks - std::min(blocks, least);
-  std::vector<double> running(subjects);
-  // Largest over beginnings, of each subject.
-  const auto scan = [&](std::vector<double>& largest) {
-    std::fill(running.begin(), running.end(), 0.0);
-    std::fill(largest.begin(), largest.end(), -std::numeric_limits<double>::infinity());
-    for (std::size_t b = blocks; b-- > 0;) {
-      for (std::size_t s = 0; s < subjects; ++s) running[s] += sums[b * subjects + s];
-      if (b > last_begin) continue;
-      const double scale = 1 / std::sqrt(static_cast<double>(units - b * block));
-      for (std::size_t s = 0; s < subjects; ++s) largest[s] = std::max(largest[s], running[s] * scale);
-    }
-  };
-  std::vector<double> observed(subjects), null(subjects);
-  scan(observed);
+};
 
+// The largest sum of each subject from the first blocks up to `last_begin` on, in standard errors.
+void LargestFromBeginnings(const BlockSums& of, std::size_t last_begin, std::vector<double>& largest) {
+  std::vector<double> running(of.subjects, 0.0);
+  std::fill(largest.begin(), largest.end(), -std::numeric_limits<double>::infinity());
+  for (std::size_t b = of.blocks; b-- > 0;) {
+    for (std::size_t s = 0; s < of.subjects; ++s) running[s] += of.sums[b * of.subjects + s];
+    if (b > last_begin) continue;
+    const double scale = 1 / std::sqrt(static_cast<double>(of.units - b * of.block));
+    for (std::size_t s = 0; s < of.subjects; ++s) largest[s] = std::max(largest[s], running[s] * scale);
+  }
+}
+
+std::vector<double> FamilywiseP(BlockSums cells, std::size_t last_begin, std::uint64_t seed, std::size_t rounds,
+                                double interesting) {
+  const std::size_t subjects = cells.subjects;
+  std::vector<double> p(subjects, 1.0), observed(subjects), null(subjects);
+  LargestFromBeginnings(cells, last_begin, observed);
   SeededRandom random(seed);
   std::vector<std::size_t> reached(subjects, 0);
   // Whoever is largest is reached least often.
   const auto top = static_cast<std::size_t>(std::max_element(observed.begin(), observed.end()) - observed.begin());
   for (std::size_t round = 0; round < rounds; ++round) {
-    for (std::size_t i = sums.size() - 1; i > 0; --i) std::swap(sums[i], sums[random.Below(i + 1)]);
-    scan(null);
+    for (std::size_t i = cells.sums.size() - 1; i > 0; --i) std::swap(cells.sums[i], cells.sums[random.Below(i + 1)]);
+    LargestFromBeginnings(cells, last_begin, null);
     double largest = *std::max_element(null.begin(), null.end());
     largest += kTolerance * std::max(1.0, std::abs(largest));
     for (std::size_t s = 0; s < subjects; ++s) reached[s] += largest >= observed[s];
@@ -238,6 +203,47 @@ std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>&
   for (std::size_t s = 0; s < subjects; ++s)
     p[s] = static_cast<double>(1 + reached[s]) / static_cast<double>(1 + rounds);
   return p;
+}
+
+std::vector<double> NoSubjectStandsOut(const std::vector<std::vector<double>>& values) {
+  return std::vector<double>(values.empty() ? 0 : values[0].size(), 1.0);
+}
+
+}  // namespace
+
+std::vector<double> ConsistencyTest(const std::vector<std::vector<double>>& values, std::size_t block,
+                                    std::uint64_t seed, std::size_t rounds, double interesting) {
+  if (values.empty() || values[0].size() < 2) return NoSubjectStandsOut(values);
+  BlockSums cells(values, block);
+  const std::size_t subjects = cells.subjects;
+  std::vector<std::size_t> order(subjects);
+  for (std::size_t unit = 0; unit < values.size(); ++unit) {
+    const std::vector<double>& row = values[unit];
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return row[a] < row[b]; });
+    for (std::size_t i = 0; i < subjects;) {
+      std::size_t j = i;
+      while (j < subjects && row[order[j]] == row[order[i]]) ++j;
+      const double shared = 0.5 * static_cast<double>(i + j - 1);
+      for (; i < j; ++i) cells.At(unit, order[i]) += shared;
+    }
+  }
+  cells.Center(0.5 * static_cast<double>(subjects - 1));
+  const std::size_t tail = std::max(kLeastTail, (cells.blocks + kTailShare - 1) / kTailShare);
+  const std::size_t last_begin = cells.blocks - std::min(cells.blocks, tail);
+  return FamilywiseP(std::move(cells), last_begin, seed, rounds, interesting);
+}
+
+std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& values, std::size_t block,
+                                   std::uint64_t seed, std::size_t rounds, double interesting) {
+  if (values.empty() || values[0].size() < 2) return NoSubjectStandsOut(values);
+  BlockSums cells(values, block);
+  for (std::size_t unit = 0; unit < values.size(); ++unit)
+    for (std::size_t s = 0; s < cells.subjects; ++s) cells.At(unit, s) += values[unit][s];
+  cells.Center(std::accumulate(cells.sums.begin(), cells.sums.end(), 0.0) /
+               static_cast<double>(cells.units * cells.subjects));
+  // What is rare has no beginning.
+  return FamilywiseP(std::move(cells), 0, seed, rounds, interesting);
 }
 
 }  // namespace lockstep::analysis

@@ -1,5 +1,5 @@
 #pragma once
-// Order statistics, block bootstrap and block permutation. Deterministic: the
+// Block bootstrap and block permutation. Deterministic: the
 // generator is seeded by the caller and no standard distribution is used (their
 // output differs between library versions).
 
@@ -8,15 +8,9 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::analysis {
+#include "core/order_statistics.h"
 
-// The lower of two for even sizes; 0 for none.
-std::int64_t LowerMedian(std::vector<std::int64_t> values);
-double LowerMedian(std::vector<double> values);
-// Mean of the middle two for even sizes, as numpy and pandas have it. Not for none.
-double MiddleMedian(std::vector<std::int64_t> values);
-// Element at floor(p * (n - 1)) of the sorted values; 0 for none.
-std::int64_t LowerQuantile(std::vector<std::int64_t> values, double p);
+namespace lockstep::analysis {
 
 // splitmix64.
 class SeededRandom {
@@ -44,18 +38,17 @@ std::pair<double, double> BootstrapInterval(const std::vector<double>& values, s
                                             std::uint64_t seed, std::size_t rounds = 1000);
 
 // Is some subject (rank) larger than the others more consistently than chance, throughout or from some unit on?
-// values[unit][subject]. The statistic is a subject's mean rank among the
-// subjects of its unit (ties share), so that one wild unit counts no more than a
-// mild one, in standard errors; of all units, or of those from one of them on if that is
-// more. The null shuffles whole blocks of units, which keeps their
-// autocorrelation, over units and subjects, and takes the largest statistic of all subjects and beginnings,
-// which makes p family-wise. Returns p per subject, never below 1 / (rounds + 1).
-// `by_size`: of values themselves instead of ranks and over all units, for what is rare: a wild unit stays wild
-// whoever it is given to.
-// Ends early once nobody's p can be below `interesting`: then all are 1.
-std::vector<double> LabelPermutationTest(const std::vector<std::vector<double>>& values, std::size_t block,
-                                         std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1,
-                                         bool by_size = false);
+// values[unit][subject]. The statistic is a subject's mean rank among the subjects of its unit (ties share), so that
+// one wild unit counts no more than a mild one, in standard errors; of all units, or of those from one of them on if
+// that is more. The null shuffles whole blocks of units, which keeps their autocorrelation, over units and subjects,
+// and takes the largest statistic of all subjects and beginnings, which makes p family-wise. Returns p per subject,
+// never below 1 / (rounds + 1). Ends early once nobody's p can be below `interesting`: then all are 1.
+std::vector<double> ConsistencyTest(const std::vector<std::vector<double>>& values, std::size_t block,
+                                    std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1);
+// The same for what is rare: of the values themselves, so that a wild unit stays wild whoever it is given to, and over
+// all units.
+std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& values, std::size_t block,
+                                   std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1);
 // Is the median of the differences of a pair other than 0? By moving-block bootstrap, two-sided; never below
 // 1 / (rounds + 1).
 double PairedTest(const std::vector<double>& differences, std::size_t block, std::uint64_t seed,

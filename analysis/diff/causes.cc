@@ -72,7 +72,7 @@ class Causes {
         }
     if (ranks.empty()) return;
     // What all ranks have in common is not one rank's. Of two ranks the one that changed less tells it.
-    double common = analysis::LowerMedian(changes);
+    double common = LowerMedian(changes);
     if (changes.size() == 2) common = std::fabs(changes[0]) < std::fabs(changes[1]) ? changes[0] : changes[1];
     Difference all{common, common, common};
     const MeasureSample *base_compute = base_.Find("compute_ns"), *now_compute = now_.Find("compute_ns");

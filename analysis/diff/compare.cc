@@ -54,9 +54,9 @@ Limit UsualLimit(const Measure& measure) {
   return limit;
 }
 
-class Judge {
+class Comparer {
  public:
-  Judge(const Comparison& comparison, std::string too_few, double step_ns)
+  Comparer(const Comparison& comparison, std::string too_few, double step_ns)
       : too_few_(std::move(too_few)), step_ns_(step_ns), comparison_(comparison) {}
 
   MeasureResult Of(const Measure& measure, Limit limit) const {
@@ -194,15 +194,15 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
   c.base = std::move(base);
   c.now = std::move(now);
   const MeasureSample* step = c.base.Find("step_ns");
-  const Judge judge(c, TooFew(c.base, c.now), step == nullptr ? 0 : step->spread.median);
+  const Comparer comparer(c, TooFew(c.base, c.now), step == nullptr ? 0 : step->spread.median);
   for (const Measure& measure : Measures()) {
     const auto asked =
         std::find_if(limits.begin(), limits.end(), [&](const Limit& limit) { return limit.measure == measure.name; });
     Limit limit = asked != limits.end() ? *asked : UsualLimit(measure);
-    // The step is judged by its own limit whatever else is asked for.
+    // The step has its own limit whatever else is asked for.
     if (asked == limits.end() && measure.name == std::string_view("step_ns"))
       limit = ParseLimits(kDefaultLimits).value().front(), limit.asked = false;
-    MeasureResult result = judge.Of(measure, std::move(limit));
+    MeasureResult result = comparer.Of(measure, std::move(limit));
     const bool nothing =
         (result.base.count == 0 && result.now.count == 0) ||
         (result.base.median == 0 && result.now.median == 0 && result.base.high == 0 && result.now.high == 0);

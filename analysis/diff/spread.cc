@@ -62,7 +62,7 @@ double HalfOfCorrelated(const std::vector<double>& values, double center) {
   for (const double value : values) deviations.push_back(std::fabs(value - center));
   // So much of its variance has a series of this length not shown.
   const double unseen = std::max(1 - time / count, kLeastSeen);
-  const double sigma = 1.4826 * analysis::LowerMedian(std::move(deviations)) / std::sqrt(unseen);
+  const double sigma = 1.4826 * LowerMedian(std::move(deviations)) / std::sqrt(unseen);
   const auto independent = static_cast<std::size_t>(std::max(2.0, count / time));
   return 1.96 * StudentOverNormal(independent - 1) * 1.2533 * sigma * std::sqrt(time / count);
 }
@@ -71,7 +71,7 @@ std::vector<double> Shortened(const std::vector<double>& series) {
   if (series.size() <= kMostValues) return series;
   std::vector<double> medians;
   for (std::size_t i = 0; i < kMostValues; ++i)
-    medians.push_back(analysis::LowerMedian(
+    medians.push_back(LowerMedian(
         std::vector<double>(series.begin() + static_cast<std::ptrdiff_t>(i * series.size() / kMostValues),
                             series.begin() + static_cast<std::ptrdiff_t>((i + 1) * series.size() / kMostValues))));
   return medians;
@@ -83,9 +83,9 @@ Spread SpreadOf(const std::vector<double>& series) {
   Spread spread;
   spread.count = static_cast<std::int64_t>(series.size());
   if (series.empty()) return spread;
-  spread.median = spread.low = spread.high = analysis::LowerMedian(series);
+  spread.median = spread.low = spread.high = LowerMedian(series);
   const std::vector<double> values = Shortened(series);
-  const double center = values.size() == series.size() ? spread.median : analysis::LowerMedian(values);
+  const double center = values.size() == series.size() ? spread.median : LowerMedian(values);
   const std::size_t fine = analysis::BlockLength({values});
   const std::size_t coarse = std::max<std::size_t>(1, values.size() / kCoarseBlocks);
   double below = HalfOfCorrelated(values, center), above = below;

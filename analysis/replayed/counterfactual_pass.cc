@@ -116,7 +116,7 @@ class Counter {
       const Result<replay::Answer> answer = replayed_.what_if().Ask(question);
       if (answer.ok())
         straggler.replayed_saves_ns =
-            straggler.kind == "transient" ? answer.value().mean_gain_ns : answer.value().gain_ns;
+            straggler.kind == StragglerKind::kTransient ? answer.value().mean_gain_ns : answer.value().gain_ns;
     }
     const auto at = known.find(r);
     if (at != known.end()) return Fill(at->second, straggler);

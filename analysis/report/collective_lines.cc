@@ -5,6 +5,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/order_statistics.h"
+
 namespace lockstep::report {
 namespace {
 
@@ -16,10 +18,7 @@ struct Sum {
 
 template <typename T>
 std::optional<T> Middle(std::vector<T> values) {
-  if (values.empty()) return std::nullopt;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return values.empty() ? std::nullopt : std::optional(LowerMedian(std::move(values)));
 }
 
 std::int64_t CostOf(const CollectiveLine& line) {
@@ -28,11 +27,11 @@ std::int64_t CostOf(const CollectiveLine& line) {
 
 }  // namespace
 
-std::vector<CollectiveLine> CollectiveLines(const std::vector<analysis::CollectiveRow>& rows, std::size_t screen) {
+std::vector<CollectiveLine> CollectiveLines(const std::vector<CollectiveRow>& rows, std::size_t screen) {
   const bool merge = rows.size() > screen;
   std::vector<Sum> sums;
   std::map<std::tuple<std::string_view, std::uint64_t, std::size_t>, std::size_t> sum_of;
-  for (const analysis::CollectiveRow& row : rows) {
+  for (const CollectiveRow& row : rows) {
     const auto [at, is_new] = sum_of.try_emplace({row.op, row.bytes, row.group.size()}, sums.size());
     if (is_new || !merge) sums.push_back({.line = {.row = &row}});
     Sum& sum = merge ? sums[at->second] : sums.back();

@@ -42,7 +42,7 @@ std::string Repeat(std::string_view glyph, std::size_t n) {
 
 class Writer {
  public:
-  Writer(const analysis::Analysis& analysis, const TextOptions& options)
+  Writer(const Analysis& analysis, const TextOptions& options)
       : a_(analysis), options_(options), g_(options.unicode ? kUnicode : kAscii) {}
 
   std::string Render() {
@@ -90,20 +90,22 @@ class Writer {
   }
 
   void Header() {
-    const analysis::RunFacts& run = a_.run;
+    const RunFacts& run = a_.run;
     std::vector<std::string> parts;
-    if (run.sharing_ranks > 0)
-      parts.push_back(fmt::format("{} ranks share {}", run.sharing_ranks, analysis::Plural(run.shared_cores, "core")));
+    if (run.ranks_sharing_cores > 0)
+      parts.push_back(
+          fmt::format("{} ranks share {}", run.ranks_sharing_cores, analysis::Plural(run.shared_cores, "core")));
     if (!run.job.empty()) parts.push_back(run.job);
     std::string ranks = analysis::Plural(run.ranks, "rank");
     if (run.ranks_expected > run.ranks)
       ranks = fmt::format("{} of {}", analysis::Count(run.ranks), analysis::Plural(run.ranks_expected, "rank"));
     parts.push_back(fmt::format("{} on {}", ranks, analysis::Plural(run.nodes, "node")));
-    if (run.first_step)
-      parts.push_back(fmt::format("steps {}{}{} ({})", *run.first_step, g_.minus, *run.last_step, run.steps));
-    else if (run.span_ns)
-      parts.push_back(fmt::format("{} recorded", analysis::Duration(*run.span_ns)));
-    for (const std::string& gpu : run.gpu_names) parts.push_back(gpu);
+    if (run.window.first_step)
+      parts.push_back(
+          fmt::format("steps {}{}{} ({})", *run.window.first_step, g_.minus, *run.window.last_step, run.steps));
+    else if (run.window.span_ns)
+      parts.push_back(fmt::format("{} recorded", analysis::Duration(*run.window.span_ns)));
+    for (const std::string& gpu : run.gpus) parts.push_back(gpu);
     std::string line;
     for (const std::string& part : parts) line += (line.empty() ? "" : fmt::format(" {} ", g_.dot)) + part;
     Wrapped("", line);
@@ -121,7 +123,7 @@ class Writer {
     std::int64_t ns;
   };
   std::vector<Part> Parts() const {
-    const analysis::IdentityTerms& t = a_.summary.terms;
+    const IdentityTerms& t = a_.summary.terms;
     return {{g_.compute, "compute", t.compute_ns},
             {g_.transfer, "exposed transfer", t.exposed_transfer_ns},
             {g_.wait, "waiting", t.exposed_wait_ns},
@@ -132,7 +134,7 @@ class Writer {
   }
 
   void StepBar() {
-    const analysis::Summary& s = a_.summary;
+    const Summary& s = a_.summary;
     const std::int64_t whole = s.terms.Sum();
     if (s.per_step) {
       std::string spread;
@@ -162,18 +164,18 @@ class Writer {
     Line("  " + Overlap());
     ReplayedOverlap();
     if (s.input_ns * 100 > whole) Line(fmt::format("  idle includes {} of input", analysis::Duration(s.input_ns)));
-    MpiPart("MPI-IO", &analysis::RankRow::mpi_io_ns, s.mpi_io_ns);
-    MpiPart("one-sided MPI", &analysis::RankRow::mpi_rma_ns, s.mpi_rma_ns);
+    MpiPart("MPI-IO", &RankRow::mpi_io_ns, s.mpi_io_ns);
+    MpiPart("one-sided MPI", &RankRow::mpi_rma_ns, s.mpi_rma_ns);
     Line();
   }
 
   // A part of idle, if some rank spends 1 % of its time there.
-  void MpiPart(std::string_view what, std::int64_t analysis::RankRow::*part, std::int64_t mean) {
-    const analysis::RankRow* most = nullptr;
-    const auto share = [&](const analysis::RankRow& row) {
+  void MpiPart(std::string_view what, std::int64_t RankRow::*part, std::int64_t mean) {
+    const RankRow* most = nullptr;
+    const auto share = [&](const RankRow& row) {
       return row.span_ns > 0 ? static_cast<double>(row.*part) / static_cast<double>(row.span_ns) : 0.0;
     };
-    for (const analysis::RankRow& row : a_.ranks)
+    for (const RankRow& row : a_.ranks)
       if (most == nullptr || share(row) > share(*most)) most = &row;
     if (most == nullptr || share(*most) < 0.01) return;
     Line(fmt::format("  idle includes {} in {}; most on rank {}: {} of its time", analysis::Duration(mean), what,
@@ -204,7 +206,7 @@ class Writer {
   }
 
   std::string Overlap() const {
-    const analysis::Summary& s = a_.summary;
+    const Summary& s = a_.summary;
     if (s.comm_high_ns <= 0 && s.comm_ns <= 0)
       return a_.unrecorded.empty() ? "no communication" : "no communication recorded";
     if (a_.wait_only)
@@ -230,17 +232,17 @@ class Writer {
   // What hiding communication would gain: exposed is not yet cost.
   void ReplayedOverlap() {
     if (!a_.overlap || !a_.replay || !a_.summary.per_step) return;
-    const analysis::OverlapScore& o = *a_.overlap;
-    const std::int64_t cost = o.actual_ns - o.free_comm_ns, gain = o.actual_ns - o.best_ns;
+    const OverlapScore& o = *a_.overlap;
+    const std::int64_t cost = o.t_actual_ns - o.t_free_comm_ns, gain = o.t_actual_ns - o.t_best_ns;
     const std::int64_t exposed = a_.summary.terms.exposed_transfer_ns + a_.summary.terms.exposed_unsplit_ns;
-    if (cost * 100 < o.actual_ns && exposed * 100 < a_.summary.terms.Sum()) return;
+    if (cost * 100 < o.t_actual_ns && exposed * 100 < a_.summary.terms.Sum()) return;
     std::string text = fmt::format("without communication a replayed step is {} shorter",
                                    analysis::Duration(std::max<std::int64_t>(0, cost)));
-    if (gain * 100 >= o.actual_ns)
+    if (gain * 100 >= o.t_actual_ns)
       text += fmt::format("; with the best schedule found, {} shorter", analysis::Duration(gain));
-    else if (cost * 100 >= o.actual_ns)
+    else if (cost * 100 >= o.t_actual_ns)
       text += "; the best schedule found saves less than 1 %";
-    if (o.efficiency && *o.no_overlap_ns - o.best_ns > o.actual_ns / 100)
+    if (o.efficiency && *o.t_no_overlap_ns - o.t_best_ns > o.t_actual_ns / 100)
       text += fmt::format(" (overlap efficiency {})", analysis::Percent(std::clamp(*o.efficiency, 0.0, 1.0)));
     if (exposed * 50 > a_.summary.terms.Sum() && cost * 2 < exposed)
       text += fmt::format(". The rest of the {} exposed would be spent on other things", analysis::Duration(exposed));
@@ -249,8 +251,10 @@ class Writer {
   }
 
   // Of a straggler: what the step would gain is not what the others wait for it, where they have more to wait for.
-  std::string OtherPrice(const analysis::Finding& f, std::int64_t whole) const {
-    if (f.replayed || f.id != "straggler.arrival" || a_.stragglers.size() != 1 || !f.saves_ns_per_step) return {};
+  std::string OtherPrice(const Finding& f, std::int64_t whole) const {
+    if (f.replayed || f.id != analysis::FindingId::kStragglerArrival || a_.stragglers.size() != 1 ||
+        !f.saves_ns_per_step)
+      return {};
     const std::optional<std::int64_t> replayed = a_.stragglers[0].replayed_saves_ns;
     if (!replayed || a_.stragglers[0].rank != f.rank) return {};
     const std::int64_t apart = std::abs(*replayed - *f.saves_ns_per_step);
@@ -265,8 +269,8 @@ class Writer {
     const std::size_t price_at = 76;
     Line("  " + Bold("WHAT TO FIX") + std::string(price_at - 13, ' ') + Bold("saves per step"));
     for (std::size_t i = 0; i < a_.findings.size(); ++i) {
-      const analysis::Finding& f = a_.findings[i];
-      const std::string kind = f.id.substr(0, f.id.find('.'));
+      const Finding& f = a_.findings[i];
+      const std::string kind(analysis::KindOf(f.id).label);
       std::string line = fmt::format("  {}  {} {}", i + 1, Pad(kind, 10), PrintedShort(Printed(f.brief), kWordColumns));
       std::string price = f.saves_share ? fmt::format("{}{}", f.upper_bound ? std::string(g_.at_most) + " " : "",
                                                       analysis::Percent(*f.saves_share))
@@ -286,13 +290,11 @@ class Writer {
   // One column of the ranks' table.
   struct RankColumn {
     std::string_view name;
-    std::int64_t (*value)(const analysis::RankRow&);
+    std::int64_t (*value)(const RankRow&);
     bool always;
   };
 
-  static const analysis::IdentityTerms& TermsOf(const analysis::RankRow& row) {
-    return row.step_terms ? *row.step_terms : row.terms;
-  }
+  static const IdentityTerms& TermsOf(const RankRow& row) { return row.step_terms ? *row.step_terms : row.terms; }
 
   std::vector<std::size_t> RankOrder(bool& shortened) const {
     std::vector<std::size_t> order(a_.ranks.size());
@@ -300,13 +302,14 @@ class Writer {
     shortened = order.size() > kMaxRankRows;
     if (shortened) {
       std::stable_sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) {
-        const analysis::RankRow &p = a_.ranks[x], &q = a_.ranks[y];
-        if (p.late_ns.value_or(0) != q.late_ns.value_or(0)) return p.late_ns.value_or(0) > q.late_ns.value_or(0);
+        const RankRow &p = a_.ranks[x], &q = a_.ranks[y];
+        if (p.late_ns_median.value_or(0) != q.late_ns_median.value_or(0))
+          return p.late_ns_median.value_or(0) > q.late_ns_median.value_or(0);
         return TermsOf(p).compute_ns > TermsOf(q).compute_ns;
       });
       // Ranks that a finding names come first.
       std::set<std::int32_t> named;
-      for (const analysis::Straggler& straggler : a_.stragglers) named.insert(straggler.rank);
+      for (const Straggler& straggler : a_.stragglers) named.insert(straggler.rank);
       std::stable_partition(order.begin(), order.end(),
                             [&](std::size_t i) { return named.contains(a_.ranks[i].rank); });
     }
@@ -316,17 +319,17 @@ class Writer {
   void Ranks() {
     if (a_.ranks.empty()) return;
     static constexpr RankColumn kColumns[] = {
-        {"compute", [](const analysis::RankRow& r) { return TermsOf(r).compute_ns; }, true},
-        {"transfer", [](const analysis::RankRow& r) { return TermsOf(r).exposed_transfer_ns; }, true},
-        {"waiting", [](const analysis::RankRow& r) { return TermsOf(r).exposed_wait_ns; }, true},
-        {"unsplit", [](const analysis::RankRow& r) { return TermsOf(r).exposed_unsplit_ns; }, false},
-        {"copy", [](const analysis::RankRow& r) { return TermsOf(r).exposed_copy_ns; }, false},
-        {"idle", [](const analysis::RankRow& r) { return TermsOf(r).idle_ns; }, true},
+        {"compute", [](const RankRow& r) { return TermsOf(r).compute_ns; }, true},
+        {"transfer", [](const RankRow& r) { return TermsOf(r).exposed_transfer_ns; }, true},
+        {"waiting", [](const RankRow& r) { return TermsOf(r).exposed_wait_ns; }, true},
+        {"unsplit", [](const RankRow& r) { return TermsOf(r).exposed_unsplit_ns; }, false},
+        {"copy", [](const RankRow& r) { return TermsOf(r).exposed_copy_ns; }, false},
+        {"idle", [](const RankRow& r) { return TermsOf(r).idle_ns; }, true},
     };
     std::vector<const RankColumn*> columns;
     for (const RankColumn& column : kColumns)
-      if (column.always || std::any_of(a_.ranks.begin(), a_.ranks.end(),
-                                       [&](const analysis::RankRow& row) { return column.value(row) != 0; }))
+      if (column.always ||
+          std::any_of(a_.ranks.begin(), a_.ranks.end(), [&](const RankRow& row) { return column.value(row) != 0; }))
         columns.push_back(&column);
 
     bool shortened = false;
@@ -335,8 +338,8 @@ class Writer {
     std::int64_t latest = 0;
     std::size_t name_columns = 12;
     for (std::size_t i = 0; i < shown; ++i) {
-      const analysis::RankRow& row = a_.ranks[order[i]];
-      latest = std::max(latest, row.late_ns.value_or(0));
+      const RankRow& row = a_.ranks[order[i]];
+      latest = std::max(latest, row.late_ns_median.value_or(0));
       name_columns = std::max(name_columns, std::to_string(row.rank).size() + 2 + Columns(NodeName(row)));
     }
     const bool per_step = a_.ranks[order[0]].step_terms.has_value();
@@ -363,15 +366,15 @@ class Writer {
     return fmt::format("{:.{}f}", ms, ns == 0 || ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : 2);
   }
 
-  static std::string NodeName(const analysis::RankRow& row) { return PrintedShort(Printed(row.node), kNameColumns); }
+  static std::string NodeName(const RankRow& row) { return PrintedShort(Printed(row.node), kNameColumns); }
 
-  void RankLine(const analysis::RankRow& row, const std::vector<const RankColumn*>& columns, std::size_t name_columns,
+  void RankLine(const RankRow& row, const std::vector<const RankColumn*>& columns, std::size_t name_columns,
                 std::int64_t latest) {
     std::string line = "  " + Pad(fmt::format("{}  {}", row.rank, NodeName(row)), name_columns + 2);
     for (const RankColumn* column : columns) line += Pad(Milliseconds(column->value(row)), 10, true);
     if (a_.ranks.size() > 1) {
       line += Pad(row.last_fraction ? analysis::Percent(*row.last_fraction) : "-", 9, true) + "  ";
-      const std::int64_t late = row.late_ns.value_or(0);
+      const std::int64_t late = row.late_ns_median.value_or(0);
       if (late > 0 && latest > 0) {
         // In floating point: a damaged trace's times may be too large to multiply.
         const auto length =
@@ -443,13 +446,13 @@ class Writer {
   // The same loss of many ranks is one line.
   void Losses() {
     struct Sum {
-      const analysis::LossRow* loss;
+      const LossRow* loss;
       std::uint64_t count = 0;
       std::vector<std::int32_t> ranks;
       std::vector<std::string_view> details;
     };
     std::vector<Sum> sums;
-    for (const analysis::LossRow& loss : a_.losses) {
+    for (const LossRow& loss : a_.losses) {
       if (sums.empty() || sums.back().loss->name != loss.name) sums.push_back({&loss});
       sums.back().count += loss.count;
       if (loss.rank >= 0 && (sums.back().ranks.empty() || sums.back().ranks.back() != loss.rank))
@@ -473,7 +476,7 @@ class Writer {
     }
   }
 
-  const analysis::Analysis& a_;
+  const Analysis& a_;
   const TextOptions& options_;
   const Glyphs& g_;
   std::string out_;
@@ -502,27 +505,27 @@ TextOptions TextOptions::ForFile(int fd) {
   return options;
 }
 
-std::string RenderText(const analysis::Analysis& analysis, const TextOptions& options) {
+std::string RenderText(const Analysis& analysis, const TextOptions& options) {
   return Writer(analysis, options).Render();
 }
 
-std::string RenderExplanation(const analysis::Analysis& analysis, std::size_t number, const TextOptions&) {
+std::string RenderExplanation(const Analysis& analysis, std::size_t number, const TextOptions&) {
   if (number == 0 || number > analysis.findings.size()) return {};
-  const analysis::Finding& f = analysis.findings[number - 1];
-  std::string text = fmt::format("{}  {}\n  {}\n  {}\n  {}\n\n", number, f.id, Printed(f.headline), Printed(f.evidence),
-                                 Printed(f.action));
+  const Finding& f = analysis.findings[number - 1];
+  std::string text = fmt::format("{}  {}\n  {}\n  {}\n  {}\n\n", number, analysis::KindOf(f.id).name,
+                                 Printed(f.headline), Printed(f.evidence), Printed(f.action));
   std::vector<std::size_t> widths;
-  for (const std::string& column : f.rows.columns) widths.push_back(column.size());
-  for (const auto& row : f.rows.rows)
+  for (const std::string& column : f.explain.columns) widths.push_back(column.size());
+  for (const auto& row : f.explain.rows)
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], std::to_string(row[i]).size());
   std::string line;
-  for (std::size_t i = 0; i < f.rows.columns.size(); ++i) line += "  " + Pad(f.rows.columns[i], widths[i], true);
+  for (std::size_t i = 0; i < f.explain.columns.size(); ++i) line += "  " + Pad(f.explain.columns[i], widths[i], true);
   text += line + "\n";
-  for (std::size_t r = 0; r < f.rows.rows.size(); ++r) {
-    const auto& row = f.rows.rows[r];
+  for (std::size_t r = 0; r < f.explain.rows.size(); ++r) {
+    const auto& row = f.explain.rows[r];
     line.clear();
     for (std::size_t i = 0; i < row.size(); ++i) line += "  " + Pad(std::to_string(row[i]), widths[i], true);
-    if (r < f.rows.names.size()) line += "  " + Printed(f.rows.names[r]);
+    if (r < f.explain.names.size()) line += "  " + Printed(f.explain.names[r]);
     text += line + "\n";
   }
   return text;

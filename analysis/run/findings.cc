@@ -15,26 +15,17 @@ namespace {
 
 constexpr std::size_t kMaxFindings = 5;
 
-std::string_view PartOf(const Finding& finding) {
-  if (!finding.part.empty()) return finding.part;
-  if (finding.id == "straggler.arrival") return "wait";
-  if (finding.id == "transfer.exposed" || finding.id == "progress.wait_only") return "transfer";
-  if (finding.id.starts_with("p2p.")) return "messages";
-  if (finding.id == "input.bound") return "input";
-  if (finding.id.starts_with("buckets.")) return "buckets";
-  return finding.id;
-}
-
 // A rank that does something every n steps is late in those: one cause, told once, by what says more.
 void DropStragglerOfBurst(Analysis& analysis) {
   const auto burst = std::find_if(analysis.findings.begin(), analysis.findings.end(),
-                                  [](const Finding& f) { return f.id == "burst.periodic" && f.rank >= 0; });
+                                  [](const Finding& f) { return f.id == FindingId::kBurstPeriodic && f.rank >= 0; });
   if (burst == analysis.findings.end()) return;
   const std::int32_t rank = burst->rank;
-  const bool transient = std::all_of(analysis.stragglers.begin(), analysis.stragglers.end(),
-                                     [&](const Straggler& s) { return s.rank == rank && s.kind == "transient"; });
+  const bool transient = std::all_of(analysis.stragglers.begin(), analysis.stragglers.end(), [&](const Straggler& s) {
+    return s.rank == rank && s.kind == StragglerKind::kTransient;
+  });
   if (!transient || analysis.stragglers.empty()) return;
-  std::erase_if(analysis.findings, [](const Finding& f) { return f.id == "straggler.arrival"; });
+  std::erase_if(analysis.findings, [](const Finding& f) { return f.id == FindingId::kStragglerArrival; });
 }
 
 std::string Numbers(const std::vector<std::size_t>& numbers) {
@@ -54,7 +45,7 @@ void AddUp(Analysis& analysis) {
     if (gain < 0) continue;
     bool alone = true;
     for (const std::size_t other : priced)
-      if (Overlap(analysis, analysis.findings[other - 1], analysis.findings[i])) {
+      if (Overlap(analysis.findings[other - 1], analysis.findings[i])) {
         alone = false;
         if (std::find(overlapping.begin(), overlapping.end(), other) == overlapping.end()) overlapping.push_back(other);
       }
@@ -81,12 +72,12 @@ void AddUp(Analysis& analysis) {
 // What other buckets gain without the late ranks: the two are one replay, so that neither counts what the other has
 // gained already.
 void ReplayTogether(const Context& context, Analysis& analysis) {
-  const auto number = [&](std::string_view id) -> std::size_t {
+  const auto number = [&](FindingId id) -> std::size_t {
     for (std::size_t i = 0; i < analysis.findings.size(); ++i)
       if (analysis.findings[i].id == id) return i + 1;
     return 0;
   };
-  const std::size_t late = number("straggler.arrival"), cap = number("buckets.cap");
+  const std::size_t late = number(FindingId::kStragglerArrival), cap = number(FindingId::kBucketsCap);
   if (late == 0 || cap == 0 || analysis.stragglers.empty() || !analysis.buckets.recommended_cap_mb) return;
   const ReplayedRun* replayed = context.Replayed();
   if (replayed == nullptr || replayed->what_if().replayed_step_ns() <= 0) return;
@@ -107,6 +98,12 @@ void ReplayTogether(const Context& context, Analysis& analysis) {
 
 }  // namespace
 
+std::string OfTheStep(const Summary& summary, std::int64_t ns) {
+  const std::int64_t whole = summary.terms.Sum();
+  return summary.per_step ? fmt::format("{} of each {} step", Duration(ns), Duration(whole))
+                          : fmt::format("{} of the time", Percent(ns, whole));
+}
+
 double GainShare(const Analysis& analysis, const Finding& finding) {
   const std::int64_t whole = analysis.summary.terms.Sum();
   if (finding.saves_ns_per_step && whole > 0)
@@ -114,14 +111,14 @@ double GainShare(const Analysis& analysis, const Finding& finding) {
   return finding.saves_share.value_or(-1);
 }
 
-bool Overlap(const Analysis&, const Finding& a, const Finding& b) {
-  const std::string_view p = PartOf(a), q = PartOf(b);
+bool Overlap(const Finding& a, const Finding& b) {
+  const FindingId p = KindOf(a.id).same_time_as, q = KindOf(b.id).same_time_as;
   if (p == q) return true;
-  const auto either = [&](std::string_view x, std::string_view y) { return (p == x && q == y) || (p == y && q == x); };
+  const auto either = [&](FindingId x, FindingId y) { return (p == x && q == y) || (p == y && q == x); };
   // Waiting for a rank that is busy with its burst.
-  if (either("wait", "burst")) return a.rank == b.rank && a.rank >= 0;
+  if (either(FindingId::kStragglerArrival, FindingId::kBurstPeriodic)) return a.rank == b.rank && a.rank >= 0;
   // Other buckets hide transfer; what is exposed is that.
-  return either("transfer", "buckets");
+  return either(FindingId::kTransferExposed, FindingId::kBucketsCap);
 }
 
 void ChooseFindings(const Context& context, Analysis& analysis) {
@@ -133,7 +130,7 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
   // Without a price: a rank that is named comes first, as its price is in its sentence; what only warns comes last.
   const auto key = [&](const Finding& finding) {
     const double gain = GainShare(analysis, finding);
-    return gain < 0 && finding.id == "straggler.arrival" ? 2.0 : gain;
+    return gain < 0 && finding.id == FindingId::kStragglerArrival ? 2.0 : gain;
   };
   std::stable_sort(analysis.findings.begin(), analysis.findings.end(),
                    [&](const Finding& a, const Finding& b) { return key(a) > key(b); });

@@ -1,18 +1,22 @@
 #pragma once
 // The rule of findings: at most five, by what they gain, none below 1 % of the step, and how their prices add up.
 
-#include <cstddef>
+#include <cstdint>
+#include <string>
 
 #include "analysis/context.h"
 #include "analysis/core/model.h"
 
 namespace lockstep::analysis {
 
+// "1.2 ms of each 17 ms step", "12 % of the time": the time of a cause beside the step or the window.
+std::string OfTheStep(const Summary& summary, std::int64_t ns);
+
 // What a finding gains of the step, or of the window in runs without steps; below 0: it has no price.
 double GainShare(const Analysis& analysis, const Finding& finding);
 
 // Two findings that price the same time, or part of it.
-bool Overlap(const Analysis& analysis, const Finding& a, const Finding& b);
+bool Overlap(const Finding& a, const Finding& b);
 
 // Of the findings that all passes made those that are shown, in their order, with `additivity`.
 void ChooseFindings(const Context& context, Analysis& analysis);

@@ -31,7 +31,7 @@ void TabulateGpus(const Context& context, Analysis& analysis) {
     row.throttle_reasons = t.throttle_reasons[i];
     if (row.samples > 0) analysis.gpus.push_back(std::move(row));
   }
-  analysis.run.gpu_names.assign(names.begin(), names.end());
+  analysis.run.gpus.assign(names.begin(), names.end());
   analysis.run.cuda_driver_version = context.timeline().Meta("cuda_driver_version");
   analysis.run.cupti_version = context.timeline().Meta("cupti_version");
   analysis.run.nccl_plugin = context.timeline().Meta("fact.nccl_plugin");

@@ -67,7 +67,7 @@ void Lateness(const Context& context, const Analysis& analysis, std::vector<Rank
   }
   for (std::size_t p = 0; p < rows.size(); ++p) {
     if (took_part[p] == 0) continue;
-    rows[p].late_ns = LowerMedian(std::move(late[p]));
+    rows[p].late_ns_median = LowerMedian(std::move(late[p]));
     if (p < analysis.arrivals.size())
       rows[p].last_fraction = static_cast<double>(analysis.arrivals[p].last) / static_cast<double>(took_part[p]);
   }
@@ -81,9 +81,7 @@ std::optional<IdentityTerms> MedianStep(const Context& context, std::size_t posi
     if (const std::size_t cell = context.Cell(step, position); cell != kNowhere)
       lengths.emplace_back(cells.end_ns[cell] - cells.begin_ns[cell], cell);
   if (lengths.empty()) return std::nullopt;
-  const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>((lengths.size() - 1) / 2);
-  std::nth_element(lengths.begin(), middle, lengths.end());
-  return context.TermsOf(middle->second);
+  return context.TermsOf(LowerMedian(std::move(lengths)).second);
 }
 
 }  // namespace

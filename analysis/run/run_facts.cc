@@ -114,8 +114,8 @@ void FindSharedCores(const Context& context, RunFacts& run) {
     if (node.cores == 0 || node.ranks <= node.cores) continue;
     const bool proven = node.offcpu_ns >= node.span_ns / 10 && node.span_ns > 0;
     if (node.cores == 1 && !node.cpus_known && !proven) continue;
-    if (run.shared_cores != 0 && node.ranks * run.shared_cores <= run.sharing_ranks * node.cores) continue;
-    run.sharing_ranks = node.ranks;
+    if (run.shared_cores != 0 && node.ranks * run.shared_cores <= run.ranks_sharing_cores * node.cores) continue;
+    run.ranks_sharing_cores = node.ranks;
     run.shared_cores = node.cores;
   }
 }
@@ -176,11 +176,12 @@ void DescribeRun(const Context& context, Analysis& analysis) {
     }
     ++run.steps;
     run.warmup_steps += steps.warmup[row] != 0;
-    if (!run.first_step) run.first_step = steps.index[row];
-    run.last_step = steps.index[row];
+    if (!run.window.first_step) run.window.first_step = steps.index[row];
+    run.window.last_step = steps.index[row];
   }
   const auto& totals = timeline.tables.rank_totals;
-  for (std::size_t i = 0; i < totals.rows(); ++i) run.span_ns = std::max(run.span_ns.value_or(0), SpanOf(totals, i));
+  for (std::size_t i = 0; i < totals.rows(); ++i)
+    run.window.span_ns = std::max(run.window.span_ns.value_or(0), SpanOf(totals, i));
   FindSharedCores(context, run);
   DescribeWindows(context, analysis);
 }

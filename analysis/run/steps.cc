@@ -1,6 +1,7 @@
 // The rank x step table.
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -11,33 +12,22 @@ namespace {
 
 using StepAndRank = std::pair<std::int64_t, std::int32_t>;
 
+// By schema::Phase.
+constexpr std::array<std::int64_t Phases::*, 7> kPhases = {nullptr,
+                                                           &Phases::input_ns,
+                                                           &Phases::forward_ns,
+                                                           &Phases::backward_ns,
+                                                           &Phases::optimizer_ns,
+                                                           &Phases::communication_ns,
+                                                           &Phases::checkpoint_ns};
+
 std::map<StepAndRank, Phases> PhasesByStep(const schema::TlStepPhases& table) {
   std::map<StepAndRank, Phases> phases;
   for (std::size_t i = 0; i < table.rows(); ++i) {
     if (table.index[i] < 0) continue;
     Phases& cell = phases[{table.index[i], table.rank[i]}];
-    switch (table.phase[i]) {
-      case 1:
-        cell.input_ns = table.phase_ns[i];
-        break;
-      case 2:
-        cell.forward_ns = table.phase_ns[i];
-        break;
-      case 3:
-        cell.backward_ns = table.phase_ns[i];
-        break;
-      case 4:
-        cell.optimizer_ns = table.phase_ns[i];
-        break;
-      case 5:
-        cell.communication_ns = table.phase_ns[i];
-        break;
-      case 6:
-        cell.checkpoint_ns = table.phase_ns[i];
-        break;
-      default:
-        break;
-    }
+    if (table.phase[i] < kPhases.size() && kPhases[table.phase[i]] != nullptr)
+      cell.*kPhases[table.phase[i]] = table.phase_ns[i];
   }
   return phases;
 }
@@ -48,7 +38,7 @@ void TabulateSteps(const Context& context, Analysis& analysis) {
   const auto& steps = context.tables().steps;
   const auto& cells = context.tables().step_ranks;
   if (context.steps().size() * context.ranks().size() > context.options().max_step_cells) {
-    analysis.steps_truncated = true;
+    analysis.truncated = true;
     return;
   }
   const auto phases = PhasesByStep(context.tables().step_phases);
@@ -76,7 +66,10 @@ void TabulateSteps(const Context& context, Analysis& analysis) {
                     cells.late_sender_ns[i],
                     cells.late_receiver_ns[i],
                     {}};
-      if (const auto at = phases.find({step.index, cell.rank}); at != phases.end()) cell.phases = at->second;
+      if (const auto at = phases.find({step.index, cell.rank}); at != phases.end()) {
+        cell.phases = at->second;
+        cell.phases->other_ns = std::max<std::int64_t>(0, cell.end_ns - cell.begin_ns - cell.phases->Sum());
+      }
       step.ranks.push_back(std::move(cell));
     }
     analysis.steps.push_back(std::move(step));

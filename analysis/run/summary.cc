@@ -44,7 +44,7 @@ void Average(const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
 }
 
 // The term's definition says compute; what it is here must be said beside it.
-void TellHelperWaits(Analysis& analysis) {
+void RemarkOnHelperWaits(Analysis& analysis) {
   const Summary& s = analysis.summary;
   if (s.helper_wait_ns <= 0 || static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum()))
     return;
@@ -94,7 +94,7 @@ void Summarize(const Context& context, Analysis& analysis) {
   s.overlap_high = fraction(s.hidden_comm_high_ns, s.comm_high_ns);
   // The certain part may be null where nothing is certain to have moved.
   if (!s.overlap_low && s.overlap_high) s.overlap_low = 0.0;
-  TellHelperWaits(analysis);
+  RemarkOnHelperWaits(analysis);
 }
 
 }  // namespace lockstep::analysis

@@ -36,7 +36,7 @@ void ClockError(const Context& context, Trust& trust) {
 
 }  // namespace
 
-void JudgeTrust(const Context& context, Analysis& analysis) {
+void AssessTrust(const Context& context, Analysis& analysis) {
   const auto& tables = context.tables();
   Trust& trust = analysis.trust;
   ClockError(context, trust);

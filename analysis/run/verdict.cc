@@ -14,7 +14,7 @@
 namespace lockstep::analysis {
 namespace {
 
-const Finding* Find(const Analysis& analysis, std::string_view id) {
+const Finding* Find(const Analysis& analysis, FindingId id) {
   for (const Finding& finding : analysis.findings)
     if (finding.id == id) return &finding;
   return nullptr;
@@ -24,12 +24,12 @@ const Finding* Find(const Analysis& analysis, std::string_view id) {
 // it is small beside it.
 const Finding* MostWorth(const Analysis& analysis) {
   const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
-                               [](const Finding& f) { return f.id != "warmup.captured"; });
+                               [](const Finding& f) { return f.id != FindingId::kWarmupCaptured; });
   if (at == analysis.findings.end()) return nullptr;
   const Finding& first = *at;
   constexpr double kSmallBeside = 0.25;
   if (first.upper_bound)
-    for (const std::string_view id : {"straggler.arrival", "progress.wait_only"})
+    for (const FindingId id : {FindingId::kStragglerArrival, FindingId::kProgressWaitOnly})
       if (const Finding* finding = Find(analysis, id))
         if (GainShare(analysis, *finding) < 0 ||
             GainShare(analysis, *finding) >= kSmallBeside * GainShare(analysis, first))
@@ -127,7 +127,7 @@ void Remark(const Context& context, Analysis& analysis) {
   }
   if (analysis.suspicious && run.ranks > 1)
     add("If the ranks do communicate, Lockstep did not see it: lockstep doctor shows which sources were in place.");
-  const Finding* wait_only = Find(analysis, "progress.wait_only");
+  const Finding* wait_only = Find(analysis, FindingId::kProgressWaitOnly);
   if (analysis.wait_only && (wait_only == nullptr || wait_only->headline != analysis.verdict))
     add(analysis.mostly_posted
             ? "Communication was posted early but moved only in Wait: no overlap is claimed."

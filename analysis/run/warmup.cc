@@ -39,24 +39,23 @@ std::size_t CountWarmup(const std::vector<std::int64_t>& own_ns) {
   return static_cast<double>(alike) > std::max(1.0, kMostAlike * static_cast<double>(n)) ? 0 : first;
 }
 
-void TellWarmup(const Context& context, Analysis& analysis) {
+void FindWarmup(const Context& context, Analysis& analysis) {
   const std::vector<std::size_t>& rows = context.slow_start();
   if (rows.empty()) return;
   const auto& steps = context.tables().steps;
   std::vector<std::int64_t> early, later;
   Finding finding;
-  finding.rows = {{"step", "step_ns"}, {}};
+  finding.explain = {{"step", "step_ns"}, {}};
   for (const std::size_t row : rows) {
     early.push_back(steps.step_ns[row]);
-    finding.rows.rows.push_back({steps.index[row], steps.step_ns[row]});
+    finding.explain.rows.push_back({steps.index[row], steps.step_ns[row]});
   }
   for (const std::size_t row : context.usable_steps()) later.push_back(steps.step_ns[row]);
   const std::int64_t first = steps.index[rows.front()], last = steps.index[rows.back()];
   const double factor =
       static_cast<double>(LowerMedian(early)) / static_cast<double>(std::max<std::int64_t>(1, LowerMedian(later)));
   const std::string which = first == last ? fmt::format("Step {}", first) : fmt::format("Steps {} to {}", first, last);
-  finding.id = "warmup.captured";
-  finding.part = "warmup";
+  finding.id = FindingId::kWarmupCaptured;
   finding.headline = fmt::format("{} {} {:.2g} times as long as the {} later ones: warm-up, left out of all figures.",
                                  which, rows.size() == 1 ? "takes" : "take", factor, later.size());
   finding.brief = fmt::format("{} of warm-up recorded", Plural(static_cast<std::int64_t>(rows.size()), "step"));

@@ -19,21 +19,23 @@ std::string StepsOf(const CaptureWindow& window) {
 }
 
 std::string Sentence(const RunFacts& run) {
-  if (run.windows.empty())
-    return run.outside_steps > 0 ? "The ranks' capture windows have no step in common."
-                                 : "The ranks' capture windows have nothing in common, or none was opened.";
+  if (run.window.windows.empty())
+    return run.window.outside_steps > 0 ? "The ranks' capture windows have no step in common."
+                                        : "The ranks' capture windows have nothing in common, or none was opened.";
   std::string text;
-  for (std::size_t i = 0; i < std::min(run.windows.size(), kMaxWindowsNamed); ++i)
-    text += (i == 0 ? "" : ", ") + StepsOf(run.windows[i]);
-  if (run.windows.size() > kMaxWindowsNamed)
-    text += fmt::format(" and {} more windows", run.windows.size() - kMaxWindowsNamed);
-  const CaptureWindow& first = run.windows.front();
-  const bool steps = first.first_step.has_value(), one = run.windows.size() == 1 && first.first_step == first.last_step;
+  for (std::size_t i = 0; i < std::min(run.window.windows.size(), kMaxWindowsNamed); ++i)
+    text += (i == 0 ? "" : ", ") + StepsOf(run.window.windows[i]);
+  if (run.window.windows.size() > kMaxWindowsNamed)
+    text += fmt::format(" and {} more windows", run.window.windows.size() - kMaxWindowsNamed);
+  const CaptureWindow& first = run.window.windows.front();
+  const bool steps = first.first_step.has_value(),
+             one = run.window.windows.size() == 1 && first.first_step == first.last_step;
   text = fmt::format("Recorded: {}{} of each rank", !steps ? "" : one ? "step " : "steps ", text);
-  if (run.outside_steps > 0)
-    text += fmt::format("; {} outside the common window left out", Plural(run.outside_steps, "step"));
-  const bool cut = std::any_of(run.windows.begin(), run.windows.end(), [](const auto& window) { return window.cut; });
-  if (cut) text += run.windows.size() == 1 ? "; the window was cut short" : "; the last window was cut short";
+  if (run.window.outside_steps > 0)
+    text += fmt::format("; {} outside the common window left out", Plural(run.window.outside_steps, "step"));
+  const bool cut =
+      std::any_of(run.window.windows.begin(), run.window.windows.end(), [](const auto& window) { return window.cut; });
+  if (cut) text += run.window.windows.size() == 1 ? "; the window was cut short" : "; the last window was cut short";
   return text + ".";
 }
 
@@ -42,7 +44,7 @@ std::string Sentence(const RunFacts& run) {
 void DescribeWindows(const Context& context, Analysis& analysis) {
   RunFacts& run = analysis.run;
   const auto& windows = context.tables().windows;
-  run.recording = context.timeline().Meta("recording");
+  run.window.recording = context.timeline().Meta("recording");
   for (std::size_t i = 0; i < windows.rows(); ++i) {
     CaptureWindow window;
     if (windows.first_step[i] >= 0 && windows.end_step[i] > windows.first_step[i]) {
@@ -52,10 +54,10 @@ void DescribeWindows(const Context& context, Analysis& analysis) {
     window.span_ns = windows.end_ns[i] - windows.begin_ns[i];
     window.outside_steps = windows.outside_steps[i];
     window.cut = windows.cut[i] != 0;
-    run.windows.push_back(window);
+    run.window.windows.push_back(window);
   }
-  run.outside_steps = std::max<std::int64_t>(ToInt(context.timeline().Meta("outside_steps"), 0), 0);
-  if (!run.recording.empty() && run.recording != "all") analysis.remarks.push_back(Sentence(run));
+  run.window.outside_steps = std::max<std::int64_t>(ToInt(context.timeline().Meta("outside_steps"), 0), 0);
+  if (!run.window.recording.empty() && run.window.recording != "all") analysis.remarks.push_back(Sentence(run));
   if (!run.ranks_left_out.empty())
     analysis.remarks.push_back(fmt::format(
         "{} {} not recorded (--ranks): waiting for {} is not seen.", run.ranks_left_out.size() == 1 ? "Rank" : "Ranks",

@@ -227,8 +227,7 @@ void FindBursts(const Context& context, Analysis& analysis) {
   const std::string every =
       period->steps > 0 ? fmt::format("Every {} steps", period->steps) : fmt::format("Every {}", Duration(period->ns));
   Finding finding;
-  finding.id = "burst.periodic";
-  finding.part = "burst";
+  finding.id = FindingId::kBurstPeriodic;
   const std::string who = all ? (ranks.size() == 1 ? "the host" : "all ranks") : RankNames(ranks);
   const bool many = !(ranks.size() == 1);
   finding.headline = named ? fmt::format("{} {} {} in {}: such a step takes {} longer, {} per step on average.", every,
@@ -249,10 +248,10 @@ void FindBursts(const Context& context, Analysis& analysis) {
   finding.upper_bound = true;
   finding.rank = all ? -1 : context.ranks()[shares[0].position];
   finding.confidence = named ? 0.8 : 0.6;
-  finding.rows = {{"step", "step_ns", "longer_ns"}, {}};
+  finding.explain = {{"step", "step_ns", "longer_ns"}, {}};
   for (std::size_t i = 0; i < series->bursts.size(); ++i) {
     const std::size_t at = series->bursts[i];
-    finding.rows.rows.push_back({context.tables().steps.index[series->rows[at]], series->ns[at], excess[i]});
+    finding.explain.rows.push_back({context.tables().steps.index[series->rows[at]], series->ns[at], excess[i]});
   }
   analysis.findings.push_back(std::move(finding));
 }

@@ -9,7 +9,7 @@
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::size_t kMaxWitnesses = 33;
+constexpr std::size_t kMaxWaitingRanks = 33;
 
 std::int64_t ResolutionNs(std::int64_t error_ns) {
   // No bound: the largest number there is.
@@ -125,18 +125,19 @@ Suspects::Suspects(const Context& context, const std::vector<std::size_t>& posit
   first_.push_back(late_.size());
 }
 
-std::vector<std::size_t> Witnesses(const Context& context) {
-  const std::size_t n = context.ranks().size(), k = std::min(n, kMaxWitnesses);
+std::vector<std::size_t> WaitingRanks(const Context& context) {
+  const std::size_t n = context.ranks().size(), k = std::min(n, kMaxWaitingRanks);
   std::vector<std::size_t> chosen(k);
   for (std::size_t i = 0; i < k; ++i) chosen[i] = i * n / k;
   return chosen;
 }
 
-Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& suspects, const ExposedActivity* activity) {
+Waits WaitsFor(const Context& context, std::size_t waiting_rank, const Suspects& suspects,
+               const ExposedActivity* activity) {
   const auto& t = context.tables().collectives;
   const auto& members = context.tables().collective_ranks;
   const std::size_t n = context.ranks().size();
-  const std::int32_t rank = context.ranks()[witness];
+  const std::int32_t rank = context.ranks()[waiting_rank];
   std::vector<std::vector<Interval>> waits(n);
   std::vector<Interval> transfers, for_suspects, for_others;
   const auto wait = [](std::vector<Interval>& to, std::int64_t begin, std::int64_t end) {
@@ -157,7 +158,7 @@ Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& susp
       wait(for_others, here, std::min(begin, end));
       std::int64_t last_of_them = INT64_MIN;
       for (const Suspects::Arrival& each : late) {
-        if (each.position == witness) continue;
+        if (each.position == waiting_rank) continue;
         wait(waits[each.position], begin, std::min(each.arrival_ns, end));
         last_of_them = std::max(last_of_them, each.arrival_ns);
       }
@@ -183,7 +184,7 @@ Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& susp
     for (std::size_t u = 0; u < units.size(); ++u) {
       std::int64_t ns = TotalWithin(set, units[u].window);
       if (activity == nullptr && units[u].step != kNowhere)
-        if (const std::size_t cell = context.Cell(units[u].step, witness); cell != kNowhere)
+        if (const std::size_t cell = context.Cell(units[u].step, waiting_rank); cell != kNowhere)
           ns = std::min(
               ns, context.tables().step_ranks.exposed_wait_ns[cell] + context.tables().step_ranks.helper_wait_ns[cell]);
       by[u] = ns;

@@ -63,10 +63,10 @@ class Suspects {
 
 // The ranks whose waiting prices a late one: all, or an even selection of them
 // in large jobs. Positions, ascending.
-std::vector<std::size_t> Witnesses(const Context& context);
+std::vector<std::size_t> WaitingRanks(const Context& context);
 
-// What one witness waits for whom, per unit, ns. Several collectives in flight
-// count once; time in which another of the witness' collectives transfers does
+// What one waiting_rank waits for whom, per unit, ns. Several collectives in flight
+// count once; time in which another of the waiting_rank' collectives transfers does
 // not count. With its activity exactly the exposed part, without (null) at most
 // the step's exposed wait and waiting for other threads' collectives.
 struct Waits {
@@ -75,6 +75,7 @@ struct Waits {
   std::vector<std::vector<std::int64_t>> by;
   std::vector<std::int64_t> suspects;  // [unit]: for any of the suspects.
 };
-Waits WaitsFor(const Context& context, std::size_t witness, const Suspects& suspects, const ExposedActivity* activity);
+Waits WaitsFor(const Context& context, std::size_t waiting_rank, const Suspects& suspects,
+               const ExposedActivity* activity);
 
 }  // namespace lockstep::analysis

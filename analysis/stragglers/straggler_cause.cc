@@ -110,14 +110,15 @@ std::int64_t PeriodOf(const Context& context, const Steps& steps) {
   return period >= 2 && regular ? period : 0;
 }
 
-}  // namespace
-
-StragglerCause Explain(const Context& context, const Analysis& analysis, std::size_t r, const Witnessed& witnessed,
-                       const std::vector<std::int64_t>& price_by_unit, const Judged& judged, double limit_ns) {
-  const auto& cells = context.tables().step_ranks;
-  StragglerCause cause;
-  // The units to look at: those in which it is late.
-  const bool some = judged.straggler.kind == "transient";
+// The units in which a rank is late.
+struct LateUnits {
+  Steps steps;  // Of those that are steps.
+  IntervalSet windows;
+  std::int64_t price_ns = 0;  // Lower median.
+};
+LateUnits LateUnitsOf(const Context& context, const std::vector<std::int64_t>& price_by_unit,
+                      const Assessment& assessment, double limit_ns) {
+  const bool some = assessment.straggler.kind == StragglerKind::kTransient;
   // What it leaves undone makes it a little late in the next one too: the costlier half of the scale counts.
   double least = limit_ns;
   if (some) {
@@ -126,111 +127,137 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
       if (static_cast<double>(ns) >= limit_ns) worth.push_back(ns);
     least = std::max(least, 0.5 * static_cast<double>(LowerQuantile(std::move(worth), 0.9)));
   }
-  Steps steps;
+  LateUnits late;
   std::vector<std::int64_t> prices;
-  std::vector<Interval> in_them;
-  for (std::size_t u = judged.from_unit; u < price_by_unit.size(); ++u) {
+  std::vector<Interval> windows;
+  for (std::size_t u = assessment.from_unit; u < price_by_unit.size(); ++u) {
     if (some && static_cast<double>(price_by_unit[u]) < least) continue;
-    if (context.units()[u].step != kNowhere) steps.push_back(context.units()[u].step);
+    if (context.units()[u].step != kNowhere) late.steps.push_back(context.units()[u].step);
     prices.push_back(price_by_unit[u]);
-    in_them.push_back(context.units()[u].window);
+    windows.push_back(context.units()[u].window);
   }
-  const std::int64_t price = LowerMedian(std::move(prices));
-  const IntervalSet windows = Normalize(std::move(in_them));
+  late.price_ns = LowerMedian(std::move(prices));
+  late.windows = Normalize(std::move(windows));
+  return late;
+}
+
+// How much more of its compute the rank is on a core, and ready to run without one, than the median of the others.
+void CompareCpuTime(const Context& context, const RankActivities& read, std::size_t r, const LateUnits& late,
+                    StragglerCause& cause) {
+  const ExposedActivity* own = read.Of(r);
+  if (own == nullptr || own->cpu_share < 0) return;
+  const auto part = [&](std::size_t p, double share) -> std::optional<std::int64_t> {
+    const auto compute = MedianOf(context, late.steps, p, context.own_compute_ns());
+    if (!compute || share < 0) return std::nullopt;
+    return static_cast<std::int64_t>(static_cast<double>(*compute) * share);
+  };
+  std::vector<std::int64_t> cpu, delay;
+  for (std::size_t w = 0; w < read.activities.size(); ++w) {
+    const std::size_t p = read.positions[w];
+    if (p == r) continue;
+    const auto [on, off] = read.activities[w].CpuShares(late.windows);
+    if (const auto ns = part(p, on)) cpu.push_back(*ns);
+    if (const auto ns = part(p, off)) delay.push_back(*ns);
+  }
+  const auto [on, off] = own->CpuShares(late.windows);
+  if (const auto ns = part(r, on); ns && !cpu.empty()) cause.more_cpu_ns = *ns - LowerMedian(std::move(cpu));
+  if (const auto ns = part(r, off); ns && !delay.empty()) cause.more_delay_ns = *ns - LowerMedian(std::move(delay));
+}
+
+// What most of its longer compute is: by CPU time, where that is known.
+CauseId CauseOfCompute(const StragglerCause& cause) {
+  if (!cause.more_cpu_ns) return CauseId::kCompute;
+  const std::int64_t compute = cause.more_compute_ns.value_or(0);
+  const bool delayed = cause.more_delay_ns && *cause.more_delay_ns * 2 >= compute;
+  if (delayed && *cause.more_cpu_ns * 5 < compute) return CauseId::kStarved;
+  return *cause.more_cpu_ns * 4 >= compute ? CauseId::kCompute : CauseId::kWaiting;
+}
+
+}  // namespace
+
+StragglerCause Explain(const Context& context, const Analysis& analysis, std::size_t r, const RankActivities& read,
+                       const std::vector<std::int64_t>& price_by_unit, const Assessment& assessment, double limit_ns) {
+  const auto& cells = context.tables().step_ranks;
+  const LateUnits late = LateUnitsOf(context, price_by_unit, assessment, limit_ns);
+  const bool some = assessment.straggler.kind == StragglerKind::kTransient;
   const bool gpu = context.tables().ranks.gpu[context.RankRow(r)] != 0;
   // A GPU's window ends with the next step's first kernel, so what delays that one is in the window before.
-  const Steps before = gpu && some ? OneBefore(context, steps) : Steps();
+  const Steps before = gpu && some ? OneBefore(context, late.steps) : Steps();
   const auto more = [&](const std::vector<std::int64_t>& column) {
-    const auto here = Excess(context, steps, r, column), there = Excess(context, before, r, column);
+    const auto here = Excess(context, late.steps, r, column), there = Excess(context, before, r, column);
     return here && there ? std::max(here, there) : here;
   };
-  cause.more_compute_ns = Excess(context, steps, r, context.own_compute_ns());
+  StragglerCause cause;
+  cause.more_compute_ns = Excess(context, late.steps, r, context.own_compute_ns());
   cause.more_input_ns = more(cells.input_ns);
-  if (const ExposedActivity* own = witnessed.Of(r); own != nullptr && own->cpu_share >= 0) {
-    std::vector<std::int64_t> cpu, delay;
-    const auto of = [&](std::size_t p, double share) -> std::optional<std::int64_t> {
-      const auto compute = MedianOf(context, steps, p, context.own_compute_ns());
-      if (!compute || share < 0) return std::nullopt;
-      return static_cast<std::int64_t>(static_cast<double>(*compute) * share);
-    };
-    for (std::size_t w = 0; w < witnessed.activities.size(); ++w) {
-      const std::size_t p = witnessed.activity_of[w];
-      if (p == r) continue;
-      const auto [on, off] = witnessed.activities[w].CpuShares(windows);
-      if (const auto ns = of(p, on)) cpu.push_back(*ns);
-      if (const auto ns = of(p, off)) delay.push_back(*ns);
-    }
-    const auto [on, off] = own->CpuShares(windows);
-    if (const auto ns = of(r, on); ns && !cpu.empty()) cause.more_cpu_ns = *ns - LowerMedian(cpu);
-    if (const auto ns = of(r, off); ns && !delay.empty()) cause.more_delay_ns = *ns - LowerMedian(delay);
-  }
-  const std::int64_t compute = cause.more_compute_ns.value_or(0);
-  if (cause.more_input_ns.value_or(0) * 2 >= price) {
-    cause.name = "input";
-  } else if (compute * 2 >= price) {
-    const bool delayed = cause.more_delay_ns && *cause.more_delay_ns * 2 >= compute;
-    if (!cause.more_cpu_ns)
-      cause.name = "compute";
-    else if (delayed && *cause.more_cpu_ns * 5 < compute)
-      cause.name = "starved";
-    else
-      cause.name = *cause.more_cpu_ns * 4 >= compute ? "compute" : "waiting";
-  } else if (gpu && more(cells.idle_ns).value_or(0) * 2 >= price) {
-    cause.name = "host";
-  }
+  CompareCpuTime(context, read, r, late, cause);
+
+  // A cause explains a price from half of it on.
+  const auto explains = [&](std::optional<std::int64_t> ns) { return ns.value_or(0) * 2 >= late.price_ns; };
+  if (explains(cause.more_input_ns))
+    cause.id = CauseId::kInput;
+  else if (explains(cause.more_compute_ns))
+    cause.id = CauseOfCompute(cause);
+  else if (gpu && explains(more(cells.idle_ns)))
+    cause.id = CauseId::kHost;
   std::vector<std::size_t> others;
-  for (const std::size_t p : witnessed.activity_of)
+  for (const std::size_t p : read.positions)
     if (p != r) others.push_back(p);
-  if (cause.name == "compute" && gpu) {
+  if (cause.id == CauseId::kCompute && gpu) {
     cause.gpu = SlowClockOf(analysis, context.ranks()[r]);
     if (cause.gpu) {
-      cause.name = "clock";
-    } else if (auto kernels = SlowKernelsOf(context, r, others, steps)) {
-      cause.name = kernels->all ? "clock" : "kernel";
+      cause.id = CauseId::kClock;
+    } else if (auto kernels = SlowKernelsOf(context, r, others, late.steps)) {
+      cause.id = kernels->all ? CauseId::kClock : CauseId::kKernel;
       cause.kernels = std::move(kernels);
     }
   }
-  if (cause.name == "compute" && judged.straggler.kind == "persistent" && WorkVaries(context, r, others))
-    cause.name = "imbalance";
-  if (some && (cause.name == "compute" || cause.name == "waiting" || cause.name == "host"))
-    if (cause.period = PeriodOf(context, steps); cause.period > 0) cause.name = "gc";
+  if (cause.id == CauseId::kCompute && assessment.straggler.kind == StragglerKind::kPersistent &&
+      WorkVaries(context, r, others))
+    cause.id = CauseId::kImbalance;
+  if (some && (cause.id == CauseId::kCompute || cause.id == CauseId::kWaiting || cause.id == CauseId::kHost))
+    if (cause.period = PeriodOf(context, late.steps); cause.period > 0) cause.id = CauseId::kPeriodic;
   return cause;
 }
 
 std::string ActionFor(const StragglerCause& cause, const std::string& name, const std::string& node) {
   const bool several = name.starts_with("ranks ");
-  if (cause.name == "input")
-    return fmt::format("prefetch input on {}, or give {} the same shard size and storage as the others", name,
-                       several ? "them" : "it");
-  if (cause.name == "starved")
-    return fmt::format("give {}{} a core of its own (mpirun --bind-to core) or stop what else runs on {}",
-                       several ? "each of " : "", name, node);
-  if (cause.name == "waiting")
-    return fmt::format("{} no more CPU than the others: look for sleeps, locks or file access in {} compute",
-                       name + (several ? " use" : " uses"), several ? "their" : "its");
-  if (cause.name == "clock")
-    return fmt::format(
-        "see why {} lower: nvidia-smi -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER on {}",
-        several ? fmt::format("the clocks of the GPUs of {} are", name) : fmt::format("the clock of {}'s GPU is", name),
-        node);
-  if (cause.name == "kernel")
-    return fmt::format(
-        "compare the inputs of these kernels on {} (shapes, data types, memory) and the library that they come from",
-        name);
-  if (cause.name == "host")
-    return fmt::format("see what the host does on {} before it launches: Python, logging, other processes on {}", name,
-                       node);
-  if (cause.name == "gc")
-    return fmt::format("see what {} every {} steps: garbage collection (gc.freeze, gc.disable), checkpoints, logging",
-                       name + (several ? " do" : " does"), cause.period);
-  if (cause.name == "imbalance")
-    return fmt::format("even out the work: sort or pack samples by length so that {} the others' share",
-                       name + (several ? " get" : " gets"));
-  if (cause.name == "compute")
-    return several
-               ? fmt::format("compare the amount of work of {} with the others', then clock and memory of {}", name,
-                             node)
-               : fmt::format("compare {}'s amount of work with the others', then clock and memory of {}", name, node);
+  switch (cause.id) {
+    case CauseId::kInput:
+      return fmt::format("prefetch input on {}, or give {} the same shard size and storage as the others", name,
+                         several ? "them" : "it");
+    case CauseId::kStarved:
+      return fmt::format("give {}{} a core of its own (mpirun --bind-to core) or stop what else runs on {}",
+                         several ? "each of " : "", name, node);
+    case CauseId::kWaiting:
+      return fmt::format("{} no more CPU than the others: look for sleeps, locks or file access in {} compute",
+                         name + (several ? " use" : " uses"), several ? "their" : "its");
+    case CauseId::kClock:
+      return fmt::format("see why {} lower: nvidia-smi -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER on {}",
+                         several ? fmt::format("the clocks of the GPUs of {} are", name)
+                                 : fmt::format("the clock of {}'s GPU is", name),
+                         node);
+    case CauseId::kKernel:
+      return fmt::format(
+          "compare the inputs of these kernels on {} (shapes, data types, memory) and the library that they come from",
+          name);
+    case CauseId::kHost:
+      return fmt::format("see what the host does on {} before it launches: Python, logging, other processes on {}",
+                         name, node);
+    case CauseId::kPeriodic:
+      return fmt::format("see what {} every {} steps: garbage collection (gc.freeze, gc.disable), checkpoints, logging",
+                         name + (several ? " do" : " does"), cause.period);
+    case CauseId::kImbalance:
+      return fmt::format("even out the work: sort or pack samples by length so that {} the others' share",
+                         name + (several ? " get" : " gets"));
+    case CauseId::kCompute:
+      return several
+                 ? fmt::format("compare the amount of work of {} with the others', then clock and memory of {}", name,
+                               node)
+                 : fmt::format("compare {}'s amount of work with the others', then clock and memory of {}", name, node);
+    case CauseId::kUnknown:
+      break;
+  }
   return fmt::format("look at what {} before {} collectives: lockstep analyze --explain N lists the steps",
                      name + (several ? " do" : " does"), several ? "their" : "its");
 }
@@ -238,21 +265,29 @@ std::string ActionFor(const StragglerCause& cause, const std::string& name, cons
 namespace {
 
 std::string ByCause(const StragglerCause& cause) {
-  if (cause.name == "input") return fmt::format("{} more in input", Duration(*cause.more_input_ns));
   if (cause.gpu) return SlowClockText(*cause.gpu);
   if (cause.kernels)
     return cause.kernels->all
                ? fmt::format("each kind of kernel takes {:.2f} times as long on its GPU", cause.kernels->factor)
                : fmt::format("its kernels {} take {:.2f} times as long", cause.kernels->names, cause.kernels->factor);
-  if (cause.name == "host") return "its GPU is idle for longer before its kernels come";
-  if (cause.name == "gc") return fmt::format("every {} steps", cause.period);
-  if (cause.name == "imbalance") return "its forward and backward passes grow and shrink together";
-  if (cause.name == "waiting") return "its longer compute uses no more CPU time";
-  if (cause.name == "compute" && cause.more_cpu_ns)
-    return fmt::format("it uses {} more CPU time", Duration(*cause.more_cpu_ns));
-  if (cause.name == "starved")
-    return fmt::format("{} of its longer compute it is runnable without a core", Duration(*cause.more_delay_ns));
-  return {};
+  switch (cause.id) {
+    case CauseId::kInput:
+      return fmt::format("{} more in input", Duration(*cause.more_input_ns));
+    case CauseId::kHost:
+      return "its GPU is idle for longer before its kernels come";
+    case CauseId::kPeriodic:
+      return fmt::format("every {} steps", cause.period);
+    case CauseId::kImbalance:
+      return "its forward and backward passes grow and shrink together";
+    case CauseId::kWaiting:
+      return "its longer compute uses no more CPU time";
+    case CauseId::kCompute:
+      return cause.more_cpu_ns ? fmt::format("it uses {} more CPU time", Duration(*cause.more_cpu_ns)) : std::string();
+    case CauseId::kStarved:
+      return fmt::format("{} of its longer compute it is runnable without a core", Duration(*cause.more_delay_ns));
+    default:
+      return {};
+  }
 }
 
 // Collectives that the rank took part in and whose arrivals can be compared.
@@ -270,7 +305,7 @@ std::int64_t Compared(const Context& context, std::size_t r) {
 std::string SinceWhen(const Straggler& straggler) {
   std::string text;
   if (straggler.onset_step) text += fmt::format("; since step {}", *straggler.onset_step);
-  if (straggler.kind == "transient") text += "; in some steps only";
+  if (straggler.kind == StragglerKind::kTransient) text += "; in some steps only";
   return text;
 }
 
@@ -283,7 +318,7 @@ std::string EvidenceFor(const Context& context, const Analysis& analysis, std::s
     const RankRow& row = analysis.ranks[r];
     const std::int64_t compared = Compared(context, r);
     text = fmt::format("last in {} of {} collectives", Percent(analysis.arrivals[r].last, compared), Count(compared));
-    if (row.late_ns) text += fmt::format(", {} late (median)", Duration(*row.late_ns));
+    if (row.late_ns_median) text += fmt::format(", {} late (median)", Duration(*row.late_ns_median));
   }
   if (const std::string why = ByCause(cause); !why.empty()) text += "; " + why;
   return text + SinceWhen(straggler) +
@@ -293,8 +328,8 @@ std::string EvidenceFor(const Context& context, const Analysis& analysis, std::s
 std::string BriefEvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
                              const Straggler& straggler) {
   std::string text = fmt::format("costs {} alone", Duration(straggler.saves_ns));
-  if (r < analysis.ranks.size() && analysis.ranks[r].late_ns)
-    text += fmt::format(", {} late", Duration(*analysis.ranks[r].late_ns));
+  if (r < analysis.ranks.size() && analysis.ranks[r].late_ns_median)
+    text += fmt::format(", {} late", Duration(*analysis.ranks[r].late_ns_median));
   if (const std::string why = ByCause(cause); !why.empty()) text += ", " + why;
   return text + SinceWhen(straggler);
 }

@@ -11,17 +11,17 @@
 namespace lockstep::analysis {
 
 struct StragglerCause {
-  std::string name = "unknown";                                                            // As Straggler::cause.
+  CauseId id = CauseId::kUnknown;
   std::optional<std::int64_t> more_compute_ns, more_cpu_ns, more_delay_ns, more_input_ns;  // Than the median rank.
-  std::optional<GpuEvidence> gpu;         // Cause "clock", by its sensors.
-  std::optional<KernelEvidence> kernels;  // Cause "kernel", and "clock" by its kernels.
-  std::int64_t period = 0;                // Cause "gc": of steps.
+  std::optional<GpuEvidence> gpu;                                                          // Of kClock, by its sensors.
+  std::optional<KernelEvidence> kernels;  // Of kKernel, and of kClock by its kernels.
+  std::int64_t period = 0;                // Of kPeriodic, in steps.
 };
 
 // Of the rank at this position, whose lateness costs `price` by unit; from `from` on if it drifts, and where it is late
 // in some units only, over those in which it costs `limit_ns`.
 StragglerCause Explain(const Context& context, const Analysis& analysis, std::size_t position,
-                       const Witnessed& witnessed, const std::vector<std::int64_t>& price, const Judged& judged,
+                       const RankActivities& read, const std::vector<std::int64_t>& price, const Assessment& assessment,
                        double limit_ns);
 
 // The rank's GPU runs at a clock that is lower than the others', or is throttled where the others are not;

@@ -100,31 +100,31 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
   return at;
 }
 
-const ExposedActivity* Witnessed::Of(std::size_t position) const {
-  const auto at = std::lower_bound(activity_of.begin(), activity_of.end(), position);
-  return at != activity_of.end() && *at == position ? &activities[static_cast<std::size_t>(at - activity_of.begin())]
-                                                    : nullptr;
+const ExposedActivity* RankActivities::Of(std::size_t position) const {
+  const auto at = std::lower_bound(positions.begin(), positions.end(), position);
+  return at != positions.end() && *at == position ? &activities[static_cast<std::size_t>(at - positions.begin())]
+                                                  : nullptr;
 }
 
-Prices PriceOf(const Context& context, const std::vector<std::size_t>& witnesses, const Suspects& suspects,
-               const Witnessed& witnessed) {
+Prices PriceOf(const Context& context, const std::vector<std::size_t>& waiting, const Suspects& suspects,
+               const RankActivities& read) {
   const std::size_t n = context.ranks().size(), units = context.units().size();
   std::vector<Waits> waits;
-  for (const std::size_t q : witnesses) waits.push_back(WaitsFor(context, q, suspects, witnessed.Of(q)));
+  for (const std::size_t q : waiting) waits.push_back(WaitsFor(context, q, suspects, read.Of(q)));
   const auto at = [](const std::vector<std::int64_t>& by, std::size_t unit) { return by.empty() ? 0 : by[unit]; };
   Prices prices{Matrix(n, std::vector<std::int64_t>(units, 0)), std::vector<std::int64_t>(units, 0)};
   std::vector<std::int64_t> sample;
   for (std::size_t u = 0; u < units; ++u) {
     for (std::size_t r = 0; r < n; ++r) {
       sample.clear();
-      for (std::size_t w = 0; w < witnesses.size(); ++w)
-        if (witnesses[w] != r && !(suspects.Contains(r) && suspects.Contains(witnesses[w])))
+      for (std::size_t w = 0; w < waiting.size(); ++w)
+        if (waiting[w] != r && !(suspects.Contains(r) && suspects.Contains(waiting[w])))
           sample.push_back(at(waits[w].by[r], u));
       prices.of[r][u] = LowerMedian(sample);
     }
     sample.clear();
-    for (std::size_t w = 0; w < witnesses.size(); ++w)
-      if (!suspects.Contains(witnesses[w])) sample.push_back(at(waits[w].suspects, u));
+    for (std::size_t w = 0; w < waiting.size(); ++w)
+      if (!suspects.Contains(waiting[w])) sample.push_back(at(waits[w].suspects, u));
     prices.together[u] = LowerMedian(sample);
   }
   return prices;
@@ -144,9 +144,9 @@ StragglerCost CostTogether(const Context& context, const std::vector<std::int64_
           BootstrapInterval(values, BlockLength({values}), statistic, context.options().seed + 103)};
 }
 
-std::optional<Judged> Judge(const Context& context, const Prices& prices, const Suspects& suspects, std::size_t r,
-                            const std::vector<std::int64_t>& behind, double p_value, std::int64_t length,
-                            bool sharing) {
+std::optional<Assessment> Assess(const Context& context, const Prices& prices, const Suspects& suspects, std::size_t r,
+                                 const std::vector<std::int64_t>& behind, double p_value, std::int64_t length,
+                                 bool sharing) {
   const Matrix& price = prices.of;
   const double limit = kNameShare * static_cast<double>(length);
   const auto limit_ns = static_cast<std::int64_t>(limit);
@@ -163,18 +163,20 @@ std::optional<Judged> Judge(const Context& context, const Prices& prices, const 
     cost = CostBy(Statistic::kMean, context, price, suspects, r, from, limit);
   if (!cost) return std::nullopt;
 
-  Judged judged;
-  judged.from_unit = from;
-  Straggler& straggler = judged.straggler;
+  Assessment assessment;
+  assessment.from_unit = from;
+  Straggler& straggler = assessment.straggler;
   straggler.rank = context.ranks()[r];
   straggler.p_value = p_value;
-  straggler.kind = onset ? "drifting" : share >= kPersistentShare ? "persistent" : "transient";
+  straggler.kind = onset                       ? StragglerKind::kDrifting
+                   : share >= kPersistentShare ? StragglerKind::kPersistent
+                                               : StragglerKind::kTransient;
   if (onset && context.units()[from].step != kNowhere)
     straggler.onset_step = context.tables().steps.index[context.units()[from].step];
   straggler.saves_ns = std::llround(cost->ns);
   if (context.units_are_steps()) straggler.saves_ns_per_step = straggler.saves_ns;
   straggler.saves_interval_ns = {std::llround(cost->interval.first), std::llround(cost->interval.second)};
-  return judged;
+  return assessment;
 }
 
 }  // namespace lockstep::analysis

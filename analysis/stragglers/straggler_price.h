@@ -15,9 +15,9 @@
 namespace lockstep::analysis {
 
 // What the priced ranks' files say about their exposed time.
-struct Witnessed {
+struct RankActivities {
   std::vector<ExposedActivity> activities;  // Of the ranks below.
-  std::vector<std::size_t> activity_of;     // Positions, ascending.
+  std::vector<std::size_t> positions;       // Positions, ascending.
   bool exact = false;                       // Every rank asked for could be read.
   const ExposedActivity* Of(std::size_t position) const;
 };
@@ -27,8 +27,8 @@ struct Prices {
   std::vector<std::int64_t> together;         // [unit]: of all suspects.
 };
 // Without activities prices are upper bounds.
-Prices PriceOf(const Context& context, const std::vector<std::size_t>& witnesses, const Suspects& suspects,
-               const Witnessed& witnessed);
+Prices PriceOf(const Context& context, const std::vector<std::size_t>& waiting, const Suspects& suspects,
+               const RankActivities& read);
 
 // Is this worth at least `limit_ns` per unit by its median, or by its mean without outliers?
 bool WorthAtLeast(const std::vector<std::int64_t>& price, double limit_ns);
@@ -46,13 +46,13 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
 
 // A suspect's kind and price if it deserves to be named: it costs `length_ns` x kNameShare, and surely more than any
 // rank that is no suspect. `sharing`: ranks share cores, where being late now and then is nobody's doing.
-struct Judged {
+struct Assessment {
   Straggler straggler;
   std::size_t from_unit = 0;  // Drifting: priced from here on.
 };
 // `behind`: how late it is by unit, which tells its kind; what that costs depends on the others too.
-std::optional<Judged> Judge(const Context& context, const Prices& prices, const Suspects& suspects,
-                            std::size_t position, const std::vector<std::int64_t>& behind, double p_value,
-                            std::int64_t length_ns, bool sharing);
+std::optional<Assessment> Assess(const Context& context, const Prices& prices, const Suspects& suspects,
+                                 std::size_t position, const std::vector<std::int64_t>& behind, double p_value,
+                                 std::int64_t length_ns, bool sharing);
 
 }  // namespace lockstep::analysis

@@ -39,9 +39,28 @@ std::int64_t UnitLength(const Context& context) {
   return LowerMedian(std::move(lengths));
 }
 
+using Series = std::vector<std::vector<double>>;
+
+// values[unit][rank] as series[rank][unit].
+Series ByRank(const Series& values) {
+  Series series(values.empty() ? 0 : values[0].size(), std::vector<double>(values.size()));
+  for (std::size_t u = 0; u < values.size(); ++u)
+    for (std::size_t r = 0; r < series.size(); ++r) series[r][u] = values[u][r];
+  return series;
+}
+
+// By size, what is small does not decide: its correlation with itself is that of the noise.
+Series LargeOf(Series series) {
+  const auto sum = [](const std::vector<double>& of) { return std::accumulate(of.begin(), of.end(), 0.0); };
+  double most = 0;
+  for (const std::vector<double>& of : series) most = std::max(most, sum(of));
+  std::erase_if(series, [&](const std::vector<double>& of) { return sum(of) < kSmallShare * most; });
+  return series;
+}
+
 struct Named {
   std::size_t position;
-  Judged judged;
+  Assessment assessment;
   StragglerCause cause;
 };
 
@@ -52,15 +71,15 @@ class Search {
 
   void Run() {
     late_ = Lateness(context_);
-    if (!Suspect()) return TellResolution();
-    witnesses_ = Witnesses(context_);
+    if (!Suspect()) return ReportResolution();
+    waiting_ = WaitingRanks(context_);
     PassedOn();
     Narrow([&](const Prices& prices, const Suspects&, std::size_t r) { return WorthAtLeast(prices.of[r], limit_); });
-    if (positions_.empty()) return TellResolution();
+    if (positions_.empty()) return ReportResolution();
     ReadActivities();
     Name();
-    if (named_.size() == 1) Tell(named_[0]);
-    if (named_.size() > 1) TellTogether();
+    if (named_.size() == 1) Report(named_[0]);
+    if (named_.size() > 1) ReportTogether();
   }
 
  private:
@@ -88,29 +107,17 @@ class Search {
       for (double& value : unit) value = std::round(value / (kTieShare * limit_));
     p_.assign(n, 1.0);
     const auto also = [&](std::size_t r, double p) { p_[r] = std::min(p_[r], std::min(1.0, 2 * p)); };
-    // By size, what is small does not decide: its correlation with itself is that of the noise.
-    const auto block = [&](const std::vector<std::vector<double>>& values, bool by_size) {
-      std::vector<std::vector<double>> series(n, std::vector<double>(units));
-      for (std::size_t u = 0; u < units; ++u)
-        for (std::size_t r = 0; r < n; ++r) series[r][u] = values[u][r];
-      if (by_size) {
-        const auto sum = [](const std::vector<double>& of) { return std::accumulate(of.begin(), of.end(), 0.0); };
-        double most = 0;
-        for (const std::vector<double>& of : series) most = std::max(most, sum(of));
-        std::erase_if(series, [&](const std::vector<double>& of) { return sum(of) < kSmallShare * most; });
-      }
-      return BlockLengthApartFromShift(series);
-    };
-    const auto permuted = [&](const std::vector<std::vector<double>>& values, bool by_size) {
-      const std::vector<double> p = LabelPermutationTest(values, block(values, by_size), context_.options().seed,
-                                                         kRounds, kSignificant / 2, by_size);
-      for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
-    };
-    if (n == 2)
+    const std::uint64_t seed = context_.options().seed;
+    if (n == 2) {
       Pair(also);
-    else
-      permuted(rounded, false);
-    permuted(much, true);
+    } else {
+      const std::size_t block = BlockLengthApartFromShift(ByRank(rounded));
+      const std::vector<double> p = ConsistencyTest(rounded, block, seed, kRounds, kSignificant / 2);
+      for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
+    }
+    const std::size_t block = BlockLengthApartFromShift(LargeOf(ByRank(much)));
+    const std::vector<double> p = RareExcessTest(much, block, seed, kRounds, kSignificant / 2);
+    for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
     std::erase_if(positions_, [&](std::size_t r) { return p_[r] >= kSignificant; });
     return !positions_.empty();
   }
@@ -137,7 +144,7 @@ class Search {
   }
 
   // Nobody is named, but the clocks could not have shown a rank that costs as much as would be worth it.
-  void TellResolution() {
+  void ReportResolution() {
     std::int64_t worst = 0;
     std::int32_t ranks = 0;
     for (std::size_t r = 0; r < context_.ranks().size(); ++r) {
@@ -183,7 +190,7 @@ class Search {
       std::vector<std::size_t> apart = positions_;
       apart.insert(apart.end(), messengers_.begin(), messengers_.end());
       suspects_.emplace(context_, apart);
-      prices_ = PriceOf(context_, witnesses_, *suspects_, witnessed_);
+      prices_ = PriceOf(context_, waiting_, *suspects_, read_);
       dropped = std::erase_if(positions_, [&](std::size_t r) { return !worth(prices_, *suspects_, r); }) > 0;
     }
   }
@@ -194,7 +201,7 @@ class Search {
       return LowerMedian(prices_.of[a]) > LowerMedian(prices_.of[b]);
     });
     read.resize(std::min(read.size(), kMaxSuspectsRead));
-    read.insert(read.end(), witnesses_.begin(), witnesses_.end());
+    read.insert(read.end(), waiting_.begin(), waiting_.end());
     std::sort(read.begin(), read.end());
     read.erase(std::unique(read.begin(), read.end()), read.end());
     std::vector<std::optional<ExposedActivity>> activities(read.size());
@@ -203,28 +210,28 @@ class Search {
       const Result<schema::RankTables> tables = context_.ReadActivity(rank);
       if (tables.ok()) activities[i] = ActivityOf(tables.value(), merge::RankClockMap(context_.tables().clock, rank));
     });
-    witnessed_.exact = true;
+    read_.exact = true;
     for (std::size_t i = 0; i < read.size(); ++i) {
-      witnessed_.exact &= activities[i].has_value();
+      read_.exact &= activities[i].has_value();
       if (!activities[i]) continue;
-      witnessed_.activities.push_back(std::move(*activities[i]));
-      witnessed_.activity_of.push_back(read[i]);
+      read_.activities.push_back(std::move(*activities[i]));
+      read_.positions.push_back(read[i]);
     }
   }
 
   void Name() {
-    const bool sharing = analysis_.run.sharing_ranks > 0;
+    const bool sharing = analysis_.run.ranks_sharing_cores > 0;
     for (bool again = true; again;) {
       again = false;
       named_.clear();
       Narrow([&](const Prices& prices, const Suspects& suspects, std::size_t r) {
-        return Judge(context_, prices, suspects, r, Behind(r), p_[r], length_, sharing).has_value();
+        return Assess(context_, prices, suspects, r, Behind(r), p_[r], length_, sharing).has_value();
       });
       for (const std::size_t r : positions_) {
-        Named named{r, *Judge(context_, prices_, *suspects_, r, Behind(r), p_[r], length_, sharing), {}};
-        Straggler& straggler = named.judged.straggler;
-        named.cause = Explain(context_, analysis_, r, witnessed_, prices_.of[r], named.judged, limit_);
-        straggler.cause = named.cause.name;
+        Named named{r, *Assess(context_, prices_, *suspects_, r, Behind(r), p_[r], length_, sharing), {}};
+        Straggler& straggler = named.assessment.straggler;
+        named.cause = Explain(context_, analysis_, r, read_, prices_.of[r], named.assessment, limit_);
+        straggler.cause = named.cause.id;
         straggler.gpu = named.cause.gpu;
         if (r < analysis_.ranks.size()) {
           straggler.score = analysis_.ranks[r].straggler_score.value_or(0);
@@ -238,13 +245,13 @@ class Search {
       again = std::erase_if(positions_, [&](std::size_t r) {
                 const auto named =
                     std::find_if(named_.begin(), named_.end(), [&](const Named& each) { return each.position == r; });
-                return named->cause.name == "starved" || named->cause.name == "unknown";
+                return named->cause.id == CauseId::kStarved || named->cause.id == CauseId::kUnknown;
               }) > 0;
     }
     std::stable_sort(named_.begin(), named_.end(), [](const Named& a, const Named& b) {
-      return a.judged.straggler.saves_ns > b.judged.straggler.saves_ns;
+      return a.assessment.straggler.saves_ns > b.assessment.straggler.saves_ns;
     });
-    for (const Named& named : named_) analysis_.stragglers.push_back(named.judged.straggler);
+    for (const Named& named : named_) analysis_.stragglers.push_back(named.assessment.straggler);
   }
 
   std::string NodeOf(std::size_t position) const {
@@ -252,15 +259,15 @@ class Search {
   }
   double ConfidenceIn(double p_value) const {
     return std::clamp(1 - 10 * p_value, 0.0, 1.0) * std::min(1.0, static_cast<double>(context_.units().size()) / 20) *
-           (witnessed_.exact ? 1.0 : 0.7);
+           (read_.exact ? 1.0 : 0.7);
   }
 
-  void Tell(const Named& named) {
-    const Straggler& straggler = named.judged.straggler;
+  void Report(const Named& named) {
+    const Straggler& straggler = named.assessment.straggler;
     const std::string node = NodeOf(named.position), name = fmt::format("rank {}", straggler.rank);
     const bool pair = context_.ranks().size() == 2;
     Finding finding;
-    finding.id = "straggler.arrival";
+    finding.id = FindingId::kStragglerArrival;
     finding.rank = straggler.rank;
     finding.headline = Headline(fmt::format("Rank {} holds {} back", straggler.rank, pair ? "the other" : "everyone"),
                                 pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it");
@@ -270,26 +277,26 @@ class Search {
                         : fmt::format("{} ({}) arrives last", name, node);
     finding.evidence = EvidenceFor(context_, analysis_, named.position, named.cause, straggler);
     finding.action = ActionFor(named.cause, name, node);
-    finding.upper_bound = !witnessed_.exact;
+    finding.upper_bound = !read_.exact;
     finding.confidence = ConfidenceIn(straggler.p_value);
-    finding.rows = RowsFor(context_, prices_.of[named.position], late_, named.position);
+    finding.explain = RowsFor(context_, prices_.of[named.position], late_, named.position);
     analysis_.findings.push_back(std::move(finding));
   }
 
   // One finding: what they cost overlaps, so that mending one of two equally slow ranks gains nothing.
-  void TellTogether() {
+  void ReportTogether() {
     std::vector<std::int32_t> ranks;
     std::vector<std::string> nodes;
     std::size_t from = SIZE_MAX;
     double worst_p = 0;
     std::int64_t least = 0;
     for (const Named& named : named_) {
-      ranks.push_back(named.judged.straggler.rank);
+      ranks.push_back(named.assessment.straggler.rank);
       if (const std::string node = NodeOf(named.position); std::find(nodes.begin(), nodes.end(), node) == nodes.end())
         nodes.push_back(node);
-      from = std::min(from, named.judged.from_unit);
-      worst_p = std::max(worst_p, named.judged.straggler.p_value);
-      least = std::max(least, named.judged.straggler.saves_ns);
+      from = std::min(from, named.assessment.from_unit);
+      worst_p = std::max(worst_p, named.assessment.straggler.p_value);
+      least = std::max(least, named.assessment.straggler.saves_ns);
     }
     const std::int32_t costliest = ranks.front();
     std::sort(ranks.begin(), ranks.end());
@@ -297,7 +304,7 @@ class Search {
     const StragglerCost cost = CostTogether(context_, prices_.together, from, limit_);
     const std::int64_t saves = std::max(least, static_cast<std::int64_t>(std::llround(cost.ns)));
     Finding finding;
-    finding.id = "straggler.arrival";
+    finding.id = FindingId::kStragglerArrival;
     finding.rank = costliest;
     finding.headline =
         Headline(fmt::format("R{} hold everyone back", name.substr(1)), "the other ranks wait", saves, "them");
@@ -307,37 +314,37 @@ class Search {
         nodes.size() == 1 && analysis_.run.nodes > 1 ? fmt::format("(all {}) arrive last", nodes[0]) : "arrive last");
     for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i)
       finding.evidence += fmt::format(
-          "{}rank {} ({}) {}", i == 0 ? "" : ". ", named_[i].judged.straggler.rank, NodeOf(named_[i].position),
-          BriefEvidenceFor(analysis_, named_[i].position, named_[i].cause, named_[i].judged.straggler));
+          "{}rank {} ({}) {}", i == 0 ? "" : ". ", named_[i].assessment.straggler.rank, NodeOf(named_[i].position),
+          BriefEvidenceFor(analysis_, named_[i].position, named_[i].cause, named_[i].assessment.straggler));
     finding.evidence += fmt::format(". p {}", worst_p < 0.001 ? "< 0.001" : fmt::format("<= {:.3f}", worst_p));
     if (named_.size() > kMaxExplained)
       finding.evidence +=
           fmt::format(". {} more: lockstep analyze --explain N lists them", named_.size() - kMaxExplained);
     finding.action = ActionsByCause();
-    finding.upper_bound = !witnessed_.exact;
+    finding.upper_bound = !read_.exact;
     finding.confidence = ConfidenceIn(worst_p);
-    finding.rows = {{"rank", "others_wait_ns", "low_ns", "high_ns", "arrives_late_ns"}, {}};
+    finding.explain = {{"rank", "others_wait_ns", "low_ns", "high_ns", "arrives_late_ns"}, {}};
     for (const Named& named : named_) {
-      const Straggler& straggler = named.judged.straggler;
+      const Straggler& straggler = named.assessment.straggler;
       std::vector<std::int64_t> late;
       for (const auto& unit : late_.mean_ns) late.push_back(static_cast<std::int64_t>(unit[named.position]));
-      finding.rows.rows.push_back({straggler.rank, straggler.saves_ns, straggler.saves_interval_ns.first,
-                                   straggler.saves_interval_ns.second, LowerMedian(std::move(late))});
+      finding.explain.rows.push_back({straggler.rank, straggler.saves_ns, straggler.saves_interval_ns.first,
+                                      straggler.saves_interval_ns.second, LowerMedian(std::move(late))});
     }
     analysis_.findings.push_back(std::move(finding));
   }
 
   std::string ActionsByCause() const {
-    std::vector<std::string> told;
+    std::vector<CauseId> listed;
     std::string text;
     for (const Named& first : named_) {
-      if (std::find(told.begin(), told.end(), first.cause.name) != told.end()) continue;
-      told.push_back(first.cause.name);
+      if (std::find(listed.begin(), listed.end(), first.cause.id) != listed.end()) continue;
+      listed.push_back(first.cause.id);
       std::vector<std::int32_t> ranks;
       std::string node = NodeOf(first.position);
       for (const Named& named : named_) {
-        if (named.cause.name != first.cause.name) continue;
-        ranks.push_back(named.judged.straggler.rank);
+        if (named.cause.id != first.cause.id) continue;
+        ranks.push_back(named.assessment.straggler.rank);
         if (NodeOf(named.position) != node) node = "their nodes";
       }
       std::sort(ranks.begin(), ranks.end());
@@ -359,10 +366,10 @@ class Search {
   const double limit_;
   LatenessTable late_;
   std::vector<double> p_;
-  std::vector<std::size_t> positions_, witnesses_;  // Of suspects; of those that wait.
-  std::vector<std::size_t> messengers_;             // Late on another's account.
+  std::vector<std::size_t> positions_, waiting_;  // Of suspects; of those that wait.
+  std::vector<std::size_t> messengers_;           // Late on another's account.
   std::optional<Suspects> suspects_;
-  Witnessed witnessed_;
+  RankActivities read_;
   Prices prices_;
   std::vector<Named> named_;
 };

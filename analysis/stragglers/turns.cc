@@ -7,6 +7,7 @@
 
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/run/findings.h"
 #include "analysis/stragglers/lateness.h"
 
 namespace lockstep::analysis {
@@ -53,11 +54,12 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const std::int64_t whole = s.terms.Sum();
   std::int64_t left = s.terms.exposed_wait_ns;
   for (const Finding& finding : analysis.findings)
-    if (finding.id == "straggler.arrival") left -= finding.saves_ns_per_step.value_or(s.terms.exposed_wait_ns);
+    if (finding.id == FindingId::kStragglerArrival) left -= finding.saves_ns_per_step.value_or(s.terms.exposed_wait_ns);
   if (whole <= 0 || static_cast<double>(left) < kNameShare * static_cast<double>(whole)) return;
   Finding finding;
-  finding.id = "wait.turns";
+  finding.id = FindingId::kWaitTurns;
   const bool also = !analysis.stragglers.empty();
+  const std::string costs = (s.per_step ? "costs " : "takes ") + OfTheStep(s, left);
   const auto units = static_cast<std::int64_t>(context.units().size());
   const std::vector<std::int64_t> latest = LatestCounts(context, analysis.stragglers);
   const std::int64_t compared = std::accumulate(latest.begin(), latest.end(), std::int64_t{0});
@@ -67,34 +69,19 @@ void FindTurns(const Context& context, Analysis& analysis) {
                      [&](const Straggler& straggler) { return straggler.rank == arrival.rank; }))
       unsure -= arrival.last;
   if (!also && unsure * 2 > compared) {
-    finding.headline = s.per_step
-                           ? fmt::format(
-                                 "Waiting for whichever rank comes last costs {} of each {} step; which one is below "
-                                 "clock resolution.",
-                                 Duration(left), Duration(whole))
-                           : fmt::format(
-                                 "Waiting for whichever rank comes last takes {} of the time; which one is below clock "
-                                 "resolution.",
-                                 Percent(left, whole));
+    finding.headline =
+        fmt::format("Waiting for whichever rank comes last {}; which one is below clock resolution.", costs);
     finding.brief = "waiting for whichever rank comes last";
   } else if (!also && context.units().size() < kMinUnits) {
     // Nothing says whether it is always the same one.
-    finding.headline =
-        s.per_step
-            ? fmt::format("Waiting for whichever rank comes last costs {} of each {} step; {} cannot tell which.",
-                          Duration(left), Duration(whole), Plural(units, "step"))
-            : fmt::format(
-                  "Waiting for whichever rank comes last takes {} of the time; the recording is too "
-                  "short to tell which.",
-                  Percent(left, whole));
+    finding.headline = fmt::format(
+        "Waiting for whichever rank comes last {}; {}.", costs,
+        s.per_step ? Plural(units, "step") + " cannot tell which" : "the recording is too short to tell which");
     finding.brief = "waiting for whichever rank comes last";
   } else {
     finding.headline =
-        s.per_step ? fmt::format("{}: waiting for whichever comes last costs {} of each {} step.",
-                                 also ? "Apart from that the ranks take turns" : "No single rank is to blame",
-                                 Duration(left), Duration(whole))
-                   : fmt::format("No single rank is to blame: waiting for whichever comes last takes {} of the time.",
-                                 Percent(left, whole));
+        fmt::format("{}: waiting for whichever comes last {}.",
+                    s.per_step && also ? "Apart from that the ranks take turns" : "No single rank is to blame", costs);
     finding.brief = "the ranks take turns being late";
   }
   if (s.per_step) finding.saves_ns_per_step = left;
@@ -104,15 +91,15 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const std::vector<std::int64_t> all = LatestCounts(context, {});
   for (std::size_t p = 0; p < analysis.arrivals.size(); ++p) {
     const ArrivalRow& arrival = analysis.arrivals[p];
-    finding.rows.rows.push_back(
+    finding.explain.rows.push_back(
         {arrival.rank, arrival.last, p < all.size() ? all[p] : 0, arrival.ties, arrival.charge_ns});
   }
-  finding.rows.columns = {"rank", "last", "last_or_tied", "ties", "charge_ns"};
+  finding.explain.columns = {"rank", "last", "last_or_tied", "ties", "charge_ns"};
   finding.evidence = WhoCameLast(context, latest, also);
   if (unsure > 0) finding.evidence += fmt::format("; {} of them by less than the clocks can tell", Count(unsure));
   finding.action =
-      analysis.run.sharing_ranks > 0
-          ? fmt::format("give each rank a core of its own: {} ranks share {} {}", analysis.run.sharing_ranks,
+      analysis.run.ranks_sharing_cores > 0
+          ? fmt::format("give each rank a core of its own: {} ranks share {} {}", analysis.run.ranks_sharing_cores,
                         analysis.run.shared_cores, analysis.run.shared_cores == 1 ? "core" : "cores")
           : "even out the work per rank and step (input sizes, garbage collection, other processes on the nodes)";
   analysis.findings.push_back(std::move(finding));

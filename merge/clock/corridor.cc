@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "core/hash.h"
+#include "core/order_statistics.h"
 #include "merge/clock/align.h"
-#include "merge/median.h"
 
 namespace lockstep::merge {
 namespace {
@@ -218,7 +218,7 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
           std::abs(static_cast<double>(b.mid_ns() - a.mid_ns()) / static_cast<double>(b.local_ns - a.local_ns) - rate));
   }
   if (leaves.size() >= 8) {
-    const double most_leave_by = NthSmallest(leaves, leaves.size() * 9 / 10);
+    const double most_leave_by = NthElement(leaves, leaves.size() * 9 / 10);
     if (most_leave_by > kWanderRate) best = BestWindows(corridors, span, rate, most_leave_by);
   }
   std::vector<OffsetKnot> knots;

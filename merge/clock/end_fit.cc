@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "merge/median.h"
+#include "core/order_statistics.h"
 
 namespace lockstep::merge {
 namespace {

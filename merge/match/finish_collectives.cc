@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "core/order_statistics.h"
 #include "merge/match/collectives.h"
 #include "merge/match/saturated.h"
-#include "merge/median.h"
 #include "merge/parallel.h"
 
 namespace lockstep::merge {

@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "core/hash.h"
+#include "core/order_statistics.h"
 #include "merge/match/sequence_parts.h"
-#include "merge/median.h"
 
 namespace lockstep::merge {
 namespace {
@@ -164,7 +164,7 @@ class Finder {
       c.contradicted = static_cast<double>(outside) / static_cast<double>(flat.size());
       // Three of four, all of a few: less agrees by chance somewhere.
       const std::size_t rank = copy.size() < kRhythmPairs + 2 ? copy.size() - 1 : copy.size() * 3 / 4;
-      c.spread_ns = NthSmallest(copy, rank);
+      c.spread_ns = NthElement(copy, rank);
     }
     c.viable = c.pairs > 0 && static_cast<double>(c.agree) >= kAgree * static_cast<double>(c.pairs) &&
                (c.together < 3 || c.contradicted <= kContradicted);

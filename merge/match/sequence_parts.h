@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "core/order_statistics.h"
 #include "merge/match/sequence.h"
 
 namespace lockstep::merge {

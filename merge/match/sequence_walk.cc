@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <span>
 
+#include "core/order_statistics.h"
 #include "merge/match/sequence_parts.h"
-#include "merge/median.h"
 
 namespace lockstep::merge {
 namespace {

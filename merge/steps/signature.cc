@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "core/order_statistics.h"
 #include "merge/match/instance_key.h"
-#include "merge/median.h"
 #include "merge/steps/steps.h"
 
 namespace lockstep::merge {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/interval.h"
-#include "merge/median.h"
+#include "core/order_statistics.h"
 #include "merge/timeline/assemble.h"
 
 namespace lockstep::merge {

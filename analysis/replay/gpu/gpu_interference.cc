@@ -131,7 +131,7 @@ class Estimator {
         if (beside[i] == 0) alone[item.ref].push_back(item.end_ns - item.begin_ns);
       }
       std::vector<std::int64_t> usual;
-      for (auto& each : alone) usual.push_back(each.size() < 3 ? 0 : analysis::LowerMedian(std::move(each)));
+      for (auto& each : alone) usual.push_back(each.size() < 3 ? 0 : LowerMedian(std::move(each)));
       std::map<std::size_t, Cell> by_step;
       std::size_t gate = 0;
       for (std::size_t i = 0; i < rank.items.size(); ++i) {

@@ -6,6 +6,7 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/replay/gpu/gpu_raw.h"
+#include "core/order_statistics.h"
 
 namespace lockstep::replay {
 namespace {
@@ -85,7 +86,7 @@ class Resolver {
     }
     for (std::size_t kind = 0; kind < 3; ++kind) {
       auto& values = samples[kind].empty() ? samples[0] : samples[kind];
-      latency_ns_[kind] = analysis::LowerMedian(values);
+      if (!values.empty()) latency_ns_[kind] = NthElement(values, (values.size() - 1) / 2);
     }
   }
   static std::size_t LatencyOf(const GpuItem& item) {

@@ -82,15 +82,15 @@ class RankChange {
     for (std::uint32_t i = 0; i + 1 < rank_.items.size(); ++i)
       if (IsKernel(rank_.items[i]) && IsKernel(rank_.items[i + 1]) && follows(i, i + 1))
         plain.push_back(rank_.items[i + 1].call_ns - rank_.items[i].call_ns);
-    plain_ns_ = analysis::LowerMedian(plain);
+    plain_ns_ = LowerMedian(plain);
     for (const Old& old : old_) {
       if (old.first == 0 || !IsKernel(rank_.items[old.first - 1]) || !follows(old.first - 1, old.item)) continue;
       offsets.push_back(rank_.items[old.item].call_ns - rank_.items[old.first - 1].call_ns);
       if (old.item + 1 < rank_.items.size() && IsKernel(rank_.items[old.item + 1]) && follows(old.item, old.item + 1))
         with.push_back(rank_.items[old.item + 1].call_ns - rank_.items[old.first - 1].call_ns);
     }
-    cost_ns_ = with.empty() ? 0 : std::max<std::int64_t>(0, analysis::LowerMedian(with) - plain_ns_);
-    offset_ns_ = analysis::LowerMedian(offsets);
+    cost_ns_ = with.empty() ? 0 : std::max<std::int64_t>(0, LowerMedian(with) - plain_ns_);
+    offset_ns_ = LowerMedian(offsets);
   }
 
   std::uint32_t NewCollective(std::uint32_t step, std::size_t j) const {

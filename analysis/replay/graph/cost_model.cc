@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/order_statistics.h"
+
 namespace lockstep::replay {
 namespace {
 
@@ -15,14 +17,6 @@ constexpr double kSigmas = 1.645;  // 90 % of a normal distribution.
 constexpr double kMadToSigma = 1.4826;
 // Where nothing was measured the true cost may be off the last slope by this much per doubling.
 constexpr double kExtrapolationPerDoubling = 0.1;
-
-double MedianOf(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 != 0) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 double LogBytes(std::uint64_t bytes) { return std::log(static_cast<double>(std::max<std::uint64_t>(bytes, 1))); }
 
@@ -46,16 +40,16 @@ void CostModel::Fit() {
     const std::uint64_t bytes = samples_[i].bytes;
     for (; i < samples_.size() && samples_[i].bytes == bytes; ++i)
       values.push_back(static_cast<double>(samples_[i].transfer_ns));
-    const double middle = MedianOf(values);
+    const double middle = MiddleMedian(values);
     for (const double value : values) away.push_back(std::abs(std::log(value / middle)));
-    knots_.push_back({bytes, middle, kMadToSigma * MedianOf(std::move(away)), values.size(), Doubt::kNothing});
+    knots_.push_back({bytes, middle, kMadToSigma * MiddleMedian(std::move(away)), values.size(), Doubt::kNothing});
   }
   FindDoubtful();
   for (const Knot& knot : knots_)
     if (knot.doubt == Doubt::kNothing) usable_.push_back(knot);
   std::vector<double> errors;
   for (const double error : LeaveOneOut()) errors.push_back(std::abs(std::log1p(error)));
-  between_ = kMadToSigma * MedianOf(std::move(errors));
+  between_ = kMadToSigma * MiddleMedian(std::move(errors));
 }
 
 void CostModel::FindDoubtful() {
@@ -166,7 +160,7 @@ std::optional<CostModel::Line> CostModel::AlphaBeta() const {
     errors.push_back(
         std::abs(line.alpha_ns + line.beta_ns_per_byte * static_cast<double>(knot.bytes) - knot.transfer_ns) /
         knot.transfer_ns);
-  line.median_error = MedianOf(std::move(errors));
+  line.median_error = MiddleMedian(std::move(errors));
   return line;
 }
 

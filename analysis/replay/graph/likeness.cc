@@ -113,7 +113,7 @@ class Likener {
     for (std::uint32_t i = 0; i < job_.operations.size(); ++i)
       if (is(i)) values[of(i)].push_back(job_.graph.operations()[i].duration_ns);
     std::map<Class, std::int64_t> ordinary;
-    for (auto& [key, list] : values) ordinary[key] = std::llround(analysis::MiddleMedian(std::move(list)));
+    for (auto& [key, list] : values) ordinary[key] = std::llround(MiddleMedian(std::move(list)));
     for (std::uint32_t i = 0; i < job_.operations.size(); ++i)
       if (is(i)) ordinary_[i] = ordinary.at(of(i));
   }

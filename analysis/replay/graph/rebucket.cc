@@ -56,8 +56,8 @@ ReductionTimes TimesOf(std::size_t collectives, const BucketSequence& buckets, c
     if (about.role == Role::kMember) took[place[about.collective]].push_back(ns);
     if (about.role == Role::kExit) exits.push_back(ns);
   }
-  for (auto& each : took) times.transfer_ns.push_back(analysis::LowerMedian(std::move(each)));
-  times.exit_ns = analysis::LowerMedian(std::move(exits));
+  for (auto& each : took) times.transfer_ns.push_back(LowerMedian(std::move(each)));
+  times.exit_ns = LowerMedian(std::move(exits));
   return times;
 }
 

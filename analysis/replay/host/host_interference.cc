@@ -8,6 +8,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/replay/graph/interference.h"
 #include "analysis/replay/host/host_run.h"
+#include "core/order_statistics.h"
 
 namespace lockstep::replay {
 namespace {
@@ -88,12 +89,6 @@ double Alone(const Place::Sample& sample, double slowdown) {
   return whole > 0 ? sample.ns * alone / whole : sample.ns;
 }
 
-double Middle(std::vector<double> values) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
-
 // How far the places' medians are from what their neighbours in size cost, as a share of all of it: whatever the curve
 // of costs is (it bends where an algorithm changes or a cache ends), transfers of nearly the same size cost nearly the
 // same. The neighbours' mean rate (of its logarithm), by nearness.
@@ -126,7 +121,7 @@ double BestSlowdown(const std::vector<Place>& places, Pick pick) {
     for (const Place& place : places) {
       std::vector<double> alone;
       for (const std::size_t i : pick(place)) alone.push_back(Alone(place.samples[i], slowdown));
-      ns.push_back(Middle(std::move(alone)));
+      ns.push_back(UpperMedian(std::move(alone)));
     }
     const double misfit = Misfit(bytes, ns);
     if (slowdown == 0) {
@@ -211,14 +206,14 @@ InterferenceEstimate HostRun::EstimateInterference(const std::vector<const Recor
   if (!stolen.empty()) {
     std::vector<double> values, drawn;
     for (const auto& each : stolen) values.insert(values.end(), each.begin(), each.end());
-    estimate.value.compute_slowdown = slowdown_of(Middle(values));
+    estimate.value.compute_slowdown = slowdown_of(UpperMedian(values));
     for (std::size_t k = 0; k < kResamples; ++k) {
       std::vector<double> again;
       for (std::size_t i = 0; i < stolen.size(); ++i) {
         const auto& step = stolen[random() % stolen.size()];
         again.insert(again.end(), step.begin(), step.end());
       }
-      drawn.push_back(slowdown_of(Middle(std::move(again))));
+      drawn.push_back(slowdown_of(UpperMedian(std::move(again))));
     }
     estimate.compute_interval = Middle95(std::move(drawn));
     estimate.samples = values.size();

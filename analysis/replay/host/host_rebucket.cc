@@ -112,7 +112,7 @@ class RankChange {
       if (reducing_thread_ >= rank_.others.size() || k + 1 == n || Fed(old[k])) ready.Add(sum, Without(ReadyOf(c)));
       late_ns.push_back(c.late_ns);
     }
-    const std::int64_t late = analysis::LowerMedian(std::move(late_ns));
+    const std::int64_t late = LowerMedian(std::move(late_ns));
     const std::int64_t earliest = Without(EarliestOf(step, ReadyOf(rank_.collectives[old.front()])));
     std::uint64_t done = 0;
     for (std::size_t k = 0; k < bytes_.size(); ++k) {
@@ -182,7 +182,7 @@ class RankChange {
       kept.back().end_ns = Without(stretch.end_ns);
       Replace(kept.back().collectives);
     }
-    const std::int64_t post_ns = analysis::LowerMedian(std::move(posts));
+    const std::int64_t post_ns = LowerMedian(std::move(posts));
     std::int64_t added_ns = 0;
     std::size_t next = 0;
     for (Stretch& stretch : kept) {

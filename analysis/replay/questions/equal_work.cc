@@ -53,7 +53,7 @@ class Equaliser {
       for (std::size_t k = 0; k < own.size(); ++k) {
         std::vector<std::int64_t> theirs;
         for (const std::uint32_t r : peers) theirs.push_back(operations_[Cell(step, r)[k]].duration_ns);
-        operations_[own[k]].duration_ns = analysis::LowerMedian(std::move(theirs));
+        operations_[own[k]].duration_ns = LowerMedian(std::move(theirs));
       }
       return;
     }
@@ -62,7 +62,7 @@ class Equaliser {
       if (!slow_[r]) totals.push_back(Total(step, r));
     const std::int64_t total = Total(step, rank);
     if (total <= 0) return;
-    const double factor = static_cast<double>(analysis::LowerMedian(std::move(totals))) / static_cast<double>(total);
+    const double factor = static_cast<double>(LowerMedian(std::move(totals))) / static_cast<double>(total);
     for (const std::uint32_t i : own)
       operations_[i].duration_ns = std::llround(static_cast<double>(operations_[i].duration_ns) * factor);
   }

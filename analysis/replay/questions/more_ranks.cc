@@ -52,7 +52,7 @@ class Grower {
     std::vector<double> pool;
     own_.assign(run_.steps.size(), std::vector<double>(from_, 0));
     for (std::size_t s = 0; s < work.size(); ++s) {
-      const double middle = analysis::LowerMedian(work[s]);
+      const double middle = LowerMedian(work[s]);
       for (std::size_t r = 0; r < from_; ++r) {
         if (middle <= 0 || work[s][r] <= 0) continue;
         own_[s][r] = std::log(work[s][r] / middle);

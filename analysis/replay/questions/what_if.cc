@@ -140,15 +140,15 @@ Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::u
   return what_if;
 }
 
-std::int64_t WhatIf::measured_step_ns() const { return analysis::LowerMedian(Comparable(run_->measured_step_ns)); }
-std::int64_t WhatIf::replayed_step_ns() const { return analysis::LowerMedian(Comparable(replayed_ns_)); }
+std::int64_t WhatIf::measured_step_ns() const { return LowerMedian(Comparable(run_->measured_step_ns)); }
+std::int64_t WhatIf::replayed_step_ns() const { return LowerMedian(Comparable(replayed_ns_)); }
 
 double WhatIf::self_error() const {
   std::vector<double> errors;
   for (std::size_t i = replayed_ns_.size() > 1; i < replayed_ns_.size(); ++i)
     errors.push_back(std::abs(static_cast<double>(replayed_ns_[i] - run_->measured_step_ns[i])) /
                      static_cast<double>(std::max<std::int64_t>(1, run_->measured_step_ns[i])));
-  return analysis::LowerMedian(std::move(errors));
+  return LowerMedian(std::move(errors));
 }
 
 Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assumptions& assume, Answer* answer) const {
@@ -225,7 +225,7 @@ Result<std::vector<std::int64_t>> WhatIf::Play(const Job& job, const Simulator& 
 Result<std::int64_t> WhatIf::StepUnder(const Question& question, const Assumptions& assume) const {
   LS_TRY(const ChangedJob changed, Changed(question, assume, nullptr));
   LS_TRY(std::vector<std::int64_t> lengths, Play(changed.job, Simulator(changed.job.graph), assume, nullptr));
-  return analysis::LowerMedian(Comparable(std::move(lengths)));
+  return LowerMedian(Comparable(std::move(lengths)));
 }
 
 std::string WhatIf::Name(const Question& question) const {
@@ -240,7 +240,7 @@ Result<std::vector<std::int64_t>> WhatIf::BestLengths(Answer* answer) const {
     const Result<Schedule> schedule = Simulator(job.graph).Run();
     if (!schedule.ok()) continue;
     std::vector<std::int64_t> lengths = job.StepLengths(schedule.value());
-    if (analysis::LowerMedian(Comparable(lengths)) >= analysis::LowerMedian(Comparable(best))) continue;
+    if (LowerMedian(Comparable(lengths)) >= LowerMedian(Comparable(best))) continue;
     best = std::move(lengths);
     if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule.value());
   }
@@ -376,14 +376,14 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
     simulator.emplace(changed.job.graph);
     LS_TRY(lengths, Play(changed.job, *simulator, assume, &answer));
   }
-  const std::int64_t predicted_ns = analysis::LowerMedian(Comparable(lengths));
+  const std::int64_t predicted_ns = LowerMedian(Comparable(lengths));
   LS_TRY(const double apart, CorrectByBases(question, answer.bucket_bytes, lengths));
 
   const std::vector<std::int64_t> after = Comparable(lengths), before = Comparable(replayed_ns_);
   std::vector<std::int64_t> gains;
   for (std::size_t i = 0; i < after.size(); ++i) gains.push_back(before[i] - after[i]);
-  answer.step_ns = analysis::LowerMedian(after);
-  answer.gain_ns = analysis::LowerMedian(gains);
+  answer.step_ns = LowerMedian(after);
+  answer.gain_ns = LowerMedian(gains);
   if (!gains.empty())
     answer.mean_gain_ns =
         std::accumulate(gains.begin(), gains.end(), std::int64_t{0}) / static_cast<std::int64_t>(gains.size());

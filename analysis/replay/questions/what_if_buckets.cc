@@ -17,7 +17,7 @@ namespace {
 constexpr double kSameJob = 0.15;
 
 double Typical(const std::vector<std::int64_t>& lengths) {
-  return static_cast<double>(analysis::LowerMedian(Comparable(lengths)));
+  return static_cast<double>(LowerMedian(Comparable(lengths)));
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ void WhatIf::AddBases(const std::vector<const RecordedRun*>& others) {
 
 Status WhatIf::FinishBase(Base& base) const {
   FitSteps(base.buckets, costs_, base.times);
-  base.step_ns = static_cast<double>(analysis::LowerMedian(Comparable(base.run->measured_step_ns)));
+  base.step_ns = static_cast<double>(LowerMedian(Comparable(base.run->measured_step_ns)));
   LS_TRY(const std::vector<std::int64_t> again, BucketLengths(base, base.buckets.bytes));
   if (const double again_ns = Typical(again); again_ns > 0) base.correction = base.step_ns / again_ns;
   base.as_asked_ns = Typical(again);
@@ -169,7 +169,7 @@ Result<std::int64_t> WhatIf::StepAtCosts(const Question& question, Assumptions a
   Result<std::vector<std::int64_t>> lengths = Play(changed.job, simulator, assume, nullptr);
   for (std::size_t k = 0; k < before.size(); ++k) operations[changed.predicted[k]].duration_ns = before[k];
   if (!lengths.ok()) return lengths.error();
-  return analysis::LowerMedian(Comparable(std::move(lengths).value()));
+  return LowerMedian(Comparable(std::move(lengths).value()));
 }
 
 }  // namespace lockstep::replay

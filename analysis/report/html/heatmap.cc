@@ -70,7 +70,7 @@ class Heatmap {
     for (std::size_t p = 0; p < context_.ranks().size(); ++p) {
       const std::size_t cell = context_.Cell(context_.steps()[s], p);
       if (cell == analysis::kNowhere) continue;
-      const analysis::IdentityTerms terms = context_.TermsOf(cell);
+      const IdentityTerms terms = context_.TermsOf(cell);
       Put(kStep, p, s, table.end_ns[cell] - table.begin_ns[cell]);
       Put(kCompute, p, s, terms.compute_ns);
       Put(kWait, p, s, terms.exposed_wait_ns);
@@ -102,7 +102,7 @@ class Heatmap {
           delays[p].push_back(members.arrival_ns[m] - t.first_arrival_ns[c]);
       if (i + 1 < by_step.size() && by_step[i + 1].first == by_step[i].first) continue;
       for (std::size_t p = 0; p < delays.size(); ++p) {
-        if (!delays[p].empty()) Put(kDelay, p, by_step[i].first, analysis::LowerMedian(delays[p]));
+        if (!delays[p].empty()) Put(kDelay, p, by_step[i].first, LowerMedian(delays[p]));
         delays[p].clear();
       }
     }

@@ -18,7 +18,7 @@ struct HtmlOptions {
 };
 
 struct HtmlReport {
-  analysis::Analysis analysis;
+  Analysis analysis;
   std::string page;
 };
 

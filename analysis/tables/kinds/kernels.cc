@@ -121,7 +121,7 @@ void AddRow(const gpu::RankView& rank, std::uint32_t name, merge::KernelClass cl
   row[col.devices] = List(sum.devices);
   row[col.streams] = List(sum.streams);
   row[col.occupancy_known] = Int(sum.occupancy_ns);
-  row[col.p50] = Int(analysis::LowerMedian(std::move(sum.durations)));
+  row[col.p50] = Int(LowerMedian(std::move(sum.durations)));
 }
 
 bool Longer(const TableRow& a, const TableRow& b) {

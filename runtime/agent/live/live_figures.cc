@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "core/interval.h"
+#include "core/order_statistics.h"
 
 namespace lockstep::agent {
 namespace {
@@ -26,13 +27,6 @@ std::vector<Clock> ClocksOf(const std::vector<const LiveRank*>& ranks) {
     clocks.push_back(known == domains.end() ? Clock{} : known->second);
   }
   return clocks;
-}
-
-std::int64_t LowerMedian(std::vector<std::int64_t> values) {
-  if (values.empty()) return -1;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 struct Arrivals {
@@ -253,10 +247,10 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> reports, std::int32_t e
     figures.last_step = index;
     if (figures.steps++ == 0) figures.first_step = index;
   }
-  figures.step_ns = LowerMedian(std::move(step_ns));
-  figures.exposed_wait_ns = LowerMedian(std::move(wait_ns));
-  figures.exposed_transfer_ns = LowerMedian(std::move(transfer_ns));
-  figures.exposed_unsplit_ns = LowerMedian(std::move(unsplit_ns));
+  figures.step_ns = LowerMedian<std::int64_t>(std::move(step_ns), -1);
+  figures.exposed_wait_ns = LowerMedian<std::int64_t>(std::move(wait_ns), -1);
+  figures.exposed_transfer_ns = LowerMedian<std::int64_t>(std::move(transfer_ns), -1);
+  figures.exposed_unsplit_ns = LowerMedian<std::int64_t>(std::move(unsplit_ns), -1);
   last.Report(ranks, figures);
   return figures;
 }

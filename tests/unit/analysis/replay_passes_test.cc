@@ -32,8 +32,8 @@ TEST(ReplayPasses, AnswersOfAJobInMemory) {
   ASSERT_TRUE(analysis.replay.has_value());
   EXPECT_LT(analysis.replay->self_error, 0.02);
   ASSERT_TRUE(analysis.overlap.has_value());
-  EXPECT_LE(analysis.overlap->free_comm_ns, analysis.overlap->best_ns);
-  EXPECT_LE(analysis.overlap->best_ns, analysis.overlap->actual_ns);
+  EXPECT_LE(analysis.overlap->t_free_comm_ns, analysis.overlap->t_best_ns);
+  EXPECT_LE(analysis.overlap->t_best_ns, analysis.overlap->t_actual_ns);
   ASSERT_TRUE(analysis.counterfactual.has_value());
   EXPECT_GT(analysis.counterfactual->slowdown, 1.05);
   ASSERT_EQ(analysis.counterfactual->by_rank.size(), 4u);

@@ -10,11 +10,11 @@ namespace lockstep::test {
 namespace {
 
 TEST(Median, OfAnEvenNumberIsTheLower) {
-  EXPECT_EQ(analysis::LowerMedian(std::vector<std::int64_t>{4, 1, 3, 2}), 2);
-  EXPECT_EQ(analysis::LowerMedian(std::vector<std::int64_t>{5, 1, 3}), 3);
-  EXPECT_EQ(analysis::LowerMedian(std::vector<std::int64_t>{}), 0);
-  EXPECT_EQ(analysis::LowerQuantile({10, 20, 30, 40, 50}, 0.99), 40);
-  EXPECT_EQ(analysis::LowerQuantile({10, 20, 30, 40, 50}, 0.10), 10);
+  EXPECT_EQ(LowerMedian(std::vector<std::int64_t>{4, 1, 3, 2}), 2);
+  EXPECT_EQ(LowerMedian(std::vector<std::int64_t>{5, 1, 3}), 3);
+  EXPECT_EQ(LowerMedian(std::vector<std::int64_t>{}), 0);
+  EXPECT_EQ(LowerQuantile(std::vector<std::int64_t>{10, 20, 30, 40, 50}, 0.99), 40);
+  EXPECT_EQ(LowerQuantile(std::vector<std::int64_t>{10, 20, 30, 40, 50}, 0.10), 10);
 }
 
 TEST(Bootstrap, CoversTheMedianAbout95TimesOf100) {
@@ -38,7 +38,7 @@ TEST(Permutation, AlarmsOfHealthyRanksKeepToTheirRate) {
     std::vector<std::vector<double>> values(40, std::vector<double>(ranks));
     for (auto& unit : values)
       for (double& value : unit) value = noise.Next();
-    const std::vector<double> p = analysis::LabelPermutationTest(values, 1, seed, 499);
+    const std::vector<double> p = analysis::ConsistencyTest(values, 1, seed, 499);
     alarms += *std::min_element(p.begin(), p.end()) < 0.01;
   }
   EXPECT_LE(alarms, 18);
@@ -50,7 +50,7 @@ TEST(Permutation, FindsTheOneThatIsAlwaysLater) {
   std::vector<std::vector<double>> values(40, std::vector<double>(8));
   for (auto& unit : values)
     for (std::size_t r = 0; r < unit.size(); ++r) unit[r] = noise.Next() + (r == 6 ? 2 : 0);
-  const std::vector<double> p = analysis::LabelPermutationTest(values, 1, 1);
+  const std::vector<double> p = analysis::ConsistencyTest(values, 1, 1);
   EXPECT_LT(p[6], 0.001);
   for (std::size_t r = 0; r < 8; ++r) {
     if (r == 6) continue;
@@ -77,7 +77,7 @@ TEST(Permutation, FindsTheOneThatIsLaterSinceTheMiddle) {
   std::vector<std::vector<double>> values(40, std::vector<double>(8));
   for (std::size_t u = 0; u < values.size(); ++u)
     for (std::size_t s = 0; s < 8; ++s) values[u][s] = random.Unit() + (s == 2 && u >= 20 ? 2 : 0);
-  EXPECT_LT(analysis::LabelPermutationTest(values, 1, 1)[2], 0.005);
+  EXPECT_LT(analysis::ConsistencyTest(values, 1, 1)[2], 0.005);
 }
 
 // In a tenth of the units by much: their ranks say little, their sizes do. One wild unit says nothing.
@@ -86,11 +86,11 @@ TEST(Permutation, BySizeFindsTheOneThatIsLateAtTimes) {
   analysis::SeededRandom random(6);
   for (int i = 0; i < 12; ++i) values[random.Below(100)][random.Below(8)] = 2;
   for (std::size_t u = 3; u < 100; u += 10) values[u][5] = 10;
-  EXPECT_LT(analysis::LabelPermutationTest(values, 1, 1, 1999, 1, true)[5], 0.005);
+  EXPECT_LT(analysis::RareExcessTest(values, 1, 1, 1999)[5], 0.005);
   std::vector<std::vector<double>> once(100, std::vector<double>(8, 0.0));
   once[40][1] = 1000;
   once[70][2] = 3;
-  EXPECT_GT(analysis::LabelPermutationTest(once, 1, 1, 1999, 1, true)[1], 0.2);
+  EXPECT_GT(analysis::RareExcessTest(once, 1, 1, 1999)[1], 0.2);
 }
 
 TEST(Permutation, BySizeKeepsToItsRateWithHeavyTails) {
@@ -101,7 +101,7 @@ TEST(Permutation, BySizeKeepsToItsRateWithHeavyTails) {
     for (auto& unit : values)
       for (double& value : unit)
         if (random.Unit() < 0.1) value = 1 / (random.Unit() + 0.01);
-    const std::vector<double> p = analysis::LabelPermutationTest(values, 1, seed, 499, 1, true);
+    const std::vector<double> p = analysis::RareExcessTest(values, 1, seed, 499);
     alarms += *std::min_element(p.begin(), p.end()) < 0.01;
   }
   EXPECT_LE(alarms, 11);

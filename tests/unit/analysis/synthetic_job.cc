@@ -179,7 +179,7 @@ class Simulator {
                            .last_rank = tie ? -1 : static_cast<std::int32_t>(last),
                            .charge_ns = tie ? 0 : margin,
                            .transfer_ns = op.censored ? -1 : op.end - op.last,
-                           .wait_ns = analysis::LowerMedian(waits),
+                           .wait_ns = LowerMedian(waits),
                            .error_ns = error,
                            .splits = 1,
                            .censored = op.censored,
@@ -288,16 +288,16 @@ analysis::AnalyzeOptions Job::Options() const {
   return options;
 }
 
-analysis::Analysis Job::Analyze(bool replay) const {
+Analysis Job::Analyze(bool replay) const {
   analysis::AnalyzeOptions options = Options();
   options.replay = replay;
-  Result<analysis::Analysis> result = lockstep::analysis::Analyze(timeline, options);
+  Result<Analysis> result = lockstep::analysis::Analyze(timeline, options);
   EXPECT_TRUE(result.ok()) << result.error().what;
-  return result.ok() ? std::move(result).value() : analysis::Analysis{};
+  return result.ok() ? std::move(result).value() : Analysis{};
 }
 
 std::int64_t Job::MedianStep(int warmup) const {
-  return analysis::LowerMedian(std::vector<std::int64_t>(step_ns.begin() + warmup, step_ns.end()));
+  return LowerMedian(std::vector<std::int64_t>(step_ns.begin() + warmup, step_ns.end()));
 }
 
 std::uint32_t Intern(schema::TimelineTables& t, std::string_view text) {

@@ -35,9 +35,9 @@ TEST(Warmup, IsNothingElse) {
   EXPECT_EQ(analysis::CountWarmup(Steps(40, [](std::size_t i) { return i < 3 ? 0.5 : 1.0; })), 0u);
 }
 
-const analysis::Finding* Find(const analysis::Analysis& analysis, std::string_view id) {
-  for (const analysis::Finding& finding : analysis.findings)
-    if (finding.id == id) return &finding;
+const Finding* Find(const Analysis& analysis, std::string_view id) {
+  for (const Finding& finding : analysis.findings)
+    if (analysis::KindOf(finding.id).name == id) return &finding;
   return nullptr;
 }
 
@@ -47,10 +47,10 @@ TEST(Warmup, StaysOutOfMediansAndIsTold) {
   spec.transfer_ns = 10'000;
   spec.steps = 12;
   spec.compute = [](int step, int) { return step < 4 ? 90'000'000 : 40'000'000; };
-  const analysis::Analysis analysis = Simulate(spec).Analyze();
-  const analysis::Finding* finding = Find(analysis, "warmup.captured");
+  const Analysis analysis = Simulate(spec).Analyze();
+  const Finding* finding = Find(analysis, "warmup.captured");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->rows.rows.size(), 4u);
+  EXPECT_EQ(finding->explain.rows.size(), 4u);
   EXPECT_LT(*analysis.summary.job_step_ns_p99, 50'000'000);
   EXPECT_TRUE(analysis.steps[3].warmup);
   EXPECT_FALSE(analysis.steps[4].warmup);
@@ -65,7 +65,7 @@ TEST(Warmup, OneLateRankIsNone) {
   EXPECT_EQ(Find(Simulate(spec).Analyze(), "warmup.captured"), nullptr);
 }
 
-analysis::Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64_t ns = 20'000'000) {
+Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64_t ns = 20'000'000) {
   JobSpec spec;
   spec.steps = 62;
   spec.transfer_ns = 10'000;
@@ -80,19 +80,19 @@ analysis::Analysis Bursts(const std::function<bool(int step, int rank)>& burst, 
 }
 
 TEST(Bursts, PeriodAndCostComeBack) {
-  const analysis::Analysis analysis = Bursts([](int step, int) { return step % 10 == 5; });
-  const analysis::Finding* finding = Find(analysis, "burst.periodic");
+  const Analysis analysis = Bursts([](int step, int) { return step % 10 == 5; });
+  const Finding* finding = Find(analysis, "burst.periodic");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->headline.find("Every 10 steps"), std::string::npos) << finding->headline;
   // 6 of 60 steps, 20 ms each.
   EXPECT_NEAR(static_cast<double>(*finding->saves_ns_per_step), 2e6, 0.05 * 2e6);
   EXPECT_EQ(finding->rank, -1);
-  EXPECT_EQ(finding->rows.rows.size(), 6u);
+  EXPECT_EQ(finding->explain.rows.size(), 6u);
 }
 
 TEST(Bursts, OfOneRankAreOneFinding) {
-  const analysis::Analysis analysis = Bursts([](int step, int rank) { return step % 6 == 5 && rank == 0; });
-  const analysis::Finding* finding = Find(analysis, "burst.periodic");
+  const Analysis analysis = Bursts([](int step, int rank) { return step % 6 == 5 && rank == 0; });
+  const Finding* finding = Find(analysis, "burst.periodic");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->rank, 0);
   EXPECT_NE(finding->headline.find("Every 6 steps"), std::string::npos) << finding->headline;

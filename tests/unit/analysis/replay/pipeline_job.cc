@@ -203,7 +203,7 @@ std::vector<std::int64_t> OrdinaryDurations(const Graph& graph, const Likeness& 
   std::map<std::pair<std::uint32_t, bool>, std::int64_t> ordinary;
   for (const auto& [key, values] : classes) {
     const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-    ordinary[key] = std::llround(key.second ? analysis::MiddleMedian(values) : mean);
+    ordinary[key] = std::llround(key.second ? MiddleMedian(values) : mean);
   }
   std::vector<std::int64_t> durations;
   for (std::size_t i = 0; i < operations.size(); ++i)

@@ -1,4 +1,4 @@
-#include "analysis/causes/witness.h"
+#include "analysis/causes/rank_events.h"
 
 #include <algorithm>
 #include <utility>
@@ -23,7 +23,8 @@ std::size_t At(const std::vector<gpu::RankView::Step>& stretches, std::int64_t t
 
 }  // namespace
 
-Witness::Witness(const Context& context, const tables::ViewIndex& index, std::int32_t rank, schema::RankTables tables)
+RankEvents::RankEvents(const Context& context, const tables::ViewIndex& index, std::int32_t rank,
+                       schema::RankTables tables)
     : view_(tables::MakeRankView(index, rank, std::move(tables), {})),
       nest_(std::make_unique<gpu::RangeNest>(view_.tables)) {
   std::vector<std::int64_t> usable;
@@ -73,18 +74,18 @@ Witness::Witness(const Context& context, const tables::ViewIndex& index, std::in
   }
 }
 
-std::size_t Witness::StretchAt(std::int64_t time_ns) const { return At(stretches_, time_ns); }
+std::size_t RankEvents::StretchAt(std::int64_t time_ns) const { return At(stretches_, time_ns); }
 
-std::size_t Witness::HostStretchAt(std::int64_t time_ns) const { return At(host_stretches_, time_ns); }
+std::size_t RankEvents::HostStretchAt(std::int64_t time_ns) const { return At(host_stretches_, time_ns); }
 
-std::size_t Witness::FirstEndingAfter(std::int64_t time_ns) const {
+std::size_t RankEvents::FirstEndingAfter(std::int64_t time_ns) const {
   return static_cast<std::size_t>(
       std::upper_bound(stretches_.begin(), stretches_.end(), time_ns,
                        [](std::int64_t t, const gpu::RankView::Step& s) { return t < s.window.end; }) -
       stretches_.begin());
 }
 
-IdleKind Witness::KindOf(const gpu::Gap& gap) const {
+IdleKind RankEvents::KindOf(const gpu::Gap& gap) const {
   const auto frees = [](std::string_view name) { return name.find("Free") != std::string_view::npos; };
   switch (gap.cause) {
     case gpu::GapCause::kInput:
@@ -103,14 +104,14 @@ IdleKind Witness::KindOf(const gpu::Gap& gap) const {
   }
 }
 
-std::uint8_t Witness::PhaseOf(std::uint32_t range) const {
+std::uint8_t RankEvents::PhaseOf(std::uint32_t range) const {
   const auto& ranges = view_.tables.ranges;
   for (; range != kNone; range = nest_->Parent(range))
     if (ranges.category[range] != schema::Category::kNone) return ranges.category[range];
   return 0;
 }
 
-std::string_view Witness::RangeName(std::uint32_t range) const {
+std::string_view RankEvents::RangeName(std::uint32_t range) const {
   return range == kNone ? std::string_view() : view_.Text(view_.tables.ranges.name[range]);
 }
 

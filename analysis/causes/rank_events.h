@@ -27,12 +27,12 @@ enum class IdleKind : std::uint8_t {
 };
 inline constexpr std::size_t kIdleKinds = 6;
 
-class Witness {
+class RankEvents {
  public:
   // Tables of a CPU rank or a GPU rank. Context and index must outlive this.
-  Witness(const Context& context, const tables::ViewIndex& index, std::int32_t rank, schema::RankTables tables);
-  Witness(const Witness&) = delete;
-  Witness& operator=(const Witness&) = delete;
+  RankEvents(const Context& context, const tables::ViewIndex& index, std::int32_t rank, schema::RankTables tables);
+  RankEvents(const RankEvents&) = delete;
+  RankEvents& operator=(const RankEvents&) = delete;
 
   const gpu::RankView& view() const { return view_; }
   bool gpu() const { return activity_ != nullptr; }

@@ -1,0 +1,32 @@
+#pragma once
+// The kinds of findings: one list (findings.def), by whose enum findings are made, compared and looked up.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep::analysis {
+
+enum class FindingId : std::uint8_t {
+#define LS_FINDING(id, ...) id,
+#include "analysis/core/findings.def"
+#undef LS_FINDING
+};
+
+struct FindingKind {
+  std::string_view name;               // In JSON: "straggler.arrival". Stable.
+  std::string_view label;              // In the verdict: "straggler".
+  FindingId same_time_as;              // Findings that agree in this price the same time of the step.
+  std::string_view shown_when, price;  // For the documentation.
+};
+
+inline constexpr auto kFindingKinds = std::to_array<FindingKind>({
+#define LS_FINDING(id, name, label, same_time_as, shown_when, price) \
+  {name, label, FindingId::same_time_as, shown_when, price},
+#include "analysis/core/findings.def"
+#undef LS_FINDING
+});
+
+constexpr const FindingKind& KindOf(FindingId id) { return kFindingKinds[static_cast<std::size_t>(id)]; }
+
+}  // namespace lockstep::analysis
