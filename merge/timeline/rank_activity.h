@@ -8,12 +8,14 @@
 #include "core/schema.h"
 #include "merge/timeline/timeline.h"
 
+namespace lockstep::ingest {
+class RankSource;
+}
+
 namespace lockstep::merge {
 
-class RankSource;
-
 // The part of the file that is the rank's. kNotFound if the run has no file of it.
-Result<std::unique_ptr<RankSource>> OpenRank(const Timeline& timeline, std::int32_t rank);
+Result<std::unique_ptr<ingest::RankSource>> OpenRank(const Timeline& timeline, std::int32_t rank);
 
 // The head tables, and of the long ones these columns (the others are empty): mpi_calls begin, duration, thread,
 // count; ranges begin, duration, thread, category, name; kernels begin, duration, work; cpu_samples whole. Some 20
