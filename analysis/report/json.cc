@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;  // Keys in the order written: same analysi
 
 template <model::Described T>
 void AddFields(Json& to, const T& value);
-Json ToJson(const Evidence& evidence);
+Json ToJson(const analysis::Evidence& evidence);
 
 Json ToJson(analysis::FindingId id) { return analysis::KindOf(id).name; }
 Json ToJson(analysis::StragglerKind kind) { return analysis::NameOf(kind); }
@@ -53,7 +53,7 @@ Json ToJson(const std::vector<T>& values) {
   return json;
 }
 
-Json ToJson(const Evidence& evidence) {
+Json ToJson(const analysis::Evidence& evidence) {
   // The whole list is what --explain is for.
   static constexpr std::size_t kMostRows = 50;
   const auto first = [](const auto& values) {
@@ -98,7 +98,7 @@ void AddFields(Json& to, const T& value) {
   VisitJson(value, [&](const char* key, const auto& field) { to[key] = ToJson(field); });
 }
 
-Json SummaryOf(const Analysis& a) {
+Json SummaryOf(const analysis::Analysis& a) {
   Json json = ToJson(a.summary);
   if (a.ranks.empty() && a.summary.terms.Sum() == 0)
     for (const char* key : {"compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns",
@@ -107,7 +107,7 @@ Json SummaryOf(const Analysis& a) {
   return json;
 }
 
-Json ReplayOf(const Analysis& a) {
+Json ReplayOf(const analysis::Analysis& a) {
   Json json{{"skipped", a.replay || a.replay_skipped.empty() ? Json(nullptr) : Json(a.replay_skipped)}};
   if (a.replay) AddFields(json, *a.replay);
   return json;
@@ -168,15 +168,15 @@ class Document {
 
 }  // namespace
 
-std::string RenderJson(const Analysis& a) {
+std::string RenderJson(const analysis::Analysis& a) {
   Document json;
   json.Add("schema", kAnalysisSchema);
   json.Add("lockstep_version", LOCKSTEP_VERSION);
   VisitJson(a, [&](const std::string_view key, const auto& value) {
     using Value = std::decay_t<decltype(value)>;
-    if constexpr (std::is_same_v<Value, Summary>)
+    if constexpr (std::is_same_v<Value, analysis::Summary>)
       json.Add(key, SummaryOf(a));
-    else if constexpr (std::is_same_v<Value, std::optional<ReplayFacts>>)
+    else if constexpr (std::is_same_v<Value, std::optional<analysis::ReplayFacts>>)
       json.Add(key, ReplayOf(a));
     else if constexpr (kListOfStructs<Value>)
       json.AddList(key, value);

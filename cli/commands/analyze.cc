@@ -100,7 +100,7 @@ int Analyze(const Flags& flags) {
   options.jobs = flags.jobs;
   options.replay = !flags.no_replay;
   std::string matrix;
-  const Result<Analysis> analysis = WithRun(merge, *progress, [&](const merge::Timeline& timeline) {
+  const Result<analysis::Analysis> analysis = WithRun(merge, *progress, [&](const merge::Timeline& timeline) {
     if (!flags.bytes_matrix.empty()) matrix = BytesMatrix(timeline.tables.p2p_pairs);
     return lockstep::analysis::Analyze(timeline, options);
   });

@@ -57,8 +57,8 @@ Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& 
     analysis::AnalyzeOptions options;
     options.jobs = flags.jobs;
     options.replay = false;
-    LS_TRY(const Analysis analysis, analysis::Analyze(timeline, options));
-    for (const Straggler& straggler : analysis.stragglers) stragglers->push_back(straggler.rank);
+    LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, options));
+    for (const analysis::Straggler& straggler : analysis.stragglers) stragglers->push_back(straggler.rank);
     if (stragglers->empty())
       return Error{ErrorCode::kUnsupported, "the analysis names no straggler in this run", directory,
                    "--without-rank R asks about a rank of your own choice"};
