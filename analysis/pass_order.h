@@ -15,15 +15,13 @@
 namespace lockstep::analysis {
 
 // Parts of an Analysis: its members, but for what is added to stragglers later.
-#define LS_PARTS(X)                                                                                                    \
-  X(run_dir)                                                                                                           \
-  X(run)                                                                                                               \
-  X(trust)                                                                                                             \
-  X(summary)                                                                                                           \
-  X(ranks) X(steps) X(truncated) X(collectives) X(arrivals) X(p2p) X(groups) X(gpus) X(buckets) X(fsdp)                \
-      X(replay_skipped) X(replay) X(overlap) X(stragglers) X(stragglers_replayed) X(counterfactual) X(critical_path)   \
-          X(delays) X(findings) X(additivity) X(losses) X(unrecorded) X(comm_on_path_ns) X(wait_only) X(mostly_posted) \
-              X(suspicious) X(verdict) X(remarks)
+// clang-format off
+#define LS_PARTS(X)                                                                                              \
+  X(run_dir) X(run) X(trust) X(summary) X(ranks) X(steps) X(truncated) X(collectives) X(arrivals) X(p2p)         \
+  X(groups) X(gpus) X(buckets) X(fsdp) X(replay_skipped) X(replay) X(overlap) X(stragglers)                      \
+  X(stragglers_replayed) X(counterfactual) X(critical_path) X(delays) X(findings) X(additivity) X(losses)        \
+  X(unrecorded) X(comm_on_path_ns) X(wait_only) X(mostly_posted) X(suspicious) X(verdict) X(remarks)
+// clang-format on
 enum class Part : std::uint8_t {
 #define LS_PART(name) name,
   LS_PARTS(LS_PART)

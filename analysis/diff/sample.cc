@@ -31,7 +31,7 @@ void AddMeasures(const analysis::Context& context, RunSample& sample) {
   }
 }
 
-void AddRanks(const analysis::Context& context, const Analysis& analysis, RunSample& sample) {
+void AddRanks(const analysis::Context& context, const analysis::Analysis& analysis, RunSample& sample) {
   for (std::size_t p = 0; p < context.ranks().size(); ++p) {
     RankSample rank;
     rank.rank = context.ranks()[p];
@@ -41,9 +41,9 @@ void AddRanks(const analysis::Context& context, const Analysis& analysis, RunSam
       if (const std::size_t cell = context.Cell(row, p); cell != analysis::kNowhere)
         work.push_back(static_cast<double>(context.own_compute_ns()[cell]));
     rank.work_ns = SpreadOf(work);
-    for (const GpuRow& gpu : analysis.gpus)
+    for (const analysis::GpuRow& gpu : analysis.gpus)
       if (gpu.rank == rank.rank && gpu.sm_clock_mhz) rank.sm_clock_mhz = gpu.sm_clock_mhz;
-    for (const Straggler& straggler : analysis.stragglers)
+    for (const analysis::Straggler& straggler : analysis.stragglers)
       if (straggler.rank == rank.rank) rank.straggler = NameOf(straggler.cause);
     sample.rank_samples.push_back(std::move(rank));
   }
@@ -93,24 +93,25 @@ void AddCollectives(const analysis::Context& context, RunSample& sample) {
   if (sample.collectives.size() > kMostCollectives) sample.collectives.resize(kMostCollectives);
 }
 
-void AddPhases(const Analysis& analysis, RunSample& sample) {
+void AddPhases(const analysis::Analysis& analysis, RunSample& sample) {
   struct Named {
     std::string_view name;
-    std::int64_t Phases::*value;
+    std::int64_t analysis::Phases::*value;
   };
-  static constexpr Named kPhases[] = {{"input", &Phases::input_ns},
-                                      {"forward", &Phases::forward_ns},
-                                      {"backward", &Phases::backward_ns},
-                                      {"optimizer", &Phases::optimizer_ns},
-                                      {"communication", &Phases::communication_ns},
-                                      {"checkpoint", &Phases::checkpoint_ns}};
+  static constexpr Named kPhases[] = {{"input", &analysis::Phases::input_ns},
+                                      {"forward", &analysis::Phases::forward_ns},
+                                      {"backward", &analysis::Phases::backward_ns},
+                                      {"optimizer", &analysis::Phases::optimizer_ns},
+                                      {"communication", &analysis::Phases::communication_ns},
+                                      {"checkpoint", &analysis::Phases::checkpoint_ns}};
   for (const Named& phase : kPhases) {
     std::vector<double> series;
     bool any = false;
-    for (const StepRow& step : analysis.steps) {
+    for (const analysis::StepRow& step : analysis.steps) {
       if (!step.complete || step.warmup || step.ranks.empty()) continue;
       double sum = 0;
-      for (const StepCell& cell : step.ranks) sum += cell.phases ? static_cast<double>((*cell.phases).*phase.value) : 0;
+      for (const analysis::StepCell& cell : step.ranks)
+        sum += cell.phases ? static_cast<double>((*cell.phases).*phase.value) : 0;
       any = any || sum > 0;
       series.push_back(sum / static_cast<double>(step.ranks.size()));
     }
@@ -118,8 +119,8 @@ void AddPhases(const Analysis& analysis, RunSample& sample) {
   }
 }
 
-Status AddKernels(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options, const Analysis& analysis,
-                  RunSample& sample) {
+Status AddKernels(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options,
+                  const analysis::Analysis& analysis, RunSample& sample) {
   if (sample.gpu_ranks == 0 || analysis.run.steps == 0) return Ok();
   tables::TableOptions all;
   all.top = 0;
@@ -148,7 +149,7 @@ Status AddKernels(const merge::Timeline& timeline, const analysis::AnalyzeOption
   return Ok();
 }
 
-std::vector<std::string> WhyIncomplete(const Analysis& analysis) {
+std::vector<std::string> WhyIncomplete(const analysis::Analysis& analysis) {
   std::vector<std::string> why;
   if (!analysis.run.ranks_missing.empty())
     why.push_back("nothing is there of " + analysis::RankNames(analysis.run.ranks_missing));
@@ -158,7 +159,7 @@ std::vector<std::string> WhyIncomplete(const Analysis& analysis) {
     why.push_back(analysis::Plural(analysis.trust.unmatched_collectives, "collective") + " found no partner");
   if (analysis.trust.clock_violations > 0)
     why.push_back(analysis::Plural(analysis.trust.clock_violations, "collective") + " contradict the clocks");
-  for (const LossRow& loss : analysis.losses)
+  for (const analysis::LossRow& loss : analysis.losses)
     if (loss.data_loss)
       why.push_back(analysis::Count(static_cast<std::int64_t>(loss.count)) + " " + loss.sentence +
                     (loss.rank < 0 ? "" : fmt::format(" (rank {})", loss.rank)));
@@ -207,7 +208,7 @@ Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::Anal
                            std::string label) {
   analysis::AnalyzeOptions plain = options;
   plain.replay = false;
-  LS_TRY(const Analysis analysis, analysis::Analyze(timeline, plain));
+  LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, plain));
   const analysis::Context context(timeline, plain);
   RunSample sample;
   sample.label = std::move(label);

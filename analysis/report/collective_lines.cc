@@ -27,11 +27,11 @@ std::int64_t CostOf(const CollectiveLine& line) {
 
 }  // namespace
 
-std::vector<CollectiveLine> CollectiveLines(const std::vector<CollectiveRow>& rows, std::size_t screen) {
+std::vector<CollectiveLine> CollectiveLines(const std::vector<analysis::CollectiveRow>& rows, std::size_t screen) {
   const bool merge = rows.size() > screen;
   std::vector<Sum> sums;
   std::map<std::tuple<std::string_view, std::uint64_t, std::size_t>, std::size_t> sum_of;
-  for (const CollectiveRow& row : rows) {
+  for (const analysis::CollectiveRow& row : rows) {
     const auto [at, is_new] = sum_of.try_emplace({row.op, row.bytes, row.group.size()}, sums.size());
     if (is_new || !merge) sums.push_back({.line = {.row = &row}});
     Sum& sum = merge ? sums[at->second] : sums.back();

@@ -12,13 +12,13 @@ namespace lockstep::report {
 
 // One group's row, or all groups of a size that do the same.
 struct CollectiveLine {
-  const CollectiveRow* row = nullptr;  // Any of them.
+  const analysis::CollectiveRow* row = nullptr;  // Any of them.
   std::int64_t groups = 0, count = 0, censored = 0, grouped = 0;
   std::optional<std::int64_t> transfer_ns, wait_ns;  // Lower medians of the groups' medians.
   std::optional<double> bus_bandwidth;
 };
 
 // Costliest for a rank first. With more rows than `screen` those that differ in nothing but the group are one line.
-std::vector<CollectiveLine> CollectiveLines(const std::vector<CollectiveRow>& rows, std::size_t screen);
+std::vector<CollectiveLine> CollectiveLines(const std::vector<analysis::CollectiveRow>& rows, std::size_t screen);
 
 }  // namespace lockstep::report

@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;  // Keys in the order written: same analysis, same bytes.
 
-template <model::Described T>
+template <analysis::model::Described T>
 void AddFields(Json& to, const T& value);
-Json ToJson(const Evidence& evidence);
+Json ToJson(const analysis::Evidence& evidence);
 
 Json ToJson(analysis::FindingId id) { return analysis::KindOf(id).name; }
 Json ToJson(analysis::StragglerKind kind) { return analysis::NameOf(kind); }
@@ -34,7 +34,7 @@ Json ToJson(const analysis::RankValues& values) {
 }
 template <typename T>
 Json ToJson(const T& value) {
-  if constexpr (model::Described<T>) {
+  if constexpr (analysis::model::Described<T>) {
     Json json = Json::object();
     AddFields(json, value);
     return json;
@@ -53,7 +53,7 @@ Json ToJson(const std::vector<T>& values) {
   return json;
 }
 
-Json ToJson(const Evidence& evidence) {
+Json ToJson(const analysis::Evidence& evidence) {
   // The whole list is what --explain is for.
   static constexpr std::size_t kMostRows = 50;
   const auto first = [](const auto& values) {
@@ -66,13 +66,13 @@ Json ToJson(const Evidence& evidence) {
 }
 
 // f(key, value) for each key of the JSON.
-template <model::Described T, typename F>
+template <analysis::model::Described T, typename F>
 void VisitJson(const T& of, F&& f) {
-  VisitFields(of, [&](const char* key, const model::Form& form, const auto& value, const char*) {
+  VisitFields(of, [&](const char* key, const analysis::model::Form& form, const auto& value, const char*) {
     using Value = std::decay_t<decltype(value)>;
-    using enum model::Form::Kind;
+    using enum analysis::model::Form::Kind;
     if (form.kind == kHidden) return;
-    if constexpr (model::Described<Value>) {
+    if constexpr (analysis::model::Described<Value>) {
       if (form.kind == kInline) return VisitJson(value, f);
     }
     if constexpr (requires { value.empty(); }) {
@@ -93,12 +93,12 @@ void VisitJson(const T& of, F&& f) {
   });
 }
 
-template <model::Described T>
+template <analysis::model::Described T>
 void AddFields(Json& to, const T& value) {
   VisitJson(value, [&](const char* key, const auto& field) { to[key] = ToJson(field); });
 }
 
-Json SummaryOf(const Analysis& a) {
+Json SummaryOf(const analysis::Analysis& a) {
   Json json = ToJson(a.summary);
   if (a.ranks.empty() && a.summary.terms.Sum() == 0)
     for (const char* key : {"compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns",
@@ -107,7 +107,7 @@ Json SummaryOf(const Analysis& a) {
   return json;
 }
 
-Json ReplayOf(const Analysis& a) {
+Json ReplayOf(const analysis::Analysis& a) {
   Json json{{"skipped", a.replay || a.replay_skipped.empty() ? Json(nullptr) : Json(a.replay_skipped)}};
   if (a.replay) AddFields(json, *a.replay);
   return json;
@@ -115,7 +115,7 @@ Json ReplayOf(const Analysis& a) {
 
 template <typename T>
 constexpr bool kListOfStructs = false;
-template <model::Described T>
+template <analysis::model::Described T>
 constexpr bool kListOfStructs<std::vector<T>> = true;
 
 // The document as Json::dump(1) would write it, but key by key and lists row by row:
@@ -168,15 +168,15 @@ class Document {
 
 }  // namespace
 
-std::string RenderJson(const Analysis& a) {
+std::string RenderJson(const analysis::Analysis& a) {
   Document json;
   json.Add("schema", kAnalysisSchema);
   json.Add("lockstep_version", LOCKSTEP_VERSION);
   VisitJson(a, [&](const std::string_view key, const auto& value) {
     using Value = std::decay_t<decltype(value)>;
-    if constexpr (std::is_same_v<Value, Summary>)
+    if constexpr (std::is_same_v<Value, analysis::Summary>)
       json.Add(key, SummaryOf(a));
-    else if constexpr (std::is_same_v<Value, std::optional<ReplayFacts>>)
+    else if constexpr (std::is_same_v<Value, std::optional<analysis::ReplayFacts>>)
       json.Add(key, ReplayOf(a));
     else if constexpr (kListOfStructs<Value>)
       json.AddList(key, value);

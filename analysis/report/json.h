@@ -10,6 +10,6 @@ namespace lockstep::report {
 inline constexpr char kAnalysisSchema[] = "lockstep.analysis/1";
 
 // Ends with a newline. Same analysis, same bytes.
-std::string RenderJson(const Analysis& analysis);
+std::string RenderJson(const analysis::Analysis& analysis);
 
 }  // namespace lockstep::report

@@ -42,7 +42,7 @@ std::string Repeat(std::string_view glyph, std::size_t n) {
 
 class Writer {
  public:
-  Writer(const Analysis& analysis, const TextOptions& options)
+  Writer(const analysis::Analysis& analysis, const TextOptions& options)
       : a_(analysis), options_(options), g_(options.unicode ? kUnicode : kAscii) {}
 
   std::string Render() {
@@ -90,7 +90,7 @@ class Writer {
   }
 
   void Header() {
-    const RunFacts& run = a_.run;
+    const analysis::RunFacts& run = a_.run;
     std::vector<std::string> parts;
     if (run.ranks_sharing_cores > 0)
       parts.push_back(
@@ -123,7 +123,7 @@ class Writer {
     std::int64_t ns;
   };
   std::vector<Part> Parts() const {
-    const IdentityTerms& t = a_.summary.terms;
+    const analysis::IdentityTerms& t = a_.summary.terms;
     return {{g_.compute, "compute", t.compute_ns},
             {g_.transfer, "exposed transfer", t.exposed_transfer_ns},
             {g_.wait, "waiting", t.exposed_wait_ns},
@@ -134,7 +134,7 @@ class Writer {
   }
 
   void StepBar() {
-    const Summary& s = a_.summary;
+    const analysis::Summary& s = a_.summary;
     const std::int64_t whole = s.terms.Sum();
     if (s.per_step) {
       std::string spread;
@@ -164,18 +164,18 @@ class Writer {
     Line("  " + Overlap());
     ReplayedOverlap();
     if (s.input_ns * 100 > whole) Line(fmt::format("  idle includes {} of input", analysis::Duration(s.input_ns)));
-    MpiPart("MPI-IO", &RankRow::mpi_io_ns, s.mpi_io_ns);
-    MpiPart("one-sided MPI", &RankRow::mpi_rma_ns, s.mpi_rma_ns);
+    MpiPart("MPI-IO", &analysis::RankRow::mpi_io_ns, s.mpi_io_ns);
+    MpiPart("one-sided MPI", &analysis::RankRow::mpi_rma_ns, s.mpi_rma_ns);
     Line();
   }
 
   // A part of idle, if some rank spends 1 % of its time there.
-  void MpiPart(std::string_view what, std::int64_t RankRow::*part, std::int64_t mean) {
-    const RankRow* most = nullptr;
-    const auto share = [&](const RankRow& row) {
+  void MpiPart(std::string_view what, std::int64_t analysis::RankRow::*part, std::int64_t mean) {
+    const analysis::RankRow* most = nullptr;
+    const auto share = [&](const analysis::RankRow& row) {
       return row.span_ns > 0 ? static_cast<double>(row.*part) / static_cast<double>(row.span_ns) : 0.0;
     };
-    for (const RankRow& row : a_.ranks)
+    for (const analysis::RankRow& row : a_.ranks)
       if (most == nullptr || share(row) > share(*most)) most = &row;
     if (most == nullptr || share(*most) < 0.01) return;
     Line(fmt::format("  idle includes {} in {}; most on rank {}: {} of its time", analysis::Duration(mean), what,
@@ -206,7 +206,7 @@ class Writer {
   }
 
   std::string Overlap() const {
-    const Summary& s = a_.summary;
+    const analysis::Summary& s = a_.summary;
     if (s.comm_high_ns <= 0 && s.comm_ns <= 0)
       return a_.unrecorded.empty() ? "no communication" : "no communication recorded";
     if (a_.wait_only)
@@ -232,7 +232,7 @@ class Writer {
   // What hiding communication would gain: exposed is not yet cost.
   void ReplayedOverlap() {
     if (!a_.overlap || !a_.replay || !a_.summary.per_step) return;
-    const OverlapScore& o = *a_.overlap;
+    const analysis::OverlapScore& o = *a_.overlap;
     const std::int64_t cost = o.t_actual_ns - o.t_free_comm_ns, gain = o.t_actual_ns - o.t_best_ns;
     const std::int64_t exposed = a_.summary.terms.exposed_transfer_ns + a_.summary.terms.exposed_unsplit_ns;
     if (cost * 100 < o.t_actual_ns && exposed * 100 < a_.summary.terms.Sum()) return;
@@ -251,7 +251,7 @@ class Writer {
   }
 
   // Of a straggler: what the step would gain is not what the others wait for it, where they have more to wait for.
-  std::string OtherPrice(const Finding& f, std::int64_t whole) const {
+  std::string OtherPrice(const analysis::Finding& f, std::int64_t whole) const {
     if (f.replayed || f.id != analysis::FindingId::kStragglerArrival || a_.stragglers.size() != 1 ||
         !f.saves_ns_per_step)
       return {};
@@ -269,7 +269,7 @@ class Writer {
     const std::size_t price_at = 76;
     Line("  " + Bold("WHAT TO FIX") + std::string(price_at - 13, ' ') + Bold("saves per step"));
     for (std::size_t i = 0; i < a_.findings.size(); ++i) {
-      const Finding& f = a_.findings[i];
+      const analysis::Finding& f = a_.findings[i];
       const std::string kind(analysis::KindOf(f.id).label);
       std::string line = fmt::format("  {}  {} {}", i + 1, Pad(kind, 10), PrintedShort(Printed(f.brief), kWordColumns));
       std::string price = f.saves_share ? fmt::format("{}{}", f.upper_bound ? std::string(g_.at_most) + " " : "",
@@ -290,11 +290,13 @@ class Writer {
   // One column of the ranks' table.
   struct RankColumn {
     std::string_view name;
-    std::int64_t (*value)(const RankRow&);
+    std::int64_t (*value)(const analysis::RankRow&);
     bool always;
   };
 
-  static const IdentityTerms& TermsOf(const RankRow& row) { return row.step_terms ? *row.step_terms : row.terms; }
+  static const analysis::IdentityTerms& TermsOf(const analysis::RankRow& row) {
+    return row.step_terms ? *row.step_terms : row.terms;
+  }
 
   std::vector<std::size_t> RankOrder(bool& shortened) const {
     std::vector<std::size_t> order(a_.ranks.size());
@@ -302,14 +304,14 @@ class Writer {
     shortened = order.size() > kMaxRankRows;
     if (shortened) {
       std::stable_sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) {
-        const RankRow &p = a_.ranks[x], &q = a_.ranks[y];
+        const analysis::RankRow &p = a_.ranks[x], &q = a_.ranks[y];
         if (p.late_ns_median.value_or(0) != q.late_ns_median.value_or(0))
           return p.late_ns_median.value_or(0) > q.late_ns_median.value_or(0);
         return TermsOf(p).compute_ns > TermsOf(q).compute_ns;
       });
       // Ranks that a finding names come first.
       std::set<std::int32_t> named;
-      for (const Straggler& straggler : a_.stragglers) named.insert(straggler.rank);
+      for (const analysis::Straggler& straggler : a_.stragglers) named.insert(straggler.rank);
       std::stable_partition(order.begin(), order.end(),
                             [&](std::size_t i) { return named.contains(a_.ranks[i].rank); });
     }
@@ -319,17 +321,17 @@ class Writer {
   void Ranks() {
     if (a_.ranks.empty()) return;
     static constexpr RankColumn kColumns[] = {
-        {"compute", [](const RankRow& r) { return TermsOf(r).compute_ns; }, true},
-        {"transfer", [](const RankRow& r) { return TermsOf(r).exposed_transfer_ns; }, true},
-        {"waiting", [](const RankRow& r) { return TermsOf(r).exposed_wait_ns; }, true},
-        {"unsplit", [](const RankRow& r) { return TermsOf(r).exposed_unsplit_ns; }, false},
-        {"copy", [](const RankRow& r) { return TermsOf(r).exposed_copy_ns; }, false},
-        {"idle", [](const RankRow& r) { return TermsOf(r).idle_ns; }, true},
+        {"compute", [](const analysis::RankRow& r) { return TermsOf(r).compute_ns; }, true},
+        {"transfer", [](const analysis::RankRow& r) { return TermsOf(r).exposed_transfer_ns; }, true},
+        {"waiting", [](const analysis::RankRow& r) { return TermsOf(r).exposed_wait_ns; }, true},
+        {"unsplit", [](const analysis::RankRow& r) { return TermsOf(r).exposed_unsplit_ns; }, false},
+        {"copy", [](const analysis::RankRow& r) { return TermsOf(r).exposed_copy_ns; }, false},
+        {"idle", [](const analysis::RankRow& r) { return TermsOf(r).idle_ns; }, true},
     };
     std::vector<const RankColumn*> columns;
     for (const RankColumn& column : kColumns)
-      if (column.always ||
-          std::any_of(a_.ranks.begin(), a_.ranks.end(), [&](const RankRow& row) { return column.value(row) != 0; }))
+      if (column.always || std::any_of(a_.ranks.begin(), a_.ranks.end(),
+                                       [&](const analysis::RankRow& row) { return column.value(row) != 0; }))
         columns.push_back(&column);
 
     bool shortened = false;
@@ -338,7 +340,7 @@ class Writer {
     std::int64_t latest = 0;
     std::size_t name_columns = 12;
     for (std::size_t i = 0; i < shown; ++i) {
-      const RankRow& row = a_.ranks[order[i]];
+      const analysis::RankRow& row = a_.ranks[order[i]];
       latest = std::max(latest, row.late_ns_median.value_or(0));
       name_columns = std::max(name_columns, std::to_string(row.rank).size() + 2 + Columns(NodeName(row)));
     }
@@ -366,9 +368,9 @@ class Writer {
     return fmt::format("{:.{}f}", ms, ns == 0 || ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : 2);
   }
 
-  static std::string NodeName(const RankRow& row) { return PrintedShort(Printed(row.node), kNameColumns); }
+  static std::string NodeName(const analysis::RankRow& row) { return PrintedShort(Printed(row.node), kNameColumns); }
 
-  void RankLine(const RankRow& row, const std::vector<const RankColumn*>& columns, std::size_t name_columns,
+  void RankLine(const analysis::RankRow& row, const std::vector<const RankColumn*>& columns, std::size_t name_columns,
                 std::int64_t latest) {
     std::string line = "  " + Pad(fmt::format("{}  {}", row.rank, NodeName(row)), name_columns + 2);
     for (const RankColumn* column : columns) line += Pad(Milliseconds(column->value(row)), 10, true);
@@ -446,13 +448,13 @@ class Writer {
   // The same loss of many ranks is one line.
   void Losses() {
     struct Sum {
-      const LossRow* loss;
+      const analysis::LossRow* loss;
       std::uint64_t count = 0;
       std::vector<std::int32_t> ranks;
       std::vector<std::string_view> details;
     };
     std::vector<Sum> sums;
-    for (const LossRow& loss : a_.losses) {
+    for (const analysis::LossRow& loss : a_.losses) {
       if (sums.empty() || sums.back().loss->name != loss.name) sums.push_back({&loss});
       sums.back().count += loss.count;
       if (loss.rank >= 0 && (sums.back().ranks.empty() || sums.back().ranks.back() != loss.rank))
@@ -476,7 +478,7 @@ class Writer {
     }
   }
 
-  const Analysis& a_;
+  const analysis::Analysis& a_;
   const TextOptions& options_;
   const Glyphs& g_;
   std::string out_;
@@ -505,13 +507,13 @@ TextOptions TextOptions::ForFile(int fd) {
   return options;
 }
 
-std::string RenderText(const Analysis& analysis, const TextOptions& options) {
+std::string RenderText(const analysis::Analysis& analysis, const TextOptions& options) {
   return Writer(analysis, options).Render();
 }
 
-std::string RenderExplanation(const Analysis& analysis, std::size_t number, const TextOptions&) {
+std::string RenderExplanation(const analysis::Analysis& analysis, std::size_t number, const TextOptions&) {
   if (number == 0 || number > analysis.findings.size()) return {};
-  const Finding& f = analysis.findings[number - 1];
+  const analysis::Finding& f = analysis.findings[number - 1];
   std::string text = fmt::format("{}  {}\n  {}\n  {}\n  {}\n\n", number, analysis::KindOf(f.id).name,
                                  Printed(f.headline), Printed(f.evidence), Printed(f.action));
   std::vector<std::size_t> widths;

@@ -19,9 +19,9 @@ struct TextOptions {
 };
 
 // Ends with a newline. The caller adds the files' line.
-std::string RenderText(const Analysis& analysis, const TextOptions& options);
+std::string RenderText(const analysis::Analysis& analysis, const TextOptions& options);
 
 // Rows behind finding `number` (from 1); "" if there is no such finding.
-std::string RenderExplanation(const Analysis& analysis, std::size_t number, const TextOptions& options);
+std::string RenderExplanation(const analysis::Analysis& analysis, std::size_t number, const TextOptions& options);
 
 }  // namespace lockstep::report

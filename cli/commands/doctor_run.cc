@@ -15,7 +15,7 @@ namespace {
 using doctor::Finding;
 using doctor::Status;
 
-Finding LookAtRanks(const merge::Timeline& timeline, const RunFacts& run) {
+Finding LookAtRanks(const merge::Timeline& timeline, const analysis::RunFacts& run) {
   std::string trouble;
   const auto add = [&](const std::string& part) { trouble += (trouble.empty() ? "" : "; ") + part; };
   if (!run.ranks_missing.empty()) add("nothing is there of " + analysis::RankNames(run.ranks_missing));
@@ -41,11 +41,11 @@ Finding LookAtRanks(const merge::Timeline& timeline, const RunFacts& run) {
           "lockstep recover RUN says what was left; copy missing ranks' files from their machines"};
 }
 
-Finding LookAtLosses(const Analysis& analysis) {
+Finding LookAtLosses(const analysis::Analysis& analysis) {
   std::string lost;
   std::string remedy;
   std::size_t kinds = 0;
-  for (const LossRow& loss : analysis.losses) {
+  for (const analysis::LossRow& loss : analysis.losses) {
     if (!loss.data_loss) continue;
     if (remedy.empty()) remedy = loss.remedy;
     if (++kinds <= 4)
@@ -58,7 +58,7 @@ Finding LookAtLosses(const Analysis& analysis) {
   return {Status::kWarning, lost, remedy};
 }
 
-Finding LookAtMatching(const Trust& trust) {
+Finding LookAtMatching(const analysis::Trust& trust) {
   if (trust.collectives == 0 && trust.unmatched_collectives == 0)
     return {Status::kNotHere, "no collective was recorded", ""};
   if (trust.unmatched_collectives == 0 && trust.mismatched_collectives == 0)
@@ -71,7 +71,7 @@ Finding LookAtMatching(const Trust& trust) {
           "record all ranks with the same window; a rank that is missing leaves all its collectives unmatched"};
 }
 
-Finding LookAtClocks(const Trust& trust) {
+Finding LookAtClocks(const analysis::Trust& trust) {
   if (trust.clock_violations > 0)
     return {Status::kWarning,
             fmt::format("{} end before a rank has arrived: the clock errors are larger than stated",
@@ -81,7 +81,7 @@ Finding LookAtClocks(const Trust& trust) {
   return {Status::kOk, fmt::format("clock error at most {}", analysis::Duration(*trust.clock_error_ns_max)), ""};
 }
 
-Finding LookAtSteps(const RunFacts& run) {
+Finding LookAtSteps(const analysis::RunFacts& run) {
   if (run.steps > 0) {
     const std::string state = fmt::format("{} complete on every rank, {} of warm-up",
                                           analysis::Plural(run.steps, "step"), analysis::Count(run.warmup_steps));
@@ -105,7 +105,7 @@ Result<std::vector<RunFinding>> LookAtRun(const std::string& run_dir, unsigned j
   analysis::AnalyzeOptions options;
   options.jobs = jobs;
   options.replay = false;
-  LS_TRY(const Analysis analysis, analysis::Analyze(timeline, options));
+  LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, options));
   return std::vector<RunFinding>{{"run_ranks", LookAtRanks(timeline, analysis.run)},
                                  {"run_losses", LookAtLosses(analysis)},
                                  {"run_matching", LookAtMatching(analysis.trust)},

@@ -58,12 +58,12 @@ std::vector<exporters::Finding> FindingsOf(const merge::Timeline& timeline, unsi
   findings.clear();
   analysis::AnalyzeOptions options;
   options.jobs = jobs;
-  const Result<Analysis> analysis = analysis::Analyze(timeline, options);
+  const Result<analysis::Analysis> analysis = analysis::Analyze(timeline, options);
   if (!analysis.ok()) {
     trouble = analysis.error().what;
     return findings;
   }
-  for (const lockstep::Finding& found : analysis.value().findings)
+  for (const lockstep::analysis::Finding& found : analysis.value().findings)
     findings.push_back({std::string(analysis::KindOf(found.id).name), found.headline, found.evidence, found.action,
                         found.rank, found.saves_ns_per_step.value_or(-1)});
   return findings;

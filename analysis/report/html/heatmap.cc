@@ -70,7 +70,7 @@ class Heatmap {
     for (std::size_t p = 0; p < context_.ranks().size(); ++p) {
       const std::size_t cell = context_.Cell(context_.steps()[s], p);
       if (cell == analysis::kNowhere) continue;
-      const IdentityTerms terms = context_.TermsOf(cell);
+      const analysis::IdentityTerms terms = context_.TermsOf(cell);
       Put(kStep, p, s, table.end_ns[cell] - table.begin_ns[cell]);
       Put(kCompute, p, s, terms.compute_ns);
       Put(kWait, p, s, terms.exposed_wait_ns);

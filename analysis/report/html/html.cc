@@ -30,8 +30,8 @@ void Cut(std::vector<T>& values, std::size_t most) {
 }
 
 // analysis.json less its long lists, which the page carries in columns or cut.
-PageJson Core(const Analysis& analysis) {
-  Analysis core = analysis;
+PageJson Core(const analysis::Analysis& analysis) {
+  analysis::Analysis core = analysis;
   core.ranks.clear();
   core.steps.clear();
   core.collectives.clear();
@@ -52,10 +52,10 @@ PageJson Core(const Analysis& analysis) {
 }
 
 // The same loss of many ranks is one row.
-PageJson Losses(const std::vector<LossRow>& losses) {
+PageJson Losses(const std::vector<analysis::LossRow>& losses) {
   constexpr std::size_t kMostDetails = 3;
   struct Sum {
-    const LossRow* loss;
+    const analysis::LossRow* loss;
     std::uint64_t count = 0;
     std::set<std::int32_t> ranks;
     std::vector<std::string> details;
@@ -63,7 +63,7 @@ PageJson Losses(const std::vector<LossRow>& losses) {
   };
   std::vector<Sum> sums;
   std::map<std::string_view, std::size_t> at;
-  for (const LossRow& loss : losses) {
+  for (const analysis::LossRow& loss : losses) {
     const auto [found, fresh] = at.try_emplace(loss.name, sums.size());
     if (fresh) sums.push_back({.loss = &loss, .ranks = {}, .details = {}});
     Sum& sum = sums[found->second];
@@ -89,19 +89,20 @@ PageJson Losses(const std::vector<LossRow>& losses) {
   return json;
 }
 
-PageJson Collectives(const Analysis& analysis) {
-  const auto cost = [](const CollectiveRow& row) {
+PageJson Collectives(const analysis::Analysis& analysis) {
+  const auto cost = [](const analysis::CollectiveRow& row) {
     return (static_cast<double>(row.transfer_ns_median.value_or(0)) +
             static_cast<double>(row.wait_ns_median.value_or(0))) *
            static_cast<double>(row.count);
   };
-  std::vector<const CollectiveRow*> order;
-  for (const CollectiveRow& row : analysis.collectives) order.push_back(&row);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](const CollectiveRow* a, const CollectiveRow* b) { return cost(*a) > cost(*b); });
+  std::vector<const analysis::CollectiveRow*> order;
+  for (const analysis::CollectiveRow& row : analysis.collectives) order.push_back(&row);
+  std::stable_sort(order.begin(), order.end(), [&](const analysis::CollectiveRow* a, const analysis::CollectiveRow* b) {
+    return cost(*a) > cost(*b);
+  });
   const auto or_null = [](const auto& value) { return value ? PageJson(*value) : PageJson(nullptr); };
   PageJson rows = PageJson::array();
-  for (const CollectiveRow* row : order) {
+  for (const analysis::CollectiveRow* row : order) {
     if (rows.size() == kMostCollectives) break;
     rows.push_back({{"op", row->op},
                     {"group", analysis::ShortRankList(row->group)},
@@ -118,14 +119,14 @@ PageJson Collectives(const Analysis& analysis) {
   return {{"all", analysis.collectives.size()}, {"rows", std::move(rows)}};
 }
 
-void AddTerms(PageJson& json, const std::vector<IdentityTerms>& terms, const std::vector<bool>& known) {
-  static constexpr std::pair<const char*, std::int64_t IdentityTerms::*> kTerms[] = {
-      {"compute_ns", &IdentityTerms::compute_ns},
-      {"exposed_wait_ns", &IdentityTerms::exposed_wait_ns},
-      {"exposed_transfer_ns", &IdentityTerms::exposed_transfer_ns},
-      {"exposed_unsplit_ns", &IdentityTerms::exposed_unsplit_ns},
-      {"exposed_copy_ns", &IdentityTerms::exposed_copy_ns},
-      {"idle_ns", &IdentityTerms::idle_ns}};
+void AddTerms(PageJson& json, const std::vector<analysis::IdentityTerms>& terms, const std::vector<bool>& known) {
+  static constexpr std::pair<const char*, std::int64_t analysis::IdentityTerms::*> kTerms[] = {
+      {"compute_ns", &analysis::IdentityTerms::compute_ns},
+      {"exposed_wait_ns", &analysis::IdentityTerms::exposed_wait_ns},
+      {"exposed_transfer_ns", &analysis::IdentityTerms::exposed_transfer_ns},
+      {"exposed_unsplit_ns", &analysis::IdentityTerms::exposed_unsplit_ns},
+      {"exposed_copy_ns", &analysis::IdentityTerms::exposed_copy_ns},
+      {"idle_ns", &analysis::IdentityTerms::idle_ns}};
   for (const auto& [name, term] : kTerms) {
     std::vector<std::int64_t> column;
     for (std::size_t i = 0; i < terms.size(); ++i) column.push_back(known[i] ? terms[i].*term : kUnknownCell);
@@ -134,19 +135,19 @@ void AddTerms(PageJson& json, const std::vector<IdentityTerms>& terms, const std
 }
 
 // The step that the summary speaks of, of every rank.
-PageJson MedianStep(const analysis::Context& context, const Analysis& analysis) {
+PageJson MedianStep(const analysis::Context& context, const analysis::Analysis& analysis) {
   if (!analysis.summary.median_step) return nullptr;
   const auto& steps = context.tables().steps;
   const auto& table = context.tables().step_ranks;
   for (const std::size_t row : context.steps()) {
     if (steps.index[row] != *analysis.summary.median_step) continue;
-    std::vector<IdentityTerms> terms;
+    std::vector<analysis::IdentityTerms> terms;
     std::vector<bool> known;
     std::vector<std::int64_t> span, comm, overlap;
     for (std::size_t p = 0; p < context.ranks().size(); ++p) {
       const std::size_t cell = context.Cell(row, p);
       known.push_back(cell != analysis::kNowhere);
-      terms.push_back(cell == analysis::kNowhere ? IdentityTerms{} : context.TermsOf(cell));
+      terms.push_back(cell == analysis::kNowhere ? analysis::IdentityTerms{} : context.TermsOf(cell));
       span.push_back(cell == analysis::kNowhere ? kUnknownCell : table.end_ns[cell] - table.begin_ns[cell]);
       comm.push_back(cell == analysis::kNowhere ? kUnknownCell : table.comm_ns[cell]);
       overlap.push_back(cell == analysis::kNowhere ? kUnknownCell : table.overlap_ns[cell]);
@@ -178,58 +179,58 @@ PageJson Clocks(const analysis::Context& context) {
   return {{"method", Packed(methods)}, {"error_ns", Packed(errors)}};
 }
 
-PageJson Ranks(const analysis::Context& context, const Analysis& analysis) {
-  const std::vector<RankRow>& rows = analysis.ranks;
+PageJson Ranks(const analysis::Context& context, const analysis::Analysis& analysis) {
+  const std::vector<analysis::RankRow>& rows = analysis.ranks;
   PageJson json;
   const auto column = [&](const char* name, auto&& value) {
     std::vector<std::int64_t> values;
-    for (const RankRow& row : rows) values.push_back(value(row));
+    for (const analysis::RankRow& row : rows) values.push_back(value(row));
     json[name] = Packed(values);
   };
   const auto or_unknown = [](const std::optional<std::int64_t>& value) { return value.value_or(kUnknownCell); };
-  column("rank", [](const RankRow& row) { return row.rank; });
+  column("rank", [](const analysis::RankRow& row) { return row.rank; });
   std::vector<std::string> nodes;
   std::map<std::string, std::int64_t> node_of;
-  for (const RankRow& row : rows)
+  for (const analysis::RankRow& row : rows)
     if (node_of.try_emplace(row.node, static_cast<std::int64_t>(nodes.size())).second) nodes.push_back(row.node);
   json["nodes"] = nodes;
-  column("node", [&](const RankRow& row) { return node_of[row.node]; });
-  column("span_ns", [](const RankRow& row) { return row.span_ns; });
-  std::vector<IdentityTerms> terms;
-  for (const RankRow& row : rows) terms.push_back(row.terms);
+  column("node", [&](const analysis::RankRow& row) { return node_of[row.node]; });
+  column("span_ns", [](const analysis::RankRow& row) { return row.span_ns; });
+  std::vector<analysis::IdentityTerms> terms;
+  for (const analysis::RankRow& row : rows) terms.push_back(row.terms);
   AddTerms(json, terms, std::vector<bool>(rows.size(), true));
-  column("comm_ns", [](const RankRow& row) { return row.comm_ns; });
-  column("overlap_ns", [](const RankRow& row) { return row.overlap_ns; });
-  column("input_ns", [](const RankRow& row) { return row.input_ns; });
-  column("mpi_other_ns", [](const RankRow& row) { return row.mpi_other_ns; });
-  column("late_sender_ns", [](const RankRow& row) { return row.late_sender_ns; });
-  column("late_receiver_ns", [](const RankRow& row) { return row.late_receiver_ns; });
-  column("cpu_ns", [&](const RankRow& row) { return or_unknown(row.cpu_ns); });
-  column("offcpu_ns", [&](const RankRow& row) { return or_unknown(row.offcpu_ns); });
-  column("late_ns_median", [&](const RankRow& row) { return or_unknown(row.late_ns_median); });
+  column("comm_ns", [](const analysis::RankRow& row) { return row.comm_ns; });
+  column("overlap_ns", [](const analysis::RankRow& row) { return row.overlap_ns; });
+  column("input_ns", [](const analysis::RankRow& row) { return row.input_ns; });
+  column("mpi_other_ns", [](const analysis::RankRow& row) { return row.mpi_other_ns; });
+  column("late_sender_ns", [](const analysis::RankRow& row) { return row.late_sender_ns; });
+  column("late_receiver_ns", [](const analysis::RankRow& row) { return row.late_receiver_ns; });
+  column("cpu_ns", [&](const analysis::RankRow& row) { return or_unknown(row.cpu_ns); });
+  column("offcpu_ns", [&](const analysis::RankRow& row) { return or_unknown(row.offcpu_ns); });
+  column("late_ns_median", [&](const analysis::RankRow& row) { return or_unknown(row.late_ns_median); });
   json["last_fraction"] = json["straggler_score"] = json["score_low"] = json["score_high"] = PageJson::array();
-  for (const RankRow& row : rows) {
+  for (const analysis::RankRow& row : rows) {
     json["last_fraction"].push_back(row.last_fraction ? PageJson(*row.last_fraction) : PageJson(nullptr));
     json["straggler_score"].push_back(row.straggler_score ? PageJson(*row.straggler_score) : PageJson(nullptr));
     json["score_low"].push_back(row.straggler_interval ? PageJson(row.straggler_interval->first) : PageJson(nullptr));
     json["score_high"].push_back(row.straggler_interval ? PageJson(row.straggler_interval->second) : PageJson(nullptr));
   }
-  std::map<std::int32_t, const ArrivalRow*> arrivals;
-  for (const ArrivalRow& row : analysis.arrivals) arrivals.emplace(row.rank, &row);
-  const auto arrival = [&](std::int64_t ArrivalRow::*member) {
-    return [&arrivals, member](const RankRow& row) {
+  std::map<std::int32_t, const analysis::ArrivalRow*> arrivals;
+  for (const analysis::ArrivalRow& row : analysis.arrivals) arrivals.emplace(row.rank, &row);
+  const auto arrival = [&](std::int64_t analysis::ArrivalRow::*member) {
+    return [&arrivals, member](const analysis::RankRow& row) {
       const auto at = arrivals.find(row.rank);
       return at == arrivals.end() ? kUnknownCell : at->second->*member;
     };
   };
-  column("last", arrival(&ArrivalRow::last));
-  column("ties", arrival(&ArrivalRow::ties));
-  column("charge_ns", arrival(&ArrivalRow::charge_ns));
+  column("last", arrival(&analysis::ArrivalRow::last));
+  column("ties", arrival(&analysis::ArrivalRow::ties));
+  column("charge_ns", arrival(&analysis::ArrivalRow::charge_ns));
   json["clock"] = Clocks(context);
   return json;
 }
 
-PageJson PayloadOf(const analysis::Context& context, const Analysis& analysis, const HtmlOptions& html) {
+PageJson PayloadOf(const analysis::Context& context, const analysis::Analysis& analysis, const HtmlOptions& html) {
   // The run's own name, also where it was asked for as `latest`.
   std::error_code gone;
   std::filesystem::path directory = std::filesystem::weakly_canonical(context.timeline().run_dir, gone);
@@ -239,7 +240,7 @@ PageJson PayloadOf(const analysis::Context& context, const Analysis& analysis, c
   json["run_name"] = directory.filename().string();
   json["job"] = analysis.run.job;
   json["brief"] = PageJson::array();
-  for (const Finding& finding : analysis.findings) json["brief"].push_back(finding.brief);
+  for (const analysis::Finding& finding : analysis.findings) json["brief"].push_back(finding.brief);
   json["unrecorded"] = analysis.unrecorded;
   json["wait_only"] = analysis.wait_only;
   json["incomplete"] = analysis.incomplete();
@@ -261,10 +262,11 @@ PageJson PayloadOf(const analysis::Context& context, const Analysis& analysis, c
 Result<HtmlReport> MakeHtmlReport(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options,
                                   const HtmlOptions& html) {
   PageJson payload;
-  LS_TRY(Analysis analysis,
-         analysis::AnalyzeWith(timeline, options, [&](const analysis::Context& context, const Analysis& result) {
-           payload = PayloadOf(context, result, html);
-         }));
+  LS_TRY(
+      analysis::Analysis analysis,
+      analysis::AnalyzeWith(timeline, options, [&](const analysis::Context& context, const analysis::Analysis& result) {
+        payload = PayloadOf(context, result, html);
+      }));
   MakeHarmless(payload);
   std::string name = payload["job"].get<std::string>();
   if (name.empty()) name = payload["run_name"].get<std::string>();

@@ -18,7 +18,7 @@ struct HtmlOptions {
 };
 
 struct HtmlReport {
-  Analysis analysis;
+  analysis::Analysis analysis;
   std::string page;
 };
 

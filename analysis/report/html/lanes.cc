@@ -54,8 +54,8 @@ struct Cell {
 
 class Lanes {
  public:
-  Lanes(const analysis::Context& context, const Analysis& analysis, const LaneLimits& limits, std::int64_t first_step,
-        std::int64_t last_step)
+  Lanes(const analysis::Context& context, const analysis::Analysis& analysis, const LaneLimits& limits,
+        std::int64_t first_step, std::int64_t last_step)
       : context_(context),
         analysis_(analysis),
         limits_(limits),
@@ -83,9 +83,9 @@ class Lanes {
     if (ranks_.size() <= limits_.ranks) return;
     std::set<std::int32_t> chosen;
     const auto room = [&] { return chosen.size() < limits_.ranks; };
-    for (const Straggler& straggler : analysis_.stragglers)
+    for (const analysis::Straggler& straggler : analysis_.stragglers)
       if (room()) chosen.insert(straggler.rank);
-    for (const Finding& finding : analysis_.findings)
+    for (const analysis::Finding& finding : analysis_.findings)
       if (room() && context_.Position(finding.rank) != analysis::kNowhere) chosen.insert(finding.rank);
     const auto add_most = [&](auto&& value, std::size_t most) {
       std::vector<std::size_t> order(analysis_.ranks.size());
@@ -97,9 +97,9 @@ class Lanes {
         chosen.insert(analysis_.ranks[order[i]].rank);
     };
     const std::size_t each = limits_.ranks / 6;
-    add_most([](const RankRow& row) { return row.late_ns_median.value_or(INT64_MIN); }, each);
-    add_most([](const RankRow& row) { return row.terms.compute_ns; }, each);
-    add_most([](const RankRow& row) { return -row.terms.compute_ns; }, each);
+    add_most([](const analysis::RankRow& row) { return row.late_ns_median.value_or(INT64_MIN); }, each);
+    add_most([](const analysis::RankRow& row) { return row.terms.compute_ns; }, each);
+    add_most([](const analysis::RankRow& row) { return -row.terms.compute_ns; }, each);
     const std::size_t n = context_.ranks().size();
     for (std::size_t i = 0; room() && i < limits_.ranks; ++i) chosen.insert(context_.ranks()[i * n / limits_.ranks]);
     ranks_.assign(chosen.begin(), chosen.end());
@@ -414,7 +414,7 @@ class Lanes {
   }
 
   const analysis::Context& context_;
-  const Analysis& analysis_;
+  const analysis::Analysis& analysis_;
   const LaneLimits& limits_;
   const std::int64_t first_, last_;
   tables::ViewIndex index_;
@@ -428,7 +428,7 @@ class Lanes {
 
 }  // namespace
 
-PageJson LanesOf(const analysis::Context& context, const Analysis& analysis, const LaneLimits& limits,
+PageJson LanesOf(const analysis::Context& context, const analysis::Analysis& analysis, const LaneLimits& limits,
                  std::int64_t first_step, std::int64_t last_step) {
   return Lanes(context, analysis, limits, first_step, last_step).Make();
 }

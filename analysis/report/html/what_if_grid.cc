@@ -23,14 +23,14 @@ constexpr double kFree = 0;  // A bandwidth without limit.
 
 struct Axes {
   std::vector<double> bandwidth{0.25, 0.5, 1, 2, 4, kFree};
-  std::vector<const BucketCurvePoint*> caps{nullptr};  // nullptr: as it is.
+  std::vector<const analysis::BucketCurvePoint*> caps{nullptr};  // nullptr: as it is.
   std::vector<std::vector<std::int32_t>> without{{}};
   std::size_t points() const { return bandwidth.size() * caps.size() * without.size(); }
 };
 
 // Spread over the curve; the recommended one and its ends are among them.
-std::vector<const BucketCurvePoint*> Caps(const Buckets& buckets, std::size_t most) {
-  std::vector<const BucketCurvePoint*> caps{nullptr};
+std::vector<const analysis::BucketCurvePoint*> Caps(const analysis::Buckets& buckets, std::size_t most) {
+  std::vector<const analysis::BucketCurvePoint*> caps{nullptr};
   if (buckets.curve.empty() || most < 2) return caps;
   std::set<std::size_t> chosen;
   for (std::size_t i = 0; i < buckets.curve.size(); ++i)
@@ -45,11 +45,11 @@ std::vector<const BucketCurvePoint*> Caps(const Buckets& buckets, std::size_t mo
   return caps;
 }
 
-Axes AxesFor(const Analysis& analysis, std::size_t most) {
+Axes AxesFor(const analysis::Analysis& analysis, std::size_t most) {
   Axes axes;
   if (!analysis.stragglers.empty()) {
     axes.without.emplace_back();
-    for (const Straggler& straggler : analysis.stragglers) axes.without[1].push_back(straggler.rank);
+    for (const analysis::Straggler& straggler : analysis.stragglers) axes.without[1].push_back(straggler.rank);
     std::sort(axes.without[1].begin(), axes.without[1].end());
   }
   axes.caps = Caps(analysis.buckets, kMostCaps);
@@ -62,7 +62,7 @@ Axes AxesFor(const Analysis& analysis, std::size_t most) {
 
 }  // namespace
 
-PageJson WhatIfGridOf(const analysis::Context& context, const Analysis& analysis) {
+PageJson WhatIfGridOf(const analysis::Context& context, const analysis::Analysis& analysis) {
   const analysis::ReplayedRun* replayed = context.Replayed();
   if (replayed == nullptr) {
     const std::string& why = context.replay_skipped();
@@ -76,7 +76,7 @@ PageJson WhatIfGridOf(const analysis::Context& context, const Analysis& analysis
   std::vector<Question> asked(axes.points());
   std::size_t at = 0;
   for (const double bandwidth : axes.bandwidth)
-    for (const BucketCurvePoint* cap : axes.caps)
+    for (const analysis::BucketCurvePoint* cap : axes.caps)
       for (const std::vector<std::int32_t>& without : axes.without) {
         std::vector<Question> parts;
         if (bandwidth != 1) {
@@ -122,7 +122,7 @@ PageJson WhatIfGridOf(const analysis::Context& context, const Analysis& analysis
     json["axes"]["bandwidth"].push_back(bandwidth == kFree ? PageJson(nullptr) : PageJson(bandwidth));
   json["axes"]["cap_mb"] = PageJson::array();
   json["axes"]["one_bucket"] = PageJson::array();
-  for (const BucketCurvePoint* cap : axes.caps) {
+  for (const analysis::BucketCurvePoint* cap : axes.caps) {
     json["axes"]["cap_mb"].push_back(cap == nullptr ? PageJson(nullptr) : PageJson(cap->cap_mb));
     json["axes"]["one_bucket"].push_back(cap != nullptr && cap->one_bucket);
   }

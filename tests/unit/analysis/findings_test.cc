@@ -5,8 +5,8 @@
 namespace lockstep::test {
 namespace {
 
-const Finding* Find(const Analysis& analysis, std::string_view id) {
-  for (const Finding& finding : analysis.findings)
+const analysis::Finding* Find(const analysis::Analysis& analysis, std::string_view id) {
+  for (const analysis::Finding& finding : analysis.findings)
     if (analysis::KindOf(finding.id).name == id) return &finding;
   return nullptr;
 }
@@ -16,7 +16,7 @@ TEST(Summary, TermsSumToTheStepAndRanksToTheirSpan) {
   spec.input_ns = 1'234'567;
   spec.compute = [](int step, int rank) { return 30'000'000 + 7919 * step + 104'729 * rank; };
   const Job job = Simulate(spec);
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   EXPECT_TRUE(analysis.summary.per_step);
   EXPECT_EQ(analysis.summary.terms.Sum(), analysis.summary.step_ns_median);
   EXPECT_EQ(analysis.summary.job_step_ns_median, job.MedianStep(spec.warmup));
@@ -24,10 +24,10 @@ TEST(Summary, TermsSumToTheStepAndRanksToTheirSpan) {
   EXPECT_NEAR(static_cast<double>(*analysis.summary.step_ns_median),
               static_cast<double>(*analysis.summary.job_step_ns_median), 6);
   ASSERT_EQ(analysis.ranks.size(), 4u);
-  for (const RankRow& row : analysis.ranks) EXPECT_EQ(row.terms.Sum(), row.span_ns);
+  for (const analysis::RankRow& row : analysis.ranks) EXPECT_EQ(row.terms.Sum(), row.span_ns);
   ASSERT_EQ(analysis.steps.size(), 60u);
-  for (const StepRow& step : analysis.steps)
-    for (const StepCell& cell : step.ranks) EXPECT_EQ(cell.terms.Sum(), cell.end_ns - cell.begin_ns);
+  for (const analysis::StepRow& step : analysis.steps)
+    for (const analysis::StepCell& cell : step.ranks) EXPECT_EQ(cell.terms.Sum(), cell.end_ns - cell.begin_ns);
 }
 
 TEST(Summary, WarmupAndIncompleteStepsStayOut) {
@@ -37,7 +37,7 @@ TEST(Summary, WarmupAndIncompleteStepsStayOut) {
   spec.compute = [](int step, int) { return step < 2 ? 500'000'000 : step == 8 ? 900'000'000 : 10'000'000; };
   Job job = Simulate(spec);
   job.timeline.tables.steps.complete[8] = 0;
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   EXPECT_LT(*analysis.summary.job_step_ns_p99, 20'000'000);
   EXPECT_EQ(analysis.run.steps, 8);
   EXPECT_EQ(analysis.run.warmup_steps, 2);
@@ -48,7 +48,7 @@ TEST(Summary, WindowNarrowsEverything) {
   Job job = Simulate({});
   AddMeta(job.timeline.tables, "window_first_step", "10");
   AddMeta(job.timeline.tables, "window_last_step", "29");
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   EXPECT_EQ(analysis.run.steps, 20);
   EXPECT_EQ(analysis.steps.size(), 20u);
   ASSERT_EQ(analysis.collectives.size(), 1u);
@@ -56,9 +56,9 @@ TEST(Summary, WindowNarrowsEverything) {
 }
 
 TEST(Collectives, CostsComeFromTheTransferAlone) {
-  const Analysis analysis = Simulate({}).Analyze();
+  const analysis::Analysis analysis = Simulate({}).Analyze();
   ASSERT_EQ(analysis.collectives.size(), 1u);
-  const CollectiveRow& row = analysis.collectives[0];
+  const analysis::CollectiveRow& row = analysis.collectives[0];
   EXPECT_EQ(row.op, "all-reduce");
   EXPECT_EQ(row.count, 300);
   EXPECT_EQ(row.transfer_ns_median, 400'000);
@@ -70,7 +70,7 @@ TEST(Collectives, CostsComeFromTheTransferAlone) {
 TEST(Findings, HealthyJobHasNone) {
   JobSpec spec;
   spec.transfer_ns = 50'000;
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   EXPECT_TRUE(analysis.findings.empty());
   EXPECT_EQ(analysis.verdict.rfind("Nothing found that costs more than 2 % of each ", 0), 0u) << analysis.verdict;
   EXPECT_FALSE(analysis.incomplete());
@@ -80,8 +80,8 @@ TEST(Findings, ExposedTransferIsPricedAtWhatIsExposed) {
   JobSpec spec;
   spec.blocking = true;
   spec.transfer_ns = 2'000'000;
-  const Analysis analysis = Simulate(spec).Analyze();
-  const Finding* finding = Find(analysis, "transfer.exposed");
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Finding* finding = Find(analysis, "transfer.exposed");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->saves_ns_per_step, 10'000'000);
   EXPECT_TRUE(finding->upper_bound);
@@ -92,9 +92,9 @@ TEST(Findings, ExposedTransferIsPricedAtWhatIsExposed) {
 TEST(Findings, MovedOnlyInWaitClaimsNoOverlap) {
   JobSpec spec;
   spec.moves = Moves::kOnlyInWait;
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   EXPECT_TRUE(analysis.wait_only);
-  const Finding* finding = Find(analysis, "progress.wait_only");
+  const analysis::Finding* finding = Find(analysis, "progress.wait_only");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->saves_ns_per_step, 2'005'000);  // And the five posts.
   EXPECT_NE(analysis.verdict.find("moved only in Wait"), std::string::npos) << analysis.verdict;
@@ -111,7 +111,7 @@ TEST(Findings, TestsInBetweenAreProgress) {
     for (std::size_t i = 0; i < rank.collectives.rows(); ++i)
       rank.collectives.last_incomplete_ns[i] = rank.collectives.wait_begin_ns[i] - 1000;
   }
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   EXPECT_FALSE(analysis.wait_only);
   EXPECT_EQ(Find(analysis, "progress.wait_only"), nullptr);
 }
@@ -119,8 +119,8 @@ TEST(Findings, TestsInBetweenAreProgress) {
 TEST(Findings, InputBound) {
   JobSpec spec;
   spec.input_ns = 10'000'000;
-  const Analysis analysis = Simulate(spec).Analyze();
-  const Finding* finding = Find(analysis, "input.bound");
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Finding* finding = Find(analysis, "input.bound");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->saves_ns_per_step, 10'000'000);
 }
@@ -128,9 +128,9 @@ TEST(Findings, InputBound) {
 TEST(Findings, WaitingWithoutCulpritNamesNoRank) {
   JobSpec spec;
   spec.compute = [](int step, int rank) { return 40'000'000 + (step % 4 == rank ? 12'000'000 : 0); };
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   EXPECT_TRUE(analysis.stragglers.empty());
-  const Finding* finding = Find(analysis, "wait.turns");
+  const analysis::Finding* finding = Find(analysis, "wait.turns");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->rank, -1);
   EXPECT_EQ(analysis.verdict.find("Rank"), std::string::npos);
@@ -143,7 +143,7 @@ TEST(Findings, AreAtMostFiveCostliestFirst) {
   spec.blocking = true;
   spec.offcpu_share = [](int) { return 0.2; };
   spec.compute = [](int, int rank) { return rank == 1 ? 60'000'000 : 40'000'000; };
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   ASSERT_EQ(analysis.findings.size(), 4u);
   EXPECT_EQ(analysis.findings[0].id, analysis::FindingId::kStragglerArrival);
   EXPECT_EQ(analysis.findings[3].id, analysis::FindingId::kStarved);
@@ -156,7 +156,7 @@ TEST(Findings, AreAtMostFiveCostliestFirst) {
 TEST(Verdict, OneRank) {
   JobSpec spec;
   spec.ranks = 1;
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   EXPECT_EQ(analysis.verdict.rfind("One rank: nothing to compare", 0), 0u) << analysis.verdict;
   EXPECT_FALSE(analysis.suspicious);
 }
@@ -166,7 +166,7 @@ TEST(Verdict, RanksWithoutCommunicationAreSuspicious) {
   spec.buckets = 0;
   spec.compute = [](int, int) { return 0; };
   spec.input_ns = 1'000'000;
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   EXPECT_TRUE(analysis.suspicious);
   EXPECT_TRUE(analysis.incomplete());
   EXPECT_TRUE(analysis.verdict.starts_with("4 ranks, but no communication was recorded")) << analysis.verdict;
@@ -180,7 +180,7 @@ TEST(Verdict, MissingAndEndedRanksAreStatedUnderIt) {
   t.ranks.exit_code[3] = -9;
   t.ranks.exit_code[0] = INT32_MIN;  // Not known.
   AddLoss(t, "RankMissing", 2, 1);
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   EXPECT_EQ(analysis.run.ranks, 3);
   EXPECT_EQ(analysis.run.ranks_expected, 4);
   EXPECT_EQ(analysis.run.ranks_missing, std::vector<std::int32_t>{2});
@@ -195,14 +195,14 @@ TEST(Verdict, MissingAndEndedRanksAreStatedUnderIt) {
 TEST(Analyze, RefusesTablesThatContradictThemselves) {
   Job job = Simulate({});
   job.timeline.tables.collective_ranks.collective[0] = 7;
-  const Result<Analysis> result = analysis::Analyze(job.timeline, job.Options());
+  const Result<analysis::Analysis> result = analysis::Analyze(job.timeline, job.Options());
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, ErrorCode::kMalformed);
 }
 
 TEST(Analyze, EmptyTimelineIsNoCrash) {
   const merge::Timeline timeline = merge::MakeTimeline("run", {});
-  const Result<Analysis> result = analysis::Analyze(timeline, {});
+  const Result<analysis::Analysis> result = analysis::Analyze(timeline, {});
   ASSERT_TRUE(result.ok());
   EXPECT_TRUE(result.value().suspicious);
 }

@@ -78,7 +78,7 @@ TEST(Text, FirstSentenceIsTheVerdictAndLinesFit) {
 }
 
 TEST(Text, ColourOnlyIfAsked) {
-  const Analysis analysis = Simulate(SlowRank5of8()).Analyze();
+  const analysis::Analysis analysis = Simulate(SlowRank5of8()).Analyze();
   EXPECT_EQ(report::RenderText(analysis, {}).find('\x1b'), std::string::npos);
   EXPECT_NE(report::RenderText(analysis, {.color = true}).find('\x1b'), std::string::npos);
 }
@@ -94,8 +94,8 @@ TEST(Text, SharedCoresComeFirst) {
 }
 
 TEST(Text, DamagedTimesDrawNoEndlessBars) {
-  Analysis analysis = Simulate({}).Analyze();
-  for (RankRow& row : analysis.ranks) row.late_ns_median = INT64_MAX / 3;
+  analysis::Analysis analysis = Simulate({}).Analyze();
+  for (analysis::RankRow& row : analysis.ranks) row.late_ns_median = INT64_MAX / 3;
   EXPECT_LT(report::RenderText(analysis, {}).size(), 100'000u);
 }
 
@@ -137,7 +137,7 @@ TEST(Text, LossesComeWithTheirRemedy) {
   Job job = Simulate({});
   AddLoss(job.timeline.tables, "RingFull", 1, 12);
   AddLoss(job.timeline.tables, "RingFull", 2, 30);
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   EXPECT_TRUE(analysis.incomplete());
   const std::string text = report::RenderText(analysis, {});
   EXPECT_NE(text.find("records dropped because a thread's ring was full: 42 (ranks 1,2)"), std::string::npos) << text;
@@ -147,7 +147,7 @@ TEST(Text, LossesComeWithTheirRemedy) {
 TEST(Text, EveryKindOfLossIsShown) {
   Job job = Simulate({});
   for (const LossInfo& info : kLosses) AddLoss(job.timeline.tables, info.name, 1, 7);
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   report::TextOptions wide;
   wide.width = 10'000;
   const std::string text = report::RenderText(analysis, wide);
@@ -163,7 +163,7 @@ TEST(Text, EveryKindOfLossIsShown) {
 }
 
 TEST(Text, DetailsOfOneLossAreOneLine) {
-  Analysis analysis = Simulate({}).Analyze();
+  analysis::Analysis analysis = Simulate({}).Analyze();
   analysis.losses.clear();
   for (const char* detail : {"kind 22", "kind 22", "kind 31", "kind 40", "kind 41", "kind 42"})
     analysis.losses.push_back({"GpuRecordUnknown", 1, 2, false, "GPU records of a kind that is not used", "", detail});
@@ -175,7 +175,7 @@ TEST(Text, DetailsOfOneLossAreOneLine) {
 }
 
 TEST(Text, ExplanationListsTheRowsBehind) {
-  const Analysis analysis = Simulate(SlowRank5of8()).Analyze();
+  const analysis::Analysis analysis = Simulate(SlowRank5of8()).Analyze();
   const std::string text = report::RenderExplanation(analysis, 1, {});
   EXPECT_NE(text.find("others_wait_ns"), std::string::npos);
   EXPECT_EQ(Lines(text).size(), 6u + 20u) << "number, headline, evidence, action, blank, columns";

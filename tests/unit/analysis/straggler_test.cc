@@ -12,8 +12,8 @@
 namespace lockstep::test {
 namespace {
 
-const Finding* Find(const Analysis& analysis, std::string_view id) {
-  for (const Finding& finding : analysis.findings)
+const analysis::Finding* Find(const analysis::Analysis& analysis, std::string_view id) {
+  for (const analysis::Finding& finding : analysis.findings)
     if (analysis::KindOf(finding.id).name == id) return &finding;
   return nullptr;
 }
@@ -44,7 +44,7 @@ TEST_P(SlowRank, IsNamedFirstAndPricedAtWhatItCosts) {
     slow.blocking = healthy.blocking = blocking;
     slow.moves = healthy.moves = moves;
     const Job job = Simulate(slow);
-    const Analysis analysis = job.Analyze();
+    const analysis::Analysis analysis = job.Analyze();
     ASSERT_EQ(analysis.stragglers.size(), 1u) << "seed " << seed;
     EXPECT_EQ(analysis.stragglers[0].rank, rank);
     EXPECT_EQ(analysis.stragglers[0].kind, analysis::StragglerKind::kPersistent);
@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(All, SlowRank,
 TEST(Straggler, FivePercentOnOneOfEight) {
   JobSpec spec = Slowed(5, 1.05, 7, 0.004);
   spec.ranks = 8;
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   ASSERT_EQ(analysis.stragglers.size(), 1u);
   EXPECT_EQ(analysis.stragglers[0].rank, 5);
 }
@@ -99,9 +99,9 @@ TEST_P(SlowSet, IsNamedWhole) {
     JobSpec slow = SlowedSet(expected.ranks, expected.factors, seed), healthy = SlowedSet(expected.ranks, {}, seed);
     slow.steps = healthy.steps = 30;
     const Job job = Simulate(slow);
-    const Analysis analysis = job.Analyze();
+    const analysis::Analysis analysis = job.Analyze();
     std::set<int> named;
-    for (const Straggler& straggler : analysis.stragglers) {
+    for (const analysis::Straggler& straggler : analysis.stragglers) {
       named.insert(straggler.rank);
       EXPECT_EQ(straggler.kind, analysis::StragglerKind::kPersistent);
       EXPECT_EQ(straggler.cause, analysis::CauseId::kCompute);
@@ -114,10 +114,11 @@ TEST_P(SlowSet, IsNamedWhole) {
     for (const auto& [rank, factor] : expected.factors) slowed.insert(rank);
     EXPECT_EQ(named, slowed) << "seed " << seed;
     EXPECT_TRUE(analysis.verdict.starts_with(expected.names + " hold everyone back")) << analysis.verdict;
-    ASSERT_EQ(
-        std::count_if(analysis.findings.begin(), analysis.findings.end(),
-                      [](const Finding& finding) { return finding.id == analysis::FindingId::kStragglerArrival; }),
-        1);
+    ASSERT_EQ(std::count_if(analysis.findings.begin(), analysis.findings.end(),
+                            [](const analysis::Finding& finding) {
+                              return finding.id == analysis::FindingId::kStragglerArrival;
+                            }),
+              1);
     const auto truth = static_cast<double>(job.MedianStep(2) - Simulate(healthy).MedianStep(2));
     EXPECT_NEAR(static_cast<double>(*Find(analysis, "straggler.arrival")->saves_ns_per_step), truth, 0.15 * truth + 2e5)
         << "seed " << seed;
@@ -134,15 +135,15 @@ TEST(Straggler, EvenlySpreadSpeedsNameNobodyTwice) {
   // Every rank a little slower than the one before: the slowest is worth naming, not half of the job.
   std::map<int, double> factors;
   for (int r = 0; r < 16; ++r) factors[r] = 1 + 0.002 * r;
-  const Analysis analysis = Simulate(SlowedSet(16, factors, 4, 0.001)).Analyze();
-  for (const Straggler& straggler : analysis.stragglers) EXPECT_GE(straggler.rank, 8);
+  const analysis::Analysis analysis = Simulate(SlowedSet(16, factors, 4, 0.001)).Analyze();
+  for (const analysis::Straggler& straggler : analysis.stragglers) EXPECT_GE(straggler.rank, 8);
   EXPECT_LE(analysis.stragglers.size(), 4u);
 }
 
 TEST(Straggler, OfTwoRanksTheSlower) {
   JobSpec spec = Slowed(1, 1.2, 3);
   spec.ranks = 2;
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   ASSERT_EQ(analysis.stragglers.size(), 1u);
   EXPECT_EQ(analysis.stragglers[0].rank, 1);
   EXPECT_TRUE(analysis.verdict.starts_with("Rank 1 holds the other back")) << analysis.verdict;
@@ -156,7 +157,7 @@ TEST(Straggler, HealthyRunsNameNobody) {
     spec.ranks = seed % 3 == 0 ? 2 : seed % 3 == 1 ? 4 : 8;
     spec.steps = 40;
     spec.buckets = 2;
-    const Analysis analysis = Simulate(spec).Analyze(false);
+    const analysis::Analysis analysis = Simulate(spec).Analyze(false);
     alarms += !analysis.stragglers.empty();
     EXPECT_EQ(analysis.verdict.find("Rank ") != std::string::npos, !analysis.stragglers.empty()) << analysis.verdict;
   }
@@ -180,7 +181,8 @@ TEST(Straggler, FivePercentOfEightIsFoundInNearlyAllRuns) {
     JobSpec spec = SlowedSet(8, {{5, 1.05}}, seed, 0.01);
     spec.steps = 32;
     spec.buckets = 2;
-    for (const Straggler& straggler : Simulate(spec).Analyze().stragglers) (straggler.rank == 5 ? found : others) += 1;
+    for (const analysis::Straggler& straggler : Simulate(spec).Analyze().stragglers)
+      (straggler.rank == 5 ? found : others) += 1;
   }
   EXPECT_GE(found, 196);
   EXPECT_LE(others, 2);
@@ -209,9 +211,9 @@ TEST(Straggler, MarginsBelowTheClockErrorAreTies) {
   JobSpec spec = Slowed(2, 1.02, 1, 0.0005);
   spec.steps = 100;
   spec.clock_error_ns = 2'000'000;
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   EXPECT_TRUE(analysis.stragglers.empty());
-  for (const ArrivalRow& row : analysis.arrivals) {
+  for (const analysis::ArrivalRow& row : analysis.arrivals) {
     EXPECT_EQ(row.last, 0);
     EXPECT_EQ(row.ties, 500);
     EXPECT_EQ(row.charge_ns, 0);
@@ -222,12 +224,12 @@ TEST(Straggler, StarvedRankIsExplainedByItsRunQueue) {
   JobSpec spec = Slowed(3, 1.5, 1);
   spec.cpu_share = [](int rank) { return rank == 3 ? 1 / 1.5 : 1.0; };
   spec.offcpu_share = [](int rank) { return rank == 3 ? 0.5 / 1.5 : 0.0; };
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   ASSERT_EQ(analysis.stragglers.size(), 1u);
   EXPECT_EQ(analysis.stragglers[0].cause, analysis::CauseId::kStarved);
   // Ranks that share cores take them from each other.
   spec.allowed_cores = 2;
-  const Analysis shared = Simulate(spec).Analyze();
+  const analysis::Analysis shared = Simulate(spec).Analyze();
   EXPECT_TRUE(shared.stragglers.empty());
   EXPECT_EQ(shared.run.ranks_sharing_cores, 4);
   ASSERT_NE(Find(shared, "starved"), nullptr);
@@ -246,7 +248,7 @@ TEST(Straggler, LatenessWithoutWorkNamesNobodyOnSharedCores) {
   }
   EXPECT_EQ(job.Analyze().stragglers.size(), 1u);
   for (auto& cores : job.timeline.tables.ranks.allowed_cores) cores = 2;
-  const Analysis shared = job.Analyze();
+  const analysis::Analysis shared = job.Analyze();
   EXPECT_TRUE(shared.stragglers.empty());
   EXPECT_EQ(shared.verdict.find("Rank"), std::string::npos) << shared.verdict;
 }
@@ -254,7 +256,7 @@ TEST(Straggler, LatenessWithoutWorkNamesNobodyOnSharedCores) {
 TEST(Straggler, SleepingRankUsesNoMoreCpu) {
   JobSpec spec = Slowed(0, 1.5, 1);
   spec.cpu_share = [](int rank) { return rank == 0 ? 1 / 1.5 : 1.0; };
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   ASSERT_EQ(analysis.stragglers.size(), 1u);
   EXPECT_EQ(analysis.stragglers[0].cause, analysis::CauseId::kWaiting);
 }
@@ -264,7 +266,7 @@ TEST(Straggler, DriftingHasAnOnset) {
   const auto base = spec.compute;
   spec.compute = [=](int step, int r) { return base(step, r) + (r == 1 && step >= 40 ? 12'000'000 : 0); };
   spec.steps = 100;
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   ASSERT_EQ(analysis.stragglers.size(), 1u);
   EXPECT_EQ(analysis.stragglers[0].kind, analysis::StragglerKind::kDrifting);
   EXPECT_NEAR(static_cast<double>(analysis.stragglers[0].onset_step.value()), 40, 2);
@@ -275,7 +277,7 @@ TEST(Straggler, TransientIsPricedByItsMean) {
   const auto base = spec.compute;
   spec.compute = [=](int step, int r) { return base(step, r) + (r == 2 && step % 4 == 1 ? 20'000'000 : 0); };
   spec.steps = 102;
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   ASSERT_EQ(analysis.stragglers.size(), 1u);
   EXPECT_EQ(analysis.stragglers[0].kind, analysis::StragglerKind::kTransient);
   EXPECT_NEAR(static_cast<double>(*analysis.stragglers[0].saves_ns_per_step), 5e6, 0.75e6);
@@ -290,7 +292,7 @@ TEST(Straggler, TransientInBursts) {
   };
   spec.steps = 200;
   spec.buckets = 1;
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   ASSERT_EQ(analysis.stragglers.size(), 1u);
   EXPECT_EQ(analysis.stragglers[0].rank, 1);
   EXPECT_EQ(analysis.stragglers[0].kind, analysis::StragglerKind::kTransient);
@@ -299,7 +301,7 @@ TEST(Straggler, TransientInBursts) {
 TEST(Straggler, WithoutStepsASliceOfTheRunIsTheUnit) {
   JobSpec spec = Slowed(2, 1.4, 1);
   spec.mark_steps = false;
-  const Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
   ASSERT_EQ(analysis.stragglers.size(), 1u);
   EXPECT_EQ(analysis.stragglers[0].rank, 2);
   EXPECT_FALSE(analysis.stragglers[0].saves_ns_per_step.has_value());
@@ -312,7 +314,7 @@ TEST(Straggler, UnreadableRankFilesLeaveAnUpperBound) {
   options.read_rank = [](std::int32_t) -> Result<schema::RankTables> {
     return Error{ErrorCode::kNotFound, "no such file", "", ""};
   };
-  const Result<Analysis> analysis = analysis::Analyze(job.timeline, options);
+  const Result<analysis::Analysis> analysis = analysis::Analyze(job.timeline, options);
   ASSERT_TRUE(analysis.ok());
   ASSERT_EQ(analysis.value().stragglers.size(), 1u);
   EXPECT_TRUE(analysis.value().findings[0].upper_bound);

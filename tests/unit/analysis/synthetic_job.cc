@@ -288,12 +288,12 @@ analysis::AnalyzeOptions Job::Options() const {
   return options;
 }
 
-Analysis Job::Analyze(bool replay) const {
+analysis::Analysis Job::Analyze(bool replay) const {
   analysis::AnalyzeOptions options = Options();
   options.replay = replay;
-  Result<Analysis> result = lockstep::analysis::Analyze(timeline, options);
+  Result<analysis::Analysis> result = lockstep::analysis::Analyze(timeline, options);
   EXPECT_TRUE(result.ok()) << result.error().what;
-  return result.ok() ? std::move(result).value() : Analysis{};
+  return result.ok() ? std::move(result).value() : analysis::Analysis{};
 }
 
 std::int64_t Job::MedianStep(int warmup) const {

@@ -42,7 +42,7 @@ struct Job {
 
   analysis::AnalyzeOptions Options() const;
   // Fails the test on an error. Without replay: for many runs of which only the naming is asked.
-  Analysis Analyze(bool replay = true) const;
+  analysis::Analysis Analyze(bool replay = true) const;
   // Median of the job's steps without warm-up.
   std::int64_t MedianStep(int warmup) const;
 };

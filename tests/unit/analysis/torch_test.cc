@@ -30,8 +30,8 @@ JobSpec Small() {
   return spec;
 }
 
-bool Lost(const Analysis& analysis, std::string_view name) {
-  for (const LossRow& loss : analysis.losses)
+bool Lost(const analysis::Analysis& analysis, std::string_view name) {
+  for (const analysis::LossRow& loss : analysis.losses)
     if (loss.name == name) return true;
   return false;
 }
@@ -39,12 +39,12 @@ bool Lost(const Analysis& analysis, std::string_view name) {
 TEST(Buckets, FoundByOrderAndBytes) {
   Job job = Simulate(Small());
   for (std::uint32_t i = 0; i < 3; ++i) AddBucket(job, i, 1'000'000);
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   ASSERT_EQ(analysis.buckets.rows.size(), 3u);
   EXPECT_EQ(analysis.buckets.steps, 10);
   EXPECT_EQ(analysis.buckets.steps_matched, 10);
   EXPECT_EQ(analysis.buckets.current_cap_mb, 25.0);
-  for (const BucketRow& row : analysis.buckets.rows) {
+  for (const analysis::BucketRow& row : analysis.buckets.rows) {
     EXPECT_EQ(row.collectives, 10);
     EXPECT_EQ(row.dtype, "float32");
     EXPECT_EQ(row.parameters, "1 0");
@@ -57,7 +57,7 @@ TEST(Buckets, OfAnotherSizeAreNotFound) {
   Job job = Simulate(Small());
   AddBucket(job, 0, 1'000'000);
   AddBucket(job, 1, 999);
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   EXPECT_EQ(analysis.buckets.rows[0].collectives, 10);
   EXPECT_EQ(analysis.buckets.rows[1].collectives, 0);
   EXPECT_FALSE(analysis.buckets.rows[1].transfer_ns_median);
@@ -74,7 +74,7 @@ TEST(Backends, RecordedAndUnusedOnesSayNothing) {
   AddMeta(job.timeline.tables, "fact.torch_backend", "name=gloo\trecorded=0\tsize=2");
   AddMeta(job.timeline.tables, "fact.torch_backend.2", "name=mpi\trecorded=1\tsize=2");
   AddMeta(job.timeline.tables, "fact.ddp_model", "model=0\tbackend=gloo\trecorded=0\thook=user.hook\tsize=2");
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   EXPECT_TRUE(analysis.unrecorded.empty());
   EXPECT_FALSE(Lost(analysis, "BackendNotCaptured"));
 }
@@ -83,7 +83,7 @@ TEST(Backends, DdpOverGlooIsSaidFirst) {
   Job job = Simulate(Small());
   AddMeta(job.timeline.tables, "fact.torch_backend", "name=gloo\trecorded=0\tsize=2");
   AddMeta(job.timeline.tables, "fact.torch_unrecorded", "backend=gloo\twhat=DDP reduces its gradients through it");
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   EXPECT_NE(analysis.verdict.find("gloo is not recorded (DDP reduces"), std::string::npos) << analysis.verdict;
   EXPECT_TRUE(Lost(analysis, "BackendNotCaptured"));
   EXPECT_TRUE(analysis.incomplete());
@@ -105,7 +105,7 @@ TEST(Backends, WithoutHooksNobodyKnows) {
   Job job = Simulate(Small());
   AddLoss(job.timeline.tables, "PythonIsolated", 0, 1);
   AddLoss(job.timeline.tables, "PythonIsolated", 1, 1);
-  const Analysis analysis = job.Analyze();
+  const analysis::Analysis analysis = job.Analyze();
   std::size_t said = 0;
   for (const std::string& remark : analysis.remarks) said += remark.find("over gloo is not seen") != std::string::npos;
   EXPECT_EQ(said, 1u);

@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t kStep = OneGpu::kStep;
 constexpr int kSteps = 20;
 
-double PriceUs(const Analysis& analysis, std::string_view id) {
-  const Finding* finding = FindIn(analysis, id);
+double PriceUs(const analysis::Analysis& analysis, std::string_view id) {
+  const analysis::Finding* finding = FindIn(analysis, id);
   return finding != nullptr && finding->saves_ns_per_step ? static_cast<double>(*finding->saves_ns_per_step) / 1e3 : -1;
 }
 
@@ -40,9 +40,9 @@ TEST(HostSyncs, ItemIsNamedCountedAndPriced) {
     rank.Op(0, "aten::_local_scalar_dense", at + 4'995, at + 8'005);
     rank.Range(0, 0, "log_loss", at + 4'980, at + 8'020);
   }
-  const Analysis analysis = AnalyzeGpus({&rank});
+  const analysis::Analysis analysis = AnalyzeGpus({&rank});
   EXPECT_NEAR(PriceUs(analysis, "sync.host"), 2'000, 40);
-  const Finding* finding = FindIn(analysis, "sync.host");
+  const analysis::Finding* finding = FindIn(analysis, "sync.host");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->headline.find("aten::item"), std::string::npos) << finding->headline;
   EXPECT_NE(finding->headline.find("log_loss"), std::string::npos);
@@ -62,7 +62,7 @@ TEST(HostSyncs, ThatTheGpuDoesNotWaitForCostNothing) {
 TEST(HostWork, IsNamedByItsRange) {
   OneGpu rank = WithGap(3'000);
   for (int i = 0; i < kSteps; ++i) rank.Range(0, 0, "tokenize", i * kStep + 6'900, i * kStep + 9'990);
-  const Analysis analysis = AnalyzeGpus({&rank});
+  const analysis::Analysis analysis = AnalyzeGpus({&rank});
   EXPECT_NEAR(PriceUs(analysis, "host.work"), 3'000, 40);
   EXPECT_NE(FindIn(analysis, "host.work")->headline.find("tokenize"), std::string::npos);
   EXPECT_EQ(FindIn(analysis, "sync.host"), nullptr);
@@ -73,7 +73,7 @@ TEST(LaunchBound, ManyShortKernelsWithGaps) {
   rank.Device();
   rank.Steps(kSteps);
   for (std::int64_t at = 0; at < kSteps * kStep; at += 20) rank.Launched("tiny", at + 6, at + 11, at);
-  const Analysis analysis = AnalyzeGpus({&rank});
+  const analysis::Analysis analysis = AnalyzeGpus({&rank});
   EXPECT_NEAR(PriceUs(analysis, "launch.bound"), 0.75 * kStep, 0.02 * kStep);
   EXPECT_NE(FindIn(analysis, "launch.bound")->evidence.find("500 kernels per step"), std::string::npos)
       << FindIn(analysis, "launch.bound")->evidence;
@@ -90,7 +90,7 @@ TEST(LaunchBound, NotWhereTheHostRunsAhead) {
 }
 
 // One kernel of `name` for half of each step, one without a remedy for the rest.
-Analysis HalfOf(std::string_view name, std::uint16_t major = 9, std::string_view other = "other_kernel") {
+analysis::Analysis HalfOf(std::string_view name, std::uint16_t major = 9, std::string_view other = "other_kernel") {
   OneGpu rank;
   rank.Device(major);
   rank.Steps(kSteps);
@@ -117,7 +117,7 @@ TEST(KernelFixes, LayoutScatterAndElementwise) {
   EXPECT_NEAR(PriceUs(HalfOf("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"),
                       "kernel.elementwise"),
               kStep / 2, 5);
-  for (const Finding& finding : HalfOf("sm90_xmma_gemm_bf16").findings)
+  for (const analysis::Finding& finding : HalfOf("sm90_xmma_gemm_bf16").findings)
     EXPECT_FALSE(analysis::KindOf(finding.id).label == "kernel") << analysis::KindOf(finding.id).name;
 }
 
@@ -131,12 +131,12 @@ TEST(KernelFixes, OnlyTimeThatDecidesTheStepCounts) {
       rank.Launched("ampere_sgemm_128x64_nn", at + 2, at + 102, at);
     rank.Range(0, 0, "python", i * kStep, i * kStep + kStep);
   }
-  const Analysis analysis = AnalyzeGpus({&rank});
+  const analysis::Analysis analysis = AnalyzeGpus({&rank});
   EXPECT_LT(PriceUs(analysis, "kernel.fp32_gemm"), 0.02 * kStep);
   EXPECT_GT(PriceUs(analysis, "host.work"), 0.8 * kStep);
 }
 
-Analysis Attention(std::string_view softmax, std::string_view between) {
+analysis::Analysis Attention(std::string_view softmax, std::string_view between) {
   OneGpu rank;
   rank.Device();
   rank.Steps(kSteps);
@@ -167,7 +167,7 @@ TEST(KernelFixes, AttentionIsSoftmaxBetweenMatrixProducts) {
   EXPECT_EQ(FindIn(HalfOf(kSoftmax), "kernel.attention"), nullptr);
 }
 
-Analysis Grids(std::int32_t blocks, std::int64_t length, bool beside = false) {
+analysis::Analysis Grids(std::int32_t blocks, std::int64_t length, bool beside = false) {
   OneGpu rank;
   rank.Device();
   rank.Steps(kSteps);
@@ -181,7 +181,7 @@ Analysis Grids(std::int32_t blocks, std::int64_t length, bool beside = false) {
 }
 
 TEST(SmallGrids, PricedAtWhatStandsIdle) {
-  const Analysis analysis = Grids(33, 500);
+  const analysis::Analysis analysis = Grids(33, 500);
   EXPECT_NEAR(PriceUs(analysis, "gpu.small_grids"), 0.75 * kStep / 2, 10);
   EXPECT_NE(FindIn(analysis, "gpu.small_grids")->headline.find("132"), std::string::npos);
 }
@@ -193,7 +193,7 @@ TEST(SmallGrids, SilentWhereTheGpuIsFull) {
   EXPECT_EQ(FindIn(Grids(33, 500, true), "gpu.small_grids"), nullptr);  // Another kernel uses the rest.
 }
 
-Analysis Copies(std::uint8_t host_memory) {
+analysis::Analysis Copies(std::uint8_t host_memory) {
   OneGpu rank;
   rank.Device();
   rank.Steps(kSteps);
@@ -212,7 +212,7 @@ TEST(PageableCopies, PricedWhereTheyDelayTheStep) {
   EXPECT_EQ(FindIn(Copies(2), "copy.pageable"), nullptr);
 }
 
-Analysis Memory(const std::function<std::int64_t(int)>& megabytes, int steps = 40) {
+analysis::Analysis Memory(const std::function<std::int64_t(int)>& megabytes, int steps = 40) {
   OneGpu rank;
   rank.Device();
   rank.Steps(steps);
@@ -225,8 +225,8 @@ Analysis Memory(const std::function<std::int64_t(int)>& megabytes, int steps = 4
 }
 
 TEST(MemoryGrowth, SlopeComesBackWithItsInterval) {
-  const Analysis analysis = Memory([](int i) { return 10'000 + 25 * i + (i * 7919) % 11; });
-  const Finding* finding = FindIn(analysis, "memory.growth");
+  const analysis::Analysis analysis = Memory([](int i) { return 10'000 + 25 * i + (i * 7919) % 11; });
+  const analysis::Finding* finding = FindIn(analysis, "memory.growth");
   ASSERT_NE(finding, nullptr);
   ASSERT_EQ(finding->explain.rows.size(), 1u);
   EXPECT_NEAR(static_cast<double>(finding->explain.rows[0][2]), 25e6, 0.05 * 25e6);
@@ -241,8 +241,8 @@ TEST(MemoryGrowth, NotOfWhatFillsUpOrStays) {
 }
 
 TEST(MemoryLimit, FullMemoryIsTold) {
-  const Analysis analysis = Memory([](int) { return 76'000; });
-  const Finding* finding = FindIn(analysis, "memory.limit");
+  const analysis::Analysis analysis = Memory([](int) { return 76'000; });
+  const analysis::Finding* finding = FindIn(analysis, "memory.limit");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->headline.find("95 %"), std::string::npos) << finding->headline;
   EXPECT_NE(finding->action.find("checkpoint"), std::string::npos);
@@ -252,7 +252,7 @@ TEST(MemoryLimit, FullMemoryIsTold) {
 TEST(MemoryLimit, AllocatingWithinStepsIsPriced) {
   OneGpu rank = WithGap(1'500);
   for (int i = 0; i < kSteps; ++i) rank.Call("cudaMalloc", i * kStep + 8'490, i * kStep + 9'995);
-  const Analysis analysis = AnalyzeGpus({&rank});
+  const analysis::Analysis analysis = AnalyzeGpus({&rank});
   EXPECT_NEAR(PriceUs(analysis, "memory.limit"), 1'500, 40);
   EXPECT_NE(FindIn(analysis, "memory.limit")->evidence.find("1 cudaMalloc"), std::string::npos);
 }
@@ -264,7 +264,7 @@ TEST(Input, LoaderIsNamedWithItsRemedy) {
                i * kStep + 9'990);
     rank.InCategory(1);
   }
-  const Analysis analysis = AnalyzeGpus({&rank});
+  const analysis::Analysis analysis = AnalyzeGpus({&rank});
   // The timeline's own input term is not made here: the pass that prices needs it; the gaps must not be priced twice.
   EXPECT_EQ(FindIn(analysis, "host.work"), nullptr);
   EXPECT_EQ(FindIn(analysis, "launch.bound"), nullptr);
@@ -272,8 +272,8 @@ TEST(Input, LoaderIsNamedWithItsRemedy) {
 
 TEST(Findings, ABusyGpuHasNone) {
   OneGpu rank = WithGap(10);
-  const Analysis analysis = AnalyzeGpus({&rank});
-  for (const Finding& finding : analysis.findings)
+  const analysis::Analysis analysis = AnalyzeGpus({&rank});
+  for (const analysis::Finding& finding : analysis.findings)
     ADD_FAILURE() << analysis::KindOf(finding.id).name << ": " << finding.headline;
   EXPECT_NE(analysis.verdict.find("nothing found that costs more than 2 %"), std::string::npos) << analysis.verdict;
 }
@@ -289,7 +289,7 @@ TEST(Findings, OrderedByGainAndNeverPricedTwice) {
     rank.Call("cudaStreamSynchronize", at + 5'000, at + 7'003);
     rank.Call("cudaDeviceSynchronize", at + 8'000, at + 8'010);
   }
-  const Analysis analysis = AnalyzeGpus({&rank});
+  const analysis::Analysis analysis = AnalyzeGpus({&rank});
   ASSERT_GE(analysis.findings.size(), 3u);
   double sum = 0;
   for (std::size_t i = 0; i < analysis.findings.size(); ++i) {

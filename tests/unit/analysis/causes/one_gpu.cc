@@ -27,7 +27,7 @@ void OneGpu::Kernel(std::string_view name, std::int64_t begin, std::int64_t leng
   tables.kernels.shape.back() = shape;
 }
 
-Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks) {
+analysis::Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks) {
   std::vector<const HandMade*> hand_made(ranks.begin(), ranks.end());
   std::int64_t end = 0;
   for (const OneGpu* rank : ranks)
@@ -67,13 +67,13 @@ Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks) {
   options.read_rank = [&](std::int32_t rank) -> Result<schema::RankTables> {
     return ranks.at(static_cast<std::size_t>(rank))->tables;
   };
-  Result<Analysis> analysis = analysis::Analyze(timeline, options);
+  Result<analysis::Analysis> analysis = analysis::Analyze(timeline, options);
   EXPECT_TRUE(analysis.ok());
-  return analysis.ok() ? std::move(analysis).value() : Analysis{};
+  return analysis.ok() ? std::move(analysis).value() : analysis::Analysis{};
 }
 
-const Finding* FindIn(const Analysis& analysis, std::string_view id) {
-  for (const Finding& finding : analysis.findings)
+const analysis::Finding* FindIn(const analysis::Analysis& analysis, std::string_view id) {
+  for (const analysis::Finding& finding : analysis.findings)
     if (analysis::KindOf(finding.id).name == id) return &finding;
   return nullptr;
 }

@@ -26,7 +26,7 @@ class OneGpu : public GpuEvents {
 };
 
 // With the terms that merge would give: compute and idle.
-Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks);
-const Finding* FindIn(const Analysis& analysis, std::string_view id);
+analysis::Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks);
+const analysis::Finding* FindIn(const analysis::Analysis& analysis, std::string_view id);
 
 }  // namespace lockstep::test

@@ -35,8 +35,8 @@ TEST(Warmup, IsNothingElse) {
   EXPECT_EQ(analysis::CountWarmup(Steps(40, [](std::size_t i) { return i < 3 ? 0.5 : 1.0; })), 0u);
 }
 
-const Finding* Find(const Analysis& analysis, std::string_view id) {
-  for (const Finding& finding : analysis.findings)
+const analysis::Finding* Find(const analysis::Analysis& analysis, std::string_view id) {
+  for (const analysis::Finding& finding : analysis.findings)
     if (analysis::KindOf(finding.id).name == id) return &finding;
   return nullptr;
 }
@@ -47,8 +47,8 @@ TEST(Warmup, StaysOutOfMediansAndIsTold) {
   spec.transfer_ns = 10'000;
   spec.steps = 12;
   spec.compute = [](int step, int) { return step < 4 ? 90'000'000 : 40'000'000; };
-  const Analysis analysis = Simulate(spec).Analyze();
-  const Finding* finding = Find(analysis, "warmup.captured");
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
+  const analysis::Finding* finding = Find(analysis, "warmup.captured");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->explain.rows.size(), 4u);
   EXPECT_LT(*analysis.summary.job_step_ns_p99, 50'000'000);
@@ -65,7 +65,7 @@ TEST(Warmup, OneLateRankIsNone) {
   EXPECT_EQ(Find(Simulate(spec).Analyze(), "warmup.captured"), nullptr);
 }
 
-Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64_t ns = 20'000'000) {
+analysis::Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64_t ns = 20'000'000) {
   JobSpec spec;
   spec.steps = 62;
   spec.transfer_ns = 10'000;
@@ -80,8 +80,8 @@ Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64
 }
 
 TEST(Bursts, PeriodAndCostComeBack) {
-  const Analysis analysis = Bursts([](int step, int) { return step % 10 == 5; });
-  const Finding* finding = Find(analysis, "burst.periodic");
+  const analysis::Analysis analysis = Bursts([](int step, int) { return step % 10 == 5; });
+  const analysis::Finding* finding = Find(analysis, "burst.periodic");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->headline.find("Every 10 steps"), std::string::npos) << finding->headline;
   // 6 of 60 steps, 20 ms each.
@@ -91,8 +91,8 @@ TEST(Bursts, PeriodAndCostComeBack) {
 }
 
 TEST(Bursts, OfOneRankAreOneFinding) {
-  const Analysis analysis = Bursts([](int step, int rank) { return step % 6 == 5 && rank == 0; });
-  const Finding* finding = Find(analysis, "burst.periodic");
+  const analysis::Analysis analysis = Bursts([](int step, int rank) { return step % 6 == 5 && rank == 0; });
+  const analysis::Finding* finding = Find(analysis, "burst.periodic");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->rank, 0);
   EXPECT_NE(finding->headline.find("Every 6 steps"), std::string::npos) << finding->headline;
