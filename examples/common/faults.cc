@@ -1,6 +1,6 @@
 #include "examples/common/faults.h"
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -79,12 +79,9 @@ std::string ParseLinks(const std::vector<std::string>& texts, std::vector<double
 
 }  // namespace
 
-void AddFaultOptions(CLI::App& app, FaultTexts& texts) {
+void AddFaultOptions(Arguments& arguments, FaultTexts& texts) {
   const auto add = [&](const char* name, std::vector<std::string>& values, const char* help) {
-    app.add_option(name, values, help)
-        ->delimiter(',')
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-        ->group("Faults (each repeatable)");
+    arguments.Texts(name, values, ',', help);
   };
   add("--slow-rank", texts.slow_rank, "RANK:FACTOR, a rank whose compute takes FACTOR times as long");
   add("--slow-input", texts.slow_input, "RANK:MS, a rank whose batches take MS longer to load");

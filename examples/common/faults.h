@@ -5,11 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "examples/common/arguments.h"
 #include "examples/common/pace.h"
-
-namespace CLI {
-class App;
-}
 
 namespace lockstep::example {
 
@@ -17,7 +14,7 @@ namespace lockstep::example {
 struct FaultTexts {
   std::vector<std::string> slow_rank, slow_input, stall, late_start, slow_link;
 };
-void AddFaultOptions(CLI::App& app, FaultTexts& texts);
+void AddFaultOptions(Arguments& arguments, FaultTexts& texts);
 
 struct Faults {
   struct Stall {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "examples/common/arguments.h"
 #include "examples/common/faults.h"
 
 namespace lockstep::example {
@@ -35,6 +36,6 @@ struct TrainingOptions {
 // options. Returns -1 if the job shall run, else the exit code; messages are
 // printed by rank 0 only.
 int ParseTrainingOptions(int argc, char** argv, int rank, int ranks, const char* description, const char* program,
-                         const std::function<void(CLI::App&)>& add_own, TrainingOptions& options);
+                         const std::function<void(Arguments&)>& add_own, TrainingOptions& options);
 
 }  // namespace lockstep::example

@@ -1,9 +1,7 @@
 #include "examples/ddp_mpi/options.h"
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <iostream>
-#include <map>
 #include <sstream>
 #include <string>
 
@@ -51,29 +49,22 @@ std::string Changed(const std::string& text, int ranks, Options& options) {
 }
 
 int ParseOptions(int argc, char** argv, int rank, int ranks, Options& options) {
-  const std::map<std::string, Overlap> overlaps{{"on", Overlap::kOn}, {"late", Overlap::kLate}, {"off", Overlap::kOff}};
-  const auto add_own = [&](CLI::App& app) {
-    app.add_option("--bucket-cap-mb", options.bucket_cap_mb, "Bucket limit in MiB, fractions allowed")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    app.add_option("--first-bucket-mb", options.first_bucket_mb, "Limit of the first bucket in MiB")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    app.add_option("--overlap", options.overlap,
-                   "on: MPI_Iallreduce during backward; late: the same after it; off: MPI_Allreduce after it")
-        ->transform(CLI::CheckedTransformer(overlaps))
-        ->default_str("on");
-    app.add_flag("--reduce-thread", options.queue,
-                 "A thread reduces the buckets by MPI_Allreduce, one after the other, as PyTorch's MPI backend does; "
-                 "instead of MPI_Iallreduce and --progress");
-    app.add_option("--compare", options.compare,
-                   "Train in each of these ways in turn, --block-steps each, for --steps rounds; the times go to "
-                   "--report. \"cap=MIB,first=MIB,overlap=on|late|off,slow=RANK:FACTOR\", each part optional")
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    app.add_option("--block-steps", options.block_steps, "Steps of one way before the next")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    app.add_flag("--print-buckets", options.print_buckets, "Print each bucket's tensors and bytes");
+  const auto add_own = [&](Arguments& arguments) {
+    arguments.Number("--bucket-cap-mb", options.bucket_cap_mb, Arguments::kPositive,
+                     "Bucket limit in MiB, fractions allowed");
+    arguments.Number("--first-bucket-mb", options.first_bucket_mb, Arguments::kPositive,
+                     "Limit of the first bucket in MiB");
+    arguments.Choice<Overlap>(
+        "--overlap", options.overlap, {{"on", Overlap::kOn}, {"late", Overlap::kLate}, {"off", Overlap::kOff}},
+        "on: MPI_Iallreduce during backward; late: the same after it; off: MPI_Allreduce after it");
+    arguments.Flag("--reduce-thread", options.queue,
+                   "A thread reduces the buckets by MPI_Allreduce, one after the other, as PyTorch's MPI backend does; "
+                   "instead of MPI_Iallreduce and --progress");
+    arguments.Texts("--compare", options.compare, 0,
+                    "Train in each of these ways in turn, --block-steps each, for --steps rounds; the times go to "
+                    "--report. \"cap=MIB,first=MIB,overlap=on|late|off,slow=RANK:FACTOR\", each part optional");
+    arguments.Number("--block-steps", options.block_steps, Arguments::kPositive, "Steps of one way before the next");
+    arguments.Flag("--print-buckets", options.print_buckets, "Print each bucket's tensors and bytes");
   };
   const int code = ParseTrainingOptions(
       argc, argv, rank, ranks, "Data-parallel training of a multi-layer network over MPI, the way DDP does it.",

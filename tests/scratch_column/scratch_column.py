@@ -33,7 +33,7 @@ def command(*arguments, ok=(0,)):
 
 def build(directory):
     command("cmake", "-S", ROOT, "-B", directory, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None",
-            "-DCMAKE_CXX_FLAGS=-O0 -DLOCKSTEP_SCRATCH_COLUMN", "-DLOCKSTEP_BUILD_BENCH=OFF", "-DLOCKSTEP_BUILD_EXAMPLES=OFF")
+            "-DCMAKE_CXX_FLAGS=-O0 -DLOCKSTEP_SCRATCH_COLUMN", "-DLOCKSTEP_JOIN_SOURCES=ON", "-DLOCKSTEP_BUILD_BENCH=OFF", "-DLOCKSTEP_BUILD_EXAMPLES=OFF")
     command("cmake", "--build", directory, "--target", "lockstep", "make_run")
 
 
