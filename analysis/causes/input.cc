@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replay_price.h"
-#include "analysis/run/findings.h"
 
 namespace lockstep::analysis {
 void FindInputBound(const Context& context, Analysis& analysis) {

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/run/findings.h"
 
 namespace lockstep::analysis {
 

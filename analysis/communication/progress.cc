@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "analysis/choose_findings.h"
 #include "analysis/communication/exposure.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/run/findings.h"
 #include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/run/findings.h"
 
 namespace lockstep::analysis {
 

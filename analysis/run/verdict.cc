@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/run/findings.h"
 
 namespace lockstep::analysis {
 namespace {

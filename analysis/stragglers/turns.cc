@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/run/findings.h"
 #include "analysis/stragglers/lateness.h"
 
 namespace lockstep::analysis {

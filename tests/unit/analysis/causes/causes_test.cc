@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "analysis/run/findings.h"
+#include "analysis/choose_findings.h"
 #include "one_gpu.h"
 
 namespace lockstep::test {

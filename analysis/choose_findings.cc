@@ -1,4 +1,4 @@
-#include "analysis/run/findings.h"
+#include "analysis/choose_findings.h"
 
 #include <fmt/format.h>
 
