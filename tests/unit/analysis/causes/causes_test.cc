@@ -297,8 +297,7 @@ TEST(Findings, OrderedByGainAndNeverPricedTwice) {
       EXPECT_GE(analysis::GainShare(analysis, analysis.findings[i - 1]),
                 analysis::GainShare(analysis, analysis.findings[i]));
     }
-    for (std::size_t k = 0; k < i; ++k)
-      EXPECT_FALSE(analysis::Overlap(analysis, analysis.findings[i], analysis.findings[k]));
+    for (std::size_t k = 0; k < i; ++k) EXPECT_FALSE(analysis::Overlap(analysis.findings[i], analysis.findings[k]));
     sum += analysis::GainShare(analysis, analysis.findings[i]);
   }
   EXPECT_LE(sum, 1.001);
