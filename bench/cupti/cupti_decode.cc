@@ -160,7 +160,6 @@ int main(int argc, char** argv) {
     while (api.get_next_record(buffer.data(), buffer.size(), &record) == kSuccess) checksum += record->kind;
     walk = std::min(walk, Seconds(begin));
     page->header.tail.store(page->header.head.load());
-    output.ForgetRoom();
     const std::uint64_t head = page->header.head.load();
     begin = std::chrono::steady_clock::now();
     decoder.Buffer(buffer.data(), buffer.size());
