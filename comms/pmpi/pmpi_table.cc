@@ -7,18 +7,17 @@
 
 #include "comms/pmpi/state.h"
 
-namespace lockstep {
+namespace lockstep::pmpi {
 
-void* pmpi::FindHandle(void* library, const char* symbol) {
+void* FindHandle(void* library, const char* symbol) {
   void* found = dlsym(RTLD_DEFAULT, symbol);
   return found != nullptr ? found : dlsym(library, symbol);
 }
 
-pmpi::PmpiTable pmpi::g_table;
+PmpiTable g_table;
 
 namespace {
 
-using pmpi::g_table;
 std::atomic<int> g_state{0};  // 0 not found yet, 1 being filled in, 2 found.
 
 // Open MPI 4 and 5; MPICH and its kin, whose calls are passed on untouched.
@@ -35,12 +34,12 @@ void Find(void* library, const char* name, Function& function, bool& all) {
 // global scope first, the library where it is RTLD_LOCAL.
 template <typename Handle>
 void FindData(void* library, const char* name, Handle& handle, bool& all) {
-  handle = static_cast<Handle>(pmpi::FindHandle(library, name));
+  handle = static_cast<Handle>(FindHandle(library, name));
   all = all && handle != nullptr;
 }
 
 bool Fill(void* library, bool open_mpi) {
-  pmpi::PmpiTable& table = g_table;
+  PmpiTable& table = g_table;
   bool all = true, any = true;
 #define LS_FIND(name) Find(library, "PMPI_" #name, table.name, all);
   LS_PMPI_WRAPPED(LS_FIND)
@@ -61,8 +60,6 @@ bool Fill(void* library, bool open_mpi) {
 }
 
 }  // namespace
-
-namespace pmpi {
 
 bool Resolve() {
   int state = g_state.load(std::memory_order_acquire);
@@ -89,12 +86,10 @@ bool Resolve() {
   return false;
 }
 
-}  // namespace pmpi
-
-const pmpi::PmpiTable& Pmpi() {
+const PmpiTable& Pmpi() {
   if (g_state.load(std::memory_order_acquire) != 2) [[unlikely]]
-    pmpi::Resolve();
+    Resolve();
   return g_table;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::pmpi

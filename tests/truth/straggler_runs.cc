@@ -36,8 +36,8 @@ json Describe(const lockstep::merge::Timeline& timeline, const Analysis& analysi
     json row = {{"rank", s.rank},
                 {"score", s.score},
                 {"p", s.p_value},
-                {"kind", s.kind},
-                {"cause", s.cause},
+                {"kind", NameOf(s.kind)},
+                {"cause", NameOf(s.cause)},
                 {"saves_ns", s.saves_ns},
                 {"low_ns", s.saves_interval_ns.first},
                 {"high_ns", s.saves_interval_ns.second}};
@@ -46,7 +46,7 @@ json Describe(const lockstep::merge::Timeline& timeline, const Analysis& analysi
   }
   answer["findings"] = json::array();
   for (const lockstep::analysis::Finding& f : analysis.findings) {
-    json row = {{"id", f.id}, {"headline", f.headline}, {"evidence", f.evidence}, {"action", f.action}};
+    json row = {{"id", NameOf(f.id)}, {"headline", f.headline}, {"evidence", f.evidence}, {"action", f.action}};
     if (f.saves_ns_per_step) row["saves_ns"] = *f.saves_ns_per_step;
     answer["findings"].push_back(std::move(row));
   }
