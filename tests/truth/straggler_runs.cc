@@ -46,7 +46,7 @@ json Describe(const lockstep::merge::Timeline& timeline, const Analysis& analysi
   }
   answer["findings"] = json::array();
   for (const lockstep::analysis::Finding& f : analysis.findings) {
-    json row = {{"id", NameOf(f.id)}, {"headline", f.headline}, {"evidence", f.evidence}, {"action", f.action}};
+    json row = {{"id", KindOf(f.id).name}, {"headline", f.headline}, {"evidence", f.evidence}, {"action", f.action}};
     if (f.saves_ns_per_step) row["saves_ns"] = *f.saves_ns_per_step;
     answer["findings"].push_back(std::move(row));
   }
