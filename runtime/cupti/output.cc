@@ -111,8 +111,10 @@ void Output::WriteLosses() {
     record.count = lost.count;
     record.first_ticks = lost.first_ticks;
     record.last_ticks = lost.last_ticks;
-    // No room in the ring: again next time, with what comes until then.
-    if (record.name == 0 || !Write(record)) losses_[left++] = lost;
+    // No room in the ring: again next time, with what comes until then. It is not even tried, for the ring would count
+    // each try as a record that it lost.
+    if (room_ < record.head.slots) Room(record.head.slots);
+    if (record.name == 0 || room_ < record.head.slots || !Write(record)) losses_[left++] = lost;
   }
   losses_used_ = left;
 }
