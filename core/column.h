@@ -95,6 +95,13 @@ constexpr Sentinel Unknown(std::int64_t value, std::string_view word = "unknown"
 // VALUE is an answer of its own ("0 none"), which is shown as it is; files that lack the column do not know better.
 constexpr Sentinel Means(std::int64_t value, std::string_view word) { return {Sentinel::kMeaning, value, word}; }
 
+// What stands in a column for a value that nobody gave it: in rows whose maker does not name the column, and in what is
+// read from files that were written before the column was.
+constexpr std::int64_t UnknownOf(Role role, const Sentinel& sentinel) {
+  if (sentinel.kind != Sentinel::kAbsent) return sentinel.value;
+  return role == Role::kMoment ? kNoTime : role == Role::kRow || role == Role::kText ? std::int64_t{kNone} : 0;
+}
+
 struct ColumnInfo {
   std::string_view name;
   ColumnType type;
@@ -106,11 +113,7 @@ struct ColumnInfo {
   std::string_view
       text;  // Without what `sentinel` and `enumeration` add: see DescriptionOf in trace/file/schema_text.h.
 
-  // What a reader fills in for files that were written before the column was.
-  constexpr std::int64_t unknown() const {
-    if (sentinel.kind != Sentinel::kAbsent) return sentinel.value;
-    return role == Role::kMoment ? kNoTime : role == Role::kRow || role == Role::kText ? std::int64_t{kNone} : 0;
-  }
+  constexpr std::int64_t unknown() const { return UnknownOf(role, sentinel); }
   // The value that is shown as nothing at all; codes of an enumeration are shown, all of them.
   constexpr std::optional<std::int64_t> blank() const {
     const bool by_role = role == Role::kMoment || role == Role::kRow || role == Role::kText;

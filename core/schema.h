@@ -64,11 +64,13 @@ struct NotAsked {};
 template <typename T, bool kAsked>
 using IfAsked = std::conditional_t<kAsked, std::vector<T>, NotAsked>;
 
-// Generates, per table: a struct of equally long column vectors; Row; Append;
-// Get; kInfo; ForEachColumn(f) with f(const ColumnInfo&, std::vector<T>&).
-#define LS_FIELD_(type, name, kind, sentinel, text) type name{};
+// Generates, per table: a struct of equally long column vectors; Row, whose fields are unknown until they are given a
+// value (UnknownOf in core/column.h); Append; Get; Resize, which adds unknown rows; kInfo; ForEachColumn(f) with
+// f(const ColumnInfo&, std::vector<T>&).
+#define LS_FIELD_(type, name, kind, sentinel, text) type name = static_cast<type>(UnknownOf((kind).role, sentinel));
 #define LS_VECTOR_(type, name, kind, sentinel, text) std::vector<type> name;
 #define LS_PUSH_(type, name, kind, sentinel, text) this->name.push_back(values_.name);
+#define LS_RESIZE_(type, name, kind, sentinel, text) this->name.resize(rows_, unknown_.name);
 #define LS_GET_(type, name, kind, sentinel, text) values_.name = this->name[at_];
 #define LS_INFO_(type, name, kind, sentinel, text) MakeColumn(#name, TypeOf<type>(), kind, sentinel, text),
 #define LS_VISIT_(type, name, kind, sentinel, text) f_(kColumns[column_++], this->name);
@@ -112,7 +114,12 @@ using IfAsked = std::conditional_t<kAsked, std::vector<T>, NotAsked>;
     }                                                                                                                \
     static constexpr TableInfo kInfo{#member, text, kColumns.data(), kColumnCount, traits};                          \
     std::size_t rows() const { COLUMNS(LS_ROWS_) }                                                                   \
-    void Append(const Row& values_){COLUMNS(LS_PUSH_) LS_SCRATCH_(LS_PUSH_)} Row Get(std::size_t at_) const {        \
+    void Append(const Row& values_) { COLUMNS(LS_PUSH_) LS_SCRATCH_(LS_PUSH_) }                                      \
+    void Resize(std::size_t rows_) {                                                                                 \
+      const Row unknown_;                                                                                            \
+      COLUMNS(LS_RESIZE_) LS_SCRATCH_(LS_RESIZE_)                                                                    \
+    }                                                                                                                \
+    Row Get(std::size_t at_) const {                                                                                 \
       Row values_;                                                                                                   \
       COLUMNS(LS_GET_) LS_SCRATCH_(LS_GET_) return values_;                                                          \
     }                                                                                                                \

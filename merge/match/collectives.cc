@@ -130,8 +130,8 @@ class Matcher {
              std::tie(y.first_arrival_ns, y.comm, y.seq, y.start);
     });
     const std::size_t n = instances_.size();
-    out_.collectives.ForEachColumn([&](const schema::ColumnInfo&, auto& column) { column.resize(n); });
-    out_.members.ForEachColumn([&](const schema::ColumnInfo&, auto& column) { column.resize(members_.size()); });
+    out_.collectives.Resize(n);
+    out_.members.Resize(members_.size());
     out_.limit_ns.resize(members_.size());
     out_.error_ns.resize(members_.size());
     out_.endless.resize(members_.size());

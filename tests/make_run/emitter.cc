@@ -98,6 +98,7 @@ std::uint32_t Emitter::Collective(const CollectiveStart& start) {
        .start = nth,
        .kind = static_cast<std::uint8_t>(op.collective),
        .mode = start.mode,
+       .thread = 0,
        .begin_ns = clock_.Show(start.begin_ns),
        .post_end_ns = clock_.Show(start.post_end_ns),
        .last_incomplete_ns = schema::kNoTime,
@@ -142,6 +143,7 @@ void Emitter::Ring(const Op& op, std::int64_t begin, std::int64_t end) {
                         .peer_world_rank = partner,
                         .tag = op.shift,
                         .seq = seq,
+                        .thread = 0,
                         .begin_ns = clock_.Show(begin),
                         .post_end_ns = clock_.Show(end),
                         .last_incomplete_ns = schema::kNoTime,
@@ -164,6 +166,7 @@ void Emitter::Message(const Op& op, bool send, std::int64_t begin, std::int64_t 
                       .peer_world_rank = peer,
                       .tag = kTag,
                       .seq = message_seq_[{send, peer}]++,
+                      .thread = 0,
                       .begin_ns = clock_.Show(begin),
                       .post_end_ns = clock_.Show(end),
                       .last_incomplete_ns = schema::kNoTime,
@@ -189,6 +192,7 @@ void Emitter::GpuSendRecv(const Op& op, bool send, std::uint64_t correlation, st
                       .peer = peer,
                       .peer_world_rank = -1,
                       .seq = message_seq_[{send, peer}]++,
+                      .thread = 0,
                       .begin_ns = from,
                       .post_end_ns = to,
                       .last_incomplete_ns = schema::kNoTime,
@@ -202,6 +206,7 @@ void Emitter::GpuSendRecv(const Op& op, bool send, std::uint64_t correlation, st
 void Emitter::Push(std::string_view name, std::uint8_t category, std::int64_t at) {
   open_ranges_.push_back(tables_.ranges.rows());
   tables_.ranges.Append({.begin_ns = clock_.Show(at),
+                         .thread = 0,
                          .name = strings_.Intern(name),
                          .domain = schema::kNone,
                          .category = category,
@@ -230,6 +235,7 @@ void Emitter::Mark(std::int64_t index, bool last, std::int64_t at, std::int64_t 
                           .end_ns = now,
                           .complete = 1,
                           .warmup = static_cast<std::uint8_t>(step_index_ < spec_.warmup),
+                          .thread = 0,
                           .cpu_ns = cpu_ns - step_cpu_});
   step_open_ = !last;
   step_index_ = index;
@@ -254,6 +260,7 @@ std::uint32_t Emitter::Kernel(std::string_view name, std::uint32_t stream, std::
                           .stream = stream,
                           .correlation = correlation,
                           .name = strings_.Intern(name),
+                          .shape = 0,
                           .work = work,
                           .work_rule = static_cast<std::uint8_t>(work == 1 ? 1 : 0),
                           .vendor = 1});
@@ -302,6 +309,7 @@ void Emitter::Api(std::string_view name, std::uint8_t kind, std::uint64_t correl
   const std::int64_t from = clock_.Show(begin);
   tables_.api.Append({.begin_ns = from,
                       .duration_ns = clock_.Show(end) - from,
+                      .thread = 0,
                       .name = strings_.Intern(name),
                       .kind = kind,
                       .correlation = correlation,

@@ -57,6 +57,7 @@ schema::RankTables Emitter::Finish(std::int64_t end, std::int32_t signal, bool c
                           .begin_ns = step_begin_,
                           .end_ns = last_sign_,
                           .warmup = static_cast<std::uint8_t>(step_index_ < spec_.warmup),
+                          .thread = 0,
                           .cpu_ns = -1});
   const std::int32_t node = spec_.NodeOf(rank_), domain = spec_.DomainOf(rank_);
   Meta("schema_version", "1");
@@ -104,6 +105,7 @@ schema::RankTables Emitter::Finish(std::int64_t end, std::int32_t signal, bool c
                             .mpi_thread_level = static_cast<std::uint8_t>(progress_thread_ ? 3 : 0)});
   for (std::uint32_t thread = 0; thread < (progress_thread_ ? 2u : 1u); ++thread)
     tables_.threads.Append({.thread = thread,
+                            .process = 0,
                             .tid = 1000 + rank_ + static_cast<std::int64_t>(thread) * 1'000'000,
                             .name = strings_.Intern(thread == 0 ? "main" : "progress"),
                             .begin_ns = begin,

@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/loss.h"
@@ -115,6 +116,30 @@ TEST(Schema, ColumnsAreThoseOfTheirMembers) {
   std::vector<std::string> visited;
   some.ForEachColumn([&](const schema::ColumnInfo& column, auto&) { visited.emplace_back(column.name); });
   EXPECT_EQ(visited, (std::vector<std::string>{"begin_ns", "device"}));
+}
+
+TEST(Schema, WhatNobodyNamesIsUnknown) {
+  const auto unknown = [](auto& table) {
+    table.Append({});
+    table.Resize(2);
+    std::size_t at = 0;
+    table.ForEachColumn([&](const schema::ColumnInfo& column, const auto& values) {
+      using Value = std::decay_t<decltype(values[0])>;
+      ASSERT_EQ(values.size(), 2u);
+      for (const Value value : values)
+        EXPECT_EQ(value, static_cast<Value>(column.unknown())) << table.kInfo.name << "/" << column.name;
+      ++at;
+    });
+    EXPECT_EQ(at, table.kColumnCount);
+  };
+  schema::RankTables rank;
+  rank.ForEachTable(unknown);
+  schema::TimelineTables timeline;
+  timeline.ForEachTable(unknown);
+  EXPECT_EQ(schema::Steps::Row().thread, schema::kNone);
+  EXPECT_EQ(schema::Steps::Row().cpu_ns, -1);
+  EXPECT_EQ(schema::Steps::Row().begin_ns, schema::kNoTime);
+  EXPECT_EQ(schema::Steps::Row().complete, 0);
 }
 
 TEST(Schema, RowsRoundTrip) {
