@@ -18,7 +18,7 @@
 #include "merge/match/order.h"
 #include "merge/match/p2p.h"
 #include "merge/match/p2p_waits.h"
-#include "merge/match/saturated.h"
+#include "merge/saturated.h"
 #include "merge/pack.h"
 #include "merge/parallel.h"
 #include "merge/readers/outcome.h"

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <map>
 
-#include "analysis/core/dtype_name.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "core/collective.h"
+#include "core/data_type_name.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -29,7 +29,7 @@ void JoinBuckets(const Context& context, Analysis& analysis) {
     row.model = table.model[i];
     row.bucket = table.bucket[i];
     row.bytes = table.bytes[i];
-    row.dtype = DtypeName(table.dtype[i]);
+    row.dtype = TextOfDataType(table.dtype[i]).name;
     row.parameters = context.timeline().Text(table.parameters[i]);
     row.rebuilt = table.rebuilt[i] != 0;
     buckets.rows.push_back(std::move(row));

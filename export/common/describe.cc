@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "core/collective.h"
+#include "core/data_type_name.h"
 #include "core/hex.h"
 #include "core/mpi_ops.h"
 #include "ingest/rank_files/rank_source.h"
@@ -153,7 +154,7 @@ class Arguments {
   }
   void operator()(const schema::Collectives::Row* row) {
     PutCount("bytes", row->bytes);
-    PutText("dtype", DtypeName(row->dtype));
+    PutText("dtype", TextOfDataType(row->dtype).name);
     PutComm(row->comm);
     PutNumber("seq", row->seq);
     PutKnown("root", row->root);
@@ -287,18 +288,6 @@ std::string_view PluralOf(EventKind kind) {
 std::string_view CopyKindName(std::uint8_t kind) {
   constexpr std::string_view kNames[] = {"Memcpy", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "Memset"};
   return At(kNames, kind);
-}
-
-std::string_view DtypeName(std::uint16_t dtype) {
-  constexpr std::string_view kNames[] = {"",        "int8",        "uint8",       "int16",   "uint16",   "int32",
-                                         "uint32",  "int64",       "uint64",      "float16", "bfloat16", "float32",
-                                         "float64", "float8_e4m3", "float8_e5m2", "byte",    "derived"};
-  return At(kNames, dtype);
-}
-
-std::uint32_t DtypeBytes(std::uint16_t dtype) {
-  constexpr std::uint8_t kBytes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1, 0};
-  return dtype < std::size(kBytes) ? kBytes[dtype] : 0;
 }
 
 std::string CommTitle(const schema::RankTables& head, std::uint32_t comm) {

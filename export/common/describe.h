@@ -79,9 +79,6 @@ class Describer {
 
 // "HtoD", as CUPTI's tools call it, of copies.kind; "Memset" for 6.
 std::string_view CopyKindName(std::uint8_t kind);
-// As NumPy says it; "" unknown. Of core/collective.h's DataType.
-std::string_view DtypeName(std::uint16_t dtype);
-std::uint32_t DtypeBytes(std::uint16_t dtype);  // 0 unknown.
 // Of a row of comms: the name that the application gave it, else its identity.
 std::string CommTitle(const schema::RankTables& head, std::uint32_t comm);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/collective.h"
+#include "core/data_type_name.h"
 #include "core/hex.h"
 #include "export/common/describe.h"
 #include "export/common/text.h"
@@ -108,7 +109,7 @@ void AppendSizes(std::string& out, std::uint64_t in, std::uint64_t elements_out,
   out += '"';
 }
 
-std::uint64_t Elements(std::uint64_t bytes, std::uint16_t dtype) { return bytes / std::max(DtypeBytes(dtype), 1u); }
+std::uint64_t Elements(std::uint64_t bytes, std::uint16_t dtype) { return bytes / std::max(TextOfDataType(dtype).bytes, 1u); }
 
 }  // namespace
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "merge/saturated.h"
+
 namespace lockstep::merge {
 namespace {
 
@@ -15,31 +17,51 @@ std::size_t After(const std::vector<MapKnot>& knots, std::int64_t t) {
       knots.begin());
 }
 
+// Offset change over `distance_ns` at a slope: the product stays far below 2^53 (ns: 104 days), so a double is exact to
+// well under a nanosecond. Absolute times would not be.
+std::int64_t Along(std::int64_t distance_ns, double slope) {
+  return static_cast<std::int64_t>(std::llround(static_cast<double>(distance_ns) * slope));
+}
+
+std::int64_t Grown(const MapKnot& knot, double base_ns, std::int64_t local_ns) {
+  constexpr double kNoBound = 9e18;
+  const double distance = std::fabs(static_cast<double>(local_ns) - static_cast<double>(knot.local_ns));
+  const double growth = distance * 1e-9 * static_cast<double>(knot.slew_ppb);
+  if (growth >= kNoBound || base_ns >= kNoBound) return kForever;
+  return Sum(static_cast<std::int64_t>(std::ceil(base_ns)), static_cast<std::int64_t>(std::ceil(growth)));
+}
+
 }  // namespace
 
 std::int64_t ClockMap::OffsetAt(std::int64_t t) const {
   if (knots.size() == 1) return knots[0].offset_ns;
-  std::size_t right = After(knots, t);
-  right = std::clamp<std::size_t>(right, 1, knots.size() - 1);
+  const std::size_t right = std::clamp<std::size_t>(After(knots, t), 1, knots.size() - 1);
   const MapKnot &a = knots[right - 1], &b = knots[right];
-  // Differences are small, so double is exact enough (2^53 ns is 104 days); absolute times would not be.
-  const double share = static_cast<double>(t - a.local_ns) / static_cast<double>(b.local_ns - a.local_ns);
-  return a.offset_ns + std::llround(share * static_cast<double>(b.offset_ns - a.offset_ns));
+  const double slope = static_cast<double>(b.offset_ns - a.offset_ns) / static_cast<double>(b.local_ns - a.local_ns);
+  return a.offset_ns + Along(t - a.local_ns, slope);
+}
+
+std::int64_t ClockMap::ToLocal(std::int64_t cluster_ns) const {
+  if (knots.size() == 1) return cluster_ns - knots[0].offset_ns;
+  const auto after =
+      std::upper_bound(knots.begin() + 1, knots.end() - 1, cluster_ns,
+                       [](std::int64_t at, const MapKnot& knot) { return at < knot.local_ns + knot.offset_ns; });
+  const MapKnot &a = after[-1], &b = *after;
+  const std::int64_t cluster_a = a.local_ns + a.offset_ns, cluster_b = b.local_ns + b.offset_ns;
+  const double slope = static_cast<double>(b.offset_ns - a.offset_ns) / static_cast<double>(cluster_b - cluster_a);
+  return cluster_ns - a.offset_ns - Along(cluster_ns - cluster_a, slope);
 }
 
 std::int64_t ClockMap::ErrorAt(std::int64_t t) const {
   const std::size_t right = After(knots, t);
-  std::size_t nearest = right == 0 ? 0 : right - 1;
-  if (right > 0 && right < knots.size() && knots[right].local_ns - t < t - knots[right - 1].local_ns) nearest = right;
-  const MapKnot& knot = knots[nearest];
-  const double distance_s = static_cast<double>(std::llabs(t - knot.local_ns)) * 1e-9;
-  auto base = static_cast<double>(knot.base_error_ns);
-  if (right > 0 && right < knots.size()) {
-    const MapKnot &a = knots[right - 1], &b = knots[right];
-    const double share = static_cast<double>(t - a.local_ns) / static_cast<double>(b.local_ns - a.local_ns);
-    base = static_cast<double>(a.base_error_ns) + share * static_cast<double>(b.base_error_ns - a.base_error_ns);
-  }
-  return static_cast<std::int64_t>(std::ceil(base + distance_s * static_cast<double>(knot.slew_ppb)));
+  if (right == 0) return Grown(knots.front(), static_cast<double>(knots.front().base_error_ns), t);
+  if (right == knots.size()) return Grown(knots.back(), static_cast<double>(knots.back().base_error_ns), t);
+  const MapKnot &a = knots[right - 1], &b = knots[right];
+  // The base runs linearly from knot to knot; the slew is the nearer knot's.
+  const double share = static_cast<double>(t - a.local_ns) / static_cast<double>(b.local_ns - a.local_ns);
+  const double base = static_cast<double>(a.base_error_ns) +
+                      share * (static_cast<double>(b.base_error_ns) - static_cast<double>(a.base_error_ns));
+  return Grown(t - a.local_ns < b.local_ns - t ? a : b, base, t);
 }
 
 void Normalise(std::vector<MapKnot>* knots) {
@@ -51,7 +73,7 @@ void Normalise(std::vector<MapKnot>* knots) {
       // Two statements about one instant: the first stays, its error covers both.
       MapKnot& last = kept.back();
       last.base_error_ns =
-          std::max<std::int64_t>(last.base_error_ns, std::llabs(knot.offset_ns - last.offset_ns) + knot.base_error_ns);
+          std::max<std::int64_t>(last.base_error_ns, Sum(std::llabs(knot.offset_ns - last.offset_ns), knot.base_error_ns));
       last.slew_ppb = std::max(last.slew_ppb, knot.slew_ppb);
       continue;
     }
@@ -62,7 +84,7 @@ void Normalise(std::vector<MapKnot>* knots) {
     // Cluster time must grow: at least 1 ns per local ns is too much to ask, so ask for 1 ns per step.
     const std::int64_t least = before.offset_ns - (now.local_ns - before.local_ns) + 1;
     if (now.offset_ns < least) {
-      now.base_error_ns += least - now.offset_ns;
+      now.base_error_ns = Sum(now.base_error_ns, least - now.offset_ns);
       now.offset_ns = least;
     }
   }

@@ -1,6 +1,6 @@
 #pragma once
-// One clock domain's map to cluster time, in memory: what becomes rows of `clock`,
-// read as merge/timeline/timeline.h's RankClockMap reads them.
+// One clock domain's map to cluster time: what clock alignment finds, what becomes rows of `clock`, and, read from
+// them by merge/timeline/timeline.h's RankClockMap, what all times and errors of a run are computed with.
 
 #include <cstdint>
 #include <vector>
@@ -25,8 +25,11 @@ class ClockMap {
 
   // Outside the knots: the nearest segment's line.
   std::int64_t OffsetAt(std::int64_t local_ns) const;
+  // Error bound of what OffsetAt gives, ns; kForever (merge/saturated.h) where there is none.
   std::int64_t ErrorAt(std::int64_t local_ns) const;
   std::int64_t ToCluster(std::int64_t local_ns) const { return local_ns + OffsetAt(local_ns); }
+  // Inverse of ToCluster, to the ns but for rounding.
+  std::int64_t ToLocal(std::int64_t cluster_ns) const;
 };
 
 // Sorts the knots, drops duplicates and makes local -> cluster strictly monotone

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "merge/clock/align.h"
-#include "merge/match/saturated.h"
+#include "merge/saturated.h"
 
 namespace lockstep::merge {
 namespace {

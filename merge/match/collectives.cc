@@ -10,7 +10,7 @@
 #include "merge/match/comm_groups.h"
 #include "merge/match/instance_key.h"
 #include "merge/match/order.h"
-#include "merge/match/saturated.h"
+#include "merge/saturated.h"
 #include "merge/parallel.h"
 #include "trace/file/strings.h"
 

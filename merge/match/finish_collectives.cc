@@ -5,7 +5,7 @@
 
 #include "core/order_statistics.h"
 #include "merge/match/collectives.h"
-#include "merge/match/saturated.h"
+#include "merge/saturated.h"
 #include "merge/parallel.h"
 
 namespace lockstep::merge {

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "merge/match/saturated.h"
+#include "merge/saturated.h"
 #include "merge/parallel.h"
 
 namespace lockstep::merge {

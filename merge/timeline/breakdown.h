@@ -10,7 +10,7 @@
 
 #include "core/interval.h"
 #include "core/schema.h"
-#include "merge/match/saturated.h"
+#include "merge/saturated.h"
 
 namespace lockstep::merge {
 

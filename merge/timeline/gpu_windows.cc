@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "merge/match/saturated.h"
+#include "merge/saturated.h"
 #include "merge/timeline/correlation_set.h"
 
 namespace lockstep::merge {

@@ -8,7 +8,7 @@
 
 #include "core/window.h"
 #include "ingest/rank_files/rank_source.h"
-#include "merge/match/saturated.h"
+#include "merge/saturated.h"
 
 namespace lockstep::merge {
 namespace {

@@ -5,10 +5,10 @@
 #include <map>
 #include <tuple>
 
-#include "analysis/core/dtype_name.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 #include "analysis/tables/kinds/comm_ops.h"
+#include "core/data_type_name.h"
 
 namespace lockstep::tables {
 namespace {
@@ -125,7 +125,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     row[col.kind] =
         comm.groups[group].kind == CollectiveKind::kNone ? Text("unknown") : Text(Name(comm.groups[group].kind));
     row[col.bytes] = Int(static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX)));
-    row[col.dtype] = dtype == 0 ? Cell() : Text(analysis::DtypeName(dtype));
+    row[col.dtype] = dtype == 0 ? Cell() : Text(TextOfDataType(dtype).name);
     row[col.reduction] = text(ReductionName(reduction));
     row[col.algorithm] = text(algorithm);
     row[col.protocol] = text(protocol);
