@@ -48,6 +48,9 @@ enum class RecordKind : std::uint8_t {
   kNcclEnd = 49,
   kNcclCall = 50,
   kNcclComm = 51,
+  // core/torch_records.h.
+  kTorchBegin = 56,
+  kTorchEnd = 57,
 };
 
 // Every record begins with these four bytes.

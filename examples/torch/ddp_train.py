@@ -3,10 +3,9 @@
 
     mpirun -np 2 lockstep run -- python3 examples/torch/ddp_train.py
 
-Without a GPU, DDP's gradient buckets are reduced over MPI by a communication hook, because
-Lockstep sees MPI and not gloo; --plain-gloo leaves the hook out. With GPUs: NCCL (--backend). The script
-knows nothing of Lockstep and runs the same without it. --slow-rank and --slow-input are faults
-for Lockstep to find.
+Without a GPU, DDP's gradient buckets are reduced over MPI by a communication hook; --plain-gloo leaves them to gloo.
+With GPUs: NCCL (--backend). The script knows nothing of Lockstep and runs the same without it. --slow-rank and
+--slow-input are faults for Lockstep to find.
 """
 
 import argparse

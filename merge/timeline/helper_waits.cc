@@ -42,6 +42,11 @@ void ForEachRow(ingest::EventReader& events, Each&& each) {
   lockstep::merge::ForEachRow(cursor, each);
 }
 
+bool OfHelper(const schema::Collectives& c, std::size_t row, std::uint32_t training) {
+  return c.mode[row] == schema::Code(CollectiveMode::kBlocking) && c.thread[row] != training &&
+         c.end_ns[row] > c.begin_ns[row];
+}
+
 Evidence Collect(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training) {
   Evidence evidence;
   for (std::size_t s = 0; s < head.steps.rows(); ++s) {
@@ -63,6 +68,10 @@ Evidence Collect(const schema::RankTables& head, ingest::EventReader& events, st
     if (rows.category[i] == schema::Category::kInput) input.push_back(range);
     if (rows.name[i] < gives.size() && gives[rows.name[i]]) evidence.given.push_back(range.end);
   });
+  // Collectives that a library's thread carries were given to it by the training thread.
+  for (std::size_t i = 0; i < head.collectives.rows(); ++i)
+    if (OfHelper(head.collectives, i, training) && head.collectives.enqueue_begin_ns[i] != schema::kNoTime)
+      evidence.signs.push_back(head.collectives.enqueue_begin_ns[i]);
   ForEachRow<kCallColumns>(events, [&](const auto& rows, std::size_t i) {
     if (rows.thread[i] == training)
       evidence.signs.insert(evidence.signs.end(), {rows.begin_ns[i], rows.begin_ns[i] + rows.duration_ns[i]});
@@ -106,9 +115,7 @@ IntervalSet HelperWaits(const schema::RankTables& head, ingest::EventReader& eve
   const schema::Collectives& c = head.collectives;
   std::vector<Interval> others;
   for (std::size_t i = 0; i < c.rows(); ++i)
-    if (c.mode[i] == static_cast<std::uint8_t>(CollectiveMode::kBlocking) && c.thread[i] != training &&
-        c.end_ns[i] > c.begin_ns[i])
-      others.push_back({c.begin_ns[i], c.end_ns[i]});
+    if (OfHelper(c, i, training)) others.push_back({c.begin_ns[i], c.end_ns[i]});
   if (others.empty()) return {};
   const Evidence evidence = Collect(head, events, training);
   if (evidence.steps.empty()) return {};

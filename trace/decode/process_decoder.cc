@@ -9,6 +9,8 @@
 #include <string>
 #include <unordered_set>
 
+#include "core/torch_records.h"
+
 namespace lockstep::trace {
 namespace {
 
@@ -33,6 +35,10 @@ std::optional<std::int64_t> TurnOf(RecordKind kind, std::span<const std::byte> b
       return ticks(LoadRecord<GapRecord>(bytes).last_ticks);
     case RecordKind::kWindow:
       return ticks(LoadRecord<WindowRecord>(bytes).ticks);
+    case RecordKind::kTorchBegin:
+      return ticks(LoadRecord<TorchBeginRecord>(bytes).ticks);
+    case RecordKind::kTorchEnd:
+      return ticks(LoadRecord<TorchEndRecord>(bytes).ticks);
     default:
       return std::nullopt;
   }
@@ -181,6 +187,8 @@ void ProcessDecoder::TakeAtOnce(Thread& thread, RecordKind kind, std::span<const
     case RecordKind::kStep:
     case RecordKind::kGap:
     case RecordKind::kWindow:
+    case RecordKind::kTorchBegin:
+    case RecordKind::kTorchEnd:
       return;
   }
 }
@@ -198,6 +206,10 @@ void ProcessDecoder::Visit(Thread& thread) {
       return OnGap(thread, LoadRecord<GapRecord>(bytes));
     case RecordKind::kWindow:
       return OnWindow(thread, LoadRecord<WindowRecord>(bytes));
+    case RecordKind::kTorchBegin:
+      return OnTorchBegin(thread, bytes);
+    case RecordKind::kTorchEnd:
+      return OnTorchEnd(thread, bytes);
     default:
       return OnStep(thread, LoadRecord<StepRecord>(bytes));
   }

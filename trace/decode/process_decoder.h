@@ -174,6 +174,10 @@ class ProcessDecoder {
   void Free(std::uint64_t handle);
   std::uint32_t CommRow(std::uint32_t number, std::int64_t ns);
 
+  // decode_torch.cc
+  void OnTorchBegin(Thread& thread, std::span<const std::byte> bytes);
+  void OnTorchEnd(Thread& thread, std::span<const std::byte> bytes);
+
   // decode_finish.cc: what needs all rows.
   void MakeSteps();
   void NumberMessages();
@@ -201,6 +205,12 @@ class ProcessDecoder {
     bool defined, freed;
   };
   std::unordered_map<std::uint32_t, Comm> comms_;
+  struct TorchWork {
+    std::uint32_t row;
+    bool message;  // A row of p2p, else of collectives.
+  };
+  std::unordered_map<std::uint64_t, TorchWork> torch_works_;           // That have not ended, by number.
+  std::unordered_map<std::uint32_t, std::int64_t> torch_free_ns_;      // By thread: when it completed its last work.
   std::vector<StepMark> marks_;
   std::unordered_map<std::uint32_t, std::int64_t> probed_ns_;  // Row of p2p -> when its matched probe returned.
   std::vector<WindowMark> window_marks_;

@@ -62,6 +62,7 @@ constexpr std::uint16_t MinSlots(RecordKind kind) {
     case RecordKind::kGpuSync:
     case RecordKind::kGpuMemory:
     case RecordKind::kNcclComm:
+    case RecordKind::kTorchBegin:
       return 2;
     case RecordKind::kPad:
     case RecordKind::kRange:
@@ -84,6 +85,7 @@ constexpr std::uint16_t MinSlots(RecordKind kind) {
     case RecordKind::kGpuApi:
     case RecordKind::kGpuOverhead:
     case RecordKind::kNcclEnd:
+    case RecordKind::kTorchEnd:
       return 1;
   }
   return 0;

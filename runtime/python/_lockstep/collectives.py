@@ -1,25 +1,28 @@
-"""torch.distributed on a backend that nothing records (gloo, ucc): its calls become ranges.
+"""Calls of torch.distributed become ranges where no other source shows them (gloo, ucc).
 
-MPI is seen by its own wrappers, NCCL by its plugin. DDP's own reductions go through C++ and
-are not seen here; ddp.py says so.
+MPI is seen by its own wrappers, NCCL by its plugin. Works of gloo are seen by the probe, DDP's own too (groups.py); the
+ranges say where the program called. Of other backends (ucc) the ranges are all there is; ddp.py reports what DDP
+reduces over them.
 """
 
 import functools
 import inspect
 
-from . import probe, state
+from . import groups, probe, state
 from .state import COMMUNICATION, TORCH, thread
 
-_RECORDED = {"mpi", "nccl"}
+_RECORDED = {"mpi", "nccl"}  # And gloo, if it can be observed.
+_SHOWN = {"mpi", "nccl"}     # By calls of their own.
 _CALLS = (
     "all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "all_gather", "all_gather_coalesced",
     "all_gather_into_tensor", "_all_gather_base", "gather", "scatter", "reduce_scatter", "reduce_scatter_tensor",
     "_reduce_scatter_base", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier", "send", "recv", "isend",
-    "irecv", "batch_isend_irecv", "broadcast_object_list", "all_gather_object", "gather_object", "scatter_object_list",
+    "irecv", "broadcast_object_list", "all_gather_object", "gather_object", "scatter_object_list",
 )
 _ALWAYS = {"all_reduce", "broadcast", "reduce", "all_gather", "barrier", "send", "recv"}  # Of every version.
-_unrecorded = False  # Whether any group has such a backend.
+_ranges = False  # Whether any group has a backend whose calls become ranges.
 _known = set()
+_torch = None
 
 
 @state.aside
@@ -43,15 +46,18 @@ def is_recorded(name):
 
 @state.aside
 def _note_group(dist, group):
-    global _unrecorded
+    global _ranges
     try:
         config = str(dist.get_backend_config(group))  # "cpu:gloo,cuda:nccl", since 2.0.
     except Exception:
         config = str(dist.get_backend(group))
     names = sorted({part.split(":")[-1].strip().lower() for part in config.split(",")} - {""})
+    if groups.OBSERVED in names and groups.observes(_torch):
+        _RECORDED.add(groups.OBSERVED)
+        groups.made(dist, group)
     for name in names:
-        if name not in _RECORDED:
-            _unrecorded = True
+        if name not in _SHOWN:
+            _ranges = True
         if name not in _known:
             _known.add(name)
             state.later("torch_backend", name=name, recorded=int(name in _RECORDED), size=dist.get_world_size(group),
@@ -79,32 +85,57 @@ def _call(dist, function, name):
     try:
         parameters = list(inspect.signature(function).parameters)
         at = parameters.index("group") if "group" in parameters else None
+        partner = next((i for i, one in enumerate(parameters) if one in ("dst", "src")), None)
+        tag_at = parameters.index("tag") if "tag" in parameters else None
     except (TypeError, ValueError) as error:
         state.missed("the group of torch.distributed." + name, error)
-        at = None
+        at = partner = tag_at = None
+        parameters = []
     text = b"c10d::" + name.encode()
 
     @state.stands_for(function)
     def call(*args, **kwargs):
-        if state.compiling() or not _unrecorded or not state.on or thread.comm:
+        if state.compiling() or not _ranges or not state.on or thread.comm:
             return function(*args, **kwargs)
         group = kwargs.get("group") if at is None or len(args) <= at else args[at]
         first = args[0] if args else next(iter(kwargs.values()), None)
-        if is_recorded(backend_of(dist, group, _first_tensor(first))):
+        backend = backend_of(dist, group, _first_tensor(first))
+        if backend == "" or backend in _SHOWN:
             return function(*args, **kwargs)
         thread.comm = True
         state.before_record()
+        before = None
+        if backend == groups.OBSERVED and backend in _RECORDED:
+            before = _enter(dist, group, args, kwargs)
         begin = probe.range_begin(text, TORCH)
         try:
             return function(*args, **kwargs)
         finally:
             thread.comm = False
             probe.range_end(text, TORCH, COMMUNICATION, begin, _bytes_of(first), 1)
+            if before is not None:
+                probe.torch_enter(before, -1, -1)
+
+    def _argument(args, kwargs, index):
+        if index is None:
+            return None
+        return args[index] if len(args) > index else kwargs.get(parameters[index])
+
+    @state.aside
+    def _enter(dist, group, args, kwargs):
+        number, _ = groups.number_of(dist, group)
+        peer, tag = _argument(args, kwargs, partner), _argument(args, kwargs, tag_at)
+        in_group = next((kwargs[key] for key in ("group_dst", "group_src") if kwargs.get(key) is not None), None)
+        if peer is None and in_group is not None:
+            peer = dist.get_global_rank(group if group is not None else dist.group.WORLD, in_group)
+        return probe.torch_enter(number, peer if isinstance(peer, int) else -1, tag if isinstance(tag, int) else 0)
 
     return call
 
 
 def wrap(torch):
+    global _torch
+    _torch = torch
     dist = torch.distributed
     if not dist.is_available():
         return
@@ -126,6 +157,22 @@ def wrap(torch):
         setattr(c10d, name, wrapped)
         if getattr(dist, name, None) is function:
             setattr(dist, name, wrapped)
+    wrapped = _leaving(dist, c10d.destroy_process_group)
+    if getattr(dist, "destroy_process_group", None) is c10d.destroy_process_group:
+        dist.destroy_process_group = wrapped
+    c10d.destroy_process_group = wrapped
+
+
+def _leaving(dist, function):
+    @functools.wraps(function)
+    def destroy(group=None, *args, **kwargs):
+        try:
+            groups.gone(dist, group)
+        except Exception:  # There is no group: PyTorch says so itself.
+            pass
+        return function(group, *args, **kwargs)
+
+    return destroy
 
 
 def _note_default(dist):
@@ -143,7 +190,11 @@ def _note_made(dist, made):
 def _noting(function, noted):
     @functools.wraps(function)
     def make(*args, **kwargs):
-        made = function(*args, **kwargs)
+        before = probe.torch_enter(groups.UNKNOWN, -1, -1)  # What it does by itself is on no group that is known yet.
+        try:
+            made = function(*args, **kwargs)
+        finally:
+            probe.torch_enter(before, -1, -1)
         try:
             noted(made)
         except Exception as error:

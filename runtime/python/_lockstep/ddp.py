@@ -10,7 +10,7 @@ import copy
 import functools
 import weakref
 
-from . import collectives, probe, state
+from . import collectives, groups, probe, state
 from .state import TORCH
 
 _models = weakref.WeakKeyDictionary()
@@ -79,7 +79,7 @@ def wrap(torch):
     import torch.nn.parallel
 
     ddp = torch.nn.parallel.DistributedDataParallel
-    register, forward = ddp.register_comm_hook, ddp.forward
+    register, forward, init = ddp.register_comm_hook, ddp.forward, ddp.__init__
     grad_enabled = torch.is_grad_enabled
 
     @functools.wraps(register)
@@ -95,14 +95,41 @@ def wrap(torch):
 
     @state.stands_for(forward)
     def noted(self, *inputs, **kwargs):
-        result = forward(self, *inputs, **kwargs)
-        if not state.compiling() and state.on:
-            _note(torch.distributed, self, grad_enabled())
+        if state.compiling() or not state.on:
+            return forward(self, *inputs, **kwargs)
+        before = _enter(torch.distributed, self)
+        try:
+            result = forward(self, *inputs, **kwargs)
+        finally:
+            probe.torch_enter(before, -1, -1)
+        _note(torch.distributed, self, grad_enabled())
         return result
+
+    @functools.wraps(init)
+    def made(self, *args, **kwargs):
+        before = probe.torch_enter(_given(torch.distributed, args, kwargs), -1, -1)
+        try:
+            init(self, *args, **kwargs)
+        finally:
+            probe.torch_enter(before, -1, -1)
 
     ddp.register_comm_hook = register_comm_hook
     ddp.forward = noted
+    ddp.__init__ = made
     atexit.register(_report_short)
+
+
+@state.aside
+def _enter(dist, ddp):
+    """The broadcasts of buffers that a forward begins with are from the group's first rank. -> what was there before"""
+    return probe.torch_enter(*groups.number_of(dist, ddp.process_group), -1)
+
+
+def _given(dist, args, kwargs):
+    """The group that a model is made for, which compares and broadcasts the parameters."""
+    if kwargs.get("device_mesh") is not None or len(args) > 4:
+        return groups.UNKNOWN
+    return groups.number_of(dist, kwargs.get("process_group"))[0]
 
 
 @state.aside
@@ -125,6 +152,8 @@ def _say_backend(dist, ddp, model):
     parameter = next(iter(ddp.module.parameters()), None)
     name = collectives.backend_of(dist, ddp.process_group, parameter)
     recorded = collectives.is_recorded(name)
+    if name == groups.OBSERVED and recorded:
+        probe.torch_reducer(groups.number_of(dist, ddp.process_group)[0])
     state.later("ddp_model", model=model.index, backend=name, recorded=int(recorded), hook=model.hook or "none",
                 size=dist.get_world_size(ddp.process_group))
     if not recorded and model.reduces and dist.get_world_size(ddp.process_group) > 1:

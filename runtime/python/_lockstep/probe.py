@@ -26,6 +26,7 @@ def _function(name, result, *arguments):
 
 
 _int, _text, _ticks, _wide = ctypes.c_int, ctypes.c_char_p, ctypes.c_ulonglong, ctypes.c_longlong
+_number = ctypes.c_uint
 
 hook_active = _function("lockstep_hook_active", _int)
 hook_state = _function("lockstep_hook_state", None, _int)
@@ -37,6 +38,15 @@ now = _function("lockstep_hook_now", _ticks)
 fact_text = _function("lockstep_hook_fact", None, _text)
 memory = _function("lockstep_hook_memory", None, _int, _int, _ticks, _ticks)
 host_memory = _function("lockstep_hook_host_memory", None)
+
+torch_observe = _function("lockstep_hook_torch_observe", _int)
+torch_seen = _function("lockstep_hook_torch_seen", _ticks)
+# (name, world ranks, how many, own rank in the group) -> number, 0 none
+torch_group = _function("lockstep_hook_torch_group", _number, _text, ctypes.POINTER(_int), _int, _int)
+torch_group_gone = _function("lockstep_hook_torch_group_gone", None, _number)
+# (number, world rank of partner or root, tag) -> the number before
+torch_enter = _function("lockstep_hook_torch_enter", _number, _number, _int, _int)
+torch_reducer = _function("lockstep_hook_torch_reducer", None, _number)
 
 lockstep_step = _function("lockstep_step", None)
 lockstep_step_index = _function("lockstep_step_index", None, _wide)

@@ -1,0 +1,170 @@
+#include "comms/c10d/groups.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <new>
+
+#include "core/errno_keeper.h"
+#include "core/hash.h"
+#include "core/ring_writer.h"
+#include "core/schema_enums.h"
+
+namespace lockstep::c10d {
+namespace {
+
+// Above the numbers of MPI's communicators, which are counted from 0 in the same process.
+constexpr std::uint32_t kFirstNumber = 0xc1000000u;
+constexpr std::uint32_t kMaxGroups = 4096;
+constexpr std::uint8_t kUnidentified = 0x80, kFreed = 0x40;
+constexpr std::uint32_t kNobody = 0, kSeveral = UINT32_MAX;
+
+// The last one stands for all groups that are not known.
+Group g_groups[kMaxGroups + 1];
+std::atomic<std::uint32_t> g_made{0};
+std::atomic<bool> g_unknown_announced{false};
+// Number of the only group of several ranks, and of the only one that models with DDP use.
+std::atomic<std::uint32_t> g_only{kNobody}, g_reducers{kNobody};
+thread_local Current t_current;
+
+// The groups changed.
+void FindOnly() {
+  std::uint32_t only = kNobody, reducers = kNobody;
+  const auto add = [](std::uint32_t& who, const Group& group) {
+    who = who == kNobody ? group.number : kSeveral;
+  };
+  for (std::uint32_t i = 0; i < g_made.load(std::memory_order_relaxed); ++i) {
+    const Group& group = g_groups[i];
+    if (group.size < 2 || !group.live.load(std::memory_order_relaxed)) continue;
+    add(only, group);
+    if (group.reduces.load(std::memory_order_relaxed)) add(reducers, group);
+  }
+  g_only.store(only, std::memory_order_relaxed);
+  g_reducers.store(reducers, std::memory_order_relaxed);
+}
+
+void WriteGroup(const Group& group, std::uint64_t id, std::int32_t rank, std::uint32_t name, std::uint8_t flags) {
+  const std::uint32_t listed = group.members == nullptr ? 0 : static_cast<std::uint32_t>(group.size);
+  const std::uint32_t member_slots = (4 * listed + kSlotBytes - 1) / kSlotBytes;
+  auto* memory = static_cast<std::byte*>(calloc(2 + member_slots, kSlotBytes));
+  if (memory == nullptr) return;
+  const CommRecord record{{RecordKind::kComm, static_cast<std::uint8_t>(schema::CommKind::kTorchGroup | flags),
+                           static_cast<std::uint16_t>(2 + member_slots)},
+                          group.number,
+                          id,
+                          0,
+                          ring::Ticks(),
+                          static_cast<std::uint32_t>(group.size),
+                          rank,
+                          group.first,
+                          group.stride,
+                          listed,
+                          name,
+                          0};
+  memcpy(memory, &record, sizeof record);
+  if (listed != 0) memcpy(memory + sizeof record, group.members, listed * sizeof group.members[0]);
+  lockstep_emit_slow(memory, 2 + member_slots, 1);
+  free(memory);
+}
+
+Group* Unknown() {
+  Group& group = g_groups[kMaxGroups];
+  if (!g_unknown_announced.exchange(true)) {
+    group.number = kFirstNumber + kMaxGroups;
+    WriteGroup(group, 0, -1, 0, kUnidentified);
+  }
+  return &group;
+}
+
+Group* ByNumber(std::uint32_t number) {
+  const std::uint32_t index = number - kFirstNumber;
+  return index < std::min(g_made.load(std::memory_order_acquire), kMaxGroups) ? &g_groups[index] : Unknown();
+}
+
+}  // namespace
+
+std::int32_t Group::RankOf(std::int32_t world_rank) const {
+  if (world_rank < 0) return -1;
+  if (members != nullptr) {
+    const std::int32_t* at = std::find(members, members + size, world_rank);
+    return at == members + size ? -1 : static_cast<std::int32_t>(at - members);
+  }
+  const std::int32_t distance = world_rank - first;
+  if (stride == 0 || distance % stride != 0 || distance / stride < 0 || distance / stride >= size) return -1;
+  return distance / stride;
+}
+
+Current Exchange(const Current& current) {
+  const Current before = t_current;
+  t_current = current;
+  return before;
+}
+
+Group* GroupOfWork(bool all_reduce, Current* current) {
+  *current = t_current;
+  std::uint32_t number = t_current.number;
+  if (number == 0) number = g_only.load(std::memory_order_relaxed);
+  if (number == kSeveral && all_reduce) number = g_reducers.load(std::memory_order_relaxed);
+  return number == kNobody || number == kSeveral ? Unknown() : ByNumber(number);
+}
+
+extern "C" {
+
+// A group of a backend whose works are observed, of which this process is a member: its number, 0 if there are too many.
+// `name` and `ranks` are equal on all members; world ranks in order of the group's ranks.
+__attribute__((visibility("default"))) unsigned lockstep_hook_torch_group(const char* name, const int* ranks, int size,
+                                                                          int rank) {
+  if (lockstep_probe.segment == nullptr || size <= 0 || rank < 0) return 0;
+  const ErrnoKeeper errno_keeper;
+  // Groups are made by one thread at a time: PyTorch requires the same order on all ranks.
+  const std::uint32_t index = g_made.load(std::memory_order_relaxed);
+  if (index >= kMaxGroups) return 0;
+  Group& group = g_groups[index];
+  group.number = kFirstNumber + index;
+  group.size = size;
+  group.first = ranks[0];
+  group.stride = size > 1 ? ranks[1] - ranks[0] : 1;
+  for (int i = 1; i < size; ++i)
+    if (ranks[i] - ranks[i - 1] != group.stride) group.stride = 0;
+  Hash64 hash;
+  hash.Add(std::string_view(name));
+  for (int i = 0; i < size; ++i) hash.Add(static_cast<std::uint64_t>(ranks[i]));
+  // A record's length is a number of 16 bits: of larger groups the members are not listed.
+  constexpr int kMaxListed = 500'000;
+  if (group.stride == 0 && size <= kMaxListed) {
+    auto* members = new (std::nothrow) std::int32_t[static_cast<std::size_t>(size)];
+    if (members != nullptr) std::copy(ranks, ranks + size, members);
+    group.members = members;
+  }
+  group.collectives.store(0, std::memory_order_relaxed);
+  WriteGroup(group, hash.value(), rank, lockstep_intern(name), 0);
+  group.live.store(true, std::memory_order_relaxed);
+  g_made.store(index + 1, std::memory_order_release);
+  FindOnly();
+  return group.number;
+}
+
+// The calling thread's call from now on; the number that was there before. 0: none, which C++ may fill in.
+__attribute__((visibility("default"))) unsigned lockstep_hook_torch_enter(unsigned number, int peer, int tag) {
+  return Exchange({number, peer, tag}).number;
+}
+
+// A model with DDP reduces its gradients on this group.
+__attribute__((visibility("default"))) void lockstep_hook_torch_reducer(unsigned number) {
+  ByNumber(number)->reduces.store(true, std::memory_order_relaxed);
+  FindOnly();
+}
+
+// It is about to be destroyed.
+__attribute__((visibility("default"))) void lockstep_hook_torch_group_gone(unsigned number) {
+  if (lockstep_probe.segment == nullptr) return;
+  const ErrnoKeeper errno_keeper;
+  Group* group = ByNumber(number);
+  if (!group->live.exchange(false)) return;
+  WriteGroup(*group, 0, -1, 0, kFreed);
+  FindOnly();
+}
+}
+
+}  // namespace lockstep::c10d

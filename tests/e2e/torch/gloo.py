@@ -1,0 +1,139 @@
+"""torch.distributed over gloo under `lockstep run`: gloo.py BUILD_DIR CASE"""
+import json
+import sys
+import unittest
+
+from check import (Case, DDP_TRAIN, HERE, JOB, LOCKSTEP, MPIRUN, PYTHON, buckets_of_job, needs_mpi, run)
+
+ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, BARRIER, BROADCAST, REDUCE, GATHER, SCATTER = 1, 2, 4, 5, 6, 7, 8, 9
+INT64, FLOAT32, FLOAT64 = 7, 11, 12
+TORCH_GROUP = 4
+
+
+class Gloo(Case):
+    def job(self, kind, *arguments, ranks=2, options=()):
+        mpirun = MPIRUN[:-1] + [str(ranks)]
+        done = run(mpirun + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", *options, "--", PYTHON,
+                             HERE + "/gloo_job.py", kind, self.dir + "/meeting", *arguments], self.dir)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def analyze(self, expected=0):
+        done = run([LOCKSTEP, "analyze", "-q", "out"], self.dir)
+        self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
+        with open(self.dir + "/out/analysis.json") as f:
+            return json.load(f), " ".join(done.stdout.split())
+
+    def works(self, rank):
+        """Rows of collectives by time of the call, with the group they are on."""
+        file = self.file("rank-%05d.h5" % rank)
+        comms = file.rows("comms")
+        rows = [dict(row, group=comms[row["comm"]]) for row in file.rows("collectives")]
+        return sorted((r for r in rows if r["group"]["kind"] == TORCH_GROUP), key=lambda r: r["enqueue_begin_ns"])
+
+
+@needs_mpi
+class Works(Gloo):
+    def test_kinds(self):
+        """Each collective and message, as it was called."""
+        self.job("kinds")
+        expected = [(ALL_REDUCE, 400, FLOAT32, -1), (BROADCAST, 800, FLOAT64, 1), (REDUCE, 400, FLOAT32, 1),
+                    (ALL_GATHER, 800, FLOAT32, -1), (GATHER, 800, FLOAT32, 1), (SCATTER, 800, FLOAT32, 1),
+                    (ALL_TO_ALL, 400, FLOAT32, -1), (BARRIER, 0, 0, -1), (ALL_REDUCE, 56, INT64, -1)]
+        for rank in (0, 1):
+            rows = self.works(rank)
+            found = [(r["kind"], r["bytes"], r["dtype"], r["root"]) for r in rows]
+            if rank == 0:  # gloo does not tell who is no root what it will get.
+                self.assertEqual(rows[5]["uneven"], 1)
+                found[5] = expected[5]
+            self.assertEqual(found, expected)
+            self.assertEqual([r["seq"] for r in rows], list(range(len(expected))))
+            for r in rows:
+                self.assertLessEqual(r["enqueue_begin_ns"], r["begin_ns"])
+                self.assertLess(r["begin_ns"], r["end_ns"])
+            file = self.file("rank-%05d.h5" % rank)
+            messages = [(r["direction"], r["peer_world_rank"], r["tag"], r["bytes"], r["outcome"])
+                        for r in file.rows("p2p")]
+            self.assertEqual(messages, [(rank, 1 - rank, 3, 400, 0), (rank, 1 - rank, 4, 400, 0)])
+            self.assertFalse({"TorchHook", "RequestUnknown", "CommUnidentified"} & set(file.losses()))
+        # The training thread was in each call until it had ended.
+        calls = [r for name, _, r in self.file().ranges() if name == "c10d::all_reduce"]
+        first = self.works(0)[0]
+        self.assertLessEqual(calls[0]["begin_ns"], first["enqueue_begin_ns"])
+        self.assertLessEqual(first["end_ns"], calls[0]["begin_ns"] + calls[0]["duration_ns"])
+        analysis, text = self.analyze()
+        self.assertEqual(analysis["trust"]["collectives"], 9)
+        self.assertEqual(analysis["trust"]["unmatched_collectives"], 0)
+        self.assertEqual(analysis["trust"]["mismatched_collectives"], 0)
+        self.assertEqual(analysis["p2p"]["matched"], 2)
+        self.assertNotIn("not recorded", text)
+
+    def test_groups(self):
+        """Halves of the job call different numbers of collectives; DDP's own find the half that its model is on."""
+        self.job("groups", ranks=4)
+        analysis, _ = self.analyze()
+        self.assertEqual(analysis["trust"]["unmatched_collectives"], 0)
+        self.assertEqual(analysis["trust"]["mismatched_collectives"], 0)
+        self.assertNotIn("CommUnidentified", [loss["name"] for loss in analysis["losses"]])
+        self.assertEqual(sorted(tuple(group["ranks"]) for group in analysis["groups"]), [(0, 1, 2, 3), (0, 2), (1, 3)])
+        for rank in range(4):
+            on_half = [r for r in self.works(rank) if r["group"]["size"] == 2]
+            self.assertEqual([r["kind"] for r in on_half[:3 + rank % 2]], [ALL_REDUCE] * (3 + rank % 2))
+            self.assertEqual(on_half[3 + rank % 2]["root"], 1)
+            self.assertEqual([(r["kind"], r["bytes"]) for r in on_half][-3:], [(ALL_REDUCE, 4 * 420)] * 3)
+            self.assertEqual([r["bytes"] for r in self.works(rank) if r["group"]["size"] == 4], [40])
+
+    def test_another_backend(self):
+        """What no source records is said first, and the exit code is 3."""
+        self.job("other_backend")
+        analysis, text = self.analyze(expected=3)
+        self.assertIn("another is not recorded", text)
+        self.assertIn("BackendNotCaptured", [loss["name"] for loss in analysis["losses"]])
+
+
+@needs_mpi
+class Ddp(Gloo):
+    def test_results_and_buckets(self):
+        """The same parameters to the last bit, and every bucket of DDP's own reducer."""
+        import torch
+
+        words = [PYTHON, DDP_TRAIN, *JOB, "--plain-gloo", "--save"]
+        plain = run(MPIRUN + words + ["plain.pt"], self.dir)
+        traced = run(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", *words, "traced.pt"],
+                     self.dir)
+        self.assertEqual((plain.returncode, traced.returncode), (0, 0), traced.stderr)
+        plain, traced = (torch.load(self.dir + "/" + name) for name in ("plain.pt", "traced.pt"))
+        for name in plain:
+            self.assertEqual(plain[name].numpy().tobytes(), traced[name].numpy().tobytes(), name)
+        analysis, text = self.analyze()
+        self.assertNotIn("not recorded", text)
+        self.assertEqual(analysis["trust"]["unmatched_collectives"], 0)
+        sizes, parameters = buckets_of_job()
+        buckets = analysis["buckets"]
+        self.assertEqual(buckets["sizes"], sizes)
+        self.assertEqual([row["parameters"] for row in buckets["rows"]], parameters)
+        self.assertEqual((buckets["steps"], buckets["steps_matched"]), (6, 6))
+        self.assertTrue(all(row["collectives"] == 6 for row in buckets["rows"]))
+        for rank in (0, 1):
+            steps = self.file("rank-%05d.h5" % rank).rows("steps")
+            reduced = [(r["enqueue_begin_ns"], r["bytes"]) for r in self.works(rank) if r["kind"] == ALL_REDUCE]
+            for step in steps[1:]:
+                self.assertEqual([b for t, b in reduced if step["begin_ns"] <= t < step["end_ns"]], sizes)
+
+    def test_late_data(self):
+        """Rank 1's data is 60 ms late in each step: rank 0 waits in the broadcast of BatchNorm's buffers."""
+        self.job("batch_norm", "60")
+        analysis, text = self.analyze()
+        self.assertEqual([(s["rank"], s["cause"]) for s in analysis["stragglers"]], [(1, "input")], text)
+        self.assertNotIn("not recorded", text)
+        steps = [s for s in analysis["steps"] if s["complete"] and not s["warmup"]]
+        waits = sorted(cell["exposed_wait_ns"] for s in steps for cell in s["ranks"] if cell["rank"] == 0)
+        self.assertGreater(waits[len(waits) // 2], 45_000_000)
+
+
+if __name__ == "__main__":
+    result = unittest.TextTestRunner(verbosity=2).run(
+        unittest.defaultTestLoader.loadTestsFromTestCase(globals()[sys.argv[2]]))
+    if result.testsRun == len(result.skipped):
+        sys.exit(77)
+    sys.exit(not result.wasSuccessful())

@@ -1,0 +1,86 @@
+"""Jobs over gloo for gloo.py: gloo_job.py KIND MEETING [ARGUMENT]"""
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+RANK, SIZE = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
+
+
+def kinds():
+    """One of each, whose arguments gloo.py knows."""
+    tensor, several = torch.ones(100), [torch.empty(100) for _ in range(SIZE)]
+    dist.all_reduce(tensor)
+    dist.broadcast(tensor.double(), 1)
+    dist.reduce(tensor, 1)
+    dist.all_gather(several, tensor)
+    dist.gather(tensor, several if RANK == 1 else None, 1)
+    dist.scatter(tensor, several if RANK == 1 else None, 1)
+    dist.all_to_all_single(torch.empty(100), tensor)
+    dist.barrier()
+    work = dist.all_reduce(torch.ones(7, dtype=torch.int64), async_op=True)
+    work.wait()
+    if RANK == 0:
+        dist.send(tensor, 1, tag=3)
+        dist.isend(tensor, 1, tag=4).wait()
+    if RANK == 1:
+        dist.recv(tensor, 0, tag=3)
+        dist.irecv(tensor, 0, tag=4).wait()
+
+
+def groups():
+    """Halves of the job, each with collectives of its own, in other numbers on each."""
+    halves = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    mine = halves[RANK % 2]
+    for _ in range(3 + RANK % 2):
+        dist.all_reduce(torch.ones(10), group=mine)
+    dist.broadcast(torch.ones(5), 2 + RANK % 2, group=mine)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 20), process_group=mine)
+    for _ in range(3):
+        model(torch.ones(4, 20)).sum().backward()
+    dist.all_reduce(torch.ones(10))
+
+
+def batch_norm():
+    """DDP with BatchNorm, whose buffers are broadcast in each forward; rank 1's data is late."""
+    late_ms = float(sys.argv[3])
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    layers = [torch.nn.Linear(256, 256), torch.nn.BatchNorm1d(256), torch.nn.ReLU()]
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers, *layers[:1]), bucket_cap_mb=0.2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    class Batches(torch.utils.data.Dataset):
+        def __len__(self):
+            return 24
+
+        def __getitem__(self, index):
+            if RANK == 1:
+                time.sleep(late_ms / 1000)
+            return torch.randn(64, 256)
+
+    for batch in torch.utils.data.DataLoader(Batches(), batch_size=None):
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+    if RANK == 0:
+        print(json.dumps([p.detach().sum().item() for p in model.parameters()]))
+
+
+def other_backend():
+    """A backend that no source knows, which the program registers itself."""
+    for _ in range(3):
+        dist.all_reduce(torch.ones(10))
+
+
+backend = "gloo"
+if sys.argv[1] == "other_backend":
+    backend = "another"
+    dist.Backend.register_backend("another", lambda store, rank, size, timeout: dist.ProcessGroupGloo(
+        store, rank, size, timeout))
+dist.init_process_group(backend, init_method="file://" + sys.argv[2], rank=RANK, world_size=SIZE)
+globals()[sys.argv[1]]()
+dist.destroy_process_group()

@@ -1,0 +1,106 @@
+// Works of PyTorch's c10d -> rows of collectives and p2p.
+//
+// A backend's thread carries one work at a time, from its first step to its last. So a collective is one of a blocking
+// call on that thread: it begins when it was given to the backend, or when the thread had completed what it carried
+// before, whichever came later. A message of gloo is completed by whoever waits for it.
+
+#include <algorithm>
+
+#include "core/torch_records.h"
+#include "trace/decode/process_decoder.h"
+
+namespace lockstep::trace {
+namespace {
+
+using schema::kNone;
+using schema::kNoTime;
+
+}  // namespace
+
+void ProcessDecoder::OnTorchBegin(Thread& thread, std::span<const std::byte> bytes) {
+  const auto record = LoadRecord<TorchBeginRecord>(bytes);
+  const std::int64_t ns = thread.clock.Ns(record.ticks);
+  thread.life.Cover(ns, ns);
+  TorchWork work{0, record.message != kTorchCollective};
+  if (work.message) {
+    work.row = static_cast<std::uint32_t>(tables_.p2p.rows());
+    tables_.p2p.Append(
+        {.comm = CommRow(record.comm, ns),
+         .direction = record.message == kTorchSend ? schema::Direction::kSend : schema::Direction::kReceive,
+         .mode = schema::Code(CollectiveMode::kNonBlocking),
+         .peer = record.peer,
+         .peer_world_rank = -1,
+         .tag = record.tag,
+         .seq = 0,
+         .thread = thread.row,
+         .begin_ns = ns,
+         .post_end_ns = ns,
+         .last_incomplete_ns = kNoTime,
+         .wait_begin_ns = kNoTime,
+         .end_ns = kNoTime,
+         .bytes = record.bytes,
+         .outcome = schema::RequestOutcome::kNeverCompleted,
+         .call = kNone,
+         .kernel = kNone});
+  } else {
+    work.row = static_cast<std::uint32_t>(tables_.collectives.rows());
+    // Who is no root does not tell gloo how much it will scatter.
+    const bool uneven = record.count == 0 && record.head.flags == schema::Code(CollectiveKind::kScatter);
+    tables_.collectives.Append({.comm = CommRow(record.comm, ns),
+                                .seq = record.seq,
+                                .start = 0,
+                                .kind = record.head.flags,
+                                .mode = schema::Code(CollectiveMode::kBlocking),
+                                .uneven = uneven,
+                                .thread = thread.row,
+                                .begin_ns = ns,
+                                .post_end_ns = kNoTime,
+                                .last_incomplete_ns = kNoTime,
+                                .wait_begin_ns = kNoTime,
+                                .end_ns = kNoTime,
+                                .bytes = record.bytes,
+                                .count = record.count,
+                                .dtype = record.dtype,
+                                .root = record.peer,
+                                .call = kNone,
+                                .kernel = kNone,
+                                .kernel_operations = 0,
+                                .enqueue_begin_ns = ns,
+                                .reduction = 0,
+                                .algorithm = kNone,
+                                .protocol = kNone,
+                                .channels = 0,
+                                .buffer = 0});
+  }
+  torch_works_[record.work] = work;
+}
+
+void ProcessDecoder::OnTorchEnd(Thread& thread, std::span<const std::byte> bytes) {
+  const auto record = LoadRecord<TorchEndRecord>(bytes);
+  const std::int64_t ns = thread.clock.Ns(record.ticks);
+  thread.life.Cover(ns, ns);
+  const auto at = torch_works_.find(record.work);
+  if (at == torch_works_.end()) {
+    ++unknown_requests_;  // Its begin was lost, or came while recording was off.
+    return;
+  }
+  const TorchWork work = at->second;
+  torch_works_.erase(at);
+  if (work.message) {
+    // That somebody waited, not since when: it may have ended at any time from the post on.
+    schema::P2p& p2p = tables_.p2p;
+    p2p.wait_begin_ns[work.row] = p2p.begin_ns[work.row];
+    p2p.end_ns[work.row] = ns;
+    p2p.outcome[work.row] = schema::RequestOutcome::kCompleted;
+    return;
+  }
+  schema::Collectives& c = tables_.collectives;
+  std::int64_t& free_ns = torch_free_ns_.try_emplace(thread.row, kNoTime).first->second;
+  const std::int64_t begin_ns = std::clamp(free_ns, c.begin_ns[work.row], ns);
+  free_ns = ns;
+  c.thread[work.row] = thread.row;
+  c.begin_ns[work.row] = c.wait_begin_ns[work.row] = begin_ns;
+  c.post_end_ns[work.row] = c.end_ns[work.row] = ns;
+}
+
+}  // namespace lockstep::trace
