@@ -1,11 +1,14 @@
 """torch.distributed on a backend that nothing records (gloo, ucc): its calls become ranges.
 
 MPI is seen by its own wrappers, NCCL by its plugin. DDP's own reductions go through C++ and
-are not seen here; ddp.py says so.
+are not seen here; ddp.py says so. What a group's backend did is counted all the same: it numbers its operations,
+whoever asks for them.
 """
 
+import atexit
 import functools
 import inspect
+import weakref
 
 from . import probe, state
 from .state import COMMUNICATION, TORCH, thread
@@ -18,8 +21,104 @@ _CALLS = (
     "irecv", "batch_isend_irecv", "broadcast_object_list", "all_gather_object", "gather_object", "scatter_object_list",
 )
 _ALWAYS = {"all_reduce", "broadcast", "reduce", "all_gather", "barrier", "send", "recv"}  # Of every version.
+# What torch's own Python calls of its C++: the group comes first. DDP sends its buffers so at each forward.
+_BUILTIN_CALLS = ("_broadcast_coalesced",)
 _unrecorded = False  # Whether any group has such a backend.
 _known = set()
+_uses = {}  # By name of such a backend.
+
+
+class _Use:
+    """How much of a backend's work falls into steps, by the numbers that its groups give their operations."""
+
+    def __init__(self):
+        self.groups = []     # [weak reference to the group's backend, its last number].
+        self.uncounted = 0   # Groups that do not say.
+        self.steps = self.used = self.operations = self.covered = 0
+        self.said = None     # The figures that were told last.
+
+    def step(self):
+        """A step, or what comes before the first one, has ended."""
+        done = 0
+        for group in self.groups:
+            now = _number(group[0]())
+            if now is not None:
+                done += max(0, now - group[1])
+                group[1] = now
+        return done
+
+
+def _number(backend):
+    """Of the last operation; None where the group is gone."""
+    try:
+        return None if backend is None else int(backend._get_sequence_number_for_group())
+    except Exception:
+        return None
+
+
+def _backend_object(dist, group, name):
+    """The part of a group that serves the backend: in 2.x a group has one for each kind of device."""
+    group = group if group is not None else dist.distributed_c10d._get_default_group()
+    part = getattr(group, "_get_backend", None)
+    if part is None:
+        return group
+    import torch
+
+    for device in ("cpu", "cuda"):
+        try:
+            found = part(torch.device(device))
+        except Exception:
+            continue
+        if found.name().lower() == name:
+            return found
+    return group
+
+
+@state.aside
+def _count_group(dist, group, name):
+    use = _uses.get(name)
+    if use is None:
+        use = _uses[name] = _Use()
+    try:
+        backend = _backend_object(dist, group, name)
+        number = _number(backend)
+        if number is None:
+            use.uncounted += 1
+        else:
+            use.groups.append([weakref.ref(backend), number])
+    except Exception:
+        use.uncounted += 1
+
+
+def _begin_steps():
+    for use in _uses.values():
+        use.step()
+        use.covered = 0
+
+
+@state.aside
+def _step_ended(steps):
+    for name, use in _uses.items():
+        done = use.step()
+        use.steps += 1
+        use.used += done > 0
+        use.operations += done
+        if steps & (steps - 1) == 0:  # Told now and then: who is killed has no end.
+            _tell_use(name, use)
+
+
+def _tell_use(name, use):
+    figures = (use.steps, use.used, use.operations, use.covered, use.uncounted)
+    if figures == use.said:
+        return
+    use.said = figures
+    state.later("torch_group_use", backend=name, steps=use.steps, used=use.used, operations=use.operations,
+                covered=use.covered, uncounted=use.uncounted)
+
+
+def _tell_uses():
+    for name, use in _uses.items():
+        _tell_use(name, use)
 
 
 @state.aside
@@ -52,6 +151,8 @@ def _note_group(dist, group):
     for name in names:
         if name not in _RECORDED:
             _unrecorded = True
+            if dist.get_world_size(group) > 1:
+                _count_group(dist, group, name)
         if name not in _known:
             _known.add(name)
             state.later("torch_backend", name=name, recorded=int(name in _RECORDED), size=dist.get_world_size(group),
@@ -75,31 +176,49 @@ def _first_tensor(argument):
     return argument if hasattr(argument, "element_size") else None
 
 
-def _call(dist, function, name):
+def _group_at(function, name):
+    """Position of the argument that is the group; None: it has none."""
     try:
         parameters = list(inspect.signature(function).parameters)
-        at = parameters.index("group") if "group" in parameters else None
+        return parameters.index("group") if "group" in parameters else None
     except (TypeError, ValueError) as error:
         state.missed("the group of torch.distributed." + name, error)
-        at = None
-    text = b"c10d::" + name.encode()
+        return None
+
+
+@state.aside
+def _operations(name):
+    """Done so far by the backend's groups since the last step began."""
+    use = _uses.get(name)
+    return sum(max(0, (_number(ref()) or last) - last) for ref, last in use.groups) if use is not None else 0
+
+
+def _call(dist, function, name, at, tensor_at=0):
+    text = b"c10d::" + name.lstrip("_").encode() if name in _BUILTIN_CALLS else b"c10d::" + name.encode()
 
     @state.stands_for(function)
     def call(*args, **kwargs):
         if state.compiling() or not _unrecorded or not state.on or thread.comm:
             return function(*args, **kwargs)
         group = kwargs.get("group") if at is None or len(args) <= at else args[at]
-        first = args[0] if args else next(iter(kwargs.values()), None)
-        if is_recorded(backend_of(dist, group, _first_tensor(first))):
+        first = args[tensor_at] if len(args) > tensor_at else next(iter(kwargs.values()), None)
+        backend = backend_of(dist, group, _first_tensor(first))
+        if is_recorded(backend):
             return function(*args, **kwargs)
         thread.comm = True
         state.before_record()
+        done = _operations(backend)
         begin = probe.range_begin(text, TORCH)
+        work = None
         try:
-            return function(*args, **kwargs)
+            work = function(*args, **kwargs)
+            return work
         finally:
             thread.comm = False
             probe.range_end(text, TORCH, COMMUNICATION, begin, _bytes_of(first), 1)
+            # What is only posted is waited for elsewhere.
+            if not hasattr(work, "wait") and backend in _uses:
+                _uses[backend].covered += _operations(backend) - done
 
     return call
 
@@ -115,10 +234,19 @@ def wrap(torch):
             if name in _ALWAYS:
                 state.missed("torch.distributed." + name, AttributeError("not a function of torch.distributed"))
             continue
-        wrapped = _call(dist, function, name)
+        wrapped = _call(dist, function, name, _group_at(function, name))
         setattr(c10d, name, wrapped)
         if getattr(dist, name, None) is function:
             setattr(dist, name, wrapped)
+    for name in _BUILTIN_CALLS:
+        function = getattr(dist, name, None)
+        if function is None:
+            state.missed("torch.distributed." + name, AttributeError("not a function of torch.distributed"))
+            continue
+        setattr(dist, name, _call(dist, function, name, 0, tensor_at=1))
+    state.at_begin.append(_begin_steps)
+    state.at_boundary.append(_step_ended)
+    atexit.register(_tell_uses)
     for name, noted in (("init_process_group", lambda _made: _note_default(dist)),
                         ("new_group", lambda made: _note_made(dist, made))):
         function = getattr(c10d, name)

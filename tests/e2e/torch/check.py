@@ -189,48 +189,6 @@ class Ddp(Case):
             self.assertEqual(by_hook[-len(sizes):], sizes)
 
 
-@needs_mpi
-class Gloo(Case):
-    """The same over gloo, which nobody records: said first, and exit 3."""
-
-    def test_verdict(self):
-        done = run(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", PYTHON, DDP_TRAIN, *JOB,
-                             "--plain-gloo"], self.dir)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        done = run([LOCKSTEP, "analyze", "-q", "out"], self.dir)
-        self.assertEqual(done.returncode, 3, done.stdout)
-        with open(self.dir + "/out/analysis.json") as f:
-            analysis = json.load(f)
-        for word in ("gloo", "not recorded", "DDP reduces its gradients", "MPI", "nccl"):
-            self.assertIn(word, analysis["verdict"])
-        self.assertIn("gloo is not recorded", " ".join(done.stdout.split()))
-        loss = next(l for l in analysis["losses"] if l["name"] == "BackendNotCaptured")
-        self.assertEqual(loss["severity"], "data_loss")
-        self.assertEqual(analysis["run"]["steps"], 8)
-        self.assertEqual(analysis["buckets"]["sizes"], buckets_of_job()[0])
-
-    def test_calls_of_torch_distributed(self):
-        script = self.script("""
-import os, sys, torch, torch.distributed as dist
-dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),
-                        world_size=2)
-parameter = torch.nn.Parameter(torch.ones(1 << 18))
-optimizer = torch.optim.SGD([parameter], lr=0.1)
-for i in range(6):
-    parameter.sum().backward()
-    dist.all_reduce(parameter.grad)
-    optimizer.step()
-""")
-        done = run(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", PYTHON, script,
-                             self.dir + "/meeting"], self.dir)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        done = run([LOCKSTEP, "analyze", "-q", "out"], self.dir)
-        self.assertEqual(done.returncode, 3, done.stdout)
-        self.assertIn("gloo is not recorded", " ".join(done.stdout.split()))
-        calls = [r for name, category, r in self.file().ranges() if name == "c10d::all_reduce"]
-        self.assertEqual([(r["category"], r["payload"]) for r in calls], [(5, 4 << 18)] * 6)
-
-
 class Variants(Case):
     def check(self, method):
         words = [PYTHON, HERE + "/variants.py", method]
@@ -494,9 +452,14 @@ class Module(Case):
                          [(i, 0, 1) for i in range(4)])
 
 
-if __name__ == "__main__":
+def run_case(names):
+    """The class of tests that the command line names."""
     result = unittest.TextTestRunner(verbosity=2).run(
-        unittest.defaultTestLoader.loadTestsFromTestCase(globals()[sys.argv[2]]))
+        unittest.defaultTestLoader.loadTestsFromTestCase(names[sys.argv[2]]))
     if result.testsRun == len(result.skipped):
         sys.exit(77)
     sys.exit(not result.wasSuccessful())
+
+
+if __name__ == "__main__":
+    run_case(globals())
