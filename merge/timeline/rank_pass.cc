@@ -77,7 +77,8 @@ class Pass {
       op.end_low = std::min(op.end, std::max({op.wait_end, c.last_incomplete_ns[row], c.wait_begin_ns[row]}));
     else if (!op.ended)
       op.end_low = op.wait_end;
-    op.censored = op.split && (!op.ended || !matched_.whole[matched_.members.collective[op.member]]);
+    op.censored = op.split && (!op.ended || !matched_.whole[matched_.members.collective[op.member]] ||
+                               matched_.doubtful[op.member] != 0);
     return op;
   }
   // Whether its end is too uncertain depends on how long a thread was inside MPI.
