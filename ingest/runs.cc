@@ -27,8 +27,7 @@ std::vector<Files> ByTime(std::span<const RunClue> clues, Files files, std::int6
   std::vector<Files> runs;
   std::int64_t end = 0;
   for (const std::size_t i : files) {
-    if (runs.empty() || Gap(end, clues[i].begin_ns) > gap_ns)
-      runs.emplace_back(), end = clues[i].end_ns;
+    if (runs.empty() || Gap(end, clues[i].begin_ns) > gap_ns) runs.emplace_back(), end = clues[i].end_ns;
     runs.back().push_back(i);
     end = std::max(end, clues[i].end_ns);
   }
@@ -44,8 +43,8 @@ std::vector<Files> ByWorldSize(std::span<const RunClue> clues, const Files& file
   std::vector<Files> runs;
   for (auto& [size, of_size] : told) runs.push_back(std::move(of_size));
   if (runs.empty()) return {silent};
-  const auto most = std::max_element(runs.begin(), runs.end(),
-                                     [](const Files& a, const Files& b) { return a.size() < b.size(); });
+  const auto most =
+      std::max_element(runs.begin(), runs.end(), [](const Files& a, const Files& b) { return a.size() < b.size(); });
   most->insert(most->end(), silent.begin(), silent.end());
   return runs;
 }

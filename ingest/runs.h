@@ -11,8 +11,8 @@ namespace lockstep::ingest {
 
 // What a file says of the run that it is of.
 struct RunClue {
-  std::int64_t told_world_size = 0;      // 0 it does not say.
-  std::int32_t told_rank = -1;           // -1 it does not say.
+  std::int64_t told_world_size = 0;       // 0 it does not say.
+  std::int32_t told_rank = -1;            // -1 it does not say.
   std::int64_t begin_ns = 0, end_ns = 0;  // Wall clock of what it recorded; equal: nothing.
 };
 

@@ -193,7 +193,7 @@ class Matcher {
     std::vector<Part> parts;
     std::size_t last = kNobody, second = kNobody;  // Positions of the latest awaited members.
     std::size_t last_waiting = kNobody;            // Of the latest that waits.
-    std::int64_t next_other_ns = kNoTime;          // First arrival after the last awaited one.
+    std::size_t next = kNobody, after = kNobody;   // First two of the others that came after the last awaited one.
     static constexpr std::size_t kNobody = SIZE_MAX;
   };
 
@@ -258,16 +258,18 @@ class Matcher {
     for (std::size_t i = 0; i < instance.count; ++i) {
       if (i == who.last) continue;
       if (who.parts[i].waits && later(i, who.last_waiting)) who.last_waiting = i;
-      if (who.last != Waiting::kNobody && !who.parts[i].awaited && later(i, who.last) &&
-          (who.next_other_ns == kNoTime || arrival(i) < who.next_other_ns))
-        who.next_other_ns = arrival(i);
+      if (who.last == Waiting::kNobody || who.parts[i].awaited || !later(i, who.last)) continue;
+      if (who.next == Waiting::kNobody || later(who.next, i))
+        who.after = std::exchange(who.next, i);
+      else if (who.after == Waiting::kNobody || later(who.after, i))
+        who.after = i;
     }
     return who;
   }
 
   // Until when each member could only wait, cluster time.
   void SetLimits(std::size_t base, const Instance& instance, CollectiveKind kind, bool uneven, const Waiting& who) {
-    const bool doubtful = Splits(kind) && who.next_other_ns != kNoTime;
+    const bool doubtful = Splits(kind) && who.next != Waiting::kNobody;
     for (std::size_t i = 0; i < who.parts.size(); ++i) {
       if (!who.parts[i].waits) continue;
       const auto& [rank, row] = members_[instance.first + i];
@@ -282,7 +284,8 @@ class Matcher {
       // Counts that differ say not which pairs exchange something: who left before did not wait for that one.
       if (uneven && left < limit && limit - left > Sum(out_.error_ns[base + until], out_.error_ns[base + i]))
         out_.limit_ns[base + i] = kNoTime;
-      out_.doubtful[base + i] = doubtful && who.next_other_ns < left;
+      const std::size_t other = i == who.next ? who.after : who.next;
+      out_.doubtful[base + i] = doubtful && other != Waiting::kNobody && arrival_[instance.first + other] < left;
     }
   }
 

@@ -33,10 +33,8 @@ TEST(Runs, ByNumberOfRanks) {
 }
 
 TEST(Runs, ARerunWithinMinutes) {
-  const std::vector<RunClue> clues = {{2, 0, 0, kSecond},
-                                      {2, 1, 0, kSecond},
-                                      {2, 0, 60 * kSecond, 61 * kSecond},
-                                      {2, 1, 60 * kSecond, 61 * kSecond}};
+  const std::vector<RunClue> clues = {
+      {2, 0, 0, kSecond}, {2, 1, 0, kSecond}, {2, 0, 60 * kSecond, 61 * kSecond}, {2, 1, 60 * kSecond, 61 * kSecond}};
   EXPECT_EQ(Runs(clues), (Expected{{0, 1}, {2, 3}}));
   EXPECT_EQ(TellRunsApart(clues)[1].apart, "recorded 59 s after");
 }
