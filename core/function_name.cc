@@ -54,7 +54,7 @@ std::string Unqualified(std::string_view text) {
   // What stood between the parts that went.
   for (const std::string_view rest : {"::", " const"}) RemoveAll(plain, rest);
   for (const std::string_view space : {" >", " ,"})
-    for (std::size_t at = plain.find(space); at != std::string::npos; at = plain.find(space, at)) plain.erase(at, 1);
+    for (std::size_t at = plain.find(space); at != std::string::npos; at = plain.find(space)) plain.erase(at, 1);
   return plain;
 }
 
@@ -126,7 +126,8 @@ std::string PlainFunction(std::string_view name) {
   for (const std::string_view nowhere : {"(anonymous namespace)::", "{anonymous}::", "<unnamed>::"})
     RemoveAll(text, nowhere);
   if (const std::size_t clone = text.find(" [clone"); clone != std::string::npos) text.resize(clone);
-  const bool arguments = text.ends_with(')') && text.find('(') > 0;
+  const std::size_t first = text.find('(');
+  const bool arguments = text.ends_with(')') && first > 0 && text[first - 1] != ' ';
   if (!arguments && text.find("::") == std::string::npos && text.find('<') == std::string::npos)
     return std::string(name);
   // Of a function with a result, the result; of other texts a space is no boundary.

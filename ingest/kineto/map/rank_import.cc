@@ -224,7 +224,8 @@ class RankBuilder {
                    fmt::format("{} events of a device are of kinds that are not understood: {}", device,
                                fmt::join(trace_->device_categories, ", ")));
     const auto launches = std::count(t_.api.kind.begin(), t_.api.kind.end(), schema::ApiKind::kLaunch);
-    if (launches > 0 && t_.kernels.rows() == 0 && t_.copies.rows() == 0)
+    if (launches > 0 && t_.kernels.rows() == 0 && t_.copies.rows() == 0 &&
+        trace_->skipped[static_cast<std::size_t>(Skipped::kDevice)] == 0)
       finish_.Lose(Loss::kGpuNotCaptured, 1, fmt::format("{} launches and no kernel", launches));
   }
 
