@@ -58,11 +58,6 @@ std::string Unqualified(std::string_view text) {
   return plain;
 }
 
-struct Argument {
-  std::string text;
-  bool common = false;  // Other kernels have it as well.
-};
-
 bool IsCommon(std::string_view argument) {
   static constexpr std::string_view kTypes[] = {"float", "double",   "int",           "long",        "short",  "char",
                                                 "bool",  "unsigned", "true",          "false",       "half",   "__half",
@@ -109,6 +104,26 @@ std::string Telling(std::string_view text) {
   return told + std::string(text.substr(close + 1));
 }
 
+// A mangled name that no demangler here takes (vendors' extensions): its own identifier first, what is behind it as it
+// stands. "" if it has none.
+std::string OfMangled(std::string_view name) {
+  name.remove_prefix(2);
+  const bool nested = name.starts_with('N');
+  if (nested) name.remove_prefix(1);
+  std::string_view last;
+  while (!name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) != 0) {
+    std::size_t length = 0, digits = 0;
+    for (; digits < name.size() && digits < 4 && std::isdigit(static_cast<unsigned char>(name[digits])) != 0; ++digits)
+      length = 10 * length + static_cast<std::size_t>(name[digits] - '0');
+    if (length == 0 || digits + length > name.size()) break;
+    last = name.substr(digits, length);
+    name.remove_prefix(digits + length);
+    if (!nested) break;
+  }
+  if (last.empty()) return "";
+  return name.empty() ? std::string(last) : std::string(last) + '<' + std::string(name) + '>';
+}
+
 }  // namespace
 
 std::string Demangled(std::string_view name) {
@@ -122,6 +137,10 @@ std::string Demangled(std::string_view name) {
 }
 
 std::string PlainFunction(std::string_view name) {
+  if (name.starts_with("_Z")) {
+    std::string plain = OfMangled(name);
+    return plain.empty() ? std::string(name) : plain;
+  }
   std::string text(name);
   for (const std::string_view nowhere : {"(anonymous namespace)::", "{anonymous}::", "<unnamed>::"})
     RemoveAll(text, nowhere);
@@ -137,6 +156,11 @@ std::string PlainFunction(std::string_view name) {
   return plain.empty() ? std::string(name) : plain;
 }
 
+std::string TellingFunction(std::string_view name) {
+  std::string plain = PlainFunction(name);
+  return plain == name ? plain : Telling(plain);
+}
+
 std::string ShortFunction(std::string_view name, std::size_t bytes) {
   if (name.size() <= bytes) return std::string(name);
   std::string text = PlainFunction(name);
@@ -144,11 +168,10 @@ std::string ShortFunction(std::string_view name, std::size_t bytes) {
   text = Telling(text);
   const std::size_t open = text.find('<');
   if (text.size() <= bytes || open == std::string::npos || open < 2) return text;
-  // The function's own begin and the arguments' end both tell something: each keeps a share.
+  // The end of the function's own name goes where that is enough.
   constexpr std::size_t kLeastOfName = 8;
   const std::size_t excess = text.size() - bytes + 2;
-  const std::size_t from_name = std::min(excess, open > kLeastOfName ? open - kLeastOfName : 0);
-  if (from_name > 2) text = text.substr(0, open - from_name) + ".." + text.substr(open);
+  if (open >= kLeastOfName + excess) text = text.substr(0, open - excess) + ".." + text.substr(open);
   return text;
 }
 

@@ -14,8 +14,12 @@ std::string Demangled(std::string_view name);
 // no C++ name comes back as it is.
 std::string PlainFunction(std::string_view name);
 
-// The same in at most so many bytes, as far as that goes: template arguments that other kernels have as well (numbers,
-// types of elements, helpers of PyTorch's) go first, then the end of what is in front of them. Functors stay longest.
+// The same without template arguments that other kernels have as well: numbers, types of elements, helpers of
+// PyTorch's.
+std::string TellingFunction(std::string_view name);
+
+// In at most so many bytes, as far as that goes: the whole name, else the plain
+// one, else the telling one, of which the end of what is in front of the arguments goes. Functors stay longest.
 std::string ShortFunction(std::string_view name, std::size_t bytes);
 
 }  // namespace lockstep

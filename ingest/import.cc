@@ -265,7 +265,8 @@ class Importer {
     std::optional<Error> first;
     for (std::size_t i = 0; i < imported_.size(); ++i) {
       Imported& one = imported_[i];
-      if (one.summary && one.summary->rows > 0) {
+      // A rank's own file may hold nothing: it says so, or it was cut before its first event.
+      if (one.summary && (one.summary->rows > 0 || one.summary->told_rank >= 0 || one.summary->data_losses > 0)) {
         readable.push_back(i);
         continue;
       }

@@ -73,6 +73,10 @@ std::string Sentence(const Context& context, Analysis& analysis) {
     analysis.suspicious = true;
     return "No rank left a readable file: there is nothing to analyse.";
   }
+  if (analysis.trust.events == 0 && !communicates && analysis.summary.terms.Sum() == 0) {
+    analysis.suspicious = true;
+    return fmt::format("No event was recorded on {}: there is nothing to analyse.", Plural(run.ranks, "rank"));
+  }
   if (run.ranks_expected > 1 && run.ranks == 1 && !run.ranks_left_out.empty())
     return "Only one rank was recorded: nothing to compare." + OfTheOneThereIs(analysis);
   if (run.ranks_expected > 1 && run.ranks == 1)

@@ -52,6 +52,15 @@ TEST(FunctionName, HostileOnesComeBackSomehow) {
   }
 }
 
+// Of AMD's compiler, with types that GCC's demangler does not know.
+TEST(FunctionName, WhatCannotBeDemangledBeginsWithItsName) {
+  EXPECT_EQ(PlainFunction("_ZN2ck6device12_GLOBAL__N_117kernel_grouped_v3INS_28GridDF16bE"),
+            "kernel_grouped_v3<INS_28GridDF16bE>");
+  EXPECT_TRUE(PrintedShort("_ZN2ck6device12_GLOBAL__N_117kernel_grouped_v3INS_28GridDF16bELi128ELi16EEEvT_", 30)
+                  .starts_with("kernel_grouped_v3<"));
+  for (const char* same : {"_Z", "_ZN", "_ZN0a", "_Z99x", "_Zno"}) EXPECT_EQ(PlainFunction(same), same);
+}
+
 TEST(FunctionName, Demangled) {
   EXPECT_EQ(Demangled("_Z3fooi"), "foo(int)");
   EXPECT_EQ(Demangled("_Z3fooi.kd"), "foo(int)");
