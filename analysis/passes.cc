@@ -82,7 +82,7 @@ constexpr Pass kPasses[] = {
      "",
      Always,
      Conclude,
-     {run, trust, summary, stragglers, buckets, findings, unrecorded, wait_only, mostly_posted, remarks},
+     {run, trust, summary, stragglers, buckets, findings, unrecorded, wait_only, mostly_posted, losses, remarks},
      {findings, additivity, verdict, remarks, suspicious},
      {"fsdp", "backends"}},
 };

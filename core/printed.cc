@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <iterator>
 
+#include "core/function_name.h"
+
 namespace lockstep {
 namespace {
 
@@ -155,6 +157,8 @@ std::string PrintedShort(std::string_view text, std::size_t columns) {
   // As many bytes take as many columns at most.
   if (text.size() <= columns || PrintedColumns(text) <= columns) return std::string(text);
   columns = std::max<std::size_t>(columns, 6);
+  const std::string function = ShortFunction(text, columns);
+  if (function != text) return PrintedShort(function, columns);
   const std::size_t tail = columns / 3, head = columns - tail - 2;
   std::size_t end = 0, used = 0, length = 1;
   for (; end < text.size(); end += length) {

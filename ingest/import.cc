@@ -26,6 +26,7 @@
 #include "ingest/formats.h"
 #include "ingest/map/groups.h"
 #include "ingest/rank_files/rank_source.h"
+#include "ingest/runs.h"
 #include "merge/parallel.h"
 #include "trace/file/strings.h"
 #include "trace/file/table_file.h"
@@ -37,15 +38,13 @@ namespace {
 using schema::kNone;
 
 // Grows when the same traces give other tables: caches are made again.
-constexpr std::uint64_t kImportRevision = 2;
+constexpr std::uint64_t kImportRevision = 3;
 // Below this many bytes of JSON in work, files do not wait for one another.
 constexpr std::uint64_t kFreeBytes = 256 << 20;
 // A file below this many bytes of JSON stays on one thread while others wait for theirs:
 // oneTBB 2021.8 takes longer to share a few milliseconds of work than to do it (256
 // files of 1 MB: 10 s against 3 s on one thread).
 constexpr std::uint64_t kSharedBytes = 32 << 20;
-// Traces of one job whose windows lie further apart than this: clocks are not that wrong.
-constexpr std::int64_t kFarApartNs = 600'000'000'000;
 
 std::string FinalName(std::int32_t rank) { return fmt::format("rank-{:05d}.h5", rank); }
 
@@ -260,25 +259,80 @@ class Importer {
     run_losses_.push_back(result_.losses.size() - 1);
   }
 
-  // With all files read: which rank each is, which groups are the same, what the
-  // files say of one another; files that were written with another answer are written again.
-  Status Decide() {
+  // Files of which something was understood. Others are named, with the kinds of what is in them.
+  Result<std::vector<std::size_t>> Readable() {
     std::vector<std::size_t> readable;
+    std::optional<Error> first;
     for (std::size_t i = 0; i < imported_.size(); ++i) {
-      if (imported_[i].summary) {
+      Imported& one = imported_[i];
+      // A rank's own file may hold nothing: it says so, or it was cut before its first event.
+      if (one.summary && (one.summary->rows > 0 || one.summary->told_rank >= 0 || one.summary->data_losses > 0)) {
         readable.push_back(i);
         continue;
       }
-      const Error& error = *imported_[i].error;
+      if (one.summary) one.error = NothingIn(works_[i].name, *one.summary);
+      const Error& error = *one.error;
       if (error.code == ErrorCode::kIo && error.where.find(ranks_dir_.string()) != std::string::npos) return error;
       Lose(-1, Loss::kFileUnreadable, 1, works_[i].name + ": " + error.what);
+      if (!first) first = error;
+      Remove(one);
     }
-    if (readable.empty()) {
-      Error error = *imported_.front().error;
-      if (imported_.size() > 1) error.what = "none of the files could be read: " + error.what;
-      if (error.where.empty()) error.where = works_.front().name;
-      return error;
+    if (!readable.empty()) return readable;
+    if (imported_.size() > 1) first->what = "none of the files could be read: " + first->what;
+    if (first->where.empty()) first->where = works_.front().name;
+    return *first;
+  }
+
+  static Error NothingIn(const std::string& name, const TraceSummary& summary) {
+    std::string kinds;
+    for (const CountedLoss& loss : summary.losses)
+      if (loss.loss == Loss::kImportCategorySkipped && !loss.detail.empty())
+        kinds += (kinds.empty() ? " (" : "; ") + loss.detail;
+    if (!kinds.empty()) kinds += ")";
+    return Error{ErrorCode::kUnsupported,
+                 summary.events == 0
+                     ? "there is no event in it"
+                     : fmt::format("none of its {} events is of a kind that is understood{}", summary.events, kinds),
+                 name, "name traces that a profiler of docs/importing.md wrote while the job ran"};
+  }
+
+  void Remove(const Imported& one) const {
+    std::error_code ignored;
+    if (!one.file.empty()) fs::remove(ranks_dir_ / one.file, ignored);
+  }
+
+  // One run is imported; files of others are named and left out.
+  std::vector<std::size_t> OfOneRun(const std::vector<std::size_t>& readable) {
+    std::vector<RunClue> clues;
+    for (const std::size_t i : readable) {
+      const TraceSummary& s = *imported_[i].summary;
+      clues.push_back({s.told_world_size, s.told_rank, s.begin_ns, s.end_ns});
     }
+    std::vector<RunOfFiles> runs = TellRunsApart(clues);
+    for (RunOfFiles& run : runs)
+      for (std::size_t& file : run.files) file = readable[file];
+    constexpr std::size_t kNamed = 3;
+    for (std::size_t r = 1; r < runs.size(); ++r) {
+      const std::vector<std::size_t>& files = runs[r].files;
+      std::string names;
+      for (std::size_t k = 0; k < std::min(files.size(), kNamed); ++k)
+        names += (k == 0 ? "" : ", ") + works_[files[k]].name;
+      if (files.size() > kNamed) names += fmt::format(" and {} more", files.size() - kNamed);
+      Lose(-1, Loss::kRunMixed, files.size(),
+           fmt::format("{}: {}{}{} of the run that was imported; left out, analyse {} by {}", names, runs[r].apart,
+                       runs[r].apart.empty() ? "beside the " : ", beside the ",
+                       fmt::format("{} {}", runs[0].files.size(), runs[0].files.size() == 1 ? "file" : "files"),
+                       files.size() == 1 ? "it" : "them", files.size() == 1 ? "itself" : "themselves"));
+      for (const std::size_t i : files) Remove(imported_[i]);
+    }
+    return runs[0].files;
+  }
+
+  // With all files read: which rank each is, which groups are the same, what the
+  // files say of one another; files that were written with another answer are written again.
+  Status Decide() {
+    LS_TRY(const std::vector<std::size_t> understood, Readable());
+    const std::vector<std::size_t> readable = OfOneRun(understood);
     std::vector<Asked> asked;
     ToldWorlds worlds;
     for (const std::size_t i : readable) {
@@ -287,16 +341,8 @@ class Importer {
       if (s.told_world_size > 0) worlds[s.told_world_size].push_back(i);
     }
     told_world_ = MostTold(worlds);
-    for (const auto& [size, files] : worlds) {
-      if (size == told_world_) continue;
-      for (const std::size_t i : files)
-        Lose(-1, Loss::kRunMixed, 1,
-             fmt::format("{}: says the job has {} ranks, {} of the files say {}; used all the same", works_[i].name,
-                         size, worlds[told_world_].size(), told_world_));
-    }
     const std::vector<PlannedRank> plan = PlanRanks(asked, told_world_);
     const std::int64_t world = World(plan);
-    Apart(readable);
 
     std::vector<std::size_t> kept;
     for (std::size_t k = 0; k < readable.size(); ++k) {
@@ -308,8 +354,7 @@ class Importer {
       Lose(plan[k].rank, Loss::kRankDuplicated, 1,
            fmt::format("{}: rank {} was read from {} instead", works_[readable[k]].name, plan[k].rank,
                        works_[readable[static_cast<std::size_t>(plan[k].loser_to)]].name));
-      std::error_code ignored;
-      fs::remove(ranks_dir_ / one.file, ignored);
+      Remove(one);
     }
     std::vector<std::pair<std::int32_t, TraceSummary*>> ranks;
     for (const std::size_t k : kept) ranks.emplace_back(plan[k].rank, &*imported_[readable[k]].summary);
@@ -336,26 +381,6 @@ class Importer {
     result_.world_size = world;
     for (const ImportLoss& loss : result_.losses) result_.incomplete |= Info(loss.loss).severity == Severity::kDataLoss;
     return Ok();
-  }
-
-  // Files of another run of the job, or of another job.
-  void Apart(const std::vector<std::size_t>& readable) {
-    std::vector<std::pair<std::int64_t, std::size_t>> begins;
-    for (const std::size_t i : readable) begins.emplace_back(imported_[i].summary->begin_ns, i);
-    if (begins.size() < 2) return;
-    std::sort(begins.begin(), begins.end());
-    const std::size_t middle = begins[(begins.size() - 1) / 2].second;
-    const TraceSummary& typical = *imported_[middle].summary;
-    for (const auto& [begin, i] : begins) {
-      const TraceSummary& s = *imported_[i].summary;
-      std::int64_t gap = 0;
-      if (__builtin_sub_overflow(std::max(s.begin_ns, typical.begin_ns), std::min(s.end_ns, typical.end_ns), &gap) ||
-          gap <= kFarApartNs)
-        continue;
-      Lose(-1, Loss::kRunMixed, 1,
-           fmt::format("{}: recorded {} s away from {}; used all the same", works_[i].name, gap / 1'000'000'000,
-                       works_[middle].name));
-    }
   }
 
   // Members of a group must give it one identity. Where no two of them call it by the same

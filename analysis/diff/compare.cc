@@ -18,11 +18,13 @@ std::string List(const std::vector<std::string>& names) {
 
 // Why these two say nothing about each other; "" if they do.
 std::string Incomparable(const RunSample& base, const RunSample& now) {
-  if (base.ranks != now.ranks)
+  // Where kernels were recorded, what one rank does in a step can be compared.
+  if (base.ranks != now.ranks && (!base.kernels_per_step || !now.kernels_per_step))
     return fmt::format("{} against {}: steps of different numbers of ranks cannot be compared",
                        analysis::Plural(base.ranks, "rank"), analysis::Plural(now.ranks, "rank"));
   const auto kind = [](const RunSample& run) {
-    return run.gpu_ranks == 0 ? "CPU" : run.gpu_ranks < run.ranks ? "partly GPU" : "GPU";
+    const auto recorded = static_cast<std::int64_t>(run.rank_samples.size());
+    return run.gpu_ranks == 0 ? "CPU" : run.gpu_ranks < recorded ? "partly GPU" : "GPU";
   };
   if (std::string_view(kind(base)) != kind(now))
     return fmt::format("a {} run against a {} run: compute is defined differently for the two", kind(base), kind(now));
@@ -38,12 +40,28 @@ std::string Incomparable(const RunSample& base, const RunSample& now) {
 }
 
 std::string TooFew(const RunSample& base, const RunSample& now) {
-  if (base.steps >= kLeastSteps && now.steps >= kLeastSteps) return "";
+  if (base.steps >= kEnoughSteps && now.steps >= kEnoughSteps) return "";
   const auto count = [](const RunSample& run) {
     return run.steps_kind.empty() ? std::string("no steps") : analysis::Count(run.steps);
   };
-  return fmt::format("both runs need {} complete steps after warm-up: base has {}, new has {}", kLeastSteps,
-                     count(base), count(now));
+  return fmt::format(
+      "both runs need {} complete steps after warm-up for a change of this size: base has {}, new has {}", kEnoughSteps,
+      count(base), count(now));
+}
+
+std::string OtherRanks(const RunSample& base, const RunSample& now) {
+  if (base.ranks == now.ranks) return "";
+  return fmt::format("{} against {}: a step of the one is no step of the other", analysis::Plural(base.ranks, "rank"),
+                     analysis::Plural(now.ranks, "rank"));
+}
+
+// Few values may lie on one side of the truth: the wider half of each interval counts for both.
+Difference FewApart(const Spread& base, const Spread& now) {
+  const auto half = [](const Spread& spread) {
+    return std::max(spread.median - spread.low, spread.high - spread.median);
+  };
+  const double value = now.median - base.median, wide = kWiden99 * std::hypot(half(base), half(now));
+  return {value, value - wide, value + wide};
 }
 
 Limit UsualLimit(const Measure& measure) {
@@ -56,8 +74,11 @@ Limit UsualLimit(const Measure& measure) {
 
 class Comparer {
  public:
-  Comparer(const Comparison& comparison, std::string too_few, double step_ns)
-      : too_few_(std::move(too_few)), step_ns_(step_ns), comparison_(comparison) {}
+  Comparer(const Comparison& comparison, double step_ns)
+      : other_ranks_(OtherRanks(comparison.base, comparison.now)),
+        too_few_(TooFew(comparison.base, comparison.now)),
+        step_ns_(step_ns),
+        comparison_(comparison) {}
 
   MeasureResult Of(const Measure& measure, Limit limit) const {
     MeasureResult result;
@@ -73,16 +94,26 @@ class Comparer {
       return result;
     }
     const bool careful = !result.limit.asked && measure.name != std::string_view("step_ns");
-    result.difference = DifferenceOf(result.base, result.now, careful ? kWiden99 : 1);
+    result.difference = too_few_.empty() ? DifferenceOf(result.base, result.now, careful ? kWiden99 : 1)
+                                         : FewApart(result.base, result.now);
     const double base = result.base.median;
     if (base > 0)
       result.relative = {result.difference.value / base, result.difference.low / base, result.difference.high / base};
-    if (!too_few_.empty()) {
-      result.reason = too_few_;
+    if (!other_ranks_.empty()) {
+      result.reason = other_ranks_;
       return result;
     }
     const double least = Least(result);
     const Difference& d = result.difference;
+    if (!too_few_.empty()) {
+      const double large = std::max(least, kFewStepsShare * std::fabs(result.base.median));
+      const bool beyond = d.low > large || d.high < -large;
+      if (beyond && std::min(result.base.count, result.now.count) >= kFewestSteps)
+        result.verdict = (d.value > 0) == measure.less_is_better ? Verdict::kWorse : Verdict::kBetter;
+      else
+        result.reason = too_few_;
+      return result;
+    }
     if ((d.low > 0 || d.high < 0) && std::fabs(d.value) >= least && d.value != 0) {
       result.verdict = (d.value > 0) == measure.less_is_better ? Verdict::kWorse : Verdict::kBetter;
     } else if (d.low > -least && d.high < least) {
@@ -106,7 +137,7 @@ class Comparer {
     return std::max(share, kOtherStepShare * step_ns_);
   }
 
-  std::string too_few_;
+  std::string other_ranks_, too_few_;
   double step_ns_;
   const Comparison& comparison_;
 };
@@ -153,13 +184,30 @@ std::string Sentence(const Comparison& c) {
                                  duration(std::fabs(step.difference.value)), grew ? "longer" : "less",
                                  duration(step.base.median), duration(step.now.median), 100 * step.relative->value);
   if (const std::string part = LargestPart(c.measures, grew); !part.empty()) text.insert(text.size() - 1, ", " + part);
+  if (!TooFew(c.base, c.now).empty())
+    text.insert(text.size() - 1, fmt::format(", from {} steps and {}", c.base.steps, c.now.steps));
   return text;
+}
+
+// Causes that the two runs support.
+std::vector<Cause> SupportedCauses(const RunSample& base, const RunSample& now) {
+  std::vector<Cause> causes = FindCauses(base, now);
+  const bool few = std::min(base.steps, now.steps) < kFewestSteps, other = base.ranks != now.ranks;
+  std::erase_if(causes, [&](const Cause& cause) {
+    // Of single steps nothing has an interval; of other ranks only what one rank does by itself is the same thing.
+    if (few && cause.interval_ns) return true;
+    return other && cause.kind != "kernel" && cause.kind != "kernels_per_step" && cause.kind != "gpu_clock";
+  });
+  return causes;
 }
 
 void AddRemarks(Comparison& c) {
   const auto add = [&](std::string text) { c.remarks.push_back(std::move(text)); };
   for (const auto& [which, run] : {std::pair("base", &c.base), std::pair("new", &c.now)})
     for (const std::string& why : run->incomplete) add(fmt::format("the {} run is not complete: {}", which, why));
+  if (c.base.rank_samples.size() != c.now.rank_samples.size() && c.base.ranks == c.now.ranks)
+    add(fmt::format("means are over {} of the base run and {} of the new one", c.base.rank_samples.size(),
+                    analysis::Plural(static_cast<std::int64_t>(c.now.rank_samples.size()), "rank")));
   if (c.base.job != c.now.job && !c.base.job.empty() && !c.now.job.empty())
     add(fmt::format("the programs are called differently: {} and {}", c.base.job, c.now.job));
   if (c.base.nodes != c.now.nodes)
@@ -194,7 +242,7 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
   c.base = std::move(base);
   c.now = std::move(now);
   const MeasureSample* step = c.base.Find("step_ns");
-  const Comparer comparer(c, TooFew(c.base, c.now), step == nullptr ? 0 : step->spread.median);
+  const Comparer comparer(c, step == nullptr ? 0 : step->spread.median);
   for (const Measure& measure : Measures()) {
     const auto asked =
         std::find_if(limits.begin(), limits.end(), [&](const Limit& limit) { return limit.measure == measure.name; });
@@ -213,7 +261,7 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
   }
   c.verdict = c.measures.front().verdict;
   c.sentence = Sentence(c);
-  if (TooFew(c.base, c.now).empty()) c.causes = FindCauses(c.base, c.now);
+  c.causes = SupportedCauses(c.base, c.now);
   AddRemarks(c);
   return c;
 }

@@ -28,8 +28,12 @@ struct Limit {
 Result<std::vector<Limit>> ParseLimits(std::string_view text);
 inline constexpr std::string_view kDefaultLimits = "step_ns:+3%";
 
-// Both sides need so many steps.
-inline constexpr std::int64_t kLeastSteps = 20;
+// From so many steps on both sides on, intervals decide as they are. With fewer, the step may have been caught in one
+// phase of the run, which no interval of those few shows: then only a change counts whose whole 99 % interval lies
+// beyond the limit and beyond this share of the measure, and nothing is called the same. Below the second number
+// nothing tells how much steps differ by themselves.
+inline constexpr std::int64_t kEnoughSteps = 20, kFewestSteps = 3;
+inline constexpr double kFewStepsShare = 0.1;
 // Measures without a limit of the user's count as changed from this share of themselves, and of the step, on.
 inline constexpr double kOtherShare = 0.05, kOtherStepShare = 0.01;
 

@@ -12,6 +12,8 @@
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/table.h"
 #include "core/collective.h"
+#include "core/function_name.h"
+#include "core/loss.h"
 #include "core/version.h"
 
 namespace lockstep::diff {
@@ -135,7 +137,7 @@ Status AddKernels(const merge::Timeline& timeline, const analysis::AnalyzeOption
   for (const std::vector<tables::Cell>& row : table.rows) {
     const auto launches = static_cast<double>(tables::IntOf(row[at["count"]]));
     count += launches;
-    const std::string family = KernelFamily(tables::TextOfCell(row[at["kernel"]]));
+    const std::string family = TellingFunction(tables::TextOfCell(row[at["kernel"]]));
     KernelSample& kernel = families[family];
     kernel.name = family;
     kernel.per_step += launches / rank_steps;
@@ -151,16 +153,18 @@ Status AddKernels(const merge::Timeline& timeline, const analysis::AnalyzeOption
 
 std::vector<std::string> WhyIncomplete(const analysis::Analysis& analysis) {
   std::vector<std::string> why;
-  if (!analysis.run.ranks_missing.empty())
-    why.push_back("nothing is there of " + analysis::RankNames(analysis.run.ranks_missing));
+  // That others lack a partner in them goes without saying.
+  const bool missing = !analysis.run.ranks_missing.empty();
+  if (missing) why.push_back("nothing is there of " + analysis::RankNames(analysis.run.ranks_missing));
   if (!analysis.run.ranks_ended_early.empty())
     why.push_back(analysis::RankNames(analysis.run.ranks_ended_early) + " ended early");
-  if (analysis.trust.unmatched_collectives > 0)
+  if (analysis.trust.unmatched_collectives > 0 && !missing)
     why.push_back(analysis::Plural(analysis.trust.unmatched_collectives, "collective") + " found no partner");
   if (analysis.trust.clock_violations > 0)
     why.push_back(analysis::Plural(analysis.trust.clock_violations, "collective") + " contradict the clocks");
   for (const analysis::LossRow& loss : analysis.losses)
-    if (loss.data_loss)
+    if (loss.data_loss && !(missing && loss.name == Info(Loss::kRankMissing).name) &&
+        !(missing && loss.name == Info(Loss::kUnmatchedCollective).name))
       why.push_back(analysis::Count(static_cast<std::int64_t>(loss.count)) + " " + loss.sentence +
                     (loss.rank < 0 ? "" : fmt::format(" (rank {})", loss.rank)));
   if (why.empty() && analysis.incomplete()) why.push_back(analysis.verdict);
@@ -173,35 +177,6 @@ const MeasureSample* RunSample::Find(std::string_view name) const {
   for (const MeasureSample& measure : measures)
     if (measure.name == name) return &measure;
   return nullptr;
-}
-
-std::string KernelFamily(std::string_view name) {
-  // "void at::native::(anonymous namespace)::f<4, g<x>>(int)": the last name before the arguments that are not within
-  // brackets.
-  std::string flat;
-  int depth = 0;
-  constexpr std::string_view kAnonymous = "(anonymous namespace)";
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    if (depth == 0 && name.substr(i).starts_with(kAnonymous)) {
-      i += kAnonymous.size() - 1;
-      continue;
-    }
-    const char c = name[i];
-    if (c == '<') {
-      ++depth;
-    } else if (c == '>' && depth > 0) {
-      --depth;
-    } else if (depth == 0) {
-      if (c == '(') break;
-      flat += c;
-    }
-  }
-  while (!flat.empty() && flat.back() == ' ') flat.pop_back();
-  const std::size_t colon = flat.rfind(':');
-  if (colon != std::string::npos) flat.erase(0, colon + 1);
-  const std::size_t space = flat.rfind(' ');
-  if (space != std::string::npos) flat.erase(0, space + 1);
-  return flat.empty() ? std::string(name) : flat;
 }
 
 Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options,

@@ -34,7 +34,7 @@ struct CollectiveSample {
   Spread transfer_ns, wait_ns;  // Sums over a step of the instances' medians over ranks; count 0: unknown.
 };
 
-// Of one name, template arguments left out.
+// Of one name, as TellingFunction gives it.
 struct KernelSample {
   std::string name;
   double per_step = 0;  // Launches of a rank.
@@ -74,8 +74,5 @@ Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::Anal
 std::string BaselineJson(const RunSample& sample);
 // kMalformed with the reason.
 Result<RunSample> ParseBaseline(const std::string& text, const std::string& path);
-
-// A kernel's name without return type, namespaces and arguments: "gemm_kernel".
-std::string KernelFamily(std::string_view name);
 
 }  // namespace lockstep::diff

@@ -38,7 +38,9 @@ double Widening(std::size_t blocks) {
 // own memory has not seen; this can, if roughly: half of the 95 % interval, 0 where there is no such likeness.
 double HalfOfCorrelated(const std::vector<double>& values, double center) {
   const std::size_t n = values.size();
-  if (n < 8) return 0;
+  // Of fewer values likeness is mostly chance, and the correction for that is larger than what it corrects.
+  constexpr std::size_t kLeastValues = 20;
+  if (n < kLeastValues) return 0;
   // Places instead of values: one outlier would hide the likeness of the rest.
   std::vector<std::size_t> order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});

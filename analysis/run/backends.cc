@@ -3,51 +3,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <set>
 #include <string>
+#include <utility>
 
 #include "analysis/core/format.h"
+#include "analysis/core/unrecorded.h"
 #include "analysis/passes.h"
-#include "core/fact.h"
 #include "core/loss.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::uint8_t kUnrecordedCalls = schema::Phase::kTorchUnrecorded;
-
-// Values of all facts of a name.
-template <typename F>
-void ForEachFact(const Context& context, std::string_view name, F&& f) {
-  const std::string key = "fact." + std::string(name);
-  const auto& meta = context.tables().meta;
-  for (std::size_t i = 0; i < meta.rows(); ++i) {
-    const std::string_view own = context.timeline().Text(meta.key[i]);
-    if (own == key || (own.starts_with(key) && own[key.size()] == '.')) f(context.timeline().Text(meta.value[i]));
-  }
-}
-
-bool RecordedAny(const Context& context) {
-  if (context.tables().collectives.rows() > 0) return true;
-  const auto& totals = context.tables().rank_totals;
-  return std::any_of(totals.comm_high_ns.begin(), totals.comm_high_ns.end(), [](std::int64_t ns) { return ns > 0; });
-}
-
-// Largest share over ranks of the window in calls of such a backend.
-double ShareOfCalls(const Context& context) {
-  const auto& phases = context.tables().step_phases;
-  const auto& totals = context.tables().rank_totals;
-  double largest = 0;
-  for (std::size_t i = 0; i < phases.rows(); ++i) {
-    if (phases.index[i] != -1 || phases.phase[i] != kUnrecordedCalls) continue;
-    for (std::size_t t = 0; t < totals.rows(); ++t)
-      if (totals.rank[t] == phases.rank[i] && totals.end_ns[t] > totals.begin_ns[t])
-        largest = std::max(largest, static_cast<double>(phases.phase_ns[i]) /
-                                        static_cast<double>(totals.end_ns[t] - totals.begin_ns[t]));
-  }
-  return largest;
-}
 
 void AddUnrecorded(Analysis& analysis, std::string detail) {
   const LossInfo& info = Info(Loss::kBackendNotCaptured);
@@ -73,46 +38,40 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
         isolated ? " (Python was started with -I, -E or -S)" : ""));
     break;
   }
-  ForEachFact(context, "mpi_unrecorded", [&](std::string_view fact) {
-    if (!analysis.unrecorded.empty()) return;
-    const std::string library(FactValue(fact, "library"));
+  const Unrecorded found = FindUnrecorded(context.timeline());
+  if (const std::string& library = found.mpi_library; !library.empty()) {
     analysis.unrecorded = fmt::format(
         "This program uses {}, whose calls Lockstep does not record: MPI waits and transfers are missing below and are "
         "counted as compute. To record them, build the program with Open MPI 4.",
         library.find("mpich") != std::string::npos || library.ends_with(".so.12") ? "MPICH (" + library + ")"
                                                                                   : library);
     AddUnrecorded(analysis, library + ": MPI of another library than Open MPI 4; build the program with that");
-  });
-  std::set<std::string> backends;
-  ForEachFact(context, "torch_backend", [&](std::string_view fact) {
-    if (FactValue(fact, "recorded") == "0" && FactValue(fact, "size") != "1") backends.emplace(FactValue(fact, "name"));
-  });
-  std::string what;
-  std::set<std::string> used;
-  ForEachFact(context, "torch_unrecorded", [&](std::string_view fact) {
-    what = FactValue(fact, "what");
-    used.emplace(FactValue(fact, "backend"));
-  });
-  if (used.empty()) used = backends;
-  if (used.empty()) return;
-  const double share = ShareOfCalls(context);
-  if (what.empty() && share >= kWorthShare)
-    what = fmt::format("calls of torch.distributed take {:.0f} % of the time", 100 * share);
-  if (what.empty() && !RecordedAny(context)) what = "it is the only communication that this job initialised";
-  if (what.empty()) return;
-
-  const std::string names = fmt::format("{}", fmt::join(used, " and "));
-  // What helps depends on where the tensors are.
+  }
+  for (const std::string& name : found.beside)
+    analysis.remarks.push_back(
+        fmt::format("Calls over {} take {} of the time at most; they count as communication that is neither waiting "
+                    "nor transfer, because who waited for whom in them is not recorded.",
+                    name, Percent(found.share)));
+  if (found.backends.empty()) return;
+  const std::string names = fmt::format("{}", fmt::join(found.backends, " and "));
+  // What helps depends on where the tensors are, and on what goes over MPI already.
   const std::string remedy =
-      analysis.run.gpu_ranks > 0
-          ? "use the nccl backend"
+      analysis.run.gpu_ranks > 0 ? "use the nccl backend"
+      : context.tables().collectives.rows() > 0
+          ? "move what still uses it to the mpi backend (DDP sends a model's buffers so at each forward; "
+            "broadcast_buffers=False leaves that out)"
           : "reduce over MPI in a DDP communication hook (examples/torch/ddp_train.py) or use the mpi backend; on GPUs "
             "the nccl backend";
+  AddUnrecorded(analysis, fmt::format("{}: {}; {}", names, found.what, remedy));
   if (!analysis.unrecorded.empty()) return;  // MPI was said to be missing already.
   analysis.unrecorded = fmt::format(
       "Communication through {} is not recorded ({}): its waits and transfers are missing below{}. To record it, {}.",
-      names, what, analysis.run.gpu_ranks > 0 ? "" : " and are counted as compute", remedy);
-  AddUnrecorded(analysis, fmt::format("{}: {}; {}", names, what, remedy));
+      names, found.what,
+      analysis.run.gpu_ranks > 0 ? ""
+      : found.share > 0
+          ? "; its calls count as communication that cannot be split, and what of it is in no call as compute"
+          : " and are counted as compute",
+      remedy);
 }
 
 }  // namespace lockstep::analysis

@@ -10,6 +10,7 @@
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "core/loss.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -72,6 +73,10 @@ std::string Sentence(const Context& context, Analysis& analysis) {
     analysis.suspicious = true;
     return "No rank left a readable file: there is nothing to analyse.";
   }
+  if (analysis.trust.events == 0 && !communicates && analysis.summary.terms.Sum() == 0) {
+    analysis.suspicious = true;
+    return fmt::format("No event was recorded on {}: there is nothing to analyse.", Plural(run.ranks, "rank"));
+  }
   if (run.ranks_expected > 1 && run.ranks == 1 && !run.ranks_left_out.empty())
     return "Only one rank was recorded: nothing to compare." + OfTheOneThereIs(analysis);
   if (run.ranks_expected > 1 && run.ranks == 1)
@@ -89,8 +94,20 @@ std::string Sentence(const Context& context, Analysis& analysis) {
   }
   if (const Finding* first = MostWorth(analysis)) return first->headline;
   std::string nothing = Nothing(analysis);
+  if (!run.ranks_missing.empty())
+    return fmt::format("{} of {} left no readable file, so waiting for {} is not seen; in the others {}",
+                       run.ranks_missing.size(), Plural(run.ranks_expected, "rank"),
+                       run.ranks_missing.size() == 1 ? "it" : "them", nothing);
   nothing[0] = 'N';
   return nothing;
+}
+
+// What was given and is not in any figure: before all that is.
+std::string LeftOut(const Analysis& analysis) {
+  for (const LossRow& loss : analysis.losses)
+    if (loss.name == Info(Loss::kRunMixed).name)
+      return fmt::format("Files of other runs were left out ({}). ", loss.detail);
+  return "";
 }
 
 void Remark(const Context& context, Analysis& analysis) {
@@ -150,7 +167,7 @@ void Remark(const Context& context, Analysis& analysis) {
 
 void Conclude(const Context& context, Analysis& analysis) {
   ChooseFindings(context, analysis);
-  analysis.verdict = Sentence(context, analysis);
+  analysis.verdict = LeftOut(analysis) + Sentence(context, analysis);
   Remark(context, analysis);
 }
 

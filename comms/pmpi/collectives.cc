@@ -25,9 +25,20 @@ Shape Rooted(Shape shape, int root) {
   shape.peer = PeerOf(root);
   return shape;
 }
-Shape Uneven(Shape shape) {
-  shape.uneven = true;
+// `gives`, `takes`: something to and from other members.
+Shape Uneven(Shape shape, bool gives = true, bool takes = true) {
+  shape.flags = static_cast<std::uint8_t>(kMpiUneven | (gives ? 0 : kMpiGivesNothing) | (takes ? 0 : kMpiTakesNothing));
   return shape;
+}
+// Some count of another member than the caller itself.
+bool AnyOther(const Comm* comm, const int counts[]) {
+  if (comm == nullptr || counts == nullptr || comm->inter()) return true;
+  for (int i = 0; i < comm->size; ++i)
+    if (counts[i] != 0 && i != comm->rank) return true;
+  return false;
+}
+bool Own(const Comm* comm, const int counts[]) {
+  return comm == nullptr || counts == nullptr || comm->inter() || counts[comm->rank] != 0;
 }
 
 // Inter-communicators: the root of the sending or receiving group passes MPI_ROOT.
@@ -46,11 +57,15 @@ Shape Gather(const Comm* comm, int sendcount, MPI_Datatype sendtype, int recvcou
 }
 
 // Only the root knows all counts; the others tell their own part.
+Shape Varying(const Comm* comm, int own_count, MPI_Datatype own_type, const int counts[], MPI_Datatype type, int root) {
+  return Rooted(IsRoot(comm, root) ? Elements(Sum(counts, static_cast<std::uint32_t>(N(comm))), type)
+                                   : Elements(static_cast<std::uint64_t>(own_count), own_type),
+                root);
+}
+
 Shape Gatherv(const Comm* comm, int sendcount, MPI_Datatype sendtype, const int recvcounts[], MPI_Datatype recvtype,
               int root) {
-  return Uneven(Rooted(IsRoot(comm, root) ? Elements(Sum(recvcounts, static_cast<std::uint32_t>(N(comm))), recvtype)
-                                          : Elements(static_cast<std::uint64_t>(sendcount), sendtype),
-                       root));
+  return Uneven(Varying(comm, sendcount, sendtype, recvcounts, recvtype, root), IsRoot(comm, root) || sendcount != 0);
 }
 
 Shape Scatter(const Comm* comm, int sendcount, MPI_Datatype sendtype, int recvcount, MPI_Datatype recvtype, int root) {
@@ -59,7 +74,8 @@ Shape Scatter(const Comm* comm, int sendcount, MPI_Datatype sendtype, int recvco
 
 Shape Scatterv(const Comm* comm, const int sendcounts[], MPI_Datatype sendtype, int recvcount, MPI_Datatype recvtype,
                int root) {
-  return Gatherv(comm, recvcount, recvtype, sendcounts, sendtype, root);
+  return Uneven(Varying(comm, recvcount, recvtype, sendcounts, sendtype, root), true,
+                IsRoot(comm, root) || recvcount != 0);
 }
 
 Shape Alltoallw(const Comm* comm, const void* sendbuf, const int sendcounts[], const MPI_Datatype sendtypes[],
@@ -73,7 +89,7 @@ Shape Alltoallw(const Comm* comm, const void* sendbuf, const int sendcounts[], c
     shape.count += part.count;
   }
   shape.dtype = DataType::kDerived;
-  return Uneven(shape);
+  return Uneven(shape, AnyOther(comm, counts), AnyOther(comm, recvcounts));
 }
 
 Shape NeighborAlltoallw(std::uint32_t degree, const int counts[], const MPI_Datatype types[]) {
@@ -149,7 +165,8 @@ LS_COLLECTIVE(Allgatherv, Iallgatherv,
               (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, const int recvcounts[],
                const int displs[], MPI_Datatype recvtype),
               (send, sendcount, sendtype, recv, recvcounts, displs, recvtype),
-              Uneven(Elements(Sum(recvcounts, N32(c)), recvtype)))
+              Uneven(Elements(Sum(recvcounts, N32(c)), recvtype), InPlace(send) ? Own(c, recvcounts) : sendcount != 0,
+                     AnyOther(c, recvcounts)))
 LS_COLLECTIVE(Alltoall, Ialltoall,
               (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount,
                MPI_Datatype recvtype),
@@ -160,7 +177,8 @@ LS_COLLECTIVE(Alltoallv, Ialltoallv,
                const int recvcounts[], const int rdispls[], MPI_Datatype recvtype),
               (send, sendcounts, sdispls, sendtype, recv, recvcounts, rdispls, recvtype),
               Uneven(InPlace(send) ? Elements(Sum(recvcounts, N32(c)), recvtype)
-                                   : Elements(Sum(sendcounts, N32(c)), sendtype)))
+                                   : Elements(Sum(sendcounts, N32(c)), sendtype),
+                     AnyOther(c, InPlace(send) ? recvcounts : sendcounts), AnyOther(c, recvcounts)))
 LS_COLLECTIVE(Alltoallw, Ialltoallw,
               (const void* send, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[],
                void* recv, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[]),
@@ -169,7 +187,8 @@ LS_COLLECTIVE(Alltoallw, Ialltoallw,
 LS_COLLECTIVE(Reduce_scatter, Ireduce_scatter,
               (const void* send, void* recv, const int recvcounts[], MPI_Datatype type, MPI_Op op),
               (send, recv, recvcounts, type, op),
-              Uneven(Elements(Sum(recvcounts, c != nullptr ? static_cast<std::uint32_t>(c->size) : 0), type)))
+              Uneven(Elements(Sum(recvcounts, c != nullptr ? static_cast<std::uint32_t>(c->size) : 0), type),
+                     AnyOther(c, recvcounts), Own(c, recvcounts)))
 LS_COLLECTIVE(Reduce_scatter_block, Ireduce_scatter_block,
               (const void* send, void* recv, int recvcount, MPI_Datatype type, MPI_Op op),
               (send, recv, recvcount, type, op),

@@ -4,6 +4,7 @@
 
 #include "comms/pmpi/state.h"
 #include "core/mpi_ops.h"
+#include "core/uneven.h"
 
 // Definitions that must be the ones the application calls.
 #define LS_EXPORT extern "C" __attribute__((visibility("default")))
@@ -27,7 +28,7 @@ struct Shape {
   DataType dtype = DataType::kUnknown;
   std::int32_t peer = -1;  // As recorded: -1 none, -2 any.
   std::int32_t tag = -1;
-  bool uneven = false;
+  std::uint8_t flags = 0;  // Of MpiRecord: kMpiUneven, kMpiGivesNothing, kMpiTakesNothing.
 };
 
 inline std::int32_t PeerOf(int rank) {
@@ -64,7 +65,7 @@ inline void Fill(MpiRecord& record, MpiOp op, std::uint8_t flags, std::uint64_t 
 
 inline MpiRecord MakeRecord(MpiOp op, std::uint64_t begin, std::uint64_t end, std::uint32_t comm, const Shape& shape) {
   MpiRecord record;
-  Fill(record, op, shape.uneven ? kMpiUneven : 0, begin, end, 0, comm, 0, shape);
+  Fill(record, op, shape.flags, begin, end, 0, comm, 0, shape);
   return record;
 }
 
@@ -76,7 +77,7 @@ inline void Write(MpiRecord& record, int result) {
 // The record of a collective or a message, made in the ring.
 inline void WriteOperation(MpiOp op, int result, std::uint8_t flags, std::uint64_t begin, std::uint64_t end,
                            std::uint64_t request, std::uint32_t comm, std::uint32_t seq, const Shape& shape) {
-  flags = static_cast<std::uint8_t>(flags | (shape.uneven ? kMpiUneven : 0) | (result != MPI_SUCCESS ? kMpiError : 0));
+  flags = static_cast<std::uint8_t>(flags | shape.flags | (result != MPI_SUCCESS ? kMpiError : 0));
   ring::EmitMade<2>([&](std::byte* memory) {
     Fill(*reinterpret_cast<MpiRecord*>(memory), op, flags, begin, end, request, comm, seq, shape);
   });

@@ -169,7 +169,9 @@ class KinetoWriter final : public Writer {
       put(", \"numSms\": ", devices.sm_count[i]);
       out += '}';
     }
-    out += "\n  ],\n  \"distributedInfo\": {\n    \"backend\": \"nccl\",\n    \"rank\": ";
+    out += "\n  ],\n  \"distributedInfo\": {\n    \"backend\": \"";
+    out += BackendOf(*head_);
+    out += "\",\n    \"rank\": ";
     AppendInt(out, rank_.rank);
     out += ",\n    \"world_size\": ";
     const std::string_view expected = run_->timeline->Meta("ranks_expected");

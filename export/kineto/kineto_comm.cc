@@ -1,5 +1,7 @@
 #include "export/kineto/kineto_comm.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -7,6 +9,7 @@
 
 #include "core/collective.h"
 #include "core/data_type_name.h"
+#include "core/fact.h"
 #include "core/hex.h"
 #include "export/common/describe.h"
 #include "export/common/text.h"
@@ -179,6 +182,17 @@ void AppendMessageArgs(std::string& out, const schema::RankTables& head, const C
   }
 }
 
+std::string_view BackendOf(const schema::RankTables& head) {
+  const auto gpu = schema::Code(CollectiveMode::kGpu);
+  for (const auto* modes : {&head.collectives.mode, &head.p2p.mode})
+    if (!modes->empty())
+      return std::find(modes->begin(), modes->end(), gpu) != modes->end() ? std::string_view("nccl") : "mpi";
+  for (std::size_t i = 0; i < head.meta.rows(); ++i)
+    if (trace::TextOf(head, head.meta.key[i]) == "fact.torch_backend")
+      return FactValue(trace::TextOf(head, head.meta.value[i]), "name");
+  return "";
+}
+
 std::string GroupList(const schema::RankTables& head, const CommMembers& known) {
   std::string out = "[";
   bool first = true;
@@ -189,7 +203,10 @@ std::string GroupList(const schema::RankTables& head, const CommMembers& known) 
     AppendJsonText(out, group.name);
     out += ", \"pg_desc\": ";
     AppendJsonText(out, group.description);
-    out += ", \"backend_config\": \"cuda:nccl\", \"pg_size\": ";
+    const std::string_view backend = BackendOf(head);
+    out += ", \"backend_config\": \"";
+    if (!backend.empty()) out += fmt::format("{}:{}", backend == "nccl" ? "cuda" : "cpu", backend);
+    out += "\", \"pg_size\": ";
     AppendUnsigned(out, head.comms.size[comm]);
     out += ", \"ranks\": ";
     AppendList(out, MembersOf(head, known, comm));

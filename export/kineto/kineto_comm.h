@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -19,6 +20,10 @@ void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, cons
                           std::uint32_t row);
 void AppendMessageArgs(std::string& out, const schema::RankTables& head, const CommMembers& members, std::uint32_t row,
                        std::int32_t rank);
+
+// What carried the rank's communication, as PyTorch names it: "nccl" of kernels, "mpi" of calls, else what PyTorch's
+// hooks or the imported trace named; "" nothing did.
+std::string_view BackendOf(const schema::RankTables& head);
 
 // The list of groups in distributedInfo: `[{"pg_name": ...}, ...]`.
 std::string GroupList(const schema::RankTables& head, const CommMembers& members);

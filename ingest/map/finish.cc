@@ -104,8 +104,8 @@ void RankFinish::Snapshots() {
 }
 
 void RankFinish::Count() {
-  s_.rows =
-      t_.kernels.rows() + t_.copies.rows() + t_.sync.rows() + t_.api.rows() + t_.ranges.rows() + t_.gpu_memory.rows();
+  s_.rows = t_.kernels.rows() + t_.copies.rows() + t_.sync.rows() + t_.api.rows() + t_.ranges.rows() +
+            t_.gpu_memory.rows() + t_.mpi_calls.rows();
   s_.kernels = t_.kernels.rows();
   s_.collectives = t_.collectives.rows();
   s_.steps = t_.steps.rows();

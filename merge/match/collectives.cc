@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/collective.h"
+#include "merge/match/awaited.h"
 #include "merge/match/comm_groups.h"
 #include "merge/match/instance_key.h"
 #include "merge/match/order.h"
@@ -135,6 +136,7 @@ class Matcher {
     out_.limit_ns.resize(members_.size());
     out_.error_ns.resize(members_.size());
     out_.endless.resize(members_.size());
+    out_.doubtful.resize(members_.size());
     out_.whole.resize(n);
     lacks_.resize(n);
     out_.first_member.resize(n + 1);
@@ -181,9 +183,18 @@ class Matcher {
     std::uint64_t bytes = 0;
     std::uint32_t operations = 1;
     bool uneven = false;
-    bool untimed = false;              // When some member arrived is not known: nobody's wait is.
-    std::size_t last = 0, second = 0;  // Positions of the two latest arrivals; second == last: there is only one.
-    std::int64_t error_ns = 0;         // Sum of the two largest clock errors.
+    bool untimed = false;  // When some member arrived is not known: nobody's wait is.
+    std::int64_t last_arrival_ns = kNoTime;
+    std::int64_t error_ns = 0;  // Sum of the two largest clock errors.
+  };
+
+  // Of a whole or partial instance: who is waited for, by whom.
+  struct Waiting {
+    std::vector<Part> parts;
+    std::size_t last = kNobody, second = kNobody;  // Positions of the latest awaited members.
+    std::size_t last_waiting = kNobody;            // Of the latest that waits.
+    std::size_t next = kNobody, after = kNobody;   // First two of the others that came after the last awaited one.
+    static constexpr std::size_t kNobody = SIZE_MAX;
   };
 
   // Writes the members' rows, but for what their ranks' breakdowns find.
@@ -210,10 +221,7 @@ class Matcher {
       all.uneven |= rows.uneven[row] != 0;
       all.untimed |= WithoutGpuTimes(rows.mode[row], rows.end_ns[row]);
       if (row < rows.kernel_operations.size()) all.operations = std::max(all.operations, rows.kernel_operations[row]);
-      if (arrival > arrival_[instance.first + all.last])
-        all.second = std::exchange(all.last, i);
-      else if (i > 0 && (all.second == all.last || arrival > arrival_[instance.first + all.second]))
-        all.second = i;
+      all.last_arrival_ns = std::max(all.last_arrival_ns, arrival);
     }
     all.error_ns = Sum(error_1, error_2);
     return all;
@@ -229,6 +237,76 @@ class Matcher {
     return root_at;
   }
 
+  Waiting WhoWaits(const Instance& instance, const CommGroup& group, CollectiveKind kind) const {
+    Waiting who;
+    const std::size_t root_at = RootAt(instance, group, kind);
+    const bool rooted = RootSends(kind) || RootReceives(kind);
+    if (rooted && root_at == instance.count) return who;
+    const auto arrival = [&](std::size_t i) { return arrival_[instance.first + i]; };
+    const auto later = [&](std::size_t i, std::size_t than) {
+      return than == Waiting::kNobody || arrival(i) > arrival(than);
+    };
+    for (std::size_t i = 0; i < instance.count; ++i) {
+      const FlatMember& member = members_[instance.first + i];
+      who.parts.push_back(PartOf(kind, i == root_at, Rows(member.rank).uneven[member.row]));
+      if (!who.parts[i].awaited) continue;
+      if (later(i, who.last))
+        who.second = std::exchange(who.last, i);
+      else if (later(i, who.second))
+        who.second = i;
+    }
+    for (std::size_t i = 0; i < instance.count; ++i) {
+      if (i == who.last) continue;
+      if (who.parts[i].waits && later(i, who.last_waiting)) who.last_waiting = i;
+      if (who.last == Waiting::kNobody || who.parts[i].awaited || !later(i, who.last)) continue;
+      if (who.next == Waiting::kNobody || later(who.next, i))
+        who.after = std::exchange(who.next, i);
+      else if (who.after == Waiting::kNobody || later(who.after, i))
+        who.after = i;
+    }
+    return who;
+  }
+
+  // Until when each member could only wait, cluster time.
+  void SetLimits(std::size_t base, const Instance& instance, CollectiveKind kind, bool uneven, const Waiting& who) {
+    const bool doubtful = Splits(kind) && who.next != Waiting::kNobody;
+    for (std::size_t i = 0; i < who.parts.size(); ++i) {
+      if (!who.parts[i].waits) continue;
+      const auto& [rank, row] = members_[instance.first + i];
+      // The last of them has the others to wait for; who has nobody waits until it comes itself.
+      std::size_t until = i == who.last ? who.second : who.last;
+      if (until == Waiting::kNobody) until = i;
+      const std::int64_t limit = arrival_[instance.first + until];
+      out_.limit_ns[base + i] = limit;
+      if (!uneven && !doubtful) continue;
+      const std::int64_t end = Rows(rank).end_ns[row];
+      const std::int64_t left = end == kNoTime ? kForever : ranks_[rank].clock->ToCluster(end);
+      // Counts that differ say not which pairs exchange something: who left before did not wait for that one.
+      if (uneven && left < limit && limit - left > Sum(out_.error_ns[base + until], out_.error_ns[base + i]))
+        out_.limit_ns[base + i] = kNoTime;
+      const std::size_t other = i == who.next ? who.after : who.next;
+      out_.doubtful[base + i] = doubtful && other != Waiting::kNobody && arrival_[instance.first + other] < left;
+    }
+  }
+
+  // Who came last, if somebody waited for it and its margin is beyond the clocks' error.
+  void SetLast(std::size_t to, const Instance& instance, CollectiveKind kind, const Waiting& who) {
+    if (who.last == Waiting::kNobody) return;
+    std::size_t second = who.second;
+    // Where others are awaited too, these set who came second; who alone waits for them may have come after them.
+    const bool alone = !Splits(kind) || second == Waiting::kNobody;
+    if (alone && who.last_waiting != Waiting::kNobody &&
+        (second == Waiting::kNobody || arrival_[instance.first + who.last_waiting] > arrival_[instance.first + second]))
+      second = who.last_waiting;
+    if (second == Waiting::kNobody) return;
+    const std::size_t base = out_.first_member[to];
+    const std::int64_t margin = arrival_[instance.first + who.last] - arrival_[instance.first + second];
+    const std::int64_t error = Sum(out_.error_ns[base + who.last], out_.error_ns[base + second]);
+    if (margin <= Sum(error, error)) return;
+    out_.collectives.last_rank[to] = out_.members.rank[base + who.last];
+    out_.collectives.charge_ns[to] = margin;
+  }
+
   void Fill(std::size_t to) {
     const Instance& instance = instances_[order_[to]];
     const CommGroup& group = comms_[instance.comm];
@@ -237,21 +315,16 @@ class Matcher {
     const std::uint8_t mode = Rows(one_rank).mode[one_row];
     const std::size_t base = out_.first_member[to], n = instance.count;
     const Together all = FillMembers(to, instance);
-    const std::int64_t last_arrival = arrival_[instance.first + all.last];
-    const bool mismatch = Mismatch(instance);
+    const bool mismatch = Mismatch(instance), uneven = all.uneven || Differ(instance);
     // There is no kernel for nothing: without a size it is only not known.
     const bool moves = all.bytes > 0 || kind == CollectiveKind::kBarrier || mode == schema::Code(CollectiveMode::kGpu);
     const bool says_waits = !all.untimed && moves && !group.inter && !mismatch;
     const bool splits = says_waits && Splits(kind);
-    const std::size_t root_at = says_waits ? RootAt(instance, group, kind) : n;
-    for (std::size_t i = 0; i < n; ++i) {
-      std::int64_t& limit = out_.limit_ns[base + i];
-      limit = kNoTime;
-      if (splits || (root_at < n && RootReceives(kind) && i == root_at))
-        limit = last_arrival;
-      else if (root_at < n && RootSends(kind) && i != root_at)
-        limit = arrival_[instance.first + root_at];
-    }
+    const Waiting who = says_waits ? WhoWaits(instance, group, kind) : Waiting{};
+    std::fill_n(out_.limit_ns.begin() + static_cast<std::ptrdiff_t>(base), n, kNoTime);
+    SetLimits(base, instance, kind, uneven, who);
+    const std::int64_t last_arrival =
+        splits && who.last != Waiting::kNobody ? arrival_[instance.first + who.last] : all.last_arrival_ns;
 
     schema::TlCollectives& c = out_.collectives;
     c.comm_id[to] = group.id;
@@ -268,7 +341,7 @@ class Matcher {
     c.transfer_ns[to] = c.wait_ns[to] = c.step[to] = -1;
     c.error_ns[to] = all.error_ns;
     c.splits[to] = splits;
-    c.uneven[to] = all.uneven || Differ(instance);
+    c.uneven[to] = uneven;
     c.operations[to] = all.operations;
     c.mismatch[to] = mismatch;
     out_.whole[to] = n >= group.size;
@@ -276,14 +349,7 @@ class Matcher {
       lacks_[to] = WhyLacking(instance, group);
       return;
     }
-    // Somebody waited for the last one only where the kind says so.
-    const bool awaited = splits || (root_at < n && (RootSends(kind) ? all.last == root_at : all.last != root_at));
-    if (!awaited || all.second == all.last) return;
-    const std::int64_t margin = last_arrival - arrival_[instance.first + all.second];
-    const std::int64_t error = Sum(out_.error_ns[base + all.last], out_.error_ns[base + all.second]);
-    if (margin <= Sum(error, error)) return;
-    c.last_rank[to] = out_.members.rank[base + all.last];
-    c.charge_ns[to] = margin;
+    SetLast(to, instance, kind, who);
   }
 
   static std::int32_t CommRank(const CommGroup& group, std::uint32_t rank) {

@@ -50,6 +50,9 @@ struct MatchedCollectives {
   std::vector<std::int64_t> error_ns;  // Clock error of the member at its arrival.
   std::vector<std::uint8_t> whole;     // Per instance: every member was seen.
   std::vector<std::uint8_t> endless;   // Per member: never completed, its end is only the last sign of life.
+  // Per member: somebody whom nobody need wait for came after the others and before its end. It may have been waited
+  // for all the same, because libraries pass data on through it, so the time since limit_ns is not known to be transfer.
+  std::vector<std::uint8_t> doubtful;
   // [rank as given][row of its collectives] -> row of members, kNone if not matched.
   std::vector<std::vector<std::uint32_t>> member_of;
 

@@ -96,6 +96,8 @@ class ActivityStream {
   void OnRanges(std::function<void(const schema::Ranges&)> f) { on_ranges_ = std::move(f); }
   // Rows of a table in memory, by their begin, to be added with AddOp.
   void AddRows(const std::vector<std::int64_t>& begin_ns, std::function<void(std::size_t row)> add);
+  // Time of the training thread in communication of which nothing else is known; of CPU ranks.
+  void AddCalls(const IntervalSet& calls);
   // An operation in flight; `kernel` is the row of the one that carried it, or kNone.
   void AddOp(const CommOp& op, std::uint32_t kernel);
 
@@ -108,8 +110,10 @@ class ActivityStream {
     kCallsBusy,
     kInputBusy,
     kCompute,
+    kUnrecordedBusy,
     kOpsCertain,
     kKernelsCertain,
+    kUnrecordedCertain,
     kPossible,
     kTransfer,
     kWait,

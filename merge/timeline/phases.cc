@@ -4,15 +4,8 @@
 #include <map>
 
 #include "merge/timeline/breakdown.h"
-#include "trace/file/strings.h"
 
 namespace lockstep::merge {
-namespace {
-
-// runtime/python names calls of torch.distributed so where their backend has no source.
-constexpr std::string_view kUnrecordedPrefix = "c10d::";
-
-}  // namespace
 
 std::vector<PhaseStretch> Innermost(const std::vector<PhaseStretch>& ranges) {
   std::vector<PhaseStretch> stretches, open;
@@ -48,22 +41,18 @@ void PhaseRanges::Add(const schema::Ranges& ranges) {
     if (category == schema::Category::kNone || ranges.thread[i] != thread_ || ranges.duration_ns[i] <= 0) continue;
     const Interval window{ranges.begin_ns[i], ranges.begin_ns[i] + ranges.duration_ns[i]};
     ranges_.push_back({window, category});
-    if (category != schema::Category::kCommunication || ranges.name.empty()) continue;
-    const auto [known, fresh] = is_unrecorded_.try_emplace(ranges.name[i], false);
-    if (fresh) known->second = trace::TextOf(texts_, ranges.name[i]).starts_with(kUnrecordedPrefix);
-    if (known->second) unrecorded_.push_back(window);
   }
 }
 
 schema::TlStepPhases PhaseRanges::Table(const std::vector<RankStep>& steps, Interval total, std::int32_t rank) {
   schema::TlStepPhases table;
-  if (ranges_.empty()) return table;
+  if (ranges_.empty() && unrecorded_.empty()) return table;
   std::stable_sort(ranges_.begin(), ranges_.end(),
                    [](const PhaseStretch& a, const PhaseStretch& b) { return a.window.begin < b.window.begin; });
 
   std::map<std::uint8_t, IntervalSet> sets;
   for (const PhaseStretch& stretch : Innermost(ranges_)) sets[stretch.category].push_back(stretch.window);
-  if (!unrecorded_.empty()) sets[kPhaseUnrecordedComm] = std::move(unrecorded_);
+  if (!unrecorded_.empty()) sets[kPhaseUnrecordedComm] = unrecorded_;
   std::map<std::uint8_t, Measure> measures;
   for (auto& [phase, set] : sets) {
     set = Normalize(std::move(set));

@@ -2,7 +2,7 @@
 // What the application says it did: time of the training thread in ranges that have
 // a category, per step.
 
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/interval.h"
@@ -27,18 +27,16 @@ std::vector<PhaseStretch> Innermost(const std::vector<PhaseStretch>& ranges);
 // Ranges of one thread that say what they are for, collected piece by piece.
 class PhaseRanges {
  public:
-  // `texts` holds strings.
-  PhaseRanges(const schema::RankTables& texts, std::uint32_t thread) : texts_(texts), thread_(thread) {}
+  // `unrecorded`: the thread's time in calls that no source records (unrecorded_calls.h).
+  PhaseRanges(std::uint32_t thread, IntervalSet unrecorded) : thread_(thread), unrecorded_(std::move(unrecorded)) {}
   void Add(const schema::Ranges& rows);
   // Rows of the table for one rank: each step's, then those of `total` with index -1.
   schema::TlStepPhases Table(const std::vector<RankStep>& steps, Interval total, std::int32_t rank);
 
  private:
-  const schema::RankTables& texts_;
   std::uint32_t thread_;
   std::vector<PhaseStretch> ranges_;
-  std::vector<Interval> unrecorded_;
-  std::unordered_map<std::uint32_t, bool> is_unrecorded_;
+  IntervalSet unrecorded_;
 };
 
 }  // namespace lockstep::merge

@@ -15,6 +15,7 @@
 #include "merge/timeline/helper_waits.h"
 #include "merge/timeline/hta_window.h"
 #include "merge/timeline/phases.h"
+#include "merge/timeline/unrecorded_calls.h"
 
 namespace lockstep::merge {
 namespace {
@@ -37,6 +38,7 @@ class Pass {
     if (out_.gpu && in_.hta_window) hta_ = SelectHtaWindow(tables_, in_.hta_until_ns);
     FindWindows();
     FindInside();
+    unrecorded_ = UnrecordedCalls(head_, events_, training_, out_.gpu);
     if (!out_.gpu) helper_waits_ = HelperWaits(head_, events_, training_);
     tables_.AllColumns();
     // Rows are in order of time in our own files. Where they are not, nothing can be let go on the way.
@@ -75,7 +77,8 @@ class Pass {
       op.end_low = std::min(op.end, std::max({op.wait_end, c.last_incomplete_ns[row], c.wait_begin_ns[row]}));
     else if (!op.ended)
       op.end_low = op.wait_end;
-    op.censored = op.split && (!op.ended || !matched_.whole[matched_.members.collective[op.member]]);
+    op.censored = op.split && (!op.ended || !matched_.whole[matched_.members.collective[op.member]] ||
+                               matched_.doubtful[op.member] != 0);
     return op;
   }
   // Whether its end is too uncertain depends on how long a thread was inside MPI.
@@ -192,8 +195,9 @@ class Pass {
 
   // Everything the breakdown looks at, by time. False: some table is not in order of time.
   bool Stream(bool whole) {
-    phases_.emplace(head_, training_);
+    phases_.emplace(training_, unrecorded_);
     ActivityStream stream(head_, tables_, training_, in_.hta, windows_, hta_ ? &*hta_ : nullptr, whole);
+    if (!out_.gpu) stream.AddCalls(unrecorded_);
     stream.OnRanges([&](const schema::Ranges& rows) { phases_->Add(rows); });
     stream.AddRows(head_.collectives.begin_ns, [&](std::size_t row) { AddCollective(row, stream); });
     if (!out_.gpu || !in_.hta) stream.AddRows(head_.p2p.begin_ns, [&](std::size_t row) { AddP2p(row, stream); });
@@ -324,6 +328,7 @@ class Pass {
   std::optional<HtaWindow> hta_;
   std::vector<Interval> windows_, parts_;
   IntervalSet helper_waits_;
+  IntervalSet unrecorded_;  // Calls of the training thread.
   std::vector<Terms> terms_;
   std::vector<std::int64_t> asked_, inside_before_;
   std::optional<PhaseRanges> phases_;

@@ -6,6 +6,7 @@ Sets are sorted lists of disjoint half-open (begin, end) in integer ns.
 import bisect
 
 SPLIT_KINDS = (1, 2, 3, 4, 5)
+GIVES_NOTHING, TAKES_NOTHING = 2, 4  # Bits of collectives.uneven.
 BARRIER, ROOT_SENDS, ROOT_RECEIVES = 5, (6, 9), (7, 8)
 TERMS = ("compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns")
 LATE = ("late_sender_ns", "late_receiver_ns")
@@ -119,21 +120,35 @@ def set_limits(activities, instances):
         split = kind in SPLIT_KINDS and rows[0]["splittable"] and moves and agree
         whole = len(rows) >= rows[0]["members"]
         root = next((r for r in rows if r["root"] == r["rank"]), None)
+        gives = lambda r: not r.get("uneven", 0) & GIVES_NOTHING
+        takes = lambda r: not r.get("uneven", 0) & TAKES_NOTHING
+        if split and any(gives(r) for r in rows):
+            last = max(r["arrival"] for r in rows if gives(r))
         for r in rows:
-            r["limit"], r["whole"] = None, whole
-            if split:
-                r["limit"] = last
+            r["limit"], r["whole"], r["doubtful"] = None, whole, False
+            if split and takes(r):
+                r["limit"] = max([r["arrival"]] + [o["arrival"] for o in rows if o is not r and gives(o)])
+                end = next(a for a in activities if a.rank == r["rank"]).to_cluster(r["end"]) if r["end"] is not None else None
+                doubt = errors[r["rank"]](r["begin"]) + max(errors[o["rank"]](o["begin"]) for o in rows)
+                if any(o.get("uneven") for o in rows) and end is not None and r["limit"] - end > doubt:
+                    r["limit"] = None  # It left without them.
+                # Who gives nothing came while it was in, after all others.
+                r["doubtful"] = any(o is not r and not gives(o) and o["arrival"] > last and
+                                    (end is None or o["arrival"] < end) for o in rows)
             elif root is not None and rows[0]["splittable"] and moves and agree:
-                if kind in ROOT_SENDS and r is not root:
+                if kind in ROOT_SENDS and r is not root and takes(r):
                     r["limit"] = root["arrival"]
                 elif kind in ROOT_RECEIVES and r is root:
-                    r["limit"] = last
+                    r["limit"] = max([r["arrival"]] + [o["arrival"] for o in rows if o is not r and gives(o)])
         # The last arriver, if its margin is beyond the clocks' doubt.
-        by_arrival = sorted(rows, key=lambda r: -r["arrival"])
+        by_arrival = sorted([r for r in rows if (takes(r) or r is root if kind in ROOT_SENDS else gives(r) or r is root)],
+                            key=lambda r: -r["arrival"])
+        if split and len(by_arrival) == 1:  # Who waited for it came second.
+            by_arrival += sorted([r for r in rows if not gives(r) and takes(r)], key=lambda r: -r["arrival"])[:1]
         last_rank, charge = -1, 0
-        awaited = split or (root is not None and kind in ROOT_SENDS and by_arrival[0] is root) or \
+        awaited = split or (by_arrival and root is not None and kind in ROOT_SENDS and by_arrival[0] is root) or \
             (root is not None and kind in ROOT_RECEIVES and by_arrival[0] is not root)
-        if whole and len(rows) > 1 and awaited:
+        if whole and len(by_arrival) > 1 and awaited:
             one, two = by_arrival[:2]
             doubt = errors[one["rank"]](one["begin"]) + errors[two["rank"]](two["begin"])
             if one["arrival"] - two["arrival"] > 2 * doubt:
@@ -200,7 +215,7 @@ def split_rows(activity):
         turn = max(min(activity.to_local(op["limit"]), end), begin)
         op["turn"] = turn
         op["wait_part"] = (begin, turn)
-        op["censored"] = op["end"] is None or not op["whole"]
+        op["censored"] = op["end"] is None or not op["whole"] or op["doubtful"]
         if op["mode"] in (1, 2) and not op["censored"]:
             low = max([turn] + [t for t in (op["last_incomplete"], op["wait_begin"]) if t is not None])
             low = min(low, end)

@@ -189,7 +189,7 @@ def read_rank(path, rank):
             comm=int(comms["global_id"][comm]) if known else ("unknown", rank, i), seq=int(c["seq"][i]),
             start=int(c["start"][i]), kind=int(c["kind"][i]),
             function=int(c["kind"][i]) if known and comms["kind"][comm] == NCCL else 0, mode=int(c["mode"][i]), bytes=int(c["bytes"][i]),
-            uneven=bool(c["uneven"][i]), members=int(comms["size"][comm]) if known else 2**31,
+            uneven=int(c["uneven"][i]), members=int(comms["size"][comm]) if known else 2**31,
             root=member(comm, int(c["root"][i])) if known else -1,
             splittable=bool(known and comms["kind"][comm] != 1), begin=int(c["begin_ns"][i]),
             post_end=time(c["post_end_ns"][i]), last_incomplete=time(c["last_incomplete_ns"][i]),

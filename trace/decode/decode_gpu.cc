@@ -1,12 +1,9 @@
 #include "trace/decode/decode_gpu.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 
 #include "core/comm_kernels.h"
+#include "core/function_name.h"
 #include "trace/decode/process_decoder.h"
 #include "trace/decode/sort_rows.h"
 
@@ -18,16 +15,6 @@ using schema::kNoTime;
 
 constexpr std::uint8_t kNvidia = schema::Vendor::kNvidia;
 constexpr std::uint16_t kHost = 65535;
-
-// The name itself where it is not mangled, or (GCC 12's libstdc++) longer than about a thousand characters.
-std::string Demangle(std::string_view name) {
-  std::string text(name);
-  if (!name.starts_with("_Z")) return text;
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(text.c_str(), nullptr, nullptr, &status),
-                                                        std::free);
-  return status == 0 && readable ? std::string(readable.get()) : text;
-}
 
 std::int32_t DeviceOrHost(std::uint16_t device) { return device == kHost ? -1 : device; }
 
@@ -78,7 +65,7 @@ void GpuRecords::SeeThread(std::uint32_t tid, std::int64_t begin_ns, std::int64_
 GpuRecords::Name GpuRecords::NameOf(std::uint32_t text) {
   const auto at = names_.find(text);
   if (at != names_.end()) return at->second;
-  const std::string readable = Demangle(TextOf(tables_, text));
+  const std::string readable = Demangled(TextOf(tables_, text));
   const Name name{text == kNone ? kNone : decoder_.Intern(readable), IsCommKernelName(readable)};
   names_.emplace(text, name);
   return name;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "core/uneven.h"
 #include "trace/decode/process_decoder.h"
 
 namespace lockstep::trace {
@@ -120,12 +121,14 @@ void ProcessDecoder::AddCollective(const Thread& thread, const MpiRecord& record
                                    std::uint32_t start, std::int64_t begin_ns, std::int64_t end_ns,
                                    std::uint32_t call) {
   const bool blocking = mode == kBlocking;
+  const std::uint8_t flags = record.head.flags;
   tables_.collectives.Append({.comm = CommRow(record.comm, begin_ns),
                               .seq = record.seq,
                               .start = start,
                               .kind = static_cast<std::uint8_t>(InfoOf(record.op).kind),
                               .mode = mode,
-                              .uneven = (record.head.flags & kMpiUneven) != 0,
+                              .uneven = UnevenBits((flags & kMpiUneven) != 0, (flags & kMpiGivesNothing) != 0,
+                                                   (flags & kMpiTakesNothing) != 0),
                               .thread = thread.row,
                               .begin_ns = begin_ns,
                               .post_end_ns = end_ns,

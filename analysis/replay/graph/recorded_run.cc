@@ -1,5 +1,8 @@
 #include "analysis/replay/graph/recorded_run.h"
 
+#include <fmt/format.h>
+
+#include "analysis/core/unrecorded.h"
 #include "analysis/replay/gpu/gpu_run.h"
 #include "analysis/replay/graph/gradients.h"
 #include "analysis/replay/host/host_run.h"
@@ -7,6 +10,13 @@
 namespace lockstep::replay {
 
 Result<std::unique_ptr<RecordedRun>> ReadRun(const merge::Timeline& timeline, const ReadRunOptions& options) {
+  const analysis::Unrecorded unrecorded = analysis::FindUnrecorded(timeline);
+  if (unrecorded.any())
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("communication over {} was not recorded, so a replay would not wait for it",
+                             unrecorded.mpi_library.empty() ? fmt::format("{}", fmt::join(unrecorded.backends, " and "))
+                                                            : unrecorded.mpi_library),
+                 timeline.run_dir, "lockstep analyze RUN says how to record it"};
   const auto& ranks = timeline.tables.ranks;
   std::int32_t gpu = -1, cpu = -1;
   for (std::size_t i = 0; i < ranks.rows(); ++i)

@@ -28,6 +28,12 @@ std::uint32_t Mapped(const std::vector<std::uint32_t>& map, std::uint32_t id) {
   return id < map.size() ? map[id] : kNone;
 }
 
+void AddNew(const std::vector<std::string>& from, std::vector<std::string>& to) {
+  constexpr std::size_t kMost = 8;
+  for (const std::string& text : from)
+    if (to.size() < kMost && std::find(to.begin(), to.end(), text) == to.end()) to.push_back(text);
+}
+
 class Joiner {
  public:
   Joiner(std::vector<std::unique_ptr<Partial>> partials, std::int64_t base_ns, unsigned jobs)
@@ -176,10 +182,8 @@ class Joiner {
                                Mapped(map.threads, mark.thread)});
       for (const auto& [correlation, shape] : part.launch_shapes)
         launch_shapes_.emplace_back(correlation, Mapped(map.shapes, shape));
-      for (const std::string& category : part.other_categories)
-        if (out_->other_categories.size() < 8 && std::find(out_->other_categories.begin(), out_->other_categories.end(),
-                                                           category) == out_->other_categories.end())
-          out_->other_categories.push_back(category);
+      AddNew(part.other_categories, out_->other_categories);
+      AddNew(part.device_categories, out_->device_categories);
       for (std::size_t i = 0; i < std::size(part.skipped); ++i) out_->skipped[i] += part.skipped[i];
       if (part.gpu_step_ns != kNoTime)
         out_->gpu_step_ns = std::max(out_->gpu_step_ns, Shifted(part.gpu_step_ns, base_ns_));

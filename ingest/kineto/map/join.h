@@ -12,7 +12,7 @@
 namespace lockstep::ingest {
 
 struct JoinedTrace : MappedTrace {
-  std::vector<std::string> other_categories;
+  std::vector<std::string> other_categories, device_categories;
   std::uint64_t skipped[static_cast<std::size_t>(Skipped::kCount)] = {};
   std::int64_t window_end_ns = schema::kNoTime;
   std::int64_t gpu_step_ns = schema::kNoTime;

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/comm_kernels.h"
+#include "core/function_name.h"
 #include "ingest/map/args.h"
 #include "ingest/map/names.h"
 
@@ -86,6 +87,26 @@ std::int64_t ElementsOf(std::string_view dims) {
   return any ? sum : -1;
 }
 
+// PyTorch's profiler without Kineto writes no categories: "CPU functions" is the process of its events, names and
+// nesting are all they have. These names are PyTorch's wherever they are.
+bool IsOfTorch(std::string_view name) {
+  static constexpr std::string_view kBegins[] = {"aten::",
+                                                 "autograd::",
+                                                 "torch::",
+                                                 "c10d::",
+                                                 "prim::",
+                                                 "gloo:",
+                                                 "nccl:",
+                                                 "record_param_comms",
+                                                 "ProfilerStep#",
+                                                 "Optimizer.",
+                                                 "enumerate(DataLoader)",
+                                                 "DistributedDataParallel.",
+                                                 "FullyShardedDataParallel."};
+  return std::any_of(std::begin(kBegins), std::end(kBegins),
+                     [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
 class BatchMapper {
  public:
   std::unique_ptr<Partial> Run(std::span<const Event> events) {
@@ -144,10 +165,14 @@ class BatchMapper {
   void Other(const Event& event) {
     // The profiler's own span: no event of the application.
     if (event.category_text == "Trace") return Window(event.begin_ns + Duration(event));
-    Skip(Skipped::kOther);
-    auto& known = out_->other_categories;
-    if (known.size() < 8 && std::find(known.begin(), known.end(), event.category_text) == known.end())
-      known.emplace_back(event.category_text);
+    if (event.category_text.empty() && (event.pid_text == "CPU functions" || IsOfTorch(event.name)))
+      return Range(event, StepNumber(event.name) >= 0 ? schema::RangeSource::kTorch : schema::RangeSource::kCpuOp);
+    const bool of_device =
+        event.stream != kineto::kAbsent || event.device != kineto::kAbsent || event.pid_text == "CUDA functions";
+    Skip(of_device ? Skipped::kDevice : Skipped::kOther);
+    const std::string_view kind = event.category_text.empty() ? "no category" : event.category_text;
+    auto& known = of_device ? out_->device_categories : out_->other_categories;
+    if (known.size() < 8 && std::find(known.begin(), known.end(), kind) == known.end()) known.emplace_back(kind);
   }
 
   void Window(std::int64_t end_ns) { out_->window_end_ns = std::max(out_->window_end_ns, end_ns); }
@@ -366,7 +391,9 @@ class BatchMapper {
       else
         CommArg(key, value, comm.args);
     });
-    const std::uint32_t name = out_->strings.Intern(event.name);
+    const bool mangled = event.name.starts_with("_Z");
+    const std::uint32_t name =
+        mangled ? out_->strings.Intern(Demangled(event.name)) : out_->strings.Intern(event.name);
     NameFacts& facts = Facts(name);
     if (facts.kernel == kNotLooked) facts.kernel = IsCommKernelName(event.name);
     if (facts.kernel == 1 || comm.args.name != kNone) {

@@ -54,7 +54,8 @@ struct GivenName {
   std::string name;
 };
 
-enum class Skipped : std::uint8_t { kGpuAnnotation, kOverhead, kOther, kCount };
+// kDevice: work of a device, of a kind that is not understood.
+enum class Skipped : std::uint8_t { kGpuAnnotation, kOverhead, kOther, kDevice, kCount };
 
 struct Partial {
   schema::Kernels kernels;
@@ -72,7 +73,8 @@ struct Partial {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> launch_shapes;  // AMD: correlation, row of shapes.
   std::vector<StepMark> steps;
   std::vector<GivenName> names;
-  std::vector<std::string> other_categories;  // Distinct, a few.
+  std::vector<std::string> other_categories;   // Distinct, a few.
+  std::vector<std::string> device_categories;  // Likewise, of Skipped::kDevice.
   std::uint64_t skipped[static_cast<std::size_t>(Skipped::kCount)] = {};
   std::uint64_t events = 0;
   std::int64_t window_end_ns = schema::kNoTime;  // "Record Window End", end of the profiler's own span.

@@ -209,14 +209,24 @@ class RankBuilder {
       finish_.Lose(defect.loss, defect.count, source + (defect.detail.empty() ? "" : ": " + defect.detail));
     finish_.LoseUnknowns(communication.without_group);
     static constexpr const char* kSkipped[] = {"GPU annotations (the host's are used)", "profiler overhead",
-                                               "categories of no use"};
+                                               "categories of no use", "work of a device"};
     for (std::size_t i = 0; i < std::size(trace_->skipped); ++i) {
       if (trace_->skipped[i] == 0) continue;
       std::string detail = kSkipped[i];
       if (i == static_cast<std::size_t>(Skipped::kOther) && !trace_->other_categories.empty())
         detail += fmt::format(": {}", fmt::join(trace_->other_categories, ", "));
+      if (i == static_cast<std::size_t>(Skipped::kDevice)) continue;
       finish_.Lose(Loss::kImportCategorySkipped, trace_->skipped[i], detail);
     }
+    // What the device did is not known, so nobody may take the host's time for all there was.
+    if (const std::uint64_t device = trace_->skipped[static_cast<std::size_t>(Skipped::kDevice)]; device > 0)
+      finish_.Lose(Loss::kGpuNotCaptured, device,
+                   fmt::format("{} events of a device are of kinds that are not understood: {}", device,
+                               fmt::join(trace_->device_categories, ", ")));
+    const auto launches = std::count(t_.api.kind.begin(), t_.api.kind.end(), schema::ApiKind::kLaunch);
+    if (launches > 0 && t_.kernels.rows() == 0 && t_.copies.rows() == 0 &&
+        trace_->skipped[static_cast<std::size_t>(Skipped::kDevice)] == 0)
+      finish_.Lose(Loss::kGpuNotCaptured, 1, fmt::format("{} launches and no kernel", launches));
   }
 
   void Add(std::string_view key, std::string_view value) { finish_.Add(key, value); }

@@ -1,14 +1,14 @@
 """Calls of torch.distributed become ranges where no other source shows them (gloo, ucc).
 
 MPI is seen by its own wrappers, NCCL by its plugin. Works of gloo are seen by the probe, DDP's own too (groups.py); the
-ranges say where the program called. Of other backends (ucc) the ranges are all there is; ddp.py reports what DDP
-reduces over them.
+ranges say where the program called. Of other backends (ucc) the ranges are all there is, and how much their groups
+carried (uses.py); ddp.py reports what DDP reduces over them.
 """
 
 import functools
 import inspect
 
-from . import groups, probe, state
+from . import groups, probe, state, uses
 from .state import COMMUNICATION, TORCH, thread
 
 _RECORDED = {"mpi", "nccl"}  # And gloo, if it can be observed.
@@ -20,6 +20,8 @@ _CALLS = (
     "irecv", "broadcast_object_list", "all_gather_object", "gather_object", "scatter_object_list",
 )
 _ALWAYS = {"all_reduce", "broadcast", "reduce", "all_gather", "barrier", "send", "recv"}  # Of every version.
+# What torch's own Python calls of its C++: the group comes first. DDP sends its buffers so at each forward.
+_BUILTIN_CALLS = ("_broadcast_coalesced",)
 _ranges = False  # Whether any group has a backend whose calls become ranges.
 _known = set()
 _torch = None
@@ -58,6 +60,8 @@ def _note_group(dist, group):
     for name in names:
         if name not in _SHOWN:
             _ranges = True
+        if name not in _RECORDED and dist.get_world_size(group) > 1:
+            uses.count_group(dist, group, name)
         if name not in _known:
             _known.add(name)
             state.later("torch_backend", name=name, recorded=int(name in _RECORDED), size=dist.get_world_size(group),
@@ -81,40 +85,44 @@ def _first_tensor(argument):
     return argument if hasattr(argument, "element_size") else None
 
 
-def _call(dist, function, name):
+def _call(dist, function, name, builtin=False):
+    at, partner, tag_at, parameters, tensor_at = (0, None, None, [], 1) if builtin else (None, None, None, [], 0)
     try:
-        parameters = list(inspect.signature(function).parameters)
-        at = parameters.index("group") if "group" in parameters else None
-        partner = next((i for i, one in enumerate(parameters) if one in ("dst", "src")), None)
-        tag_at = parameters.index("tag") if "tag" in parameters else None
+        if not builtin:
+            parameters = list(inspect.signature(function).parameters)
+            at = parameters.index("group") if "group" in parameters else None
+            partner = next((i for i, one in enumerate(parameters) if one in ("dst", "src")), None)
+            tag_at = parameters.index("tag") if "tag" in parameters else None
     except (TypeError, ValueError) as error:
         state.missed("the group of torch.distributed." + name, error)
-        at = partner = tag_at = None
-        parameters = []
-    text = b"c10d::" + name.encode()
+    text = b"c10d::" + (name.lstrip("_") if builtin else name).encode()
 
     @state.stands_for(function)
     def call(*args, **kwargs):
         if state.compiling() or not _ranges or not state.on or thread.comm:
             return function(*args, **kwargs)
         group = kwargs.get("group") if at is None or len(args) <= at else args[at]
-        first = args[0] if args else next(iter(kwargs.values()), None)
+        first = args[tensor_at] if len(args) > tensor_at else next(iter(kwargs.values()), None)
         backend = backend_of(dist, group, _first_tensor(first))
         if backend == "" or backend in _SHOWN:
             return function(*args, **kwargs)
         thread.comm = True
         state.before_record()
-        before = None
-        if backend == groups.OBSERVED and backend in _RECORDED:
-            before = _enter(dist, group, args, kwargs)
+        recorded = backend in _RECORDED
+        before = _enter(dist, group, args, kwargs) if recorded and not builtin else None
+        done = 0 if recorded else uses.operations(backend)
         begin = probe.range_begin(text, TORCH)
+        work = None
         try:
-            return function(*args, **kwargs)
+            work = function(*args, **kwargs)
+            return work
         finally:
             thread.comm = False
             probe.range_end(text, TORCH, COMMUNICATION, begin, _bytes_of(first), 1)
             if before is not None:
                 probe.torch_enter(before, -1, -1)
+            if not recorded:
+                uses.covered(backend, work, uses.operations(backend) - done)
 
     def _argument(args, kwargs, index):
         if index is None:
@@ -150,6 +158,13 @@ def wrap(torch):
         setattr(c10d, name, wrapped)
         if getattr(dist, name, None) is function:
             setattr(dist, name, wrapped)
+    for name in _BUILTIN_CALLS:
+        function = getattr(dist, name, None)
+        if function is None:
+            state.missed("torch.distributed." + name, AttributeError("not a function of torch.distributed"))
+            continue
+        setattr(dist, name, _call(dist, function, name, builtin=True))
+    uses.wrap()
     for name, noted in (("init_process_group", lambda _made: _note_default(dist)),
                         ("new_group", lambda made: _note_made(dist, made))):
         function = getattr(c10d, name)

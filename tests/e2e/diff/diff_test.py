@@ -106,9 +106,13 @@ class Diff(unittest.TestCase):
         self.assertIn("other kinds of steps", done.stderr.decode())
 
     def test_too_few_steps(self):
-        code, report = compare(run("a"), run("short", 7, "slow rank=1 factor=1.5", "9MiB", "--set", "steps=15"))
+        code, report = compare(run("a"), run("short", 7, "slow rank=1 factor=1.01", "9MiB", "--set", "steps=15"))
         self.assertEqual((code, report["verdict"]), (0, "cannot tell"))
         self.assertIn("20 complete steps", report["sentence"])
+        # A large change needs fewer.
+        code, report = compare(run("a"), run("shorter", 7, "slow rank=1 factor=1.5", "9MiB", "--set", "steps=8"))
+        self.assertEqual((code, report["verdict"]), (4, "worse"))
+        self.assertIn("steps and 6", report["sentence"])
 
     def test_incomplete_run(self):
         code, report = compare(run("a"), run("died", 8, "died rank=1 step=35 signal=9"))

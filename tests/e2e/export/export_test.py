@@ -218,6 +218,7 @@ class Imported(Case):
             self.assertRegex(text, rf'(?m)^.*"rank":\s+{rank}\b')  # As Holistic Trace Analysis looks for it.
             trace = json.loads(text)
             self.assertEqual(trace["distributedInfo"]["world_size"], 4)
+            self.assertEqual(trace["distributedInfo"]["backend"], "nccl")
         runs.lockstep("import", "kineto", out, "-o", back)
         before, after = jobs.Run(run).files(), jobs.Run(back).files()
         for name in before:
@@ -230,6 +231,15 @@ class Imported(Case):
             def arrivals(file):
                 return sorted(int(ns) for ns in file["collective_ranks/arrival_ns"][:])
             self.assertEqual(len(arrivals(a)), len(arrivals(b)))
+
+
+    def test_names_the_backend_that_there_was(self):
+        out = self.directory / "mpi"
+        runs.lockstep("export", runs.make(runs.MPI, self.directory), "--format", "kineto", "-o", out)
+        for path in out.iterdir():
+            info = json.loads(path.read_text())["distributedInfo"]
+            self.assertEqual(info["backend"], "mpi")
+            self.assertEqual({group["backend_config"] for group in info["pg_config"]}, {"cpu:mpi"})
 
 
 class Narrowed(Case):

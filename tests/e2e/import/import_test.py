@@ -348,8 +348,8 @@ class Ranks(Case):
         job = traces.job(3)
         job[2].facts["distributedInfo"]["world_size"] = 64
         files = self.imported(*self.write(job), code=3)
-        self.assertEqual(sorted(files), [0, 1, 2])
-        self.assertIn("says the job has 64 ranks", self.done.stdout)
+        self.assertEqual(sorted(files), [0, 1])
+        self.assertIn("rank_2.json: says the job has 64 ranks, not 3", self.done.stdout)
 
 
 class Defects(Case):

@@ -452,9 +452,14 @@ class Module(Case):
                          [(i, 0, 1) for i in range(4)])
 
 
-if __name__ == "__main__":
+def run_case(names):
+    """The class of tests that the command line names."""
     result = unittest.TextTestRunner(verbosity=2).run(
-        unittest.defaultTestLoader.loadTestsFromTestCase(globals()[sys.argv[2]]))
+        unittest.defaultTestLoader.loadTestsFromTestCase(names[sys.argv[2]]))
     if result.testsRun == len(result.skipped):
         sys.exit(77)
     sys.exit(not result.wasSuccessful())
+
+
+if __name__ == "__main__":
+    run_case(globals())

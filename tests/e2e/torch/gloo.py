@@ -1,9 +1,7 @@
 """torch.distributed over gloo under `lockstep run`: gloo.py BUILD_DIR CASE"""
 import json
-import sys
-import unittest
 
-from check import (Case, DDP_TRAIN, HERE, JOB, LOCKSTEP, MPIRUN, PYTHON, buckets_of_job, needs_mpi, run)
+from check import Case, DDP_TRAIN, HERE, JOB, LOCKSTEP, MPIRUN, PYTHON, buckets_of_job, needs_mpi, run, run_case
 
 ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, BARRIER, BROADCAST, REDUCE, GATHER, SCATTER = 1, 2, 4, 5, 6, 7, 8, 9
 INT64, FLOAT32, FLOAT64 = 7, 11, 12
@@ -83,16 +81,9 @@ class Works(Gloo):
             self.assertEqual([(r["kind"], r["bytes"]) for r in on_half][-3:], [(ALL_REDUCE, 4 * 420)] * 3)
             self.assertEqual([r["bytes"] for r in self.works(rank) if r["group"]["size"] == 4], [40])
 
-    def test_another_backend(self):
-        """What no source records is said first, and the exit code is 3."""
-        self.job("other_backend")
-        analysis, text = self.analyze(expected=3)
-        self.assertIn("another is not recorded", text)
-        self.assertIn("BackendNotCaptured", [loss["name"] for loss in analysis["losses"]])
-
 
 @needs_mpi
-class Ddp(Gloo):
+class Reducer(Gloo):
     def test_results_and_buckets(self):
         """The same parameters to the last bit, and every bucket of DDP's own reducer."""
         import torch
@@ -132,8 +123,4 @@ class Ddp(Gloo):
 
 
 if __name__ == "__main__":
-    result = unittest.TextTestRunner(verbosity=2).run(
-        unittest.defaultTestLoader.loadTestsFromTestCase(globals()[sys.argv[2]]))
-    if result.testsRun == len(result.skipped):
-        sys.exit(77)
-    sys.exit(not result.wasSuccessful())
+    run_case(globals())

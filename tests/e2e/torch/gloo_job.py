@@ -70,17 +70,6 @@ def batch_norm():
         print(json.dumps([p.detach().sum().item() for p in model.parameters()]))
 
 
-def other_backend():
-    """A backend that no source knows, which the program registers itself."""
-    for _ in range(3):
-        dist.all_reduce(torch.ones(10))
-
-
-backend = "gloo"
-if sys.argv[1] == "other_backend":
-    backend = "another"
-    dist.Backend.register_backend("another", lambda store, rank, size, timeout: dist.ProcessGroupGloo(
-        store, rank, size, timeout))
-dist.init_process_group(backend, init_method="file://" + sys.argv[2], rank=RANK, world_size=SIZE)
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=RANK, world_size=SIZE)
 globals()[sys.argv[1]]()
 dist.destroy_process_group()

@@ -69,14 +69,45 @@ TEST(Buckets, OfAnotherSizeAreNotFound) {
   EXPECT_TRUE(json["buckets"]["rows"][1]["transfer_ns_median"].is_null());
 }
 
-TEST(Backends, RecordedAndUnusedOnesSayNothing) {
-  Job job = Simulate(Small());
+void AddGloo(Job& job, std::string_view use) {
   AddMeta(job.timeline.tables, "fact.torch_backend", "name=gloo\trecorded=0\tsize=2");
   AddMeta(job.timeline.tables, "fact.torch_backend.2", "name=mpi\trecorded=1\tsize=2");
   AddMeta(job.timeline.tables, "fact.ddp_model", "model=0\tbackend=gloo\trecorded=0\thook=user.hook\tsize=2");
-  const analysis::Analysis analysis = job.Analyze();
-  EXPECT_TRUE(analysis.unrecorded.empty());
-  EXPECT_FALSE(Lost(analysis, "BackendNotCaptured"));
+  if (!use.empty()) AddMeta(job.timeline.tables, "fact.torch_group_use", "backend=gloo\t" + std::string(use));
+}
+
+TEST(Backends, CountedAndUnusedOnesSayNothing) {
+  for (const char* use : {"steps=12\tused=0\toperations=0\tcovered=0\tuncounted=0",
+                          "steps=12\tused=1\toperations=2\tcovered=0\tuncounted=0"}) {
+    Job job = Simulate(Small());
+    AddGloo(job, use);
+    const analysis::Analysis analysis = job.Analyze();
+    EXPECT_TRUE(analysis.unrecorded.empty()) << analysis.unrecorded;
+    EXPECT_FALSE(Lost(analysis, "BackendNotCaptured"));
+  }
+}
+
+// That much was recorded beside it changes nothing: each step may wait in it.
+TEST(Backends, UsedOrUncountedOnesAreSaidFirst) {
+  for (const char* use : {"", "steps=12\tused=12\toperations=24\tcovered=0\tuncounted=0",
+                          "steps=12\tused=0\toperations=0\tcovered=0\tuncounted=1",
+                          "steps=0\tused=0\toperations=0\tcovered=0\tuncounted=0"}) {
+    Job job = Simulate(Small());
+    AddGloo(job, use);
+    const analysis::Analysis analysis = job.Analyze();
+    EXPECT_TRUE(analysis.verdict.starts_with("Communication through gloo is not recorded (")) << analysis.verdict;
+    EXPECT_TRUE(Lost(analysis, "BackendNotCaptured"));
+    EXPECT_TRUE(analysis.incomplete());
+    EXPECT_FALSE(analysis.replay) << "a replay would not wait for it";
+  }
+}
+
+TEST(Backends, TheLastCountHolds) {
+  Job job = Simulate(Small());
+  AddGloo(job, "steps=1\tused=1\toperations=9\tcovered=0\tuncounted=0");
+  AddMeta(job.timeline.tables, "fact.torch_group_use.2",
+          "backend=gloo\tsteps=12\tused=1\toperations=9\tcovered=0\tuncounted=0");
+  EXPECT_TRUE(job.Analyze().unrecorded.empty());
 }
 
 TEST(Backends, DdpOverGlooIsSaidFirst) {
@@ -89,16 +120,29 @@ TEST(Backends, DdpOverGlooIsSaidFirst) {
   EXPECT_TRUE(analysis.incomplete());
 }
 
-TEST(Backends, CallsCountFromOnePercent) {
+// Calls of which everything but who waited for whom is known.
+TEST(Backends, CoveredCallsCountFromOnePercent) {
   for (const std::int64_t percent : {0, 3}) {
     Job job = Simulate(Small());
+    AddGloo(job, "steps=12\tused=12\toperations=24\tcovered=24\tuncounted=0");
     auto& tables = job.timeline.tables;
-    AddMeta(tables, "fact.torch_backend", "name=ucc\trecorded=0\tsize=2");
     const std::int64_t window = tables.rank_totals.end_ns[0] - tables.rank_totals.begin_ns[0];
     tables.step_phases.Append(
         {.index = -1, .rank = tables.rank_totals.rank[0], .phase = 128, .phase_ns = window * percent / 100 + 1000});
-    EXPECT_EQ(job.Analyze().unrecorded.empty(), percent == 0) << percent;
+    const analysis::Analysis analysis = job.Analyze();
+    EXPECT_EQ(analysis.unrecorded.empty(), percent == 0) << percent;
+    bool said = false;
+    for (const std::string& remark : analysis.remarks) said |= remark.starts_with("Calls over gloo take");
+    EXPECT_EQ(said, percent == 0);
   }
+}
+
+// An imported trace: nobody said which backend.
+TEST(Backends, CallsWithoutABackendsName) {
+  Job job = Simulate(Small());
+  auto& tables = job.timeline.tables;
+  tables.step_phases.Append({.index = -1, .rank = tables.rank_totals.rank[0], .phase = 128, .phase_ns = 1'000'000});
+  EXPECT_TRUE(job.Analyze().verdict.starts_with("Communication through torch.distributed is not recorded"));
 }
 
 TEST(Backends, WithoutHooksNobodyKnows) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/uneven.h"
 #include "fixture.h"
 
 namespace lockstep::test {
@@ -98,6 +99,92 @@ TEST(Match, ScanIsNotSplit) {
   m.Run();
   EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{-1, -1}));
   EXPECT_EQ(m.collectives().splits[0], 0);
+}
+
+// Who gives nothing to the others (allgatherv with a count of 0) need not come.
+TEST(Match, WhoGivesNothingIsNotWaitedFor) {
+  Merged m(3);
+  m[0].Collective(Kind::kAllGather, 100, 160);
+  m[1].Collective(Kind::kAllGather, 130, 165);
+  m[2].Collective(Kind::kAllGather, 400, 410);
+  for (const std::int32_t r : {0, 1, 2}) m[r].t.collectives.uneven[0] = r == 2 ? kUneven | kGivesNothing : kUneven;
+  m.Run();
+  EXPECT_EQ(m.checks.violations, 0u);
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{30, 0, 0}));
+  EXPECT_EQ(m.members().transfer_ns, (std::vector<std::int64_t>{30, 35, 10}));
+  EXPECT_EQ(m.collectives().last_rank[0], 1) << "the last one somebody waited for";
+  EXPECT_EQ(m.collectives().charge_ns[0], 30);
+  EXPECT_EQ(m.collectives().last_arrival_ns[0], 130);
+}
+
+// A library may pass data on through it all the same: what they did since is neither known.
+TEST(Match, WhoGivesNothingAndComesWhileOthersAreIn) {
+  Merged m(3);
+  m[0].Collective(Kind::kAllGather, 100, 460);
+  m[1].Collective(Kind::kAllGather, 130, 465);
+  m[2].Collective(Kind::kAllGather, 400, 470);
+  for (const std::int32_t r : {0, 1, 2}) m[r].t.collectives.uneven[0] = r == 2 ? kUneven | kGivesNothing : kUneven;
+  m.Run();
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{30, 0, 0}));
+  EXPECT_EQ(m.members().transfer_ns, (std::vector<std::int64_t>{-1, -1, 70}));
+  EXPECT_EQ(m.terms[0].exposed_unsplit_ns, 330);
+  EXPECT_EQ(m.terms[0].exposed_wait_ns, 30);
+}
+
+TEST(Match, WhoTakesNothingWaitsForNobody) {
+  Merged m(3);
+  m[0].Collective(Kind::kReduceScatter, 100, 110);
+  m[1].Collective(Kind::kReduceScatter, 300, 320);
+  m[2].Collective(Kind::kReduceScatter, 200, 330);
+  for (const std::int32_t r : {0, 1, 2}) m[r].t.collectives.uneven[0] = r == 0 ? kUneven | kTakesNothing : kUneven;
+  m.Run();
+  EXPECT_EQ(m.checks.violations, 0u);
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{-1, 0, 100}));
+  EXPECT_EQ(m.collectives().last_rank[0], 1);
+}
+
+// A gatherv's root does not wait for who has nothing; of a scatterv who gets nothing does not wait for the root.
+TEST(Match, RootedKindsWithoutData) {
+  Merged m(3);
+  m[0].Collective(Kind::kGather, 100, 210, 64, 0);
+  m[1].Collective(Kind::kGather, 200, 205, 64, 0);
+  m[2].Collective(Kind::kGather, 900, 901, 64, 0);
+  m[2].t.collectives.uneven[0] = kUneven | kGivesNothing;
+  m[0].Collective(Kind::kScatter, 2000, 2010, 64, 0);
+  m[1].Collective(Kind::kScatter, 1500, 2020, 64, 0);
+  m[2].Collective(Kind::kScatter, 1000, 1001, 64, 0);
+  m[2].t.collectives.uneven[1] = kUneven | kTakesNothing;
+  m.Run();
+  EXPECT_EQ(m.checks.violations, 0u);
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{100, -1, -1, -1, 500, -1}));
+  EXPECT_EQ(m.collectives().last_rank[0], 1);
+  EXPECT_EQ(m.collectives().charge_ns[0], 100);
+  EXPECT_EQ(m.collectives().last_rank[1], 0);
+  EXPECT_EQ(m.collectives().charge_ns[1], 500);
+}
+
+// Counts of alltoallv do not say which pairs exchange something: one that left before the last came did not wait.
+TEST(Match, UnevenExchangesProveNoViolation) {
+  Merged m(3);
+  m[0].Collective(Kind::kAllToAll, 100, 150);
+  m[1].Collective(Kind::kAllToAll, 300, 340);
+  m[2].Collective(Kind::kAllToAll, 120, 350);
+  for (const std::int32_t r : {0, 1, 2}) m[r].t.collectives.uneven[0] = kUneven;
+  m.Run();
+  EXPECT_EQ(m.checks.violations, 0u);
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{-1, 0, 180}));
+}
+
+TEST(Match, OneGiverIsTheLastIfItComesLast) {
+  Merged m(3);
+  m[0].Collective(Kind::kAllGather, 100, 360);
+  m[1].Collective(Kind::kAllGather, 120, 365);
+  m[2].Collective(Kind::kAllGather, 350, 370);
+  for (const std::int32_t r : {0, 1, 2}) m[r].t.collectives.uneven[0] = r == 2 ? kUneven : kUneven | kGivesNothing;
+  m.Run();
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{250, 230, 0}));
+  EXPECT_EQ(m.collectives().last_rank[0], 2);
+  EXPECT_EQ(m.collectives().charge_ns[0], 230);
 }
 
 TEST(Match, UnevenBytesAreNoMismatch) {

@@ -55,8 +55,9 @@ std::int64_t Phase(const schema::TlStepPhases& table, std::int64_t index, std::u
   return ns;
 }
 
-schema::TlStepPhases PhasesOf(const Tables& t, const std::vector<RankStep>& steps, Interval total, std::int32_t rank) {
-  PhaseRanges ranges(t.head, 0);
+schema::TlStepPhases PhasesOf(const Tables& t, const std::vector<RankStep>& steps, Interval total, std::int32_t rank,
+                              IntervalSet unrecorded = {}) {
+  PhaseRanges ranges(0, std::move(unrecorded));
   ranges.Add(t.events.ranges);
   return ranges.Table(steps, total, rank);
 }
@@ -69,7 +70,7 @@ TEST(Phases, OfTheTrainingThreadClippedToSteps) {
   t.Range("elsewhere", 0, 1000, 3, 1);
   t.Range("label", 0, 1000, 0);
   const std::vector<RankStep> steps = {{0, {0, 110}, true, false, -1}, {1, {110, 200}, true, false, -1}};
-  const schema::TlStepPhases table = PhasesOf(t, steps, {0, 200}, 7);
+  const schema::TlStepPhases table = PhasesOf(t, steps, {0, 200}, 7, {{100, 130}});
   EXPECT_EQ(Phase(table, 0, 2), 50);
   EXPECT_EQ(Phase(table, 0, 5), 10);
   EXPECT_EQ(Phase(table, 1, 2), 20);

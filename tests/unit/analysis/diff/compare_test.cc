@@ -61,19 +61,65 @@ TEST(Diff, WhatCannotBeComparedIsRefused) {
   EXPECT_NE(WhyNot(run, other).find("classified in two ways"), std::string::npos);
 }
 
-TEST(Diff, TooFewStepsCannotTell) {
-  PairSpec short_run, slower;
-  short_run.steps = 21;  // 19 of them count.
-  slower.factor = 1.5;
-  const auto base = SampleRun(MakeRun(short_run, 1), "base");
-  const auto now = SampleRun(MakeRun(slower, 2), "new");
-  for (const auto& comparison : {CompareRuns(base, now), CompareRuns(now, base)}) {
-    EXPECT_EQ(comparison.verdict, Verdict::kCannotTell);
-    EXPECT_FALSE(comparison.regression);
-    EXPECT_NE(comparison.sentence.find("20 complete steps"), std::string::npos) << comparison.sentence;
+// `steps` of them count.
+diff::RunSample Short(int steps, double factor, std::uint64_t seed) {
+  PairSpec spec;
+  spec.steps = steps + 2;
+  spec.factor = factor;
+  return SampleRun(MakeRun(spec, seed), "short");
+}
+
+TEST(Diff, FewStepsDecideOnlyLargeChanges) {
+  const auto base = SampleRun(MakeRun({}, 1), "base");
+  // Two steps do not say how much they differ by themselves.
+  for (const auto& [steps, factor] : {std::pair(19, 1.08), {5, 1.08}, {2, 1.5}, {1, 3.0}}) {
+    const auto now = Short(steps, factor, 2);
+    for (const auto& comparison : {CompareRuns(base, now), CompareRuns(now, base)}) {
+      EXPECT_EQ(comparison.verdict, Verdict::kCannotTell) << steps << " " << factor;
+      EXPECT_FALSE(comparison.regression);
+      EXPECT_NE(comparison.sentence.find("20 complete steps"), std::string::npos) << comparison.sentence;
+    }
   }
-  short_run.steps = 22;
-  EXPECT_EQ(CompareRuns(SampleRun(MakeRun(short_run, 1), "base"), now).verdict, Verdict::kWorse);
+  for (const int steps : {4, 8, 19}) {
+    const auto now = Short(steps, 1.5, 2);
+    const auto comparison = CompareRuns(base, now);
+    EXPECT_EQ(comparison.verdict, Verdict::kWorse) << steps;
+    EXPECT_NE(comparison.sentence.find(", from 60 steps and " + std::to_string(steps)), std::string::npos)
+        << comparison.sentence;
+    EXPECT_FALSE(comparison.causes.empty());
+    EXPECT_EQ(CompareRuns(now, base).verdict, Verdict::kBetter) << steps;
+  }
+  EXPECT_EQ(CompareRuns(Short(20, 1, 1), Short(20, 1.5, 2)).verdict, Verdict::kWorse);
+}
+
+TEST(Diff, FewStepsOfNothingChangedAreNeverTheSameNorAnother) {
+  std::size_t decided = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed)
+    for (const int steps : {3, 6}) {
+      PairSpec drifting;
+      drifting.steps = steps + 2, drifting.slow = 0.03, drifting.memory = 0.9;
+      const auto comparison =
+          CompareRuns(SampleRun(MakeRun(drifting, seed), "base"), SampleRun(MakeRun(drifting, seed + 1000), "new"));
+      EXPECT_NE(comparison.verdict, Verdict::kSame);
+      decided += comparison.verdict != Verdict::kCannotTell;
+    }
+  EXPECT_LE(decided, 2u) << "of 120 whose level wanders by 3 %";
+}
+
+// What one rank does in a step is the same thing in both.
+TEST(Diff, OtherNumbersOfRanksCompareKernelsOnly) {
+  auto base = SampleRun(MakeRun({}, 1), "base"), now = base;
+  base.kernels_per_step = 100, now.kernels_per_step = 300;
+  base.kernels = {{"gemm", 50, 5e6}};
+  now.kernels = {{"gemm", 150, 15e6}};
+  now.ranks = 2;
+  now.rank_samples.resize(2);
+  const auto comparison = CompareRuns(base, now);
+  EXPECT_EQ(comparison.verdict, Verdict::kCannotTell);
+  EXPECT_NE(comparison.sentence.find("4 ranks against 2 ranks"), std::string::npos) << comparison.sentence;
+  EXPECT_FALSE(comparison.regression);
+  ASSERT_NE(Find(comparison, "kernel"), nullptr);
+  for (const diff::Cause& cause : comparison.causes) EXPECT_TRUE(cause.kind.starts_with("kernel")) << cause.kind;
 }
 
 TEST(Diff, LimitsDecideWhatIsARegression) {
@@ -171,12 +217,17 @@ TEST(DiffMarkdown, NamesAreText) {
   EXPECT_NE(markdown.find("\\\\x1b"), std::string::npos) << markdown;
 }
 
-TEST(Diff, KernelsByFamily) {
-  EXPECT_EQ(diff::KernelFamily("void at::native::(anonymous namespace)::softmax<4, foo<int>>(float*, int)"), "softmax");
-  EXPECT_EQ(diff::KernelFamily("ampere_sgemm_128x64_tn"), "ampere_sgemm_128x64_tn");
-  EXPECT_EQ(diff::KernelFamily("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
-            "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
-  EXPECT_EQ(diff::KernelFamily("<"), "<");
+// Functors stay: without them kernels of one template are one.
+TEST(Diff, KernelsByWhatTellsThemApart) {
+  PairSpec spec;
+  auto base = SampleRun(MakeRun(spec, 1), "base"), now = base;
+  base.kernels_per_step = now.kernels_per_step = 10;
+  base.kernels = {{"elementwise_kernel<CUDAFunctor_add>", 5, 5e6}, {"elementwise_kernel<MulFunctor>", 5, 1e6}};
+  now.kernels = {{"elementwise_kernel<CUDAFunctor_add>", 5, 1e6}, {"elementwise_kernel<MulFunctor>", 5, 1e6}};
+  const auto comparison = CompareRuns(base, now);
+  const diff::Cause* cause = Find(comparison, "kernel");
+  ASSERT_NE(cause, nullptr);
+  EXPECT_EQ(cause->what, "elementwise_kernel<CUDAFunctor_add>");
 }
 
 TEST(Diff, ChangesOfKernelsAreNamed) {

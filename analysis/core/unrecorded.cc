@@ -1,0 +1,126 @@
+#include "analysis/core/unrecorded.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+
+#include "analysis/core/format.h"
+#include "core/fact.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// Below this share of the time calls of which everything but their waits is known change no finding.
+constexpr double kLeastShare = 0.01;
+
+// Values of all facts of a name.
+template <typename F>
+void ForEachFact(const merge::Timeline& timeline, std::string_view name, F&& f) {
+  const std::string key = "fact." + std::string(name);
+  const auto& meta = timeline.tables.meta;
+  for (std::size_t i = 0; i < meta.rows(); ++i) {
+    const std::string_view own = timeline.Text(meta.key[i]);
+    if (own == key || (own.starts_with(key) && own[key.size()] == '.')) f(timeline.Text(meta.value[i]));
+  }
+}
+
+std::int64_t NumberOf(std::string_view fact, std::string_view key) {
+  const std::string_view text = FactValue(fact, key);
+  std::int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// What a backend did, as PyTorch's hooks counted it.
+struct GroupUse {
+  bool counted = false;  // All of its groups.
+  std::int64_t steps = 0, used = 0, operations = 0, covered = 0;
+
+  // Building the model needs some, and so does the second step, when DDP agrees on new buckets.
+  bool OnlySetsUp() const {
+    constexpr std::int64_t kSetUpSteps = 2;
+    return counted && steps > 0 && used <= kSetUpSteps && used * 2 <= steps;
+  }
+  // Each was waited for within a call that is a range.
+  bool AllInRanges() const { return counted && steps > 0 && covered >= operations; }
+};
+
+GroupUse UseOf(const merge::Timeline& timeline, std::string_view backend) {
+  GroupUse use;
+  ForEachFact(timeline, "torch_group_use", [&](std::string_view fact) {
+    if (FactValue(fact, "backend") != backend || NumberOf(fact, "steps") < use.steps) return;
+    use = {.counted = FactValue(fact, "uncounted") == "0",
+           .steps = NumberOf(fact, "steps"),
+           .used = NumberOf(fact, "used"),
+           .operations = NumberOf(fact, "operations"),
+           .covered = NumberOf(fact, "covered")};
+  });
+  return use;
+}
+
+double ShareOfCalls(const schema::TimelineTables& tables) {
+  const auto& phases = tables.step_phases;
+  const auto& totals = tables.rank_totals;
+  double largest = 0;
+  for (std::size_t i = 0; i < phases.rows(); ++i) {
+    if (phases.index[i] != -1 || phases.phase[i] != schema::Phase::kTorchUnrecorded) continue;
+    for (std::size_t t = 0; t < totals.rows(); ++t)
+      if (totals.rank[t] == phases.rank[i] && totals.end_ns[t] > totals.begin_ns[t])
+        largest = std::max(largest, static_cast<double>(phases.phase_ns[i]) /
+                                        static_cast<double>(totals.end_ns[t] - totals.begin_ns[t]));
+  }
+  return largest;
+}
+
+bool AnyGpu(const schema::TimelineTables& tables) {
+  return std::any_of(tables.ranks.gpu.begin(), tables.ranks.gpu.end(), [](std::uint8_t gpu) { return gpu != 0; });
+}
+
+}  // namespace
+
+Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
+  const schema::TimelineTables& tables = timeline.tables;
+  Unrecorded found;
+  ForEachFact(timeline, "mpi_unrecorded", [&](std::string_view fact) {
+    if (found.mpi_library.empty()) found.mpi_library = FactValue(fact, "library");
+  });
+  found.share = ShareOfCalls(tables);
+  bool named = false;
+  ForEachFact(timeline, "torch_backend", [&](std::string_view fact) {
+    named = true;
+    if (FactValue(fact, "recorded") != "0" || FactValue(fact, "size") == "1") return;
+    const std::string name(FactValue(fact, "name"));
+    const GroupUse use = UseOf(timeline, name);
+    if (use.OnlySetsUp()) return;
+    if (use.AllInRanges() && found.share < kLeastShare) {
+      found.beside.push_back(name);
+      return;
+    }
+    found.backends.insert(name);
+    if (use.counted && use.steps > 0)
+      found.what =
+          fmt::format("{} in {} of {}", Plural(use.operations, "operation"), use.used, Plural(use.steps, "step"));
+  });
+  ForEachFact(timeline, "torch_unrecorded", [&](std::string_view fact) {
+    found.what = FactValue(fact, "what");
+    found.backends.emplace(FactValue(fact, "backend"));
+  });
+  // The calls of a trace that names no backend show that there was one; those of GPU ranks enqueue kernels.
+  if (!named && found.backends.empty() && found.share > 0 && !AnyGpu(tables))
+    found.backends.insert("torch.distributed");
+  if (found.backends.empty() || !found.what.empty()) return found;
+  const auto& comm = tables.rank_totals.comm_high_ns;
+  const bool else_recorded = tables.collectives.rows() > 0 || tables.p2p_pairs.rows() > 0;
+  if (found.share >= kLeastShare)
+    found.what = fmt::format("its calls take {:.0f} % of the time", 100 * found.share);
+  else if (!else_recorded && std::none_of(comm.begin(), comm.end(), [](std::int64_t ns) { return ns > 0; }))
+    found.what = "it is the only communication that this job initialised";
+  else
+    found.what = "how much it carries is not known";
+  return found;
+}
+
+}  // namespace lockstep::analysis

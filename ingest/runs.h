@@ -1,0 +1,29 @@
+#pragma once
+// Which of the given files are of one run.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep::ingest {
+
+// What a file says of the run that it is of.
+struct RunClue {
+  std::int64_t told_world_size = 0;       // 0 it does not say.
+  std::int32_t told_rank = -1;            // -1 it does not say.
+  std::int64_t begin_ns = 0, end_ns = 0;  // Wall clock of what it recorded; equal: nothing.
+};
+
+struct RunOfFiles {
+  std::vector<std::size_t> files;  // In the order given.
+  std::string apart;               // What tells it from the first of the list, for people; "" of the first.
+};
+
+// The run with most files first (the earliest given of equal ones), then the others. Files are of one run if they
+// agree on the number of ranks, as far as they say it, and were recorded within ten minutes of each other; of a run
+// that holds a rank twice, only if they overlap in time.
+std::vector<RunOfFiles> TellRunsApart(std::span<const RunClue> files);
+
+}  // namespace lockstep::ingest
