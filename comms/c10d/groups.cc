@@ -18,31 +18,12 @@ namespace {
 constexpr std::uint32_t kFirstNumber = 0xc1000000u;
 constexpr std::uint32_t kMaxGroups = 4096;
 constexpr std::uint8_t kUnidentified = 0x80, kFreed = 0x40;
-constexpr std::uint32_t kNobody = 0, kSeveral = UINT32_MAX;
 
 // The last one stands for all groups that are not known.
 Group g_groups[kMaxGroups + 1];
 std::atomic<std::uint32_t> g_made{0};
 std::atomic<bool> g_unknown_announced{false};
-// Number of the only group of several ranks, and of the only one that models with DDP use.
-std::atomic<std::uint32_t> g_only{kNobody}, g_reducers{kNobody};
 thread_local Current t_current;
-
-// The groups changed.
-void FindOnly() {
-  std::uint32_t only = kNobody, reducers = kNobody;
-  const auto add = [](std::uint32_t& who, const Group& group) {
-    who = who == kNobody ? group.number : kSeveral;
-  };
-  for (std::uint32_t i = 0; i < g_made.load(std::memory_order_relaxed); ++i) {
-    const Group& group = g_groups[i];
-    if (group.size < 2 || !group.live.load(std::memory_order_relaxed)) continue;
-    add(only, group);
-    if (group.reduces.load(std::memory_order_relaxed)) add(reducers, group);
-  }
-  g_only.store(only, std::memory_order_relaxed);
-  g_reducers.store(reducers, std::memory_order_relaxed);
-}
 
 void WriteGroup(const Group& group, std::uint64_t id, std::int32_t rank, std::uint32_t name, std::uint8_t flags) {
   const std::uint32_t listed = group.members == nullptr ? 0 : static_cast<std::uint32_t>(group.size);
@@ -82,6 +63,18 @@ Group* ByNumber(std::uint32_t number) {
   return index < std::min(g_made.load(std::memory_order_acquire), kMaxGroups) ? &g_groups[index] : Unknown();
 }
 
+template <typename Fits>
+Group* OnlyOne(Fits&& fits) {
+  Group* only = nullptr;
+  for (std::uint32_t i = 0; i < std::min(g_made.load(std::memory_order_acquire), kMaxGroups); ++i) {
+    Group& group = g_groups[i];
+    if (!group.live.load(std::memory_order_relaxed) || !fits(group)) continue;
+    if (only != nullptr) return Unknown();
+    only = &group;
+  }
+  return only == nullptr ? Unknown() : only;
+}
+
 }  // namespace
 
 std::int32_t Group::RankOf(std::int32_t world_rank) const {
@@ -101,12 +94,26 @@ Current Exchange(const Current& current) {
   return before;
 }
 
-Group* GroupOfWork(bool all_reduce, Current* current) {
+Group* UnknownGroup() { return Unknown(); }
+
+Group* GroupOfCall(Current* current) {
   *current = t_current;
-  std::uint32_t number = t_current.number;
-  if (number == 0) number = g_only.load(std::memory_order_relaxed);
-  if (number == kSeveral && all_reduce) number = g_reducers.load(std::memory_order_relaxed);
-  return number == kNobody || number == kSeveral ? Unknown() : ByNumber(number);
+  if (t_current.number != 0) return ByNumber(t_current.number);
+  return OnlyOne([](const Group& group) { return group.size > 1; });
+}
+
+Group* GroupAt(const void* backend, Current* current) {
+  *current = t_current;
+  const std::uint32_t made = std::min(g_made.load(std::memory_order_acquire), kMaxGroups);
+  for (std::uint32_t i = 0; i < made; ++i)
+    if (g_groups[i].live.load(std::memory_order_relaxed) && g_groups[i].backend.load(std::memory_order_relaxed) == backend)
+      return &g_groups[i];
+  Group* group = t_current.number != 0 ? ByNumber(t_current.number)
+                                       : OnlyOne([](const Group& one) { return one.backend.load() == nullptr; });
+  // A group has one; the call may be of another group than the one that something within it works on.
+  const void* nothing = nullptr;
+  return group->live.load(std::memory_order_relaxed) && group->backend.compare_exchange_strong(nothing, backend) ? group
+                                                                                                                : Unknown();
 }
 
 extern "C" {
@@ -141,19 +148,12 @@ __attribute__((visibility("default"))) unsigned lockstep_hook_torch_group(const 
   WriteGroup(group, hash.value(), rank, lockstep_intern(name), 0);
   group.live.store(true, std::memory_order_relaxed);
   g_made.store(index + 1, std::memory_order_release);
-  FindOnly();
   return group.number;
 }
 
-// The calling thread's call from now on; the number that was there before. 0: none, which C++ may fill in.
+// The calling thread's call from now on; the number that was there before. 0: none.
 __attribute__((visibility("default"))) unsigned lockstep_hook_torch_enter(unsigned number, int peer, int tag) {
   return Exchange({number, peer, tag}).number;
-}
-
-// A model with DDP reduces its gradients on this group.
-__attribute__((visibility("default"))) void lockstep_hook_torch_reducer(unsigned number) {
-  ByNumber(number)->reduces.store(true, std::memory_order_relaxed);
-  FindOnly();
 }
 
 // It is about to be destroyed.
@@ -163,7 +163,6 @@ __attribute__((visibility("default"))) void lockstep_hook_torch_group_gone(unsig
   Group* group = ByNumber(number);
   if (!group->live.exchange(false)) return;
   WriteGroup(*group, 0, -1, 0, kFreed);
-  FindOnly();
 }
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 // Process groups of torch.distributed: their numbers, and which one a work is of.
 //
-// PyTorch tells observers what a work is, not the group that carries it. The hooks in Python tell each group when it is
-// made, and which group a call is on, on the thread that makes the call. What PyTorch's C++ starts by itself (DDP's
-// reducer, on the thread that runs the backward pass) comes without a call: it is the only group there is, or else the
-// only one that models with DDP use. Where that does not decide it, the group is not known, and its works are matched
-// with no other rank's.
+// The hooks in Python tell each group when it is made, and which group a call is on, on the thread that makes the call.
+// PyTorch's C++ works on a ProcessGroupGloo. The first call on a group shows which one that is; what C++ then starts on
+// it by itself (DDP's reducer, on the thread that runs the backward pass) is known by it. A ProcessGroupGloo without a
+// call so far is the only group that had none. Where that does not decide it, the group is not known, and its works are
+// matched with no other rank's.
 
 #include <atomic>
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace lockstep::c10d {
 
 struct Group {
   std::uint32_t number = 0;  // Of records.
-  std::atomic<bool> live{false}, reduces{false};  // The second: a model with DDP reduces its gradients on it.
+  std::atomic<bool> live{false};
+  std::atomic<const void*> backend{nullptr};  // Its ProcessGroupGloo, once it is known.
   std::int32_t size = 0, first = 0, stride = 0;
   const std::int32_t* members = nullptr;  // World ranks, where they are no arithmetic sequence (stride 0).
   std::atomic<std::uint64_t> collectives{0};
@@ -31,8 +32,11 @@ struct Current {
 
 Current Exchange(const Current& current);
 
-// The group of a work that the calling thread begins, and partner or root. Never null. Of an unknown group RankOf gives
-// -1. Thread: any.
-Group* GroupOfWork(bool all_reduce, Current* current);
+// The group of a call of the calling thread, and partner or root. Never null; of an unknown group RankOf gives -1.
+// Thread: any.
+Group* GroupOfCall(Current* current);
+Group* UnknownGroup();
+// The same where the ProcessGroupGloo is known too.
+Group* GroupAt(const void* backend, Current* current);
 
 }  // namespace lockstep::c10d

@@ -6,10 +6,10 @@
 
 #include <atomic>
 
+#include "comms/c10d/gloo_queue.h"
 #include "comms/c10d/groups.h"
 #include "comms/c10d/torch_abi.h"
 #include "core/collective.h"
-#include "core/data_type_name.h"
 #include "core/errno_keeper.h"
 #include "core/ring_writer.h"
 #include "core/torch_records.h"
@@ -62,23 +62,32 @@ std::unique_ptr<ObserverContext> OnStart(const RecordFunction& function) {
   const Operation* operation = OperationOf(NameOf(function));
   if (operation == nullptr || lockstep_probe.segment == nullptr) return nullptr;
   const ErrnoKeeper errno_keeper;
-  Current call;
-  Group* group = GroupOfWork(operation->kind == CollectiveKind::kAllReduce, &call);
   const std::uint64_t ticks = ring::Ticks();
-  const std::uint64_t seq = operation->message == kTorchCollective ? group->collectives.fetch_add(1) : 0;
+  std::int32_t tag = -1;
+  QueuedWork queued = Executing();
+  if (queued.group == nullptr) {
+    // A message; or a PyTorch whose queue is not seen, where works begin about in the order of the calls.
+    Current call;
+    const bool lost = operation->message == kTorchCollective && SeesQueues();
+    queued.group = lost ? UnknownGroup() : GroupOfCall(&call);
+    queued.peer = call.peer;
+    tag = call.tag;
+    if (operation->message == kTorchCollective) queued.seq = queued.group->collectives.fetch_add(1);
+  }
+  const Group& group = *queued.group;
   if (!ring::Recording()) return nullptr;
   const Inputs inputs = InputsOf(function);
   TorchBeginRecord record{};
   record.head = {RecordKind::kTorchBegin, static_cast<std::uint8_t>(operation->kind), 2};
-  record.comm = group->number;
+  record.comm = group.number;
   record.ticks = ticks;
   record.work = g_works.fetch_add(1, std::memory_order_relaxed) + 1;
-  record.seq = seq;
-  if (inputs.known) record.count = WholeOf(operation->kind, inputs.elements, *group);
+  record.seq = queued.seq;
+  record.queued_ticks = queued.ticks;
+  if (inputs.known) record.count = WholeOf(operation->kind, inputs.elements, group);
   record.dtype = inputs.dtype;
-  record.bytes = record.count * TextOfDataType(inputs.dtype).bytes;
-  record.peer = group->RankOf(call.peer);
-  record.tag = call.tag;
+  record.peer = group.RankOf(queued.peer);
+  record.tag = tag;
   record.message = operation->message;
   if (!lockstep_emit_slow(&record, 2, 1)) return nullptr;
   std::unique_ptr<ObserverContext> context(new ObserverContext);

@@ -51,7 +51,7 @@ class Hdf5Source final : public RankSource {
          &schema::Collectives::begin_ns, &schema::Collectives::post_end_ns, &schema::Collectives::last_incomplete_ns,
          &schema::Collectives::wait_begin_ns, &schema::Collectives::end_ns, &schema::Collectives::bytes,
          &schema::Collectives::dtype, &schema::Collectives::root, &schema::Collectives::kernel,
-         &schema::Collectives::kernel_operations});
+         &schema::Collectives::kernel_operations, &schema::Collectives::enqueue_begin_ns});
     Some<schema::P2p>(read, t.p2p,
                       {&schema::P2p::comm, &schema::P2p::direction, &schema::P2p::mode, &schema::P2p::peer,
                        &schema::P2p::peer_world_rank, &schema::P2p::tag, &schema::P2p::seq, &schema::P2p::thread,

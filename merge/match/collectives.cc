@@ -237,18 +237,20 @@ class Matcher {
     return root_at;
   }
 
-  Waiting WhoWaits(const Instance& instance, const CommGroup& group, CollectiveKind kind) const {
+  Waiting WhoWaits(const Instance& instance, const CommGroup& group, CollectiveKind kind, WaitRule rule) const {
     Waiting who;
     const std::size_t root_at = RootAt(instance, group, kind);
     const bool rooted = RootSends(kind) || RootReceives(kind);
-    if (rooted && root_at == instance.count) return who;
+    if (rooted && root_at == instance.count && rule != WaitRule::kAllForAll) return who;
     const auto arrival = [&](std::size_t i) { return arrival_[instance.first + i]; };
     const auto later = [&](std::size_t i, std::size_t than) {
       return than == Waiting::kNobody || arrival(i) > arrival(than);
     };
     for (std::size_t i = 0; i < instance.count; ++i) {
       const FlatMember& member = members_[instance.first + i];
-      who.parts.push_back(PartOf(kind, i == root_at, Rows(member.rank).uneven[member.row]));
+      who.parts.push_back(rule == WaitRule::kByKind
+                              ? PartOf(kind, i == root_at, Rows(member.rank).uneven[member.row])
+                              : Part{.waits = true, .awaited = true});
       if (!who.parts[i].awaited) continue;
       if (later(i, who.last))
         who.second = std::exchange(who.last, i);
@@ -268,8 +270,8 @@ class Matcher {
   }
 
   // Until when each member could only wait, cluster time.
-  void SetLimits(std::size_t base, const Instance& instance, CollectiveKind kind, bool uneven, const Waiting& who) {
-    const bool doubtful = Splits(kind) && who.next != Waiting::kNobody;
+  void SetLimits(std::size_t base, const Instance& instance, bool splits, bool uneven, const Waiting& who) {
+    const bool doubtful = splits && who.next != Waiting::kNobody;
     for (std::size_t i = 0; i < who.parts.size(); ++i) {
       if (!who.parts[i].waits) continue;
       const auto& [rank, row] = members_[instance.first + i];
@@ -289,12 +291,34 @@ class Matcher {
     }
   }
 
+  // The same where members wait for some of the others.
+  void SetGlooLimits(std::size_t base, const Instance& instance, const CommGroup& group, CollectiveKind kind) {
+    std::vector<std::int64_t> arrival(group.size, kNoTime);  // By number in the group.
+    const auto number = [&](std::size_t i) {
+      return static_cast<std::uint32_t>(CommRank(group, members_[instance.first + i].rank));
+    };
+    for (std::size_t i = 0; i < instance.count; ++i)
+      if (number(i) < group.size) arrival[number(i)] = arrival_[instance.first + i];
+    const FlatMember& one = members_[instance.first];
+    const auto root = static_cast<std::uint32_t>(Rows(one.rank).root[one.row]);
+    for (std::size_t i = 0; i < instance.count; ++i) {
+      std::int64_t limit = kNoTime;
+      bool known = number(i) < group.size;
+      if (known)
+        ForEachGlooPeer(kind, number(i), root, group.size, [&](std::uint32_t peer) {
+          known &= arrival[peer] != kNoTime;
+          limit = std::max(limit, arrival[peer]);
+        });
+      out_.limit_ns[base + i] = known ? limit : kNoTime;
+    }
+  }
+
   // Who came last, if somebody waited for it and its margin is beyond the clocks' error.
-  void SetLast(std::size_t to, const Instance& instance, CollectiveKind kind, const Waiting& who) {
+  void SetLast(std::size_t to, const Instance& instance, bool all_awaited, const Waiting& who) {
     if (who.last == Waiting::kNobody) return;
     std::size_t second = who.second;
     // Where others are awaited too, these set who came second; who alone waits for them may have come after them.
-    const bool alone = !Splits(kind) || second == Waiting::kNobody;
+    const bool alone = !all_awaited || second == Waiting::kNobody;
     if (alone && who.last_waiting != Waiting::kNobody &&
         (second == Waiting::kNobody || arrival_[instance.first + who.last_waiting] > arrival_[instance.first + second]))
       second = who.last_waiting;
@@ -319,10 +343,15 @@ class Matcher {
     // There is no kernel for nothing: without a size it is only not known.
     const bool moves = all.bytes > 0 || kind == CollectiveKind::kBarrier || mode == schema::Code(CollectiveMode::kGpu);
     const bool says_waits = !all.untimed && moves && !group.inter && !mismatch;
-    const bool splits = says_waits && Splits(kind);
-    const Waiting who = says_waits ? WhoWaits(instance, group, kind) : Waiting{};
+    const bool gloo = group.torch && mode != schema::Code(CollectiveMode::kGpu);
+    const WaitRule rule = RuleOf(kind, gloo, group.size);
+    const bool splits = says_waits && (Splits(kind) || rule == WaitRule::kAllForAll);
+    const Waiting who = says_waits ? WhoWaits(instance, group, kind, rule) : Waiting{};
     std::fill_n(out_.limit_ns.begin() + static_cast<std::ptrdiff_t>(base), n, kNoTime);
-    SetLimits(base, instance, kind, uneven, who);
+    if (rule == WaitRule::kGlooPeers && !who.parts.empty())
+      SetGlooLimits(base, instance, group, kind);
+    else
+      SetLimits(base, instance, splits, uneven, who);
     const std::int64_t last_arrival =
         splits && who.last != Waiting::kNobody ? arrival_[instance.first + who.last] : all.last_arrival_ns;
 
@@ -349,7 +378,7 @@ class Matcher {
       lacks_[to] = WhyLacking(instance, group);
       return;
     }
-    SetLast(to, instance, kind, who);
+    SetLast(to, instance, splits || rule == WaitRule::kGlooPeers, who);
   }
 
   static std::int32_t CommRank(const CommGroup& group, std::uint32_t rank) {

@@ -82,6 +82,7 @@ std::vector<CommGroup> GroupByComm(const std::vector<MatchRank>& ranks, unsigned
       CommGroup& group = groups[index];
       group.size = std::max(group.size, comms.size[member.comm]);
       group.inter |= comms.kind[member.comm] == schema::CommKind::kInter;
+      group.torch |= comms.kind[member.comm] == schema::CommKind::kTorchGroup;
       group.ordered |=
           member.comm < comms.identity.size() && comms.identity[member.comm] != schema::CommIdentity::kCounted;
       // Two handles of one member (a damaged file): its rows together. A process with several GPUs is several.

@@ -24,6 +24,7 @@ struct CommGroup {
   std::uint8_t function = 0;  // See KeyFunction.
   std::uint32_t size = 0;     // Members; of an inter-communicator: ranks that were seen to have it.
   bool inter = false;
+  bool torch = false;             // A group of torch.distributed.
   bool ordered = false;           // Numbered by NumberCollectives: sizes may be unknown (0).
   std::vector<RankOnComm> ranks;  // By rank.
 };

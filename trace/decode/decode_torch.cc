@@ -1,11 +1,9 @@
 // Works of PyTorch's c10d -> rows of collectives and p2p.
 //
-// A backend's thread carries one work at a time, from its first step to its last. So a collective is one of a blocking
-// call on that thread: it begins when it was given to the backend, or when the thread had completed what it carried
-// before, whichever came later. A message of gloo is completed by whoever waits for it.
+// A backend's thread carries one work at a time, from its begin to its end, so a collective is one of a blocking call on
+// that thread. A message of gloo is completed by whoever waits for it.
 
-#include <algorithm>
-
+#include "core/data_type_name.h"
 #include "core/torch_records.h"
 #include "trace/decode/process_decoder.h"
 
@@ -21,6 +19,8 @@ void ProcessDecoder::OnTorchBegin(Thread& thread, std::span<const std::byte> byt
   const auto record = LoadRecord<TorchBeginRecord>(bytes);
   const std::int64_t ns = thread.clock.Ns(record.ticks);
   thread.life.Cover(ns, ns);
+  const std::int64_t queued_ns = record.queued_ticks == 0 ? kNoTime : thread.clock.Ns(record.queued_ticks);
+  const std::uint64_t bytes_moved = record.count * TextOfDataType(record.dtype).bytes;
   TorchWork work{0, record.message != kTorchCollective};
   if (work.message) {
     work.row = static_cast<std::uint32_t>(tables_.p2p.rows());
@@ -38,7 +38,7 @@ void ProcessDecoder::OnTorchBegin(Thread& thread, std::span<const std::byte> byt
          .last_incomplete_ns = kNoTime,
          .wait_begin_ns = kNoTime,
          .end_ns = kNoTime,
-         .bytes = record.bytes,
+         .bytes = bytes_moved,
          .outcome = schema::RequestOutcome::kNeverCompleted,
          .call = kNone,
          .kernel = kNone});
@@ -58,14 +58,14 @@ void ProcessDecoder::OnTorchBegin(Thread& thread, std::span<const std::byte> byt
                                 .last_incomplete_ns = kNoTime,
                                 .wait_begin_ns = kNoTime,
                                 .end_ns = kNoTime,
-                                .bytes = record.bytes,
+                                .bytes = bytes_moved,
                                 .count = record.count,
                                 .dtype = record.dtype,
                                 .root = record.peer,
                                 .call = kNone,
                                 .kernel = kNone,
                                 .kernel_operations = 0,
-                                .enqueue_begin_ns = ns,
+                                .enqueue_begin_ns = queued_ns,
                                 .reduction = 0,
                                 .algorithm = kNone,
                                 .protocol = kNone,
@@ -95,11 +95,7 @@ void ProcessDecoder::OnTorchEnd(Thread& thread, std::span<const std::byte> bytes
     return;
   }
   schema::Collectives& c = tables_.collectives;
-  std::int64_t& free_ns = torch_free_ns_.try_emplace(thread.row, kNoTime).first->second;
-  const std::int64_t begin_ns = std::clamp(free_ns, c.begin_ns[work.row], ns);
-  free_ns = ns;
-  c.thread[work.row] = thread.row;
-  c.begin_ns[work.row] = c.wait_begin_ns[work.row] = begin_ns;
+  c.wait_begin_ns[work.row] = c.begin_ns[work.row];
   c.post_end_ns[work.row] = c.end_ns[work.row] = ns;
 }
 

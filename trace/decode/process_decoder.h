@@ -210,7 +210,6 @@ class ProcessDecoder {
     bool message;  // A row of p2p, else of collectives.
   };
   std::unordered_map<std::uint64_t, TorchWork> torch_works_;           // That have not ended, by number.
-  std::unordered_map<std::uint32_t, std::int64_t> torch_free_ns_;      // By thread: when it completed its last work.
   std::vector<StepMark> marks_;
   std::unordered_map<std::uint32_t, std::int64_t> probed_ns_;  // Row of p2p -> when its matched probe returned.
   std::vector<WindowMark> window_marks_;

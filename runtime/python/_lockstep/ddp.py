@@ -152,8 +152,6 @@ def _say_backend(dist, ddp, model):
     parameter = next(iter(ddp.module.parameters()), None)
     name = collectives.backend_of(dist, ddp.process_group, parameter)
     recorded = collectives.is_recorded(name)
-    if name == groups.OBSERVED and recorded:
-        probe.torch_reducer(groups.number_of(dist, ddp.process_group)[0])
     state.later("ddp_model", model=model.index, backend=name, recorded=int(recorded), hook=model.hook or "none",
                 size=dist.get_world_size(ddp.process_group))
     if not recorded and model.reduces and dist.get_world_size(ddp.process_group) > 1:

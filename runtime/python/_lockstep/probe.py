@@ -46,7 +46,6 @@ torch_group = _function("lockstep_hook_torch_group", _number, _text, ctypes.POIN
 torch_group_gone = _function("lockstep_hook_torch_group_gone", None, _number)
 # (number, world rank of partner or root, tag) -> the number before
 torch_enter = _function("lockstep_hook_torch_enter", _number, _number, _int, _int)
-torch_reducer = _function("lockstep_hook_torch_reducer", None, _number)
 
 lockstep_step = _function("lockstep_step", None)
 lockstep_step_index = _function("lockstep_step_index", None, _wide)

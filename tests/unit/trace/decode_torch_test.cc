@@ -15,13 +15,13 @@ constexpr std::uint32_t kTraining = 0, kCarrier = 1, kOtherCarrier = 2;  // Ring
 CommRecord GroupOfTwo() {
   return {{RecordKind::kComm, schema::CommKind::kTorchGroup, 2}, kGroup, 77, 0, 1, 2, 0, 0, 1, 0, 0, 0};
 }
-TorchBeginRecord Begin(std::uint64_t work, std::uint64_t ticks, std::uint64_t seq) {
+TorchBeginRecord Begin(std::uint64_t work, std::uint64_t queued_ticks, std::uint64_t ticks, std::uint64_t seq) {
   TorchBeginRecord record{};
   record.head = {RecordKind::kTorchBegin, schema::Code(CollectiveKind::kAllReduce), 2};
   record.comm = kGroup;
   record.ticks = ticks;
   record.work = work;
-  record.bytes = 4000;
+  record.queued_ticks = queued_ticks;
   record.seq = seq;
   record.count = 1000;
   record.peer = -1;
@@ -46,16 +46,17 @@ class DecodeTorchTest : public DecodeTest {
 };
 
 TEST_F(DecodeTorchTest, ACollectiveIsOfTheThreadThatCarriedIt) {
-  threads_[kTraining].Add(GroupOfTwo()).Add(Begin(1, 100, 0)).Add(Begin(2, 150, 1)).Add(Begin(3, 400, 2));
-  threads_[kCarrier].Add(End(1, 300)).Add(End(2, 350)).Add(End(3, 500));
+  threads_[kTraining].Add(GroupOfTwo());
+  threads_[kCarrier].Add(Begin(1, 100, 110, 0)).Add(End(1, 300)).Add(Begin(2, 150, 310, 1)).Add(End(2, 350));
+  threads_[kOtherCarrier].Add(Begin(3, 0, 200, 2)).Add(End(3, 320));
   const schema::RankTables t = Run();
   ASSERT_EQ(t.collectives.rows(), 3u);
   const auto row = t.collectives.Get(0);
   EXPECT_EQ(t.threads.tid[row.thread], 101);
   EXPECT_EQ(row.mode, schema::Code(CollectiveMode::kBlocking));
   EXPECT_EQ(row.enqueue_begin_ns, 100);
-  EXPECT_EQ(row.begin_ns, 100);
-  EXPECT_EQ(row.wait_begin_ns, 100);
+  EXPECT_EQ(row.begin_ns, 110);
+  EXPECT_EQ(row.wait_begin_ns, 110);
   EXPECT_EQ(row.end_ns, 300);
   EXPECT_EQ(row.post_end_ns, 300);
   EXPECT_EQ(row.bytes, 4000u);
@@ -63,26 +64,17 @@ TEST_F(DecodeTorchTest, ACollectiveIsOfTheThreadThatCarriedIt) {
   EXPECT_EQ(row.seq, 0u);
   EXPECT_EQ(t.comms.global_id[row.comm], 77u);
   EXPECT_EQ(t.comms.kind[row.comm], schema::CommKind::kTorchGroup);
-  // The second was given away while the thread carried the first, the third when it was idle.
-  EXPECT_EQ(t.collectives.begin_ns[1], 300);
-  EXPECT_EQ(t.collectives.enqueue_begin_ns[1], 150);
-  EXPECT_EQ(t.collectives.begin_ns[2], 400);
-}
-
-TEST_F(DecodeTorchTest, ThreadsCarryThemSideBySide) {
-  threads_[kTraining].Add(GroupOfTwo()).Add(Begin(1, 100, 0)).Add(Begin(2, 150, 1));
-  threads_[kCarrier].Add(End(1, 300));
-  threads_[kOtherCarrier].Add(End(2, 250));
-  const schema::RankTables t = Run();
-  ASSERT_EQ(t.collectives.rows(), 2u);
-  EXPECT_EQ(t.collectives.begin_ns[0], 100);
-  EXPECT_EQ(t.collectives.end_ns[0], 300);
-  EXPECT_EQ(t.collectives.begin_ns[1], 150);
-  EXPECT_EQ(t.collectives.end_ns[1], 250);
+  const auto beside = t.collectives.Get(1);
+  EXPECT_EQ(t.threads.tid[beside.thread], 102);
+  EXPECT_EQ(beside.enqueue_begin_ns, kNoTime) << "not known";
+  EXPECT_EQ(beside.begin_ns, 200);
+  EXPECT_EQ(beside.end_ns, 320);
+  EXPECT_EQ(t.collectives.enqueue_begin_ns[2], 150);
+  EXPECT_EQ(t.collectives.begin_ns[2], 310);
 }
 
 TEST_F(DecodeTorchTest, WhatNeverEndedIsThere) {
-  threads_[kTraining].Add(GroupOfTwo()).Add(Begin(1, 100, 0));
+  threads_[kCarrier].Add(GroupOfTwo()).Add(Begin(1, 90, 100, 0));
   const schema::RankTables t = Run();
   ASSERT_EQ(t.collectives.rows(), 1u);
   EXPECT_EQ(t.collectives.begin_ns[0], 100);
@@ -98,7 +90,7 @@ TEST_F(DecodeTorchTest, AnEndWithoutABeginIsCounted) {
 }
 
 TEST_F(DecodeTorchTest, AMessageEndsSomewhereBetweenPostAndWait) {
-  TorchBeginRecord send = Begin(1, 100, 0);
+  TorchBeginRecord send = Begin(1, 0, 100, 0);
   send.head.flags = 0;
   send.message = kTorchSend;
   send.peer = 1;

@@ -1,0 +1,128 @@
+#include "comms/c10d/gloo_queue.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstddef>
+
+#include "comms/c10d/groups.h"
+#include "core/errno_keeper.h"
+#include "core/ring_writer.h"
+
+namespace lockstep::c10d {
+namespace {
+
+// Works that wait for a thread of their group. More are executed without being known.
+constexpr std::size_t kMostQueued = 4096;
+
+class Queue {
+ public:
+  void Add(const void* work, const QueuedWork& queued) {
+    const Hold hold(lock_);
+    if (count_ == kMostQueued) return;
+    works_[count_] = work;
+    queued_[count_++] = queued;
+  }
+  // Works begin about in the order in which they came.
+  QueuedWork Take(const void* work) {
+    const Hold hold(lock_);
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (works_[i] != work) continue;
+      const QueuedWork queued = queued_[i];
+      --count_;
+      for (; i < count_; ++i) works_[i] = works_[i + 1], queued_[i] = queued_[i + 1];
+      return queued;
+    }
+    return {};
+  }
+
+ private:
+  struct Hold {
+    explicit Hold(std::atomic_flag& flag) : lock(flag) {
+      while (lock.test_and_set(std::memory_order_acquire)) sched_yield();
+    }
+    ~Hold() { lock.clear(std::memory_order_release); }
+    std::atomic_flag& lock;
+  };
+  std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
+  std::size_t count_ = 0;
+  const void* works_[kMostQueued];
+  QueuedWork queued_[kMostQueued];
+};
+
+Queue g_queue;
+std::atomic<bool> g_seen{false};
+thread_local QueuedWork t_executing;
+
+// The function of this name in the library that calls ours. Never null: the caller has it.
+void* Real(std::atomic<void*>& real, const char* symbol, const void* caller) {
+  if (void* found = real.load(std::memory_order_acquire); found != nullptr) return found;
+  Dl_info info;
+  void* found = nullptr;
+  if (dladdr(caller, &info) != 0) {
+    if (void* library = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY); library != nullptr) {
+      found = dlsym(library, symbol);
+      dlclose(library);
+    }
+  }
+  if (found == nullptr) __builtin_trap();
+  real.store(found, std::memory_order_release);
+  return found;
+}
+
+#define LS_ENQUEUE                                                                                                    \
+  "_ZN4c10d16ProcessGroupGloo7enqueueEN3c1013intrusive_ptrINS0_9AsyncWorkENS1_6detail34intrusive_target_default_null_" \
+  "typeIS3_EEEE"
+// By value in 1.13, by reference since; the caller passes an address both times.
+#define LS_EXECUTE_BY_VALUE                                                                                          \
+  "_ZN4c10d16ProcessGroupGloo9AsyncWork7executeEN3c1013intrusive_ptrIS1_NS2_6detail34intrusive_target_default_null_" \
+  "typeIS1_EEEE"
+#define LS_EXECUTE                                                                                                     \
+  "_ZN4c10d16ProcessGroupGloo9AsyncWork7executeERKN3c1013intrusive_ptrIS1_NS2_6detail34intrusive_target_default_null_" \
+  "typeIS1_EEEE"
+
+void RunExecute(void* real, void* const* work) {
+  const bool recorded = lockstep_probe.segment != nullptr;
+  if (recorded) t_executing = g_queue.Take(*work);
+  reinterpret_cast<void (*)(void* const*)>(real)(work);
+  if (recorded) t_executing = {};
+}
+
+}  // namespace
+
+const QueuedWork& Executing() { return t_executing; }
+
+bool SeesQueues() { return g_seen.load(std::memory_order_relaxed); }
+
+extern "C" {
+
+// `work` is a c10::intrusive_ptr, whose only member is the address.
+__attribute__((visibility("default"))) void LockstepGlooEnqueue(void* group, void* const* work) __asm__(LS_ENQUEUE);
+void LockstepGlooEnqueue(void* group, void* const* work) {
+  static std::atomic<void*> real{nullptr};
+  void* found = Real(real, LS_ENQUEUE, __builtin_return_address(0));
+  if (lockstep_probe.segment != nullptr) {
+    const ErrnoKeeper errno_keeper;
+    Current call;
+    Group* of = GroupAt(group, &call);
+    g_seen.store(true, std::memory_order_relaxed);
+    g_queue.Add(*work, {of, of->collectives.fetch_add(1), ring::Ticks(), call.peer});
+  }
+  reinterpret_cast<void (*)(void*, void* const*)>(found)(group, work);
+}
+
+__attribute__((visibility("default"))) void LockstepGlooExecuteByValue(void* const* work) __asm__(LS_EXECUTE_BY_VALUE);
+void LockstepGlooExecuteByValue(void* const* work) {
+  static std::atomic<void*> real{nullptr};
+  RunExecute(Real(real, LS_EXECUTE_BY_VALUE, __builtin_return_address(0)), work);
+}
+
+__attribute__((visibility("default"))) void LockstepGlooExecute(void* const* work) __asm__(LS_EXECUTE);
+void LockstepGlooExecute(void* const* work) {
+  static std::atomic<void*> real{nullptr};
+  RunExecute(Real(real, LS_EXECUTE, __builtin_return_address(0)), work);
+}
+}
+
+}  // namespace lockstep::c10d
