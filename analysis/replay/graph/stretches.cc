@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/comm_calls.h"
 #include "core/interval.h"
 #include "core/mpi_ops.h"
 #include "merge/timeline/activity_stream.h"
@@ -50,7 +51,7 @@ class Cutter {
     FindGifts();
     AddCpuTime();
     for (auto& [thread, list] : others_) AddOther(thread, list);
-    AddBackwardWaits();
+    AddLibraryWaits();
     for (std::uint32_t s = 0; s < window_.step_ends_ns.size(); ++s)
       points_.push_back({Stretch::kStepEnd, window_.step_ends_ns[s], window_.step_ends_ns[s], {}, s});
     AddCalls();
@@ -117,7 +118,11 @@ class Cutter {
     OtherThread other{thread, list, {}};
     std::int64_t last = INT64_MIN;
     for (const std::uint32_t i : list) {
-      const RankCollective& c = out_.collectives[i];
+      RankCollective& c = out_.collectives[i];
+      if (const std::int64_t given = t_.collectives.enqueue_begin_ns[c.row]; given != schema::kNoTime) {
+        c.ready_ns = given_ends_[i] = clock_.ToCluster(given);
+        c.late_ns = std::max<std::int64_t>(0, c.begin_ns - std::max(c.ready_ns, last));
+      }
       const bool said = c.ready_ns != RankCollective::kNotSaid;
       const std::int64_t begin = said ? c.ready_ns : c.begin_ns;
       const bool fed = said || last == INT64_MIN || begin - last > kBusyNs;
@@ -129,12 +134,13 @@ class Cutter {
   }
 
   // PyTorch's backward ends by waiting for the reductions of another thread, which nothing records: from the last one's
-  // begin (its gradients were the last) to the last end.
-  void AddBackwardWaits() {
+  // begin (its gradients were the last) to the last end. Calls of torch.distributed wait likewise, if they wait.
+  void AddLibraryWaits() {
     const auto& ranges = t_.ranges;
     for (std::size_t r = 0; r < ranges.rows(); ++r) {
-      if (ranges.thread[r] != training_ || ranges.category[r] != kBackward ||
-          ranges.kind[r] != schema::RangeKind::kPushPop)
+      if (ranges.thread[r] != training_ || ranges.kind[r] != schema::RangeKind::kPushPop) continue;
+      if (ranges.category[r] != kBackward &&
+          !IsDistributedCall(trace::TextOf(t_.strings, t_.string_bytes, ranges.name[r])))
         continue;
       const std::int64_t begin = clock_.ToCluster(ranges.begin_ns[r]),
                          end = clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r]);
