@@ -28,7 +28,7 @@ struct JobTime {
 // over, those terms get one each that lost most by it (largest remainder; the earlier of equal ones).
 JobTime MeanOfRanks(const std::vector<SixTerms>& ranks);
 
-// The same where only the windows' lengths are known, as of replayed steps.
+// Mean, floored; -1: of none. Of windows, where only their lengths are known, as of replayed steps.
 std::int64_t MeanLength(const std::vector<std::int64_t>& lengths_ns);
 
 }  // namespace lockstep::merge
