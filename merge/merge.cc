@@ -49,8 +49,8 @@ std::string_view ClockName(ClockChoice choice) {
   return "auto";
 }
 
-// Counts the changes of what a timeline's figures mean: one that another number made is made again. 1: a step's length is
-// the mean of the ranks' (docs/decisions/step-length.md).
+// Counts the changes of what a timeline's figures mean: one that another number made is made again. 1: a step's length
+// is the mean of the ranks' (docs/decisions/step-length.md).
 constexpr std::uint64_t kRules = 1;
 
 // What the result depends on besides the rank files; not the number of threads.
@@ -314,8 +314,8 @@ class Merger {
         return static_cast<std::uint64_t>(std::ranges::count(steps, true, &RankStep::complete));
       };
       if (const std::uint64_t marked = whole(steps_.ranks[r]), found = whole(passed_[r].steps); found < marked)
-        run_.losses.push_back(MakeLoss(run_.ranks[r].rank, Loss::kStepIncomplete, marked - found,
-                                       "no kernel was launched in them"));
+        run_.losses.push_back(
+            MakeLoss(run_.ranks[r].rank, Loss::kStepIncomplete, marked - found, "no kernel was launched in them"));
       if (passed_[r].damaged.empty()) continue;
       run_.ranks[r].state = RankState::kCutShort;
       for (const std::string& damage : passed_[r].damaged)

@@ -58,8 +58,8 @@ std::uint32_t CriticalHosts::WaitedFor(const BlockingCall& call, const std::vect
   if (call.sync != kNone && call.sync < waits_.known.size() && waits_.known[call.sync]) {
     const std::uint32_t op = waits_.released_by[call.sync];
     // One that ends after the call by the trace's clocks is cut there: for which one it waited is known.
-    const bool sound = op != kNone && ops_[op].end_ns > call.begin_ns &&
-                       ops_[op].begin_ns < std::min(ops_[op].end_ns, call.end_ns);
+    const bool sound =
+        op != kNone && ops_[op].end_ns > call.begin_ns && ops_[op].begin_ns < std::min(ops_[op].end_ns, call.end_ns);
     return sound ? op : kNone;
   }
   const auto launched_before = [&](const GpuOp& op) {
@@ -97,14 +97,14 @@ void CriticalHosts::FindWaits() {
     const std::uint32_t thread = IndexOf(call.thread);
     if (thread == kNone) continue;
     const std::uint32_t op = WaitedFor(call, by_end, op_of_copy);
-    // Waiting is no work of the host's, also where nothing shows what for: a call that spins would explain all its time.
+    // Waiting is no work of the host's, also where nothing shows what for: a call that spins would explain all its
+    // time.
     if (op == kNone) {
       blocked[thread].push_back({call.begin_ns, call.end_ns});
       continue;
     }
     const std::int64_t released = std::min(ops_[op].end_ns, call.end_ns);
-    blocked[thread].push_back(
-        {call.begin_ns, call.end_ns - released > kReturnsWithinNs ? call.end_ns : released});
+    blocked[thread].push_back({call.begin_ns, call.end_ns - released > kReturnsWithinNs ? call.end_ns : released});
     releases_.push_back({released, thread, op});
   }
   for (std::size_t i = 0; i < threads_.size(); ++i) threads_[i].blocked = Normalize(std::move(blocked[i]));

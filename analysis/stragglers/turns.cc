@@ -13,8 +13,8 @@
 namespace lockstep::analysis {
 namespace {
 
-// Of the collectives whose arrivals can be compared, without those that `named` ranks came last in: these have been told
-// already.
+// Of the collectives whose arrivals can be compared, without those that `named` ranks came last in: these have been
+// told already.
 struct Arrived {
   std::int64_t compared = 0, ties = 0;
   std::vector<std::int64_t> last;  // By position of the rank.
@@ -88,8 +88,7 @@ void FindTurns(const Context& context, Analysis& analysis) {
   finding.confidence = 0.5;
 
   for (const ArrivalRow& arrival : analysis.arrivals)
-    finding.explain.rows.push_back(
-        {arrival.rank, arrival.collectives, arrival.last, arrival.ties, arrival.charge_ns});
+    finding.explain.rows.push_back({arrival.rank, arrival.collectives, arrival.last, arrival.ties, arrival.charge_ns});
   finding.explain.columns = {"rank", "collectives", "last", "ties", "charge_ns"};
   finding.evidence = WhoCameLast(context, arrived, also);
   finding.action =

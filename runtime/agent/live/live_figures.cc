@@ -246,6 +246,7 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> reports, std::int32_t e
   AddWhatRanksSay(ranks, clocks, figures);
 
   std::vector<std::int64_t> step_ns, wait_ns, transfer_ns, unsplit_ns;
+  std::int64_t knows_wait = 0, knows_transfer = 0;  // Steps.
   LastArrivals last(ranks.size());
   for (const std::int64_t index : CommonSteps(ranks)) {
     Row row;
@@ -254,15 +255,19 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> reports, std::int32_t e
     last.Add(arrivals, figures);
     const Terms mean = MeanTerms(row, clocks, arrivals);
     step_ns.push_back(StepNs(row));
-    if (mean.knows_wait) wait_ns.push_back(mean.wait_ns);
-    if (mean.knows_transfer) transfer_ns.push_back(mean.transfer_ns);
+    wait_ns.push_back(mean.wait_ns);
+    transfer_ns.push_back(mean.transfer_ns);
+    knows_wait += mean.knows_wait;
+    knows_transfer += mean.knows_transfer;
     unsplit_ns.push_back(mean.unsplit_ns);
     figures.last_step = index;
     if (figures.steps++ == 0) figures.first_step = index;
   }
   figures.step_ns = LowerMedian<std::int64_t>(std::move(step_ns), -1);
-  figures.exposed_wait_ns = LowerMedian<std::int64_t>(std::move(wait_ns), -1);
-  figures.exposed_transfer_ns = LowerMedian<std::int64_t>(std::move(transfer_ns), -1);
+  // As in the trace, the median is over all steps; it is worth telling if more than half of them know it.
+  if (2 * knows_wait > figures.steps) figures.exposed_wait_ns = LowerMedian<std::int64_t>(std::move(wait_ns), -1);
+  if (2 * knows_transfer > figures.steps)
+    figures.exposed_transfer_ns = LowerMedian<std::int64_t>(std::move(transfer_ns), -1);
   figures.exposed_unsplit_ns = LowerMedian<std::int64_t>(std::move(unsplit_ns), -1);
   last.Report(ranks, figures);
   return figures;

@@ -304,9 +304,9 @@ LiveStep LiveSteps::Make(std::int64_t index, Ticks window,
   step.in_mpi = Clip(Normalize(std::move(calls)), step.window);
   for (const Operation& one : operations_)
     if (one.ticks.end != 0 && inside(one.ticks))
-      step.operations.push_back(
-          {one.key, ns_of_ticks(one.ticks.begin), ns_of_ticks(std::max(one.end_low, one.ticks.begin)),
-           ns_of_ticks(one.ticks.end), one.members, one.splits});
+      step.operations.push_back({one.key, ns_of_ticks(one.ticks.begin),
+                                 ns_of_ticks(std::max(one.end_low, one.ticks.begin)), ns_of_ticks(one.ticks.end),
+                                 one.members, one.splits});
   return step;
 }
 

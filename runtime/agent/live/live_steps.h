@@ -24,7 +24,8 @@ namespace lockstep::agent {
 struct LiveOperation {
   std::uint64_t key;      // The same on all members, and for no other collective.
   std::int64_t begin_ns;  // Arrival: the post.
-  // Earliest and latest possible end: entry and return of the call that completed it; of blocking calls both the return.
+  // Earliest and latest possible end: entry and return of the call that completed it; of blocking calls both the
+  // return.
   std::int64_t end_low_ns, end_ns;
   std::uint32_t members;  // Of the communicator.
   std::uint32_t splits;   // 1: every member waits for every other (definitions: split kinds).

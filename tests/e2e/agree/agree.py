@@ -57,7 +57,7 @@ def foreign(place):
         sys.exit(77)
     bad = []
     for run in sorted(pathlib.Path(where).iterdir()):
-        if run.is_dir():
+        if run.is_dir() and not run.name.startswith("."):
             copy = place / run.name
             shutil.copytree(run, copy)
             bad += check(copy, run.name)

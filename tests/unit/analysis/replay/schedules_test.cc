@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "analysis/replay/graph/counterfactual.h"
 #include "analysis/replay/graph/likeness.h"
@@ -22,9 +23,9 @@ HostRun Blocking(std::size_t ranks, std::size_t steps, double slow = 1) {
   HostRun run;
   run.stretches.resize(ranks);
   for (std::size_t r = 0; r < ranks; ++r) run.ranks.push_back(static_cast<std::int32_t>(r));
-  std::int64_t begin = 0;
   std::vector<std::int64_t> now(ranks, 0);
   for (std::size_t step = 0; step < steps; ++step) {
+    const std::int64_t began = std::accumulate(now.begin(), now.end(), std::int64_t{0});
     run.steps.push_back(static_cast<std::int64_t>(step));
     for (int k = 0; k < 4; ++k) {
       const auto c = static_cast<std::uint32_t>(run.collectives.size());
@@ -42,14 +43,12 @@ HostRun Blocking(std::size_t ranks, std::size_t steps, double slow = 1) {
         now[r] = last + 2 * kMs;
       }
     }
-    std::int64_t end = 0;
     for (std::size_t r = 0; r < ranks; ++r) {
       now[r] += std::llround(4 * kMs * (r == 1 ? slow : 1));
       run.stretches[r].training.push_back({Stretch::kStepEnd, now[r], now[r], {}, static_cast<std::uint32_t>(step)});
-      end = std::max(end, now[r]);
     }
-    run.measured_step_ns.push_back(end - begin);
-    begin = end;
+    const std::int64_t ended = std::accumulate(now.begin(), now.end(), std::int64_t{0});
+    run.measured_step_ns.push_back((ended - began) / static_cast<std::int64_t>(ranks));
   }
   return run;
 }

@@ -116,11 +116,10 @@ TEST(CriticalPath, WaitingThatNothingExplains) {
   rank.us = 1000;
   rank.Launched("a", 0, 10, -5);
   rank.Launched("b", 500, 510, -4);  // Launched before the window, started far too late.
-  EXPECT_EQ(PathOf(rank, {0, 520'000}, 20'000),
-            (Sums{{"compute a", 10'000},
-                  {"launch queued, started late", 490'000},
-                  {"compute b", 10'000},
-                  {"other after the last GPU operation", 10'000}}));
+  EXPECT_EQ(PathOf(rank, {0, 520'000}, 20'000), (Sums{{"compute a", 10'000},
+                                                      {"launch queued, started late", 490'000},
+                                                      {"compute b", 10'000},
+                                                      {"other after the last GPU operation", 10'000}}));
 }
 
 TEST(CriticalPath, AStepEndsWhereTheNextBegins) {

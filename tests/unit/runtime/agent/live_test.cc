@@ -274,8 +274,8 @@ TEST(LiveFigures, WaitingUntilTheLastThenTransfer) {
   EXPECT_TRUE(figures.silent.empty());
 }
 
-// Posted at 100 and waited for from 500 on, while the other rank comes at 600: until then it is wait, and what moved when
-// afterwards is not known, as in the trace.
+// Posted at 100 and waited for from 500 on, while the other rank comes at 600: until then it is wait, and what moved
+// when afterwards is not known, as in the trace.
 TEST(LiveFigures, WhatMayHaveMovedBesideComputeIsUnsplit) {
   const auto posted = [](std::int64_t post, std::int64_t wait, std::int64_t end) {
     return LiveOperation{1, post, wait, end, 2, 1};
