@@ -18,7 +18,8 @@ struct Samples {
   std::map<std::int32_t, std::vector<std::int64_t>> waits_of_rank;
 };
 
-// The rank that waits longest, and how long, median; the lowest of those that wait as long.
+// The rank that waits longest, and how long, median; the lowest of those that wait as long. None if the ranks take
+// turns: if no rank as a rule waits as long as all of them do on average.
 void FindLongestWait(std::map<std::int32_t, std::vector<std::int64_t>>& waits_of_rank, CollectiveRow& row) {
   for (auto& [rank, waits] : waits_of_rank) {
     const std::int64_t wait_ns = LowerMedian(std::move(waits));
@@ -26,6 +27,8 @@ void FindLongestWait(std::map<std::int32_t, std::vector<std::int64_t>>& waits_of
     row.longest_wait_rank = rank;
     row.longest_wait_ns_median = wait_ns;
   }
+  if (row.longest_wait_ns_median < row.wait_ns_median)
+    row.longest_wait_rank = row.longest_wait_ns_median = std::nullopt;
 }
 
 }  // namespace

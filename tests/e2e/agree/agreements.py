@@ -143,8 +143,7 @@ def collectives(v):
     for row in rows:
         if row["wait_ns_median"] is None:
             continue
-        if len(row["group"]) > 1 and row["longest_wait_ns_median"] is not None and row["count"] == 1 and \
-                row["longest_wait_ns_median"] < row["wait_ns_median"]:
+        if row["longest_wait_ns_median"] is not None and row["longest_wait_ns_median"] < row["wait_ns_median"]:
             yield f"{row['op']}: the longest wait {row['longest_wait_ns_median']} is below the mean {row['wait_ns_median']}"
     waits = {}
     for member in v.exported["collective_ranks"]:
