@@ -395,7 +395,7 @@ class Writer {
     if (a_.collectives.empty()) return;
     const std::vector<CollectiveLine> lines = CollectiveLines(a_.collectives, kMaxCollectiveRows);
     Line(Bold("  " + Pad("COLLECTIVES", 15) + Pad("ranks", 12) + Pad("count", 9, true) + Pad("bytes", 9, true) +
-              Pad("transfer", 10, true) + Pad("mean wait", 11, true) + Pad("longest", 10, true) +
+              Pad("transfer", 10, true) + Pad("mean wait", 10, true) + Pad("longest", 10, true) +
               Pad("on rank", 8, true) + "  bus bandwidth"));
     for (std::size_t i = 0; i < std::min(lines.size(), kMaxCollectiveRows); ++i) {
       const CollectiveLine& one = lines[i];
@@ -407,7 +407,7 @@ class Writer {
       const bool waits = one.longest_wait_ns.value_or(0) > 0 && one.longest_wait_rank.has_value();
       std::string line = "  " + Pad(PrintedShort(Printed(one.row->op), 14), 15) + Pad(group, 12) +
                          Pad(analysis::Count(one.count), 9, true) + Pad(analysis::Bytes(one.row->bytes), 9, true) +
-                         Pad(time(one.transfer_ns), 10, true) + Pad(time(one.wait_ns), 11, true) +
+                         Pad(time(one.transfer_ns), 10, true) + Pad(time(one.wait_ns), 10, true) +
                          Pad(time(one.longest_wait_ns), 10, true) +
                          Pad(waits ? fmt::format("{}", *one.longest_wait_rank) : "-", 8, true);
       line += "  " + (one.bus_bandwidth ? analysis::Bandwidth(*one.bus_bandwidth) : std::string("-"));

@@ -34,7 +34,7 @@ Arrived WithoutNamed(const Context& context, const Analysis& analysis) {
   return arrived;
 }
 
-// "rank 7 came last in 4 of 8 collectives, rank 5 in 2; in 2 by less than the clocks can tell"
+// "rank 7 came last in 4 of 8 collectives, rank 5 in 2; in 2 nobody did by more than the clocks can tell"
 std::string WhoCameLast(const Context& context, const Arrived& arrived, bool others) {
   constexpr std::size_t kMostNamed = 3;
   const std::vector<std::int64_t>& last = arrived.last;
@@ -47,9 +47,9 @@ std::string WhoCameLast(const Context& context, const Arrived& arrived, bool oth
                                  Count(last[order[i]]), Count(arrived.compared), others ? "other " : "")
                    : fmt::format(", rank {} in {}", context.ranks()[order[i]], Count(last[order[i]]));
   if (arrived.ties == 0) return text;
-  return text.empty() ? fmt::format("in {} of {} collectives, who came last is less than the clocks can tell",
+  return text.empty() ? fmt::format("in {} of {} collectives nobody came last by more than the clocks can tell",
                                     Count(arrived.ties), Count(arrived.compared))
-                      : text + fmt::format("; in {}, who did is less than the clocks can tell", Count(arrived.ties));
+                      : text + fmt::format("; in {} nobody did by more than the clocks can tell", Count(arrived.ties));
 }
 
 }  // namespace
