@@ -66,15 +66,18 @@ void Summarize(const Context& context, Analysis& analysis) {
     std::vector<std::pair<std::int64_t, std::size_t>> by_length;  // The earlier of equally long ones comes first.
     for (const std::size_t row : context.usable_steps()) by_length.emplace_back(tables.steps.step_ns[row], row);
     const std::size_t median = LowerMedian(by_length).second;
-    s.per_step = true;
-    s.median_step = tables.steps.index[median];
-    s.job_step_ns_median = tables.steps.step_ns[median];
-    s.job_step_ns_p10 = LowerQuantile(by_length, 0.10).first;
-    s.job_step_ns_p99 = LowerQuantile(by_length, 0.99).first;
     for (std::size_t p = 0; p < context.ranks().size(); ++p)
       if (const std::size_t cell = context.Cell(median, p); cell != kNowhere) rows.push_back(cell);
-    Average(tables.step_ranks, rows, s);
-    s.step_ns_median = s.terms.Sum();
+    // A damaged timeline may have a step of no rank.
+    if (!rows.empty()) {
+      s.per_step = true;
+      s.median_step = tables.steps.index[median];
+      s.job_step_ns_median = tables.steps.step_ns[median];
+      s.job_step_ns_p10 = LowerQuantile(by_length, 0.10).first;
+      s.job_step_ns_p99 = LowerQuantile(by_length, 0.99).first;
+      Average(tables.step_ranks, rows, s);
+      s.step_ns_median = s.terms.Sum();
+    }
   }
   if (!s.per_step) {
     for (std::size_t i = 0; i < tables.rank_totals.rows(); ++i) rows.push_back(i);
