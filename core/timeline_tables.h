@@ -51,14 +51,14 @@
   X(u8, censored, Flag, Always, "1: this rank's end is too uncertain for cost tables") \
   X(i64, step, Number, Unknown(-1, "none"), "index of the step it arrived in")
 
-#define LS_TL_STEPS(X)                                                                                \
-  X(i64, index, Number, Always, "step number")                                                        \
-  X(i64, begin_ns, ClusterMoment, Always, "latest begin over ranks, cluster time")                    \
-  X(i64, end_ns, ClusterMoment, Always, "latest end over ranks, cluster time")                        \
+#define LS_TL_STEPS(X)                                                                        \
+  X(i64, index, Number, Always, "step number")                                                \
+  X(i64, begin_ns, ClusterMoment, Always, "latest begin over ranks, cluster time")            \
+  X(i64, end_ns, ClusterMoment, Always, "latest end over ranks, cluster time")                \
   X(i64, step_ns, Duration, Unknown(-1), "mean over ranks of their windows' length, floored") \
-  X(u32, ranks, Count, Always, "ranks that have it complete")                                         \
-  X(u8, complete, Flag, Always, "1: complete on every rank")                                          \
-  X(u8, warmup, Flag, Always, "1: kept out of medians")                                               \
+  X(u32, ranks, Count, Always, "ranks that have it complete")                                 \
+  X(u8, complete, Flag, Always, "1: complete on every rank")                                  \
+  X(u8, warmup, Flag, Always, "1: kept out of medians")                                       \
   X(u8, source, Enum<StepSource>, Always, "")
 
 #define LS_TERMS(X)                                                                                        \
