@@ -26,7 +26,7 @@ constexpr Pass kPasses[] = {
     {"summary", "", Always, Summarize, {}, {summary, remarks}, {"run"}},
     {"collectives", "matched collectives", HasCollectives, TabulateCollectives, {}, {collectives, groups}},
     {"arrivals", "matched collectives", HasCollectives, CountArrivals, {}, {arrivals}},
-    {"ranks", "totals per rank", HasTotals, TabulateRanks, {arrivals}, {ranks}},
+    {"ranks", "totals per rank", HasTotals, TabulateRanks, {summary, arrivals}, {ranks}},
     {"steps", "steps", HasSteps, TabulateSteps, {}, {steps, truncated}},
     {"stragglers",
      "two ranks and two steps, or enough collectives to slice the run",

@@ -29,7 +29,7 @@
   X(i32, last_rank, Number, Unknown(-1, "tie or unknown"), "last arriver")                                 \
   X(i64, charge_ns, Duration, Means(0, "on a tie"), "A_c minus second largest arrival")                    \
   X(i64, transfer_ns, Duration, Unknown(-1, "unsplit or censored"), "lower median of transfer over ranks") \
-  X(i64, wait_ns, Duration, Unknown(-1, "unsplit"), "lower median of wait over ranks")                     \
+  X(i64, wait_ns, Duration, Unknown(-1, "unsplit"), "mean of wait over ranks, floored")                    \
   X(i64, error_ns, Duration, Always, "largest sum of two members' clock errors")                           \
   X(u8, splits, Flag, Always, "1: a split kind (definitions.md)")                                          \
   X(u8, censored, Flag, Always, "1: the end is too uncertain for cost tables")                             \
@@ -51,14 +51,14 @@
   X(u8, censored, Flag, Always, "1: this rank's end is too uncertain for cost tables") \
   X(i64, step, Number, Unknown(-1, "none"), "index of the step it arrived in")
 
-#define LS_TL_STEPS(X)                                                                                \
-  X(i64, index, Number, Always, "step number")                                                        \
-  X(i64, begin_ns, ClusterMoment, Always, "latest begin over ranks, cluster time")                    \
-  X(i64, end_ns, ClusterMoment, Always, "latest end over ranks, cluster time")                        \
-  X(i64, step_ns, Duration, Unknown(-1), "max_r end_i - max_r end_(i-1); first: max end - max begin") \
-  X(u32, ranks, Count, Always, "ranks that have it complete")                                         \
-  X(u8, complete, Flag, Always, "1: complete on every rank")                                          \
-  X(u8, warmup, Flag, Always, "1: kept out of medians")                                               \
+#define LS_TL_STEPS(X)                                                                        \
+  X(i64, index, Number, Always, "step number")                                                \
+  X(i64, begin_ns, ClusterMoment, Always, "latest begin over ranks, cluster time")            \
+  X(i64, end_ns, ClusterMoment, Always, "latest end over ranks, cluster time")                \
+  X(i64, step_ns, Duration, Unknown(-1), "mean over ranks of their windows' length, floored") \
+  X(u32, ranks, Count, Always, "ranks that have it complete")                                 \
+  X(u8, complete, Flag, Always, "1: complete on every rank")                                  \
+  X(u8, warmup, Flag, Always, "1: kept out of medians")                                       \
   X(u8, source, Enum<StepSource>, Always, "")
 
 #define LS_TERMS(X)                                                                                        \

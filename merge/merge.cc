@@ -49,10 +49,15 @@ std::string_view ClockName(ClockChoice choice) {
   return "auto";
 }
 
+// Counts the changes of what a timeline's figures mean: one that another number made is made again. 1: a step's length
+// is the mean of the ranks' (docs/decisions/step-length.md).
+constexpr std::uint64_t kRules = 1;
+
 // What the result depends on besides the rank files; not the number of threads.
 std::string OptionsHash(const MergeOptions& options) {
   Hash64 hash;
   hash.Add(std::string_view(LOCKSTEP_VERSION));
+  hash.Add(kRules);
   hash.Add(ClockName(options.clock));
   hash.Add(std::string_view(options.classes));
   hash.Add(std::string_view(options.window));
@@ -305,6 +310,12 @@ class Merger {
     });
     if (options_.team != nullptr) SharePasses();
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
+      const auto whole = [](const std::vector<RankStep>& steps) {
+        return static_cast<std::uint64_t>(std::ranges::count(steps, true, &RankStep::complete));
+      };
+      if (const std::uint64_t marked = whole(steps_.ranks[r]), found = whole(passed_[r].steps); found < marked)
+        run_.losses.push_back(
+            MakeLoss(run_.ranks[r].rank, Loss::kStepIncomplete, marked - found, "no kernel was launched in them"));
       if (passed_[r].damaged.empty()) continue;
       run_.ranks[r].state = RankState::kCutShort;
       for (const std::string& damage : passed_[r].damaged)

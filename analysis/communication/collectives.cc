@@ -15,7 +15,21 @@ struct Samples {
   std::int64_t count = 0, censored = 0, grouped = 0;
   std::uint32_t members = 0;
   std::vector<std::int64_t> transfer_ns, wait_ns;
+  std::map<std::int32_t, std::vector<std::int64_t>> waits_of_rank;
 };
+
+// The rank that waits longest, and how long, median; the lowest of those that wait as long. None if the ranks take
+// turns: if no rank as a rule waits as long as all of them do on average.
+void FindLongestWait(std::map<std::int32_t, std::vector<std::int64_t>>& waits_of_rank, CollectiveRow& row) {
+  for (auto& [rank, waits] : waits_of_rank) {
+    const std::int64_t wait_ns = LowerMedian(std::move(waits));
+    if (row.longest_wait_ns_median && wait_ns <= *row.longest_wait_ns_median) continue;
+    row.longest_wait_rank = rank;
+    row.longest_wait_ns_median = wait_ns;
+  }
+  if (row.longest_wait_ns_median < row.wait_ns_median)
+    row.longest_wait_rank = row.longest_wait_ns_median = std::nullopt;
+}
 
 }  // namespace
 
@@ -32,7 +46,11 @@ void TabulateCollectives(const Context& context, Analysis& analysis) {
     samples.members = std::max(samples.members, t.expected[c]);
     const bool sound = !t.mismatch[c] && !t.violation[c] && t.seen[c] == t.expected[c];
     samples.grouped += t.operations[c] > 1;
-    if (t.wait_ns[c] >= 0 && sound && !context.OfSameKernel(c)) samples.wait_ns.push_back(t.wait_ns[c]);
+    if (t.wait_ns[c] >= 0 && sound && !context.OfSameKernel(c)) {
+      samples.wait_ns.push_back(t.wait_ns[c]);
+      for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m)
+        if (members.wait_ns[m] >= 0) samples.waits_of_rank[members.rank[m]].push_back(members.wait_ns[m]);
+    }
     // A kernel that carries several operations says of none how long it took.
     if (t.transfer_ns[c] >= 0 && sound && !t.censored[c] && !t.uneven[c] && t.operations[c] <= 1)
       samples.transfer_ns.push_back(t.transfer_ns[c]);
@@ -57,6 +75,7 @@ void TabulateCollectives(const Context& context, Analysis& analysis) {
     row.censored = samples.censored;
     row.grouped = samples.grouped;
     if (!samples.wait_ns.empty()) row.wait_ns_median = LowerMedian(std::move(samples.wait_ns));
+    FindLongestWait(samples.waits_of_rank, row);
     if (!samples.transfer_ns.empty()) {
       row.transfer_ns_median = LowerMedian(std::move(samples.transfer_ns));
       if (bytes > 0 && *row.transfer_ns_median > 0) {

@@ -7,6 +7,9 @@ namespace lockstep::gpu {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
+// A waiting call returns within this time of what it waited for; what is longer still waits, for something that is not
+// known.
+constexpr std::int64_t kReturnsWithinNs = 30'000;
 
 }  // namespace
 
@@ -54,9 +57,9 @@ std::uint32_t CriticalHosts::WaitedFor(const BlockingCall& call, const std::vect
   // Where the trace says for what, nothing is guessed.
   if (call.sync != kNone && call.sync < waits_.known.size() && waits_.known[call.sync]) {
     const std::uint32_t op = waits_.released_by[call.sync];
-    const bool sound = op != kNone && ops_[op].end_ns > call.begin_ns &&
-                       ops_[op].end_ns <= call.end_ns + kClockSlackNs &&
-                       ops_[op].begin_ns < std::min(ops_[op].end_ns, call.end_ns);
+    // One that ends after the call by the trace's clocks is cut there: for which one it waited is known.
+    const bool sound =
+        op != kNone && ops_[op].end_ns > call.begin_ns && ops_[op].begin_ns < std::min(ops_[op].end_ns, call.end_ns);
     return sound ? op : kNone;
   }
   const auto launched_before = [&](const GpuOp& op) {
@@ -94,9 +97,14 @@ void CriticalHosts::FindWaits() {
     const std::uint32_t thread = IndexOf(call.thread);
     if (thread == kNone) continue;
     const std::uint32_t op = WaitedFor(call, by_end, op_of_copy);
-    if (op == kNone) continue;
+    // Waiting is no work of the host's, also where nothing shows what for: a call that spins would explain all its
+    // time.
+    if (op == kNone) {
+      blocked[thread].push_back({call.begin_ns, call.end_ns});
+      continue;
+    }
     const std::int64_t released = std::min(ops_[op].end_ns, call.end_ns);
-    blocked[thread].push_back({call.begin_ns, released});
+    blocked[thread].push_back({call.begin_ns, call.end_ns - released > kReturnsWithinNs ? call.end_ns : released});
     releases_.push_back({released, thread, op});
   }
   for (std::size_t i = 0; i < threads_.size(); ++i) threads_[i].blocked = Normalize(std::move(blocked[i]));

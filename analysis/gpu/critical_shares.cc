@@ -109,14 +109,21 @@ std::vector<CriticalPathFinder::Share> SharesOf(const CriticalPath& path, const 
         if (piece.counts)
           shares.push_back({PathCategory::kLaunch, rank.Text(t.api.name[ops[piece.op].api]), ns, true});
         else
-          shares.push_back({PathCategory::kOther, "launched, waits for its turn", ns, false});
+          shares.push_back({PathCategory::kLaunch, "launched, waits for its turn", ns, false});
         break;
       case PathEdge::kStream:
       case PathEdge::kCross:
-        if (piece.counts)
+        if (piece.counts) {
           shares.push_back({PathCategory::kKernelGap, "from one kernel to the next", ns, false});
-        else
-          shares.push_back({PathCategory::kOther, "GPU idle, next operation not launched or held back", ns, false});
+        } else if (const std::uint32_t api = ops[piece.op].api; api == kNone) {
+          shares.push_back(
+              {PathCategory::kOther, "GPU idle, next operation without launching call in the trace", ns, false});
+        } else if (t.api.begin_ns[api] < piece.begin_ns) {
+          // As launch-bound and idle have it: it was queued, and started late.
+          shares.push_back({PathCategory::kLaunch, "queued, started late", ns, false});
+        } else {
+          shares.push_back({PathCategory::kOther, "GPU idle, next operation not launched", ns, false});
+        }
         break;
       case PathEdge::kTail:
         shares.push_back({PathCategory::kOther, "after the last GPU operation", ns, false});

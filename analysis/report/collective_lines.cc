@@ -41,6 +41,10 @@ std::vector<CollectiveLine> CollectiveLines(const std::vector<analysis::Collecti
     sum.line.grouped += row.grouped;
     if (row.transfer_ns_median) sum.transfers.push_back(*row.transfer_ns_median);
     if (row.wait_ns_median) sum.waits.push_back(*row.wait_ns_median);
+    if (row.longest_wait_ns_median > sum.line.longest_wait_ns) {
+      sum.line.longest_wait_ns = row.longest_wait_ns_median;
+      sum.line.longest_wait_rank = row.longest_wait_rank;
+    }
     if (row.busbw) sum.bandwidths.push_back(*row.busbw);
   }
   std::vector<CollectiveLine> lines;

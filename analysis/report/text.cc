@@ -344,7 +344,8 @@ class Writer {
       latest = std::max(latest, row.late_ns_median.value_or(0));
       name_columns = std::max(name_columns, std::to_string(row.rank).size() + 2 + Columns(NodeName(row)));
     }
-    const bool per_step = a_.ranks[order[0]].step_terms.has_value();
+    // All of them in the step that STEP shows, or all of the whole window.
+    const bool per_step = a_.summary.per_step;
     std::string head = "  " + Pad(fmt::format("RANKS  {}", per_step ? "ms/step" : "ms"), name_columns + 2);
     for (const RankColumn* column : columns) head += Pad(std::string(column->name), 10, true);
     if (a_.ranks.size() > 1) head += Pad("last", 9, true) + "  arrives late (median)";
@@ -373,7 +374,9 @@ class Writer {
   void RankLine(const analysis::RankRow& row, const std::vector<const RankColumn*>& columns, std::size_t name_columns,
                 std::int64_t latest) {
     std::string line = "  " + Pad(fmt::format("{}  {}", row.rank, NodeName(row)), name_columns + 2);
-    for (const RankColumn* column : columns) line += Pad(Milliseconds(column->value(row)), 10, true);
+    // A rank without that step has nothing to be compared with the others.
+    const bool known = row.step_terms.has_value() || !a_.summary.per_step;
+    for (const RankColumn* column : columns) line += Pad(known ? Milliseconds(column->value(row)) : "-", 10, true);
     if (a_.ranks.size() > 1) {
       line += Pad(row.last_fraction ? analysis::Percent(*row.last_fraction) : "-", 9, true) + "  ";
       const std::int64_t late = row.late_ns_median.value_or(0);
@@ -391,17 +394,22 @@ class Writer {
   void Collectives() {
     if (a_.collectives.empty()) return;
     const std::vector<CollectiveLine> lines = CollectiveLines(a_.collectives, kMaxCollectiveRows);
-    Line(Bold("  " + Pad("COLLECTIVES", 16) + Pad("ranks", 14) + Pad("count", 9, true) + Pad("bytes", 11, true) +
-              Pad("transfer", 12, true) + Pad("wait", 11, true) + "  bus bandwidth"));
+    Line(Bold("  " + Pad("COLLECTIVES", 15) + Pad("ranks", 12) + Pad("count", 9, true) + Pad("bytes", 9, true) +
+              Pad("transfer", 10, true) + Pad("mean wait", 10, true) + Pad("longest", 10, true) +
+              Pad("on rank", 8, true) + "  bus bandwidth"));
     for (std::size_t i = 0; i < std::min(lines.size(), kMaxCollectiveRows); ++i) {
       const CollectiveLine& one = lines[i];
       std::string group = one.groups > 1 ? fmt::format("{} x {}", one.groups, one.row->group.size())
                                          : analysis::RankList(one.row->group);
-      if (Columns(group) > 13) group = group.substr(0, 10) + std::string(g_.rest);
-      std::string line = "  " + Pad(PrintedShort(Printed(one.row->op), 15), 16) + Pad(group, 14) +
-                         Pad(analysis::Count(one.count), 9, true) + Pad(analysis::Bytes(one.row->bytes), 11, true) +
-                         Pad(one.transfer_ns ? analysis::Duration(*one.transfer_ns) : "-", 12, true) +
-                         Pad(one.wait_ns ? analysis::Duration(*one.wait_ns) : "-", 11, true);
+      if (Columns(group) > 11) group = group.substr(0, 8) + std::string(g_.rest);
+      const auto time = [](const std::optional<std::int64_t>& ns) { return ns ? analysis::Duration(*ns) : "-"; };
+      // Where nobody waits there is no rank to name.
+      const bool waits = one.longest_wait_ns.value_or(0) > 0 && one.longest_wait_rank.has_value();
+      std::string line = "  " + Pad(PrintedShort(Printed(one.row->op), 14), 15) + Pad(group, 12) +
+                         Pad(analysis::Count(one.count), 9, true) + Pad(analysis::Bytes(one.row->bytes), 9, true) +
+                         Pad(time(one.transfer_ns), 10, true) + Pad(time(one.wait_ns), 10, true) +
+                         Pad(time(one.longest_wait_ns), 10, true) +
+                         Pad(waits ? fmt::format("{}", *one.longest_wait_rank) : "-", 8, true);
       line += "  " + (one.bus_bandwidth ? analysis::Bandwidth(*one.bus_bandwidth) : std::string("-"));
       if (one.censored > 0) line += fmt::format("  ({} end uncertain)", analysis::Count(one.censored));
       if (one.grouped > 0) line += fmt::format("  ({} share a kernel)", analysis::Count(one.grouped));

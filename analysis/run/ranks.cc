@@ -1,4 +1,4 @@
-// Totals per rank over the analysis window, its median step, its lateness and
+// Totals per rank over the analysis window, its part of the job's median step, its lateness and
 // its straggler score.
 
 #include <algorithm>
@@ -53,7 +53,6 @@ void Score(const Context& context, std::vector<RankRow>& rows) {
 void Lateness(const Context& context, const Analysis& analysis, std::vector<RankRow>& rows) {
   const auto& members = context.tables().collective_ranks;
   std::vector<std::vector<std::int64_t>> late(rows.size());
-  std::vector<std::int64_t> took_part(rows.size(), 0);
   for (std::size_t c = 0; c < context.tables().collectives.rows(); ++c) {
     if (!context.Comparable(c)) continue;
     const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
@@ -61,27 +60,16 @@ void Lateness(const Context& context, const Analysis& analysis, std::vector<Rank
     for (std::size_t m = first; m < last; ++m) {
       const std::size_t p = context.Position(members.rank[m]);
       if (p == kNowhere) continue;
-      ++took_part[p];
       late[p].push_back(members.arrival_ns[m] - median);
     }
   }
   for (std::size_t p = 0; p < rows.size(); ++p) {
-    if (took_part[p] == 0) continue;
+    if (late[p].empty()) continue;
     rows[p].late_ns_median = LowerMedian(std::move(late[p]));
-    if (p < analysis.arrivals.size())
-      rows[p].last_fraction = static_cast<double>(analysis.arrivals[p].last) / static_cast<double>(took_part[p]);
+    if (p < analysis.arrivals.size() && analysis.arrivals[p].collectives > 0)
+      rows[p].last_fraction =
+          static_cast<double>(analysis.arrivals[p].last) / static_cast<double>(analysis.arrivals[p].collectives);
   }
-}
-
-// The rank's terms in the step whose window is its lower median.
-std::optional<IdentityTerms> MedianStep(const Context& context, std::size_t position) {
-  const auto& cells = context.tables().step_ranks;
-  std::vector<std::pair<std::int64_t, std::size_t>> lengths;
-  for (const std::size_t step : context.usable_steps())
-    if (const std::size_t cell = context.Cell(step, position); cell != kNowhere)
-      lengths.emplace_back(cells.end_ns[cell] - cells.begin_ns[cell], cell);
-  if (lengths.empty()) return std::nullopt;
-  return context.TermsOf(LowerMedian(std::move(lengths)).second);
 }
 
 }  // namespace
@@ -91,13 +79,19 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
   const auto& t = tables.rank_totals;
   std::unordered_map<std::int32_t, std::size_t> totals;
   for (std::size_t i = 0; i < t.rows(); ++i) totals.emplace(t.rank[i], i);
+  // The step that the summary is of: so its terms are the means of the ranks'.
+  std::size_t median = kNowhere;
+  if (analysis.summary.median_step)
+    for (const std::size_t step : context.usable_steps())
+      if (tables.steps.index[step] == *analysis.summary.median_step) median = step;
   std::vector<RankRow>& rows = analysis.ranks;
   rows.resize(context.ranks().size());
   for (std::size_t p = 0; p < rows.size(); ++p) {
     RankRow& row = rows[p];
     row.rank = context.ranks()[p];
     row.node = context.timeline().Text(tables.ranks.node[context.RankRow(p)]);
-    row.step_terms = MedianStep(context, p);
+    if (median != kNowhere)
+      if (const std::size_t cell = context.Cell(median, p); cell != kNowhere) row.step_terms = context.TermsOf(cell);
     const auto at = totals.find(row.rank);
     if (at == totals.end()) continue;
     const std::size_t i = at->second;

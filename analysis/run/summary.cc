@@ -7,12 +7,12 @@
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
 namespace {
 
-// Floor of the mean of each column, so that the terms are integers and their
-// sum, which is what the step length is defined as, is exact.
+// The terms sum to the length (merge/timeline/step_length.h); of what is a part of them, the floors of the means.
 template <typename Table>
 void Average(const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
   const auto n = static_cast<std::int64_t>(rows.size());
@@ -26,8 +26,10 @@ void Average(const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
       if (column[row] < 0) return std::nullopt;
     return mean(column);
   };
-  s.terms = {mean(t.compute_ns),         mean(t.exposed_wait_ns), mean(t.exposed_transfer_ns),
-             mean(t.exposed_unsplit_ns), mean(t.exposed_copy_ns), mean(t.idle_ns)};
+  std::vector<merge::SixTerms> of_ranks;
+  for (const std::size_t row : rows) of_ranks.push_back(merge::TermsOfRow(t, row));
+  const merge::SixTerms terms = merge::MeanOfRanks(of_ranks).terms;
+  s.terms = {terms[0], terms[1], terms[2], terms[3], terms[4], terms[5]};
   s.comm_ns = mean(t.comm_ns);
   s.hidden_comm_ns = mean(t.overlap_ns);
   s.comm_high_ns = mean(t.comm_high_ns);
@@ -59,23 +61,20 @@ void RemarkOnHelperWaits(Analysis& analysis) {
 void Summarize(const Context& context, Analysis& analysis) {
   const auto& tables = context.tables();
   Summary& s = analysis.summary;
-  std::vector<std::size_t> by_length = context.usable_steps();
-  std::stable_sort(by_length.begin(), by_length.end(),
-                   [&](std::size_t a, std::size_t b) { return tables.steps.step_ns[a] < tables.steps.step_ns[b]; });
   std::vector<std::size_t> rows;
-  if (!by_length.empty()) {
-    const auto length_at = [&](double p) {
-      return tables.steps.step_ns[by_length[static_cast<std::size_t>(p * static_cast<double>(by_length.size() - 1))]];
-    };
-    const std::size_t median = by_length[(by_length.size() - 1) / 2];
-    s.job_step_ns_median = tables.steps.step_ns[median];
-    s.job_step_ns_p10 = length_at(0.10);
-    s.job_step_ns_p99 = length_at(0.99);
+  if (!context.usable_steps().empty()) {
+    std::vector<std::pair<std::int64_t, std::size_t>> by_length;  // The earlier of equally long ones comes first.
+    for (const std::size_t row : context.usable_steps()) by_length.emplace_back(tables.steps.step_ns[row], row);
+    const std::size_t median = LowerMedian(by_length).second;
     for (std::size_t p = 0; p < context.ranks().size(); ++p)
       if (const std::size_t cell = context.Cell(median, p); cell != kNowhere) rows.push_back(cell);
+    // A damaged timeline may have a step of no rank.
     if (!rows.empty()) {
       s.per_step = true;
       s.median_step = tables.steps.index[median];
+      s.job_step_ns_median = tables.steps.step_ns[median];
+      s.job_step_ns_p10 = LowerQuantile(by_length, 0.10).first;
+      s.job_step_ns_p99 = LowerQuantile(by_length, 0.99).first;
       Average(tables.step_ranks, rows, s);
       s.step_ns_median = s.terms.Sum();
     }

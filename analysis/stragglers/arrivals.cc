@@ -1,4 +1,4 @@
-// Who arrives last, how often, and by how much.
+// Who arrives last, how often, and by how much: the one count that all shares and sentences of it are made from.
 
 #include "analysis/passes.h"
 
@@ -11,15 +11,17 @@ void CountArrivals(const Context& context, Analysis& analysis) {
   for (std::size_t p = 0; p < context.ranks().size(); ++p) analysis.arrivals[p].rank = context.ranks()[p];
   for (std::size_t c = 0; c < t.rows(); ++c) {
     if (!context.Comparable(c)) continue;
-    if (t.last_rank[c] >= 0) {
-      const std::size_t p = context.Position(t.last_rank[c]);
+    for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m) {
+      const std::size_t p = context.Position(members.rank[m]);
       if (p == kNowhere) continue;
-      ++analysis.arrivals[p].last;
-      analysis.arrivals[p].charge_ns += t.charge_ns[c];
-      continue;
+      ++analysis.arrivals[p].collectives;
+      if (t.last_rank[c] < 0) ++analysis.arrivals[p].ties;
     }
-    for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m)
-      if (const std::size_t p = context.Position(members.rank[m]); p != kNowhere) ++analysis.arrivals[p].ties;
+    if (t.last_rank[c] < 0) continue;
+    const std::size_t p = context.Position(t.last_rank[c]);
+    if (p == kNowhere) continue;
+    ++analysis.arrivals[p].last;
+    analysis.arrivals[p].charge_ns += t.charge_ns[c];
   }
 }
 

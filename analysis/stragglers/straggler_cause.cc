@@ -290,18 +290,6 @@ std::string ByCause(const StragglerCause& cause) {
   }
 }
 
-// Collectives that the rank took part in and whose arrivals can be compared.
-std::int64_t Compared(const Context& context, std::size_t r) {
-  const std::vector<std::int32_t>& members = context.tables().collective_ranks.rank;
-  std::int64_t count = 0;
-  for (std::size_t c = 0; c < context.tables().collectives.rows(); ++c)
-    count += context.Comparable(c) &&
-             std::binary_search(members.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c)),
-                                members.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c + 1)),
-                                context.ranks()[r]);
-  return count;
-}
-
 std::string SinceWhen(const Straggler& straggler) {
   std::string text;
   if (straggler.onset_step) text += fmt::format("; since step {}", *straggler.onset_step);
@@ -316,8 +304,9 @@ std::string EvidenceFor(const Context& context, const Analysis& analysis, std::s
   std::string text;
   if (r < analysis.ranks.size() && r < analysis.arrivals.size()) {
     const RankRow& row = analysis.ranks[r];
-    const std::int64_t compared = Compared(context, r);
-    text = fmt::format("last in {} of {} collectives", Percent(analysis.arrivals[r].last, compared), Count(compared));
+    const ArrivalRow& arrival = analysis.arrivals[r];
+    text = fmt::format("last in {} of {} collectives", Percent(arrival.last, arrival.collectives),
+                       Count(arrival.collectives));
     if (row.late_ns_median) text += fmt::format(", {} late (median)", Duration(*row.late_ns_median));
   }
   if (const std::string why = ByCause(cause); !why.empty()) text += "; " + why;

@@ -13,38 +13,43 @@
 namespace lockstep::analysis {
 namespace {
 
-// Instances by who came last, ties included: for the eye, not for a verdict. Those that `named` ranks came last in have
-// been told already.
-std::vector<std::int64_t> LatestCounts(const Context& context, const std::vector<Straggler>& named) {
+// Of the collectives whose arrivals can be compared, without those that `named` ranks came last in: these have been
+// told already.
+struct Arrived {
+  std::int64_t compared = 0, ties = 0;
+  std::vector<std::int64_t> last;  // By position of the rank.
+};
+
+Arrived WithoutNamed(const Context& context, const Analysis& analysis) {
+  Arrived arrived;
   const auto& t = context.tables().collectives;
-  const auto& members = context.tables().collective_ranks;
-  std::vector<std::int64_t> latest(context.ranks().size(), 0);
-  for (std::size_t c = 0; c < t.rows(); ++c) {
-    if (!context.Comparable(c)) continue;
-    const auto begin = members.arrival_ns.begin();
-    const auto last = std::max_element(begin + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c)),
-                                       begin + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c + 1)));
-    const std::size_t p = context.Position(members.rank[static_cast<std::size_t>(last - begin)]);
-    if (p != kNowhere) ++latest[p];
-  }
-  for (const Straggler& straggler : named)
-    if (const std::size_t p = context.Position(straggler.rank); p != kNowhere) latest[p] = 0;
-  return latest;
+  for (std::size_t c = 0; c < t.rows(); ++c)
+    if (context.Comparable(c)) ++arrived.compared, arrived.ties += t.last_rank[c] < 0;
+  for (const ArrivalRow& row : analysis.arrivals) arrived.last.push_back(row.last);
+  for (const Straggler& straggler : analysis.stragglers)
+    if (const std::size_t p = context.Position(straggler.rank); p < arrived.last.size()) {
+      arrived.compared -= arrived.last[p];
+      arrived.last[p] = 0;
+    }
+  return arrived;
 }
 
-// "rank 7 came last in 5 of 8 collectives, rank 5 in 2, rank 4 in 1"
-std::string WhoCameLast(const Context& context, const std::vector<std::int64_t>& latest, bool others) {
+// "rank 7 came last in 4 of 8 collectives, rank 5 in 2; in 2 nobody did by more than the clocks can tell"
+std::string WhoCameLast(const Context& context, const Arrived& arrived, bool others) {
   constexpr std::size_t kMostNamed = 3;
-  std::vector<std::size_t> order(latest.size());
+  const std::vector<std::int64_t>& last = arrived.last;
+  std::vector<std::size_t> order(last.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return latest[a] > latest[b]; });
-  const std::int64_t all = std::accumulate(latest.begin(), latest.end(), std::int64_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return last[a] > last[b]; });
   std::string text;
-  for (std::size_t i = 0; i < std::min(order.size(), kMostNamed) && latest[order[i]] > 0; ++i)
+  for (std::size_t i = 0; i < std::min(order.size(), kMostNamed) && last[order[i]] > 0; ++i)
     text += i == 0 ? fmt::format("rank {} came last in {} of {} {}collectives", context.ranks()[order[i]],
-                                 Count(latest[order[i]]), Count(all), others ? "other " : "")
-                   : fmt::format(", rank {} in {}", context.ranks()[order[i]], Count(latest[order[i]]));
-  return text;
+                                 Count(last[order[i]]), Count(arrived.compared), others ? "other " : "")
+                   : fmt::format(", rank {} in {}", context.ranks()[order[i]], Count(last[order[i]]));
+  if (arrived.ties == 0) return text;
+  return text.empty() ? fmt::format("in {} of {} collectives nobody came last by more than the clocks can tell",
+                                    Count(arrived.ties), Count(arrived.compared))
+                      : text + fmt::format("; in {} nobody did by more than the clocks can tell", Count(arrived.ties));
 }
 
 }  // namespace
@@ -61,14 +66,8 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const bool also = !analysis.stragglers.empty();
   const std::string costs = (s.per_step ? "costs " : "takes ") + OfTheStep(s, left);
   const auto units = static_cast<std::int64_t>(context.units().size());
-  const std::vector<std::int64_t> latest = LatestCounts(context, analysis.stragglers);
-  const std::int64_t compared = std::accumulate(latest.begin(), latest.end(), std::int64_t{0});
-  std::int64_t unsure = compared;
-  for (const ArrivalRow& arrival : analysis.arrivals)
-    if (std::none_of(analysis.stragglers.begin(), analysis.stragglers.end(),
-                     [&](const Straggler& straggler) { return straggler.rank == arrival.rank; }))
-      unsure -= arrival.last;
-  if (!also && unsure * 2 > compared) {
+  const Arrived arrived = WithoutNamed(context, analysis);
+  if (!also && arrived.ties * 2 > arrived.compared) {
     finding.headline =
         fmt::format("Waiting for whichever rank comes last {}; which one is below clock resolution.", costs);
     finding.brief = "waiting for whichever rank comes last";
@@ -88,15 +87,10 @@ void FindTurns(const Context& context, Analysis& analysis) {
   finding.upper_bound = true;
   finding.confidence = 0.5;
 
-  const std::vector<std::int64_t> all = LatestCounts(context, {});
-  for (std::size_t p = 0; p < analysis.arrivals.size(); ++p) {
-    const ArrivalRow& arrival = analysis.arrivals[p];
-    finding.explain.rows.push_back(
-        {arrival.rank, arrival.last, p < all.size() ? all[p] : 0, arrival.ties, arrival.charge_ns});
-  }
-  finding.explain.columns = {"rank", "last", "last_or_tied", "ties", "charge_ns"};
-  finding.evidence = WhoCameLast(context, latest, also);
-  if (unsure > 0) finding.evidence += fmt::format("; {} of them by less than the clocks can tell", Count(unsure));
+  for (const ArrivalRow& arrival : analysis.arrivals)
+    finding.explain.rows.push_back({arrival.rank, arrival.collectives, arrival.last, arrival.ties, arrival.charge_ns});
+  finding.explain.columns = {"rank", "collectives", "last", "ties", "charge_ns"};
+  finding.evidence = WhoCameLast(context, arrived, also);
   finding.action =
       analysis.run.ranks_sharing_cores > 0
           ? fmt::format("give each rank a core of its own: {} ranks share {} {}", analysis.run.ranks_sharing_cores,

@@ -146,10 +146,13 @@ nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& 
 
 std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
                    const std::vector<Unanswered>& unanswered) {
-  std::string text = fmt::format("{} steps of {} ranks replayed: a step takes {}, replayed {} ({:.2f} % off)\n\n",
-                                 what_if.run().steps.size(), what_if.run().ranks.size(),
-                                 analysis::Duration(what_if.measured_step_ns()),
-                                 analysis::Duration(what_if.replayed_step_ns()), 100 * what_if.self_error());
+  const std::vector<std::int64_t>& steps = what_if.run().steps;
+  // Medians are over these alone: analyze's are over all steps.
+  const std::string which = what_if.run().whole_window ? "" : fmt::format(" ({}-{})", steps.front(), steps.back());
+  std::string text =
+      fmt::format("{} steps of {} ranks replayed{}: a step takes {}, replayed {} ({:.2f} % off)\n\n", steps.size(),
+                  what_if.run().ranks.size(), which, analysis::Duration(what_if.measured_step_ns()),
+                  analysis::Duration(what_if.replayed_step_ns()), 100 * what_if.self_error());
   for (const std::string& note : what_if.run().notes) text.insert(text.size() - 1, out::Format("  note: {}\n", note));
   std::size_t width = 0;
   for (const Answer& answer : answers) width = std::max(width, answer.question.size());

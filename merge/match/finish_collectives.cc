@@ -7,6 +7,7 @@
 #include "merge/match/collectives.h"
 #include "merge/saturated.h"
 #include "merge/parallel.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::merge {
 namespace {
@@ -47,7 +48,8 @@ std::int64_t FinishOne(MatchedCollectives& matched, std::size_t i, std::vector<s
   c.end_ns[i] = last_end;
   c.censored[i] = censored;
   c.violation[i] = violation;
-  c.wait_ns[i] = MedianOrUnknown(waits);
+  // The mean: where one of two ranks waits, the lower median would say that nobody does.
+  c.wait_ns[i] = MeanLength(waits);
   c.transfer_ns[i] = MedianOrUnknown(transfers);
   return c.splits[i] && matched.whole[i] && !censored && c.expected[i] > 1 ? last_end - first_end : -1;
 }

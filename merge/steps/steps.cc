@@ -90,6 +90,30 @@ std::vector<RankStep> Marked(const schema::Steps& steps, std::uint8_t source, st
   return kept;
 }
 
+// How much shorter than the shortest other one a profiler's last step is if nothing was done in it but stopping the
+// profiler: that takes tens of microseconds, and a step that was the first after a warm-up may be an order of magnitude
+// shorter than that one.
+constexpr std::int64_t kEmptyStep = 50;
+
+// torch.profiler ends the step under way when it stops: one that had hardly begun, or was given up, looks like a whole
+// one. Whether it is shows what is in it: time at all, and as many collectives as the least that another one has. The
+// first step alone is not enough to compare with: it may have collectives of its own.
+void CutByProfiler(const schema::Collectives& collectives, std::vector<RankStep>& steps) {
+  if (steps.size() < 2) return;
+  RankStep& last = steps.back();
+  std::int64_t shortest = INT64_MAX, fewest = INT64_MAX;
+  const auto begun = [&](std::int64_t from, std::int64_t until) {
+    return std::ranges::count_if(collectives.begin_ns, [&](std::int64_t at) { return from <= at && at < until; });
+  };
+  for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+    shortest = std::min(shortest, steps[i].window.end - steps[i].window.begin);
+    if (i > 0) fewest = std::min<std::int64_t>(fewest, begun(steps[i].window.begin, steps[i + 1].window.begin));
+  }
+  if ((last.window.end - last.window.begin) < shortest / kEmptyStep) last.complete = false;
+  // Those of the GPU run behind the host: what was launched before may count here as well, never too few.
+  if (steps.size() > 2 && begun(last.window.begin, INT64_MAX) < fewest) last.complete = false;
+}
+
 // The steps of each rank by the best source that all ranks with marks have; if they share none, by each one's best.
 void TakeMarks(const std::vector<MatchRank>& ranks, JobSteps& job) {
   std::set<std::size_t> shared{0, 1, 2, 3, 4};
@@ -108,6 +132,8 @@ void TakeMarks(const std::vector<MatchRank>& ranks, JobSteps& job) {
     job.ranks[r] = Marked(steps, source, bad);
     job.source = static_cast<StepSource::Value>(source);
     job.mismatched += bad;
+    if (source == StepSource::kProfilerStep && !ingest::MetaValue(*ranks[r].tables, "imported").empty())
+      CutByProfiler(ranks[r].tables->collectives, job.ranks[r]);
     if (bad > 0)
       job.losses.push_back(MakeLoss(ranks[r].rank, Loss::kStepMismatch, bad, "step numbers that do not grow"));
   }

@@ -5,18 +5,23 @@
 #include <map>
 #include <tuple>
 
+#include "merge/timeline/step_length.h"
+
 namespace lockstep::merge {
 
 schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<RankClockMap>& clocks,
                              const JobSteps& steps) {
   struct Step {
-    std::int64_t first_begin = 0, begin = 0, end = 0;
+    std::int64_t begin = 0, end = 0;
     std::uint32_t complete = 0;
-    bool any = false, warmup = false;
+    bool any = false, warmup = false, whole = true;
+    std::vector<SixTerms> terms;  // Of the ranks that have it whole.
   };
   std::map<std::int64_t, Step> by_index;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    for (const RankStep& on_rank : ranks[r].steps) {
+    // A rank's steps and rows are in the same order.
+    for (std::size_t i = 0; i < ranks[r].steps.size(); ++i) {
+      const RankStep& on_rank = ranks[r].steps[i];
       Step& step = by_index[on_rank.index];
       const std::int64_t begin = clocks[r].ToCluster(on_rank.window.begin);
       const std::int64_t end = clocks[r].ToCluster(on_rank.window.end);
@@ -25,26 +30,22 @@ schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std
       step.any = true;
       step.warmup |= on_rank.warmup;
       step.complete += on_rank.complete;
+      step.whole &= on_rank.complete;
+      if (on_rank.complete) step.terms.push_back(TermsOfRow(ranks[r].step_ranks, i));
     }
   }
   schema::TlSteps table;
-  const Step* before = nullptr;
-  std::int64_t before_index = 0;
   for (const auto& [index, step] : by_index) {
     schema::TlSteps::Row row;
     row.index = index;
     row.begin_ns = step.begin;
     row.end_ns = step.end;
     row.ranks = step.complete;
-    row.complete = std::binary_search(steps.common.begin(), steps.common.end(), index);
+    row.complete = step.whole && std::binary_search(steps.common.begin(), steps.common.end(), index);
     row.warmup = step.warmup;
     row.source = static_cast<std::uint8_t>(steps.source);
-    row.step_ns = -1;
-    if (row.complete)
-      row.step_ns = step.end - (before != nullptr && before_index == index - 1 ? before->end : step.begin);
+    row.step_ns = row.complete ? MeanOfRanks(step.terms).length_ns : -1;
     table.Append(row);
-    before = &step;
-    before_index = index;
   }
   return table;
 }

@@ -17,7 +17,7 @@
 
 namespace lockstep::merge {
 
-// One row per step number; cluster time.
+// One row per step number; cluster time. A step that some rank has, but not whole, is not complete.
 schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<RankClockMap>& clocks,
                              const JobSteps& steps);
 

@@ -207,6 +207,8 @@ std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernel
       window.end = gap ? launched->LastEnd(host_end, window.begin)
                        : std::max(launched->FirstStart(next, extent.end), window.begin);
     before = window.end;
+    // Nothing was launched in it: it has no time on the GPU that could be compared with other steps'.
+    if (window.begin == window.end) steps[i].complete = false;
   }
   return steps;
 }

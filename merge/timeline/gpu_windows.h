@@ -44,8 +44,8 @@ Interval GpuExtent(KernelRows& kernels, CopyRows& copies);
 // kernel launched in the next one; the last step ends with the first kernel
 // launched after it, else with the last GPU event; the last one of a capture window with
 // the first kernel after the window, which the rank's `head` tells. So a step is as long as if
-// everything had been recorded. Needs begin_ns, duration_ns and correlation of the kernels,
-// begin_ns and correlation of the calls.
+// everything had been recorded. A step in which nothing was launched is empty and not complete. Needs begin_ns,
+// duration_ns and correlation of the kernels, begin_ns and correlation of the calls.
 std::vector<RankStep> GpuWindows(std::vector<RankStep> host_steps, KernelRows& kernels, ApiRows& api, Interval extent,
                                  const schema::RankTables& head);
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/censored.h"
 #include "core/collective.h"
 #include "core/mpi_ops.h"
 #include "ingest/rank_files/event_reader.h"
@@ -142,7 +143,7 @@ class Pass {
     if (AsksForInside(op)) {
       const std::int64_t high = op.end - op.wait_end;
       const std::int64_t still = high - (InsideBefore(op.end) - InsideBefore(op.wait_end));
-      op.censored = (op.end - op.end_low) >= (high + 9) / 10 || still >= (high + 9) / 10;
+      op.censored = IsCensored(high, op.end - op.end_low, still);
     }
     if (op.member != schema::kNone) Write(op);
     if (CopiedOnly(row)) return;

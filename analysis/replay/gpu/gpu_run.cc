@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "analysis/replay/graph/read_run.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::replay {
 namespace {
@@ -44,14 +45,11 @@ class Reader {
   void WholeWindow() {
     run_.whole_window = true;
     run_.steps.push_back(0);
-    std::int64_t begin = INT64_MIN, end = INT64_MIN;
-    for (std::size_t i = 0; i < t_.rank_totals.rows(); ++i) {
-      if (run_.PositionOf(t_.rank_totals.rank[i]) == kNone) continue;
-      const merge::RankClockMap clock(t_.clock, t_.rank_totals.rank[i]);
-      begin = std::max(begin, clock.ToCluster(t_.rank_totals.begin_ns[i]));
-      end = std::max(end, clock.ToCluster(t_.rank_totals.end_ns[i]));
-    }
-    run_.measured_step_ns.push_back(end - begin);
+    std::vector<std::int64_t> spans;
+    for (std::size_t i = 0; i < t_.rank_totals.rows(); ++i)
+      if (run_.PositionOf(t_.rank_totals.rank[i]) != kNone)
+        spans.push_back(t_.rank_totals.end_ns[i] - t_.rank_totals.begin_ns[i]);
+    run_.measured_step_ns.push_back(merge::MeanLength(spans));
   }
 
   Status Distill() {

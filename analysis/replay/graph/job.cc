@@ -2,18 +2,22 @@
 
 #include <algorithm>
 
+#include "merge/timeline/step_length.h"
+
 namespace lockstep::replay {
 
 std::vector<std::int64_t> Job::StepLengths(const Schedule& schedule) const {
-  std::vector<std::int64_t> lengths;
-  std::int64_t before = 0;
-  for (const std::uint32_t start : starts) before = std::max(before, schedule.end_ns[start]);
+  std::vector<std::int64_t> lengths, before, of_ranks;
+  for (const std::uint32_t start : starts) before.push_back(schedule.end_ns[start]);
   for (const std::vector<std::uint32_t>& ends : step_ends) {
-    std::int64_t end = before;
-    for (const std::uint32_t operation : ends)
-      if (operation != kNone) end = std::max(end, schedule.end_ns[operation]);
-    lengths.push_back(end - before);
-    before = end;
+    of_ranks.clear();
+    for (std::size_t r = 0; r < ends.size(); ++r) {
+      if (ends[r] == kNone) continue;
+      const std::int64_t end = std::max(before[r], schedule.end_ns[ends[r]]);
+      of_ranks.push_back(end - before[r]);
+      before[r] = end;
+    }
+    lengths.push_back(std::max<std::int64_t>(0, merge::MeanLength(of_ranks)));
   }
   return lengths;
 }

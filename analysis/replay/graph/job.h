@@ -51,13 +51,14 @@ struct Job {
   std::vector<std::vector<std::uint32_t>> step_ends;  // [step][rank]: operation of role kStepEnd.
   std::uint64_t posted = 0, moved_in_wait = 0;        // Members of non-blocking collectives; those only a wait moved.
 
-  // max over ranks of a step's end minus that of the step before; of the first from its latest begin.
+  // The mean over ranks of a step's end minus that of the rank's step before, of the first minus its begin: as the
+  // timeline has the recorded ones (merge/timeline/step_length.h).
   std::vector<std::int64_t> StepLengths(const Schedule& schedule) const;
   // What ends the last step, on the rank that ends it last; kNone if no rank does.
   std::uint32_t LastEnd(const Schedule& schedule) const;
 };
 
-// Step lengths without the first, whose begin is not comparable, unless it is the only one.
+// Step lengths without the first, which lacks what the step before would have left to it, unless it is the only one.
 std::vector<std::int64_t> Comparable(std::vector<std::int64_t> step_lengths);
 
 struct JobOptions {

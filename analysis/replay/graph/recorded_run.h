@@ -34,7 +34,7 @@ class RecordedRun {
 
   std::vector<std::int32_t> ranks;             // Ascending.
   std::vector<std::int64_t> steps;             // Their numbers; consecutive.
-  std::vector<std::int64_t> measured_step_ns;  // As the timeline has them; the first is not comparable.
+  std::vector<std::int64_t> measured_step_ns;  // As the timeline has them.
   std::vector<RunCollective> collectives;      // Those that every member has, ended, within the steps.
   std::uint64_t left_out = 0;  // Collectives that other ranks lack or that never ended: of fixed length here.
   std::vector<std::vector<Gradient>> gradients;  // Of each model, if the run says (gradients.h).

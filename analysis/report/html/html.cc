@@ -113,6 +113,8 @@ PageJson Collectives(const analysis::Analysis& analysis) {
                     {"grouped", row->grouped},
                     {"transfer_ns_median", or_null(row->transfer_ns_median)},
                     {"wait_ns_median", or_null(row->wait_ns_median)},
+                    {"longest_wait_rank", or_null(row->longest_wait_rank)},
+                    {"longest_wait_ns_median", or_null(row->longest_wait_ns_median)},
                     {"algbw", or_null(row->algbw)},
                     {"busbw", or_null(row->busbw)}});
   }

@@ -29,6 +29,7 @@ const struct Columns : TableColumns {
       "of these, in a kernel with others: no part of what follows but the first of each kernel's total and wait", kSum);
   Column total = Add("total_ns", kNs, "sum of their durations", kSum);
   Column wait = Add("wait_ns", kNs, "part of it that waits for another rank", kSum);
+  Column wait_mean = Add("wait_mean_ns", kNs, "wait_ns over count: what a rank waits in one of them");
   Column transfer = Add("transfer_ns", kNs, "part of it that transfers", kSum);
   Column algbw =
       AddDetail("algbw_bytes_per_s", kNumber, "bytes over the instances' transfer, where that is known and even");
@@ -54,7 +55,9 @@ CollectiveKind KindNamed(std::string_view name) {
   return CollectiveKind::kNone;
 }
 
-void Bandwidths(TableRow& row, const TableTotals&) {
+void Derive(TableRow& row, const TableTotals&) {
+  if (const std::int64_t count = IntOf(row[col.count]); count > 0)
+    row[col.wait_mean] = Int(IntOf(row[col.wait]) / count);
   const std::int64_t ns = IntOf(row[col.timed_transfer]);
   if (ns <= 0 || IntOf(row[col.bytes]) <= 0) return;
   const double algbw = 1e9 * static_cast<double>(IntOf(row[col.bytes])) * static_cast<double>(IntOf(row[col.timed])) /
@@ -149,6 +152,6 @@ const TableKind kCollectivesTable = {.name = "collectives",
                                      .columns = &col,
                                      .rank_rows = RankRows,
                                      .before = Longer,
-                                     .derive = Bandwidths};
+                                     .derive = Derive};
 
 }  // namespace lockstep::tables

@@ -5,6 +5,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "core/censored.h"
 #include "core/interval.h"
 #include "core/order_statistics.h"
 
@@ -53,7 +54,19 @@ struct Arrivals {
 
 struct Terms {
   std::int64_t wait_ns = 0, transfer_ns = 0, unsplit_ns = 0;
+  // Some operation's were told apart; if there is no exposed communication at all, they are known to be 0.
+  bool knows_wait = false, knows_transfer = false;
 };
+
+// As merge has it, of the calls of the thread that marks steps: time that another thread spent in MPI, or that lies
+// outside the step, counts as outside.
+bool Censored(const LiveOperation& one, std::int64_t all_there_ns, const IntervalSet& in_mpi) {
+  if (one.end_low_ns >= one.end_ns) return false;  // Blocking.
+  const std::int64_t transfer_ns = one.end_ns - all_there_ns;
+  const std::int64_t inside_ns = Total(Clip(in_mpi, {all_there_ns, one.end_ns}));
+  return transfer_ns > 0 &&
+         IsCensored(transfer_ns, one.end_ns - std::max(one.end_low_ns, all_there_ns), transfer_ns - inside_ns);
+}
 
 // definitions.md: each exposed instant counts once, transfer before wait before unsplit.
 Terms TermsOf(const LiveStep& step, const Clock& clock, const std::unordered_map<std::uint64_t, Arrivals>& arrivals) {
@@ -68,7 +81,10 @@ Terms TermsOf(const LiveStep& step, const Clock& clock, const std::unordered_map
     if (one.splits == 0 || clock.error_ns < 0 || found == arrivals.end() || !found->second.whole()) continue;
     const std::int64_t all_there = std::clamp(found->second.last_ns - clock.offset_ns, one.begin_ns, one.end_ns);
     waits.push_back({one.begin_ns, all_there});
+    terms.knows_wait = true;
+    if (Censored(one, all_there, step.in_mpi)) continue;
     transfers.push_back({all_there, one.end_ns});
+    terms.knows_transfer = true;
   }
   const IntervalSet moving = Intersect(step.in_mpi, Normalize(std::move(transfers)));
   const IntervalSet waiting = Subtract(Intersect(step.in_mpi, Normalize(std::move(waits))), moving);
@@ -115,19 +131,15 @@ std::unordered_map<std::uint64_t, Arrivals> ArrivalsOf(const Row& row, const std
   return arrivals;
 }
 
-// From one step's end on its last rank to the next one's; the longest rank's if clocks are not known.
-std::int64_t StepNs(const Row& row, const std::vector<Clock>& clocks) {
-  std::int64_t begin = std::numeric_limits<std::int64_t>::min(), end = begin, longest = 0;
-  bool known = true;
-  for (std::size_t r = 0; r < row.size(); ++r) {
-    if (row[r] == nullptr) continue;
-    const Interval& window = row[r]->window;
-    known = known && clocks[r].error_ns >= 0;
-    begin = std::max(begin, window.begin + clocks[r].offset_ns);
-    end = std::max(end, window.end + clocks[r].offset_ns);
-    longest = std::max(longest, window.end - window.begin);
+// The mean of the ranks' own windows (definitions.md): no clock of another rank enters it.
+std::int64_t StepNs(const Row& row) {
+  std::int64_t sum = 0, members = 0;
+  for (const LiveStep* step : row) {
+    if (step == nullptr) continue;
+    sum += step->window.end - step->window.begin;
+    ++members;
   }
-  return known ? end - begin : longest;
+  return sum / members;
 }
 
 // Means over ranks.
@@ -141,9 +153,13 @@ Terms MeanTerms(const Row& row, const std::vector<Clock>& clocks,
     sum.wait_ns += terms.wait_ns;
     sum.transfer_ns += terms.transfer_ns;
     sum.unsplit_ns += terms.unsplit_ns;
+    sum.knows_wait |= terms.knows_wait;
+    sum.knows_transfer |= terms.knows_transfer;
     ++members;
   }
-  return {sum.wait_ns / members, sum.transfer_ns / members, sum.unsplit_ns / members};
+  const bool none = sum.wait_ns + sum.transfer_ns + sum.unsplit_ns == 0;
+  return {sum.wait_ns / members, sum.transfer_ns / members, sum.unsplit_ns / members, none || sum.knows_wait,
+          none || sum.knows_transfer};
 }
 
 void AddWhatRanksSay(const std::vector<const LiveRank*>& ranks, const std::vector<Clock>& clocks,
@@ -230,26 +246,28 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> reports, std::int32_t e
   AddWhatRanksSay(ranks, clocks, figures);
 
   std::vector<std::int64_t> step_ns, wait_ns, transfer_ns, unsplit_ns;
+  std::int64_t knows_wait = 0, knows_transfer = 0;  // Steps.
   LastArrivals last(ranks.size());
   for (const std::int64_t index : CommonSteps(ranks)) {
     Row row;
-    for (const LiveRank* rank : ranks) {
-      row.push_back(FindStep(*rank, index));
-      figures.gpu = figures.gpu || (row.back() != nullptr && row.back()->gpu_exposed_ns >= 0);
-    }
+    for (const LiveRank* rank : ranks) row.push_back(FindStep(*rank, index));
     const auto arrivals = ArrivalsOf(row, clocks);
     last.Add(arrivals, figures);
     const Terms mean = MeanTerms(row, clocks, arrivals);
-    step_ns.push_back(StepNs(row, clocks));
+    step_ns.push_back(StepNs(row));
     wait_ns.push_back(mean.wait_ns);
     transfer_ns.push_back(mean.transfer_ns);
+    knows_wait += mean.knows_wait;
+    knows_transfer += mean.knows_transfer;
     unsplit_ns.push_back(mean.unsplit_ns);
     figures.last_step = index;
     if (figures.steps++ == 0) figures.first_step = index;
   }
   figures.step_ns = LowerMedian<std::int64_t>(std::move(step_ns), -1);
-  figures.exposed_wait_ns = LowerMedian<std::int64_t>(std::move(wait_ns), -1);
-  figures.exposed_transfer_ns = LowerMedian<std::int64_t>(std::move(transfer_ns), -1);
+  // As in the trace, the median is over all steps; it is worth telling if more than half of them know it.
+  if (2 * knows_wait > figures.steps) figures.exposed_wait_ns = LowerMedian<std::int64_t>(std::move(wait_ns), -1);
+  if (2 * knows_transfer > figures.steps)
+    figures.exposed_transfer_ns = LowerMedian<std::int64_t>(std::move(transfer_ns), -1);
   figures.exposed_unsplit_ns = LowerMedian<std::int64_t>(std::move(unsplit_ns), -1);
   last.Report(ranks, figures);
   return figures;

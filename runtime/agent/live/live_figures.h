@@ -19,7 +19,8 @@ struct LiveFigures {
   std::int64_t steps = 0;                        // Sampled, the same on all ranks that have any.
   std::int64_t first_step = -1, last_step = -1;  // Of these.
   std::int64_t steps_ended = 0;                  // On the rank that is furthest behind.
-  // Medians over the sampled steps; of the terms, the means over ranks. -1: no step.
+  // Medians over the sampled steps, of what is the mean over ranks in each. -1: no step; of wait and transfer also: in
+  // half of the steps nothing that was exposed could be told apart so.
   std::int64_t step_ns = -1, exposed_wait_ns = -1, exposed_transfer_ns = -1, exposed_unsplit_ns = -1;
   std::int64_t collectives = 0;              // Whose last arriver can be asked for: all members were seen.
   std::int64_t ties = 0;                     // Of these: the last two came within the clocks' error.
@@ -30,7 +31,7 @@ struct LiveFigures {
   std::int64_t open_step = -1, open_ns = 0;  // Of the rank that is furthest behind: the step under way and since when.
   std::int32_t open_rank = -1;
   double mpi_share = -1;  // Mean over the ranks that know it.
-  bool gpu = false, recording = false;
+  bool recording = false;
   std::uint64_t records = 0, dropped = 0;
 };
 

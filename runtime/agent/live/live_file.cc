@@ -11,7 +11,7 @@
 namespace lockstep::agent {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x324556494c4b434c;  // "LCKLIVE2"
+constexpr std::uint64_t kMagic = 0x334556494c4b434c;  // "LCKLIVE3"
 
 // Plain values one after the other; both ends are of one build and one byte order.
 class Writer {

@@ -160,7 +160,7 @@ std::int64_t LiveSteps::Add(const MpiRecord& record, std::uint32_t start, Ticks 
   key.Add(std::uint64_t{record.seq} << 32 | start);
   const bool moves = record.bytes > 0 || info->kind == CollectiveKind::kBarrier;
   const bool splits = named && moves && Splits(info->kind) && (record.head.flags & kMpiInterComm) == 0;
-  operations_.push_back({key.value(), ticks, named ? comm->second.size : 1, splits ? 1u : 0u});
+  operations_.push_back({key.value(), ticks, ticks.end, named ? comm->second.size : 1, splits ? 1u : 0u});
   return first_operation_ + static_cast<std::int64_t>(operations_.size()) - 1;
 }
 
@@ -189,11 +189,11 @@ void LiveSteps::OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, 
     case MpiClass::kWait:
     case MpiClass::kTest:
       if (!completions_follow && record.request != 0 && (record.head.flags & kMpiNothingCompleted) == 0)
-        Complete(record.request, record.end_ticks);
+        Complete(record.request, record);
       break;
     case MpiClass::kRequest:
       if (static_cast<MpiOp>(record.op) != MpiOp::kRequest_free || record.request == 0) break;
-      if (persistent_.erase(HandleKey(record.request)) == 0) Complete(record.request, record.end_ticks);
+      if (persistent_.erase(HandleKey(record.request)) == 0) Complete(record.request, record);
       break;
     default:
       if (recorded && record.request != 0 && (record.head.flags & kMpiError) == 0)
@@ -206,7 +206,7 @@ void LiveSteps::OnCompletion(Ring& ring, const CompletionRecord& record) {
   if ((record.head.flags & kCompletionStarted) != 0)
     Start(ring.call, record.request, record.bytes);
   else if (record.request != 0 && (record.head.flags & kCompletionPending) == 0)
-    Complete(record.request, ring.call.end_ticks);
+    Complete(record.request, ring.call);
 }
 
 void LiveSteps::Start(const MpiRecord& call, std::uint64_t handle, std::uint64_t nth) {
@@ -220,29 +220,32 @@ void LiveSteps::Start(const MpiRecord& call, std::uint64_t handle, std::uint64_t
 
 void LiveSteps::Post(std::uint64_t handle, std::int64_t operation, std::uint64_t at_ticks) {
   if (const auto early = completed_early_.find(HandleKey(handle)); early != completed_early_.end()) {
-    const std::uint64_t end = early->second.front();
+    const Ticks call = early->second.front();
     early->second.erase(early->second.begin());
     if (early->second.empty()) completed_early_.erase(early);
-    if (end >= at_ticks) {
-      if (operation >= 0) operations_.back().ticks.end = end;
+    if (call.end >= at_ticks) {
+      if (operation >= 0) operations_.back().ticks.end = call.end, operations_.back().end_low = call.begin;
       return;
     }
   }
   if (posted_.size() < kMostHandles) posted_[HandleKey(handle)].push_back(operation);
 }
 
-void LiveSteps::Complete(std::uint64_t handle, std::uint64_t at_ticks) {
+void LiveSteps::Complete(std::uint64_t handle, const MpiRecord& call) {
   const auto queue = posted_.find(HandleKey(handle));
   if (queue == posted_.end()) {
     // Waiting for an inactive persistent request completes nothing.
     if (completed_early_.size() < kMostHandles && !persistent_.contains(HandleKey(handle)))
-      completed_early_[HandleKey(handle)].push_back(at_ticks);
+      completed_early_[HandleKey(handle)].push_back({call.begin_ticks, call.end_ticks});
     return;
   }
   const std::int64_t number = queue->second.front() - first_operation_;
   queue->second.erase(queue->second.begin());
   if (queue->second.empty()) posted_.erase(queue);
-  if (number >= 0) operations_[static_cast<std::size_t>(number)].ticks.end = at_ticks;
+  if (number < 0) return;
+  Operation& operation = operations_[static_cast<std::size_t>(number)];
+  operation.ticks.end = call.end_ticks;
+  operation.end_low = call.begin_ticks;
 }
 
 // Too much came since the last sample: the older half goes, and the steps it was in with it.
@@ -301,8 +304,9 @@ LiveStep LiveSteps::Make(std::int64_t index, Ticks window,
   step.in_mpi = Clip(Normalize(std::move(calls)), step.window);
   for (const Operation& one : operations_)
     if (one.ticks.end != 0 && inside(one.ticks))
-      step.operations.push_back(
-          {one.key, ns_of_ticks(one.ticks.begin), ns_of_ticks(one.ticks.end), one.members, one.splits});
+      step.operations.push_back({one.key, ns_of_ticks(one.ticks.begin),
+                                 ns_of_ticks(std::max(one.end_low, one.ticks.begin)), ns_of_ticks(one.ticks.end),
+                                 one.members, one.splits});
   return step;
 }
 

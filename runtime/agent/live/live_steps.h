@@ -22,10 +22,13 @@ namespace lockstep::agent {
 
 // A collective of an MPI communicator, as one rank saw it.
 struct LiveOperation {
-  std::uint64_t key;              // The same on all members, and for no other collective.
-  std::int64_t begin_ns, end_ns;  // Arrival (the post) and end: return of the call that completed it.
-  std::uint32_t members;          // Of the communicator.
-  std::uint32_t splits;           // 1: every member waits for every other (definitions: split kinds).
+  std::uint64_t key;      // The same on all members, and for no other collective.
+  std::int64_t begin_ns;  // Arrival: the post.
+  // Earliest and latest possible end: entry and return of the call that completed it; of blocking calls both the
+  // return.
+  std::int64_t end_low_ns, end_ns;
+  std::uint32_t members;  // Of the communicator.
+  std::uint32_t splits;   // 1: every member waits for every other (definitions: split kinds).
 };
 
 // Times on the rank's clock.
@@ -67,6 +70,7 @@ class LiveSteps {
   struct Operation {
     std::uint64_t key;
     Ticks ticks;
+    std::uint64_t end_low;  // Ticks.
     std::uint32_t members, splits;
   };
   struct Kernel {
@@ -97,7 +101,7 @@ class LiveSteps {
   void OnComm(const CommRecord& record);
   void Post(std::uint64_t handle, std::int64_t operation, std::uint64_t at_ticks);
   void Start(const MpiRecord& call, std::uint64_t handle, std::uint64_t nth);
-  void Complete(std::uint64_t handle, std::uint64_t at_ticks);
+  void Complete(std::uint64_t handle, const MpiRecord& call);
   // Its number, -1: a communicator that nobody else can name.
   std::int64_t Add(const MpiRecord& record, std::uint32_t start, Ticks ticks);
   void KeepWithin();
@@ -120,7 +124,7 @@ class LiveSteps {
   // By handle, the oldest first: operations posted and not completed, and completions whose post is still to come (from
   // another ring).
   std::unordered_map<std::uint64_t, std::vector<std::int64_t>> posted_;
-  std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> completed_early_;
+  std::unordered_map<std::uint64_t, std::vector<Ticks>> completed_early_;  // The calls.
   std::uint64_t whole_from_ticks_ = 0, share_from_ticks_ = 0;
   std::int64_t steps_ = 0;
 };

@@ -42,6 +42,18 @@ std::string Last(const LiveFigures& figures) {
   return "";
 }
 
+// What is known of it: "exposed wait 18 ms, unsplit 16 ms"; where nothing could be told apart, all of it as one.
+std::string Exposed(const LiveFigures& figures) {
+  std::string text;
+  const auto add = [&](const char* name, std::int64_t ns) {
+    if (ns >= 0) text += (text.empty() ? " · exposed " : ", ") + std::string(name) + " " + Time(ns);
+  };
+  add("wait", figures.exposed_wait_ns);
+  add("transfer", figures.exposed_transfer_ns);
+  if (figures.exposed_unsplit_ns > 0) add(text.empty() ? "communication" : "unsplit", figures.exposed_unsplit_ns);
+  return text;
+}
+
 // What came of the steps, or why nothing.
 std::string Steps(const LiveFigures& figures, std::int64_t period_ns) {
   if (figures.ranks == 0) return "no rank has reported in the last " + Time(period_ns);
@@ -49,11 +61,7 @@ std::string Steps(const LiveFigures& figures, std::int64_t period_ns) {
     std::string text = Format("steps %lld-%lld (%lld) · step %s", static_cast<long long>(figures.first_step),
                               static_cast<long long>(figures.last_step), static_cast<long long>(figures.steps),
                               Time(figures.step_ns).c_str());
-    if (!figures.gpu || figures.exposed_wait_ns > 0 || figures.exposed_transfer_ns > 0)
-      text += " · exposed wait " + Time(figures.exposed_wait_ns) + ", transfer " + Time(figures.exposed_transfer_ns);
-    if (figures.exposed_unsplit_ns > 0)
-      text += (figures.gpu ? " · exposed communication " : ", unsplit ") + Time(figures.exposed_unsplit_ns);
-    return text + Last(figures);
+    return text + Exposed(figures) + Last(figures);
   }
   if (figures.open_step >= 0)
     return Format("no step ended · step %lld runs for %s on rank %d", static_cast<long long>(figures.open_step),
@@ -102,16 +110,15 @@ std::string LiveMetrics(const LiveFigures& figures, std::int32_t expected, std::
   out.Count("ranks", "gauge", "Ranks of the job.", static_cast<std::uint64_t>(expected));
   out.Count("ranks_heard", "gauge", "Ranks that reported in this period or the previous one.",
             static_cast<std::uint64_t>(figures.ranks));
-  out.Count("steps_total", "counter", "Steps that ended on every rank that reported.",
-            static_cast<std::uint64_t>(figures.steps_ended));
+  if (figures.ranks > 0)
+    out.Count("steps_total", "counter", "Steps that ended on every rank that reported.",
+              static_cast<std::uint64_t>(figures.steps_ended));
   out.Count("steps_sampled", "gauge", "Steps that the medians are over.", static_cast<std::uint64_t>(figures.steps));
-  out.Seconds("step_seconds", "Median step, from one's end on its last rank to the next one's.", figures.step_ns);
-  if (!figures.gpu || figures.exposed_wait_ns > 0 || figures.exposed_transfer_ns > 0) {
-    out.Seconds("exposed_wait_seconds", "Median over steps, mean over ranks: exposed waiting in collectives.",
-                figures.exposed_wait_ns);
-    out.Seconds("exposed_transfer_seconds", "Median over steps, mean over ranks: exposed transfer of collectives.",
-                figures.exposed_transfer_ns);
-  }
+  out.Seconds("step_seconds", "Median over steps, mean over ranks: length of a step.", figures.step_ns);
+  out.Seconds("exposed_wait_seconds", "Median over steps, mean over ranks: exposed waiting in collectives.",
+              figures.exposed_wait_ns);
+  out.Seconds("exposed_transfer_seconds", "Median over steps, mean over ranks: exposed transfer of collectives.",
+              figures.exposed_transfer_ns);
   out.Seconds("exposed_unsplit_seconds",
               "Median over steps, mean over ranks: exposed communication that is not split into the two.",
               figures.exposed_unsplit_ns);
@@ -131,8 +138,10 @@ std::string LiveMetrics(const LiveFigures& figures, std::int32_t expected, std::
   if (figures.mpi_share >= 0)
     out.Add("mpi_share", "gauge", "Share of time in communicating MPI calls, mean over ranks.", " %.6f",
             figures.mpi_share);
-  out.Count("records_total", "counter", "Records taken from the application.", figures.records);
-  out.Count("dropped_records_total", "counter", "Records lost.", figures.dropped);
+  if (figures.ranks > 0) {
+    out.Count("records_total", "counter", "Records taken from the application.", figures.records);
+    out.Count("dropped_records_total", "counter", "Records lost.", figures.dropped);
+  }
   return out.text();
 }
 

@@ -32,7 +32,7 @@ def lines(stderr):
 
 
 TIME = r"[0-9.e+]+ (?:ns|us|ms|s)"
-STEPS = re.compile(rf"steps (\d+)-(\d+) \((\d+)\) · step ({TIME}) · exposed wait ({TIME}), transfer ({TIME})"
+STEPS = re.compile(rf"steps (\d+)-(\d+) \((\d+)\) · step ({TIME}) · exposed wait ({TIME})(?:, transfer ({TIME}))?"
                    rf"(?:, unsplit ({TIME}))?(?: · last: rank (\d+), in ([0-9.]+) % of (\d+) collectives, ({TIME}) late)?")
 
 
@@ -96,10 +96,12 @@ class Case(unittest.TestCase):
                 return lambda each: sum(rank[term] for rank in each for term in terms) / len(each)
 
             whole = median_ms(mean("exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns"))
-            span = median_ms(lambda each: max(rank["end_ns"] for rank in each) - max(rank["begin_ns"] for rank in each))
+            span = median_ms(lambda each: sum(rank["end_ns"] - rank["begin_ns"] for rank in each) / len(each))
             self.assertAlmostEqual(ms(step), span, delta=0.02 * span)
             self.assertAlmostEqual(ms(wait), median_ms(mean("exposed_wait_ns")), delta=0.03 * whole + 0.1)
-            self.assertAlmostEqual(ms(transfer), median_ms(mean("exposed_transfer_ns")), delta=0.03 * whole + 0.1)
+            # What is left out is not known, and no part of the trace's either.
+            for told, term in ((transfer, "exposed_transfer_ns"), (unsplit, "exposed_unsplit_ns")):
+                self.assertAlmostEqual(ms(told) if told else 0, median_ms(mean(term)), delta=0.03 * whole + 0.1)
             self.assertEqual(int(rank), slow)
             self.assertGreater(float(share), 30)  # The second all-reduce of a step follows the first at once.
         self.assertGreater(compared, 0)
@@ -123,6 +125,10 @@ class Figures(Case):
         self.assertEqual(found["lockstep_last_share"][1], '{rank="1"}')
         self.assertEqual(found["lockstep_dropped_records_total"][0], 0)
         self.assertGreater(found["lockstep_steps_total"][0], 20)
+
+    def test_what_moves_beside_compute_is_split_as_in_the_trace(self):
+        """Posted reductions: waiting until the last rank has come, and what moved when after that is not known."""
+        self.agrees(self.job(["--live", "1"], [*SLOW[:-1], "on"]), slow=1)
 
     def test_metrics_alone_say_nothing(self):
         done = self.job(["--metrics", "live.prom"], [*SLOW[:3], "20", *SLOW[4:]])

@@ -8,6 +8,7 @@
 #include "core/collective.h"
 #include "core/interval.h"
 #include "core/mpi_ops.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::test {
 namespace {
@@ -243,8 +244,10 @@ class Simulator {
   void StepRows(int step) {
     const auto i = static_cast<std::size_t>(step);
     std::int64_t begin = INT64_MIN, end = INT64_MIN;
+    std::vector<std::int64_t> lengths;
     for (std::size_t r = 0; r < n_; ++r) {
       const Interval window{marks_[r][i], marks_[r][i + 1]};
+      lengths.push_back(window.end - window.begin);
       begin = std::max(begin, window.begin);
       end = std::max(end, window.end);
       schema::TlStepRanks::Row row{.index = step,
@@ -256,11 +259,11 @@ class Simulator {
       Fill(r, window, row);
       t_.step_ranks.Append(row);
     }
-    job_.step_ns.push_back(end - begin);
+    job_.step_ns.push_back(merge::MeanLength(lengths));
     t_.steps.Append({.index = step,
                      .begin_ns = begin,
                      .end_ns = end,
-                     .step_ns = end - begin,
+                     .step_ns = job_.step_ns.back(),
                      .ranks = static_cast<std::uint32_t>(n_),
                      .complete = 1,
                      .warmup = static_cast<std::uint8_t>(step < spec_.warmup)});

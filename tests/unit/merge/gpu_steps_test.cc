@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fixture.h"
+#include "merge/timeline/assemble.h"
 
 namespace lockstep::merge {
 namespace {
@@ -133,6 +134,22 @@ TEST(GpuSteps, StepsOfWindowsWithPausesBetween) {
     EXPECT_EQ(a.compute_ns, b.compute_ns) << a.index;
     EXPECT_EQ(a.idle_ns, b.idle_ns) << a.index;
   }
+}
+
+// The last step marked by a profiler that stops at once: nothing was launched in it, and it has no length.
+TEST(GpuSteps, OneInWhichNothingWasLaunchedIsNotComplete) {
+  Merged m(2);
+  for (int r = 0; r < 2; ++r) {
+    for (std::int64_t i = 0; i < 3; ++i) {
+      m[r].Step(i, 10'000 * i, 10'000 * (i + 1));
+      m[r].Kernel("gemm", 10'000 * i + 200, 10'000 * i + 9'000, 10'000 * i + 100);
+    }
+    m[r].Step(3, 30'000, 30'049);
+  }
+  m.Run();
+  const schema::TlSteps table = JobStepTable(m.passed, m.clocks(), m.steps);
+  EXPECT_EQ(table.complete, (std::vector<std::uint8_t>{1, 1, 1, 0}));
+  EXPECT_EQ(table.step_ns, (std::vector<std::int64_t>{10'000, 10'000, 8'800, -1}));
 }
 
 }  // namespace

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "fixture.h"
 #include "merge/timeline/assemble.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::test {
 namespace {
@@ -38,14 +41,67 @@ TEST(Steps, NumbersThatDoNotGrowAreCounted) {
   EXPECT_EQ(m.steps.common, (std::vector<std::int64_t>{0, 1, 2}));
 }
 
-TEST(Steps, JobStepIsFromLatestEndToLatestEnd) {
+TEST(Steps, JobStepIsTheMeanOfTheRanksOwn) {
   Merged m(2);
   m[0].Step(0, 0, 100), m[0].Step(1, 100, 210);
-  m[1].Step(0, 5, 120), m[1].Step(1, 120, 190);
+  m[1].Step(0, 5, 120), m[1].Step(1, 120, 191);
+  m.offset_ns = {0, 1'000'000};  // No clock enters it.
   m.Run();
   const schema::TlSteps table = merge::JobStepTable(m.passed, m.clocks(), m.steps);
-  EXPECT_EQ(table.step_ns, (std::vector<std::int64_t>{120 - 5, 210 - 120}));
+  EXPECT_EQ(table.step_ns, (std::vector<std::int64_t>{(100 + 115) / 2, (110 + 71) / 2}));
   EXPECT_EQ(table.complete, (std::vector<std::uint8_t>{1, 1}));
+}
+
+TEST(Steps, TermsOfTheJobSumToItsLengthToTheNanosecond) {
+  std::uint64_t state = 1;
+  const auto random = [&](std::uint64_t below) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<std::int64_t>((state >> 33) % below);
+  };
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::vector<merge::SixTerms> ranks(static_cast<std::size_t>(1 + random(trial % 10 == 0 ? 512 : 9)));
+    std::vector<std::int64_t> lengths;
+    for (merge::SixTerms& terms : ranks) {
+      for (std::int64_t& ns : terms) ns = random(trial % 2 == 0 ? 7 : 1'000'000'007);
+      lengths.push_back(std::accumulate(terms.begin(), terms.end(), std::int64_t{0}));
+    }
+    const merge::JobTime job = merge::MeanOfRanks(ranks);
+    const auto n = static_cast<std::int64_t>(ranks.size());
+    EXPECT_EQ(job.length_ns, std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}) / n);
+    EXPECT_EQ(job.length_ns, merge::MeanLength(lengths));
+    EXPECT_EQ(std::accumulate(job.terms.begin(), job.terms.end(), std::int64_t{0}), job.length_ns);
+    for (std::size_t k = 0; k < job.terms.size(); ++k) {
+      std::int64_t sum = 0;
+      for (const merge::SixTerms& terms : ranks) sum += terms[k];
+      EXPECT_GE(job.terms[k], sum / n);
+      EXPECT_LE(job.terms[k], (sum + n - 1) / n) << "nothing is given to a term that lost nothing";
+    }
+  }
+  EXPECT_EQ(merge::MeanOfRanks({}).length_ns, -1);
+}
+
+// What the profiler's stopping made of the step under way is none.
+TEST(Steps, AProfilersLastStepIsWholeIfItDidWhatStepsDo) {
+  struct Case {
+    std::int64_t last_ns, last_collectives;
+    bool whole;
+  };
+  for (const Case& one : {Case{49, 0, false}, Case{4000, 1, false}, Case{9000, 2, true}, Case{400, 2, true}}) {
+    Merged m(1);
+    m[0].Meta("imported", "kineto");
+    std::int64_t at = 0;
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const std::int64_t length = i < 3 ? 9300 : one.last_ns;
+      for (std::int64_t c = 0; c < (i < 3 ? 2 : one.last_collectives); ++c)
+        m[0].Collective(CollectiveKind::kAllReduce, at + 10 + 20 * c, at + 20 + 20 * c);
+      m[0].Step(i, at, at + length);
+      m[0].t.steps.source.back() = merge::StepSource::kProfilerStep;
+      at += length;
+    }
+    m.Run();
+    EXPECT_EQ(m.steps.common.size(), one.whole ? 4u : 3u) << one.last_ns;
+    EXPECT_EQ(m.steps.losses.size(), one.whole ? 0u : 1u);
+  }
 }
 
 TEST(Steps, PeriodIsTheSmallestThatClearlyRepeats) {

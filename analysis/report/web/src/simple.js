@@ -17,12 +17,13 @@ export function collectives(data) {
     { key: 'op', title: 'operation', value: (i) => rows[i].op, text: (i) => rows[i].op },
     { key: 'group', title: 'ranks', value: (i) => rows[i].group, text: (i) => rows[i].group },
     numeric('members', 'members', count), numeric('count', 'count', count), numeric('bytes', 'bytes', bytes),
-    numeric('transfer_ns_median', 'transfer', duration), numeric('wait_ns_median', 'wait', duration),
+    numeric('transfer_ns_median', 'transfer', duration), numeric('wait_ns_median', 'mean wait', duration),
+    numeric('longest_wait_ns_median', 'longest wait', duration), numeric('longest_wait_rank', 'on rank', String),
     numeric('algbw', 'algorithm bandwidth', bandwidth), numeric('busbw', 'bus bandwidth', bandwidth),
     numeric('censored', 'end uncertain', count), numeric('grouped', 'share a kernel', count),
   ].filter((column) => !['censored', 'grouped'].includes(column.key) || rows.some((row) => row[column.key] > 0));
   return [
-    h('p', { class: 'note' }, 'Medians over instances and ranks; transfer is what remains after the last rank arrived. No transfer is given for operations whose end is uncertain (non-blocking, moved only now and then) or that share a kernel.'),
+    h('p', { class: 'note' }, 'Medians over instances: of the transfer, what remains after the last rank arrived, in the middle of the ranks; of the wait, its mean over the ranks, and that of the rank that waits longest. No transfer is given for operations whose end is uncertain (non-blocking, moved only now and then) or that share a kernel.'),
     table(columns, rows.length), csvButton('collectives', columns, rows.length),
     all > rows.length ? h('p', { class: 'note' }, `The ${count(rows.length)} that cost most of ${count(all)}; all are in analysis.json.`) : null,
     messages(data),

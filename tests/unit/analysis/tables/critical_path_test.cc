@@ -116,11 +116,10 @@ TEST(CriticalPath, WaitingThatNothingExplains) {
   rank.us = 1000;
   rank.Launched("a", 0, 10, -5);
   rank.Launched("b", 500, 510, -4);  // Launched before the window, started far too late.
-  EXPECT_EQ(PathOf(rank, {0, 520'000}, 20'000),
-            (Sums{{"compute a", 10'000},
-                  {"other GPU idle, next operation not launched or held back", 490'000},
-                  {"compute b", 10'000},
-                  {"other after the last GPU operation", 10'000}}));
+  EXPECT_EQ(PathOf(rank, {0, 520'000}, 20'000), (Sums{{"compute a", 10'000},
+                                                      {"launch queued, started late", 490'000},
+                                                      {"compute b", 10'000},
+                                                      {"other after the last GPU operation", 10'000}}));
 }
 
 TEST(CriticalPath, AStepEndsWhereTheNextBegins) {
@@ -154,6 +153,33 @@ TEST(CriticalPath, ClocksThatDisagreeStillTile) {
   rank.Launched("b", 70, 80, 65);
   const Sums sums = PathOf(rank, {0, 80'000}, 70'000);
   EXPECT_EQ(sums.at("compute early"), 49'000);
+}
+
+// By the trace's clocks the call returns 5 us before what it waited for: spinning explains nothing, the GPU does.
+TEST(CriticalPath, AHostThatSpinsInASyncDoesNoWork) {
+  GpuEvents rank;
+  rank.us = 1000;
+  rank.Launched("a", 10, 100, 5);
+  rank.Op(0, "aten::item", 6, 96);
+  rank.Call("cudaDeviceSynchronize", 7, 95);
+  rank.Launched("b", 110, 120, 105);
+  EXPECT_EQ(PathOf(rank, {0, 120'000}, 110'000), (Sums{{"cpu outside ranges", 5'000},
+                                                       {"launch cudaLaunchKernel", 5'000},
+                                                       {"compute a", 90'000},
+                                                       {"other GPU idle, next operation not launched", 10'000},
+                                                       {"compute b", 10'000}}));
+}
+
+// It was released at 20 as far as the trace shows, and stays for 80 us: waiting for what the trace does not show.
+TEST(CriticalPath, ASyncThatStaysIsNoWork) {
+  GpuEvents rank;
+  rank.us = 1000;
+  rank.Launched("a", 10, 20, 5);
+  rank.Call("cudaDeviceSynchronize", 7, 100);
+  rank.Launched("b", 110, 120, 105);
+  const Sums sums = PathOf(rank, {0, 120'000}, 40'000);
+  EXPECT_EQ(sums.at("sync outside ranges"), 80'000);
+  EXPECT_EQ(sums.at("cpu outside ranges"), 10'000);
 }
 
 TEST(CriticalPath, WithoutGpuInTheWindow) {

@@ -1,0 +1,34 @@
+#pragma once
+// What the ranks' windows say of the job: the one place where the lengths and terms of ranks become the length and the
+// terms of a step of the job. Definition: docs/definitions.md, "Steps"; why: docs/decisions/step-length.md.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::merge {
+
+// The six terms of the identity, ns: compute, exposed wait, exposed transfer, exposed unsplit, exposed copy, idle.
+using SixTerms = std::array<std::int64_t, 6>;
+
+// Of a row of step_ranks or rank_totals.
+template <typename Table>
+SixTerms TermsOfRow(const Table& t, std::size_t row) {
+  return {t.compute_ns[row],         t.exposed_wait_ns[row], t.exposed_transfer_ns[row],
+          t.exposed_unsplit_ns[row], t.exposed_copy_ns[row], t.idle_ns[row]};
+}
+
+struct JobTime {
+  std::int64_t length_ns = -1;  // Mean over the ranks of the length of their windows, floored; -1: of no rank.
+  SixTerms terms{};             // Means over the ranks, apportioned: they sum to length_ns.
+};
+
+// `ranks`: the terms of each rank's window, which sum to its length. Of the nanoseconds that flooring the means leaves
+// over, those terms get one each that lost most by it (largest remainder; the earlier of equal ones).
+JobTime MeanOfRanks(const std::vector<SixTerms>& ranks);
+
+// Mean, floored; -1: of none. Of windows, where only their lengths are known, as of replayed steps.
+std::int64_t MeanLength(const std::vector<std::int64_t>& lengths_ns);
+
+}  // namespace lockstep::merge

@@ -1,0 +1,87 @@
+"""What is said twice is said alike: text, JSON, tables, page, diff and export of one run against each other.
+
+usage: agree.py BUILD_DIR CASE
+
+The cases are generated runs; with LOCKSTEP_TRACES_DIR=DIR also each run or directory of traces in DIR (case Foreign).
+"""
+
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import jobs
+from specs import KINETO, NAMED, mixture
+from views import Views
+
+from agreements import ALL
+
+MIXTURES = 10
+
+
+def check(run, name):
+    """Every agreement, on every view of a run. The mismatches, in words."""
+    views = Views(run)
+    bad = []
+    for agreement in ALL:
+        try:
+            bad += [f"{name}: {agreement.__name__}: {what}" for what in agreement(views)]
+        except Exception as error:  # A view that is not as expected is a mismatch as well.
+            bad.append(f"{name}: {agreement.__name__}: {type(error).__name__}: {error}")
+    return bad
+
+
+def made(place, name, text, *words):
+    spec = place / f"{name}.trace"
+    spec.write_text(text)
+    run = place / name
+    done = jobs.run([jobs.BUILD / "make_run", spec, run, *words], place)
+    assert done.returncode == 0, done.stderr.decode()
+    return run
+
+
+def generated(place, texts, words=()):
+    bad = []
+    for name, text in texts.items():
+        bad += check(made(place, name, text, *words), name)
+    return bad
+
+
+def foreign(place):
+    where = os.environ.get("LOCKSTEP_TRACES_DIR")
+    if not where:
+        print("skipped: LOCKSTEP_TRACES_DIR is not set")
+        sys.exit(77)
+    bad = []
+    for run in sorted(pathlib.Path(where).iterdir()):
+        if run.is_dir() and not run.name.startswith("."):
+            copy = place / run.name
+            shutil.copytree(run, copy)
+            bad += check(copy, run.name)
+            shutil.rmtree(copy)
+    return bad
+
+
+def main():
+    place = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-agree-"))
+    try:
+        case = sys.argv[2]
+        if case == "Foreign":
+            bad = foreign(place)
+        elif case == "Kineto":
+            bad = generated(place, KINETO, ("--kineto", "nccl=seq"))
+        elif case == "Mixtures":
+            bad = generated(place, {f"mixture_{seed}": mixture(seed) for seed in range(1, MIXTURES + 1)})
+        else:
+            bad = generated(place, NAMED)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    print("\n".join(bad) or "all agree")
+    sys.exit(bool(bad))
+
+
+if __name__ == "__main__":
+    main()

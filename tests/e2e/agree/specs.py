@@ -1,0 +1,61 @@
+"""What the runs are generated from (tests/make_run/README.md)."""
+
+import random
+
+HEAD = "network alpha=20us bandwidth=5GB/s skew=2us\n"
+
+NAMED = {
+    "one_rank": "ranks 1\nsteps 12\njitter 1%\nstep\n  forward 3ms\n  backward 6ms\n  optimizer 1ms\nend\n",
+    "two_ranks": "ranks 2\nsteps 12\nslow rank=0 factor=1.5\n" + HEAD + "jitter 0.3%\nstep\n  forward 4ms\n  allreduce 2MiB\nend\n",
+    "eight_ranks": "ranks 8\nsteps 10\nlate rank=5 by=3ms\n" + HEAD + "jitter 4%\ncomm half block=4\nstep\n  forward 4ms\n"
+                   "  backward 8ms buckets=1MiB,2MiB\n  waitall\n  allgather 512KiB comm=half\n  barrier\nend\n",
+    "posted": "ranks 4\nsteps 10\nprogress none\n" + HEAD + "jitter 2%\nstep\n  forward 4ms\n  backward 8ms buckets=4MiB,4MiB\n"
+              "  waitall\n  optimizer 1ms\nend\n",
+    "one_step": "ranks 4\nsteps 1\nlate rank=3 by=2ms\n" + HEAD + "step\n  forward 4ms\n  allreduce 1MiB\n  optimizer 1ms\nend\n",
+    "no_steps": "ranks 3\nsteps 1\nmarks off\nlate rank=1 by=2ms\n" + HEAD + "jitter 1%\nstep\n"
+                + "".join(f"  compute {i % 7 + 1}ms\n  allreduce {i + 1}KiB\n" for i in range(40)) + "end\n",
+    "taking_turns": "ranks 8\nsteps 6\n" + HEAD + "jitter 30%\nstep\n  forward 10ms\n  allreduce 1MiB\n  compute 3ms\n  alltoall 1MiB\nend\n",
+    "gpu_one": "ranks 1\nsteps 6\ngpu\njitter 1%\nstep\n  input 300us\n  kernel 2ms count=3\n  copy d2h 1MiB sync\n  host 200us\nend\n",
+    "gpu_ddp": "ranks 4\nsteps 8\ngpu\nlate rank=2 by=2ms\nnetwork alpha=20us bandwidth=40GB/s skew=1us\njitter 2%\nstep\n"
+               "  input 300us\n  ddp buckets=8MiB,8MiB forward=4ms backward=8ms\n  kernel 500us name=adam count=5\nend\n",
+    "gpu_fsdp": "ranks 2\nsteps 6\ngpu\nnetwork alpha=20us bandwidth=40GB/s\njitter 2%\nstep\n"
+                "  fsdp units=4 bytes=16MiB forward=4ms backward=8ms\n  sync\nend\n",
+    "input_bound": "ranks 2\nsteps 9\n" + HEAD + "step\n  input 9ms\n  forward 2ms\n  allreduce 1MiB\nend\n",
+}
+KINETO = {name: NAMED[name] for name in ("gpu_one", "gpu_ddp", "gpu_fsdp")}
+KINETO["gpu_two_steps"] = NAMED["gpu_ddp"].replace("steps 8", "steps 2")
+
+
+def mixture(seed):
+    """A job of random size, work, communication and disturbances."""
+    r = random.Random(seed)
+    gpu, ranks = r.random() < 0.5, r.choice([1, 2, 2, 4, 8])
+    lines = [f"ranks {ranks}", f"steps {r.choice([1, 2, 5, 9, 14])}", f"warmup {r.choice([0, 0, 1])}", f"seed {seed}",
+             f"network alpha={r.randint(5, 40)}us bandwidth={r.choice([2, 5, 40])}GB/s skew={r.randint(0, 3)}us",
+             f"jitter {r.choice([0, 1, 5, 20])}%"]
+    if gpu:
+        lines.append("gpu")
+    if r.random() < 0.2:
+        lines.append("marks off")
+    if ranks > 1 and r.random() < 0.6:
+        lines.append(f"late rank={r.randrange(ranks)} by={r.randint(1, 6)}ms")
+    if ranks > 2 and r.random() < 0.3:
+        lines.append(f"slow rank={r.randrange(ranks)} factor=1.{r.randint(1, 9)} steps=2-4")
+    if r.random() < 0.3:
+        lines += [f"clock rank={ranks - 1} offset=3s drift=20ppm"]
+    if ranks > 2:
+        lines.append("comm pair block=2")
+    lines.append("step")
+    for i in range(r.randint(2, 7)):
+        group = " comm=pair" if ranks > 2 and r.random() < 0.3 else ""
+        kind, size = r.choice(["allreduce", "allgather", "reducescatter", "alltoall"]), f"{r.choice([1, 64, 900])}KiB"
+        if gpu:
+            lines.append(r.choice([f"  kernel {r.randint(20, 3000)}us count={r.randint(1, 5)}", f"  host {r.randint(10, 900)}us",
+                                   f"  nccl {kind} {size}{group}\n  join", f"  input {r.randint(50, 900)}us",
+                                   f"  copy {r.choice(['h2d', 'd2h', 'd2d'])} {size} {r.choice(['', 'sync'])}"]))
+        else:
+            lines.append(r.choice([f"  compute {r.randint(20, 4000)}us name=part{i}", f"  forward {r.randint(100, 4000)}us", f"  {kind} {size}{group}",
+                                   f"  barrier\n  input {r.randint(50, 2000)}us", f"  i{kind} {size} as=op{i}\n  compute 900us\n  wait op{i}"]))
+    # There is work at least, and on a GPU a kernel.
+    lines.append("  kernel 700us" if gpu else "  optimizer 700us")
+    return "\n".join(lines + ["end", ""])
