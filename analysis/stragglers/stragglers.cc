@@ -13,6 +13,7 @@
 
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/stragglers/own_lateness.h"
 #include "analysis/stragglers/straggler_cause.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"
@@ -22,9 +23,8 @@ namespace {
 
 constexpr double kSignificant = 0.01;
 constexpr std::size_t kRounds = 3999;
-// A rank that is late by less own work than the first share of it, and has waited for messages for the second, passes
-// another's lateness on.
-constexpr double kOwnShare = 0.5, kWaitedShare = 0.25;
+// A rank of whose lateness less than this share is its own passes on what it brought along.
+constexpr double kOwnShare = 0.5;
 // Of what is worth naming: latenesses that differ by less are equal.
 constexpr double kTieShare = 0.25;
 // Ranks whose latenesses sum up to less than this share of the latest one's do not count as late by size.
@@ -73,8 +73,8 @@ class Search {
     late_ = Lateness(context_);
     if (!Suspect()) return ReportResolution();
     waiting_ = WaitingRanks(context_);
-    PassedOn();
     Narrow([&](const Prices& prices, const Suspects&, std::size_t r) { return WorthAtLeast(prices.of[r], limit_); });
+    PassedOn();
     if (positions_.empty()) return ReportResolution();
     ReadActivities();
     Name();
@@ -122,22 +122,23 @@ class Search {
     return !positions_.empty();
   }
 
-  // Suspects that waited for messages and did not more than others themselves: not to be named, but nobody to be
-  // compared with either, for they are late as long as whoever made them late is.
+  // Suspects that did not more than others themselves, since they last left a collective: not to be named, but nobody to
+  // be compared with either, for they are late as long as what made them late is there: another rank's lateness that
+  // came to them in messages, or data that come to them later.
   void PassedOn() {
-    const auto own = OwnExcess(context_);
-    if (own.empty()) return;
+    const std::vector<std::size_t> suspects = positions_;
     std::erase_if(positions_, [&](std::size_t r) {
-      const std::vector<std::int64_t> waits = MessageWaits(context_, r);
+      const auto at = std::find(suspects.begin(), suspects.end(), r);
+      if (static_cast<std::size_t>(at - suspects.begin()) >= kMaxSuspectsRead) return false;
+      const OwnLateness lateness = OwnLatenessOf(context_, r, suspects);
       // Sums: of what is late now and then the noise of the other steps says nothing.
-      double late = 0, excess = 0, waited = 0;
-      for (std::size_t u = 0; u < own.size(); ++u) {
+      double late = 0, own = 0;
+      for (std::size_t u = 0; u < lateness.late_ns.size(); ++u) {
         if (static_cast<double>(late_.behind_ns[u][r]) < limit_) continue;
-        late += static_cast<double>(late_.behind_ns[u][r]);
-        excess += static_cast<double>(own[u][r]);
-        waited += static_cast<double>(waits[u]);
+        late += static_cast<double>(lateness.late_ns[u]);
+        own += static_cast<double>(lateness.own_ns[u]);
       }
-      const bool passed = late > 0 && excess < kOwnShare * late && waited >= kWaitedShare * late;
+      const bool passed = late > 0 && own < kOwnShare * late;
       if (passed) messengers_.push_back(r);
       return passed;
     });
