@@ -13,11 +13,6 @@ constexpr std::size_t kMaxWaitingRanks = 33;
 
 }  // namespace
 
-std::int64_t ResolutionNs(std::int64_t error_ns) {
-  // No bound: the largest number there is.
-  return error_ns > INT64_MAX / 4 ? INT64_MAX : static_cast<std::int64_t>(kResolution * static_cast<double>(error_ns));
-}
-
 LatenessTable Lateness(const Context& context) {
   const auto& t = context.tables().collectives;
   const auto& members = context.tables().collective_ranks;

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "analysis/communication/clock_resolution.h"
 #include "analysis/communication/exposure.h"
 #include "analysis/context.h"
 
@@ -12,13 +13,6 @@ namespace lockstep::analysis {
 
 // Fewer cannot name a rank.
 inline constexpr std::size_t kMinUnits = 5;
-
-// An arrival counts as late if it is so by this many times the sum of two ranks' clock errors: three times one rank's.
-inline constexpr double kResolution = 1.5;
-
-// From which lateness on an arrival is late; of members with clock errors of this sum. Without a bound: the largest
-// number there is.
-std::int64_t ResolutionNs(std::int64_t error_ns);
 
 // Per unit and rank (position), over the unit's collectives. Within the clocks' resolution of an instance a rank is on
 // time.

@@ -31,9 +31,9 @@ IntervalSet Communicating(const schema::RankTables& t) {
   }
   const std::uint32_t thread = merge::TrainingThread(t);
   for (std::size_t i = 0; i < t.mpi_calls.rows(); ++i)
-    if (t.mpi_calls.thread[i] == thread && merge::InsideMpi(t.mpi_calls, i) && !IsMpiOther(merge::ClassOf(t.mpi_calls.op[i])))
-      communicating.push_back(
-          {t.mpi_calls.begin_ns[i], t.mpi_calls.begin_ns[i] + t.mpi_calls.duration_ns[i]});
+    if (t.mpi_calls.thread[i] == thread && merge::InsideMpi(t.mpi_calls, i) &&
+        !IsMpiOther(merge::ClassOf(t.mpi_calls.op[i])))
+      communicating.push_back({t.mpi_calls.begin_ns[i], t.mpi_calls.begin_ns[i] + t.mpi_calls.duration_ns[i]});
   return Unite(Normalize(std::move(communicating)), merge::HelperWaits(t, thread));
 }
 
@@ -92,6 +92,8 @@ struct Event {
   std::int64_t median_ns = 0;  // Of all members.
   std::size_t unit = kNowhere;
   bool counts = false;  // An arrival beyond the clocks' resolution.
+  // Of ends: when all members were there. Nobody leaves before that, so whoever was late until then was waited for.
+  std::optional<std::int64_t> all_there_ns = std::nullopt;
 };
 
 }  // namespace
@@ -133,7 +135,7 @@ OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const st
     ends.clear();
     for (std::size_t each = context.timeline().FirstMember(c); each < context.timeline().FirstMember(c + 1); ++each)
       ends.push_back(members.end_high_ns[each]);
-    Event end{members.end_high_ns[m], {}, LowerMedian(ends), kNowhere, false};
+    Event end{members.end_high_ns[m], {}, LowerMedian(ends), kNowhere, false, t.last_arrival_ns[c]};
     for (std::size_t i = 0; i < peers.size(); ++i) {
       const std::size_t peer = times[i] ? MemberRow(context, c, context.ranks()[peers[i]]) : kNowhere;
       arrival.peers_ns.push_back(peer == kNowhere ? std::nullopt : std::optional(members.arrival_ns[peer]));
@@ -152,17 +154,19 @@ OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const st
       const Event& event = events[i];
       const std::int64_t late = std::max<std::int64_t>(0, event.at_ns - event.median_ns);
       longer.clear();
-      if (i > 0) {
-        for (std::size_t p = 0; p < peers.size(); ++p)
-          if (event.peers_ns[p] && events[i - 1].peers_ns[p])
-            longer.push_back(times[p]->Before(*event.peers_ns[p]) - times[p]->Before(*events[i - 1].peers_ns[p]));
+      for (std::size_t p = 0; p < peers.size(); ++p) {
+        if (!event.peers_ns[p] || (!event.all_there_ns && (i == 0 || !events[i - 1].peers_ns[p]))) continue;
+        const std::int64_t since = event.all_there_ns ? *event.all_there_ns : *events[i - 1].peers_ns[p];
+        longer.push_back(times[p]->Before(*event.peers_ns[p]) - times[p]->Before(since));
       }
       // The first of all says nothing about what came before it.
       if (longer.empty()) {
         own_late = late;
         continue;
       }
-      own_late += own->Before(event.at_ns) - own->Before(events[i - 1].at_ns) - LowerMedian(longer);
+      if (event.all_there_ns) own_late = 0;
+      const std::int64_t since = event.all_there_ns ? *event.all_there_ns : events[i - 1].at_ns;
+      own_late += own->Before(event.at_ns) - own->Before(since) - LowerMedian(longer);
       own_late = std::clamp<std::int64_t>(own_late, 0, late);
       if (!event.counts) continue;
       result.late_ns[event.unit] += late;

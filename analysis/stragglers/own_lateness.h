@@ -9,6 +9,9 @@
 
 namespace lockstep::analysis {
 
+// A rank of whose lateness less than this share is its own passes on what it brought along.
+inline constexpr double kOwnShare = 0.5;
+
 // Time that a rank spends as it likes, since the beginning of all times: not in collectives and messages, nor asleep
 // until collectives of another thread have ended.
 class OwnTime {
@@ -31,11 +34,12 @@ struct OwnLateness {
   std::int64_t compared = 0;          // Arrivals that could be told apart like this.
 };
 
-// Of the rank at `position`, against up to kMaxPeers ranks that are in a collective with it. From one event of a
-// communicator (arrival at a collective, end of it) to the next, the rank's own time beyond the lower median of its
-// peers' adds to the lateness that is its own; what is its own is never more than how late it is. So what was brought
-// along, by transfers that end later here or by messages, never counts, and what a synchronisation took back no longer
-// does. Reads the files of these ranks; of ranks whose files cannot be read nothing is `compared`.
+// Of the rank at `position`, against up to nine ranks that are in a collective with it. From one event of a
+// communicator (arrival at a collective, end of it) to the next arrival, the rank's own time beyond the lower median of
+// its peers' adds to the lateness that is its own; from when all were at a collective to its end it begins anew,
+// because whoever was late until then was waited for. What is its own is never more than how late it is. So what was
+// brought along, by transfers that end later here or by messages, never counts. Reads the files of these ranks; of
+// ranks whose files cannot be read nothing is `compared`.
 OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const std::vector<std::size_t>& suspects);
 
 }  // namespace lockstep::analysis

@@ -83,7 +83,8 @@ class Simulation {
   std::int64_t Cost(const Op& op) const;
   // How much longer these bytes take over a link that is slower than the network.
   std::int64_t Excess(const LinkSpec& link, std::uint64_t bytes) const;
-  // How long after its instance's `done` the member at this place of its group has everything, for slow links of the ring.
+  // How long after its instance's `done` the member at this place of its group has everything, for slow links of the
+  // ring.
   std::int64_t Behind(const Op& op, std::int32_t group, std::int32_t place) const;
   std::int64_t DoneOn(const Op& op, std::size_t instance, std::int32_t rank) const;
   // Groups that may take part: all, or those of the ranks that the operation concerns.

@@ -84,13 +84,13 @@ def alternating(mode, a, b, seed, steps=60):
 
 def few_steps(mode, rank, seed, steps=3, factor=1.3):
     case = slowed(mode, rank, factor, seed, steps=steps)
-    case.ranks, case.says, case.never = (), [f"probably rank {rank}"], ["cannot tell which"]
+    case.ranks, case.says, case.never = (), [f"probably for rank {rank}"], ["cannot tell which"]
     case.name += f", {steps} steps"
     return case
 
 
 def healthy(mode, seed, hosts=4, each=2, steps=40, jitter="1%"):
-    return Case(f"{mode} {hosts}x{each}, healthy, {steps} steps, seed {seed}", head(hosts, each, steps, seed, jitter) + BODIES[mode], never=["robably rank"])
+    return Case(f"{mode} {hosts}x{each}, healthy, {steps} steps, seed {seed}", head(hosts, each, steps, seed, jitter) + BODIES[mode], never=["robably for rank", "erhaps for rank"])
 
 
 def small(seed):
@@ -106,7 +106,7 @@ def small(seed):
         yield on_hosts(mode, [4, 5], ["node1"], seed, each=4)
         yield alternating(mode, 1, 6, seed)
         yield few_steps(mode, 5, seed)
-        yield slow_host(mode, 2, "50MB/s", seed, extra="slow rank=1 factor=1.4\n", ranks=[1])
+        yield slow_host(mode, 2, "25MB/s", seed, extra="slow rank=1 factor=1.4\n", ranks=[1])
         for i in range(4):
             yield healthy(mode, 100 * seed + i)
             yield healthy(mode, 100 * seed + i, steps=3)
