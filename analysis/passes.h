@@ -19,6 +19,7 @@ void TabulateCollectives(const Context& context, Analysis& analysis);    // coll
 void CountArrivals(const Context& context, Analysis& analysis);          // arrivals.cc
 void TabulateP2p(const Context& context, Analysis& analysis);            // p2p.cc
 void FindStragglers(const Context& context, Analysis& analysis);         // stragglers.cc
+void FindSlowLinks(const Context& context, Analysis& analysis);          // link.cc
 void FindTurns(const Context& context, Analysis& analysis);              // turns.cc
 void FindWaitOnlyProgress(const Context& context, Analysis& analysis);   // progress.cc
 void FindExposedTransfer(const Context& context, Analysis& analysis);    // transfer.cc

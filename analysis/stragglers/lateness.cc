@@ -11,16 +11,6 @@ namespace {
 
 constexpr std::size_t kMaxWaitingRanks = 33;
 
-std::int64_t ResolutionNs(std::int64_t error_ns) {
-  // No bound: the largest number there is.
-  return error_ns > INT64_MAX / 4 ? INT64_MAX : static_cast<std::int64_t>(kResolution * static_cast<double>(error_ns));
-}
-
-std::int64_t InMessages(const schema::TlStepRanks& cells, std::size_t cell, bool gpu) {
-  // A GPU's receive is in flight from its kernel's begin, so it is in the unsplit part already.
-  return gpu ? 0 : std::min(cells.idle_ns[cell], cells.late_sender_ns[cell]);
-}
-
 }  // namespace
 
 LatenessTable Lateness(const Context& context) {
@@ -54,41 +44,6 @@ LatenessTable Lateness(const Context& context) {
     for (std::size_t p = 0; p < n; ++p)
       if (counts[u][p] > 0) late.mean_ns[u][p] /= static_cast<double>(counts[u][p]);
   return late;
-}
-
-std::vector<std::vector<std::int64_t>> OwnExcess(const Context& context) {
-  std::vector<std::vector<std::int64_t>> excess;
-  if (!context.units_are_steps()) return excess;
-  const auto& cells = context.tables().step_ranks;
-  const std::size_t n = context.ranks().size();
-  for (const Unit& unit : context.units()) {
-    std::vector<std::int64_t>& row = excess.emplace_back(n, 0);
-    std::vector<std::int64_t> known;
-    for (std::size_t p = 0; p < n; ++p) {
-      const std::size_t cell = context.Cell(unit.step, p);
-      if (cell == kNowhere) continue;
-      const IdentityTerms terms = context.TermsOf(cell);
-      row[p] = terms.Sum() - terms.ExposedComm() - cells.helper_wait_ns[cell] -
-               InMessages(cells, cell, context.tables().ranks.gpu[context.RankRow(p)] != 0);
-      known.push_back(row[p]);
-    }
-    const std::int64_t median = LowerMedian(std::move(known));
-    for (std::size_t p = 0; p < n; ++p) row[p] = context.Cell(unit.step, p) == kNowhere ? 0 : row[p] - median;
-  }
-  return excess;
-}
-
-std::vector<std::int64_t> MessageWaits(const Context& context, std::size_t position) {
-  const auto& cells = context.tables().step_ranks;
-  std::vector<std::int64_t> waits;
-  for (const Unit& unit : context.units()) {
-    const std::size_t cell = context.Cell(unit.step, position);
-    waits.push_back(cell == kNowhere
-                        ? 0
-                        : cells.exposed_unsplit_ns[cell] +
-                              InMessages(cells, cell, context.tables().ranks.gpu[context.RankRow(position)] != 0));
-  }
-  return waits;
 }
 
 Suspects::Suspects(const Context& context, const std::vector<std::size_t>& positions)

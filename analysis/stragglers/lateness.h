@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "analysis/communication/clock_resolution.h"
 #include "analysis/communication/exposure.h"
 #include "analysis/context.h"
 
@@ -12,9 +13,6 @@ namespace lockstep::analysis {
 
 // Fewer cannot name a rank.
 inline constexpr std::size_t kMinUnits = 5;
-
-// An arrival counts as late if it is so by this many times the sum of two ranks' clock errors: three times one rank's.
-inline constexpr double kResolution = 1.5;
 
 // Per unit and rank (position), over the unit's collectives. Within the clocks' resolution of an instance a rank is on
 // time.
@@ -27,14 +25,6 @@ struct LatenessTable {
   std::vector<std::vector<std::int64_t>> blurred_ns;
 };
 LatenessTable Lateness(const Context& context);
-
-// Per unit and rank: the rank's own time in the step beyond that of the lower median of all ranks, ns: its window
-// without exposed communication, sleeping for other threads' collectives and without waiting for messages that had not
-// been sent. Empty in runs without steps.
-std::vector<std::vector<std::int64_t>> OwnExcess(const Context& context);
-// Per unit: the rank's exposed time in what cannot be split and in messages that had not been sent, ns: as much of its
-// lateness may be on another's account. For runs with steps.
-std::vector<std::int64_t> MessageWaits(const Context& context, std::size_t position);
 
 // Ranks suspected together. Each is compared with the last of the others, so that
 // two that are equally late do not hide each other.

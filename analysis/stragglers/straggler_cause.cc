@@ -293,7 +293,10 @@ std::string ByCause(const StragglerCause& cause) {
 std::string SinceWhen(const Straggler& straggler) {
   std::string text;
   if (straggler.onset_step) text += fmt::format("; since step {}", *straggler.onset_step);
-  if (straggler.kind == StragglerKind::kTransient) text += "; in some steps only";
+  if (straggler.first_step)
+    text += fmt::format("; in steps {}-{} only", *straggler.first_step, *straggler.last_step);
+  else if (straggler.kind == StragglerKind::kTransient)
+    text += "; in some steps only";
   return text;
 }
 

@@ -13,6 +13,8 @@
 
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/stragglers/late_stretch.h"
+#include "analysis/stragglers/own_lateness.h"
 #include "analysis/stragglers/straggler_cause.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"
@@ -22,9 +24,6 @@ namespace {
 
 constexpr double kSignificant = 0.01;
 constexpr std::size_t kRounds = 3999;
-// A rank that is late by less own work than the first share of it, and has waited for messages for the second, passes
-// another's lateness on.
-constexpr double kOwnShare = 0.5, kWaitedShare = 0.25;
 // Of what is worth naming: latenesses that differ by less are equal.
 constexpr double kTieShare = 0.25;
 // Ranks whose latenesses sum up to less than this share of the latest one's do not count as late by size.
@@ -73,8 +72,8 @@ class Search {
     late_ = Lateness(context_);
     if (!Suspect()) return ReportResolution();
     waiting_ = WaitingRanks(context_);
-    PassedOn();
     Narrow([&](const Prices& prices, const Suspects&, std::size_t r) { return WorthAtLeast(prices.of[r], limit_); });
+    PassedOn();
     if (positions_.empty()) return ReportResolution();
     ReadActivities();
     Name();
@@ -118,26 +117,33 @@ class Search {
     const std::size_t block = BlockLengthApartFromShift(LargeOf(ByRank(much)));
     const std::vector<double> p = RareExcessTest(much, block, seed, kRounds, kSignificant / 2);
     for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
+    stretches_.assign(n, std::nullopt);
+    for (const std::size_t r : positions_) {
+      stretches_[r] = LateStretchOf(late_, r, limit_);
+      if (stretches_[r] && stretches_[r]->p_value >= kSignificant / 2) stretches_[r].reset();
+      if (stretches_[r]) also(r, stretches_[r]->p_value);
+    }
     std::erase_if(positions_, [&](std::size_t r) { return p_[r] >= kSignificant; });
     return !positions_.empty();
   }
 
-  // Suspects that waited for messages and did not more than others themselves: not to be named, but nobody to be
-  // compared with either, for they are late as long as whoever made them late is.
+  // Suspects that did not more than others themselves, since they last left a collective: not to be named, but nobody
+  // to be compared with either, for they are late as long as what made them late is there: another rank's lateness that
+  // came to them in messages, or data that come to them later.
   void PassedOn() {
-    const auto own = OwnExcess(context_);
-    if (own.empty()) return;
+    const std::vector<std::size_t> suspects = positions_;
     std::erase_if(positions_, [&](std::size_t r) {
-      const std::vector<std::int64_t> waits = MessageWaits(context_, r);
+      const auto at = std::find(suspects.begin(), suspects.end(), r);
+      if (static_cast<std::size_t>(at - suspects.begin()) >= kMaxSuspectsRead) return false;
+      const OwnLateness lateness = OwnLatenessOf(context_, r, suspects);
       // Sums: of what is late now and then the noise of the other steps says nothing.
-      double late = 0, excess = 0, waited = 0;
-      for (std::size_t u = 0; u < own.size(); ++u) {
+      double late = 0, own = 0;
+      for (std::size_t u = 0; u < lateness.late_ns.size(); ++u) {
         if (static_cast<double>(late_.behind_ns[u][r]) < limit_) continue;
-        late += static_cast<double>(late_.behind_ns[u][r]);
-        excess += static_cast<double>(own[u][r]);
-        waited += static_cast<double>(waits[u]);
+        late += static_cast<double>(lateness.late_ns[u]);
+        own += static_cast<double>(lateness.own_ns[u]);
       }
-      const bool passed = late > 0 && excess < kOwnShare * late && waited >= kWaitedShare * late;
+      const bool passed = late > 0 && own < kOwnShare * late;
       if (passed) messengers_.push_back(r);
       return passed;
     });
@@ -219,16 +225,29 @@ class Search {
     }
   }
 
+  std::optional<Assessment> AssessmentOf(const Prices& prices, const Suspects& suspects, std::size_t r,
+                                         bool sharing) const {
+    std::optional<Assessment> assessment = Assess(context_, prices, suspects, r, Behind(r), p_[r], length_, sharing);
+    const std::optional<LateStretch>& stretch = stretches_[r];
+    if (!stretch || (assessment && assessment->straggler.kind != StragglerKind::kTransient)) return assessment;
+    if (!assessment && !sharing) assessment = AssessStretch(context_, *stretch, prices.of[r], r, limit_);
+    if (!assessment || !context_.units_are_steps()) return assessment;
+    const auto step = [&](std::size_t unit) { return context_.tables().steps.index[context_.units()[unit].step]; };
+    assessment->straggler.first_step = step(stretch->first_unit);
+    assessment->straggler.last_step = step(stretch->last_unit);
+    return assessment;
+  }
+
   void Name() {
     const bool sharing = analysis_.run.ranks_sharing_cores > 0;
     for (bool again = true; again;) {
       again = false;
       named_.clear();
       Narrow([&](const Prices& prices, const Suspects& suspects, std::size_t r) {
-        return Assess(context_, prices, suspects, r, Behind(r), p_[r], length_, sharing).has_value();
+        return AssessmentOf(prices, suspects, r, sharing).has_value();
       });
       for (const std::size_t r : positions_) {
-        Named named{r, *Assess(context_, prices_, *suspects_, r, Behind(r), p_[r], length_, sharing), {}};
+        Named named{r, *AssessmentOf(prices_, *suspects_, r, sharing), {}};
         Straggler& straggler = named.assessment.straggler;
         named.cause = Explain(context_, analysis_, r, read_, prices_.of[r], named.assessment, limit_);
         straggler.cause = named.cause.id;
@@ -269,8 +288,12 @@ class Search {
     Finding finding;
     finding.id = FindingId::kStragglerArrival;
     finding.rank = straggler.rank;
-    finding.headline = Headline(fmt::format("Rank {} holds {} back", straggler.rank, pair ? "the other" : "everyone"),
-                                pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it");
+    const std::string when = straggler.first_step
+                                 ? fmt::format(" in steps {}-{}", *straggler.first_step, *straggler.last_step)
+                                 : std::string();
+    finding.headline =
+        Headline(fmt::format("Rank {} holds {} back{}", straggler.rank, pair ? "the other" : "everyone", when),
+                 pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it");
     if (context_.units_are_steps()) finding.saves_ns_per_step = straggler.saves_ns_per_step;
     finding.brief = named.cause.more_compute_ns && *named.cause.more_compute_ns > 0
                         ? fmt::format("{} ({}) computes {} longer", name, node, Duration(*named.cause.more_compute_ns))
@@ -306,12 +329,10 @@ class Search {
     Finding finding;
     finding.id = FindingId::kStragglerArrival;
     finding.rank = costliest;
-    finding.headline =
-        Headline(fmt::format("R{} hold everyone back", name.substr(1)), "the other ranks wait", saves, "them");
+    const std::string who = WhoTogether(ranks, nodes);
+    finding.headline = Headline(fmt::format("{} hold everyone back", who), "the other ranks wait", saves, "them");
     if (context_.units_are_steps()) finding.saves_ns_per_step = saves;
-    finding.brief = fmt::format(
-        "{} {}", name,
-        nodes.size() == 1 && analysis_.run.nodes > 1 ? fmt::format("(all {}) arrive last", nodes[0]) : "arrive last");
+    finding.brief = fmt::format("{} arrive last", nodes.size() == 1 && analysis_.run.nodes > 1 ? who : name);
     for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i)
       finding.evidence += fmt::format(
           "{}rank {} ({}) {}", i == 0 ? "" : ". ", named_[i].assessment.straggler.rank, NodeOf(named_[i].position),
@@ -332,6 +353,17 @@ class Search {
                                       straggler.saves_interval_ns.second, LowerMedian(std::move(late))});
     }
     analysis_.findings.push_back(std::move(finding));
+  }
+
+  // "Ranks 2 and 5", "node3's ranks 6 and 7", "All ranks of node3 (6 and 7)": of one host of several, the host is what
+  // they have in common.
+  std::string WhoTogether(const std::vector<std::int32_t>& ranks, const std::vector<std::string>& nodes) const {
+    const std::string name = RankNames(ranks);
+    if (nodes.size() != 1 || analysis_.run.nodes < 2) return "R" + name.substr(1);
+    std::size_t there = 0;
+    for (std::size_t p = 0; p < context_.ranks().size(); ++p) there += NodeOf(p) == nodes[0];
+    return there == ranks.size() ? fmt::format("All ranks of {} ({})", nodes[0], name.substr(name.find(' ') + 1))
+                                 : fmt::format("{}'s {}", nodes[0], name);
   }
 
   std::string ActionsByCause() const {
@@ -366,8 +398,9 @@ class Search {
   const double limit_;
   LatenessTable late_;
   std::vector<double> p_;
-  std::vector<std::size_t> positions_, waiting_;  // Of suspects; of those that wait.
-  std::vector<std::size_t> messengers_;           // Late on another's account.
+  std::vector<std::optional<LateStretch>> stretches_;  // By rank: that chance does not explain.
+  std::vector<std::size_t> positions_, waiting_;       // Of suspects; of those that wait.
+  std::vector<std::size_t> messengers_;                // Late on another's account.
   std::optional<Suspects> suspects_;
   RankActivities read_;
   Prices prices_;

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/stragglers/lateness.h"
+#include "analysis/stragglers/own_lateness.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -52,14 +56,50 @@ std::string WhoCameLast(const Context& context, const Arrived& arrived, bool oth
                       : text + fmt::format("; in {} nobody did by more than the clocks can tell", Count(arrived.ties));
 }
 
+// In a run with too few steps to name a rank: the one that is the latest in each of them, by twice what any other is,
+// and mostly by its own work; with the probability that chance makes one and the same rank the latest in all.
+struct ProbablyLate {
+  std::size_t position = 0;
+  double p_value = 1;
+};
+std::optional<ProbablyLate> LatestThroughout(const Context& context, double limit) {
+  constexpr double kTimesOthers = 2, kUnlikely = 0.1;
+  const std::size_t n = context.ranks().size(), units = context.units().size();
+  if (n < 2 || units < 2 || units >= kMinUnits) return std::nullopt;
+  ProbablyLate found{0, std::pow(static_cast<double>(n), 1 - static_cast<double>(units))};
+  if (found.p_value > kUnlikely) return std::nullopt;
+  const LatenessTable late = Lateness(context);
+  for (std::size_t u = 0; u < units; ++u) {
+    std::vector<std::int64_t> behind = late.behind_ns[u];
+    const auto at = static_cast<std::size_t>(std::max_element(behind.begin(), behind.end()) - behind.begin());
+    if (u > 0 && at != found.position) return std::nullopt;
+    found.position = at;
+    const auto most = static_cast<double>(std::exchange(behind[at], 0));
+    if (most < limit || most < kTimesOthers * static_cast<double>(*std::max_element(behind.begin(), behind.end())))
+      return std::nullopt;
+  }
+  const OwnLateness lateness = OwnLatenessOf(context, found.position, {found.position});
+  const auto sum = [](const std::vector<std::int64_t>& of) {
+    return static_cast<double>(std::accumulate(of.begin(), of.end(), std::int64_t{0}));
+  };
+  if (lateness.compared == 0 || sum(lateness.own_ns) < kOwnShare * sum(lateness.late_ns)) return std::nullopt;
+  return found;
+}
+
 }  // namespace
 
 void FindTurns(const Context& context, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   std::int64_t left = s.terms.exposed_wait_ns;
-  for (const Finding& finding : analysis.findings)
+  for (const Finding& finding : analysis.findings) {
     if (finding.id == FindingId::kStragglerArrival) left -= finding.saves_ns_per_step.value_or(s.terms.exposed_wait_ns);
+    // Beyond the transfer it prices what is waited for because of it.
+    if (finding.id == FindingId::kLinkSlow)
+      left -= finding.saves_ns_per_step
+                  ? *finding.saves_ns_per_step - s.terms.exposed_transfer_ns - s.terms.exposed_unsplit_ns
+                  : s.terms.exposed_wait_ns;
+  }
   if (whole <= 0 || static_cast<double>(left) < kNameShare * static_cast<double>(whole)) return;
   Finding finding;
   finding.id = FindingId::kWaitTurns;
@@ -67,16 +107,35 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const std::string costs = (s.per_step ? "costs " : "takes ") + OfTheStep(s, left);
   const auto units = static_cast<std::int64_t>(context.units().size());
   const Arrived arrived = WithoutNamed(context, analysis);
+  const auto mostly =
+      static_cast<std::size_t>(std::max_element(arrived.last.begin(), arrived.last.end()) - arrived.last.begin());
+  constexpr double kProbable = 0.05;
+  const std::optional<ProbablyLate> probably =
+      also ? std::nullopt : LatestThroughout(context, kNameShare * static_cast<double>(whole));
   if (!also && arrived.ties * 2 > arrived.compared) {
     finding.headline =
         fmt::format("Waiting for whichever rank comes last {}; which one is below clock resolution.", costs);
     finding.brief = "waiting for whichever rank comes last";
+  } else if (probably) {
+    const std::int32_t rank = context.ranks()[probably->position];
+    finding.headline = fmt::format(
+        "Waiting for whichever rank comes last {}, {} for rank {}: it is the latest in each of the {} (by chance: {}).",
+        costs, probably->p_value <= kProbable ? "probably" : "perhaps", rank,
+        Plural(units, s.per_step ? "step" : "slice"), Percent(probably->p_value));
+    finding.brief = fmt::format("waiting for late ranks, {} rank {}",
+                                probably->p_value <= kProbable ? "probably" : "perhaps", rank);
+    finding.rank = rank;
   } else if (!also && context.units().size() < kMinUnits) {
     // Nothing says whether it is always the same one.
     finding.headline = fmt::format(
         "Waiting for whichever rank comes last {}; {}.", costs,
         s.per_step ? Plural(units, "step") + " cannot tell which" : "the recording is too short to tell which");
     finding.brief = "waiting for whichever rank comes last";
+  } else if (mostly < arrived.last.size() && 2 * arrived.last[mostly] > arrived.compared) {
+    // Not its turn now and then: it is the last one as a rule, and still nothing shows that it does more.
+    finding.headline = fmt::format("Waiting for late ranks {}, mostly for rank {}; nothing shows that it does more.",
+                                   costs, context.ranks()[mostly]);
+    finding.brief = fmt::format("waiting for late ranks, mostly rank {}", context.ranks()[mostly]);
   } else {
     finding.headline =
         fmt::format("{}: waiting for whichever comes last {}.",
@@ -91,11 +150,15 @@ void FindTurns(const Context& context, Analysis& analysis) {
     finding.explain.rows.push_back({arrival.rank, arrival.collectives, arrival.last, arrival.ties, arrival.charge_ns});
   finding.explain.columns = {"rank", "collectives", "last", "ties", "charge_ns"};
   finding.evidence = WhoCameLast(context, arrived, also);
-  finding.action =
-      analysis.run.ranks_sharing_cores > 0
-          ? fmt::format("give each rank a core of its own: {} ranks share {} {}", analysis.run.ranks_sharing_cores,
-                        analysis.run.shared_cores, analysis.run.shared_cores == 1 ? "core" : "cores")
-          : "even out the work per rank and step (input sizes, garbage collection, other processes on the nodes)";
+  if (probably)
+    finding.action = fmt::format("record 20 steps or more to be sure; see what rank {} does before its collectives",
+                                 context.ranks()[probably->position]);
+  else
+    finding.action =
+        analysis.run.ranks_sharing_cores > 0
+            ? fmt::format("give each rank a core of its own: {} ranks share {} {}", analysis.run.ranks_sharing_cores,
+                          analysis.run.shared_cores, analysis.run.shared_cores == 1 ? "core" : "cores")
+            : "even out the work per rank and step (input sizes, garbage collection, other processes on the nodes)";
   analysis.findings.push_back(std::move(finding));
 }
 

@@ -19,20 +19,6 @@ constexpr schema::Columns<schema::Ranges> kRangeColumns(&schema::Ranges::begin_n
                                                         &schema::Ranges::thread, &schema::Ranges::category,
                                                         &schema::Ranges::name);
 
-// Functions of a newer version count as "other".
-MpiClass ClassOf(std::uint16_t op) {
-  static const std::vector<MpiClass> kClasses = [] {
-    std::vector<MpiClass> classes;
-    for (const MpiOpInfo& info : kMpiOps) {
-      const auto number = static_cast<std::size_t>(info.op);
-      if (number >= classes.size()) classes.resize(number + 1, MpiClass::kOther);
-      classes[number] = info.cls;
-    }
-    return classes;
-  }();
-  return op < kClasses.size() ? kClasses[op] : MpiClass::kOther;
-}
-
 template <typename Table>
 Interval TimeOf(const Table& table, std::size_t row) {
   return {table.begin_ns[row], table.begin_ns[row] + table.duration_ns[row]};
@@ -46,6 +32,19 @@ constexpr Activity kActivityOf[] = {Activity::kBusy,     Activity::kBusy,    Act
                                     Activity::kInput};
 
 }  // namespace
+
+MpiClass ClassOf(std::uint16_t op) {
+  static const std::vector<MpiClass> kClasses = [] {
+    std::vector<MpiClass> classes;
+    for (const MpiOpInfo& info : kMpiOps) {
+      const auto number = static_cast<std::size_t>(info.op);
+      if (number >= classes.size()) classes.resize(number + 1, MpiClass::kOther);
+      classes[number] = info.cls;
+    }
+    return classes;
+  }();
+  return op < kClasses.size() ? kClasses[op] : MpiClass::kOther;
+}
 
 EventTables::EventTables(ingest::EventReader& events)
     : reader(events), calls(events), kernels(events), copies(events), sync(events), api(events), samples(events) {}

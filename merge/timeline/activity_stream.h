@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/mpi_ops.h"
 #include "ingest/rank_files/event_reader.h"
 #include "merge/timeline/breakdown.h"
 #include "merge/timeline/gpu_windows.h"
@@ -54,6 +55,9 @@ bool IsPosted(std::uint8_t mode);
 // they came this close together the thread was spinning in MPI; else it worked
 // in between and the calls themselves took next to nothing.
 inline constexpr std::int64_t kSpinPeriodNs = 20'000;
+
+// Of a number in mpi_calls.op or mpi_requests.op; functions of a newer version count as "other".
+MpiClass ClassOf(std::uint16_t op);
 
 // The thread is inside MPI during the row, not only now and then (coalesced polls).
 template <typename Calls>

@@ -37,7 +37,7 @@ Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32
   const std::unique_ptr<ingest::EventReader> events = source->OpenEvents();
   ReadWhole<schema::MpiCalls>(*events,
                               {&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns, &schema::MpiCalls::thread,
-                               &schema::MpiCalls::count},
+                               &schema::MpiCalls::op, &schema::MpiCalls::count},
                               tables.mpi_calls);
   ReadWhole<schema::Ranges>(*events,
                             {&schema::Ranges::begin_ns, &schema::Ranges::duration_ns, &schema::Ranges::thread,

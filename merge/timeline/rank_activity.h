@@ -18,7 +18,7 @@ namespace lockstep::merge {
 Result<std::unique_ptr<ingest::RankSource>> OpenRank(const Timeline& timeline, std::int32_t rank);
 
 // The head tables, and of the long ones these columns (the others are empty): mpi_calls begin, duration, thread,
-// count; ranges begin, duration, thread, category, name; kernels begin, duration, work; cpu_samples whole. Some 20
+// op, count; ranges begin, duration, thread, category, name; kernels begin, duration, work; cpu_samples whole. Some 20
 // bytes a row. Errors as Timeline::ReadRank.
 Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32_t rank);
 

@@ -154,9 +154,14 @@ std::string Parser::Directive(Line& line) {
     Resampled(line);
   } else if (verb == "link") {
     LinkSpec& link = s.links.emplace_back();
-    line.Int(std::optional(line.Need(line.Key("rank"), "rank=")), &link.from);
-    line.Int(std::optional(line.Need(line.Key("to"), "to=")), &link.to);
-    line.Read(std::optional(line.Need(line.Key("by"), "by=")), ParseDuration, &link.by_ns);
+    line.Int(line.Key("node"), &link.node);
+    if (link.node < 0) {
+      line.Int(std::optional(line.Need(line.Key("rank"), "rank=")), &link.from);
+      line.Int(std::optional(line.Need(line.Key("to"), "to=")), &link.to);
+    }
+    line.Read(line.Key("bandwidth"), ParseRate, &link.bandwidth);
+    if (link.bandwidth <= 0)
+      line.Read(std::optional(line.Need(line.Key("by"), "by= or bandwidth=")), ParseDuration, &link.by_ns);
   } else if (verb == "late" || verb == "slow" || verb == "starve" || verb == "stall") {
     Disturbance d;
     line.Int(std::optional(line.Need(line.Key("rank"), "rank=")), &d.rank);

@@ -43,8 +43,39 @@ Simulation::Simulation(const Spec& spec) : spec_(spec), stop_step_(static_cast<s
 std::int64_t Simulation::Cost(const Op& op, std::int32_t from, std::int32_t to) const {
   std::int64_t cost = Cost(op);
   for (const LinkSpec& link : spec_.links)
-    if (link.from == from && link.to == to) cost += link.by_ns;
+    if (spec_.IsOn(link, from, to)) cost += link.by_ns + Excess(link, op.bytes);
   return cost;
+}
+
+std::int64_t Simulation::Excess(const LinkSpec& link, std::uint64_t bytes) const {
+  if (link.bandwidth <= 0) return 0;
+  const auto takes = [&](std::int64_t bandwidth) {
+    return static_cast<std::int64_t>(static_cast<__int128>(bytes) * 1'000'000'000 / bandwidth);
+  };
+  return std::max<std::int64_t>(0, takes(link.bandwidth) - takes(spec_.bandwidth));
+}
+
+std::int64_t Simulation::Behind(const Op& op, std::int32_t group, std::int32_t place) const {
+  const std::int32_t n = MemberCount(spec_, op.comm, group);
+  if (n < 2 || op.collective == CollectiveKind::kBarrier || RootSends(op.collective) || RootReceives(op.collective))
+    return 0;
+  const std::int64_t rounds = (op.collective == CollectiveKind::kAllReduce ? 2 : 1) * (n - 1);
+  std::int64_t behind = 0;
+  for (std::int32_t to = 0; to < n; ++to) {
+    const std::int32_t from = (to + n - 1) % n;
+    for (const LinkSpec& link : spec_.links) {
+      if (!spec_.IsOn(link, Member(spec_, op.comm, group, from), Member(spec_, op.comm, group, to))) continue;
+      const std::int32_t hops = (place + n - to) % n;
+      behind = std::max(behind, (rounds - hops) * Excess(link, op.bytes / static_cast<std::uint64_t>(n)));
+    }
+  }
+  return behind;
+}
+
+std::int64_t Simulation::DoneOn(const Op& op, std::size_t instance, std::int32_t rank) const {
+  const std::int64_t done = instances_[instance].done;
+  if (done == kNever || spec_.links.empty()) return done;
+  return done + Behind(op, GroupOf(spec_, op.comm, rank), CommRank(spec_, op.comm, rank));
 }
 
 std::int64_t Simulation::Cost(const Op& op) const {
@@ -180,6 +211,12 @@ void Simulation::Settle(const Place& place) {
     std::int64_t& busy = busy_until_[comm][group];
     instance.done = busy == kNever ? kNever : std::max(start, busy) + Cost(of);
     busy = instance.done;
+    if (busy == kNever || spec_.links.empty()) return;
+    const auto g = static_cast<std::int32_t>(group);
+    std::int64_t behind = 0;
+    for (std::int32_t place = 0; place < MemberCount(spec_, of.comm, g); ++place)
+      behind = std::max(behind, Behind(of, g, place));
+    busy += behind;
   };
   if (HasInstances(op)) {
     const std::size_t first = FirstGroup(op);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "make_run/emitter.h"
+#include "make_run/groups.h"
 #include "make_run/spec.h"
 
 namespace lockstep::make_run {
@@ -80,6 +81,12 @@ class Simulation {
   // Of a message from one rank to another.
   std::int64_t Cost(const Op& op, std::int32_t from, std::int32_t to) const;
   std::int64_t Cost(const Op& op) const;
+  // How much longer these bytes take over a link that is slower than the network.
+  std::int64_t Excess(const LinkSpec& link, std::uint64_t bytes) const;
+  // How long after its instance's `done` the member at this place of its group has everything, for slow links of the
+  // ring.
+  std::int64_t Behind(const Op& op, std::int32_t group, std::int32_t place) const;
+  std::int64_t DoneOn(const Op& op, std::size_t instance, std::int32_t rank) const;
   // Groups that may take part: all, or those of the ranks that the operation concerns.
   std::size_t FirstGroup(const Op& op) const;
   std::size_t GroupsOf(const Op& op) const;

@@ -46,7 +46,7 @@ void Simulation::TestOnce(RankState& state, Emitter* out) const {
   state.t += spec_.call_ns;
   const std::size_t before = state.pending.size();
   std::erase_if(state.pending, [&](Pending& pending) {
-    if (instances_[pending.instance].done > entry) {
+    if (DoneOn(*pending.op, pending.instance, state.rank) > entry) {
       pending.last_incomplete = state.t;
       return false;
     }
@@ -75,7 +75,7 @@ void Simulation::ThreadPolls(RankState& state, std::int64_t until, Emitter* out)
   };
   while (!state.pending.empty()) {
     Pending& next = state.pending.front();
-    const std::int64_t done = instances_[next.instance].done;
+    const std::int64_t done = DoneOn(*next.op, next.instance, state.rank);
     const std::int64_t begin = std::max(state.polled_until, next.post_end);
     const std::int64_t entry = std::max(begin, done);
     if (done == kNever || entry + spec_.call_ns > until) {
@@ -194,7 +194,7 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
     for (const Pending& pending : state.pending) {
       if (!Covers(place, pending)) continue;
       ++covered;
-      end = std::max(end, instances_[pending.instance].done);
+      end = std::max(end, DoneOn(*pending.op, pending.instance, state.rank));
     }
     if (end == kNever) {
       state.stopped = true;
@@ -271,9 +271,9 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
     state.stopped = true;
     return;
   }
-  if (op.kind == OpKind::kNccl) return LeaveNccl(state, op, instance.done, out);
+  if (op.kind == OpKind::kNccl) return LeaveNccl(state, op, DoneOn(op, at, state.rank), out);
   const bool is_root = (RootSends(op.collective) || RootReceives(op.collective)) && IsRoot(op, group, state.rank);
-  std::int64_t end = instance.done;
+  std::int64_t end = DoneOn(op, at, state.rank);
   if (RootSends(op.collective)) {
     end = std::max(state.entry, instance.root_arrival) + Cost(op);
   } else if (RootReceives(op.collective)) {

@@ -90,9 +90,11 @@ struct Disturbance {       // late, slow, starve, stall
   StepRange steps;
   std::string at;  // Empty: `late`: the first compute op of the step; `slow`: every compute op.
 };
-struct LinkSpec {  // Messages from one rank to another arrive later.
-  std::int32_t from = 0, to = 0;
-  std::int64_t by_ns = 0;
+// The way from one rank to another; of a node: all ways that cross its border, in both directions.
+struct LinkSpec {
+  std::int32_t from = 0, to = 0, node = -1;
+  std::int64_t by_ns = 0;      // Messages arrive that much later.
+  std::int64_t bandwidth = 0;  // Bytes per second of messages and of collectives' rings; 0: the network's.
 };
 struct ClockSpec {
   std::int64_t offset_ns = 0, drift_ppb = 0;
@@ -170,6 +172,10 @@ struct Spec {
 
   std::int32_t NodeOf(std::int32_t rank) const {
     return static_cast<std::int32_t>(static_cast<std::int64_t>(rank) * nodes / ranks);
+  }
+  bool IsOn(const LinkSpec& link, std::int32_t from, std::int32_t to) const {
+    if (link.node >= 0) return (NodeOf(from) == link.node) != (NodeOf(to) == link.node);
+    return link.from == from && link.to == to;
   }
   // Number of the domain: equal numbers share a clock. A clock line makes a rank its own domain.
   std::int32_t DomainOf(std::int32_t rank) const;

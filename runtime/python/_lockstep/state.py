@@ -7,7 +7,7 @@ import weakref
 from . import probe
 
 TORCH, CPU_OP = 2, 3  # Sources, as in the table ranges.
-INPUT, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION = 1, 2, 3, 4, 5  # Categories, likewise.
+INPUT, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CHECKPOINT = 1, 2, 3, 4, 5, 6  # Categories, likewise.
 
 on = False
 steps = 0         # Boundaries after the first.
@@ -162,6 +162,11 @@ def begin_training(only_with_optimizer=False):
     for call in at_begin:
         call()
     probe.hook_step()
+
+
+def training():
+    """Training has begun: who only loads or evaluates makes no records by pausing."""
+    return _opened
 
 
 def boundary(optimizer):

@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, SlowSet,
     testing::Values(SetCase{8, {{2, 1.2}, {5, 1.2}}, "Ranks 2 and 5"},                       // Equally slow.
                     SetCase{64, {{3, 1.12}, {17, 1.10}, {41, 1.14}}, "Ranks 3, 17 and 41"},  // One hides the next.
-                    SetCase{8, {{4, 1.2}, {5, 1.2}, {6, 1.2}}, "Ranks 4-6"},                 // Most of a node.
+                    SetCase{8, {{4, 1.2}, {5, 1.2}, {6, 1.2}}, "node1's ranks 4-6"},         // Most of a node.
                     SetCase{32, {{1, 1.1}, {30, 1.1}}, "Ranks 1 and 30"}));
 
 TEST(Straggler, EvenlySpreadSpeedsNameNobodyTwice) {

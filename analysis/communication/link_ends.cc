@@ -1,0 +1,268 @@
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "analysis/communication/clock_resolution.h"
+#include "analysis/communication/link.h"
+#include "analysis/core/binomial.h"
+#include "analysis/core/statistics.h"
+#include "core/collective.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// Data that come later by less, of what they take on the hosts they reach first, may do so by the order in which an
+// algorithm serves its members: a tenth in real jobs on a healthy network.
+constexpr double kLeastSpread = 0.25;
+// Who is late: behind the middle between first and last. Between these and the others there is a gap of this share.
+constexpr double kLeastGap = 0.1;
+// Of the spread: by so much the next one in a ring may be later, and from there on one is no longer among the first.
+constexpr double kRingTolerance = 0.1, kFollowing = 0.2;
+constexpr double kMostly = 0.8, kSurelyLast = 0.01;
+constexpr std::size_t kLeastHosts = 3, kMostNamed = 2;
+
+// One instance: how long the data took to each host, from when all members were there.
+struct Passage {
+  std::size_t collective = 0, unit = kNowhere;
+  std::vector<std::int64_t> ns;  // By host.
+  std::int64_t resolution_ns = 0;
+  std::int64_t operations = 1;  // That the members waited for together.
+};
+struct Passages {
+  std::vector<std::uint32_t> hosts;  // In the order in which the ranks of the communicator come to them.
+  std::vector<Passage> passages;
+};
+using SizeClass = std::tuple<std::vector<std::uint32_t>, std::uint8_t, std::uint64_t>;
+
+std::int64_t Least(const std::vector<std::int64_t>& of) { return *std::min_element(of.begin(), of.end()); }
+std::int64_t Most(const std::vector<std::int64_t>& of) { return *std::max_element(of.begin(), of.end()); }
+
+// The passage of an instance; empty without any member's end.
+std::optional<Passage> PassageOf(const Context& context, std::size_t c, const std::vector<std::uint32_t>& hosts) {
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
+  // A posted operation may move from when the last one waits for it.
+  std::int64_t all_there = t.last_arrival_ns[c];
+  for (std::size_t m = first; m < last; ++m)
+    if (members.end_low_ns[m] < members.end_high_ns[m]) all_there = std::max(all_there, members.end_low_ns[m]);
+  Passage passage{c, context.UnitAt(t.last_arrival_ns[c]), std::vector<std::int64_t>(hosts.size(), -1),
+                  ResolutionNs(t.error_ns[c])};
+  for (std::size_t m = first; m < last; ++m) {
+    const std::size_t p = context.Position(members.rank[m]);
+    if (p == kNowhere || members.end_high_ns[m] == schema::kNoTime) return std::nullopt;
+    const std::uint32_t node = context.tables().ranks.node[context.RankRow(p)];
+    const auto host = static_cast<std::size_t>(std::find(hosts.begin(), hosts.end(), node) - hosts.begin());
+    passage.ns[host] = std::max(passage.ns[host], std::max<std::int64_t>(0, members.end_high_ns[m] - all_there));
+  }
+  return passage;
+}
+
+std::vector<std::uint32_t> HostsOf(const Context& context, std::size_t c) {
+  const auto& members = context.tables().collective_ranks;
+  std::vector<std::uint32_t> hosts;
+  for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m) {
+    const std::size_t p = context.Position(members.rank[m]);
+    if (p == kNowhere) return {};
+    const std::uint32_t node = context.tables().ranks.node[context.RankRow(p)];
+    if (std::find(hosts.begin(), hosts.end(), node) == hosts.end()) hosts.push_back(node);
+  }
+  return hosts;
+}
+
+// Members that leave one wait together have one end: one passage, not as many as there are operations.
+bool SameEnds(const Context& context, std::size_t a, std::size_t b) {
+  const auto& members = context.tables().collective_ranks;
+  const std::size_t m = context.timeline().FirstMember(a), k = context.timeline().FirstMember(b);
+  const std::size_t n = context.timeline().FirstMember(a + 1) - m;
+  if (n != context.timeline().FirstMember(b + 1) - k) return false;
+  for (std::size_t i = 0; i < n; ++i)
+    if (members.rank[m + i] != members.rank[k + i] || members.end_high_ns[m + i] != members.end_high_ns[k + i])
+      return false;
+  return true;
+}
+
+// At most this chance that one set of so many hosts is last so often, if it were each set's turn alike.
+double ChanceOf(std::int64_t last, std::int64_t instances, std::size_t hosts, std::size_t named) {
+  double sets = 1;
+  for (std::size_t i = 0; i < named; ++i) sets = sets * static_cast<double>(hosts - i) / static_cast<double>(i + 1);
+  return std::min(1.0, sets * BinomialTail(static_cast<double>(last), static_cast<double>(instances), 1 / sets));
+}
+
+// Lower median of how late each host is between the first (0) and the last (1).
+std::vector<double> TypicalPlaces(const Passages& group) {
+  const std::size_t n = group.hosts.size();
+  std::vector<double> typical(n);
+  for (std::size_t h = 0; h < n; ++h) {
+    std::vector<double> shares;
+    for (const Passage& passage : group.passages) {
+      const std::int64_t least = Least(passage.ns), most = Most(passage.ns);
+      shares.push_back(most > least ? static_cast<double>(passage.ns[h] - least) / static_cast<double>(most - least)
+                                    : 0);
+    }
+    typical[h] = LowerMedian(std::move(shares));
+  }
+  return typical;
+}
+
+// Those in the upper half of the spread, the latest first.
+std::vector<std::size_t> LateHosts(const Passages& group) {
+  const std::vector<double> typical = TypicalPlaces(group);
+  std::vector<std::size_t> late;
+  for (std::size_t h = 0; h < typical.size(); ++h)
+    if (typical[h] > 0.5) late.push_back(h);
+  std::stable_sort(late.begin(), late.end(), [&](std::size_t a, std::size_t b) { return typical[a] > typical[b]; });
+  return late;
+}
+
+bool Contains(const std::vector<std::size_t>& of, std::size_t value) {
+  return std::find(of.begin(), of.end(), value) != of.end();
+}
+
+// Around a ring everyone has its data a little later than the one behind it, and the one behind a slow link has them
+// latest: where the step from one host to the next is largest, if from there on nobody is later than the one before.
+std::optional<std::size_t> BehindSlowLink(const Passages& group) {
+  const std::size_t n = group.hosts.size();
+  std::vector<std::int64_t> largest(n, 0);
+  for (const Passage& passage : group.passages) {
+    std::size_t at = 0;
+    std::int64_t most = INT64_MIN;
+    for (std::size_t h = 0; h < n; ++h)
+      if (const std::int64_t step = passage.ns[h] - passage.ns[(h + n - 1) % n]; step > most) {
+        most = step;
+        at = h;
+      }
+    largest[at] += 2 * most > Most(passage.ns) - Least(passage.ns) && most > passage.resolution_ns;
+  }
+  const std::int64_t times = Most(largest);
+  if (static_cast<double>(times) < kMostly * static_cast<double>(group.passages.size())) return std::nullopt;
+  const auto behind = static_cast<std::size_t>(std::find(largest.begin(), largest.end(), times) - largest.begin());
+  const std::vector<double> typical = TypicalPlaces(group);
+  for (std::size_t i = 1; i < n; ++i)
+    if (typical[(behind + i) % n] > typical[(behind + i - 1) % n] + kRingTolerance) return std::nullopt;
+  return behind;
+}
+
+std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) {
+  SlowNetwork found;
+  found.all = group.hosts;
+  found.instances = static_cast<std::int64_t>(group.passages.size());
+  if (found.instances < kLeastInstances) return std::nullopt;
+  std::vector<std::int64_t> spread, first;
+  for (const Passage& passage : group.passages) {
+    // Operations that are waited for together move one after the other, and only the last one's data spread.
+    first.push_back(Least(passage.ns) / passage.operations);
+    spread.push_back(Most(passage.ns) - Least(passage.ns));
+  }
+  if (static_cast<double>(LowerMedian(spread)) < kLeastSpread * static_cast<double>(LowerMedian(first)))
+    return std::nullopt;
+  found.hosts = LateHosts(group);
+  // Around a ring the others follow one after the other, and next to nobody is first; where pairs exchange data, all
+  // but one pair are on time.
+  const std::vector<double> typical = TypicalPlaces(group);
+  const auto first_ones =
+      std::count_if(typical.begin(), typical.end(), [](double place) { return place < kFollowing; });
+  const bool followed = first_ones <= std::max<std::ptrdiff_t>(1, static_cast<std::ptrdiff_t>(typical.size() / 4)) &&
+                        std::any_of(typical.begin(), typical.end(),
+                                    [](double place) { return place >= kFollowing && place <= 1 - kFollowing; });
+  if (found.hosts.size() > 1 && followed)
+    if (const auto behind = BehindSlowLink(group)) {
+      found.hosts = {*behind};
+      found.from = (*behind + group.hosts.size() - 1) % group.hosts.size();
+    }
+  if (found.hosts.empty() || found.hosts.size() > kMostNamed || 2 * found.hosts.size() > group.hosts.size())
+    return std::nullopt;
+  std::vector<std::int64_t> late, others, gaps;
+  for (const Passage& passage : group.passages) {
+    std::int64_t least = INT64_MAX, most = 0, of_others = 0;
+    for (std::size_t h = 0; h < passage.ns.size(); ++h) {
+      if (Contains(found.hosts, h)) {
+        least = std::min(least, passage.ns[h]);
+        most = std::max(most, passage.ns[h]);
+      } else if (!found.from || h == *found.from) {
+        of_others = std::max(of_others, passage.ns[h]);
+      }
+    }
+    late.push_back(most);
+    others.push_back(of_others);
+    gaps.push_back(least - of_others);
+    found.last += gaps.back() > passage.resolution_ns;
+  }
+  found.late_ns = LowerMedian(std::move(late));
+  found.others_ns = LowerMedian(std::move(others));
+  found.p_value = ChanceOf(found.last, found.instances, group.hosts.size(), found.hosts.size());
+  if (found.last < kLeastInstances || found.p_value >= kSurelyLast ||
+      static_cast<double>(found.last) < kMostly * static_cast<double>(found.instances) ||
+      static_cast<double>(LowerMedian(gaps)) < kLeastGap * static_cast<double>(LowerMedian(first)))
+    return std::nullopt;
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  const std::size_t c = group.passages.front().collective;
+  found.kind = t.kind[c];
+  found.bytes = t.bytes[c];
+  const double moved =
+      static_cast<double>(found.bytes) * BusFactor(static_cast<CollectiveKind>(found.kind), t.expected[c]);
+  if (found.late_ns > 0) found.late_rate = moved * 1e9 / static_cast<double>(found.late_ns);
+  if (found.others_ns > 0) found.others_rate = moved * 1e9 / static_cast<double>(found.others_ns);
+  for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m) {
+    const std::uint32_t node = context.tables().ranks.node[context.RankRow(context.Position(members.rank[m]))];
+    for (const std::size_t host : found.hosts)
+      if (group.hosts[host] == node) found.ranks.push_back(members.rank[m]);
+  }
+  std::sort(found.ranks.begin(), found.ranks.end());
+  return found;
+}
+
+}  // namespace
+
+std::optional<SlowNetwork> FindSlowNetwork(const Context& context) {
+  const auto& t = context.tables().collectives;
+  std::map<SizeClass, Passages> groups;
+  struct Before {
+    std::size_t collective = 0;
+    Passages* passages = nullptr;  // That its passage is the last of.
+  };
+  std::map<std::uint64_t, Before> before;  // By communicator.
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (!context.Comparable(c) || t.bytes[c] == 0 || t.seen[c] != t.expected[c]) continue;
+    const auto [at, is_first] = before.emplace(t.comm_id[c], Before{c});
+    if (!is_first && SameEnds(context, at->second.collective, c)) {
+      if (at->second.passages != nullptr) ++at->second.passages->passages.back().operations;
+      continue;
+    }
+    at->second = {c, nullptr};
+    std::vector<std::uint32_t> hosts = HostsOf(context, c);
+    if (hosts.size() < kLeastHosts) continue;
+    std::optional<Passage> passage = PassageOf(context, c, hosts);
+    if (!passage || passage->unit == kNowhere) continue;
+    Passages& group = groups[{hosts, t.kind[c], t.bytes[c]}];
+    group.hosts = std::move(hosts);
+    group.passages.push_back(std::move(*passage));
+    at->second.passages = &group;
+  }
+  // The kind and size whose data spread most.
+  const Passages* worst = nullptr;
+  std::int64_t most = 0;
+  for (const auto& [size, group] : groups) {
+    std::int64_t sum = 0;
+    for (const Passage& passage : group.passages) sum += Most(passage.ns) - Least(passage.ns);
+    if (sum <= most) continue;
+    most = sum;
+    worst = &group;
+  }
+  if (worst == nullptr) return std::nullopt;
+  std::optional<SlowNetwork> found = Judge(context, *worst);
+  if (!found) return std::nullopt;
+  found->behind_ns.assign(context.units().size(), 0);
+  for (const auto& [size, group] : groups) {
+    if (group.hosts != worst->hosts) continue;
+    for (const Passage& passage : group.passages) {
+      std::int64_t latest = 0;
+      for (const std::size_t host : found->hosts) latest = std::max(latest, passage.ns[host]);
+      found->behind_ns[passage.unit] += latest - Least(passage.ns);
+    }
+  }
+  return found;
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,180 @@
+#include "analysis/stragglers/own_lateness.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "analysis/core/statistics.h"
+#include "analysis/stragglers/lateness.h"
+#include "core/interval.h"
+#include "core/mpi_ops.h"
+#include "merge/parallel.h"
+#include "merge/timeline/activity_stream.h"
+#include "merge/timeline/helper_waits.h"
+#include "merge/timeline/rank_pass.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// An odd number has a middle; more of them tell no more.
+constexpr std::size_t kMaxPeers = 9;
+
+IntervalSet Communicating(const schema::RankTables& t) {
+  std::vector<Interval> communicating;
+  if (t.kernels.rows() > 0) {
+    std::vector<Interval> compute;
+    for (std::size_t i = 0; i < t.kernels.rows(); ++i) {
+      const Interval kernel{t.kernels.begin_ns[i], t.kernels.begin_ns[i] + t.kernels.duration_ns[i]};
+      (t.kernels.work[i] == schema::Work::kCompute ? compute : communicating).push_back(kernel);
+    }
+    return Subtract(Normalize(std::move(communicating)), Normalize(std::move(compute)));
+  }
+  const std::uint32_t thread = merge::TrainingThread(t);
+  for (std::size_t i = 0; i < t.mpi_calls.rows(); ++i)
+    if (t.mpi_calls.thread[i] == thread && merge::InsideMpi(t.mpi_calls, i) &&
+        !IsMpiOther(merge::ClassOf(t.mpi_calls.op[i])))
+      communicating.push_back({t.mpi_calls.begin_ns[i], t.mpi_calls.begin_ns[i] + t.mpi_calls.duration_ns[i]});
+  return Unite(Normalize(std::move(communicating)), merge::HelperWaits(t, thread));
+}
+
+std::optional<OwnTime> Read(const Context& context, std::size_t position) {
+  const std::int32_t rank = context.ranks()[position];
+  const Result<schema::RankTables> tables = context.ReadActivity(rank);
+  if (!tables.ok()) return std::nullopt;
+  const merge::RankClockMap clock(context.tables().clock, rank);
+  IntervalSet set = Communicating(tables.value());
+  for (Interval& member : set) member = {clock.ToCluster(member.begin), clock.ToCluster(member.end)};
+  return OwnTime(Normalize(std::move(set)));
+}
+
+// Row of collective_ranks of a rank in an instance; kNowhere if it is no member.
+std::size_t MemberRow(const Context& context, std::size_t collective, std::int32_t rank) {
+  const auto& ranks = context.tables().collective_ranks.rank;
+  const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(collective));
+  const auto last = ranks.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(collective + 1));
+  const auto at = std::lower_bound(first, last, rank);
+  return at == last || *at != rank ? kNowhere : static_cast<std::size_t>(at - ranks.begin());
+}
+
+// Who else is in the collective that the rank is latest to: no suspects, as long as there are others.
+std::vector<std::size_t> PeersOf(const Context& context, std::size_t position,
+                                 const std::vector<std::size_t>& suspects) {
+  const auto& members = context.tables().collective_ranks;
+  std::size_t latest = kNowhere;
+  std::int64_t most = -1;
+  for (std::size_t c = 0; c < context.tables().collectives.rows(); ++c) {
+    if (!context.Comparable(c)) continue;
+    const std::size_t m = MemberRow(context, c, context.ranks()[position]);
+    if (m == kNowhere) continue;
+    const std::int64_t off = members.arrival_ns[m] - context.MedianArrival(c);
+    if (off <= most) continue;
+    most = off;
+    latest = c;
+  }
+  std::vector<std::size_t> others, suspected;
+  if (latest == kNowhere) return others;
+  for (std::size_t m = context.timeline().FirstMember(latest); m < context.timeline().FirstMember(latest + 1); ++m) {
+    const std::size_t p = context.Position(members.rank[m]);
+    if (p == kNowhere || p == position) continue;
+    (std::find(suspects.begin(), suspects.end(), p) == suspects.end() ? others : suspected).push_back(p);
+  }
+  if (others.empty()) others = std::move(suspected);
+  if (others.size() <= kMaxPeers) return others;
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < kMaxPeers; ++i) chosen.push_back(others[i * others.size() / kMaxPeers]);
+  return chosen;
+}
+
+// When the rank, and each of its peers, came to an operation or had left it.
+struct Event {
+  std::int64_t at_ns = 0;
+  std::vector<std::optional<std::int64_t>> peers_ns;
+  std::int64_t median_ns = 0;  // Of all members.
+  std::size_t unit = kNowhere;
+  bool counts = false;  // An arrival beyond the clocks' resolution.
+  // Of ends: when all members were there. Nobody leaves before that, so whoever was late until then was waited for.
+  std::optional<std::int64_t> all_there_ns = std::nullopt;
+};
+
+}  // namespace
+
+OwnTime::OwnTime(IntervalSet communicating) : communicating_(std::move(communicating)), total_{0} {
+  for (const Interval& member : communicating_) total_.push_back(total_.back() + member.end - member.begin);
+}
+
+std::int64_t OwnTime::Before(std::int64_t cluster_ns) const {
+  const auto after = std::upper_bound(communicating_.begin(), communicating_.end(), cluster_ns,
+                                      [](std::int64_t at, const Interval& member) { return at < member.begin; });
+  const auto members = static_cast<std::size_t>(after - communicating_.begin());
+  if (members == 0) return cluster_ns;
+  const Interval& last = communicating_[members - 1];
+  return cluster_ns - total_[members - 1] - (std::min(cluster_ns, last.end) - last.begin);
+}
+
+OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const std::vector<std::size_t>& suspects) {
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  const std::size_t units = context.units().size();
+  OwnLateness result{std::vector<std::int64_t>(units, 0), std::vector<std::int64_t>(units, 0)};
+  const std::vector<std::size_t> peers = PeersOf(context, position, suspects);
+  std::vector<std::optional<OwnTime>> times(peers.size() + 1);
+  merge::ParallelFor(context.options().jobs, times.size(),
+                     [&](std::size_t i) { times[i] = Read(context, i < peers.size() ? peers[i] : position); });
+  const std::optional<OwnTime>& own = times.back();
+  if (!own) return result;
+
+  std::map<std::uint64_t, std::vector<Event>> by_communicator;
+  std::vector<std::int64_t> ends;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (!context.Comparable(c)) continue;
+    const std::size_t m = MemberRow(context, c, context.ranks()[position]);
+    if (m == kNowhere) continue;
+    Event arrival{members.arrival_ns[m], {}, context.MedianArrival(c), context.UnitAt(t.last_arrival_ns[c]), false};
+    const std::int64_t late = arrival.at_ns - arrival.median_ns;
+    arrival.counts = arrival.unit != kNowhere && late > ResolutionNs(t.error_ns[c]);
+    ends.clear();
+    for (std::size_t each = context.timeline().FirstMember(c); each < context.timeline().FirstMember(c + 1); ++each)
+      ends.push_back(members.end_high_ns[each]);
+    Event end{members.end_high_ns[m], {}, LowerMedian(ends), kNowhere, false, t.last_arrival_ns[c]};
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      const std::size_t peer = times[i] ? MemberRow(context, c, context.ranks()[peers[i]]) : kNowhere;
+      arrival.peers_ns.push_back(peer == kNowhere ? std::nullopt : std::optional(members.arrival_ns[peer]));
+      end.peers_ns.push_back(peer == kNowhere ? std::nullopt : std::optional(members.end_high_ns[peer]));
+    }
+    std::vector<Event>& events = by_communicator[t.comm_id[c]];
+    events.push_back(std::move(arrival));
+    events.push_back(std::move(end));
+  }
+
+  for (auto& [communicator, events] : by_communicator) {
+    std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.at_ns < b.at_ns; });
+    std::int64_t own_late = 0;
+    std::vector<std::int64_t> longer;
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      const Event& event = events[i];
+      const std::int64_t late = std::max<std::int64_t>(0, event.at_ns - event.median_ns);
+      longer.clear();
+      for (std::size_t p = 0; p < peers.size(); ++p) {
+        if (!event.peers_ns[p] || (!event.all_there_ns && (i == 0 || !events[i - 1].peers_ns[p]))) continue;
+        const std::int64_t since = event.all_there_ns ? *event.all_there_ns : *events[i - 1].peers_ns[p];
+        longer.push_back(times[p]->Before(*event.peers_ns[p]) - times[p]->Before(since));
+      }
+      // The first of all says nothing about what came before it.
+      if (longer.empty()) {
+        own_late = late;
+        continue;
+      }
+      if (event.all_there_ns) own_late = 0;
+      const std::int64_t since = event.all_there_ns ? *event.all_there_ns : events[i - 1].at_ns;
+      own_late += own->Before(event.at_ns) - own->Before(since) - LowerMedian(longer);
+      own_late = std::clamp<std::int64_t>(own_late, 0, late);
+      if (!event.counts) continue;
+      result.late_ns[event.unit] += late;
+      result.own_ns[event.unit] += own_late;
+      ++result.compared;
+    }
+  }
+  return result;
+}
+
+}  // namespace lockstep::analysis

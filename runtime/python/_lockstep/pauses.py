@@ -1,0 +1,43 @@
+"""What stops a program now and then and has no range of its own: full garbage collections, and torch.save."""
+
+import gc
+
+from . import probe, state
+from .state import CHECKPOINT, TORCH
+
+_FULL = 2  # The oldest generation: the younger ones are collected often, and in no time.
+_COLLECTION = b"Python garbage collection"
+_begun = None  # A collection never runs inside another.
+
+
+def wrap(torch):
+    gc.callbacks.append(_collection)
+    _save(torch)
+
+
+def _collection(phase, info):
+    """Called by the collector, at any place of the program: nothing but the range, and only while training is on."""
+    global _begun
+    if info.get("generation") != _FULL:
+        return
+    if phase == "start":
+        _begun = probe.range_begin(_COLLECTION, TORCH) if state.on and state.training() else None
+    elif _begun is not None:
+        begin, _begun = _begun, None
+        probe.range_end(_COLLECTION, TORCH, 0, begin, 0, 1)
+
+
+def _save(torch):
+    save = torch.save
+
+    @state.stands_for(save)
+    def recorded(*args, **kwargs):
+        if state.compiling() or not (state.on and state.training()):
+            return save(*args, **kwargs)
+        begin = probe.range_begin(b"torch.save", TORCH)
+        try:
+            return save(*args, **kwargs)
+        finally:
+            probe.range_end(b"torch.save", TORCH, CHECKPOINT, begin, 0, 1)
+
+    torch.save = recorded

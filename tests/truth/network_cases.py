@@ -1,0 +1,153 @@
+"""Jobs over several hosts whose late ranks and slow networks are known because they were put in.
+
+What must be said of each: which ranks are stragglers, which hosts' network is slow, what no sentence may say.
+"""
+import random
+
+WARMUP = 2
+
+
+def head(hosts, each, steps, seed, jitter="0.5%", extra="", progress="none"):
+    return (f"ranks {hosts * each}\nnodes {hosts}\nsteps {steps + WARMUP}\nwarmup {WARMUP}\nseed {seed}\n"
+            f"network alpha=50us bandwidth=500MB/s skew=20us\nprogress {progress}\njitter {jitter}\n{extra}")
+
+
+# Posted, then waited for: nothing moves before the wait, and the transfers cannot be split.
+POSTED = """
+step
+  input 1ms
+  forward 15ms
+  backward 24ms buckets=256KiB,256KiB,256KiB,256KiB,256KiB,256KiB,256KiB,256KiB
+  waitall
+  optimizer 1ms
+end
+"""
+BLOCKING = """
+step
+  input 1ms
+  forward 15ms
+  compute 24ms name=backward
+  allreduce 512KiB
+  allreduce 512KiB
+  optimizer 1ms
+end
+"""
+BODIES = {"posted": POSTED, "blocking": BLOCKING}
+WORK_NS = 40_000_000
+
+
+class Case:
+    def __init__(self, name, text, ranks=(), hosts=(), says=(), never=(), may_name=()):
+        self.name, self.text = name, text
+        self.ranks, self.hosts = tuple(ranks), tuple(hosts)  # To be named; of these one at least.
+        self.may_name = tuple(may_name)                      # Hosts that may be named beside.
+        self.says, self.never = tuple(says), tuple(never)    # Parts of the findings' sentences.
+
+
+def steps_from(first, last):
+    return f"steps={first + WARMUP}-{last + WARMUP}"
+
+
+def slowed(mode, rank, factor, seed, hosts=4, each=2, steps=40, jitter="0.5%", when=""):
+    extra = f"slow rank={rank} factor={factor} {when}\n"
+    return Case(f"{mode} {hosts}x{each}, rank {rank} {factor}x {when}", head(hosts, each, steps, seed, jitter, extra) + BODIES[mode], [rank])
+
+
+def slow_host(mode, node, rate, seed, hosts=4, each=2, steps=30, jitter="0.5%", extra="", ranks=()):
+    link = f"link node={node} bandwidth={rate}\n"
+    # Around a ring the next host gets its data through the slow one.
+    return Case(f"{mode} {hosts}x{each}, network of node{node} at {rate} {extra.strip()}", head(hosts, each, steps, seed, jitter, link + extra) + BODIES[mode],
+                ranks, [f"node{node}"], may_name=[f"node{(node + 1) % hosts}"], never=["take turns"])
+
+
+def one_link(mode, source, to, rate, seed, steps=30):
+    return Case(f"{mode}, rank {source} to {to} at {rate}", head(4, 1, steps, seed, extra=f"link rank={source} to={to} bandwidth={rate}\n") + BODIES[mode],
+                (), [f"node{to}"], may_name=[f"node{source}"])
+
+
+def in_a_stretch(mode, rank, first, last, seed, steps=100, factor=1.3):
+    case = slowed(mode, rank, factor, seed, steps=steps, when=steps_from(first, last))
+    case.says = [f"steps {first + WARMUP}-{last + WARMUP}"]
+    case.never = ["take turns"]
+    return case
+
+
+def on_hosts(mode, ranks, says, seed, hosts=4, each=2, factor=1.2):
+    extra = "".join(f"slow rank={r} factor={factor}\n" for r in ranks)
+    return Case(f"{mode} {hosts}x{each}, ranks {ranks} {factor}x", head(hosts, each, 40, seed, extra=extra) + BODIES[mode], ranks, says=says)
+
+
+def alternating(mode, a, b, seed, steps=60):
+    extra = "".join(f"slow rank={r} factor=1.3 steps={WARMUP + i}-{steps + WARMUP} every=2\n" for i, r in enumerate((a, b)))
+    return Case(f"{mode}, ranks {a} and {b} in turn", head(4, 2, steps, seed, extra=extra) + BODIES[mode], [a, b])
+
+
+def few_steps(mode, rank, seed, steps=3, factor=1.3):
+    case = slowed(mode, rank, factor, seed, steps=steps)
+    case.ranks, case.says, case.never = (), [f"probably for rank {rank}"], ["cannot tell which"]
+    case.name += f", {steps} steps"
+    return case
+
+
+def healthy(mode, seed, hosts=4, each=2, steps=40, jitter="1%"):
+    return Case(f"{mode} {hosts}x{each}, healthy, {steps} steps, seed {seed}", head(hosts, each, steps, seed, jitter) + BODIES[mode], never=["robably for rank", "erhaps for rank"])
+
+
+def small(seed):
+    """What every build checks."""
+    for mode in BODIES:
+        yield slowed(mode, 3, 1.2, seed)
+        yield slowed(mode, 5, 1.05, seed)
+        yield slow_host(mode, 2, "25MB/s", seed)
+        yield slow_host(mode, 1, "25MB/s", seed, each=1)
+        yield one_link(mode, 1, 2, "25MB/s", seed)
+        yield in_a_stretch(mode, 5, 40, 60, seed)
+        yield on_hosts(mode, [6, 7], ["node3"], seed)
+        yield on_hosts(mode, [4, 5], ["node1"], seed, each=4)
+        yield alternating(mode, 1, 6, seed)
+        yield few_steps(mode, 5, seed)
+        yield slow_host(mode, 2, "25MB/s", seed, extra="slow rank=1 factor=1.4\n", ranks=[1])
+        for i in range(4):
+            yield healthy(mode, 100 * seed + i)
+            yield healthy(mode, 100 * seed + i, steps=3)
+
+
+def matrix(seeds):
+    """Every rank by every factor, every host, and as many healthy runs."""
+    for mode in BODIES:
+        for seed in range(1, seeds + 1):
+            for rank in range(8):
+                for factor in (1.05, 1.1, 1.3):
+                    yield slowed(mode, rank, factor, 1000 * seed + rank)
+            for node in range(4):
+                for rate in ("25MB/s", "100MB/s"):
+                    for each in (1, 2):
+                        yield slow_host(mode, node, rate, 1000 * seed + node, each=each)
+            chosen = random.Random(seed)
+            first = chosen.randrange(10, 60)
+            yield in_a_stretch(mode, chosen.randrange(8), first, first + chosen.randrange(12, 30), seed)
+            for node in range(4):
+                yield on_hosts(mode, [2 * node, 2 * node + 1], [f"node{node}"], seed)
+            yield alternating(mode, *sorted(chosen.sample(range(8), 2)), seed)
+            yield few_steps(mode, chosen.randrange(8), seed)
+            for i in range(20):
+                yield healthy(mode, 1000 * seed + i)
+
+
+def judge(case, answer):
+    """(what is missing, what is wrongly said) of a case."""
+    if "error" in answer:
+        return ["error: " + answer["error"]], []
+    named = sorted(s["rank"] for s in answer["stragglers"])
+    missing = [f"rank {r} is not named: {answer['verdict']}" for r in case.ranks if r not in named]
+    wrong = [f"rank {r} is named: {answer['verdict']}" for r in named if r not in case.ranks]
+    links = [f for f in answer["findings"] if f["id"] == "link.slow"]
+    told = " ".join(f["headline"] for f in links)
+    hosts = [f"node{i}" for i in range(64) if f"node{i} " in told + " " or f"node{i}'" in told or f"node{i}," in told or f"node{i})" in told]
+    if case.hosts and not any(host in hosts for host in case.hosts):
+        missing.append(f"the network of {' or '.join(case.hosts)} is not named: {told or answer['verdict']}")
+    wrong += [f"the network of {host} is named: {told}" for host in hosts if host not in case.hosts + case.may_name]
+    sentences = " ".join([answer["verdict"]] + answer["remarks"] + [f["headline"] + " " + f["evidence"] for f in answer["findings"]])
+    missing += [f"does not say '{part}': {answer['verdict']}" for part in case.says if part.lower() not in sentences.lower()]
+    wrong += [f"says '{part}': {answer['verdict']}" for part in case.never if part in sentences]
+    return missing, wrong
