@@ -45,6 +45,7 @@ std::unique_ptr<Cause> MakeInputSource();     // input_source.cc
 std::unique_ptr<Cause> MakeHostSyncs();       // host_syncs.cc
 std::unique_ptr<Cause> MakeLaunchBound();     // launch_bound.cc
 std::unique_ptr<Cause> MakeHostWork();        // host_work.cc
+std::unique_ptr<Cause> MakeUnexplainedIdle(); // unexplained_idle.cc
 std::unique_ptr<Cause> MakeKernelFixes();     // kernel_fixes.cc
 std::unique_ptr<Cause> MakeSmallGrids();      // small_grids.cc
 std::unique_ptr<Cause> MakePageableCopies();  // pageable_copies.cc
