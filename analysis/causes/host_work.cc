@@ -37,7 +37,9 @@ Work WorkOf(const RankEvents& events, const gpu::GapPart& part) {
     return {Place::kCall, name.empty() ? "loading GPU code" : name};
   }
   if (part.range == schema::kNone) return {};
-  const Place place = part.kind == gpu::PartKind::kOperator ? Place::kOperator
+  // Annotations of torch.distributed's calls, "nccl:all_reduce", are the framework's as operators are.
+  const bool framework = part.kind == gpu::PartKind::kOperator || events.RangeName(part.range).starts_with("nccl:");
+  const Place place = framework                     ? Place::kOperator
                       : events.Encloses(part.range)         ? Place::kModel
                                                             : Place::kRange;
   return {place, events.NameOf(part)};

@@ -70,16 +70,18 @@ GapSplitter::GapSplitter(const DeviceActivity& activity, const std::vector<Block
 void GapSplitter::FindForwards() {
   const schema::Ranges& ranges = t_.ranges;
   std::vector<std::int64_t> anchors, forwards;
+  std::vector<Interval> optimizer_ranges;
   for (std::uint32_t row = 0; row < ranges.rows(); ++row) {
     if (ranges.kind[row] == schema::RangeKind::kMark) continue;
     // Where input is marked, that is what is input.
     if (ranges.category[row] == schema::Category::kInput) return;
     if (ranges.thread[row] != training_) continue;
     if (ranges.category[row] == schema::Category::kForward) forwards.push_back(ranges.begin_ns[row]);
-    // Clearing the gradients belongs to the forward pass's side.
-    if (ranges.category[row] == schema::Category::kOptimizer &&
-        rank_.Text(ranges.name[row]).find("zero_grad") == std::string_view::npos)
-      anchors.push_back(ranges.begin_ns[row] + ranges.duration_ns[row]);
+    if (ranges.category[row] != schema::Category::kOptimizer) continue;
+    const std::int64_t end = ranges.begin_ns[row] + ranges.duration_ns[row];
+    optimizer_ranges.push_back({ranges.begin_ns[row], end});
+    // Gradients may be cleared on either side of what loads input.
+    if (rank_.Text(ranges.name[row]).find("zero_grad") == std::string_view::npos) anchors.push_back(end);
   }
   for (std::uint32_t row = 0; row < t_.steps.rows(); ++row) anchors.push_back(t_.steps.begin_ns[row]);
   if (anchors.empty()) return;
@@ -103,7 +105,7 @@ void GapSplitter::FindForwards() {
     if (forward != forwards.end() && (i + 1 == anchors.size() || *forward < anchors[i + 1]))
       before.push_back({anchors[i], *forward});
   }
-  before_forward_ = Normalize(std::move(before));
+  before_forward_ = Subtract(Normalize(std::move(before)), Normalize(std::move(optimizer_ranges)));
 }
 
 GapSplitter::Launch GapSplitter::LaunchOf(std::uint32_t before, std::uint32_t after) const {

@@ -77,7 +77,11 @@ class Idle:
             a = max((a for a in anchors if a <= f), default=None)
             if a is not None and not any(a <= other < f for other in forwards):
                 out.append((a, f))
-        return out
+        # Clearing gradients is no input.
+        clearing = [(r.begin, r.end) for r in mine if r.category == OPTIMIZER]
+        marks = sorted({t for piece in out + clearing for t in piece})
+        return [(b, e) for b, e in zip(marks, marks[1:]) if any(x <= b < y for x, y in out) and
+                not any(x <= b < y for x, y in clearing)]
 
     def freeing(self, i):
         call = self.rank.blocking[i].api

@@ -24,6 +24,7 @@ class Trace:
         self.free = {stream: 0 for stream in self.streams}
         self.threads = [11] + ([12] if self.r.random() < 0.6 else [])
         self.steps = self.r.randint(0, 3)
+        self.bare = random.Random(seed ^ 0x0b5).random() < 0.2
         self.loads = random.Random(seed ^ 0x10ad).random() < 0.5
         self.heavy = self.r.choice([1, 1, 8, 30])  # How much longer GPU work takes: who waits for whom.
 
@@ -170,7 +171,7 @@ class Trace:
             until = r.choice([1_000_000, 1_400_000]) / 1000
             self.events = [e for e in self.events if e["cat"] not in ("cuda_runtime", "cuda_driver") or
                            (e["ts"] >= until and r.random() < 0.95)]
-        if random.Random(seed ^ 0x0b5).random() < 0.2:  # A trace without operators.
+        if self.bare:  # A trace without operators.
             self.events = [e for e in self.events if e["cat"] != "cpu_op"]
         r.shuffle(self.events)
         return {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1},
