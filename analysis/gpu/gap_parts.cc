@@ -119,8 +119,9 @@ GapSplitter::Launch GapSplitter::LaunchOf(std::uint32_t before, std::uint32_t af
   return {{kEndOfTime, kEndOfTime}, row != kNone ? t_.api.thread[row] : training_};
 }
 
-// The last call of the thread that was waiting when the device went idle and returned before the launch.
-std::uint32_t GapSplitter::LastBlocking(std::uint32_t thread, Interval idle) const {
+// The last call of the thread that was waiting when the device went idle and returned before the launch. Where clocks
+// disagree it has returned before that; it waited then for what ended last, which had been launched before it.
+std::uint32_t GapSplitter::LastBlocking(std::uint32_t thread, Interval idle, std::int64_t launched_ns) const {
   const auto after = std::upper_bound(by_thread_.begin(), by_thread_.end(), std::pair(thread, idle.end),
                                       [&](const std::pair<std::uint32_t, std::int64_t>& key, std::uint32_t i) {
                                         return key < std::pair(blocking_[i].thread, blocking_[i].end_ns);
@@ -128,7 +129,7 @@ std::uint32_t GapSplitter::LastBlocking(std::uint32_t thread, Interval idle) con
   for (auto at = after; at != by_thread_.begin();) {
     const BlockingCall& call = blocking_[*--at];
     if (call.thread != thread || call.end_ns < idle.begin - kClockSlackNs) break;
-    if (call.begin_ns < idle.begin) return *at;
+    if (call.begin_ns < idle.begin && (call.end_ns >= idle.begin || launched_ns <= call.begin_ns)) return *at;
   }
   return kNone;
 }
@@ -138,9 +139,10 @@ std::uint32_t GapSplitter::Follows(Interval whole, std::uint32_t before, std::ui
   const Launch launch = LaunchOf(before, after);
   if (launch.call.begin < whole.begin) return kNone;
   const Interval idle{whole.begin, std::min(whole.end, launch.call.begin)};
-  std::uint32_t found = LastBlocking(launch.thread, idle);
-  if (found == kNone && training_ != launch.thread) found = LastBlocking(training_, idle);
-  if (found == kNone && training_ != kNone) found = LastBlocking(kNone, idle);
+  const std::int64_t launched = ops_[before].api != kNone ? t_.api.begin_ns[ops_[before].api] : kNever;
+  std::uint32_t found = LastBlocking(launch.thread, idle, launched);
+  if (found == kNone && training_ != launch.thread) found = LastBlocking(training_, idle, launched);
+  if (found == kNone && training_ != kNone) found = LastBlocking(kNone, idle, launched);
   return found;
 }
 

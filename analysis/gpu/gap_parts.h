@@ -32,7 +32,7 @@ class GapSplitter {
     std::uint32_t thread;  // That launches what ends the gap, kNone.
   };
   Launch LaunchOf(std::uint32_t before, std::uint32_t after) const;
-  std::uint32_t LastBlocking(std::uint32_t thread, Interval idle) const;
+  std::uint32_t LastBlocking(std::uint32_t thread, Interval idle, std::int64_t launched_ns) const;
   void FindForwards();
   void SplitHost(Interval at, const Launch& launch, std::uint32_t follows, std::vector<GapPart>& parts) const;
   GapPart HostPart(const HostMoment& moment) const;

@@ -514,6 +514,9 @@ class Checker:
         self.files = {r: os.path.join(run, text[f]) for r, f in zip(ranks["rank"], ranks["file"]) if f < len(text)}
 
     def table(self, name, rank):
+        return [row for row in self.all_rows(name) if row["rank"] == rank]
+
+    def all_rows(self, name):
         if name not in self.tables:
             done = subprocess.run([self.lockstep, "analyze", self.run, "--table", name, "--rank", "all", "--top", "0",
                                    "--json", "-"], capture_output=True, text=True)
@@ -522,7 +525,7 @@ class Checker:
             table = json.loads(done.stdout)
             columns = [c["name"] for c in table["columns"]]
             self.tables[name] = [dict(zip(columns, row)) for row in table["rows"]]
-        return [row for row in self.tables[name] if row["rank"] == rank]
+        return self.tables[name]
 
     def same(self, what, got, want):
         self.compared += 1

@@ -137,13 +137,14 @@ class Idle:
             return "before_forward", None
         return kind, blocking
 
-    def follows(self, begin, end, launch):
+    def follows(self, begin, end, launch, before):
         if launch.begin < begin:
             return None
         idle_end = min(end, launch.begin)
         for thread in (launch.thread, self.rank.training, NONE):
             waited = [(b.end, i) for i, b in enumerate(self.rank.blocking)
-                      if b.thread == thread and b.begin < begin and begin - SLACK <= b.end <= idle_end]
+                      if b.thread == thread and b.begin < begin and begin - SLACK <= b.end <= idle_end and
+                      (b.end >= begin or before.api is None or before.api.begin <= b.begin)]
             if waited:
                 return max(waited)[1]
         return None
@@ -157,7 +158,7 @@ class Idle:
         thread = launch.thread if launch else before.api.thread if before.api else rank.training
         if thread == NONE:
             return [Part(*at, "edge_of_trace", None)]
-        follows = self.follows(*whole, launch) if launch and before is not None else None
+        follows = self.follows(*whole, launch, before) if launch and before is not None else None
         launched = launch.end if launch else FAR
         ready = max(launched, whole[0])
         held = None
