@@ -39,10 +39,10 @@ void GapEvidence::Look(const RankEvents& events,
     ns_ += own;
   }
   const std::size_t kept = std::min(kMostRows, found.size());
-  std::partial_sort(
-      found.begin(), found.begin() + static_cast<std::ptrdiff_t>(kept), found.end(), [](const auto& a, const auto& b) {
-        return std::pair(-a.first, a.second->at.begin) < std::pair(-b.first, b.second->at.begin);
-      });
+  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(kept), found.end(),
+                    [](const auto& a, const auto& b) {
+                      return std::pair(-a.first, a.second->at.begin) < std::pair(-b.first, b.second->at.begin);
+                    });
   found.resize(kept);
   const auto& ops = events.activity().timeline.ops;
   for (const auto& [own, gap] : found) {

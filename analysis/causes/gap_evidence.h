@@ -13,11 +13,10 @@ namespace lockstep::analysis {
 
 class GapEvidence {
  public:
-  // Looks at all gaps of the rank's busiest device: f(gap, stretch, part, ns) for each part within a stretch says whether
-  // it is the finding's. Keeps the gaps that have most of that.
-  void Look(const RankEvents& events,
-            const std::function<bool(const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part,
-                                     std::int64_t ns)>& f);
+  // Looks at all gaps of the rank's busiest device: f(gap, stretch, part, ns) for each part within a stretch says
+  // whether it is the finding's. Keeps the gaps that have most of that.
+  void Look(const RankEvents& events, const std::function<bool(const gpu::Gap& gap, std::size_t stretch,
+                                                               const gpu::GapPart& part, std::int64_t ns)>& f);
   std::int64_t gaps() const { return gaps_; }  // That have a part of the finding.
   std::int64_t ns() const { return ns_; }      // All those parts.
 

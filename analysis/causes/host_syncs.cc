@@ -109,8 +109,8 @@ class HostSyncs : public CauseOf<Syncs> {
         cost.per_step ? fmt::format("{}: {:.3g} {} per step, {} of this idle time at {:.3g} of them", Where(site),
                                     static_cast<double>(worst.calls) / per, worst.calls == stretches ? "call" : "calls",
                                     Percent(worst.idle_ns, idle), static_cast<double>(worst.gaps) / per)
-                      : fmt::format("{}: {} calls, {} of this idle time at {} of them", Where(site),
-                                    Count(worst.calls), Percent(worst.idle_ns, idle), Count(worst.gaps));
+                      : fmt::format("{}: {} calls, {} of this idle time at {} of them", Where(site), Count(worst.calls),
+                                    Percent(worst.idle_ns, idle), Count(worst.gaps));
     if (order.size() > 1 && order[1].second.idle_ns * 10 > idle)
       finding.evidence += fmt::format("; {} at {}", Percent(order[1].second.idle_ns, idle), Where(order[1].first));
     finding.action = ActionFor(site);

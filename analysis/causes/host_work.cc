@@ -39,9 +39,7 @@ Work WorkOf(const RankEvents& events, const gpu::GapPart& part) {
   if (part.range == schema::kNone) return {};
   // Annotations of torch.distributed's calls, "nccl:all_reduce", are the framework's as operators are.
   const bool framework = part.kind == gpu::PartKind::kOperator || events.RangeName(part.range).starts_with("nccl:");
-  const Place place = framework                     ? Place::kOperator
-                      : events.Encloses(part.range)         ? Place::kModel
-                                                            : Place::kRange;
+  const Place place = framework ? Place::kOperator : events.Encloses(part.range) ? Place::kModel : Place::kRange;
   return {place, events.NameOf(part)};
 }
 
@@ -106,9 +104,10 @@ class HostWork : public CauseOf<Found> {
       finding.action = first.place == Place::kCall
                            ? "first calls into the GPU's runtime initialise it and load code: record later steps "
                              "(schedule(wait, warmup), --steps); if it stays, call it outside of the steps"
-                           : fmt::format("take \"{}\" out of the step, into another thread, or do it while the GPU "
-                                         "still has work",
-                                         first.name);
+                           : fmt::format(
+                                 "take \"{}\" out of the step, into another thread, or do it while the GPU "
+                                 "still has work",
+                                 first.name);
     } else if (2 * (by_place[Place::kOperator] + by_place[Place::kCall]) > total) {
       finding.headline = fmt::format("The GPU is idle for {} while the host works through operators, mainly \"{}\".",
                                      idle, LargestLibrary(order));
@@ -122,9 +121,8 @@ class HostWork : public CauseOf<Found> {
       const Work* model = nullptr;
       for (const auto& [work, ns] : order)
         if (work.place == Place::kModel && model == nullptr) model = &work;
-      finding.headline = fmt::format(
-          "The GPU is idle for {} while the host is in Python between operators{}.", idle,
-          model != nullptr ? fmt::format(", mainly in \"{}\"", model->name) : std::string());
+      finding.headline = fmt::format("The GPU is idle for {} while the host is in Python between operators{}.", idle,
+                                     model != nullptr ? fmt::format(", mainly in \"{}\"", model->name) : std::string());
       finding.brief = "GPU idle: Python between operators";
       finding.action = "see what it does: " + ToNameHostWork(context) +
                        "; then do less of it per step: torch.compile or CUDA graphs, a larger batch";
@@ -139,17 +137,17 @@ class HostWork : public CauseOf<Found> {
     const std::string count =
         cost.per_step ? fmt::format("{:.3g} gaps per step", static_cast<double>(gaps) / static_cast<double>(stretches))
                       : fmt::format("{} gaps", Count(gaps));
-    finding.evidence =
-        fmt::format("{}, {} of it each on average: {}", count, Duration(total / std::max<std::int64_t>(1, gaps)),
-                    of(order[0]));
+    finding.evidence = fmt::format("{}, {} of it each on average: {}", count,
+                                   Duration(total / std::max<std::int64_t>(1, gaps)), of(order[0]));
     for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)
       if (order[i].second * 10 > total) finding.evidence += ", " + of(order[i]);
     // What the host does after a wait would run beside the GPU's work without it.
     const auto site = std::max_element(after_sync.begin(), after_sync.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     if (site != after_sync.end() && site->second * 10 > total)
-      finding.evidence += fmt::format("; {} after the host had waited for the GPU in {}, which keeps it from running ahead",
-                                      Percent(site->second, total), site->first);
+      finding.evidence +=
+          fmt::format("; {} after the host had waited for the GPU in {}, which keeps it from running ahead",
+                      Percent(site->second, total), site->first);
     finding.upper_bound = true;
     finding.confidence = takes_most ? 0.6 : 0.5;
     SetPrice(cost, finding);

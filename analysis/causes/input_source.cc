@@ -1,5 +1,5 @@
-// What loads the input that ranks wait for, and so what to change. Of CPU ranks input.cc has found that they do; of a GPU
-// it is the idle time in which the host loads it.
+// What loads the input that ranks wait for, and so what to change. Of CPU ranks input.cc has found that they do; of a
+// GPU it is the idle time in which the host loads it.
 
 #include <fmt/format.h>
 
@@ -117,11 +117,12 @@ class InputSource : public CauseOf<Loading> {
       finding.action = "load the next batch in the background while this one computes";
       finding.confidence = 0.9;
     } else {
-      finding.headline =
-          fmt::format("The GPU is idle for {} between the optimizer's step and the forward pass, where input is loaded.",
-                      OfTheStep(cost, whole));
+      finding.headline = fmt::format(
+          "The GPU is idle for {} between the optimizer's step and the forward pass, where input is loaded.",
+          OfTheStep(cost, whole));
       finding.brief = "GPU idle before the forward pass";
-      finding.evidence = fmt::format("{} gaps of the GPU before the forward pass; nothing is marked as input", Count(gaps));
+      finding.evidence =
+          fmt::format("{} gaps of the GPU before the forward pass; nothing is marked as input", Count(gaps));
       const auto most = std::max_element(all.unmarked.begin(), all.unmarked.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
       std::int64_t total = 0;
@@ -131,7 +132,8 @@ class InputSource : public CauseOf<Loading> {
                                                           : fmt::format("in \"{}\"", most->first));
       finding.action =
           "load and decode the next batch in the background while this one computes: a DataLoader with workers, or a "
-          "thread with a queue; to see what it is, " + ToNameHostWork(context);
+          "thread with a queue; to see what it is, " +
+          ToNameHostWork(context);
       finding.confidence = 0.6;
     }
     finding.upper_bound = true;

@@ -89,9 +89,9 @@ class LaunchBound : public CauseOf<Launches> {
     finding.evidence = fmt::format(
         "{} of the GPU's idle time in {} of {} on average; {} of {} on average, {} of them below 10 us",
         Percent(total, all.idle_ns),
-        cost.per_step ? fmt::format("{} gaps per step",
-                                    Count(static_cast<std::int64_t>(static_cast<double>(gaps) / per + 0.5)))
-                      : Count(gaps) + " gaps",
+        cost.per_step
+            ? fmt::format("{} gaps per step", Count(static_cast<std::int64_t>(static_cast<double>(gaps) / per + 0.5)))
+            : Count(gaps) + " gaps",
         Duration(total / std::max<std::int64_t>(1, gaps)), kernels, Duration(all.kernel_ns / all.kernels),
         Percent(all.short_kernels, all.kernels));
     if (all.launches > 0)
@@ -113,6 +113,7 @@ class LaunchBound : public CauseOf<Launches> {
     finding.explain = GapEvidence::Rows(rows);
     analysis.findings.push_back(std::move(finding));
   }
+
  private:
   static std::uint8_t PhaseOfCall(const RankEvents& events, std::uint32_t call) {
     const auto& api = events.view().tables.api;

@@ -81,8 +81,10 @@ IdleKind RankEvents::KindOf(const gpu::Gap& gap, const gpu::GapPart& part) {
   const bool short_gap = gap.at.end - gap.at.begin < kLaunchGapNs;
   switch (part.kind) {
     case gpu::PartKind::kInput:
-    case gpu::PartKind::kBeforeForward:
       return IdleKind::kInput;
+    case gpu::PartKind::kBeforeForward:
+      // Every step has a little of that.
+      return short_gap ? IdleKind::kLaunch : IdleKind::kInput;
     case gpu::PartKind::kSync:
       return IdleKind::kSync;
     case gpu::PartKind::kMemory:

@@ -32,7 +32,8 @@ std::string ToNameHostWork(const Context& context) {
 std::string ToSeeLaunches(const Context& context) {
   switch (RecorderOf(context)) {
     case Recorder::kTorchProfiler:
-      return "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) has the calls that launch, "
+      return "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) has the calls that "
+             "launch, "
              "from schedule(warmup=1) on those of before the first step too";
     case Recorder::kNsys:
       return "nsys profile --trace=cuda has the calls that launch; --cuda-graph-trace=node those of graphs";
@@ -45,14 +46,17 @@ std::string ToSeeLaunches(const Context& context) {
 std::string ToSeeStarts(const Context& context) {
   switch (RecorderOf(context)) {
     case Recorder::kTorchProfiler:
-      return "torch.profiler.profile(experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)) has the waits "
+      return "torch.profiler.profile(experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)) has the "
+             "waits "
              "of streams; host callbacks and other processes on the GPU (nvidia-smi) are in no such trace";
     case Recorder::kNsys:
-      return "nsys profile --gpuctxsw=true shows other processes on the GPU, --cuda-event-trace=true the waits of streams";
+      return "nsys profile --gpuctxsw=true shows other processes on the GPU, --cuda-event-trace=true the waits of "
+             "streams";
     case Recorder::kLockstep:
       break;
   }
-  return "other processes on the GPU (nvidia-smi), host callbacks and waits for memory values in streams are not recorded";
+  return "other processes on the GPU (nvidia-smi), host callbacks and waits for memory values in streams are not "
+         "recorded";
 }
 
 }  // namespace lockstep::analysis

@@ -17,9 +17,7 @@ namespace {
 // Of what the trace says nothing.
 enum Missing : std::size_t { kHost, kLaunches, kStarts, kMissing };
 Missing MissingFor(gpu::PartKind kind) {
-  return kind == gpu::PartKind::kNotStarted      ? kStarts
-         : kind == gpu::PartKind::kLaunchUnknown ? kLaunches
-                                                 : kHost;
+  return kind == gpu::PartKind::kNotStarted ? kStarts : kind == gpu::PartKind::kLaunchUnknown ? kLaunches : kHost;
 }
 
 struct Found {

@@ -67,13 +67,15 @@ class GapFinder {
 
 std::string_view PartKindName(PartKind kind) {
   static constexpr std::array<std::string_view, kPartKinds> kNames = {
-      "input",   "before_forward", "sync",         "memory",      "copy",  "load",        "communication",  "launch",      "call",
-      "operator", "between",       "host_unknown", "stream_wait", "start", "not_started", "launch_unknown", "edge_of_trace"};
+      "input",         "before_forward", "sync",        "memory",         "copy",         "load",
+      "communication", "launch",         "call",        "operator",       "between",      "host_unknown",
+      "stream_wait",   "start",          "not_started", "launch_unknown", "edge_of_trace"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
 bool LaunchLimited(PartKind kind) {
   switch (kind) {
+    case PartKind::kBeforeForward:
     case PartKind::kMemory:
     case PartKind::kCopy:
     case PartKind::kLoad:

@@ -16,7 +16,8 @@ namespace lockstep::gpu {
 enum class PartKind : std::uint8_t {
   // What ends the gap had not been launched yet, and the host was ...
   kInput,          // ... in a range marked as input.
-  kBeforeForward,  // ... between the step's begin or its optimizer and the forward pass, where nothing is marked as input.
+  kBeforeForward,  // ... between the step's begin or its optimizer and the forward pass, where nothing is marked as
+                   // input.
   kSync,           // ... waiting for the GPU; with the launch that this delayed.
   kMemory,         // ... allocating or freeing.
   kCopy,           // ... in a copy to the GPU from pageable memory.
@@ -56,8 +57,8 @@ struct GapPart {
 struct Gap {
   Interval at;  // The part within the window.
   std::uint16_t device;
-  std::uint32_t before, after;  // Of GpuTimeline.ops, kNone: nothing in the trace.
-  std::uint32_t follows;        // Of BlockingCalls: the host was waiting in it when the device went idle, kNone.
+  std::uint32_t before, after;         // Of GpuTimeline.ops, kNone: nothing in the trace.
+  std::uint32_t follows;               // Of BlockingCalls: the host was waiting in it when the device went idle, kNone.
   std::size_t first_part, part_count;  // Of DeviceGaps.parts; they tile `at`, in order.
 };
 

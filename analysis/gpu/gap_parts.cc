@@ -28,7 +28,8 @@ Interval Within(Interval a, Interval b) {
   return a;
 }
 
-// What the host may do between two steps because of the next one's input: anything but waiting for the GPU or the driver.
+// What the host may do between two steps because of the next one's input: anything but waiting for the GPU or the
+// driver.
 bool MayPrepareInput(PartKind kind) {
   return kind == PartKind::kOperator || kind == PartKind::kBetween || kind == PartKind::kHostUnknown ||
          kind == PartKind::kCall;
@@ -135,7 +136,7 @@ std::uint32_t GapSplitter::LastBlocking(std::uint32_t thread, Interval idle, std
 }
 
 std::uint32_t GapSplitter::Follows(Interval whole, std::uint32_t before, std::uint32_t after) const {
-  if (before == kNone || after == kNone || ops_[after].api == kNone) return kNone;
+  if (before == kNone || (after != kNone && ops_[after].api == kNone)) return kNone;
   const Launch launch = LaunchOf(before, after);
   if (launch.call.begin < whole.begin) return kNone;
   const Interval idle{whole.begin, std::min(whole.end, launch.call.begin)};

@@ -51,10 +51,11 @@ class GapSplitter {
   StreamWaits waits_;  // Of ranks with several devices.
   RangeNest nest_;
   ModelRanges model_;
-  std::vector<std::uint32_t> by_thread_;                         // Blocking calls by thread, then end.
-  std::vector<std::uint32_t> of_call_;                           // Per row of api: of blocking_, kNone.
+  std::vector<std::uint32_t> by_thread_;                        // Blocking calls by thread, then end.
+  std::vector<std::uint32_t> of_call_;                          // Per row of api: of blocking_, kNone.
   std::vector<std::pair<Interval, std::uint32_t>> threadless_;  // Of blocking_ without a thread: disjoint, in order.
-  IntervalSet before_forward_;  // Between a step's begin or its optimizer and the forward pass, where that may be input.
+  IntervalSet
+      before_forward_;  // Between a step's begin or its optimizer and the forward pass, where that may be input.
   std::uint32_t training_ = schema::kNone;
 };
 

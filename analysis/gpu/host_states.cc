@@ -19,8 +19,8 @@ bool CommunicatesOnCpu(std::string_view name) {
 
 // Loads GPU code, or makes it: cuModuleLoadData, cuLibraryLoadData, hipModuleLoad, cuLinkComplete, nvrtcCompileProgram.
 bool LoadsCode(std::string_view name) {
-  return Holds(name, "ModuleLoad") || Holds(name, "LibraryLoad") ||
-         name.starts_with("cuLink") || name.starts_with("hiprtc") || name.starts_with("nvrtc");
+  return Holds(name, "ModuleLoad") || Holds(name, "LibraryLoad") || name.starts_with("cuLink") ||
+         name.starts_with("hiprtc") || name.starts_with("nvrtc");
 }
 
 // Something that is open for a time, of one thread.

@@ -62,7 +62,7 @@ class HostStates {
  private:
   void ClassifyCalls(const RankView& rank, const LaunchIndex& launches, const std::vector<BlockingCall>& blocking);
 
-  std::vector<HostState> of_call_;                          // Per row of api.
+  std::vector<HostState> of_call_;                            // Per row of api.
   std::map<std::uint32_t, std::vector<HostMoment>> moments_;  // Per thread, disjoint, in order.
   bool knows_operators_ = false;
 };

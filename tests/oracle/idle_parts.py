@@ -9,7 +9,7 @@ PROMPT = 30_000
 FAR = 2**62
 UNKNOWN = ("host_unknown", "not_started", "launch_unknown", "edge_of_trace")
 MAY_BE_INPUT = ("operator", "between", "host_unknown", "call")
-LAUNCH_LIMITED = ("memory", "copy", "load", "launch", "call", "operator", "between", "host_unknown", "start")
+LAUNCH_LIMITED = ("before_forward", "memory", "copy", "load", "launch", "call", "operator", "between", "host_unknown", "start")
 FORWARD, BACKWARD, OPTIMIZER, INPUT, COMMUNICATION = 2, 3, 4, 1, 5
 CPU_OP, PYTHON = 3, 4
 
@@ -261,5 +261,5 @@ def check(checker, where, number, rank, windows):
                                     for p in g.parts for b, e in inside if kinds is None or p.kind in kinds)
         same(where + f"step {row['step']} idle", row["idle_ns"], of_step(None))
         same(where + f"step {row['step']} limited", row["launch_limited_ns"], of_step(LAUNCH_LIMITED))
-        same(where + f"step {row['step']} input", row["input_ns"], of_step(("input", "before_forward")))
+        same(where + f"step {row['step']} input", row["input_ns"], of_step(("input",)))
         same(where + f"step {row['step']} sync", row["sync_ns"], of_step(("sync",)))

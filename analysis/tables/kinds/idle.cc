@@ -14,18 +14,19 @@ namespace cause {
 
 const struct Columns : TableColumns {
   Column device = Add("device", kId, "device, on ranks that use several", kKey);
-  Column cause =
-      Add("cause", kText,
-          "input, before_forward, sync, memory, copy, load, communication, launch, call, operator, between, "
-          "host_unknown, stream_wait, start, not_started, launch_unknown, edge_of_trace; all: their sum",
-          kKey);
+  Column cause = Add("cause", kText,
+                     "input, before_forward, sync, memory, copy, load, communication, launch, call, operator, between, "
+                     "host_unknown, stream_wait, start, not_started, launch_unknown, edge_of_trace; all: their sum",
+                     kKey);
   Column count = Add("count", kCount, "gaps with such a part; all: gaps, no stream of the device busy", kSum);
   Column total = Add("total_ns", kNs, "the time of these parts within the window", kSum);
   Column of_idle = Add("share_of_idle", kFraction, "of idle_ns");
   Column of_window = Add("share_of_window", kFraction, "of window_ns");
   Column largest = Add("largest_ns", kNs, "most of it in one gap", kMax);
-  Column idle = Add("idle_ns", kNs, "idle time of the rank's devices, the same in each of its rows; all: of all ranks", kSum);
-  Column window = Add("window_ns", kNs, "the rank's window times its devices, the same in each of its rows; all: of all ranks", kSum);
+  Column idle =
+      Add("idle_ns", kNs, "idle time of the rank's devices, the same in each of its rows; all: of all ranks", kSum);
+  Column window = Add("window_ns", kNs,
+                      "the rank's window times its devices, the same in each of its rows; all: of all ranks", kSum);
 } col;
 
 constexpr std::string_view kAll = "all";
@@ -163,13 +164,14 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
 }  // namespace list
 }  // namespace
 
-const TableKind kIdleTable = {.name = "idle",
-                              .title = "Time in which the GPU did nothing, by cause; shares are of all devices of the rank, or of all ranks",
-                              .answers = "when the GPU did nothing, by cause",
-                              .columns = &cause::col,
-                              .rank_rows = cause::RankRows,
-                              .before = cause::Before,
-                              .derive = cause::Derive};
+const TableKind kIdleTable = {
+    .name = "idle",
+    .title = "Time in which the GPU did nothing, by cause; shares are of all devices of the rank, or of all ranks",
+    .answers = "when the GPU did nothing, by cause",
+    .columns = &cause::col,
+    .rank_rows = cause::RankRows,
+    .before = cause::Before,
+    .derive = cause::Derive};
 const TableKind kIdleGapsTable = {.name = "idle-gaps",
                                   .title = "The largest stretches in which the GPU did nothing",
                                   .answers = "the largest idle gaps: where, when, what the host did",

@@ -23,11 +23,14 @@ const struct Columns : TableColumns {
   Column window = Add("window_ns", kNs, "the step on the GPU", kSum);
   Column busy = Add("busy_ns", kNs, "any stream busy", kSum);
   Column idle = Add("idle_ns", kNs, "no stream busy", kSum);
-  Column launch_limited =
-      Add("launch_limited_ns", kNs, "part of idle in which the host was too slow with the launch (calls, operators, Python), or a launch was starting", kSum);
+  Column launch_limited = Add("launch_limited_ns", kNs,
+                              "part of idle in which the host was too slow with the launch (calls, operators, Python), "
+                              "or a launch was starting",
+                              kSum);
   Column of_idle = Add("launch_limited_share", kFraction, "of idle");
-  Column input = AddDetail("input_ns", kNs, "part of idle by data loading, or before the forward pass where no input is marked", kSum);
-  Column sync = AddDetail("sync_ns", kNs, "part of idle until syncs returned, and the launches that they delayed", kSum);
+  Column input = AddDetail("input_ns", kNs, "part of idle by data loading", kSum);
+  Column sync =
+      AddDetail("sync_ns", kNs, "part of idle until syncs returned, and the launches that they delayed", kSum);
   Column collective = AddDetail("collective_ns", kNs, "part of idle in communication on the CPU", kSum);
   Column compute = AddDetail("compute_ns", kNs, "compute kernels running", kSum);
   Column launches = Add("launches", kCount, "calls that launched what began in the step", kSum);
@@ -115,7 +118,7 @@ class PerStep {
         const std::int64_t of_part = std::min(part.at.end, w->end) - std::max(part.at.begin, w->begin);
         if (of_part <= 0) continue;
         if (gpu::LaunchLimited(part.kind)) sum.limited += of_part;
-        if (part.kind == gpu::PartKind::kInput || part.kind == gpu::PartKind::kBeforeForward) sum.input += of_part;
+        if (part.kind == gpu::PartKind::kInput) sum.input += of_part;
         if (part.kind == gpu::PartKind::kSync) sum.sync += of_part;
         if (part.kind == gpu::PartKind::kCommunication) sum.collective += of_part;
       }

@@ -20,8 +20,10 @@ const struct Columns : TableColumns {
   Column total = Add("total_ns", kNs, "the host's time in them", kSum);
   Column mean = Add("mean_ns", kNs, "mean");
   Column max = AddDetail("max_ns", kNs, "longest", kMax);
-  Column idle_after =
-      Add("idle_after_ns", kNs, "idle time of the GPU that these caused: until they returned, and the launches that they delayed (sync, memory and copy of the table idle)", kSum);
+  Column idle_after = Add("idle_after_ns", kNs,
+                          "idle time of the GPU that these caused: until they returned, and the launches that they "
+                          "delayed (sync, memory and copy of the table idle)",
+                          kSum);
   Column idle_gaps = Add("idle_gaps", kCount, "in so many gaps", kSum);
   Column idle_largest = AddDetail("idle_largest_ns", kNs, "the largest of them", kMax);
   Column idle_step = AddDetail("idle_largest_step", kId, "its step");
