@@ -6,6 +6,10 @@
 #include <array>
 #include <string_view>
 #include <tuple>
+#include <utility>
+
+#include "analysis/causes/sync_site.h"
+#include "analysis/core/format.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -27,6 +31,7 @@ std::size_t GroupOf(gpu::PartKind kind) {
 void GapEvidence::Look(const RankEvents& events,
                        const std::function<bool(const gpu::Gap&, std::size_t, const gpu::GapPart&, std::int64_t)>& f) {
   std::vector<std::pair<std::int64_t, const gpu::Gap*>> found;
+  std::map<std::uint32_t, std::int64_t> after_call;
   for (const gpu::Gap& gap : events.gaps().gaps) {
     if (gap.device != events.device()) continue;
     std::int64_t own = 0;
@@ -37,7 +42,10 @@ void GapEvidence::Look(const RankEvents& events,
     found.emplace_back(own, &gap);
     ++gaps_;
     ns_ += own;
+    if (gap.follows != schema::kNone) after_call[gap.follows] += own;
   }
+  const auto where = [&](std::uint32_t blocking) { return Where(SiteOf(events, events.gaps().blocking[blocking])); };
+  for (const auto& [blocking, ns] : after_call) after_wait_[where(blocking)] += ns;
   const std::size_t kept = std::min(kMostRows, found.size());
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(kept), found.end(),
                     [](const auto& a, const auto& b) {
@@ -60,11 +68,26 @@ void GapEvidence::Look(const RankEvents& events,
       if (longest == nullptr || part.at.end - part.at.begin > longest->at.end - longest->at.begin) longest = &part;
     }
     const std::string name = longest != nullptr ? events.NameOf(*longest) : std::string();
-    row.name = fmt::format("{}until {}", name.empty() ? name : fmt::format("mostly in {}, ", name),
-                           gap->after != schema::kNone ? ShortName(gpu::OpName(events.view(), ops[gap->after]))
-                                                       : std::string("the end of the recording"));
+    if (gap->follows != schema::kNone) row.name = "after " + where(gap->follows) + ", ";
+    row.name += fmt::format("{}until {}", name.empty() ? name : fmt::format("mostly in {}, ", name),
+                            gap->after != schema::kNone ? ShortName(gpu::OpName(events.view(), ops[gap->after]))
+                                                        : std::string("the end of the recording"));
     rows_.push_back(std::move(row));
   }
+}
+
+std::string GapEvidence::AfterWaits(const std::vector<const GapEvidence*>& ranks) {
+  std::map<std::string, std::int64_t> sums;
+  std::int64_t total = 0;
+  for (const GapEvidence* rank : ranks) {
+    total += rank->ns_;
+    for (const auto& [where, ns] : rank->after_wait_) sums[where] += ns;
+  }
+  const auto most =
+      std::max_element(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == sums.end() || most->second * 10 < total) return {};
+  return fmt::format("; {} after the host had waited for the GPU in {}, which keeps it from running ahead",
+                     Percent(most->second, total), most->first);
 }
 
 Evidence GapEvidence::Rows(const std::vector<const GapEvidence*>& ranks) {

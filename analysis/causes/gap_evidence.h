@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ class GapEvidence {
   std::int64_t gaps() const { return gaps_; }  // That have a part of the finding.
   std::int64_t ns() const { return ns_; }      // All those parts.
 
+  // "; 62 % after the host had waited for the GPU in aten::item ...", where that is a tenth of the finding's time or
+  // more: without the wait the host would run ahead, and that time beside the GPU's work. "" otherwise.
+  static std::string AfterWaits(const std::vector<const GapEvidence*>& ranks);
   // Of several ranks: the gaps with most of the finding's time first. The parts of a row sum to its length.
   static Evidence Rows(const std::vector<const GapEvidence*>& ranks);
 
@@ -31,6 +35,7 @@ class GapEvidence {
     std::string name;
   };
   std::vector<Row> rows_;
+  std::map<std::string, std::int64_t> after_wait_;  // By where the host had waited when the gap began.
   std::int64_t gaps_ = 0, ns_ = 0;
 };
 

@@ -10,7 +10,6 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/causes/recording_advice.h"
-#include "analysis/causes/sync_site.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 
@@ -27,7 +26,6 @@ struct Work {
 struct Found {
   RankCost cost;
   std::map<Work, std::int64_t> by_work;
-  std::map<std::string, std::int64_t> after_sync;  // By site: of it what the host did after it had waited there.
   GapEvidence rows;
 };
 
@@ -58,13 +56,11 @@ class HostWork : public CauseOf<Found> {
  public:
   std::optional<Found> EvidenceOf(const RankEvents& events) const override {
     if (!events.gpu()) return std::nullopt;
-    Found all{RankCost(events), {}, {}, {}};
+    Found all{RankCost(events), {}, {}};
     all.rows.Look(events, [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
       if (RankEvents::KindOf(gap, part) != IdleKind::kHostWork) return false;
       all.cost.ns[stretch] += ns;
       all.by_work[WorkOf(events, part)] += ns;
-      if (gap.follows != schema::kNone)
-        all.after_sync[Where(SiteOf(events, events.gaps().blocking[gap.follows]))] += ns;
       return true;
     });
     return all;
@@ -75,7 +71,6 @@ class HostWork : public CauseOf<Found> {
     std::vector<RankCost> costs;
     std::vector<const GapEvidence*> rows;
     std::map<Work, std::int64_t> by_work;
-    std::map<std::string, std::int64_t> after_sync;
     std::int64_t stretches = 0, total = 0, gaps = 0;
     for (const Found* one : found()) {
       costs.push_back(one->cost);
@@ -83,7 +78,6 @@ class HostWork : public CauseOf<Found> {
       stretches += static_cast<std::int64_t>(one->cost.step.size());
       total += one->rows.ns(), gaps += one->rows.gaps();
       for (const auto& [work, ns] : one->by_work) by_work[work] += ns;
-      for (const auto& [site, ns] : one->after_sync) after_sync[site] += ns;
     }
     const Cost cost = CostOf(costs, whole, context.options().seed);
     if (cost.ns <= 0 || total <= 0) return;
@@ -141,13 +135,7 @@ class HostWork : public CauseOf<Found> {
                                    Duration(total / std::max<std::int64_t>(1, gaps)), of(order[0]));
     for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)
       if (order[i].second * 10 > total) finding.evidence += ", " + of(order[i]);
-    // What the host does after a wait would run beside the GPU's work without it.
-    const auto site = std::max_element(after_sync.begin(), after_sync.end(),
-                                       [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (site != after_sync.end() && site->second * 10 > total)
-      finding.evidence +=
-          fmt::format("; {} after the host had waited for the GPU in {}, which keeps it from running ahead",
-                      Percent(site->second, total), site->first);
+    finding.evidence += GapEvidence::AfterWaits(rows);
     finding.upper_bound = true;
     finding.confidence = takes_most ? 0.6 : 0.5;
     SetPrice(cost, finding);

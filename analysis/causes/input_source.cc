@@ -113,7 +113,7 @@ class InputSource : public CauseOf<Loading> {
     if (all.unmarked.empty()) {
       finding.headline = fmt::format("The GPU is idle for {} while the host loads input.", OfTheStep(cost, whole));
       finding.brief = "GPU idle while input is loaded";
-      finding.evidence = fmt::format("{} gaps of the GPU in ranges marked as input", Count(gaps));
+      finding.evidence = fmt::format("{} of the GPU in ranges marked as input", Plural(gaps, "gap"));
       finding.action = "load the next batch in the background while this one computes";
       finding.confidence = 0.9;
     } else {
@@ -122,7 +122,7 @@ class InputSource : public CauseOf<Loading> {
           OfTheStep(cost, whole));
       finding.brief = "GPU idle before the forward pass";
       finding.evidence =
-          fmt::format("{} gaps of the GPU before the forward pass; nothing is marked as input", Count(gaps));
+          fmt::format("{} of the GPU before the forward pass; nothing is marked as input", Plural(gaps, "gap"));
       const auto most = std::max_element(all.unmarked.begin(), all.unmarked.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
       std::int64_t total = 0;

@@ -66,9 +66,10 @@ class UnexplainedIdle : public CauseOf<Found> {
     static constexpr std::array<std::string_view, kMissing> kTexts = {
         "where nothing of the host is recorded", "before work whose launching call is not in the trace",
         "in which launched work did not start within 30 us"};
-    finding.evidence = fmt::format("{} gaps", Count(gaps));
+    finding.evidence = Plural(gaps, "gap");
     for (std::size_t i = 0; i < kMissing; ++i)
       if (sums[i] > 0) finding.evidence += fmt::format(", {} {}", Percent(sums[i], total), kTexts[i]);
+    finding.evidence += GapEvidence::AfterWaits(rows);
     for (std::size_t i = 0; i < kMissing; ++i) {
       if (sums[i] * 10 < total) continue;
       finding.action += finding.action.empty() ? "" : "; ";
