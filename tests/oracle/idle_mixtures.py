@@ -36,6 +36,8 @@ class Mixture:
         self.marks_input = self.r.random() < 0.5
         self.loop = not self.marks_input and self.r.random() < 0.6  # An input loop of the program's own, by steps.
         self.kinds = [k for k in HOST if k != "input" or self.marks_input]
+        self.two_devices = self.r.random() < 0.3
+        self.free_there = 0
         self.shape = {k: self.r.random() for k in self.kinds}  # Mixtures differ in what they are made of.
 
     def event(self, cat, name, begin, end, tid, pid=1, **args):
@@ -121,7 +123,37 @@ class Mixture:
             stuck = r.choice([0, 0, 5_000, 400_000]) if start == 30_000 else 0
             parts.update(start=start, not_started=stuck)
             end = begin + start + stuck
-        elif what < 0.22:  # The launching call is not in the trace.
+        elif what < 0.3 and begin >= self.host:  # A copy from pageable memory: the host stages it in the call.
+            staging = r.choice([900, 40_000])
+            now, pieces, _ = self.host_pieces(begin, r.randint(0, 2))
+            end = now + staging
+            parts.update(pieces)
+            parts.update(copy=staging)
+            correlation = self.call("cudaMemcpyAsync", now, end + 500)
+            self.host = end + 500
+            self.truth[begin] = +parts
+            self.event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", end, end + 700, 7, pid=0, bytes=64, device=0,
+                       context=1, stream=7, correlation=correlation)
+            self.gpu = end + 700
+            return
+        elif what < 0.4 and self.two_devices and begin - self.host > 3_000:
+            # Launched in time, but its stream waits for the other device.
+            until, start = begin + r.choice([700, 250_000]), r.choice([0, 1_500])
+            remote = self.call("cudaLaunchKernel", self.host, self.host + 500)
+            begin_there = max(self.host + 600, self.free_there)
+            until = max(until, begin_there + 100)
+            self.event("kernel", "remote", begin_there, until, 9, pid=1, device=1, context=2, stream=9, correlation=remote)
+            self.free_there = until
+            record = self.call("cudaEventRecord", self.host + 600, self.host + 700)
+            wait = self.call("cudaStreamWaitEvent", self.host + 800, self.host + 900)
+            self.event("cuda_sync", "Stream Wait Event", self.host + 820, self.host + 880, 7, pid=0, device=0, context=1,
+                       correlation=wait, stream=7, cuda_sync_kind="Stream Wait Event", wait_on_stream=9,
+                       wait_on_cuda_event_record_corr_id=record, wait_on_cuda_event_id=3)
+            correlation = self.call("cudaLaunchKernel", self.host + 1_000, self.host + 1_500)
+            self.host += 1_500
+            parts.update(stream_wait=until - begin, start=start)
+            end = until + start
+        elif what < 0.45:  # The launching call is not in the trace.
             end, correlation = begin + r.choice([500, 60_000]), 10**6 + self.correlation
             parts.update(launch_unknown=end - begin)
         else:
@@ -180,7 +212,10 @@ class Mixture:
         self.host += 10
         correlation = self.call("cudaLaunchKernel", self.host, self.host + 500)
         self.host += 500
-        self.work(self.host + 3_000, self.host + 90_000, correlation)
+        self.free_there = self.host + 3_000  # Nothing runs before: the window begins here.
+        self.event("kernel", "first", self.host + 3_000, self.host + 90_000, 7, pid=0, device=0, context=1, stream=7,
+                   correlation=correlation)  # Without any kernel it would be a rank without a GPU.
+        self.gpu = self.host + 90_000
         for _ in range(self.r.randint(2, 6)):
             if self.loop and self.gpu > self.host and self.r.random() < 0.5:
                 self.input_loop()
@@ -219,7 +254,8 @@ def main():
     bad, gaps, kinds = [], 0, collections.Counter()
     by_rank = collections.defaultdict(list)
     for row in checker.all_rows("idle-gaps"):
-        by_rank[row["rank"]].append(row)
+        if row["device"] == 0:
+            by_rank[row["rank"]].append(row)
     for rank, mixture in enumerate(mixtures):
         rows = sorted(by_rank[rank], key=lambda row: row["begin_ns"])
         got = {}
@@ -240,7 +276,7 @@ def main():
     for line in bad[:20]:
         print(line)
     missing = {"operator", "between", "input", "before_forward", "memory", "sync", "call", "load", "launch", "communication",
-               "start", "not_started", "launch_unknown"} - set(kinds)
+               "start", "not_started", "launch_unknown", "copy", "stream_wait"} - set(kinds)
     print(f"{gaps} gaps of {args.ranks} mixtures, {checker.compared} values of the oracle, {len(bad)} differ; {dict(kinds)}")
     shutil.rmtree(args.work)
     return 1 if bad or missing or checker.compared == 0 else 0
