@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostGpuRanks = 4, kMostHostRanks = 2;
 
 constexpr std::unique_ptr<Cause> (*kCauses[])() = {
-    MakeInputSource, MakeHostSyncs,      MakeLaunchBound, MakeHostWork,     MakeKernelFixes,
+    MakeInputSource, MakeHostSyncs,      MakeLaunchBound, MakeHostWork,     MakeUnexplainedIdle, MakeKernelFixes,
     MakeSmallGrids,  MakePageableCopies, MakeMemoryLimit, MakeMemoryGrowth, MakeHostBoundComm,
 };
 

@@ -1,30 +1,27 @@
-// The GPU runs dry because the host waited for it: .item(), synchronise, blocking copies.
+// The GPU runs dry because the host waited for it: .item(), synchronise, blocking copies. What follows from the wait is
+// its return and the launch that came late for it; what the host did in between is work of its own (host_work.cc).
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/gap_evidence.h"
+#include "analysis/causes/sync_site.h"
 #include "analysis/core/format.h"
 #include "analysis/replayed/replay_price.h"
 
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
-
-struct Site {
-  std::string call, op, range;
-  friend auto operator<=>(const Site&, const Site&) = default;
-};
 struct SiteSum {
   std::int64_t calls = 0, gaps = 0, idle_ns = 0;
 };
 struct Syncs {
   RankCost cost;
-  std::map<Site, SiteSum> sites;
+  std::map<SyncSite, SiteSum> sites;
+  GapEvidence rows;
 };
 
 struct Remedy {
@@ -48,7 +45,7 @@ constexpr Remedy kRemedies[] = {
     {"EventSynchronize", "wait later, or let the stream wait for the event (cudaStreamWaitEvent)"},
 };
 
-std::string_view ActionFor(const Site& site) {
+std::string_view ActionFor(const SyncSite& site) {
   for (const Remedy& remedy : kRemedies)
     if (site.op.find(remedy.text) != std::string::npos) return remedy.action;
   for (const Remedy& remedy : kRemedies)
@@ -56,39 +53,33 @@ std::string_view ActionFor(const Site& site) {
   return "do not wait for the GPU inside the step, or wait where the result is used";
 }
 
-std::string Where(const Site& site) {
-  std::string text = ShortName(site.call);
-  if (!site.op.empty()) text = fmt::format("{} ({})", ShortName(site.op), text);
-  if (!site.range.empty()) text += fmt::format(" in \"{}\"", ShortName(site.range));
-  return text;
-}
-
 class HostSyncs : public CauseOf<Syncs> {
  public:
   std::optional<Syncs> EvidenceOf(const RankEvents& events) const override {
     if (!events.gpu()) return std::nullopt;
-    Syncs syncs{RankCost(events), {}};
+    Syncs syncs{RankCost(events), {}, {}};
     const auto& blocking = events.gaps().blocking;
     for (const gpu::BlockingCall& call : blocking)
       if (events.HostStretchAt(call.begin_ns) != kNowhere) ++syncs.sites[SiteOf(events, call)].calls;
-    for (const gpu::Gap& gap : events.gaps().gaps) {
-      if (gap.device != events.device() || events.KindOf(gap) != IdleKind::kSync || gap.blocking == kNone) continue;
-      SiteSum& sum = syncs.sites[SiteOf(events, blocking[gap.blocking])];
-      bool inside = false;
-      events.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) {
-        syncs.cost.ns[stretch] += ns;
-        sum.idle_ns += ns;
-        inside = true;
-      });
-      sum.gaps += inside;
-    }
+    const gpu::Gap* last = nullptr;
+    std::uint32_t last_call = schema::kNone;
+    syncs.rows.Look(events, [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
+      if (RankEvents::KindOf(gap, part) != IdleKind::kSync || part.blocking == schema::kNone) return false;
+      SiteSum& sum = syncs.sites[SiteOf(events, blocking[part.blocking])];
+      sum.gaps += last != &gap || last_call != part.blocking;
+      last = &gap;
+      last_call = part.blocking;
+      sum.idle_ns += ns;
+      syncs.cost.ns[stretch] += ns;
+      return true;
+    });
     return syncs;
   }
 
   void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
     std::vector<RankCost> costs;
-    std::map<Site, SiteSum> sites;
+    std::map<SyncSite, SiteSum> sites;
     std::int64_t stretches = 0;
     for (const Syncs* one : found()) {
       costs.push_back(one->cost);
@@ -101,26 +92,27 @@ class HostSyncs : public CauseOf<Syncs> {
     }
     const Cost cost = CostOf(costs, whole, context.options().seed);
     if (cost.ns <= 0) return;
-    std::vector<std::pair<Site, SiteSum>> order(sites.begin(), sites.end());
+    std::vector<std::pair<SyncSite, SiteSum>> order(sites.begin(), sites.end());
     std::stable_sort(order.begin(), order.end(),
                      [](const auto& a, const auto& b) { return a.second.idle_ns > b.second.idle_ns; });
     const auto& [site, worst] = order.front();
     const double per = static_cast<double>(std::max<std::int64_t>(1, stretches));
     Finding finding;
     finding.id = FindingId::kSyncHost;
-    finding.headline = fmt::format("The host waits for the GPU, which is then idle for {}: most after {}.",
-                                   OfTheStep(cost, whole), Where(site));
-    finding.brief = fmt::format("GPU idle after {}", site.op.empty() ? ShortName(site.call) : ShortName(site.op));
+    finding.headline =
+        fmt::format("The GPU is idle for {} because the host returns late from waiting for it: most in {}.",
+                    OfTheStep(cost, whole), Where(site));
+    finding.brief = fmt::format("GPU idle for {}", site.op.empty() ? ShortName(site.call) : ShortName(site.op));
     std::int64_t idle = 0;
     for (const auto& [each, sum] : order) idle += sum.idle_ns;
     finding.evidence =
-        cost.per_step ? fmt::format("{}: {:.3g} {} per step, {} of this idle time after {:.3g} of them", Where(site),
+        cost.per_step ? fmt::format("{}: {:.3g} {} per step, {} of this idle time at {:.3g} of them", Where(site),
                                     static_cast<double>(worst.calls) / per, worst.calls == stretches ? "call" : "calls",
                                     Percent(worst.idle_ns, idle), static_cast<double>(worst.gaps) / per)
-                      : fmt::format("{}: {} calls, {} of this idle time after {} of them", Where(site),
-                                    Count(worst.calls), Percent(worst.idle_ns, idle), Count(worst.gaps));
+                      : fmt::format("{}: {} calls, {} of this idle time at {} of them", Where(site), Count(worst.calls),
+                                    Percent(worst.idle_ns, idle), Count(worst.gaps));
     if (order.size() > 1 && order[1].second.idle_ns * 10 > idle)
-      finding.evidence += fmt::format("; {} after {}", Percent(order[1].second.idle_ns, idle), Where(order[1].first));
+      finding.evidence += fmt::format("; {} at {}", Percent(order[1].second.idle_ns, idle), Where(order[1].first));
     finding.action = ActionFor(site);
     finding.upper_bound = true;
     finding.confidence = 0.7;
@@ -137,36 +129,10 @@ class HostSyncs : public CauseOf<Syncs> {
       finding.replayed = true;
       finding.upper_bound = false;
     }
-    finding.explain = {{"calls", "idle_gaps", "idle_ns"}, {}};
-    for (const auto& [each, sum] : order) {
-      if (sum.idle_ns == 0 && finding.explain.rows.size() >= 20) break;
-      finding.explain.rows.push_back({sum.calls, sum.gaps, sum.idle_ns});
-      finding.explain.names.push_back(Where(each));
-    }
+    std::vector<const GapEvidence*> rows;
+    for (const Syncs* one : found()) rows.push_back(&one->rows);
+    finding.explain = GapEvidence::Rows(rows);
     analysis.findings.push_back(std::move(finding));
-  }
-
- private:
-  // The innermost operator and the innermost range of the application around the call.
-  static Site SiteOf(const RankEvents& events, const gpu::BlockingCall& call) {
-    constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kPythonFunction = schema::RangeSource::kPython;
-    Site site{gpu::BlockingName(events.view(), call), {}, {}};
-    if (call.thread == kNone) return site;
-    const auto& ranges = events.view().tables.ranges;
-    for (std::uint32_t range = events.nest().At(call.thread, call.begin_ns); range != kNone;
-         range = events.nest().Parent(range)) {
-      const std::uint8_t source = ranges.source[range];
-      if (source == kCpuOp) {
-        // aten::item calls aten::_local_scalar_dense: what the program wrote is the outer one.
-        const std::string_view name = events.RangeName(range);
-        if (site.op.empty() || (name.starts_with("aten::") && site.op.starts_with("aten::") && site.range.empty()))
-          site.op = name;
-      } else if (source != kPythonFunction && site.range.empty() &&
-                 !events.RangeName(range).starts_with("ProfilerStep#")) {
-        site.range = events.RangeName(range);
-      }
-    }
-    return site;
   }
 };
 

@@ -1,134 +1,152 @@
-// The GPU has nothing to do while the host does something else for longer than launches take.
+// The GPU has nothing to do while the host does something else for longer than launches take: the host's own time, by
+// what it was in.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/gap_evidence.h"
+#include "analysis/causes/recording_advice.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
-
-struct Sum {
-  std::int64_t gaps = 0, ns = 0;
-  bool library = false;  // An operator of the framework or a call into the runtime: no work of the program's own.
-};
+// What the host was in. Only ranges and functions of the program's own can be taken out of the step.
+enum class Place : std::uint8_t { kNothing, kModel, kRange, kOperator, kCall };
 struct Work {
+  Place place = Place::kNothing;
+  std::string name;  // "" of kNothing.
+  friend auto operator<=>(const Work&, const Work&) = default;
+};
+struct Found {
   RankCost cost;
-  std::map<std::string, Sum> by_name;
+  std::map<Work, std::int64_t> by_work;
+  GapEvidence rows;
 };
 
-class HostWork : public CauseOf<Work> {
+Work WorkOf(const RankEvents& events, const gpu::GapPart& part) {
+  if (part.call != schema::kNone || part.kind == gpu::PartKind::kLoad) {
+    const std::string name = events.NameOf(part);
+    return {Place::kCall, name.empty() ? "loading GPU code" : name};
+  }
+  if (part.range == schema::kNone) return {};
+  // Annotations of torch.distributed's calls, "nccl:all_reduce", are the framework's as operators are.
+  const bool framework = part.kind == gpu::PartKind::kOperator || events.RangeName(part.range).starts_with("nccl:");
+  const Place place = framework ? Place::kOperator : events.Encloses(part.range) ? Place::kModel : Place::kRange;
+  return {place, events.NameOf(part)};
+}
+
+std::string Text(const Work& work) {
+  switch (work.place) {
+    case Place::kNothing:
+      return "between operators, outside all ranges";
+    case Place::kModel:
+      return fmt::format("between operators in \"{}\"", work.name);
+    default:
+      return fmt::format("in \"{}\"", work.name);
+  }
+}
+
+class HostWork : public CauseOf<Found> {
  public:
-  std::optional<Work> EvidenceOf(const RankEvents& events) const override {
+  std::optional<Found> EvidenceOf(const RankEvents& events) const override {
     if (!events.gpu()) return std::nullopt;
-    Work work{RankCost(events), {}};
-    for (const gpu::Gap& gap : events.gaps().gaps) {
-      if (gap.device != events.device() || events.KindOf(gap) != IdleKind::kHostWork) continue;
-      Sum& sum = work.by_name[NameOf(events, gap)];
-      sum.library = IsLibrary(events, gap);
-      bool inside = false;
-      events.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) {
-        work.cost.ns[stretch] += ns;
-        sum.ns += ns;
-        inside = true;
-      });
-      sum.gaps += inside;
-    }
-    return work;
+    Found all{RankCost(events), {}, {}};
+    all.rows.Look(events, [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
+      if (RankEvents::KindOf(gap, part) != IdleKind::kHostWork) return false;
+      all.cost.ns[stretch] += ns;
+      all.by_work[WorkOf(events, part)] += ns;
+      return true;
+    });
+    return all;
   }
 
   void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
     std::vector<RankCost> costs;
-    std::map<std::string, Sum> by_name;
-    std::int64_t stretches = 0, total = 0, gaps = 0, library = 0;
-    for (const Work* one : found()) {
+    std::vector<const GapEvidence*> rows;
+    std::map<Work, std::int64_t> by_work;
+    std::int64_t stretches = 0, total = 0, gaps = 0;
+    for (const Found* one : found()) {
       costs.push_back(one->cost);
+      rows.push_back(&one->rows);
       stretches += static_cast<std::int64_t>(one->cost.step.size());
-      for (const auto& [name, sum] : one->by_name) {
-        by_name[name].gaps += sum.gaps;
-        by_name[name].ns += sum.ns;
-        by_name[name].library = sum.library;
-        total += sum.ns, gaps += sum.gaps;
-        if (sum.library) library += sum.ns;
-      }
+      total += one->rows.ns(), gaps += one->rows.gaps();
+      for (const auto& [work, ns] : one->by_work) by_work[work] += ns;
     }
     const Cost cost = CostOf(costs, whole, context.options().seed);
     if (cost.ns <= 0 || total <= 0) return;
-    std::vector<std::pair<std::string, Sum>> order(by_name.begin(), by_name.end());
-    std::stable_sort(order.begin(), order.end(),
-                     [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
-    const auto& [name, most] = order.front();
-    const bool operators = 2 * library > total, named = !name.empty() && !operators && 2 * most.ns > total;
+    std::vector<std::pair<Work, std::int64_t>> order(by_work.begin(), by_work.end());
+    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::map<Place, std::int64_t> by_place;
+    for (const auto& [work, ns] : order) by_place[work.place] += ns;
+
     Finding finding;
     finding.id = FindingId::kHostWork;
-    finding.headline =
-        fmt::format("The GPU is idle for {} while the host {}.", OfTheStep(cost, whole),
-                    named       ? fmt::format("is in \"{}\"", name)
-                    : operators ? fmt::format("works through operators, mainly \"{}\"", LargestLibrary(order))
-                                : "does other work between launches");
-    finding.brief = named       ? fmt::format("GPU idle while the host is in {}", ShortName(name, 32))
-                    : operators ? "GPU idle: operators take too long on the host"
-                                : "GPU idle while the host does other work";
-    const auto of = [&](const std::pair<std::string, Sum>& one) {
-      return fmt::format("{} {}", Percent(one.second.ns, total),
-                         one.first.empty() ? std::string("outside all ranges") : fmt::format("in \"{}\"", one.first));
-    };
-    const std::string count =
-        cost.per_step ? fmt::format("{:.3g} gaps per step", static_cast<double>(gaps) / static_cast<double>(stretches))
-                      : fmt::format("{} gaps", Count(gaps));
-    finding.evidence =
-        fmt::format("{} of {} on average: {}", count, Duration(total / std::max<std::int64_t>(1, gaps)), of(order[0]));
-    for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)
-      if (order[i].second.ns * 10 > total) finding.evidence += ", " + of(order[i]);
-    if (operators)
+    const std::string idle = OfTheStep(cost, whole);
+    const Work& first = order.front().first;
+    const std::int64_t between = by_place[Place::kNothing] + by_place[Place::kModel];
+    const bool takes_most = 2 * order.front().second > total;
+    if (takes_most && (first.place == Place::kRange || first.place == Place::kCall)) {
+      finding.headline = fmt::format("The GPU is idle for {} while the host is in \"{}\".", idle, first.name);
+      finding.brief = fmt::format("GPU idle while the host is in {}", ShortName(first.name, 32));
+      finding.action = first.place == Place::kCall
+                           ? "first calls into the GPU's runtime initialise it and load code: record later steps "
+                             "(schedule(wait, warmup), --steps); if it stays, call it outside of the steps"
+                           : fmt::format(
+                                 "take \"{}\" out of the step, into another thread, or do it while the GPU "
+                                 "still has work",
+                                 first.name);
+    } else if (2 * (by_place[Place::kOperator] + by_place[Place::kCall]) > total) {
+      finding.headline = fmt::format("The GPU is idle for {} while the host works through operators, mainly \"{}\".",
+                                     idle, LargestLibrary(order));
+      finding.brief = "GPU idle: operators take too long on the host";
       finding.action =
           cost.per_step ? "let the host do less per step: torch.compile or CUDA graphs, a larger batch, a faster or "
                           "less shared core; profiling operators slows them as well"
                         : "first calls load libraries and tune: record later steps (schedule(wait, warmup), --steps); "
                           "if it stays: torch.compile or CUDA graphs";
-    else if (named)
-      finding.action =
-          fmt::format("take \"{}\" out of the step, into another thread, or do it while the GPU still has work", name);
-    else
-      finding.action =
-          "see what the host does there: name ranges (record_function, NVTX), or record operators (--torch-ops)";
-    finding.upper_bound = true;
-    finding.confidence = named || operators ? 0.6 : 0.5;
-    SetPrice(cost, finding);
-    finding.explain = {{"gaps", "idle_ns"}, {}};
-    for (const auto& [each, sum] : order) {
-      if (finding.explain.rows.size() >= 20) break;
-      finding.explain.rows.push_back({sum.gaps, sum.ns});
-      finding.explain.names.push_back(each.empty() ? "outside all ranges" : each);
+    } else if (2 * between > total) {
+      const Work* model = nullptr;
+      for (const auto& [work, ns] : order)
+        if (work.place == Place::kModel && model == nullptr) model = &work;
+      finding.headline = fmt::format("The GPU is idle for {} while the host is in Python between operators{}.", idle,
+                                     model != nullptr ? fmt::format(", mainly in \"{}\"", model->name) : std::string());
+      finding.brief = "GPU idle: Python between operators";
+      finding.action = "see what it does: " + ToNameHostWork(context) +
+                       "; then do less of it per step: torch.compile or CUDA graphs, a larger batch";
+    } else {
+      finding.headline = fmt::format("The GPU is idle for {} while the host does other work between launches.", idle);
+      finding.brief = "GPU idle while the host does other work";
+      finding.action = "see what the host does there: " + ToNameHostWork(context);
     }
+    const auto of = [&](const std::pair<Work, std::int64_t>& one) {
+      return fmt::format("{} {}", Percent(one.second, total), Text(one.first));
+    };
+    const std::string count =
+        cost.per_step ? fmt::format("{:.3g} gaps per step", static_cast<double>(gaps) / static_cast<double>(stretches))
+                      : fmt::format("{} gaps", Count(gaps));
+    finding.evidence = fmt::format("{}, {} of it each on average: {}", count,
+                                   Duration(total / std::max<std::int64_t>(1, gaps)), of(order[0]));
+    for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)
+      if (order[i].second * 10 > total) finding.evidence += ", " + of(order[i]);
+    finding.evidence += GapEvidence::AfterWaits(rows);
+    finding.upper_bound = true;
+    finding.confidence = takes_most ? 0.6 : 0.5;
+    SetPrice(cost, finding);
+    finding.explain = GapEvidence::Rows(rows);
     analysis.findings.push_back(std::move(finding));
   }
 
  private:
-  static bool IsLibrary(const RankEvents& events, const gpu::Gap& gap) {
-    constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp;
-    return gap.host_range != kNone ? events.view().tables.ranges.source[gap.host_range] == kCpuOp
-                                   : gap.host_call != kNone;
-  }
-  static std::string LargestLibrary(const std::vector<std::pair<std::string, Sum>>& order) {
-    for (const auto& [name, sum] : order)
-      if (sum.library) return name;
-    return {};
-  }
-
-  // What covers half of the wait; a whole step or the profiler's mark says nothing.
-  static std::string NameOf(const RankEvents& events, const gpu::Gap& gap) {
-    std::uint32_t range = gap.host_range;
-    while (range != kNone && events.RangeName(range).starts_with("ProfilerStep#")) range = events.nest().Parent(range);
-    if (range != kNone) return ShortName(events.RangeName(range));
-    if (gap.host_call != kNone) return ShortName(events.view().Text(events.view().tables.api.name[gap.host_call]));
+  static std::string LargestLibrary(const std::vector<std::pair<Work, std::int64_t>>& order) {
+    for (const auto& [work, ns] : order)
+      if (work.place == Place::kOperator || work.place == Place::kCall) return work.name;
     return {};
   }
 };

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
@@ -9,9 +11,12 @@
 #include "analysis/replayed/replay_price.h"
 
 namespace lockstep::analysis {
+// Of CPU ranks. What input costs a rank with a GPU is the GPU's idle time that it causes: input_source.cc.
 void FindInputBound(const Context& context, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
+  const std::vector<std::uint8_t>& gpu = context.tables().ranks.gpu;
+  if (std::any_of(gpu.begin(), gpu.end(), [](std::uint8_t any) { return any != 0; })) return;
   Finding finding;
   finding.explain.columns = {"rank", "input_ns", "span_ns"};
   std::vector<std::int64_t> shares_ppb;
@@ -40,7 +45,10 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   finding.id = FindingId::kInputBound;
   finding.headline = fmt::format("The ranks wait for input for {}.", OfTheStep(s, input));
   finding.brief = "input is loaded while nothing else runs";
-  if (s.per_step) finding.saves_ns_per_step = input;
+  if (s.per_step)
+    finding.saves_ns_per_step = input;
+  else
+    finding.saves_share = static_cast<double>(input) / static_cast<double>(whole);
   finding.upper_bound = true;
   finding.confidence = 0.9;
   finding.evidence = fmt::format("{} per step in ranges marked as input on the median rank", Duration(input));

@@ -1,4 +1,5 @@
-// What loads the input that ranks wait for (input.bound has found that they do), and so what to change.
+// What loads the input that ranks wait for, and so what to change. Of CPU ranks input.cc has found that they do; of a
+// GPU it is the idle time in which the host loads it.
 
 #include <fmt/format.h>
 
@@ -6,12 +7,18 @@
 #include <map>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/gap_evidence.h"
+#include "analysis/causes/recording_advice.h"
 #include "analysis/core/format.h"
+#include "analysis/passes.h"
 
 namespace lockstep::analysis {
 namespace {
 
 struct Loading {
+  RankCost cost;  // Of a GPU rank: its idle time.
+  GapEvidence rows;
+  std::map<std::string, std::int64_t> unmarked;  // Idle time before the forward pass where nothing is marked as input.
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> by_name;  // Count, ns.
   std::int64_t steps = 0;
   bool per_step = false;
@@ -25,6 +32,17 @@ class InputSource : public CauseOf<Loading> {
     Loading loading;
     loading.steps = static_cast<std::int64_t>(events.stretches().size());
     loading.per_step = events.per_step();
+    if (events.gpu()) {
+      loading.cost = RankCost(events);
+      loading.rows.Look(events,
+                        [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
+                          if (RankEvents::KindOf(gap, part) != IdleKind::kInput) return false;
+                          loading.cost.ns[stretch] += ns;
+                          if (part.kind == gpu::PartKind::kBeforeForward)
+                            loading.unmarked[events.Encloses(part.range) ? std::string() : events.NameOf(part)] += ns;
+                          return true;
+                        });
+    }
     for (std::uint32_t row = 0; row < ranges.rows(); ++row) {
       if (ranges.category[row] != kInput || events.HostStretchAt(ranges.begin_ns[row]) == kNowhere) continue;
       // The outermost says who loads.
@@ -35,24 +53,31 @@ class InputSource : public CauseOf<Loading> {
       ++count;
       ns += ranges.duration_ns[row];
     }
-    if (loading.by_name.empty()) return std::nullopt;
+    if (loading.by_name.empty() && loading.unmarked.empty()) return std::nullopt;
     return loading;
   }
 
-  void Report(const Context&, Analysis& analysis) override {
-    const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
-                                 [](const Finding& f) { return f.id == FindingId::kInputBound; });
-    if (at == analysis.findings.end()) return;
+  void Report(const Context& context, Analysis& analysis) override {
     Loading all;
+    std::vector<RankCost> costs;
+    std::vector<const GapEvidence*> rows;
     for (const Loading* one : found()) {
       for (const auto& [name, sum] : one->by_name) {
         all.by_name[name].first += sum.first;
         all.by_name[name].second += sum.second;
       }
+      for (const auto& [name, ns] : one->unmarked) all.unmarked[name] += ns;
       all.steps += one->steps;
       all.per_step |= one->per_step;
+      costs.push_back(one->cost);
+      rows.push_back(&one->rows);
     }
-    if (all.by_name.empty()) return;
+    if (const Cost cost = CostOf(costs, analysis.summary.terms.Sum(), context.options().seed);
+        cost.ns > 0 && cost.share >= kNameShare)
+      AddFinding(context, cost, all, rows, analysis);
+    const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
+                                 [](const Finding& f) { return f.id == FindingId::kInputBound; });
+    if (at == analysis.findings.end() || all.by_name.empty()) return;
     const auto most = std::max_element(all.by_name.begin(), all.by_name.end(),
                                        [](const auto& a, const auto& b) { return a.second.second < b.second.second; });
     const auto& [name, sum] = *most;
@@ -75,6 +100,46 @@ class InputSource : public CauseOf<Loading> {
       at->action =
           "let the DataLoader's workers load the next batch while this one computes (num_workers, prefetch_factor), or "
           "give them less work per sample";
+  }
+
+ private:
+  static void AddFinding(const Context& context, const Cost& cost, const Loading& all,
+                         const std::vector<const GapEvidence*>& rows, Analysis& analysis) {
+    const std::int64_t whole = analysis.summary.terms.Sum();
+    Finding finding;
+    finding.id = FindingId::kInputBound;
+    std::int64_t gaps = 0;
+    for (const GapEvidence* one : rows) gaps += one->gaps();
+    if (all.unmarked.empty()) {
+      finding.headline = fmt::format("The GPU is idle for {} while the host loads input.", OfTheStep(cost, whole));
+      finding.brief = "GPU idle while input is loaded";
+      finding.evidence = fmt::format("{} of the GPU in ranges marked as input", Plural(gaps, "gap"));
+      finding.action = "load the next batch in the background while this one computes";
+      finding.confidence = 0.9;
+    } else {
+      finding.headline = fmt::format(
+          "The GPU is idle for {} between the optimizer's step and the forward pass, where input is loaded.",
+          OfTheStep(cost, whole));
+      finding.brief = "GPU idle before the forward pass";
+      finding.evidence =
+          fmt::format("{} of the GPU before the forward pass; nothing is marked as input", Plural(gaps, "gap"));
+      const auto most = std::max_element(all.unmarked.begin(), all.unmarked.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+      std::int64_t total = 0;
+      for (const auto& [name, ns] : all.unmarked) total += ns;
+      finding.evidence += fmt::format(", {} {}", Percent(most->second, total),
+                                      most->first.empty() ? std::string("in Python outside of operators and ranges")
+                                                          : fmt::format("in \"{}\"", most->first));
+      finding.action =
+          "load and decode the next batch in the background while this one computes: a DataLoader with workers, or a "
+          "thread with a queue; to see what it is, " +
+          ToNameHostWork(context);
+      finding.confidence = 0.6;
+    }
+    finding.upper_bound = true;
+    SetPrice(cost, finding);
+    finding.explain = GapEvidence::Rows(rows);
+    analysis.findings.push_back(std::move(finding));
   }
 };
 

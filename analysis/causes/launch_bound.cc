@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/gap_evidence.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 
@@ -18,7 +18,8 @@ constexpr std::uint8_t kOptimizer = schema::Category::kOptimizer;
 
 struct Launches {
   RankCost cost;
-  std::int64_t idle_ns = 0, gaps = 0;  // All idle time; gaps of this kind.
+  GapEvidence rows;
+  std::int64_t idle_ns = 0;  // All idle time.
   std::int64_t kernels = 0, short_kernels = 0, kernel_ns = 0, launch_ns = 0, launches = 0;
   std::int64_t optimizer_kernels = 0, optimizer_gap_ns = 0;
 };
@@ -29,22 +30,18 @@ class LaunchBound : public CauseOf<Launches> {
     if (!events.gpu()) return std::nullopt;
     Launches all;
     all.cost = RankCost(events);
-    for (const gpu::Gap& gap : events.gaps().gaps) {
-      if (gap.device != events.device()) continue;
-      const bool launch = events.KindOf(gap) == IdleKind::kLaunch;
-      const bool optimizer = launch && events.PhaseOf(gap.host_range) == kOptimizer;
-      bool inside = false;
-      events.ForEachPart(gap, !launch, [&](std::size_t stretch, std::int64_t ns) {
-        all.idle_ns += ns;
-        inside = true;
-        if (launch) all.cost.ns[stretch] += ns;
-        if (optimizer) all.optimizer_gap_ns += ns;
-      });
-      all.gaps += launch && inside;
-    }
+    const auto& ops = events.activity().timeline.ops;
+    all.rows.Look(events, [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
+      all.idle_ns += ns;
+      if (RankEvents::KindOf(gap, part) != IdleKind::kLaunch) return false;
+      all.cost.ns[stretch] += ns;
+      const std::uint32_t launch = gap.after != schema::kNone ? ops[gap.after].api : schema::kNone;
+      if (launch != schema::kNone && PhaseOfCall(events, launch) == kOptimizer) all.optimizer_gap_ns += ns;
+      return true;
+    });
     const auto& api = events.view().tables.api;
     std::vector<bool> seen(api.rows(), false);
-    for (const gpu::GpuOp& op : events.activity().timeline.ops) {
+    for (const gpu::GpuOp& op : ops) {
       if (!op.busy || op.copy || events.StretchAt(op.begin_ns) == kNowhere) continue;
       ++all.kernels;
       all.kernel_ns += op.end_ns - op.begin_ns;
@@ -53,7 +50,7 @@ class LaunchBound : public CauseOf<Launches> {
       seen[op.api] = true;
       ++all.launches;
       all.launch_ns += api.duration_ns[op.api];
-      all.optimizer_kernels += events.PhaseOf(events.nest().At(api.thread[op.api], api.begin_ns[op.api])) == kOptimizer;
+      all.optimizer_kernels += PhaseOfCall(events, op.api) == kOptimizer;
     }
     return all;
   }
@@ -63,13 +60,14 @@ class LaunchBound : public CauseOf<Launches> {
     std::vector<RankCost> costs;
     Launches all;
     std::int64_t stretches = 0;
-    Evidence rows{{"rank", "launch_idle_ns", "idle_ns", "gaps", "kernels", "short_kernels", "launch_call_ns"}, {}};
+    std::int64_t gaps = 0;
+    std::vector<const GapEvidence*> rows;
     for (const Launches* one : found()) {
       costs.push_back(one->cost);
       stretches += static_cast<std::int64_t>(one->cost.step.size());
-      rows.rows.push_back({one->cost.rank, one->cost.Total(), one->idle_ns, one->gaps, one->kernels, one->short_kernels,
-                           one->launch_ns});
-      all.idle_ns += one->idle_ns, all.gaps += one->gaps, all.kernels += one->kernels;
+      rows.push_back(&one->rows);
+      gaps += one->rows.gaps();
+      all.idle_ns += one->idle_ns, all.kernels += one->kernels;
       all.short_kernels += one->short_kernels, all.kernel_ns += one->kernel_ns, all.launches += one->launches;
       all.launch_ns += one->launch_ns, all.optimizer_kernels += one->optimizer_kernels;
       all.optimizer_gap_ns += one->optimizer_gap_ns;
@@ -91,10 +89,10 @@ class LaunchBound : public CauseOf<Launches> {
     finding.evidence = fmt::format(
         "{} of the GPU's idle time in {} of {} on average; {} of {} on average, {} of them below 10 us",
         Percent(total, all.idle_ns),
-        cost.per_step ? fmt::format("{} gaps per step",
-                                    Count(static_cast<std::int64_t>(static_cast<double>(all.gaps) / per + 0.5)))
-                      : Count(all.gaps) + " gaps",
-        Duration(total / std::max<std::int64_t>(1, all.gaps)), kernels, Duration(all.kernel_ns / all.kernels),
+        cost.per_step
+            ? fmt::format("{} gaps per step", Count(static_cast<std::int64_t>(static_cast<double>(gaps) / per + 0.5)))
+            : Count(gaps) + " gaps",
+        Duration(total / std::max<std::int64_t>(1, gaps)), kernels, Duration(all.kernel_ns / all.kernels),
         Percent(all.short_kernels, all.kernels));
     if (all.launches > 0)
       finding.evidence += fmt::format("; {} of host time per launching call", Duration(all.launch_ns / all.launches));
@@ -112,8 +110,14 @@ class LaunchBound : public CauseOf<Launches> {
     finding.upper_bound = true;
     finding.confidence = 0.7;
     SetPrice(cost, finding);
-    finding.explain = std::move(rows);
+    finding.explain = GapEvidence::Rows(rows);
     analysis.findings.push_back(std::move(finding));
+  }
+
+ private:
+  static std::uint8_t PhaseOfCall(const RankEvents& events, std::uint32_t call) {
+    const auto& api = events.view().tables.api;
+    return events.PhaseOf(events.nest().At(api.thread[call], api.begin_ns[call]));
   }
 };
 

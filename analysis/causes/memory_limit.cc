@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/gap_evidence.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/tables/engine/cells.h"
@@ -18,6 +19,7 @@ constexpr double kNearlyFull = 0.9;
 
 struct Memory {
   RankCost cost;
+  GapEvidence gaps;
   std::int64_t calls = 0, call_ns = 0, allocated = -1, reserved = -1, capacity = -1;
 };
 
@@ -28,9 +30,11 @@ class MemoryLimit : public CauseOf<Memory> {
     const gpu::RankView& view = events.view();
     Memory memory;
     memory.cost = RankCost(events);
-    for (const gpu::Gap& gap : events.gaps().gaps)
-      if (gap.device == events.device() && events.KindOf(gap) == IdleKind::kAllocator)
-        events.ForEachPart(gap, false, [&](std::size_t stretch, std::int64_t ns) { memory.cost.ns[stretch] += ns; });
+    memory.gaps.Look(events, [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
+      if (RankEvents::KindOf(gap, part) != IdleKind::kAllocator) return false;
+      memory.cost.ns[stretch] += ns;
+      return true;
+    });
     for (std::uint32_t row = 0; row < view.tables.api.rows(); ++row) {
       const std::string_view name = view.Text(view.tables.api.name[row]);
       if (!AsksDriver(name) || events.HostStretchAt(view.tables.api.begin_ns[row]) == kNowhere) continue;
@@ -73,6 +77,8 @@ class MemoryLimit : public CauseOf<Memory> {
       rows.rows.push_back(
           {one->cost.rank, one->allocated, one->reserved, one->capacity, one->calls, one->call_ns, one->cost.Total()});
     }
+    std::vector<const GapEvidence*> gaps;
+    for (const Memory* one : found()) gaps.push_back(&one->gaps);
     if (fullest == nullptr) return;
     const Cost cost = CostOf(costs, whole, context.options().seed);
     const bool full = share(*fullest) >= kNearlyFull;
@@ -111,7 +117,7 @@ class MemoryLimit : public CauseOf<Memory> {
                             "(FSDP); PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation"
                           : "allocate once and keep it (a caching or pooled allocator, cudaMallocAsync); in PyTorch no "
                             "torch.cuda.empty_cache() within steps";
-    finding.explain = std::move(rows);
+    finding.explain = stalls ? GapEvidence::Rows(gaps) : std::move(rows);
     analysis.findings.push_back(std::move(finding));
   }
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/gap_evidence.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 
@@ -42,6 +44,16 @@ class PageableCopies : public CauseOf<Copies> {
         if (op.copy && table.kind[op.row] == kHostToDevice && table.host_memory[op.row] == kPageable)
           copies.cost.ns[p] += piece.end_ns - piece.begin_ns;
       }
+    // While it is staged, before and after the GPU copies.
+    std::map<std::size_t, std::size_t> path_of;
+    for (std::size_t p = 0; p < events.paths().size(); ++p) path_of[events.paths()[p].stretch] = p;
+    GapEvidence().Look(events,
+                       [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
+                         if (RankEvents::KindOf(gap, part) != IdleKind::kCopy) return false;
+                         if (const auto path = path_of.find(stretch); path != path_of.end())
+                           copies.cost.ns[path->second] += ns;
+                         return true;
+                       });
     return copies;
   }
 

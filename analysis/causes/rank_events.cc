@@ -9,7 +9,6 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
-constexpr std::uint8_t kInputCategory = schema::Category::kInput;
 // Python's way from one launch to the next is tens of microseconds; what takes longer does something.
 constexpr std::int64_t kLaunchGapNs = 100'000;
 constexpr std::size_t kMostPaths = 16;
@@ -42,17 +41,10 @@ RankEvents::RankEvents(const Context& context, const tables::ViewIndex& index, s
   std::sort(host_stretches_.begin(), host_stretches_.end(),
             [](const auto& a, const auto& b) { return a.window.begin < b.window.begin; });
 
-  const auto& ranges = view_.tables.ranges;
-  std::vector<Interval> input;
-  for (std::uint32_t row = 0; row < ranges.rows(); ++row)
-    if (ranges.category[row] == kInputCategory)
-      input.push_back({ranges.begin_ns[row], ranges.begin_ns[row] + ranges.duration_ns[row]});
-  input_ = Normalize(std::move(input));
-
   if (view_.tables.kernels.rows() > 0) {
     activity_ = std::make_unique<gpu::DeviceActivity>(view_);
     gaps_ = gpu::FindGaps(*activity_);
-    calls_ = gpu::ClassifyHostCalls(view_.tables);
+    model_ = std::make_unique<gpu::ModelRanges>(view_, activity_->timeline, *nest_, activity_->windows);
     std::int64_t most = -1;
     for (const gpu::DeviceGaps::Device& device : gaps_.devices)
       if (device.window_ns - device.idle_ns > most) {
@@ -85,23 +77,55 @@ std::size_t RankEvents::FirstEndingAfter(std::int64_t time_ns) const {
       stretches_.begin());
 }
 
-IdleKind RankEvents::KindOf(const gpu::Gap& gap) const {
-  const auto frees = [](std::string_view name) { return name.find("Free") != std::string_view::npos; };
-  switch (gap.cause) {
-    case gpu::GapCause::kInput:
+IdleKind RankEvents::KindOf(const gpu::Gap& gap, const gpu::GapPart& part) {
+  const bool short_gap = gap.at.end - gap.at.begin < kLaunchGapNs;
+  switch (part.kind) {
+    case gpu::PartKind::kInput:
       return IdleKind::kInput;
-    case gpu::GapCause::kSync:
-      return gap.blocking != kNone && frees(gpu::BlockingName(view_, gaps_.blocking[gap.blocking]))
-                 ? IdleKind::kAllocator
-                 : IdleKind::kSync;
-    case gpu::GapCause::kLatency:
-      return gap.at.end - gap.at.begin < kLaunchGapNs ? IdleKind::kLaunch : IdleKind::kOther;
-    case gpu::GapCause::kHost:
-      if (gap.host_call != kNone && calls_[gap.host_call] == gpu::HostCall::kMemory) return IdleKind::kAllocator;
-      return gap.at.end - gap.at.begin < kLaunchGapNs ? IdleKind::kLaunch : IdleKind::kHostWork;
-    default:
-      return IdleKind::kOther;
+    case gpu::PartKind::kBeforeForward:
+      // Every step has a little of that.
+      return short_gap ? IdleKind::kLaunch : IdleKind::kInput;
+    case gpu::PartKind::kSync:
+      return IdleKind::kSync;
+    case gpu::PartKind::kMemory:
+      return IdleKind::kAllocator;
+    case gpu::PartKind::kCopy:
+      return IdleKind::kCopy;
+    case gpu::PartKind::kStart:
+      return IdleKind::kLaunch;
+    case gpu::PartKind::kLaunch:
+      // A call that takes longer than that loads code.
+      return part.at.end - part.at.begin < kLaunchGapNs ? IdleKind::kLaunch : IdleKind::kHostWork;
+    case gpu::PartKind::kLoad:
+      return IdleKind::kHostWork;
+    case gpu::PartKind::kCall:
+    case gpu::PartKind::kOperator:
+    case gpu::PartKind::kBetween:
+      return short_gap ? IdleKind::kLaunch : IdleKind::kHostWork;
+    case gpu::PartKind::kHostUnknown:
+      return short_gap ? IdleKind::kLaunch : IdleKind::kUnexplained;
+    case gpu::PartKind::kNotStarted:
+    case gpu::PartKind::kLaunchUnknown:
+    case gpu::PartKind::kEdge:
+      return IdleKind::kUnexplained;
+    case gpu::PartKind::kCommunication:
+    case gpu::PartKind::kStreamWait:
+      return IdleKind::kElsewhere;
   }
+  return IdleKind::kUnexplained;
+}
+
+std::string RankEvents::NameOf(const gpu::GapPart& part) const {
+  if (part.blocking != kNone) return ShortName(gpu::BlockingName(view_, gaps_.blocking[part.blocking]));
+  std::uint32_t range = part.range;
+  if (part.kind == gpu::PartKind::kInput) {
+    // The outermost says who loads.
+    for (std::uint32_t outer = range; outer != kNone; outer = nest_->Parent(outer))
+      if (view_.tables.ranges.category[outer] == schema::Category::kInput) range = outer;
+  } else if (part.call != kNone) {
+    return ShortName(view_.Text(view_.tables.api.name[part.call]));
+  }
+  return ShortName(RangeName(range));
 }
 
 std::uint8_t RankEvents::PhaseOf(std::uint32_t range) const {

@@ -2,6 +2,7 @@
 // One rank's own events as the causes look at them: its windows, and of a GPU what it did
 // and when it had nothing to do.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -12,20 +13,23 @@
 #include "analysis/context.h"
 #include "analysis/gpu/critical_path.h"
 #include "analysis/gpu/device_gaps.h"
+#include "analysis/gpu/model_ranges.h"
 #include "analysis/tables/engine/view_index.h"
 
 namespace lockstep::analysis {
 
-// Causes of GPU idle time that have a remedy of their own; no gap is of two kinds.
+// Causes of GPU idle time that have a remedy of their own; no part of a gap is of two kinds.
 enum class IdleKind : std::uint8_t {
-  kLaunch,     // Launches came late or took long, a little before each of many kernels.
-  kHostWork,   // The host did something else for longer than launches take.
-  kAllocator,  // The host allocated or freed device memory.
-  kSync,       // The host had waited for the GPU.
-  kInput,
-  kOther,
+  kLaunch,       // Launches, their starts, and what the host needs for itself from one to the next of many.
+  kHostWork,     // The host did something for longer than it takes from one launch to the next.
+  kAllocator,    // The host allocated or freed device memory.
+  kCopy,         // The host staged a copy from pageable memory.
+  kSync,         // The host waited for the GPU, or its launch came late for that.
+  kInput,        // The host loaded input, or did what stands where input is loaded.
+  kUnexplained,  // The trace does not tell.
+  kElsewhere,    // Communication on the CPU, work of another device: priced where these are.
 };
-inline constexpr std::size_t kIdleKinds = 6;
+inline constexpr std::size_t kIdleKinds = 8;
 
 class RankEvents {
  public:
@@ -49,19 +53,22 @@ class RankEvents {
   const gpu::DeviceActivity& activity() const { return *activity_; }
   const gpu::DeviceGaps& gaps() const { return gaps_; }
   std::uint16_t device() const { return device_; }
-  IdleKind KindOf(const gpu::Gap& gap) const;
-  // Parts of a gap by stretch: f(stretch, ns). What lies in ranges marked as input is left out, but for kInput.
+  static IdleKind KindOf(const gpu::Gap& gap, const gpu::GapPart& part);
+  // The parts of a gap by stretch: f(stretch, part, ns).
   template <typename F>
-  void ForEachPart(const gpu::Gap& gap, bool input, F&& f) const {
+  void ForEachPart(const gpu::Gap& gap, F&& f) const {
     for (std::size_t i = FirstEndingAfter(gap.at.begin); i < stretches_.size(); ++i) {
-      const Interval part{std::max(gap.at.begin, stretches_[i].window.begin),
-                          std::min(gap.at.end, stretches_[i].window.end)};
-      if (stretches_[i].window.begin >= gap.at.end) break;
-      if (part.begin >= part.end) continue;
-      const std::int64_t ns = part.end - part.begin - (input ? 0 : TotalWithin(input_, part));
-      if (ns > 0) f(i, ns);
+      const Interval& stretch = stretches_[i].window;
+      if (stretch.begin >= gap.at.end) break;
+      for (const gpu::GapPart& part : gaps_.PartsOf(gap))
+        if (const std::int64_t ns = std::min(part.at.end, stretch.end) - std::max(part.at.begin, stretch.begin); ns > 0)
+          f(i, part, ns);
     }
   }
+  // What the host was in meanwhile: the call, the operator, the function, the range; "" nothing.
+  std::string NameOf(const gpu::GapPart& part) const;
+  // The range holds the model's run (analysis/gpu/model_ranges.h).
+  bool Encloses(std::uint32_t range) const { return range != schema::kNone && model_->Encloses(range); }
   // The critical path of some stretches, evenly chosen.
   struct Path {
     std::size_t stretch;
@@ -81,11 +88,10 @@ class RankEvents {
   std::unique_ptr<gpu::RangeNest> nest_;
   std::vector<gpu::RankView::Step> stretches_, host_stretches_;
   bool per_step_ = false;
-  IntervalSet input_;
-  std::vector<gpu::HostCall> calls_;
   std::unique_ptr<gpu::DeviceActivity> activity_;
   gpu::DeviceGaps gaps_;
   std::uint16_t device_ = 0;
+  std::unique_ptr<gpu::ModelRanges> model_;
   std::unique_ptr<gpu::CriticalPathFinder> finder_;
   std::vector<Path> paths_;
 };

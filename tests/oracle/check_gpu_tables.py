@@ -15,6 +15,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gpu_tables
+import idle_parts
 import random_kineto
 
 
@@ -45,7 +46,7 @@ def main():
         print(f"Skipped: no traces in {missing[0]}")
         return 77
     if args.must_differ:
-        gpu_tables.PROMPT, gpu_tables.SLACK = 1_000, -5_000
+        gpu_tables.PROMPT, idle_parts.SLACK = 1_000, -5_000
     os.makedirs(args.work, exist_ok=True)
     sources = [(os.path.basename(d), d) for d in args.traces]
     for seed in range(args.seeds[0], args.seeds[1] + 1) if args.seeds else ():

@@ -20,6 +20,7 @@ import sys
 import h5py
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import rank_tables  # noqa: E402
+import idle_parts  # noqa: E402
 import numpy as np
 
 NONE = 0xFFFFFFFF
@@ -83,6 +84,8 @@ def what_call(name):
         return "copy" if "Async" in base or "Memset" in base or "Peer" in base else "blocking copy"
     if base.endswith("Synchronize") or base in ("cudaFree", "cuMemFree", "hipFree"):
         return "sync"
+    if any(word in base for word in ("Malloc", "Free", "MemAlloc", "HostAlloc", "HostRegister", "HostUnregister")):
+        return "memory"
     return "other"
 
 
@@ -91,7 +94,7 @@ class Rank:
         with rank_tables.open_file(path, "r") as f:
             t = {name: {column: f[name][column][:].tolist() for column in f[name]}
                  for name in ("strings", "string_bytes", "threads", "kernels", "copies", "sync", "api", "ranges",
-                              "mpi_calls", "collectives") if name in f}
+                              "mpi_calls", "collectives", "steps", "overheads") if name in f}
         blob = bytes(t["string_bytes"]["value"])
         text = [blob[o:o + n].decode() for o, n in zip(t["strings"]["offset_bytes"], t["strings"]["length_bytes"])]
         text_of = lambda i: text[i] if i < len(text) else ""
@@ -102,7 +105,7 @@ class Rank:
         for call, correlation in zip(self.calls, api["correlation"]):
             if correlation == 0:
                 continue
-            key = (call.what in ("other", "sync"), call.begin, call.row)
+            key = (call.what in ("other", "sync", "memory"), call.begin, call.row)
             if correlation not in launcher or key < launcher[correlation][0]:
                 launcher[correlation] = (key, call)
         find = lambda correlation: launcher[correlation][1] if correlation in launcher else None
@@ -132,6 +135,10 @@ class Rank:
         training = [th for th, flag in zip(t["threads"]["thread"], t["threads"]["training"]) if flag]
         self.training = training[0] if training else NONE
         self.sync = t["sync"]
+        self.step_begins = list(t["steps"]["begin_ns"])
+        o = t["overheads"]
+        self.loading = [(th, b, b + d) for th, b, d, kind in zip(o["thread"], o["begin_ns"], o["duration_ns"], o["kind"])
+                        if th != NONE and kind in (1, 5)]
         self.order = {"kernels": k["correlation"], "copies": c["correlation"]}
         self.blocking = self.blocking_calls(find)
         self.waits = Waits(self)
@@ -266,61 +273,6 @@ def stream_waits(rank, inside):
         if ready and held.end > max(ready):
             sums[op.device, op.stream, w.record_stream(row)[2], held.cls].append(held.end - max(ready))
     return sums
-
-
-# ---- Idle time ----
-
-Gap = collections.namedtuple("Gap", "device begin end cause blocking")
-
-
-def judge(rank, idle_begin, launch, op_begin):
-    begin, end = idle_begin, min(op_begin, launch.begin)
-    half = (end - begin + 1) // 2
-    threads = {launch.thread, rank.training}
-
-    def mostly(intervals):
-        return half > 0 and max(within(union([(b, e) for th, b, e in intervals if th == thread]), begin, end)
-                                for thread in threads) >= half
-
-    if mostly([(r.thread, r.begin, r.end) for r in rank.ranges if r.category == 1]):
-        return "input", None
-    cpu = [(r.thread, r.begin, r.end) for r in rank.ranges if r.category == 5 and r.name.startswith(("gloo:", "mpi:", "ucc:"))]
-    if mostly(rank.mpi + cpu):
-        return "collective", None
-    for thread in (launch.thread, rank.training, NONE):
-        waited = [(b.end, i) for i, b in enumerate(rank.blocking)
-                  if b.thread == thread and b.begin < begin and begin - SLACK <= b.end <= end]
-        if waited:
-            return "sync", rank.blocking[max(waited)[1]]
-    return "host", None
-
-
-def gaps_of(rank, windows):
-    gaps = []
-    for device in rank.devices():
-        ops = [op for op in rank.ops if op.device == device and op.busy]
-        # An operation without duration ends a gap and begins the next one.
-        marks = sorted({op.begin for op in ops} | {op.end for op in ops})
-        edges = [-2**62] + marks + [2**62]
-        for a, b in zip(edges, edges[1:]):
-            if any(op.begin <= a and op.end >= b for op in ops):
-                continue
-            after = [op for op in ops if op.begin == b]
-            cause, blocking = "edge_of_trace", None
-            if a > -2**62 and b < 2**62:
-                launch = after[0].api
-                if launch is None:
-                    cause = "launch_unknown"
-                elif launch.begin < a:
-                    held = rank.waits.held(after[0])[0]
-                    waited = held is not None and held.device != device and a < held.end <= b
-                    cause = "stream_wait" if waited else "launch_latency"
-                else:
-                    cause, blocking = judge(rank, a, launch, b)
-            for begin, end in windows:
-                if max(a, begin) < min(b, end):
-                    gaps.append(Gap(device, max(a, begin), min(b, end), cause, blocking))
-    return gaps
 
 
 # ---- The critical path ----
@@ -562,6 +514,9 @@ class Checker:
         self.files = {r: os.path.join(run, text[f]) for r, f in zip(ranks["rank"], ranks["file"]) if f < len(text)}
 
     def table(self, name, rank):
+        return [row for row in self.all_rows(name) if row["rank"] == rank]
+
+    def all_rows(self, name):
         if name not in self.tables:
             done = subprocess.run([self.lockstep, "analyze", self.run, "--table", name, "--rank", "all", "--top", "0",
                                    "--json", "-"], capture_output=True, text=True)
@@ -570,7 +525,7 @@ class Checker:
             table = json.loads(done.stdout)
             columns = [c["name"] for c in table["columns"]]
             self.tables[name] = [dict(zip(columns, row)) for row in table["rows"]]
-        return [row for row in self.tables[name] if row["rank"] == rank]
+        return self.tables[name]
 
     def same(self, what, got, want):
         self.compared += 1
@@ -596,36 +551,7 @@ class Checker:
             self.check_path(where, number, rank, windows[0])
 
     def check_idle(self, where, number, rank, windows):
-        gaps = gaps_of(rank, windows)
-        several = len(rank.devices()) > 1
-        want = collections.Counter()
-        for gap in gaps:
-            for cause in (gap.cause, "all"):
-                want[gap.device if several else None, cause] += gap.end - gap.begin
-                want[gap.device if several else None, cause, "n"] += 1
-        rows = self.table("idle", number)
-        for row in rows:
-            key = (row["device"], row["cause"])
-            self.same(where + f"idle {key}", row["total_ns"], want.pop(key, 0))
-            self.same(where + f"idle gaps {key}", row["count"], want.pop((*key, "n"), 0))
-        self.same(where + "idle causes", dict(want), {})
-        # A rank without kernels is a CPU rank to the identity.
-        if not several and not rank.mpi and any(not op.copy for op in rank.ops):
-            everything = [row["total_ns"] for row in rows if row["cause"] == "all"]
-            self.same(where + "idle of the identity", everything, [self.idle[number]])
-        listed = sorted((row["begin_ns"], row["gap_ns"], row["cause"], row["device"]) for row in self.table("idle-gaps", number))
-        self.same(where + "idle-gaps", listed, sorted((g.begin, g.end - g.begin, g.cause, g.device) for g in gaps))
-        after = sum(row["idle_after_ns"] for row in self.table("syncs", number))
-        self.same(where + "idle after syncs", after, sum(g.end - g.begin for g in gaps if g.cause == "sync"))
-        self.same(where + "syncs", sum(row["count"] for row in self.table("syncs", number)), len(rank.blocking))
-        for row in self.table("launch-bound", number):
-            inside = [(b, e) for i, b, e in self.steps[number] if i == row["step"]] or windows
-            device = row["device"] if row["device"] is not None else rank.devices()[0]
-            idle = lambda causes: sum(max(0, min(g.end, e) - max(g.begin, b)) for g in gaps for b, e in inside
-                                      if g.device == device and g.cause in causes)
-            everything = {g.cause for g in gaps}
-            self.same(where + f"step {row['step']} idle", row["idle_ns"], idle(everything))
-            self.same(where + f"step {row['step']} limited", row["launch_limited_ns"], idle({"host", "launch_latency"}))
+        idle_parts.check(self, where, number, rank, windows)
 
     def describe(self, where, row, values, unit=1, prefix="", suffix="_ns"):
         values = np.array(values, dtype=np.int64)

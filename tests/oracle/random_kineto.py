@@ -24,6 +24,8 @@ class Trace:
         self.free = {stream: 0 for stream in self.streams}
         self.threads = [11] + ([12] if self.r.random() < 0.6 else [])
         self.steps = self.r.randint(0, 3)
+        self.bare = random.Random(seed ^ 0x0b5).random() < 0.2
+        self.loads = random.Random(seed ^ 0x10ad).random() < 0.5
         self.heavy = self.r.choice([1, 1, 8, 30])  # How much longer GPU work takes: who waits for whom.
 
     def us(self, ns):
@@ -136,8 +138,10 @@ class Trace:
                                cuda_sync_kind="Context Sync" if everything else "Stream Sync")
                 now = end
             else:
-                self.call("cudaEventQuery", now, now + 400, tid)
-                now += 400
+                length = r.choice([400, 400, 40_000])
+                self.call(r.choice(["cudaEventQuery", "cudaMalloc", "cudaFree", "cuModuleLoadData", "cudaHostAlloc"]), now,
+                          now + length, tid)
+                now += length
             if self.waits and r.random() < 0.25:
                 now = self.event_calls(now, tid)
             now += r.choice([0, 300, 2_000])
@@ -149,13 +153,17 @@ class Trace:
         r, now = self.r, 1_000_000
         for step in range(max(self.steps, 1)):
             begin = now
-            if r.random() < 0.5:
+            if self.loads and r.random() < 0.5:
                 self.event("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", now,
                            now + 40_000, 11)
                 now += 41_000
             for tid in self.threads:  # One after the other: forward, backward.
+                phase = now
                 for _ in range(r.randint(1, 6)):
                     now = self.operator(now, tid) + r.choice([0, 1_000, 25_000])
+                if r.random() < 0.4:
+                    self.event("user_annotation", r.choice(["Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad",
+                                                            "forward", "backward", "tokenize", "train"]), phase, now, tid)
             if self.steps:
                 self.event("user_annotation", f"ProfilerStep#{step + 5}", begin, now, 11)
                 now += 500
@@ -163,6 +171,8 @@ class Trace:
             until = r.choice([1_000_000, 1_400_000]) / 1000
             self.events = [e for e in self.events if e["cat"] not in ("cuda_runtime", "cuda_driver") or
                            (e["ts"] >= until and r.random() < 0.95)]
+        if self.bare:  # A trace without operators.
+            self.events = [e for e in self.events if e["cat"] != "cpu_op"]
         r.shuffle(self.events)
         return {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1},
                 "traceEvents": self.events, "traceName": "random"}

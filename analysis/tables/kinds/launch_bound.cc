@@ -23,12 +23,15 @@ const struct Columns : TableColumns {
   Column window = Add("window_ns", kNs, "the step on the GPU", kSum);
   Column busy = Add("busy_ns", kNs, "any stream busy", kSum);
   Column idle = Add("idle_ns", kNs, "no stream busy", kSum);
-  Column launch_limited =
-      Add("launch_limited_ns", kNs, "part of idle by launches that came late or started late", kSum);
+  Column launch_limited = Add("launch_limited_ns", kNs,
+                              "part of idle in which the host was too slow with the launch (calls, operators, Python), "
+                              "or a launch was starting",
+                              kSum);
   Column of_idle = Add("launch_limited_share", kFraction, "of idle");
   Column input = AddDetail("input_ns", kNs, "part of idle by data loading", kSum);
-  Column sync = AddDetail("sync_ns", kNs, "part of idle after syncs", kSum);
-  Column collective = AddDetail("collective_ns", kNs, "part of idle by the host's communication", kSum);
+  Column sync =
+      AddDetail("sync_ns", kNs, "part of idle until syncs returned, and the launches that they delayed", kSum);
+  Column collective = AddDetail("collective_ns", kNs, "part of idle in communication on the CPU", kSum);
   Column compute = AddDetail("compute_ns", kNs, "compute kernels running", kSum);
   Column launches = Add("launches", kCount, "calls that launched what began in the step", kSum);
   Column launch_cpu = Add("launch_cpu_ns", kNs, "the host's time in them", kSum);
@@ -74,7 +77,7 @@ class PerStep {
     sums_.assign(windows_.size(), {});
     for (std::size_t i = 0; i < windows_.size(); ++i) sums_[i].window = windows_[i].end - windows_[i].begin;
     for (const gpu::Gap& gap : found.gaps)
-      if (gap.device == device.device) AddGap(gap);
+      if (gap.device == device.device) AddGap(found, gap);
     AddOps(device.device);
     if (rank_.steps.empty()) {
       Sums all;
@@ -103,7 +106,7 @@ class PerStep {
     return time_ns < windows_[at].end || last_instant ? at : windows_.size();
   }
 
-  void AddGap(const gpu::Gap& gap) {
+  void AddGap(const gpu::DeviceGaps& found, const gpu::Gap& gap) {
     auto w = std::upper_bound(windows_.begin(), windows_.end(), gap.at.begin,
                               [](std::int64_t t, const Interval& window) { return t < window.end; });
     for (; w != windows_.end() && w->begin < gap.at.end; ++w) {
@@ -111,10 +114,14 @@ class PerStep {
       if (ns <= 0) continue;
       Sums& sum = sums_[static_cast<std::size_t>(w - windows_.begin())];
       sum.idle += ns;
-      if (gpu::LaunchLimited(gap.cause)) sum.limited += ns;
-      if (gap.cause == gpu::GapCause::kInput) sum.input += ns;
-      if (gap.cause == gpu::GapCause::kSync) sum.sync += ns;
-      if (gap.cause == gpu::GapCause::kCollective) sum.collective += ns;
+      for (const gpu::GapPart& part : found.PartsOf(gap)) {
+        const std::int64_t of_part = std::min(part.at.end, w->end) - std::max(part.at.begin, w->begin);
+        if (of_part <= 0) continue;
+        if (gpu::LaunchLimited(part.kind)) sum.limited += of_part;
+        if (part.kind == gpu::PartKind::kInput) sum.input += of_part;
+        if (part.kind == gpu::PartKind::kSync) sum.sync += of_part;
+        if (part.kind == gpu::PartKind::kCommunication) sum.collective += of_part;
+      }
     }
   }
 

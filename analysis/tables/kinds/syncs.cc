@@ -20,8 +20,10 @@ const struct Columns : TableColumns {
   Column total = Add("total_ns", kNs, "the host's time in them", kSum);
   Column mean = Add("mean_ns", kNs, "mean");
   Column max = AddDetail("max_ns", kNs, "longest", kMax);
-  Column idle_after =
-      Add("idle_after_ns", kNs, "idle time of the GPU that these caused (cause sync of the table idle)", kSum);
+  Column idle_after = Add("idle_after_ns", kNs,
+                          "idle time of the GPU that these caused: until they returned, and the launches that they "
+                          "delayed (sync, memory and copy of the table idle)",
+                          kSum);
   Column idle_gaps = Add("idle_gaps", kCount, "in so many gaps", kSum);
   Column idle_largest = AddDetail("idle_largest_ns", kNs, "the largest of them", kMax);
   Column idle_step = AddDetail("idle_largest_step", kId, "its step");
@@ -99,15 +101,18 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     sum.waited_ns += rank.tables.sync.duration_ns[call.sync];
   }
   for (const gpu::Gap& gap : found.gaps) {
-    if (gap.cause != gpu::GapCause::kSync) continue;
-    Sum& sum = sum_of(gap.blocking);
-    const std::int64_t ns = gap.at.end - gap.at.begin;
-    sum.idle_ns += ns;
-    ++sum.gaps;
-    if (ns <= sum.largest_ns) continue;
-    sum.largest_ns = ns;
-    const gpu::RankView::Step* step = rank.StepAt(gap.at.begin);
-    sum.largest_step = step != nullptr ? Int(step->index) : Cell();
+    std::map<std::uint32_t, std::int64_t> by_call;
+    for (const gpu::GapPart& part : found.PartsOf(gap))
+      if (part.blocking != kNone) by_call[part.blocking] += part.at.end - part.at.begin;
+    for (const auto& [call, ns] : by_call) {
+      Sum& sum = sum_of(call);
+      sum.idle_ns += ns;
+      ++sum.gaps;
+      if (ns <= sum.largest_ns) continue;
+      sum.largest_ns = ns;
+      const gpu::RankView::Step* step = rank.StepAt(gap.at.begin);
+      sum.largest_step = step != nullptr ? Int(step->index) : Cell();
+    }
   }
   for (const auto& [key, sum] : sums) {
     const auto& [call, op, range] = key;

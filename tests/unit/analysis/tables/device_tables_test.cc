@@ -158,26 +158,28 @@ TEST(IdleTable, EachCauseAndTheirSum) {
   const GpuEvents rank = Gaps();
   const Table table = TableOf(rank, "idle", {0, 320'000});
   const auto total = [&](std::string_view cause) { return At(table, FindRow(table, "cause", S(cause)), "total_ns"); };
-  EXPECT_EQ(total("launch_latency"), I(10'000));
-  EXPECT_EQ(total("host"), I(60'000));
-  EXPECT_EQ(total("sync"), I(40'000));
-  EXPECT_EQ(total("input"), I(40'000));
-  EXPECT_EQ(total("collective"), I(40'000));
+  EXPECT_EQ(total("between"), I(76'000));
+  EXPECT_EQ(total("operator"), I(53'000));
+  EXPECT_EQ(total("launch"), I(4'000));
+  EXPECT_EQ(total("start"), I(26'000));
+  EXPECT_EQ(total("sync"), I(3'000));
+  EXPECT_EQ(total("input"), I(29'000));
+  EXPECT_EQ(total("communication"), I(29'000));
   EXPECT_EQ(total("launch_unknown"), I(20'000));
-  EXPECT_EQ(total("edge_of_trace"), I(30'000));
   EXPECT_EQ(total("all"), I(240'000));
   EXPECT_EQ(At(table, 0, "cause"), S("all"));
   EXPECT_EQ(At(table, 0, "count"), I(8));
   EXPECT_EQ(At(table, 0, "largest_ns"), I(60'000));
   EXPECT_DOUBLE_EQ(RealOf(At(table, 0, "share_of_window")), 0.75);
-  EXPECT_DOUBLE_EQ(RealOf(At(table, FindRow(table, "cause", S("host")), "share_of_idle")), 0.25);
+  EXPECT_DOUBLE_EQ(RealOf(At(table, FindRow(table, "cause", S("operator")), "share_of_idle")), 53.0 / 240);
   EXPECT_EQ(At(table, 0, "device"), Cell());
 }
 
 TEST(IdleTable, ClippedToTheWindow) {
   const GpuEvents rank = Gaps();
   const Table table = TableOf(rank, "idle", {50'000, 155'000});
-  EXPECT_EQ(At(table, FindRow(table, "cause", S("host")), "total_ns"), I(50'000));
+  EXPECT_EQ(At(table, FindRow(table, "cause", S("operator")), "total_ns"), I(45'000));
+  EXPECT_EQ(At(table, FindRow(table, "cause", S("sync")), "total_ns"), I(3'000));
   EXPECT_EQ(At(table, FindRow(table, "cause", S("all")), "total_ns"), I(90'000));
 }
 
@@ -200,6 +202,65 @@ TEST(IdleTable, OfRanksTogether) {
   EXPECT_DOUBLE_EQ(RealOf(At(table, 0, "share_of_window")), 0.75);
 }
 
+// Ranks that lack a cause have their idle time all the same: one denominator for all rows.
+TEST(IdleTable, SharesAreOfAllRanks) {
+  const GpuEvents a = Gaps();
+  GpuEvents b;
+  b.us = 1000;
+  b.Launched("only", 100, 220, 99);
+  const merge::Timeline timeline = TimelineOf({&a, &b}, {{0, 320'000}, {0, 320'000}});
+  const Table table = Make("idle", timeline, {&a, &b});
+  double shares = 0;
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    EXPECT_EQ(At(table, static_cast<std::int64_t>(row), "idle_ns"), I(440'000));
+    EXPECT_EQ(At(table, static_cast<std::int64_t>(row), "window_ns"), I(640'000));
+    if (At(table, static_cast<std::int64_t>(row), "cause") != S("all"))
+      shares += RealOf(At(table, static_cast<std::int64_t>(row), "share_of_idle"));
+  }
+  EXPECT_NEAR(shares, 1, 1e-12);
+}
+
+// A wait is to blame for its return and for the launch that came late, not for what the host did in between.
+TEST(IdleTable, NothingAfterAWaitIsTheWaits) {
+  GpuEvents rank;
+  rank.us = 1000;
+  rank.Launched("a", 10, 100, 5);
+  rank.Call("cudaStreamSynchronize", 20, 103);
+  rank.Op(0, "aten::sort", 103, 500);
+  rank.Launched("b", 510, 520, 505);
+  const Table table = TableOf(rank, "idle", {10'000, 520'000});
+  EXPECT_EQ(At(table, FindRow(table, "cause", S("sync")), "total_ns"), I(3'000 + 1'000 + 4'000));
+  EXPECT_EQ(At(table, FindRow(table, "cause", S("operator")), "total_ns"), I(397'000));
+  EXPECT_EQ(At(table, FindRow(table, "cause", S("between")), "total_ns"), I(5'000));
+}
+
+TEST(IdleTable, WhatIsLaunchedAndDoesNotStartHasNoReasonInTheTrace) {
+  GpuEvents rank;
+  rank.us = 1000;
+  rank.Launched("a", 10, 20, 5);
+  rank.Launched("b", 220, 230, 6);
+  const Table table = TableOf(rank, "idle", {10'000, 230'000});
+  EXPECT_EQ(At(table, FindRow(table, "cause", S("start")), "total_ns"), I(30'000));
+  EXPECT_EQ(At(table, FindRow(table, "cause", S("not_started")), "total_ns"), I(170'000));
+}
+
+TEST(IdleTable, InputThatNobodyMarksStandsBeforeTheForwardPass) {
+  GpuEvents rank;
+  rank.us = 1000;
+  rank.Step(1, 0, 1'000'000);
+  rank.Step(2, 1'000'000, 2'000'000);
+  for (const std::int64_t at : {0, 1'000}) {
+    rank.Op(0, "aten::stack", at + 100, at + 300);
+    rank.Op(0, "aten::conv2d", at + 500, at + 510);
+    rank.Launched("conv", at + 505, at + 900, at + 502);
+    rank.tables.ranges.category[rank.Range(2, 0, "Optimizer.step#SGD.step", at + 920, at + 950)] = 4;
+    rank.Launched("adam", at + 940, at + 945, at + 930);
+  }
+  const Table table = TableOf(rank, "idle", {0, 2'000'000});
+  // Twice from the step's begin, the first time after a window's edge, and what follows the optimizer's step.
+  EXPECT_EQ(At(table, FindRow(table, "cause", S("before_forward")), "total_ns"), I(1'000'000 + 50'000 - 50'000));
+}
+
 TEST(IdleTable, SyncPseudoKernelsAreNoWork) {
   GpuEvents rank;
   rank.Launched("a", 10, 20, 5);
@@ -212,16 +273,19 @@ TEST(IdleGapsTable, SaysWhatWasAround) {
   const GpuEvents rank = Gaps();
   const Table table = TableOf(rank, "idle-gaps", {0, 320'000});
   ASSERT_EQ(table.rows.size(), 8u);
-  EXPECT_EQ(At(table, 0, "cause"), S("host"));
+  EXPECT_EQ(At(table, 0, "cause"), S("operator"));
+  EXPECT_EQ(At(table, 0, "cause_ns"), I(52'000));
+  EXPECT_EQ(At(table, 0, "operator_ns"), I(52'000));
+  EXPECT_EQ(At(table, 0, "between_ns"), I(3'000));
   EXPECT_EQ(At(table, 0, "gap_ns"), I(60'000));
   EXPECT_EQ(At(table, 0, "at_ns"), I(40'000));
   EXPECT_EQ(At(table, 0, "host"), S("aten::mm"));
   EXPECT_EQ(At(table, 0, "call"), Cell());
   EXPECT_EQ(At(table, 0, "before"), S("b"));
   EXPECT_EQ(At(table, 0, "after"), S("c"));
-  const std::int64_t sync = FindRow(table, "cause", S("sync"));
-  EXPECT_EQ(At(table, sync, "host"), S("aten::item"));
-  EXPECT_EQ(At(table, sync, "call"), S("cudaStreamSynchronize"));
+  EXPECT_EQ(At(table, 1, "cause"), S("between"));
+  EXPECT_EQ(At(table, 1, "host"), S("forward"));
+  EXPECT_EQ(At(table, 1, "sync_ns"), I(3'000));
   EXPECT_EQ(At(table, FindRow(table, "cause", S("input")), "host"), S("enumerate(DataLoader)"));
   TableOptions two;
   two.top = 2;
@@ -393,7 +457,7 @@ TEST(SyncsTable, SayWhereAndWhatTheyCost) {
   EXPECT_EQ(At(table, 0, "range"), S("forward"));
   EXPECT_EQ(At(table, 0, "count"), I(1));
   EXPECT_EQ(At(table, 0, "total_ns"), I(13'000));
-  EXPECT_EQ(At(table, 0, "idle_after_ns"), I(40'000));
+  EXPECT_EQ(At(table, 0, "idle_after_ns"), I(3'000));
   EXPECT_EQ(At(table, 0, "idle_gaps"), I(1));
   EXPECT_EQ(At(table, 0, "gpu_wait_ns"), Cell());
 }

@@ -175,8 +175,11 @@ TEST(StreamWaits, RecordsOfOtherDevicesAndIdleTime) {
   bool seen = false;
   for (const gpu::Gap& gap : gaps.gaps)
     if (gap.device == 0 && gap.at.begin == 200) {
-      EXPECT_EQ(gap.cause, gpu::GapCause::kStreamWait);
       EXPECT_EQ(gap.at.end, 602);
+      // Held until what the other device did had ended, then started.
+      const auto ns = gpu::NsByKind(gaps, gap);
+      EXPECT_EQ(ns[static_cast<std::size_t>(gpu::PartKind::kStreamWait)], 400);
+      EXPECT_EQ(ns[static_cast<std::size_t>(gpu::PartKind::kStart)], 2);
       seen = true;
     }
   EXPECT_TRUE(seen);

@@ -1,0 +1,42 @@
+#pragma once
+// The gaps of the GPU behind a finding, for --explain: when, how long, of which parts, what ended them.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "analysis/causes/rank_events.h"
+#include "analysis/core/model.h"
+
+namespace lockstep::analysis {
+
+class GapEvidence {
+ public:
+  // Looks at all gaps of the rank's busiest device: f(gap, stretch, part, ns) for each part within a stretch says
+  // whether it is the finding's. Keeps the gaps that have most of that.
+  void Look(const RankEvents& events, const std::function<bool(const gpu::Gap& gap, std::size_t stretch,
+                                                               const gpu::GapPart& part, std::int64_t ns)>& f);
+  std::int64_t gaps() const { return gaps_; }  // That have a part of the finding.
+  std::int64_t ns() const { return ns_; }      // All those parts.
+
+  // "; 62 % after the host had waited for the GPU in aten::item ...", where that is a tenth of the finding's time or
+  // more: without the wait the host would run ahead, and that time beside the GPU's work. "" otherwise.
+  static std::string AfterWaits(const std::vector<const GapEvidence*>& ranks);
+  // Of several ranks: the gaps with most of the finding's time first. The parts of a row sum to its length.
+  static Evidence Rows(const std::vector<const GapEvidence*>& ranks);
+
+ private:
+  struct Row {
+    std::int32_t rank;
+    std::int64_t step, at_ns, length_ns, own_ns;
+    std::vector<std::int64_t> parts_ns;  // By group of gap_evidence.cc.
+    std::string name;
+  };
+  std::vector<Row> rows_;
+  std::map<std::string, std::int64_t> after_wait_;  // By where the host had waited when the gap began.
+  std::int64_t gaps_ = 0, ns_ = 0;
+};
+
+}  // namespace lockstep::analysis

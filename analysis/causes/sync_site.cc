@@ -1,0 +1,38 @@
+#include "analysis/causes/sync_site.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep::analysis {
+
+SyncSite SiteOf(const RankEvents& events, const gpu::BlockingCall& call) {
+  constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kPythonFunction = schema::RangeSource::kPython;
+  SyncSite site{gpu::BlockingName(events.view(), call), {}, {}};
+  if (call.thread == schema::kNone) return site;
+  const auto& ranges = events.view().tables.ranges;
+  for (std::uint32_t range = events.nest().At(call.thread, call.begin_ns); range != schema::kNone;
+       range = events.nest().Parent(range)) {
+    const std::uint8_t source = ranges.source[range];
+    if (source == kCpuOp) {
+      // aten::item calls aten::_local_scalar_dense: what the program wrote is the outer one.
+      const std::string_view name = events.RangeName(range);
+      if (site.op.empty() || (name.starts_with("aten::") && site.op.starts_with("aten::") && site.range.empty()))
+        site.op = name;
+    } else if (source != kPythonFunction && site.range.empty() &&
+               !events.RangeName(range).starts_with("ProfilerStep#")) {
+      site.range = events.RangeName(range);
+    }
+  }
+  return site;
+}
+
+std::string Where(const SyncSite& site) {
+  std::string text = ShortName(site.call);
+  if (!site.op.empty()) text = fmt::format("{} ({})", ShortName(site.op), text);
+  if (!site.range.empty()) text += fmt::format(" in \"{}\"", ShortName(site.range));
+  return text;
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,63 @@
+#include "analysis/gpu/model_ranges.h"
+
+#include <map>
+#include <utility>
+
+namespace lockstep::gpu {
+
+ModelRanges::ModelRanges(const RankView& rank, const GpuTimeline& timeline, const RangeNest& nest,
+                         const std::vector<Interval>& windows) {
+  constexpr std::uint32_t kNone = schema::kNone;
+  const schema::Ranges& ranges = rank.tables.ranges;
+  const schema::Api& api = rank.tables.api;
+  std::uint32_t training = kNone;
+  for (std::uint32_t row = 0; row < rank.tables.threads.rows() && training == kNone; ++row)
+    if (rank.tables.threads.training[row]) training = rank.tables.threads.thread[row];
+
+  struct Named {
+    std::int64_t launches = 0;
+    std::uint32_t last_launch = kNone;  // That was counted: names recur among the ranges around one.
+    std::vector<Interval> at;
+  };
+  std::map<std::uint32_t, Named> names;
+  std::int64_t launches = 0;
+  std::vector<bool> seen(api.rows(), false);
+  for (const GpuOp& op : timeline.ops) {
+    if (!op.busy || op.api == kNone || seen[op.api]) continue;
+    seen[op.api] = true;
+    ++launches;
+    for (const std::uint32_t thread : {api.thread[op.api], training}) {
+      if (thread == kNone) continue;
+      for (std::uint32_t range = nest.At(thread, api.begin_ns[op.api]); range != kNone; range = nest.Parent(range)) {
+        Named& named = names[ranges.name[range]];
+        named.launches += named.last_launch != op.api;
+        named.last_launch = op.api;
+      }
+    }
+  }
+  const auto takes_part = [&](std::uint32_t row) {
+    return ranges.kind[row] != schema::RangeKind::kMark && ranges.source[row] != schema::RangeSource::kCpuOp;
+  };
+  for (std::uint32_t row = 0; row < ranges.rows(); ++row)
+    if (takes_part(row))
+      if (const auto named = names.find(ranges.name[row]); named != names.end())
+        named->second.at.push_back({ranges.begin_ns[row], ranges.begin_ns[row] + ranges.duration_ns[row]});
+  std::map<std::uint32_t, bool> by_name;
+  for (auto& [name, named] : names) {
+    const IntervalSet at = Normalize(std::move(named.at));
+    std::int64_t covered = 0;
+    for (const Interval& window : windows) covered += TotalWithin(at, window);
+    by_name[name] = 2 * named.launches >= launches || 2 * covered >= Total(windows);
+  }
+  encloses_.assign(ranges.rows(), false);
+  for (std::uint32_t row = 0; row < ranges.rows(); ++row) {
+    if (!takes_part(row)) continue;
+    const std::uint8_t category = ranges.category[row];
+    const auto named = by_name.find(ranges.name[row]);
+    encloses_[row] = category == schema::Category::kForward || category == schema::Category::kBackward ||
+                     category == schema::Category::kOptimizer || (named != by_name.end() && named->second) ||
+                     rank.Text(ranges.name[row]).starts_with("ProfilerStep#");
+  }
+}
+
+}  // namespace lockstep::gpu
