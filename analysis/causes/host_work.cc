@@ -7,6 +7,7 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
@@ -97,8 +98,7 @@ class HostWork : public CauseOf<Work> {
       finding.action =
           fmt::format("take \"{}\" out of the step, into another thread, or do it while the GPU still has work", name);
     else
-      finding.action =
-          "see what the host does there: name ranges (record_function, NVTX), or record operators (--torch-ops)";
+      finding.action = WhatTheHostDoes(SourceOf(context.timeline()));
     finding.upper_bound = true;
     finding.confidence = named || operators ? 0.6 : 0.5;
     SetPrice(cost, finding);
@@ -121,6 +121,17 @@ class HostWork : public CauseOf<Work> {
     for (const auto& [name, sum] : order)
       if (sum.library) return name;
     return {};
+  }
+
+  // How to learn the reason that the trace does not hold: flags of `lockstep run` only for what it recorded.
+  static std::string_view WhatTheHostDoes(const Source& source) {
+    if (source.imported.find("kineto") != std::string::npos)
+      return "see what the host does there: name ranges (record_function), or profile with with_stack=True and import "
+             "with --python-functions";
+    if (!source.imported.empty()) return "see what the host does there: name ranges (NVTX) in the program";
+    return source.torch ? "see what the host does there: name ranges (record_function, NVTX), or record operators "
+                          "(--torch-ops)"
+                        : "see what the host does there: name ranges (lockstep.h, NVTX)";
   }
 
   // What covers half of the wait; a whole step or the profiler's mark says nothing.

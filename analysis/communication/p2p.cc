@@ -136,6 +136,8 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   const std::int64_t waited = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
   if (s.per_step)
     finding.saves_ns_per_step = gpu ? std::min(waited, s.terms.idle_ns + s.terms.exposed_unsplit_ns) : waited;
+  else
+    finding.saves_share = static_cast<double>(waited) / static_cast<double>(whole);
   finding.upper_bound = true;
   finding.confidence = 0.7;
   finding.rank = late;

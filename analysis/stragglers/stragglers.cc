@@ -271,7 +271,7 @@ class Search {
     finding.rank = straggler.rank;
     finding.headline = Headline(fmt::format("Rank {} holds {} back", straggler.rank, pair ? "the other" : "everyone"),
                                 pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it");
-    if (context_.units_are_steps()) finding.saves_ns_per_step = straggler.saves_ns_per_step;
+    SetPrice(straggler.saves_ns, finding);
     finding.brief = named.cause.more_compute_ns && *named.cause.more_compute_ns > 0
                         ? fmt::format("{} ({}) computes {} longer", name, node, Duration(*named.cause.more_compute_ns))
                         : fmt::format("{} ({}) arrives last", name, node);
@@ -308,7 +308,7 @@ class Search {
     finding.rank = costliest;
     finding.headline =
         Headline(fmt::format("R{} hold everyone back", name.substr(1)), "the other ranks wait", saves, "them");
-    if (context_.units_are_steps()) finding.saves_ns_per_step = saves;
+    SetPrice(saves, finding);
     finding.brief = fmt::format(
         "{} {}", name,
         nodes.size() == 1 && analysis_.run.nodes > 1 ? fmt::format("(all {}) arrive last", nodes[0]) : "arrive last");
@@ -332,6 +332,13 @@ class Search {
                                       straggler.saves_interval_ns.second, LowerMedian(std::move(late))});
     }
     analysis_.findings.push_back(std::move(finding));
+  }
+
+  void SetPrice(std::int64_t saves_ns, Finding& finding) const {
+    if (context_.units_are_steps())
+      finding.saves_ns_per_step = saves_ns;
+    else
+      finding.saves_share = static_cast<double>(saves_ns) / static_cast<double>(length_);
   }
 
   std::string ActionsByCause() const {

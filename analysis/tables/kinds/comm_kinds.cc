@@ -56,7 +56,7 @@ CollectiveKind KindNamed(std::string_view name) {
 
 void Bandwidths(TableRow& row, const TableTotals&) {
   const std::int64_t ns = IntOf(row[col.timed_transfer]);
-  if (ns <= 0 || IntOf(row[col.bytes]) <= 0) return;
+  if (ns <= 0 || IntOf(row[col.bytes]) <= 0 || !EnoughForRate(row, IntOf(row[col.timed]), IntOf(row[col.size]))) return;
   const double algbw = 1e9 * static_cast<double>(IntOf(row[col.bytes])) * static_cast<double>(IntOf(row[col.timed])) /
                        static_cast<double>(ns);
   row[col.algbw] = algbw;
