@@ -76,7 +76,7 @@ void FindStarved(const Context& context, Analysis& analysis) {
   finding.action =
       run.ranks_sharing_cores > 0
           ? "use as many ranks as cores; the timings of this run do not apply to a run with a core per rank"
-          : "see what else runs on the nodes, or widen the ranks' core sets (mpirun --report-bindings)";
+          : "see what else runs on the nodes, or widen the ranks' core sets (taskset -cp PID shows them)";
   analysis.findings.push_back(std::move(finding));
 }
 

@@ -70,6 +70,7 @@ class Pricing {
   void Run() {
     PriceStragglers();
     for (Finding& finding : analysis_.findings) Price(finding);
+    LeaveToNamed();
     JoinWaiting();
   }
 
@@ -171,6 +172,9 @@ class Pricing {
     const std::int64_t gain = finding.saves_ns_per_step.value_or(0), whole = analysis_.summary.terms.Sum();
     if (static_cast<double>(gain) < kWorthShare * static_cast<double>(whole))
       return fmt::format("a step would be next to no shorter ({})", ByReplay());
+    // A claim that has named the step need not name it again.
+    if (finding.headline.find(" step") != std::string::npos && finding.id != FindingId::kStragglerArrival)
+      return fmt::format("it would be {} shorter ({})", Duration(gain), ByReplay());
     return fmt::format("each {} step would be {} shorter ({})", Duration(whole), Duration(gain), ByReplay());
   }
 
@@ -193,8 +197,9 @@ class Pricing {
         // Nobody has a network that takes no time.
         finding.upper_bound = true;
         const bool transfer = finding.id == FindingId::kTransferExposed;
+        finding.headline = Claim(finding);
         finding.headline =
-            fmt::format("{}: {}, {}.", Claim(finding),
+            fmt::format("{}: {}, {}.", finding.headline,
                         transfer ? "if transfers took no time" : "if it moved while the ranks compute", Shorter(finding));
         return;
       }
@@ -206,13 +211,17 @@ class Pricing {
         if (const std::vector<std::int32_t> named = Named(analysis_); !named.empty()) parts.push_back(Without(named));
         const std::optional<Lengths> before = LengthsOf(parts);
         parts.push_back(*remedy);
-        const std::optional<Gains> gains = Between(before, LengthsOf(parts));
-        if (!gains) return;
+        const std::optional<Lengths> after = LengthsOf(parts);
+        const std::optional<Gains> gains = Between(before, after), in_all = Between(LengthsOf({}), after);
+        if (!gains || !in_all) return;
         Take(*gains, finding);
         finding.upper_bound = false;
-        const std::string claim =
-            IsMessage(finding.id) ? finding.headline.substr(0, finding.headline.find_last_of('.')) : TurnsClaim(finding);
-        finding.headline = fmt::format("{}; with equal work on all ranks {}.", claim, Shorter(finding));
+        // The named ranks made it: without them it is gone already.
+        if (parts.size() > 1 && GainShare(analysis_, finding) < kWorthShare &&
+            static_cast<double>(in_all->Typical()) >= kExplainedShare * static_cast<double>(*finding.took_ns))
+          of_named_.push_back(finding.id);
+        if (finding.headline.ends_with('.')) finding.headline.pop_back();
+        finding.headline = fmt::format("{}; with equal work on all ranks {}.", finding.headline, Shorter(finding));
         return;
       }
       default:
@@ -221,10 +230,20 @@ class Pricing {
   }
 
   static bool IsMessage(FindingId id) { return id == FindingId::kP2pLateSender || id == FindingId::kP2pLateReceiver; }
-  static std::string TurnsClaim(const Finding& finding) {
-    std::string claim = finding.headline;
-    if (claim.ends_with('.')) claim.pop_back();
-    return claim;
+
+  // Waiting that goes with the named ranks is theirs, and told with them.
+  void LeaveToNamed() {
+    auto& findings = analysis_.findings;
+    const auto named = std::find_if(findings.begin(), findings.end(),
+                                    [](const Finding& f) { return f.id == FindingId::kStragglerArrival; });
+    if (named == findings.end()) return;
+    for (const FindingId id : of_named_) {
+      const auto at = std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.id == id; });
+      named->evidence += fmt::format("; the same waiting also shows as: {}", at->brief);
+    }
+    std::erase_if(findings, [&](const Finding& f) {
+      return std::find(of_named_.begin(), of_named_.end(), f.id) != of_named_.end();
+    });
   }
 
   // All waiting has one remedy, so it is one time: it is told once, by what takes most. Messages whose waiting equal
@@ -255,6 +274,7 @@ class Pricing {
   const ReplayedRun& replayed_;
   const replay::WhatIf& what_if_;
   Analysis& analysis_;
+  std::vector<FindingId> of_named_;  // Waiting for named ranks.
 };
 
 }  // namespace

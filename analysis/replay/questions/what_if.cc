@@ -18,6 +18,8 @@ namespace lockstep::replay {
 namespace {
 
 constexpr std::uint64_t kSeed = 20'260;
+// Median and mean gain that are further apart than this share of the mean, and of the step, are both told.
+constexpr double kApartShare = 0.2, kApartOfStep = 0.01;
 // By how much more interference may let a replay miss what was recorded.
 constexpr double kMostErrorOfInterference = 0.015;
 
@@ -471,6 +473,15 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
   for (std::size_t i = 0; i < after.size(); ++i) gains.push_back(before[i] - after[i]);
   answer.step_ns = LowerMedian(after);
   answer.gain_ns = LowerMedian(gains);
+  // Of what happens in some steps only the median says nothing or everything.
+  const auto mean = static_cast<double>(std::accumulate(gains.begin(), gains.end(), std::int64_t{0})) /
+                    static_cast<double>(std::max<std::size_t>(1, gains.size()));
+  if (std::abs(mean - static_cast<double>(answer.gain_ns)) >=
+      std::max(kApartShare * std::abs(mean), kApartOfStep * static_cast<double>(replayed_step_ns())))
+    answer.caveats.push_back(fmt::format("the steps differ: on average over the {} replayed ones the gain is {:.3g} ms",
+                                         gains.size(), mean / 1e6));
+  // What makes nothing shorter is no advice.
+  if (answer.gain_ns <= 0) answer.try_it.clear();
   if (after.size() < kLeastStepsOfInterval) return answer;
 
   LS_TRY(const Range range,

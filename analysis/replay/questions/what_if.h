@@ -53,7 +53,7 @@ struct Answer {
   std::vector<std::uint64_t> bucket_bytes;                       // Of another bucketing, in launch order.
   bool extrapolated = false;                                     // Beyond what was measured.
   std::string limit;                                             // What the changed step then consists of most.
-  std::string try_it;                                            // What to do to have it; "" if it is a bound only.
+  std::string try_it;  // What to do to have it; "" if it is a bound only, or gains nothing.
   std::vector<std::string> caveats;
 };
 
