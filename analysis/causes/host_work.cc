@@ -89,11 +89,11 @@ class HostWork : public CauseOf<Work> {
     for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)
       if (order[i].second.ns * 10 > total) finding.evidence += ", " + of(order[i]);
     if (operators)
-      finding.action =
-          cost.per_step ? "let the host do less per step: torch.compile or CUDA graphs, a larger batch, a faster or "
-                          "less shared core; profiling operators slows them as well"
-                        : "first calls load libraries and tune: record later steps (schedule(wait, warmup), --steps); "
-                          "if it stays: torch.compile or CUDA graphs";
+      finding.action = cost.per_step
+                           ? "let the host do less per step: torch.compile or CUDA graphs, a larger batch, a faster or "
+                             "less shared core; profiling operators slows them as well"
+                           : "first calls load libraries and tune: record later steps; "
+                             "if it stays: torch.compile or CUDA graphs";
     else if (named)
       finding.action =
           fmt::format("take \"{}\" out of the step, into another thread, or do it while the GPU still has work", name);

@@ -123,8 +123,8 @@ class Recommendation {
   void Make(Analysis& analysis) const {
     const std::int64_t step = replayed_.what_if().replayed_step_ns();
     const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
-    // What the job does already is no change. As good as the best: within what is worth a line. Of these one whose costs were measured, if there is one, and
-    // the smallest change.
+    // What the job does already is no change. As good as the best: within what is worth a line. Of these one whose
+    // costs were measured, if there is one, and the smallest change.
     std::size_t best = 0;
     for (std::size_t i = 1; i < answers_.size(); ++i)
       if (answers_[i].step_ns < answers_[best].step_ns) best = i;
@@ -275,8 +275,8 @@ void PredictBuckets(const Context& context, Analysis& analysis) {
       low = answer.step_interval_ns->first;
       high = answer.step_interval_ns->second;
     }
-    buckets.curve.push_back(
-        {candidate.cap_mb, candidate.bytes.size(), answer.step_ns, low, high, answer.extrapolated, candidate.one_bucket});
+    buckets.curve.push_back({candidate.cap_mb, candidate.bytes.size(), answer.step_ns, low, high, answer.extrapolated,
+                             candidate.one_bucket});
   }
   if (!answers.empty()) Recommendation(*replayed, answered, answers).Make(analysis);
 }

@@ -154,22 +154,21 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   if (kind.sender && pair->wrong_order_ns * 4 > ns) {
     finding.evidence += fmt::format("; during {} of the wait, an earlier message had already arrived",
                                     Percent(pair->wrong_order_ns, ns));
-    finding.action = gpu ? "receive in the order of sending, or on a stream per partner"
-                         : mpi ? "receive in the order of arrival: MPI_Waitany over posted receives, or MPI_ANY_SOURCE"
-                               : "receive in the order of arrival: post all receives, wait for whichever comes first";
+    finding.action = gpu   ? "receive in the order of sending, or on a stream per partner"
+                     : mpi ? "receive in the order of arrival: MPI_Waitany over posted receives, or MPI_ANY_SOURCE"
+                           : "receive in the order of arrival: post all receives, wait for whichever comes first";
   } else if (gpu) {
     finding.action = fmt::format(
         "give rank {} less to do before it, or rank {} more that needs no message (more micro-batches, another "
         "schedule of the pipeline)",
         late, waiting);
   } else if (kind.sender) {
-    finding.action = fmt::format(
-        "send earlier on rank {} or give it less to do before; let rank {} compute between {} and {}", late, waiting,
-        mpi ? "MPI_Irecv" : "irecv", mpi ? "MPI_Wait" : "wait");
+    finding.action =
+        fmt::format("send earlier on rank {} or give it less to do before; let rank {} compute between {} and {}", late,
+                    waiting, mpi ? "MPI_Irecv" : "irecv", mpi ? "MPI_Wait" : "wait");
   } else {
-    finding.action = fmt::format(
-        "post the receives earlier on rank {} ({} before its work), or use {} on rank {}", late,
-        mpi ? "MPI_Irecv" : "irecv", mpi ? "MPI_Isend" : "isend", waiting);
+    finding.action = fmt::format("post the receives earlier on rank {} ({} before its work), or use {} on rank {}",
+                                 late, mpi ? "MPI_Irecv" : "irecv", mpi ? "MPI_Isend" : "isend", waiting);
   }
   finding.explain.columns = {"source", "destination", "messages", "bytes", "late_sender_ns", "late_receiver_ns"};
   std::vector<const P2pPair*> rows;

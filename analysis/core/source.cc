@@ -13,6 +13,9 @@ Source SourceOf(const merge::Timeline& timeline) {
   Source source;
   source.imported = timeline.Meta("imported");
   source.torch = source.imported.find("kineto") != std::string::npos || timeline.tables.gradient_buckets.rows() > 0;
+  // Steps that its hooks or its profiler mark.
+  const std::string_view steps = timeline.Meta("step_source");
+  source.torch |= steps == "torch hook" || steps == "ProfilerStep";
   const auto& meta = timeline.tables.meta;
   for (std::size_t i = 0; i < meta.rows() && !source.torch; ++i) {
     const std::string_view key = timeline.Text(meta.key[i]);

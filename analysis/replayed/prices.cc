@@ -33,7 +33,7 @@ const ReplayedRun* Held(const Context& context) {
   return replayed != nullptr && replayed->Holds() ? replayed : nullptr;
 }
 
-std::vector<std::int32_t> Named(const Analysis& analysis) {
+std::vector<std::int32_t> NamedRanks(const Analysis& analysis) {
   std::vector<std::int32_t> ranks;
   for (const Straggler& straggler : analysis.stragglers) ranks.push_back(straggler.rank);
   std::sort(ranks.begin(), ranks.end());
@@ -50,8 +50,7 @@ struct Gains {
   bool mean = false;
   std::int64_t Typical() const {
     if (!mean) return LowerMedian(by_step);
-    return std::accumulate(by_step.begin(), by_step.end(), std::int64_t{0}) /
-           static_cast<std::int64_t>(by_step.size());
+    return std::accumulate(by_step.begin(), by_step.end(), std::int64_t{0}) / static_cast<std::int64_t>(by_step.size());
   }
   std::optional<std::pair<std::int64_t, std::int64_t>> Interval(std::uint64_t seed) const {
     if (by_step.size() < replay::kLeastStepsOfInterval) return std::nullopt;
@@ -123,7 +122,7 @@ class Pricing {
   }
 
   void PriceStragglers() {
-    const std::vector<std::int32_t> all = Named(analysis_);
+    const std::vector<std::int32_t> all = NamedRanks(analysis_);
     if (all.empty()) return;
     const std::optional<Lengths> without_all = LengthsOf({Without(all)});
     bool replayed = true;
@@ -134,8 +133,7 @@ class Pricing {
       std::copy_if(all.begin(), all.end(), std::back_inserter(others),
                    [&](std::int32_t rank) { return rank != straggler.rank; });
       // Alone: were the other named ranks on time, as its waiting is priced, too.
-      const std::optional<Lengths> before =
-          others.empty() ? LengthsOf({}) : LengthsOf({Without(std::move(others))});
+      const std::optional<Lengths> before = others.empty() ? LengthsOf({}) : LengthsOf({Without(std::move(others))});
       const std::optional<Gains> gains = OfItsSteps(Between(before, without_all), {&straggler});
       if (gains) straggler.replayed_saves_ns = gains->Typical();
       const bool plays = gains && (straggler.cause != CauseId::kUnknown ||
@@ -146,9 +144,8 @@ class Pricing {
       straggler.price_ns = std::max<std::int64_t>(0, *straggler.replayed_saves_ns);
       straggler.priced_by = "replay";
     }
-    std::stable_sort(analysis_.stragglers.begin(), analysis_.stragglers.end(), [](const auto& a, const auto& b) {
-      return a.price_ns.value_or(0) > b.price_ns.value_or(0);
-    });
+    std::stable_sort(analysis_.stragglers.begin(), analysis_.stragglers.end(),
+                     [](const auto& a, const auto& b) { return a.price_ns.value_or(0) > b.price_ns.value_or(0); });
     if (!replayed) return;
     const std::optional<Gains> together = OfItsSteps(Between(LengthsOf({}), without_all), rows);
     if (!together) return;
@@ -198,9 +195,9 @@ class Pricing {
         finding.upper_bound = true;
         const bool transfer = finding.id == FindingId::kTransferExposed;
         finding.headline = Claim(finding);
-        finding.headline =
-            fmt::format("{}: {}, {}.", finding.headline,
-                        transfer ? "if transfers took no time" : "if it moved while the ranks compute", Shorter(finding));
+        finding.headline = fmt::format("{}: {}, {}.", finding.headline,
+                                       transfer ? "if transfers took no time" : "if it moved while the ranks compute",
+                                       Shorter(finding));
         return;
       }
       case FindingId::kWaitTurns:
@@ -208,7 +205,8 @@ class Pricing {
       case FindingId::kP2pLateReceiver: {
         // Beyond what the named ranks cost.
         std::vector<Question> parts;
-        if (const std::vector<std::int32_t> named = Named(analysis_); !named.empty()) parts.push_back(Without(named));
+        if (const std::vector<std::int32_t> named = NamedRanks(analysis_); !named.empty())
+          parts.push_back(Without(named));
         const std::optional<Lengths> before = LengthsOf(parts);
         parts.push_back(*remedy);
         const std::optional<Lengths> after = LengthsOf(parts);
@@ -259,8 +257,8 @@ class Pricing {
     Finding kept = findings[first];
     for (const Finding& other : findings)
       if (IsWaiting(other.id) && other.replayed && other.id != kept.id)
-        kept.evidence += fmt::format("; the same waiting also shows as: {} ({})", other.brief,
-                                     Duration(other.took_ns.value_or(0)));
+        kept.evidence +=
+            fmt::format("; the same waiting also shows as: {} ({})", other.brief, Duration(other.took_ns.value_or(0)));
     if (IsMessage(kept.id) && GainShare(analysis_, kept) < kWorthShare) {
       kept.saves_ns_per_step.reset();
       kept.saves_interval_ns.reset();
@@ -285,7 +283,7 @@ std::optional<Question> RemedyOf(const Context& context, const Analysis& analysi
   std::optional<Question> question;
   switch (finding.id) {
     case FindingId::kStragglerArrival:
-      question = Question{.kind = Question::kWithoutRanks, .ranks = Named(analysis)};
+      question = Question{.kind = Question::kWithoutRanks, .ranks = NamedRanks(analysis)};
       break;
     case FindingId::kTransferExposed:
       question = Question{.kind = Question::kFreeCommunication};

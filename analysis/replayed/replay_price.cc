@@ -51,7 +51,7 @@ IntervalSet RangesOf(const Context& context, std::int32_t rank, std::uint8_t cat
   return Normalize(std::move(intervals));
 }
 
-std::optional<ReplayPrice> PriceOf(const Context& context, const std::optional<replay::Question>& question) {
+std::optional<ReplayPrice> GainOf(const Context& context, const std::optional<replay::Question>& question) {
   const ReplayedRun* replayed = context.Replayed();
   if (!question || replayed == nullptr) return std::nullopt;
   const Result<replay::Answer> answer = replayed->what_if().Ask(*question);
@@ -133,9 +133,9 @@ std::optional<replay::Question> WithoutSyncs(const Context& context) {
 }
 
 std::optional<ReplayPrice> PriceWithoutRanges(const Context& context, std::uint8_t category) {
-  return PriceOf(context, WithoutRanges(context, category));
+  return GainOf(context, WithoutRanges(context, category));
 }
 
-std::optional<ReplayPrice> PriceWithoutSyncs(const Context& context) { return PriceOf(context, WithoutSyncs(context)); }
+std::optional<ReplayPrice> PriceWithoutSyncs(const Context& context) { return GainOf(context, WithoutSyncs(context)); }
 
 }  // namespace lockstep::analysis

@@ -10,7 +10,7 @@
 namespace lockstep::replay {
 namespace {
 
-using Typical = std::int64_t (*)(std::vector<std::int64_t> values);
+using TypicalFunction = std::int64_t (*)(std::vector<std::int64_t> values);
 
 std::int64_t MedianOf(std::vector<std::int64_t> values) { return LowerMedian(std::move(values)); }
 std::int64_t MeanOf(std::vector<std::int64_t> values) {
@@ -19,7 +19,8 @@ std::int64_t MeanOf(std::vector<std::int64_t> values) {
 
 class Equaliser {
  public:
-  Equaliser(const RecordedRun& run, std::vector<bool> changed, std::vector<bool> compared, Typical typical, Job& job)
+  Equaliser(const RecordedRun& run, std::vector<bool> changed, std::vector<bool> compared, TypicalFunction typical,
+            Job& job)
       : run_(run),
         changed_(std::move(changed)),
         compared_(std::move(compared)),
@@ -100,7 +101,7 @@ class Equaliser {
 
   const RecordedRun& run_;
   const std::vector<bool> changed_, compared_;
-  const Typical typical_;
+  const TypicalFunction typical_;
   std::vector<Operation>& operations_;
   std::vector<std::int64_t> as_it_was_;
   std::map<std::vector<std::uint32_t>, std::vector<std::int64_t>> typical_of_;  // By the ranks compared; of one step.

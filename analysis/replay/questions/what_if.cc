@@ -302,13 +302,14 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
     case Question::kPrefetch:
       answer.question = fmt::format("parameters gathered {} ahead",
                                     question.depth == 1 ? "one unit" : fmt::format("{} units", question.depth));
-      answer.try_it =
-          run_->torch ? fmt::format("FSDP(..., forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE); "
-                                    "FSDP2: set_modules_to_forward_prefetch and set_modules_to_backward_prefetch with "
-                                    "{} each",
-                                    question.depth == 1 ? "one unit" : fmt::format("{} units", question.depth))
-                      : fmt::format("begin each all-gather {} before its use, without waiting for it there",
-                                    question.depth == 1 ? "one unit" : fmt::format("{} units", question.depth));
+      answer.try_it = run_->torch
+                          ? fmt::format(
+                                "FSDP(..., forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE); "
+                                "FSDP2: set_modules_to_forward_prefetch and set_modules_to_backward_prefetch with "
+                                "{} each",
+                                question.depth == 1 ? "one unit" : fmt::format("{} units", question.depth))
+                          : fmt::format("begin each all-gather {} before its use, without waiting for it there",
+                                        question.depth == 1 ? "one unit" : fmt::format("{} units", question.depth));
       break;
     case Question::kMoreRanks:
       answer.question = fmt::format("{} ranks, weak scaling", question.rank_count);
@@ -360,7 +361,8 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
   return Ok();
 }
 
-// One rank's recording holds its own time. What it waited for, and what others would do with a change, is in the others'.
+// One rank's recording holds its own time. What it waited for, and what others would do with a change, is in the
+// others'.
 Status WhatIf::Answerable(const Question& question) const {
   const auto refused = [&](std::string_view alone, std::string_view of_several) {
     const bool all_there = run_->job_ranks <= 1;
@@ -389,8 +391,7 @@ Status WhatIf::Answerable(const Question& question) const {
     case Question::kPerfectSchedule:
     case Question::kMoreRanks:
       if (one)
-        return refused("it communicates with nobody",
-                       "when the others come and how long data moves is not known");
+        return refused("it communicates with nobody", "when the others come and how long data moves is not known");
       if (!communicates_)
         return Error{ErrorCode::kUnsupported, "the replayed steps have no communication between the ranks", "",
                      "check that it was recorded: lockstep doctor, lockstep analyze"};

@@ -43,16 +43,16 @@ struct Question {
 };
 
 struct Answer {
-  std::string question;           // "bucket cap 4 MiB"
-  std::int64_t step_ns = 0;       // Median over the replayed steps.
-  std::int64_t gain_ns = 0;       // Median over the steps of replayed minus changed: positive is faster.
+  std::string question;                       // "bucket cap 4 MiB"
+  std::int64_t step_ns = 0;                   // Median over the replayed steps.
+  std::int64_t gain_ns = 0;                   // Median over the steps of replayed minus changed: positive is faster.
   std::vector<std::int64_t> step_lengths_ns;  // By step, as Comparable() has them.
   // 95 %: of the median over steps, and of the costs. None of fewer than kLeastStepsOfInterval steps.
   std::optional<std::pair<std::int64_t, std::int64_t>> step_interval_ns;
   std::optional<std::pair<std::int64_t, std::int64_t>> gain_interval_ns;  // The same of the gain, paired by step.
-  std::vector<std::uint64_t> bucket_bytes;                       // Of another bucketing, in launch order.
-  bool extrapolated = false;                                     // Beyond what was measured.
-  std::string limit;                                             // What the changed step then consists of most.
+  std::vector<std::uint64_t> bucket_bytes;                                // Of another bucketing, in launch order.
+  bool extrapolated = false;                                              // Beyond what was measured.
+  std::string limit;   // What the changed step then consists of most.
   std::string try_it;  // What to do to have it; "" if it is a bound only, or gains nothing.
   std::vector<std::string> caveats;
 };

@@ -198,7 +198,8 @@ TEST(WhatIf, AdviceOfBucketsActs) {
   EXPECT_EQ(try_it(Cap(1, 1)), "") << "that is what the job does";
   EXPECT_EQ(try_it(Cap(0.5, 0.5)), "") << "it would be slower";
   // Of a job without PyTorch nothing of PyTorch.
-  EXPECT_EQ(Ask(Make(MakeRun({1, 1, 1, 1, 1, 1, 1, 1}), others), Cap(4, 4)).try_it, "reduce gradients in buckets of 4 MiB");
+  EXPECT_EQ(Ask(Make(MakeRun({1, 1, 1, 1, 1, 1, 1, 1}), others), Cap(4, 4)).try_it,
+            "reduce gradients in buckets of 4 MiB");
 }
 
 TEST(WhatIf, CommunicationFreeFasterAndWithoutOverlap) {
