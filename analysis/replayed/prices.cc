@@ -76,12 +76,14 @@ class Pricing {
  private:
   using Lengths = std::vector<std::int64_t>;
 
-  std::optional<Lengths> LengthsOf(const std::vector<Question>& parts) const {
+  // `then`: what the step consists of most after that.
+  std::optional<Lengths> LengthsOf(const std::vector<Question>& parts, std::string* then = nullptr) const {
     if (parts.empty()) return what_if_.replayed_lengths();
     Question all{.kind = Question::kTogether};
     all.together = parts;
     const Result<Answer> answer = what_if_.Ask(parts.size() == 1 ? parts.front() : all);
     if (!answer.ok()) return std::nullopt;
+    if (then != nullptr) *then = answer.value().limit;
     return answer.value().step_lengths_ns;
   }
   static std::optional<Gains> Between(const std::optional<Lengths>& before, const std::optional<Lengths>& after) {
@@ -188,16 +190,20 @@ class Pricing {
     switch (finding.id) {
       case FindingId::kTransferExposed:
       case FindingId::kProgressWaitOnly: {
-        const std::optional<Gains> gains = Between(LengthsOf({}), LengthsOf({*remedy}));
+        std::string then;
+        const std::optional<Gains> gains = Between(LengthsOf({}), LengthsOf({*remedy}, &then));
         if (!gains) return;
         Take(*gains, finding);
         // Nobody has a network that takes no time.
         finding.upper_bound = true;
         const bool transfer = finding.id == FindingId::kTransferExposed;
         finding.headline = Claim(finding);
-        finding.headline = fmt::format("{}: {}, {}.", finding.headline,
-                                       transfer ? "if transfers took no time" : "if it moved while the ranks compute",
-                                       Shorter(finding));
+        finding.headline +=
+            fmt::format(": {}, {}", transfer ? "if transfers took no time" : "if it moved meanwhile", Shorter(finding));
+        // Where nothing is gained the reason is what is worth knowing.
+        if (GainShare(analysis_, finding) < kWorthShare && !then.empty()) finding.headline += ": " + then;
+        finding.headline += '.';
+        finding.then = std::move(then);
         return;
       }
       case FindingId::kWaitTurns:

@@ -201,6 +201,7 @@ class Gpu(unittest.TestCase):
         """Traces with steps replay within 2 %; those without as a whole."""
         if not SHARED.is_dir():
             self.skipTest("the shared traces are not here")
+        replayed = 0
         for folder in sorted(SHARED.iterdir()):
             files = sorted(folder.glob("*.json.gz"))
             if not files or not any(word in folder.name for word in ("hta", "dlrm", "tracelens")):
@@ -213,7 +214,11 @@ class Gpu(unittest.TestCase):
                 out = self.path(folder.name + ".json")
                 done = jobs.run([jobs.LOCKSTEP, "analyze", run, "-q", "--json", out], self.place.name)
                 self.assertIn(done.returncode, (0, 3), done.stderr.decode())
-                self.assertLess(json.loads(out.read_text())["replay"]["self_error"], 0.02)
+                replay = json.loads(out.read_text())["replay"]
+                if replay["skipped"] is None:
+                    replayed += 1
+                    self.assertLess(replay["self_error"], 0.02)
+        self.assertGreater(replayed, 0)
 
 
 if __name__ == "__main__":
