@@ -127,7 +127,7 @@ class Pricing {
     const std::vector<std::int32_t> all = NamedRanks(analysis_);
     if (all.empty()) return;
     const std::optional<Lengths> without_all = LengthsOf({Without(all)});
-    bool replayed = true;
+    bool replayed = true, bound = false;
     std::vector<const Straggler*> rows;
     for (Straggler& straggler : analysis_.stragglers) {
       rows.push_back(&straggler);
@@ -142,12 +142,16 @@ class Pricing {
                                    static_cast<double>(*straggler.replayed_saves_ns) >=
                                        kExplainedShare * static_cast<double>(straggler.saves_ns));
       replayed &= plays;
+      // The replay shows no more than part of it: what the others wait is then at most what there is to gain.
+      bound |= gains && !plays;
       if (!plays) continue;
       straggler.price_ns = std::max<std::int64_t>(0, *straggler.replayed_saves_ns);
       straggler.priced_by = "replay";
     }
     std::stable_sort(analysis_.stragglers.begin(), analysis_.stragglers.end(),
                      [](const auto& a, const auto& b) { return a.price_ns.value_or(0) > b.price_ns.value_or(0); });
+    for (Finding& finding : analysis_.findings)
+      if (bound && finding.id == FindingId::kStragglerArrival) finding.upper_bound = true;
     if (!replayed) return;
     const std::optional<Gains> together = OfItsSteps(Between(LengthsOf({}), without_all), rows);
     if (!together) return;
