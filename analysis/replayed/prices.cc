@@ -28,6 +28,9 @@ using replay::Question;
 // less than this share of what the others wait.
 constexpr double kExplainedShare = 0.5;
 
+// Named ranks that are priced one by one.
+constexpr std::size_t kLeastRows = 8, kMostRows = 64;
+
 const ReplayedRun* Held(const Context& context) {
   const ReplayedRun* replayed = context.Replayed();
   return replayed != nullptr && replayed->Holds() ? replayed : nullptr;
@@ -81,7 +84,7 @@ class Pricing {
     if (parts.empty()) return what_if_.replayed_lengths();
     Question all{.kind = Question::kTogether};
     all.together = parts;
-    const Result<Answer> answer = what_if_.Ask(parts.size() == 1 ? parts.front() : all);
+    const Result<Answer> answer = what_if_.Ask(parts.size() == 1 ? parts.front() : all, false);
     if (!answer.ok()) return std::nullopt;
     if (then != nullptr) *then = answer.value().limit;
     return answer.value().step_lengths_ns;
@@ -129,8 +132,12 @@ class Pricing {
     const std::optional<Lengths> without_all = LengthsOf({Without(all)});
     bool replayed = true, bound = false;
     std::vector<const Straggler*> rows;
+    std::size_t room = replayed_.Plays(kLeastRows, kMostRows);
     for (Straggler& straggler : analysis_.stragglers) {
       rows.push_back(&straggler);
+      // Costliest first; beyond what may be played a row says what the others wait.
+      if (room == 0) continue;
+      --room;
       std::vector<std::int32_t> others;
       std::copy_if(all.begin(), all.end(), std::back_inserter(others),
                    [&](std::int32_t rank) { return rank != straggler.rank; });
@@ -339,7 +346,7 @@ std::optional<std::int64_t> GainTogether(const Context& context, const Analysis&
     if (!remedy) return std::nullopt;
     all.together.push_back(std::move(*remedy));
   }
-  const Result<Answer> answer = replayed->what_if().Ask(all);
+  const Result<Answer> answer = replayed->what_if().Ask(all, false);
   if (!answer.ok()) return std::nullopt;
   return answer.value().gain_ns;
 }

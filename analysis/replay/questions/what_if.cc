@@ -450,7 +450,7 @@ Result<WhatIf::Range> WhatIf::RangeOf(const Question& question, const Assumption
   return range;
 }
 
-Result<Answer> WhatIf::Ask(const Question& question) const {
+Result<Answer> WhatIf::Ask(const Question& question, bool intervals) const {
   Answer answer;
   LS_CHECK(Describe(question, answer));
   LS_CHECK(Answerable(question));
@@ -483,7 +483,7 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
                                          gains.size(), mean / 1e6));
   // What makes nothing shorter is no advice.
   if (answer.gain_ns <= 0) answer.try_it.clear();
-  if (after.size() < kLeastStepsOfInterval) return answer;
+  if (!intervals || after.size() < kLeastStepsOfInterval) return answer;
 
   LS_TRY(const Range range,
          RangeOf(question, assume, answer, predicted_ns, changed, simulator ? &*simulator : nullptr));

@@ -76,7 +76,8 @@ class WhatIf {
   const InterferenceEstimate& interference() const { return interference_; }
 
   // kUnsupported if this run cannot answer it, kUsage if it makes no sense.
-  Result<Answer> Ask(const Question& question) const;
+  // `intervals`: without them it is one replay, with them some more.
+  Result<Answer> Ask(const Question& question, bool intervals = true) const;
   // Ok, or why the ranks that were recorded cannot answer it, whatever the answer would be.
   Status Answerable(const Question& question) const;
   std::string Name(const Question& question) const;  // As Answer::question.
