@@ -6,9 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/causes/contention.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
-#include "analysis/replayed/replayed_run.h"
+#include "analysis/replayed/prices.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -35,14 +36,27 @@ std::string Numbers(const std::vector<std::size_t>& numbers) {
   return text;
 }
 
-// Prices of separate parts of the step add up, as far as there is a step; of one part the largest counts.
-void AddUp(Analysis& analysis) {
+// What all findings gain together, in one place: those whose remedies are replayed by one replay of all of them, the
+// rest by its prices, of which those of the same time count once, as the larger. At most the step, as far as there is
+// one, and at least the largest of them.
+void AddUp(const Context& context, Analysis& analysis) {
   const std::int64_t whole = analysis.summary.terms.Sum();
+  if (whole <= 0) return;
+  std::vector<const Finding*> replayed;
   std::vector<std::size_t> priced, overlapping;
-  double sum = 0;
+  double sum = 0, largest = 0;
+  bool at_most = false;
+  for (const Finding& finding : analysis.findings)
+    if (finding.replayed && GainShare(analysis, finding) >= 0) replayed.push_back(&finding);
+  std::optional<std::int64_t> together;
+  if (replayed.size() > 1) together = GainTogether(context, analysis, replayed);
+  const auto in_replay = [&](std::size_t i) { return together && analysis.findings[i].replayed; };
+  if (together) sum = static_cast<double>(std::max<std::int64_t>(0, *together)) / static_cast<double>(whole);
   for (std::size_t i = 0; i < analysis.findings.size(); ++i) {
     const double gain = GainShare(analysis, analysis.findings[i]);
     if (gain < 0) continue;
+    at_most |= analysis.findings[i].upper_bound;
+    largest = std::max(largest, gain);
     bool alone = true;
     for (const std::size_t other : priced)
       if (Overlap(analysis.findings[other - 1], analysis.findings[i])) {
@@ -50,50 +64,52 @@ void AddUp(Analysis& analysis) {
         if (std::find(overlapping.begin(), overlapping.end(), other) == overlapping.end()) overlapping.push_back(other);
       }
     priced.push_back(i + 1);
-    if (alone)
-      sum += gain;  // By gain: what came before and overlaps is the larger one.
-    else
-      overlapping.push_back(i + 1);
+    if (!alone) overlapping.push_back(i + 1);
+    if (alone && !in_replay(i)) sum += gain;
   }
-  if (priced.size() < 2 || whole <= 0) return;
-  sum = std::min(sum, 1.0);
+  if (priced.size() < 2) return;
+  sum = std::clamp(sum, largest, 1.0);
   std::sort(overlapping.begin(), overlapping.end());
   const std::string total =
       analysis.summary.per_step
           ? fmt::format("{} ({})", Duration(static_cast<std::int64_t>(sum * static_cast<double>(whole) + 0.5)),
                         Percent(sum))
           : Percent(sum);
-  analysis.additivity = overlapping.empty()
-                            ? fmt::format("These are separate parts of the step: together at most {}.", total)
-                            : fmt::format("The prices of {} overlap: all findings together save at most {}.",
-                                          Numbers(overlapping), total);
+  if (together && replayed.size() == priced.size())
+    analysis.additivity =
+        fmt::format("Replayed together, {} gain {}{}.", Numbers(priced), at_most ? "at most " : "", total);
+  else if (overlapping.empty())
+    analysis.additivity = fmt::format("These are separate parts of the step: together at most {}.", total);
+  else
+    analysis.additivity =
+        fmt::format("The prices of {} overlap: all findings together save at most {}.", Numbers(overlapping), total);
 }
 
-// What other buckets gain without the late ranks: the two are one replay, so that neither counts what the other has
-// gained already.
-void ReplayTogether(const Context& context, Analysis& analysis) {
-  const auto number = [&](FindingId id) -> std::size_t {
-    for (std::size_t i = 0; i < analysis.findings.size(); ++i)
-      if (analysis.findings[i].id == id) return i + 1;
-    return 0;
-  };
-  const std::size_t late = number(FindingId::kStragglerArrival), cap = number(FindingId::kBucketsCap);
-  if (late == 0 || cap == 0 || analysis.stragglers.empty() || !analysis.buckets.recommended_cap_mb) return;
-  const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || replayed->what_if().replayed_step_ns() <= 0) return;
-  replay::Question without{.kind = replay::Question::kWithoutRanks}, buckets{.kind = replay::Question::kBucketCap},
-      both{.kind = replay::Question::kTogether};
-  for (const Straggler& straggler : analysis.stragglers) without.ranks.push_back(straggler.rank);
-  std::sort(without.ranks.begin(), without.ranks.end());
-  buckets.cap_bytes = analysis.buckets.recommended_cap_bytes;
-  buckets.first_bytes = analysis.buckets.recommended_first_bytes;
-  both.together = {without, buckets};
-  const Result<replay::Answer> answer = replayed->what_if().Ask(both);
-  if (!answer.ok()) return;
-  analysis.additivity +=
-      fmt::format("{}Replayed together, {} and {} gain {} ({}).", analysis.additivity.empty() ? "" : " ",
-                  std::min(late, cap), std::max(late, cap), Duration(answer.value().gain_ns),
-                  Percent(answer.value().gain_ns, replayed->what_if().replayed_step_ns()));
+// For the order: of a bound it is not known how much of it comes true, so it counts half beside what is certain.
+constexpr double kOfABound = 0.5;
+double Weight(const Analysis& analysis, const Finding& finding) {
+  return GainShare(analysis, finding) * (finding.upper_bound ? kOfABound : 1.0);
+}
+
+// Ranks that lack cores: what anything else takes in this run is no longer what it takes where each has its own.
+void PutContentionFirst(const Context& context, Analysis& analysis) {
+  const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
+                               [](const Finding& f) { return f.id == FindingId::kStarved; });
+  if (at == analysis.findings.end()) return;
+  const double share = WithoutCore(context).share();
+  for (const Finding& finding : analysis.findings)
+    if (Weight(analysis, finding) > share) return;
+  std::rotate(analysis.findings.begin(), at, at + 1);
+  const bool cause_of_rank =
+      std::any_of(analysis.stragglers.begin(), analysis.stragglers.end(), [](const Straggler& straggler) {
+        return straggler.cause == CauseId::kWaiting || straggler.cause == CauseId::kStarved ||
+               straggler.cause == CauseId::kUnknown;
+      });
+  for (Finding& finding : analysis.findings) {
+    const bool own_work = finding.id == FindingId::kStragglerArrival && !cause_of_rank;
+    if (WaitsForOthers(finding.id) && !own_work)
+      finding.action = "give the ranks cores first (1): what this takes then, this run cannot tell";
+  }
 }
 
 }  // namespace
@@ -121,22 +137,34 @@ bool Overlap(const Finding& a, const Finding& b) {
   return either(FindingId::kTransferExposed, FindingId::kBucketsCap);
 }
 
+bool WaitsForOthers(FindingId id) {
+  return id == FindingId::kStragglerArrival || id == FindingId::kTransferExposed ||
+         id == FindingId::kProgressWaitOnly || id == FindingId::kWaitTurns || id == FindingId::kP2pLateSender ||
+         id == FindingId::kP2pLateReceiver;
+}
+
 void ChooseFindings(const Context& context, Analysis& analysis) {
   DropStragglerOfBurst(analysis);
+  const std::int64_t whole = analysis.summary.terms.Sum();
   std::erase_if(analysis.findings, [&](const Finding& finding) {
     const double gain = GainShare(analysis, finding);
-    return gain >= 0 && gain < kWorthShare;
+    if (gain < 0 || gain >= kWorthShare) return false;
+    // Much time, and the replay has it that it is spent anyway: told, but nothing to fix.
+    if (finding.replayed && finding.took_ns &&
+        static_cast<double>(*finding.took_ns) >= kNameShare * static_cast<double>(whole))
+      analysis.remarks.push_back(finding.headline);
+    return true;
   });
   // Without a price: a rank that is named comes first, as its price is in its sentence; what only warns comes last.
   const auto key = [&](const Finding& finding) {
-    const double gain = GainShare(analysis, finding);
-    return gain < 0 && finding.id == FindingId::kStragglerArrival ? 2.0 : gain;
+    return GainShare(analysis, finding) < 0 && finding.id == FindingId::kStragglerArrival ? 2.0
+                                                                                          : Weight(analysis, finding);
   };
   std::stable_sort(analysis.findings.begin(), analysis.findings.end(),
                    [&](const Finding& a, const Finding& b) { return key(a) > key(b); });
+  PutContentionFirst(context, analysis);
   if (analysis.findings.size() > kMaxFindings) analysis.findings.resize(kMaxFindings);
-  AddUp(analysis);
-  ReplayTogether(context, analysis);
+  AddUp(context, analysis);
 }
 
 }  // namespace lockstep::analysis

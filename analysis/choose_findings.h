@@ -1,5 +1,6 @@
 #pragma once
-// The rule of findings: at most five, by what they gain, none below 1 % of the step, and how their prices add up.
+// The rule of findings: at most five, by what they gain (an upper bound counts half), none below 1 % of the step, what
+// they gain together, and that the first of them is the verdict.
 
 #include <cstdint>
 #include <string>
@@ -14,6 +15,9 @@ std::string OfTheStep(const Summary& summary, std::int64_t ns);
 
 // What a finding gains of the step, or of the window in runs without steps; below 0: it has no price.
 double GainShare(const Analysis& analysis, const Finding& finding);
+
+// Findings of what ranks spend on each other: waiting and transfers.
+bool WaitsForOthers(FindingId id);
 
 // Two findings that price the same time, or part of it.
 bool Overlap(const Finding& a, const Finding& b);

@@ -85,13 +85,20 @@ constexpr Pass kPasses[] = {
      {unrecorded, losses, remarks},
      {"losses", "transfer"}},
     {"gpus_unrecorded", "", Always, FindUnrecordedGpus, {run, losses, unrecorded}, {unrecorded}, {"backends"}},
+    {"prices",
+     "",
+     Always,
+     PriceFindings,
+     {summary, stragglers, buckets, fsdp, findings, stragglers_replayed},
+     {stragglers_replayed, findings},
+     {"fsdp", "counterfactual"}},
     {"verdict",
      "",
      Always,
      Conclude,
      {run, trust, summary, stragglers, buckets, findings, unrecorded, wait_only, mostly_posted, losses, remarks},
      {findings, additivity, verdict, remarks, suspicious},
-     {"fsdp", "backends"}},
+     {"prices", "backends"}},
 };
 
 }  // namespace

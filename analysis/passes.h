@@ -38,6 +38,7 @@ void AttributeDelays(const Context& context, Analysis& analysis);        // dela
 void RecogniseShards(const Context& context, Analysis& analysis);        // fsdp.cc
 void FindUnrecordedBackend(const Context& context, Analysis& analysis);  // backends.cc
 void FindUnrecordedGpus(const Context& context, Analysis& analysis);     // gpus_unrecorded.cc
+void PriceFindings(const Context& context, Analysis& analysis);          // replayed/prices.cc
 void Conclude(const Context& context, Analysis& analysis);               // verdict.cc
 
 // Runs all of them.

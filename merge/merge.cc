@@ -408,6 +408,7 @@ class Merger {
     writer.Meta("lockstep_version", LOCKSTEP_VERSION);
     writer.Meta("run_id", run_.run_id);
     writer.Meta("command", run_.command);
+    writer.Meta("imported", run_.ranks.empty() ? "" : ingest::MetaValue(run_.ranks[0].head, "imported"));
     writer.Meta("world_size", run_.world_size);
     writer.Meta("ranks_expected", run_.world_size);
     writer.Meta("ranks", static_cast<std::int64_t>(run_.ranks.size()));

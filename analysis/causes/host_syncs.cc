@@ -123,8 +123,10 @@ class HostSyncs : public CauseOf<Syncs> {
                                       Duration(std::max<std::int64_t>(0, price->gain_ns)));
       if (price->gain_ns < cost.ns) {
         finding.saves_ns_per_step = std::max<std::int64_t>(0, price->gain_ns);
-        finding.saves_interval_ns = {std::max<std::int64_t>(0, price->interval.first),
-                                     std::max<std::int64_t>(0, price->interval.second)};
+        finding.saves_interval_ns = price->interval;
+        if (finding.saves_interval_ns)
+          finding.saves_interval_ns = {std::max<std::int64_t>(0, price->interval->first),
+                                       std::max<std::int64_t>(0, price->interval->second)};
       }
       finding.replayed = true;
       finding.upper_bound = false;

@@ -11,6 +11,7 @@
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/causes/recording_advice.h"
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {

@@ -54,8 +54,11 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   finding.evidence = fmt::format("{} per step in ranges marked as input on the median rank", Duration(input));
   if (constexpr std::uint8_t kInput = schema::Category::kInput;
       const auto price = s.per_step ? PriceWithoutRanges(context, kInput) : std::nullopt) {
-    finding.saves_ns_per_step = price->gain_ns;
+    finding.saves_ns_per_step = std::max<std::int64_t>(0, price->gain_ns);
     finding.saves_interval_ns = price->interval;
+    finding.took_ns = input;
+    finding.headline = fmt::format("The ranks wait for input for {}: without it a step would be {} shorter (replayed).",
+                                   OfTheStep(s, input), Duration(std::max<std::int64_t>(0, price->gain_ns)));
     finding.replayed = true;
     finding.upper_bound = false;
     finding.evidence += fmt::format("; {} steps replayed without it", price->steps);

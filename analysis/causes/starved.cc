@@ -2,20 +2,57 @@
 
 #include <fmt/format.h>
 
-#include "analysis/choose_findings.h"
+#include "analysis/causes/contention.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
 
-void FindStarved(const Context&, Analysis& analysis) {
-  const Summary& s = analysis.summary;
+double CoreTime::share() const {
+  double without = 0, span = 0;
+  for (const OfRank& rank : ranks) {
+    without += static_cast<double>(rank.without_core_ns);
+    span += static_cast<double>(rank.span_ns);
+  }
+  return span > 0 ? without / span : 0;
+}
+
+CoreTime WithoutCore(const Context& context) {
+  CoreTime time;
+  const auto& usable = context.usable_steps();
+  time.steps = static_cast<std::int64_t>(usable.size());
+  const auto& cells = context.tables().step_ranks;
+  const auto& totals = context.tables().rank_totals;
+  const auto add = [](std::int64_t without_ns, std::int64_t cpu_ns, std::int64_t span_ns, CoreTime::OfRank& sum) {
+    sum.without_core_ns += without_ns;
+    sum.span_ns += span_ns;
+    sum.cpu_ns = cpu_ns < 0 ? -1 : std::max<std::int64_t>(0, sum.cpu_ns) + cpu_ns;
+  };
+  for (std::size_t p = 0; p < context.ranks().size() && !usable.empty(); ++p) {
+    CoreTime::OfRank sum{.rank = context.ranks()[p]};
+    for (const std::size_t step : usable)
+      if (const std::size_t i = context.Cell(step, p); i != kNowhere && cells.offcpu_ns[i] >= 0)
+        add(cells.offcpu_ns[i], cells.cpu_ns[i], cells.end_ns[i] - cells.begin_ns[i], sum);
+    if (sum.span_ns > 0) time.ranks.push_back(sum);
+  }
+  for (std::size_t i = 0; i < totals.rows() && usable.empty(); ++i) {
+    if (totals.offcpu_ns[i] < 0) continue;
+    CoreTime::OfRank sum{.rank = totals.rank[i]};
+    add(totals.offcpu_ns[i], totals.cpu_ns[i], SpanOf(totals, i), sum);
+    if (sum.span_ns > 0) time.ranks.push_back(sum);
+  }
+  return time;
+}
+
+void FindStarved(const Context& context, Analysis& analysis) {
   const RunFacts& run = analysis.run;
-  const std::int64_t whole = s.terms.Sum();
-  if (!s.offcpu_ns || whole <= 0 || static_cast<double>(*s.offcpu_ns) < kNameShare * static_cast<double>(whole)) return;
+  const CoreTime time = WithoutCore(context);
+  const double share = time.share();
+  if (share < kNameShare) return;
   Finding finding;
   finding.id = FindingId::kStarved;
-  const std::string when = "for " + OfTheStep(s, *s.offcpu_ns);
+  // One quantity, in the headline and in the rows: sums over the same steps of the same ranks.
+  const std::string when = fmt::format("for {} of their time", Percent(share));
   finding.headline = run.ranks_sharing_cores > 0
                          ? fmt::format("{} ranks share {}: their training threads wait for a core {}.",
                                        run.ranks_sharing_cores, Plural(run.shared_cores, "core"), when)
@@ -24,14 +61,22 @@ void FindStarved(const Context&, Analysis& analysis) {
   // No price: part of that line stands inside waits that would be spent anyway.
   finding.confidence = 0.7;
   finding.explain.columns = {"rank", "offcpu_ns", "cpu_ns", "span_ns"};
-  for (const RankRow& row : analysis.ranks)
-    finding.explain.rows.push_back({row.rank, row.offcpu_ns.value_or(-1), row.cpu_ns.value_or(-1), row.span_ns});
-  finding.evidence = fmt::format("{} of the time runnable without a core (run-queue delay), mean over ranks",
-                                 Percent(*s.offcpu_ns, whole));
+  const CoreTime::OfRank* most = nullptr;
+  const auto of = [](const CoreTime::OfRank& rank) {
+    return static_cast<double>(rank.without_core_ns) / static_cast<double>(rank.span_ns);
+  };
+  for (const CoreTime::OfRank& rank : time.ranks) {
+    finding.explain.rows.push_back({rank.rank, rank.without_core_ns, rank.cpu_ns, rank.span_ns});
+    if (most == nullptr || of(rank) > of(*most)) most = &rank;
+  }
+  finding.evidence =
+      fmt::format("runnable without a core (run-queue delay) over {}: {} of the time of {}; most on rank {}: {}",
+                  time.steps > 0 ? Plural(time.steps, "step") : std::string("the window"), Percent(share),
+                  Plural(static_cast<std::int64_t>(time.ranks.size()), "rank"), most->rank, Percent(of(*most)));
   finding.action =
       run.ranks_sharing_cores > 0
           ? "use as many ranks as cores; the timings of this run do not apply to a run with a core per rank"
-          : "see what else runs on the nodes, or widen the ranks' core sets (mpirun --report-bindings)";
+          : "see what else runs on the nodes, or widen the ranks' core sets (taskset -cp PID shows them)";
   analysis.findings.push_back(std::move(finding));
 }
 

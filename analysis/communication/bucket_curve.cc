@@ -10,6 +10,7 @@
 #include <set>
 
 #include "analysis/core/format.h"
+#include "analysis/core/rates.h"
 #include "analysis/passes.h"
 #include "analysis/replay/graph/bucket_rule.h"
 #include "analysis/replayed/replayed_run.h"
@@ -98,9 +99,10 @@ std::optional<BucketCosts> CostsOf(const replay::WhatIf& what_if) {
   BucketCosts costs;
   for (const replay::CostModel::Knot& knot : what_if.costs().knots())
     costs.table.push_back({knot.bytes, std::llround(knot.transfer_ns), static_cast<std::int64_t>(knot.samples),
-                           knot.spread, knot.doubt != replay::CostModel::Doubt::kNothing});
+                           knot.samples >= kLeastInstancesOfRate ? OptReal(knot.spread) : std::nullopt,
+                           knot.doubt != replay::CostModel::Doubt::kNothing});
   if (costs.table.empty()) return std::nullopt;
-  if (const auto line = what_if.costs().AlphaBeta(); line && costs.table.size() > 1) {
+  if (const auto line = what_if.costs().AlphaBeta()) {
     costs.alpha_ns = line->alpha_ns;
     costs.beta_ns_per_byte = line->beta_ns_per_byte;
     costs.line_error = line->median_error;
@@ -121,8 +123,8 @@ class Recommendation {
   void Make(Analysis& analysis) const {
     const std::int64_t step = replayed_.what_if().replayed_step_ns();
     const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
-    // As good as the best: within what is worth a line. Of these one whose costs were measured, if there is one, and
-    // the smallest change.
+    // What the job does already is no change. As good as the best: within what is worth a line. Of these one whose
+    // costs were measured, if there is one, and the smallest change.
     std::size_t best = 0;
     for (std::size_t i = 1; i < answers_.size(); ++i)
       if (answers_[i].step_ns < answers_[best].step_ns) best = i;
@@ -130,8 +132,12 @@ class Recommendation {
     std::size_t chosen = best;
     for (std::size_t i = 0; i < answers_.size(); ++i)
       if (as_good(i) && Rank(i) < Rank(chosen)) chosen = i;
+    if (candidates_[chosen].bytes == replayed_.what_if().buckets()->bytes) return;
     if (replayed_.what_if().self_error() > kMostSelfError) return;
-    if (answers_[chosen].gain_ns <= worth || answers_[chosen].gain_interval_ns.first <= 0) return;
+    // Without an interval nothing shows that the gain is more than chance.
+    if (answers_[chosen].gain_ns <= worth || !answers_[chosen].gain_interval_ns ||
+        answers_[chosen].gain_interval_ns->first <= 0)
+      return;
 
     Buckets& buckets = analysis.buckets;
     buckets.recommended_cap_mb = candidates_[chosen].cap_mb;
@@ -143,6 +149,7 @@ class Recommendation {
     while (low > 0 && as_good(low - 1)) --low;
     while (high + 1 < answers_.size() && as_good(high + 1)) ++high;
     buckets.flat_cap_mb = {candidates_[low].cap_mb, candidates_[high].cap_mb};
+    buckets.recommended_extrapolated = answers_[chosen].extrapolated;
     buckets.try_it = TryIt(buckets, candidates_[chosen]);
     analysis.findings.push_back(MakeFinding(analysis, chosen));
   }
@@ -160,10 +167,16 @@ class Recommendation {
   static std::string Named(const Candidate& candidate) {
     return candidate.one_bucket ? "one bucket" : fmt::format("buckets of {:.4g} MiB", candidate.cap_mb);
   }
-  static std::string TryIt(const Buckets& buckets, const Candidate& candidate) {
-    if (buckets.recognised_by == "hooks")
-      return fmt::format("DistributedDataParallel(..., bucket_cap_mb={:.4g})",
-                         candidate.one_bucket ? std::ceil(candidate.cap_mb) : candidate.cap_mb);
+  std::string TryIt(const Buckets& buckets, const Candidate& candidate) const {
+    std::string text = SettingOf(buckets, candidate);
+    if (buckets.recommended_extrapolated)
+      text += " (extrapolated: record a run with it and give that to lockstep whatif --calibrate)";
+    return text;
+  }
+  std::string SettingOf(const Buckets& buckets, const Candidate& candidate) const {
+    if (replayed_.run().torch)
+      return replay::DdpSettings(buckets.recommended_first_bytes, buckets.recommended_cap_bytes,
+                                 replayed_.what_if().buckets()->total_bytes());
     return candidate.one_bucket ? std::string("reduce all gradients at once, after the backward pass")
                                 : fmt::format("reduce gradients in buckets of {:.4g} MiB", candidate.cap_mb);
   }
@@ -186,7 +199,12 @@ class Recommendation {
         Duration(answer.step_ns), candidates_[chosen].bytes.size(),
         Bytes(*std::max_element(candidates_[chosen].bytes.begin(), candidates_[chosen].bytes.end())),
         buckets.flat_cap_mb->first, buckets.flat_cap_mb->second);
-    if (answer.extrapolated) finding.evidence += "; no transfer of that size was measured";
+    finding.extrapolated = answer.extrapolated;
+    if (answer.extrapolated) {
+      finding.headline.pop_back();
+      finding.headline += "; extrapolated: no transfer of that size was measured.";
+      finding.evidence += "; no transfer of that size was measured";
+    }
     finding.action = buckets.try_it;
     if (steps) {
       finding.saves_ns_per_step = answer.gain_ns;
@@ -200,8 +218,8 @@ class Recommendation {
       finding.explain.rows.push_back(
           {static_cast<std::int64_t>(candidates_[i].bytes.size()),
            static_cast<std::int64_t>(*std::max_element(candidates_[i].bytes.begin(), candidates_[i].bytes.end())),
-           answers_[i].step_ns, answers_[i].step_interval_ns.first, answers_[i].step_interval_ns.second,
-           answers_[i].extrapolated});
+           answers_[i].step_ns, answers_[i].step_interval_ns ? answers_[i].step_interval_ns->first : -1,
+           answers_[i].step_interval_ns ? answers_[i].step_interval_ns->second : -1, answers_[i].extrapolated});
     return finding;
   }
 
@@ -252,8 +270,13 @@ void PredictBuckets(const Context& context, Analysis& analysis) {
     answered.push_back(std::move(candidates[i]));
     const Answer& answer = answers.back();
     const Candidate& candidate = answered.back();
-    buckets.curve.push_back({candidate.cap_mb, candidate.bytes.size(), answer.step_ns, answer.step_interval_ns.first,
-                             answer.step_interval_ns.second, answer.extrapolated, candidate.one_bucket});
+    OptInt low, high;
+    if (answer.step_interval_ns) {
+      low = answer.step_interval_ns->first;
+      high = answer.step_interval_ns->second;
+    }
+    buckets.curve.push_back({candidate.cap_mb, candidate.bytes.size(), answer.step_ns, low, high, answer.extrapolated,
+                             candidate.one_bucket});
   }
   if (!answers.empty()) Recommendation(*replayed, answered, answers).Make(analysis);
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "analysis/core/rates.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "core/collective.h"
@@ -76,9 +77,9 @@ void TabulateCollectives(const Context& context, Analysis& analysis) {
     row.grouped = samples.grouped;
     if (!samples.wait_ns.empty()) row.wait_ns_median = LowerMedian(std::move(samples.wait_ns));
     FindLongestWait(samples.waits_of_rank, row);
-    if (!samples.transfer_ns.empty()) {
+    if (const std::size_t timed = samples.transfer_ns.size(); timed > 0) {
       row.transfer_ns_median = LowerMedian(std::move(samples.transfer_ns));
-      if (bytes > 0 && *row.transfer_ns_median > 0) {
+      if (bytes > 0 && *row.transfer_ns_median > 0 && timed >= kLeastInstancesOfRate) {
         row.algbw = static_cast<double>(bytes) * 1e9 / static_cast<double>(*row.transfer_ns_median);
         row.busbw = *row.algbw * BusFactor(static_cast<CollectiveKind>(kind), samples.members);
       }

@@ -111,7 +111,9 @@ class Sharded {
     }
     // Where data moves for certain only inside MPI calls, the gain may be anything up to that.
     const bool at_most = replayed_.run().moves_in_calls();
-    if (!best || best->gain_ns <= worth || (!at_most && best->gain_interval_ns.first <= 0)) return;
+    if (!best || best->gain_ns <= worth ||
+        (!at_most && best->gain_interval_ns.value_or(std::pair<std::int64_t, std::int64_t>{}).first <= 0))
+      return;
     std::int64_t exposed = 0;
     for (const FsdpUnit& unit : analysis_.fsdp.units) exposed += unit.gather_exposed_ns;
     Finding finding;
@@ -124,6 +126,7 @@ class Sharded {
                                    Plural(static_cast<std::int64_t>(analysis_.fsdp.units.size()), "unit"),
                                    Bytes(Least()), Bytes(Most()), Duration(exposed));
     finding.action = best->try_it;
+    analysis_.fsdp.recommended_depth = depth;
     finding.saves_ns_per_step = best->gain_ns;
     finding.saves_interval_ns = best->gain_interval_ns;
     finding.then = best->limit;

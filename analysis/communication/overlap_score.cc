@@ -45,10 +45,12 @@ void ScoreOverlap(const Context& context, Analysis& analysis) {
   if (!free.ok() || !best.ok()) return;
   OverlapScore score;
   score.t_actual_ns = replayed->what_if().replayed_step_ns();
-  score.t_free_comm_ns = free.value().step_ns;
-  score.t_best_ns = best.value().step_ns;
+  // By the gains, which are paired by step: so what is said here of a change is what findings and whatif say of it.
+  const auto step_of = [&](const Answer& answer) { return score.t_actual_ns - answer.gain_ns; };
+  score.t_free_comm_ns = step_of(free.value());
+  score.t_best_ns = step_of(best.value());
   if (serial.ok()) {
-    const std::int64_t slowest = serial.value().step_ns, could = slowest - score.t_best_ns;
+    const std::int64_t slowest = step_of(serial.value()), could = slowest - score.t_best_ns;
     score.t_no_overlap_ns = slowest;
     if (could > 0) score.efficiency = static_cast<double>(slowest - score.t_actual_ns) / static_cast<double>(could);
   }

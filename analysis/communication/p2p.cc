@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 
@@ -133,9 +134,13 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   finding.brief = kind.sender ? fmt::format("rank {} waits for rank {} to send", waiting, late)
                               : fmt::format("rank {} waits for rank {} to receive", waiting, late);
   const bool gpu = analysis.run.gpu_ranks > 0;
+  const Source source = SourceOf(context.timeline());
+  const bool mpi = source.imported.empty() && !source.torch;  // Its calls are the program's own.
   const std::int64_t waited = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
   if (s.per_step)
     finding.saves_ns_per_step = gpu ? std::min(waited, s.terms.idle_ns + s.terms.exposed_unsplit_ns) : waited;
+  else
+    finding.saves_share = static_cast<double>(waited) / static_cast<double>(whole);
   finding.upper_bound = true;
   finding.confidence = 0.7;
   finding.rank = late;
@@ -149,20 +154,21 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   if (kind.sender && pair->wrong_order_ns * 4 > ns) {
     finding.evidence += fmt::format("; during {} of the wait, an earlier message had already arrived",
                                     Percent(pair->wrong_order_ns, ns));
-    finding.action = gpu ? "receive in the order of sending, or on a stream per partner"
-                         : "receive in the order of arrival: MPI_Waitany over posted receives, or MPI_ANY_SOURCE";
+    finding.action = gpu   ? "receive in the order of sending, or on a stream per partner"
+                     : mpi ? "receive in the order of arrival: MPI_Waitany over posted receives, or MPI_ANY_SOURCE"
+                           : "receive in the order of arrival: post all receives, wait for whichever comes first";
   } else if (gpu) {
     finding.action = fmt::format(
         "give rank {} less to do before it, or rank {} more that needs no message (more micro-batches, another "
         "schedule of the pipeline)",
         late, waiting);
   } else if (kind.sender) {
-    finding.action = fmt::format(
-        "send earlier on rank {} or give it less to do before; let rank {} compute between MPI_Irecv and MPI_Wait",
-        late, waiting);
+    finding.action =
+        fmt::format("send earlier on rank {} or give it less to do before; let rank {} compute between {} and {}", late,
+                    waiting, mpi ? "MPI_Irecv" : "irecv", mpi ? "MPI_Wait" : "wait");
   } else {
-    finding.action = fmt::format(
-        "post the receives earlier on rank {} (MPI_Irecv before its work), or use MPI_Isend on rank {}", late, waiting);
+    finding.action = fmt::format("post the receives earlier on rank {} ({} before its work), or use {} on rank {}",
+                                 late, mpi ? "MPI_Irecv" : "irecv", mpi ? "MPI_Isend" : "isend", waiting);
   }
   finding.explain.columns = {"source", "destination", "messages", "bytes", "late_sender_ns", "late_receiver_ns"};
   std::vector<const P2pPair*> rows;

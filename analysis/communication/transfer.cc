@@ -7,10 +7,11 @@
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/replayed/replayed_run.h"
 
 namespace lockstep::analysis {
 
-void FindExposedTransfer(const Context&, Analysis& analysis) {
+void FindExposedTransfer(const Context& context, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   // What moved only in Wait is priced there; a part of the step is never priced twice.
@@ -29,7 +30,11 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
   exposed = std::max(exposed, s.terms.exposed_transfer_ns);
   // Exposed is not yet cost: where the host decides when the step ends, hiding communication gains nothing.
   const std::int64_t all_exposed = exposed;
-  if (analysis.comm_on_path_ns) exposed = std::min(exposed, *analysis.comm_on_path_ns);
+  // What the replay knows of that it says better (prices.cc).
+  const ReplayedRun* replayed = context.Replayed();
+  const bool by_replay = replayed != nullptr && replayed->Holds() &&
+                         replayed->what_if().Answerable({.kind = replay::Question::kFreeCommunication}).ok();
+  if (analysis.comm_on_path_ns && !by_replay) exposed = std::min(exposed, *analysis.comm_on_path_ns);
   if (whole > 0 && 2 * exposed < all_exposed &&
       static_cast<double>(all_exposed) >= kNameShare * static_cast<double>(whole))
     analysis.remarks.push_back(fmt::format(
@@ -45,7 +50,10 @@ void FindExposedTransfer(const Context&, Analysis& analysis) {
   finding.headline = fmt::format(
       "Communication is exposed for {}: a faster network or more overlap saves at most that.", OfTheStep(s, exposed));
   finding.brief = "transfer that compute does not hide";
-  if (s.per_step) finding.saves_ns_per_step = exposed;
+  if (s.per_step)
+    finding.saves_ns_per_step = exposed;
+  else
+    finding.saves_share = static_cast<double>(exposed) / static_cast<double>(whole);
   finding.upper_bound = true;
   finding.confidence = 0.8;
   const CollectiveRow* largest = nullptr;

@@ -1,5 +1,5 @@
 // What slow kinds of work and slow ranks cost, as ByteDance's what-if analysis defines it
-// (OSDI'25, 3.3 and 4), and what named stragglers cost the step.
+// (OSDI'25, 3.3 and 4), and which share of that named stragglers have.
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,6 @@ namespace {
 
 using replay::Counterfactual;
 using replay::Job;
-using replay::Question;
 
 constexpr std::size_t kMostRanks = 1024, kLeastRanks = 16;
 constexpr double kWorstShare = 0.03, kLeastWaste = 0.002;
@@ -52,7 +51,7 @@ class Counter {
     std::sort(result.by_rank.begin(), result.by_rank.end());
     // Of a waste of nothing nobody has a share.
     if (result.slowdown - 1 >= kLeastWaste) Groups(counter, result);
-    for (Straggler& straggler : analysis_.stragglers) Price(counter, of_rank, straggler);
+    for (Straggler& straggler : analysis_.stragglers) Share(counter, of_rank, straggler);
     analysis_.counterfactual = std::move(result);
   }
 
@@ -105,19 +104,10 @@ class Counter {
   // Ranks of the last pipeline stage: messages lead from each to the next, forward and back, and none beyond.
   static std::vector<bool> LastStage(const Context& context, const std::vector<std::int32_t>& ranks);
 
-  void Price(Counterfactual& counter, const std::map<std::uint32_t, Counterfactual::Contribution>& known,
+  void Share(Counterfactual& counter, const std::map<std::uint32_t, Counterfactual::Contribution>& known,
              Straggler& straggler) const {
     const std::uint32_t r = replayed_.run().PositionOf(straggler.rank);
     if (r == replay::kNone) return;
-    Question question;
-    question.kind = Question::kWithoutRanks;
-    question.ranks = {straggler.rank};
-    if (replayed_.run().ranks.size() > 1 && !replayed_.run().whole_window) {
-      const Result<replay::Answer> answer = replayed_.what_if().Ask(question);
-      if (answer.ok())
-        straggler.replayed_saves_ns =
-            straggler.kind == StragglerKind::kTransient ? answer.value().mean_gain_ns : answer.value().gain_ns;
-    }
     const auto at = known.find(r);
     if (at != known.end()) return Fill(at->second, straggler);
     const Result<Counterfactual::Contribution> of = counter.Of([&](std::uint32_t i) { return Belongs(i, r); });

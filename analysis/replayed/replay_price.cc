@@ -13,8 +13,6 @@
 namespace lockstep::analysis {
 namespace {
 
-// A replay with nothing changed that is further off says nothing about a change.
-constexpr double kMostErrorOfReplay = 0.02;
 constexpr std::int64_t kSameTimeNs = 20'000;
 constexpr std::size_t kMostRanks = 64;
 
@@ -53,36 +51,39 @@ IntervalSet RangesOf(const Context& context, std::int32_t rank, std::uint8_t cat
   return Normalize(std::move(intervals));
 }
 
-std::optional<ReplayPrice> Compare(const Context& context, const ReplayedRun& replayed, const replay::Job& changed) {
-  const auto played = replay::Simulator(changed.graph).Run();
-  if (!played.ok()) return std::nullopt;
-  const std::vector<std::int64_t> before = replayed.job().StepLengths(replayed.schedule()),
-                                  after = changed.StepLengths(played.value());
-  std::vector<double> gains;
-  std::vector<std::int64_t> whole;
-  // The first step's begin is not comparable.
-  for (std::size_t s = before.size() > 1 ? 1 : 0; s < before.size() && s < after.size(); ++s) {
-    gains.push_back(static_cast<double>(before[s] - after[s]));
-    whole.push_back(before[s] - after[s]);
+std::optional<ReplayPrice> GainOf(const Context& context, const std::optional<replay::Question>& question) {
+  const ReplayedRun* replayed = context.Replayed();
+  if (!question || replayed == nullptr) return std::nullopt;
+  const Result<replay::Answer> answer = replayed->what_if().Ask(*question);
+  if (!answer.ok()) return std::nullopt;
+  return ReplayPrice{answer.value().gain_ns, answer.value().gain_interval_ns,
+                     static_cast<std::int64_t>(answer.value().step_lengths_ns.size())};
+}
+
+// The call returns at once: it needs nothing but its thread.
+void ReturnAtOnce(replay::Job& job) {
+  const auto syncs = [&](std::uint32_t operation) { return job.operations[operation].role == replay::Role::kSync; };
+  replay::Graph changed;
+  for (const bool queued : job.graph.queued_lanes()) changed.AddLane(queued);
+  for (std::uint32_t c = 0; c < job.graph.collectives(); ++c) changed.AddCollective();
+  for (std::uint32_t i = 0; i < job.graph.operations().size(); ++i) {
+    replay::Operation operation = job.graph.operations()[i];
+    if (syncs(i)) operation.duration_ns = operation.delay_ns = 0;
+    changed.Add(operation);
   }
-  if (gains.empty()) return std::nullopt;
-  ReplayPrice price;
-  price.steps = static_cast<std::int64_t>(gains.size());
-  price.gain_ns = LowerMedian(std::move(whole));
-  const auto [low, high] = BootstrapInterval(gains, BlockLength({gains}), Statistic::kMedian, context.options().seed);
-  price.interval = {std::llround(low), std::llround(high)};
-  return price;
+  for (const replay::Graph::Need& need : job.graph.needs())
+    if (!syncs(need.operation)) changed.Needs(need.operation, need.earlier, need.lag_ns);
+  job.graph = std::move(changed);
 }
 
 }  // namespace
 
-std::optional<ReplayPrice> PriceWithoutRanges(const Context& context, std::uint8_t category) {
+std::optional<replay::Question> WithoutRanges(const Context& context, std::uint8_t category) {
   for (std::size_t p = 0; p < context.ranks().size(); ++p)
     if (context.tables().ranks.gpu[context.RankRow(p)]) return std::nullopt;
   if (context.ranks().size() > kMostRanks) return std::nullopt;
   const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || replayed->run().whole_window || replayed->what_if().self_error() > kMostErrorOfReplay)
-    return std::nullopt;
+  if (replayed == nullptr || !replayed->Holds()) return std::nullopt;
   const auto origin = Origin(context, *replayed);
   if (!origin) return std::nullopt;
   const replay::RecordedRun& run = replayed->run();
@@ -90,43 +91,51 @@ std::optional<ReplayPrice> PriceWithoutRanges(const Context& context, std::uint8
   merge::ParallelFor(context.options().jobs, run.ranks.size(),
                      [&](std::size_t r) { without[r] = RangesOf(context, run.ranks[r], category); });
 
-  replay::Job job = replayed->job();
+  // By operation, and in all of each rank and step.
+  const replay::Job& job = replayed->job();
   const replay::Schedule& as_it_was = replayed->schedule();
+  std::vector<std::int64_t> cut(job.operations.size(), 0);
+  std::vector<std::vector<std::int64_t>> of_step(run.steps.size(), std::vector<std::int64_t>(run.ranks.size(), 0));
   for (std::size_t i = 0; i < job.operations.size(); ++i) {
     const replay::JobOperation& about = job.operations[i];
-    if (about.role != replay::Role::kWork || about.rank >= without.size()) continue;
+    if (about.role != replay::Role::kWork || about.rank >= without.size() || about.step >= of_step.size()) continue;
     const Interval at{as_it_was.begin_ns[i] + *origin, as_it_was.end_ns[i] + *origin};
-    std::int64_t& duration = job.graph.operations()[i].duration_ns;
-    if (at.begin < at.end) duration = std::max<std::int64_t>(0, duration - TotalWithin(without[about.rank], at));
+    if (at.begin >= at.end) continue;
+    cut[i] = TotalWithin(without[about.rank], at);
+    of_step[about.step][about.rank] += cut[i];
   }
-  return Compare(context, *replayed, job);
+  for (std::size_t i = 0; i < cut.size(); ++i) {
+    if (cut[i] == 0) continue;
+    const std::vector<std::int64_t>& ranks = of_step[job.operations[i].step];
+    const std::int64_t own = ranks[job.operations[i].rank], middle = LowerMedian(ranks);
+    if (own > middle)
+      cut[i] = std::llround(static_cast<double>(cut[i]) * static_cast<double>(middle) / static_cast<double>(own));
+  }
+  replay::Question question{.kind = replay::Question::kEdit};
+  question.edit = [cut = std::move(cut)](replay::Job& changed) {
+    std::vector<replay::Operation>& operations = changed.graph.operations();
+    for (std::size_t i = 0; i < std::min(cut.size(), operations.size()); ++i)
+      operations[i].duration_ns = std::max<std::int64_t>(0, operations[i].duration_ns - cut[i]);
+  };
+  return question;
 }
 
-std::optional<ReplayPrice> PriceWithoutSyncs(const Context& context) {
+std::optional<replay::Question> WithoutSyncs(const Context& context) {
   const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || replayed->run().whole_window || replayed->what_if().self_error() > kMostErrorOfReplay)
+  if (replayed == nullptr || !replayed->Holds()) return std::nullopt;
+  const auto& operations = replayed->job().operations;
+  if (std::none_of(operations.begin(), operations.end(),
+                   [](const replay::JobOperation& about) { return about.role == replay::Role::kSync; }))
     return std::nullopt;
-  const replay::Job& job = replayed->job();
-  const auto syncs = [&](std::uint32_t operation) { return job.operations[operation].role == replay::Role::kSync; };
-  replay::Job changed;
-  changed.operations = job.operations;
-  changed.starts = job.starts;
-  changed.step_ends = job.step_ends;
-  for (const bool queued : job.graph.queued_lanes()) changed.graph.AddLane(queued);
-  for (std::uint32_t c = 0; c < job.graph.collectives(); ++c) changed.graph.AddCollective();
-  bool any = false;
-  for (std::uint32_t i = 0; i < job.graph.operations().size(); ++i) {
-    replay::Operation operation = job.graph.operations()[i];
-    if (syncs(i)) {
-      operation.duration_ns = operation.delay_ns = 0;
-      any = true;
-    }
-    changed.graph.Add(operation);
-  }
-  // The call returns at once: it needs nothing but its thread.
-  for (const replay::Graph::Need& need : job.graph.needs())
-    if (!syncs(need.operation)) changed.graph.Needs(need.operation, need.earlier, need.lag_ns);
-  return any ? Compare(context, *replayed, changed) : std::nullopt;
+  replay::Question question{.kind = replay::Question::kEdit};
+  question.edit = ReturnAtOnce;
+  return question;
 }
+
+std::optional<ReplayPrice> PriceWithoutRanges(const Context& context, std::uint8_t category) {
+  return GainOf(context, WithoutRanges(context, category));
+}
+
+std::optional<ReplayPrice> PriceWithoutSyncs(const Context& context) { return GainOf(context, WithoutSyncs(context)); }
 
 }  // namespace lockstep::analysis

@@ -7,6 +7,7 @@
 
 #include "analysis/context.h"
 #include "analysis/core/format.h"
+#include "analysis/passes.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -47,6 +48,21 @@ Error TooMuch(const Context& context, std::uint64_t events) {
 
 }  // namespace
 
+replay::ReadRunOptions StepsToReplay(const Context& context) {
+  replay::ReadRunOptions options;
+  options.most_steps = kMostSteps;
+  options.first_step = context.first_step();
+  options.last_step = context.last_step();
+  // First steps that no median is taken over are not replayed either.
+  if (!context.usable_steps().empty())
+    options.first_step = std::max(options.first_step, context.tables().steps.index[context.usable_steps().front()]);
+  options.jobs = context.options().jobs;
+  options.read_rank = context.options().read_rank;
+  return options;
+}
+
+bool ReplayedRun::Holds() const { return !run().whole_window && what_if_.self_error() <= kMostSelfError; }
+
 Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& context) {
   const auto& ranks = context.tables().ranks;
   std::uint64_t events = 0;
@@ -65,12 +81,8 @@ Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& cont
                     Percent(lacking)),
         context.timeline().run_dir, "record all ranks"};
 
-  replay::ReadRunOptions options;
+  replay::ReadRunOptions options = StepsToReplay(context);
   options.most_steps = static_cast<std::size_t>(std::clamp<double>(fit, kLeastSteps, kMostSteps));
-  options.first_step = context.first_step();
-  options.last_step = context.last_step();
-  options.jobs = context.options().jobs;
-  options.read_rank = context.options().read_rank;
   LS_TRY(std::unique_ptr<replay::RecordedRun> run, replay::ReadRun(context.timeline(), options));
   if (options.most_steps < kMostSteps && run->steps.size() < context.usable_steps().size()) {
     // There was room for more of them.

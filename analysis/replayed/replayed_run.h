@@ -13,6 +13,9 @@ namespace lockstep::analysis {
 
 class Context;
 
+// Of what is replayed of a run: the last usable steps in a row, at most as many as an analysis replays.
+replay::ReadRunOptions StepsToReplay(const Context& context);
+
 class ReplayedRun {
  public:
   // The error says why nothing can be replayed: no steps, too much of it, collectives that lack members.
@@ -23,6 +26,10 @@ class ReplayedRun {
   // Nothing changed, and when everything then happens.
   const replay::Job& job() const { return job_; }
   const replay::Schedule& schedule() const { return schedule_; }
+
+  // It gives back what was recorded well enough to say what a change gains: steps, and no further off than
+  // kMostSelfError.
+  bool Holds() const;
 
   // How often a pass may play the whole job again: at least `least`, at most `most`.
   std::size_t Plays(std::size_t least, std::size_t most) const;

@@ -250,19 +250,6 @@ class Writer {
     Wrapped("  ", text);
   }
 
-  // Of a straggler: what the step would gain is not what the others wait for it, where they have more to wait for.
-  std::string OtherPrice(const analysis::Finding& f, std::int64_t whole) const {
-    if (f.replayed || f.id != analysis::FindingId::kStragglerArrival || a_.stragglers.size() != 1 ||
-        !f.saves_ns_per_step)
-      return {};
-    const std::optional<std::int64_t> replayed = a_.stragglers[0].replayed_saves_ns;
-    if (!replayed || a_.stragglers[0].rank != f.rank) return {};
-    const std::int64_t apart = std::abs(*replayed - *f.saves_ns_per_step);
-    if (apart * 5 < *f.saves_ns_per_step || apart * 100 < whole) return {};
-    return fmt::format("replayed, a step would be {} shorter without it",
-                       analysis::Duration(std::max<std::int64_t>(0, *replayed)));
-  }
-
   void Findings() {
     if (a_.findings.empty()) return;
     const std::int64_t whole = a_.summary.terms.Sum();
@@ -280,7 +267,6 @@ class Writer {
                             analysis::Duration(*f.saves_ns_per_step), analysis::Percent(*f.saves_ns_per_step, whole));
       Line(Pad(line, price_at - 1) + " " + price);
       Wrapped("                ", f.evidence);
-      if (const std::string other = OtherPrice(f, whole); !other.empty()) Wrapped("                ", other);
       Wrapped("                ", std::string(g_.arrow) + " " + f.action);
     }
     if (!a_.additivity.empty()) Wrapped("     ", a_.additivity);

@@ -21,21 +21,11 @@ const Finding* Find(const Analysis& analysis, FindingId id) {
   return nullptr;
 }
 
-// What the verdict says: the largest gain; but what is certain goes before what is at most that much, unless
-// it is small beside it.
+// What the verdict says: the first finding of the list, so that no price is beside it that makes it small.
 const Finding* MostWorth(const Analysis& analysis) {
   const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
                                [](const Finding& f) { return f.id != FindingId::kWarmupCaptured; });
-  if (at == analysis.findings.end()) return nullptr;
-  const Finding& first = *at;
-  constexpr double kSmallBeside = 0.25;
-  if (first.upper_bound)
-    for (const FindingId id : {FindingId::kStragglerArrival, FindingId::kProgressWaitOnly})
-      if (const Finding* finding = Find(analysis, id))
-        if (GainShare(analysis, *finding) < 0 ||
-            GainShare(analysis, *finding) >= kSmallBeside * GainShare(analysis, first))
-          return finding;
-  return &first;
+  return at == analysis.findings.end() ? nullptr : &*at;
 }
 
 std::string OfTheOneThereIs(const Analysis& analysis) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 
@@ -61,10 +62,11 @@ void FindWarmup(const Context& context, Analysis& analysis) {
   finding.brief = fmt::format("{} of warm-up recorded", Plural(static_cast<std::int64_t>(rows.size()), "step"));
   finding.evidence = fmt::format("{}: median {} against {} of the {} later steps; left out of medians", which,
                                  Duration(LowerMedian(early)), Duration(LowerMedian(later)), later.size());
-  finding.action = fmt::format(
-      "nothing to fix; record from step {} on (--steps {}:), with torch.profiler schedule(wait, "
-      "warmup)",
-      last + 1, last + 1);
+  const Source source = SourceOf(context.timeline());
+  finding.action = fmt::format("nothing to fix; record from step {} on{}", last + 1,
+                               source.imported.empty() ? fmt::format(" (--steps {}:)", last + 1)
+                               : source.torch          ? std::string(" (torch.profiler's schedule(wait, warmup))")
+                                                       : std::string());
   finding.confidence = 0.8;
   analysis.findings.push_back(std::move(finding));
 }

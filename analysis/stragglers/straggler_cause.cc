@@ -319,9 +319,10 @@ std::string EvidenceFor(const Context& context, const Analysis& analysis, std::s
 
 std::string BriefEvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
                              const Straggler& straggler) {
-  std::string text = fmt::format("costs {} alone", Duration(straggler.saves_ns));
+  // What each costs alone is its price, which stands in its row (prices.cc).
+  std::string text = "arrives last";
   if (r < analysis.ranks.size() && analysis.ranks[r].late_ns_median)
-    text += fmt::format(", {} late", Duration(*analysis.ranks[r].late_ns_median));
+    text = fmt::format("is {} late", Duration(*analysis.ranks[r].late_ns_median));
   if (const std::string why = ByCause(cause); !why.empty()) text += ", " + why;
   return text + SinceWhen(straggler);
 }

@@ -294,7 +294,7 @@ class Search {
     finding.headline =
         Headline(fmt::format("Rank {} holds {} back{}", straggler.rank, pair ? "the other" : "everyone", when),
                  pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it");
-    if (context_.units_are_steps()) finding.saves_ns_per_step = straggler.saves_ns_per_step;
+    SetPrice(straggler.saves_ns, finding);
     finding.brief = named.cause.more_compute_ns && *named.cause.more_compute_ns > 0
                         ? fmt::format("{} ({}) computes {} longer", name, node, Duration(*named.cause.more_compute_ns))
                         : fmt::format("{} ({}) arrives last", name, node);
@@ -331,7 +331,7 @@ class Search {
     finding.rank = costliest;
     const std::string who = WhoTogether(ranks, nodes);
     finding.headline = Headline(fmt::format("{} hold everyone back", who), "the other ranks wait", saves, "them");
-    if (context_.units_are_steps()) finding.saves_ns_per_step = saves;
+    SetPrice(saves, finding);
     finding.brief = fmt::format("{} arrive last", nodes.size() == 1 && analysis_.run.nodes > 1 ? who : name);
     for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i)
       finding.evidence += fmt::format(
@@ -364,6 +364,13 @@ class Search {
     for (std::size_t p = 0; p < context_.ranks().size(); ++p) there += NodeOf(p) == nodes[0];
     return there == ranks.size() ? fmt::format("All ranks of {} ({})", nodes[0], name.substr(name.find(' ') + 1))
                                  : fmt::format("{}'s {}", nodes[0], name);
+  }
+
+  void SetPrice(std::int64_t saves_ns, Finding& finding) const {
+    if (context_.units_are_steps())
+      finding.saves_ns_per_step = saves_ns;
+    else
+      finding.saves_share = static_cast<double>(saves_ns) / static_cast<double>(length_);
   }
 
   std::string ActionsByCause() const {

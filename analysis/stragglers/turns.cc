@@ -142,7 +142,10 @@ void FindTurns(const Context& context, Analysis& analysis) {
                     s.per_step && also ? "Apart from that the ranks take turns" : "No single rank is to blame", costs);
     finding.brief = "the ranks take turns being late";
   }
-  if (s.per_step) finding.saves_ns_per_step = left;
+  if (s.per_step)
+    finding.saves_ns_per_step = left;
+  else
+    finding.saves_share = static_cast<double>(left) / static_cast<double>(whole);
   finding.upper_bound = true;
   finding.confidence = 0.5;
 

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "analysis/analyze.h"
+#include "analysis/context.h"
 #include "analysis/core/format.h"
 #include "analysis/replay/questions/what_if.h"
+#include "analysis/replayed/replayed_run.h"
 #include "cli/input/open_run.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
@@ -36,29 +38,35 @@ struct Flags : ReadFlags {
   std::vector<std::size_t> ranks, prefetch;
   std::string overlap;
   bool without_stragglers = false, perfect_schedule = false;
-  bool free_communication = false, no_overlap = false, one_bucket = false, together = false;
+  bool free_communication = false, no_overlap = false, one_bucket = false, together = false, equal_ranks = false;
 };
 
 std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(std::min(mebibytes * (1 << 20), 1e18)); }
 
-// `stragglers`: those that the analysis names, if asked for.
-Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& flags,
-                                          std::vector<std::int32_t>* stragglers = nullptr) {
+struct Asked {
+  std::string run_dir;
+  std::vector<std::int32_t> stragglers;  // That the analysis names, if asked for.
+};
+
+Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& flags, Asked* asked = nullptr) {
   LS_TRY(merge::MergeOptions merge, MergeOptionsOf({name}, flags));
   return WithRun(merge, flags.quiet,
                  [&](const merge::Timeline& timeline, Progress&) -> Result<std::unique_ptr<RecordedRun>> {
-                   if (stragglers == nullptr) return replay::ReadRun(timeline, {.jobs = flags.jobs});
-                   stragglers->clear();
                    analysis::AnalyzeOptions options;
                    options.jobs = flags.jobs;
                    options.replay = false;
+                   // The steps that the analysis replays, so that both answer a question alike.
+                   const analysis::Context context(timeline, options);
+                   const replay::ReadRunOptions steps = analysis::StepsToReplay(context);
+                   if (asked != nullptr) asked->run_dir = timeline.run_dir;
+                   if (asked == nullptr || !flags.without_stragglers) return replay::ReadRun(timeline, steps);
                    LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, options));
                    for (const analysis::Straggler& straggler : analysis.stragglers)
-                     stragglers->push_back(straggler.rank);
-                   if (stragglers->empty())
+                     asked->stragglers.push_back(straggler.rank);
+                   if (asked->stragglers.empty())
                      return Error{ErrorCode::kUnsupported, "the analysis names no straggler in this run", merge.run_dir,
                                   "--without-rank R asks about a rank of your own choice"};
-                   return replay::ReadRun(timeline, {.jobs = flags.jobs});
+                   return replay::ReadRun(timeline, steps);
                  });
 }
 
@@ -75,7 +83,7 @@ std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if,
   const bool any = flags.free_communication || flags.no_overlap || flags.one_bucket || network ||
                    !flags.without.empty() || !flags.caps_mb.empty() || !flags.ranks.empty() ||
                    !flags.prefetch.empty() || !flags.overlap.empty() || flags.without_stragglers ||
-                   flags.perfect_schedule;
+                   flags.perfect_schedule || flags.equal_ranks;
   if (flags.free_communication || !any) add(Question::kFreeCommunication);
   if (network || !any) {
     Question& question = add(Question::kNetwork);
@@ -85,6 +93,7 @@ std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if,
   if (flags.no_overlap || flags.overlap == "off" || !any) add(Question::kNoOverlap);
   if (flags.overlap == "on") add(Question::kOverlap);
   if (flags.perfect_schedule || !any) add(Question::kPerfectSchedule);
+  if (flags.equal_ranks || !any) add(Question::kEqualRanks);
   if (!flags.without.empty()) add(Question::kWithoutRanks).ranks = flags.without;
   if (!stragglers.empty()) add(Question::kWithoutRanks).ranks = stragglers;
   for (const std::size_t depth : flags.prefetch) add(Question::kPrefetch).depth = depth;
@@ -113,8 +122,17 @@ std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if,
 }
 
 struct Unanswered {
-  std::string question, why;
+  std::string question, why, what_to_do;
 };
+
+// Null without an interval.
+using Interval = std::optional<std::pair<std::int64_t, std::int64_t>>;
+nlohmann::ordered_json Low(const Interval& interval) {
+  return interval ? nlohmann::ordered_json(interval->first) : nlohmann::ordered_json(nullptr);
+}
+nlohmann::ordered_json High(const Interval& interval) {
+  return interval ? nlohmann::ordered_json(interval->second) : nlohmann::ordered_json(nullptr);
+}
 
 nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& answers,
                               const std::vector<Unanswered>& unanswered) {
@@ -130,17 +148,17 @@ nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& 
     json["answers"].push_back({{"question", answer.question},
                                {"step_ns", answer.step_ns},
                                {"gain_ns", answer.gain_ns},
-                               {"low_ns", answer.step_interval_ns.first},
-                               {"high_ns", answer.step_interval_ns.second},
-                               {"gain_low_ns", answer.gain_interval_ns.first},
-                               {"gain_high_ns", answer.gain_interval_ns.second},
+                               {"low_ns", Low(answer.step_interval_ns)},
+                               {"high_ns", High(answer.step_interval_ns)},
+                               {"gain_low_ns", Low(answer.gain_interval_ns)},
+                               {"gain_high_ns", High(answer.gain_interval_ns)},
                                {"extrapolated", answer.extrapolated},
                                {"limit", answer.limit},
                                {"try", answer.try_it},
                                {"caveats", answer.caveats}});
   json["unanswered"] = nlohmann::ordered_json::array();
   for (const Unanswered& each : unanswered)
-    json["unanswered"].push_back({{"question", each.question}, {"why", each.why}});
+    json["unanswered"].push_back({{"question", each.question}, {"why", each.why}, {"do", each.what_to_do}});
   return json;
 }
 
@@ -158,23 +176,29 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
   for (const Answer& answer : answers) width = std::max(width, answer.question.size());
   text += fmt::format("{:<{}}  {:>10}  {:>10}  {:>7}  {:>23}\n", "if", width, "step", "gain", "", "95 % of medians");
   for (const Answer& answer : answers) {
-    text += out::Format("{:<{}}  {:>10}  {:>10}  {:>+6.1f}%  {:>10} - {:>10}\n", answer.question, width,
+    text += out::Format("{:<{}}  {:>10}  {:>10}  {:>+6.1f}%  {:>23}\n", answer.question, width,
                         analysis::Duration(answer.step_ns), analysis::Duration(answer.gain_ns),
                         100 * static_cast<double>(answer.gain_ns) /
                             static_cast<double>(std::max<std::int64_t>(1, what_if.replayed_step_ns())),
-                        analysis::Duration(answer.step_interval_ns.first),
-                        analysis::Duration(answer.step_interval_ns.second));
+                        answer.step_interval_ns
+                            ? fmt::format("{:>10} - {:>10}", analysis::Duration(answer.step_interval_ns->first),
+                                          analysis::Duration(answer.step_interval_ns->second))
+                            : std::string("too few steps"));
+    if (answer.extrapolated) text += "    extrapolated: beyond what was measured\n";
     if (!answer.limit.empty()) text += out::Format("    then {}\n", answer.limit);
     if (!answer.try_it.empty()) text += out::Format("    try: {}\n", answer.try_it);
     for (const std::string& caveat : answer.caveats) text += out::Format("    note: {}\n", caveat);
   }
-  for (const Unanswered& each : unanswered) text += out::Format("{}: not answered, {}\n", each.question, each.why);
+  for (const Unanswered& each : unanswered) {
+    text += out::Format("{}: not answered, {}\n", each.question, each.why);
+    if (!each.what_to_do.empty()) text += out::Format("    try: {}\n", each.what_to_do);
+  }
   return text;
 }
 
 Result<int> Run(const Flags& flags) {
-  std::vector<std::int32_t> stragglers;
-  LS_TRY(auto run, Read(flags.run, flags, flags.without_stragglers ? &stragglers : nullptr));
+  Asked asked;
+  LS_TRY(auto run, Read(flags.run, flags, &asked));
   std::vector<std::unique_ptr<RecordedRun>> calibration;
   for (const std::string& name : flags.calibrate) {
     LS_TRY(auto other, Read(name, flags));
@@ -183,8 +207,8 @@ Result<int> Run(const Flags& flags) {
   LS_TRY(const WhatIf what_if, WhatIf::Make(std::move(run), std::move(calibration)));
   std::vector<Answer> answers;
   std::vector<Unanswered> unanswered;
-  std::optional<Error> last_error;
-  for (const Question& question : Questions(flags, what_if, stragglers)) {
+  std::optional<Error> first_error;
+  for (const Question& question : Questions(flags, what_if, asked.stragglers)) {
     Result<Answer> answer = what_if.Ask(question);
     if (answer.ok()) {
       answers.push_back(std::move(answer).value());
@@ -192,10 +216,19 @@ Result<int> Run(const Flags& flags) {
     }
     // What this run cannot answer must not cost the other answers.
     if (answer.error().code != ErrorCode::kUnsupported) return answer.error();
-    unanswered.push_back({what_if.Name(question), answer.error().what});
-    last_error = answer.error();
+    unanswered.push_back({what_if.Name(question), answer.error().what, answer.error().hint});
+    if (!first_error) first_error = answer.error();
   }
-  if (answers.empty() && last_error) return *last_error;
+  if (answers.empty() && first_error) {
+    if (!flags.json.empty() && flags.json != "-")
+      LS_CHECK(WriteOrShow(flags.json, JsonText(AsJson(what_if, answers, unanswered)), ShowJson,
+                           "name another file with --json"));
+    Error error = *first_error;
+    if (unanswered.size() > 1)
+      error.what = fmt::format("none of the {} questions can be answered: {}", unanswered.size(), error.what);
+    if (error.where.empty()) error.where = asked.run_dir;
+    return error;
+  }
   if (flags.json != "-") ShowText(AsText(what_if, answers, unanswered));
   if (!flags.json.empty())
     LS_CHECK(WriteOrShow(flags.json, JsonText(AsJson(what_if, answers, unanswered)), ShowJson,
@@ -233,6 +266,7 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
       ->check(AboveZero());
   app->add_flag("--without-stragglers", flags->without_stragglers,
                 "The work of all ranks that lockstep analyze names takes as long as on the others");
+  app->add_flag("--equal-ranks", flags->equal_ranks, "The work of each step is spread evenly over the ranks");
   app->add_option("--without-rank", flags->without, "The work of these ranks takes as long as on the others");
   app->add_option("--bucket-cap-mb", flags->caps_mb, "Gradients in buckets of this many MiB")->check(AboveZero());
   app->add_option("--first-bucket-mb", flags->first_mb, "Limit of the first bucket in MiB")

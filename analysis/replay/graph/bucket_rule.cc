@@ -1,5 +1,7 @@
 #include "analysis/replay/graph/bucket_rule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -68,6 +70,18 @@ std::vector<std::uint64_t> DistinctCaps(std::span<const Gradient> gradients, std
   std::vector<std::uint64_t> spread;
   for (std::size_t i = 0; i < limit; ++i) spread.push_back(caps[i * (caps.size() - 1) / (limit - 1)]);
   return spread;
+}
+
+std::string DdpSettings(std::uint64_t first_bytes, std::uint64_t cap_bytes, std::uint64_t total_bytes) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  // A limit beyond all there is, in whole MiB.
+  const std::uint64_t all = (total_bytes + kMiB - 1) / kMiB * kMiB;
+  const std::uint64_t first = std::min(first_bytes, all), cap = std::min(cap_bytes, all);
+  const std::string ddp = fmt::format("DistributedDataParallel(..., bucket_cap_mb={:.4g})",
+                                      static_cast<double>(cap) / static_cast<double>(kMiB));
+  if (first == kDdpFirstBucketBytes) return ddp;
+  return fmt::format("before the model is wrapped: torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {}; then {}", first,
+                     ddp);
 }
 
 }  // namespace lockstep::replay

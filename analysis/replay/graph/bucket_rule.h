@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/collective.h"
@@ -37,5 +38,12 @@ std::vector<GradientBucket> AssignBuckets(std::span<const Gradient> gradients, s
 // last one leaves no bucket closed by the cap. At most `limit`, spread over the range.
 std::vector<std::uint64_t> DistinctCaps(std::span<const Gradient> gradients, std::uint64_t first_bytes,
                                         std::size_t limit = 1000);
+
+// What to write in the program for buckets of these limits: the cap alone, and where the first bucket's default (1 MiB)
+// is not what is meant, the setting that moves it. DDP closes the first bucket at
+// torch.distributed._DEFAULT_FIRST_BUCKET_BYTES, whatever the cap is (torch/nn/parallel/distributed.py of 1.13); newer
+// ones do so where no cap is given, and at the cap where one is (2.11). With both set to one value both do the same.
+// `total_bytes`: of all gradients.
+std::string DdpSettings(std::uint64_t first_bytes, std::uint64_t cap_bytes, std::uint64_t total_bytes);
 
 }  // namespace lockstep::replay

@@ -136,7 +136,7 @@ std::vector<double> CostModel::LeaveOneOut() const {
 }
 
 std::optional<CostModel::Line> CostModel::AlphaBeta() const {
-  if (usable_.empty()) return std::nullopt;
+  if (usable_.size() < 2) return std::nullopt;
   // Minimise sum((alpha + beta s - t) / t)^2.
   double w = 0, ws = 0, wss = 0, wt = 0, wst = 0;
   for (const Knot& knot : usable_) {
@@ -153,14 +153,16 @@ std::optional<CostModel::Line> CostModel::AlphaBeta() const {
     line.alpha_ns = (wss * wt - ws * wst) / determinant;
     line.beta_ns_per_byte = (w * wst - ws * wt) / determinant;
   }
-  if (determinant <= 1e-12 * w * wss || line.alpha_ns < 0) line = {0, wss > 0 ? wst / wss : 0, 0};
-  if (line.beta_ns_per_byte < 0) line = {wt / w, 0, 0};
+  // With no latency at all, the line through 0; but not where the slope itself is what is wrong.
+  if (determinant <= 1e-12 * w * wss || (line.alpha_ns < 0 && line.beta_ns_per_byte > 0))
+    line = {0, wss > 0 ? wst / wss : 0, std::nullopt};
+  if (!(line.beta_ns_per_byte > 0)) return std::nullopt;
   std::vector<double> errors;
   for (const Knot& knot : usable_)
     errors.push_back(
         std::abs(line.alpha_ns + line.beta_ns_per_byte * static_cast<double>(knot.bytes) - knot.transfer_ns) /
         knot.transfer_ns);
-  line.median_error = MiddleMedian(std::move(errors));
+  if (usable_.size() > 2) line.median_error = MiddleMedian(std::move(errors));
   return line;
 }
 

@@ -42,11 +42,14 @@ class CostModel {
   std::optional<Estimate> At(std::uint64_t bytes) const;
 
   struct Line {
-    double alpha_ns, beta_ns_per_byte;  // Neither is negative.
-    double median_error;                // Relative, over the knots.
+    double alpha_ns, beta_ns_per_byte;   // At least 0; above 0.
+    std::optional<double> median_error;  // Relative, over the knots; a line through two of them has none to show.
   };
-  // Least squares of the relative error (weights 1 / t^2).
+  // Least squares of the relative error (weights 1 / t^2). Nothing where fewer than two sizes are known, or where more
+  // bytes take no longer: then there is no bandwidth to be had from them.
   std::optional<Line> AlphaBeta() const;
+  // Sizes that count for it.
+  std::size_t usable_sizes() const { return usable_.size(); }
 
   // Relative error of each usable inner size if it had not been measured; what interpolation is worth here.
   std::vector<double> LeaveOneOut() const;

@@ -2,12 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "analysis/core/source.h"
 #include "analysis/core/unrecorded.h"
 #include "analysis/replay/gpu/gpu_run.h"
 #include "analysis/replay/graph/gradients.h"
 #include "analysis/replay/host/host_run.h"
 
 namespace lockstep::replay {
+namespace {
+
+std::size_t JobRanks(const merge::Timeline& timeline) {
+  const std::string_view text = timeline.Meta("ranks_expected");
+  std::size_t world = 0;
+  std::from_chars(text.data(), text.data() + text.size(), world);
+  return std::max(world, timeline.tables.ranks.rows());
+}
+
+}  // namespace
 
 Result<std::unique_ptr<RecordedRun>> ReadRun(const merge::Timeline& timeline, const ReadRunOptions& options) {
   const analysis::Unrecorded unrecorded = analysis::FindUnrecorded(timeline);
@@ -28,10 +43,14 @@ Result<std::unique_ptr<RecordedRun>> ReadRun(const merge::Timeline& timeline, co
   if (gpu >= 0) {
     LS_TRY(GpuRun run, ReadGpuRun(timeline, options));
     run.gradients = GradientsOf(timeline);
+    run.job_ranks = JobRanks(timeline);
+    run.torch = analysis::SourceOf(timeline).torch;
     return std::unique_ptr<RecordedRun>(std::make_unique<GpuRun>(std::move(run)));
   }
   LS_TRY(HostRun run, ReadHostRun(timeline, options));
   run.gradients = GradientsOf(timeline);
+  run.job_ranks = JobRanks(timeline);
+  run.torch = analysis::SourceOf(timeline).torch;
   return std::unique_ptr<RecordedRun>(std::make_unique<HostRun>(std::move(run)));
 }
 

@@ -33,10 +33,12 @@ class RecordedRun {
   virtual ~RecordedRun() = default;
 
   std::vector<std::int32_t> ranks;             // Ascending.
+  std::size_t job_ranks = 0;                   // That the job had, recorded or not; 0: not known.
   std::vector<std::int64_t> steps;             // Their numbers; consecutive.
   std::vector<std::int64_t> measured_step_ns;  // As the timeline has them.
   std::vector<RunCollective> collectives;      // Those that every member has, ended, within the steps.
   std::uint64_t left_out = 0;  // Collectives that other ranks lack or that never ended: of fixed length here.
+  bool torch = false;          // The job uses PyTorch: its settings can be advised.
   std::vector<std::vector<Gradient>> gradients;  // Of each model, if the run says (gradients.h).
   bool whole_window = false;                     // The run has no steps: all that was recorded is replayed as one.
   std::vector<std::string> notes;                // What the replay does not know or had to guess, in words.

@@ -2,16 +2,32 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <numeric>
 
 #include "analysis/core/statistics.h"
 
 namespace lockstep::replay {
 namespace {
 
+using TypicalFunction = std::int64_t (*)(std::vector<std::int64_t> values);
+
+std::int64_t MedianOf(std::vector<std::int64_t> values) { return LowerMedian(std::move(values)); }
+std::int64_t MeanOf(std::vector<std::int64_t> values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0}) / static_cast<std::int64_t>(values.size());
+}
+
 class Equaliser {
  public:
-  Equaliser(const RecordedRun& run, std::vector<bool> slow, Job& job)
-      : run_(run), slow_(std::move(slow)), operations_(job.graph.operations()), about_(job.operations) {
+  Equaliser(const RecordedRun& run, std::vector<bool> changed, std::vector<bool> compared, TypicalFunction typical,
+            Job& job)
+      : run_(run),
+        changed_(std::move(changed)),
+        compared_(std::move(compared)),
+        typical_(typical),
+        operations_(job.graph.operations()),
+        about_(job.operations) {
+    for (const Operation& operation : operations_) as_it_was_.push_back(operation.duration_ns);
     kinds_.assign(run_.ranks.size() * run_.steps.size(), 0);
     for (const JobOperation& about : about_)
       if (about.likeness != 0 && about.rank < run_.ranks.size() && about.step < run_.steps.size()) {
@@ -20,56 +36,75 @@ class Equaliser {
       }
   }
 
+  void DoAll() {
+    for (const Role role : {Role::kWork, Role::kKernel, Role::kCopy, Role::kLaunch}) Do(role);
+  }
+
+ private:
   void Do(Role role) {
     cells_.assign(run_.ranks.size() * run_.steps.size(), {});
     for (std::uint32_t i = 0; i < about_.size(); ++i)
       if (about_[i].role == role && about_[i].rank < run_.ranks.size() && about_[i].step < run_.steps.size())
         Cell(about_[i].step, about_[i].rank).push_back(i);
-    for (std::uint32_t step = 0; step < run_.steps.size(); ++step)
+    for (std::uint32_t step = 0; step < run_.steps.size(); ++step) {
+      typical_of_.clear();
       for (std::uint32_t rank = 0; rank < run_.ranks.size(); ++rank)
-        if (slow_[rank]) Change(step, rank);
+        if (changed_[rank]) Change(step, rank);
+    }
   }
 
- private:
   std::vector<std::uint32_t>& Cell(std::size_t step, std::size_t rank) {
     return cells_[step * run_.ranks.size() + rank];
   }
   std::int64_t Total(std::size_t step, std::size_t rank) {
     std::int64_t total = 0;
-    for (const std::uint32_t i : Cell(step, rank)) total += operations_[i].duration_ns;
+    for (const std::uint32_t i : Cell(step, rank)) total += as_it_was_[i];
     return total;
+  }
+
+  // Ranks that cut this step as `rank` does, itself not among them; those that run the same kernels as well, if any.
+  std::vector<std::uint32_t> Alike(std::uint32_t step, std::uint32_t rank) {
+    std::vector<std::uint32_t> peers, twins;
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
+      if (r == rank || !compared_[r] || Cell(step, r).size() != Cell(step, rank).size()) continue;
+      peers.push_back(r);
+      if (kinds_[step * run_.ranks.size() + r] == kinds_[step * run_.ranks.size() + rank]) twins.push_back(r);
+    }
+    return twins.empty() ? peers : twins;
   }
 
   void Change(std::uint32_t step, std::uint32_t rank) {
     const std::vector<std::uint32_t>& own = Cell(step, rank);
-    std::vector<std::uint32_t> peers, twins;  // Twins run the same kernels as well.
-    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
-      if (slow_[r] || Cell(step, r).size() != own.size()) continue;
-      peers.push_back(r);
-      if (kinds_[step * run_.ranks.size() + r] == kinds_[step * run_.ranks.size() + rank]) twins.push_back(r);
-    }
-    if (!twins.empty()) peers = std::move(twins);
+    std::vector<std::uint32_t> peers = Alike(step, rank);
     if (!peers.empty()) {
-      for (std::size_t k = 0; k < own.size(); ++k) {
+      // Evened out, the rank itself is one of those that share the work, and all of these get the same.
+      if (compared_[rank]) peers.push_back(rank);
+      std::sort(peers.begin(), peers.end());
+      std::vector<std::int64_t>& typical = typical_of_[peers];
+      for (std::size_t k = typical.size(); k < own.size(); ++k) {
         std::vector<std::int64_t> theirs;
-        for (const std::uint32_t r : peers) theirs.push_back(operations_[Cell(step, r)[k]].duration_ns);
-        operations_[own[k]].duration_ns = LowerMedian(std::move(theirs));
+        for (const std::uint32_t r : peers) theirs.push_back(as_it_was_[Cell(step, r)[k]]);
+        typical.push_back(typical_(std::move(theirs)));
       }
+      for (std::size_t k = 0; k < own.size(); ++k) operations_[own[k]].duration_ns = typical[k];
       return;
     }
     std::vector<std::int64_t> totals;
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r)
-      if (!slow_[r]) totals.push_back(Total(step, r));
+      if (compared_[r]) totals.push_back(Total(step, r));
     const std::int64_t total = Total(step, rank);
-    if (total <= 0) return;
-    const double factor = static_cast<double>(LowerMedian(std::move(totals))) / static_cast<double>(total);
+    if (total <= 0 || totals.empty()) return;
+    const double factor = static_cast<double>(typical_(std::move(totals))) / static_cast<double>(total);
     for (const std::uint32_t i : own)
-      operations_[i].duration_ns = std::llround(static_cast<double>(operations_[i].duration_ns) * factor);
+      operations_[i].duration_ns = std::llround(static_cast<double>(as_it_was_[i]) * factor);
   }
 
   const RecordedRun& run_;
-  const std::vector<bool> slow_;
+  const std::vector<bool> changed_, compared_;
+  const TypicalFunction typical_;
   std::vector<Operation>& operations_;
+  std::vector<std::int64_t> as_it_was_;
+  std::map<std::vector<std::uint32_t>, std::vector<std::int64_t>> typical_of_;  // By the ranks compared; of one step.
   const std::vector<JobOperation>& about_;
   std::vector<std::vector<std::uint32_t>> cells_;  // [step][rank]: its operations of the role, in order.
   std::vector<std::uint64_t> kinds_;               // [step][rank]: which kernels, in order.
@@ -80,8 +115,14 @@ class Equaliser {
 void EqualiseWork(const RecordedRun& run, const std::vector<std::int32_t>& ranks, Job& job) {
   std::vector<bool> slow;
   for (const std::int32_t rank : run.ranks) slow.push_back(std::find(ranks.begin(), ranks.end(), rank) != ranks.end());
-  Equaliser equaliser(run, std::move(slow), job);
-  for (const Role role : {Role::kWork, Role::kKernel, Role::kCopy, Role::kLaunch}) equaliser.Do(role);
+  std::vector<bool> others = slow;
+  others.flip();
+  Equaliser(run, std::move(slow), std::move(others), MedianOf, job).DoAll();
+}
+
+void EvenOutWork(const RecordedRun& run, Job& job) {
+  const std::vector<bool> all(run.ranks.size(), true);
+  Equaliser(run, all, all, MeanOf, job).DoAll();
 }
 
 }  // namespace lockstep::replay

@@ -18,6 +18,8 @@ namespace lockstep::replay {
 namespace {
 
 constexpr std::uint64_t kSeed = 20'260;
+// Median and mean gain that are further apart than this share of the mean, and of the step, are both told.
+constexpr double kApartShare = 0.2, kApartOfStep = 0.01;
 // By how much more interference may let a replay miss what was recorded.
 constexpr double kMostErrorOfInterference = 0.015;
 
@@ -123,6 +125,9 @@ Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::u
     const Job job = what_if.run_->MakeJob({.interference = interference});
     LS_TRY(const Schedule schedule, Simulator(job.graph).Run(interference));
     what_if.replayed_ns_ = job.StepLengths(schedule);
+    what_if.communicates_ = std::any_of(job.operations.begin(), job.operations.end(), [](const JobOperation& about) {
+      return about.role == Role::kMember || about.role == Role::kMessage;
+    });
     return Ok();
   };
   LS_CHECK(play());
@@ -165,12 +170,14 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
   JobOptions options{.interference = assume.interference};
   for (const Question& each : all) {
     if (each.kind == Question::kNoOverlap) options.wait_for_overlap = false;
+    if (each.kind == Question::kProgress) options.progress = true;
     if (each.kind != Question::kBucketCap) continue;
     LS_TRY(other, OtherBuckets(each, assume.cost_factor, answer));
   }
   const RecordedRun& run = other ? *other : *run_;
   Job job = run.MakeJob(options);
   if (!options.wait_for_overlap) MoveOnlyWhenAwaited(job);
+  bool another = other != nullptr;  // Another graph than the run's own.
   for (const Question& each : all) {
     if (each.kind != Question::kPrefetch) continue;
     std::optional<Job> earlier = WithPrefetch(run, each.depth);
@@ -178,6 +185,7 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
       return Error{ErrorCode::kUnsupported, "the steps do not gather parameters in the same order on all ranks", "",
                    "prefetching can be predicted for jobs that all-gather the same units every step"};
     job = std::move(*earlier);
+    another = true;
     if (run.moves_in_calls())
       Note(answer, each.depth > 0 && job.moved_in_wait == 0
                        ? "assumes that data moves while ranks compute; an MPI library that is not called moves less, "
@@ -185,11 +193,26 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
                        : "assumes that posted gathers moved only in their waits; otherwise the cost is higher");
   }
   for (const Question& each : all) {
+    if (each.kind != Question::kEdit) continue;
+    if (another)
+      return Error{ErrorCode::kUnsupported, "these changes are made to different graphs of the run", "",
+                   "ask about one after the other"};
+    each.edit(job);
+  }
+  for (const Question& each : all) {
     if (each.kind == Question::kWithoutRanks) EqualiseWork(run, each.ranks, job);
+    if (each.kind == Question::kEqualRanks) EvenOutWork(run, job);
     if (each.kind == Question::kFreeCommunication) FreeCommunication(job);
     if (each.kind == Question::kNetwork) {
       const auto line = costs_.AlphaBeta();
-      if (!line) Note(answer, "no cost table: all of a transfer scales with bandwidth");
+      if (!line && (costs_.usable_sizes() > 1 || each.bandwidth == 1))
+        return Error{ErrorCode::kUnsupported,
+                     costs_.usable_sizes() > 1 ? "transfers of more bytes took no longer in this run"
+                                               : "transfers of several sizes are needed to tell latency from bandwidth",
+                     "", "record or --calibrate with a run of other sizes; --free-communication gives the bound"};
+      if (!line)
+        Note(answer,
+             "not known what of a transfer is latency: all of it scales with bandwidth, the interval reaches to none");
       ScaleNetwork(run, line, each.bandwidth, each.latency, job);
     }
     if (each.kind == Question::kOverlap) {
@@ -255,6 +278,16 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
     case Question::kNetwork:
       answer.question = fmt::format("bandwidth x {:g}, latency x {:g}", question.bandwidth, question.latency);
       break;
+    case Question::kEqualRanks:
+      answer.question = "equal work on all ranks";
+      answer.try_it = "even out the work per rank and step (sizes of the input, partition of the domain or the layers)";
+      break;
+    case Question::kProgress:
+      answer.question = "posted communication moves at once";
+      break;
+    case Question::kEdit:
+      answer.question = "another graph";
+      break;
     case Question::kNoOverlap:
       answer.question = "no overlap";
       break;
@@ -263,19 +296,24 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
       break;
     case Question::kOverlap:
       answer.question = "overlap on";
-      answer.try_it = "post the reductions (MPI_Iallreduce, async_op=True) where they are called, wait after the last";
+      answer.try_it = fmt::format("post the reductions ({}) where they are called, wait after the last",
+                                  run_->torch ? "async_op=True" : "MPI_Iallreduce");
       break;
     case Question::kPrefetch:
       answer.question = fmt::format("parameters gathered {} ahead",
                                     question.depth == 1 ? "one unit" : fmt::format("{} units", question.depth));
-      answer.try_it = fmt::format(
-          "FSDP(..., forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE); FSDP2: "
-          "set_modules_to_forward_prefetch and set_modules_to_backward_prefetch with {} each",
-          question.depth == 1 ? "one unit" : fmt::format("{} units", question.depth));
+      answer.try_it = run_->torch
+                          ? fmt::format(
+                                "FSDP(..., forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE); "
+                                "FSDP2: set_modules_to_forward_prefetch and set_modules_to_backward_prefetch with "
+                                "{} each",
+                                question.depth == 1 ? "one unit" : fmt::format("{} units", question.depth))
+                          : fmt::format("begin each all-gather {} before its use, without waiting for it there",
+                                        question.depth == 1 ? "one unit" : fmt::format("{} units", question.depth));
       break;
     case Question::kMoreRanks:
       answer.question = fmt::format("{} ranks, weak scaling", question.rank_count);
-      answer.try_it = fmt::format("mpirun -np {}, with the same work for each rank", question.rank_count);
+      answer.try_it = fmt::format("launch {} ranks, with the same work for each", question.rank_count);
       break;
     case Question::kWithoutRanks: {
       answer.question = question.ranks.size() == 1 ? "without what slows rank" : "without what slows ranks";
@@ -295,10 +333,14 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
       const bool one = question.first_bytes >= total;
       answer.question =
           one ? "all gradients in one bucket" : fmt::format("bucket cap {}", Mebibytes(question.cap_bytes));
-      // DDP's first bucket has a limit of its own, which this does not move.
-      answer.try_it = one ? fmt::format("reduce all {} at once, after the backward pass", Mebibytes(total))
-                          : fmt::format("DistributedDataParallel(..., bucket_cap_mb={:.4g})",
-                                        static_cast<double>(question.cap_bytes) / (1 << 20));
+      if (run_->torch && buckets_)
+        answer.try_it = DdpSettings(question.first_bytes, question.cap_bytes, total);
+      else
+        answer.try_it = one ? fmt::format("reduce all {} at once, after the backward pass", Mebibytes(total))
+                            : fmt::format("reduce gradients in buckets of {}", Mebibytes(question.cap_bytes));
+      // What changes nothing is no advice.
+      if (buckets_ && SizesFor(*buckets_, question.first_bytes, question.cap_bytes).bytes == buckets_->bytes)
+        answer.try_it.clear();
       break;
     }
     case Question::kTogether: {
@@ -315,6 +357,47 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
       }
       break;
     }
+  }
+  return Ok();
+}
+
+// One rank's recording holds its own time. What it waited for, and what others would do with a change, is in the
+// others'.
+Status WhatIf::Answerable(const Question& question) const {
+  const auto refused = [&](std::string_view alone, std::string_view of_several) {
+    const bool all_there = run_->job_ranks <= 1;
+    return Error{ErrorCode::kUnsupported,
+                 all_there ? fmt::format("the job has one rank: {}", alone)
+                           : fmt::format("of {} ranks only rank {} was recorded: {}", run_->job_ranks,
+                                         run_->ranks.empty() ? 0 : run_->ranks.front(), of_several),
+                 "", all_there ? "ask about a run of several ranks" : "record all ranks, or give the traces of all"};
+  };
+  const bool one = run_->ranks.size() < 2;
+  switch (question.kind) {
+    case Question::kTogether:
+      for (const Question& each : question.together) LS_CHECK(Answerable(each));
+      return Ok();
+    case Question::kWithoutRanks:
+    case Question::kEqualRanks:
+      if (one) return refused("no other rank waits for it", "what the others do meanwhile is not known");
+      return Ok();
+    case Question::kFreeCommunication:
+    case Question::kNetwork:
+    case Question::kNoOverlap:
+    case Question::kOverlap:
+    case Question::kProgress:
+    case Question::kPrefetch:
+    case Question::kBucketCap:
+    case Question::kPerfectSchedule:
+    case Question::kMoreRanks:
+      if (one)
+        return refused("it communicates with nobody", "when the others come and how long data moves is not known");
+      if (!communicates_)
+        return Error{ErrorCode::kUnsupported, "the replayed steps have no communication between the ranks", "",
+                     "check that it was recorded: lockstep doctor, lockstep analyze"};
+      return Ok();
+    case Question::kEdit:
+      return Ok();
   }
   return Ok();
 }
@@ -356,15 +439,21 @@ Result<WhatIf::Range> WhatIf::RangeOf(const Question& question, const Assumption
       add_more(step_ns);
     }
   }
+  // With one size all of a transfer is taken to be bandwidth, and may be latency.
+  const auto of_network = [](const Question& each) { return each.kind == Question::kNetwork; };
+  if ((of_network(question) || std::any_of(question.together.begin(), question.together.end(), of_network)) &&
+      !costs_.AlphaBeta())
+    range.more_ns = std::max(range.more_ns, answer.gain_ns);
   // Where gathers are blocking now, nothing shows that data moves while no rank calls MPI.
   if (question.kind == Question::kPrefetch && question.depth > 0 && run_->moves_in_calls())
     range.more_ns = std::max(range.more_ns, answer.gain_ns);
   return range;
 }
 
-Result<Answer> WhatIf::Ask(const Question& question) const {
+Result<Answer> WhatIf::Ask(const Question& question, bool intervals) const {
   Answer answer;
   LS_CHECK(Describe(question, answer));
+  LS_CHECK(Answerable(question));
   const Assumptions assume{.interference = UsesInterference(question) ? interference_.value : Interference{}};
   ChangedJob changed;
   std::optional<Simulator> simulator;
@@ -380,13 +469,21 @@ Result<Answer> WhatIf::Ask(const Question& question) const {
   LS_TRY(const double apart, CorrectByBases(question, answer.bucket_bytes, lengths));
 
   const std::vector<std::int64_t> after = Comparable(lengths), before = Comparable(replayed_ns_);
+  answer.step_lengths_ns = after;
   std::vector<std::int64_t> gains;
   for (std::size_t i = 0; i < after.size(); ++i) gains.push_back(before[i] - after[i]);
   answer.step_ns = LowerMedian(after);
   answer.gain_ns = LowerMedian(gains);
-  if (!gains.empty())
-    answer.mean_gain_ns =
-        std::accumulate(gains.begin(), gains.end(), std::int64_t{0}) / static_cast<std::int64_t>(gains.size());
+  // Of what happens in some steps only the median says nothing or everything.
+  const auto mean = static_cast<double>(std::accumulate(gains.begin(), gains.end(), std::int64_t{0})) /
+                    static_cast<double>(std::max<std::size_t>(1, gains.size()));
+  if (std::abs(mean - static_cast<double>(answer.gain_ns)) >=
+      std::max(kApartShare * std::abs(mean), kApartOfStep * static_cast<double>(replayed_step_ns())))
+    answer.caveats.push_back(fmt::format("the steps differ: on average over the {} replayed ones the gain is {:.3g} ms",
+                                         gains.size(), mean / 1e6));
+  // What makes nothing shorter is no advice.
+  if (answer.gain_ns <= 0) answer.try_it.clear();
+  if (!intervals || after.size() < kLeastStepsOfInterval) return answer;
 
   LS_TRY(const Range range,
          RangeOf(question, assume, answer, predicted_ns, changed, simulator ? &*simulator : nullptr));

@@ -4,6 +4,7 @@
 // what it holds fixed, and which files make it.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,9 @@ struct Question {
     kOverlap,            // Blocking reductions of gradients are posted where they are, and waited for after the last.
     kPrefetch,           // Parameters are gathered `depth` units before they are used (prefetch.h).
     kMoreRanks,          // Weak scaling to `rank_count` ranks (more_ranks.h).
+    kEqualRanks,         // Each piece of work takes on every rank what it takes on the ranks' mean (equal_work.h).
+    kProgress,           // What is posted moves at once, also where it moved only in its wait.
+    kEdit,               // `edit` changes the graph of the run as it is: with no question that makes another graph.
     kTogether,           // All of `together` at once; neither kPerfectSchedule nor kMoreRanks, one bucketing.
   };
   Kind kind;
@@ -35,21 +39,26 @@ struct Question {
   std::uint64_t first_bytes = 0, cap_bytes = 0;
   std::size_t rank_count = 0, depth = 0;
   std::vector<Question> together;
+  std::function<void(Job& job)> edit;
 };
 
 struct Answer {
-  std::string question;           // "bucket cap 4 MiB"
-  std::int64_t step_ns = 0;       // Median over the replayed steps.
-  std::int64_t gain_ns = 0;       // Median over the steps of replayed minus changed: positive is faster.
-  std::int64_t mean_gain_ns = 0;  // The mean: of what happens in some steps only.
-  std::pair<std::int64_t, std::int64_t> step_interval_ns{0, 0};  // 95 %: of the median over steps, and of the costs.
-  std::pair<std::int64_t, std::int64_t> gain_interval_ns{0, 0};  // The same of the gain, paired by step.
-  std::vector<std::uint64_t> bucket_bytes;                       // Of another bucketing, in launch order.
-  bool extrapolated = false;                                     // Beyond what was measured.
-  std::string limit;                                             // What the changed step then consists of most.
-  std::string try_it;                                            // What to do to have it; "" if it is a bound only.
+  std::string question;                       // "bucket cap 4 MiB"
+  std::int64_t step_ns = 0;                   // Median over the replayed steps.
+  std::int64_t gain_ns = 0;                   // Median over the steps of replayed minus changed: positive is faster.
+  std::vector<std::int64_t> step_lengths_ns;  // By step, as Comparable() has them.
+  // 95 %: of the median over steps, and of the costs. None of fewer than kLeastStepsOfInterval steps.
+  std::optional<std::pair<std::int64_t, std::int64_t>> step_interval_ns;
+  std::optional<std::pair<std::int64_t, std::int64_t>> gain_interval_ns;  // The same of the gain, paired by step.
+  std::vector<std::uint64_t> bucket_bytes;                                // Of another bucketing, in launch order.
+  bool extrapolated = false;                                              // Beyond what was measured.
+  std::string limit;   // What the changed step then consists of most.
+  std::string try_it;  // What to do to have it; "" if it is a bound only, or gains nothing.
   std::vector<std::string> caveats;
 };
+
+// The steps of fewer say nothing of how far the next ones may be from them.
+inline constexpr std::size_t kLeastStepsOfInterval = 5;
 
 class WhatIf {
  public:
@@ -60,13 +69,17 @@ class WhatIf {
   std::int64_t measured_step_ns() const;  // Median; without the first step, whose begin is not comparable.
   std::int64_t replayed_step_ns() const;  // The same of the replay with nothing changed.
   double self_error() const;              // Median over steps of |replayed - measured| / measured.
+  std::vector<std::int64_t> replayed_lengths() const { return Comparable(replayed_ns_); }  // With nothing changed.
   const RecordedRun& run() const { return *run_; }
   const std::optional<BucketSequence>& buckets() const { return buckets_; }
   const CostModel& costs() const { return costs_; }  // Of transfers beside which nobody computes.
   const InterferenceEstimate& interference() const { return interference_; }
 
   // kUnsupported if this run cannot answer it, kUsage if it makes no sense.
-  Result<Answer> Ask(const Question& question) const;
+  // `intervals`: without them it is one replay, with them some more.
+  Result<Answer> Ask(const Question& question, bool intervals = true) const;
+  // Ok, or why the ranks that were recorded cannot answer it, whatever the answer would be.
+  Status Answerable(const Question& question) const;
   std::string Name(const Question& question) const;  // As Answer::question.
 
  private:
@@ -131,6 +144,7 @@ class WhatIf {
   CostModel costs_;
   ReductionTimes times_;
   std::vector<std::int64_t> replayed_ns_;
+  bool communicates_ = false;  // There is an operation of several ranks.
 };
 
 }  // namespace lockstep::replay

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "analysis/communication/bucket_curve.h"
@@ -69,6 +70,9 @@ PageJson WhatIfGridOf(const analysis::Context& context, const analysis::Analysis
     return {{"skipped", why.empty() ? "this run cannot be replayed" : why}};
   }
   const replay::WhatIf& what_if = replayed->what_if();
+  // Every position of the sliders changes what other ranks wait for.
+  if (const Status can = what_if.Answerable({.kind = Question::kFreeCommunication}); !can.ok())
+    return {{"skipped", can.error().what}};
   const std::size_t most =
       replayed->Plays(kLeastPoints * kPlaysPerPoint, kMostPoints * kPlaysPerPoint) / kPlaysPerPoint;
   const Axes axes = AxesFor(analysis, most);
@@ -98,7 +102,7 @@ PageJson WhatIfGridOf(const analysis::Context& context, const analysis::Analysis
   std::vector<std::string> unanswered(asked.size());
   merge::ParallelFor(context.options().jobs, asked.size(), [&](std::size_t i) {
     if (asked[i].kind == Question::kTogether && asked[i].together.empty()) {
-      step[i] = low[i] = high[i] = what_if.replayed_step_ns();
+      step[i] = what_if.replayed_step_ns();
       return;
     }
     const Result<Answer> answer = what_if.Ask(asked[i]);
@@ -107,8 +111,7 @@ PageJson WhatIfGridOf(const analysis::Context& context, const analysis::Analysis
       return;
     }
     step[i] = answer.value().step_ns;
-    low[i] = answer.value().step_interval_ns.first;
-    high[i] = answer.value().step_interval_ns.second;
+    if (answer.value().step_interval_ns) std::tie(low[i], high[i]) = *answer.value().step_interval_ns;
     extrapolated[i] = answer.value().extrapolated;
   });
 

@@ -59,7 +59,7 @@ void Derive(TableRow& row, const TableTotals&) {
   if (const std::int64_t count = IntOf(row[col.count]); count > 0)
     row[col.wait_mean] = Int(IntOf(row[col.wait]) / count);
   const std::int64_t ns = IntOf(row[col.timed_transfer]);
-  if (ns <= 0 || IntOf(row[col.bytes]) <= 0) return;
+  if (ns <= 0 || IntOf(row[col.bytes]) <= 0 || !EnoughForRate(row, IntOf(row[col.timed]), IntOf(row[col.size]))) return;
   const double algbw = 1e9 * static_cast<double>(IntOf(row[col.bytes])) * static_cast<double>(IntOf(row[col.timed])) /
                        static_cast<double>(ns);
   row[col.algbw] = algbw;

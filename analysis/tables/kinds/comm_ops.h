@@ -2,10 +2,13 @@
 // What a rank communicated, as the identity counts it (docs/definitions.md): when each
 // operation waited and transferred, for which group, launched by whom. Rank clock.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "analysis/core/rates.h"
+#include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/table.h"
 #include "core/collective.h"
 
@@ -39,6 +42,13 @@ struct RankComm {
   std::vector<CommOperation> ops;
   std::uint64_t receives_alone = 0;  // Receives counted from their own post: the senders are not known here.
 };
+
+// Whether so many operations with a certain transfer are enough for a bandwidth (core/rates.h): of one rank each is an
+// instance, of all ranks together each instance is there once for each member.
+inline bool EnoughForRate(const TableRow& row, std::int64_t timed, std::int64_t members) {
+  const std::int64_t each = IsPooled(row) ? std::max<std::int64_t>(1, members) : 1;
+  return timed >= each * static_cast<std::int64_t>(analysis::kLeastInstancesOfRate);
+}
 
 // For members of instances wait and transfer are the timeline's.
 RankComm CommOf(const gpu::RankView& rank);

@@ -40,12 +40,13 @@ const struct Columns : TableColumns {
   Column busbw = Add("busbw_bytes_per_s", kNumber, "algbw times the kind's factor (definitions.md)");
   Column timed_bytes = AddDetail("timed_bytes", kBytes, "from which algbw is computed", kSum);
   Column timed_transfer = AddDetail("timed_transfer_ns", kNs, "from which algbw is computed", kSum);
+  Column timed = AddDetail("timed_count", kCount, "operations from which algbw is computed", kSum);
 } col;
 
 struct Sum {
   std::int64_t count = 0, bytes = 0, total = 0, hidden = 0, shared = 0;
   std::array<std::int64_t, 3> exposed{};  // Wait, transfer, unsplit.
-  std::int64_t timed_bytes = 0, timed_transfer = 0;
+  std::int64_t timed_bytes = 0, timed_transfer = 0, timed = 0;
   std::int64_t Exposed() const { return exposed[0] + exposed[1] + exposed[2]; }
 };
 
@@ -179,6 +180,7 @@ void Count(const gpu::RankView& rank, const RankComm& comm, std::vector<Sum>& su
     if (instance >= timeline.collectives.rows()) continue;
     const auto& c = timeline.collectives;
     if (c.transfer_ns[instance] <= 0 || c.censored[instance] || c.uneven[instance] || c.mismatch[instance]) continue;
+    ++sum.timed;
     sum.timed_bytes += bytes;
     sum.timed_transfer += c.transfer_ns[instance];
   }
@@ -195,7 +197,7 @@ CollectiveKind KindNamed(std::string_view name) {
 void Derive(TableRow& row, const TableTotals& totals) {
   row[col.exposed_share] = Share(IntOf(row[col.exposed]), TotalOf(totals, "window_ns"));
   const std::int64_t bytes = IntOf(row[col.timed_bytes]), ns = IntOf(row[col.timed_transfer]);
-  if (bytes <= 0 || ns <= 0) return;
+  if (bytes <= 0 || ns <= 0 || !EnoughForRate(row, IntOf(row[col.timed]), IntOf(row[col.size]))) return;
   const double algbw = 1e9 * static_cast<double>(bytes) / static_cast<double>(ns);
   row[col.algbw] = algbw;
   row[col.busbw] =
@@ -228,6 +230,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     row[col.exposed_wait] = Int(sum.exposed[0]), row[col.exposed_transfer] = Int(sum.exposed[1]);
     row[col.exposed_unsplit] = Int(sum.exposed[2]);
     row[col.timed_bytes] = Int(sum.timed_bytes), row[col.timed_transfer] = Int(sum.timed_transfer);
+    row[col.timed] = Int(sum.timed);
   }
   if (const Sum& several = sweep.several(); several.Exposed() > 0 && options.filter.empty()) {
     TableRow& row = table.AddRow(rank.rank);

@@ -75,10 +75,11 @@ class Simulator {
 
   void Step(int step, std::vector<std::int64_t>& now) {
     for (std::size_t r = 0; r < n_; ++r) {
-      if (spec_.input_ns == 0) continue;
-      input_[r].push_back({now[r], now[r] + spec_.input_ns});
-      job_.ranks[r].ranges.Append({.begin_ns = now[r], .duration_ns = spec_.input_ns, .thread = 0, .category = 1});
-      now[r] += spec_.input_ns;
+      const std::int64_t input_ns = spec_.input_ns + spec_.more_input_ns(static_cast<int>(r));
+      if (input_ns == 0) continue;
+      input_[r].push_back({now[r], now[r] + input_ns});
+      job_.ranks[r].ranges.Append({.begin_ns = now[r], .duration_ns = input_ns, .thread = 0, .category = 1});
+      now[r] += input_ns;
     }
     const std::size_t first = operations_.size();
     std::int64_t network_free = 0;

@@ -23,9 +23,10 @@ struct JobSpec {
   bool blocking = false, mark_steps = true;
   Moves moves = Moves::kAtOnce;
   std::uint64_t bucket_bytes = 1'000'000;
-  std::int64_t transfer_ns = 400'000;  // Of a bucket.
-  std::int64_t input_ns = 0;           // Opens each step, outside compute.
-  std::int64_t clock_error_ns = 500;   // Of every rank.
+  std::int64_t transfer_ns = 400'000;                                           // Of a bucket.
+  std::int64_t input_ns = 0;                                                    // Opens each step, outside compute.
+  std::function<std::int64_t(int rank)> more_input_ns = [](int) { return 0; };  // On top of it.
+  std::int64_t clock_error_ns = 500;                                            // Of every rank.
   int ranks_per_node = 64;
   // Compute of a rank in a step, ns. Split evenly over the buckets.
   std::function<std::int64_t(int step, int rank)> compute = [](int, int) { return 40'000'000; };

@@ -103,7 +103,7 @@ export function scatter(data) {
     memo = null;
     const m = model(), fit = line();
     told.replaceChildren(`${count(kind.count)} of kind ${kind.op} among ${kind.members}${binned() ? ', darker where there are more' : ''}; drag to zoom, double click to go back. `,
-      fit ? `Line: ${duration(Math.round(m.alpha_ns))} + size / ${number(1 / m.beta_ns_per_byte, 3)} GB/s, typically ${percent(m.line_error)} off; it explains, predictions use the measured table.`
+      fit ? `Line: ${duration(Math.round(m.alpha_ns))} + size / ${number(1 / m.beta_ns_per_byte, 3)} GB/s${m.line_error === null ? ' through the two sizes that there are' : `, typically ${percent(m.line_error)} off`}; it explains, predictions use the measured table.`
         : kind.op === 'all-reduce' && buckets ? 'No line is drawn: one size alone, or none that a line fits.' : 'No line is drawn: costs are fitted for the gradient buckets of replayed runs only.',
       leftOut ? ` ${plural(leftOut, 'collective')} without a certain transfer left out.` : '');
     const numeric = (key, title, text) => ({ key, title, numeric: true, value: (i) => column(key)[i], text: (i) => text(column(key)[i]) });
@@ -130,7 +130,7 @@ export function curve(data) {
     const all = buckets.curve, flat = buckets.flat_cap_mb;
     // Intervals may be much wider than what the curve has to say: they are cut, not the curve flattened.
     const steps = all.map((p) => p.predicted_step_ns / 1e6), least = Math.min(...steps), most = Math.max(...steps), room = Math.max(most - least, 0.05 * most);
-    const bottom = Math.max(Math.min(...all.map((p) => p.low_ns / 1e6)), least - room) - room * 0.1, top = Math.min(Math.max(...all.map((p) => p.high_ns / 1e6)), most + room) + room * 0.25;
+    const bottom = Math.max(Math.min(...all.map((p) => (p.low_ns ?? p.predicted_step_ns) / 1e6)), least - room) - room * 0.1, top = Math.min(Math.max(...all.map((p) => (p.high_ns ?? p.predicted_step_ns) / 1e6)), most + room) + room * 0.25;
     const options = () => ({
       cursor: { drag: { x: true, y: false } },
       scales: { x: { time: false, distr: 3, range: (u, low, high) => [low / 1.3, high * 1.3] }, y: { range: [bottom, top] } },
@@ -156,17 +156,18 @@ export function curve(data) {
     const plot = chart({
       name: 'cap-curve', height: 300, options,
       label: 'Predicted step time against bucket cap, with its 95 % interval. Left and right move from point to point; the data is in the table below.',
-      data: () => [all.map((p) => p.cap_mb), all.map((p) => p.predicted_step_ns / 1e6), all.map((p) => p.low_ns / 1e6), all.map((p) => p.high_ns / 1e6)],
+      data: () => [all.map((p) => p.cap_mb), all.map((p) => p.predicted_step_ns / 1e6), all.map((p) => (p.low_ns === null ? null : p.low_ns / 1e6)), all.map((p) => (p.high_ns === null ? null : p.high_ns / 1e6))],
       points: () => all.map((p) => ({ x: p.cap_mb, y: p.predicted_step_ns / 1e6, lines: [`${p.one_bucket ? 'all in one bucket' : `cap ${number(p.cap_mb)} MiB`}: ${plural(p.buckets, 'bucket')}`,
-        `step ${duration(p.predicted_step_ns)} (95 %: ${duration(p.low_ns)} to ${duration(p.high_ns)})`, ...(p.extrapolated ? ['beyond what was measured'] : [])] })),
+        `step ${duration(p.predicted_step_ns)}${p.low_ns === null ? '; too few steps for an interval' : ` (95 %: ${duration(p.low_ns)} to ${duration(p.high_ns)})`}`, ...(p.extrapolated ? ['beyond what was measured'] : [])] })),
     });
     parts.push(h('p', { class: 'note' }, 'Replayed with the gradients in other buckets; the band is the 95 % interval.',
       flat ? ` Green: caps as good as the recommended one, ${number(flat[0])} to ${number(flat[1])} MiB.` : ' No other cap is better by more than the interval.',
       buckets.exact_sizes ? '' : ' Sizes of single gradients are not known: where a bucket would be split is interpolated.'), plot.box);
     if (buckets.try) parts.push(h('p', { class: 'action' }, '→ ', code(name(buckets.try))));
-    const column = (key, title, text) => ({ key, title, numeric: true, value: (i) => Number(all[i][key]), text: (i) => text(all[i][key]) });
+    const orNone = (ns) => (ns === null ? '-' : duration(ns));
+    const column = (key, title, text) => ({ key, title, numeric: true, value: (i) => (all[i][key] === null ? NaN : Number(all[i][key])), text: (i) => text(all[i][key]) });
     parts.push(behind('bucket-caps', [column('cap_mb', 'cap', (v) => number(v) + ' MiB'), column('buckets', 'buckets', count), column('predicted_step_ns', 'step', duration),
-      column('low_ns', 'low', duration), column('high_ns', 'high', duration), column('extrapolated', 'extrapolated', (v) => (v ? 'yes' : 'no'))], all.length));
+      column('low_ns', 'low', orNone), column('high_ns', 'high', orNone), column('extrapolated', 'extrapolated', (v) => (v ? 'yes' : 'no'))], all.length));
   }
   if (fsdp) {
     const rows = fsdp.units, column = (key, title, text) => ({ key, title, numeric: true, value: (i) => rows[i][key], text: (i) => text(rows[i][key]) });

@@ -22,8 +22,9 @@ function cards(data) {
     h('h3', {}, `rank ${s.rank}`, ' ', h('span', { class: 'kind' }, name(s.kind)), s.onset_step !== null ? ` from step ${s.onset_step} on` : ''),
     h('p', {}, kCauses[s.cause] ?? name(s.cause), s.gpu ? ` (${s.gpu.sm_clock_mhz} MHz, others ${s.gpu.others_sm_clock_mhz ?? 'unknown'})` : ''),
     h('dl', {}, ...[
-      ['others wait', s.saves_ns_per_step === null ? 'unknown per step' : `${duration(s.saves_ns_per_step)} per step (95 %: ${duration(s.saves_interval_ns[0])} to ${duration(s.saves_interval_ns[1])})`],
-      ['a step without it', s.replayed_saves_ns_per_step === null ? 'not replayed' : `${duration(s.replayed_saves_ns_per_step)} shorter, replayed`],
+      ['price', s.price_ns_per_step === null ? 'unknown per step'
+        : s.priced_by === 'replay' ? `a step would be ${duration(s.price_ns_per_step)} shorter without what slows it (replayed)`
+          : `the others wait ${duration(s.price_ns_per_step)} per step (95 %: ${duration(s.saves_interval_ns[0])} to ${duration(s.saves_interval_ns[1])})`],
       ['its work against the others\'', `${s.score >= 0 ? '+' : ''}${percent(Math.expm1(s.score))} (95 %: ${percent(Math.expm1(s.interval[0]))} to ${percent(Math.expm1(s.interval[1]))})`],
       ['chance', s.p_value < 0.001 ? 'p < 0.001' : `p = ${number(s.p_value, 2)}`],
     ].flatMap(([term, text]) => [h('dt', {}, term), h('dd', {}, text)])))));

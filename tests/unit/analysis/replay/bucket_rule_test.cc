@@ -101,5 +101,18 @@ TEST(BucketRule, DistinctCapsAreAllThereAre) {
   }
 }
 
+TEST(DdpSettings, NameTheSettingThatActs) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(DdpSettings(kMiB, 10 * kMiB, 100 * kMiB), "DistributedDataParallel(..., bucket_cap_mb=10)");
+  // The cap does not move the first bucket's limit.
+  EXPECT_EQ(DdpSettings(kMiB / 2, kMiB / 2, 100 * kMiB),
+            "before the model is wrapped: torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = 524288; then "
+            "DistributedDataParallel(..., bucket_cap_mb=0.5)");
+  // All in one: a limit beyond all there is, in both.
+  EXPECT_EQ(DdpSettings(UINT64_MAX, UINT64_MAX, 3 * kMiB - 5),
+            "before the model is wrapped: torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = 3145728; then "
+            "DistributedDataParallel(..., bucket_cap_mb=3)");
+}
+
 }  // namespace
 }  // namespace lockstep::replay

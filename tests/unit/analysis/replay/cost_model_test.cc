@@ -26,7 +26,7 @@ TEST(CostModel, AKnownLineComesBack) {
   const auto line = model.AlphaBeta().value();
   EXPECT_NEAR(line.alpha_ns, 20'000, 400);
   EXPECT_NEAR(line.beta_ns_per_byte, 0.1, 0.002);
-  EXPECT_LT(line.median_error, 0.01);
+  EXPECT_LT(line.median_error.value(), 0.01);
   for (const std::uint64_t bytes : {1ull << 10, 1ull << 20, 1ull << 26, 1ull << 28}) {
     const auto at = model.At(bytes).value();
     const double truth = 20'000 + 0.1 * static_cast<double>(bytes);
@@ -51,12 +51,34 @@ TEST(CostModel, OneSizeAndNone) {
   CostModel one;
   one.Add(1000, 500);
   one.Fit();
+  EXPECT_FALSE(one.AlphaBeta().has_value()) << "one size says nothing of latency and bandwidth";
   EXPECT_EQ(one.At(1000)->ns, 500);
   EXPECT_FALSE(one.At(1000)->extrapolated);
   const auto twice = one.At(2000).value();
   EXPECT_TRUE(twice.extrapolated);
   EXPECT_LE(twice.low_ns, 500);
   EXPECT_GE(twice.high_ns, 1000);
+}
+
+TEST(CostModel, MoreBytesThatTakeNoLongerHaveNoLine) {
+  for (const std::int64_t large_ns : {6'490'000, 6'000'000}) {
+    CostModel model;
+    for (int i = 0; i < 10; ++i) {
+      model.Add(1 << 20, 6'490'000);
+      model.Add(2 << 20, large_ns);
+      model.Add(3 << 20, large_ns);
+    }
+    model.Fit();
+    EXPECT_FALSE(model.AlphaBeta().has_value()) << large_ns;
+  }
+  CostModel two;
+  for (int i = 0; i < 10; ++i) {
+    two.Add(1 << 20, 1'000'000);
+    two.Add(2 << 20, 1'500'000);
+  }
+  two.Fit();
+  ASSERT_TRUE(two.AlphaBeta().has_value());
+  EXPECT_FALSE(two.AlphaBeta()->median_error.has_value()) << "any two sizes lie on a line";
 }
 
 TEST(CostModel, DoubtfulSizesAreKeptOut) {
@@ -122,7 +144,7 @@ TEST(CostModel, PublicMeasurementsLeaveOneOut) {
     for (const auto& knot : log.out_of_place.knots()) doubtful += knot.doubt != CostModel::Doubt::kNothing;
     std::cout << ranks << " ranks: leave-one-out median " << 100 * errors[errors.size() / 2] << " %, worst "
               << 100 * errors.back() << " %, doubtful sizes " << doubtful << ", line's median error "
-              << 100 * log.out_of_place.AlphaBeta()->median_error << " %\n";
+              << 100 * log.out_of_place.AlphaBeta()->median_error.value() << " %\n";
     EXPECT_LE(errors[errors.size() / 2], 0.09) << ranks;
     all.insert(all.end(), errors.begin(), errors.end());
     // A communicator of one rank moves nothing in place, and copies out of place.

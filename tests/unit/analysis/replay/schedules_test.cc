@@ -115,8 +115,8 @@ TEST(Schedules, JitterGrowsWithTheRanks) {
     const Result<Answer> answer = what_if.Ask(question);
     ASSERT_TRUE(answer.ok());
     EXPECT_GE(answer.value().step_ns, before) << ranks;
-    EXPECT_LE(answer.value().step_interval_ns.first, answer.value().step_ns);
-    EXPECT_GE(answer.value().step_interval_ns.second, answer.value().step_ns);
+    EXPECT_LE(answer.value().step_interval_ns.value().first, answer.value().step_ns);
+    EXPECT_GE(answer.value().step_interval_ns.value().second, answer.value().step_ns);
     before = answer.value().step_ns;
   }
 }

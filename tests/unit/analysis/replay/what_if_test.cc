@@ -100,8 +100,8 @@ TEST(WhatIf, AnotherBucketingIsPredicted) {
     const Answer answer = Ask(what_if, Cap(mib, mib));
     const auto expected = static_cast<double>(MakeRun(truth).measured_step_ns[5]);
     EXPECT_NEAR(static_cast<double>(answer.step_ns) / expected, 1, 0.005) << mib;
-    EXPECT_LE(answer.step_interval_ns.first, answer.step_ns);
-    EXPECT_GE(answer.step_interval_ns.second, answer.step_ns);
+    EXPECT_LE(answer.step_interval_ns.value().first, answer.step_ns);
+    EXPECT_GE(answer.step_interval_ns.value().second, answer.step_ns);
     EXPECT_NEAR(static_cast<double>(Ask(slowed, Cap(mib, mib)).step_ns) /
                     static_cast<double>(MakeRun(truth, 1.5).measured_step_ns[5]),
                 1, 0.005)
@@ -124,6 +124,80 @@ TEST(WhatIf, ASlowRankIsPriced) {
   EXPECT_EQ(what_if.Ask(question).error().code, ErrorCode::kUsage);
   question.ranks = {0, 1};
   EXPECT_EQ(what_if.Ask(question).error().code, ErrorCode::kUsage);
+}
+
+TEST(WhatIf, EqualWorkIsSpreadNotTakenAway) {
+  // Rank 1 takes 1.3 times as long for 20 ms of work: evened out both take 1.15 times as long.
+  const WhatIf what_if = Make(MakeRun({2, 2, 4}, 1.3));
+  const Answer even = Ask(what_if, Of(Question::kEqualRanks));
+  const std::int64_t fast = MakeRun({2, 2, 4}).measured_step_ns[5], slow = MakeRun({2, 2, 4}, 1.3).measured_step_ns[5];
+  EXPECT_NEAR(static_cast<double>(even.step_ns), static_cast<double>(fast + slow) / 2, 0.1 * kMs);
+  EXPECT_EQ(Ask(Make(MakeRun({2, 2, 4})), Of(Question::kEqualRanks)).gain_ns, 0);
+}
+
+// The run of one rank, of a job of `job_ranks`.
+HostRun OneRank(std::size_t job_ranks) {
+  HostRun run = MakeRun({2, 2, 4});
+  run.ranks = {1};
+  run.job_ranks = job_ranks;
+  run.stretches.erase(run.stretches.begin());
+  for (RunCollective& collective : run.collectives) collective.members = 1;
+  return run;
+}
+
+TEST(WhatIf, OneRankCannotTellOfOthers) {
+  for (const std::size_t job_ranks : {std::size_t{1}, std::size_t{8}}) {
+    const WhatIf what_if = Make(OneRank(job_ranks));
+    Question faster = Of(Question::kNetwork);
+    faster.bandwidth = 2;
+    for (const Question& question :
+         {Of(Question::kFreeCommunication), faster, Of(Question::kNoOverlap), Of(Question::kPerfectSchedule),
+          Of(Question::kEqualRanks), Of(Question::kProgress), Cap(1, 1)}) {
+      const Result<Answer> answer = what_if.Ask(question);
+      ASSERT_FALSE(answer.ok()) << what_if.Name(question);
+      EXPECT_EQ(answer.error().code, ErrorCode::kUnsupported);
+      EXPECT_NE(answer.error().what.find(job_ranks == 1 ? "the job has one rank" : "of 8 ranks only rank 1"),
+                std::string::npos)
+          << answer.error().what;
+      EXPECT_FALSE(answer.error().hint.empty());
+    }
+  }
+}
+
+TEST(WhatIf, NothingIsSaidOfANetworkThatWasNotMeasured) {
+  // All transfers have one size: what of them is latency is not known.
+  const WhatIf one_size = Make(MakeRun({4, 4}));
+  Question latency = Of(Question::kNetwork), bandwidth = Of(Question::kNetwork);
+  latency.latency = 0.5;
+  bandwidth.bandwidth = 2;
+  EXPECT_FALSE(one_size.Ask(latency).ok());
+  const Answer answer = Ask(one_size, bandwidth);
+  EXPECT_GT(answer.gain_ns, 0);
+  ASSERT_TRUE(answer.gain_interval_ns.has_value());
+  EXPECT_LE(answer.gain_interval_ns->first, 0) << "all of it may be latency";
+  EXPECT_FALSE(answer.caveats.empty());
+}
+
+TEST(WhatIf, FewStepsHaveNoInterval) {
+  EXPECT_FALSE(Ask(Make(MakeRun({2, 2, 4}, 1.3, 4)), Of(Question::kFreeCommunication)).step_interval_ns.has_value());
+  EXPECT_TRUE(Ask(Make(MakeRun({2, 2, 4}, 1.3, 10)), Of(Question::kFreeCommunication)).step_interval_ns.has_value());
+}
+
+TEST(WhatIf, AdviceOfBucketsActs) {
+  HostRun torch = MakeRun({1, 1, 1, 1, 1, 1, 1, 1});
+  torch.torch = true;
+  // Others with larger buckets: what these cost is known.
+  const std::vector<HostRun> others{MakeRun({4, 4}), MakeRun({8})};
+  const WhatIf what_if = Make(std::move(torch), others);
+  const auto try_it = [&](const Question& question) { return Ask(what_if, question).try_it; };
+  EXPECT_EQ(try_it(Cap(4, 1)), "DistributedDataParallel(..., bucket_cap_mb=4)");
+  // The first bucket's limit is another setting.
+  EXPECT_NE(try_it(Cap(4, 4)).find("_DEFAULT_FIRST_BUCKET_BYTES = 4194304"), std::string::npos) << try_it(Cap(4, 4));
+  EXPECT_EQ(try_it(Cap(1, 1)), "") << "that is what the job does";
+  EXPECT_EQ(try_it(Cap(0.5, 0.5)), "") << "it would be slower";
+  // Of a job without PyTorch nothing of PyTorch.
+  EXPECT_EQ(Ask(Make(MakeRun({1, 1, 1, 1, 1, 1, 1, 1}), others), Cap(4, 4)).try_it,
+            "reduce gradients in buckets of 4 MiB");
 }
 
 TEST(WhatIf, CommunicationFreeFasterAndWithoutOverlap) {

@@ -233,9 +233,42 @@ TEST(GroupsTable, ExposedInstantsCountOnce) {
   EXPECT_EQ(get("adjacent ranks", "exposed_unsplit_ns"), I(60));
   EXPECT_EQ(get("adjacent ranks", "shared_ns"), I(20));
   EXPECT_EQ(get("(several at once)", "exposed_transfer_ns"), I(20));
-  EXPECT_DOUBLE_EQ(RealOf(get("mesh_dp", "algbw_bytes_per_s")), 1e9 * 8000 / 150);
-  EXPECT_DOUBLE_EQ(RealOf(get("mesh_dp", "busbw_bytes_per_s")), 1e9 * 8000 / 150 * 2 * 7 / 8);
   EXPECT_EQ(get("adjacent ranks", "busbw_bytes_per_s"), Cell());
+}
+
+// Of fewer than five instances there is none.
+TEST(GroupsTable, BandwidthOfFiveInstances) {
+  for (const std::uint32_t n : {4u, 5u}) {
+    HandMade rank;
+    const std::uint32_t dp = rank.Comm("mesh_dp (3)", 8, 4, 77);
+    for (std::uint32_t i = 0; i < n; ++i)
+      rank.Collective(dp, CollectiveKind::kAllReduce, 100 * i, 100 * i + 50, 4000,
+                      rank.Kernel("ncclDevKernel_1", 100 * i, 100 * i + 50));
+    merge::Timeline timeline = TimelineOf({&rank}, {{0, 1000}});
+    for (std::uint32_t i = 0; i < n; ++i) {
+      timeline.tables.collectives.Append({.bytes = 4000, .transfer_ns = 40});
+      timeline.tables.collective_ranks.Append({.collective = i,
+                                               .rank = 0,
+                                               .row = i,
+                                               .arrival_ns = 100 * i,
+                                               .end_low_ns = 100 * i + 50,
+                                               .end_high_ns = 100 * i + 50,
+                                               .wait_ns = 10,
+                                               .transfer_ns = 40});
+    }
+    timeline = merge::MakeTimeline("", std::move(timeline.tables));
+    for (const char* name : {"groups", "collectives"}) {
+      const Table table = Make(name, timeline, {&rank});
+      ASSERT_EQ(table.rows.size(), 1u) << name;
+      if (n < 5) {
+        EXPECT_EQ(At(table, 0, "algbw_bytes_per_s"), Cell()) << name;
+        EXPECT_EQ(At(table, 0, "busbw_bytes_per_s"), Cell()) << name;
+        continue;
+      }
+      EXPECT_DOUBLE_EQ(RealOf(At(table, 0, "algbw_bytes_per_s")), 1e9 * 4000 / 40) << name;
+      EXPECT_DOUBLE_EQ(RealOf(At(table, 0, "busbw_bytes_per_s")), 1e9 * 4000 / 40 * 2 * 7 / 8) << name;
+    }
+  }
 }
 
 TEST(GroupsTable, WithoutAGpuTheTrainingThreadInMpiIsExposed) {

@@ -1,0 +1,28 @@
+#include "analysis/core/source.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace lockstep::analysis {
+
+Source SourceOf(const merge::Timeline& timeline) {
+  // Facts that only PyTorch's hooks record (core/fact.h).
+  constexpr std::array<std::string_view, 4> kFactsOfTorch{"fact.torch_", "fact.ddp_model", "fact.gradients",
+                                                          "fact.ddp_"};
+  Source source;
+  source.imported = timeline.Meta("imported");
+  source.torch = source.imported.find("kineto") != std::string::npos || timeline.tables.gradient_buckets.rows() > 0;
+  // Steps that its hooks or its profiler mark.
+  const std::string_view steps = timeline.Meta("step_source");
+  source.torch |= steps == "torch hook" || steps == "ProfilerStep";
+  const auto& meta = timeline.tables.meta;
+  for (std::size_t i = 0; i < meta.rows() && !source.torch; ++i) {
+    const std::string_view key = timeline.Text(meta.key[i]);
+    source.torch = std::any_of(kFactsOfTorch.begin(), kFactsOfTorch.end(),
+                               [&](std::string_view fact) { return key.starts_with(fact); });
+  }
+  return source;
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,362 @@
+// One price for one time: where the run replays well, what a step gains by a finding's remedy takes the place of the
+// time that the finding takes on the timeline, which is at most that.
+
+#include "analysis/replayed/prices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "analysis/choose_findings.h"
+#include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
+#include "analysis/passes.h"
+#include "analysis/replayed/replay_price.h"
+#include "analysis/replayed/replayed_run.h"
+
+namespace lockstep::analysis {
+namespace {
+
+using replay::Answer;
+using replay::Question;
+
+// Of a rank that is late for a reason that is not known the replay knows no remedy, if making its work ordinary gains
+// less than this share of what the others wait.
+constexpr double kExplainedShare = 0.5;
+
+// Named ranks that are priced one by one.
+constexpr std::size_t kLeastRows = 8, kMostRows = 64;
+
+const ReplayedRun* Held(const Context& context) {
+  const ReplayedRun* replayed = context.Replayed();
+  return replayed != nullptr && replayed->Holds() ? replayed : nullptr;
+}
+
+std::vector<std::int32_t> NamedRanks(const Analysis& analysis) {
+  std::vector<std::int32_t> ranks;
+  for (const Straggler& straggler : analysis.stragglers) ranks.push_back(straggler.rank);
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+bool IsWaiting(FindingId id) {
+  return id == FindingId::kWaitTurns || id == FindingId::kP2pLateSender || id == FindingId::kP2pLateReceiver;
+}
+
+// Gains by step, and which of them count.
+struct Gains {
+  std::vector<std::int64_t> by_step;
+  bool mean = false;
+  std::int64_t Typical() const {
+    if (!mean) return LowerMedian(by_step);
+    return std::accumulate(by_step.begin(), by_step.end(), std::int64_t{0}) / static_cast<std::int64_t>(by_step.size());
+  }
+  std::optional<std::pair<std::int64_t, std::int64_t>> Interval(std::uint64_t seed) const {
+    if (by_step.size() < replay::kLeastStepsOfInterval) return std::nullopt;
+    const std::vector<double> values(by_step.begin(), by_step.end());
+    const auto [low, high] =
+        BootstrapInterval(values, BlockLength({values}), mean ? Statistic::kMean : Statistic::kMedian, seed);
+    return std::pair{std::llround(low), std::llround(high)};
+  }
+};
+
+class Pricing {
+ public:
+  Pricing(const Context& context, const ReplayedRun& replayed, Analysis& analysis)
+      : context_(context), replayed_(replayed), what_if_(replayed.what_if()), analysis_(analysis) {}
+
+  void Run() {
+    PriceStragglers();
+    for (Finding& finding : analysis_.findings) Price(finding);
+    LeaveToNamed();
+    JoinWaiting();
+  }
+
+ private:
+  using Lengths = std::vector<std::int64_t>;
+
+  // `then`: what the step consists of most after that.
+  std::optional<Lengths> LengthsOf(const std::vector<Question>& parts, std::string* then = nullptr) const {
+    if (parts.empty()) return what_if_.replayed_lengths();
+    Question all{.kind = Question::kTogether};
+    all.together = parts;
+    const Result<Answer> answer = what_if_.Ask(parts.size() == 1 ? parts.front() : all, false);
+    if (!answer.ok()) return std::nullopt;
+    if (then != nullptr) *then = answer.value().limit;
+    return answer.value().step_lengths_ns;
+  }
+  static std::optional<Gains> Between(const std::optional<Lengths>& before, const std::optional<Lengths>& after) {
+    if (!before || !after || before->empty() || before->size() != after->size()) return std::nullopt;
+    Gains gains;
+    for (std::size_t i = 0; i < before->size(); ++i) gains.by_step.push_back((*before)[i] - (*after)[i]);
+    return gains;
+  }
+  static Question Without(std::vector<std::int32_t> ranks) {
+    return {.kind = Question::kWithoutRanks, .ranks = std::move(ranks)};
+  }
+  // "replayed", and of which steps, where these are not all.
+  std::string ByReplay() const {
+    return replayed_.sampled().empty() ? "replayed" : fmt::format("replayed, {}", replayed_.sampled());
+  }
+
+  // Over the steps that the rank's kind is about. Nothing where these are not the ones that are replayed: what happens
+  // now and then is not seen in a part of the steps.
+  std::optional<Gains> OfItsSteps(std::optional<Gains> gains, const std::vector<const Straggler*>& ranks) const {
+    if (!gains) return std::nullopt;
+    std::optional<std::int64_t> onset;
+    for (const Straggler* straggler : ranks) {
+      if (straggler->kind == StragglerKind::kTransient) {
+        if (!replayed_.sampled().empty()) return std::nullopt;
+        gains->mean = true;
+      }
+      if (straggler->onset_step) onset = std::min(onset.value_or(INT64_MAX), *straggler->onset_step);
+    }
+    if (!onset) return gains;
+    const std::vector<std::int64_t>& steps = replayed_.run().steps;
+    const std::size_t first = steps.size() - gains->by_step.size();
+    std::vector<std::int64_t> since;
+    for (std::size_t i = 0; i < gains->by_step.size(); ++i)
+      if (steps[first + i] >= *onset) since.push_back(gains->by_step[i]);
+    if (since.empty()) return std::nullopt;
+    gains->by_step = std::move(since);
+    return gains;
+  }
+
+  void PriceStragglers() {
+    const std::vector<std::int32_t> all = NamedRanks(analysis_);
+    if (all.empty()) return;
+    const std::optional<Lengths> without_all = LengthsOf({Without(all)});
+    bool replayed = true, bound = false;
+    std::vector<const Straggler*> rows;
+    std::size_t room = replayed_.Plays(kLeastRows, kMostRows);
+    for (Straggler& straggler : analysis_.stragglers) {
+      rows.push_back(&straggler);
+      // Costliest first; beyond what may be played a row says what the others wait.
+      if (room == 0) continue;
+      --room;
+      std::vector<std::int32_t> others;
+      std::copy_if(all.begin(), all.end(), std::back_inserter(others),
+                   [&](std::int32_t rank) { return rank != straggler.rank; });
+      // Alone: were the other named ranks on time, as its waiting is priced, too.
+      const std::optional<Lengths> before = others.empty() ? LengthsOf({}) : LengthsOf({Without(std::move(others))});
+      const std::optional<Gains> gains = OfItsSteps(Between(before, without_all), {&straggler});
+      if (gains) straggler.replayed_saves_ns = gains->Typical();
+      const bool plays = gains && (straggler.cause != CauseId::kUnknown ||
+                                   static_cast<double>(*straggler.replayed_saves_ns) >=
+                                       kExplainedShare * static_cast<double>(straggler.saves_ns));
+      replayed &= plays;
+      // The replay shows no more than part of it: what the others wait is then at most what there is to gain.
+      bound |= gains && !plays;
+      if (!plays) continue;
+      straggler.price_ns = std::max<std::int64_t>(0, *straggler.replayed_saves_ns);
+      straggler.priced_by = "replay";
+    }
+    std::stable_sort(analysis_.stragglers.begin(), analysis_.stragglers.end(),
+                     [](const auto& a, const auto& b) { return a.price_ns.value_or(0) > b.price_ns.value_or(0); });
+    for (Finding& finding : analysis_.findings)
+      if (bound && finding.id == FindingId::kStragglerArrival) finding.upper_bound = true;
+    if (!replayed) return;
+    const std::optional<Gains> together = OfItsSteps(Between(LengthsOf({}), without_all), rows);
+    if (!together) return;
+    for (Finding& finding : analysis_.findings)
+      if (finding.id == FindingId::kStragglerArrival) {
+        Take(*together, finding);
+        finding.upper_bound = false;
+        finding.headline = fmt::format("{}: without what slows {}, {}.", Claim(finding),
+                                       all.size() == 1 ? "it" : "them", Shorter(finding));
+      }
+  }
+
+  // What a headline says before it comes to the price.
+  static std::string Claim(const Finding& finding) {
+    const std::size_t end = finding.headline.find(": ");
+    std::string claim = finding.headline.substr(0, end);
+    if (end == std::string::npos && claim.ends_with('.')) claim.pop_back();
+    return claim;
+  }
+  std::string Shorter(const Finding& finding) const {
+    const std::int64_t gain = finding.saves_ns_per_step.value_or(0), whole = analysis_.summary.terms.Sum();
+    if (static_cast<double>(gain) < kWorthShare * static_cast<double>(whole))
+      return fmt::format("a step would be next to no shorter ({})", ByReplay());
+    // A claim that has named the step need not name it again.
+    if (finding.headline.find(" step") != std::string::npos && finding.id != FindingId::kStragglerArrival)
+      return fmt::format("it would be {} shorter ({})", Duration(gain), ByReplay());
+    return fmt::format("each {} step would be {} shorter ({})", Duration(whole), Duration(gain), ByReplay());
+  }
+
+  void Take(const Gains& gains, Finding& finding) const {
+    finding.took_ns = finding.saves_ns_per_step;
+    finding.saves_ns_per_step = std::max<std::int64_t>(0, gains.Typical());
+    finding.saves_interval_ns = gains.Interval(context_.options().seed + 104);
+    finding.replayed = true;
+  }
+
+  void Price(Finding& finding) {
+    const std::optional<Question> remedy = RemedyOf(context_, analysis_, finding);
+    if (!remedy || !finding.saves_ns_per_step || finding.replayed) return;
+    switch (finding.id) {
+      case FindingId::kTransferExposed:
+      case FindingId::kProgressWaitOnly: {
+        std::string then;
+        const std::optional<Gains> gains = Between(LengthsOf({}), LengthsOf({*remedy}, &then));
+        if (!gains) return;
+        Take(*gains, finding);
+        // Nobody has a network that takes no time.
+        finding.upper_bound = true;
+        const bool transfer = finding.id == FindingId::kTransferExposed;
+        finding.headline = Claim(finding);
+        finding.headline +=
+            fmt::format(": {}, {}", transfer ? "if transfers took no time" : "if it moved meanwhile", Shorter(finding));
+        // Where nothing is gained the reason is what is worth knowing.
+        if (GainShare(analysis_, finding) < kWorthShare && !then.empty()) finding.headline += ": " + then;
+        finding.headline += '.';
+        finding.then = std::move(then);
+        return;
+      }
+      case FindingId::kWaitTurns:
+      case FindingId::kP2pLateSender:
+      case FindingId::kP2pLateReceiver: {
+        // Beyond what the named ranks cost.
+        std::vector<Question> parts;
+        if (const std::vector<std::int32_t> named = NamedRanks(analysis_); !named.empty())
+          parts.push_back(Without(named));
+        const std::optional<Lengths> before = LengthsOf(parts);
+        parts.push_back(*remedy);
+        const std::optional<Lengths> after = LengthsOf(parts);
+        const std::optional<Gains> gains = Between(before, after), in_all = Between(LengthsOf({}), after);
+        if (!gains || !in_all) return;
+        Take(*gains, finding);
+        finding.upper_bound = false;
+        // The named ranks made it: without them it is gone already.
+        if (parts.size() > 1 && GainShare(analysis_, finding) < kWorthShare &&
+            static_cast<double>(in_all->Typical()) >= kExplainedShare * static_cast<double>(*finding.took_ns))
+          of_named_.push_back(finding.id);
+        if (finding.headline.ends_with('.')) finding.headline.pop_back();
+        finding.headline = fmt::format("{}; with equal work on all ranks {}.", finding.headline, Shorter(finding));
+        return;
+      }
+      default:
+        return;
+    }
+  }
+
+  static bool IsMessage(FindingId id) { return id == FindingId::kP2pLateSender || id == FindingId::kP2pLateReceiver; }
+
+  // Waiting that goes with the named ranks is theirs, and told with them.
+  void LeaveToNamed() {
+    auto& findings = analysis_.findings;
+    const auto named = std::find_if(findings.begin(), findings.end(),
+                                    [](const Finding& f) { return f.id == FindingId::kStragglerArrival; });
+    if (named == findings.end()) return;
+    for (const FindingId id : of_named_) {
+      const auto at = std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.id == id; });
+      named->evidence += fmt::format("; the same waiting also shows as: {}", at->brief);
+    }
+    std::erase_if(findings, [&](const Finding& f) {
+      return std::find(of_named_.begin(), of_named_.end(), f.id) != of_named_.end();
+    });
+  }
+
+  // All waiting has one remedy, so it is one time: it is told once, by what takes most. Messages whose waiting equal
+  // work does not shorten wait for their order, which no replay here changes: they stay, without a price.
+  void JoinWaiting() {
+    auto& findings = analysis_.findings;
+    std::size_t first = findings.size();
+    for (std::size_t i = 0; i < findings.size(); ++i)
+      if (IsWaiting(findings[i].id) && findings[i].replayed &&
+          (first == findings.size() || findings[i].took_ns > findings[first].took_ns))
+        first = i;
+    if (first == findings.size()) return;
+    Finding kept = findings[first];
+    for (const Finding& other : findings)
+      if (IsWaiting(other.id) && other.replayed && other.id != kept.id)
+        kept.evidence +=
+            fmt::format("; the same waiting also shows as: {} ({})", other.brief, Duration(other.took_ns.value_or(0)));
+    if (IsMessage(kept.id) && GainShare(analysis_, kept) < kWorthShare) {
+      kept.saves_ns_per_step.reset();
+      kept.saves_interval_ns.reset();
+      kept.action = "the order of the messages is what is left: " + kept.action;
+    }
+    std::erase_if(findings, [](const Finding& f) { return IsWaiting(f.id) && f.replayed; });
+    findings.push_back(std::move(kept));
+  }
+
+  const Context& context_;
+  const ReplayedRun& replayed_;
+  const replay::WhatIf& what_if_;
+  Analysis& analysis_;
+  std::vector<FindingId> of_named_;  // Waiting for named ranks.
+};
+
+}  // namespace
+
+std::optional<Question> RemedyOf(const Context& context, const Analysis& analysis, const Finding& finding) {
+  const ReplayedRun* replayed = Held(context);
+  if (replayed == nullptr) return std::nullopt;
+  std::optional<Question> question;
+  switch (finding.id) {
+    case FindingId::kStragglerArrival:
+      question = Question{.kind = Question::kWithoutRanks, .ranks = NamedRanks(analysis)};
+      break;
+    case FindingId::kTransferExposed:
+      question = Question{.kind = Question::kFreeCommunication};
+      break;
+    case FindingId::kProgressWaitOnly:
+      // The replay saw nothing move in a wait only: it has nothing to change.
+      if (replayed->job().moved_in_wait > 0) question = Question{.kind = Question::kProgress};
+      break;
+    case FindingId::kWaitTurns:
+    case FindingId::kP2pLateSender:
+    case FindingId::kP2pLateReceiver:
+      question = Question{.kind = Question::kEqualRanks};
+      break;
+    case FindingId::kBucketsCap:
+      question = Question{.kind = Question::kBucketCap,
+                          .first_bytes = analysis.buckets.recommended_first_bytes,
+                          .cap_bytes = analysis.buckets.recommended_cap_bytes};
+      break;
+    case FindingId::kFsdpPrefetch:
+      question = Question{.kind = Question::kPrefetch};
+      question->depth = analysis.fsdp.recommended_depth;
+      break;
+    case FindingId::kInputBound:
+      if (finding.replayed) question = WithoutRanges(context, schema::Category::kInput);
+      break;
+    case FindingId::kSyncHost:
+      if (finding.replayed) question = WithoutSyncs(context);
+      break;
+    default:
+      break;
+  }
+  if (question && !replayed->what_if().Answerable(*question).ok()) return std::nullopt;
+  return question;
+}
+
+std::optional<std::int64_t> GainTogether(const Context& context, const Analysis& analysis,
+                                         const std::vector<const Finding*>& findings) {
+  const ReplayedRun* replayed = Held(context);
+  if (replayed == nullptr) return std::nullopt;
+  Question all{.kind = Question::kTogether};
+  for (const Finding* finding : findings) {
+    std::optional<Question> remedy = RemedyOf(context, analysis, *finding);
+    if (!remedy) return std::nullopt;
+    all.together.push_back(std::move(*remedy));
+  }
+  const Result<Answer> answer = replayed->what_if().Ask(all, false);
+  if (!answer.ok()) return std::nullopt;
+  return answer.value().gain_ns;
+}
+
+void PriceFindings(const Context& context, Analysis& analysis) {
+  for (Straggler& straggler : analysis.stragglers) {
+    straggler.price_ns = straggler.saves_ns_per_step;
+    if (straggler.price_ns) straggler.priced_by = "waiting";
+  }
+  if (const ReplayedRun* replayed = Held(context)) Pricing(context, *replayed, analysis).Run();
+}
+
+}  // namespace lockstep::analysis
