@@ -1,12 +1,12 @@
 """PyTorch programs that communicate over gloo, which nobody records: gloo.py BUILD_DIR CASE"""
-import json, os
+import json, os, unittest
 
 from check import Case, DDP_TRAIN, JOB, LOCKSTEP, MPIRUN, PYTHON, buckets_of_job, needs_mpi, run, run_case
 
 
 class Judged(Case):
-    def traced(self, *words, ranks=MPIRUN):
-        done = run(ranks + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", PYTHON, *words], self.dir)
+    def traced(self, *words, ranks=MPIRUN, python=PYTHON):
+        done = run(ranks + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", python, *words], self.dir)
         self.assertEqual(done.returncode, 0, done.stderr)
         done = run([LOCKSTEP, "analyze", "-q", "out"], self.dir)
         with open(self.dir + "/out/analysis.json") as f:
@@ -127,6 +127,41 @@ class Buffers(Judged):
         done = run([LOCKSTEP, "whatif", "out"], self.dir)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("gloo was not recorded", done.stderr)
+
+
+COUNTED = """
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),
+                        world_size=2)
+group = dist.new_group([0, 1])
+parameter = torch.nn.Parameter(torch.ones(8))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+for i in range(10):
+    parameter.sum().backward()
+    dist.all_reduce(parameter.grad)
+    if i % 2: dist.all_reduce(parameter.grad, group=group, async_op=True).wait()
+    optimizer.step()
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+class Counted(Judged):
+    """Operations of all groups, and which of them were waited for within a call, by the PyTorch there is."""
+
+    def check(self, python):
+        self.traced(self.script(COUNTED), self.dir + "/meeting", python=python)
+        use = self.uses()
+        self.assertEqual({key: int(use[key]) for key in ("steps", "used", "operations", "covered", "uncounted")},
+                         dict(steps=10, used=10, operations=15, covered=10, uncounted=0))
+
+    def test_debian(self):
+        self.check(PYTHON)
+
+    @unittest.skipUnless(os.environ.get("LOCKSTEP_TORCH_PYTHON"), "no LOCKSTEP_TORCH_PYTHON")
+    def test_two(self):
+        """Of PyTorch 2 a group makes the object of its backend anew each time."""
+        self.check(os.environ["LOCKSTEP_TORCH_PYTHON"])
 
 
 if __name__ == "__main__":
