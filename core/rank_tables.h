@@ -74,7 +74,8 @@
   X(u32, start, Number, Means(0, "otherwise"), "n-th start of a persistent collective from 1")                         \
   X(u8, kind, Enum<CollectiveKind>, Always, "")                                                                        \
   X(u8, mode, Enum<CollectiveMode>, Always, "")                                                                        \
-  X(u8, uneven, Flag, Always, "1: members' byte counts may differ (v-variants)")                                       \
+  X(u8, uneven, Number, Always,                                                                                        \
+    "bits: 1 members' byte counts may differ (v-variants), 2 this one gives the others nothing, 4 it takes nothing")   \
   X(u32, thread, Id, Always, "row of threads that called or posted")                                                   \
   X(i64, begin_ns, Moment, Always, "arrival: entry, post, or GPU kernel start")                                        \
   X(i64, post_end_ns, Moment, Always, "return of the posting call; the end when blocking")                             \

@@ -266,7 +266,7 @@ class Importer {
     for (std::size_t i = 0; i < imported_.size(); ++i) {
       Imported& one = imported_[i];
       // A rank's own file may hold nothing: it says so, or it was cut before its first event.
-      if (one.summary && (one.summary->rows > 0 || one.summary->told_rank >= 0 || one.summary->data_losses > 0)) {
+      if (one.summary && (one.summary->rows > 0 || one.summary->told_rank >= 0 || CutShort(*one.summary))) {
         readable.push_back(i);
         continue;
       }
@@ -281,6 +281,13 @@ class Importer {
     if (imported_.size() > 1) first->what = "none of the files could be read: " + first->what;
     if (first->where.empty()) first->where = works_.front().name;
     return *first;
+  }
+
+  static bool CutShort(const TraceSummary& summary) {
+    return std::any_of(summary.losses.begin(), summary.losses.end(), [](const CountedLoss& loss) {
+      return loss.loss == Loss::kImportCutShort || loss.loss == Loss::kImportGarbage ||
+             loss.loss == Loss::kImportDamaged;
+    });
   }
 
   static Error NothingIn(const std::string& name, const TraceSummary& summary) {

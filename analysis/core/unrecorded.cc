@@ -9,6 +9,7 @@
 
 #include "analysis/core/format.h"
 #include "core/fact.h"
+#include "core/loss.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -87,6 +88,14 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
   ForEachFact(timeline, "mpi_unrecorded", [&](std::string_view fact) {
     if (found.mpi_library.empty()) found.mpi_library = FactValue(fact, "library");
   });
+  std::set<std::int32_t> without;
+  for (std::size_t i = 0; i < tables.losses.rows(); ++i)
+    if (timeline.Text(tables.losses.name[i]) == Info(Loss::kGpuNotCaptured).name && tables.losses.count[i] > 0)
+      without.insert(tables.losses.rank[i]);
+  const auto there =
+      static_cast<std::size_t>(std::count_if(tables.ranks.state.begin(), tables.ranks.state.end(),
+                                             [](std::uint8_t state) { return state < schema::RankState::kMissing; }));
+  found.gpus = there > 0 && without.size() >= there;
   found.share = ShareOfCalls(tables);
   bool named = false;
   ForEachFact(timeline, "torch_backend", [&](std::string_view fact) {
@@ -106,6 +115,7 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
   });
   ForEachFact(timeline, "torch_unrecorded", [&](std::string_view fact) {
     found.what = FactValue(fact, "what");
+    found.gradients = true;
     found.backends.emplace(FactValue(fact, "backend"));
   });
   // The calls of a trace that names no backend show that there was one; those of GPU ranks enqueue kernels.

@@ -57,7 +57,7 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
   // What helps depends on where the tensors are, and on what goes over MPI already.
   const std::string remedy =
       analysis.run.gpu_ranks > 0 ? "use the nccl backend"
-      : context.tables().collectives.rows() > 0
+      : !found.gradients && context.tables().collectives.rows() > 0
           ? "move what still uses it to the mpi backend (DDP sends a model's buffers so at each forward; "
             "broadcast_buffers=False leaves that out)"
           : "reduce over MPI in a DDP communication hook (examples/torch/ddp_train.py) or use the mpi backend; on GPUs "

@@ -3,12 +3,34 @@
 
 #include <fmt/format.h>
 
+#include "analysis/core/unrecorded.h"
 #include "analysis/passes.h"
 #include "core/loss.h"
 
 namespace lockstep::analysis {
 
-void FindUnrecordedGpus(const Context&, Analysis& analysis) {
+namespace {
+
+// What is known of ranks that wait for each other, whatever their GPUs do. Others are priced by time in which a GPU
+// is idle or a host busy, and which of the two it was is not known.
+bool HoldsWithoutGpus(FindingId id) {
+  switch (id) {
+    case FindingId::kStragglerArrival:
+    case FindingId::kWaitTurns:
+    case FindingId::kP2pLateSender:
+    case FindingId::kP2pLateReceiver:
+    case FindingId::kStarved:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void FindUnrecordedGpus(const Context& context, Analysis& analysis) {
+  if (FindUnrecorded(context.timeline()).gpus)
+    std::erase_if(analysis.findings, [](const Finding& finding) { return !HoldsWithoutGpus(finding.id); });
   if (!analysis.unrecorded.empty()) return;
   for (const LossRow& loss : analysis.losses) {
     if (loss.name != Info(Loss::kGpuNotCaptured).name || loss.count == 0) continue;

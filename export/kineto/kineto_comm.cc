@@ -1,7 +1,5 @@
 #include "export/kineto/kineto_comm.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -205,7 +203,8 @@ std::string GroupList(const schema::RankTables& head, const CommMembers& known) 
     AppendJsonText(out, group.description);
     const std::string_view backend = BackendOf(head);
     out += ", \"backend_config\": \"";
-    if (!backend.empty()) out += fmt::format("{}:{}", backend == "nccl" ? "cuda" : "cpu", backend);
+    if (!backend.empty()) out += backend == "nccl" ? "cuda:" : "cpu:";
+    out += backend;
     out += "\", \"pg_size\": ";
     AppendUnsigned(out, head.comms.size[comm]);
     out += ", \"ranks\": ";

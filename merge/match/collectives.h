@@ -51,7 +51,8 @@ struct MatchedCollectives {
   std::vector<std::uint8_t> whole;     // Per instance: every member was seen.
   std::vector<std::uint8_t> endless;   // Per member: never completed, its end is only the last sign of life.
   // Per member: somebody whom nobody need wait for came after the others and before its end. It may have been waited
-  // for all the same, because libraries pass data on through it, so the time since limit_ns is not known to be transfer.
+  // for all the same, because libraries pass data on through it, so the time since limit_ns is not known to be
+  // transfer.
   std::vector<std::uint8_t> doubtful;
   // [rank as given][row of its collectives] -> row of members, kNone if not matched.
   std::vector<std::vector<std::uint32_t>> member_of;

@@ -10,9 +10,9 @@
 namespace lockstep::merge {
 namespace {
 
-constexpr schema::Columns<schema::Ranges> kRangeColumns(&schema::Ranges::begin_ns, &schema::Ranges::duration_ns,
-                                                        &schema::Ranges::thread, &schema::Ranges::name,
-                                                        &schema::Ranges::category, &schema::Ranges::source);
+constexpr schema::Columns<schema::Ranges> kNamedRangeColumns(&schema::Ranges::begin_ns, &schema::Ranges::duration_ns,
+                                                             &schema::Ranges::thread, &schema::Ranges::name,
+                                                             &schema::Ranges::category, &schema::Ranges::source);
 
 enum class Named : std::uint8_t { kOther, kCall, kOperation };
 
@@ -30,7 +30,7 @@ IntervalSet UnrecordedCalls(const schema::RankTables& head, ingest::EventReader&
   }
   if (!any) return {};
   std::vector<Interval> calls, operations, operators;
-  ingest::RowCursor<schema::Ranges, kRangeColumns> cursor(events);
+  ingest::RowCursor<schema::Ranges, kNamedRangeColumns> cursor(events);
   ForEachRow(cursor, [&](const auto& rows, std::size_t i) {
     if (rows.thread[i] != training || rows.duration_ns[i] <= 0) return;
     const Interval range{rows.begin_ns[i], rows.begin_ns[i] + rows.duration_ns[i]};

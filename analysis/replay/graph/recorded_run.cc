@@ -28,9 +28,11 @@ Result<std::unique_ptr<RecordedRun>> ReadRun(const merge::Timeline& timeline, co
   const analysis::Unrecorded unrecorded = analysis::FindUnrecorded(timeline);
   if (unrecorded.any())
     return Error{ErrorCode::kUnsupported,
-                 fmt::format("communication over {} was not recorded, so a replay would not wait for it",
-                             unrecorded.mpi_library.empty() ? fmt::format("{}", fmt::join(unrecorded.backends, " and "))
-                                                            : unrecorded.mpi_library),
+                 fmt::format("{} was not recorded, so a replay would not wait for it",
+                             !unrecorded.mpi_library.empty() ? unrecorded.mpi_library
+                             : !unrecorded.backends.empty()
+                                 ? fmt::format("communication over {}", fmt::join(unrecorded.backends, " and "))
+                                 : "work of GPUs"),
                  timeline.run_dir, "lockstep analyze RUN says how to record it"};
   const auto& ranks = timeline.tables.ranks;
   std::int32_t gpu = -1, cpu = -1;

@@ -392,8 +392,7 @@ class BatchMapper {
         CommArg(key, value, comm.args);
     });
     const bool mangled = event.name.starts_with("_Z");
-    const std::uint32_t name =
-        mangled ? out_->strings.Intern(Demangled(event.name)) : out_->strings.Intern(event.name);
+    const std::uint32_t name = mangled ? out_->strings.Intern(Demangled(event.name)) : out_->strings.Intern(event.name);
     NameFacts& facts = Facts(name);
     if (facts.kernel == kNotLooked) facts.kernel = IsCommKernelName(event.name);
     if (facts.kernel == 1 || comm.args.name != kNone) {

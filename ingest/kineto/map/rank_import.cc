@@ -220,7 +220,7 @@ class RankBuilder {
     }
     // What the device did is not known, so nobody may take the host's time for all there was.
     if (const std::uint64_t device = trace_->skipped[static_cast<std::size_t>(Skipped::kDevice)]; device > 0)
-      finish_.Lose(Loss::kGpuNotCaptured, device,
+      finish_.Lose(Loss::kGpuNotCaptured, 1,
                    fmt::format("{} events of a device are of kinds that are not understood: {}", device,
                                fmt::join(trace_->device_categories, ", ")));
     const auto launches = std::count(t_.api.kind.begin(), t_.api.kind.end(), schema::ApiKind::kLaunch);

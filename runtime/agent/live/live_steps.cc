@@ -10,6 +10,7 @@
 #include "core/gpu_records.h"
 #include "core/hash.h"
 #include "core/mpi_ops.h"
+#include "core/uneven.h"
 
 namespace lockstep::agent {
 namespace {
@@ -159,7 +160,9 @@ std::int64_t LiveSteps::Add(const MpiRecord& record, std::uint32_t start, Ticks 
   key.Add(named ? comm->second.global_id : ticks.begin);
   key.Add(std::uint64_t{record.seq} << 32 | start);
   const bool moves = record.bytes > 0 || info->kind == CollectiveKind::kBarrier;
-  const bool splits = named && moves && Splits(info->kind) && (record.head.flags & kMpiInterComm) == 0;
+  // Whom a member that gives or takes nothing holds up is for the merge to say.
+  constexpr std::uint8_t kNotAllWait = kMpiInterComm | kMpiGivesNothing | kMpiTakesNothing;
+  const bool splits = named && moves && Splits(info->kind) && (record.head.flags & kNotAllWait) == 0;
   operations_.push_back({key.value(), ticks, ticks.end, named ? comm->second.size : 1, splits ? 1u : 0u});
   return first_operation_ + static_cast<std::int64_t>(operations_.size()) - 1;
 }

@@ -8,50 +8,73 @@ from . import state
 _uses = {}  # By name of such a backend.
 
 
+class _Group:
+    """What numbers the operations of a group's backend."""
+
+    def __init__(self, group, device):
+        self.group = weakref.ref(group)  # The part that serves a device is made anew for each who asks.
+        self.device = device             # None: the group is its backend, as before 2.0.
+        self.last = self.number()
+
+    def number(self):
+        """Of the last operation; None where that cannot be known any more."""
+        try:
+            group = self.group()
+            backend = group if group is None or self.device is None else group._get_backend(self.device)
+            return None if backend is None else int(backend._get_sequence_number_for_group())
+        except Exception:
+            return None
+
+    def since(self):
+        """Operations since `last`; None where that cannot be known."""
+        now = self.number()
+        return None if now is None or self.last is None else max(0, now - self.last)
+
+
 class _Use:
     """How much of a backend's work falls into steps, by the numbers that its groups give their operations."""
 
     def __init__(self):
-        self.groups = []     # [weak reference to the group's backend, its last number].
+        self.groups = []
         self.uncounted = 0   # Groups that do not say.
-        self.steps = self.used = self.operations = self.covered = 0
+        self.steps = self.used = self.operations = 0
+        self.covered = self.covered_in_steps = 0
         self.said = None     # The figures that were told last.
+
+    def add(self, group):
+        if group.last is None:
+            self.uncounted += 1
+        else:
+            self.groups.append(group)
 
     def step(self):
         """A step, or what comes before the first one, has ended."""
         done = 0
-        for group in self.groups:
-            now = _number(group[0]())
-            if now is not None:
-                done += max(0, now - group[1])
-                group[1] = now
+        for group in self.groups[:]:
+            some = group.since()
+            if some is None:  # Gone: what it did last nobody knows.
+                self.groups.remove(group)
+                self.uncounted += 1
+            else:
+                done += some
+                group.last += some
         return done
 
 
-def _number(backend):
-    """Of the last operation; None where the group is gone."""
-    try:
-        return None if backend is None else int(backend._get_sequence_number_for_group())
-    except Exception:
-        return None
-
-
-def _backend_object(dist, group, name):
-    """The part of a group that serves the backend: in 2.x a group has one for each kind of device."""
-    group = group if group is not None else dist.distributed_c10d._get_default_group()
+def _device_of(group, name):
+    """Of 2.x a group has a backend for each kind of device: one that the named one serves."""
     part = getattr(group, "_get_backend", None)
     if part is None:
-        return group
+        return None
     import torch
 
     for device in ("cpu", "cuda"):
         try:
-            found = part(torch.device(device))
+            if part(torch.device(device)).name().lower() == name:
+                return torch.device(device)
         except Exception:
             continue
-        if found.name().lower() == name:
-            return found
-    return group
+    return None
 
 
 @state.aside
@@ -60,12 +83,8 @@ def count_group(dist, group, name):
     if use is None:
         use = _uses[name] = _Use()
     try:
-        backend = _backend_object(dist, group, name)
-        number = _number(backend)
-        if number is None:
-            use.uncounted += 1
-        else:
-            use.groups.append([weakref.ref(backend), number])
+        group = group if group is not None else dist.distributed_c10d._get_default_group()
+        use.add(_Group(group, _device_of(group, name)))
     except Exception:
         use.uncounted += 1
 
@@ -83,17 +102,18 @@ def _step_ended(steps):
         use.steps += 1
         use.used += done > 0
         use.operations += done
+        use.covered_in_steps = use.covered
         if steps & (steps - 1) == 0:  # Told now and then: who is killed has no end.
             _tell_use(name, use)
 
 
 def _tell_use(name, use):
-    figures = (use.steps, use.used, use.operations, use.covered, use.uncounted)
+    figures = (use.steps, use.used, use.operations, use.covered_in_steps, use.uncounted)
     if figures == use.said:
         return
     use.said = figures
     state.later("torch_group_use", backend=name, steps=use.steps, used=use.used, operations=use.operations,
-                covered=use.covered, uncounted=use.uncounted)
+                covered=use.covered_in_steps, uncounted=use.uncounted)
 
 
 def _tell_uses():
@@ -105,7 +125,7 @@ def _tell_uses():
 def operations(name):
     """Done so far by the backend's groups since the last step began."""
     use = _uses.get(name)
-    return sum(max(0, (_number(ref()) or last) - last) for ref, last in use.groups) if use is not None else 0
+    return sum(group.since() or 0 for group in use.groups) if use is not None else 0
 
 
 def covered(name, work, operations_):

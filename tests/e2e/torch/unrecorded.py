@@ -1,12 +1,12 @@
 """PyTorch programs with a backend of their own, which nobody records: unrecorded.py BUILD_DIR CASE"""
-import json, os
+import json, os, unittest
 
 from check import Case, DDP_TRAIN, LOCKSTEP, MPIRUN, PYTHON, needs_mpi, run, run_case
 
 
 class Judged(Case):
-    def traced(self, *words, ranks=MPIRUN):
-        done = run(ranks + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", PYTHON, *words], self.dir)
+    def traced(self, *words, ranks=MPIRUN, python=PYTHON):
+        done = run(ranks + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", python, *words], self.dir)
         self.assertEqual(done.returncode, 0, done.stderr)
         done = run([LOCKSTEP, "analyze", "-q", "out"], self.dir)
         with open(self.dir + "/out/analysis.json") as f:
@@ -109,7 +109,7 @@ class Buffers(Judged):
         # The others wait in it for the rank whose data is late: no compute of theirs.
         file = self.file()
         broadcasts = [r for name, _, r in file.ranges() if name == "c10d::broadcast_coalesced"]
-        self.assertEqual([r["category"] for r in broadcasts], [5] * 12)
+        self.assertEqual([r["category"] for r in broadcasts], [5] * 13)  # The first by DDP's constructor.
         inside = sum(int(r["duration_ns"]) for r in broadcasts)
         self.assertGreater(inside, 10 * 15_000_000)
         rank = analysis["ranks"][0]
@@ -126,6 +126,41 @@ class Buffers(Judged):
         done = run([LOCKSTEP, "whatif", "out"], self.dir)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("another was not recorded", done.stderr)
+
+
+COUNTED = """
+import os, sys, torch
+dist.init_process_group("another", init_method="file://" + sys.argv[1], rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),
+                        world_size=2)
+group = dist.new_group([0, 1])
+parameter = torch.nn.Parameter(torch.ones(8))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+for i in range(10):
+    parameter.sum().backward()
+    dist.all_reduce(parameter.grad)
+    if i % 2: dist.all_reduce(parameter.grad, group=group, async_op=True).wait()
+    optimizer.step()
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+class Counted(Judged):
+    """Operations of all groups, and which of them were waited for within a call, by the PyTorch there is."""
+
+    def check(self, python):
+        self.traced(self.script(ANOTHER + COUNTED), self.dir + "/meeting", python=python)
+        use = self.uses()
+        self.assertEqual({key: int(use[key]) for key in ("steps", "used", "operations", "covered", "uncounted")},
+                         dict(steps=10, used=10, operations=15, covered=10, uncounted=0))
+
+    def test_debian(self):
+        self.check(PYTHON)
+
+    @unittest.skipUnless(os.environ.get("LOCKSTEP_TORCH_PYTHON"), "no LOCKSTEP_TORCH_PYTHON")
+    def test_two(self):
+        """Of PyTorch 2 a group makes the object of its backend anew each time."""
+        self.check(os.environ["LOCKSTEP_TORCH_PYTHON"])
 
 
 if __name__ == "__main__":
