@@ -32,7 +32,6 @@ Context::Context(const merge::Timeline& timeline, const AnalyzeOptions& options)
   for (const std::size_t row : rank_rows_) ranks_.push_back(ranks.rank[row]);
   const auto& cells = tables().step_ranks;
   own_compute_ns_ = cells.compute_ns;
-  for (std::size_t i = 0; i < own_compute_ns_.size(); ++i) own_compute_ns_[i] -= cells.helper_wait_ns[i];
   IndexSteps();
   SliceIntoUnits();
 }

@@ -5,6 +5,7 @@
 #include "core/collective.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/helper_waits.h"
+#include "merge/timeline/unrecorded_calls.h"
 #include "merge/timeline/rank_pass.h"
 
 namespace lockstep::analysis {
@@ -100,7 +101,8 @@ ExposedActivity ActivityOf(const schema::RankTables& t, const merge::RankClockMa
     for (std::size_t i = 0; i < t.ranges.rows(); ++i)
       if (t.ranges.thread[i] == thread && t.ranges.category[i] == kInput)
         input.push_back({t.ranges.begin_ns[i], t.ranges.begin_ns[i] + t.ranges.duration_ns[i]});
-    local = Unite(Unite(InMpi(t, false, thread), Normalize(std::move(input))), merge::HelperWaits(t, thread));
+    local = Unite(Unite(InMpi(t, false, thread), Normalize(std::move(input))),
+                  Unite(merge::UnrecordedCalls(t, thread, false), merge::HelperWaits(t, thread)));
     CpuShares(t, thread, local, clock, activity);
   }
   activity.exposed.reserve(local.size());

@@ -225,7 +225,7 @@ class Writer {
     };
     return fmt::format("communication {}, of which {} hidden under compute ({} to {})",
                        range(s.comm_ns, s.comm_high_ns),
-                       range(std::max<std::int64_t>(0, s.hidden_comm_ns - s.helper_wait_ns), s.hidden_comm_high_ns),
+                       range(s.hidden_comm_ns, s.hidden_comm_high_ns),
                        analysis::Percent(low), analysis::Percent(high));
   }
 

@@ -45,14 +45,14 @@ void Average(const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
   s.offcpu_ns = known_mean(t.offcpu_ns);
 }
 
-// The term's definition says compute; what it is here must be said beside it.
+// Inferred from CPU time, not seen in a call.
 void RemarkOnHelperWaits(Analysis& analysis) {
   const Summary& s = analysis.summary;
   if (s.helper_wait_ns <= 0 || static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum()))
     return;
   analysis.remarks.push_back(fmt::format(
-      "For {} of the compute time{}, the training thread sleeps until another thread's collectives end. This "
-      "is exposed communication that none of its own calls shows.",
+      "For {} of the exposed communication{}, the training thread sleeps until another thread's collectives end. None of "
+      "its own calls shows this; its CPU time does.",
       Duration(s.helper_wait_ns), s.per_step ? " per step" : ""));
 }
 
@@ -88,8 +88,7 @@ void Summarize(const Context& context, Analysis& analysis) {
     return static_cast<double>(part) / static_cast<double>(whole);
   };
   s.overlap_fraction = fraction(s.hidden_comm_ns, s.comm_ns);
-  // What the training thread slept through was not hidden by its work.
-  s.overlap_low = fraction(std::max<std::int64_t>(0, s.hidden_comm_ns - s.helper_wait_ns), s.comm_ns);
+  s.overlap_low = s.overlap_fraction;
   s.overlap_high = fraction(s.hidden_comm_high_ns, s.comm_high_ns);
   // The certain part may be null where nothing is certain to have moved.
   if (!s.overlap_low && s.overlap_high) s.overlap_low = 0.0;

@@ -141,7 +141,7 @@ Waits WaitsFor(const Context& context, std::size_t waiting_rank, const Suspects&
       if (activity == nullptr && units[u].step != kNowhere)
         if (const std::size_t cell = context.Cell(units[u].step, waiting_rank); cell != kNowhere)
           ns = std::min(
-              ns, context.tables().step_ranks.exposed_wait_ns[cell] + context.tables().step_ranks.helper_wait_ns[cell]);
+              ns, context.tables().step_ranks.exposed_wait_ns[cell]);
       by[u] = ns;
     }
     return by;

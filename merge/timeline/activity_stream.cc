@@ -24,7 +24,7 @@ Interval TimeOf(const Table& table, std::size_t row) {
   return {table.begin_ns[row], table.begin_ns[row] + table.duration_ns[row]};
 }
 
-constexpr Activity kActivityOf[] = {Activity::kBusy,     Activity::kBusy,    Activity::kBusy,      Activity::kBusy,
+constexpr Activity kActivityOf[] = {Activity::kBusy, Activity::kBusy,     Activity::kBusy,    Activity::kBusy,      Activity::kBusy,
                                     Activity::kCertain,  Activity::kCertain, Activity::kCertain,   Activity::kPossible,
                                     Activity::kTransfer, Activity::kWait,    Activity::kInsideMpi, Activity::kCopy,
                                     Activity::kCopy,     Activity::kCopy,    Activity::kMpiOther,  Activity::kMpiOther,
@@ -185,6 +185,10 @@ void ActivityStream::AddOp(const CommOp& op, std::uint32_t kernel) {
   Put(op.certain ? kOpsCertain : kPossible, {op.begin_ns, op.end_ns}, kept);
   Put(kWait, {op.begin_ns, op.wait_end_ns}, kept);
   Put(kTransfer, {op.transfer_begin_ns, op.end_ns}, kept);
+}
+
+void ActivityStream::AddHelperWaits(const IntervalSet& waits) {
+  for (const Interval& wait : waits) Put(kHelped, wait);
 }
 
 void ActivityStream::AddCalls(const IntervalSet& calls) {

@@ -102,6 +102,8 @@ class ActivityStream {
   void AddRows(const std::vector<std::int64_t>& begin_ns, std::function<void(std::size_t row)> add);
   // Time of the training thread in communication of which nothing else is known; of CPU ranks.
   void AddCalls(const IntervalSet& calls);
+  // Time in which the training thread slept until other threads' collectives had ended; of CPU ranks.
+  void AddHelperWaits(const IntervalSet& waits);
   // An operation in flight; `kernel` is the row of the one that carried it, or kNone.
   void AddOp(const CommOp& op, std::uint32_t kernel);
 
@@ -115,6 +117,7 @@ class ActivityStream {
     kInputBusy,
     kCompute,
     kUnrecordedBusy,
+    kHelped,
     kOpsCertain,
     kKernelsCertain,
     kUnrecordedCertain,

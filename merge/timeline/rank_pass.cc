@@ -40,7 +40,8 @@ class Pass {
     FindWindows();
     FindInside();
     unrecorded_ = UnrecordedCalls(head_, events_, training_, out_.gpu);
-    if (!out_.gpu) helper_waits_ = HelperWaits(head_, events_, training_);
+    // What calls show needs no guess.
+    if (!out_.gpu) helper_waits_ = Subtract(HelperWaits(head_, events_, training_), unrecorded_);
     tables_.AllColumns();
     // Rows are in order of time in our own files. Where they are not, nothing can be let go on the way.
     if (!Stream(false)) Stream(true);
@@ -199,6 +200,7 @@ class Pass {
     phases_.emplace(training_, unrecorded_);
     ActivityStream stream(head_, tables_, training_, in_.hta, windows_, hta_ ? &*hta_ : nullptr, whole);
     if (!out_.gpu) stream.AddCalls(unrecorded_);
+    if (!out_.gpu) stream.AddHelperWaits(helper_waits_);
     stream.OnRanges([&](const schema::Ranges& rows) { phases_->Add(rows); });
     stream.AddRows(head_.collectives.begin_ns, [&](std::size_t row) { AddCollective(row, stream); });
     if (!out_.gpu || !in_.hta) stream.AddRows(head_.p2p.begin_ns, [&](std::size_t row) { AddP2p(row, stream); });
@@ -245,7 +247,7 @@ class Pass {
     row.comm_ns = t.comm_ns, row.overlap_ns = t.overlap_ns;
     row.comm_high_ns = t.comm_high_ns, row.overlap_high_ns = t.overlap_high_ns;
     row.copy_ns = t.copy_ns, row.mpi_other_ns = t.mpi_other_ns, row.input_ns = t.input_ns;
-    row.helper_wait_ns = std::min(t.compute_ns, helped_.Within(window));
+    row.helper_wait_ns = helped_.Within(window);
     row.mpi_io_ns = t.mpi_io_ns, row.mpi_rma_ns = t.mpi_rma_ns;
     row.late_sender_ns = late_sender_.Within(window), row.late_receiver_ns = late_receiver_.Within(window);
     row.cpu_ns = cpu_ns, row.offcpu_ns = offcpu_ns;
@@ -315,7 +317,6 @@ class Pass {
       row.late_sender_ns += late_sender_.Within(part);
       row.late_receiver_ns += late_receiver_.Within(part);
     }
-    row.helper_wait_ns = std::min(row.helper_wait_ns, row.compute_ns);
     out_.totals.Append(row);
   }
 

@@ -54,4 +54,8 @@ IntervalSet UnrecordedCalls(const schema::RankTables& head, ingest::EventReader&
   return Unite(in_calls, Subtract(handed_over, Normalize(std::move(operators))));
 }
 
+IntervalSet UnrecordedCalls(const schema::RankTables& tables, std::uint32_t training, bool gpu) {
+  return UnrecordedCalls(tables, *ingest::ReadFromMemory(tables), training, gpu);
+}
+
 }  // namespace lockstep::merge

@@ -15,5 +15,7 @@ namespace lockstep::merge {
 // range itself says that it is communication, because the others enqueue kernels, which are recorded.
 IntervalSet UnrecordedCalls(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training,
                             bool gpu);
+// The same of tables in memory.
+IntervalSet UnrecordedCalls(const schema::RankTables& tables, std::uint32_t training, bool gpu);
 
 }  // namespace lockstep::merge
