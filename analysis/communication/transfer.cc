@@ -47,8 +47,12 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
 
   Finding finding;
   finding.id = FindingId::kTransferExposed;
+  // Without the others' files what looks like transfer may be waiting for them: no network is blamed for that.
+  const bool others_missing = analysis.run.ranks < analysis.run.ranks_expected && exposed > s.terms.exposed_transfer_ns;
   finding.headline = fmt::format(
-      "Communication is exposed for {}: a faster network or more overlap saves at most that.", OfTheStep(s, exposed));
+      "Communication is exposed for {}: {}.", OfTheStep(s, exposed),
+      others_missing ? "how much of it is waiting for ranks that are not here, and how much transfer, is not known"
+                     : "a faster network or more overlap saves at most that");
   finding.brief = "transfer that compute does not hide";
   if (s.per_step)
     finding.saves_ns_per_step = exposed;
@@ -73,10 +77,11 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
     finding.evidence += fmt::format("; most in {} {} of {}", Count(largest->count), largest->op, Bytes(largest->bytes));
     if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
   }
-  if (analysis.run.ranks < analysis.run.ranks_expected && exposed > s.terms.exposed_transfer_ns)
-    finding.evidence += "; part of it may be waiting for ranks without a file";
+  if (others_missing) finding.evidence += "; part of it may be waiting for ranks without a file";
   // No hidden communication at all: the job does not even try.
-  finding.action = s.hidden_comm_high_ns * 20 < s.comm_high_ns
+  finding.action = others_missing
+                       ? "record all ranks, or give the traces of all: then waiting and transfer are told apart"
+                   : s.hidden_comm_high_ns * 20 < s.comm_high_ns
                        ? "post it earlier (non-blocking, while compute still runs), or send less"
                        : "start it earlier in the step, or send less";
   analysis.findings.push_back(std::move(finding));

@@ -7,9 +7,8 @@
 namespace lockstep::analysis {
 
 Source SourceOf(const merge::Timeline& timeline) {
-  // Facts that only PyTorch's hooks record (core/fact.h).
-  constexpr std::array<std::string_view, 4> kFactsOfTorch{"fact.torch_", "fact.ddp_model", "fact.gradients",
-                                                          "fact.ddp_"};
+  // Facts that only PyTorch's hooks record (core/fact.h); sizes of gradients come from any program.
+  constexpr std::array<std::string_view, 2> kFactsOfTorch{"fact.torch_", "fact.ddp_"};
   Source source;
   source.imported = timeline.Meta("imported");
   source.torch = source.imported.find("kineto") != std::string::npos || timeline.tables.gradient_buckets.rows() > 0;

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analysis/core/source.h"
 #include "analysis/report/json.h"
 #include "synthetic_job.h"
 
@@ -180,6 +181,22 @@ TEST(Phases, InStepsOfTheJson) {
   EXPECT_EQ(cell["phases"]["other_ns"].get<std::int64_t>(),
             cell["end_ns"].get<std::int64_t>() - cell["begin_ns"].get<std::int64_t>() - 1010);
   EXPECT_TRUE(json["steps"][3]["ranks"][0]["phases"].is_null());
+}
+
+// Sizes of gradients come from any program (lockstep_gradients): they make no job one of PyTorch.
+TEST(Source, WhatTheJobIsSaysWhatMayBeAdvised) {
+  Job plain = Simulate(Small());
+  EXPECT_FALSE(analysis::SourceOf(plain.timeline).torch);
+  EXPECT_EQ(analysis::SourceOf(plain.timeline).imported, "");
+  AddMeta(plain.timeline.tables, "fact.gradients", "from=0\tbytes=1,2");
+  EXPECT_FALSE(analysis::SourceOf(plain.timeline).torch);
+  Job torch = Simulate(Small());
+  AddMeta(torch.timeline.tables, "fact.torch_backend", "name=nccl\trecorded=1");
+  EXPECT_TRUE(analysis::SourceOf(torch.timeline).torch);
+  Job imported = Simulate(Small());
+  AddMeta(imported.timeline.tables, "imported", "kineto");
+  EXPECT_TRUE(analysis::SourceOf(imported.timeline).torch);
+  EXPECT_EQ(analysis::SourceOf(imported.timeline).imported, "kineto");
 }
 
 }  // namespace
