@@ -100,7 +100,7 @@ void CriticalHosts::FindWaits() {
     // Waiting is no work of the host's, also where nothing shows what for: a call that spins would explain all its
     // time.
     if (op == kNone) {
-      blocked[thread].push_back({call.begin_ns, call.end_ns});
+      if (call.end_ns - call.begin_ns > kReturnsWithinNs) blocked[thread].push_back({call.begin_ns, call.end_ns});
       continue;
     }
     const std::int64_t released = std::min(ops_[op].end_ns, call.end_ns);

@@ -26,6 +26,7 @@ import numpy as np
 NONE = 0xFFFFFFFF
 SLACK = 2_000
 PROMPT = 30_000
+RETURNS = 30_000  # A waiting call returns within this time of what it waited for.
 MOST_PATH_OPS = 1_500
 HTA_CALLS = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync")
 COPY_KINDS = ["copy", "copy host to device", "copy device to host", "copy on device", "copy peer", "copy host to host",
@@ -287,11 +288,15 @@ class Graph:
                               {b.thread for b in rank.blocking if b.thread != NONE})
         self.releases, blocked = [], collections.defaultdict(list)
         for call in rank.blocking:
-            op = self.waited_for(call) if call.thread in self.threads else None
+            if call.thread not in self.threads:
+                continue
+            op = self.waited_for(call)
             if op is None:
+                if call.end - call.begin > RETURNS:
+                    blocked[call.thread].append((call.begin, call.end))
                 continue
             released = min(op.end, call.end)
-            blocked[call.thread].append((call.begin, released))
+            blocked[call.thread].append((call.begin, call.end if call.end - released > RETURNS else released))
             self.releases.append((released, call.thread, op))
         self.covered, self.blocked, self.mpi, self.input = {}, {}, {}, {}
         for thread in self.threads:
@@ -314,7 +319,7 @@ class Graph:
         if call.sync is not None:
             known, op = self.rank.waits.host(call.sync)
             if known:
-                return op if op is not None and possible(op) else None
+                return op if op is not None and op.end > call.begin and op.begin < min(op.end, call.end) else None
         sync = self.rank.sync
         one = call.sync is not None and sync["kind"][call.sync] == 3 and sync["stream"][call.sync] != NONE
         choice = [(op.end, i) for i, op in enumerate(self.all_ops)
@@ -477,10 +482,12 @@ class Graph:
             edge, source, counts = came[at]
             if edge in ("stream", "cross"):
                 op = ops[source[1]]
-                spend("kernel_gap" if counts else "other", end_of(op))
+                api = ops[at[1]].api
+                queued = api is not None and api.begin < end_of(op)
+                spend("kernel_gap" if counts else "launch" if queued else "other", end_of(op))
                 spend(op.cls, begin_of(op))
             elif edge == "launch":
-                spend("launch" if counts else "other", source[2])
+                spend("launch", source[2])
             elif edge in ("release", "cut"):
                 spend(ops[source[1]].cls, begin_of(ops[source[1]]))
             elif edge == "host":

@@ -5,6 +5,7 @@ usage: agree.py BUILD_DIR CASE
 The cases are generated runs; with LOCKSTEP_TRACES_DIR=DIR also each run or directory of traces in DIR (case Foreign).
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -50,6 +51,23 @@ def generated(place, texts, words=()):
     return bad
 
 
+def empty_last_step(place):
+    """A profiler that stops right after prof.step() marks a step in which nothing is done: it is in no figure, and counted."""
+    run = made(place, "empty_last_step", KINETO["gpu_ddp"], "--kineto", "nccl=seq")
+    for path in run.glob("*.json"):
+        trace = json.loads(path.read_text())
+        last = max((e for e in trace["traceEvents"] if e.get("name", "").startswith("ProfilerStep#")), key=lambda e: e["ts"])
+        number = int(last["name"].split("#")[1]) + 1
+        trace["traceEvents"].append(dict(last, name=f"ProfilerStep#{number}", ts=last["ts"] + last["dur"], dur=49))
+        path.write_text(json.dumps(trace))
+    bad, views = check(run, run.name), Views(run)
+    if views.json["run"]["incomplete_steps"] != 1 or "steps cut short" not in views.text:
+        bad.append(f"{run.name}: {views.json['run']['incomplete_steps']} incomplete steps")
+    if any(step["complete"] for step in views.json["steps"] if step["index"] == number):
+        bad.append(f"{run.name}: the empty step is complete")
+    return bad
+
+
 def foreign(place):
     where = os.environ.get("LOCKSTEP_TRACES_DIR")
     if not where:
@@ -72,7 +90,7 @@ def main():
         if case == "Foreign":
             bad = foreign(place)
         elif case == "Kineto":
-            bad = generated(place, KINETO, ("--kineto", "nccl=seq"))
+            bad = generated(place, KINETO, ("--kineto", "nccl=seq")) + empty_last_step(place)
         elif case == "Mixtures":
             bad = generated(place, {f"mixture_{seed}": mixture(seed) for seed in range(1, MIXTURES + 1)})
         else:
