@@ -39,7 +39,7 @@ constexpr Pass kPasses[] = {
      "two ranks and two steps, or enough collectives to slice the run",
      HasUnits,
      FindSlowLinks,
-     {summary, findings},
+     {summary, stragglers, findings},
      {findings},
      {"stragglers"}},
     {"wait_only",

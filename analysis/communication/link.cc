@@ -31,6 +31,9 @@ void FindSlowLinks(const Context& context, Analysis& analysis) {
   if (whole <= 0) return;
   const std::optional<SlowNetwork> found = FindSlowNetwork(context);
   if (!found) return;
+  // Data reach a rank that comes late itself, and those it exchanges them with, last: that is no news of the network.
+  for (const Straggler& straggler : analysis.stragglers)
+    if (std::binary_search(found->ranks.begin(), found->ranks.end(), straggler.rank)) return;
   const std::vector<double> behind(found->behind_ns.begin(), found->behind_ns.end());
   const std::int64_t per_unit = LowerMedian(found->behind_ns);
   if (static_cast<double>(per_unit) < kWorthShare * static_cast<double>(whole)) return;

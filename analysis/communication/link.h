@@ -28,7 +28,7 @@ struct SlowNetwork {
 };
 
 // What the collectives of at least three hosts show; nothing if no host stands out: in fewer than kLeastInstances of
-// them, in fewer than four of five, or by less than a quarter of what the transfer takes on the others.
+// them, in fewer than nine of ten, or by less than a fifth of what the transfer takes on the others.
 std::optional<SlowNetwork> FindSlowNetwork(const Context& context);
 
 inline constexpr std::int64_t kLeastInstances = 5;
