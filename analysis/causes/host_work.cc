@@ -133,7 +133,7 @@ class HostWork : public CauseOf<Found> {
     };
     const std::string count =
         cost.per_step ? fmt::format("{:.3g} gaps per step", static_cast<double>(gaps) / static_cast<double>(stretches))
-                      : fmt::format("{} gaps", Count(gaps));
+                      : Plural(gaps, "gap");
     finding.evidence = fmt::format("{}, {} of it each on average: {}", count,
                                    Duration(total / std::max<std::int64_t>(1, gaps)), of(order[0]));
     for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)
