@@ -96,22 +96,25 @@ class HostWork : public CauseOf<Found> {
     if (takes_most && (first.place == Place::kRange || first.place == Place::kCall)) {
       finding.headline = fmt::format("The GPU is idle for {} while the host is in \"{}\".", idle, first.name);
       finding.brief = fmt::format("GPU idle while the host is in {}", ShortName(first.name, 32));
-      finding.action = first.place == Place::kCall
-                           ? "first calls into the GPU's runtime initialise it and load code: record later steps "
-                             "(schedule(wait, warmup), --steps); if it stays, call it outside of the steps"
-                           : fmt::format(
-                                 "take \"{}\" out of the step, into another thread, or do it while the GPU "
-                                 "still has work",
-                                 first.name);
+      finding.action =
+          first.place == Place::kCall
+              ? fmt::format(
+                    "first calls into the GPU's runtime initialise it and load code: {}; if it stays, call it "
+                    "outside of the steps",
+                    ToRecordLater(context))
+              : fmt::format("take \"{}\" out of the step, into another thread, or do it while the GPU still has work",
+                            first.name);
     } else if (2 * (by_place[Place::kOperator] + by_place[Place::kCall]) > total) {
       finding.headline = fmt::format("The GPU is idle for {} while the host works through operators, mainly \"{}\".",
                                      idle, LargestLibrary(order));
       finding.brief = "GPU idle: operators take too long on the host";
       finding.action =
-          cost.per_step ? "let the host do less per step: torch.compile or CUDA graphs, a larger batch, a faster or "
-                          "less shared core; profiling operators slows them as well"
-                        : "first calls load libraries and tune: record later steps (schedule(wait, warmup), --steps); "
-                          "if it stays: torch.compile or CUDA graphs";
+          cost.per_step
+              ? std::string(
+                    "let the host do less per step: torch.compile or CUDA graphs, a larger batch, a faster or "
+                    "less shared core; profiling operators slows them as well")
+              : fmt::format("first calls load libraries and tune: {}; if it stays: torch.compile or CUDA graphs",
+                            ToRecordLater(context));
     } else if (2 * between > total) {
       const Work* model = nullptr;
       for (const auto& [work, ns] : order)
@@ -131,7 +134,7 @@ class HostWork : public CauseOf<Found> {
     };
     const std::string count =
         cost.per_step ? fmt::format("{:.3g} gaps per step", static_cast<double>(gaps) / static_cast<double>(stretches))
-                      : fmt::format("{} gaps", Count(gaps));
+                      : Plural(gaps, "gap");
     finding.evidence = fmt::format("{}, {} of it each on average: {}", count,
                                    Duration(total / std::max<std::int64_t>(1, gaps)), of(order[0]));
     for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)

@@ -29,6 +29,18 @@ std::string ToNameHostWork(const Context& context) {
   return "record operators (lockstep run --torch-ops), or name parts of the step (record_function, NVTX)";
 }
 
+std::string ToRecordLater(const Context& context) {
+  switch (RecorderOf(context)) {
+    case Recorder::kTorchProfiler:
+      return "record later steps: torch.profiler.schedule(wait, warmup)";
+    case Recorder::kNsys:
+      return "record later steps: nsys profile --delay, or --capture-range=cudaProfilerApi";
+    case Recorder::kLockstep:
+      break;
+  }
+  return "record later steps: lockstep run --steps";
+}
+
 std::string ToSeeLaunches(const Context& context) {
   switch (RecorderOf(context)) {
     case Recorder::kTorchProfiler:

@@ -260,7 +260,7 @@ def main():
         rows = sorted(by_rank[rank], key=lambda row: row["begin_ns"])
         got = {}
         for row in rows:
-            parts = {c[:-3]: v for c, v in row.items() if c.endswith("_ns") and c[:-3] not in ("at", "gap", "begin", "cause") and v}
+            parts = {c[:-3]: v for c, v in row.items() if c.endswith("_ns") and c[:-3] not in ("at", "gap", "begin", "of_it") and v}
             got[row["begin_ns"] - rows[0]["begin_ns"]] = parts
         first = min(mixture.truth)
         want = {begin - first: dict(parts) for begin, parts in mixture.truth.items()}

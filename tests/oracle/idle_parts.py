@@ -245,9 +245,9 @@ def check(checker, where, number, rank, windows):
         same(where + "idle of the identity", [idle], [checker.idle[number]])
     listed = []
     for row in checker.table("idle-gaps", number):
-        parts = {c[:-3]: v for c, v in row.items() if c.endswith("_ns") and c[:-3] not in ("at", "gap", "begin", "cause") and v}
+        parts = {c[:-3]: v for c, v in row.items() if c.endswith("_ns") and c[:-3] not in ("at", "gap", "begin", "of_it") and v}
         listed.append((row["begin_ns"], row["gap_ns"], row["device"], sorted(parts.items())))
-        same(where + "cause", row["cause_ns"], max(parts.values(), default=0))
+        same(where + "cause", row["of_it_ns"], max(parts.values(), default=0))
     same(where + "idle-gaps", sorted(listed),
          sorted((g.begin, g.end - g.begin, g.device, sorted((+sums(g.parts)).items())) for g in gaps))
     after = sum(row["idle_after_ns"] for row in checker.table("syncs", number))

@@ -97,7 +97,7 @@ struct Columns : TableColumns {
   Column at = Add("at_ns", kNs, "begin, since the window's");
   Column gap = Add("gap_ns", kNs, "length within the window");
   Column cause = Add("cause", kText, "what most of it is, as in idle");
-  Column of_cause = Add("cause_ns", kNs, "so much of it");
+  Column of_cause = Add("of_it_ns", kNs, "so much of it");
   Column step = Add("step", kId, "step in which it began");
   Column host = Add("host", kText, "innermost range, function or operator that the host was in for most of that");
   Column call = Add("call", kText, "runtime call that it was in for most of that, or that delayed the launch");

@@ -113,6 +113,39 @@ class Causes(unittest.TestCase):
         self.assertEqual(found["verdict"], first["headline"])
         self.assertIn("gain 31.", found["additivity"])
 
+    def test_input_without_a_loader(self):
+        # Nothing marks it: the host works before the forward pass of each step.
+        slow = self.analyze(gpu(kernel="100us", before="  host 6ms"))
+        step = slow["summary"]["step_ns_median"]
+        self.assertAlmostEqual(self.price(slow, "input.bound"), step - 20 * 100e3 - 20e3, delta=0.05 * step)
+        self.assertIn("forward pass", slow["findings"][0]["headline"])
+        self.assertEqual(slow["findings"][0]["id"], "input.bound")
+
+    def test_input_has_a_price_without_steps(self):
+        text = "ranks 1\nsteps 30\nmarks off\nstep\n  input 20ms\n  compute 10ms\nend\n"
+        found = next(f for f in self.analyze(text, code=(0, 3))["findings"] if f["id"] == "input.bound")
+        self.assertAlmostEqual(found["saves_share"], 2 / 3, delta=0.03)
+
+    def test_what_a_foreign_trace_does_not_tell(self):
+        # 61 % idle, and no calls: never "nothing found", and advice for what recorded it.
+        kernel = lambda at: {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": at, "dur": 380,
+                             "args": {"device": 0, "context": 1, "stream": 7, "correlation": at}}
+        events = [kernel(1_000 * i) for i in range(1, 41)]
+        events.append({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 990, "dur": 5, "args": {}})
+        trace = pathlib.Path(self.place.name) / "trace.json"
+        trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events,
+                                     "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1}}))
+        done = jobs.run([jobs.LOCKSTEP, "analyze", trace, "-q", "--json", "-"], self.place.name)
+        analysis = json.loads(done.stdout)
+        finding = analysis["findings"][0]
+        self.assertEqual(finding["id"], "idle.unexplained")
+        self.assertAlmostEqual(finding["saves_share"], 39 * 620 / (39 * 1_000 + 380), delta=0.001)
+        self.assertIn("61 %", finding["headline"])
+        self.assertNotIn("nothing found", analysis["verdict"])
+        self.assertIn("torch.profiler", finding["action"])
+        self.assertNotIn("lockstep run", finding["action"])
+        self.assertNotIn("--torch-ops", finding["action"])
+
     def test_kernels_with_remedies(self):
         found = self.analyze(gpu(name="ampere_sgemm_128x64_nn"))
         self.assertAlmostEqual(self.price(found, "kernel.fp32_gemm") / (0.875 * 10e6), 1, delta=0.02)

@@ -274,7 +274,7 @@ TEST(IdleGapsTable, SaysWhatWasAround) {
   const Table table = TableOf(rank, "idle-gaps", {0, 320'000});
   ASSERT_EQ(table.rows.size(), 8u);
   EXPECT_EQ(At(table, 0, "cause"), S("operator"));
-  EXPECT_EQ(At(table, 0, "cause_ns"), I(52'000));
+  EXPECT_EQ(At(table, 0, "of_it_ns"), I(52'000));
   EXPECT_EQ(At(table, 0, "operator_ns"), I(52'000));
   EXPECT_EQ(At(table, 0, "between_ns"), I(3'000));
   EXPECT_EQ(At(table, 0, "gap_ns"), I(60'000));
