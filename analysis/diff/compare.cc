@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "analysis/core/format.h"
 
@@ -55,6 +56,16 @@ std::string OtherRanks(const RunSample& base, const RunSample& now) {
                      analysis::Plural(now.ranks, "rank"));
 }
 
+// Means over ranks of which the other run has no file say nothing of a change.
+std::string OtherFiles(const RunSample& base, const RunSample& now) {
+  const auto ranks = [](const RunSample& run) {
+    std::set<std::int32_t> ranks;
+    for (const RankSample& rank : run.rank_samples) ranks.insert(rank.rank);
+    return ranks;
+  };
+  return ranks(base) == ranks(now) ? "" : "it is a mean over other ranks in each run";
+}
+
 // Few values may lie on one side of the truth: the wider half of each interval counts for both.
 Difference FewApart(const Spread& base, const Spread& now) {
   const auto half = [](const Spread& spread) {
@@ -76,6 +87,7 @@ class Comparer {
  public:
   Comparer(const Comparison& comparison, double step_ns)
       : other_ranks_(OtherRanks(comparison.base, comparison.now)),
+        other_files_(OtherFiles(comparison.base, comparison.now)),
         too_few_(TooFew(comparison.base, comparison.now)),
         step_ns_(step_ns),
         comparison_(comparison) {}
@@ -101,6 +113,10 @@ class Comparer {
       result.relative = {result.difference.value / base, result.difference.low / base, result.difference.high / base};
     if (!other_ranks_.empty()) {
       result.reason = other_ranks_;
+      return result;
+    }
+    if (!other_files_.empty() && measure.name != std::string_view("step_ns")) {
+      result.reason = other_files_;
       return result;
     }
     const double least = Least(result);
@@ -137,7 +153,7 @@ class Comparer {
     return std::max(share, kOtherStepShare * step_ns_);
   }
 
-  std::string other_ranks_, too_few_;
+  std::string other_ranks_, other_files_, too_few_;
   double step_ns_;
   const Comparison& comparison_;
 };

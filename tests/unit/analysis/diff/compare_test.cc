@@ -122,6 +122,20 @@ TEST(Diff, OtherNumbersOfRanksCompareKernelsOnly) {
   for (const diff::Cause& cause : comparison.causes) EXPECT_TRUE(cause.kind.starts_with("kernel")) << cause.kind;
 }
 
+TEST(Diff, MeansOverOtherRanksSayNothing) {
+  PairSpec slower;
+  slower.factor = 1.5;
+  const auto base = SampleRun(MakeRun({}, 1), "base");
+  auto now = SampleRun(MakeRun(slower, 2), "new");
+  now.rank_samples.resize(2);
+  const auto comparison = CompareRuns(base, now);
+  EXPECT_EQ(comparison.verdict, Verdict::kWorse) << "the job's step is the same thing";
+  for (const diff::MeasureResult& result : comparison.measures) {
+    const bool of_job = result.measure->name == std::string_view("step_ns");
+    EXPECT_EQ(result.verdict, of_job ? Verdict::kWorse : Verdict::kCannotTell) << result.measure->name;
+  }
+}
+
 TEST(Diff, LimitsDecideWhatIsARegression) {
   PairSpec slower;
   slower.factor = 1.05;
