@@ -30,8 +30,6 @@ Context::Context(const merge::Timeline& timeline, const AnalyzeOptions& options)
   std::sort(rank_rows_.begin(), rank_rows_.end(),
             [&](std::size_t a, std::size_t b) { return ranks.rank[a] < ranks.rank[b]; });
   for (const std::size_t row : rank_rows_) ranks_.push_back(ranks.rank[row]);
-  const auto& cells = tables().step_ranks;
-  own_compute_ns_ = cells.compute_ns;
   IndexSteps();
   SliceIntoUnits();
 }

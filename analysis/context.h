@@ -56,9 +56,6 @@ class Context {
     return cells_[step_row * ranks_.size() + position];
   }
   IdentityTerms TermsOf(std::size_t step_rank_row) const;
-  // By row of step_ranks: compute without sleeping for other threads' collectives.
-  const std::vector<std::int64_t>& own_compute_ns() const { return own_compute_ns_; }
-
   // Usable steps, or slices of the run if it has none.
   const std::vector<Unit>& units() const { return units_; }
   bool units_are_steps() const { return units_are_steps_; }
@@ -95,7 +92,6 @@ class Context {
   const AnalyzeOptions& options_;
   std::vector<std::int32_t> ranks_;
   std::vector<std::size_t> rank_rows_, steps_, usable_, slow_start_, cells_;
-  std::vector<std::int64_t> own_compute_ns_;
   std::vector<Unit> units_;
   bool units_are_steps_ = false, narrowed_ = false;
   std::int64_t first_step_ = INT64_MIN, last_step_ = INT64_MAX;

@@ -15,7 +15,7 @@ namespace {
 // ranks: compute and own gaps, that is all but communication.
 double Work(const Context& context, std::size_t cell, bool gpu) {
   const IdentityTerms terms = context.TermsOf(cell);
-  return static_cast<double>(gpu ? terms.Sum() - terms.ExposedComm() : context.own_compute_ns()[cell]);
+  return static_cast<double>(gpu ? terms.Sum() - terms.ExposedComm() : context.tables().step_ranks.compute_ns[cell]);
 }
 
 // score[position] and its interval, from ln(work) relative to the step's median rank.

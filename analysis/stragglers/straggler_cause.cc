@@ -147,7 +147,7 @@ void CompareCpuTime(const Context& context, const RankActivities& read, std::siz
   const ExposedActivity* own = read.Of(r);
   if (own == nullptr || own->cpu_share < 0) return;
   const auto part = [&](std::size_t p, double share) -> std::optional<std::int64_t> {
-    const auto compute = MedianOf(context, late.steps, p, context.own_compute_ns());
+    const auto compute = MedianOf(context, late.steps, p, context.tables().step_ranks.compute_ns);
     if (!compute || share < 0) return std::nullopt;
     return static_cast<std::int64_t>(static_cast<double>(*compute) * share);
   };
@@ -188,7 +188,7 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
     return here && there ? std::max(here, there) : here;
   };
   StragglerCause cause;
-  cause.more_compute_ns = Excess(context, late.steps, r, context.own_compute_ns());
+  cause.more_compute_ns = Excess(context, late.steps, r, context.tables().step_ranks.compute_ns);
   cause.more_input_ns = more(cells.input_ns);
   CompareCpuTime(context, read, r, late, cause);
 
