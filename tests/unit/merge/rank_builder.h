@@ -95,6 +95,7 @@ class RankBuilder {
                   .peer_world_rank = peer,
                   .tag = tag,
                   .seq = seq,
+                  .thread = 0,
                   .begin_ns = begin,
                   .post_end_ns = end,
                   .last_incomplete_ns = schema::kNoTime,
@@ -124,6 +125,7 @@ class RankBuilder {
     const std::uint64_t correlation = t.kernels.rows() + 1;
     t.api.Append({.begin_ns = launched,
                   .duration_ns = 2,
+                  .thread = 0,
                   .name = strings_.Intern("cudaLaunchKernel"),
                   .kind = 1,
                   .correlation = correlation});
@@ -162,6 +164,7 @@ class RankBuilder {
     row.comm = comm;
     row.seq = next_seq_[comm]++;
     row.kind = static_cast<std::uint8_t>(kind);
+    row.thread = 0;
     row.bytes = bytes;
     row.root = root;
     row.last_incomplete_ns = schema::kNoTime;
