@@ -79,7 +79,8 @@
   X(i64, late_sender_ns, Duration, Always, "in receives and their waits before the send had begun")        \
   X(i64, late_receiver_ns, Duration, Always, "in sends and their waits before the receive was posted")     \
   X(i64, input_ns, Duration, Always, "part of idle inside ranges marked as input")                         \
-  X(i64, helper_wait_ns, Duration, Always, "part of exposed communication: asleep until other threads' collectives end") \
+  X(i64, helper_wait_ns, Duration, Always,                                                                 \
+    "part of exposed communication: asleep until other threads' collectives end")                          \
   X(i64, cpu_ns, Duration, Unknown(-1), "CPU time of the training thread")                                 \
   X(i64, offcpu_ns, Duration, Unknown(-1), "training thread runnable without a core")
 

@@ -14,7 +14,7 @@
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::size_t kMostRows = 50;  // As many as analysis.json has.
+constexpr std::size_t kMostEvidenceRows = 50;  // As many as analysis.json has.
 
 // What the trace does not tell is one column.
 constexpr auto kGroups = std::to_array<std::string_view>(
@@ -46,7 +46,7 @@ void GapEvidence::Look(const RankEvents& events,
   }
   const auto where = [&](std::uint32_t blocking) { return Where(SiteOf(events, events.gaps().blocking[blocking])); };
   for (const auto& [blocking, ns] : after_call) after_wait_[where(blocking)] += ns;
-  const std::size_t kept = std::min(kMostRows, found.size());
+  const std::size_t kept = std::min(kMostEvidenceRows, found.size());
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(kept), found.end(),
                     [](const auto& a, const auto& b) {
                       return std::pair(-a.first, a.second->at.begin) < std::pair(-b.first, b.second->at.begin);
@@ -97,7 +97,7 @@ Evidence GapEvidence::Rows(const std::vector<const GapEvidence*>& ranks) {
   std::stable_sort(rows.begin(), rows.end(), [](const Row* a, const Row* b) {
     return std::tuple(-a->own_ns, a->rank, a->at_ns) < std::tuple(-b->own_ns, b->rank, b->at_ns);
   });
-  rows.resize(std::min(rows.size(), kMostRows));
+  rows.resize(std::min(rows.size(), kMostEvidenceRows));
   Evidence evidence{{"rank", "step", "at_ns", "length_ns", "of_this_ns"}, {}};
   std::vector<std::size_t> shown;
   for (std::size_t group = 0; group < kGroups.size(); ++group)

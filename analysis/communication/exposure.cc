@@ -5,8 +5,8 @@
 #include "core/collective.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/helper_waits.h"
-#include "merge/timeline/unrecorded_calls.h"
 #include "merge/timeline/rank_pass.h"
+#include "merge/timeline/unrecorded_calls.h"
 
 namespace lockstep::analysis {
 namespace {

@@ -224,8 +224,7 @@ class Writer {
       return begin == end ? begin : begin + " to " + end;
     };
     return fmt::format("communication {}, of which {} hidden under compute ({} to {})",
-                       range(s.comm_ns, s.comm_high_ns),
-                       range(s.hidden_comm_ns, s.hidden_comm_high_ns),
+                       range(s.comm_ns, s.comm_high_ns), range(s.hidden_comm_ns, s.hidden_comm_high_ns),
                        analysis::Percent(low), analysis::Percent(high));
   }
 

@@ -140,8 +140,7 @@ Waits WaitsFor(const Context& context, std::size_t waiting_rank, const Suspects&
       std::int64_t ns = TotalWithin(set, units[u].window);
       if (activity == nullptr && units[u].step != kNowhere)
         if (const std::size_t cell = context.Cell(units[u].step, waiting_rank); cell != kNowhere)
-          ns = std::min(
-              ns, context.tables().step_ranks.exposed_wait_ns[cell]);
+          ns = std::min(ns, context.tables().step_ranks.exposed_wait_ns[cell]);
       by[u] = ns;
     }
     return by;

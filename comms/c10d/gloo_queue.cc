@@ -71,7 +71,7 @@ void* Real(std::atomic<void*>& real, const char* symbol, const void* caller) {
   return found;
 }
 
-#define LS_ENQUEUE                                                                                                    \
+#define LS_ENQUEUE                                                                                                     \
   "_ZN4c10d16ProcessGroupGloo7enqueueEN3c1013intrusive_ptrINS0_9AsyncWorkENS1_6detail34intrusive_target_default_null_" \
   "typeIS3_EEEE"
 // By value in 1.13, by reference since; the caller passes an address both times.

@@ -3,8 +3,9 @@
 //
 // PyTorch's observers tell of a work when a thread of the backend begins it, and then neither the group nor the order
 // of the calls is known. Both are where it enters the group's queue: ProcessGroupGloo::enqueue, on the calling thread,
-// and AsyncWork::execute, on the backend's thread, are called through libtorch's symbol table (1.13 to 2.15), so that the
-// preloaded functions of these names are called and call them. A PyTorch without them records works of unknown order.
+// and AsyncWork::execute, on the backend's thread, are called through libtorch's symbol table (1.13 to 2.15), so that
+// the preloaded functions of these names are called and call them. A PyTorch without them records works of unknown
+// order.
 
 #include <cstdint>
 
@@ -13,7 +14,7 @@ namespace lockstep::c10d {
 struct Group;
 
 struct QueuedWork {
-  Group* group = nullptr;  // Null: nothing is known of it.
+  Group* group = nullptr;            // Null: nothing is known of it.
   std::uint64_t seq = 0, ticks = 0;  // Number on the group; when it was handed over.
   std::int32_t peer = -1;            // World rank of the root, as the call said.
 };

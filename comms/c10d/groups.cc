@@ -106,20 +106,22 @@ Group* GroupAt(const void* backend, Current* current) {
   *current = t_current;
   const std::uint32_t made = std::min(g_made.load(std::memory_order_acquire), kMaxGroups);
   for (std::uint32_t i = 0; i < made; ++i)
-    if (g_groups[i].live.load(std::memory_order_relaxed) && g_groups[i].backend.load(std::memory_order_relaxed) == backend)
+    if (g_groups[i].live.load(std::memory_order_relaxed) &&
+        g_groups[i].backend.load(std::memory_order_relaxed) == backend)
       return &g_groups[i];
   Group* group = t_current.number != 0 ? ByNumber(t_current.number)
                                        : OnlyOne([](const Group& one) { return one.backend.load() == nullptr; });
   // A group has one; the call may be of another group than the one that something within it works on.
   const void* nothing = nullptr;
-  return group->live.load(std::memory_order_relaxed) && group->backend.compare_exchange_strong(nothing, backend) ? group
-                                                                                                                : Unknown();
+  return group->live.load(std::memory_order_relaxed) && group->backend.compare_exchange_strong(nothing, backend)
+             ? group
+             : Unknown();
 }
 
 extern "C" {
 
-// A group of a backend whose works are observed, of which this process is a member: its number, 0 if there are too many.
-// `name` and `ranks` are equal on all members; world ranks in order of the group's ranks.
+// A group of a backend whose works are observed, of which this process is a member: its number, 0 if there are too
+// many. `name` and `ranks` are equal on all members; world ranks in order of the group's ranks.
 __attribute__((visibility("default"))) unsigned lockstep_hook_torch_group(const char* name, const int* ranks, int size,
                                                                           int rank) {
   if (lockstep_probe.segment == nullptr || size <= 0 || rank < 0) return 0;

@@ -26,8 +26,8 @@ struct Group {
 
 // What the calling thread's call is on.
 struct Current {
-  std::uint32_t number = 0;             // 0 none.
-  std::int32_t peer = -1, tag = -1;     // World rank of the partner or the root.
+  std::uint32_t number = 0;          // 0 none.
+  std::int32_t peer = -1, tag = -1;  // World rank of the partner or the root.
 };
 
 Current Exchange(const Current& current);

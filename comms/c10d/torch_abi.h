@@ -3,9 +3,10 @@
 // PyTorch is needed, and one build serves all versions.
 //
 // at::RecordFunction is how PyTorch tells profilers what runs (ATen/record_function.h). Work of ProcessGroupGloo is a
-// RecordFunction of scope USER_SCOPE ("gloo:all_reduce"), begun and ended by the backend's thread around what it does for
-// it (c10d/ProcessGroupGloo.cpp, recordAsyncWorkProfilingInfo); of messages by the callers. Operators have another scope, so an observer of this one costs them nothing.
-// Layouts and symbols are the same in PyTorch 1.13, 2.11 and 2.15.
+// RecordFunction of scope USER_SCOPE ("gloo:all_reduce"), begun and ended by the backend's thread around what it does
+// for it (c10d/ProcessGroupGloo.cpp, recordAsyncWorkProfilingInfo); of messages by the callers. Operators have another
+// scope, so an observer of this one costs them nothing. Layouts and symbols are the same in PyTorch 1.13, 2.11
+// and 2.15.
 
 #include <cstddef>
 #include <cstdint>

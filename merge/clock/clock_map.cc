@@ -19,7 +19,7 @@ std::size_t After(const std::vector<MapKnot>& knots, std::int64_t t) {
 
 // Offset change over `distance_ns` at a slope: the product stays far below 2^53 (ns: 104 days), so a double is exact to
 // well under a nanosecond. Absolute times would not be.
-std::int64_t Along(std::int64_t distance_ns, double slope) {
+std::int64_t OffsetChange(std::int64_t distance_ns, double slope) {
   return static_cast<std::int64_t>(std::llround(static_cast<double>(distance_ns) * slope));
 }
 
@@ -38,7 +38,7 @@ std::int64_t ClockMap::OffsetAt(std::int64_t t) const {
   const std::size_t right = std::clamp<std::size_t>(After(knots, t), 1, knots.size() - 1);
   const MapKnot &a = knots[right - 1], &b = knots[right];
   const double slope = static_cast<double>(b.offset_ns - a.offset_ns) / static_cast<double>(b.local_ns - a.local_ns);
-  return a.offset_ns + Along(t - a.local_ns, slope);
+  return a.offset_ns + OffsetChange(t - a.local_ns, slope);
 }
 
 std::int64_t ClockMap::ToLocal(std::int64_t cluster_ns) const {
@@ -49,7 +49,7 @@ std::int64_t ClockMap::ToLocal(std::int64_t cluster_ns) const {
   const MapKnot &a = after[-1], &b = *after;
   const std::int64_t cluster_a = a.local_ns + a.offset_ns, cluster_b = b.local_ns + b.offset_ns;
   const double slope = static_cast<double>(b.offset_ns - a.offset_ns) / static_cast<double>(cluster_b - cluster_a);
-  return cluster_ns - a.offset_ns - Along(cluster_ns - cluster_a, slope);
+  return cluster_ns - a.offset_ns - OffsetChange(cluster_ns - cluster_a, slope);
 }
 
 std::int64_t ClockMap::ErrorAt(std::int64_t t) const {
@@ -72,8 +72,8 @@ void Normalise(std::vector<MapKnot>* knots) {
     if (!kept.empty() && kept.back().local_ns == knot.local_ns) {
       // Two statements about one instant: the first stays, its error covers both.
       MapKnot& last = kept.back();
-      last.base_error_ns =
-          std::max<std::int64_t>(last.base_error_ns, Sum(std::llabs(knot.offset_ns - last.offset_ns), knot.base_error_ns));
+      last.base_error_ns = std::max<std::int64_t>(last.base_error_ns,
+                                                  Sum(std::llabs(knot.offset_ns - last.offset_ns), knot.base_error_ns));
       last.slew_ppb = std::max(last.slew_ppb, knot.slew_ppb);
       continue;
     }

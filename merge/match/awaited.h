@@ -11,9 +11,9 @@
 // Who gives or takes nothing is known of collectives with counts of their own (core/uneven.h). Which pairs of an
 // all-to-all exchange something is not.
 //
-// gloo (PyTorch) hands no data over before its receiver has come, so senders wait for receivers too. Its reduce is a ring
-// that all pass data on through, its broadcast a binomial tree, its scatter and gather are between the root and each
-// (gloo/reduce.cc, broadcast.cc, scatter.cc, gather.cc, of 2018 to 2025).
+// gloo (PyTorch) hands no data over before its receiver has come, so senders wait for receivers too. Its reduce is a
+// ring that all pass data on through, its broadcast a binomial tree, its scatter and gather are between the root and
+// each (gloo/reduce.cc, broadcast.cc, scatter.cc, gather.cc, of 2018 to 2025).
 
 #include <bit>
 #include <cstdint>

@@ -11,8 +11,8 @@
 #include "merge/match/comm_groups.h"
 #include "merge/match/instance_key.h"
 #include "merge/match/order.h"
-#include "merge/saturated.h"
 #include "merge/parallel.h"
+#include "merge/saturated.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::merge {
@@ -248,9 +248,8 @@ class Matcher {
     };
     for (std::size_t i = 0; i < instance.count; ++i) {
       const FlatMember& member = members_[instance.first + i];
-      who.parts.push_back(rule == WaitRule::kByKind
-                              ? PartOf(kind, i == root_at, Rows(member.rank).uneven[member.row])
-                              : Part{.waits = true, .awaited = true});
+      who.parts.push_back(rule == WaitRule::kByKind ? PartOf(kind, i == root_at, Rows(member.rank).uneven[member.row])
+                                                    : Part{.waits = true, .awaited = true});
       if (!who.parts[i].awaited) continue;
       if (later(i, who.last))
         who.second = std::exchange(who.last, i);

@@ -5,8 +5,8 @@
 
 #include "core/order_statistics.h"
 #include "merge/match/collectives.h"
-#include "merge/saturated.h"
 #include "merge/parallel.h"
+#include "merge/saturated.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::merge {

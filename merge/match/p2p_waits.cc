@@ -5,8 +5,8 @@
 #include <tuple>
 #include <utility>
 
-#include "merge/saturated.h"
 #include "merge/parallel.h"
+#include "merge/saturated.h"
 
 namespace lockstep::merge {
 namespace {

@@ -24,12 +24,12 @@ Interval TimeOf(const Table& table, std::size_t row) {
   return {table.begin_ns[row], table.begin_ns[row] + table.duration_ns[row]};
 }
 
-constexpr Activity kActivityOf[] = {Activity::kBusy, Activity::kBusy,     Activity::kBusy,    Activity::kBusy,      Activity::kBusy,
-                                    Activity::kCertain,  Activity::kCertain, Activity::kCertain,   Activity::kPossible,
-                                    Activity::kTransfer, Activity::kWait,    Activity::kInsideMpi, Activity::kCopy,
-                                    Activity::kCopy,     Activity::kCopy,    Activity::kMpiOther,  Activity::kMpiOther,
-                                    Activity::kMpiIo,    Activity::kMpiIo,   Activity::kMpiRma,    Activity::kMpiRma,
-                                    Activity::kInput};
+constexpr Activity kActivityOf[] = {Activity::kBusy,     Activity::kBusy,     Activity::kBusy,    Activity::kBusy,
+                                    Activity::kBusy,     Activity::kCertain,  Activity::kCertain, Activity::kCertain,
+                                    Activity::kPossible, Activity::kTransfer, Activity::kWait,    Activity::kInsideMpi,
+                                    Activity::kCopy,     Activity::kCopy,     Activity::kCopy,    Activity::kMpiOther,
+                                    Activity::kMpiOther, Activity::kMpiIo,    Activity::kMpiIo,   Activity::kMpiRma,
+                                    Activity::kMpiRma,   Activity::kInput};
 
 }  // namespace
 

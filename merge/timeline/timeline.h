@@ -49,8 +49,12 @@ Timeline MakeTimeline(std::string run_dir, schema::TimelineTables tables);
 class RankClockMap {
  public:
   RankClockMap(const schema::Clock& clock, std::int32_t rank);
-  std::int64_t ToCluster(std::int64_t local_ns) const { return map_.knots.empty() ? local_ns : map_.ToCluster(local_ns); }
-  std::int64_t ToLocal(std::int64_t cluster_ns) const { return map_.knots.empty() ? cluster_ns : map_.ToLocal(cluster_ns); }
+  std::int64_t ToCluster(std::int64_t local_ns) const {
+    return map_.knots.empty() ? local_ns : map_.ToCluster(local_ns);
+  }
+  std::int64_t ToLocal(std::int64_t cluster_ns) const {
+    return map_.knots.empty() ? cluster_ns : map_.ToLocal(cluster_ns);
+  }
   // Error bound at a rank time. INT64_MAX when the rank has no relation.
   std::int64_t ErrorNs(std::int64_t local_ns) const { return map_.knots.empty() ? kForever : map_.ErrorAt(local_ns); }
 

@@ -209,7 +209,7 @@ class ProcessDecoder {
     std::uint32_t row;
     bool message;  // A row of p2p, else of collectives.
   };
-  std::unordered_map<std::uint64_t, TorchWork> torch_works_;           // That have not ended, by number.
+  std::unordered_map<std::uint64_t, TorchWork> torch_works_;  // That have not ended, by number.
   std::vector<StepMark> marks_;
   std::unordered_map<std::uint32_t, std::int64_t> probed_ns_;  // Row of p2p -> when its matched probe returned.
   std::vector<WindowMark> window_marks_;

@@ -16,9 +16,9 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// With whom a member exchanges something and when, as gloo/broadcast.cc goes through its rounds: a member of round i has
-// received before it sends. Who has handed its data over to all of its peers waited for them, and for whoever its own
-// data came through.
+// With whom a member exchanges something and when, as gloo/broadcast.cc goes through its rounds: a member of round i
+// has received before it sends. Who has handed its data over to all of its peers waited for them, and for whoever its
+// own data came through.
 std::set<std::uint32_t> PeersByRounds(std::uint32_t rank, std::uint32_t root, std::uint32_t members) {
   std::vector<std::set<std::uint32_t>> waits_for(members);
   std::vector<bool> has(members, false);

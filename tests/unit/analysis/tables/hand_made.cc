@@ -129,7 +129,8 @@ void HandMade::MpiCall(std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t
 }
 
 void HandMade::Step(std::int64_t index, std::int64_t begin_ns, std::int64_t end_ns) {
-  tables.steps.Append({.index = index, .begin_ns = begin_ns, .end_ns = end_ns, .source = 3, .complete = 1, .thread = 0});
+  tables.steps.Append(
+      {.index = index, .begin_ns = begin_ns, .end_ns = end_ns, .source = 3, .complete = 1, .thread = 0});
 }
 
 void HandMade::Memory(std::int64_t time_ns, std::uint8_t kind, std::uint16_t device, std::int64_t bytes,
