@@ -53,7 +53,7 @@ class Queue {
 
 Queue g_queue;
 std::atomic<bool> g_seen{false};
-thread_local QueuedWork t_executing;
+thread_local const QueuedWork* t_executing = nullptr;
 
 // The function of this name in the library that calls ours. Never null: the caller has it.
 void* Real(std::atomic<void*>& real, const char* symbol, const void* caller) {
@@ -83,15 +83,18 @@ void* Real(std::atomic<void*>& real, const char* symbol, const void* caller) {
   "typeIS1_EEEE"
 
 void RunExecute(void* real, void* const* work) {
-  const bool recorded = lockstep_probe.segment != nullptr;
-  if (recorded) t_executing = g_queue.Take(*work);
+  QueuedWork queued;
+  if (lockstep_probe.segment != nullptr) {
+    queued = g_queue.Take(*work);
+    t_executing = &queued;
+  }
   reinterpret_cast<void (*)(void* const*)>(real)(work);
-  if (recorded) t_executing = {};
+  t_executing = nullptr;
 }
 
 }  // namespace
 
-const QueuedWork& Executing() { return t_executing; }
+const QueuedWork* Executing() { return t_executing; }
 
 bool SeesQueues() { return g_seen.load(std::memory_order_relaxed); }
 

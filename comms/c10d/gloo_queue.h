@@ -19,8 +19,8 @@ struct QueuedWork {
   std::int32_t peer = -1;            // World rank of the root, as the call said.
 };
 
-// The work that the calling thread executes; its group is null outside of AsyncWork::execute.
-const QueuedWork& Executing();
+// The work that the calling thread executes; null outside of AsyncWork::execute.
+const QueuedWork* Executing();
 // Whether any was seen to enter a queue: then one that was not is of no known group.
 bool SeesQueues();
 

@@ -64,7 +64,8 @@ std::unique_ptr<ObserverContext> OnStart(const RecordFunction& function) {
   const ErrnoKeeper errno_keeper;
   const std::uint64_t ticks = ring::Ticks();
   std::int32_t tag = -1;
-  QueuedWork queued = Executing();
+  const QueuedWork* executing = Executing();
+  QueuedWork queued = executing == nullptr ? QueuedWork{} : *executing;
   if (queued.group == nullptr) {
     // A message; or a PyTorch whose queue is not seen, where works begin about in the order of the calls.
     Current call;
