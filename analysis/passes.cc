@@ -97,7 +97,7 @@ constexpr Pass kPasses[] = {
      PriceFindings,
      {summary, stragglers, buckets, fsdp, findings, stragglers_replayed},
      {stragglers_replayed, findings},
-     {"fsdp", "counterfactual", "gpus_unrecorded"}},
+     {"counterfactual", "gpus_unrecorded"}},
     {"verdict",
      "",
      Always,
