@@ -12,6 +12,7 @@
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/helper_waits.h"
 #include "merge/timeline/rank_pass.h"
+#include "merge/timeline/unrecorded_calls.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -34,7 +35,8 @@ IntervalSet Communicating(const schema::RankTables& t) {
     if (t.mpi_calls.thread[i] == thread && merge::InsideMpi(t.mpi_calls, i) &&
         !IsMpiOther(merge::ClassOf(t.mpi_calls.op[i])))
       communicating.push_back({t.mpi_calls.begin_ns[i], t.mpi_calls.begin_ns[i] + t.mpi_calls.duration_ns[i]});
-  return Unite(Normalize(std::move(communicating)), merge::HelperWaits(t, thread));
+  return Unite(Normalize(std::move(communicating)),
+               Unite(merge::UnrecordedCalls(t, thread, false), merge::HelperWaits(t, thread)));
 }
 
 std::optional<OwnTime> Read(const Context& context, std::size_t position) {
@@ -94,7 +96,16 @@ struct Event {
   bool counts = false;  // An arrival beyond the clocks' resolution.
   // Of ends: when all members were there. Nobody leaves before that, so whoever was late until then was waited for.
   std::optional<std::int64_t> all_there_ns = std::nullopt;
+  std::int64_t own_late_ns = 0;  // Of the rank's lateness to it.
 };
+
+// What an arrival is measured from: the last arrival, or end that the others had left before they came. An operation
+// that was only posted ends while they go on, and whoever is late then stays late by what was its own.
+const Event* BaseOf(const std::vector<Event>& events, std::size_t arrival) {
+  for (std::size_t i = arrival; i-- > 0;)
+    if (!events[i].all_there_ns || events[i].median_ns <= events[arrival].median_ns) return &events[i];
+  return nullptr;
+}
 
 }  // namespace
 
@@ -148,29 +159,28 @@ OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const st
 
   for (auto& [communicator, events] : by_communicator) {
     std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.at_ns < b.at_ns; });
-    std::int64_t own_late = 0;
     std::vector<std::int64_t> longer;
     for (std::size_t i = 0; i < events.size(); ++i) {
-      const Event& event = events[i];
+      Event& event = events[i];
+      const Event* base = event.all_there_ns ? nullptr : BaseOf(events, i);
       const std::int64_t late = std::max<std::int64_t>(0, event.at_ns - event.median_ns);
       longer.clear();
       for (std::size_t p = 0; p < peers.size(); ++p) {
-        if (!event.peers_ns[p] || (!event.all_there_ns && (i == 0 || !events[i - 1].peers_ns[p]))) continue;
-        const std::int64_t since = event.all_there_ns ? *event.all_there_ns : *events[i - 1].peers_ns[p];
+        if (!event.peers_ns[p] || (!event.all_there_ns && (base == nullptr || !base->peers_ns[p]))) continue;
+        const std::int64_t since = event.all_there_ns ? *event.all_there_ns : *base->peers_ns[p];
         longer.push_back(times[p]->Before(*event.peers_ns[p]) - times[p]->Before(since));
       }
       // The first of all says nothing about what came before it.
       if (longer.empty()) {
-        own_late = late;
+        event.own_late_ns = late;
         continue;
       }
-      if (event.all_there_ns) own_late = 0;
-      const std::int64_t since = event.all_there_ns ? *event.all_there_ns : events[i - 1].at_ns;
-      own_late += own->Before(event.at_ns) - own->Before(since) - LowerMedian(longer);
-      own_late = std::clamp<std::int64_t>(own_late, 0, late);
+      const std::int64_t since = event.all_there_ns ? *event.all_there_ns : base->at_ns;
+      const std::int64_t added = own->Before(event.at_ns) - own->Before(since) - LowerMedian(longer);
+      event.own_late_ns = std::clamp<std::int64_t>((base == nullptr ? 0 : base->own_late_ns) + added, 0, late);
       if (!event.counts) continue;
       result.late_ns[event.unit] += late;
-      result.own_ns[event.unit] += own_late;
+      result.own_ns[event.unit] += event.own_late_ns;
       ++result.compared;
     }
   }

@@ -37,7 +37,8 @@ struct OwnLateness {
 // Of the rank at `position`, against up to nine ranks that are in a collective with it. From one event of a
 // communicator (arrival at a collective, end of it) to the next arrival, the rank's own time beyond the lower median of
 // its peers' adds to the lateness that is its own; from when all were at a collective to its end it begins anew,
-// because whoever was late until then was waited for. What is its own is never more than how late it is. So what was
+// because whoever was late until then was waited for. An end that the others do not wait for (they arrive at the next
+// collective before it) is none to them. What is its own is never more than how late it is. So what was
 // brought along, by transfers that end later here or by messages, never counts. Reads the files of these ranks; of
 // ranks whose files cannot be read nothing is `compared`.
 OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const std::vector<std::size_t>& suspects);

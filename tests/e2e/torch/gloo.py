@@ -78,7 +78,7 @@ class Works(Gloo):
             on_half = [r for r in self.works(rank) if r["group"]["size"] == 2]
             self.assertEqual([r["kind"] for r in on_half[:3 + rank % 2]], [ALL_REDUCE] * (3 + rank % 2))
             self.assertEqual(on_half[3 + rank % 2]["root"], 1)
-            self.assertEqual([(r["kind"], r["bytes"]) for r in on_half][-3:], [(ALL_REDUCE, 4 * 420)] * 3)
+            self.assertEqual(sum((r["kind"], r["bytes"]) == (ALL_REDUCE, 4 * 420) for r in on_half), 3)
             self.assertEqual([r["bytes"] for r in self.works(rank) if r["group"]["size"] == 4], [40])
 
 
