@@ -79,8 +79,7 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   }
   if (others_missing) finding.evidence += "; part of it may be waiting for ranks without a file";
   // No hidden communication at all: the job does not even try.
-  finding.action = others_missing
-                       ? "record all ranks: then waiting and transfer can be told apart"
+  finding.action = others_missing ? "record all ranks: then waiting and transfer can be told apart"
                    : s.hidden_comm_high_ns * 20 < s.comm_high_ns
                        ? "post it earlier (non-blocking, while compute still runs), or send less"
                        : "start it earlier in the step, or send less";
