@@ -63,8 +63,7 @@ std::string Sentence(const Context& context, Analysis& analysis) {
     analysis.suspicious = true;
     return "No rank left a readable file: there is nothing to analyse.";
   }
-  if (analysis.trust.events == 0 && analysis.unrecorded.empty() && !communicates &&
-      analysis.summary.terms.Sum() == 0) {
+  if (analysis.trust.events == 0 && analysis.unrecorded.empty() && !communicates && analysis.summary.terms.Sum() == 0) {
     analysis.suspicious = true;
     return fmt::format("No event was recorded on {}: there is nothing to analyse.", Plural(run.ranks, "rank"));
   }
