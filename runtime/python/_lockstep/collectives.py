@@ -19,6 +19,7 @@ _CALLS = (
     "_reduce_scatter_base", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier", "send", "recv", "isend",
     "irecv", "broadcast_object_list", "all_gather_object", "gather_object", "scatter_object_list",
 )
+_MESSAGES = {"send", "recv", "isend", "irecv"}
 _ALWAYS = {"all_reduce", "broadcast", "reduce", "all_gather", "barrier", "send", "recv"}  # Of every version.
 # What torch's own Python calls of its C++: the group comes first. DDP sends its buffers so at each forward.
 _BUILTIN_CALLS = ("_broadcast_coalesced",)
@@ -122,7 +123,7 @@ def _call(dist, function, name, builtin=False):
             if before is not None:
                 probe.torch_enter(before, -1, -1)
             if not recorded:
-                uses.covered(backend, work, uses.operations(backend) - done)
+                uses.covered(backend, work, uses.operations(backend) - done, name not in _MESSAGES)
 
     def _argument(args, kwargs, index):
         if index is None:

@@ -128,10 +128,15 @@ def operations(name):
     return sum(group.since() or 0 for group in use.groups) if use is not None else 0
 
 
-def covered(name, work, operations_):
+def covered(name, work, operations_, collective):
     """A call was a range, in which the backend did so many. What is only posted is waited for elsewhere."""
-    if not hasattr(work, "wait") and name in _uses:
-        _uses[name].covered += operations_
+    use = _uses.get(name)
+    if use is None:
+        return
+    if collective and operations_ == 0:
+        use.uncounted = max(use.uncounted, 1)  # It has numbers, and does not count.
+    if not hasattr(work, "wait"):
+        use.covered += operations_
 
 
 def wrap():

@@ -302,7 +302,7 @@ def groups(Case):
         Case("many_arguments", [APP, "mirror", *["argument %d" % i for i in range(5000)]]),
         Case("long_argument", [APP, "mirror", "y" * 100000]),
         Case("no_environment", [APP, "mirror"], shell="exec env -i \"$@\""),
-        Case("hdf5_in_the_program", python("{source}/h5_app.py", "{tmp}/own.h5"), files=["own.h5"], analyze=0),
+        Case("hdf5_in_the_program", python("{source}/h5_app.py", "{tmp}/own.h5"), files=["own.h5"], analyze=3),
         Case("python_isolated", python("-I", "-c", "import sys; print(sys.flags.isolated, sys.path)"), code=0),
         Case("python_no_site", python("-S", "-c", "import sys; print(sorted(sys.modules))"), code=0),
         Case("python_path", python("-c", "import sys; print(sys.path[0], sys.argv, 'numpy' in sys.modules)"), code=0,
