@@ -41,8 +41,11 @@ def words(path):
 
 
 def runs(pid):
+    """Also while the first thread is gone already and others, which hold its files, are not."""
     try:
-        return pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        place = pathlib.Path("/proc/%d" % pid)
+        gone = (place / "stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+        return not gone or len(list((place / "task").iterdir())) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
 

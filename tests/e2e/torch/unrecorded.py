@@ -50,7 +50,7 @@ class Backend(Judged):
 
     def test_calls_of_torch_distributed(self):
         script = self.script(ANOTHER + """
-import os, sys, torch
+import os, sys, torch, torch.distributed as dist
 dist.init_process_group("another", init_method="file://" + sys.argv[1], rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),
                         world_size=2)
 parameter = torch.nn.Parameter(torch.ones(1 << 18))
@@ -136,7 +136,7 @@ class Buffers(Judged):
 
 
 COUNTED = """
-import os, sys, torch
+import os, sys, torch, torch.distributed as dist
 dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),
                         world_size=2)
 group = dist.new_group([0, 1])
