@@ -248,7 +248,7 @@ class Maker {
     std::map<std::pair<std::uint64_t, CollectiveKind>, std::vector<std::uint32_t>> in_turns;  // By first arrival.
     for (std::uint32_t c = 0; c < members_.size(); ++c) {
       if (members_[c].empty()) continue;
-      if (members_[c][0].exit != kNone) {
+      if (TakesTurns(c)) {
         in_turns[TurnKey(c)].push_back(c);
         continue;
       }
@@ -262,6 +262,10 @@ class Maker {
     }
   }
 
+  // Not where one rank posted it and another called the blocking form, as damaged or foreign recordings have it.
+  bool TakesTurns(std::uint32_t c) const {
+    return std::all_of(members_[c].begin(), members_[c].end(), [](const Member& m) { return m.exit != kNone; });
+  }
   std::int64_t First(std::uint32_t c) const {
     std::int64_t ns = INT64_MAX;
     for (const Member& member : members_[c]) ns = std::min(ns, member.arrival_ns);

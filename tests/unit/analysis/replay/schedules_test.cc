@@ -67,6 +67,29 @@ std::int64_t Asked(const WhatIf& what_if, Question::Kind kind) {
   return answer.ok() ? answer.value().step_ns : -1;
 }
 
+// Damaged recordings have it, whichever rank is the first.
+TEST(MixedModes, PostedOnOneRankAndBlockingOnAnotherReplaysAsRecorded) {
+  for (const std::size_t posting : {0, 1}) {
+    HostRun run = Blocking(2, 2, 1.2);
+    RankStretches& rank = run.stretches[posting];
+    RankCollective& collective = rank.collectives[0];
+    collective.posted = true;
+    Stretch& call = rank.training[0];
+    Stretch wait = call;
+    wait.kind = Stretch::kWait;
+    call.kind = Stretch::kPost;
+    call.end_ns = call.begin_ns;
+    rank.training.insert(rank.training.begin() + 1, wait);
+    const std::int64_t measured_ns = run.measured_step_ns[0];
+    const Job job = run.MakeJob();
+    const Result<Schedule> schedule = Simulator(job.graph).Run();
+    ASSERT_TRUE(schedule.ok());
+    std::int64_t ends_ns = 0;
+    for (const std::uint32_t end : job.step_ends[0]) ends_ns += schedule.value().end_ns[end];
+    EXPECT_EQ(ends_ns / 2, measured_ns) << posting;
+  }
+}
+
 TEST(Schedules, BlockingReductionsPostedWhereTheyAre) {
   const WhatIf what_if = Make(Blocking(4, 10));
   ASSERT_EQ(what_if.replayed_step_ns(), 22 * kMs);
