@@ -110,7 +110,9 @@ void AppendSizes(std::string& out, std::uint64_t in, std::uint64_t elements_out,
   out += '"';
 }
 
-std::uint64_t Elements(std::uint64_t bytes, std::uint16_t dtype) { return bytes / std::max(TextOfDataType(dtype).bytes, 1u); }
+std::uint64_t Elements(std::uint64_t bytes, std::uint16_t dtype) {
+  return bytes / std::max(TextOfDataType(dtype).bytes, 1u);
+}
 
 }  // namespace
 
