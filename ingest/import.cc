@@ -414,7 +414,7 @@ class Importer {
     set("rank", std::to_string(planned.rank));
     set("rank_source", planned.told ? "env" : "slot");
     set("world_size", std::to_string(world));
-    // The loss that tells where the rank came from, as it is now.
+    // The loss that says where the rank came from, as it is now.
     const std::string_view unknown = Info(Loss::kImportRankUnknown).name;
     schema::Losses losses;
     for (std::size_t i = 0; i < t.losses.rows(); ++i)

@@ -268,7 +268,7 @@ class Finder {
     return bytes;
   }
 
-  // Sizes given one by one may differ between members; where nothing is told they may too.
+  // Sizes given one by one may differ between members; where nothing is known they may too.
   bool Uneven(const CommArgs& args) const {
     if (args.in_split == kNone && args.out_split == kNone) return true;
     for (const std::uint32_t split : {args.in_split, args.out_split})
