@@ -9,10 +9,8 @@
 #include <condition_variable>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -21,9 +19,9 @@
 
 #include "core/hash.h"
 #include "core/hex.h"
-#include "core/own_file.h"
-#include "core/version.h"
+#include "ingest/agree_on_groups.h"
 #include "ingest/formats.h"
+#include "ingest/imported_run.h"
 #include "ingest/map/groups.h"
 #include "ingest/rank_files/rank_source.h"
 #include "ingest/runs.h"
@@ -37,8 +35,6 @@ namespace {
 
 using schema::kNone;
 
-// Grows when the same traces give other tables: caches are made again.
-constexpr std::uint64_t kImportRevision = 3;
 // Below this many bytes of JSON in work, files do not wait for one another.
 constexpr std::uint64_t kFreeBytes = 256 << 20;
 // A file below this many bytes of JSON stays on one thread while others wait for theirs:
@@ -94,7 +90,9 @@ class Importer {
     Plan();
     ReadAll();
     LS_CHECK(Decide());
-    LS_CHECK(Manifest());
+    std::vector<ImportLoss> losses;
+    for (const std::size_t i : run_losses_) losses.push_back(result_.losses[i]);
+    LS_CHECK(WriteManifest(traces_, options_, run_id_, result_.world_size, losses));
     return std::move(result_);
   }
 
@@ -390,43 +388,6 @@ class Importer {
     return Ok();
   }
 
-  // Members of a group must give it one identity. Where no two of them call it by the same
-  // name, names say nothing there: groups of the same members and description are
-  // counted instead, in the order of their names, which is the order they were made in.
-  std::set<std::int32_t> AgreeOnGroups(const std::vector<std::pair<std::int32_t, TraceSummary*>>& ranks) {
-    struct OnRank {
-      std::int32_t rank;
-      std::vector<RankGroup*> groups;
-    };
-    std::map<std::uint64_t, std::vector<OnRank>> by_members;
-    for (const auto& [rank, summary] : ranks)
-      for (RankGroup& group : summary->groups) {
-        if (group.guessed || !group.group.members_known()) continue;
-        auto& list = by_members[group.group.Id("")];
-        if (list.empty() || list.back().rank != rank) list.push_back({rank, {}});
-        list.back().groups.push_back(&group);
-      }
-    std::set<std::int32_t> renamed;
-    for (auto& [members, list] : by_members) {
-      if (list.size() < 2) continue;
-      std::map<std::string_view, std::size_t> names;
-      bool shared = false, equal = true;
-      for (const OnRank& on : list) {
-        equal &= on.groups.size() == list[0].groups.size();
-        for (const RankGroup* group : on.groups) shared |= ++names[group->group.name] > 1;
-      }
-      if (shared || !equal) continue;
-      for (OnRank& on : list) {
-        std::stable_sort(on.groups.begin(), on.groups.end(), [](const RankGroup* a, const RankGroup* b) {
-          return NaturalLess(a->group.name, b->group.name);
-        });
-        for (std::size_t i = 0; i < on.groups.size(); ++i) on.groups[i]->as = fmt::format("number {}", i);
-        renamed.insert(on.rank);
-      }
-    }
-    return renamed;
-  }
-
   Status Rewrite(Imported& one, const PlannedRank& planned, std::int64_t world, const std::string& name) {
     const std::string path = (ranks_dir_ / one.file).string();
     LS_TRY(trace::RankFileContents contents, trace::ReadRankFile(path));
@@ -453,7 +414,7 @@ class Importer {
     set("rank", std::to_string(planned.rank));
     set("rank_source", planned.told ? "env" : "slot");
     set("world_size", std::to_string(world));
-    // The loss that tells where the rank came from, as it is now.
+    // The loss that says where the rank came from, as it is now.
     const std::string_view unknown = Info(Loss::kImportRankUnknown).name;
     schema::Losses losses;
     for (std::size_t i = 0; i < t.losses.rows(); ++i)
@@ -473,42 +434,6 @@ class Importer {
     return Write(path, t, jobs_);
   }
 
-  Status Manifest() {
-    nlohmann::ordered_json json;
-    json["format"] = "lockstep.run/1";
-    json["lockstep_version"] = LOCKSTEP_VERSION;
-    json["run_id"] = run_id_;
-    json["world_size"] = result_.world_size;
-    std::string what = fs::path(CommonDirectory(traces_.files)).filename().string();
-    if (traces_.files.size() == 1) what = fs::path(traces_.files[0].name).filename().string();
-    std::string programs, formats;
-    for (const ForeignFormat* format : ForeignFormats()) {
-      if (std::none_of(traces_.files.begin(), traces_.files.end(),
-                       [&](const TraceFile& file) { return file.format == format; }))
-        continue;
-      programs += (programs.empty() ? "" : ", ") + std::string(format->program);
-      formats += (formats.empty() ? "" : ", ") + std::string(format->name);
-    }
-    json["command"] = {programs, what};
-    json["imported"] = formats;
-    json["inputs"] = InputsKey(traces_, options_.python_functions, options_.step_range);
-    auto& files = json["files"] = nlohmann::ordered_json::array();
-    for (const TraceFile& file : traces_.files)
-      files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"modified_ns", file.modified_ns}});
-    auto& losses = json["losses"] = nlohmann::ordered_json::array();
-    for (const std::size_t i : run_losses_) {
-      const ImportLoss& loss = result_.losses[i];
-      losses.push_back(
-          {{"name", Info(loss.loss).name}, {"rank", loss.rank}, {"count", loss.count}, {"detail", loss.detail}});
-    }
-    const std::string path = (fs::path(options_.run_dir) / "manifest.json").string();
-    const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-    if (const int error = ReplaceFile(path, text, 0666); error != 0)
-      return Error{ErrorCode::kIo, "cannot write the manifest: " + std::generic_category().message(error), path,
-                   "free space on that file system, or choose another with -o"};
-    return Ok();
-  }
-
   const TraceFiles& traces_;
   const ImportOptions& options_;
   fs::path ranks_dir_;
@@ -524,57 +449,6 @@ class Importer {
 };
 
 }  // namespace
-
-std::string InputsKey(const TraceFiles& traces, bool python_functions, std::string_view step_range) {
-  Hash64 key;
-  key.Add(std::string_view(LOCKSTEP_VERSION));
-  key.Add(kImportRevision);
-  key.Add(std::uint64_t{python_functions});
-  key.Add(step_range);
-  for (const TraceFile& file : traces.files) {
-    key.Add(file.format->name);
-    key.Add(std::string_view(file.real));
-    key.Add(file.bytes);
-    key.Add(static_cast<std::uint64_t>(file.modified_ns));
-  }
-  return Hex(key.value());
-}
-
-std::string InputsOf(const std::string& run_dir) {
-  std::error_code absent;
-  if (!fs::is_regular_file(fs::path(run_dir) / "manifest.json", absent)) return "";
-  std::ifstream file(fs::path(run_dir) / "manifest.json");
-  if (!file) return "";
-  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
-  if (!json.is_object()) return "";
-  const auto at = json.find("inputs");
-  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
-void ClearRun(const std::string& run_dir) {
-  std::error_code ignored;
-  for (const char* name : {"manifest.json", "timeline.h5", "analysis.json", "report.html", "timeline.pftrace"})
-    fs::remove(fs::path(run_dir) / name, ignored);
-  std::vector<fs::path> old;
-  for (fs::directory_iterator at(fs::path(run_dir) / "ranks", ignored), end; !ignored && at != end;
-       at.increment(ignored)) {
-    const std::string name = at->path().filename().string();
-    if (name.starts_with("rank-") || name.starts_with(".import-")) old.push_back(at->path());
-  }
-  for (const fs::path& path : old) fs::remove(path, ignored);
-}
-
-Status MoveRun(const std::string& from, const std::string& to) {
-  std::error_code error;
-  ClearRun(to);
-  fs::create_directories(fs::path(to) / "ranks", error);
-  for (fs::directory_iterator at(fs::path(from) / "ranks", error), end; !error && at != end; at.increment(error))
-    if (fs::rename(at->path(), fs::path(to) / "ranks" / at->path().filename(), error); error) break;
-  if (!error) fs::rename(fs::path(from) / "manifest.json", fs::path(to) / "manifest.json", error);
-  if (error)
-    return Error{ErrorCode::kIo, "cannot write the run directory: " + error.message(), to, "choose another with -o"};
-  return Ok();
-}
 
 Result<ImportResult> Import(const TraceFiles& traces, const ImportOptions& options) {
   return Importer(traces, options).Run();

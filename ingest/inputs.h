@@ -1,7 +1,7 @@
 #pragma once
 // Which files are the ranks' traces: named, in directories (rank_N/, TensorBoard's
 // *.pt.trace.json.gz) or by patterns; and which rank each is, as far as a look at
-// its beginning and its name tell.
+// its beginning and its name say.
 
 #include <cstdint>
 #include <string>

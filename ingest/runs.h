@@ -18,7 +18,7 @@ struct RunClue {
 
 struct RunOfFiles {
   std::vector<std::size_t> files;  // In the order given.
-  std::string apart;               // What tells it from the first of the list, for people; "" of the first.
+  std::string apart;               // What distinguishes it from the first of the list, for people; "" of the first.
 };
 
 // The run with most files first (the earliest given of equal ones), then the others. Files are of one run if they

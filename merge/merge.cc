@@ -9,10 +9,9 @@
 #include <utility>
 
 #include "core/collective.h"
-#include "core/hash.h"
-#include "core/hex.h"
 #include "core/version.h"
 #include "merge/clock/align.h"
+#include "merge/fresh.h"
 #include "merge/match/clock_bounds.h"
 #include "merge/match/collectives.h"
 #include "merge/match/order.h"
@@ -36,46 +35,6 @@ namespace {
 
 // How far a merge is when a phase begins: shares of the time of large runs.
 constexpr double kAlignFrom = 0.40, kMatchFrom = 0.45, kBreakDownFrom = 0.60, kWriteFrom = 0.90;
-
-std::string_view ClockName(ClockChoice choice) {
-  switch (choice) {
-    case ClockChoice::kAuto:
-      return "auto";
-    case ClockChoice::kOff:
-      return "off";
-    case ClockChoice::kWall:
-      return "wall";
-  }
-  return "auto";
-}
-
-// Counts the changes of what a timeline's figures mean: one that another number made is made again. 1: a step's length
-// is the mean of the ranks' (docs/decisions/step-length.md).
-constexpr std::uint64_t kRules = 1;
-
-// What the result depends on besides the rank files; not the number of threads.
-std::string OptionsHash(const MergeOptions& options) {
-  Hash64 hash;
-  hash.Add(std::string_view(LOCKSTEP_VERSION));
-  hash.Add(kRules);
-  hash.Add(ClockName(options.clock));
-  hash.Add(std::string_view(options.classes));
-  hash.Add(std::string_view(options.window));
-  hash.Add(static_cast<std::uint64_t>(options.first_step));
-  hash.Add(static_cast<std::uint64_t>(options.last_step));
-  return Hex(hash.value());
-}
-
-// Names and sizes of the files that a merge reads.
-std::string InputsHash(const std::string& run_dir) {
-  Hash64 hash;
-  for (const std::string& file : ListRunFiles(run_dir)) {
-    std::error_code ignored;
-    hash.Add(std::string_view(file));
-    hash.Add(static_cast<std::uint64_t>(fs::file_size(fs::path(run_dir) / file, ignored)));
-  }
-  return Hex(hash.value());
-}
 
 class Merger {
  public:
@@ -492,19 +451,6 @@ class Merger {
 
 }  // namespace
 
-std::string SeenFiles(const std::string& run_dir) {
-  Hash64 hash;
-  for (const std::string& file : ListRunFiles(run_dir)) {
-    const fs::path path = fs::path(run_dir) / file;
-    hash.Add(std::string_view(file));
-    if (path.extension() == ".spool") continue;
-    std::error_code ignored;
-    hash.Add(static_cast<std::uint64_t>(fs::file_size(path, ignored)));
-    hash.Add(static_cast<std::uint64_t>(fs::last_write_time(path, ignored).time_since_epoch().count()));
-  }
-  return Hex(hash.value());
-}
-
 Result<Timeline> MergeRun(const MergeOptions& options) {
   if (options.classes != "lockstep" && options.classes != "hta")
     return Error{ErrorCode::kUsage, "unknown classes '" + options.classes + "'", "--classes",
@@ -524,32 +470,5 @@ Result<Timeline> MergeRun(const MergeOptions& options) {
   timeline.seen_files = std::move(seen);
   return timeline;
 }
-
-std::optional<Timeline> OpenFresh(const MergeOptions& options) {
-  std::string seen = SeenFiles(options.run_dir);
-  std::error_code error;
-  const fs::path path = fs::path(options.run_dir) / "timeline.h5";
-  const auto made = fs::last_write_time(path, error);
-  bool fresh = !error;
-  for (const std::string& file : ListRunFiles(options.run_dir)) {
-    if (!fresh) break;
-    const auto changed = fs::last_write_time(fs::path(options.run_dir) / file, error);
-    fresh = !error && changed <= made;
-  }
-  if (!fresh) return std::nullopt;
-  Result<Timeline> timeline = OpenTimeline(options.run_dir);
-  if (!timeline.ok() || timeline.value().Meta("options") != OptionsHash(options) ||
-      timeline.value().Meta("inputs") != InputsHash(options.run_dir))
-    return std::nullopt;
-  timeline.value().seen_files = std::move(seen);
-  return std::move(timeline).value();
-}
-
-Result<Timeline> OpenOrMerge(const MergeOptions& options) {
-  if (std::optional<Timeline> timeline = OpenFresh(options)) return std::move(*timeline);
-  return MergeRun(options);
-}
-
-bool Changed(const Timeline& timeline) { return SeenFiles(timeline.run_dir) != timeline.seen_files; }
 
 }  // namespace lockstep::merge

@@ -1,4 +1,4 @@
-/* Lockstep's public C API: tell the profiler about steps and ranges.
+/* Lockstep's public C API: name steps and ranges for the profiler.
  *
  *   #include "lockstep.h"
  *

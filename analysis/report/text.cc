@@ -1,11 +1,8 @@
 #include "analysis/report/text.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdlib>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -13,6 +10,7 @@
 
 #include "analysis/core/format.h"
 #include "analysis/report/collective_lines.h"
+#include "analysis/report/text_lines.h"
 #include "core/printed.h"
 
 namespace lockstep::report {
@@ -20,30 +18,12 @@ namespace {
 
 constexpr std::size_t kBarColumns = 70, kMaxRankRows = 16, kWorstRanks = 5, kMaxCollectiveRows = 6, kMaxDetails = 3;
 
-struct Glyphs {
-  std::string_view compute, transfer, wait, unsplit, copy, idle, late, arrow, dot, at_most, plus_minus, rest, minus;
-};
-constexpr Glyphs kUnicode{"█", "▒", "░", "▓", "▚", "·", "█", "→", "·", "≤", "±", "…", "–"};
-constexpr Glyphs kAscii{"#", "=", "-", "%", "c", ".", "#", "->", "|", "<=", "+-", "...", "-"};
+// Of a name in a column.
+constexpr std::size_t kNameColumns = 24;
 
-std::size_t Columns(std::string_view text) { return PrintedColumns(text); }
-// Of a name in a column, and of a word in a sentence.
-constexpr std::size_t kNameColumns = 24, kWordColumns = 300;
-std::string Pad(std::string text, std::size_t columns, bool right = false) {
-  const std::size_t have = Columns(text);
-  if (have >= columns) return text;
-  return right ? std::string(columns - have, ' ') + text : text + std::string(columns - have, ' ');
-}
-std::string Repeat(std::string_view glyph, std::size_t n) {
-  std::string text;
-  while (n-- > 0) text += glyph;
-  return text;
-}
-
-class Writer {
+class Writer : private TextLines {
  public:
-  Writer(const analysis::Analysis& analysis, const TextOptions& options)
-      : a_(analysis), options_(options), g_(options.unicode ? kUnicode : kAscii) {}
+  Writer(const analysis::Analysis& analysis, const TextOptions& options) : TextLines(options), a_(analysis) {}
 
   std::string Render() {
     Header();
@@ -53,42 +33,10 @@ class Writer {
     Ranks();
     Collectives();
     Trust();
-    return std::move(out_);
+    return Take();
   }
 
  private:
-  std::string Paint(std::string_view code, std::string_view text) const {
-    return options_.color ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
-  }
-  std::string Bold(std::string_view text) const { return Paint("1", text); }
-  std::string Dim(std::string_view text) const { return Paint("2", text); }
-  // Whatever is in it, it is one line, and obeyed by no terminal but for our colors.
-  void Line(std::string_view text = {}) {
-    std::string line = PrintedLines(text, options_.color);
-    for (std::size_t at = 0; (at = line.find('\n', at)) != std::string::npos;) line.replace(at, 1, "\\x0a");
-    out_ += line;
-    out_ += '\n';
-  }
-  // Breaks at spaces so that no line passes the width; further lines are indented.
-  void Wrapped(std::string_view indent, std::string_view sentence, std::string_view paint = {}) {
-    const std::string clean = Printed(sentence);
-    std::string_view text = clean;
-    std::string line;
-    const auto flush = [&] {
-      Line(std::string(indent) + (paint.empty() ? line : Paint(paint, line)));
-      line.clear();
-    };
-    while (!text.empty()) {
-      const std::size_t space = std::min(text.find(' '), text.size());
-      const std::string word = PrintedShort(text.substr(0, space), kWordColumns);
-      if (!line.empty() && Columns(indent) + Columns(line) + 1 + Columns(word) > options_.width) flush();
-      if (!line.empty()) line += ' ';
-      line += word;
-      text.remove_prefix(std::min(space + 1, text.size()));
-    }
-    if (!line.empty()) flush();
-  }
-
   void Header() {
     const analysis::RunFacts& run = a_.run;
     std::vector<std::string> parts;
@@ -102,12 +50,12 @@ class Writer {
     parts.push_back(fmt::format("{} on {}", ranks, analysis::Plural(run.nodes, "node")));
     if (run.window.first_step)
       parts.push_back(
-          fmt::format("steps {}{}{} ({})", *run.window.first_step, g_.minus, *run.window.last_step, run.steps));
+          fmt::format("steps {}{}{} ({})", *run.window.first_step, glyphs().minus, *run.window.last_step, run.steps));
     else if (run.window.span_ns)
       parts.push_back(fmt::format("{} recorded", analysis::Duration(*run.window.span_ns)));
     for (const std::string& gpu : run.gpus) parts.push_back(gpu);
     std::string line;
-    for (const std::string& part : parts) line += (line.empty() ? "" : fmt::format(" {} ", g_.dot)) + part;
+    for (const std::string& part : parts) line += (line.empty() ? "" : fmt::format(" {} ", glyphs().dot)) + part;
     Wrapped("", line);
     Line();
   }
@@ -124,13 +72,13 @@ class Writer {
   };
   std::vector<Part> Parts() const {
     const analysis::IdentityTerms& t = a_.summary.terms;
-    return {{g_.compute, "compute", t.compute_ns},
-            {g_.transfer, "exposed transfer", t.exposed_transfer_ns},
-            {g_.wait, "waiting", t.exposed_wait_ns},
-            {g_.unsplit, a_.wait_only && a_.mostly_posted ? "exposed, moved in Wait" : "exposed, not split",
+    return {{glyphs().compute, "compute", t.compute_ns},
+            {glyphs().transfer, "exposed transfer", t.exposed_transfer_ns},
+            {glyphs().wait, "waiting", t.exposed_wait_ns},
+            {glyphs().unsplit, a_.wait_only && a_.mostly_posted ? "exposed, moved in Wait" : "exposed, not split",
              t.exposed_unsplit_ns},
-            {g_.copy, "exposed copy", t.exposed_copy_ns},
-            {g_.idle, "idle", t.idle_ns}};
+            {glyphs().copy, "exposed copy", t.exposed_copy_ns},
+            {glyphs().idle, "idle", t.idle_ns}};
   }
 
   void StepBar() {
@@ -139,7 +87,7 @@ class Writer {
     if (s.per_step) {
       std::string spread;
       if (s.job_step_ns_p10 && s.job_step_ns_p99 && *s.job_step_ns_p10 < *s.job_step_ns_p99)
-        spread = fmt::format("   (p10 {} {} p99 {})", analysis::Duration(*s.job_step_ns_p10), g_.dot,
+        spread = fmt::format("   (p10 {} {} p99 {})", analysis::Duration(*s.job_step_ns_p10), glyphs().dot,
                              analysis::Duration(*s.job_step_ns_p99));
       Line("  " + Bold("STEP") + fmt::format("  {} median", analysis::Duration(whole)) + spread);
     } else {
@@ -154,7 +102,7 @@ class Writer {
         entries.push_back(fmt::format("{} {} {} {}", part.glyph, part.name, analysis::Duration(part.ns),
                                       analysis::Percent(part.ns, whole)));
     for (const std::string& entry : entries) {
-      if (!legend.empty() && 2 + Columns(legend) + 4 + Columns(entry) > options_.width) {
+      if (!legend.empty() && 2 + Columns(legend) + 4 + Columns(entry) > width()) {
         Line("  " + legend);
         legend.clear();
       }
@@ -258,15 +206,15 @@ class Writer {
       const analysis::Finding& f = a_.findings[i];
       const std::string kind(analysis::KindOf(f.id).label);
       std::string line = fmt::format("  {}  {} {}", i + 1, Pad(kind, 10), PrintedShort(Printed(f.brief), kWordColumns));
-      std::string price = f.saves_share ? fmt::format("{}{}", f.upper_bound ? std::string(g_.at_most) + " " : "",
+      std::string price = f.saves_share ? fmt::format("{}{}", f.upper_bound ? std::string(glyphs().at_most) + " " : "",
                                                       analysis::Percent(*f.saves_share))
                                         : "no price";
       if (f.saves_ns_per_step)
-        price = fmt::format("{}{}  {}", f.upper_bound ? std::string(g_.at_most) + " " : "",
+        price = fmt::format("{}{}  {}", f.upper_bound ? std::string(glyphs().at_most) + " " : "",
                             analysis::Duration(*f.saves_ns_per_step), analysis::Percent(*f.saves_ns_per_step, whole));
       Line(Pad(line, price_at - 1) + " " + price);
       Wrapped("                ", f.evidence);
-      Wrapped("                ", std::string(g_.arrow) + " " + f.action);
+      Wrapped("                ", std::string(glyphs().arrow) + " " + f.action);
     }
     if (!a_.additivity.empty()) Wrapped("     ", a_.additivity);
     Line();
@@ -369,7 +317,7 @@ class Writer {
         // In floating point: a damaged trace's times may be too large to multiply.
         const auto length =
             static_cast<std::size_t>(10.0 * static_cast<double>(std::min(late, latest)) / static_cast<double>(latest));
-        line += (length > 0 ? Repeat(g_.late, length) + " " : "") + analysis::Duration(late);
+        line += (length > 0 ? Repeat(glyphs().late, length) + " " : "") + analysis::Duration(late);
       }
     }
     while (!line.empty() && line.back() == ' ') line.pop_back();
@@ -386,7 +334,7 @@ class Writer {
       const CollectiveLine& one = lines[i];
       std::string group = one.groups > 1 ? fmt::format("{} x {}", one.groups, one.row->group.size())
                                          : analysis::RankList(one.row->group);
-      if (Columns(group) > 11) group = group.substr(0, 8) + std::string(g_.rest);
+      if (Columns(group) > 11) group = group.substr(0, 8) + std::string(glyphs().rest);
       const auto time = [](const std::optional<std::int64_t>& ns) { return ns ? analysis::Duration(*ns) : "-"; };
       // Where nobody waits there is no rank to name.
       const bool waits = one.longest_wait_ns.value_or(0) > 0 && one.longest_wait_rank.has_value();
@@ -408,11 +356,13 @@ class Writer {
   void Trust() {
     const analysis::Trust& t = a_.trust;
     std::string text;
-    const auto add = [&](const std::string& part) { text += (text.empty() ? "" : fmt::format(" {} ", g_.dot)) + part; };
+    const auto add = [&](const std::string& part) {
+      text += (text.empty() ? "" : fmt::format(" {} ", glyphs().dot)) + part;
+    };
     if (a_.run.ranks > 1) {
       if (t.clock_error_ns_max)
-        add(fmt::format("clock {}{} median, {}{} at most", g_.plus_minus,
-                        analysis::Duration(t.clock_error_ns_p50.value_or(0)), g_.plus_minus,
+        add(fmt::format("clock {}{} median, {}{} at most", glyphs().plus_minus,
+                        analysis::Duration(t.clock_error_ns_p50.value_or(0)), glyphs().plus_minus,
                         analysis::Duration(*t.clock_error_ns_max)));
       else
         add("clock error unknown");
@@ -426,16 +376,8 @@ class Writer {
     }
     if (t.overhead_fraction) add("overhead " + analysis::Percent(*t.overhead_fraction));
     if (t.agent_cpu_fraction) add("agent " + analysis::Percent(*t.agent_cpu_fraction) + " CPU");
-    TrustLine(text);
+    Wrapped("                 ", text, {}, "  " + Bold("TRUST") + "          ");
     Losses();
-  }
-
-  void TrustLine(std::string_view text) {
-    const std::string saved = std::move(out_);
-    out_.clear();
-    Wrapped("                 ", text);
-    out_.replace(0, 17, "  " + Bold("TRUST") + "          ");
-    out_ = saved + out_;
   }
 
   // The same loss of many ranks is one line.
@@ -467,38 +409,14 @@ class Writer {
         text += fmt::format("; {} more in analysis.json", sum.details.size() - kMaxDetails);
       Wrapped("                 ", text, sum.loss->data_loss ? "33" : "2");
       if (!sum.loss->remedy.empty())
-        Wrapped("                   ", std::string(g_.arrow) + " " + sum.loss->remedy, "2");
+        Wrapped("                   ", std::string(glyphs().arrow) + " " + sum.loss->remedy, "2");
     }
   }
 
   const analysis::Analysis& a_;
-  const TextOptions& options_;
-  const Glyphs& g_;
-  std::string out_;
 };
 
-bool LocaleIsUtf8() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* value = std::getenv(name);
-    if (value == nullptr || *value == '\0') continue;
-    std::string text(value);
-    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return text.find("utf-8") != std::string::npos || text.find("utf8") != std::string::npos;
-  }
-  return false;
-}
-
 }  // namespace
-
-TextOptions TextOptions::ForFile(int fd) {
-  TextOptions options;
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  options.color = isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0') &&
-                  !(term != nullptr && std::string_view(term) == "dumb");
-  options.unicode = LocaleIsUtf8();
-  return options;
-}
 
 std::string RenderText(const analysis::Analysis& analysis, const TextOptions& options) {
   return Writer(analysis, options).Render();

@@ -192,7 +192,7 @@ int CodeOf(const Report& report) {
 }
 
 Result<int> Recover(const Flags& flags) {
-  // A file that may not grow is an error to be told, not an end: nothing may be half done.
+  // A file that may not grow is an error to report, not an end: nothing may be half done.
   ::signal(SIGXFSZ, SIG_IGN);
   // Of traces no agent left anything.
   if (!flags.run.empty() && !flags.stale && ingest::HoldsTraces(flags.run)) {

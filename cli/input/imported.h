@@ -27,7 +27,7 @@ void AddRunsArgument(CLI::App& app, std::vector<std::string>& runs);
 
 void ShowImport(Progress& progress, const ingest::ImportProgress& import);
 
-// The run directory that `given` stands for: as ResolveRun tells for one that is a run;
+// The run directory that `given` stands for: as ResolveRun finds it for one that is a run;
 // for trace files and directories of such an import in a cache beside them (DIR/.lockstep/,
 // or below the user's cache directory), made now if it is not there or older. kUsage: a step range for a run.
 Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, const ReadFlags& flags);

@@ -1,5 +1,5 @@
 // NCCL's operations, interposed: the weak ncclX; pncclX stays NCCL's. They see what the
-// plugin is not told: the reduction, the return, operations of communicators of one rank.
+// plugin does not get: the reduction, the return, operations of communicators of one rank.
 
 #include <string.h>
 
@@ -122,7 +122,7 @@ LS_EXPORT Result ncclRecv(void* receive, std::size_t count, int datatype, int pe
 }
 
 // One-sided (2.29): no operation of two ranks, so that none is made of it; each is a call with its name, bytes, partner
-// and times. The plugin is not told of them (2.32.3).
+// and times. The plugin gets no events of them (2.32.3).
 LS_EXPORT Result ncclPutSignal(const void* local, std::size_t count, int datatype, int peer, void* window,
                                std::size_t offset, int signal, int context, unsigned flags, CommHandle comm,
                                Stream stream) {

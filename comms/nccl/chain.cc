@@ -51,7 +51,7 @@ std::uint64_t Keep(void* handle) {
   return 0;
 }
 
-// Whether one of kTries places is likely to be free: asked before their plugin is told of an event.
+// Whether one of kTries places is likely to be free: asked before their plugin gets an event.
 bool Room() {
   const std::uint64_t next = g_number.load(std::memory_order_relaxed) + 1;
   for (std::uint64_t i = 0; i < kTries / 2; ++i)
@@ -73,7 +73,7 @@ void* Theirs(const void* ours) {
   return (id & kChained) != 0 ? HandleOf(id & kNumber) : nullptr;
 }
 
-// NCCL tells of an event also if only its descendants were asked for (2.28.9, plugin/profiler.cc).
+// NCCL passes an event on also if only its descendants were asked for (2.28.9, plugin/profiler.cc).
 std::uint64_t AskedBy(std::uint64_t type) {
   constexpr std::uint64_t kNet = kProxyOp | kProxyStep | kNetPlugin, kOfColl = kNet | kKernelCh | kKernelPhase;
   switch (type) {
@@ -110,7 +110,7 @@ std::uint64_t Known(int version) {
                         : (kKernelPhase << 1) - 1;
 }
 
-// What NCCL must be asked for so that it tells them what they want. It looks after this itself where a plugin's own
+// What NCCL must be asked for so that it gives them what they want. It looks after this itself where a plugin's own
 // init sets the mask, once (2.31.2); ours is set again with each window.
 int Needed(int mask) { return (mask & kKernelPhase) != 0 ? mask | static_cast<int>(kKernelCh) : mask; }
 

@@ -1,6 +1,6 @@
 #pragma once
 // The profiler plugin that the user had set in NCCL_PROFILER_PLUGIN: there is room for one,
-// so ours calls it. It is found as NCCL finds it, is told what its own mask asks for and
+// so ours calls it. It is found as NCCL finds it, gets what its own mask asks for and
 // nothing else, with its own contexts and handles, whether this process records or not.
 
 #include <cstdint>
@@ -28,7 +28,7 @@ bool Active(int host_version);
 void Init(Comm& comm, const char* name, profiler::Logger log);
 void Finalize(Comm& comm);
 
-// Its handle is kept under `number`, 0 if it was not told: it did not ask, or too many events are open.
+// Its handle is kept under `number`, 0 if it did not get the event: it did not ask, or too many events are open.
 // `event` of a host of version 7 is a DescriptorV7, which begins like that.
 std::uint64_t Start(int host_version, Comm* comm, const profiler::Descriptor& event);
 void Stop(std::uint64_t number);

@@ -1,4 +1,4 @@
-// Communicators, interposed. One that the plugin was told of goes by NCCL's own id; else
+// Communicators, interposed. One that the plugin knows goes by NCCL's own id; else
 // its identity is a hash that all its ranks compute alike: of the unique id, or of the
 // parent's, how many were made of it before and the colour.
 
@@ -33,7 +33,7 @@ void Adopt(CommHandle handle, const CallFrame& frame, const Made& made) {
   BindHandle(handle, ref);
 }
 
-// Rank and size of a communicator that is ready; asked of NCCL where no plugin tells them.
+// Rank and size of a communicator that is ready; asked of NCCL where no plugin has them.
 void AskNccl(CommHandle handle, const void* caller, CommFacts& facts) {
   using Query = Result (*)(CommHandle, int*);
   const auto count = reinterpret_cast<Query>(FindReal("ncclCommCount", nullptr, caller));
@@ -74,7 +74,7 @@ Result Create(const char* name, CommHandle* out, Made made, CommHandle parent, C
   if (recording)
     WriteCall({name}, ready ? RefOf(handle) : parent != nullptr ? RefOf(parent) : 0, 0, made.since, end, result);
   else if (ready)
-    NumberOf(FindComm(RefOf(handle)));  // Told although recording is off: what comes later names it.
+    NumberOf(FindComm(RefOf(handle)));  // Recorded although recording is off: what comes later names it.
   return result;
 }
 

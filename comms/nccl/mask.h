@@ -1,5 +1,5 @@
 #pragma once
-// Which events NCCL tells a plugin of: one int in each libnccl, whose address init() is
+// Which events NCCL gives to a plugin: one int in each libnccl, whose address init() is
 // given and which NCCL reads when an operation is called, so changing it tears no operation
 // apart. While recording is off it is 0, and NCCL spends nothing on us.
 //
@@ -18,7 +18,7 @@ namespace lockstep::nccl {
 std::uint8_t OpenMask(int* mask, int wanted);
 // One ends. After the last one the library may be unmapped: the address is forgotten.
 void CloseMask(std::uint8_t index);
-// What a chained plugin wants, ORed to ours. It never rests then: whoever else changes that is not told to us.
+// What a chained plugin wants, ORed to ours. It never rests then: another's change of that is not reported.
 void ChainedMask(int bits);
 // Sets masks that rest although recording is on (another process switched it on). Cheap when there is nothing to do.
 void WakeMasks();

@@ -6,7 +6,7 @@
 // NCCL ends events twice, begins children after their parents' end, and names parents
 // again for each replay of a graph. Its bits:
 //
-//   63..60  NcclEvent; 15: one that only the chained plugin was told of
+//   63..60  NcclEvent; 15: one that only the chained plugin got
 //   59      its begin is in the ring
 //   58      57..0 number the chained plugin's handle (chain.h); else
 //   57..46  ring  45..36 its generation  35..0 count

@@ -4,7 +4,7 @@
 //
 //   plugin.cc       NCCL's profiler plugin: ncclProfiler_v4, _v5, _v6
 //   chain.cc        another plugin beside ours, which the user had set
-//   mask.cc         which events NCCL tells us of, following the capture window
+//   mask.cc         which events NCCL gives us, following the capture window
 //   calls.cc        the interposed operations
 //   creation.cc     the interposed communicator functions
 //   real.cc         where the functions behind ours are
@@ -12,7 +12,7 @@
 //   handles.h       which communicator an ncclComm_t is
 //
 // A communicator has a number of the process, under which records name it. The plugin is
-// told commId, rank and size when it is made; interposition sees the ncclComm_t. The two
+// gets commId, rank and size when it is made; interposition sees the ncclComm_t. The two
 // are one where the plugin's init ran inside the creating call on the same thread, or was
 // the only one of that rank and size, or an operation's API event came within the
 // interposed call of that operation, which proves it.
@@ -84,7 +84,7 @@ void DropComm(CommRef ref);
 CommRef OnlyUnjoined(NcclSource source, std::uint32_t size, std::int32_t rank, std::uint64_t since);
 
 void Announce(Comm& comm);
-// For records: tells of the communicator first if that was not done.
+// For records: records the communicator first if that was not done.
 inline std::uint32_t NumberOf(Comm* comm) {
   if (comm == nullptr) return kNoComm;
   if (comm->announced.load(std::memory_order_relaxed) == 0) [[unlikely]]

@@ -1,7 +1,7 @@
 #pragma once
 // Clock anchors: exchanges between the ranks of an MPI application inside its own
 // MPI_Init and MPI_Finalize, on a private communicator. They give the alignment
-// its ends, and tell the agents where the reference rank's clock service is.
+// its ends, and say to the agents where the reference rank's clock service is.
 //
 // No MPI call that another rank must join is made before every rank's probe has
 // agreed to it (comms/pmpi/agreement.h): in MPI_Init through the launcher's

@@ -56,7 +56,7 @@ Shape Gather(const Comm* comm, int sendcount, MPI_Datatype sendtype, int recvcou
       root);
 }
 
-// Only the root knows all counts; the others tell their own part.
+// Only the root knows all counts; the others know their own part.
 Shape Varying(const Comm* comm, int own_count, MPI_Datatype own_type, const int counts[], MPI_Datatype type, int root) {
   return Rooted(IsRoot(comm, root) ? Elements(Sum(counts, static_cast<std::uint32_t>(N(comm))), type)
                                    : Elements(static_cast<std::uint64_t>(own_count), own_type),

@@ -80,7 +80,7 @@ def main():
     rank, size, local_rank = rank_and_size()
     gpu = options.backend == "nccl" or (options.backend == "auto" and torch.cuda.is_available() and
                                         dist.is_nccl_available())
-    # Ranks beyond the number of GPUs share them: NCCL must be told that (docs/gpu.md).
+    # Ranks beyond the number of GPUs share them: NCCL must know (docs/gpu.md).
     device = torch.device("cuda", local_rank % torch.cuda.device_count()) if gpu else torch.device("cpu")
     if gpu:
         torch.cuda.set_device(device)

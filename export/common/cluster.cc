@@ -57,7 +57,7 @@ std::vector<std::pair<std::uint32_t, std::uint64_t>> ChooseFlows(const merge::Ti
   for (const std::uint32_t row : instances) {
     if (c.last_rank[row] < 0 || !std::binary_search(ranks.begin(), ranks.end(), c.last_rank[row])) continue;
     for (std::size_t m = timeline.FirstMember(row); m < timeline.FirstMember(row + 1); ++m) {
-      // What the clocks cannot tell is no wait to point at.
+      // What is below the clocks' error is no wait to point at.
       if (members.wait_ns[m] <= c.error_ns[row] || members.rank[m] == c.last_rank[row]) continue;
       if (!std::binary_search(ranks.begin(), ranks.end(), members.rank[m])) continue;
       const Wait wait{members.wait_ns[m], static_cast<std::uint32_t>(m)};

@@ -1,5 +1,5 @@
 #pragma once
-// What exporters are told: one rank's events in order of their begin, in cluster time, each with the row of the table
+// What exporters get: one rank's events in order of their begin, in cluster time, each with the row of the table
 // that it comes from. Whoever writes a format decides from kind and row what to say of it.
 
 #include <cstdint>

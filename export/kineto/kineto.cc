@@ -31,7 +31,7 @@ class KinetoWriter final : public Writer {
  public:
   bool Takes(EventKind kind) const override {
     switch (kind) {
-      case EventKind::kCollective:  // Told by their kernels, or by the calls of MPI.
+      case EventKind::kCollective:  // Their kernels, or the calls of MPI, are written.
       case EventKind::kMessage:
       case EventKind::kSensors:
       case EventKind::kCounter:
@@ -321,7 +321,7 @@ class KinetoWriter final : public Writer {
                                ? kMemory[row.host_memory]
                                : "Pinned");
     std::string name(describer_->NameOf(event));
-    // Kineto's names tell the memory as well.
+    // Kineto's names hold the memory as well.
     if (row.kind == schema::CopyKind::kMemset) name += " (Device)";
     if (row.host_memory != schema::HostMemory::kUnknown && row.kind == schema::CopyKind::kHostToDevice)
       name += " (" + host + " -> Device)";

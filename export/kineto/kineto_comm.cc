@@ -110,7 +110,9 @@ void AppendSizes(std::string& out, std::uint64_t in, std::uint64_t elements_out,
   out += '"';
 }
 
-std::uint64_t Elements(std::uint64_t bytes, std::uint16_t dtype) { return bytes / std::max(TextOfDataType(dtype).bytes, 1u); }
+std::uint64_t Elements(std::uint64_t bytes, std::uint16_t dtype) {
+  return bytes / std::max(TextOfDataType(dtype).bytes, 1u);
+}
 
 }  // namespace
 
@@ -142,7 +144,7 @@ void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, cons
   const std::uint32_t comm = c.comm[row];
   const std::uint64_t members = comm < head.comms.rows() ? std::max(head.comms.size[comm], 1u) : 1;
   if (c.bytes[row] > 0) {
-    // The whole array is what all-gather gives and reduce-scatter takes; gather and scatter tell one member's part.
+    // The whole array is what all-gather gives and reduce-scatter takes; gather and scatter name one member's part.
     const std::uint64_t all = Elements(c.bytes[row], c.dtype[row]), part = all / members;
     const bool in_part = kind == CollectiveKind::kAllGather || kind == CollectiveKind::kGather;
     const bool out_part = kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kScatter;

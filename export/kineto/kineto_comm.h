@@ -28,7 +28,7 @@ std::string_view BackendOf(const schema::RankTables& head);
 // The list of groups in distributedInfo: `[{"pg_name": ...}, ...]`.
 std::string GroupList(const schema::RankTables& head, const CommMembers& members);
 
-// World ranks of a row of comms in its own order, empty if nothing tells.
+// World ranks of a row of comms in its own order, empty if they are not known.
 std::vector<std::int32_t> MembersOf(const schema::RankTables& head, const CommMembers& members, std::uint32_t comm);
 
 }  // namespace lockstep::exporters

@@ -9,6 +9,7 @@
 
 #include "core/collective.h"
 #include "ingest/map/args.h"
+#include "ingest/map/comm_operations.h"
 #include "ingest/map/names.h"
 #include "trace/file/strings.h"
 
@@ -17,24 +18,6 @@ namespace {
 
 using schema::kNone;
 using schema::kNoTime;
-
-constexpr std::uint32_t kNoOp = kNone;
-
-// What a CPU event, or a pair of one inside the other, says about one operation.
-struct Operation {
-  std::uint32_t thread = kNone;
-  std::int64_t begin_ns = 0, end_ns = 0;
-  std::int64_t external_id = -1;
-  CommArgs args;
-  std::uint32_t annotation = kNone;
-  std::int64_t input_elements = -1;
-  std::uint32_t input_type = kNone;
-  CollectiveKind kind = CollectiveKind::kNone;
-  int direction = -1;         // Point-to-point: 0 send, 1 receive.
-  std::uint32_t kernels = 0;  // That it launched.
-
-  bool usable() const { return kind != CollectiveKind::kNone || direction >= 0; }
-};
 
 // A kernel that communicates.
 struct Carrier {
@@ -56,10 +39,9 @@ struct Launch {
 class Finder {
  public:
   Finder(MappedTrace& trace, std::string_view distributed_info, std::int32_t rank, std::int64_t world_size)
-      : trace_(trace), t_(trace.tables), groups_(trace, distributed_info, world_size), rank_(rank) {}
+      : trace_(trace), t_(trace.tables), groups_(trace, distributed_info, world_size), rank_(rank), ops_(trace) {}
 
   CommunicationFacts Run() {
-    MakeOperations();
     FindLaunches();
     FindCarriers();
     FindTogether();
@@ -72,75 +54,6 @@ class Finder {
  private:
   std::string_view Text(std::uint32_t id) const { return lockstep::trace::TextOf(t_, id); }
 
-  // "nccl:all_reduce" lies inside its record_param_comms: together one operation.
-  // Either may be missing: the first before PyTorch 1.12 or in traces cut down by
-  // other tools, the second where nothing but annotations was kept.
-  void MakeOperations() {
-    auto& events = trace_.comm_events;
-    std::stable_sort(events.begin(), events.end(), [](const CommEvent& a, const CommEvent& b) {
-      return std::tuple(a.thread, a.begin_ns, -a.end_ns, a.kind) < std::tuple(b.thread, b.begin_ns, -b.end_ns, b.kind);
-    });
-    std::vector<std::uint32_t> open;  // Operations of records around the current event.
-    for (std::size_t i = 0; i < events.size(); ++i) {
-      const CommEvent& event = events[i];
-      if (i > 0 && events[i - 1].thread != event.thread) open.clear();
-      while (!open.empty() && ops_[open.back()].end_ns <= event.begin_ns) open.pop_back();
-      if (event.kind == CommEvent::kAnnotation && !open.empty() && ops_[open.back()].annotation == kNone) {
-        Operation& op = ops_[open.back()];
-        op.annotation = event.name;
-        if (event.input_elements >= 0) op.input_elements = event.input_elements;
-        if (event.input_type != kNone) op.input_type = event.input_type;
-        continue;
-      }
-      Operation op;
-      op.thread = event.thread;
-      op.begin_ns = event.begin_ns;
-      op.end_ns = event.end_ns;
-      op.external_id = event.external_id;
-      op.args = event.args;
-      if (event.kind == CommEvent::kAnnotation) op.annotation = event.name;
-      op.input_elements = event.input_elements;
-      op.input_type = event.input_type;
-      if (event.kind == CommEvent::kRecord) open.push_back(static_cast<std::uint32_t>(ops_.size()));
-      ops_.push_back(std::move(op));
-    }
-    for (std::uint32_t i = 0; i < ops_.size(); ++i) {
-      Operation& op = ops_[i];
-      for (const std::uint32_t name : {op.args.name, op.annotation}) {
-        if (name == kNone || op.usable()) continue;
-        op.direction = Direction(Text(name));
-        if (op.direction < 0) op.kind = KindOfOperation(Text(name));
-      }
-      if (op.external_id >= 0) by_external_.emplace(op.external_id, i);
-      by_thread_[op.thread].push_back(i);
-    }
-    for (auto& [thread, list] : by_thread_) {
-      std::int64_t latest = kNoTime;
-      auto& reach = reach_[thread];
-      for (const std::uint32_t op : list) reach.push_back(latest = std::max(latest, ops_[op].end_ns));
-    }
-  }
-
-  // The innermost operation around a time on a thread.
-  std::uint32_t OperationAt(std::uint32_t thread, std::int64_t ns) const {
-    const auto list = by_thread_.find(thread);
-    if (list == by_thread_.end()) return kNoOp;
-    const auto& reach = reach_.at(thread);
-    auto at = static_cast<std::size_t>(
-        std::upper_bound(list->second.begin(), list->second.end(), ns,
-                         [&](std::int64_t t, std::uint32_t op) { return t < ops_[op].begin_ns; }) -
-        list->second.begin());
-    std::uint32_t outer = kNoOp;
-    // Operations nest a few deep; one that seems to last for ever must not cost a walk each time.
-    for (int look = 0; look < 256 && at-- > 0 && reach[at] >= ns; ++look) {
-      const std::uint32_t op = list->second[at];
-      if (ops_[op].end_ns < ns) continue;
-      if (ops_[op].usable()) return op;
-      if (outer == kNoOp) outer = op;
-    }
-    return outer;
-  }
-
   void FindLaunches() {
     std::unordered_set<std::uint64_t> wanted;
     for (const CommKernel& kernel : trace_.comm_kernels) wanted.insert(t_.kernels.correlation[kernel.row]);
@@ -149,7 +62,7 @@ class Finder {
       if ((t_.api.kind[i] != schema::ApiKind::kLaunch && t_.api.kind[i] != schema::ApiKind::kGraphLaunch) ||
           t_.api.correlation[i] == 0)
         continue;
-      const std::uint32_t op = OperationAt(t_.api.thread[i], t_.api.begin_ns[i]);
+      const std::uint32_t op = ops_.At(t_.api.thread[i], t_.api.begin_ns[i]);
       if (op == kNoOp && !wanted.contains(t_.api.correlation[i])) continue;
       // A graph's kernels were recorded when it was captured: what is around its launch is not theirs.
       const bool graph = t_.api.kind[i] == schema::ApiKind::kGraphLaunch;
@@ -203,8 +116,7 @@ class Finder {
         // Newer versions give the kernel its operation's number; older ones its own correlation.
         const bool named =
             kernel->external_id >= 0 && static_cast<std::uint64_t>(kernel->external_id) != t_.kernels.correlation[row];
-        if (carrier.op == kNoOp && named)
-          if (const auto at = by_external_.find(kernel->external_id); at != by_external_.end()) carrier.op = at->second;
+        if (carrier.op == kNoOp && named) carrier.op = ops_.OfExternal(kernel->external_id);
       }
       if (carrier.op != kNoOp) ++ops_[carrier.op].kernels;
       t_.kernels.work[row] = schema::Work::kCommunication;
@@ -216,7 +128,7 @@ class Finder {
     });
   }
 
-  bool Fits(const Operation& op, CollectiveKind kernel) const {
+  bool Fits(const CommOperation& op, CollectiveKind kernel) const {
     if (kernel == CollectiveKind::kNone) return true;
     if (kernel != CollectiveKind::kSendRecv) return op.kind == kernel || op.kind == CollectiveKind::kBarrier;
     return op.direction >= 0 || op.kind == CollectiveKind::kAllToAll || op.kind == CollectiveKind::kGather ||
@@ -230,16 +142,15 @@ class Finder {
     for (Carrier& carrier : carriers_)
       if (carrier.launch_ns != kNoTime) by_thread[carrier.thread].push_back(&carrier);
     for (auto& [thread, list] : by_thread) {
-      const auto ops = by_thread_.find(thread);
-      if (ops == by_thread_.end()) continue;
+      const std::vector<std::uint32_t>& ops = ops_.OfThread(thread);
       std::stable_sort(list.begin(), list.end(),
                        [](const Carrier* a, const Carrier* b) { return a->launch_ns < b->launch_ns; });
       std::size_t at = 0;
       for (Carrier* carrier : list) {
         std::vector<std::uint32_t> waiting;
-        for (; at < ops->second.size() && ops_[ops->second[at]].begin_ns <= carrier->launch_ns; ++at) {
-          const Operation& op = ops_[ops->second[at]];
-          if (op.usable() && op.kernels == 0 && op.end_ns <= carrier->launch_ns) waiting.push_back(ops->second[at]);
+        for (; at < ops.size() && ops_[ops[at]].begin_ns <= carrier->launch_ns; ++at) {
+          const CommOperation& op = ops_[ops[at]];
+          if (op.usable() && op.kernels == 0 && op.end_ns <= carrier->launch_ns) waiting.push_back(ops[at]);
         }
         const bool alone = (carrier->op != kNoOp && ops_[carrier->op].usable()) ||
                            (carrier->own != nullptr && KindOfArgs(*carrier->own) != CollectiveKind::kNone);
@@ -357,7 +268,7 @@ class Finder {
     return bytes;
   }
 
-  // Sizes given one by one may differ between members; where nothing is told they may too.
+  // Sizes given one by one may differ between members; where nothing is known they may too.
   bool Uneven(const CommArgs& args) const {
     if (args.in_split == kNone && args.out_split == kNone) return true;
     for (const std::uint32_t split : {args.in_split, args.out_split})
@@ -377,7 +288,7 @@ class Finder {
       if (carrier.group == kNone) continue;
       const std::int64_t begin = t_.kernels.begin_ns[carrier.row];
       const std::int64_t end = begin + t_.kernels.duration_ns[carrier.row];
-      const Operation* op = carrier.op == kNoOp ? nullptr : &ops_[carrier.op];
+      const CommOperation* op = carrier.op == kNoOp ? nullptr : &ops_[carrier.op];
       // One operation in several kernels lasts from the first one's start to the last one's end.
       if (op != nullptr && op->usable() && op->kernels > 1) {
         const auto [at, fresh] = row_of_op.try_emplace(carrier.op, rows.size());
@@ -511,10 +422,7 @@ class Finder {
   schema::RankTables& t_;
   Groups groups_;
   const std::int32_t rank_;
-  std::vector<Operation> ops_;
-  std::unordered_map<std::int64_t, std::uint32_t> by_external_;
-  std::map<std::uint32_t, std::vector<std::uint32_t>> by_thread_;  // Operations in order of their begin.
-  std::map<std::uint32_t, std::vector<std::int64_t>> reach_;       // Latest end so far, beside them.
+  CommOperations ops_;
   std::unordered_map<std::uint64_t, Launch> launches_;
   std::map<std::uint32_t, std::vector<std::pair<std::int64_t, std::int64_t>>> operators_;
   std::vector<Carrier> carriers_;  // By begin.

@@ -1,5 +1,5 @@
 #pragma once
-// Process groups as traces tell them -> rows of comms that mean the same on every
+// Process groups as traces describe them -> rows of comms that mean the same on every
 // member rank.
 //
 // What names a group: its name, its description and its member ranks together.

@@ -39,7 +39,7 @@ struct CommArgs {
   std::int64_t rank_start = -1, rank_stride = -1;
   std::int64_t source = -1, destination = -1;  // World ranks of point-to-point.
   std::int64_t seq = -1;
-  // NCCL's own number of the communicator, the same on all its members; 0 not told.
+  // NCCL's own number of the communicator, the same on all its members; 0 not known.
   std::uint64_t communicator = 0;
 
   bool any() const { return name != schema::kNone || group != schema::kNone || group_size >= 0; }

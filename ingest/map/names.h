@@ -37,7 +37,7 @@ std::int64_t StepNumber(std::string_view name);
 // "nccl:all_to_all", "reduce_scatter_tensor_coalesced". kNone: no collective ("wait", "init").
 CollectiveKind KindOfOperation(std::string_view name);
 // Of a communication kernel's: "ncclDevKernel_AllGather_RING_LL(...)". kSendRecv
-// is all NCCL tells of all-to-all, gather, scatter and send/receive; kNone: it does
+// is all that NCCL says of all-to-all, gather, scatter and send/receive; kNone: it does
 // not say (ncclDevKernel_Generic, other libraries).
 CollectiveKind KindOfKernel(std::string_view name);
 

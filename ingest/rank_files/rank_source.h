@@ -27,9 +27,9 @@ class RankSource {
   virtual ~RankSource() = default;
 
   // What a merge keeps for its whole length: the tables that say who the rank was, its
-  // strings, communicators, steps, windows and clock (schema::kHead); of collectives and p2p the
-  // columns that it uses, the others are empty. The long tables (schema::kPieces) are read
-  // through OpenEvents.
+  // strings, communicators, steps, windows and clock (schema::kHead); of collectives and p2p (schema::kHeadInPart)
+  // all columns but the few that hdf5_source.cc names; a file gives those empty. The long tables (schema::kPieces) are
+  // read through OpenEvents.
   ReadTables ReadHead() const;
   std::unique_ptr<EventReader> OpenEvents() const { return LoadEvents(); }
   ReadTables ReadAll() const;

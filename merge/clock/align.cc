@@ -11,6 +11,7 @@
 #include "merge/clock/clock_map.h"
 #include "merge/clock/comm_graph.h"
 #include "merge/clock/corridor.h"
+#include "merge/clock/domains.h"
 #include "merge/clock/end_fit.h"
 #include "merge/clock/fit.h"
 #include "merge/parallel.h"
@@ -22,28 +23,11 @@ using enum schema::ClockMethod::Value;
 
 // Without the system's own estimate (an unsynchronised machine reports 16 s): what NTP keeps within.
 constexpr std::int64_t kWallErrorNs = 10'000'000;
-// Two clocks that differ by more than this within one domain are not one clock.
-constexpr std::int64_t kSameClockNs = 1'000;
 constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
 // Ends further apart than this are worth a word: the error they make is printed everywhere.
 constexpr std::int64_t kWideSkewNs = 50'000;
 // Mapped domains' instances are joined when as many rows wait as are there, and at least this many.
 constexpr std::size_t kJoinRows = 1 << 20;
-
-struct Domain {
-  std::vector<const AlignRank*> ranks;  // By rank.
-  std::int64_t begin_ns = 0, end_ns = -1;
-  ClockMap map;
-  bool mapped = false;
-  std::vector<OffsetKnot> knots;  // What the map was fitted to.
-  std::uint64_t wide = 0, jumps = 0;
-  std::vector<InstanceBounds> instances;
-  bool imported = true;    // All its ranks are.
-  bool by_ends = false;    // Fitted to the ends of collectives.
-  bool unrelated = false;  // Not to the reference: only to the others of its component.
-
-  std::int32_t leader() const { return ranks.front()->rank; }
-};
 
 struct Exchanges {
   // (file's rank, burst, transport) names a burst; values are bounds as seen from the domain.
@@ -60,10 +44,10 @@ class Aligner {
   Result<AlignResult> Run();
 
  private:
-  void MakeDomains();
   void CollectExchanges();
   void CollectInstances();
   CommGraph Graph() const;
+  void NumberDomains();
   void ChooseReference();
   void Transfers();
   bool FitFromBursts(std::size_t domain);
@@ -93,45 +77,6 @@ class Aligner {
   AlignResult result_;
 };
 
-// Ranks whose check against a rank of the same domain failed.
-std::vector<std::int32_t> OddRanks(const std::vector<const AlignRank*>& ranks) {
-  std::vector<std::int32_t> odd;
-  for (const AlignRank* rank : ranks) {
-    if (rank->bursts == nullptr) continue;
-    for (std::size_t i = 0; i < rank->bursts->rows(); ++i) {
-      const auto row = rank->bursts->Get(i);
-      if (row.purpose != schema::Purpose::kCheck) continue;
-      const OffsetBounds bounds = BoundsOfOwn(row.send_ns, row.peer_receive_ns, row.peer_send_ns, row.receive_ns);
-      if (bounds.low_ns <= kSameClockNs && bounds.high_ns >= -kSameClockNs) continue;
-      odd.push_back(rank->rank);
-      break;
-    }
-  }
-  return odd;
-}
-
-void Aligner::MakeDomains() {
-  odd_ranks_ = OddRanks(ranks_);
-  std::map<std::string, std::size_t> index;
-  for (const AlignRank* rank : ranks_) {
-    const bool odd = std::binary_search(odd_ranks_.begin(), odd_ranks_.end(), rank->rank);
-    const std::string name = rank->domain.empty() || odd ? "rank " + std::to_string(rank->rank) : rank->domain;
-    const auto [at, fresh] = index.try_emplace(name, domains_.size());
-    if (fresh) domains_.emplace_back();
-    Domain& domain = domains_[at->second];
-    domain.ranks.push_back(rank);
-    domain.imported &= rank->imported;
-    domain_of_.try_emplace(rank->rank, at->second);
-    if (rank->begin_ns == 0 && rank->end_ns == 0) continue;
-    if (domain.begin_ns > domain.end_ns) {
-      domain.begin_ns = rank->begin_ns;
-      domain.end_ns = rank->end_ns;
-    }
-    domain.begin_ns = std::min(domain.begin_ns, rank->begin_ns);
-    domain.end_ns = std::max(domain.end_ns, rank->end_ns);
-  }
-}
-
 void Aligner::CollectExchanges() {
   for (const AlignRank* rank : ranks_) {
     if (rank->bursts == nullptr) continue;
@@ -158,6 +103,10 @@ void Aligner::ChooseReference() {
   for (const std::size_t c : component) ++sizes[c];
   const auto largest = std::max_element(sizes.begin(), sizes.end()) - sizes.begin();
   std::rotate(domains_.begin(), domains_.begin() + largest, domains_.begin() + largest + 1);
+  NumberDomains();
+}
+
+void Aligner::NumberDomains() {
   for (std::size_t d = 0; d < domains_.size(); ++d)
     for (const AlignRank* rank : domains_[d].ranks) domain_of_[rank->rank] = d;
 }
@@ -454,7 +403,8 @@ void Aligner::Emit() {
 
 Result<AlignResult> Aligner::Run() {
   if (ranks_.empty()) return std::move(result_);
-  MakeDomains();
+  std::tie(domains_, odd_ranks_) = MakeDomains(ranks_);
+  NumberDomains();
   if (choice_ != ClockChoice::kOff && domains_.size() > 1) ChooseReference();
   if (choice_ == ClockChoice::kOff) {
     for (Domain& domain : domains_) domain.map.knots = {{domain.begin_ns, 0, 0, 0}};

@@ -8,6 +8,7 @@
 
 #include "core/collective.h"
 #include "merge/match/awaited.h"
+#include "merge/match/collective_losses.h"
 #include "merge/match/comm_groups.h"
 #include "merge/match/instance_key.h"
 #include "merge/match/order.h"
@@ -32,20 +33,6 @@ struct FlatMember {
   std::uint32_t rank, row;
 };
 
-// Why an instance lacks a member.
-struct Lack {
-  enum Why : std::uint8_t {
-    kNothing,      // It lacks none.
-    kCut,          // Windows, deaths and missing files explain it.
-    kOutside,      // It lies outside of what some rank recorded.
-    kOpen,         // Imported: it fits several places in the other ranks' order.
-    kFitsNowhere,  // Imported: it fits none.
-    kMember,       // Some member does not know the communicator.
-    kRank,         // `rank` should have it.
-  } why = kNothing;
-  std::int32_t rank = -1;
-};
-
 class Matcher {
  public:
   Matcher(const std::vector<MatchRank>& ranks, std::size_t absent_ranks, unsigned jobs)
@@ -60,8 +47,8 @@ class Matcher {
     ParallelChunks(jobs_, order_.size(), 4096, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) Fill(i);
     });
-    CountMissing();
-    CountMismatches();
+    CountMissing(lacks_, out_);
+    CountMismatches(ranks_, doubled_, out_);
     return std::move(out_);
   }
 
@@ -443,58 +430,6 @@ class Matcher {
 
   bool AnyCut() const {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const MatchRank& r) { return r.cut_begin || r.cut_end; });
-  }
-
-  std::string Describe(std::size_t i) const {
-    const schema::TlCollectives& c = out_.collectives;
-    std::string text(Name(static_cast<CollectiveKind>(c.kind[i])));
-    if (c.seq[i] < kAmbiguousSeq) text += " number " + std::to_string(c.seq[i]);
-    if (c.start[i] > 0) text += " start " + std::to_string(c.start[i]);
-    return text;
-  }
-
-  void CountMissing() {
-    std::string first;
-    for (std::size_t i = 0; i < lacks_.size(); ++i) {
-      const auto [why, rank] = lacks_[i];
-      if (why == Lack::kNothing || why == Lack::kOpen) continue;  // Open ones were counted when numbers were given.
-      if (why == Lack::kCut || why == Lack::kOutside) {
-        ++out_.cut;
-        out_.outside += why == Lack::kOutside;
-        continue;
-      }
-      if (out_.unmatched++ > 0) continue;
-      if (why == Lack::kFitsNowhere)
-        first = Describe(i) + " of rank " + std::to_string(out_.members.rank[out_.first_member[i]]) +
-                " fits nowhere in the order of the other ranks' operations";
-      else
-        first =
-            Describe(i) + " has no row on " + (why == Lack::kMember ? "some member" : "rank " + std::to_string(rank));
-    }
-    if (out_.unmatched > 0)
-      out_.losses.push_back(MakeLoss(-1, Loss::kUnmatchedCollective, out_.unmatched, "first: " + first));
-  }
-
-  void CountMismatches() {
-    std::string first;
-    for (std::size_t i = 0; i < out_.collectives.rows(); ++i) {
-      if (!out_.collectives.mismatch[i]) continue;
-      if (out_.mismatched++ > 0) continue;
-      first = "first: number " + std::to_string(out_.collectives.seq[i]) + " is";
-      for (std::size_t m = out_.first_member[i]; m < out_.first_member[i + 1] && first.size() < 160; ++m) {
-        const std::int32_t rank = out_.members.rank[m];
-        const auto at = std::find_if(ranks_.begin(), ranks_.end(), [&](const MatchRank& r) { return r.rank == rank; });
-        const schema::Collectives& rows = at->tables->collectives;
-        const std::uint32_t row = out_.members.row[m];
-        first += (m == out_.first_member[i] ? " " : ", ") +
-                 std::string(Name(static_cast<CollectiveKind>(rows.kind[row]))) + " of " +
-                 std::to_string(rows.bytes[row]) + " bytes on rank " + std::to_string(rank);
-      }
-    }
-    if (out_.mismatched > 0) out_.losses.push_back(MakeLoss(-1, Loss::kCollectiveMismatch, out_.mismatched, first));
-    if (doubled_ > 0)
-      out_.losses.push_back(MakeLoss(-1, Loss::kCollectiveMismatch, doubled_, "rows with the key of an earlier row"));
-    out_.mismatched += doubled_;
   }
 
   const std::vector<MatchRank>& ranks_;

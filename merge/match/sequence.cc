@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
-#include <tuple>
 
 #include "core/hash.h"
 #include "core/order_statistics.h"
@@ -48,9 +47,6 @@ constexpr double kSteps = 0.6, kStepsMargin = 0.3, kStepsWhole = 0.95;
 // candidates would make, and all up to a short step's length.
 constexpr std::size_t kSelfShifts = 64;
 constexpr std::int64_t kSelfNear = 48;
-// Votes for a clock difference: from how many own operations, against how long a spine (all pairs are held in memory),
-// how many it takes, and how many more than for any other difference.
-constexpr std::size_t kVoteOps = 64, kVoteSpine = 20'000, kVotesLeast = 3, kVotesRatio = 2;
 // What wall clocks are usually within of one another (NTP); a step must be much longer to be identified by them.
 constexpr std::int64_t kWallNs = 10'000'000;
 // How many times further off by the clocks the next position must be: wall clocks are a guess, a relation found on
@@ -217,7 +213,7 @@ class Finder {
                                        {Method::kClock, kLookFar},
                                        {Method::kClock, kLookNear}}) {
       if (method == Method::kVotes) {
-        if (auto best = ByVotes()) return best;
+        if (auto best = PositionByVotes(spine_, own_, prior_)) return best;
         continue;
       }
       if (own_.size() <= kShort && spine_.size() <= kShort)
@@ -230,52 +226,6 @@ class Finder {
       }
     }
     return std::nullopt;
-  }
-
-  // Where so much is missing that no stretch fits as a whole: each pair of operations that
-  // look alike votes for the clock difference under which they would be one. The true one
-  // gets a vote of nearly every operation, any other by chance.
-  std::optional<Candidate> ByVotes() const {
-    if (spine_.size() > kVoteSpine) return std::nullopt;
-    const std::size_t n = std::min(own_.size(), kVoteOps), begin = (own_.size() - n) / 2;
-    struct Vote {
-      std::int64_t difference_ns;
-      std::uint32_t own, spine;
-    };
-    std::vector<Vote> votes;
-    for (std::size_t j = begin; j < begin + n; ++j)
-      for (std::size_t i = 0; i < spine_.size(); ++i)
-        if (own_[j].together && spine_[i].together && Compatible(spine_[i], own_[j]))
-          votes.push_back({Difference(i, j), static_cast<std::uint32_t>(j), static_cast<std::uint32_t>(i)});
-    if (votes.empty()) return std::nullopt;
-    std::sort(votes.begin(), votes.end(), [](const Vote& a, const Vote& b) {
-      return std::tie(a.difference_ns, a.own, a.spine) < std::tie(b.difference_ns, b.own, b.spine);
-    });
-    const std::int64_t width = kLeaveTogetherNs + DriftWithin(own_[begin + n - 1].end_ns - own_[begin].end_ns);
-    // Votes within a width, from each on; the best, and the best that is not the same once more.
-    std::vector<std::size_t> ends(votes.size());
-    std::size_t best = 0, end = 0;
-    for (std::size_t k = 0; k < votes.size(); ++k) {
-      while (end < votes.size() && votes[end].difference_ns - votes[k].difference_ns <= width) ++end;
-      ends[k] = end;
-      if (end - k > ends[best] - best) best = k;
-    }
-    std::size_t second = 0;
-    for (std::size_t k = 0; k < votes.size(); ++k)
-      if (std::llabs(votes[k].difference_ns - votes[best].difference_ns) > 2 * width)
-        second = std::max(second, ends[k] - k);
-    const std::size_t count = ends[best] - best;
-    if (count < kVotesLeast || 2 * count < std::min(n, spine_.size()) || kVotesRatio * second > count)
-      return std::nullopt;
-    const Vote& middle = votes[best + count / 2];
-    Candidate c;
-    c.shift = static_cast<std::int64_t>(middle.spine) - static_cast<std::int64_t>(middle.own);
-    c.seed = middle.own;
-    c.pairs = c.agree = c.together = count;
-    c.offset_ns = middle.difference_ns;
-    c.spread_ns = (votes[ends[best] - 1].difference_ns - votes[best].difference_ns) / 2;
-    if (prior_.within_ns > 0 && std::llabs(c.offset_ns - prior_.offset_ns) > prior_.within_ns) return std::nullopt;
-    return c;
   }
 
   // The likely ones: same index, and nearest by the clock. If such a one keeps the rhythm

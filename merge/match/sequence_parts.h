@@ -1,11 +1,12 @@
 #pragma once
-// What the two halves of Spine::Match share: finding the position of one operation (sequence.cc), and from there on
-// which is which (sequence_walk.cc).
+// What the parts of Spine::Match share: finding the position of one operation (sequence.cc, sequence_votes.cc), and
+// from there on which is which (sequence_walk.cc).
 
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <vector>
 
 #include "core/order_statistics.h"
@@ -40,6 +41,11 @@ struct Candidate {
   std::array<Run, 2> runs;
   std::size_t symbols = 0;  // Longest stretch whose symbols agree.
 };
+
+// Each pair of operations that look alike votes for the clock difference under which they would be one. The true one
+// gets a vote of nearly every operation, any other by chance. None: no difference has enough more than the others.
+std::optional<Candidate> PositionByVotes(const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& own,
+                                         const OffsetPrior& prior);
 
 // Pairs the operations before and after the position; fills all of `match` but `fit`.
 void WalkFrom(const Candidate& position, const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& own,

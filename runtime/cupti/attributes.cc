@@ -20,7 +20,7 @@ constexpr Ours kOurs[] = {{kAttributeDeviceBufferSize, sizeof(std::size_t), std:
                           // Threads that launch do not wait for one another. Kineto leaves it off behind it.
                           {kAttributePerThreadBuffer, 1, 1}};
 
-// For libraries that do not tell (headers of CUDA 12.8 and 13.0).
+// For libraries that do not say (headers of CUDA 12.8 and 13.0).
 std::uint64_t Default(int attribute, std::uint32_t version) {
   switch (attribute) {
     case kAttributeDeviceBufferSize:

@@ -41,7 +41,7 @@ Buffer* BufferPool::Fresh(std::uint32_t limit, std::uint32_t state) {
     if (index >= std::min(limit, kMost)) return nullptr;
   } while (!used_.compare_exchange_weak(index, index + 1));
   Buffer& buffer = buffers_[index];
-  // From the system, zeroed: CUPTI is told so, or it would do that in the application's thread.
+  // From the system, zeroed: CUPTI knows that, or it would do that in the application's thread.
   buffer.memory = static_cast<std::uint8_t*>(calloc(1, buffer_bytes_));
   if (buffer.memory == nullptr) return nullptr;  // The place stays empty.
   buffer.state.store(state, std::memory_order_release);

@@ -148,7 +148,7 @@ Refusal Arm() {
   if ((options & kGpuMemoryRecords) != 0) Enable(kKindMemory2);
   if ((options & kGpuGraphsWhole) != 0) {
     Enable(kKindGraphTrace);
-    // Without it graphs that a graph launches on the GPU are told node by node, or not at all.
+    // Without it graphs that a graph launches on the GPU are recorded node by node, or not at all.
     Enable(kKindDeviceGraphTrace);
   }
   if (capture.armed_ticks == 0) capture.armed_ticks = ring::Ticks();

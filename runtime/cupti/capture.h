@@ -57,7 +57,7 @@ struct Capture {
 };
 extern Capture g_capture;
 
-// One thread at a time tells CUPTI what to do: the flusher, and threads of another profiler. These
+// One thread at a time configures CUPTI: the flusher, and threads of another profiler. These
 // wait for a bounded time only, because they may hold locks of CUPTI that the flusher needs; then
 // they go on without.
 class Control {

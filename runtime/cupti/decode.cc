@@ -141,7 +141,7 @@ void Decoder::Settle(bool fall_back, std::uint32_t older) {
 }
 
 void Decoder::Round(bool last) {
-  // Calls are told when they return, within a round or two; a thread's buffer may be held up by one that waits.
+  // Calls are recorded when they return, within a round or two; a thread's buffer may be held up by one that waits.
   constexpr std::uint32_t kRounds = 4;
   Settle(true, last ? round_ : round_ - kRounds);
   round_ += 1;

@@ -45,7 +45,7 @@ class Decoder {
     high_ticks_ = high_ticks;
   }
   void Scale(const TimeScale& scale) { scale_ = scale; }
-  // CUPTI gave out what it had: GPU work whose launching call has not been told in several rounds, or by the end, is
+  // CUPTI gave out what it had: GPU work whose launching call has not come in several rounds, or by the end, is
   // placed by its own time.
   void Round(bool last);
   // Nothing that began before this moment is still held back.

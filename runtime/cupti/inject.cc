@@ -2,7 +2,7 @@
 // names, before any context exists, on the application's thread.
 //
 // Whatever fails, the answer is 1 and the application goes on without GPU activity being recorded;
-// the user is told once, and the run's files say it.
+// a line says so once, and the run's files say it.
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #pragma once
 // Whether recording was on when a call was made, by the call's correlation id: GPU work belongs to the window
-// in which it was launched, and runs, and is told, long after. Two bits for each of the latest 16 million ids,
+// in which it was launched, and runs, and is recorded, long after. Two bits for each of the latest 16 million ids,
 // far more than any driver queues. Ids are 32 bits, count up and begin again at 0. One thread.
 
 #include <string.h>

@@ -1,5 +1,5 @@
 #pragma once
-// GPU records whose launch has not been told yet. CUPTI writes calls and GPU work into different buffers and gives
+// GPU records whose launch has not come yet. CUPTI writes calls and GPU work into different buffers and gives
 // these out in no order, so either may come first. Bounded, and flat: 64 Ki records at most. One thread.
 
 #include <cstdint>

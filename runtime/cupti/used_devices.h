@@ -1,5 +1,5 @@
 #pragma once
-// Which GPUs the process uses, from the driver itself. CUPTI tells it in records, but these come with a buffer, and
+// Which GPUs the process uses, from the driver itself. CUPTI writes it in records, but these come with a buffer, and
 // a buffer does not come while anything in it is unfinished: on a busy GPU seconds later.
 
 #include <cstdint>

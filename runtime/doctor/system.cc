@@ -89,7 +89,7 @@ Finding TestScratch(const Machine& machine) {
   if (fd < 0)
     return {Status::kBlocker, fmt::format("runs cannot be written to {}: {}", place.string(), std::strerror(errno)),
             elsewhere};
-  // What a run writes is what its ranks make per second, and some MB are enough to tell a disk from a crawl.
+  // What a run writes is what its ranks make per second, and some MB are enough to show whether the disk is too slow.
   const std::vector<char> block(4 * kMiB, 'x');
   constexpr std::uint64_t kMost = 64 * kMiB;
   std::uint64_t written = 0;

@@ -62,7 +62,7 @@ const char* PayloadText(const NvtxName* domain, const nvtx::PayloadData* data, s
 
 // nvtx_nccl.cc. The call that a range of NCCL's stands for, counted; recording may be off.
 NcclRange ReadNccl(const NvtxName* domain, const nvtx::PayloadData* data, std::size_t count);
-// Payloads that come with the end of a range tell of communicators.
+// Payloads that come with the end of a range describe communicators.
 void LearnNccl(const NvtxName* domain, const nvtx::PayloadData* data, std::size_t count);
 // The call's record; `name` is the thread's id of the function.
 void WriteNccl(const NcclRange& range, std::uint32_t name, std::uint64_t begin_ticks, std::uint64_t end_ticks);

@@ -85,7 +85,7 @@ std::uint32_t KnownId(RingPage& page, const NvtxEvent& event) {
   return FindText(page, event.registered != nullptr ? event.registered->text() : event.text);
 }
 
-// The thread's id of the event's text; tells it, its domain and its category in the ring if that was not done yet.
+// The thread's id of the event's text; writes it, its domain and its category to the ring if that was not done yet.
 std::uint32_t Introduce(RingPage& page, NvtxName* domain, const NvtxEvent& event) {
   NvtxName* category = CategoryOf(domain, event.category);
   const bool named = event.text != nullptr || event.wide != nullptr || event.registered != nullptr;

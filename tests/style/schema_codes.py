@@ -24,6 +24,7 @@ OTHERS = {
     "comms/nccl/traced.h": "not filled in yet",
     "comms/pmpi/pmpi_table.cc": "state of a table",
     "ingest/map/collectives.cc": "direction of an operation that may be none: -1",
+    "ingest/map/comm_operations.cc": "direction of an operation that may be none: -1",
     "ingest/kineto/map/partial.h": "source of a message: a rank",
     "merge/match/sequence_walk.cc": "direction of a walk",
     "runtime/probe/nvtx.cc": "category of NVTX: the application's number",

@@ -177,7 +177,7 @@ void ProcessDecoder::CountLosses() {
   AddLoss(Loss::kRequestUnknown, unknown_requests_);
   AddLoss(Loss::kRangeOpen, open_ranges_);
   std::uint64_t never = 0;
-  // Of GPU collectives without an end NcclUntied tells.
+  // NcclUntied counts GPU collectives without an end.
   constexpr auto kGpu = static_cast<std::uint8_t>(CollectiveMode::kGpu);
   for (std::size_t i = 0; i < tables_.collectives.rows(); ++i)
     never += tables_.collectives.end_ns[i] == kNoTime && tables_.collectives.mode[i] != kGpu;

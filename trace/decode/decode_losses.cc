@@ -1,4 +1,4 @@
-// Losses that sources inside the application told of.
+// Losses that sources inside the application reported.
 
 #include <algorithm>
 

@@ -44,7 +44,7 @@ void ProcessDecoder::OnTorchBegin(Thread& thread, std::span<const std::byte> byt
          .kernel = kNone});
   } else {
     work.row = static_cast<std::uint32_t>(tables_.collectives.rows());
-    // Who is no root does not tell gloo how much it will scatter.
+    // Only the root says to gloo how much it will scatter.
     const bool uneven = record.count == 0 && record.head.flags == schema::Code(CollectiveKind::kScatter);
     tables_.collectives.Append({.comm = CommRow(record.comm, ns),
                                 .seq = record.seq,

@@ -1,6 +1,6 @@
 #pragma once
 // Streaming 64-bit checksum of a column's values, the same however they are cut
-// into pieces. Not for security: it tells files with other values apart.
+// into pieces. Not for security: it distinguishes files with other values.
 
 #include <cstddef>
 #include <cstdint>

@@ -40,7 +40,7 @@ int PartFile::Publish() {
     Drop();
     return error;
   }
-  // What NFS could not write is told here.
+  // What NFS could not write is reported here.
   return ::close(fd_.Release()) == 0 ? 0 : errno;
 }
 

@@ -19,41 +19,11 @@
 #include "trace/file/column_index.h"
 #include "trace/file/digest.h"
 #include "trace/file/file_index.h"
+#include "trace/file/hdf5_attributes.h"
 #include "trace/file/table_file.h"
 
 namespace lockstep::trace {
 namespace {
-
-// Integers and text of fixed length; see WriteTextAttribute for why no others. Hdf5Lock held.
-bool ReadAttribute(hid_t attribute, StoredAttribute& value) {
-  const Hdf5Handle type(H5Aget_type(attribute)), space(H5Aget_space(attribute));
-  if (!type.ok() || !space.ok() || H5Sget_simple_extent_npoints(space.get()) != 1) return false;
-  const H5T_class_t kind = H5Tget_class(type.get());
-  if (kind == H5T_INTEGER) return H5Aread(attribute, H5T_NATIVE_INT64, &value.number) >= 0;
-  if (kind != H5T_STRING || H5Tis_variable_str(type.get()) != 0) return false;
-  value.is_text = true;
-  const std::size_t size = H5Tget_size(type.get());
-  if (size == 0 || size > 65536) return false;
-  value.text.resize(size);
-  if (H5Aread(attribute, type.get(), value.text.data()) < 0) return false;
-  value.text.resize(std::strlen(value.text.c_str()));
-  return true;
-}
-
-// `format` of a file that somebody else made after the documentation. Hdf5Lock held.
-std::string ReadVariableText(hid_t object, const char* name) {
-  const Hdf5Handle attribute(H5Aopen(object, name, H5P_DEFAULT));
-  const Hdf5Handle type(attribute.ok() ? H5Aget_type(attribute.get()) : -1);
-  const Hdf5Handle space(attribute.ok() ? H5Aget_space(attribute.get()) : -1);
-  if (!type.ok() || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) <= 0 || !space.ok() ||
-      H5Sget_simple_extent_npoints(space.get()) != 1)
-    return {};
-  char* text = nullptr;
-  if (H5Aread(attribute.get(), type.get(), &text) < 0 || text == nullptr) return {};
-  std::string value(text);
-  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, &text);
-  return value;
-}
 
 // "lockstep.rank/1" -> "lockstep.rank", 1.
 bool SplitFormat(std::string_view format, std::string_view& name, unsigned& version) {
@@ -279,16 +249,7 @@ Result<TableFile> TableFile::Open(const std::string& path) {
     hsize_t userblock = 0;
     if (creation.ok()) H5Pget_userblock(creation.get(), &userblock);
     impl->userblock = userblock != 0;
-    H5O_info_t object{};
-    H5Oget_info2(hdf5.get(), &object, H5O_INFO_NUM_ATTRS);
-    for (hsize_t i = 0; i < object.num_attrs && i < 64; ++i) {
-      const Hdf5Handle attribute(
-          H5Aopen_by_idx(hdf5.get(), ".", H5_INDEX_NAME, H5_ITER_NATIVE, i, H5P_DEFAULT, H5P_DEFAULT));
-      char name[256];
-      if (!attribute.ok() || H5Aget_name(attribute.get(), sizeof name, name) <= 0) continue;
-      StoredAttribute value;
-      if (ReadAttribute(attribute.get(), value)) impl->attributes[name] = std::move(value);
-    }
+    impl->attributes = ReadAttributes(hdf5.get());
     if (impl->attributes.contains(kFormatAttribute))
       impl->format = impl->attributes[kFormatAttribute].text;
     else if (impl->attributes.contains("format"))

@@ -22,7 +22,7 @@ class NcclChannels {
   // `events` of all kinds, with their ends.
   explicit NcclChannels(std::span<const NcclEventRow> events);
 
-  // From the first channel's begin to the last one's end of what the operation `id` launched; false: none told.
+  // From the first channel's begin to the last one's end of what the operation `id` launched; false: none known.
   bool TimesOf(std::uint64_t id, std::int64_t& begin_ns, std::int64_t& end_ns) const;
 
  private:

@@ -109,7 +109,7 @@ class Finder {
         op.api = IndexOf(*api);
         has_operation_.insert_or_assign(op.api, true);
       }
-      if (Captured(event) && event.kind == NcclEvent::kCopyEngine) continue;  // Not run: NCCL tells of no replays.
+      if (Captured(event) && event.kind == NcclEvent::kCopyEngine) continue;  // Not run: NCCL reports no replays.
       if (Captured(event)) {
         // The API event was of the capture; this is a run of the graph, from a thread of its own.
         op.replay = ++replays_[{op.api == kNone ? event.parent : api->id, event.kind, event.seq}];
@@ -138,7 +138,7 @@ class Finder {
   }
 
   // The last NCCL kernel that the event's thread launched before it: within the call around it, else
-  // after `since_ns`, the group before. NCCL tells plugins of version 4 no more than this.
+  // after `since_ns`, the group before. NCCL gives plugins of version 4 no more than this.
   NcclTie TieBefore(const NcclEventRow& event, std::int64_t since_ns) const {
     std::int64_t from = since_ns;
     std::uint32_t call = calls_.GroupEndAround(event.thread, event.begin_ns);

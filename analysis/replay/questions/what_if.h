@@ -110,6 +110,7 @@ class WhatIf {
     std::int64_t less_ns = 0, more_ns = 0;
   };
 
+  // Sets the answer's name and advice. what_if_names.cc, as Answerable and Name
   Status Describe(const Question& question, Answer& answer) const;
   Result<ChangedJob> Changed(const Question& question, const Assumptions& assume, Answer* answer) const;
   Result<std::vector<std::int64_t>> Play(const Job& job, const Simulator& simulator, const Assumptions& assume,

@@ -6,6 +6,7 @@
 
 #include "core/comm_kernels.h"
 #include "core/function_name.h"
+#include "ingest/kineto/map/event_values.h"
 #include "ingest/map/args.h"
 #include "ingest/map/names.h"
 
@@ -15,97 +16,7 @@ using kineto::Category;
 using kineto::Event;
 using schema::kNone;
 
-LocalStrings::LocalStrings() : slots_(256, kNone) {}
-
-void LocalStrings::Grow() {
-  std::vector<std::uint32_t> slots(slots_.size() * 2, kNone);
-  for (std::uint32_t id = 0; id < entries_.size(); ++id) {
-    std::size_t at = entries_[id].hash & (slots.size() - 1);
-    while (slots[at] != kNone) at = (at + 1) & (slots.size() - 1);
-    slots[at] = id;
-  }
-  slots_ = std::move(slots);
-}
-
-std::uint32_t LocalStrings::Intern(std::string_view text) {
-  const std::uint64_t hash = std::hash<std::string_view>()(text);
-  std::size_t at = hash & (slots_.size() - 1);
-  for (; slots_[at] != kNone; at = (at + 1) & (slots_.size() - 1)) {
-    const Entry& entry = entries_[slots_[at]];
-    if (entry.hash == hash && Text(slots_[at]) == text) return slots_[at];
-  }
-  const auto id = static_cast<std::uint32_t>(entries_.size());
-  slots_[at] = id;
-  entries_.push_back({hash, bytes_.size(), static_cast<std::uint32_t>(text.size())});
-  bytes_.append(text);
-  if (entries_.size() * 2 > slots_.size()) Grow();
-  return id;
-}
-
 namespace {
-
-std::uint64_t Positive(std::int64_t value) {
-  return value == kineto::kAbsent || value < 0 ? 0 : static_cast<std::uint64_t>(value);
-}
-
-// Ids that do not fit, -1 and CUPTI's own "none" (all ones) are none.
-std::uint32_t Id32(std::int64_t value, std::uint32_t absent) {
-  return value == kineto::kAbsent || value < 0 || value >= kNone ? absent : static_cast<std::uint32_t>(value);
-}
-
-std::uint16_t Device(std::int64_t value) {
-  return value == kineto::kAbsent || value < 0 || value > 65534 ? 0 : static_cast<std::uint16_t>(value);
-}
-
-std::int32_t Int32(std::int64_t value) {
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(value, INT32_MIN, INT32_MAX));
-}
-
-// Elements of the tensors in "Input Dims": [[2, 3], []] or, of lists, [[[2, 3]], []]. A
-// scalar's [] counts as one where it is the only tensor; -1: no tensor.
-std::int64_t ElementsOf(std::string_view dims) {
-  std::int64_t sum = 0, product = 1;
-  bool any = false, in_dims = false;
-  std::int64_t number = -1;
-  for (const char c : dims) {
-    if (c >= '0' && c <= '9') {
-      const std::int64_t digit = c - '0';
-      if (number < 0) number = 0;
-      if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, digit, &number)) return -1;
-      in_dims = true;
-      continue;
-    }
-    if (number >= 0) {
-      if (__builtin_mul_overflow(product, number, &product)) return -1;
-      number = -1;
-    }
-    if (c == ']' && in_dims) {
-      if (__builtin_add_overflow(sum, product, &sum)) return -1;
-      product = 1, in_dims = false, any = true;
-    }
-  }
-  return any ? sum : -1;
-}
-
-// PyTorch's profiler without Kineto writes no categories: "CPU functions" is the process of its events, names and
-// nesting are all they have. These names are PyTorch's wherever they are.
-bool IsOfTorch(std::string_view name) {
-  static constexpr std::string_view kBegins[] = {"aten::",
-                                                 "autograd::",
-                                                 "torch::",
-                                                 "c10d::",
-                                                 "prim::",
-                                                 "gloo:",
-                                                 "nccl:",
-                                                 "record_param_comms",
-                                                 "ProfilerStep#",
-                                                 "Optimizer.",
-                                                 "enumerate(DataLoader)",
-                                                 "DistributedDataParallel.",
-                                                 "FullyShardedDataParallel."};
-  return std::any_of(std::begin(kBegins), std::end(kBegins),
-                     [&](std::string_view begin) { return name.starts_with(begin); });
-}
 
 class BatchMapper {
  public:
@@ -366,20 +277,6 @@ class BatchMapper {
     const std::uint32_t id = shape_keys_.Intern(bytes);
     if (id == out_->shapes.rows()) out_->shapes.Append(shape);
     return id;
-  }
-
-  static void Three(std::string_view list, std::int32_t& x, std::int32_t& y, std::int32_t& z) {
-    std::int32_t* to[] = {&x, &y, &z};
-    std::size_t at = 0;
-    std::int64_t number = -1;
-    for (const char c : list) {
-      if (c >= '0' && c <= '9') {
-        number = std::min<std::int64_t>((number < 0 ? 0 : number) * 10 + (c - '0'), INT32_MAX);
-        continue;
-      }
-      if (number >= 0 && at < 3) *to[at++] = static_cast<std::int32_t>(number);
-      number = -1;
-    }
   }
 
   void Kernel(const Event& event) {

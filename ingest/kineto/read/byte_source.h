@@ -27,7 +27,7 @@ class ByteSource {
   std::vector<Defect> defects_;
 };
 
-// kNotFound, kIo. Whether it is gzip is told from its first bytes, not from its name.
+// kNotFound, kIo. Whether it is gzip follows from its first bytes, not from its name.
 Result<std::unique_ptr<ByteSource>> OpenSource(const std::string& path);
 
 // `text` must outlive it.

@@ -100,7 +100,7 @@ struct Sum {
   }
 };
 
-// Reads in pieces that begin at an event as far as anybody can tell without reading
+// Reads in pieces that begin at an event as far as is known without reading
 // all before it; parses them in parallel; then, in the file's order, checks that each
 // piece ended where the next one begins, and does again what was cut wrongly.
 class Reader {

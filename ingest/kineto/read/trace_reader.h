@@ -21,7 +21,7 @@ namespace lockstep::kineto {
 inline constexpr std::int64_t kAbsent = std::numeric_limits<std::int64_t>::min();
 
 enum class Category : std::uint8_t {
-  kOther,  // category_text tells.
+  kOther,  // category_text says which.
   kCpuOp,
   kUserAnnotation,
   kGpuUserAnnotation,

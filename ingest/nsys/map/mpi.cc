@@ -107,8 +107,8 @@ void MpiCalls::ReadTables() {
   });
 }
 
-// What the creating calls said. Handles are this process's own; a number given to all members tells communicators
-// apart, and the root's number together with the root does where there is no such.
+// What the creating calls said. Handles are this process's own; a number given to all members distinguishes
+// communicators, and the root's number together with the root does where there is no such.
 void MpiCalls::ReadCommunicators(std::int32_t rank) {
   Rows rows = context_.report().database().Select(
       "MPI_COMMUNICATORS",

@@ -14,7 +14,7 @@
 
 namespace lockstep::nsys {
 
-// One call, whichever table it came from. kAbsent: the version does not tell.
+// One call, whichever table it came from. kAbsent: the version does not say.
 struct MpiEvent {
   Span span;
   std::uint32_t thread = schema::kNone;
@@ -34,10 +34,10 @@ class MpiCalls {
 
   struct Facts {
     std::uint64_t without_communicator = 0;  // Operations whose communicator was guessed.
-    std::uint64_t without_completion = 0;    // Non-blocking ones whose completing call is not told.
+    std::uint64_t without_completion = 0;    // Non-blocking ones whose completing call is not known.
     std::uint64_t unknown_calls = 0;         // Names that are no MPI function known here.
     std::vector<std::uint8_t> open_calls;    // Per row of mpi_calls: it never returned.
-    std::uint64_t without_partner = 0;       // Point-to-point calls of which only one side is told (MPI_Sendrecv).
+    std::uint64_t without_partner = 0;       // Point-to-point calls of which only one side is known (MPI_Sendrecv).
   };
   // Appends rows; communicators come behind those that `groups` has, and are added to it.
   Facts Emit(std::int32_t rank, std::int64_t world_size, std::vector<ingest::RankGroup>& groups);
@@ -59,7 +59,7 @@ class MpiCalls {
 
   struct Communicator {
     std::int64_t size = 0, local_rank = -1;
-    std::uint64_t id = 0;  // 0: nothing tells it apart from others' handles.
+    std::uint64_t id = 0;  // 0: nothing distinguishes it from others' handles.
     bool world = false;
   };
 

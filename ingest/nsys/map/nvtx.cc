@@ -128,7 +128,7 @@ class NvtxMapper {
   }
 
   // "ncclAllReduce" with what NCCL's payload says (src/collectives.cc, NCCL 2.17 and later; names of the fields have
-  // changed between versions, so they are told apart by their words).
+  // changed between versions, so they are distinguished by their words).
   void Nccl(const Rows& row, const Span& span, std::uint32_t thread, std::string_view name) {
     const std::string lower = "nccl:" + ingest::Letters(name.substr(4));
     std::string_view json = row.Text(14);

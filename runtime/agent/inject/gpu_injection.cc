@@ -64,7 +64,7 @@ void PlanNccl(const std::string& library, Injection& injection) {
   }
   std::string chained = setting.value;
   if (chained.empty()) {
-    // What NCCL loads when it is not told anything.
+    // What NCCL loads when no variable says otherwise.
     if (const std::string stray = LocateLibrary(kDefaultPlugin); !stray.empty()) {
       chained = stray;
       injection.notices.push_back("NCCL's profiler plugin " + stray + " is called by Lockstep's");

@@ -38,7 +38,7 @@ std::string OtherMpiTool(const std::string& preload) {
     if (BeginsWith(name, "liblockstep") || BeginsWith(name, "libmpi.so")) continue;
     if (BeginsWith(name, "libscorep") || DefinesMpi(LocateLibrary(entry))) return entry + " in LD_PRELOAD";
   }
-  // An instrumented program carries Score-P itself, and is told by its variables what to do.
+  // An instrumented program carries Score-P itself, and is configured by its variables.
   for (char** at = environ; at != nullptr && *at != nullptr; ++at)
     if (std::strncmp(*at, "SCOREP_", 7) == 0) return std::string(*at, std::strcspn(*at, "=")) + " (Score-P)";
   return {};

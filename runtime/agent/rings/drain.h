@@ -37,7 +37,7 @@ class Drain {
   Pass Run();
   // The application is gone (or about to be): everything, then the counts that
   // only the segment holds. The tables' last state is written too. Returns which losses
-  // the spool does not tell of, because it could not be written ("RingFull 5"); "" if it tells of all.
+  // the spool does not hold, because it could not be written ("RingFull 5"); "" if it holds all.
   std::string RunLast();
 
   // The first records that would make the spool longer, and all after them, are let go: recording has

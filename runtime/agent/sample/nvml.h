@@ -1,5 +1,5 @@
 #pragma once
-// The few functions of NVML (libnvidia-ml.so.1, part of the driver) that tell a GPU's
+// The few functions of NVML (libnvidia-ml.so.1, part of the driver) that read a GPU's
 // clocks, power and temperature. Own declarations; found at run time, in the agent only.
 
 #include <array>
@@ -26,7 +26,7 @@ class Nvml {
 
   // Null and the reason if NVML does not know it, or does not let us.
   Result<Device> Find(const GpuUuid& uuid) const;
-  // Everything the device tells; false if it tells nothing any more.
+  // Everything the device reports; false if it reports nothing any more.
   bool Read(Device device, GpuSample& sample) const;
 
  private:

@@ -97,7 +97,7 @@ bool SpoolWriter::Allocate(std::uint64_t end) {
       return true;
     }
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) {
-      can_allocate_ = false;  // NFS and some FUSE file systems; write(2) will tell.
+      can_allocate_ = false;  // NFS and some FUSE file systems; write(2) will fail.
       return true;
     }
     last_error_ = errno;
