@@ -106,16 +106,19 @@ void SlotRun::Convert() {
     }
     return;
   }
-  auto files = ConvertSpool(spool_path_, dir_, launch_.slot());
-  if (!files.ok()) {
+  auto converted = ConvertSpool(spool_path_, dir_, launch_.slot());
+  if (!converted.ok()) {
     if (!options_.quiet)
-      Say(RankText() + ": the rank file could not be written (" + files.error().what +
+      Say(RankText() + ": the rank file could not be written (" + converted.error().what +
           "): the next `lockstep analyze` reads the spool");
     spool_->Unlock();
     WriteClaim(dir_, false);
     return;
   }
-  result_.files = std::move(files).value();
+  result_.files = std::move(converted.value().files);
+  result_.ranks = std::move(converted.value().ranks);
+  if (!options_.quiet)
+    for (const std::string& note : result_.ranks.notes) Say(note);
   result_.converted = true;
   // The rank files are on the disk now.
   RemoveOwn(spool_path_);
