@@ -164,8 +164,9 @@ void TellWhereFilesAre(const agent::RunResult& result) {
 void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
   if (!result.traced) return;
   const std::vector<std::int32_t>& ranks = result.ranks.ranks;
-  const bool has_first = result.ranks.by_themselves && !ranks.empty() && ranks[0] == 0;
-  if (result.launch.rank > 0 && !has_first) {
+  // Variables may speak of a job that is not this one: where all ranks are here, nobody else has to be waited for.
+  const bool all_here = result.ranks.AllHere();
+  if (result.launch.rank > 0 && !(all_here && LookAt(result.run_dir, 0) == SlotEnd::kUnclaimed)) {
     if (!options.quiet) TellWhereFilesAre(result);
     return;
   }
@@ -181,8 +182,7 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
     return;
   }
   // Alone, it knows without asking; on a full disk the claim may not say.
-  const bool all_here = has_first && static_cast<std::int32_t>(ranks.size()) >= result.ranks.world_size;
-  const bool alone = result.launch.slots() == 1 || all_here;
+  const bool alone = result.launch.slots() == 1 || result.launch.rank > 0;
   const Waited waited = alone ? Waited{.files = result.converted, .failed = !result.converted, .missing = {}}
                               : WaitForSlots(dir, result.launch.slots(), options.wait_ms);
   if (!waited.missing.empty() && !options.quiet) {

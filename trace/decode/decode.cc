@@ -373,6 +373,10 @@ class SlotDecoder {
     if (plan != nullptr) {
       const ProcessState* process = &plan->state;
       const Identity& identity = plan->identity;
+      // The agent saw its child end; of several ranks in the slot, that was something that started them.
+      const auto ranks = std::ranges::count_if(plans_, [](const ProcessPlan& p) { return p.identity.rank >= 0; });
+      if (identity.proof > RankProof::kSlot && ranks > 1 && Meta("pid") != std::to_string(process->pid))
+        for (const char* key : {"exit_code", "exit_signal"}) meta.erase(key);
       if (identity.proof != RankProof::kSlot) {
         // What the launcher said stays readable: merge falls back on it where groups of the same ranks are several.
         const std::string size = identity.world_size > 0 ? std::to_string(identity.world_size) : Meta("world_size");

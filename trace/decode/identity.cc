@@ -147,13 +147,14 @@ std::vector<Identity> IdentifyProcesses(const std::vector<const ProcessState*>& 
     return std::tie(a.members[0].proof, a.members.back().begin) < std::tie(b.members[0].proof, b.members.back().begin);
   });
   std::set<std::int32_t> taken;
+  const auto before = [&](const Member& member) {
+    if (member.proof < RankProof::kGroup) return;  // It has the variables of a rank, as that rank's helpers have.
+    identities[member.process].world_size = member.size;
+    identities[member.process].earlier = true;
+  };
   const auto give = [&](const Member& member) {
-    Identity& identity = identities[member.process];
-    if (!taken.insert(member.rank).second) {
-      identity.earlier = member.proof >= RankProof::kGroup;
-      return;
-    }
-    identity = {member.proof, member.rank, member.size, Contradicted(*processes[member.process], member, meta), false};
+    if (!taken.insert(member.rank).second) return before(member);
+    identities[member.process] = {member.proof, member.rank, member.size, Contradicted(*processes[member.process], member, meta), false};
   };
   for (const Member& member : last->members) give(member);
   for (const World& world : worlds) {
@@ -163,7 +164,7 @@ std::vector<Identity> IdentifyProcesses(const std::vector<const ProcessState*>& 
       if (same)
         give(member);
       else
-        identities[member.process].earlier = member.proof >= RankProof::kGroup;
+        before(member);
     }
   }
   return identities;

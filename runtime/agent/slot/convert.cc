@@ -13,7 +13,8 @@ namespace {
 
 SlotRanks RanksOf(const trace::Decoded& decoded) {
   SlotRanks slot;
-  std::size_t earlier = 0;
+  std::size_t earlier = 0, contradicted = 0;
+  std::string first;
   for (const trace::DecodedProcess& process : decoded.processes) {
     const trace::Identity& who = process.identity;
     earlier += who.earlier;
@@ -21,13 +22,13 @@ SlotRanks RanksOf(const trace::Decoded& decoded) {
     slot.by_themselves = slot.by_themselves || who.proof > trace::RankProof::kSlot;
     slot.world_size = std::max(slot.world_size, who.world_size);
     if (slot.ranks.empty() || slot.ranks.back() != who.rank) slot.ranks.push_back(who.rank);
-    if (!who.instead_of.empty())
-      slot.notes.push_back("process " + std::to_string(process.tables.processes.pid.empty()
-                                                           ? 0
-                                                           : process.tables.processes.pid[0]) +
-                           " is recorded as rank " + std::to_string(who.rank) + " of " +
-                           std::to_string(who.world_size) + ", which its communication uses; it is " + who.instead_of);
+    if (who.instead_of.empty()) continue;
+    if (contradicted++ == 0)
+      first = "rank " + std::to_string(who.rank) + " of " + std::to_string(who.world_size) + " is " + who.instead_of;
   }
+  if (contradicted > 0)
+    slot.notes.push_back(first + (contradicted > 1 ? " (so are " + std::to_string(contradicted - 1) + " others)" : "") +
+                         ": recorded as what its communication uses");
   if (earlier > 0)
     slot.notes.push_back("ranks came together more than once (a restart, or several jobs): the last " +
                          std::to_string(slot.ranks.size()) + " are analysed, files of " + std::to_string(earlier) +

@@ -21,6 +21,11 @@ struct SlotRanks {
   std::int32_t world_size = -1;     // -1 unknown.
   bool by_themselves = false;       // A process said so itself; the launcher need not know.
   std::vector<std::string> notes;   // Sentences about what contradicts, each worth a line.
+
+  // Every rank of their world is of this slot.
+  bool AllHere() const {
+    return by_themselves && world_size > 0 && ranks.size() == static_cast<std::size_t>(world_size);
+  }
 };
 
 struct Converted {

@@ -8,8 +8,12 @@ said to the probe (lockstep_hook_joined), which keeps the largest world; trace/d
 import inspect
 import os
 import sys
+from urllib.parse import urlparse
 
 from . import probe, state
+
+
+place = ""  # At which the ranks of the world met: worlds of the same ranks differ in it.
 
 
 def wrap(torch):
@@ -21,27 +25,35 @@ def wrap(torch):
 
     @state.stands_for(original)
     def init_process_group(*args, **kwargs):
+        global place
         begin = probe.ticks()
-        where = _where(dict(zip(parameters, args), **kwargs))  # Before: PyTorch takes torchrun's variables as they are.
+        where = _where(dict(zip(parameters, args), **kwargs))  # Before: what PyTorch itself goes by.
         made = original(*args, **kwargs)
+        place = where
         _joined(dist, begin, where)
         return made
 
-    # Modules that imported it by name (device_mesh) call it too.
+    everywhere(original, init_process_group)
+
+
+def everywhere(original, wrapped):
+    """Modules of torch.distributed that imported it by name (device_mesh) call it too."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("torch.distributed") and vars(module).get("init_process_group") is original:
-            module.init_process_group = init_process_group
+        if name.startswith("torch.distributed") and vars(module).get(original.__name__) is original:
+            setattr(module, original.__name__, wrapped)
 
 
 def _where(given):
-    """The place at which the ranks meet, "" unknown: not the same string on each rank need be the same place."""
+    """What all ranks call the place at which they meet, "" unknown: a port, as a host has several names; or a path."""
     try:
         if given.get("store") is not None:
             return ""
-        method = given.get("init_method") or "env://"
-        if str(method).startswith("env://"):
-            return "tcp://%s:%s" % (os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", ""))
-        return str(method).partition("?")[0]
+        method = str(given.get("init_method") or "env://")
+        if method.startswith("env://"):
+            return ":" + os.environ.get("MASTER_PORT", "")
+        if method.startswith("tcp://"):
+            return ":%s" % urlparse(method).port
+        return method.partition("?")[0]
     except Exception:  # An argument of a kind that PyTorch refuses as well.
         return ""
 
