@@ -144,7 +144,10 @@ std::vector<Identity> IdentifyProcesses(const std::vector<const ProcessState*>& 
   // rank that it was told only where nobody else has it.
   std::vector<World> worlds = WorldsOf(std::move(members));
   const auto last = std::max_element(worlds.begin(), worlds.end(), [](const World& a, const World& b) {
-    return std::tie(a.members[0].proof, a.members.back().begin) < std::tie(b.members[0].proof, b.members.back().begin);
+    if (a.members[0].proof != b.members[0].proof) return a.members[0].proof < b.members[0].proof;
+    // Who has variables and never joined anybody may be a helper that has them from the rank before it.
+    const bool met = a.members[0].proof >= RankProof::kGroup;
+    return met ? a.members.back().begin < b.members.back().begin : a.members[0].begin > b.members[0].begin;
   });
   std::set<std::int32_t> taken;
   const auto before = [&](const Member& member) {

@@ -12,7 +12,8 @@
 //
 // A slot may see several worlds: a job that is started again, a script that runs two. The members of one world are let
 // in while all of them ask, so processes whose times of asking do not overlap are of different worlds; of two that ask
-// at once with one rank, the place of their meeting tells. The last world counts, the others are said to be there.
+// at once with one rank, the place of their meeting tells. The last world counts, the others are said to be
+// there. Of processes that only have variables the first of each rank counts: those after it may be its helpers.
 
 #include <cstdint>
 #include <map>
