@@ -62,24 +62,24 @@ struct Found {
   std::unique_ptr<ingest::RankSource> source;
   ingest::ReadTables head;
   std::int32_t rank = -1;
-  int certainty = 0;  // Of the rank: the larger the better known.
+  int certainty = 0;            // Of the rank: the larger the better known.
   std::int64_t world_size = 0;  // As the process knew it, 0 unknown.
   bool mine = true;
 };
 
 // MPI's own answer before a process group's, before NCCL's, before the environment's, before the slot's number.
-constexpr int kMpi = 5, kGroup = 4, kNccl = 3, kToldByLauncher = 2;
-constexpr int kTalks = kNccl;  // From here on it is what the communication itself uses.
+enum Certainty : int { kUnsaid, kBySlot, kByLauncher, kByNccl, kByGroup, kByMpi };
+constexpr int kTalks = kByNccl;  // From here on it is what the communication itself uses.
 
 int RankCertainty(const schema::RankTables& tables) {
   const std::string_view text = ingest::MetaValue(tables, "rank_source");
-  if (text == "mpi" || text == "1") return kMpi;
-  if (text == "group" || text == "5") return kGroup;
-  if (text == "nccl" || text == "3") return kNccl;
-  if (text == "env" || text == "2") return kToldByLauncher;
-  if (text == "slot" || text == "4") return 1;
+  if (text == "mpi" || text == "1") return kByMpi;
+  if (text == "group" || text == "5") return kByGroup;
+  if (text == "nccl" || text == "3") return kByNccl;
+  if (text == "env" || text == "2") return kByLauncher;
+  if (text == "slot" || text == "4") return kBySlot;
   for (std::size_t i = 0; i < tables.processes.rows(); ++i) {
-    static constexpr int kOfSource[] = {0, kMpi, kToldByLauncher, kNccl, 1, kGroup};
+    static constexpr int kOfSource[] = {kUnsaid, kByMpi, kByLauncher, kByNccl, kBySlot, kByGroup};
     if (tables.processes.world_rank[i] >= 0 && tables.processes.rank_source[i] < std::size(kOfSource))
       return kOfSource[tables.processes.rank_source[i]];
   }
@@ -280,7 +280,7 @@ std::string MostFrequentRunId(const std::vector<SlotFiles>& slots) {
 void TellWorldsApart(std::vector<SlotFiles>& slots) {
   std::map<std::int32_t, const SlotFiles*> slot_of;
   bool doubled = false;
-  const auto of_group = [](const Found& found) { return found.certainty == kGroup && found.rank >= 0; };
+  const auto of_group = [](const Found& found) { return found.certainty == kByGroup && found.rank >= 0; };
   for (const SlotFiles& slot : slots)
     for (const Found& found : slot.found)
       if (of_group(found)) doubled = doubled || slot_of.try_emplace(found.rank, &slot).first->second != &slot;
@@ -290,7 +290,7 @@ void TellWorldsApart(std::vector<SlotFiles>& slots) {
       const auto launched = ingest::ToldRank(ingest::MetaNumber(found.head.tables, "launch_rank", -1));
       if (!of_group(found) || launched < 0) continue;
       found.rank = launched;
-      found.certainty = kToldByLauncher;
+      found.certainty = kByLauncher;
       found.world_size = ingest::ToldSize(ingest::MetaNumber(found.head.tables, "launch_world_size", 0));
     }
 }
@@ -352,7 +352,9 @@ std::int32_t WorldSizeOf(const std::map<std::int32_t, Found>& chosen, std::int32
     if (found.certainty >= kTalks) talked = std::max(talked, found.world_size);
     told = std::max(told, found.world_size);
   }
-  return static_cast<std::int32_t>(talked > 0 ? talked : manifest > 1 ? manifest : std::max<std::int64_t>(manifest, told));
+  return static_cast<std::int32_t>(talked > 0     ? talked
+                                   : manifest > 1 ? manifest
+                                                  : std::max<std::int64_t>(manifest, told));
 }
 
 Error NothingReadable(const std::string& run_dir, const RunFiles& run) {

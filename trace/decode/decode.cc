@@ -201,14 +201,12 @@ void AddLeftover(Contents& contents, const Leftover& leftover) {
       contents.bursts.push_back(row);
 }
 
-constexpr std::uint8_t kRankSourceGroup = 5;
-
 // One process of the slot and its rings.
 struct ProcessPlan {
   Key key;
   ProcessState state;
   std::vector<Ring*> rings;
-  Identity identity;
+  ProcessIdentity identity;
 };
 
 std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
@@ -231,7 +229,7 @@ std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
   }
   std::vector<const ProcessState*> states;
   for (const ProcessPlan& plan : plans) states.push_back(&plan.state);
-  const std::vector<Identity> identities = IdentifyProcesses(states, contents.meta);
+  const std::vector<ProcessIdentity> identities = IdentifyProcesses(states, contents.meta);
   for (std::size_t i = 0; i < plans.size(); ++i) plans[i].identity = identities[i];
   // Ranks first, in their order; of processes that are all the slot's, one that has the slot's variables.
   std::stable_sort(plans.begin(), plans.end(), [](const ProcessPlan& a, const ProcessPlan& b) {
@@ -372,7 +370,7 @@ class SlotDecoder {
     }
     if (plan != nullptr) {
       const ProcessState* process = &plan->state;
-      const Identity& identity = plan->identity;
+      const ProcessIdentity& identity = plan->identity;
       // The agent saw its child end; of several ranks in the slot, that was something that started them.
       const auto ranks = std::ranges::count_if(plans_, [](const ProcessPlan& p) { return p.identity.rank >= 0; });
       if (identity.proof > RankProof::kSlot && ranks > 1 && Meta("pid") != std::to_string(process->pid))
@@ -380,7 +378,8 @@ class SlotDecoder {
       if (identity.proof != RankProof::kSlot) {
         // What the launcher said stays readable: merge falls back on it where groups of the same ranks are several.
         const std::string size = identity.world_size > 0 ? std::to_string(identity.world_size) : Meta("world_size");
-        if (Meta("rank_source") == "env" && (Meta("rank") != std::to_string(identity.rank) || Meta("world_size") != size)) {
+        if (Meta("rank_source") == "env" &&
+            (Meta("rank") != std::to_string(identity.rank) || Meta("world_size") != size)) {
           meta["launch_rank"] = Meta("rank");
           meta["launch_world_size"] = Meta("world_size");
         }
@@ -414,7 +413,7 @@ class SlotDecoder {
       case RankProof::kMpi:
         return schema::RankSource::kMpi;
       case RankProof::kGroup:
-        return kRankSourceGroup;
+        return schema::RankSource::kGroup;
       case RankProof::kEnvironment:
         return schema::RankSource::kEnvironment;
       case RankProof::kSlot:

@@ -20,9 +20,8 @@ struct DecodeInput {
 
 // Tables of one process. A slot with several processes that used a source gives several.
 struct DecodedProcess {
-  std::uint32_t process =
-      0;  // Ranks of the run first, in their order; 0 is the slot's main one.
-  Identity identity;
+  std::uint32_t process = 0;  // Ranks of the run first, in their order; 0 is the slot's main one.
+  ProcessIdentity identity;
   schema::RankTables tables;
 };
 

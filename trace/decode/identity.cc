@@ -10,7 +10,7 @@
 namespace lockstep::trace {
 namespace {
 
-std::int32_t NumberOf(const std::map<std::string, std::string>& meta, const char* key) {
+std::int32_t ToldNumber(const std::map<std::string, std::string>& meta, const char* key) {
   const auto at = meta.find(key);
   std::int32_t value = -1;
   if (at != meta.end()) std::from_chars(at->second.data(), at->second.data() + at->second.size(), value);
@@ -61,8 +61,9 @@ struct World {
 };
 
 std::vector<World> WorldsOf(std::vector<Member> members) {
-  std::stable_sort(members.begin(), members.end(),
-                   [](const Member& a, const Member& b) { return std::tie(a.begin, a.rank) < std::tie(b.begin, b.rank); });
+  std::stable_sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
+    return std::tie(a.begin, a.rank) < std::tie(b.begin, b.rank);
+  });
   std::vector<World> worlds;
   for (const Member& member : members) {
     World* best = nullptr;
@@ -79,12 +80,8 @@ Member Strongest(const ProcessState& state, std::size_t process, const std::map<
   if (state.world_rank >= 0 && state.rank_source == schema::RankSource::kMpi && state.world_size != 1)
     return {process, RankProof::kMpi, state.world_rank, state.world_size, state.begin_ticks, 0, 0};
   if (state.joined_size > 1)
-    return {process,
-            RankProof::kGroup,
-            state.joined_rank,
-            state.joined_size,
-            state.joined_begin_ticks,
-            state.joined_end_ticks,
+    return {process,           RankProof::kGroup,        state.joined_rank,
+            state.joined_size, state.joined_begin_ticks, state.joined_end_ticks,
             state.joined_at};
   const auto agents = meta.find("rank_variable");
   if (state.world_rank >= 0 && state.rank_source == schema::RankSource::kEnvironment && agents != meta.end() &&
@@ -106,7 +103,7 @@ std::string Contradicted(const ProcessState& state, const Member& chosen,
     add(RankProof::kEnvironment, state.world_rank, state.world_size);
   const auto source = meta.find("rank_source");
   if (text.empty() && source != meta.end() && source->second == "env")
-    add(RankProof::kSlot, NumberOf(meta, "rank"), NumberOf(meta, "world_size"));
+    add(RankProof::kSlot, ToldNumber(meta, "rank"), ToldNumber(meta, "world_size"));
   return text;
 }
 
@@ -128,16 +125,16 @@ std::string_view NameOf(RankProof proof) {
   return "";
 }
 
-std::vector<Identity> IdentifyProcesses(const std::vector<const ProcessState*>& processes,
+std::vector<ProcessIdentity> IdentifyProcesses(const std::vector<const ProcessState*>& processes,
                                         const std::map<std::string, std::string>& meta) {
-  std::vector<Identity> identities(processes.size());
+  std::vector<ProcessIdentity> identities(processes.size());
   std::vector<Member> members;
   for (std::size_t i = 0; i < processes.size(); ++i)
     if (const Member member = Strongest(*processes[i], i, meta); member.proof != RankProof::kNone)
       members.push_back(member);
   if (members.empty()) {
-    for (Identity& identity : identities)
-      identity = {RankProof::kSlot, NumberOf(meta, "rank"), NumberOf(meta, "world_size"), "", false};
+    for (ProcessIdentity& identity : identities)
+      identity = {RankProof::kSlot, ToldNumber(meta, "rank"), ToldNumber(meta, "world_size"), "", false};
     return identities;
   }
   // Who talks is a rank before who was only told to be one: a worker that ended before it joined the others keeps the
@@ -157,12 +154,14 @@ std::vector<Identity> IdentifyProcesses(const std::vector<const ProcessState*>& 
   };
   const auto give = [&](const Member& member) {
     if (!taken.insert(member.rank).second) return before(member);
-    identities[member.process] = {member.proof, member.rank, member.size, Contradicted(*processes[member.process], member, meta), false};
+    identities[member.process] = {member.proof, member.rank, member.size,
+                                  Contradicted(*processes[member.process], member, meta), false};
   };
   for (const Member& member : last->members) give(member);
   for (const World& world : worlds) {
     if (&world == &*last) continue;
-    const bool same = world.members[0].size == last->members[0].size && world.members[0].proof == RankProof::kEnvironment;
+    const bool same =
+        world.members[0].size == last->members[0].size && world.members[0].proof == RankProof::kEnvironment;
     for (const Member& member : world.members) {
       if (same)
         give(member);

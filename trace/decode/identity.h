@@ -4,8 +4,8 @@
 // What speaks for a process being a rank, the first that does counts:
 //   mpi     MPI_Init gave it a place in a world of several
 //   group   init_process_group of PyTorch did
-//   env     RANK and WORLD_SIZE in its own environment that its agent does not have: something below the agent started it
-//   (the slot) it is the agent's only program, or the first of them: what the launcher told the agent
+//   env     RANK and WORLD_SIZE in its own environment that its agent does not have: something below the agent started
+//   it (the slot) it is the agent's only program, or the first of them: what the launcher told the agent
 // A world of one has nobody to speak with, so it speaks for nothing: an MPI that was only initialised in each worker of
 // torchrun makes no rank. Where a process of the slot is a rank by itself, those that are only the slot's are its
 // helpers (launchers, loaders, compilers) and no ranks.
@@ -27,7 +27,7 @@ namespace lockstep::trace {
 
 enum class RankProof : std::uint8_t { kNone, kSlot, kEnvironment, kGroup, kMpi };
 
-struct Identity {
+struct ProcessIdentity {
   RankProof proof = RankProof::kNone;
   std::int32_t rank = -1;        // -1: no rank of the run (a helper, or of an earlier world).
   std::int32_t world_size = -1;  // -1 unknown.
@@ -36,7 +36,7 @@ struct Identity {
 };
 
 // For each of `processes`, in their order. `meta` is the spool's: what the agent was told.
-std::vector<Identity> IdentifyProcesses(const std::vector<const ProcessState*>& processes,
+std::vector<ProcessIdentity> IdentifyProcesses(const std::vector<const ProcessState*>& processes,
                                         const std::map<std::string, std::string>& meta);
 
 // As meta's rank_source: "mpi", "group", "env", "slot"; "" for kNone.

@@ -101,7 +101,8 @@ void SlotRun::Finish() {
 void SlotRun::CorrectManifest() {
   const SlotRanks& found = result_.ranks;
   // Among several agents the launcher knows how many there are, unless all its ranks are of this one.
-  const bool alone = launch_.slots() == 1 || (found.AllHere() && ReadClaim(ClaimPath(dir_.path, 0)).state == ClaimState::kAbsent);
+  const bool alone =
+      launch_.slots() == 1 || (found.AllHere() && ReadClaim(ClaimPath(dir_.path, 0)).state == ClaimState::kAbsent);
   if (!found.by_themselves || !alone || found.world_size == launch_.slots()) return;
   launch::LaunchEnv known = launch_;
   known.world_size = found.world_size;

@@ -16,7 +16,7 @@ SlotRanks RanksOf(const trace::Decoded& decoded) {
   std::size_t earlier = 0, contradicted = 0;
   std::string first;
   for (const trace::DecodedProcess& process : decoded.processes) {
-    const trace::Identity& who = process.identity;
+    const trace::ProcessIdentity& who = process.identity;
     earlier += who.earlier;
     if (who.rank < 0) continue;
     slot.by_themselves = slot.by_themselves || who.proof > trace::RankProof::kSlot;

@@ -36,7 +36,7 @@ ProcessState Both(ProcessState a, const ProcessState& group) {
   return a;
 }
 
-std::vector<Identity> Identify(const std::vector<ProcessState>& states, const Meta& meta) {
+std::vector<ProcessIdentity> Identify(const std::vector<ProcessState>& states, const Meta& meta) {
   std::vector<const ProcessState*> pointers;
   for (const ProcessState& state : states) pointers.push_back(&state);
   return IdentifyProcesses(pointers, meta);
@@ -45,7 +45,7 @@ std::vector<Identity> Identify(const std::vector<ProcessState>& states, const Me
 // "0/2 group, -": a rank of a world and by what, - no rank, old one of an earlier world.
 std::string Text(const std::vector<ProcessState>& states, const Meta& meta) {
   std::string text;
-  for (const Identity& who : Identify(states, meta)) {
+  for (const ProcessIdentity& who : Identify(states, meta)) {
     text += text.empty() ? "" : ", ";
     if (who.rank < 0)
       text += who.earlier ? "old" : "-";
@@ -85,24 +85,26 @@ TEST(Identity, WhatCommunicationUsesWins) {
 
 TEST(Identity, OfWorldsOneAfterTheOtherTheLastCounts) {
   // A restart, the second time with fewer ranks: none of the first is mixed in.
-  EXPECT_EQ(Text({Group(0, 3, 1, 4), Group(1, 3, 2, 4), Group(2, 3, 3, 4), Group(1, 2, 8, 9), Group(0, 2, 7, 9)}, kAlone),
-            "old, old, old, 1/2 group, 0/2 group");
+  EXPECT_EQ(
+      Text({Group(0, 3, 1, 4), Group(1, 3, 2, 4), Group(2, 3, 3, 4), Group(1, 2, 8, 9), Group(0, 2, 7, 9)}, kAlone),
+      "old, old, old, 1/2 group, 0/2 group");
   // The same size: times of asking tell them apart.
   EXPECT_EQ(Text({Group(0, 2, 1, 4), Group(1, 2, 2, 4), Group(0, 2, 7, 9), Group(1, 2, 8, 9)}, kAlone),
             "old, old, 0/2 group, 1/2 group");
 }
 
 TEST(Identity, WorldsAtOnceAreToldApartByTheirPlace) {
-  const auto who = Identify({Group(0, 2, 1, 9, 100), Group(0, 2, 2, 9, 200), Group(1, 2, 3, 9, 100), Group(1, 2, 4, 9, 200)},
-                            kAlone);
+  const auto who = Identify(
+      {Group(0, 2, 1, 9, 100), Group(0, 2, 2, 9, 200), Group(1, 2, 3, 9, 100), Group(1, 2, 4, 9, 200)}, kAlone);
   EXPECT_EQ(who[0].earlier, who[2].earlier);
   EXPECT_EQ(who[1].earlier, who[3].earlier);
   EXPECT_NE(who[0].earlier, who[1].earlier);
 }
 
 TEST(Identity, AWorkerThatEndedBeforeItJoinedKeepsItsVariables) {
-  EXPECT_EQ(Text({Both(Env(0, 3), Group(0, 3, 5, 9)), Env(1, 3), Both(Env(2, 3), Group(2, 3, 5, 9)), Env(2, 3, 4)}, kAlone),
-            "0/3 group, 1/3 env, 2/3 group, -");
+  EXPECT_EQ(
+      Text({Both(Env(0, 3), Group(0, 3, 5, 9)), Env(1, 3), Both(Env(2, 3), Group(2, 3, 5, 9)), Env(2, 3, 4)}, kAlone),
+      "0/3 group, 1/3 env, 2/3 group, -");
 }
 
 }  // namespace

@@ -100,9 +100,12 @@ TEST(LauncherArgs, TorchrunAsAModule) {
   EXPECT_EQ(WordsOfTorchrun({"python", "-m", "torch.distributed.run", "-m", "x"}), 3u);
   EXPECT_EQ(WordsOfTorchrun({"/a/torchrun", "x.py"}), 1u);
   // The second is torchrun with other rules for its workers' arguments.
-  for (const std::vector<std::string>& command :
-       {std::vector<std::string>{}, {"python", "-m", "torch.distributed.launch", "x.py"}, {"python", "x.py"},
-        {"python", "-W", "-m", "torch.distributed.run"}, {"perl", "-m", "torch.distributed.run"}, {"python", "-m"}})
+  for (const std::vector<std::string>& command : {std::vector<std::string>{},
+                                                  {"python", "-m", "torch.distributed.launch", "x.py"},
+                                                  {"python", "x.py"},
+                                                  {"python", "-W", "-m", "torch.distributed.run"},
+                                                  {"perl", "-m", "torch.distributed.run"},
+                                                  {"python", "-m"}})
     EXPECT_EQ(WordsOfTorchrun(command), 0u);
 }
 
