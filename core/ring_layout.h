@@ -89,7 +89,12 @@ struct ProcessEntry {
   std::atomic<std::uint64_t> gpu_flushed_ticks;  // Records that ended before it are in the ring; 0 never.
   std::atomic<std::uint32_t> gpu_count;          // Devices that contexts were made on, at most 4 named:
   std::uint8_t gpu_uuids[4][16];                 // for the agent's NVML samples.
-  char reserved[60];
+  std::atomic<std::int32_t> world_size;          // Told with world_rank; 0 unknown.
+  // The largest world that the process joined (init_process_group of PyTorch), of equal ones the first: when it asked
+  // and was let in, where its ranks met (a hash, 0 unknown), its size (0: it joined none) and its rank there.
+  std::atomic<std::uint64_t> joined_begin_ticks, joined_end_ticks, joined_at;
+  std::atomic<std::int32_t> joined_size, joined_rank;
+  char reserved[24];
 };
 static_assert(sizeof(ProcessEntry) == 512);
 

@@ -38,7 +38,8 @@ requires(std::is_enum_v<E> && !std::is_convertible_v<E, int>) constexpr auto Cod
   V(kMpi, 1, "mpi")         \
   V(kEnvironment, 2, "env") \
   V(kNccl, 3, "nccl")       \
-  V(kSlot, 4, "slot")
+  V(kSlot, 4, "slot")       \
+  V(kGroup, 5, "group")
 LS_SCHEMA_ENUM_(RankSource, std::uint8_t, LS_RANK_SOURCE_)
 #undef LS_RANK_SOURCE_
 

@@ -10,6 +10,7 @@
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/run/ranks_recorded.h"
 #include "core/loss.h"
 
 namespace lockstep::analysis {
@@ -69,9 +70,7 @@ std::string Sentence(const Context& context, Analysis& analysis) {
   }
   if (run.ranks_expected > 1 && run.ranks == 1 && !run.ranks_left_out.empty())
     return "Only one rank was recorded: nothing to compare." + OfTheOneThereIs(analysis);
-  if (run.ranks_expected > 1 && run.ranks == 1)
-    return fmt::format("Only one of {} ranks has a readable file: nothing to compare.{}", run.ranks_expected,
-                       OfTheOneThereIs(analysis));
+  if (run.ranks_expected > 1 && run.ranks == 1) return "There is nothing to compare." + OfTheOneThereIs(analysis);
   if (!analysis.unrecorded.empty()) return analysis.unrecorded;
   if (run.ranks == 1) {
     if (const Finding* first = MostWorth(analysis)) return first->headline;
@@ -84,10 +83,7 @@ std::string Sentence(const Context& context, Analysis& analysis) {
   }
   if (const Finding* first = MostWorth(analysis)) return first->headline;
   std::string nothing = Nothing(analysis);
-  if (!run.ranks_missing.empty())
-    return fmt::format("{} of {} left no readable file, so waiting for {} is not seen; in the others {}",
-                       run.ranks_missing.size(), Plural(run.ranks_expected, "rank"),
-                       run.ranks_missing.size() == 1 ? "it" : "them", nothing);
+  if (!run.ranks_missing.empty()) return "In the others " + nothing;
   nothing[0] = 'N';
   return nothing;
 }
@@ -100,13 +96,17 @@ std::string LeftOut(const Analysis& analysis) {
   return "";
 }
 
+// Before everything that was found in the ranks that are there.
+std::string NotAll(const RunFacts& run) {
+  if (run.ranks == 0 || run.ranks_missing.empty()) return "";
+  return fmt::format("{}, and waiting for {} is not seen. ",
+                     RanksRecorded(run.ranks, run.ranks_expected, run.ranks_missing),
+                     run.ranks_missing.size() == 1 ? "it" : "them");
+}
+
 void Remark(const Context& context, Analysis& analysis) {
   const RunFacts& run = analysis.run;
   const auto add = [&](std::string text) { analysis.remarks.push_back(std::move(text)); };
-  if (!run.ranks_missing.empty())
-    add(fmt::format("{} of {} without a readable file: {} {}. Waiting for {} is not seen.", run.ranks_missing.size(),
-                    Plural(run.ranks_expected, "rank"), run.ranks_missing.size() == 1 ? "rank" : "ranks",
-                    ShortRankList(run.ranks_missing), run.ranks_missing.size() == 1 ? "it" : "them"));
   if (const std::string_view differ = context.timeline().Meta("settings_differ"); !differ.empty())
     add(
         fmt::format("The ranks were recorded with different settings: {}. Variables LOCKSTEP_... of a shell do not "
@@ -157,7 +157,7 @@ void Remark(const Context& context, Analysis& analysis) {
 
 void Conclude(const Context& context, Analysis& analysis) {
   ChooseFindings(context, analysis);
-  analysis.verdict = LeftOut(analysis) + Sentence(context, analysis);
+  analysis.verdict = LeftOut(analysis) + NotAll(analysis.run) + Sentence(context, analysis);
   Remark(context, analysis);
 }
 

@@ -6,6 +6,7 @@
 
 #include "analysis/analyze.h"
 #include "analysis/core/format.h"
+#include "analysis/run/ranks_recorded.h"
 #include "merge/merge.h"
 #include "merge/readers/run_files.h"
 
@@ -18,7 +19,6 @@ using doctor::Status;
 Finding LookAtRanks(const merge::Timeline& timeline, const analysis::RunFacts& run) {
   std::string trouble;
   const auto add = [&](const std::string& part) { trouble += (trouble.empty() ? "" : "; ") + part; };
-  if (!run.ranks_missing.empty()) add("nothing is there of " + analysis::RankNames(run.ranks_missing));
   const auto& ranks = timeline.tables.ranks;
   const auto in_state = [&](merge::RankState::Value state) {
     std::vector<std::int32_t> names;
@@ -34,10 +34,9 @@ Finding LookAtRanks(const merge::Timeline& timeline, const analysis::RunFacts& r
   for (const std::string& ending : run.endings) add(ending);
   if (run.endings.empty() && !run.ranks_ended_early.empty())
     add(analysis::RankNames(run.ranks_ended_early) + " ended early");
-  const std::string state =
-      fmt::format("{} of {}", analysis::Count(run.ranks), analysis::Plural(run.ranks_expected, "rank"));
-  if (trouble.empty()) return {Status::kOk, state + ", all complete", ""};
-  return {Status::kWarning, state + ": " + trouble,
+  const std::string state = analysis::RanksRecorded(run.ranks, run.ranks_expected, run.ranks_missing);
+  if (trouble.empty() && run.ranks_missing.empty()) return {Status::kOk, state + ", all complete", ""};
+  return {Status::kWarning, state + (trouble.empty() ? "" : (run.ranks_missing.empty() ? ": " : "; ") + trouble),
           "lockstep recover RUN says what was left; copy missing ranks' files from their machines"};
 }
 

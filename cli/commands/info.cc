@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/run/ranks_recorded.h"
 #include "cli/input/imported.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
@@ -15,6 +16,7 @@
 #include "core/hash.h"
 #include "core/hex.h"
 #include "core/loss.h"
+#include "merge/readers/run_files.h"
 #include "trace/decode/decode.h"
 #include "trace/file/content_digest.h"
 #include "trace/file/schema_text.h"
@@ -274,12 +276,35 @@ Json ToJson(const FileFacts& facts) {
   return json;
 }
 
+// Which ranks of the job are there, and in which files: a file may hold another rank than its name's number, where
+// several processes of one agent are ranks.
+struct RanksThere {
+  std::int64_t expected = 0;
+  std::vector<std::pair<std::int32_t, std::string>> files;
+  std::vector<std::int32_t> missing;
+};
+
+std::optional<RanksThere> LookAtRanks(const std::string& run) {
+  const Result<merge::RunFiles> files = merge::OpenRun(run, 1);
+  if (!files.ok()) return std::nullopt;  // Its files are shown one by one, with what is wrong with each.
+  RanksThere there{files.value().world_size, {}, files.value().missing};
+  for (const merge::RunRank& rank : files.value().ranks) there.files.emplace_back(rank.rank, rank.file);
+  return there;
+}
+
+void PrintRanks(const RanksThere& there) {
+  Show("{}\n", analysis::RanksRecorded(static_cast<std::int64_t>(there.files.size()), there.expected, there.missing));
+  for (const auto& [rank, file] : there.files) Show("  rank {:<6} {}\n", rank, file);
+  Show("\n");
+}
+
 Result<int> Info(const InfoFlags& flags) {
   if (flags.schema) {
     ShowText(trace::SchemaMarkdown());
     return kOk;
   }
   std::vector<std::string> files;
+  std::optional<RanksThere> there;
   std::error_code ignored;
   if (!flags.what.empty() && fs::is_regular_file(flags.what, ignored) && !IsTrace(flags.what)) {
     files.push_back(flags.what);
@@ -289,8 +314,10 @@ Result<int> Info(const InfoFlags& flags) {
     if (files.empty())
       return Error{ErrorCode::kNotFound, "no rank files and no timeline here", run,
                    "lockstep info DIR, where DIR holds manifest.json and ranks/"};
+    there = LookAtRanks(run);
   }
-  int code = kOk;
+  int code = there && !there->missing.empty() ? kIncomplete : kOk;
+  if (there && flags.json != "-") PrintRanks(*there);
   std::size_t readable = 0;
   Json all = Json::array();
   std::vector<std::uint64_t> digests;
@@ -311,6 +338,12 @@ Result<int> Info(const InfoFlags& flags) {
   }
   if (readable == 0) return kFailed;
   Json whole{{"schema", "lockstep.info/1"}, {"files", std::move(all)}};
+  if (there) {
+    whole["world_size"] = there->expected;
+    whole["ranks"] = Json::array();
+    for (const auto& [rank, file] : there->files) whole["ranks"].push_back({{"rank", rank}, {"file", file}});
+    whole["ranks_missing"] = there->missing;
+  }
   if (flags.digest) {
     // Whatever the files are called.
     std::sort(digests.begin(), digests.end());

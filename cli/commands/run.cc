@@ -161,8 +161,10 @@ Result<int> PrintEnv(const Flags& flags) {
 }
 
 // The interpreter that torchrun takes for its workers: PYTHON_EXEC, else its own.
-std::string PythonOf(const std::string& torchrun) {
+std::string PythonOf(const std::vector<std::string>& command) {
   if (const char* given = std::getenv("PYTHON_EXEC"); given != nullptr) return given;
+  const std::string& torchrun = command[0];
+  if (launch::WordsOfTorchrun(command) > 1) return agent::FindProgram(torchrun);
   const std::string python = agent::ScriptInterpreter(agent::FindProgram(torchrun));
   return std::filesystem::path(python).filename().string().starts_with("python") ? python : "";
 }
@@ -172,8 +174,8 @@ Result<std::vector<std::string>> LauncherWords(const Flags& flags) {
   std::vector<std::string> agent = Words(flags);
   // Variables are in these words already, and what is wrong with others was said once.
   agent.insert(agent.end() - 1, "--no-variables");
-  if (launch::RecognizeLauncher(flags.command[0]) == launch::Launcher::kTorchrun)
-    return launch::InsertAgentForTorchrun(flags.command, agent, PythonOf(flags.command[0]));
+  if (launch::WordsOfTorchrun(flags.command) > 0)
+    return launch::InsertAgentForTorchrun(flags.command, agent, PythonOf(flags.command));
   char real[PATH_MAX];
   const std::string launcher = agent::FindProgram(flags.command[0]);
   const bool resolved = !launcher.empty() && ::realpath(launcher.c_str(), real) != nullptr;
@@ -213,7 +215,9 @@ Result<int> Run(const Flags& flags) {
   if (flags.command.empty())
     return Error{ErrorCode::kUsage, "no command to run", "lockstep run",
                  "lockstep run -- ./app      or  mpirun -np 4 lockstep run -- ./app"};
-  const launch::Launcher launcher = launch::RecognizeLauncher(flags.command[0]);
+  const launch::Launcher launcher = launch::WordsOfTorchrun(flags.command) > 0
+                                        ? launch::Launcher::kTorchrun
+                                        : launch::RecognizeLauncher(flags.command[0]);
   // Where it cannot be told how torchrun starts its program, the agent stays around torchrun.
   if (launcher != launch::Launcher::kNone && (launcher != launch::Launcher::kTorchrun || LauncherWords(flags).ok()))
     return Launch(flags);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "analysis/run/ranks_recorded.h"
 #include "runtime/agent/inject/libraries.h"
 #include "runtime/agent/rundir/claim.h"
 #include "runtime/agent/rundir/say.h"
@@ -161,7 +163,10 @@ void TellWhereFilesAre(const agent::RunResult& result) {
 
 void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
   if (!result.traced) return;
-  if (result.launch.rank > 0) {
+  const std::vector<std::int32_t>& ranks = result.ranks.ranks;
+  // Variables may speak of a job that is not this one: where all ranks are here, nobody else has to be waited for.
+  const bool all_here = result.ranks.AllHere();
+  if (result.launch.rank > 0 && !(all_here && LookAt(result.run_dir, 0) == SlotEnd::kUnclaimed)) {
     if (!options.quiet) TellWhereFilesAre(result);
     return;
   }
@@ -177,7 +182,7 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
     return;
   }
   // Alone, it knows without asking; on a full disk the claim may not say.
-  const bool alone = result.launch.slots() == 1;
+  const bool alone = result.launch.slots() == 1 || result.launch.rank > 0;
   const Waited waited = alone ? Waited{.files = result.converted, .failed = !result.converted, .missing = {}}
                               : WaitForSlots(dir, result.launch.slots(), options.wait_ms);
   if (!waited.missing.empty() && !options.quiet) {
@@ -215,8 +220,15 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
     verdict = options.after != After::kMerge && out_fd == STDERR_FILENO && (code == 0 || code == 3);
     if (out_fd != STDERR_FILENO) ::close(out_fd);
   }
-  // The verdict names the files itself, and is the last thing shown.
+  // The verdict names the files itself, says which ranks are missing, and is the last thing shown.
   if (options.quiet || verdict) return;
+  if (alone && result.ranks.by_themselves) {
+    std::vector<std::int32_t> missing;
+    for (std::int32_t rank = 0; rank < result.ranks.world_size; ++rank)
+      if (!std::binary_search(ranks.begin(), ranks.end(), rank)) missing.push_back(rank);
+    if (!missing.empty() || ranks.size() > 1)
+      agent::Say(analysis::RanksRecorded(static_cast<std::int64_t>(ranks.size()), result.ranks.world_size, missing));
+  }
   ListFiles(dir);
   agent::Say("next: lockstep analyze " + dir);
 }

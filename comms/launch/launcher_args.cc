@@ -249,6 +249,7 @@ constexpr std::string_view kTorchrunOneWord[] = {
     "signals-to-handle",
     "shutdown-timeout",
 };
+constexpr std::string_view kPythonFlags[] = {"-u", "-B", "-O", "-OO", "-q", "-s", "-P", "-b", "-bb"};
 constexpr std::string_view kTorchrunFlags[] = {"standalone", "virtual-local-rank"};
 
 template <std::size_t N>
@@ -361,14 +362,27 @@ Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& com
   return out;
 }
 
+std::size_t WordsOfTorchrun(const std::vector<std::string>& command) {
+  if (command.empty()) return 0;
+  if (BaseName(command[0]) == "torchrun") return 1;
+  if (!BaseName(command[0]).starts_with("python")) return 0;
+  std::size_t at = 1;
+  // Switches that take no word of their own; with others it is unclear what the next word is.
+  while (at < command.size() && In(kPythonFlags, command[at])) ++at;
+  const bool module = at + 1 < command.size() && command[at] == "-m" && command[at + 1] == "torch.distributed.run";
+  return module ? at + 2 : 0;
+}
+
 Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::string>& command,
                                                         const std::vector<std::string>& agent,
                                                         const std::string& python) {
   const Error unknown{ErrorCode::kUsage, "it is unclear how torchrun will start the program",
                       command.empty() ? "" : command[0], "torchrun ... --no-python lockstep run -- python SCRIPT"};
   bool module = false, plain = false;
-  std::vector<std::string> out = {command.empty() ? "" : command[0]};
-  for (std::size_t i = 1; i < command.size(); ++i) {
+  const std::size_t own = WordsOfTorchrun(command);
+  if (own == 0) return unknown;
+  std::vector<std::string> out(command.begin(), command.begin() + static_cast<std::ptrdiff_t>(own));
+  for (std::size_t i = own; i < command.size(); ++i) {
     const std::string& word = command[i];
     if (word.size() < 2 || word[0] != '-') {
       if (!plain && python.empty()) return unknown;

@@ -27,6 +27,10 @@ Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& com
                                              const std::vector<std::string>& agent,
                                              const std::vector<std::string>& options = {});
 
+// How many words at the beginning are torchrun: 1 for `torchrun`, 3 for `python3 -m torch.distributed.run`, 0 for
+// others.
+std::size_t WordsOfTorchrun(const std::vector<std::string>& command);
+
 // The same for `torchrun [options] script args`, which becomes `torchrun [options] --no_python AGENT python -u script
 // args`, as torchrun itself starts its workers; `python` is the interpreter it would use. kUsage where that is
 // unclear: for an unknown option or a program that torchrun runs in another way.

@@ -39,10 +39,12 @@ void Activate(int thread_level) {
   }
   StartTypes();
   StartComms();
-  int rank = 0;
+  int rank = 0, size = 0;
   mpi.Comm_rank(mpi.comm_world, &rank);
+  mpi.Comm_size(mpi.comm_world, &size);
   if (!Spawned()) {
     process->world_rank.store(rank, std::memory_order_relaxed);
+    process->world_size.store(size, std::memory_order_relaxed);
     process->rank_source.store(1, std::memory_order_relaxed);
   }
   const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};

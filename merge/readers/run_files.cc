@@ -62,19 +62,24 @@ struct Found {
   std::unique_ptr<ingest::RankSource> source;
   ingest::ReadTables head;
   std::int32_t rank = -1;
-  int certainty = 0;  // Of the rank: the larger the better known.
+  int certainty = 0;            // Of the rank: the larger the better known.
+  std::int64_t world_size = 0;  // As the process knew it, 0 unknown.
   bool mine = true;
 };
 
-// MPI's own answer before NCCL's, before the environment's, before the slot's number.
+// MPI's own answer before a process group's, before NCCL's, before the environment's, before the slot's number.
+enum Certainty : int { kUnsaid, kBySlot, kByLauncher, kByNccl, kByGroup, kByMpi };
+constexpr int kTalks = kByNccl;  // From here on it is what the communication itself uses.
+
 int RankCertainty(const schema::RankTables& tables) {
   const std::string_view text = ingest::MetaValue(tables, "rank_source");
-  if (text == "mpi" || text == "1") return 4;
-  if (text == "nccl" || text == "3") return 3;
-  if (text == "env" || text == "2") return 2;
-  if (text == "slot" || text == "4") return 1;
+  if (text == "mpi" || text == "1") return kByMpi;
+  if (text == "group" || text == "5") return kByGroup;
+  if (text == "nccl" || text == "3") return kByNccl;
+  if (text == "env" || text == "2") return kByLauncher;
+  if (text == "slot" || text == "4") return kBySlot;
   for (std::size_t i = 0; i < tables.processes.rows(); ++i) {
-    static constexpr int kOfSource[] = {0, 4, 2, 3, 1};
+    static constexpr int kOfSource[] = {kUnsaid, kByMpi, kByLauncher, kByNccl, kBySlot, kByGroup};
     if (tables.processes.world_rank[i] >= 0 && tables.processes.rank_source[i] < std::size(kOfSource))
       return kOfSource[tables.processes.rank_source[i]];
   }
@@ -127,6 +132,7 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate
       found.source = std::move(source);
       found.rank = ingest::WorldRankOf(found.head.tables);
       found.certainty = RankCertainty(found.head.tables);
+      found.world_size = ingest::ToldSize(ingest::MetaNumber(found.head.tables, "world_size", 0));
       std::int64_t highest = ingest::MetaNumber(found.head.tables, "rank", -1);
       for (const std::int32_t of_process : found.head.tables.processes.world_rank)
         highest = std::max<std::int64_t>(highest, of_process);
@@ -211,7 +217,7 @@ void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::
     packer.Put(slot.found.size());
     for (const Found& found : slot.found) {
       packer.Put(found.candidate - candidates.data(), found.source->EventRows(), found.source->complete());
-      packer.Put(found.rank, found.certainty, found.head.damaged);
+      packer.Put(found.rank, found.certainty, found.world_size, found.head.damaged);
       found.head.tables.ForEachTable([&](const auto& table) { packer.PutTable(table); });
     }
   }
@@ -230,7 +236,7 @@ void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::
       found.candidate = &candidates[bytes.Take<std::ptrdiff_t>()];
       const auto rows = bytes.Take<std::uint64_t>();
       found.source = std::make_unique<SharedSource>(rows, bytes.Take<bool>());
-      bytes.Take(found.rank, found.certainty, found.head.damaged);
+      bytes.Take(found.rank, found.certainty, found.world_size, found.head.damaged);
       found.head.tables.ForEachTable([&](auto& table) { bytes.TakeTable(table); });
       found.mine = false;
     }
@@ -269,36 +275,64 @@ std::string MostFrequentRunId(const std::vector<SlotFiles>& slots) {
   return most == files.end() ? "" : std::string(most->first);
 }
 
+// Groups of the same ranks, each in slots of its own: a job of several worlds. None of them is the run's world; the
+// launcher's is, which told all of them apart.
+void TellWorldsApart(std::vector<SlotFiles>& slots) {
+  std::map<std::int32_t, const SlotFiles*> slot_of;
+  bool doubled = false;
+  const auto of_group = [](const Found& found) { return found.certainty == kByGroup && found.rank >= 0; };
+  for (const SlotFiles& slot : slots)
+    for (const Found& found : slot.found)
+      if (of_group(found)) doubled = doubled || slot_of.try_emplace(found.rank, &slot).first->second != &slot;
+  if (!doubled) return;
+  for (SlotFiles& slot : slots)
+    for (Found& found : slot.found) {
+      const auto launched = ingest::ToldRank(ingest::MetaNumber(found.head.tables, "launch_rank", -1));
+      if (!of_group(found) || launched < 0) continue;
+      found.rank = launched;
+      found.certainty = kByLauncher;
+      found.world_size = ingest::ToldSize(ingest::MetaNumber(found.head.tables, "launch_world_size", 0));
+    }
+}
+
 // Which file stands for which rank. Takes the losses of the slots, and adds what is of another run or doubled.
 std::map<std::int32_t, Found> ChooseRanks(std::vector<SlotFiles>& slots, RunFiles& run) {
-  std::map<std::int32_t, Found> chosen;
-  std::vector<Found> unranked;
-  for (SlotFiles& slot : slots) {
-    run.losses.insert(run.losses.end(), slot.losses.begin(), slot.losses.end());
-    std::ranges::stable_sort(slot.found, std::greater<>(), &Found::certainty);
-    std::set<std::int32_t> of_slot;
-    for (Found& found : slot.found) {
+  struct Seen {
+    std::size_t slot;
+    Found* found;
+  };
+  std::vector<Seen> all;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    run.losses.insert(run.losses.end(), slots[i].losses.begin(), slots[i].losses.end());
+    for (Found& found : slots[i].found) {
       const auto id = ingest::MetaValue(found.head.tables, "run_id");
-      if (!id.empty() && !run.run_id.empty() && id != run.run_id) {
+      if (!id.empty() && !run.run_id.empty() && id != run.run_id)
         run.losses.push_back(
             MakeLoss(-1, Loss::kRunMixed, 1,
                      found.candidate->file + ": recorded in run " + std::string(id) + ", this is run " + run.run_id));
-        continue;
-      }
-      if (found.rank < 0) {
-        unranked.push_back(std::move(found));
-        continue;
-      }
-      // Helpers of a rank inherit its environment: not a doubled rank, only not the one that is meant.
-      if (!of_slot.insert(found.rank).second) continue;
-      const std::int32_t rank = found.rank;
-      const std::string& file = found.candidate->file;
-      const auto [at, fresh] = chosen.try_emplace(rank, std::move(found));
-      if (!fresh)
-        run.losses.push_back(MakeLoss(
-            rank, Loss::kRankDuplicated, 1,
-            file + ": rank " + std::to_string(rank) + " was read from " + at->second.candidate->file + " instead"));
+      else
+        all.push_back({i, &found});
     }
+  }
+  std::ranges::stable_sort(all, std::greater<>(), [](const Seen& seen) { return seen.found->certainty; });
+  std::map<std::int32_t, Found> chosen;
+  std::vector<Found> unranked;
+  std::set<std::pair<std::size_t, std::int32_t>> of_slot;
+  for (const auto& [slot, seen] : all) {
+    Found& found = *seen;
+    if (found.rank < 0) {
+      unranked.push_back(std::move(found));
+      continue;
+    }
+    // Helpers of a rank inherit its environment: not a doubled rank, only not the one that is meant.
+    if (!of_slot.insert({slot, found.rank}).second) continue;
+    const std::int32_t rank = found.rank;
+    const std::string& file = found.candidate->file;
+    const auto [at, fresh] = chosen.try_emplace(rank, std::move(found));
+    if (!fresh)
+      run.losses.push_back(MakeLoss(
+          rank, Loss::kRankDuplicated, 1,
+          file + ": rank " + std::to_string(rank) + " was read from " + at->second.candidate->file + " instead"));
   }
   // Nothing knew a rank (no MPI, no launcher): the slot's number is all there is.
   for (Found& found : unranked) {
@@ -308,6 +342,19 @@ std::map<std::int32_t, Found> ChooseRanks(std::vector<SlotFiles>& slots, RunFile
     if (run.world_size == 0 || rank < run.world_size) chosen.try_emplace(rank, std::move(found));
   }
   return chosen;
+}
+
+// Ranks that the job had. `manifest`: what the agents were told of it, 0 nothing. What ranks talked in wins; an agent
+// that was told of nobody else (1) knows less than a process that something below it started.
+std::int32_t WorldSizeOf(const std::map<std::int32_t, Found>& chosen, std::int32_t manifest) {
+  std::int64_t talked = 0, told = 0;
+  for (const auto& [rank, found] : chosen) {
+    if (found.certainty >= kTalks) talked = std::max(talked, found.world_size);
+    told = std::max(told, found.world_size);
+  }
+  return static_cast<std::int32_t>(talked > 0     ? talked
+                                   : manifest > 1 ? manifest
+                                                  : std::max<std::int64_t>(manifest, told));
 }
 
 Error NothingReadable(const std::string& run_dir, const RunFiles& run) {
@@ -321,8 +368,7 @@ Error NothingReadable(const std::string& run_dir, const RunFiles& run) {
           RanksDir(run_dir).string(), "gather the ranks/ files of all nodes into one run directory"};
 }
 
-// `counts_ranks`: no manifest says how many ranks there are, the ranks' own files do.
-void AddRank(const std::string& run_dir, std::int32_t rank, Found found, bool counts_ranks, RunFiles& run) {
+void AddRank(const std::string& run_dir, std::int32_t rank, Found found, RunFiles& run) {
   RunRank entry;
   entry.rank = rank;
   entry.file = found.candidate->file;
@@ -339,9 +385,6 @@ void AddRank(const std::string& run_dir, std::int32_t rank, Found found, bool co
   entry.mine = found.mine;
   entry.source = std::move(found.source);
   entry.head = std::move(found.head.tables);
-  const std::int64_t size = ingest::MetaNumber(entry.head, "world_size", 0);
-  if (counts_ranks && size > 0 && size <= ingest::kMostRanks)
-    run.world_size = std::max(run.world_size, static_cast<std::int32_t>(size));
   run.ranks.push_back(std::move(entry));
 }
 
@@ -409,10 +452,12 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
   std::vector<SlotFiles> slots = OpenSlots(run_dir, candidates, jobs, progress, team);
   if (team != nullptr) ShareSlots(*team, candidates, slots);
   if (run.run_id.empty()) run.run_id = MostFrequentRunId(slots);
+  TellWorldsApart(slots);
   std::map<std::int32_t, Found> chosen = ChooseRanks(slots, run);
   if (chosen.empty()) return NothingReadable(run_dir, run);
 
-  for (auto& [rank, found] : chosen) AddRank(run_dir, rank, std::move(found), manifest.world_size == 0, run);
+  run.world_size = WorldSizeOf(chosen, manifest.world_size);
+  for (auto& [rank, found] : chosen) AddRank(run_dir, rank, std::move(found), run);
   run.world_size = std::max(run.world_size, run.ranks.back().rank + 1);
   if (run.command.empty()) run.command = ingest::MetaValue(run.ranks[0].head, "command");
   for (std::int32_t rank = 0; rank < run.world_size; ++rank)

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/hash.h"
 #include "core/schema_enums.h"
 #include "runtime/probe/ring.h"
 #include "runtime/probe/window.h"
@@ -175,6 +176,29 @@ __attribute__((visibility("default"))) void lockstep_hook_fact(const char* text)
   const ErrnoKeeper errno_keeper;
   if (lockstep_probe.segment != nullptr) MarkUsed();
   WriteFact(text);
+}
+
+// The same moment while recording is off too.
+__attribute__((visibility("default"))) unsigned long long lockstep_hook_ticks(void) {
+  return lockstep_probe.segment == nullptr ? 0 : ring::Ticks();
+}
+
+// This process is a rank of a world of `size`: it asked at `begin_ticks` to join it, and has done so. `where` names the
+// place at which its ranks met, "" unknown. Said whether or not recording is on. Thread: any, one at a time.
+__attribute__((visibility("default"))) void lockstep_hook_joined(int rank, int size, unsigned long long begin_ticks,
+                                                                 const char* where) {
+  if (rank < 0 || size <= rank) return;
+  const ErrnoKeeper errno_keeper;
+  ProcessEntry* entry = lockstep_process();
+  if (entry == nullptr || size <= entry->joined_size.load(std::memory_order_relaxed)) return;
+  MarkUsed();
+  Hash64 place;
+  place.Add(std::string_view(where == nullptr ? "" : where));
+  entry->joined_begin_ticks.store(begin_ticks, std::memory_order_relaxed);
+  entry->joined_end_ticks.store(ring::Ticks(), std::memory_order_relaxed);
+  entry->joined_at.store(where == nullptr || *where == 0 ? 0 : place.value(), std::memory_order_relaxed);
+  entry->joined_rank.store(rank, std::memory_order_relaxed);
+  entry->joined_size.store(size, std::memory_order_release);
 }
 
 // As many facts as it takes, each with the place of its first gradient.

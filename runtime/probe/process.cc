@@ -113,6 +113,15 @@ void FindConstantSegments() {
       g_constant[used++] = {base + table[i].p_vaddr, base + table[i].p_vaddr + table[i].p_filesz};
 }
 
+// -1 unless the variable holds a whole non-negative number.
+std::int32_t NumberIn(const char* variable) {
+  const char* text = getenv(variable);
+  if (text == nullptr) return -1;
+  char* end = nullptr;
+  const long value = strtol(text, &end, 10);
+  return end != text && *end == 0 && value >= 0 && value < 1'000'000'000 ? static_cast<std::int32_t>(value) : -1;
+}
+
 void FillEntry(ProcessEntry& entry) {
   entry.generation += 1;
   entry.pid = getpid();
@@ -137,20 +146,21 @@ void FillEntry(ProcessEntry& entry) {
   entry.gpu_flush_done.store(0, std::memory_order_relaxed);
   entry.gpu_flushed_ticks.store(0, std::memory_order_relaxed);
   entry.gpu_count.store(0, std::memory_order_relaxed);
+  for (auto* number : {&entry.world_size, &entry.joined_size, &entry.joined_rank})
+    number->store(0, std::memory_order_relaxed);
+  for (auto* number : {&entry.joined_begin_ticks, &entry.joined_end_ticks, &entry.joined_at})
+    number->store(0, std::memory_order_relaxed);
   for (auto* counter :
        {&entry.dropped_no_ring, &entry.range_unbalanced, &entry.range_too_deep, &entry.request_table_full})
     counter->store(0, std::memory_order_relaxed);
   const ssize_t n = readlink("/proc/self/exe", entry.exe, sizeof entry.exe - 1);
   entry.exe[n < 0 ? 0 : n] = 0;
   // torchrun and similar launchers set the rank this way; MPI overrides it when it starts.
-  const char* rank = getenv("RANK");
-  if (rank != nullptr && getenv("WORLD_SIZE") != nullptr) {
-    char* end = nullptr;
-    const long value = strtol(rank, &end, 10);
-    if (end != rank && *end == 0 && value >= 0 && value < 1'000'000'000) {
-      entry.world_rank.store(static_cast<std::int32_t>(value), std::memory_order_relaxed);
-      entry.rank_source.store(2, std::memory_order_relaxed);
-    }
+  const std::int32_t rank = NumberIn("RANK"), size = NumberIn("WORLD_SIZE");
+  if (rank >= 0 && size > rank) {
+    entry.world_rank.store(rank, std::memory_order_relaxed);
+    entry.world_size.store(size, std::memory_order_relaxed);
+    entry.rank_source.store(2, std::memory_order_relaxed);
   }
 }
 

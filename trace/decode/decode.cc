@@ -206,6 +206,7 @@ struct ProcessPlan {
   Key key;
   ProcessState state;
   std::vector<Ring*> rings;
+  ProcessIdentity identity;
 };
 
 std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
@@ -219,17 +220,25 @@ std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
   std::sort(rings.begin(), rings.end(), [](const Ring* a, const Ring* b) { return a->order < b->order; });
   std::vector<ProcessPlan> plans;
   for (const Key& key : contents.process_order) {
-    ProcessPlan plan{key, contents.processes[key], {}};
+    ProcessPlan plan{key, contents.processes[key], {}, {}};
     for (Ring* ring : rings)
       if (ring->process == key) plan.rings.push_back(ring);
     if (!plan.rings.empty() || plan.state.mpi_used != 0 || plan.state.lockstep_used != 0 || plan.state.nvtx_used != 0 ||
         plan.state.torch_used != 0 || plan.state.cupti_used != 0 || plan.state.nccl_used != 0)
       plans.push_back(std::move(plan));
   }
-  // The rank's main process goes first.
-  const auto main =
-      std::find_if(plans.begin(), plans.end(), [](const ProcessPlan& p) { return p.state.world_rank >= 0; });
-  if (main != plans.end()) std::rotate(plans.begin(), main, main + 1);
+  std::vector<const ProcessState*> states;
+  for (const ProcessPlan& plan : plans) states.push_back(&plan.state);
+  const std::vector<ProcessIdentity> identities = IdentifyProcesses(states, contents.meta);
+  for (std::size_t i = 0; i < plans.size(); ++i) plans[i].identity = identities[i];
+  // Ranks first, in their order; of processes that are all the slot's, one that has the slot's variables.
+  std::stable_sort(plans.begin(), plans.end(), [](const ProcessPlan& a, const ProcessPlan& b) {
+    const auto place = [](const ProcessPlan& p) {
+      const bool of_slot = p.identity.proof == RankProof::kSlot;
+      return std::pair(of_slot ? p.state.world_rank < 0 : p.identity.rank < 0, of_slot ? 0 : p.identity.rank);
+    };
+    return place(a) < place(b);
+  });
   return plans;
 }
 
@@ -316,13 +325,15 @@ class SlotDecoder {
     ProcessDecoder& decoder = *decoders_.back();
     if (i < plans_.size()) {
       const ProcessPlan& plan = plans_[i];
-      AddMetaRows(decoder, &plan.state);
+      AddMetaRows(decoder, &plan);
       std::vector<DecoderThread> threads;
       for (Ring* ring : plan.rings) threads.push_back(std::move(ring->thread));
       const std::uint64_t slot_end = contents_.end ? contents_.end->ticks : 0;
       decoder.Decode(std::move(threads), 0, plan.state.pid,
                      plan.state.end_ticks != 0 ? plan.state.end_ticks : slot_end);
-      const std::int32_t nccl_rank = plan.state.world_rank >= 0 ? -1 : RankFromNccl(process.tables, contents_.meta);
+      process.identity = plan.identity;
+      const bool told = plan.identity.proof != RankProof::kSlot || plan.state.world_rank >= 0;
+      const std::int32_t nccl_rank = told ? -1 : RankFromNccl(process.tables, contents_.meta);
       AddProcessRow(i, i, nccl_rank);
       if (nccl_rank >= 0) {
         decoder.AddFact("rank", std::to_string(nccl_rank));
@@ -348,7 +359,7 @@ class SlotDecoder {
     return names[rank_source < std::size(names) ? rank_source : 0].name;
   }
 
-  void AddMetaRows(ProcessDecoder& decoder, const ProcessState* process) const {
+  void AddMetaRows(ProcessDecoder& decoder, const ProcessPlan* plan) const {
     std::map<std::string, std::string> meta = contents_.meta;
     if (contents_.end) {
       const SpoolEnd& end = *contents_.end;
@@ -357,15 +368,34 @@ class SlotDecoder {
       if (end.app_cpu_ns >= 0) meta.try_emplace("app_cpu_ns", std::to_string(end.app_cpu_ns));
       if (end.agent_cpu_ns >= 0) meta.try_emplace("agent_cpu_ns", std::to_string(end.agent_cpu_ns));
     }
-    if (process != nullptr) {
-      // MPI's rank overrides a launcher's variable; a variable that was set below the agent
-      // (torchrun inside a slot) overrides what the slot was given.
-      const auto agents = meta.find("rank_variable");
-      const bool own_variable = process->rank_source == schema::RankSource::kEnvironment && agents != meta.end() &&
-                                std::to_string(process->world_rank) != agents->second;
-      if (process->world_rank >= 0 &&
-          (process->rank_source == schema::RankSource::kMpi || own_variable || !meta.contains("rank"))) {
-        if (own_variable) meta["world_size"] = std::to_string(WorldSize());
+    if (plan != nullptr) {
+      const ProcessState* process = &plan->state;
+      const ProcessIdentity& identity = plan->identity;
+      // The agent saw its child end; of several ranks in the slot, that was something that started them.
+      const auto ranks = std::ranges::count_if(plans_, [](const ProcessPlan& p) { return p.identity.rank >= 0; });
+      if (identity.proof > RankProof::kSlot && ranks > 1 && Meta("pid") != std::to_string(process->pid))
+        for (const char* key : {"exit_code", "exit_signal"}) meta.erase(key);
+      if (identity.proof != RankProof::kSlot) {
+        // What the launcher said stays readable: merge falls back on it where groups of the same ranks are several.
+        const std::string size = identity.world_size > 0 ? std::to_string(identity.world_size) : Meta("world_size");
+        if (Meta("rank_source") == "env" &&
+            (Meta("rank") != std::to_string(identity.rank) || Meta("world_size") != size)) {
+          meta["launch_rank"] = Meta("rank");
+          meta["launch_world_size"] = Meta("world_size");
+        }
+        meta.erase("rank");
+        meta.erase("rank_source");
+        if (identity.rank >= 0) {
+          meta["rank"] = std::to_string(identity.rank);
+          meta["rank_source"] = trace::NameOf(identity.proof);
+        } else {
+          meta["process_role"] = identity.earlier ? "rank of an earlier world" : "helper";
+        }
+        if (!size.empty()) meta["world_size"] = size;
+        if (!identity.instead_of.empty()) meta["rank_instead_of"] = identity.instead_of;
+      } else if (process->world_rank >= 0 &&
+                 (!meta.contains("rank") || (process->rank_source == schema::RankSource::kMpi &&
+                                             meta["rank"] == std::to_string(process->world_rank)))) {
         meta["rank"] = std::to_string(process->world_rank);
         meta["rank_source"] = NameOf(process->rank_source);
       }
@@ -375,12 +405,23 @@ class SlotDecoder {
     for (const auto& [key, value] : meta) decoder.AddFact(key, value);
   }
 
-  // What the workers of one slot know of their world: at least the largest rank among them.
-  std::int64_t WorldSize() const {
-    const auto world = contents_.meta.find("world_size");
-    std::int64_t size = world == contents_.meta.end() ? 1 : static_cast<std::int64_t>(Number(world->second));
-    for (const ProcessPlan& plan : plans_) size = std::max<std::int64_t>(size, plan.state.world_rank + 1);
-    return size;
+  static std::int32_t RankOf(const ProcessPlan& plan) {
+    return plan.identity.proof == RankProof::kSlot ? plan.state.world_rank : plan.identity.rank;
+  }
+  static std::uint8_t SourceOf(const ProcessPlan& plan) {
+    switch (plan.identity.proof) {
+      case RankProof::kMpi:
+        return schema::RankSource::kMpi;
+      case RankProof::kGroup:
+        return schema::RankSource::kGroup;
+      case RankProof::kEnvironment:
+        return schema::RankSource::kEnvironment;
+      case RankProof::kSlot:
+        return plan.state.rank_source;
+      case RankProof::kNone:
+        break;
+    }
+    return schema::RankSource::kNone;
   }
 
   // A row of process `i` in the tables of process `into`. `nccl_rank`: the rank that NCCL gives it, -1 none.
@@ -403,8 +444,8 @@ class SlotDecoder {
          .exe = decoders_[into]->Intern(state.exe),
          .begin_ns = state.begin_ticks != 0 ? Ns(state.begin_ticks) : life.first_ns,
          .end_ns = state.end_ticks != 0 ? Ns(state.end_ticks) : life.last_ns,
-         .world_rank = nccl_rank >= 0 ? nccl_rank : state.world_rank,
-         .rank_source = nccl_rank >= 0 ? std::uint8_t{schema::RankSource::kNccl} : state.rank_source,
+         .world_rank = nccl_rank >= 0 ? nccl_rank : RankOf(plans_[i]),
+         .rank_source = nccl_rank >= 0 ? std::uint8_t{schema::RankSource::kNccl} : SourceOf(plans_[i]),
          .ended = ended,
          .end_code = code,
          .mpi_thread_level = state.mpi_thread_level});

@@ -9,6 +9,7 @@
 
 #include "core/result.h"
 #include "core/schema.h"
+#include "trace/decode/identity.h"
 
 namespace lockstep::trace {
 
@@ -19,8 +20,8 @@ struct DecodeInput {
 
 // Tables of one process. A slot with several processes that used a source gives several.
 struct DecodedProcess {
-  std::uint32_t process =
-      0;  // In order of appearance; 0 is the rank's main one: the first with a world rank, else the first.
+  std::uint32_t process = 0;  // Ranks of the run first, in their order; 0 is the slot's main one.
+  ProcessIdentity identity;
   schema::RankTables tables;
 };
 

@@ -262,7 +262,8 @@ void Drain::WriteProcesses(bool all_changes, SpoolRoom room) {
     };
     const bool same = all_changes ? last == bytes
                                   : same_at(0, offsetof(ProcessEntry, begin_ticks)) &&
-                                        same_at(offsetof(ProcessEntry, world_rank), sizeof entry.world_rank);
+                                        same_at(offsetof(ProcessEntry, world_rank), sizeof entry.world_rank) &&
+                                        same_at(offsetof(ProcessEntry, joined_size), sizeof entry.joined_size);
     // What a process counted goes with its entry: one that has ended keeps it until that is written.
     const SpoolRoom needed = state == SlotState::kClosed ? std::max(room, SpoolRoom::kImportant) : room;
     const bool written = same || spool_.Append({SpoolKind::kProcess, i, entry.generation}, bytes, needed);

@@ -44,6 +44,7 @@ struct RunResult {
   launch::LaunchEnv launch;
   std::string run_dir;
   std::vector<RunFile> files;  // What this slot left in run_dir.
+  SlotRanks ranks;             // Which ranks are in them; with `converted`.
   RunDir dir;                  // With RunOptions::estimate: where the slots' estimates are.
 };
 

@@ -6,8 +6,10 @@
 #include <cstring>
 
 #include "core/own_file.h"
+#include "runtime/agent/rundir/claim.h"
 #include "runtime/agent/rundir/say.h"
 #include "runtime/agent/slot/convert.h"
+#include "runtime/agent/slot/manifest.h"
 #include "runtime/agent/slot/slot_run.h"
 
 namespace lockstep::agent {
@@ -95,6 +97,18 @@ void SlotRun::Finish() {
   if (!good_end()) clock_link_->Finish(false);
 }
 
+// What the launcher told is written at the start; the ranks themselves may have known better.
+void SlotRun::CorrectManifest() {
+  const SlotRanks& found = result_.ranks;
+  // Among several agents the launcher knows how many there are, unless all its ranks are of this one.
+  const bool alone =
+      launch_.slots() == 1 || (found.AllHere() && ReadClaim(ClaimPath(dir_.path, 0)).state == ClaimState::kAbsent);
+  if (!found.by_themselves || !alone || found.world_size == launch_.slots()) return;
+  launch::LaunchEnv known = launch_;
+  known.world_size = found.world_size;
+  if (WriteManifest(dir_, options_, known, RawNs() - begin_ns_)) PointLatest(dir_);
+}
+
 void SlotRun::Convert() {
   if (!good_end()) {
     spool_->Unlock();
@@ -106,16 +120,21 @@ void SlotRun::Convert() {
     }
     return;
   }
-  auto files = ConvertSpool(spool_path_, dir_, launch_.slot());
-  if (!files.ok()) {
+  auto converted = ConvertSpool(spool_path_, dir_, launch_.slot());
+  if (!converted.ok()) {
     if (!options_.quiet)
-      Say(RankText() + ": the rank file could not be written (" + files.error().what +
+      Say(RankText() + ": the rank file could not be written (" + converted.error().what +
           "): the next `lockstep analyze` reads the spool");
     spool_->Unlock();
     WriteClaim(dir_, false);
     return;
   }
-  result_.files = std::move(files).value();
+  result_.files = std::move(converted.value().files);
+  result_.ranks = std::move(converted.value().ranks);
+  CorrectManifest();
+  // In a job of several agents merge sees all of them, and may find that the launcher is right.
+  if (!options_.quiet && (launch_.slots() == 1 || result_.ranks.AllHere()))
+    for (const std::string& note : result_.ranks.notes) Say(note);
   result_.converted = true;
   // The rank files are on the disk now.
   RemoveOwn(spool_path_);

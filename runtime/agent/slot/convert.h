@@ -15,8 +15,26 @@ struct RunFile {
   std::uint64_t bytes = 0;
 };
 
+// The ranks that the slot's processes turned out to be (trace/decode/identity.h).
+struct SlotRanks {
+  std::vector<std::int32_t> ranks;  // Ascending; what the launcher told the agent where no process said more.
+  std::int32_t world_size = -1;     // -1 unknown.
+  bool by_themselves = false;       // A process said so itself; the launcher need not know.
+  std::vector<std::string> notes;   // Sentences about what contradicts, each worth a line.
+
+  // Every rank of their world is of this slot.
+  bool AllHere() const {
+    return by_themselves && world_size > 0 && ranks.size() == static_cast<std::size_t>(world_size);
+  }
+};
+
+struct Converted {
+  std::vector<RunFile> files;
+  SlotRanks ranks;
+};
+
 // Writes ranks/rank-NNNNN.h5 (further processes that used a source: .p2.h5, ...)
 // from the spool, at low priority. The spool is left to the caller.
-Result<std::vector<RunFile>> ConvertSpool(const std::string& spool_path, const RunDir& dir, std::int32_t slot);
+Result<Converted> ConvertSpool(const std::string& spool_path, const RunDir& dir, std::int32_t slot);
 
 }  // namespace lockstep::agent

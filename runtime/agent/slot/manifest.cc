@@ -88,14 +88,14 @@ std::string ShellQuote(const std::vector<std::string>& words) {
   return line;
 }
 
-bool WriteManifest(const RunDir& dir, const RunOptions& options, const launch::LaunchEnv& launch) {
+bool WriteManifest(const RunDir& dir, const RunOptions& options, const launch::LaunchEnv& launch, std::int64_t age_ns) {
   nlohmann::ordered_json json;
   json["schema"] = "lockstep.manifest/1";
   json["run_id"] = launch.run_id;
   json["world_size"] = launch.slots();
   json["command"] = options.command;
   json["cwd"] = WorkingDirectory();
-  json["created_realtime_ns"] = RealtimeNs();
+  json["created_realtime_ns"] = RealtimeNs() - age_ns;
   json["lockstep_version"] = LOCKSTEP_VERSION;
   json["options"] = options.recorded;
   json["launcher"] = std::string(launch::Name(launch.source));

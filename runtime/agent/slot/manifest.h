@@ -14,8 +14,10 @@ namespace lockstep::agent {
 // Words as one line that a POSIX shell reads back.
 std::string ShellQuote(const std::vector<std::string>& words);
 
-// RUN/manifest.json ("lockstep.manifest/1"), written whole. False: no space or no right.
-bool WriteManifest(const RunDir& dir, const RunOptions& options, const launch::LaunchEnv& launch);
+// RUN/manifest.json ("lockstep.manifest/1") of a run that began `age_ns` ago, written whole. False: no space or no
+// right.
+bool WriteManifest(const RunDir& dir, const RunOptions& options, const launch::LaunchEnv& launch,
+                   std::int64_t age_ns = 0);
 
 struct RankFacts {
   EventClock clock;

@@ -75,6 +75,7 @@ class SlotRun {
   // The spool's last two blocks. False: it has no room for them.
   bool WriteEnd();
   void Convert();
+  void CorrectManifest();
   std::string RankText() const { return "rank " + std::to_string(launch_.slot()); }
   bool good_end() const { return exit_.signal == 0 && exit_.code == 0; }
   // One agent per node prints what concerns the node, rank 0's what concerns the run.

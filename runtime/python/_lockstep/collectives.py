@@ -8,7 +8,7 @@ carried (uses.py); ddp.py reports what DDP reduces over them.
 import functools
 import inspect
 
-from . import groups, probe, state, uses
+from . import groups, identity, probe, state, uses
 from .state import COMMUNICATION, TORCH, thread
 
 _RECORDED = {"mpi", "nccl"}  # And gloo, if it can be observed.
@@ -169,10 +169,7 @@ def wrap(torch):
     for name, noted in (("init_process_group", lambda _made: _note_default(dist)),
                         ("new_group", lambda made: _note_made(dist, made))):
         function = getattr(c10d, name)
-        wrapped = _noting(function, noted)
-        setattr(c10d, name, wrapped)
-        if getattr(dist, name, None) is function:
-            setattr(dist, name, wrapped)
+        identity.everywhere(function, _noting(function, noted))
     wrapped = _leaving(dist, c10d.destroy_process_group)
     if getattr(dist, "destroy_process_group", None) is c10d.destroy_process_group:
         dist.destroy_process_group = wrapped

@@ -6,7 +6,7 @@ each group is told to the probe when it is made, and each call in Python which g
 
 import ctypes
 
-from . import probe, state
+from . import identity, probe, state
 
 UNKNOWN = 0xFFFFFFFF  # A group that was not told.
 OBSERVED = "gloo"
@@ -52,7 +52,7 @@ def made(dist, group):
     """A group of which this process is a member."""
     group = group if group is not None else dist.group.WORLD
     ranks = _ranks(dist, group)
-    number = probe.torch_group(_name(dist, group).encode("utf-8", "replace"), (ctypes.c_int * len(ranks))(*ranks),
+    number = probe.torch_group((_name(dist, group) + "@" + identity.place).encode("utf-8", "replace"), (ctypes.c_int * len(ranks))(*ranks),
                                len(ranks), dist.get_rank(group))
     _numbers[_name(dist, group)] = number, ranks[0]
 

@@ -10,7 +10,7 @@ import types
 
 from . import finder, probe, state
 
-_PARTS = ("training", "labels", "ddp", "collectives", "pauses")
+_PARTS = ("identity", "training", "labels", "ddp", "collectives", "pauses")
 
 
 def install(torch):

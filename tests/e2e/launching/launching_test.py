@@ -212,7 +212,7 @@ print("rank", os.environ["RANK"])
         first, ranks = self.ranks("a")
         second, others = self.ranks("b")
         self.assertEqual((ranks, others), ([0, 1], [2, 3]))
-        self.assertIn("2 of 4 ranks without a readable file: ranks 2,3", " ".join(said[0].split()))
+        self.assertIn("2 of 4 ranks recorded: nothing is there of ranks 2 and 3", " ".join(said[0].split()))
         self.assertIn(f"rank 0 has no file in {second.relative_to(self.path('b'))} on {socket.gethostname()}", said[1])
         for file in (second / "ranks").glob("rank-*"):
             shutil.copy(file, first / "ranks")

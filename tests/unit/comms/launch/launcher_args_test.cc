@@ -94,6 +94,21 @@ TEST(LauncherArgs, Torchrun) {
   EXPECT_EQ(Torchrun("torchrun train.py", ""), "error") << "its Python is not known";
 }
 
+TEST(LauncherArgs, TorchrunAsAModule) {
+  EXPECT_EQ(Torchrun("/v/bin/python3 -u -m torch.distributed.run --nnodes 1 train.py x"),
+            "/v/bin/python3 -u -m torch.distributed.run --nnodes 1 --no_python ! /venv/bin/python3 -u train.py x");
+  EXPECT_EQ(WordsOfTorchrun({"python", "-m", "torch.distributed.run", "-m", "x"}), 3u);
+  EXPECT_EQ(WordsOfTorchrun({"/a/torchrun", "x.py"}), 1u);
+  // The second is torchrun with other rules for its workers' arguments.
+  for (const std::vector<std::string>& command : {std::vector<std::string>{},
+                                                  {"python", "-m", "torch.distributed.launch", "x.py"},
+                                                  {"python", "x.py"},
+                                                  {"python", "-W", "-m", "torch.distributed.run"},
+                                                  {"perl", "-m", "torch.distributed.run"},
+                                                  {"python", "-m"}})
+    EXPECT_EQ(WordsOfTorchrun(command), 0u);
+}
+
 TEST(LauncherArgs, VariablesTravelWithOpenMpiAlone) {
   const std::vector<std::string> environment = {"PATH=/bin", "LOCKSTEP_NVML=/x y", "LOCKSTEP_SEGMENT=/dev/shm/s",
                                                 "LOCKSTEP_LIVE=2"};

@@ -1,0 +1,20 @@
+#pragma once
+// How many ranks of a job are there, in words: the verdict, `lockstep info`, `lockstep doctor` and the line that ends
+// `lockstep run` say it alike.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/core/format.h"
+
+namespace lockstep::analysis {
+
+// "4 of 4 ranks recorded", "2 of 4 ranks recorded: nothing is there of ranks 2 and 3". No full stop. `missing`
+// ascending.
+inline std::string RanksRecorded(std::int64_t ranks, std::int64_t expected, const std::vector<std::int32_t>& missing) {
+  const std::string state = Count(ranks) + " of " + Plural(expected, "rank") + " recorded";
+  return missing.empty() ? state : state + ": nothing is there of " + RankNames(missing);
+}
+
+}  // namespace lockstep::analysis
