@@ -332,8 +332,7 @@ Status TableFileWriter::AddParts(const schema::TableInfo& info, const std::vecto
     }
     const Hdf5Handle dataset(H5Dcreate2(group.get(), std::string(column.name).c_str(), FileType(column.type),
                                         space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
-    if (!dataset.ok() || !WriteMeaning(dataset.get(), column))
-      return impl_->Failed("cannot make column " + path);
+    if (!dataset.ok() || !WriteMeaning(dataset.get(), column)) return impl_->Failed("cannot make column " + path);
   }
   return Ok();
 }

@@ -52,43 +52,43 @@ def step() -> None:
 
     Call it once per step, at the same place, on every rank.
     """
-    if _probe is not None:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_step()
 
 
 def step_index(index: int) -> None:
     """As step(), with the number of the step that begins: the same on all ranks, for a job that was resumed."""
-    if _probe is not None:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_step_index(int(index))
 
 
 def step_end() -> None:
     """Ends the last step; no new one begins. Without it the last step is incomplete."""
-    if _probe is not None:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_step_end()
 
 
 def mark(name: str) -> None:
     """A moment with a name."""
-    if _probe is not None:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_mark(str(name).encode("utf-8", "replace"))
 
 
 def start() -> None:
     """Recording goes on, for all processes of this rank. At a step boundary, on all ranks."""
-    if _probe is not None:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_start()
 
 
 def stop() -> None:
     """Recording goes off; steps and communicators are still counted."""
-    if _probe is not None:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_stop()
 
 
 def recording() -> bool:
     """Whether calls are being recorded now: for skipping the making of expensive names."""
-    return bool(_probe is not None and _probe.lockstep_recording())
+    return bool(_probe is not None and not _runtime.state.compiling() and _probe.lockstep_recording())
 
 
 def load(run: _Any) -> "Run":

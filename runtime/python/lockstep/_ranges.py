@@ -42,7 +42,7 @@ class range:  # noqa: A001  Read as lockstep.range.
     does with the item is not in it).
     """
 
-    __slots__ = ("_name", "_category")
+    __slots__ = ("_name", "_bytes", "_category")
 
     def __init__(self, name: str, category: Union[int, str, None] = None) -> None:
         if isinstance(category, str):
@@ -50,16 +50,19 @@ class range:  # noqa: A001  Read as lockstep.range.
                 category = _CATEGORIES[category]
             except KeyError:
                 raise ValueError("unknown category %r: one of %s" % (category, ", ".join(filter(None, _CATEGORIES))))
-        self._name = str(name).encode("utf-8", "replace").replace(b"\0", b" ")
+        self._name = name
+        self._bytes: Optional[bytes] = None  # Made when it is needed: torch.compile can look through what is done here.
         self._category = int(category or 0)
 
     def __enter__(self) -> "range":
-        if _probe is not None:
-            _open.set((self, _probe.range_begin(self._name, _SOURCE), _open.get()))
+        if _probe is not None and not _runtime.state.compiling():
+            if self._bytes is None:
+                self._bytes = str(self._name).encode("utf-8", "replace").replace(b"\0", b" ")
+            _open.set((self, _probe.range_begin(self._bytes, _SOURCE), _open.get()))
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        if _probe is None:
+        if _probe is None or _runtime.state.compiling():
             return
         entries = entry = _open.get()
         while entry is not None and entry[0] is not self:
@@ -67,9 +70,11 @@ class range:  # noqa: A001  Read as lockstep.range.
         if entry is None:  # Entered in another task: who knows where it began.
             return
         _open.set(_without(entries, entry))
-        _probe.range_end(self._name, _SOURCE, self._category, entry[1], 0, 1)
+        _probe.range_end(self._bytes, _SOURCE, self._category, entry[1], 0, 1)
 
     def __call__(self, function: _Callable) -> _Callable:
+        if _probe is None:
+            return function
         if inspect.isasyncgenfunction(function):
             return self._around_async_generator(function)  # type: ignore[no-any-return]
         if inspect.isgeneratorfunction(function):
@@ -85,6 +90,8 @@ class range:  # noqa: A001  Read as lockstep.range.
 
         @functools.wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
+            if _runtime.state.compiling():  # The compiler enters no object that was made outside of what it compiles.
+                return function(*args, **kwargs)
             with self:
                 return function(*args, **kwargs)
 

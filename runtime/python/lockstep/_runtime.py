@@ -38,6 +38,10 @@ def _load() -> Any:
 
 
 probe = _load()
+if probe is not None:
+    # state.compiling() is True where torch.compile traces through a call: nothing of ours then gets into the graph, and
+    # no graph breaks because of it.
+    from _lockstep import state  # noqa: F401
 
 
 def window_kind() -> int:
