@@ -55,6 +55,20 @@ def unique_name(soname, file):
     return "%s-%s%s%s" % (stem, digest, dot, rest)
 
 
+def licence_of(file):
+    """Where the system has the licence of a library's package (Debian and what comes from it); None: nowhere known."""
+    if shutil.which("dpkg-query") is None:
+        return None
+    # dpkg knows a file by the name it was installed under, /lib or /usr/lib.
+    done = subprocess.run(["dpkg-query", "-S", "*/" + file.name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    for line in done.stdout.splitlines():
+        package, _, path = line.partition(": ")
+        if os.path.realpath(path) == str(file):
+            text = pathlib.Path("/usr/share/doc", package.split(":")[0], "copyright")
+            return text if text.exists() else None
+    return None
+
+
 def bundle(program, libs):
     """Copies what `program` needs beyond libc into `libs`, each library once, and has it look there first."""
     places = places_of(program)
@@ -65,10 +79,15 @@ def bundle(program, libs):
         if soname not in names:
             names[soname] = unique_name(soname, places[soname])
             waiting += needed(places[soname])
-    libs.mkdir(exist_ok=True)
+    (libs / "licenses").mkdir(parents=True, exist_ok=True)
     for soname, name in names.items():
         shutil.copy(places[soname], libs / name)
         (libs / name).chmod(0o755)
+        licence = licence_of(places[soname])
+        if licence is None:
+            print("warning: no licence text found for %s: add it before you pass the wheel on" % soname, file=sys.stderr)
+        else:
+            shutil.copy(licence, libs / "licenses" / (soname.partition(".so")[0] + ".txt"))
     for file, path in [(program, "$ORIGIN/" + os.path.relpath(libs, program.parent))] + [
             (libs / name, "$ORIGIN") for name in names.values()]:
         words = []

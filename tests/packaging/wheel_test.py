@@ -82,7 +82,7 @@ class Wheel(unittest.TestCase):
         self.assertEqual("liblockstep-ompi40.so" in names, (BUILD / "liblockstep-ompi40.so").exists())
         self.assertFalse([name for name in names if re.match(r"lockstep-(clock|merge-mpi)|lib(mpi|open-(rte|pal)|fabric|ucp|ibverbs|"
                                                              r"nccl|cu|hdf5_openmpi|curl|python)", name)])
-        bundled = {path.name for path in (self.package / "libs").iterdir()}
+        bundled = {path.name for path in (self.package / "libs").glob("*.so*")}
         stems = [re.sub(r"-[0-9a-f]{8}\.so.*", "", name) for name in bundled]
         self.assertEqual(len(stems), len(set(stems)), "bundled twice")
         self.assertTrue(all(re.search(r"-[0-9a-f]{8}\.so", name) for name in bundled), bundled)
@@ -93,6 +93,8 @@ class Wheel(unittest.TestCase):
                 self.assertTrue(inside or re.fullmatch(LIBC, name), "%s needs %s" % (path.name, name))
         used = {name for path in self.elf_files() for name in needed(path)}
         self.assertEqual(bundled - used, set(), "bundled for nothing")
+        if shutil.which("dpkg-query"):  # Each goes with its licence.
+            self.assertEqual(sorted(path.stem for path in (self.package / "libs/licenses").iterdir()), sorted(stems))
 
     def test_leaks(self):
         """No symbol of a library that is linked in can meet the application's own."""
@@ -153,6 +155,10 @@ class Wheel(unittest.TestCase):
         program, = [path for path in prefix.rglob("bin/lockstep") if package not in path.parents]
         version = run([BUILD / "lockstep", "--version"])
         self.assertEqual(run([program, "--version"], env={"PYTHONPATH": str(package.parent)}), version)
+        moved = self.dir / "moved"
+        prefix.rename(moved)
+        self.assertEqual(run([moved / program.relative_to(prefix), "--version"],
+                             env={"PYTHONPATH": str(moved / package.parent.relative_to(prefix))}), version)
         target = self.dir / "target"
         run([sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--target", target,
              self.wheel])

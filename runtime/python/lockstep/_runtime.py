@@ -1,7 +1,8 @@
 """The probe's functions where this process is recorded, else nothing.
 
 `probe` is None outside of `lockstep run`: then the module does nothing and has imported nothing. What is missing or
-broken here is never the program's problem.
+broken here is never the program's problem. `state` comes with it: state.compiling() is True where torch.compile traces
+through a call. Nothing of ours then gets into the graph, and no graph breaks because of it.
 """
 
 import os
@@ -25,23 +26,19 @@ def _hooks_beside_the_probe() -> None:
 
 def _load() -> Any:
     if not os.environ.get("LOCKSTEP_SEGMENT"):
-        return None
+        return None, None
     try:
         try:
             import _lockstep  # noqa: F401
         except ImportError:
             _hooks_beside_the_probe()
-        from _lockstep import probe
+        from _lockstep import probe, state
     except Exception:
-        return None
-    return probe if probe.active else None
+        return None, None
+    return (probe, state) if probe.active else (None, None)
 
 
-probe = _load()
-if probe is not None:
-    # state.compiling() is True where torch.compile traces through a call: nothing of ours then gets into the graph, and
-    # no graph breaks because of it.
-    from _lockstep import state  # noqa: F401
+probe, state = _load()
 
 
 def window_kind() -> int:
