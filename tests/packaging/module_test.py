@@ -137,6 +137,18 @@ class Recorded(unittest.TestCase):
         offsets = loaded["clock"].groupby("rank").offset_ns.first()
         self.assertGreater(offsets.max() - offsets.min(), 1_000_000)
 
+    def test_a_run_that_lacks_a_rank(self):
+        """What there is can be read; of the missing rank there is nothing."""
+        out = os.path.join(self.dir.name, "lacking")
+        run([BUILD / "make_run", HERE.parent / "golden/cases/missing_rank/run.trace", out], "/")
+        loaded = lockstep.load(out)
+        self.assertIn("missing", set(loaded["ranks"].state))
+        missing = loaded["ranks"]["rank"][loaded["ranks"].state == "missing"].tolist()
+        self.assertFalse(set(missing) & set(loaded.ranks))
+        with self.assertRaises(KeyError):
+            loaded.rank(missing[0])
+        self.assertGreater(len(loaded.events("steps")), 0)
+
     def test_files_name_their_codes(self):
         """Three lines of h5py and no table of codes: every enumeration's column says its own, also the long ones."""
         run, _ = self.record("steps")
