@@ -106,6 +106,11 @@ __attribute__((visibility("default"))) int lockstep_hook_active(void) {
   return segment != nullptr && segment->agent_gone.load(std::memory_order_relaxed) == 0 ? 1 : 0;
 }
 
+// What `lockstep run` was asked to record (WindowKind in core/window.h); -1 while this process is not recorded.
+__attribute__((visibility("default"))) int lockstep_hook_window_kind(void) {
+  return lockstep_hook_active() != 0 ? static_cast<int>(lockstep_probe.segment->window.kind) : -1;
+}
+
 // As ProcessEntry::python_hook. Claims nothing: a process that only loads hooks leaves no file.
 __attribute__((visibility("default"))) void lockstep_hook_state(int state) {
   g_python_hook.store(static_cast<std::uint8_t>(state), std::memory_order_relaxed);

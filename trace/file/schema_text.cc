@@ -1,6 +1,7 @@
 #include "trace/file/schema_text.h"
 
 #include "core/collective.h"
+#include "core/data_type_name.h"
 #include "core/mpi_ops.h"
 #include "core/schema.h"
 #include "trace/file/column_types.h"
@@ -44,6 +45,42 @@ std::string DescriptionOf(const schema::ColumnInfo& column) {
   }
   if (column.sentinel.kind == schema::Sentinel::kAbsent) return text;
   return text + "; " + NumberOf(column.sentinel.value, column.type) + " " + std::string(column.sentinel.word);
+}
+
+std::string CodesOf(const schema::ColumnInfo& column) {
+  if (column.role != schema::Role::kEnum) return {};
+  std::string text;
+  const auto add = [&](std::int64_t code, std::string_view name) {
+    text += (text.empty() ? "" : "\n") + std::to_string(code) + " " + std::string(name);
+  };
+  const schema::EnumInfo& codes = *column.enumeration;
+  for (std::size_t i = 0; i < codes.count; ++i) add(codes.values[i].code, codes.values[i].name);
+  if (codes.count != 0) return text;
+  // The enumerations that core/ has for more than files.
+  if (&codes == &schema::kEnumInfo<CollectiveKind>) {
+    for (int kind = 0; kind <= static_cast<int>(CollectiveKind::kSendRecv); ++kind)
+      add(kind, Name(static_cast<CollectiveKind>(kind)));
+  } else if (&codes == &schema::kEnumInfo<DataType>) {
+    for (int type = 0; type <= static_cast<int>(DataType::kDerived); ++type) {
+      const std::string_view name = TextOfDataType(static_cast<std::uint16_t>(type)).name;
+      add(type, name.empty() ? "unknown" : name);
+    }
+  } else if (&codes == &schema::kEnumInfo<MpiOp>) {
+    for (const MpiOpInfo& op : kMpiOps) add(static_cast<int>(op.op), op.name);
+  }
+  return text;
+}
+
+std::string_view ClockNameOf(const schema::ColumnInfo& column) {
+  if (column.role != schema::Role::kMoment) return {};
+  switch (column.clock) {
+    case schema::ClockOf::kRank:
+      return "rank";
+    case schema::ClockOf::kCluster:
+      return "cluster";
+    default:
+      return "other";
+  }
 }
 
 std::string SchemaMarkdown() {

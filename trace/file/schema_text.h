@@ -11,6 +11,12 @@ namespace lockstep::trace {
 // "rank in the job, -1 unknown", "0 none 1 mpi 2 env 3 nccl 4 slot".
 std::string DescriptionOf(const schema::ColumnInfo& column);
 
+// Of a column of role kEnum, all codes with their names, one per line: "0 none\n1 mpi". "" for other columns.
+std::string CodesOf(const schema::ColumnInfo& column);
+
+// What a moment's clock is: "rank", "cluster", "other". "" for what is no moment.
+std::string_view ClockNameOf(const schema::ColumnInfo& column);
+
 std::string SchemaMarkdown();
 
 }  // namespace lockstep::trace

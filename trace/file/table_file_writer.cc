@@ -49,6 +49,16 @@ struct ChunkJob {
 // Chunks that are compressed at once: what is held of them stays small.
 constexpr std::size_t kBatch = 64;
 
+// What a reader without Lockstep needs to know of a column's values.
+bool WriteMeaning(hid_t dataset, const schema::ColumnInfo& column) {
+  const std::string codes = CodesOf(column);
+  const std::string_view clock = ClockNameOf(column);
+  return WriteTextAttribute(dataset, "unit", column.unit) &&
+         WriteTextAttribute(dataset, "description", DescriptionOf(column)) &&
+         (codes.empty() || WriteTextAttribute(dataset, "codes", codes)) &&
+         (clock.empty() || WriteTextAttribute(dataset, "clock", clock));
+}
+
 }  // namespace
 
 struct TableFileWriter::Impl {
@@ -99,8 +109,7 @@ struct TableFileWriter::Impl {
       const std::string column_name(column.name);
       Hdf5Handle dataset(H5Dcreate2(group.get(), column_name.c_str(), FileType(column.type), space.get(), H5P_DEFAULT,
                                     chunked.get(), H5P_DEFAULT));
-      if (!dataset.ok() || !WriteTextAttribute(dataset.get(), "unit", column.unit) ||
-          !WriteTextAttribute(dataset.get(), "description", DescriptionOf(column)))
+      if (!dataset.ok() || !WriteMeaning(dataset.get(), column))
         return Failed("cannot make column " + name + "/" + column_name);
       table.columns[i].dataset = std::move(dataset);
     }
@@ -323,9 +332,7 @@ Status TableFileWriter::AddParts(const schema::TableInfo& info, const std::vecto
     }
     const Hdf5Handle dataset(H5Dcreate2(group.get(), std::string(column.name).c_str(), FileType(column.type),
                                         space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
-    if (!dataset.ok() || !WriteTextAttribute(dataset.get(), "unit", column.unit) ||
-        !WriteTextAttribute(dataset.get(), "description", DescriptionOf(column)))
-      return impl_->Failed("cannot make column " + path);
+    if (!dataset.ok() || !WriteMeaning(dataset.get(), column)) return impl_->Failed("cannot make column " + path);
   }
   return Ok();
 }

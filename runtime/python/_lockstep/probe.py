@@ -29,6 +29,7 @@ _int, _text, _ticks, _wide = ctypes.c_int, ctypes.c_char_p, ctypes.c_ulonglong, 
 _number = ctypes.c_uint
 
 hook_active = _function("lockstep_hook_active", _int)
+window_kind = _function("lockstep_hook_window_kind", _int)  # WindowKind in core/window.h
 hook_state = _function("lockstep_hook_state", None, _int)
 hook_step = _function("lockstep_hook_step", None)
 # (name, source) -> begin; (name, source, category, begin, payload, 1 if begun by range_begin, 0 if by now)

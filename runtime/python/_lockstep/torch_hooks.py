@@ -41,7 +41,7 @@ def leave_frames_alone(_dynamo):
         from torch._C._dynamo.eval_frame import skip_code
 
     for name, module in list(sys.modules.items()):
-        if name == "lockstep" or name.startswith("_lockstep."):
+        if name == "lockstep" or name.startswith(("lockstep.", "_lockstep.")):
             for code in _codes_of(vars(module).values(), name):
                 skip_code(code)
     state.leave_alone(skip_code, _dynamo.disable)

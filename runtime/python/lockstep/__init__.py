@@ -1,4 +1,4 @@
-"""Tell Lockstep about steps and ranges from Python.
+"""Lockstep in a Python program: steps, ranges, capture windows; and the tables of a run.
 
     import lockstep
 
@@ -9,34 +9,42 @@
         ...
     lockstep.step_end()
 
-Under `lockstep run` the module is there without being installed; elsewhere put its
-directory (PREFIX/lib/lockstep/python) on PYTHONPATH. Outside `lockstep run` every call does
-nothing. PyTorch programs need none of this: Lockstep marks their steps and phases itself;
-once step() was called, only explicit steps count.
+or, shaped like torch.profiler:
 
-Any thread may make any call. No call raises because of recording; what cannot be recorded is
-dropped and counted.
+    with lockstep.profile(schedule=lockstep.schedule(wait=1, warmup=1, active=3, repeat=2)) as p:
+        for batch in loader:
+            train(batch)
+            p.step()
+
+and after the run:
+
+    run = lockstep.load("lockstep.out/latest")
+    run["steps"], run.rank(0)["ranges"]              # pandas frames
+
+The calls reach Lockstep where the program was started by `lockstep run`; anywhere else each of
+them does nothing, and importing the module imports nothing else. PyTorch programs need none of
+this: Lockstep marks their steps and phases itself; once step() was called, only explicit steps
+count. Any thread may make any call. No call raises because of recording; what cannot be recorded
+is dropped and counted.
+
+`range` is not in __all__: `from lockstep import *` leaves Python's own alone.
 """
 
-import functools as _functools
-from typing import Any, Callable, Iterable, Iterator, Optional, TypeVar, Union
+from typing import Any as _Any
 
-from _lockstep import probe as _probe
+from . import _runtime
+from ._profile import ProfilerAction, ProfilerActivity, profile, schedule
+from ._ranges import (BACKWARD, CHECKPOINT, COMMUNICATION, FORWARD, INPUT, NONE, OPTIMIZER, range, ranges)
 
 __all__ = [
     "NONE", "INPUT", "FORWARD", "BACKWARD", "OPTIMIZER", "COMMUNICATION", "CHECKPOINT",
-    "step", "step_index", "step_end", "range", "ranges", "mark", "start", "stop", "recording",
+    "step", "step_index", "step_end", "ranges", "mark", "start", "stop", "recording",
+    "profile", "schedule", "ProfilerAction", "ProfilerActivity", "record_function", "load",
 ]
 
-NONE, INPUT, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CHECKPOINT = 0, 1, 2, 3, 4, 5, 6
-_CATEGORIES = {
-    "": NONE, "none": NONE, "input": INPUT, "forward": FORWARD, "backward": BACKWARD, "optimizer": OPTIMIZER,
-    "communication": COMMUNICATION, "checkpoint": CHECKPOINT,
-}
-_SOURCE = 0  # lockstep.h
-
-_Callable = TypeVar("_Callable", bound=Callable[..., Any])
-_Item = TypeVar("_Item")
+_probe = _runtime.probe
+record_function = range  # As torch.profiler names it.
+__version__: str
 
 
 def step() -> None:
@@ -44,94 +52,63 @@ def step() -> None:
 
     Call it once per step, at the same place, on every rank.
     """
-    if _probe.active:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_step()
 
 
 def step_index(index: int) -> None:
     """As step(), with the number of the step that begins: the same on all ranks, for a job that was resumed."""
-    if _probe.active:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_step_index(int(index))
 
 
 def step_end() -> None:
     """Ends the last step; no new one begins. Without it the last step is incomplete."""
-    if _probe.active:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_step_end()
-
-
-class range:  # noqa: A001  Read as lockstep.range.
-    """A range, as context manager or decorator: `with lockstep.range("load", "input"): ...`
-
-    `category` says what it is for: one of the constants or their names in lower case. Time in
-    "input" counts as waiting for data, not as compute. One object may be entered many times,
-    by several threads and while it is open.
-    """
-
-    __slots__ = ("_name", "_category", "_open")
-
-    def __init__(self, name: str, category: Union[int, str, None] = None) -> None:
-        if isinstance(category, str):
-            try:
-                category = _CATEGORIES[category]
-            except KeyError:
-                raise ValueError("unknown category %r: one of %s" % (category, ", ".join(filter(None, _CATEGORIES))))
-        self._name = str(name).encode("utf-8", "replace").replace(b"\0", b" ")
-        self._category = int(category or 0)
-        self._open = []
-
-    def __enter__(self) -> "range":
-        self._open.append(_probe.range_begin(self._name, _SOURCE) if _probe.active else 0)
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        begin = self._open.pop()
-        if _probe.active:
-            _probe.range_end(self._name, _SOURCE, self._category, begin, 0, 1)
-
-    def __call__(self, function: _Callable) -> _Callable:
-        @_functools.wraps(function)
-        def inside(*args, **kwargs):
-            with range(self._name.decode("utf-8", "replace"), self._category):
-                return function(*args, **kwargs)
-
-        return inside  # type: ignore[return-value]
-
-
-def ranges(items: Iterable[_Item], name: str, category: Union[int, str, None] = None) -> Iterator[_Item]:
-    """The items, each fetch of one in a range: `for batch in lockstep.ranges(batches, "load", "input")`."""
-    around = range(name, category)
-    iterator = iter(items)
-    while True:
-        with around:
-            try:
-                item = next(iterator)
-            except StopIteration:
-                return
-        yield item
 
 
 def mark(name: str) -> None:
     """A moment with a name."""
-    if _probe.active:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_mark(str(name).encode("utf-8", "replace"))
 
 
 def start() -> None:
     """Recording goes on, for all processes of this rank. At a step boundary, on all ranks."""
-    if _probe.active:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_start()
 
 
 def stop() -> None:
     """Recording goes off; steps and communicators are still counted."""
-    if _probe.active:
+    if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_stop()
 
 
 def recording() -> bool:
     """Whether calls are being recorded now: for skipping the making of expensive names."""
-    return bool(_probe.active and _probe.lockstep_recording())
+    return bool(_probe is not None and not _runtime.state.compiling() and _probe.lockstep_recording())
 
 
-del Any, Callable, Iterable, Iterator, Optional, TypeVar, Union
+def load(run: _Any) -> "Run":
+    """The tables of a run as pandas frames; `run` is its directory. See Run. Needs pandas and h5py."""
+    from ._frames import Run
+
+    return Run(run)
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "__version__":  # Asked for rarely, and reading it takes longer than everything else here.
+        from ._program import version
+
+        return version()
+    if name == "Run":
+        from ._frames import Run
+
+        return Run
+    raise AttributeError("module 'lockstep' has no attribute %r" % name)
+
+
+if False:  # For type checkers.
+    from ._frames import Run

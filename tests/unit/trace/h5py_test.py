@@ -9,6 +9,8 @@ import sys
 import tempfile
 from fractions import Fraction
 
+OPS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../core/mpi_ops.def")
+
 try:
     import h5py
     import numpy as np
@@ -50,6 +52,19 @@ def check_layout(path):
         assert calls["op"].dtype == np.dtype("<u2") and calls["peer"].dtype == np.dtype("<i4")
         assert calls["begin_ns"].chunks == (65536,)
         assert "p2p" not in f and set(f) == {"mpi_calls", "steps", "strings", "string_bytes", "meta"}, list(f)
+
+
+def check_codes(path, code):
+    """The codes' names from the file alone, also of a function that MPI has and this run did not call."""
+    scope = {"path": path}
+    exec(code, scope)
+    ops = dict(re.findall(r"^LS_MPI_OP\((\d+), (\w+)", open(OPS).read(), re.M))
+    assert scope["codes"] == {number: "MPI_" + name for number, name in ops.items()}, scope["codes"]
+    assert scope["names"][:150] == ["MPI_" + ops[str(i)] if str(i) in ops else i for i in range(150)]
+    with h5py.File(path, "r") as f:
+        assert f["mpi_calls/outcome"].attrs["codes"].startswith("0 completed\n1 "), f["mpi_calls/outcome"].attrs["codes"]
+        assert f["mpi_calls/begin_ns"].attrs["clock"] == "rank" and "clock" not in f["mpi_calls/duration_ns"].attrs
+        assert "codes" not in f["mpi_calls/bytes"].attrs
 
 
 def check_frame(path, code):
@@ -100,6 +115,7 @@ def main():
         subprocess.run([make, rank_file, timeline], check=True)
         check_layout(rank_file)
         check_frame(rank_file, code["frame"])
+        check_codes(rank_file, code["codes"])
         check_strings(rank_file, code["meta"])
         check_clock(timeline, code["clock"])
     print("ok")
