@@ -1,7 +1,7 @@
 """torch.profiler in a recorded program, with a real Kineto: check.py BUILD_DIR CASE
 
 Kineto and CUPTI's clients' code are real, the GPU and its libcupti are the tests'. Needs a PyTorch that is linked to
-libcupti.so.13 (PyPI's for CUDA 13): the Python of LOCKSTEP_TORCH_PYTHON, else python3.
+libcupti.so.13 (PyPI's for CUDA 13): the Python of LOCKSTEP_TORCH2_PYTHON, else python3.
 """
 import collections
 import json
@@ -23,7 +23,7 @@ except ImportError:
 HERE = pathlib.Path(__file__).resolve().parent
 FAKE = jobs.BUILD / "tests/fakes/libcupti.so.13"
 CUDART = jobs.BUILD / "tests/libfake_cudart.so"
-PYTHON = os.environ.get("LOCKSTEP_TORCH_PYTHON", "python3")
+PYTHON = os.environ.get("LOCKSTEP_TORCH2_PYTHON", "python3")
 LINKED = """
 import importlib.util, pathlib
 found = importlib.util.find_spec("torch")
@@ -33,6 +33,8 @@ print(b"libcupti.so.13" in library.read_bytes())
 
 
 def linked():
+    if shutil.which(PYTHON) is None:
+        return False
     asked = subprocess.run([PYTHON, "-c", LINKED], capture_output=True, text=True, env=jobs.ENVIRONMENT)
     return asked.stdout.strip() == "True"
 
@@ -41,7 +43,7 @@ if not jobs.have(jobs.LOCKSTEP, str(FAKE), str(CUDART)):
     print("skipped: not built")
     sys.exit(77)
 if not linked():
-    print(f"skipped: {PYTHON} has no PyTorch for CUDA 13 (set LOCKSTEP_TORCH_PYTHON)")
+    print(f"skipped: {PYTHON} has no PyTorch for CUDA 13 (set LOCKSTEP_TORCH2_PYTHON)")
     sys.exit(77)
 
 

@@ -1,4 +1,4 @@
-"""PyTorch programs under `lockstep run`: check.py BUILD_DIR CASE"""
+"""PyTorch programs under `lockstep run`: check.py BUILD_DIR CASE [PYTHON]"""
 import functools, glob, hashlib, json, os, re, shutil, signal, subprocess, sys, tempfile, unittest
 
 BUILD = os.path.abspath(sys.argv[1])
@@ -6,7 +6,7 @@ LOCKSTEP = BUILD + "/lockstep"
 HERE = os.path.dirname(os.path.abspath(__file__))
 DDP_TRAIN = os.path.join(HERE, "../../../examples/torch/ddp_train.py")
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
-PYTHON = "/usr/bin/python3"
+PYTHON = sys.argv[3] if len(sys.argv) > 3 else "/usr/bin/python3"  # Of the programs: one that has PyTorch.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_", "PYTHON"))}
 ENVIRONMENT["PYTHONDONTWRITEBYTECODE"] = "1"
 
@@ -14,10 +14,12 @@ try:
     import h5py
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     import rank_tables  # noqa: E402
-    import torch
-    import torch.distributed
 except ImportError as error:
     print("skipped: %s" % error)
+    sys.exit(77)
+HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+if not os.path.exists(PYTHON) or subprocess.run([PYTHON, "-c", HAS_TORCH], env=ENVIRONMENT).returncode != 0:
+    print("skipped: %s has no torch" % PYTHON)
     sys.exit(77)
 if not os.path.exists(LOCKSTEP):
     print("skipped: lockstep is not built")
@@ -82,6 +84,13 @@ class Case(unittest.TestCase):
             run([LOCKSTEP, "analyze", "-q", "out"], self.dir)
         return RankFile(self.dir + "/out/ranks/" + name)
 
+    def parameters(self, name):
+        """A line for each parameter that the program saved there, its values as a digest."""
+        done = run([PYTHON, "-c", DIGESTS, name], self.dir)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotEqual(done.stdout, "")
+        return done.stdout
+
     def script(self, text, name="script.py"):
         path = os.path.join(self.dir, name)
         with open(path, "w") as f:
@@ -92,24 +101,34 @@ class Case(unittest.TestCase):
 JOB = ["--steps", "8", "--width", "512", "--layers", "3", "--batch", "8", "--bucket-cap-mb", "1"]
 
 
+BUCKETS = """
+import json, sys, tempfile, torch, torch.distributed as dist
+sys.path.insert(0, sys.argv[1])
+import ddp_train
+torch.set_num_threads(1)
+with tempfile.TemporaryDirectory() as directory:
+    dist.init_process_group("gloo", init_method="file://%s/meeting" % directory, rank=0, world_size=1)
+    model = torch.nn.parallel.DistributedDataParallel(ddp_train.make_model(512, 3), bucket_cap_mb=1)
+    for _ in range(4):
+        model(torch.ones(2, 512)).sum().backward()
+    data = model._get_ddp_logging_data()
+    dist.destroy_process_group()
+print(json.dumps([[int(s) for s in data["rebuilt_bucket_sizes"].split(",")],
+                  [group.strip() for group in data["rebuilt_per_bucket_param_indices"].split(",")]]))
+"""
+DIGESTS = """
+import hashlib, sys, torch
+for name, values in torch.load(sys.argv[1]).items():
+    print(name, hashlib.sha256(values.numpy().tobytes()).hexdigest())
+"""
+
+
 @functools.lru_cache(None)
 def buckets_of_job():
     """Sizes in launch order, from DDP itself: the same model without Lockstep."""
-    import torch.distributed as dist
-
-    sys.path.insert(0, os.path.dirname(DDP_TRAIN))
-    import ddp_train
-
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as directory:
-        dist.init_process_group("gloo", init_method="file://%s/meeting" % directory, rank=0, world_size=1)
-        model = torch.nn.parallel.DistributedDataParallel(ddp_train.make_model(512, 3), bucket_cap_mb=1)
-        for _ in range(4):
-            model(torch.ones(2, 512)).sum().backward()
-        data = model._get_ddp_logging_data()
-        dist.destroy_process_group()
-    return ([int(s) for s in data["rebuilt_bucket_sizes"].split(",")],
-            [group.strip() for group in data["rebuilt_per_bucket_param_indices"].split(",")])
+    done = run([PYTHON, "-c", BUCKETS, os.path.dirname(DDP_TRAIN)], "/")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @needs_mpi
@@ -138,10 +157,7 @@ class Ddp(Case):
         without_time = lambda text: re.sub(r" in .*s$", "", text, flags=re.M)
         self.assertEqual(without_time(self.plain.stdout), without_time(self.traced.stdout))
         self.assertEqual(self.plain.stderr, self.traced.stderr)
-        plain, traced = (torch.load(self.dir + "/" + name) for name in ("plain.pt", "traced.pt"))
-        self.assertEqual(list(plain), list(traced))
-        for name in plain:
-            self.assertEqual(plain[name].numpy().tobytes(), traced[name].numpy().tobytes(), name)
+        self.assertEqual(self.parameters("plain.pt"), self.parameters("traced.pt"))
 
     def every_step_and_its_phases(self):
         run_ = self.analysis["run"]
@@ -229,9 +245,9 @@ class Operators(Case):
 
 
 def compiling_python():
-    """An interpreter whose torch has a compiler that works: LOCKSTEP_TORCH_PYTHON, else the one on the path."""
-    for python in (os.environ.get("LOCKSTEP_TORCH_PYTHON"), PYTHON, shutil.which("python3")):
-        if python and run([python, "-c", "import torch; assert torch.compile(torch.nn.Identity(), backend='eager')(1) == 1"],
+    """An interpreter whose torch has a compiler that works: LOCKSTEP_TORCH2_PYTHON, else the one on the path."""
+    for python in (os.environ.get("LOCKSTEP_TORCH2_PYTHON"), PYTHON, shutil.which("python3")):
+        if python and os.path.exists(python) and run([python, "-c", "import torch; assert torch.compile(torch.nn.Identity(), backend='eager')(1) == 1"],
                           "/", timeout=300).returncode == 0:
             return python
     return None
@@ -244,7 +260,7 @@ class Compiled(Case):
         super().setUp()
         self.python = compiling_python()
         if self.python is None:
-            self.skipTest("no torch whose compiler works (LOCKSTEP_TORCH_PYTHON names an interpreter that has one)")
+            self.skipTest("no torch whose compiler works (LOCKSTEP_TORCH2_PYTHON names an interpreter that has one)")
 
     def test_the_same_graphs(self):
         words = [self.python, HERE + "/compiled.py", "eager", "aot_eager"]
@@ -384,8 +400,9 @@ class Quiet(Case):
             self.compare(PYTHON, flags, "-c", job)
             self.assertEqual("PythonIsolated" in self.file().losses(), lost, flags)
 
-    @unittest.skipIf(torch.cuda.is_available(), "has a GPU")
     def test_fsdp_example_says_what_it_needs(self):
+        if run([PYTHON, "-c", "import sys, torch; sys.exit(torch.cuda.is_available())"], "/").returncode != 0:
+            self.skipTest("has a GPU")
         done = self.compare(PYTHON, os.path.join(os.path.dirname(DDP_TRAIN), "fsdp_train.py"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("needs an NVIDIA GPU", done.stderr)

@@ -164,10 +164,10 @@ class Counted(Judged):
     def test_debian(self):
         self.check(PYTHON)
 
-    @unittest.skipUnless(os.environ.get("LOCKSTEP_TORCH_PYTHON"), "no LOCKSTEP_TORCH_PYTHON")
+    @unittest.skipUnless(os.path.exists(os.environ.get("LOCKSTEP_TORCH2_PYTHON", "")), "no LOCKSTEP_TORCH2_PYTHON")
     def test_two(self):
         """Of PyTorch 2 a group makes the object of its backend anew each time."""
-        self.check(os.environ["LOCKSTEP_TORCH_PYTHON"])
+        self.check(os.environ["LOCKSTEP_TORCH2_PYTHON"])
 
 
 if __name__ == "__main__":

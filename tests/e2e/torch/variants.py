@@ -94,7 +94,7 @@ def copies(model, optimizer):
     buffer = io.BytesIO()
     torch.save(model, buffer)
     buffer.seek(0)
-    print("torch.save", digest(torch.load(buffer)))
+    print("torch.save", digest(torch.load(buffer, weights_only=False)))
     print("signature", inspect.signature(torch.optim.Adam.step), inspect.signature(DistributedDataParallel.forward),
           inspect.signature(torch.autograd.backward), torch.optim.Adam.step.hooked, torch.optim.Adam.step.__name__,
           torch.optim.Adam.step.__qualname__, torch.optim.SGD.step.__doc__)
