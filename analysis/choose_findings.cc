@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -131,6 +132,9 @@ bool Overlap(const Finding& a, const Finding& b) {
   const FindingId p = KindOf(a.id).same_time_as, q = KindOf(b.id).same_time_as;
   if (p == q) return true;
   const auto either = [&](FindingId x, FindingId y) { return (p == x && q == y) || (p == y && q == x); };
+  // What is in some steps only makes these longer.
+  if ((p == FindingId::kBurstPeriodic && b.intermittent) || (q == FindingId::kBurstPeriodic && a.intermittent))
+    return true;
   // Waiting for a rank that is busy with its burst.
   if (either(FindingId::kStragglerArrival, FindingId::kBurstPeriodic)) return a.rank == b.rank && a.rank >= 0;
   // Other buckets hide transfer; what is exposed is that.
@@ -146,17 +150,22 @@ bool WaitsForOthers(FindingId id) {
 void ChooseFindings(const Context& context, Analysis& analysis) {
   DropStragglerOfBurst(analysis);
   const std::int64_t whole = analysis.summary.terms.Sum();
+  std::set<FindingId> told;
   std::erase_if(analysis.findings, [&](const Finding& finding) {
     const double gain = GainShare(analysis, finding);
     if (gain < 0 || gain >= kWorthShare) return false;
     // Much time, and the replay has it that it is spent anyway: told, but nothing to fix.
     if (finding.replayed && finding.took_ns &&
         static_cast<double>(*finding.took_ns) >= kNameShare * static_cast<double>(whole))
-      analysis.remarks.push_back(finding.headline);
+      analysis.remarks.push_back(finding.headline), told.insert(finding.id);
     return true;
   });
+  for (const Finding& finding : analysis.findings) told.insert(finding.id);
+  TellOtherIdle(context, told, analysis);
   // Without a price: a rank that is named comes first, as its price is in its sentence; what only warns comes last.
+  // What says only that time is idle comes after all that has a cause.
   const auto key = [&](const Finding& finding) {
+    if (finding.id == FindingId::kIdleOther) return 0.0;
     return GainShare(analysis, finding) < 0 && finding.id == FindingId::kStragglerArrival ? 2.0
                                                                                           : Weight(analysis, finding);
   };

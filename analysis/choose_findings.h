@@ -3,6 +3,7 @@
 // they gain together, and that the first of them is the verdict.
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "analysis/context.h"
@@ -21,6 +22,10 @@ bool WaitsForOthers(FindingId id);
 
 // Two findings that price the same time, or part of it.
 bool Overlap(const Finding& a, const Finding& b);
+
+// Idle time of which no finding tells, if it is 2 % of the step: a finding of its own. `told`: the kinds of findings
+// and of remarks that there are (idle_other.cc).
+void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Analysis& analysis);
 
 // Of the findings that all passes made those that are shown, in their order, with `additivity`.
 void ChooseFindings(const Context& context, Analysis& analysis);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "analysis/core/statistics.h"
+#include "analysis/core/unrecorded.h"
 #include "analysis/replayed/replayed_run.h"
 #include "analysis/run/warmup.h"
 #include "merge/timeline/rank_activity.h"
@@ -30,6 +31,7 @@ Context::Context(const merge::Timeline& timeline, const AnalyzeOptions& options)
   std::sort(rank_rows_.begin(), rank_rows_.end(),
             [&](std::size_t a, std::size_t b) { return ranks.rank[a] < ranks.rank[b]; });
   for (const std::size_t row : rank_rows_) ranks_.push_back(ranks.rank[row]);
+  without_gpus_ = FindUnrecorded(timeline_).without_gpus;
   IndexSteps();
   SliceIntoUnits();
 }
@@ -121,8 +123,8 @@ std::size_t Context::UnitAt(std::int64_t cluster_ns) const {
 
 IdentityTerms Context::TermsOf(std::size_t i) const {
   const auto& c = tables().step_ranks;
-  return {c.compute_ns[i],         c.exposed_wait_ns[i], c.exposed_transfer_ns[i],
-          c.exposed_unsplit_ns[i], c.exposed_copy_ns[i], c.idle_ns[i]};
+  return {c.compute_ns[i],      c.exposed_wait_ns[i], c.exposed_transfer_ns[i], c.exposed_unsplit_ns[i],
+          c.exposed_copy_ns[i], c.idle_ns[i],         DeviceUnknown(c.rank[i])};
 }
 
 bool Context::Comparable(std::size_t c) const {

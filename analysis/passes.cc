@@ -58,7 +58,13 @@ constexpr Pass kPasses[] = {
      {"wait_only"}},
     {"p2p", "point-to-point messages", HasMessages, TabulateP2p, {run, summary, ranks}, {p2p, findings}, {"turns"}},
     {"input", "totals per rank", HasTotals, FindInputBound, {summary, ranks}, {findings}, {"p2p"}},
-    {"causes", "totals per rank", HasTotals, FindCauses, {summary, findings}, {comm_on_path_ns, findings}, {"input"}},
+    {"causes",
+     "totals per rank",
+     HasTotals,
+     FindCauses,
+     {summary, findings},
+     {comm_on_path_ns, idle_causes, findings},
+     {"input"}},
     {"bursts", "steps", HasSteps, FindBursts, {summary}, {findings}, {"causes"}},
     {"warmup", "steps", HasSteps, FindWarmup, {}, {findings}, {"bursts"}},
     {"transfer",
@@ -103,7 +109,7 @@ constexpr Pass kPasses[] = {
      Always,
      Conclude,
      {run, trust, summary, stragglers, buckets, findings, unrecorded, wait_only, mostly_posted, losses, remarks},
-     {findings, additivity, verdict, remarks, suspicious},
+     {findings, idle_causes, additivity, verdict, remarks, suspicious},
      {"prices", "backends"}},
 };
 

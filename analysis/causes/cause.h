@@ -41,16 +41,19 @@ class CauseOf : public Cause {
   std::vector<std::optional<Evidence>> found_;
 };
 
-std::unique_ptr<Cause> MakeInputSource();      // input_source.cc
-std::unique_ptr<Cause> MakeHostSyncs();        // host_syncs.cc
-std::unique_ptr<Cause> MakeLaunchBound();      // launch_bound.cc
-std::unique_ptr<Cause> MakeHostWork();         // host_work.cc
-std::unique_ptr<Cause> MakeUnexplainedIdle();  // unexplained_idle.cc
-std::unique_ptr<Cause> MakeKernelFixes();      // kernel_fixes.cc
-std::unique_ptr<Cause> MakeSmallGrids();       // small_grids.cc
-std::unique_ptr<Cause> MakePageableCopies();   // pageable_copies.cc
-std::unique_ptr<Cause> MakeMemoryLimit();      // memory_limit.cc
-std::unique_ptr<Cause> MakeMemoryGrowth();     // memory_growth.cc
-std::unique_ptr<Cause> MakeHostBoundComm();    // host_bound.cc
+std::unique_ptr<Cause> MakeInputSource();        // input_source.cc
+std::unique_ptr<Cause> MakeHostSyncs();          // host_syncs.cc
+std::unique_ptr<Cause> MakeLaunchBound();        // launch_bound.cc
+std::unique_ptr<Cause> MakeHostWork();           // host_work.cc
+std::unique_ptr<Cause> MakeUnexplainedIdle();    // unexplained_idle.cc
+std::unique_ptr<Cause> MakeIdleCommunication();  // idle_waits.cc
+std::unique_ptr<Cause> MakeIdleOtherDevice();    // idle_waits.cc
+std::unique_ptr<Cause> MakeIdleTime();           // idle_time.cc
+std::unique_ptr<Cause> MakeKernelFixes();        // kernel_fixes.cc
+std::unique_ptr<Cause> MakeSmallGrids();         // small_grids.cc
+std::unique_ptr<Cause> MakePageableCopies();     // pageable_copies.cc
+std::unique_ptr<Cause> MakeMemoryLimit();        // memory_limit.cc
+std::unique_ptr<Cause> MakeMemoryGrowth();       // memory_growth.cc
+std::unique_ptr<Cause> MakeHostBoundComm();      // host_bound.cc
 
 }  // namespace lockstep::analysis

@@ -14,8 +14,9 @@ namespace {
 constexpr std::size_t kMostGpuRanks = 4, kMostHostRanks = 2;
 
 constexpr std::unique_ptr<Cause> (*kCauses[])() = {
-    MakeInputSource, MakeHostSyncs,      MakeLaunchBound, MakeHostWork,     MakeUnexplainedIdle, MakeKernelFixes,
-    MakeSmallGrids,  MakePageableCopies, MakeMemoryLimit, MakeMemoryGrowth, MakeHostBoundComm,
+    MakeInputSource,       MakeHostSyncs,       MakeLaunchBound,  MakeHostWork,      MakeUnexplainedIdle,
+    MakeIdleCommunication, MakeIdleOtherDevice, MakeIdleTime,     MakeKernelFixes,   MakeSmallGrids,
+    MakePageableCopies,    MakeMemoryLimit,     MakeMemoryGrowth, MakeHostBoundComm,
 };
 
 // GPU ranks if there are any: evenly chosen.

@@ -9,11 +9,13 @@
 
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
+#include "analysis/passes.h"
 
 namespace lockstep::analysis {
 namespace {
 constexpr std::size_t kStepsForInterval = 8;
-}
+constexpr std::size_t kLeastOfSteps = 5;  // One step in so many has an intermittent cause.
+}  // namespace
 
 RankCost::RankCost(const RankEvents& events) : rank(events.view().rank), per_step(events.per_step()) {
   for (const gpu::RankView::Step& stretch : events.stretches()) {
@@ -57,10 +59,21 @@ Cost CostOf(const std::vector<RankCost>& ranks, std::int64_t whole_ns, std::uint
   std::vector<std::int64_t> series;
   for (auto& [step, values] : by_step) series.push_back(LowerMedian(std::move(values)));
   cost.ns = LowerMedian(series);
+  const auto with = static_cast<std::size_t>(std::count_if(series.begin(), series.end(), [&](std::int64_t ns) {
+    return static_cast<double>(ns) >= kWorthShare * static_cast<double>(whole_ns);
+  }));
+  cost.intermittent =
+      2 * with < series.size() + (series.size() % 2) && kLeastOfSteps * with >= series.size() && with >= 2;
+  if (cost.intermittent) {
+    double sum = 0;
+    for (const std::int64_t ns : series) sum += static_cast<double>(ns);
+    cost.ns = std::min(whole_ns, static_cast<std::int64_t>(sum / static_cast<double>(series.size())));
+  }
   cost.share = static_cast<double>(cost.ns) / static_cast<double>(whole_ns);
   if (series.size() >= kStepsForInterval) {
     const std::vector<double> values(series.begin(), series.end());
-    const auto [low, high] = BootstrapInterval(values, BlockLength({values}), Statistic::kMedian, seed);
+    const auto [low, high] = BootstrapInterval(values, BlockLength({values}),
+                                               cost.intermittent ? Statistic::kMean : Statistic::kMedian, seed);
     cost.interval_ns = {std::llround(low), std::llround(high)};
   }
   return cost;
@@ -70,13 +83,15 @@ void SetPrice(const Cost& cost, Finding& finding) {
   if (cost.per_step) {
     finding.saves_ns_per_step = cost.ns;
     finding.saves_interval_ns = cost.interval_ns;
+    finding.intermittent = cost.intermittent;
   } else {
     finding.saves_share = cost.share;
   }
 }
 
 std::string OfTheStep(const Cost& cost, std::int64_t whole_ns) {
-  return cost.per_step ? fmt::format("{} of each {} step", Duration(cost.ns), Duration(whole_ns))
+  return cost.per_step ? fmt::format("{} of each {} step{}", Duration(cost.ns), Duration(whole_ns),
+                                     cost.intermittent ? " on average (not in every step)" : "")
                        : fmt::format("{} of the time", Percent(cost.share));
 }
 

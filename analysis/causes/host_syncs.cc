@@ -40,7 +40,7 @@ constexpr Remedy kRemedies[] = {
     {"aten::_to_copy", "copy with non_blocking=True into pinned memory, and wait only where the values are used"},
     {"aten::copy_", "copy with non_blocking=True into pinned memory, and wait only where the values are used"},
     {"DeviceSynchronize", "remove the synchronise of the whole device: streams order their work by themselves"},
-    {"Memcpy", "copy asynchronously (cudaMemcpyAsync, non_blocking=True) from and into pinned memory"},
+    {"Memcpy", "copy asynchronously (cudaMemcpyAsync) from and into pinned memory"},
     {"StreamSynchronize", "wait on an event where the result is used, not on the stream right after the launch"},
     {"EventSynchronize", "wait later, or let the stream wait for the event (cudaStreamWaitEvent)"},
 };

@@ -87,6 +87,7 @@ class HostWork : public CauseOf<Found> {
     std::map<Place, std::int64_t> by_place;
     for (const auto& [work, ns] : order) by_place[work.place] += ns;
 
+    const Source source = SourceOf(context.timeline());
     Finding finding;
     finding.id = FindingId::kHostWork;
     const std::string idle = OfTheStep(cost, whole);
@@ -105,25 +106,27 @@ class HostWork : public CauseOf<Found> {
               : fmt::format("take \"{}\" out of the step, into another thread, or do it while the GPU still has work",
                             first.name);
     } else if (2 * (by_place[Place::kOperator] + by_place[Place::kCall]) > total) {
-      finding.headline = fmt::format("The GPU is idle for {} while the host works through operators, mainly \"{}\".",
-                                     idle, LargestLibrary(order));
+      const auto* library = LargestLibrary(order);
+      finding.headline =
+          fmt::format("The GPU is idle for {} while the host works through operators{}.", idle, Mainly(library, total));
       finding.brief = "GPU idle: operators take too long on the host";
       finding.action =
           cost.per_step
-              ? std::string(
-                    "let the host do less per step: torch.compile or CUDA graphs, a larger batch, a faster or "
-                    "less shared core; profiling operators slows them as well")
-              : fmt::format("first calls load libraries and tune: {}; if it stays: torch.compile or CUDA graphs",
-                            ToRecordLater(context));
+              ? Advise(source,
+                       "let the host do less per step: CUDA graphs, a larger batch, a faster or less shared core",
+                       "let the host do less per step: torch.compile or CUDA graphs, a larger batch, a faster or less "
+                       "shared core; profiling operators slows them as well")
+              : fmt::format("first calls load libraries and tune: {}; if it stays: {}", ToRecordLater(context),
+                            Advise(source, "CUDA graphs", "torch.compile or CUDA graphs"));
     } else if (2 * between > total) {
-      const Work* model = nullptr;
-      for (const auto& [work, ns] : order)
-        if (work.place == Place::kModel && model == nullptr) model = &work;
+      const auto at =
+          std::find_if(order.begin(), order.end(), [](const auto& one) { return one.first.place == Place::kModel; });
+      const auto* model = at == order.end() ? nullptr : &*at;
       finding.headline = fmt::format("The GPU is idle for {} while the host is in Python between operators{}.", idle,
-                                     model != nullptr ? fmt::format(", mainly in \"{}\"", model->name) : std::string());
+                                     Mainly(model, total));
       finding.brief = "GPU idle: Python between operators";
-      finding.action = "see what it does: " + ToNameHostWork(context) +
-                       "; then do less of it per step: torch.compile or CUDA graphs, a larger batch";
+      finding.action = "see what it does: " + ToNameHostWork(context) + "; then do less of it per step: " +
+                       Advise(source, "CUDA graphs, a larger batch", "torch.compile or CUDA graphs, a larger batch");
     } else {
       finding.headline = fmt::format("The GPU is idle for {} while the host does other work between launches.", idle);
       finding.brief = "GPU idle while the host does other work";
@@ -148,10 +151,17 @@ class HostWork : public CauseOf<Found> {
   }
 
  private:
-  static std::string LargestLibrary(const std::vector<std::pair<Work, std::int64_t>>& order) {
-    for (const auto& [work, ns] : order)
-      if (work.place == Place::kOperator || work.place == Place::kCall) return work.name;
-    return {};
+  using OfWork = std::pair<Work, std::int64_t>;
+  static const OfWork* LargestLibrary(const std::vector<OfWork>& order) {
+    for (const OfWork& one : order)
+      if (one.first.place == Place::kOperator || one.first.place == Place::kCall) return &one;
+    return nullptr;
+  }
+  // Named as the main one only if it is: half of the time.
+  static std::string Mainly(const OfWork* one, std::int64_t total) {
+    if (one == nullptr) return {};
+    return fmt::format(", {} \"{}\"{}", 2 * one->second > total ? "mainly in" : "most in", one->first.name,
+                       2 * one->second > total ? "" : fmt::format(" ({})", Percent(one->second, total)));
   }
 };
 

@@ -10,6 +10,7 @@
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/causes/recording_advice.h"
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
@@ -130,10 +131,10 @@ class InputSource : public CauseOf<Loading> {
       finding.evidence += fmt::format(", {} {}", Percent(most->second, total),
                                       most->first.empty() ? std::string("in Python outside of operators and ranges")
                                                           : fmt::format("in \"{}\"", most->first));
-      finding.action =
-          "load and decode the next batch in the background while this one computes: a DataLoader with workers, or a "
-          "thread with a queue; to see what it is, " +
-          ToNameHostWork(context);
+      finding.action = "load and decode the next batch in the background while this one computes: " +
+                       Advise(SourceOf(context.timeline()), "a thread with a queue",
+                              "a DataLoader with workers, or a thread with a queue") +
+                       "; to see what it is, " + ToNameHostWork(context);
       finding.confidence = 0.6;
     }
     finding.upper_bound = true;

@@ -9,6 +9,7 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/kernel_patterns.h"
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
@@ -93,7 +94,7 @@ class KernelFixes : public CauseOf<Kernels> {
                                                    Duration(total / std::max<std::int64_t>(1, count)));
     finding.evidence +=
         fmt::format("; most in {} ({})", ShortName(order[0].first, 40), Percent(order[0].second.ns, total));
-    finding.action = pattern.action;
+    finding.action = Advise(SourceOf(context.timeline()), pattern.action, pattern.in_torch);
     finding.upper_bound = true;
     finding.confidence = 0.5;
     finding.explain = {{"count", "on_critical_path_ns"}, {}};
@@ -115,7 +116,9 @@ class KernelFixes : public CauseOf<Kernels> {
   }
 
   // "1.2 ms of each 17 ms step are", "12 % of the time is".
-  static std::string Capital(const std::string& part) { return part + (part.ends_with("step") ? " are" : " is"); }
+  static std::string Capital(const std::string& part) {
+    return part + (part.ends_with("of the time") ? " is" : " are");
+  }
 };
 
 }  // namespace

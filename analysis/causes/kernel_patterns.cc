@@ -14,31 +14,35 @@ constexpr std::uint32_t kNone = schema::kNone;
 constexpr KernelPattern kPatterns[] = {
     {FindingId::kKernelAttention, "attention as separate matrix products and softmax", "softmax", "logsoftmax|nll",
      KernelPattern::kBetweenGemms, 1.0, 0.02,
+     "one fused attention kernel (FlashAttention) in place of product, softmax, product",
      "torch.nn.functional.scaled_dot_product_attention (FlashAttention) in place of bmm, softmax, bmm"},
     // TF32 runs as ..._tf32_..., s1688 or s16816; 16-bit as h or bf16: none of these is single precision.
     {FindingId::kKernelFp32Gemm, "matrix products in single precision, which leave the tensor cores unused",
      "sgemm|_simt_|scudnn|_ffma_|gemmsn_", "tf32|s1688|s16816|bf16|fp16|h884|h1688|h16816|tensorop",
      KernelPattern::kTensorCores, 0.875, 0.02,
+     "TF32 or a 16-bit type (cublasSetMathMode, cudnnSetConvolutionMathType); compare the results",
      "torch.set_float32_matmul_precision(\"high\") (TF32), or torch.autocast(dtype=torch.bfloat16); compare the loss"},
     {FindingId::kKernelLayout, "tensors rearranged between NCHW and NHWC",
      "nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|tensortransformgeneric|batched_transpose_|transpose_nchw", "",
-     KernelPattern::kNothing, 1.0, 0.02, "model.to(memory_format=torch.channels_last), and the input as well"},
+     KernelPattern::kNothing, 1.0, 0.02, "keep tensors in the one layout that the convolutions want",
+     "model.to(memory_format=torch.channels_last), and the input as well"},
     {FindingId::kKernelScatter, "embedding gradients and indexed updates with conflicting memory accesses",
      "embedding_backward|embeddingbackward|compute_grad_weight|krn_partial|sum_and_scatter|indexfunclargeindex|"
      "indexfuncsmallindex|indexing_backward_kernel|index_put|scatter_gather_elementwise|embeddingbag_updategradinput",
-     "", KernelPattern::kNothing, 1.0, 0.03,
+     "", KernelPattern::kNothing, 1.0, 0.03, "sort the indices first, or add up per row and write once",
      "sparse gradients (Embedding(sparse=True)) or a fused embedding (FBGEMM's table-batched one); index_add or sorted "
      "indices instead of index_put with accumulate"},
     {FindingId::kKernelOptimizer, "the optimizer's update as one small kernel per parameter and operation",
      "elementwise_kernel|addcmul|addcdiv|reduce_kernel", "multi_tensor|fused", KernelPattern::kInOptimizer, 1.0, 0.02,
-     "the optimizer's fused=True or foreach=True"},
+     "update all parameters in one kernel", "the optimizer's fused=True or foreach=True"},
     {FindingId::kKernelCasts, "tensors copied or cast", "direct_copy_kernel|bfloat16_copy_kernel|catarraybatchedcopy",
-     "", KernelPattern::kNothing, 1.0, 0.05,
+     "", KernelPattern::kNothing, 1.0, 0.05, "keep one type and layout, and write into views instead of concatenating",
      "keep one dtype and layout (autocast once, no .contiguous() or .to() in the step), write into views instead of "
      "cat"},
     {FindingId::kKernelElementwise, "elementwise operations, one kernel and one pass over memory each",
      "elementwise_kernel|elementwise_unary|elementwise_binary", "multi_tensor|fused|triton", KernelPattern::kNothing,
-     1.0, 0.10, "torch.compile fuses them; in-place or fused variants where it cannot"},
+     1.0, 0.10, "fuse them: one kernel for a chain of elementwise operations",
+     "torch.compile fuses them; in-place or fused variants where it cannot"},
 };
 
 bool AnyOf(std::string_view list, std::string_view lower_name) {

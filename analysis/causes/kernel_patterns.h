@@ -21,9 +21,9 @@ struct KernelPattern {
     kTensorCores,   // Of compute capability 8 and above, which multiply fp32 as TF32.
     kInOptimizer,   // Launched within the optimizer, many per step.
   } needs;
-  double removable;    // Of its time at most.
-  double least_share;  // Of the step: what each job has some of is told only where it is much.
-  std::string_view action;
+  double removable;                   // Of its time at most.
+  double least_share;                 // Of the step: what each job has some of is told only where it is much.
+  std::string_view action, in_torch;  // The same, as PyTorch has it.
 };
 
 // The table. A kernel is of the first that fits.

@@ -7,6 +7,7 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
@@ -76,6 +77,7 @@ class LaunchBound : public CauseOf<Launches> {
     if (cost.ns <= 0 || all.kernels == 0) return;
     std::int64_t total = 0;
     for (const RankCost& one : costs) total += one.Total();
+    const Source source = SourceOf(context.timeline());
     Finding finding;
     finding.id = FindingId::kLaunchBound;
     finding.headline = fmt::format("The GPU waits {} for its next kernel to be launched: the host cannot keep up.",
@@ -101,11 +103,14 @@ class LaunchBound : public CauseOf<Launches> {
           fmt::format("; {} of it in the optimizer, which launches {} of the kernels",
                       Percent(all.optimizer_gap_ns, total), Percent(all.optimizer_kernels, all.launches));
       finding.action =
-          "fused or foreach optimizer (torch.optim ...(fused=True)); then CUDA graphs or torch.compile for the rest";
+          Advise(source, "update all parameters in one kernel; then CUDA graphs for the rest",
+                 "fused or foreach optimizer (torch.optim ...(fused=True)); then CUDA graphs or torch.compile for the "
+                 "rest");
     } else {
       finding.action =
-          "launch less: torch.compile(mode=\"reduce-overhead\") or CUDA graphs, fused kernels; or more work per "
-          "launch: a larger batch";
+          Advise(source, "launch less: CUDA graphs, fused kernels; or more work per launch: a larger batch",
+                 "launch less: torch.compile(mode=\"reduce-overhead\") or CUDA graphs, fused kernels; or more work per "
+                 "launch: a larger batch");
     }
     finding.upper_bound = true;
     finding.confidence = 0.7;

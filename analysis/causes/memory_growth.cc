@@ -7,6 +7,7 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 
@@ -41,7 +42,7 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
     return all;
   }
 
-  void Report(const Context&, Analysis& analysis) override {
+  void Report(const Context& context, Analysis& analysis) override {
     const Growth* worst = nullptr;
     std::size_t grow = 0;
     Evidence rows{{"rank", "device", "bytes_per_step", "low", "high", "peak_bytes", "steps"}, {}};
@@ -66,11 +67,17 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
       finding.evidence += fmt::format(
           "; full after {} more steps",
           Count(static_cast<std::int64_t>(static_cast<double>(worst->capacity - worst->peak) / worst->slope)));
-    finding.action = worst->gpu
-                         ? "find what keeps tensors across steps: sums of losses without .detach() or .item(), "
-                           "lists of outputs, hooks that hold activations"
-                         : "find what keeps data across steps: lists of results or logs, caches without a bound, "
-                           "DataLoader workers that copy";
+    const Source source = SourceOf(context.timeline());
+    finding.action =
+        worst->gpu
+            ? Advise(source,
+                     "find what is allocated in each step and not freed: lists of results, caches without a "
+                     "bound",
+                     "find what keeps tensors across steps: sums of losses without .detach() or .item(), lists of "
+                     "outputs, hooks that hold activations")
+            : Advise(source, "find what keeps data across steps: lists of results or logs, caches without a bound",
+                     "find what keeps data across steps: lists of results or logs, caches without a bound, "
+                     "DataLoader workers that copy");
     finding.confidence = 0.8;
     finding.explain = std::move(rows);
     analysis.findings.push_back(std::move(finding));

@@ -7,6 +7,7 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/passes.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
@@ -94,7 +95,8 @@ class MemoryLimit : public CauseOf<Memory> {
     if (stalls) {
       finding.headline = fmt::format("The GPU is idle for {} while the host allocates and frees GPU memory{}.",
                                      OfTheStep(cost, whole), full ? ", which is nearly full" : "");
-      finding.brief = "device memory allocated and freed within steps";
+      finding.brief = cost.per_step ? "device memory allocated and freed within steps"
+                                    : "GPU idle while memory is allocated and freed";
       finding.evidence =
           fmt::format("{}, {} each{}",
                       cost.per_step ? fmt::format("{:.3g} cudaMalloc and cudaFree per step",
@@ -113,10 +115,15 @@ class MemoryLimit : public CauseOf<Memory> {
       finding.rank = found().size() > 1 ? -1 : fullest->cost.rank;
       finding.confidence = 0.9;
     }
-    finding.action = full ? "activation checkpointing (torch.utils.checkpoint), a smaller batch, or sharded states "
-                            "(FSDP); PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation"
-                          : "allocate once and keep it (a caching or pooled allocator, cudaMallocAsync); in PyTorch no "
-                            "torch.cuda.empty_cache() within steps";
+    const Source source = SourceOf(context.timeline());
+    finding.action =
+        full ? Advise(source,
+                      "keep less on the GPU: a smaller batch, recomputing instead of keeping, sharing out states",
+                      "activation checkpointing (torch.utils.checkpoint), a smaller batch, or sharded states (FSDP); "
+                      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation")
+             : Advise(source, "allocate once and keep it (a caching or pooled allocator, cudaMallocAsync)",
+                      "allocate once and keep it: no torch.cuda.empty_cache(), and no shapes that change from step to "
+                      "step");
     finding.explain = stalls ? GapEvidence::Rows(gaps) : std::move(rows);
     analysis.findings.push_back(std::move(finding));
   }

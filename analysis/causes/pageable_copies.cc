@@ -8,6 +8,7 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
@@ -80,7 +81,9 @@ class PageableCopies : public CauseOf<Copies> {
                     Count(all.count), Count(all.all), Bytes(static_cast<std::uint64_t>(all.bytes / all.count)),
                     Bandwidth(static_cast<double>(all.bytes) / seconds), Duration(all.host_ns / all.count));
     finding.action =
-        "pinned memory and asynchronous copies: DataLoader(pin_memory=True) and .to(device, non_blocking=True)";
+        Advise(SourceOf(context.timeline()),
+               "pinned memory and asynchronous copies: cudaMallocHost or cudaHostRegister, and cudaMemcpyAsync",
+               "pinned memory and asynchronous copies: DataLoader(pin_memory=True) and .to(device, non_blocking=True)");
     finding.upper_bound = true;
     finding.confidence = 0.8;
     SetPrice(cost, finding);

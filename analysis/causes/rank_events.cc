@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/collective.h"
 #include "core/printed.h"
 
 namespace lockstep::analysis {
@@ -18,6 +19,12 @@ std::size_t At(const std::vector<gpu::RankView::Step>& stretches, std::int64_t t
                                       [](std::int64_t t, const gpu::RankView::Step& s) { return t < s.window.begin; });
   if (after == stretches.begin() || time_ns >= after[-1].window.end) return kNowhere;
   return static_cast<std::size_t>(after - stretches.begin()) - 1;
+}
+
+void AddHostOperations(const auto& table, std::vector<Interval>& to) {
+  for (std::size_t i = 0; i < table.rows(); ++i)
+    if (table.mode[i] != schema::Code(CollectiveMode::kGpu) && table.end_ns[i] != schema::kNoTime)
+      to.push_back({table.begin_ns[i], table.end_ns[i]});
 }
 
 }  // namespace
@@ -58,6 +65,10 @@ RankEvents::RankEvents(const Context& context, const tables::ViewIndex& index, s
     host_stretches_ = stretches_;
   }
   if (!gpu()) return;
+  std::vector<Interval> operations;
+  AddHostOperations(view_.tables.collectives, operations);
+  AddHostOperations(view_.tables.p2p, operations);
+  host_communication_ = Normalize(std::move(operations));
   finder_ = std::make_unique<gpu::CriticalPathFinder>(*activity_);
   const std::size_t n = stretches_.size(), paths = std::min(n, kMostPaths);
   for (std::size_t i = 0; i < paths; ++i) {
@@ -109,8 +120,9 @@ IdleKind RankEvents::KindOf(const gpu::Gap& gap, const gpu::GapPart& part) {
     case gpu::PartKind::kEdge:
       return IdleKind::kUnexplained;
     case gpu::PartKind::kCommunication:
+      return IdleKind::kCommunication;
     case gpu::PartKind::kStreamWait:
-      return IdleKind::kElsewhere;
+      return IdleKind::kOtherDevice;
   }
   return IdleKind::kUnexplained;
 }
@@ -140,6 +152,9 @@ std::string_view RankEvents::RangeName(std::uint32_t range) const {
 }
 
 std::string ShortName(std::string_view name, std::size_t most) {
+  // PyTorch's iterators: "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__".
+  if (const std::size_t who = name.find(")#"); who != std::string_view::npos && who + 2 < name.size())
+    name.remove_prefix(who + 2);
   // Of C++ what comes before the arguments and template arguments.
   if (name.starts_with("void ")) name.remove_prefix(5);
   std::size_t end = name.find_first_of("<(");

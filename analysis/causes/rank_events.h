@@ -11,25 +11,14 @@
 #include <vector>
 
 #include "analysis/context.h"
+#include "analysis/core/idle_kinds.h"
 #include "analysis/gpu/critical_path.h"
 #include "analysis/gpu/device_gaps.h"
 #include "analysis/gpu/model_ranges.h"
 #include "analysis/tables/engine/view_index.h"
+#include "core/interval.h"
 
 namespace lockstep::analysis {
-
-// Causes of GPU idle time that have a remedy of their own; no part of a gap is of two kinds.
-enum class IdleKind : std::uint8_t {
-  kLaunch,       // Launches, their starts, and what the host needs for itself from one to the next of many.
-  kHostWork,     // The host did something for longer than it takes from one launch to the next.
-  kAllocator,    // The host allocated or freed device memory.
-  kCopy,         // The host staged a copy from pageable memory.
-  kSync,         // The host waited for the GPU, or its launch came late for that.
-  kInput,        // The host loaded input, or did what stands where input is loaded.
-  kUnexplained,  // The trace does not tell.
-  kElsewhere,    // Communication on the CPU, work of another device: priced where these are.
-};
-inline constexpr std::size_t kIdleKinds = 8;
 
 class RankEvents {
  public:
@@ -54,15 +43,17 @@ class RankEvents {
   const gpu::DeviceGaps& gaps() const { return gaps_; }
   std::uint16_t device() const { return device_; }
   static IdleKind KindOf(const gpu::Gap& gap, const gpu::GapPart& part);
-  // The parts of a gap by stretch: f(stretch, part, ns).
+  // The parts of a gap by stretch: f(stretch, part, ns). What of them lies in communication of the rank's host that was
+  // recorded as such is exposed communication and no idle time (docs/definitions.md), and left out.
   template <typename F>
   void ForEachPart(const gpu::Gap& gap, F&& f) const {
     for (std::size_t i = FirstEndingAfter(gap.at.begin); i < stretches_.size(); ++i) {
       const Interval& stretch = stretches_[i].window;
       if (stretch.begin >= gap.at.end) break;
       for (const gpu::GapPart& part : gaps_.PartsOf(gap))
-        if (const std::int64_t ns = std::min(part.at.end, stretch.end) - std::max(part.at.begin, stretch.begin); ns > 0)
-          f(i, part, ns);
+        if (const Interval at{std::max(part.at.begin, stretch.begin), std::min(part.at.end, stretch.end)};
+            at.begin < at.end)
+          if (const std::int64_t ns = at.end - at.begin - TotalWithin(host_communication_, at); ns > 0) f(i, part, ns);
     }
   }
   // What the host was in meanwhile: the call, the operator, the function, the range; "" nothing.
@@ -91,6 +82,7 @@ class RankEvents {
   std::unique_ptr<gpu::DeviceActivity> activity_;
   gpu::DeviceGaps gaps_;
   std::uint16_t device_ = 0;
+  IntervalSet host_communication_;  // Collectives and messages that no kernel carried.
   std::unique_ptr<gpu::ModelRanges> model_;
   std::unique_ptr<gpu::CriticalPathFinder> finder_;
   std::vector<Path> paths_;

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "analysis/core/source.h"
+
 namespace lockstep::analysis {
 namespace {
 
@@ -22,11 +24,13 @@ std::string ToNameHostWork(const Context& context) {
              "lockstep import --python-functions, or record_function(...) around parts of the step";
     case Recorder::kNsys:
       return "nsys profile --trace=cuda,nvtx,osrt with NVTX ranges around parts of the step "
-             "(torch.autograd.profiler.emit_nvtx() for operators)";
+             "(in PyTorch: torch.autograd.profiler.emit_nvtx() for operators)";
     case Recorder::kLockstep:
       break;
   }
-  return "record operators (lockstep run --torch-ops), or name parts of the step (record_function, NVTX)";
+  return SourceOf(context.timeline()).torch
+             ? "record operators (lockstep run --torch-ops), or name parts of the step (record_function, NVTX)"
+             : "name parts of the step (NVTX ranges, lockstep_range_push)";
 }
 
 std::string ToRecordLater(const Context& context) {

@@ -13,8 +13,10 @@ namespace lockstep::analysis {
 namespace {
 
 struct Samples {
-  std::int64_t count = 0, censored = 0, grouped = 0;
+  std::int64_t count = 0, censored = 0, partial = 0, grouped = 0;
   std::uint32_t members = 0;
+  // Nothing was moved. An operation of a GPU has a kernel because it moves something: there 0 is an unknown size.
+  bool known_empty = false;
   std::vector<std::int64_t> transfer_ns, wait_ns;
   std::map<std::int32_t, std::vector<std::int64_t>> waits_of_rank;
 };
@@ -43,7 +45,13 @@ void TabulateCollectives(const Context& context, Analysis& analysis) {
     if (!context.Counts(c)) continue;
     Samples& samples = kinds[{t.kind[c], t.comm_id[c], t.bytes[c]}];
     ++samples.count;
-    samples.censored += t.censored[c] != 0;
+    // Without all members no end is known either; that is the reason then.
+    if (t.seen[c] < t.expected[c])
+      ++samples.partial;
+    else
+      samples.censored += t.censored[c] != 0;
+    samples.known_empty |= t.bytes[c] == 0 && (t.mode[c] != schema::Code(CollectiveMode::kGpu) ||
+                                               t.kind[c] == schema::Code(CollectiveKind::kBarrier));
     samples.members = std::max(samples.members, t.expected[c]);
     const bool sound = !t.mismatch[c] && !t.violation[c] && t.seen[c] == t.expected[c];
     samples.grouped += t.operations[c] > 1;
@@ -71,9 +79,10 @@ void TabulateCollectives(const Context& context, Analysis& analysis) {
     row.op = Name(static_cast<CollectiveKind>(kind));
     row.comm = comm;
     row.group = groups[comm];
-    row.bytes = bytes;
+    if (bytes > 0 || samples.known_empty) row.bytes = bytes;
     row.count = samples.count;
     row.censored = samples.censored;
+    row.partial = samples.partial;
     row.grouped = samples.grouped;
     if (!samples.wait_ns.empty()) row.wait_ns_median = LowerMedian(std::move(samples.wait_ns));
     FindLongestWait(samples.waits_of_rank, row);

@@ -11,6 +11,12 @@
 
 namespace lockstep::analysis {
 
+namespace {
+std::string PartOfStep(const Summary& summary, std::int64_t ns) {
+  return summary.per_step ? Duration(ns) : Percent(ns, summary.terms.Sum());
+}
+}  // namespace
+
 void FindExposedTransfer(const Context& context, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
@@ -50,7 +56,9 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   // Without the others' files what looks like transfer may be waiting for them: no network is blamed for that.
   const bool others_missing = analysis.run.ranks < analysis.run.ranks_expected && exposed > s.terms.exposed_transfer_ns;
   finding.headline = fmt::format(
-      "Communication is exposed for {}: {}.", OfTheStep(s, exposed),
+      "Communication is exposed for {}{}: {}.", OfTheStep(s, all_exposed),
+      exposed < all_exposed ? fmt::format(", {} of it on the GPUs' critical path", PartOfStep(s, exposed))
+                            : std::string(),
       others_missing ? "how much of it is waiting for ranks that are not here, and how much transfer, is not known"
                      : "a faster network or more overlap saves at most that");
   finding.brief = "transfer that compute does not hide";
@@ -65,7 +73,7 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   finding.explain.columns = {"bytes", "count", "transfer_ns_median", "wait_ns_median", "censored"};
   for (const CollectiveRow& row : analysis.collectives) {
     if (largest == nullptr || cost(row) > cost(*largest)) largest = &row;
-    finding.explain.rows.push_back({static_cast<std::int64_t>(row.bytes), row.count,
+    finding.explain.rows.push_back({row.bytes ? static_cast<std::int64_t>(*row.bytes) : -1, row.count,
                                     row.transfer_ns_median.value_or(-1), row.wait_ns_median.value_or(-1),
                                     row.censored});
   }
@@ -74,7 +82,8 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
     finding.evidence +=
         fmt::format(", {} that cannot be split into waiting and transfer", Duration(s.terms.exposed_unsplit_ns));
   if (largest != nullptr && cost(*largest) * 10 > exposed * std::max<std::int64_t>(1, analysis.run.steps)) {
-    finding.evidence += fmt::format("; most in {} {} of {}", Count(largest->count), largest->op, Bytes(largest->bytes));
+    finding.evidence += fmt::format("; most in {} {} of {}", Count(largest->count), largest->op,
+                                    largest->bytes ? Bytes(*largest->bytes) : "a size that is not known");
     if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
   }
   if (others_missing) finding.evidence += "; part of it may be waiting for ranks without a file";

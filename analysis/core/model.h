@@ -61,6 +61,11 @@ constexpr std::string_view NameOf(CauseId cause) { return kCauseNames[static_cas
 #undef LS_CODE
 #undef LS_END
 
+// Of the terms' names: what is known of a rank whose device was not recorded.
+constexpr bool KnownWithoutDevice(std::string_view term) {
+  return term != "compute_ns" && term != "exposed_copy_ns" && term != "idle_ns";
+}
+
 // How a member stands in JSON: under its own name or `key`.
 namespace model {
 

@@ -24,4 +24,18 @@ Source SourceOf(const merge::Timeline& timeline) {
   return source;
 }
 
+std::string Advise(const Source& source, std::string_view general, std::string_view in_torch) {
+  if (source.torch) return std::string(in_torch);
+  std::string text(general);
+  if (!source.imported.empty()) text.append("; in PyTorch: ").append(in_torch);
+  return text;
+}
+
+std::string ToMarkSteps(const Source& source) {
+  if (source.imported.empty()) return "call lockstep_step() once per step, or name a range with --step-range";
+  if (source.imported.find("nsys") != std::string::npos)
+    return "put an NVTX range around each step, and name it with --step-range";
+  return "call prof.step() once per step (torch.profiler)";
+}
+
 }  // namespace lockstep::analysis

@@ -88,14 +88,13 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
   ForEachFact(timeline, "mpi_unrecorded", [&](std::string_view fact) {
     if (found.mpi_library.empty()) found.mpi_library = FactValue(fact, "library");
   });
-  std::set<std::int32_t> without;
   for (std::size_t i = 0; i < tables.losses.rows(); ++i)
     if (timeline.Text(tables.losses.name[i]) == Info(Loss::kGpuNotCaptured).name && tables.losses.count[i] > 0)
-      without.insert(tables.losses.rank[i]);
+      found.without_gpus.insert(tables.losses.rank[i]);
   const auto there =
       static_cast<std::size_t>(std::count_if(tables.ranks.state.begin(), tables.ranks.state.end(),
                                              [](std::uint8_t state) { return state < schema::RankState::kMissing; }));
-  found.gpus = there > 0 && without.size() >= there;
+  found.gpus = there > 0 && found.without_gpus.size() >= there;
   found.share = ShareOfCalls(tables);
   bool named = false;
   ForEachFact(timeline, "torch_backend", [&](std::string_view fact) {

@@ -2,6 +2,7 @@
 // Communication and devices that a run had and no source recorded. Figures without it look fine and mean nothing, so
 // whoever judges a run, or says what a change would do to it, asks here first.
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,7 +19,8 @@ struct Unrecorded {
   std::vector<std::string> beside;  // Backends whose every operation lies in ranges, and takes little.
   double share = 0;                 // Largest share over ranks of the window in calls of such backends.
 
-  bool gpus = false;  // Work of devices, on every rank.
+  bool gpus = false;                    // Work of devices, on every rank.
+  std::set<std::int32_t> without_gpus;  // The ranks that used a device whose work was not recorded.
 
   bool any() const { return !mpi_library.empty() || !backends.empty() || gpus; }
 };

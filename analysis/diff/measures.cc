@@ -44,16 +44,24 @@ std::optional<double> Overlap(const analysis::Context& context, std::size_t step
   return *hidden / *comm;
 }
 
+// Of ranks whose devices were not recorded compute and what is idle are known together only.
+template <auto column>
+std::optional<double> DeviceTerm(const analysis::Context& context, std::size_t step_row) {
+  for (const std::int32_t rank : context.ranks())
+    if (context.DeviceUnknown(rank)) return std::nullopt;
+  return Term<column>(context, step_row);
+}
+
 using Cells = schema::TlStepRanks;
 constexpr Measure kMeasures[] = {
     {"step_ns", "step", true, false, JobStep},
-    {"compute_ns", "compute", true, false, Term<&Cells::compute_ns>},
+    {"compute_ns", "compute", true, false, DeviceTerm<&Cells::compute_ns>},
     {"exposed_comm_ns", "exposed communication", true, false, ExposedComm},
     {"exposed_wait_ns", "  waiting", true, false, Term<&Cells::exposed_wait_ns>},
     {"exposed_transfer_ns", "  transfer", true, false, Term<&Cells::exposed_transfer_ns>},
     {"exposed_unsplit_ns", "  not split", true, false, Term<&Cells::exposed_unsplit_ns>},
-    {"exposed_copy_ns", "exposed copies", true, false, Term<&Cells::exposed_copy_ns>},
-    {"idle_ns", "idle", true, false, Term<&Cells::idle_ns>},
+    {"exposed_copy_ns", "exposed copies", true, false, DeviceTerm<&Cells::exposed_copy_ns>},
+    {"idle_ns", "idle", true, false, DeviceTerm<&Cells::idle_ns>},
     {"input_ns", "  input", true, false, Term<&Cells::input_ns>},
     {"offcpu_ns", "without a core", true, false, Term<&Cells::offcpu_ns>},
     {"overlap_fraction", "overlap", false, true, Overlap},

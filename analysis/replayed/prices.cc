@@ -204,7 +204,12 @@ class Pricing {
         std::string then;
         const std::optional<Gains> gains = Between(LengthsOf({}), LengthsOf({*remedy}, &then));
         if (!gains) return;
+        const std::int64_t exposed = *finding.saves_ns_per_step;
         Take(*gains, finding);
+        if (*finding.saves_ns_per_step > exposed && Duration(*finding.saves_ns_per_step) != Duration(exposed))
+          finding.evidence +=
+              "; it gains more than is exposed on average, because ranks wait for each other's "
+              "transfers, too";
         // Nobody has a network that takes no time.
         finding.upper_bound = true;
         const bool transfer = finding.id == FindingId::kTransferExposed;

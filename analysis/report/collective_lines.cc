@@ -30,7 +30,7 @@ std::int64_t CostOf(const CollectiveLine& line) {
 std::vector<CollectiveLine> CollectiveLines(const std::vector<analysis::CollectiveRow>& rows, std::size_t screen) {
   const bool merge = rows.size() > screen;
   std::vector<Sum> sums;
-  std::map<std::tuple<std::string_view, std::uint64_t, std::size_t>, std::size_t> sum_of;
+  std::map<std::tuple<std::string_view, std::optional<std::uint64_t>, std::size_t>, std::size_t> sum_of;
   for (const analysis::CollectiveRow& row : rows) {
     const auto [at, is_new] = sum_of.try_emplace({row.op, row.bytes, row.group.size()}, sums.size());
     if (is_new || !merge) sums.push_back({.line = {.row = &row}});
@@ -38,6 +38,7 @@ std::vector<CollectiveLine> CollectiveLines(const std::vector<analysis::Collecti
     ++sum.line.groups;
     sum.line.count += row.count;
     sum.line.censored += row.censored;
+    sum.line.partial += row.partial;
     sum.line.grouped += row.grouped;
     if (row.transfer_ns_median) sum.transfers.push_back(*row.transfer_ns_median);
     if (row.wait_ns_median) sum.waits.push_back(*row.wait_ns_median);

@@ -13,7 +13,7 @@ namespace lockstep::report {
 // One group's row, or all groups of a size that do the same.
 struct CollectiveLine {
   const analysis::CollectiveRow* row = nullptr;  // Any of them.
-  std::int64_t groups = 0, count = 0, censored = 0, grouped = 0;
+  std::int64_t groups = 0, count = 0, censored = 0, partial = 0, grouped = 0;
   std::optional<std::int64_t> transfer_ns, wait_ns;                // Lower medians of the groups' medians.
   std::optional<std::int64_t> longest_wait_ns, longest_wait_rank;  // The longest of the groups'.
   std::optional<double> bus_bandwidth;

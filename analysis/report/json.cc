@@ -72,6 +72,9 @@ void VisitJson(const T& of, F&& f) {
     using Value = std::decay_t<decltype(value)>;
     using enum analysis::model::Form::Kind;
     if (form.kind == kHidden) return;
+    if constexpr (std::is_same_v<T, analysis::IdentityTerms>) {
+      if (of.device_unknown && !analysis::KnownWithoutDevice(key)) return f(key, nullptr);
+    }
     if constexpr (analysis::model::Described<Value>) {
       if (form.kind == kInline) return VisitJson(value, f);
     }

@@ -72,6 +72,11 @@ class Writer : private TextLines {
   };
   std::vector<Part> Parts() const {
     const analysis::IdentityTerms& t = a_.summary.terms;
+    if (t.device_unknown)
+      return {{glyphs().transfer, "exposed transfer", t.exposed_transfer_ns},
+              {glyphs().wait, "waiting", t.exposed_wait_ns},
+              {glyphs().unsplit, "exposed, not split", t.exposed_unsplit_ns},
+              {"?", "not known (GPU not recorded)", t.Sum() - t.ExposedComm()}};
     return {{glyphs().compute, "compute", t.compute_ns},
             {glyphs().transfer, "exposed transfer", t.exposed_transfer_ns},
             {glyphs().wait, "waiting", t.exposed_wait_ns},
@@ -111,14 +116,17 @@ class Writer : private TextLines {
     if (!legend.empty()) Line("  " + legend);
     Line("  " + Overlap());
     ReplayedOverlap();
-    if (s.input_ns * 100 > whole) Line(fmt::format("  idle includes {} of input", analysis::Duration(s.input_ns)));
-    MpiPart("MPI-IO", &analysis::RankRow::mpi_io_ns, s.mpi_io_ns);
-    MpiPart("one-sided MPI", &analysis::RankRow::mpi_rma_ns, s.mpi_rma_ns);
+    const std::string_view in = s.terms.device_unknown ? "the hosts spend" : "idle includes";
+    if (s.input_ns * 100 > whole)
+      Line(fmt::format("  {} {} {}", in, analysis::Duration(s.input_ns),
+                       s.terms.device_unknown ? "in input" : "of input"));
+    MpiPart(in, "MPI-IO", &analysis::RankRow::mpi_io_ns, s.mpi_io_ns);
+    MpiPart(in, "one-sided MPI", &analysis::RankRow::mpi_rma_ns, s.mpi_rma_ns);
     Line();
   }
 
   // A part of idle, if some rank spends 1 % of its time there.
-  void MpiPart(std::string_view what, std::int64_t analysis::RankRow::*part, std::int64_t mean) {
+  void MpiPart(std::string_view in, std::string_view what, std::int64_t analysis::RankRow::*part, std::int64_t mean) {
     const analysis::RankRow* most = nullptr;
     const auto share = [&](const analysis::RankRow& row) {
       return row.span_ns > 0 ? static_cast<double>(row.*part) / static_cast<double>(row.span_ns) : 0.0;
@@ -126,8 +134,8 @@ class Writer : private TextLines {
     for (const analysis::RankRow& row : a_.ranks)
       if (most == nullptr || share(row) > share(*most)) most = &row;
     if (most == nullptr || share(*most) < 0.01) return;
-    Line(fmt::format("  idle includes {} in {}; most on rank {}: {} of its time", analysis::Duration(mean), what,
-                     most->rank, analysis::Percent(share(*most))));
+    Line(fmt::format("  {} {} in {}; most on rank {}: {} of its time", in, analysis::Duration(mean), what, most->rank,
+                     analysis::Percent(share(*most))));
   }
 
   // Largest remainder, so that the bar has its length; what exists gets a column.
@@ -157,6 +165,9 @@ class Writer : private TextLines {
     const analysis::Summary& s = a_.summary;
     if (s.comm_high_ns <= 0 && s.comm_ns <= 0)
       return a_.unrecorded.empty() ? "no communication" : "no communication recorded";
+    if (s.terms.device_unknown)
+      return fmt::format("communication {} on the hosts; how much of it compute hides is not known",
+                         analysis::Duration(std::max(s.comm_ns, s.terms.ExposedComm())));
     if (a_.wait_only)
       return fmt::format("communication {}, none known to overlap: {}",
                          analysis::Duration(std::max(s.comm_ns, s.terms.ExposedComm())),
@@ -225,6 +236,7 @@ class Writer : private TextLines {
     std::string_view name;
     std::int64_t (*value)(const analysis::RankRow&);
     bool always;
+    bool of_device = false;
   };
 
   static const analysis::IdentityTerms& TermsOf(const analysis::RankRow& row) {
@@ -254,12 +266,12 @@ class Writer : private TextLines {
   void Ranks() {
     if (a_.ranks.empty()) return;
     static constexpr RankColumn kColumns[] = {
-        {"compute", [](const analysis::RankRow& r) { return TermsOf(r).compute_ns; }, true},
+        {"compute", [](const analysis::RankRow& r) { return TermsOf(r).compute_ns; }, true, true},
         {"transfer", [](const analysis::RankRow& r) { return TermsOf(r).exposed_transfer_ns; }, true},
         {"waiting", [](const analysis::RankRow& r) { return TermsOf(r).exposed_wait_ns; }, true},
         {"unsplit", [](const analysis::RankRow& r) { return TermsOf(r).exposed_unsplit_ns; }, false},
-        {"copy", [](const analysis::RankRow& r) { return TermsOf(r).exposed_copy_ns; }, false},
-        {"idle", [](const analysis::RankRow& r) { return TermsOf(r).idle_ns; }, true},
+        {"copy", [](const analysis::RankRow& r) { return TermsOf(r).exposed_copy_ns; }, false, true},
+        {"idle", [](const analysis::RankRow& r) { return TermsOf(r).idle_ns; }, true, true},
     };
     std::vector<const RankColumn*> columns;
     for (const RankColumn& column : kColumns)
@@ -290,9 +302,10 @@ class Writer : private TextLines {
         low = std::min(low, TermsOf(a_.ranks[order[i]]).compute_ns);
         high = std::max(high, TermsOf(a_.ranks[order[i]]).compute_ns);
       }
-      Line(fmt::format("  {} others within {} of compute",
-                       analysis::Count(static_cast<std::int64_t>(order.size() - shown)),
-                       analysis::Duration(high - low)));
+      const bool known = std::none_of(a_.ranks.begin(), a_.ranks.end(),
+                                      [](const analysis::RankRow& row) { return TermsOf(row).device_unknown; });
+      Line(fmt::format("  {} others{}", analysis::Count(static_cast<std::int64_t>(order.size() - shown)),
+                       known ? fmt::format(" within {} of compute", analysis::Duration(high - low)) : std::string()));
     }
     Line();
   }
@@ -309,7 +322,10 @@ class Writer : private TextLines {
     std::string line = "  " + Pad(fmt::format("{}  {}", row.rank, NodeName(row)), name_columns + 2);
     // A rank without that step has nothing to be compared with the others.
     const bool known = row.step_terms.has_value() || !a_.summary.per_step;
-    for (const RankColumn* column : columns) line += Pad(known ? Milliseconds(column->value(row)) : "-", 10, true);
+    for (const RankColumn* column : columns) {
+      const bool told = known && !(column->of_device && TermsOf(row).device_unknown);
+      line += Pad(told ? Milliseconds(column->value(row)) : "-", 10, true);
+    }
     if (a_.ranks.size() > 1) {
       line += Pad(row.last_fraction ? analysis::Percent(*row.last_fraction) : "-", 9, true) + "  ";
       const std::int64_t late = row.late_ns_median.value_or(0);
@@ -338,13 +354,16 @@ class Writer : private TextLines {
       const auto time = [](const std::optional<std::int64_t>& ns) { return ns ? analysis::Duration(*ns) : "-"; };
       // Where nobody waits there is no rank to name.
       const bool waits = one.longest_wait_ns.value_or(0) > 0 && one.longest_wait_rank.has_value();
-      std::string line = "  " + Pad(PrintedShort(Printed(one.row->op), 14), 15) + Pad(group, 12) +
-                         Pad(analysis::Count(one.count), 9, true) + Pad(analysis::Bytes(one.row->bytes), 9, true) +
-                         Pad(time(one.transfer_ns), 10, true) + Pad(time(one.wait_ns), 10, true) +
-                         Pad(time(one.longest_wait_ns), 10, true) +
-                         Pad(waits ? fmt::format("{}", *one.longest_wait_rank) : "-", 8, true);
+      std::string line =
+          "  " + Pad(PrintedShort(one.row->op == "none" ? "unknown kind" : Printed(one.row->op), 14), 15) +
+          Pad(group, 12) + Pad(analysis::Count(one.count), 9, true) +
+          Pad(one.row->bytes ? analysis::Bytes(*one.row->bytes) : "-", 9, true) + Pad(time(one.transfer_ns), 10, true) +
+          Pad(time(one.wait_ns), 10, true) + Pad(time(one.longest_wait_ns), 10, true) +
+          Pad(waits ? fmt::format("{}", *one.longest_wait_rank) : "-", 8, true);
       line += "  " + (one.bus_bandwidth ? analysis::Bandwidth(*one.bus_bandwidth) : std::string("-"));
       if (one.censored > 0) line += fmt::format("  ({} end uncertain)", analysis::Count(one.censored));
+      if (one.partial > 0)
+        line += fmt::format("  ({} {} members)", analysis::Count(one.partial), one.partial == 1 ? "lacks" : "lack");
       if (one.grouped > 0) line += fmt::format("  ({} share a kernel)", analysis::Count(one.grouped));
       Line(line);
     }

@@ -96,8 +96,8 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
     if (at == totals.end()) continue;
     const std::size_t i = at->second;
     row.span_ns = SpanOf(t, i);
-    row.terms = {t.compute_ns[i],         t.exposed_wait_ns[i], t.exposed_transfer_ns[i],
-                 t.exposed_unsplit_ns[i], t.exposed_copy_ns[i], t.idle_ns[i]};
+    row.terms = {t.compute_ns[i],      t.exposed_wait_ns[i], t.exposed_transfer_ns[i],       t.exposed_unsplit_ns[i],
+                 t.exposed_copy_ns[i], t.idle_ns[i],         context.DeviceUnknown(row.rank)};
     row.comm_ns = t.comm_ns[i];
     row.overlap_ns = t.overlap_ns[i];
     row.comm_high_ns = t.comm_high_ns[i];

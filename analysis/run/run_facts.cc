@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/core/source.h"
 #include "analysis/passes.h"
 #include "core/loss.h"
 #include "core/own_file.h"
@@ -186,8 +187,24 @@ void DescribeRun(const Context& context, Analysis& analysis) {
   DescribeWindows(context, analysis);
 }
 
+namespace {
+// Remedies of losses that depend on what recorded the run: those of core/loss.def are for runs of Lockstep, and for
+// imports of any kind.
+std::string RemedyOfLoss(const LossInfo& info, const Source& source) {
+  const bool nsys = source.imported.find("nsys") != std::string::npos;
+  if (info.name == Info(Loss::kStepsUnmarked).name) return ToMarkSteps(source);
+  if (info.name == Info(Loss::kClockUnbounded).name && !source.imported.empty())
+    return "record the same steps on all ranks, or accept wall-clock accuracy with --clock wall";
+  if (info.name == Info(Loss::kImportGroupUnknown).name)
+    return nsys ? "the group was guessed; NCCL's payloads have it (nsys export --include-blobs=true)"
+                : "the group was guessed; PyTorch 2.2 and later records it";
+  return std::string(info.remedy);
+}
+}  // namespace
+
 void CollectLosses(const Context& context, Analysis& analysis) {
   const merge::Timeline& timeline = context.timeline();
+  const Source source = SourceOf(timeline);
   const auto& losses = timeline.tables.losses;
   for (std::size_t i = 0; i < losses.rows(); ++i) {
     LossRow row;
@@ -198,7 +215,7 @@ void CollectLosses(const Context& context, Analysis& analysis) {
     if (const LossInfo* info = FindLoss(row.name)) {
       row.data_loss = info->severity == Severity::kDataLoss;
       row.sentence = info->sentence;
-      row.remedy = info->remedy;
+      row.remedy = RemedyOfLoss(*info, source);
     } else {
       row.sentence = "loss of a kind this version does not know";
       row.remedy = "analyse with the version that wrote it";

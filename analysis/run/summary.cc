@@ -14,7 +14,7 @@ namespace {
 
 // The terms sum to the length (merge/timeline/step_length.h); of what is a part of them, the floors of the means.
 template <typename Table>
-void Average(const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
+void Average(const Context& context, const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
   const auto n = static_cast<std::int64_t>(rows.size());
   const auto mean = [&](const std::vector<std::int64_t>& column) {
     std::int64_t sum = 0;
@@ -30,6 +30,8 @@ void Average(const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
   for (const std::size_t row : rows) of_ranks.push_back(merge::TermsOfRow(t, row));
   const merge::SixTerms terms = merge::MeanOfRanks(of_ranks).terms;
   s.terms = {terms[0], terms[1], terms[2], terms[3], terms[4], terms[5]};
+  s.terms.device_unknown =
+      std::any_of(rows.begin(), rows.end(), [&](std::size_t row) { return context.DeviceUnknown(t.rank[row]); });
   s.comm_ns = mean(t.comm_ns);
   s.hidden_comm_ns = mean(t.overlap_ns);
   s.comm_high_ns = mean(t.comm_high_ns);
@@ -76,13 +78,13 @@ void Summarize(const Context& context, Analysis& analysis) {
       s.job_step_ns_median = tables.steps.step_ns[median];
       s.job_step_ns_p10 = LowerQuantile(by_length, 0.10).first;
       s.job_step_ns_p99 = LowerQuantile(by_length, 0.99).first;
-      Average(tables.step_ranks, rows, s);
+      Average(context, tables.step_ranks, rows, s);
       s.step_ns_median = s.terms.Sum();
     }
   }
   if (!s.per_step) {
     for (std::size_t i = 0; i < tables.rank_totals.rows(); ++i) rows.push_back(i);
-    if (!rows.empty()) Average(tables.rank_totals, rows, s);
+    if (!rows.empty()) Average(context, tables.rank_totals, rows, s);
   }
   const auto fraction = [](std::int64_t part, std::int64_t whole) -> std::optional<double> {
     if (whole <= 0) return std::nullopt;

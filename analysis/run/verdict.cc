@@ -9,6 +9,7 @@
 
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/passes.h"
 #include "analysis/run/ranks_recorded.h"
 #include "core/loss.h"
@@ -141,7 +142,8 @@ void Remark(const Context& context, Analysis& analysis) {
             : "What was posted early moved only in Wait, the rest is blocking: no overlap is claimed.");
   if (run.ranks > 1 && !analysis.suspicious) {
     if (run.steps + run.incomplete_steps == 0)
-      add("No steps are marked: figures are of the whole recording. Mark steps with lockstep_step().");
+      add(fmt::format("No steps are marked: figures are of the whole recording. To have steps, {}.",
+                      ToMarkSteps(SourceOf(context.timeline()))));
     else if (context.usable_steps().size() < 5 && context.units_are_steps())
       add(fmt::format("Only {} to compare: too few to name a rank.",
                       Plural(static_cast<std::int64_t>(context.usable_steps().size()), "step")));

@@ -63,11 +63,10 @@ struct ProbablyLate {
   double p_value = 1;
 };
 std::optional<ProbablyLate> LatestThroughout(const Context& context, double limit) {
-  constexpr double kTimesOthers = 2, kUnlikely = 0.1;
+  constexpr double kTimesOthers = 2;
   const std::size_t n = context.ranks().size(), units = context.units().size();
   if (n < 2 || units < 2 || units >= kMinUnits) return std::nullopt;
   ProbablyLate found{0, std::pow(static_cast<double>(n), 1 - static_cast<double>(units))};
-  if (found.p_value > kUnlikely) return std::nullopt;
   const LatenessTable late = Lateness(context);
   for (std::size_t u = 0; u < units; ++u) {
     std::vector<std::int64_t> behind = late.behind_ns[u];
@@ -109,9 +108,10 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const Arrived arrived = WithoutNamed(context, analysis);
   const auto mostly =
       static_cast<std::size_t>(std::max_element(arrived.last.begin(), arrived.last.end()) - arrived.last.begin());
-  constexpr double kProbable = 0.05;
-  const std::optional<ProbablyLate> probably =
+  constexpr double kProbable = 0.05, kPossible = 0.1;
+  const std::optional<ProbablyLate> latest =
       also ? std::nullopt : LatestThroughout(context, kNameShare * static_cast<double>(whole));
+  const std::optional<ProbablyLate> probably = latest && latest->p_value <= kPossible ? latest : std::nullopt;
   if (!also && arrived.ties * 2 > arrived.compared) {
     finding.headline =
         fmt::format("Waiting for whichever rank comes last {}; which one is below clock resolution.", costs);
@@ -129,7 +129,11 @@ void FindTurns(const Context& context, Analysis& analysis) {
     // Nothing says whether it is always the same one.
     finding.headline = fmt::format(
         "Waiting for whichever rank comes last {}; {}.", costs,
-        s.per_step ? Plural(units, "step") + " cannot tell which" : "the recording is too short to tell which");
+        latest       ? fmt::format("rank {} is the latest in each of the {}, as chance alone has it in {} of such runs",
+                                   context.ranks()[latest->position], Plural(units, s.per_step ? "step" : "slice"),
+                                   Percent(latest->p_value))
+        : s.per_step ? Plural(units, "step") + " cannot tell which"
+                     : "the recording is too short to tell which");
     finding.brief = "waiting for whichever rank comes last";
   } else if (mostly < arrived.last.size() && 2 * arrived.last[mostly] > arrived.compared) {
     // Not its turn now and then: it is the last one as a rule, and still nothing shows that it does more.

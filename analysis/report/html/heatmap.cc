@@ -72,10 +72,10 @@ class Heatmap {
       if (cell == analysis::kNowhere) continue;
       const analysis::IdentityTerms terms = context_.TermsOf(cell);
       Put(kStep, p, s, table.end_ns[cell] - table.begin_ns[cell]);
-      Put(kCompute, p, s, terms.compute_ns);
+      if (!terms.device_unknown) Put(kCompute, p, s, terms.compute_ns);
       Put(kWait, p, s, terms.exposed_wait_ns);
       Put(kTransfer, p, s, terms.exposed_transfer_ns + terms.exposed_unsplit_ns);
-      Put(kIdle, p, s, terms.idle_ns);
+      if (!terms.device_unknown) Put(kIdle, p, s, terms.idle_ns);
     }
   }
 

@@ -107,9 +107,10 @@ PageJson Collectives(const analysis::Analysis& analysis) {
     rows.push_back({{"op", row->op},
                     {"group", analysis::ShortRankList(row->group)},
                     {"members", row->group.size()},
-                    {"bytes", row->bytes},
+                    {"bytes", or_null(row->bytes)},
                     {"count", row->count},
                     {"censored", row->censored},
+                    {"partial", row->partial},
                     {"grouped", row->grouped},
                     {"transfer_ns_median", or_null(row->transfer_ns_median)},
                     {"wait_ns_median", or_null(row->wait_ns_median)},
@@ -148,8 +149,8 @@ PageJson MedianStep(const analysis::Context& context, const analysis::Analysis& 
     std::vector<std::int64_t> span, comm, overlap;
     for (std::size_t p = 0; p < context.ranks().size(); ++p) {
       const std::size_t cell = context.Cell(row, p);
-      known.push_back(cell != analysis::kNowhere);
       terms.push_back(cell == analysis::kNowhere ? analysis::IdentityTerms{} : context.TermsOf(cell));
+      known.push_back(cell != analysis::kNowhere && !terms.back().device_unknown);
       span.push_back(cell == analysis::kNowhere ? kUnknownCell : table.end_ns[cell] - table.begin_ns[cell]);
       comm.push_back(cell == analysis::kNowhere ? kUnknownCell : table.comm_ns[cell]);
       overlap.push_back(cell == analysis::kNowhere ? kUnknownCell : table.overlap_ns[cell]);
@@ -199,8 +200,12 @@ PageJson Ranks(const analysis::Context& context, const analysis::Analysis& analy
   column("node", [&](const analysis::RankRow& row) { return node_of[row.node]; });
   column("span_ns", [](const analysis::RankRow& row) { return row.span_ns; });
   std::vector<analysis::IdentityTerms> terms;
-  for (const analysis::RankRow& row : rows) terms.push_back(row.terms);
-  AddTerms(json, terms, std::vector<bool>(rows.size(), true));
+  std::vector<bool> known;
+  for (const analysis::RankRow& row : rows) {
+    terms.push_back(row.terms);
+    known.push_back(!row.terms.device_unknown);
+  }
+  AddTerms(json, terms, known);
   column("comm_ns", [](const analysis::RankRow& row) { return row.comm_ns; });
   column("overlap_ns", [](const analysis::RankRow& row) { return row.overlap_ns; });
   column("input_ns", [](const analysis::RankRow& row) { return row.input_ns; });

@@ -2,7 +2,7 @@
 
 import re
 
-from views import TERMS, lower_median, lower_quantile, nanoseconds
+from views import TERMS, flags_of, lower_median, lower_quantile, nanoseconds
 
 
 def near(shown, ns):
@@ -229,4 +229,71 @@ def tables(v):
             yield f"launch-bound, step {row['step']}: window {row['window_ns']}, steps[] {cell['end_ns'] - cell['begin_ns']}"
 
 
-ALL = [step_lengths, parts_of_ranks, headline, ranks_of_the_text, gains, who_was_last, collectives, page, export, diff, replay, tables]
+# Words of a program or a profiler that a job may not have, and what must be known for them to be said outright.
+TORCH = re.compile(r"torch\.|DataLoader|PYTORCH_|prof\.step|record_function|non_blocking=")
+OF_LOCKSTEP = re.compile(r"lockstep run\b|lockstep_step|lockstep_range")
+FLAGS_OF_NSYS = {"--trace", "--delay", "--capture-range", "--gpuctxsw", "--cuda-event-trace", "--cuda-graph-trace", "--include-blobs"}
+COMMANDS = ["run", "analyze", "import", "export", "whatif", "diff", "report", "merge", "doctor"]
+OTHERS = {"--bind-to"}  # mpirun's.
+
+
+def advice(v):
+    """Advice is for what recorded the run, in words of its program, and names no flag that there is not."""
+    for where, text in v.sentences.items():
+        for command, rest in re.findall(r"lockstep (" + "|".join(COMMANDS) + r")\b([^;.]*)", text):
+            for flag in re.findall(r"--[a-z][a-z-]+", rest):
+                if flag not in flags_of(command) | FLAGS_OF_NSYS:
+                    yield f"{where}: lockstep {command} has no {flag}"
+        known = set().union(*(flags_of(command) for command in COMMANDS)) | OTHERS
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text):
+            if flag not in known and not (v.source == "nsys" and flag in FLAGS_OF_NSYS):
+                yield f"{where}: {flag} is no flag of what recorded this"
+        if v.source != "lockstep" and OF_LOCKSTEP.search(text):
+            yield f"{where}: Lockstep's recorder for a run of {v.source}: {text}"
+        if v.source != "nsys" and "nsys" in text:
+            yield f"{where}: Nsight Systems for a run of {v.source}: {text}"
+        if v.source == "lockstep" and not v.uses_torch and TORCH.search(text):
+            yield f"{where}: PyTorch for a job that has none: {text}"
+        if v.source == "nsys" and TORCH.search(text.split("in PyTorch")[0]):
+            yield f"{where}: PyTorch, which nothing says is there: {text}"
+
+
+def idle(v):
+    """Idle time is told in full, and a run that is idle is not called healthy."""
+    s, causes = v.json["summary"], v.json["idle_causes"]
+    if s["idle_ns"] is None or v.step_ns <= 0:
+        return
+    told = {finding["id"] for finding in v.json["findings"]}
+    for cause in causes:
+        if cause["finding"] in told and not cause["told"]:
+            yield f"{cause['cause']}: {cause['finding']} is there and does not count"
+    rest = min(s["idle_ns"], sum(cause["ns"] for cause in causes if not cause["told"]))
+    if len(told) < 5 and rest >= 0.02 * v.step_ns and "idle.other" not in told:
+        yield f"{rest} ns of {v.step_ns} idle of which nothing tells"
+    if s["idle_ns"] >= 0.1 * v.step_ns and re.search("[nN]othing found", v.json["verdict"]):
+        yield f"idle for {s['idle_ns']} of {v.step_ns}: {v.json['verdict']}"
+    if not v.gpu and causes and sum(cause["ns"] for cause in causes) != s["idle_ns"]:
+        yield f"causes {sum(cause['ns'] for cause in causes)}, idle {s['idle_ns']}"
+
+
+def exposed(v):
+    """What a sentence says is exposed is what STEP shows."""
+    s = v.json["summary"]
+    if s["step_ns_median"] is None:
+        return
+    shown = s["exposed_transfer_ns"] + s["exposed_unsplit_ns"]
+    for finding in v.json["findings"]:
+        match = re.match(r"Communication is exposed for ([0-9.]+ (?:ns|us|ms|s)) ", finding["headline"])
+        others = {"p2p.late_sender", "p2p.late_receiver", "progress.wait_only"} & {f["id"] for f in v.json["findings"]}
+        if match and not others and not near(match.group(1), shown):
+            yield f"{finding['headline']} STEP: {shown}"
+
+
+def sizes(v):
+    """A size that is not known is no 0."""
+    for row in v.json["collectives"]:
+        if row["bytes"] == 0 and row["op"] != "barrier" and v.gpu:
+            yield f"{row['op']} of 0 bytes"
+
+
+ALL = [step_lengths, parts_of_ranks, headline, ranks_of_the_text, gains, who_was_last, collectives, page, export, diff, replay, tables, advice, idle, exposed, sizes]

@@ -27,6 +27,12 @@ def nanoseconds(text):
     return float(number) * UNITS[unit], 0.5001 * 10 ** -digits * UNITS[unit]
 
 
+@functools.lru_cache(maxsize=None)
+def flags_of(*command):
+    """The flags that a command of Lockstep has."""
+    return set(re.findall(r"--[a-z][a-z-]+", jobs.run([jobs.LOCKSTEP, *command, "--help"], "/").stdout.decode()))
+
+
 class Views:
     def __init__(self, run):
         self.run = run
@@ -44,6 +50,24 @@ class Views:
     @functools.cached_property
     def text(self):
         return self.lockstep("analyze", self.run)
+
+    @functools.cached_property
+    def sentences(self):
+        """Where it stands -> what is said to the user in full sentences."""
+        said = {"verdict": self.json["verdict"], "remarks": " ".join(self.json["remarks"])}
+        for i, finding in enumerate(self.json["findings"]):
+            for part in ("headline", "evidence", "action"):
+                said[f"finding {i + 1} {finding['id']} {part}"] = finding[part]
+        for loss in self.json["losses"]:
+            said[f"loss {loss['name']}"] = loss["remedy"]
+        return said
+
+    @property
+    def source(self):
+        """"torch", "nsys" or "lockstep": what recorded it."""
+        if not (self.json["run"]["run_id"] or "").startswith("import-"):
+            return "lockstep"
+        return "nsys" if (self.json["run"]["command"] or "").startswith("Nsight") else "torch"
 
     @functools.cached_property
     def page(self):
@@ -82,6 +106,10 @@ class Views:
         return [{key: value(cell) for key, cell in row.items()} for row in csv.DictReader(io.StringIO(text))]
 
     @property
+    def uses_torch(self):
+        return bool(self.json["buckets"]) or (self.run / "manifest.json").exists() and "torch" in (self.run / "manifest.json").read_text()
+
+    @property
     def gpu(self):
         return self.json["run"]["gpu_ranks"] > 0
 
@@ -93,4 +121,4 @@ class Views:
     @property
     def step_ns(self):
         """What shares are of: a step, or the window."""
-        return sum(self.json["summary"][term] for term in TERMS)
+        return sum(self.json["summary"][term] or 0 for term in TERMS)

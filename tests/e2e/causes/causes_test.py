@@ -77,7 +77,7 @@ class Causes(unittest.TestCase):
         self.assertAlmostEqual(self.price(slow, "idle.unexplained") / 2e6, 1, delta=0.05)
         finding = next(f for f in slow["findings"] if f["id"] == "idle.unexplained")
         self.assertIn("100 % after the host had waited for the GPU in cudaStreamSynchronize", finding["evidence"])
-        self.assertIn("--torch-ops", finding["action"])
+        self.assertIn("NVTX", finding["action"])
         # The same host work without waiting is hidden behind the GPU's.
         self.assertEqual(self.ids(self.analyze(gpu(after="  host 2ms"))), [])
 

@@ -287,7 +287,7 @@ def gpu(browser, page, analysis):
     plots = page.eval("[...document.querySelectorAll('[data-plot]')].map(e => e.dataset.plot)")
     check("scatter" in plots, f"scatter of transfers: {plots}")
     rows = saved(browser, page, "transfers-all-reduce")
-    counted = sum(c["count"] - c["censored"] - c["grouped"] for c in analysis["collectives"] if c["op"] == "all-reduce" and c["bytes"] > 0)
+    counted = sum(c["count"] - c["censored"] - c["partial"] - c["grouped"] for c in analysis["collectives"] if c["op"] == "all-reduce" and c["bytes"] > 0)
     equal(len(rows), counted, "points")
     curve = (analysis["buckets"] or {}).get("curve")
     if curve:

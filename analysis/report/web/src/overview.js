@@ -6,7 +6,7 @@ import { csvButton } from './table.js';
 
 const exposed = (s) => s.exposed_wait_ns + s.exposed_transfer_ns + s.exposed_unsplit_ns;
 export const stepLength = (s) =>
-  s.compute_ns === null ? null : s.compute_ns + exposed(s) + s.exposed_copy_ns + s.idle_ns;
+  s.step_ns_median !== null ? s.step_ns_median : s.compute_ns === null ? null : s.compute_ns + exposed(s) + s.exposed_copy_ns + s.idle_ns;
 
 export function header(data) {
   const { run } = data.analysis;
@@ -26,7 +26,7 @@ export function header(data) {
 
 export function verdict(data) {
   const { analysis } = data;
-  const bad = analysis.findings.length > 0 || analysis.suspicious || data.unrecorded;
+  const bad = analysis.findings.length > 0 || analysis.suspicious || data.unrecorded || data.incomplete;
   return h('div', { class: 'verdict' + (bad ? ' bad' : ''), role: 'region', 'aria-label': 'verdict' },
     h('p', { class: 'first' }, name(analysis.verdict)), analysis.remarks.map((remark) => h('p', {}, name(remark))));
 }
@@ -34,7 +34,7 @@ export function verdict(data) {
 function overlapFigure(data) {
   const s = data.analysis.summary;
   const comm = data.ranks.comm_ns.reduce((sum, ns) => sum + ns, 0);
-  if (data.unrecorded) return ['unknown', 'its communication is not recorded'];
+  if (data.unrecorded) return ['unknown', s.compute_ns === null ? 'what its GPUs did is not recorded' : 'its communication is not recorded'];
   if (data.wait_only) return ['0 %', 'no overlap is known: communication moved only in Wait'];
   if (s.overlap_low === null && s.overlap_high === null) return [comm > 0 ? 'unknown' : 'none', comm > 0 ? 'of communication hidden' : 'no communication'];
   const low = s.overlap_low ?? 0, high = s.overlap_high ?? low;

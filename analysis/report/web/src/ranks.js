@@ -126,6 +126,8 @@ export function ranks(data) {
   return [
     h('div', { class: 'controls' }, viewControl, n > 1 ? sortControl : null),
     legend([...parts.map(([, title, swatch]) => [swatch, title]), ['hidden striped', 'communication hidden under compute']]),
+    data.analysis.summary.compute_ns === null
+      ? h('p', { class: 'note' }, 'What GPUs did was not recorded: of ranks without it, compute and idle time are not known, and they have no bar.') : null,
     plot.box, pages,
     step ? h('div', {}, h('p', { class: 'dim behind-of' }, `of the median step (${step.index})`), behind('ranks-median-step', stepColumns, n)) : null,
     h('p', { class: 'dim behind-of' }, 'of the whole analysis window'), behind('ranks', columns, n),

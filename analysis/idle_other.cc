@@ -1,0 +1,99 @@
+// Idle time of which no finding tells: a step in which nothing runs is never a healthy one.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/choose_findings.h"
+#include "analysis/core/format.h"
+#include "analysis/core/idle_kinds.h"
+#include "analysis/passes.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// Of ranks without a GPU, from the terms and their parts (docs/definitions.md).
+void FillFromSummary(bool messages, Analysis& analysis) {
+  const Summary& s = analysis.summary;
+  std::int64_t left = s.terms.idle_ns;
+  const auto add = [&](IdleKind kind, std::int64_t ns) {
+    ns = std::clamp<std::int64_t>(ns, 0, left);
+    left -= ns;
+    if (ns > 0)
+      analysis.idle_causes.push_back(
+          {std::string(RowOf(kind).cause), ns, std::string(KindOf(RowOf(kind).finding).name), false});
+  };
+  add(IdleKind::kInput, s.input_ns);
+  add(IdleKind::kFiles, s.mpi_io_ns);
+  add(IdleKind::kOneSided, s.mpi_rma_ns);
+  add(IdleKind::kOtherMpi, s.mpi_other_ns - s.mpi_io_ns - s.mpi_rma_ns);
+  add(IdleKind::kMessages, messages ? left : 0);
+  add(IdleKind::kUnexplained, left);
+  std::stable_sort(analysis.idle_causes.begin(), analysis.idle_causes.end(),
+                   [](const IdleCause& a, const IdleCause& b) { return a.ns > b.ns; });
+}
+
+std::string_view WordsOf(std::string_view cause) {
+  for (const IdleKindRow& row : kIdleKindRows)
+    if (row.cause == cause) return row.words;
+  return cause;
+}
+
+std::string ActionForIdle(const IdleCause& largest, bool gpu) {
+  if (gpu) return "--table idle has the sums over all gaps, --table idle-gaps the longest gaps with what the host did";
+  if (largest.cause == RowOf(IdleKind::kFiles).cause)
+    return "write less often, from fewer ranks at a time, or beside the steps (MPI_File_iwrite)";
+  if (largest.cause == RowOf(IdleKind::kOneSided).cause)
+    return "fewer and larger operations, and fences or locks no more often than the data are needed";
+  return "see in a timeline which calls these are: lockstep export --format perfetto";
+}
+
+}  // namespace
+
+void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Analysis& analysis) {
+  const Summary& s = analysis.summary;
+  const std::int64_t whole = s.terms.Sum();
+  if (whole <= 0 || s.terms.device_unknown) return;
+  const bool gpu = analysis.run.gpu_ranks > 0;
+  if (!gpu && analysis.idle_causes.empty()) FillFromSummary(context.tables().p2p_pairs.rows() > 0, analysis);
+  std::int64_t rest = 0;
+  std::string parts;
+  const IdleCause* largest = nullptr;
+  for (IdleCause& cause : analysis.idle_causes) {
+    cause.told = std::any_of(told.begin(), told.end(), [&](FindingId id) { return KindOf(id).name == cause.finding; });
+    if (cause.told) continue;
+    rest += cause.ns;
+    if (largest == nullptr) largest = &cause;
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", WordsOf(cause.cause), Duration(cause.ns));
+  }
+  // A GPU of which no kernel was recorded, copies alone say: all of its idle time is unexplained.
+  if (gpu && analysis.idle_causes.empty()) {
+    rest = s.terms.idle_ns;
+    parts = "no kernel ran on the GPU";
+  }
+  // A mean over steps, of which one may be an outlier: no more is told than is idle in the step that is shown.
+  rest = std::min(rest, s.terms.idle_ns);
+  if (static_cast<double>(rest) < kNameShare * static_cast<double>(whole)) return;
+  Finding finding;
+  finding.id = FindingId::kIdleOther;
+  finding.headline = fmt::format("{} idle for {}, and no other finding says why: {}.",
+                                 gpu ? "The GPU is" : "The ranks are", OfTheStep(s, rest), parts);
+  finding.brief = gpu ? "GPU idle for other causes" : "idle for other causes";
+  finding.evidence = fmt::format("{}: {}", gpu && s.per_step ? "mean over steps" : "of all idle time", parts);
+  finding.action = ActionForIdle(largest != nullptr ? *largest : IdleCause{}, gpu);
+  finding.upper_bound = true;
+  finding.confidence = 0.5;
+  if (s.per_step)
+    finding.saves_ns_per_step = rest;
+  else
+    finding.saves_share = static_cast<double>(rest) / static_cast<double>(whole);
+  finding.explain.columns = {"ns"};
+  for (const IdleCause& cause : analysis.idle_causes) {
+    finding.explain.rows.push_back({cause.ns});
+    finding.explain.names.push_back(cause.cause + (cause.told ? " (" + cause.finding + ")" : ""));
+  }
+  analysis.findings.push_back(std::move(finding));
+}
+
+}  // namespace lockstep::analysis
