@@ -151,6 +151,7 @@ class Importer {
     return world;
   }
 
+  // Threads of their own, beside oneTBB's that read one file: they sleep until there is memory, which a task must not.
   // Largest first, so that the last ones are short; not more at once than memory for
   // about two of the largest. One file by itself uses all cores anyway.
   void ReadAll() {

@@ -259,6 +259,12 @@ class Arguments {
   std::vector<Argument>& out_;
 };
 
+// "HtoD", as CUPTI's tools call it, of copies.kind; "Memset" for 6.
+std::string_view CuptiNameOfCopy(std::uint8_t kind) {
+  constexpr std::string_view kNames[] = {"Memcpy", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "Memset"};
+  return At(kNames, kind);
+}
+
 }  // namespace
 
 std::string_view PluralOf(EventKind kind) {
@@ -283,11 +289,6 @@ std::string_view PluralOf(EventKind kind) {
                                                                 "transfers",
                                                                 "findings"};
   return kNames[static_cast<std::size_t>(kind)];
-}
-
-std::string_view CopyKindName(std::uint8_t kind) {
-  constexpr std::string_view kNames[] = {"Memcpy", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "Memset"};
-  return At(kNames, kind);
 }
 
 std::string CommTitle(const schema::RankTables& head, std::uint32_t comm) {
@@ -379,8 +380,8 @@ std::string_view Describer::NameOf(const Event& event) {
       return number == schema::Direction::kSend ? "send" : "receive";
     case EventKind::kCopy: {
       const auto kind = static_cast<std::uint8_t>(number);
-      if (kind == schema::CopyKind::kUnknown || kind >= schema::CopyKind::kMemset) return CopyKindName(kind);
-      return name_ = "Memcpy " + std::string(CopyKindName(kind));
+      if (kind == schema::CopyKind::kUnknown || kind >= schema::CopyKind::kMemset) return CuptiNameOfCopy(kind);
+      return name_ = "Memcpy " + std::string(CuptiNameOfCopy(kind));
     }
     case EventKind::kSync:
       return At(kSyncNames, number);

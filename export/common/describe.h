@@ -77,8 +77,6 @@ class Describer {
   std::vector<CounterValue> values_;
 };
 
-// "HtoD", as CUPTI's tools call it, of copies.kind; "Memset" for 6.
-std::string_view CopyKindName(std::uint8_t kind);
 // Of a row of comms: the name that the application gave it, else its identity.
 std::string CommTitle(const schema::RankTables& head, std::uint32_t comm);
 
