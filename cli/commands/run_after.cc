@@ -163,7 +163,7 @@ void TellWhereFilesAre(const agent::RunResult& result) {
 
 void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
   if (!result.traced) return;
-  const std::vector<std::int32_t>& ranks = result.ranks.ranks;
+  const std::vector<std::int32_t>& recorded = result.ranks.ranks;
   // Variables may speak of a job that is not this one: where all ranks are here, nobody else has to be waited for.
   const bool all_here = result.ranks.AllHere();
   if (result.launch.rank > 0 && !(all_here && LookAt(result.run_dir, 0) == SlotEnd::kUnclaimed)) {
@@ -225,9 +225,9 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
   if (alone && result.ranks.by_themselves) {
     std::vector<std::int32_t> missing;
     for (std::int32_t rank = 0; rank < result.ranks.world_size; ++rank)
-      if (!std::binary_search(ranks.begin(), ranks.end(), rank)) missing.push_back(rank);
-    if (!missing.empty() || ranks.size() > 1)
-      agent::Say(analysis::RanksRecorded(static_cast<std::int64_t>(ranks.size()), result.ranks.world_size, missing));
+      if (!std::binary_search(recorded.begin(), recorded.end(), rank)) missing.push_back(rank);
+    if (!missing.empty() || recorded.size() > 1)
+      agent::Say(analysis::RanksRecorded(static_cast<std::int64_t>(recorded.size()), result.ranks.world_size, missing));
   }
   ListFiles(dir);
   agent::Say("next: lockstep analyze " + dir);

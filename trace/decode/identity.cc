@@ -126,7 +126,7 @@ std::string_view NameOf(RankProof proof) {
 }
 
 std::vector<ProcessIdentity> IdentifyProcesses(const std::vector<const ProcessState*>& processes,
-                                        const std::map<std::string, std::string>& meta) {
+                                               const std::map<std::string, std::string>& meta) {
   std::vector<ProcessIdentity> identities(processes.size());
   std::vector<Member> members;
   for (std::size_t i = 0; i < processes.size(); ++i)

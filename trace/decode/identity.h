@@ -37,7 +37,7 @@ struct ProcessIdentity {
 
 // For each of `processes`, in their order. `meta` is the spool's: what the agent was told.
 std::vector<ProcessIdentity> IdentifyProcesses(const std::vector<const ProcessState*>& processes,
-                                        const std::map<std::string, std::string>& meta);
+                                               const std::map<std::string, std::string>& meta);
 
 // As meta's rank_source: "mpi", "group", "env", "slot"; "" for kNone.
 std::string_view NameOf(RankProof proof);

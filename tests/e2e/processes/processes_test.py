@@ -246,8 +246,13 @@ class Torchrun(Case):
         self.assertEqual(analysis["run"]["steps"], 4)
 
     def test_inside_the_slot(self):
-        self.check([jobs.LOCKSTEP, "run", "--after", "none", "-o", "run", "--", *self.torchrun, HERE / "worker.py"],
+        # Behind env it is a program like any other; by itself it is a launcher, whose workers get an agent each.
+        self.check([jobs.LOCKSTEP, "run", "--after", "none", "-o", "run", "--", "env", *self.torchrun, HERE / "worker.py"],
                    ["rank-00000.h5", "rank-00000.p2.h5"])
+
+    def test_around_the_launcher(self):
+        self.check([jobs.LOCKSTEP, "run", "--after", "none", "-o", "run", "--", *self.torchrun, HERE / "worker.py"],
+                   ["rank-00000.h5", "rank-00001.h5"])
 
     def test_in_front_of_each_worker(self):
         self.check([*self.torchrun, "--no_python", jobs.LOCKSTEP, "run", "--after", "none", "-o", "run", "--",
