@@ -5,23 +5,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <new>
 #include <optional>
-#include <set>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
-#include "core/spool_layout.h"
 #include "trace/decode/decode_gpu_process.h"
 #include "trace/decode/process_decoder.h"
+#include "trace/decode/spool_contents.h"
 #include "trace/decode/tick_rate.h"
-#include "trace/spool/leftover_rings.h"
-#include "trace/spool/spool_reader.h"
 
 namespace lockstep::trace {
 namespace {
@@ -29,199 +23,27 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-using Key = std::pair<std::uint32_t, std::uint32_t>;  // Index and generation of a ring or process.
-
-struct LossLine {
-  std::string name, detail;
-  std::uint64_t count = 0, first_ticks = 0, last_ticks = 0;
-};
-
-struct Ring {
-  Key process{};
-  bool process_known = false;
-  std::uint32_t order = 0;  // Of appearance.
-  DecoderThread thread;
-};
-
-// Everything but records, as it stands in spool and segment.
-struct Contents {
-  std::map<std::string, std::string> meta;
-  std::map<Key, ProcessState> processes;
-  std::vector<Key> process_order;
-  std::map<Key, Ring> rings;
-  std::vector<ClockSnapshot> snapshots;
-  std::vector<BurstRow> bursts;
-  std::vector<SpoolWindow> windows;
-  std::vector<GpuSample> gpu_samples;
-  std::vector<LossLine> losses;
-  std::optional<SpoolEnd> end;
-  std::uint64_t malformed_blocks = 0;  // Checksum good, content not.
-};
-
-template <typename T>
-void AppendAll(std::vector<T>& to, std::span<const std::byte> payload) {
-  const std::size_t count = payload.size() / sizeof(T), old = to.size();
-  to.resize(old + count);
-  if (count != 0) std::memcpy(static_cast<void*>(to.data() + old), payload.data(), count * sizeof(T));
-}
-
-template <typename F>
-void ForEachLine(std::span<const std::byte> payload, F&& f) {
-  std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    f(text.substr(0, end));
-    text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
-  }
-}
-
-std::string_view TakeField(std::string_view& line) {
-  const std::size_t tab = line.find('\t');
-  const std::string_view field = line.substr(0, tab);
-  line = tab == std::string_view::npos ? std::string_view{} : line.substr(tab + 1);
-  return field;
-}
-
-std::uint64_t Number(std::string_view text) {
-  std::uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
-Ring& RingOf(Contents& contents, Key key) {
-  const auto [at, fresh] = contents.rings.try_emplace(key);
-  if (fresh) at->second.order = static_cast<std::uint32_t>(contents.rings.size() - 1);
-  return at->second;
-}
-
-void AddProcess(Contents& contents, ProcessState state) {
-  const Key key{state.index, state.generation};
-  if (!contents.processes.contains(key)) contents.process_order.push_back(key);
-  contents.processes[key] = std::move(state);
-}
-
-void AddMeta(Contents& contents, std::span<const std::byte> payload) {
-  ForEachLine(payload, [&](std::string_view line) {
-    const std::size_t tab = line.find('\t');
-    if (tab != std::string_view::npos && tab != 0)
-      contents.meta[std::string(line.substr(0, tab))] = std::string(line.substr(tab + 1));
-  });
-}
-
-void AddBlock(Contents& contents, const SpoolBlock& block) {
-  const Key key{block.header.ring, block.header.generation};
-  const std::span<const std::byte> payload = block.payload;
-  switch (block.header.kind) {
-    case SpoolKind::kMeta:
-      AddMeta(contents, payload);
-      return;
-    case SpoolKind::kProcess:
-      if (payload.size() < sizeof(ProcessEntry)) break;
-      AddProcess(contents, ParseProcessEntry(payload.data(), key.first));
-      return;
-    case SpoolKind::kThread: {
-      if (payload.size() < sizeof(SpoolThread)) break;
-      SpoolThread thread;
-      std::memcpy(&thread, payload.data(), sizeof thread);
-      Ring& ring = RingOf(contents, key);
-      ring.process = {thread.process, thread.process_generation};
-      ring.process_known = true;
-      ring.thread.tid = thread.tid;
-      return;
-    }
-    case SpoolKind::kRecords:
-      RingOf(contents, key).thread.stream.AddPiece(block.header.first_slot, payload);
-      return;
-    case SpoolKind::kSnapshots:
-      AppendAll(contents.snapshots, payload);
-      return;
-    case SpoolKind::kBursts:
-      AppendAll(contents.bursts, payload);
-      return;
-    case SpoolKind::kGpuSamples:
-      AppendAll(contents.gpu_samples, payload);
-      return;
-    case SpoolKind::kWindows:
-      AppendAll(contents.windows, payload);
-      return;
-    case SpoolKind::kCpu: {
-      std::vector<SpoolCpu> rows;
-      AppendAll(rows, payload);
-      for (const SpoolCpu& row : rows)
-        RingOf(contents, {row.ring, row.generation}).thread.cpu.push_back({row.ticks, row.cpu_ns, row.run_delay_ns});
-      return;
-    }
-    case SpoolKind::kLoss:
-      ForEachLine(payload, [&](std::string_view line) {
-        LossLine loss;
-        loss.name = TakeField(line);
-        loss.count = Number(TakeField(line));
-        loss.first_ticks = Number(TakeField(line));
-        loss.last_ticks = Number(TakeField(line));
-        loss.detail = line;
-        if (!loss.name.empty()) contents.losses.push_back(std::move(loss));
-      });
-      return;
-    case SpoolKind::kEnd:
-      if (payload.size() < sizeof(SpoolEnd)) break;
-      contents.end.emplace();
-      std::memcpy(&*contents.end, payload.data(), sizeof(SpoolEnd));
-      return;
-    case SpoolKind::kRing:
-      if (payload.size() < kRingHeaderBytes) break;
-      RingOf(contents, key).thread.left_open = ParseRingHeader(payload.data());
-      return;
-  }
-  ++contents.malformed_blocks;
-}
-
-// `leftover` must outlive the streams. Returns the records that only it had.
-void AddLeftover(Contents& contents, const Leftover& leftover) {
-  for (const ProcessState& process : leftover.processes) AddProcess(contents, process);
-  std::map<std::uint32_t, std::uint32_t> generation_of;
-  for (const ProcessState& process : leftover.processes) generation_of[process.index] = process.generation;
-  for (const LeftoverRing& left : leftover.rings) {
-    Ring& ring = RingOf(contents, {left.ring, left.generation});
-    if (!ring.process_known) {
-      ring.process = {left.process, generation_of.contains(left.process) ? generation_of[left.process] : 0};
-      ring.process_known = true;
-      ring.thread.tid = left.tid;
-    }
-    // The agent's own last words about it are complete; its gap is counted there.
-    if (!ring.thread.left_open.known) ring.thread.left_open = left.state;
-    if (!left.slots.empty()) ring.thread.stream.AddPiece(left.first_slot, left.slots);
-  }
-  const auto same = [](const BurstRow& a, const BurstRow& b) {
-    return std::tie(a.burst, a.peer_rank, a.transport, a.t1, a.t4) ==
-           std::tie(b.burst, b.peer_rank, b.transport, b.t1, b.t4);
-  };
-  for (const BurstRow& row : leftover.bursts)
-    if (std::none_of(contents.bursts.begin(), contents.bursts.end(),
-                     [&](const BurstRow& seen) { return same(seen, row); }))
-      contents.bursts.push_back(row);
-}
-
 // One process of the slot and its rings.
 struct ProcessPlan {
-  Key key;
+  SpoolKey key;
   ProcessState state;
-  std::vector<Ring*> rings;
+  std::vector<SpoolRing*> rings;
   ProcessIdentity identity;
 };
 
-std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
-  std::vector<Ring*> rings;
+std::vector<ProcessPlan> PlanProcesses(SpoolContents& contents) {
+  std::vector<SpoolRing*> rings;
   for (auto& [key, ring] : contents.rings) {
     rings.push_back(&ring);
     // Its kProcess block is lost: the records are not.
     if (!contents.processes.contains(ring.process))
       AddProcess(contents, {.index = ring.process.first, .generation = ring.process.second});
   }
-  std::sort(rings.begin(), rings.end(), [](const Ring* a, const Ring* b) { return a->order < b->order; });
+  std::sort(rings.begin(), rings.end(), [](const SpoolRing* a, const SpoolRing* b) { return a->order < b->order; });
   std::vector<ProcessPlan> plans;
-  for (const Key& key : contents.process_order) {
+  for (const SpoolKey& key : contents.process_order) {
     ProcessPlan plan{key, contents.processes[key], {}, {}};
-    for (Ring* ring : rings)
+    for (SpoolRing* ring : rings)
       if (ring->process == key) plan.rings.push_back(ring);
     if (!plan.rings.empty() || plan.state.mpi_used != 0 || plan.state.lockstep_used != 0 || plan.state.nvtx_used != 0 ||
         plan.state.torch_used != 0 || plan.state.cupti_used != 0 || plan.state.nccl_used != 0)
@@ -242,7 +64,7 @@ std::vector<ProcessPlan> PlanProcesses(Contents& contents) {
   return plans;
 }
 
-void AddClockRows(schema::RankTables& tables, const Contents& contents, bool bursts) {
+void AddClockRows(schema::RankTables& tables, const SpoolContents& contents, bool bursts) {
   for (const ClockSnapshot& row : contents.snapshots)
     tables.clock_snapshots.Append({.ticks = row.ticks,
                                    .raw_ns = row.raw_ns,
@@ -327,7 +149,7 @@ class SlotDecoder {
       const ProcessPlan& plan = plans_[i];
       AddMetaRows(decoder, &plan);
       std::vector<DecoderThread> threads;
-      for (Ring* ring : plan.rings) threads.push_back(std::move(ring->thread));
+      for (SpoolRing* ring : plan.rings) threads.push_back(std::move(ring->thread));
       const std::uint64_t slot_end = contents_.end ? contents_.end->ticks : 0;
       decoder.Decode(std::move(threads), 0, plan.state.pid,
                      plan.state.end_ticks != 0 ? plan.state.end_ticks : slot_end);
@@ -483,7 +305,7 @@ class SlotDecoder {
   void AddSlotLosses() {
     ProcessDecoder& decoder = *decoders_[0];
     bool write_failed = false;  // Or given up at the size limit, whose own loss counts what is missing.
-    for (const LossLine& line : contents_.losses) {
+    for (const SpoolLoss& line : contents_.losses) {
       const Seen seen{{Ns(line.first_ticks), Ns(line.last_ticks)}, line.count};
       if (const LossInfo* info = FindLoss(line.name)) {
         const auto loss = static_cast<Loss>(info - kLosses);
@@ -516,7 +338,7 @@ class SlotDecoder {
   }
 
   const SpoolFile& spool_;
-  Contents contents_;
+  SpoolContents contents_;
   Leftover leftover_;
   bool raw_clock_ = false;
   std::optional<TickMap> map_;

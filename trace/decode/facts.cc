@@ -1,20 +1,14 @@
 // Facts that hooks inside the application report, and samples of memory.
 
-#include <charconv>
 #include <string>
 
 #include "core/collective.h"
 #include "core/fact.h"
 #include "trace/decode/process_decoder.h"
+#include "trace/decode/spool_contents.h"
 
 namespace lockstep::trace {
 namespace {
-
-std::uint64_t Number(std::string_view text) {
-  std::uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
 
 // PyTorch's names, without "torch.".
 DataType TypeNamed(std::string_view name) {

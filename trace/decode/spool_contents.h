@@ -1,0 +1,57 @@
+#pragma once
+// What a spool and its segment hold, by process and ring: blocks read, records not yet.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/spool_layout.h"
+#include "trace/decode/process_decoder.h"
+#include "trace/spool/leftover_rings.h"
+#include "trace/spool/spool_reader.h"
+
+namespace lockstep::trace {
+
+using SpoolKey = std::pair<std::uint32_t, std::uint32_t>;  // Index and generation of a ring or process.
+
+struct SpoolLoss {
+  std::string name, detail;
+  std::uint64_t count = 0, first_ticks = 0, last_ticks = 0;
+};
+
+struct SpoolRing {
+  SpoolKey process{};
+  bool process_known = false;
+  std::uint32_t order = 0;  // Of appearance.
+  DecoderThread thread;
+};
+
+// Everything but records, as it stands in spool and segment.
+struct SpoolContents {
+  std::map<std::string, std::string> meta;
+  std::map<SpoolKey, ProcessState> processes;
+  std::vector<SpoolKey> process_order;
+  std::map<SpoolKey, SpoolRing> rings;
+  std::vector<ClockSnapshot> snapshots;
+  std::vector<BurstRow> bursts;
+  std::vector<SpoolWindow> windows;
+  std::vector<GpuSample> gpu_samples;
+  std::vector<SpoolLoss> losses;
+  std::optional<SpoolEnd> end;
+  std::uint64_t malformed_blocks = 0;  // Checksum good, content not.
+};
+
+// A number at the beginning of a text, 0 without one.
+std::uint64_t Number(std::string_view text);
+
+void AddProcess(SpoolContents& contents, ProcessState state);
+// A block whose content is not what its kind has is counted in malformed_blocks.
+void AddBlock(SpoolContents& contents, const SpoolBlock& block);
+// What the segment holds beyond the spool. `leftover` must outlive the streams.
+void AddLeftover(SpoolContents& contents, const Leftover& leftover);
+
+}  // namespace lockstep::trace
