@@ -60,7 +60,13 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
   std::int64_t rest = 0;
   std::string parts;
   const IdleCause* largest = nullptr;
+  const bool named_for_input = told.contains(FindingId::kStragglerArrival) &&
+                               std::any_of(analysis.stragglers.begin(), analysis.stragglers.end(),
+                                           [](const Straggler& each) { return each.cause == CauseId::kInput; });
   for (IdleCause& cause : analysis.idle_causes) {
+    // One rank's longer input is that rank's: its finding has the price of this time.
+    if (named_for_input && cause.cause == RowOf(IdleKind::kInput).cause && !told.contains(FindingId::kInputBound))
+      cause.finding = KindOf(FindingId::kStragglerArrival).name;
     cause.told = std::any_of(told.begin(), told.end(), [&](FindingId id) { return KindOf(id).name == cause.finding; });
     if (cause.told) continue;
     rest += cause.ns;

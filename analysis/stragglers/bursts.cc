@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -20,6 +21,9 @@ namespace {
 constexpr std::size_t kLeastSteps = 12, kLeastBursts = 4, kLeastBurstsInTime = 5;
 // A burst stands out of the other steps' scatter and is worth something.
 constexpr double kDeviations = 6, kLeastExcess = 0.05;
+// Bursts of one cause are alike: what is far smaller than the least number of them is the scatter of other steps, which
+// would fall between them and hide their period.
+constexpr double kAlike = 0.5;
 // Of the distances between bursts.
 constexpr double kRegular = 0.8, kTimeTolerance = 0.15;
 
@@ -51,9 +55,13 @@ std::optional<Series> FindSlowSteps(const Context& context) {
   const double scatter = 1.4826 * static_cast<double>(LowerMedian(std::move(deviations)));
   const double limit = static_cast<double>(series.ordinary_ns) +
                        std::max(kLeastExcess * static_cast<double>(series.ordinary_ns), kDeviations * scatter);
+  std::vector<std::int64_t> largest = series.ns;
+  std::nth_element(largest.begin(), largest.begin() + (kLeastBursts - 1), largest.end(), std::greater<>());
+  const auto ordinary = static_cast<double>(series.ordinary_ns);
+  const double least = std::max(limit, ordinary + kAlike * (static_cast<double>(largest[kLeastBursts - 1]) - ordinary));
   series.burst.assign(n, false);
   for (std::size_t i = 0; i < n; ++i)
-    if (static_cast<double>(series.ns[i]) > limit) {
+    if (static_cast<double>(series.ns[i]) > least) {
       series.bursts.push_back(i);
       series.burst[i] = true;
     }

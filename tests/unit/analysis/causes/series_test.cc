@@ -65,7 +65,8 @@ TEST(Warmup, OneLateRankIsNone) {
   EXPECT_EQ(Find(Simulate(spec).Analyze(), "warmup.captured"), nullptr);
 }
 
-analysis::Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64_t ns = 20'000'000) {
+// `extra_ns`: what a step takes longer.
+analysis::Analysis LongerBy(const std::function<std::int64_t(int step, int rank)>& extra_ns) {
   JobSpec spec;
   spec.steps = 62;
   spec.transfer_ns = 10'000;
@@ -74,9 +75,13 @@ analysis::Analysis Bursts(const std::function<bool(int step, int rank)>& burst, 
   for (int i = 0; i < 62 * 4; ++i) jitter.push_back(noise.Next());
   spec.compute = [=](int step, int rank) {
     return static_cast<std::int64_t>(40e6 * (1 + 0.002 * jitter[static_cast<std::size_t>(4 * step + rank)])) +
-           (burst(step, rank) ? ns : 0);
+           extra_ns(step, rank);
   };
   return Simulate(spec).Analyze();
+}
+
+analysis::Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64_t ns = 20'000'000) {
+  return LongerBy([&](int step, int rank) -> std::int64_t { return burst(step, rank) ? ns : 0; });
 }
 
 TEST(Bursts, PeriodAndCostComeBack) {
@@ -98,6 +103,26 @@ TEST(Bursts, OfOneRankAreOneFinding) {
   EXPECT_NE(finding->headline.find("Every 6 steps"), std::string::npos) << finding->headline;
   EXPECT_NE(finding->headline.find("on rank 0"), std::string::npos) << finding->headline;
   EXPECT_EQ(Find(analysis, "straggler.arrival"), nullptr);
+}
+
+TEST(Bursts, SmallExcursionsBetweenThemDoNotHideThePeriod) {
+  const analysis::Analysis analysis = LongerBy([](int step, int) -> std::int64_t {
+    if (step % 10 == 5) return 100'000'000;
+    return step == 12 || step == 17 || step == 36 ? 4'000'000 : 0;
+  });
+  const analysis::Finding* finding = Find(analysis, "burst.periodic");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->headline.find("Every 10 steps"), std::string::npos) << finding->headline;
+  EXPECT_EQ(finding->explain.rows.size(), 6u);
+}
+
+TEST(Bursts, OneFarLongerStepDoesNotHideThem) {
+  const analysis::Analysis analysis = LongerBy([](int step, int) -> std::int64_t {
+    return step == 25 ? 2'000'000'000 : step % 10 == 5 ? 20'000'000 : 0;
+  });
+  const analysis::Finding* finding = Find(analysis, "burst.periodic");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->headline.find("Every 10 steps"), std::string::npos) << finding->headline;
 }
 
 TEST(Bursts, WithoutAPeriodAreNone) {
