@@ -1,6 +1,7 @@
 #include "merge/timeline/helper_waits.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "core/collective.h"
@@ -88,16 +89,34 @@ std::int64_t LastWithin(const std::vector<std::int64_t>& times, Interval window,
   return after == times.begin() || after[-1] < window.begin ? window.begin - 1 : after[-1];
 }
 
-// From when the training thread had nothing to do but to wait for the collective that ended at `end_ns`; `end_ns`: it
-// had.
-std::int64_t WaitedFrom(const Evidence& evidence, Interval step, std::int64_t end_ns) {
-  const std::int64_t given = LastWithin(evidence.given, step, step.end);
-  if (given >= step.begin) return std::min(given, end_ns);
-  const std::int64_t before = LastWithin(evidence.signs, step, end_ns);
-  const auto next = std::lower_bound(evidence.signs.begin(), evidence.signs.end(), end_ns);
-  if (before < step.begin || next == evidence.signs.end()) return end_ns;
-  const auto soon = kWakeUpNs + static_cast<std::int64_t>(kAfterShare * static_cast<double>(end_ns - before));
-  return *next - end_ns <= soon ? before : end_ns;
+// When the training thread had nothing to do but to wait for this collective. Empty: it had. The thread that carries a
+// collective wakes who waits and only then notes its end (gloo in PyTorch 1.13: AsyncWork::finishWorkGloo), so the
+// waiting may be over before the end that was recorded.
+Interval Waited(const Evidence& evidence, const std::vector<Interval>& steps, Interval collective) {
+  const std::int64_t end_ns = collective.end;
+  const auto step_of = [&](std::int64_t ns) -> const Interval* {
+    const auto after = std::upper_bound(steps.begin(), steps.end(), ns,
+                                        [](std::int64_t at, const Interval& window) { return at < window.begin; });
+    return after == steps.begin() ? nullptr : &after[-1];
+  };
+  if (const Interval* step = step_of(end_ns - 1); step != nullptr && end_ns <= step->end)
+    if (const std::int64_t given = LastWithin(evidence.given, *step, step->end); given >= step->begin)
+      return {std::min(given, end_ns), end_ns};
+  // Of the times between two signs that ended about then, the longest.
+  const std::vector<std::int64_t>& signs = evidence.signs;
+  Interval longest{end_ns, end_ns};
+  auto sign = std::lower_bound(signs.begin(), signs.end(), end_ns);
+  if (sign == signs.end() && sign != signs.begin()) --sign;
+  for (; sign != signs.begin() && sign != signs.end(); --sign) {
+    const std::int64_t before = sign[-1], after = *sign;
+    if (after < end_ns - EndToleranceNs(end_ns - collective.begin)) break;
+    if (before >= end_ns || std::abs(after - end_ns) > EndToleranceNs(std::min(after, end_ns) - before)) continue;
+    const Interval* step = step_of(before);
+    const Interval waited{std::max(before, collective.begin), std::min(after, end_ns)};
+    if (step != nullptr && after <= step->end && waited.end - waited.begin > longest.end - longest.begin)
+      longest = waited;
+  }
+  return longest;
 }
 
 // Of `set`, what is nearest to its end and `ns` long together.
@@ -110,6 +129,10 @@ void AppendLast(const IntervalSet& set, std::int64_t ns, std::vector<Interval>& 
 }
 
 }  // namespace
+
+std::int64_t EndToleranceNs(std::int64_t waited_ns) {
+  return kWakeUpNs + static_cast<std::int64_t>(kAfterShare * static_cast<double>(waited_ns));
+}
 
 IntervalSet HelperWaits(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training) {
   const schema::Collectives& c = head.collectives;
@@ -127,13 +150,7 @@ IntervalSet HelperWaits(const schema::RankTables& head, ingest::EventReader& eve
   });
 
   std::vector<Interval> until_ends;
-  for (const Interval& collective : others) {
-    const auto after = std::lower_bound(windows.begin(), windows.end(), collective.end,
-                                        [](const Interval& window, std::int64_t ns) { return window.begin < ns; });
-    if (after == windows.begin() || collective.end > after[-1].end) continue;
-    const std::int64_t from = WaitedFrom(evidence, after[-1], collective.end);
-    if (from < collective.end) until_ends.push_back({from, collective.end});
-  }
+  for (const Interval& collective : others) until_ends.push_back(Waited(evidence, windows, collective));
   const IntervalSet candidates = Intersect(Normalize(std::move(until_ends)), Normalize(std::move(others)));
   std::vector<Interval> waits;
   for (std::size_t s = 0; s < windows.size(); ++s) {

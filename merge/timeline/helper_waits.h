@@ -15,11 +15,14 @@ namespace lockstep::merge {
 // What PyTorch's hook names the ranges in which the training thread gives a bucket away; other programs may as well.
 inline constexpr std::string_view kGivesBucketAway = "ddp bucket";
 
+// How far apart the end of waiting, `waited_ns` long, and the noted end of what was waited for may lie.
+std::int64_t EndToleranceNs(std::int64_t waited_ns);
+
 // Rank clock; empty unless other threads make blocking collectives and steps carry the CPU time of the training
 // thread. Waiting is time in which others were in collectives and the training thread,
 // - in steps in which it gave buckets away: had given the last one, until the last of their collectives ended;
-// - in other steps: did nothing that is recorded (a range's begin or end, a call of MPI's) between something and the
-//   end of such a collective, but did soon after it, as who was woken by it does;
+// - in other steps: did nothing that is recorded (a range's begin or end, a call of MPI's) between something and about
+//   the end of such a collective, as who is woken by it does: soon after it, or before an end that was noted late;
 // of both at most the last B of each step, where B is the time it was blocked: the step's length minus its CPU time,
 // its time on the run queue (where that was sampled) and its ranges marked as input. Who waits by spinning is
 // computing.

@@ -148,8 +148,13 @@ class Cutter {
       Stretch wait{Stretch::kWait, INT64_MIN, INT64_MIN, {}, 0};
       for (const OtherThread& other : out_.others)
         for (const std::uint32_t i : other.collectives) {
-          const RankCollective& c = out_.collectives[i];
-          if (c.begin_ns < begin || c.begin_ns >= end || c.end_ns > end) continue;
+          RankCollective& c = out_.collectives[i];
+          if (c.begin_ns < begin || c.begin_ns >= end) continue;
+          if (c.end_ns > end) {
+            if (c.end_ns - end > merge::EndToleranceNs(end - c.begin_ns)) continue;
+            c.end_ns = end;  // Noted after the training thread had been woken.
+            c.end_low_ns = std::min(c.end_low_ns, end);
+          }
           const auto given = given_ends_.find(i);
           wait.begin_ns = std::max(wait.begin_ns, given == given_ends_.end() ? c.begin_ns : given->second);
           wait.end_ns = std::max(wait.end_ns, c.end_ns);

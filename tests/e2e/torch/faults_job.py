@@ -184,7 +184,9 @@ def main():
         injected_ms[:] = [(options.factor - 1) * options.work_ms] * len(injected_ms)
     all_injected = [None] * SIZE
     dist.all_gather_object(all_injected, injected_ms)
-    dist.barrier()  # PyTorch 1.13 may wait for itself when a group goes whose last work had a tensor of Python's.
+    # PyTorch 1.13 may wait for itself when a group goes whose threads still hold a tensor of Python's: they let go of it
+    # at once, but need the interpreter for that.
+    time.sleep(0.3)
     if RANK == 0 and options.truth:
         with open(options.truth, "w") as file:
             json.dump({"losses": [loss.item().hex() for loss in losses], "step_ms": step_ms, "injected_ms": all_injected},

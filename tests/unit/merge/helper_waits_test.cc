@@ -80,6 +80,20 @@ TEST(HelperWaits, StepsAreToldApart) {
   EXPECT_EQ(rank.Waits(), (IntervalSet{{80, 90}, {160, 190}}));
 }
 
+// The other thread woke the training thread, and lost its core before it noted the end.
+TEST(HelperWaits, AnEndThatWasNotedLate) {
+  for (const std::int64_t noted : {42'100'000, 43'500'000}) {  // The second after the step's end.
+    Rank rank;
+    rank.Step(0, 0, 43'000'000, true, 9'000'000);
+    rank.Step(1, 43'000'000, 86'000'000, true, 43'000'000);
+    rank.Range(5'000'000, 42'000'000);
+    rank.Range(42'300'000, 42'600'000);
+    rank.Range(43'100'000, 43'200'000);
+    rank.Reduce(8'000'000, noted);
+    EXPECT_EQ(rank.Waits(), (IntervalSet{{8'000'000, 42'000'000}})) << noted;
+  }
+}
+
 // What ends in the next step was not waited for in this one.
 TEST(HelperWaits, AcrossAStepsEnd) {
   Rank rank;
