@@ -39,4 +39,22 @@ class GapEvidence {
   std::int64_t gaps_ = 0, ns_ = 0;
 };
 
+// What ranks found in gaps, together. Refers to what it was made of.
+struct GapSums {
+  std::vector<RankCost> costs;
+  std::vector<const GapEvidence*> rows;
+  std::int64_t ns = 0, gaps = 0;
+};
+// Each with a `cost` and its `rows`.
+template <typename Found>
+GapSums SumGaps(const std::vector<const Found*>& found) {
+  GapSums sums;
+  for (const Found* one : found) {
+    sums.costs.push_back(one->cost);
+    sums.rows.push_back(&one->rows);
+    sums.ns += one->rows.ns(), sums.gaps += one->rows.gaps();
+  }
+  return sums;
+}
+
 }  // namespace lockstep::analysis

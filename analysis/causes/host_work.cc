@@ -69,18 +69,15 @@ class HostWork : public CauseOf<Found> {
 
   void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
-    std::vector<RankCost> costs;
-    std::vector<const GapEvidence*> rows;
+    const GapSums in_gaps = SumGaps(found());
+    const std::int64_t total = in_gaps.ns, gaps = in_gaps.gaps;
     std::map<Work, std::int64_t> by_work;
-    std::int64_t stretches = 0, total = 0, gaps = 0;
+    std::int64_t stretches = 0;
     for (const Found* one : found()) {
-      costs.push_back(one->cost);
-      rows.push_back(&one->rows);
       stretches += static_cast<std::int64_t>(one->cost.step.size());
-      total += one->rows.ns(), gaps += one->rows.gaps();
       for (const auto& [work, ns] : one->by_work) by_work[work] += ns;
     }
-    const Cost cost = CostOf(costs, whole, context.options().seed);
+    const Cost cost = CostOf(in_gaps.costs, whole, context.options().seed);
     if (cost.ns <= 0 || total <= 0) return;
     std::vector<std::pair<Work, std::int64_t>> order(by_work.begin(), by_work.end());
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
@@ -142,11 +139,11 @@ class HostWork : public CauseOf<Found> {
                                    Duration(total / std::max<std::int64_t>(1, gaps)), of(order[0]));
     for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)
       if (order[i].second * 10 > total) finding.evidence += ", " + of(order[i]);
-    finding.evidence += GapEvidence::AfterWaits(rows);
+    finding.evidence += GapEvidence::AfterWaits(in_gaps.rows);
     finding.upper_bound = true;
     finding.confidence = takes_most ? 0.6 : 0.5;
     SetPrice(cost, finding);
-    finding.explain = GapEvidence::Rows(rows);
+    finding.explain = GapEvidence::Rows(in_gaps.rows);
     analysis.findings.push_back(std::move(finding));
   }
 

@@ -38,17 +38,12 @@ class IdleWaits : public CauseOf<FoundWaits> {
 
   void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
-    std::vector<RankCost> costs;
-    std::vector<const GapEvidence*> rows;
+    const GapSums in_gaps = SumGaps(found());
+    const std::int64_t total = in_gaps.ns, gaps = in_gaps.gaps;
     std::map<std::string, std::int64_t> by_name;
-    std::int64_t total = 0, gaps = 0;
-    for (const FoundWaits* one : found()) {
-      costs.push_back(one->cost);
-      rows.push_back(&one->rows);
-      total += one->rows.ns(), gaps += one->rows.gaps();
+    for (const FoundWaits* one : found())
       for (const auto& [name, ns] : one->by_name) by_name[name] += ns;
-    }
-    const Cost cost = CostOf(costs, whole, context.options().seed);
+    const Cost cost = CostOf(in_gaps.costs, whole, context.options().seed);
     if (cost.ns <= 0 || total <= 0 || cost.share < kNameShare) return;
     Finding finding;
     finding.evidence = fmt::format("{}, {} of it each on average", Plural(gaps, "gap"),
@@ -57,7 +52,7 @@ class IdleWaits : public CauseOf<FoundWaits> {
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     if (!most->first.empty())
       finding.evidence += fmt::format(": {} in \"{}\"", Percent(most->second, total), most->first);
-    finding.evidence += GapEvidence::AfterWaits(rows);
+    finding.evidence += GapEvidence::AfterWaits(in_gaps.rows);
     if (kind_ == IdleKind::kCommunication) {
       finding.id = FindingId::kIdleCommunication;
       finding.headline =
@@ -76,7 +71,7 @@ class IdleWaits : public CauseOf<FoundWaits> {
     finding.upper_bound = true;
     finding.confidence = 0.7;
     SetPrice(cost, finding);
-    finding.explain = GapEvidence::Rows(rows);
+    finding.explain = GapEvidence::Rows(in_gaps.rows);
     analysis.findings.push_back(std::move(finding));
   }
 

@@ -42,17 +42,12 @@ class UnexplainedIdle : public CauseOf<Found> {
 
   void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
-    std::vector<RankCost> costs;
-    std::vector<const GapEvidence*> rows;
+    const GapSums in_gaps = SumGaps(found());
+    const std::int64_t total = in_gaps.ns, gaps = in_gaps.gaps;
     std::array<std::int64_t, kMissing> sums{};
-    std::int64_t total = 0, gaps = 0;
-    for (const Found* one : found()) {
-      costs.push_back(one->cost);
-      rows.push_back(&one->rows);
-      total += one->rows.ns(), gaps += one->rows.gaps();
+    for (const Found* one : found())
       for (std::size_t i = 0; i < kMissing; ++i) sums[i] += one->ns[i];
-    }
-    const Cost cost = CostOf(costs, whole, context.options().seed);
+    const Cost cost = CostOf(in_gaps.costs, whole, context.options().seed);
     if (cost.ns <= 0 || total <= 0 || cost.share < kNameShare) return;
     const auto most = static_cast<std::size_t>(std::max_element(sums.begin(), sums.end()) - sums.begin());
     Finding finding;
@@ -69,7 +64,7 @@ class UnexplainedIdle : public CauseOf<Found> {
     finding.evidence = Plural(gaps, "gap");
     for (std::size_t i = 0; i < kMissing; ++i)
       if (sums[i] > 0) finding.evidence += fmt::format(", {} {}", Percent(sums[i], total), kTexts[i]);
-    finding.evidence += GapEvidence::AfterWaits(rows);
+    finding.evidence += GapEvidence::AfterWaits(in_gaps.rows);
     for (std::size_t i = 0; i < kMissing; ++i) {
       if (sums[i] * 10 < total) continue;
       finding.action += finding.action.empty() ? "" : "; ";
@@ -80,7 +75,7 @@ class UnexplainedIdle : public CauseOf<Found> {
     finding.upper_bound = true;
     finding.confidence = 0.9;
     SetPrice(cost, finding);
-    finding.explain = GapEvidence::Rows(rows);
+    finding.explain = GapEvidence::Rows(in_gaps.rows);
     analysis.findings.push_back(std::move(finding));
   }
 };

@@ -16,6 +16,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../examples/torch"))
+from ddp_train import reduce_over_mpi  # noqa: E402
+
 RANK, SIZE = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
 EVERY = 8  # Steps from one burst to the next.
 
@@ -123,17 +126,6 @@ def collect_garbage():
     begin = time.perf_counter()
     gc.collect()
     inject(time.perf_counter() - begin)
-
-
-def reduce_over_mpi(comm, bucket):
-    from mpi4py import MPI
-
-    gradients = bucket.buffer()
-    comm.Allreduce(MPI.IN_PLACE, gradients.numpy())
-    gradients.div_(comm.size)
-    done = torch.futures.Future()
-    done.set_result(gradients)
-    return done
 
 
 def main():
