@@ -21,17 +21,16 @@ class Queue {
   void Add(const void* work, const QueuedWork& queued) {
     const Hold hold(lock_);
     if (count_ == kMostQueued) return;
-    works_[count_] = work;
-    queued_[count_++] = queued;
+    slots_[count_++] = {work, queued.group, queued.seq, queued.ticks, queued.peer};
   }
   // Works begin about in the order in which they came.
   QueuedWork Take(const void* work) {
     const Hold hold(lock_);
     for (std::size_t i = 0; i < count_; ++i) {
-      if (works_[i] != work) continue;
-      const QueuedWork queued = queued_[i];
+      if (slots_[i].work != work) continue;
+      const QueuedWork queued{slots_[i].group, slots_[i].seq, slots_[i].ticks, slots_[i].peer};
       --count_;
-      for (; i < count_; ++i) works_[i] = works_[i + 1], queued_[i] = queued_[i + 1];
+      for (; i < count_; ++i) slots_[i] = slots_[i + 1];
       return queued;
     }
     return {};
@@ -47,11 +46,17 @@ class Queue {
   };
   std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
   std::size_t count_ = 0;
-  const void* works_[kMostQueued];
-  QueuedWork queued_[kMostQueued];
+  // Zeros at the start, unlike a QueuedWork: pages that no work ever reaches are never touched.
+  struct Slot {
+    const void* work;
+    Group* group;
+    std::uint64_t seq, ticks;
+    std::int32_t peer;
+  };
+  Slot slots_[kMostQueued] = {};
 };
 
-Queue g_queue;
+constinit Queue g_queue;
 std::atomic<bool> g_seen{false};
 thread_local const QueuedWork* t_executing = nullptr;
 

@@ -47,11 +47,11 @@ struct Anchor {
   // Leaders of the other domains (rank 0 answers them), and the first ranks of this rank's own domain.
   int* leaders = nullptr;
   int leader_count = 0;
-  int checked[kCheckedPerDomain];
+  int checked[kCheckedPerDomain] = {};
   int checked_count = 0;
 };
 // One per process: MPI is initialised once, by one thread.
-Anchor anchor;
+constinit Anchor anchor;
 
 void Nap(std::int64_t waited_ns) {
   // A peer that is on its way to MPI_Init for long does not need our core burning.

@@ -15,11 +15,11 @@ namespace {
 // Mprobe's messages that were not received yet. A full table loses the
 // communicator of a receive, nothing else.
 struct Pending {
-  std::atomic<std::uint64_t> message;  // 0 free, 1 being changed.
-  MatchedMessage matched;
+  std::atomic<std::uint64_t> message{0};  // 0 free, 1 being changed.
+  MatchedMessage matched{};
 };
 constexpr std::uint32_t kPendingSlots = 1024;
-Pending g_pending[kPendingSlots];
+constinit Pending g_pending[kPendingSlots];
 
 std::uint32_t SlotOf(std::uint64_t message) {
   return static_cast<std::uint32_t>((message * 0x9e3779b97f4a7c15u) >> 54);
