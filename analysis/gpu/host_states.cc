@@ -33,9 +33,10 @@ struct Open {
 // f(interval, row) in order of time, disjoint.
 template <typename F>
 void Innermost(std::vector<Open> items, F&& f) {
-  std::stable_sort(items.begin(), items.end(), [](const Open& a, const Open& b) {
+  const auto before = [](const Open& a, const Open& b) {
     return a.at.begin != b.at.begin ? a.at.begin < b.at.begin : a.at.end > b.at.end;
-  });
+  };
+  if (!std::is_sorted(items.begin(), items.end(), before)) std::stable_sort(items.begin(), items.end(), before);
   std::vector<Open> stack;
   std::int64_t now = std::numeric_limits<std::int64_t>::min();
   const auto advance = [&](std::int64_t to) {
@@ -157,11 +158,21 @@ HostStates::HostStates(const RankView& rank, const LaunchIndex& launches, const 
     const IntervalSet input = Normalize(std::move(events.input)), load = Normalize(std::move(events.load)),
                       communication = Normalize(std::move(events.communication));
     std::vector<std::int64_t> edges;
+    // Each list is in order: merged, not sorted.
+    const auto add = [&](const auto& list, auto&& interval_of) {
+      const auto before = static_cast<std::ptrdiff_t>(edges.size());
+      for (const auto& one : list) {
+        const Interval& at = interval_of(one);
+        edges.push_back(at.begin);
+        edges.push_back(at.end);
+      }
+      std::inplace_merge(edges.begin(), edges.begin() + before, edges.end());
+    };
+    edges.reserve(2 * (ranges.size() + calls.size() + input.size() + load.size() + communication.size()));
     for (const std::vector<Open>* list : {&ranges, &calls})
-      for (const Open& open : *list) edges.insert(edges.end(), {open.at.begin, open.at.end});
+      add(*list, [](const Open& open) -> const Interval& { return open.at; });
     for (const IntervalSet* set : {&input, &load, &communication})
-      for (const Interval& interval : *set) edges.insert(edges.end(), {interval.begin, interval.end});
-    std::sort(edges.begin(), edges.end());
+      add(*set, [](const Interval& interval) -> const Interval& { return interval; });
     edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
 
     std::vector<HostMoment>& moments = moments_[number];

@@ -1,7 +1,8 @@
 #include "analysis/gpu/model_ranges.h"
 
-#include <map>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace lockstep::gpu {
 
@@ -19,19 +20,22 @@ ModelRanges::ModelRanges(const RankView& rank, const GpuTimeline& timeline, cons
     std::uint32_t last_launch = kNone;  // That was counted: names recur among the ranges around one.
     std::vector<Interval> at;
   };
-  std::map<std::uint32_t, Named> names;
+  std::vector<bool> launched(api.rows(), false);
+  for (const GpuOp& op : timeline.ops)
+    if (op.busy && op.api != kNone) launched[op.api] = true;
+  // The innermost ranges around each call: of its own thread, and of the training thread.
+  const std::vector<std::uint32_t> of_own = nest.At(api.thread, api.begin_ns),
+                                   of_training = nest.At(std::vector(api.rows(), training), api.begin_ns);
+  std::unordered_map<std::uint32_t, Named> names;
   std::int64_t launches = 0;
-  std::vector<bool> seen(api.rows(), false);
-  for (const GpuOp& op : timeline.ops) {
-    if (!op.busy || op.api == kNone || seen[op.api]) continue;
-    seen[op.api] = true;
+  for (std::uint32_t call = 0; call < api.rows(); ++call) {
+    if (!launched[call]) continue;
     ++launches;
-    for (const std::uint32_t thread : {api.thread[op.api], training}) {
-      if (thread == kNone) continue;
-      for (std::uint32_t range = nest.At(thread, api.begin_ns[op.api]); range != kNone; range = nest.Parent(range)) {
+    for (std::uint32_t range : {of_own[call], of_training[call]}) {
+      for (; range != kNone; range = nest.Parent(range)) {
         Named& named = names[ranges.name[range]];
-        named.launches += named.last_launch != op.api;
-        named.last_launch = op.api;
+        named.launches += named.last_launch != call;
+        named.last_launch = call;
       }
     }
   }
@@ -42,7 +46,7 @@ ModelRanges::ModelRanges(const RankView& rank, const GpuTimeline& timeline, cons
     if (takes_part(row))
       if (const auto named = names.find(ranges.name[row]); named != names.end())
         named->second.at.push_back({ranges.begin_ns[row], ranges.begin_ns[row] + ranges.duration_ns[row]});
-  std::map<std::uint32_t, bool> by_name;
+  std::unordered_map<std::uint32_t, bool> by_name;
   for (auto& [name, named] : names) {
     const IntervalSet at = Normalize(std::move(named.at));
     std::int64_t covered = 0;
