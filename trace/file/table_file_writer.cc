@@ -92,12 +92,19 @@ struct TableFileWriter::Impl {
     return tables.emplace(info.name, std::move(table)).first;
   }
 
+  // Without the time at which it was made: the same tables give the same file.
+  Hdf5Handle MakeGroup(const std::string& name) {
+    const Hdf5Handle creation(H5Pcreate(H5P_GROUP_CREATE));
+    H5Pset_obj_track_times(creation.get(), false);
+    return Hdf5Handle(H5Gcreate2(file.get(), name.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
+  }
+
   // Datasets are made with the first chunk, when it is known whether the table is a
   // small one: a chunk of 64 Ki rows for ten would cost its reader 512 KiB a column.
   Status MakeDatasets(TableState& table, std::size_t chunk_rows) {
     const Hdf5Lock lock;
     const std::string name(table.info.name);
-    const Hdf5Handle group(H5Gcreate2(file.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    const Hdf5Handle group = MakeGroup(name);
     if (!group.ok() || !WriteTextAttribute(group.get(), "description", table.info.description))
       return Failed("cannot make table " + name);
     const hsize_t none = 0, unlimited = H5S_UNLIMITED, chunk = chunk_rows;
@@ -268,6 +275,7 @@ Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::st
     H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
     DoNotLockFile(access.get());
     const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE));
+    H5Pset_obj_track_times(creation.get(), false);  // Of the root group.
     impl->file = Hdf5Handle(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
     impl->chunked = Hdf5Handle(H5Pcreate(H5P_DATASET_CREATE));
     const hid_t chunked = impl->chunked.get();
@@ -312,7 +320,7 @@ Status TableFileWriter::AddParts(const schema::TableInfo& info, const std::vecto
   impl_->parts += '\n';
   impl_->in_parts.insert(name);
   const Hdf5Lock lock;
-  const Hdf5Handle group(H5Gcreate2(impl_->file.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  const Hdf5Handle group = impl_->MakeGroup(name);
   if (!group.ok() || !WriteTextAttribute(group.get(), "description", info.description))
     return impl_->Failed("cannot make table " + name);
   const Hdf5Handle space(H5Screate_simple(1, &rows, nullptr));
@@ -320,6 +328,7 @@ Status TableFileWriter::AddParts(const schema::TableInfo& info, const std::vecto
     const schema::ColumnInfo& column = info.columns[i];
     const std::string path = name + "/" + std::string(column.name);
     const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE));
+    H5Pset_obj_track_times(creation.get(), false);
     hsize_t first = 0;
     for (const TablePart& part : parts) {
       const hsize_t count = part.rows;

@@ -4,6 +4,7 @@
 #include <hdf5.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -143,6 +144,17 @@ TEST_F(TableFileTest, EmptyTablesStayOutOfRankFilesAndReadAsEmpty) {
   ASSERT_TRUE(WriteRankFile(Path("none.h5"), schema::RankTables{}).ok());
   EXPECT_TRUE(ReadRankFile(Path("none.h5")).ok());
   EXPECT_TRUE(TableFile::Open(Path("none.h5")).value().Digests().ok());
+}
+
+TEST_F(TableFileTest, TheSameTablesGiveTheSameFileAtAnyTime) {
+  const auto bytes_of = [&](const char* name) {
+    std::ifstream in(Path(name), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  ASSERT_TRUE(WriteRankFile(Path("a.h5"), MakeTables(100)).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // HDF5's times are in seconds.
+  ASSERT_TRUE(WriteRankFile(Path("b.h5"), MakeTables(100)).ok());
+  EXPECT_TRUE(bytes_of("a.h5") == bytes_of("b.h5"));
 }
 
 TEST_F(TableFileTest, OneChangedValueChangesTheDigest) {
