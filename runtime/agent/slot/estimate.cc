@@ -41,7 +41,7 @@ std::string Bytes(double bytes) {
   return text;
 }
 
-// What the asked window needs on this rank, bytes; -1 unknown.
+// Bytes that the requested window needs on this rank; -1 if unknown.
 double Needed(const RankEstimate& rank, const WindowPlan& plan) {
   WindowSpec spec{};
   FillSpec(plan, spec);
@@ -55,7 +55,7 @@ double Needed(const RankEstimate& rank, const WindowPlan& plan) {
   return plan.kind == WindowKind::kAll ? static_cast<double>(rank.bytes) : -1;
 }
 
-// Only what agents make, so that a directory with anything else in it stays.
+// Removes only files that agents make, so that a directory with other files stays.
 void Remove(const RunDir& dir) {
   std::error_code ignored;
   for (const std::string& sub : {dir.absolute + "/ranks", dir.absolute}) {
@@ -72,13 +72,13 @@ void Remove(const RunDir& dir) {
     if (fs::read_symlink(entry.path(), ignored) == fs::path(dir.absolute).filename())
       RemoveOwnLink(entry.path().string());
   }
-  ::rmdir(base.c_str());  // Was it made for this alone, it goes too.
+  ::rmdir(base.c_str());  // Removed as well if it was made for this purpose only.
 }
 
 }  // namespace
 
 void StepBytes::Add(std::int64_t next_step, std::uint64_t bytes) {
-  if (next_step == 0) {  // What comes before the first step is of none.
+  if (next_step == 0) {  // What comes before the first step belongs to no step.
     last_step_ = 0;
     last_bytes_ = bytes;
     return;
@@ -109,7 +109,7 @@ void WriteEstimate(const RunDir& dir, const RankEstimate& estimate) {
   std::ostringstream text;
   text << estimate.records << ' ' << estimate.bytes << ' ' << estimate.wall_ns << ' ' << estimate.steps << ' '
        << estimate.step_bytes_p50 << '\n';
-  ReplaceFile(PathOf(dir, estimate.rank), text.str(), 0666);  // If not, rank 0 says which are missing.
+  ReplaceFile(PathOf(dir, estimate.rank), text.str(), 0666);  // If this fails, rank 0 reports which ranks are missing.
 }
 
 std::vector<RankEstimate> CollectEstimates(const RunDir& dir, std::int32_t slots, std::int64_t wait_ms) {
