@@ -9,16 +9,16 @@
 namespace lockstep {
 
 enum class ErrorCode : unsigned char {
-  kUsage,        // The caller asked for something that makes no sense.
-  kNotFound,     // A file, symbol or dataset is absent.
-  kMalformed,    // Input exists but breaks its own format.
+  kUsage,        // The request makes no sense.
+  kNotFound,     // A file, symbol or dataset does not exist.
+  kMalformed,    // The input exists but breaks its own format.
   kUnsupported,  // Valid, but this build or this machine cannot do it.
-  kDataLoss,     // Some records are gone; what remains is usable.
-  kIo,           // The system refused: no space, no permission, no descriptor.
+  kDataLoss,     // Some records are lost; what remains is usable.
+  kIo,           // A system call failed: no space, no permission, no descriptor.
   kInternal,     // A Lockstep bug.
 };
 
-// What a user reads, in three lines: what, where, what to do.
+// An error message of three lines: what happened, where, and what to do.
 struct [[nodiscard]] Error {
   ErrorCode code;
   std::string what;   // One sentence: what went wrong. No newline.

@@ -22,12 +22,12 @@ namespace {
 constexpr std::uint8_t kSourceLockstep = schema::RangeSource::kLockstep;
 
 // While a capture window looks at ranges range_depth stays 0, and names are not kept by
-// address: so every push and pop takes the long way, at no cost when none looks.
+// address: so every push and pop takes the slow path, at no cost when none looks.
 std::uint32_t& DepthOf(RingPage& page) {
   return WindowWatchesRanges() ? page.header.watched_depth : page.header.range_depth;
 }
 
-// Pushed while off, or too deep: popped without a record. The short way is closed until then.
+// Pushed while off, or too deep: popped without a record. The fast path is closed until then.
 void PushUnrecorded(RingPage& page, std::uint32_t depth) {
   if (depth < kMaxRangeDepth) page.header.ranges[depth] = {0, 0, 0};
   DepthOf(page) = depth + 1;
@@ -137,7 +137,7 @@ __attribute__((noinline)) void PopSlow() {
   }
   RingPage* page = lockstep_thread_ring;
   if (page->producer.slots != nullptr && page->header.range_depth != 0) {
-    // The short way was open: most likely its stretch of slots is used up.
+    // The fast path was open: most likely its stretch of slots is used up.
     Rearm(*page);
     if (lockstep_thread_ring == page && page->producer.cursor < page->producer.limit) {
       Pop();
@@ -203,7 +203,7 @@ inline void Pop() {
   RingProducer& producer = page->producer;
   std::byte* at = producer.cursor;
   std::uint64_t depth = header.range_depth;
-  // The short way is open only up to the deepest range that is kept, so 0 is the only bad depth.
+  // The fast path is open only up to the deepest range that is kept, so 0 is the only bad depth.
   const bool unbalanced = __builtin_sub_overflow(depth, std::uint64_t{1}, &depth);
   if (unbalanced || at >= producer.limit) [[unlikely]] {
     lockstep_thread_ring = page;
@@ -227,7 +227,7 @@ inline void Pop() {
   record->name = open.name;
   record->begin_ticks = open.begin_ticks;
 #endif
-  record->end_ticks = ReadTsc();  // The short way is open only where the clock is the TSC.
+  record->end_ticks = ReadTsc();  // The fast path is open only where the clock is the TSC.
   producer.cursor = at + kSlotBytes;
   ring::Publish(header, 1);
   ring::SignalFence();

@@ -1,4 +1,4 @@
-// NVTX's injection: the functions that each object's tables get, and the short way
+// NVTX's injection: the functions that each object's tables get, and the fast path
 // through them for what is common (TSC, recording on, a name known on this thread, no
 // payload beyond an int32, one domain at a time). Everything else: nvtx_ranges.cc.
 
@@ -29,7 +29,7 @@ static_assert(offsetof(OpenRange, depth) == 16 && offsetof(OpenRange, domain) ==
               offsetof(OpenRange, payload) == 20);
 static_assert(offsetof(RangeRecord, depth) == 24 && offsetof(RangeRecord, domain) == 26);
 
-// Onto the stack of a ring whose short way is open. The depth first: ranges of a signal
+// Onto the stack of a ring whose fast path is open. The depth first: ranges of a signal
 // handler that interrupts us here go above ours.
 inline int PushKnown(RingPage& page, std::uint32_t depth, std::uint16_t domain, std::uint32_t name,
                      std::int32_t payload) {
@@ -56,7 +56,7 @@ inline std::uint32_t KnownLiteral(const RingPage& page, const char* text) {
   return page.names[slot] == text ? static_cast<std::uint32_t>(page.infos[slot]) : 0;
 }
 
-// The thread's id of a text that may have changed since it was last seen; 0 unknown. The page's short way is open.
+// The thread's id of a text that may have changed since it was last seen; 0 unknown. The page's fast path is open.
 inline std::uint32_t KnownText(RingPage& page, const char* text) {
   lockstep_thread_ring = &lockstep_idle_ring;  // A signal handler must not change what is being read.
   ring::SignalFence();
@@ -66,7 +66,7 @@ inline std::uint32_t KnownText(RingPage& page, const char* text) {
   return id;
 }
 
-// What is not called in the common case is kept out of line: the short way needs no stack.
+// What is not called in the common case is kept out of line: the fast path needs no stack.
 __attribute__((noinline)) int PushText(NvtxName* domain, const char* text) {
   RingPage* page = lockstep_thread_ring;
   const std::uint32_t depth = page->header.nvtx_depth;
@@ -143,7 +143,7 @@ inline int Pop(NvtxName* domain) {
   memcpy(static_cast<void*>(record), &first, sizeof first);
   memcpy(&record->depth, &tail, sizeof tail);
   record->begin_ticks = open.begin_ticks;
-  record->end_ticks = ReadTsc();  // The short way is open only where the clock is the TSC.
+  record->end_ticks = ReadTsc();  // The fast path is open only where the clock is the TSC.
   producer.cursor = at + kSlotBytes;
   ring::Publish(header, 1);
   ring::SignalFence();
@@ -161,7 +161,7 @@ int PopDefault() { return Pop(nullptr); }
 int DomainPushEx(NvtxName* domain, const Attributes* event) { return Push(domain, event); }
 int DomainPop(NvtxName* domain) { return Pop(domain); }
 
-// While a capture window looks at ranges there is no short way.
+// While a capture window looks at ranges there is no fast path.
 int WatchedPushA(const char* text) { return NvtxPush(nullptr, {.text = text}); }
 int WatchedPushEx(const Attributes* event) { return NvtxPush(nullptr, NvtxEventOf(nullptr, event)); }
 int WatchedPopDefault() { return NvtxPop(nullptr); }

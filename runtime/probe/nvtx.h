@@ -1,8 +1,8 @@
 #pragma once
 // The NVTX source: what NVTX's calls become in the thread's ring.
 //
-//   nvtx.cc          what is injected: NVTX's own functions, and their short way
-//   nvtx_ranges.cc   the long way, which knows every case
+//   nvtx.cc          what is injected: NVTX's own functions, and their fast path
+//   nvtx_ranges.cc   the slow path, which knows every case
 //   nvtx_payload.cc  the extension that attaches structured data
 //   nvtx_nccl.cc     NCCL's payloads: its calls, where no other source sees them
 //   nvtx_names.cc    domains, registered strings, categories

@@ -1,4 +1,4 @@
-// NVTX's ranges and marks, the long way: any clock, recording on or off, names and
+// NVTX's ranges and marks, the slow path: any clock, recording on or off, names and
 // domains seen for the first time, payloads, stacks that are deep or entangled.
 
 #include <string.h>
@@ -110,7 +110,7 @@ std::uint32_t Introduce(RingPage& page, NvtxName* domain, const NvtxEvent& event
 }
 
 bool NeedsExtra(const NvtxEvent& event) {
-  // NCCL's calls are ended the long way: the short one ends plain ranges only.
+  // NCCL's calls are ended the slow path: the fast path ends plain ranges only.
   return event.category != 0 || event.nccl.function != 0 ||
          (event.payload.value != 0 && (event.payload.kind != schema::PayloadKind::kInteger ||
                                        event.payload.value > INT32_MAX || event.payload.value < INT32_MIN));

@@ -1,4 +1,4 @@
-// Claiming rings, and writing when the short way does not apply.
+// Claiming rings, and writing when the fast path does not apply.
 
 #include "runtime/probe/ring.h"
 
@@ -23,7 +23,7 @@ namespace lockstep {
 // 1.6 KiB that glibc 2.36 keeps for such variables, so it must stay one pointer.
 __thread RingPage* lockstep_thread_ring = &lockstep_idle_ring;
 
-// Depth 2^32-1 and an empty stretch of slots: every short way is left at once.
+// Depth 2^32-1 and an empty stretch of slots: every fast path is left at once.
 constinit RingPage lockstep_idle_ring = {.header = {.range_depth = 0xffffffffu, .nvtx_depth = 0xffffffffu}};
 
 namespace probe {
@@ -300,7 +300,7 @@ void Rearm(RingPage& page) {
   ring::SignalFence();
   const std::uint64_t head = header.head.load(std::memory_order_relaxed);
   header.records = head - producer.extra_slots;
-  producer.cursor = producer.slots + (head & header.mask) * kSlotBytes;  // The short way does not wrap.
+  producer.cursor = producer.slots + (head & header.mask) * kSlotBytes;  // The fast path does not wrap.
   producer.limit = producer.cursor;
   const bool recording = ring::Recording();
   // Ranges pushed while off were only counted (api.cc); now they matter, as places in the stack.

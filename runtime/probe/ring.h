@@ -1,14 +1,14 @@
 #pragma once
 // The cold half of the probe: claiming a process entry and rings, writing when the
-// short way of core/ring_writer.h does not apply. Only runtime/probe includes it.
+// fast path of core/ring_writer.h does not apply. Only runtime/probe includes it.
 
 #include "core/errno_keeper.h"
 #include "core/ring_writer.h"
 
 namespace lockstep::probe {
 
-// The thread's ring of its own while it is being written the slow way; gives the
-// short way back (or parks it) at the end. `page` null: drop, already counted.
+// The thread's ring of its own while it is being written the slow path; gives the
+// fast path back (or parks it) at the end. `page` null: drop, already counted.
 class SlowWriter {
  public:
   explicit SlowWriter(std::uint32_t records_at_stake);
