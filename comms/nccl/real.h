@@ -1,5 +1,5 @@
 #pragma once
-// The functions behind the interposed ones.
+// Finds the functions that the interposed ones call.
 
 #include <atomic>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace lockstep::nccl {
 // `caller` null: anybody's. Cold: a linker's look-up. Thread: any.
 void* FindReal(const char* name, const void* ours, const void* caller);
 
-// Where the object lies that `address` is in; false if none.
+// The address range of the object that contains `address`; false if there is none.
 struct AddressSpan {
   std::uintptr_t begin = 0, end = 0;
 };
