@@ -10,8 +10,8 @@
 
 namespace lockstep::merge {
 
-// f(i) for every i in [0, n), with at most `jobs` threads (0: all allowed cores).
-// Each i is a task of its own: for work that is large per i.
+// Calls f(i) for every i in [0, n), with at most `jobs` threads (0: all allowed cores). Each i is a task of its own:
+// for work that is large per i.
 template <typename F>
 void ParallelFor(unsigned jobs, std::size_t n, F&& f) {
   if (n <= 1 || jobs == 1) {
@@ -31,7 +31,7 @@ void ParallelFor(unsigned jobs, std::size_t n, F&& f) {
   });
 }
 
-// f(begin, end) over [0, n) in pieces of about `grain`.
+// Calls f(begin, end) over [0, n) in pieces of about `grain`.
 template <typename F>
 void ParallelChunks(unsigned jobs, std::size_t n, std::size_t grain, F&& f) {
   const std::size_t pieces = (n + grain - 1) / grain;

@@ -14,8 +14,7 @@
 namespace lockstep::merge {
 namespace {
 
-// Answers about kernels by the host time of their launch; without a launch record a
-// kernel counts where it ran.
+// Finds kernels by the host time of their launch; a kernel without a launch record counts at the time at which it ran.
 class Launched {
  public:
   virtual ~Launched() = default;
@@ -26,7 +25,7 @@ class Launched {
   virtual std::int64_t LastEnd(std::int64_t host_ns, std::int64_t least) const = 0;
 };
 
-// All launches in memory: for calls that are not in order of time, and recordings with gaps.
+// Keeps all launches in memory: for calls that are not in order of time, and recordings with gaps.
 class AllLaunched final : public Launched {
  public:
   AllLaunched(KernelRows& kernels, ApiRows& api) {
@@ -61,19 +60,19 @@ class AllLaunched final : public Launched {
   std::vector<std::pair<std::int64_t, std::int64_t>> starts_, ends_;  // (launch, start) and (launch, end so far).
 };
 
-// The first kernel after each of a few host times, with a bit per launch in memory.
+// Finds the first kernel after each of a few host times, with a bit per launch in memory.
 class FirstLaunched final : public Launched {
  public:
   explicit FirstLaunched(std::vector<std::int64_t> bounds) : bounds_(std::move(bounds)), first_(bounds_.size()) {}
 
-  // False: the calls are not in order of time.
+  // Returns false if the calls are not in order of time.
   bool Find(KernelRows& kernels, ApiRows& api) {
     CorrelationSet of_kernels, launched;
     ForEachRow(kernels, [&](const auto& rows, std::size_t i) {
       if (rows.correlation[i] != 0) of_kernels.Insert(rows.correlation[i]);
     });
 
-    // Correlation -> bounds whose first launch it is.
+    // Correlation -> bounds after which it is the first launch.
     std::unordered_multimap<std::uint64_t, std::size_t> wanted;
     std::int64_t before = INT64_MIN;
     api.Rewind();
@@ -83,10 +82,10 @@ class FirstLaunched final : public Launched {
         if (begin < before) return false;
         before = begin;
         const std::uint64_t correlation = calls->correlation[i];
-        // The runtime's call and the driver's below it may carry the same id: the first one launches.
+        // The runtime's call and the driver's call below it may carry the same id: the first one counts as the launch.
         if (correlation == 0 || !of_kernels.Contains(correlation) || !launched.Insert(correlation)) continue;
         const std::size_t bucket = BucketOf(begin);
-        // In order of time: what comes first stays first; of those at once, the kernel that starts first.
+        // In order of time: the first call stays first; among those at the same time, the kernel that starts first.
         if (bucket == bounds_.size() || begin > first_[bucket].call) continue;
         first_[bucket].call = begin;
         wanted.emplace(correlation, bucket);
