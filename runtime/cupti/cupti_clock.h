@@ -11,10 +11,11 @@
 namespace lockstep::cupti {
 
 std::uint64_t OurTicks();
-// What CUPTI has without a callback on Linux: CLOCK_REALTIME in nanoseconds.
+// CUPTI's clock without a callback on Linux: CLOCK_REALTIME in nanoseconds.
 std::uint64_t RealtimeNs();
 
-// Whether both always say the same; null is CUPTI's own. Kineto's clock is the TSC, as ours is where that can be used.
+// Whether both always return the same time; null is CUPTI's own clock. Kineto's clock is the TSC, as ours is where the
+// TSC can be used.
 bool SameClock(TimestampCallback a, TimestampCallback b);
 
 // The same moment on a clock and in ticks.

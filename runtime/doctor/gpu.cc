@@ -1,4 +1,4 @@
-// NVIDIA's driver, CUPTI and NCCL, and who else has their places.
+// Checks NVIDIA's driver, CUPTI and NCCL, and other tools that use the same hooks.
 
 #include <fmt/format.h>
 #include <glob.h>
@@ -29,8 +29,8 @@ std::string DriverVersion(const std::string& text) {
   return {};
 }
 
-// CUDA that a driver of this number brings (CUDA Toolkit release notes, table of drivers); 0 unknown. Within one major
-// version newer toolkits run on older drivers (minor version compatibility).
+// The CUDA version that belongs to a driver of this number (CUDA Toolkit release notes, table of drivers); 0 unknown.
+// Within one major version newer toolkits run on older drivers (minor version compatibility).
 int CudaMajorOf(int driver) {
   if (driver >= 580) return 13;
   if (driver >= 525) return 12;
@@ -52,7 +52,7 @@ Driver FindDriver(const Machine& machine) {
   return driver;
 }
 
-// As runtime/cupti looks for it, but for what the program itself has loaded.
+// Searches as runtime/cupti does, except for libraries that the program itself has loaded.
 std::string FindCupti(const Machine& machine) {
   if (std::string given = agent::Environment(env::kCupti); !given.empty()) return given;
   for (const char* name : {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so.11.7",
