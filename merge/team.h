@@ -1,6 +1,7 @@
 #pragma once
-// Processes that merge one run together (lockstep-merge-mpi). Each reads its share of the ranks' files and learns what
-// the others found; each breaks down its own ranks and writes its part of the timeline.
+// Processes that merge one run together (lockstep-merge-mpi). Each reads its share of the ranks' files
+// and learns what the others found; each breaks down its own ranks and writes its part of the
+// timeline.
 
 #include <cstdint>
 #include <string>

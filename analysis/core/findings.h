@@ -1,5 +1,6 @@
 #pragma once
-// The kinds of findings: one list (findings.def), by whose enum findings are made, compared and looked up.
+// The kinds of findings: one list (findings.def), whose enum identifies findings when they are made, compared and
+// looked up.
 
 #include <array>
 #include <cstdint>

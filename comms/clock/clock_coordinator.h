@@ -47,7 +47,8 @@ struct ClockCoordinatorConfig {
   SegmentView segment;        // Its mailbox is read (kAuto); base may be null.
   std::string meeting_dir;    // Shared by all slots; "" if there is none.
   std::string clock_program;  // Path of lockstep-clock (kAgent).
-  // Called every few ms while Finish waits for lockstep-clock; true: the agent must end (SIGTERM). May be empty.
+  // Called every few ms while Finish waits for lockstep-clock; true: the agent must end (SIGTERM). May be
+  // empty.
   std::function<bool()> interrupted;
   ClockClient::Sink sink;  // Receives rows for the spool. Called from the coordinator's threads, one at a time.
 };
@@ -63,10 +64,12 @@ class ClockCoordinator {
   // Of the TCP server: goes into SegmentHeader.agent_address. "" when off.
   const std::string& address() const;
 
-  // The application ended in good order: makes the last burst, then closes everything in order. lockstep-clock calls
-  // MPI_Finalize, which waits for the other ranks for as long as they take; if it were killed before, mpirun would
-  // report a failed job (Open MPI 4.1.4, "exiting improperly"). The server runs until destruction for ranks that end
-  // later: keep this object as long as the agent has other work. Blocks up to `limit_ms` without lockstep-clock.
+  // The application ended in good order: makes the last burst, then closes everything in
+  // order. lockstep-clock calls MPI_Finalize, which waits for the other ranks for as long as
+  // they take; if it were killed before, mpirun would report a failed job (Open MPI 4.1.4,
+  // "exiting improperly"). The server runs until destruction for ranks that end later: keep
+  // this object as long as the agent has other work. Blocks up to `limit_ms` without
+  // lockstep-clock.
   void Finish(int limit_ms);
   // The job is failing: stops at once and kills lockstep-clock. Blocks < 50 ms.
   void Abandon();

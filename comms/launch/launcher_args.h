@@ -1,7 +1,8 @@
 #pragma once
-// Parses the command lines of launchers: finds the program in `mpirun -np 4 --bind-to core app args`, so that `lockstep
-// run` can be inserted before it. Options as in Open MPI 4.1.4 (mpirun --help full), MPICH's hydra, Slurm 22's srun and
-// torchrun (torch/distributed/run.py of PyTorch 1.13 to 2.7).
+// Parses the command lines of launchers: finds the program in `mpirun -np 4 --bind-to core app args`,
+// so that `lockstep run` can be inserted before it. Options as in Open MPI 4.1.4 (mpirun --help
+// full), MPICH's hydra, Slurm 22's srun and torchrun (torch/distributed/run.py of PyTorch 1.13 to
+// 2.7).
 
 #include <string>
 #include <string_view>

@@ -1,8 +1,9 @@
 #pragma once
-// Maps ncclComm_t to communicators: open addressing, at most kProbes entries from the hash position of a handle,
-// without locks and without memory that is ever freed.
+// Maps ncclComm_t to communicators: open addressing, at most kProbes entries from the hash
+// position of a handle, without locks and without memory that is ever freed.
 //
-// `Atomic` is std::atomic; tests replace it and try every order in which threads can take turns.
+// `Atomic` is std::atomic; tests replace it and try every order in which threads can take
+// turns.
 
 #include <atomic>
 #include <cstdint>

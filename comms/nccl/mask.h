@@ -1,11 +1,12 @@
 #pragma once
-// The events that NCCL passes to a plugin: one int in each libnccl, whose address init() is given. NCCL reads it when
-// an operation is called, so changing it does not split an operation. While recording is off it is 0, and NCCL spends
-// no time on this plugin.
+// The events that NCCL passes to a plugin: one int in each libnccl, whose address init() is given. NCCL reads
+// it when an operation is called, so changing it does not split an operation. While recording is off it is 0,
+// and NCCL spends no time on this plugin.
 //
-//  The mask must be set again in time. Threads of this process do so, through the probe's switch; the agent and other
-// processes of the slot cannot. So the mask is cleared only where this process will switch recording on; elsewhere NCCL
-// keeps calling, and events are dropped in the callback, which costs some nanoseconds each.
+// The mask must be set again in time. Threads of this process do so, through the probe's switch; the agent
+// and other processes of the slot cannot. So the mask is cleared only where this process will switch
+// recording on; elsewhere NCCL keeps calling, and events are dropped in the callback, which costs some
+// nanoseconds each.
 
 #include <cstdint>
 

@@ -38,16 +38,18 @@ class AgreementBoard {
   // written.
   virtual bool Post(Note note, bool yes) = 0;
   virtual bool Publish() = 0;
-  // Waits for a neighbour's note until `deadline_ns` (RawNs). kAbsent: it was not there in time, or the store is gone.
+  // Waits for a neighbour's note until `deadline_ns` (RawNs). kAbsent: it was not there in time, or the store is
+  // gone.
   virtual Reply Await(int peer, Note note, std::int64_t deadline_ns) = 0;
 
  protected:
   ~AgreementBoard() = default;
 };
 
-// Decides like a collective over ranks [0, size), without being one: a rank that does not call it turns the answer into
-// no for the others. `able`: this rank would take part. `patience_ns`: how long to wait for a neighbour that has not
-// appeared yet. Returns the same on every rank that calls it.
+// Decides like a collective over ranks [0, size), without being one: a rank that does not call it
+// turns the answer into no for the others. `able`: this rank would take part. `patience_ns`: how
+// long to wait for a neighbour that has not appeared yet. Returns the same on every rank that calls
+// it.
 bool Agree(AgreementBoard& board, int rank, int size, bool able, std::int64_t patience_ns,
            int fanout = kAgreementFanout);
 

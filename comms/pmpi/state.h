@@ -1,6 +1,7 @@
 #pragma once
-// State of the wrappers: whether they record at all, communicators and their identities, sizes of datatypes.
-// Thread-safe under MPI_THREAD_MULTIPLE; looking up is lock-free, creating a communicator takes a lock.
+// State of the wrappers: whether they record at all, communicators and their identities, sizes of
+// datatypes. Thread-safe under MPI_THREAD_MULTIPLE; looking up is lock-free, creating a communicator takes
+// a lock.
 
 #include <atomic>
 #include <cstdint>
@@ -58,7 +59,8 @@ struct Comm {
   bool inter() const { return remote_size != 0; }
 };
 
-// Null for communicators that were made where the wrappers do not see it (Fortran) and for invalid handles.
+// Null for communicators that were made where the wrappers do not see it (Fortran) and for invalid
+// handles.
 Comm* FindComm(MPI_Comm comm);
 // The same, but an unknown communicator is added as unidentified.
 Comm* KnownComm(MPI_Comm comm);
@@ -109,7 +111,8 @@ std::int32_t LowestWorldRank(MPI_Group group);
 std::uint32_t InDegree(MPI_Comm handle, Comm* comm);
 std::uint32_t OutDegree(MPI_Comm handle, Comm* comm);
 
-// Files and windows: the communicator on which they were made. A handle is forgotten before the call that frees it.
+// Files and windows: the communicator on which they were made. A handle is forgotten before the call that frees
+// it.
 void RememberOwner(const void* handle, Comm* comm);
 Comm* OwnerOf(const void* handle);
 void ForgetOwner(const void* handle);

@@ -90,8 +90,9 @@ inline int WriteCall(MpiOp op, int result, std::uint64_t begin, std::uint64_t en
   return result;
 }
 
-// A call in which the thread may wait. The call in progress can be read after a kill -9, and the thread's CPU time is
-// sampled around it (at most every 200 us, because reading it is a system call of 250 ns).
+// A call in which the thread may wait. The call in progress can be read after a kill -9, and the
+// thread's CPU time is sampled around it (at most every 200 us, because reading it is a system call of
+// 250 ns).
 class Blocking {
  public:
   explicit Blocking(MpiOp op) : page_(ring::Page()) {

@@ -1,7 +1,8 @@
 #pragma once
-// Finds which domains can be related through collectives: domains are tied by the communicators on which they have
-// common operations. Fitting one domain after another along these ties makes a spanning tree; errors add up along it,
-// so the path with the smallest error is taken.
+// Finds which domains can be related through collectives: domains are tied by the
+// communicators on which they have common operations. Fitting one domain after another along
+// these ties makes a spanning tree; errors add up along it, so the path with the smallest
+// error is taken.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,9 @@
 #pragma once
-// Bounds on clocks from collectives: in an n-to-n operation no member's end is before any member's begin. For a domain
-// X against all domains already mapped this bounds X's offset from both sides, at every collective, between the bursts.
-// Measured: 2,000 4-byte all-reduces between two ranks gave bounds of +-4 us around the true offset, whose middle was
-// 0.08 us off.
+// Bounds on clocks from collectives: in an n-to-n operation no member's end is before any
+// member's begin. For a domain X against all domains already mapped this bounds X's offset
+// from both sides, at every collective, between the bursts. Measured: 2,000 4-byte all-reduces
+// between two ranks gave bounds of +-4 us around the true offset, whose middle was 0.08 us
+// off.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,8 +1,9 @@
 #pragma once
-// Estimates a clock from the ends of GPU collectives. All members' kernels of one n-to-n operation end nearly together
-// (dlrm on 8 V100: within 1-7 us), however far apart they start, so the difference of two ranks' ends is the difference
-// of their clocks, plus the skew of leaving. The median over operations is the estimate; the corridors (no member ends
-// before every member began) are hard bounds around it.
+// Estimates a clock from the ends of GPU collectives. All members' kernels of one n-to-n operation end
+// nearly together (dlrm on 8 V100: within 1-7 us), however far apart they start, so the difference of
+// two ranks' ends is the difference of their clocks, plus the skew of leaving. The median over
+// operations is the estimate; the corridors (no member ends before every member began) are hard bounds
+// around it.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #pragma once
 // Matches the same collective on all its members by the instance key (communicator, seq, start): its arrivals in
-// cluster time, which member came last, and until when each member only waited. Definitions: docs/definitions.md.
+// cluster time, which member came last, and until when each member only waited. Definitions:
+// docs/definitions.md.
 
 #include <cstdint>
 #include <string>
@@ -39,8 +40,9 @@ struct MatchedCollectives {
   // One row per instance, by first arrival. FinishCollectives fills end, transfer,
   // wait, censored, violation and step from the members.
   schema::TlCollectives collectives;
-  // The members of an instance are contiguous, by rank. Rank, row and arrival are set; each rank's breakdown writes the
-  // rest, those of different ranks on different threads.
+  // The members of an instance are contiguous, by rank. Rank, row and arrival are set;
+  // each rank's breakdown writes the rest, those of different ranks on different
+  // threads.
   schema::TlCollectiveRanks members;
   std::vector<std::size_t> first_member;  // Instances + 1.
   // Cluster time until which the member could only wait; kNoTime: never split.

@@ -1,8 +1,10 @@
 #pragma once
-// Numbers collectives that have no number. Imported traces give, per process group, only the order of operations in
-// each file; files begin and end at different points. This step aligns the members' sequences and gives the same
-// operation the same `seq` on each, so that all later stages, including clock alignment, match by (comms.global_id,
-// seq, start) as for captured runs. It uses the ranks' clocks only where nothing else decides.
+// Numbers collectives that have no number. Imported traces give, per process group, only
+// the order of operations in each file; files begin and end at different points. This
+// step aligns the members' sequences and gives the same operation the same `seq` on
+// each, so that all later stages, including clock alignment, match by (comms.global_id,
+// seq, start) as for captured runs. It uses the ranks' clocks only where nothing else
+// decides.
 
 #include <cstdint>
 #include <vector>

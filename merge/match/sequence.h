@@ -1,9 +1,11 @@
 #pragma once
-// Aligns one rank's collectives on a communicator with another rank's where they have no numbers: imported traces.
-// Traces begin and end at different points and miss operations, and training repeats itself, so symbols (kind, type,
-// size) alone fit at every step. These decide, in this order: the rhythm (members leave together, so the differences of
-// their ends stay within microseconds at the true position, and vary with the jitter of the steps at every other), the
-// step numbers, the wall clock. What none of them decides stays open.
+// Aligns one rank's collectives on a communicator with another rank's where they have no
+// numbers: imported traces. Traces begin and end at different points and miss operations,
+// and training repeats itself, so symbols (kind, type, size) alone fit at every step.
+// These decide, in this order: the rhythm (members leave together, so the differences of
+// their ends stay within microseconds at the true position, and vary with the jitter of
+// the steps at every other), the step numbers, the wall clock. What none of them decides
+// stays open.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,8 @@
 #pragma once
-// Finds the rank files of a run directory and decides which one belongs to which rank. Every kind of imperfect input is
-// handled here: missing, doubled, foreign, newer, damaged and unfinished files each become one counted loss that names
-// the file; the others are used.
+// Finds the rank files of a run directory and decides which one belongs to which rank.
+// Every kind of imperfect input is handled here: missing, doubled, foreign, newer, damaged
+// and unfinished files each become one counted loss that names the file; the others are
+// used.
 
 #include <cstdint>
 #include <functional>

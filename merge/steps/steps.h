@@ -35,8 +35,9 @@ struct JobSteps {
 // `matched` must hold the instances of the same ranks (used for signatures only).
 JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives& matched);
 
-// The period of a sequence of symbols that repeats itself, 0 if it does not do so clearly: at least three repeats, 98 %
-// of the symbols agree. `first` is where the repetition begins.
+// The period of a sequence of symbols that repeats itself, 0 if it does not do so clearly:
+// at least three repeats, 98 % of the symbols agree. `first` is where the repetition
+// begins.
 struct Period {
   std::size_t length = 0, first = 0;
 };

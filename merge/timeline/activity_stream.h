@@ -51,8 +51,9 @@ struct EventTables {
 // Of collectives.mode and p2p.mode: one call posts the operation, another completes it.
 bool IsPosted(std::uint8_t mode);
 
-// A row of coalesced unsuccessful polls spans from the first entry to the last return. If they came this close together
-// the thread was spinning in MPI; otherwise it worked in between and the calls themselves took next to nothing.
+// A row of coalesced unsuccessful polls spans from the first entry to the last return. If they came this close
+// together the thread was spinning in MPI; otherwise it worked in between and the calls themselves took next to
+// nothing.
 inline constexpr std::int64_t kSpinPeriodNs = 20'000;
 
 // Of a number in mpi_calls.op or mpi_requests.op; functions of a newer version count as "other".
@@ -64,8 +65,9 @@ bool InsideMpi(const Calls& calls, std::size_t row) {
   return calls.count[row] <= 1 || calls.duration_ns[row] / calls.count[row] <= kSpinPeriodNs;
 }
 
-// Reads several tables side by side: always continues with the one that is furthest behind, and reports how far all of
-// them are. A row may come after rows that begin later, if these are of its own piece or the one before.
+// Reads several tables side by side: always continues with the one that is furthest behind, and reports how
+// far all of them are. A row may come after rows that begin later, if these are of its own piece or the one
+// before.
 class Watermarks {
  public:
   // `advance(ns)`: no later row begins before `ns`. `whole`: never called.

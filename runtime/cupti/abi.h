@@ -1,9 +1,10 @@
 #pragma once
-// The part of CUPTI's activity interface that is used, of CUDA 11 to 13, in declarations of our own: nothing of CUDA is
-// needed to build. Enumerators and offsets are those of the headers of 11.0 to 13.0 (a test compares with the installed
-// ones). From Kernel4 on records only grow at their end, so one structure per kind is enough: fields beyond a record's
-// end must not be read, and the loaded library determines how long records are (RecordSizes). Device is the exception:
-// its first version (before CUDA 7) has other offsets and is not read.
+// The part of CUPTI's activity interface that is used, of CUDA 11 to 13, in declarations of our own: nothing
+// of CUDA is needed to build. Enumerators and offsets are those of the headers of 11.0 to 13.0 (a test
+// compares with the installed ones). From Kernel4 on records only grow at their end, so one structure per kind
+// is enough: fields beyond a record's end must not be read, and the loaded library determines how long records
+// are (RecordSizes). Device is the exception: its first version (before CUDA 7) has other offsets and is not
+// read.
 
 #include <cstddef>
 #include <cstdint>

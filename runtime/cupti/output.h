@@ -1,6 +1,7 @@
 #pragma once
-// Writes records of the flusher thread into its ring: waits for space, because the thread is ours; gives names and
-// launch geometries their ids; collects losses and writes them together. One thread.
+// Writes records of the flusher thread into its ring: waits for space, because the thread is ours;
+// gives names and launch geometries their ids; collects losses and writes them together. One
+// thread.
 
 #include <cstdint>
 

@@ -23,7 +23,8 @@ struct NvtxName {
 
 enum class NvtxTable : std::uint8_t { kDomains, kStrings, kCategories, kSchemas };
 
-// Finds or makes the object with this key and text. Null if memory ran out (64 MiB), or there are 65535 domains.
+// Finds or makes the object with this key and text. Null if memory ran out (64 MiB), or there are 65535
+// domains.
 NvtxName* NvtxNameOf(NvtxTable table, std::uint64_t key, const char* text, std::uint32_t value = 0);
 // The newest with this key; null if there is none.
 NvtxName* FindNvtxName(NvtxTable table, std::uint64_t key);

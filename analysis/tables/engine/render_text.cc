@@ -126,8 +126,8 @@ class TextTable {
     return sum;
   }
 
-  // Columns without a value say nothing, those with nothing but 0 little. Details come as
-  // long as they fit; the widest text gets what is left.
+  // Chooses columns: those without a value are left out first, then those with nothing but 0. Details are added as long
+  // as they fit; the widest text gets the remaining space.
   void Choose() {
     const std::size_t n = table_.columns.size();
     for (std::size_t c = 0; c < n; ++c)

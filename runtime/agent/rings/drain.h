@@ -1,7 +1,8 @@
 #pragma once
-// Moves what the probe wrote (rings, process table, burst rows) into the spool. A ring's space is released only after
-// its records are in the file, or were counted as lost because the file cannot take them. All positions and sizes in
-// the segment are checked before use, because the application may have overwritten them.
+// Moves what the probe wrote (rings, process table, burst rows) into the spool. A ring's space is released
+// only after its records are in the file, or were counted as lost because the file cannot take them. All
+// positions and sizes in the segment are checked before use, because the application may have overwritten
+// them.
 
 #include <sys/uio.h>
 

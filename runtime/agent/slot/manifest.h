@@ -1,5 +1,6 @@
 #pragma once
-// Describes a run: manifest.json in the run directory, and the meta block of a rank's spool.
+// Describes a run: manifest.json in the run directory, and the meta block of a rank's
+// spool.
 
 #include <cstdint>
 #include <string>
