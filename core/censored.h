@@ -7,8 +7,7 @@
 namespace lockstep {
 
 // `transfer_ns`: from the last arrival to the latest possible end; `end_uncertain_ns`: from the earliest to the latest
-// possible end; `outside_mpi_ns`: the part of the transfer during which no thread of the rank was inside MPI. A tenth
-// is too much.
+// possible end; `outside_mpi_ns`: its part while no thread of the rank was inside MPI. A tenth is too much.
 constexpr bool IsCensored(std::int64_t transfer_ns, std::int64_t end_uncertain_ns, std::int64_t outside_mpi_ns) {
   const std::int64_t tenth = transfer_ns / 10 + (transfer_ns % 10 != 0 ? 1 : 0);
   return end_uncertain_ns >= tenth || outside_mpi_ns >= tenth;

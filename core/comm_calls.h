@@ -5,8 +5,7 @@
 
 namespace lockstep {
 
-// The host's call, which lasts as long as the caller is in it. The dispatcher and runtime/python use the prefix
-// "c10d::".
+// The host's call, which lasts until it returns. "c10d::" is the prefix of the dispatcher and of runtime/python.
 constexpr bool IsDistributedCall(std::string_view name) {
   return name.starts_with("c10d::") || name == "record_param_comms";
 }

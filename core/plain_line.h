@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-// Makes `line` (zero-terminated, one line without its end) safe to print, in place: every byte but visible ASCII
-// becomes '?'.
+// Makes `line` (zero-terminated, one line without its end) safe to print, in place: visible ASCII stays, the rest is
+// '?'.
 inline void MakePlainLine(char* line) {
   for (; *line != '\0'; ++line)
     if (*line < 0x20 || *line > 0x7e) *line = '?';

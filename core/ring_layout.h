@@ -19,8 +19,7 @@ inline constexpr std::uint64_t kSegmentMagic = 0x31474553504b434cu;  // "LCKPSEG
 inline constexpr std::uint32_t kSegmentVersion = 5;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxRings = 4096;
-inline constexpr std::uint32_t kMaxRangeDepth =
-    64;  // Of lockstep.h's ranges; the same limit for NVTX's of all domains.
+inline constexpr std::uint32_t kMaxRangeDepth = 64;  // Of lockstep.h's ranges, and separately of NVTX's.
 inline constexpr std::uint32_t kMaxStringBytes = 4096;
 
 enum class SlotState : std::uint32_t {

@@ -28,8 +28,7 @@ struct MergeOptions {
   std::string window = "lockstep";               // Or "hta": totals over the window of Holistic Trace Analysis.
   bool write = true;                             // Write timeline.h5 beside making it.
   MergeTeam* team = nullptr;                     // Other processes that merge the same run; null: alone.
-  // Receives the current phase and the progress of the whole, 0 to 1; from any thread, one call at a time. May be
-  // empty.
+  // Receives the phase and the progress of the whole, 0 to 1; from any thread, one call at a time. May be empty.
   std::function<void(std::string_view phase, double done)> progress;
 };
 

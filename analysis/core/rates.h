@@ -5,8 +5,7 @@
 
 namespace lockstep::analysis {
 
-// With fewer instances whose end is certain the bandwidth is left out, because one slow or one lucky transfer would
-// determine half of it.
+// With fewer certain instances the bandwidth is left out: one slow or one lucky transfer would be half of it.
 inline constexpr std::size_t kLeastInstancesOfRate = 5;
 
 }  // namespace lockstep::analysis
