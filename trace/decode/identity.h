@@ -29,13 +29,14 @@ enum class RankProof : std::uint8_t { kNone, kSlot, kEnvironment, kGroup, kMpi }
 
 struct ProcessIdentity {
   RankProof proof = RankProof::kNone;
-  std::int32_t rank = -1;        // -1: no rank of the run (a helper, or of an earlier world).
+  std::int32_t rank = -1;        // -1: not a rank of the run (a helper, or a rank of an earlier world).
   std::int32_t world_size = -1;  // -1 unknown.
-  std::string instead_of;        // What another source says and does not count: "rank 3 of 8 by the environment"; "".
-  bool earlier = false;          // A rank of a world before the one that counts.
+  // The answer of another source that does not count: "rank 3 of 8 by the environment"; "" if there is none.
+  std::string instead_of;
+  bool earlier = false;  // A rank of an earlier world than the one that counts.
 };
 
-// For each of `processes`, in their order. `meta` is the spool's: what the agent was told.
+// Identifies each of `processes`, in their order. `meta` is the spool's: what the launcher told the agent.
 std::vector<ProcessIdentity> IdentifyProcesses(const std::vector<const ProcessState*>& processes,
                                                const std::map<std::string, std::string>& meta);
 
