@@ -164,9 +164,20 @@ std::string ReadPlain(const std::string& path, std::size_t limit) {
   const OwnedFd fd = OpenPlain(path, O_RDONLY);
   struct stat info {};
   if (!fd.open() || ::fstat(fd.get(), &info) != 0) return "";
-  std::string text(std::min(limit, static_cast<std::size_t>(info.st_size)), '\0');
-  const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
-  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  return ReadUpTo(fd.get(), 0, std::min(limit, static_cast<std::size_t>(info.st_size)));
+}
+
+std::string ReadUpTo(int fd, std::uint64_t offset, std::size_t limit, int* error) {
+  std::string text(limit, '\0');
+  std::size_t have = 0;
+  while (have < limit) {
+    const ssize_t got = ::pread(fd, text.data() + have, limit - have, static_cast<off_t>(offset + have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && error != nullptr) *error = errno;
+    if (got <= 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  text.resize(have);
   return text;
 }
 

@@ -56,6 +56,9 @@ OwnedFd OpenOwn(const std::string& path, int flags);
 // Reads the beginning of such a file, `limit` bytes at most; "" if it cannot be opened.
 std::string ReadPlain(const std::string& path, std::size_t limit);
 
+// What a file holds from `offset` on, `limit` bytes at most; less at its end, and on an error, which is then in *error.
+std::string ReadUpTo(int fd, std::uint64_t offset, std::size_t limit, int* error = nullptr);
+
 // System calls may do only a part of what was requested, or be interrupted; these functions do all of it. ReadAt
 // returns false at the end of the file and on errors. WriteAll returns 0 or errno.
 bool ReadAt(int fd, std::uint64_t offset, void* out, std::size_t bytes);

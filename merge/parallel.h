@@ -10,6 +10,13 @@
 
 namespace lockstep::merge {
 
+// The threads for a number that the user gave, 0: one for each allowed core. More threads than allowed cores gain
+// nothing, and oneTBB 2021.8 warns on stderr about each.
+inline int ThreadsFor(unsigned jobs) {
+  const int cores = tbb::info::default_concurrency();
+  return jobs == 0 ? cores : std::min(cores, static_cast<int>(std::min(jobs, 4096u)));
+}
+
 // Calls f(i) for every i in [0, n), with at most `jobs` threads (0: all allowed cores). Each i is a task of its own:
 // for work that is large per i.
 template <typename F>
@@ -18,9 +25,7 @@ void ParallelFor(unsigned jobs, std::size_t n, F&& f) {
     for (std::size_t i = 0; i < n; ++i) f(i);
     return;
   }
-  // More threads than allowed cores gain nothing, and oneTBB 2021.8 warns on stderr about each.
-  const int cores = tbb::info::default_concurrency();
-  tbb::task_arena arena(jobs == 0 ? cores : std::min(cores, static_cast<int>(std::min(jobs, 4096u))));
+  tbb::task_arena arena(ThreadsFor(jobs));
   arena.execute([&] {
     tbb::parallel_for(
         tbb::blocked_range<std::size_t>(0, n, 1),

@@ -8,16 +8,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <climits>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <thread>
 #include <vector>
 
 #include "analysis/run/ranks_recorded.h"
+#include "core/byte_text.h"
+#include "core/rank_name.h"
 #include "runtime/agent/inject/libraries.h"
 #include "runtime/agent/rundir/claim.h"
+#include "runtime/agent/rundir/process_state.h"
 #include "runtime/agent/rundir/say.h"
 
 namespace lockstep::cli {
@@ -27,9 +28,7 @@ namespace fs = std::filesystem;
 using std::chrono::steady_clock;
 
 std::string RankPath(const std::string& run_dir, std::int32_t slot, const char* suffix) {
-  char name[64];
-  std::snprintf(name, sizeof name, "/ranks/rank-%05d%s", slot, suffix);
-  return run_dir + name;
+  return run_dir + "/ranks/" + RankName(slot) + suffix;
 }
 
 bool Exists(const std::string& path) {
@@ -97,20 +96,6 @@ std::string Ranges(const std::vector<std::int32_t>& ranks) {
   return text;
 }
 
-std::string Size(std::uint64_t bytes) {
-  char text[32];
-  if (bytes < 1000) {
-    std::snprintf(text, sizeof text, "%llu B", static_cast<unsigned long long>(bytes));
-  } else if (bytes < 1'000'000) {
-    std::snprintf(text, sizeof text, "%.1f kB", static_cast<double>(bytes) / 1e3);
-  } else if (bytes < 1'000'000'000) {
-    std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  } else {
-    std::snprintf(text, sizeof text, "%.1f GB", static_cast<double>(bytes) / 1e9);
-  }
-  return text;
-}
-
 // Runs this program with other words; its standard output goes to `out_fd`.
 // -1 if it could not be started or died.
 int RunSelf(const std::vector<std::string>& words, int out_fd) {
@@ -140,10 +125,11 @@ void ListFiles(const std::string& run_dir) {
     rank_bytes += entry.file_size(error);
   }
   std::string line = run_dir + ": " + std::to_string(rank_files) +
-                     (rank_files == 1 ? " rank file (" : " rank files (") + Size(rank_bytes) + ")";
+                     (rank_files == 1 ? " rank file (" : " rank files (") + ByteText(static_cast<double>(rank_bytes)) +
+                     ")";
   for (const char* name : {"timeline.h5", "analysis.json"}) {
     const std::uintmax_t bytes = fs::file_size(run_dir + "/" + name, error);
-    if (!error) line += std::string(", ") + name + " (" + Size(bytes) + ")";
+    if (!error) line += std::string(", ") + name + " (" + ByteText(static_cast<double>(bytes)) + ")";
   }
   agent::Say(line);
 }
@@ -152,8 +138,7 @@ void ListFiles(const std::string& run_dir) {
 void TellWhereFilesAre(const agent::RunResult& result) {
   const bool good = result.signal == 0 && result.exit_code == 0;
   if (!good || result.launch.local_rank != 0 || LookAt(result.run_dir, 0) != SlotEnd::kUnclaimed) return;
-  char host[HOST_NAME_MAX + 1] = {};
-  ::gethostname(host, sizeof host - 1);
+  const std::string host = agent::HostName();
   agent::Say("rank 0 has no file in " + result.run_dir + " on " + host +
              ". If its node does not share this directory, run on that node: rsync -a " + host + ":'" +
              fs::absolute(result.run_dir).string() + "/ranks/' RUN/ranks/   then: lockstep analyze RUN");

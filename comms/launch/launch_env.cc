@@ -12,6 +12,7 @@
 #include "core/hash.h"
 #include "core/hex.h"
 #include "core/own_file.h"
+#include "core/process_stat.h"
 
 namespace lockstep::launch {
 namespace {
@@ -133,13 +134,9 @@ std::vector<std::string> CommandLine(pid_t pid) {
 }
 
 pid_t ParentOf(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text, '\0');
-  const std::size_t end = text.rfind(')');  // The process name may contain any character.
   char state = 0;
   int parent = 0;
-  return end != std::string::npos && std::sscanf(text.c_str() + end + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
+  return std::sscanf(ProcessStatAfterName(pid).c_str(), "%c %d", &state, &parent) == 2 ? parent : 0;
 }
 
 // Hydra's proxies are started with `--control-port HOST:PORT`, where the job's one mpiexec listens, and `--pgid N` for

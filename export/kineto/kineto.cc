@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/rank_name.h"
 #include "core/version.h"
 #include "export/common/describe.h"
 #include "export/common/json_writer.h"
 #include "export/common/out_file.h"
-#include "export/common/rank_name.h"
 #include "export/common/writers.h"
 #include "export/kineto/kineto_comm.h"
 #include "ingest/rank_files/event_reader.h"

@@ -14,10 +14,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/rank_name.h"
 #include "core/version.h"
 #include "export/common/json_writer.h"
 #include "export/common/out_file.h"
-#include "export/common/rank_name.h"
 #include "export/common/tar.h"
 #include "export/common/text.h"
 #include "export/common/tracks.h"

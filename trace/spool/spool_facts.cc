@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <sstream>
@@ -14,6 +13,7 @@
 
 #include "core/hex.h"
 #include "core/own_file.h"
+#include "core/rank_name.h"
 #include "core/ring_layout.h"
 #include "core/segment_name.h"
 #include "trace/spool/spool_reader.h"
@@ -104,15 +104,12 @@ std::string SegmentOfSpool(const std::string& spool_path) {
 }
 
 std::string SpoolElsewhere(const std::string& run_dir, std::int32_t slot) {
-  char name[64];
-  std::snprintf(name, sizeof name, "/ranks/rank-%05d.spool", slot);
-  const std::string link = run_dir + name;
+  const std::string link = run_dir + "/ranks/" + RankName(slot) + ".spool";
   char target[PATH_MAX];
   const ssize_t length = ::readlink(link.c_str(), target, sizeof target);
   struct stat info {};
   if (length <= 0 || ::stat(link.c_str(), &info) == 0) return "";
-  std::snprintf(name, sizeof name, "/ranks/.agent-%05d", slot);
-  std::istringstream words(ReadPlain(run_dir + name, 1024));
+  std::istringstream words(ReadPlain(run_dir + "/ranks/.agent-" + FiveDigits(slot), 1024));
   std::string state, key, value, host = "the machine it was recorded on";
   for (words >> state; words >> key >> value;)
     if (key == "host") host = value;

@@ -1,4 +1,3 @@
-#include <tbb/info.h>
 
 #include <algorithm>
 #include <iterator>
@@ -137,8 +136,7 @@ Result<Table> Make(const TableKind& kind, const merge::Timeline& timeline, const
   std::vector<TableRow> rank_rows;
 
   // Ranks are processed a block at a time, and what is kept of each block is cut.
-  const std::size_t threads =
-      options.jobs != 0 ? options.jobs : static_cast<std::size_t>(tbb::info::default_concurrency());
+  const auto threads = static_cast<std::size_t>(merge::ThreadsFor(options.jobs));
   const std::size_t block = std::max<std::size_t>(16, 4 * std::min<std::size_t>(threads, 256));
   for (std::size_t begin = 0; begin < ranks.size(); begin += block) {
     std::vector<RankResult> results(std::min(block, ranks.size() - begin));

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <sstream>
 #include <string_view>
 
 #include "comms/launch/launch_env.h"
 #include "core/own_file.h"
+#include "core/rank_name.h"
 #include "runtime/agent/rundir/process_state.h"
 #include "trace/decode/tick_rate.h"
 
@@ -23,9 +23,7 @@ constexpr std::string_view kRunning = "running\n", kDone = "done   \n", kFailed 
 }  // namespace
 
 std::string ClaimPath(const std::string& run_dir, std::int32_t slot) {
-  char name[48];
-  std::snprintf(name, sizeof name, "/ranks/.agent-%05d", slot);
-  return run_dir + name;
+  return run_dir + "/ranks/.agent-" + FiveDigits(slot);
 }
 
 std::string ParentProcess() {
@@ -39,9 +37,7 @@ Claim ReadClaim(const std::string& path) {
   Claim claim;
   const OwnedFd fd = OpenPlain(path, O_RDONLY);
   if (!fd.open()) return claim;
-  char text[1024];
-  const ssize_t n = ::pread(fd.get(), text, sizeof text, 0);
-  std::istringstream lines(std::string(text, n > 0 ? static_cast<std::size_t>(n) : 0));
+  std::istringstream lines(ReadUpTo(fd.get(), 0, 1024));
   std::string state, key, value;
   lines >> state;
   claim.state = state == "done"     ? ClaimState::kDone

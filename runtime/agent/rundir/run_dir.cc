@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -16,6 +15,7 @@
 #include "core/hash.h"
 #include "core/hex.h"
 #include "core/own_file.h"
+#include "core/rank_name.h"
 #include "runtime/agent/rundir/claim.h"
 #include "runtime/agent/rundir/process_state.h"
 #include "trace/decode/tick_rate.h"
@@ -260,9 +260,7 @@ int ClaimOutput(const std::string& output, const launch::LaunchEnv& launch, RunD
 }  // namespace
 
 std::string RunDir::RankFile(std::int32_t slot, const char* suffix) const {
-  char name[64];
-  std::snprintf(name, sizeof name, "/ranks/rank-%05d%s", slot, suffix);
-  return absolute + name;
+  return absolute + "/ranks/" + RankName(slot) + suffix;
 }
 
 Result<RunDir> ClaimRunDir(const launch::LaunchEnv& launch, const std::string& output) {

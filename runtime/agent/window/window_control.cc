@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/byte_text.h"
 #include "core/own_file.h"
 
 namespace lockstep::agent {
@@ -28,13 +29,6 @@ constexpr std::size_t kMostRequestBytes = 256;
 bool Exists(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0;
-}
-
-std::string Bytes(double bytes) {
-  char text[32];
-  const double unit = bytes >= 1e9 ? 1e9 : bytes >= 1e6 ? 1e6 : 1e3;
-  std::snprintf(text, sizeof text, "%.1f %s", bytes / unit, bytes >= 1e9 ? "GB" : bytes >= 1e6 ? "MB" : "kB");
-  return text;
 }
 
 }  // namespace
@@ -240,15 +234,16 @@ void WindowControl::Project(std::uint64_t bytes) {
   projected_ = true;
   const double needed =
       static_cast<double>(bytes - bytes_at_on_) / static_cast<double>(steps) * static_cast<double>(wanted);
-  const std::string start = plan_.text + " will need about " + Bytes(needed) + " per rank, ";
+  const std::string start = plan_.text + " will need about " + ByteText(needed) + " per rank, ";
   struct statvfs room {};
   const double free = ::statvfs(spool_.path().c_str(), &room) == 0
                           ? static_cast<double>(room.f_bavail) * static_cast<double>(room.f_frsize)
                           : INFINITY;
   if (needed > static_cast<double>(setup_.max_bytes))
-    Say(start + "--max-bytes allows " + Bytes(static_cast<double>(setup_.max_bytes)) + ": recording will stop there");
+    Say(start + "--max-bytes allows " + ByteText(static_cast<double>(setup_.max_bytes)) +
+        ": recording will stop there");
   else if (needed > free + static_cast<double>(bytes))
-    Say(start + "and " + Bytes(free) + " are free: name another place with --spool-dir");
+    Say(start + "and " + ByteText(free) + " are free: name another place with --spool-dir");
 }
 
 void WindowControl::Tick(std::int64_t now_ns, std::uint64_t bytes) {
