@@ -22,7 +22,7 @@ using ingest::RankFinish;
 using ingest::TraceOptions;
 using ingest::TracePart;
 
-// What holds no events, or events of others than the ranks' own: not worth a line.
+// Tables without events, or with events of processes other than the ranks: not worth a line.
 bool IsEvents(std::string_view table) {
   for (const std::string_view part : {"ENUM_",
                                       "TARGET_INFO_",
@@ -57,7 +57,7 @@ bool IsEvents(std::string_view table) {
   return true;
 }
 
-// Ranges and calls that never ended reach to the last sign of life.
+// Ranges and calls that never ended last until the last sign of life.
 void CloseOpen(schema::RankTables& t, const std::vector<std::uint8_t>& open_calls) {
   std::int64_t last = std::numeric_limits<std::int64_t>::min();
   for (std::size_t i = 0; i < t.threads.rows(); ++i) last = std::max(last, t.threads.end_ns[i]);
@@ -145,7 +145,7 @@ class Builder {
     finish_.Add("host", report_.host());
     finish_.Add("node", report_.host());
     finish_.Add("step_range", nvtx.step_name);
-    // Of one session: their times come of one clock.
+    // Ranks of one session have one clock.
     finish_.Add("clock_domain", part_.session);
     if (communication.in_several_kernels > 0)
       finish_.Add("operations_in_several_kernels", std::to_string(communication.in_several_kernels));
