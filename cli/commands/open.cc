@@ -77,8 +77,8 @@ struct TimelineFile {
   std::optional<Interval> window;  // Of --step, cluster time.
 };
 
-// The run's own file if it is newer than timeline.h5; else it is made now, in a temporary directory if the run's cannot
-// be written to.
+// The run's own file if it is newer than timeline.h5; otherwise one is made now, in a temporary directory if the run's
+// cannot be written to.
 Result<TimelineFile> FindOrMake(const OpenFlags& flags, const merge::Timeline& timeline, bool writable,
                                 Temporary& temporary, Progress& progress) {
   TimelineFile file{timeline.run_dir + "/timeline.pftrace", kOk, {}};
@@ -89,7 +89,7 @@ Result<TimelineFile> FindOrMake(const OpenFlags& flags, const merge::Timeline& t
   }
   if (IsFresh(file.path, timeline.run_dir + "/timeline.h5")) return file;
   if (!writable) {
-    // Made once, however often the run has to be read again.
+    // Made once, even if the run has to be read again.
     if (temporary.directory.empty() && !temporary.Make())
       return Error{ErrorCode::kIo, "neither the run directory nor a temporary one can be written", timeline.run_dir,
                    "set TMPDIR to a directory that can be written"};
@@ -108,7 +108,7 @@ Result<TimelineFile> FindOrMake(const OpenFlags& flags, const merge::Timeline& t
   return file;
 }
 
-// Serves the file until the page has it; says where to look and how it went.
+// Serves the file until the page has fetched it; prints the address and the result.
 Result<int> ServeTo(const std::string& origin, const OpenFlags& flags, const TimelineFile& file) {
   const std::string secret = SecretPathPart();
   if (secret.empty())

@@ -36,7 +36,7 @@ class ChromeWriter final : public Writer {
     rank_ = rank;
     describer_.emplace(*run_, rank_);
     tracks_ = {};
-    pid_ = static_cast<std::int64_t>(rank.rank) + 2;  // The cluster is 1.
+    pid_ = static_cast<std::int64_t>(rank.rank) + 2;  // The cluster has number 1.
     Metadata("process_name", 0, rank.title);
     Metadata("process_sort_index", 0, pid_);
     return out_.status();

@@ -5,7 +5,7 @@
 namespace lockstep::exporters {
 namespace {
 
-// Bytes of the valid sequence at `at`, 0 if it is none (Unicode 15, table 3-7).
+// Bytes of the valid sequence at `at`, 0 if there is none (Unicode 15, table 3-7).
 std::size_t SequenceAt(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
   const auto follows = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xbf) {

@@ -24,20 +24,20 @@ class EventReader;
 
 namespace lockstep::exporters {
 
-// The run as all writers see it.
+// The data of the run for all writers.
 struct ExportRun {
   const merge::Timeline* timeline = nullptr;
   std::string output;        // File or directory to make.
-  std::int64_t base_ns = 0;  // Cluster time that is 0 in the output; no event is before it.
+  std::int64_t base_ns = 0;  // The cluster time that is 0 in the output; no event is before it.
   Interval window{0, 0};     // Cluster time of what is exported.
   std::vector<std::int32_t> ranks;
   std::vector<std::string> remarks;  // What was left out, for the output's own metadata.
   // Arrows that end at an instance's last arriver, numbered as Event::flow: (row of collectives, number), sorted.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> flow_ends;
-  // World ranks of communicators by global id, in ascending order, as far as their collectives show: files of NCCL
-  // know the number of members only.
+  // World ranks of communicators by global id, in ascending order, as far as their collectives show them: files of NCCL
+  // contain only the number of members.
   std::unordered_map<std::uint64_t, std::vector<std::int32_t>> comm_members;
-  // Of communicators by global id, as far as ranks were walked already.
+  // Names of communicators by global id, of ranks that were written already.
   std::unordered_map<std::uint64_t, std::string> comm_names;
 };
 
