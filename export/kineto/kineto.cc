@@ -1,5 +1,5 @@
-// Traces as torch.profiler writes them, one per rank, all on one clock: what Holistic Trace Analysis, TensorBoard and
-// `lockstep import` read. Holistic Trace Analysis looks for the rank line by line as `"rank": 5`, with the blank.
+// Traces as torch.profiler writes them, one per rank, all on one clock, for Holistic Trace Analysis, TensorBoard and
+// `lockstep import`. Holistic Trace Analysis searches for the rank line by line as `"rank": 5`, with the blank.
 
 #include <algorithm>
 #include <charconv>
@@ -35,7 +35,7 @@ class KinetoWriter final : public Writer {
  public:
   bool Takes(EventKind kind) const override {
     switch (kind) {
-      case EventKind::kCollective:  // Their kernels, or the calls of MPI, are written.
+      case EventKind::kCollective:  // Their kernels, or the calls of MPI, are written instead.
       case EventKind::kMessage:
       case EventKind::kSensors:
       case EventKind::kCounter:
@@ -104,7 +104,7 @@ class KinetoWriter final : public Writer {
           Step(event, event.as<schema::Steps::Row>().index, event.as<schema::Steps::Row>().thread);
         break;
       case EventKind::kStep:
-        // Of ranks without a GPU, whose windows are the host's.
+        // On ranks without a GPU, whose windows are the host's.
         if (!rank_.gpu && !steps_are_ranges_)
           Step(event, event.as<schema::TlStepRanks::Row>().index, rank_.training_thread);
         break;
@@ -130,7 +130,7 @@ class KinetoWriter final : public Writer {
  private:
   std::string_view Text(std::uint32_t id) const { return trace::TextOf(*head_, id); }
 
-  // Which operation a kernel carried.
+  // Finds the operation that each kernel carried.
   void Index() {
     collective_of_.clear();
     message_of_.clear();
@@ -138,7 +138,7 @@ class KinetoWriter final : public Writer {
     for (std::uint32_t row = 0; row < c.rows(); ++row)
       if (c.kernel[row] != kNone && c.kernel_operations[row] <= 1) collective_of_.emplace(c.kernel[row], row);
     const schema::P2p& p = head_->p2p;
-    // Imported messages name no kernel, but have its times.
+    // Imported messages refer to no kernel, but have its times.
     for (std::uint32_t row = 0; row < p.rows(); ++row) {
       const auto key = p.kernel[row] != kNone ? std::pair(std::int64_t{-1}, static_cast<std::int64_t>(p.kernel[row]))
                                               : std::pair(p.begin_ns[row], p.end_ns[row]);

@@ -172,7 +172,7 @@ std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernel
   if (steps.empty()) return steps;
   std::vector<std::int64_t> bounds;
   bool gaps = false;
-  // Where recording went off in between, the next kernel is another window's.
+  // If recording went off in between, the next kernel belongs to another window.
   const auto gap_after = [&](std::size_t i) {
     return i + 1 < steps.size() && steps[i + 1].window.begin > steps[i].window.end &&
            steps[i + 1].index > steps[i].index + 1;
@@ -206,7 +206,7 @@ std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernel
       window.end = gap ? launched->LastEnd(host_end, window.begin)
                        : std::max(launched->FirstStart(next, extent.end), window.begin);
     before = window.end;
-    // Nothing was launched in it: it has no time on the GPU that could be compared with other steps'.
+    // Nothing was launched in it, so it has no GPU time that could be compared with other steps'.
     if (window.begin == window.end) steps[i].complete = false;
   }
   return steps;
