@@ -52,7 +52,7 @@ inline Status Ok() { return std::monostate{}; }
   auto LS_CONCAT(ls_result_, __LINE__) = (expr);                                             \
   if (!LS_CONCAT(ls_result_, __LINE__).ok()) return LS_CONCAT(ls_result_, __LINE__).error(); \
   decl = std::move(LS_CONCAT(ls_result_, __LINE__)).value()
-// LS_CHECK(Write(x)); for a Status whose value nobody needs.
+// LS_CHECK(Write(x)); for a Status, whose value is not needed.
 #define LS_CHECK(expr) \
   if (auto ls_status = (expr); !ls_status.ok()) return ls_status.error()
 

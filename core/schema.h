@@ -5,7 +5,7 @@
 // here and nowhere else.
 //
 // X(type, name, kind, sentinel, text). Kind: what the column is (Moment, Duration, Id, Text, Enum<Work>, Bytes, ...);
-// sentinel: the value that stands for not known, and the word for it. Both are explained in core/column.h; filling,
+// sentinel: the value that means not known, and the word for it. Both are explained in core/column.h; filling,
 // blanks, conversion to cluster time and the descriptions in files and docs follow from them.
 // T(member, Type, COLUMNS, traits, description). Traits: what is done with the table.
 

@@ -14,7 +14,7 @@ inline constexpr std::uint32_t kSpoolBlockBytes = 64 * 1024;  // Payload limit o
 
 enum class SpoolKind : std::uint16_t {
   kMeta = 1,         // UTF-8 "key\tvalue\n" lines; a later value of a key wins.
-  kProcess = 2,      // ProcessEntry as it stands; a later one of (index, generation) wins.
+  kProcess = 2,      // ProcessEntry, unchanged; a later one of (index, generation) wins.
   kThread = 3,       // SpoolThread
   kRecords = 4,      // Whole records of one ring, in order.
   kSnapshots = 5,    // ClockSnapshot[]

@@ -24,7 +24,7 @@ enum class IdleKind : std::uint8_t {
   kFiles,     // MPI-IO.
   kOneSided,  // One-sided MPI.
   kOtherMpi,  // Other MPI calls.
-  kMessages,  // Point-to-point messages that nobody had sent yet.
+  kMessages,  // Point-to-point messages that had not been sent yet.
 };
 
 struct IdleKindRow {

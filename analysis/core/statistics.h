@@ -42,7 +42,7 @@ std::pair<double, double> BootstrapInterval(const std::vector<double>& values, s
 // one wild unit counts no more than a mild one, in standard errors; of all units, or of those from one of them on if
 // that is more. The null shuffles whole blocks of units, which keeps their autocorrelation, over units and subjects,
 // and takes the largest statistic of all subjects and beginnings, which makes p family-wise. Returns p per subject,
-// never below 1 / (rounds + 1). Ends early once nobody's p can be below `interesting`: then all are 1.
+// never below 1 / (rounds + 1). Ends early once no subject's p can be below `interesting`: then all are 1.
 std::vector<double> ConsistencyTest(const std::vector<std::vector<double>>& values, std::size_t block,
                                     std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1);
 // The same for rare events: uses the values themselves, so that an extreme unit stays extreme whichever subject it is

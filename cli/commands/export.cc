@@ -135,7 +135,7 @@ Result<int> Run(const ExportFlags& flags) {
   const auto work = [&](const merge::Timeline& timeline, Progress& progress) -> Result<exporters::ExportResult> {
     if (options.output.empty() && !merge.write)
       return Error{ErrorCode::kUsage, "the run directory cannot be written to", merge.run_dir,
-                   "name another place with -o"};
+                   "name another file or directory with -o"};
     options.progress = [&](std::string_view phase, double done) { progress.Show(phase, done); };
     trouble.clear();
     if (!flags.no_findings && (flags.format == "perfetto" || flags.format == "chrome"))

@@ -37,7 +37,7 @@ class ClockServer {
   // "10.0.0.3:40123,127.0.0.1:40123": every address it can be reached at, best
   // first; fits SegmentHeader.agent_address.
   const std::string& address() const;
-  // Connections dropped because they did not speak the protocol or did not prove that they hold the key.
+  // Connections dropped because they did not follow the protocol or did not prove that they hold the key.
   std::uint64_t refused() const;
 
  private:

@@ -1,6 +1,6 @@
 // lockstep-clock: clock bursts over MPI, for jobs whose application uses no MPI
 // (--clock agent). One process per slot, started by the agent, which links no MPI
-// itself; it takes the slot's place in MPI_COMM_WORLD. Tested with Open MPI 4.1.4:
+// itself; it takes the slot's rank in MPI_COMM_WORLD. Tested with Open MPI 4.1.4:
 // the slot's MPI_Init may be called by a child of the process that mpirun started,
 // while the application runs; but only by one process per slot, ever.
 //

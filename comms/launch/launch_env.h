@@ -1,5 +1,5 @@
 #pragma once
-// What the launcher told this slot through its environment: who it is, how many
+// What the launcher set in this slot's environment: its rank, how many
 // there are, and a name of the run that every rank derives alike.
 //
 // Rank and sizes, first that is there:

@@ -9,7 +9,7 @@ namespace lockstep::nccl {
 // Address of NCCL's function of that name that a call from `caller` would reach without `ours`: the
 // next in the program's scope, else in the caller's own (PyTorch's libnccl is loaded for it alone, and
 // two libraries may each bring one), else in any object that has it. Null if this process has none.
-// `caller` null: anybody's. Cold: a linker's look-up. Thread: any.
+// `caller` null: any caller's. Cold: a linker's look-up. Thread: any.
 void* FindReal(const char* name, const void* ours, const void* caller);
 
 // The address range of the object that contains `address`; false if there is none.

@@ -40,7 +40,7 @@ struct Anchor {
   bool tried = false, finished = false;
   MPI_Comm comm = nullptr;
   int rank = 0, size = 0;
-  int leader = 0, place = 0;  // Of this rank's domain; place among its ranks.
+  int leader = 0, place = 0;  // Of this rank's domain; position among its ranks.
   int domains = 1;
   std::uint64_t number = 0;
   std::uint32_t burst = 0;

@@ -1,7 +1,7 @@
 #pragma once
 // One process's recorded tables, whatever the file they lie in: a finished rank
 // file, an unfinished one, or a spool with leftover rings. merge and recover read
-// through this; which formats there are is told by ingest/formats.def.
+// through this; ingest/formats.def lists the formats.
 
 #include <cstdint>
 #include <memory>

@@ -1,12 +1,12 @@
 #pragma once
-// Who waits for whom in a collective, by its kind: the one table of it.
+// Which member of a collective waits for which, by its kind. No other code decides this.
 //
 //   kind                                             waits                     for
 //   all-reduce, all-gather, reduce-scatter,          who takes something       every other that gives something
 //     all-to-all, barrier
 //   broadcast, scatter                               who takes something       the root
 //   reduce, gather                                   the root                  every other that gives something
-//   scan, neighbourhood, others                      nobody that is known
+//   scan, neighbourhood, others                      not known
 //
 // Who gives or takes nothing is known of collectives with counts of their own (core/uneven.h). Which pairs of an
 // all-to-all exchange something is not.

@@ -246,7 +246,7 @@ void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::
   }
 }
 
-// Opens all files, slot by slot: those with one number belong together, others stand alone.
+// Opens all files, slot by slot: those with one number belong together.
 std::vector<SlotFiles> OpenSlots(const std::string& run_dir, const std::vector<Candidate>& candidates, unsigned jobs,
                                  const std::function<void(double)>& progress, const MergeTeam* team) {
   std::vector<std::vector<const Candidate*>> files;
@@ -348,8 +348,9 @@ std::map<std::int32_t, Found> ChooseRanks(std::vector<SlotFiles>& slots, RunFile
   return chosen;
 }
 
-// The number of ranks of the job. `manifest`: what the agents were told, 0 nothing. The size that ranks communicated in
-// wins; an agent that was told of no other rank (1) knows less than a process that a launcher below it started.
+// The number of ranks of the job. `manifest`: what the launcher told the agents, 0 nothing. The size that ranks
+// communicated in wins; an agent that was told of no other rank (1) knows less than a process that a launcher below it
+// started.
 std::int32_t WorldSizeOf(const std::map<std::int32_t, Found>& chosen, std::int32_t manifest) {
   std::int64_t talked = 0, told = 0;
   for (const auto& [rank, found] : chosen) {

@@ -141,7 +141,7 @@ struct NextKernel {
 };
 constexpr NextKernel kUnknown{schema::kNoTime, schema::kNoTime};
 
-// Of the window that a step ends in, as the rank's file tells it (meta window_next_kernel).
+// For the window in which a step ends; from the rank's file (meta window_next_kernel).
 NextKernel FirstAfter(const schema::RankTables& head, std::int64_t host_end) {
   const schema::Windows& recorded = head.windows;
   for (std::size_t i = recorded.rows(); i-- > 0;) {

@@ -115,10 +115,11 @@ Finding LookAtCupti(const Machine& machine) {
             "build it again: it needs no CUDA"};
   const std::string path = FindCupti(machine);
   if (path.empty())
-    return {Status::kWarning,
-            "no libcupti was found in the usual places: kernels are recorded only of programs that bring their own "
-            "(PyTorch's wheels do)",
-            "install cuda-cupti, add it to LD_LIBRARY_PATH, or name it: LOCKSTEP_CUPTI=/path/libcupti.so.12"};
+    return {
+        Status::kWarning,
+        "no libcupti was found in the usual directories: kernels are recorded only of programs that bring their own "
+        "(PyTorch's wheels do)",
+        "install cuda-cupti, add it to LD_LIBRARY_PATH, or name it: LOCKSTEP_CUPTI=/path/libcupti.so.12"};
   std::error_code ignored;
   const fs::path real = fs::canonical(path, ignored);
   const int major = MajorOf(path, "libcupti.so."), cuda = CudaMajorOf(driver.major);
@@ -137,7 +138,8 @@ Finding LookAtNccl(const Machine& machine) {
   const std::string path = machine.find_library("libnccl.so.2");
   if (path.empty()) {
     if (!FindDriver(machine).here) return {Status::kNotHere, "no NVIDIA driver", ""};
-    return {Status::kNotHere, "no libnccl.so.2 in the usual places; one that a program brings is recorded as well", ""};
+    return {Status::kNotHere, "no libnccl.so.2 in the usual directories; one that a program brings is recorded as well",
+            ""};
   }
   std::error_code ignored;
   const fs::path real = fs::canonical(path, ignored);

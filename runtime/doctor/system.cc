@@ -84,7 +84,7 @@ Finding LookForStaleMemory(const Machine& machine) {
 Finding TestScratch(const Machine& machine) {
   const fs::path place = Existing(machine.scratch);
   const std::string name = (place / fmt::format(".lockstep-doctor-{}", ::getpid())).string();
-  const std::string elsewhere = "name a place that can be written: lockstep run --output DIR";
+  const std::string elsewhere = "name a directory that can be written to: lockstep run --output DIR";
   const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0)
     return {Status::kBlocker, fmt::format("runs cannot be written to {}: {}", place.string(), std::strerror(errno)),
@@ -109,7 +109,7 @@ Finding TestScratch(const Machine& machine) {
   ::close(fd);
   ::unlink(name.c_str());
   if (error != 0 && written < block.size())
-    return {Status::kBlocker, fmt::format("{} has no room for a run: {}", place.string(), std::strerror(error)),
+    return {Status::kBlocker, fmt::format("{} has no space for a run: {}", place.string(), std::strerror(error)),
             elsewhere};
   const auto space = machine.space(place.string());
   const agent::RunOptions usual;

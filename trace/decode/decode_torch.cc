@@ -1,7 +1,7 @@
 // Works of PyTorch's c10d -> rows of collectives and p2p.
 //
 // A backend's thread carries one work at a time, from its begin to its end, so a collective is one of a blocking call
-// on that thread. A message of gloo is completed by whoever waits for it.
+// on that thread. A message of gloo is completed by the thread that waits for it.
 
 #include "core/data_type_name.h"
 #include "core/torch_records.h"

@@ -7,7 +7,7 @@
 
 namespace lockstep::trace {
 
-// What the column is, the value that stands for "unknown", and what its codes mean:
+// What the column is, the value that means "unknown", and what its codes mean:
 // "rank in the job, -1 unknown", "0 none 1 mpi 2 env 3 nccl 4 slot".
 std::string DescriptionOf(const schema::ColumnInfo& column);
 

@@ -3,7 +3,7 @@
 //
 // Nothing is paired while records are read: NCCL announces a kernel before what it carries, ends
 // children after their parents and announces replayed graphs from other threads. All of it waits
-// here until every record was seen and the kernels are in their place (docs/decisions/nccl-no-state.md).
+// here until every record was read and the kernels have their final rows (docs/decisions/nccl-no-state.md).
 
 #include <cstdint>
 #include <map>

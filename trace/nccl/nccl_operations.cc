@@ -300,7 +300,7 @@ class Finder {
     const auto launched = launches_.Within(row.thread, call_rows_[end].begin_ns, call_rows_[end].end_ns);
     const std::vector<std::uint32_t> kernels = launches_.KernelsOf(launched);
     if (kernels.size() == 1) return {.kernel = kernels[0]};
-    // One kernel per stream: the caller's handles are known from calls that stood alone.
+    // One kernel per stream: the caller's handles are known from calls outside of groups.
     NcclTie tie;
     const auto stream = streams_.find({row.comm, row.stream});
     if (kernels.empty() || stream == streams_.end()) return tie;

@@ -11,7 +11,7 @@ namespace lockstep::tables {
 namespace {
 
 constexpr std::size_t kGap = 2, kLeastText = 30;
-constexpr std::size_t kMostText = 300;  // Of one name, wherever it stands: a name may have any length.
+constexpr std::size_t kMostText = 300;  // Of one name in any column: a name may have any length.
 
 std::size_t Columns(std::string_view text) { return PrintedColumns(text); }
 
@@ -65,7 +65,7 @@ bool IsZero(const Cell& cell) {
          (real != nullptr && *real == 0);
 }
 
-// The unit stands beside each value.
+// The unit is written beside each value.
 std::string Header(const TableColumn& column) {
   std::string name = column.name;
   for (const std::string_view unit : {"_bytes_per_s", "_ns", "_bytes"})

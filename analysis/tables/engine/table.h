@@ -123,8 +123,8 @@ struct TableKind {
   void (*order_pooled)(std::span<TableRow> pooled) = nullptr;
   bool p2p_partners = false;  // Asks for RankView.partner_begin_ns.
   // A list of single events: of all ranks' rows the first TableOptions.top in the order of `before`, unless single
-  // ranks were asked for (thousands of ranks times top rows help nobody), and a note of how many there were. rank_rows
-  // gives at most top rows and adds what it had to totals[kListedRows].
+  // ranks were asked for (the top rows of thousands of ranks would be too many to read), and a note of how many there
+  // were. rank_rows gives at most top rows and adds what it had to totals[kListedRows].
   bool list = false;
 };
 inline constexpr std::string_view kListedRows = "listed_rows";

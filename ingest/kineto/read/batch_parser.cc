@@ -74,7 +74,7 @@ bool BatchParser::ParseQuickly(std::string_view text, bool last, Stretch& out) {
     return false;
   std::uint32_t* const first = stage_->structural_indexes.get();
   std::uint32_t* const end = first + stage_->n_structural_indexes;
-  // Room for nine more: dom_parser_implementation::set_capacity.
+  // There is space for nine more: dom_parser_implementation::set_capacity.
   std::fill_n(end, kSentinels, static_cast<std::uint32_t>(text.size()));
 
   EventWalker walker(out.arena, python_functions_);

@@ -51,7 +51,7 @@ std::size_t FindEventStart(std::string_view text, std::size_t from);
 // format's top level or, if the text is the file's end, only by '}' and blanks.
 std::size_t FindArrayEnd(std::string_view text, std::size_t from, bool file_ends);
 
-// Last place like an event's start behind a comma, not before `least`.
+// The last position after a comma that looks like an event's start, not before `least`.
 std::size_t FindLastEventStart(std::string_view text, std::size_t least);
 
 }  // namespace lockstep::kineto

@@ -119,7 +119,8 @@ class Builder {
     if (part_.first) {
       if (report_.database().cut()) lose(Loss::kImportDamaged, 1, "the file is shorter than it says");
       if (const std::string& beside = report_.database().unfinished(); !beside.empty())
-        lose(Loss::kImportDamaged, 1, beside + " is not read: whoever writes the file is not done, or was killed");
+        lose(Loss::kImportDamaged, 1,
+             beside + " is not read: the program that writes the file has not finished, or was killed");
       for (const std::string& trouble : report_.troubles()) lose(Loss::kImportDamaged, 1, trouble);
       std::string unused;
       for (const std::string& table : report_.database().TablesWith(""))
@@ -135,7 +136,7 @@ class Builder {
     lose(Loss::kImportGraphWhole, graphs, "profile with --cuda-graph-trace=node");
     lose(Loss::kImportRequestUnknown, calls.without_completion, "");
     lose(Loss::kImportCategorySkipped, calls.unknown_calls, "MPI calls by names that are not known here");
-    lose(Loss::kImportCategorySkipped, calls.without_partner, "messages of which the trace does not tell the partner");
+    lose(Loss::kImportCategorySkipped, calls.without_partner, "messages whose partner is not in the trace");
     finish_.LoseUnknowns(communication.without_group + calls.without_communicator);
   }
 

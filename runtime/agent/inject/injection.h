@@ -40,7 +40,7 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
 // `lockstep run` around this one. 0 if there is none.
 long EnclosingAgent(int rank);
 
-// Where ld.so would find a library by this name; "" if not in the usual places (LD_LIBRARY_PATH, the
+// Where ld.so would find a library by this name; "" if not in the usual directories (LD_LIBRARY_PATH, the
 // system's directories). Names with a slash are returned as they are.
 std::string LocateLibrary(const std::string& name);
 

@@ -1,7 +1,7 @@
 #pragma once
 // One slot's run, in the files of its parts: agent_prepare.cc up to the
 // application's start, agent.cc while it runs, agent_finish.cc after its end.
-// Only they include this; everybody else agent.h.
+// Only these files include this header; all others include agent.h.
 
 #include <cstdint>
 #include <optional>

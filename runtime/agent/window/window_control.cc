@@ -243,7 +243,7 @@ void WindowControl::Project(std::uint64_t bytes) {
     Say(start + "--max-bytes allows " + ByteText(static_cast<double>(setup_.max_bytes)) +
         ": recording will stop there");
   else if (needed > free + static_cast<double>(bytes))
-    Say(start + "and " + ByteText(free) + " are free: name another place with --spool-dir");
+    Say(start + "and " + ByteText(free) + " are free: name another directory with --spool-dir");
 }
 
 void WindowControl::Tick(std::int64_t now_ns, std::uint64_t bytes) {
